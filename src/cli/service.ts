@@ -3,7 +3,7 @@ import { classificationNotes } from "../core/manifest/change-words.ts";
 import { endedWithin } from "../core/time-limits.ts";
 import { DETECTOR } from "../detection/sensitive.ts";
 import { openListeners } from "../http/connections/listening.ts";
-import type { NotReady } from "../http/endpoint.ts";
+import type { ListenerState, NotReady } from "../http/endpoint.ts";
 import { createMetrics, type Metrics } from "../http/metrics.ts";
 import type { ServerOptions } from "../http/server.ts";
 import type { CallRecordLog } from "../pipeline/call-record.ts";
@@ -67,8 +67,10 @@ export async function startService(
     if (service.auditHealth().status !== "ok") reasons.push("audit_unavailable");
     return reasons;
   };
+  let listening: () => readonly ListenerState[] = () => [];
   const options: ServerOptions = {
     ...listenerOptions(config, service),
+    listening: () => listening(),
     metrics,
     notReady,
     draining: () => draining,
@@ -90,6 +92,7 @@ export async function startService(
     throw error;
   });
   const { url, consoleUrl, operatorUrl } = listeners;
+  listening = listeners.states;
   log.info(
     { url, consoleUrl, operatorUrl, tools: service.registry.list().length, ...service.targets().facts() },
     "listening",

@@ -3,8 +3,9 @@ import type { IncomingMessage } from "node:http";
 import type { z } from "zod";
 import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
+import type { ExportState } from "../audit/export/exporter.ts";
 import type { JournalLine } from "../audit/journal/journal.ts";
-import type { Caller, Json } from "../core/types.ts";
+import type { Caller, EpochMs, Json } from "../core/types.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
 import type { Audience, CallerContext } from "../pipeline/caller-context.ts";
 import type { Learning } from "../pipeline/learning/learning.ts";
@@ -27,6 +28,18 @@ import type { BodyLimits, PeerLimits } from "./request-guard.ts";
  */
 export type ListenerName = "agents" | "operators" | "console";
 
+/** Where a listener of the service listens, without paths of files. */
+export interface ListenerState {
+  readonly listener: ListenerName;
+  /** URLs with their actual ports, or `Unix socket`. */
+  readonly addresses: readonly string[];
+  readonly tls: "none" | "server";
+  /** Whether clients may or must present a certificate. */
+  readonly clientCertificates: "none" | "accepted" | "required";
+  /** When the certificate in use expires; undefined without TLS. */
+  readonly certificateExpiresAt: EpochMs | undefined;
+}
+
 /** Who is answered: everybody, holders of an agent's or an operator's token, of either, or signers of the body. */
 export type EndpointAudience = Audience | "anybody" | "either" | "signers";
 
@@ -41,6 +54,8 @@ interface OptionalParts {
   readonly inbox?: NotifiedApprovals["inbox"];
   /** The audit directory. No part of a request ever becomes part of a path. */
   readonly auditDir?: string | undefined;
+  /** Returns how far each exporter of the audit is, per stream; empty without `audit.export`. */
+  readonly exports?: (() => readonly ExportState[]) | undefined;
   readonly reload?: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
   readonly resource?: string | undefined;
   /** Settings of the MCP server. */
@@ -112,6 +127,8 @@ export interface ServiceParts extends OptionalParts, BodyLimits, PeerLimits {
   readonly checkpointKey?: KeyObject | undefined;
   readonly notReady: () => readonly NotReady[];
   readonly systems: () => Promise<unknown>;
+  /** Returns the open listeners. */
+  readonly listening?: (() => readonly ListenerState[]) | undefined;
   readonly audit?: (() => unknown) | undefined;
   readonly confinement?: (() => unknown) | undefined;
   readonly configuration?: (() => unknown) | undefined;

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { errorText } from "../../core/error-text.ts";
 import { isReportDue, OutageReporter, retryDelayMs } from "../../core/retry.ts";
-import type { Json } from "../../core/types.ts";
+import type { EpochMs, Json } from "../../core/types.ts";
 import type { StreamName } from "../chain/chain.ts";
 import { makeDirectory } from "../journal/file-operations.ts";
 import type { Position } from "../query/params.ts";
@@ -56,6 +56,10 @@ export interface ExportState {
   readonly sentLines: number;
   readonly deadLines: number;
   readonly failures: number;
+  /** When the receiver last accepted lines; undefined before it has since the start. */
+  readonly lastAcceptedAt: EpochMs | undefined;
+  /** When the first of the failures was since which nothing moved on; undefined while nothing fails. */
+  readonly failingSince: EpochMs | undefined;
 }
 
 /** Reason in a report about lines that were rejected after the previous report. */
@@ -73,6 +77,8 @@ export class Exporter {
   readonly #options: ExporterOptions;
   readonly #counts = { sentLines: 0, deadLines: 0, failures: 0 };
   #position: Position | undefined;
+  #lastAcceptedAt: EpochMs | undefined;
+  #failingSince: EpochMs | undefined;
   readonly #stopping = new AbortController();
   readonly #outages: OutageReporter;
   #rejectedUnreported = 0;
@@ -90,7 +96,8 @@ export class Exporter {
 
   state(): ExportState {
     const { stream, target } = this.#options;
-    return { exporter: target.name, stream, ...this.#lag(), ...this.#counts };
+    const times = { lastAcceptedAt: this.#lastAcceptedAt, failingSince: this.#failingSince };
+    return { exporter: target.name, stream, ...this.#lag(), ...this.#counts, ...times };
   }
 
   /** Aborts the running request. Lines that were not confirmed as accepted are sent after the next start. */
@@ -120,8 +127,10 @@ export class Exporter {
     while (!this.#stopping.signal.aborted) {
       try {
         const batch = readBatch({ dir, stream, from: this.#position });
-        if (batch === undefined) await this.#wait(pollMs);
-        else await this.#deliverWhole(batch);
+        if (batch === undefined) {
+          this.#failingSince = undefined;
+          await this.#wait(pollMs);
+        } else await this.#deliverWhole(batch);
         failures = 0;
       } catch (error) {
         failures += 1;
@@ -160,7 +169,8 @@ export class Exporter {
       this.#outages.recovered();
       if (outcome.rejected > 0) this.#keepRejected(lines, `${outcome.rejected} of ${lines.length} rejected`);
       else this.#counts.sentLines += lines.length;
-      this.#position = next;
+      if (outcome.rejected < lines.length) this.#lastAcceptedAt = this.#options.clock();
+      this.#moveTo(next);
       return true;
     }
     return false;
@@ -175,12 +185,17 @@ export class Exporter {
     const after = lines[middle];
     if (after === undefined) {
       this.#keepRejected(lines, reason);
-      this.#position = next;
+      this.#moveTo(next);
       return true;
     }
     const { day, offset } = after;
     const isFirstDone = await this.#deliver({ lines: lines.slice(0, middle), next: { day, offset } });
     return isFirstDone && this.#deliver({ lines: lines.slice(middle), next });
+  }
+
+  #moveTo(next: Position): void {
+    this.#position = next;
+    this.#failingSince = undefined;
   }
 
   #keepRejected(lines: readonly ExportLine[], reason: string): void {
@@ -200,8 +215,9 @@ export class Exporter {
   }
 
   #fail(reason: string): void {
-    const { target, stream } = this.#options;
+    const { target, stream, clock } = this.#options;
     this.#counts.failures += 1;
+    this.#failingSince ??= clock();
     this.#outages.failed(`${target.name} does not accept the audit's ${stream}: ${reason}`);
   }
 

@@ -2,6 +2,7 @@ import { createHash, X509Certificate } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { createServer, type Server, type TLSSocket, type TlsOptions } from "node:tls";
+import type { EpochMs } from "../../core/types.ts";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
 import { type ForwardedConnections, type HandshakeLimits, Handshakes } from "./listening-forwarded.ts";
 
@@ -18,6 +19,15 @@ export interface TlsSource {
   watch(onChange: () => void): { close(): void };
   /** True when a client without a certificate is rejected before it can send a request. */
   readonly requireCertificates: boolean;
+}
+
+/** The TLS server of a listener. */
+export interface TlsFront {
+  readonly server: Server;
+  /** Returns when the certificate that it presents now expires. */
+  expiresAt(): EpochMs;
+  readonly clientCertificates: "none" | "accepted" | "required";
+  close(): void;
 }
 
 export interface ListenerTlsOptions {
@@ -45,7 +55,7 @@ export function certificateOf({ socket }: IncomingMessage): ClientCertificate | 
 export function tlsServer(
   forwarded: ForwardedConnections,
   { field, source, handshakeTimeoutMs, handshakes: limits, logError }: ListenerTlsOptions,
-): { readonly server: Server; close(): void } {
+): TlsFront {
   let material = source.read();
   const handshakes = new Handshakes(limits);
   const server = createServer({ ...contextOf(material, source), handshakeTimeout: handshakeTimeoutMs }, (socket) => {
@@ -69,7 +79,15 @@ export function tlsServer(
     }
   };
   const watching = source.watch(renew);
-  return { server: forwarded.limited(server), close: () => watching.close() };
+  return {
+    server: forwarded.limited(server),
+    expiresAt: () => Date.parse(new X509Certificate(material.cert).validTo),
+    get clientCertificates() {
+      if (material.clientCa === undefined) return "none";
+      return source.requireCertificates ? "required" : "accepted";
+    },
+    close: () => watching.close(),
+  };
 }
 
 function contextOf({ cert, key, clientCa }: TlsMaterial, { requireCertificates }: TlsSource): TlsOptions {

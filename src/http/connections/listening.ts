@@ -3,7 +3,7 @@ import { connect, createServer as createSocketServer, type Server } from "node:n
 import type { FastifyInstance } from "fastify";
 import { systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
-import type { Endpoint } from "../endpoint.ts";
+import type { Endpoint, ListenerName, ListenerState } from "../endpoint.ts";
 import {
   type ConsoleListener,
   createConsoleServer,
@@ -13,7 +13,7 @@ import {
   type ServerOptions,
 } from "../server.ts";
 import { ForwardedConnections } from "./listening-forwarded.ts";
-import { type TlsSource, tlsServer } from "./listening-tls.ts";
+import { type TlsFront, type TlsSource, tlsServer } from "./listening-tls.ts";
 
 /**
  * Time that idle connections stay open at shutdown: a request that arrives in this time gets an answer instead of a reset.
@@ -44,6 +44,7 @@ interface Listening {
   readonly url: string;
   readonly consoleUrl: string | undefined;
   readonly operatorUrl: string | undefined;
+  states(): readonly ListenerState[];
   /** Stops accepting connections for calls and the console; resolves when open requests have been answered. */
   close(): Promise<void>;
   cutOff(): void;
@@ -57,7 +58,7 @@ interface Listening {
  */
 export async function openListeners(options: ServerOptions, addresses: ListenerAddresses): Promise<Listening> {
   const { endpoints, console, operator } = addresses;
-  const agents = new ServedListener(createServer(options, endpoints), options, "server");
+  const agents = new ServedListener(createServer(options, endpoints), options, "agents");
   const served = [agents];
   const close = async (): Promise<void> => void (await Promise.all(served.map((each) => each.close())));
   try {
@@ -65,16 +66,22 @@ export async function openListeners(options: ServerOptions, addresses: ListenerA
     let consoleUrl: string | undefined;
     if (console !== undefined) {
       const app = createConsoleServer(options, endpoints, console.parts);
-      const opened = new ServedListener(app, options, "server.console");
+      const opened = new ServedListener(app, options, "console");
       served.push(opened);
       consoleUrl = await opened.open(console.address);
     }
     const cutOff = (): void => served.forEach((each) => void each.cutOff());
+    const states = (): readonly ListenerState[] => served.map((each) => each.state());
     const listening = { url, consoleUrl, close, cutOff };
-    if (operator === undefined) return { ...listening, operatorUrl: undefined, closeOperators };
+    if (operator === undefined) return { ...listening, operatorUrl: undefined, states, closeOperators };
     const operators = createOperatorServer(options, endpoints);
-    const operatorUrl = await listen(operators, operator, "server.operator");
-    return { ...listening, operatorUrl, closeOperators: () => closeAtOnce(operators) };
+    const operatorUrl = await listen(operators, operator, FIELDS.operators);
+    const plain = { tls: "none", clientCertificates: "none", certificateExpiresAt: undefined } as const;
+    return {
+      ...{ ...listening, operatorUrl },
+      states: () => [...states(), { listener: "operators", addresses: [operatorUrl], ...plain }],
+      closeOperators: () => closeAtOnce(operators),
+    };
   } catch (error) {
     await close();
     throw error;
@@ -88,6 +95,13 @@ async function closeAtOnce(app: FastifyInstance): Promise<void> {
   await app.close();
 }
 
+/** Configuration keys of the listeners. */
+const FIELDS = {
+  agents: "server",
+  console: "server.console",
+  operators: "server.operator",
+} as const satisfies Record<ListenerName, string>;
+
 /**
  * A listener for calls or the console. The HTTP server itself listens on a plain port; TLS and the Unix socket have their own
  * servers, which hand their connections to it.
@@ -95,22 +109,37 @@ async function closeAtOnce(app: FastifyInstance): Promise<void> {
 class ServedListener {
   readonly #app: FastifyInstance;
   readonly #options: ServerOptions;
-  /** Configuration key of the listener. */
+  readonly #name: ListenerName;
   readonly #field: string;
   readonly #closings: (() => void)[] = [];
+  readonly #addresses: string[] = [];
+  #front: TlsFront | undefined;
   #forwarded: ForwardedConnections | undefined;
 
-  constructor(app: FastifyInstance, options: ServerOptions, field: string) {
+  constructor(app: FastifyInstance, options: ServerOptions, name: ListenerName) {
     this.#app = app;
     this.#options = options;
-    this.#field = field;
+    this.#name = name;
+    this.#field = FIELDS[name];
+  }
+
+  state(): ListenerState {
+    return {
+      ...{ listener: this.#name, addresses: this.#addresses, tls: this.#front === undefined ? "none" : "server" },
+      clientCertificates: this.#front?.clientCertificates ?? "none",
+      certificateExpiresAt: this.#front?.expiresAt(),
+    };
   }
 
   async open({ host, port, tls, socket }: ServedAddress): Promise<string> {
     const urls: string[] = [];
     if (port !== "off" && tls === undefined) urls.push(await listen(this.#app, { host, port }, this.#field));
     if (port !== "off" && tls !== undefined) urls.push(await this.#openTls(tls, { host, port }));
-    if (socket !== undefined) urls.push(await this.#openSocket(socket));
+    this.#addresses.push(...urls);
+    if (socket !== undefined) {
+      urls.push(await this.#openSocket(socket));
+      this.#addresses.push("Unix socket");
+    }
     return urls[0] ?? "";
   }
 
@@ -141,6 +170,7 @@ class ServedListener {
         },
       },
     });
+    this.#front = front;
     this.#closings.push(
       () => front.close(),
       () => front.server.close(),

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { AuditLogError } from "../../audit/audit-log-error.ts";
 import { STREAMS, type StreamName } from "../../audit/chain/chain.ts";
 import { type Proof, proveLine } from "../../audit/chain/proof.ts";
+import type { ExportState } from "../../audit/export/exporter.ts";
 import { type ExportFormat, FORMATS } from "../../audit/export/formats.ts";
 import { readCallHistory } from "../../audit/query/call-history.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
@@ -23,6 +24,7 @@ import { parseLine, viewOf } from "../../audit/query/view.ts";
 import { compareStats, readStats, readStatsRange } from "../../audit/stats/stats.ts";
 import { LogVerifier } from "../../audit/verify/log-verifier.ts";
 import { Refusal } from "../../core/errors.ts";
+import type { EpochMs, Json } from "../../core/types.ts";
 import { deniedAnswer, json } from "../answers.ts";
 import { type Endpoint, type EndpointAnswer, type EndpointServices, endpoint, perListener } from "../endpoint.ts";
 import { Download, download, eventStream, ServerSentEvents } from "../server-sent-events.ts";
@@ -73,6 +75,25 @@ const proofSchema = z.object({
   checkpoint: z.string().describe("A signed note of the stream `calls`."),
 });
 
+const exportersSchema = z.object({
+  exporters: z.array(
+    z.object({
+      exporter: z.string().describe("Its `name` in `audit.export`."),
+      stream: z.enum(STREAMS),
+      failingSince: z.iso.datetime().nullable().describe("Nothing was accepted since; `null` while nothing fails."),
+      lastAcceptedAt: z.iso
+        .datetime()
+        .nullable()
+        .describe("`null` before the receiver has accepted lines since the start."),
+      bytesBehind: z.number().nullable().describe("Not accepted yet; `null` while the log cannot be read."),
+      secondsBehind: z.number().nullable().describe("Age of the oldest line that was not accepted yet."),
+      sentLines: z.int().describe("Accepted since the start."),
+      deadLines: z.int().describe("Rejected permanently since the start, and kept as dead letters."),
+      failures: z.int().describe("Failed requests since the start."),
+    }),
+  ),
+});
+
 /** Parameters that the audit parses, each at most once: a repeated one would be ambiguous. */
 function named(names: readonly string[]) {
   return z.strictObject(Object.fromEntries(names.map((name) => [name, z.string().optional()])));
@@ -112,6 +133,15 @@ export const endpoints: readonly Endpoint[] = [
       const statistics = { from: new Date(fromMs).toISOString(), ...counted, ...warnings(dir) };
       return json(200, statistics, queried("stats", params));
     },
+  }),
+  endpoint({
+    ...auditors,
+    path: "/audit/exporters",
+    summary: "How far each exporter of the audit is.",
+    needs: ["auditDir", "exports"],
+    query: named([]),
+    responses: { 200: { schema: exportersSchema } },
+    handle: (_request, { exports }) => json(200, { exporters: exports().map(exporterShown) }, queried("exporters", {})),
   }),
   endpoint({
     ...auditors,
@@ -277,6 +307,16 @@ async function proofOf(dir: string, line: string, isWanted: () => boolean): Prom
     throw error;
   }
   throw new Refusal("SHUTTING_DOWN", "The service is shutting down.");
+}
+
+function exporterShown({ exporter, stream, bytesBehind, secondsBehind, ...state }: ExportState): Json {
+  const { lastAcceptedAt, failingSince, sentLines, deadLines, failures } = state;
+  const iso = (at: EpochMs | undefined): string | null => (at === undefined ? null : new Date(at).toISOString());
+  const finite = (value: number): number | null => (Number.isFinite(value) ? value : null);
+  return {
+    ...{ exporter, stream, failingSince: iso(failingSince), lastAcceptedAt: iso(lastAcceptedAt) },
+    ...{ bytesBehind: finite(bytesBehind), secondsBehind: finite(secondsBehind), sentLines, deadLines, failures },
+  };
 }
 
 function queried(route: string, params: Params): Required<Pick<EndpointAnswer, "recorded">> {

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { json } from "../answers.ts";
-import { type Endpoint, endpoint } from "../endpoint.ts";
+import { type Endpoint, endpoint, type ListenerState } from "../endpoint.ts";
 
 /** What the service consists of, for operators: its tools, the systems that they reach, and its configuration. */
 
@@ -103,8 +103,19 @@ const system = z.looseObject({
   certificateExpiresAt: z.iso.datetime().nullable().optional(),
 });
 
+const listener = z.object({
+  listener: z
+    .enum(["agents", "operators", "console"])
+    .describe("`server`, `server.operator` and `server.console` of the configuration."),
+  addresses: names.describe("URLs with their actual ports, or `Unix socket`."),
+  tls: z.enum(["none", "server"]),
+  clientCertificates: z.enum(["none", "accepted", "required"]),
+  certificateExpiresAt: z.iso.datetime().nullable().describe("Of the certificate in use; `null` without TLS."),
+});
+
 const systems = z.object({
   systems: z.array(system),
+  listeners: z.array(listener).describe("The service's own listeners."),
   certificates: z.array(z.object({ system: z.string(), expiresAt: z.iso.datetime() })),
   notes: names,
   confinement: z
@@ -166,13 +177,15 @@ export const endpoints: readonly Endpoint[] = [
   endpoint({
     ...operators,
     path: "/systems",
-    summary: "The systems that tools reach: state, addresses, TLS, certificates, confinement.",
+    summary:
+      "The systems that tools reach: state, addresses, TLS, certificates, confinement; and the service's listeners.",
     permission: "metrics:read",
     needs: ["inventory"],
     responses: { 200: { schema: systems } },
     audited: "systems.read",
-    async handle(_request, { inventory, notReady }) {
-      return json(200, { ...(await (await inventory()).systems()), reasons: notReady() });
+    async handle(_request, { inventory, notReady, listening }) {
+      const listeners = (listening?.() ?? []).map(listenerShown);
+      return json(200, { ...(await (await inventory()).systems()), listeners, reasons: notReady() });
     },
   }),
   endpoint({
@@ -188,3 +201,7 @@ export const endpoints: readonly Endpoint[] = [
     },
   }),
 ];
+
+function listenerShown({ certificateExpiresAt: at, ...state }: ListenerState) {
+  return { ...state, certificateExpiresAt: at === undefined ? null : new Date(at).toISOString() };
+}

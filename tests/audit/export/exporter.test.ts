@@ -150,6 +150,27 @@ describe("delivery", () => {
     expect(reports).toEqual(["otlp does not accept the audit's calls: status 500"]);
   });
 
+  test("the state says when lines were last accepted, and since when the receiver fails", async () => {
+    const exporter = start();
+    expect(exporter.state()).toMatchObject({ lastAcceptedAt: undefined, failingSince: undefined });
+    let status = 500;
+    far.answer = () => new Response("", { status });
+    writeDays(dir, { [DAY]: [line(1)] });
+    await until("a failure", () => (exporter.state().failures > 0 ? true : undefined));
+    expect(exporter.state()).toMatchObject({ lastAcceptedAt: undefined, failingSince: NOW });
+    status = 200;
+    await caughtUp(exporter);
+    expect(exporter.state()).toMatchObject({ lastAcceptedAt: NOW, failingSince: undefined });
+  });
+
+  test("a receiver that rejects a line permanently does not fail, and has accepted nothing", async () => {
+    far.answer = () => new Response("", { status: 400 });
+    writeDays(dir, { [DAY]: [line(1)] });
+    const exporter = start();
+    await caughtUp(exporter);
+    expect(exporter.state()).toMatchObject({ deadLines: 1, lastAcceptedAt: undefined, failingSince: undefined });
+  });
+
   test("one that accepts every other batch is logged once", async () => {
     far.answer = () => new Response("", { status: far.requests.length % 2 === 1 ? 500 : 200 });
     const exporter = start();

@@ -78,6 +78,13 @@ test("systems show addresses and calls, and lead to their tools", async () => {
   await page.getByRole("heading", { name: /create_order/ }).waitFor();
 });
 
+test("the service's own listeners are next to the systems", async () => {
+  const page = await visit("#/systems");
+  const listeners = page.getByRole("region", { name: "Listeners of this service" });
+  await listeners.getByText(world.consoleUrl, { exact: true }).waitFor();
+  expect(await listeners.getByRole("heading", { level: 3 }).allTextContents()).toEqual(["Calls", "Console"]);
+});
+
 test("a tool that its server changed says what changed, as text", async () => {
   const visitor = await Visitor.open(browser, world, { url: changed.consoleUrl });
   visitors.push(visitor);

@@ -5,19 +5,32 @@ import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { hindrances } from "../../support/accessibility.ts";
 import { launchBrowser } from "../../support/browser.ts";
+import { until } from "../../support/until.ts";
 import { ConsoleWorld } from "./console-world.ts";
 import { Visitor } from "./visitor.ts";
 
 const HOLDS = ["configuration:read", "grants:manage", "modes:manage", "audit:read"];
 
 const world = new ConsoleWorld();
+let receiverStatus = 200;
+const receiver = Bun.serve({
+  hostname: "127.0.0.1",
+  port: 0,
+  fetch: () => new Response("", { status: receiverStatus }),
+});
 const visitors: Visitor[] = [];
 let browser: Browser;
 beforeAll(async () => {
   browser = await launchBrowser();
   const { privateKey } = generateKeyPairSync("ed25519");
   writeFileSync(join(world.folder, "key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
-  await world.start({ audit: { dir: "audit", checkpointKeyFile: "key.pem" } });
+  await world.start({
+    audit: {
+      dir: "audit",
+      checkpointKeyFile: "key.pem",
+      export: [{ type: "loki", name: "archive", url: receiver.url.origin }],
+    },
+  });
 });
 afterEach(async () => {
   const problems = visitors.flatMap((visitor) => visitor.problems);
@@ -27,6 +40,7 @@ afterEach(async () => {
 afterAll(async () => {
   await browser?.close();
   await world.end();
+  await receiver.stop(true);
 });
 
 async function visit(fragment: string, options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
@@ -86,6 +100,22 @@ test("the report says how people decided", async () => {
   await page.getByRole("region", { name: "Figures of the tools" }).getByText("announce").waitFor();
 });
 
+test("the report shows the hours of each approver as bars, and as a table", async () => {
+  const id = await world.ask("announce", { text: "By the hour" });
+  await world.decide(id, "approve");
+  const page = await visit("#/report");
+  const chart = page.getByRole("region", { name: "Chart of requests and decisions by approver and hour" });
+  const row = chart.locator("figure", { hasText: "alice" });
+  const totals = /^(\d+) asked, (\d+) decided, (\d+) approved within 3 s/;
+  const [, asked, decided, quick] = totals.exec((await row.getByRole("img").getAttribute("aria-label")) ?? "") ?? [];
+  expect([Number(asked), Number(decided), Number(quick)].every((each) => each > 0)).toBe(true);
+  expect(await row.locator("title").first().textContent()).toContain(": asked ");
+  await page.getByText("As a table").click();
+  const table = page.getByRole("region", { name: "Requests and decisions by approver and hour", exact: true });
+  await table.getByRole("row", { name: /alice/ }).first().waitFor();
+  expect(await hindrances(page)).toEqual([]);
+});
+
 test("an intact audit is said to be intact; a changed line is named", async () => {
   const page = await visit("#/evidence");
   await page.locator(".callout").getByText("The audit is intact.").waitFor();
@@ -93,6 +123,23 @@ test("an intact audit is said to be intact; a changed line is named", async () =
   appendFileSync(join(world.folder, "audit", day), '{"timestamp":"2026-01-01T00:00:00.000Z","forged":true}\n');
   await page.getByRole("button", { name: "Verify again" }).click();
   await page.locator(".callout").getByText("The audit is not intact.").waitFor();
+});
+
+test("exporters say when their receiver last accepted lines, and since when it fails", async () => {
+  const page = await visit("#/evidence");
+  const row = page
+    .getByRole("region", { name: "Exporters of the audit" })
+    .getByRole("row", { name: /archive journal/ });
+  await row.getByText("up to date").waitFor();
+  receiverStatus = 503;
+  await world.ask("announce", { text: "Not exported" });
+  const section = page.locator("section", { has: page.getByRole("heading", { name: "Export" }) });
+  await until("the failure", async () => {
+    await section.getByRole("button", { name: "Look again" }).click();
+    return (await row.getByText("failing").count()) === 1 ? true : undefined;
+  });
+  expect(await hindrances(page)).toEqual([]);
+  receiverStatus = 200;
 });
 
 test.each([

@@ -3,12 +3,13 @@ import type { VNode } from "preact";
 import { useEffect } from "preact/hooks";
 import { type ApiError, request } from "../api.ts";
 import { bytesText } from "../calls/download.ts";
-import { Facts, Heading, localTime, Problem } from "../parts.tsx";
-import { Section } from "../records.tsx";
+import { Ago, Badge, Facts, Heading, localTime, Problem } from "../parts.tsx";
+import { Columns, ROLE, Scrolling, Section, useRead } from "../records.tsx";
 import { type AppPage, announce, errorOf } from "../state.ts";
 import { Text } from "../text.tsx";
+import { timeLeft } from "../words.ts";
 
-/** Whether the audit is intact: its chain, its checkpoints, and where damage begins. */
+/** Whether the audit is intact: its chain, its checkpoints, and where damage begins; and whether copies of it leave the machine. */
 
 interface Damage {
   readonly kind: string;
@@ -108,6 +109,7 @@ function EvidenceView(): VNode {
           {now.checkpoints.damage !== undefined && <Damaged damage={now.checkpoints.damage} />}
         </Section>
       )}
+      <Exports />
       <p class="help">
         An auditor who trusts neither this service nor its disk verifies a copy with <code>stc audit verify</code> and
         the public key.
@@ -130,6 +132,103 @@ function Verdict({ status: { ok, verifiedAt, fault } }: { readonly status: Statu
         </p>
       )}
     </div>
+  );
+}
+
+interface ExporterShown {
+  readonly exporter: string;
+  readonly stream: string;
+  readonly failingSince: string | null;
+  readonly lastAcceptedAt: string | null;
+  readonly bytesBehind: number | null;
+  readonly secondsBehind: number | null;
+  readonly sentLines: number;
+  readonly deadLines: number;
+}
+
+/** An exporter sends within seconds while its receiver accepts lines. */
+const BEHIND_SECONDS_MAX = 60;
+
+function Exports(): VNode {
+  const { read, again } = useRead<{ readonly exporters: readonly ExporterShown[] }>("/audit/exporters");
+  const { value, error } = read;
+  return (
+    <Section id="exports" title="Export">
+      {error !== undefined && <Problem error={error} onRetry={again} />}
+      {value?.exporters.length === 0 && (
+        <p class="dim">
+          Nothing is exported: whoever loses this disk loses the audit. Set <code>audit.export</code>.
+        </p>
+      )}
+      {value !== undefined && value.exporters.length > 0 && (
+        <>
+          <Scrolling label="Exporters of the audit">
+            <table class="records wide" {...ROLE.table}>
+              <caption class="sr-only">Exporters of the audit</caption>
+              <Columns titles={["Exporter", "State", "Last accepted", "Backlog", "Sent", "Rejected"]} />
+              <tbody {...ROLE.group}>
+                {value.exporters.map((one) => (
+                  <ExporterRow key={`${one.exporter} ${one.stream}`} shown={one} />
+                ))}
+              </tbody>
+            </table>
+          </Scrolling>
+          <p class="dim help">
+            Counted since the start of the service. Its log says why an exporter fails; rejected lines are kept next to
+            the audit.
+          </p>
+          <p>
+            <button type="button" onClick={again}>
+              Look again
+            </button>
+          </p>
+        </>
+      )}
+    </Section>
+  );
+}
+
+function backlogText({ bytesBehind, secondsBehind }: ExporterShown): string {
+  if (bytesBehind === null) return "unknown";
+  if (bytesBehind === 0) return "none";
+  return `${bytesText(bytesBehind)}, ${timeLeft((secondsBehind ?? 0) * 1_000)} old`;
+}
+
+function ExporterRow({ shown }: { readonly shown: ExporterShown }): VNode {
+  const { exporter, stream, lastAcceptedAt, sentLines, deadLines } = shown;
+  return (
+    <tr {...ROLE.row}>
+      <td {...ROLE.cell}>
+        <Text value={exporter} max={80} /> <span class="dim">{(STREAMS[stream] ?? stream).toLowerCase()}</span>
+      </td>
+      <td {...ROLE.cell}>
+        <ExporterState shown={shown} />
+      </td>
+      <td {...ROLE.cell}>{lastAcceptedAt === null ? "not since the start" : <Ago iso={lastAcceptedAt} />}</td>
+      <td {...ROLE.cell}>{backlogText(shown)}</td>
+      <td {...ROLE.cell}>{sentLines}</td>
+      <td {...ROLE.cell}>{deadLines === 0 ? "0" : <Badge tone="warn">{deadLines}</Badge>}</td>
+    </tr>
+  );
+}
+
+function ExporterState({
+  shown: { failingSince, bytesBehind, secondsBehind },
+}: {
+  readonly shown: ExporterShown;
+}): VNode {
+  if (failingSince !== null) {
+    return (
+      <>
+        <Badge tone="bad">failing</Badge> since {localTime(failingSince)}
+      </>
+    );
+  }
+  if (bytesBehind === null) return <Badge tone="bad">the log cannot be read</Badge>;
+  return (secondsBehind ?? 0) > BEHIND_SECONDS_MAX ? (
+    <Badge tone="warn">behind</Badge>
+  ) : (
+    <Badge tone="good">up to date</Badge>
   );
 }
 

@@ -1,10 +1,12 @@
-import { signal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import { Badge, Facts, Heading, localTime, Party } from "../parts.tsx";
 import { Columns, ROLE, Scrolling, Section, Unread, useRead } from "../records.tsx";
 import type { AppPage } from "../state.ts";
 import { Text } from "../text.tsx";
 import { counted } from "../words.ts";
+import { type ApproverRow, BAR_HEIGHT, type Hour, type HoursChart, hoursChart, quickOf } from "./hours.ts";
 
 /** How people decide: how often they are asked, how they answer, and how long they read. */
 
@@ -33,6 +35,8 @@ interface Report extends Decisions {
     readonly perHour: number;
     readonly busiestHour: number;
   })[];
+  /** Newest first. */
+  readonly hours: readonly Hour[];
   readonly suggestions: readonly { readonly kind: string; readonly tool?: string; readonly prompts: number }[];
 }
 
@@ -99,6 +103,7 @@ function Shown({ report }: { readonly report: Report }): VNode {
           ]}
         />
       </Section>
+      <Hours report={report} />
       {suggestions.length > 0 && (
         <Section id="suggestions" title="Fewer questions would do">
           <ul class="notes">
@@ -170,6 +175,169 @@ function Shown({ report }: { readonly report: Report }): VNode {
         </Section>
       )}
     </>
+  );
+}
+
+/** Requests and decisions of each approver, hour by hour: as a chart, and as a table that says the same in words. */
+function Hours({ report: { hours, to } }: { readonly report: Report }): VNode | null {
+  const chart = hoursChart(hours, Date.parse(to));
+  if (chart === undefined) return null;
+  return (
+    <Section id="hours" title="Hour by hour">
+      <ul class="legend">
+        <li>
+          <Key part="asked" /> above the line: asked
+        </li>
+        <li>
+          <Key part="decided" /> below: decided
+        </li>
+        <li>
+          <Key part="quick" /> striped: approved within 3 s
+        </li>
+      </ul>
+      <Chart chart={chart} />
+      <HoursTable hours={hours} />
+    </Section>
+  );
+}
+
+function Chart({ chart }: { readonly chart: HoursChart }): VNode {
+  const { rows, rowsLeftOut, width, highest, ticks } = chart;
+  const end = useRef<HTMLDivElement>(null);
+  // The newest hours are what a narrow screen shows first.
+  useEffect(() => {
+    const scrolling = end.current?.parentElement;
+    if (scrolling != null) scrolling.scrollLeft = scrolling.scrollWidth;
+  }, [width]);
+  return (
+    <>
+      <Scrolling label="Chart of requests and decisions by approver and hour">
+        <div class="hours-chart" ref={end}>
+          <svg width="0" height="0" aria-hidden="true">
+            <pattern id="stripes" width="4" height="4" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+              <rect class="stripe-ground" width="4" height="4" />
+              <rect class="stripe" width="2" height="4" />
+            </pattern>
+          </svg>
+          {rows.map((row) => (
+            <ChartRow key={`${row.iss} ${row.sub}`} row={row} chart={chart} />
+          ))}
+          <svg class="hours-axis" width={width} height="18" aria-hidden="true">
+            {ticks.map(({ x, atMs, isDay }) => (
+              <text key={atMs} x={x + 3} y="13">
+                {tickText(atMs, isDay)}
+              </text>
+            ))}
+          </svg>
+        </div>
+      </Scrolling>
+      <p class="dim help">
+        The tallest bar stands for {highest}.
+        {rowsLeftOut > 0 && ` The table has ${counted(rowsLeftOut, "more approver")}.`}
+      </p>
+    </>
+  );
+}
+
+function ChartRow({
+  row,
+  chart: { width, hourWidth, ticks },
+}: {
+  readonly row: ApproverRow;
+  readonly chart: HoursChart;
+}): VNode {
+  const { sub, iss, asked, decided, quick, bars } = row;
+  const words = `${asked} asked, ${decided} decided, ${quick} approved within 3 s`;
+  const height = 2 * BAR_HEIGHT + 1;
+  return (
+    <figure>
+      <figcaption>
+        <Party sub={sub} iss={iss} /> <span class="dim">{words}</span>
+      </figcaption>
+      <svg width={width} height={height} role="img" aria-label={`${words}; the table has each hour`}>
+        {ticks.map(({ x, atMs }) => (
+          <rect key={atMs} class="tick" x={x} y="0" width="1" height={height} />
+        ))}
+        <rect class="line" x="0" y={BAR_HEIGHT} width={width} height="1" />
+        {bars.map((bar) => (
+          <g key={bar.from}>
+            <title>
+              {localTime(bar.from)}: asked {bar.asked}, decided {bar.decided}, approved within 3 s {bar.quick}
+            </title>
+            <rect class="hour" x={bar.x} y="0" width={hourWidth} height={height} />
+            <rect
+              {...placeOf(bar.x, hourWidth)}
+              class="asked"
+              y={BAR_HEIGHT - bar.askedHeight}
+              height={bar.askedHeight}
+            />
+            <rect {...placeOf(bar.x, hourWidth)} class="decided" y={BAR_HEIGHT + 1} height={bar.decidedHeight} />
+            <rect {...placeOf(bar.x, hourWidth)} class="quick" y={BAR_HEIGHT + 1} height={bar.quickHeight} />
+          </g>
+        ))}
+      </svg>
+    </figure>
+  );
+}
+
+function placeOf(x: number, hourWidth: number): { readonly x: number; readonly width: number } {
+  return { x: x + 1, width: hourWidth - 1 };
+}
+
+function Key({ part }: { readonly part: "asked" | "decided" | "quick" }): VNode {
+  return (
+    <svg class="key" width="14" height="14" aria-hidden="true">
+      <rect class={part} width="14" height="14" />
+    </svg>
+  );
+}
+
+function tickText(atMs: number, isDay: boolean): string {
+  const at = new Date(atMs);
+  return isDay
+    ? at.toLocaleDateString(undefined, { day: "numeric", month: "short" })
+    : at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+}
+
+function HoursTable({ hours }: { readonly hours: readonly Hour[] }): VNode {
+  const isOpen = useSignal(false);
+  return (
+    <details
+      class="hours-table"
+      onToggle={({ currentTarget }) => {
+        isOpen.value = currentTarget.open;
+      }}
+    >
+      <summary>As a table</summary>
+      {isOpen.value && (
+        <Scrolling label="Requests and decisions by approver and hour">
+          <table class="records wide" {...ROLE.table}>
+            <caption class="sr-only">Requests and decisions by approver and hour</caption>
+            <Columns titles={["Hour from", "Approver", "Asked", "Decided", "Median", "Approved within 3 s"]} />
+            <tbody {...ROLE.group}>
+              {hours.flatMap(({ from, approvers }) =>
+                approvers.map((one) => (
+                  <tr key={`${from} ${one.iss} ${one.sub}`} {...ROLE.row}>
+                    <td {...ROLE.cell}>
+                      <time dateTime={from}>{localTime(from)}</time>
+                    </td>
+                    <td {...ROLE.cell}>
+                      <Party sub={one.sub} iss={one.iss} />
+                    </td>
+                    <td {...ROLE.cell}>{one.asked}</td>
+                    <td {...ROLE.cell}>{one.decided}</td>
+                    <td {...ROLE.cell}>{secondsText(one.medianSeconds)}</td>
+                    <td {...ROLE.cell}>
+                      {quickOf(one)} ({shareText(one.quickApprovalShare)})
+                    </td>
+                  </tr>
+                )),
+              )}
+            </tbody>
+          </table>
+        </Scrolling>
+      )}
+    </details>
   );
 }
 

@@ -1,5 +1,5 @@
 import type { VNode } from "preact";
-import { members } from "../api.ts";
+import { members, serviceNow } from "../api.ts";
 import { Badge, Empty, Facts, Heading, localTime } from "../parts.tsx";
 import { codeRow, Names, Section, Unread, useRead } from "../records.tsx";
 import { hrefOf } from "../route.ts";
@@ -7,7 +7,7 @@ import { permissions } from "../session.ts";
 import type { AppPage } from "../state.ts";
 import { Text } from "../text.tsx";
 
-/** The systems that tools reach: whether they can be reached, how they are protected, and how busy they are. */
+/** The systems that tools reach: whether they can be reached, how they are protected, and how busy they are. And where the service itself listens. */
 
 interface SystemShown {
   readonly name: string;
@@ -26,8 +26,17 @@ interface SystemShown {
   readonly quarantined?: readonly string[];
 }
 
+interface ListenerShown {
+  readonly listener: string;
+  readonly addresses: readonly string[];
+  readonly tls: string;
+  readonly clientCertificates: string;
+  readonly certificateExpiresAt: string | null;
+}
+
 interface SystemsShown {
   readonly systems: readonly SystemShown[];
+  readonly listeners: readonly ListenerShown[];
   readonly notes: readonly string[];
   readonly reasons: readonly string[];
   readonly audit: Readonly<Record<string, unknown>>;
@@ -61,6 +70,7 @@ function SystemsView(): VNode {
               <System key={system.name} system={system} />
             ))}
           </ul>
+          <Listeners listeners={value.listeners} />
           <Confinement shown={value} />
         </>
       )}
@@ -144,7 +154,7 @@ function System({ system }: { readonly system: SystemShown }): VNode {
         rows={[
           addresses.length === 0 ? undefined : ["Address", <Names key="addresses" names={addresses} />],
           calls === undefined ? undefined : ["Calls", <Calls key="calls" calls={calls} />],
-          certificateRow(system.certificateExpiresAt),
+          certificateRow("Own certificate", system.certificateExpiresAt),
           system.sessions === undefined ? undefined : ["Sessions", String(system.sessions)],
           quarantined.length === 0 ? undefined : ["Quarantined", <Names key="quarantined" names={quarantined} />],
           contract === undefined
@@ -167,12 +177,12 @@ function Calls({ calls: { underWay, max } }: { readonly calls: NonNullable<Syste
   );
 }
 
-function certificateRow(expiresAt: string | null | undefined): readonly [string, VNode] | undefined {
+function certificateRow(name: string, expiresAt: string | null | undefined): readonly [string, VNode] | undefined {
   if (typeof expiresAt !== "string") return undefined;
-  const left = Date.parse(expiresAt) - Date.now();
+  const left = Date.parse(expiresAt) - serviceNow();
   const words = left <= 0 ? "expired" : "expires";
   return [
-    "Own certificate",
+    name,
     <span key="certificate" class={left < EXPIRES_SOON_MS ? "countdown soon" : ""}>
       {words} {localTime(expiresAt)}
     </span>,
@@ -198,6 +208,44 @@ function Tools({ names }: { readonly names: readonly string[] }): VNode {
         </li>
       ))}
     </ul>
+  );
+}
+
+const LISTENERS: Readonly<Record<string, string>> = {
+  agents: "Calls",
+  console: "Console",
+  operators: "Probes and metrics",
+};
+
+/** Where the service itself listens. */
+function Listeners({ listeners }: { readonly listeners: readonly ListenerShown[] }): VNode {
+  return (
+    <Section id="listeners" title="Listeners of this service">
+      <ul class="cards">
+        {listeners.map(({ listener, addresses, tls, clientCertificates, certificateExpiresAt: expiresAt }) => {
+          const [tlsWords, tlsTone] = TLS[tls] ?? [tls, "plain"];
+          const isExpired = expiresAt !== null && Date.parse(expiresAt) <= serviceNow();
+          return (
+            <li key={listener} class={`card-system ${isExpired ? "bad" : ""}`}>
+              <header>
+                <h3>{LISTENERS[listener] ?? listener}</h3>
+                <div class="badges">
+                  {isExpired && <Badge tone="bad">certificate expired</Badge>}
+                  <Badge tone={tlsTone}>{tlsWords}</Badge>
+                </div>
+              </header>
+              <Facts
+                rows={[
+                  ["Address", <Names key="addresses" names={addresses} />],
+                  certificateRow("Certificate", expiresAt),
+                  tls === "none" ? undefined : ["Clients' certificates", clientCertificates],
+                ]}
+              />
+            </li>
+          );
+        })}
+      </ul>
+    </Section>
   );
 }
 
