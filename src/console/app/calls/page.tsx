@@ -281,7 +281,7 @@ function Table({ list }: { readonly list: readonly CallShown[] }): VNode {
   return (
     <table class="records" {...ROLE.table}>
       <caption class="sr-only">Calls</caption>
-      <Columns titles={["Time", "Decision", "Tool", "Caller", "Duration"]} />
+      <Columns titles={["Time", "Decision", "Tool", "Caller", "Duration"]} numbers={["Duration"]} />
       <tbody {...ROLE.group}>
         {list.map((call) => (
           <Row key={call.key} call={call} shownQuery={shownQuery} />

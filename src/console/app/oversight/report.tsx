@@ -56,6 +56,9 @@ function ReportView(): VNode {
   );
 }
 
+const TOOL_FIGURES = ["Asked", "Approved", "Median", "Within 2 s"];
+const APPROVER_FIGURES = ["Decided", "Approved", "Median", "Per hour", "Busiest hour"];
+
 function Shown({ report }: { readonly report: Report }): VNode {
   const { asked, pending, expired, cancelled, tools, deciders, suggestions, isWhole } = report;
   return (
@@ -124,7 +127,7 @@ function Shown({ report }: { readonly report: Report }): VNode {
           <Scrolling label="Figures of the tools">
             <table class="records wide" {...ROLE.table}>
               <caption class="sr-only">Tools</caption>
-              <Columns titles={["Tool", "Asked", "Approved", "Median", "Within 2 s"]} />
+              <Columns titles={["Tool", ...TOOL_FIGURES]} numbers={TOOL_FIGURES} />
               <tbody {...ROLE.group}>
                 {tools.map((one) => (
                   <tr key={one.tool} {...ROLE.row}>
@@ -134,10 +137,10 @@ function Shown({ report }: { readonly report: Report }): VNode {
                       </code>{" "}
                       <Alerts of={one} />
                     </td>
-                    <td {...ROLE.cell}>{one.asked}</td>
-                    <td {...ROLE.cell}>{shareText(one.approvalRate)}</td>
-                    <td {...ROLE.cell}>{secondsText(one.medianSeconds)}</td>
-                    <td {...ROLE.cell}>{shareText(one.hastyShare)}</td>
+                    <NumberCell value={one.asked} />
+                    <NumberCell value={shareText(one.approvalRate)} />
+                    <NumberCell value={secondsText(one.medianSeconds)} />
+                    <NumberCell value={shareText(one.hastyShare)} />
                   </tr>
                 ))}
               </tbody>
@@ -150,18 +153,18 @@ function Shown({ report }: { readonly report: Report }): VNode {
           <Scrolling label="Figures of the approvers">
             <table class="records wide" {...ROLE.table}>
               <caption class="sr-only">Approvers</caption>
-              <Columns titles={["Approver", "Decided", "Approved", "Median", "An hour", "Busiest hour"]} />
+              <Columns titles={["Approver", ...APPROVER_FIGURES]} numbers={APPROVER_FIGURES} />
               <tbody {...ROLE.group}>
                 {deciders.map((one) => (
                   <tr key={`${one.iss} ${one.sub}`} {...ROLE.row}>
                     <td {...ROLE.cell}>
                       <Party sub={one.sub} iss={one.iss} /> <Alerts of={one} />
                     </td>
-                    <td {...ROLE.cell}>{one.approved + one.denied}</td>
-                    <td {...ROLE.cell}>{shareText(one.approvalRate)}</td>
-                    <td {...ROLE.cell}>{secondsText(one.medianSeconds)}</td>
-                    <td {...ROLE.cell}>{one.perHour}</td>
-                    <td {...ROLE.cell}>{one.busiestHour}</td>
+                    <NumberCell value={one.approved + one.denied} />
+                    <NumberCell value={shareText(one.approvalRate)} />
+                    <NumberCell value={secondsText(one.medianSeconds)} />
+                    <NumberCell value={one.perHour} />
+                    <NumberCell value={one.busiestHour} />
                   </tr>
                 ))}
               </tbody>
@@ -170,6 +173,14 @@ function Shown({ report }: { readonly report: Report }): VNode {
         </Section>
       )}
     </>
+  );
+}
+
+function NumberCell({ value }: { readonly value: string | number }): VNode {
+  return (
+    <td class="cell-number" {...ROLE.cell}>
+      {value}
+    </td>
   );
 }
 

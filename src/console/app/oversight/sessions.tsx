@@ -91,7 +91,7 @@ function Sessions({
   return (
     <table class="records acted" {...ROLE.table}>
       <caption class="sr-only">Sessions</caption>
-      <Columns titles={["Session", "Whose", "Mode", "Ends", "Change"]} />
+      <Columns titles={["Session", "Caller", "Mode", "Ends", "Change"]} />
       <tbody {...ROLE.group}>
         {sessions.map((session) => {
           const { id, issuer, subject, mode, modeUntil, modeSetBy, expiresAt } = session;
@@ -164,7 +164,7 @@ function Grants(): VNode {
       {grants !== undefined && grants.length > 0 && (
         <table class="records acted" {...ROLE.table}>
           <caption class="sr-only">Approvals for sessions</caption>
-          <Columns titles={["Call", "For", "Approved by", "Ends", "Change"]} />
+          <Columns titles={["Call", "Caller", "Approved by", "Ends", "Change"]} />
           <tbody {...ROLE.group}>
             {grants.map(({ id, tool, summary, subject, issuer, grantedBy, expiresAt }) => (
               <tr key={id} {...ROLE.row}>
