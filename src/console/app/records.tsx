@@ -133,19 +133,19 @@ export function useRead<Value>(path: string): { readonly read: Read<Value>; read
   return { read: state.value.path === path ? state.value : { path }, again: () => void again() };
 }
 
-/** What a page shows until there is a value. */
+/** What a page shows until there is a value. The title is left out where the page has its own heading. */
 export function Unread({
   title,
   read,
   again,
 }: {
-  readonly title: string;
+  readonly title?: string;
   readonly read: Read<unknown>;
   readonly again: () => void;
 }): VNode {
   return (
     <>
-      <Heading focusKey={read.path}>{title}</Heading>
+      {title !== undefined && <Heading focusKey={read.path}>{title}</Heading>}
       {read.error === undefined ? (
         <p class="loading" role="status">
           Reading …

@@ -3,6 +3,7 @@ import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { members, serviceNow } from "../api.ts";
 import { Ago, Badge, Countdown, Facts, Heading, localTime, Party, Problem, RiskBadge } from "../parts.tsx";
+import { Names } from "../records.tsx";
 import { tick } from "../state.ts";
 import { Block, Text } from "../text.tsx";
 import { DecisionBar } from "./decision-bar.tsx";
@@ -135,7 +136,7 @@ function Plan({ request }: { readonly request: ShownRequest }): VNode {
   const { description, confinement } = view;
   return (
     <section class="plan" aria-labelledby="plan-title">
-      <h2 id="plan-title">What will run</h2>
+      <h2 id="plan-title">{isPending(request) ? "What will run" : "What was requested"}</h2>
       <div class="plan-card">
         <p class="plan-title">{plan.title}</p>
         {plan.main.map((part) => (
@@ -229,20 +230,6 @@ function Why({ request }: { readonly request: ShownRequest }): VNode {
         </figure>
       )}
     </section>
-  );
-}
-
-function Names({ names }: { readonly names: readonly string[] }): VNode {
-  return (
-    <ul class="names">
-      {names.map((name) => (
-        <li key={name}>
-          <code>
-            <Text value={name} max={120} />
-          </code>
-        </li>
-      ))}
-    </ul>
   );
 }
 

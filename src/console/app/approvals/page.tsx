@@ -263,7 +263,7 @@ function Ended(): VNode | null {
   if (rows.length === 0) return null;
   return (
     <section class="ended" aria-labelledby="ended-title">
-      <h2 id="ended-title">Decided lately</h2>
+      <h2 id="ended-title">Recently ended</h2>
       <ul class="rows">
         {rows.map(({ id, tool, state, decidedBy, decidedAt }) => (
           <li key={id} class={`row ${routeId.value === id ? "open" : ""}`}>

@@ -312,7 +312,7 @@ function Row({ call, shownQuery }: { readonly call: CallShown; readonly shownQue
         <code>
           <Text value={tool ?? "–"} max={80} />
         </code>
-        {system !== undefined && (
+        {system !== undefined && system !== "unknown" && (
           <span class="dim">
             {" "}
             <Text value={system} max={60} />

@@ -47,22 +47,6 @@ function ReportView(): VNode {
   const { read, again } = useRead<{ readonly report: Report }>(`/approvals/report?from=${range.value}`);
   return (
     <div class="sheet story">
-      {read.value === undefined ? (
-        <Unread title="Report" read={read} again={again} />
-      ) : (
-        <Shown report={read.value.report} />
-      )}
-    </div>
-  );
-}
-
-const TOOL_FIGURES = ["Asked", "Approved", "Median", "Within 2 s"];
-const APPROVER_FIGURES = ["Decided", "Approved", "Median", "Per hour", "Busiest hour"];
-
-function Shown({ report }: { readonly report: Report }): VNode {
-  const { asked, pending, expired, cancelled, tools, deciders, suggestions, isWhole } = report;
-  return (
-    <>
       <header class="sheet-head">
         <Heading>Report</Heading>
         <select
@@ -80,6 +64,18 @@ function Shown({ report }: { readonly report: Report }): VNode {
           ))}
         </select>
       </header>
+      {read.value === undefined ? <Unread read={read} again={again} /> : <Shown report={read.value.report} />}
+    </div>
+  );
+}
+
+const TOOL_FIGURES = ["Asked", "Approved", "Median", "Within 2 s"];
+const APPROVER_FIGURES = ["Decided", "Approved", "Median", "Per hour", "Busiest hour"];
+
+function Shown({ report }: { readonly report: Report }): VNode {
+  const { asked, pending, expired, cancelled, tools, deciders, suggestions, isWhole } = report;
+  return (
+    <>
       <p class="meta">
         {localTime(report.from)} – {localTime(report.to)}
         {!isWhole && "; the oldest requests of the period are left out"}
