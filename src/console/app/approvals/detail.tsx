@@ -76,7 +76,7 @@ function Head({ request }: { readonly request: ShownRequest }): VNode {
           <Badge tone={classification === "destructive" ? "bad" : "plain"}>{classification}</Badge>
         )}
         {category !== undefined && category !== classification && <Badge>{category}</Badge>}
-        {!isPending(request) && <Badge tone={toneOf(state)}>{outcomeOf(state)}</Badge>}
+        {!isPending(request) && <Badge tone={toneOf(state)}>{outcomeOf(request)}</Badge>}
       </div>
       <h1 id="request-title" ref={title} tabIndex={-1}>
         <Text value={tool} max={200} />
@@ -106,7 +106,7 @@ function Outcome({ request }: { readonly request: ShownRequest }): VNode | null 
   return (
     <div class={`callout outcome tone-${toneOf(state)}`} role="status">
       <p>
-        <strong>{outcomeOf(state)}</strong>
+        <strong>{outcomeOf(request)}</strong>
         {scope === "session" && " for the session"}
         {decidedBy !== undefined && (
           <>
@@ -383,7 +383,7 @@ function Earlier({ request }: { readonly request: ShownRequest }): VNode {
         <ul class="earlier">
           {rows.map((one) => (
             <li key={one.id}>
-              <Badge tone={toneOf(one.state)}>{outcomeOf(one.state)}</Badge>
+              <Badge tone={toneOf(one.state)}>{outcomeOf(one)}</Badge>
               <span>
                 {one.decidedBy !== undefined && (
                   <>

@@ -140,7 +140,7 @@ function noteRequest({ id, tool, summary, at }: RequestEvent): void {
 function noteEnd(id: string, state: string): void {
   const known = requests.value.get(id);
   if (known === undefined || known.state === state) return;
-  if (isPending(known)) announce(`${known.tool}: ${outcomeOf(state)}`);
+  if (isPending(known)) announce(`${known.tool}: ${outcomeOf({ state })}`);
   if (!seenEnding.has(id)) seenEnding.set(id, new Date(serviceNow()).toISOString());
   put([{ ...known, state }]);
 }

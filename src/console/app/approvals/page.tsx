@@ -272,7 +272,7 @@ function Ended(): VNode | null {
                 <span class="row-tool">
                   <Text value={tool} max={80} />
                 </span>
-                <Badge tone={toneOf(state)}>{outcomeOf(state)}</Badge>
+                <Badge tone={toneOf(state)}>{outcomeOf({ state, decidedBy })}</Badge>
               </span>
               <span class="row-more dim">
                 <span class="row-who">

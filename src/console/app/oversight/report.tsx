@@ -83,11 +83,11 @@ function Shown({ report }: { readonly report: Report }): VNode {
       <Alerts of={report} />
       <ul class="figures">
         <Figure value={String(asked)} words="requests" />
-        <Figure value={shareText(report.approvalRate)} words="of the decided were approved" />
+        <Figure value={shareText(report.approvalRate)} words="of the decisions are approvals" />
         <Figure value={secondsText(report.medianSeconds)} words="until a decision (median)" />
         <Figure value={shareText(report.hastyShare)} words="decided within 2 seconds" />
       </ul>
-      <Section id="states" title="What became of them">
+      <Section id="states" title="Outcomes">
         <Facts
           rows={[
             ["Approved", String(report.approved)],
@@ -99,7 +99,7 @@ function Shown({ report }: { readonly report: Report }): VNode {
         />
       </Section>
       {suggestions.length > 0 && (
-        <Section id="suggestions" title="Fewer questions would do">
+        <Section id="suggestions" title="Ways to reduce approval requests">
           <ul class="notes">
             {suggestions.map(({ kind, tool, prompts }) => (
               <li key={`${kind} ${tool ?? ""}`}>
@@ -206,7 +206,7 @@ function Alerts({ of: { alerts } }: { readonly of: Decisions }): VNode {
 }
 
 const SUGGESTIONS: Readonly<Record<string, string>> = {
-  session_scope: "Approve for the session what is asked again and again:",
+  session_scope: "Approve for the session what is requested again and again:",
   read_tool: "Let the mode allow a tool that only reads and is always approved:",
   auto_edit: "Set the mode autoEdit for sessions whose file changes are always approved.",
 };
