@@ -265,7 +265,7 @@ function Ended(): VNode | null {
     <section class="ended" aria-labelledby="ended-title">
       <h2 id="ended-title">Recently ended</h2>
       <ul class="rows">
-        {rows.map(({ id, tool, state, decidedBy, decidedAt }) => (
+        {rows.map(({ id, tool, state, requester, decidedBy, decidedAt, decideBy }) => (
           <li key={id} class={`row ${routeId.value === id ? "open" : ""}`}>
             <a href={hrefOf("approvals", [id])} aria-current={routeId.value === id ? "true" : undefined}>
               <span class="row-main">
@@ -276,13 +276,15 @@ function Ended(): VNode | null {
               </span>
               <span class="row-more dim">
                 <span class="row-who">
-                  {decidedBy !== undefined && (
+                  {decidedBy !== undefined ? (
                     <>
                       by <Text value={decidedBy.sub} max={60} />
                     </>
+                  ) : (
+                    requester !== undefined && <Text value={requester.sub} max={60} />
                   )}
                 </span>
-                <Ago iso={decidedAt} />
+                <Ago iso={decidedAt ?? (state === "expired" ? decideBy : undefined)} />
               </span>
             </a>
           </li>
