@@ -41,8 +41,8 @@ const listed = computed(() => {
 
 const markedWaiting = computed(() => waiting.value.filter(({ id }) => marked.value.has(id)));
 
-function textOf({ tool, summary, requester, risk }: ListedRequest): string {
-  return [tool, summary, requester?.sub ?? "", requester?.session ?? "", risk ?? ""].join("\n").toLowerCase();
+function textOf({ tool, summary, requester, risk, rules = [] }: ListedRequest): string {
+  return [tool, summary, requester?.sub ?? "", requester?.session ?? "", risk ?? "", ...rules].join("\n").toLowerCase();
 }
 
 function ApprovalsView(): VNode {
@@ -209,8 +209,12 @@ function Bell(): VNode | null {
   );
 }
 
+const ROW_RULES_MAX = 3;
+
 function Row({ request }: { readonly request: ListedRequest }): VNode {
-  const { id, tool, risk, requester, decideBy, createdAt, canDecide } = request;
+  const { id, tool, risk, rules = [], requester, decideBy, createdAt, canDecide } = request;
+  // The floor's own entry repeats the names of the rules.
+  const named = rules.filter((rule) => !rule.startsWith("floor:"));
   const isOpen = routeId.value === id;
   const out = outgoingFor(id);
   return (
@@ -251,6 +255,11 @@ function Row({ request }: { readonly request: ListedRequest }): VNode {
             <span class="row-out">{out.decision === "deny" ? "denying …" : "approving …"}</span>
           )}
         </span>
+        {named.length > 0 && (
+          <span class="row-note dim">
+            <Text value={named.slice(0, ROW_RULES_MAX).join(", ")} />
+          </span>
+        )}
         {canDecide?.approve === false && <span class="row-note dim">not yours to approve</span>}
       </a>
     </li>
