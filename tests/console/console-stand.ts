@@ -64,7 +64,7 @@ export class ConsoleStand {
     return outcomeOf(await this.send(path, options));
   }
 
-  /** Returns the lines of the console in the journal, . */
+  /** Returns the lines of the journal that the console wrote. */
   journal(): readonly Record<string, unknown>[] {
     const entries = journalEntries(join(this.identity.folder, "audit"));
     return entries.filter(({ type }) => type.startsWith("console."));

@@ -21,10 +21,13 @@ const TODAY = new Date(NOW_SECONDS * 1000).toISOString().slice(0, 10);
 const at = (seconds: number): string => new Date((NOW_SECONDS + seconds) * 1000).toISOString();
 
 let nowMs = NOW_SECONDS * 1000;
+/** Added to the time whenever it is read. */
+let stepMs = 0;
 const journal: JournalLine[] = [];
 const opened: (() => Promise<void>)[] = [];
 afterEach(() => {
   nowMs = NOW_SECONDS * 1000;
+  stepMs = 0;
   journal.length = 0;
 });
 afterAll(async () => {
@@ -41,7 +44,10 @@ interface Stand {
 async function open(): Promise<Stand> {
   const dir = mkdtempSync(join(tmpdir(), "stc-audit-download-"));
   const profile = { issuer: OPERATORS_ISSUER, audience: OPERATORS_AUDIENCE, operators: true };
-  const clock = (): number => nowMs;
+  const clock = (): number => {
+    nowMs += stepMs;
+    return nowMs;
+  };
   const parts = serverParts({
     ...{ auditDir: dir, clock },
     callers: createCallerContext({ issuers: [agentsProfile([operators], profile)], clock }),
@@ -102,6 +108,11 @@ describe("a proof", () => {
     for (const id of ["t-9-9", "..%2F..%2Fetc%2Fpasswd", "%22%7D"]) {
       expect(await codeOf(await get(stand, `/audit/${id}/proof`))).toEqual([404, "ENTRY_NOT_FOUND"]);
     }
+  });
+
+  test("of a call is found however long the search takes", async () => {
+    stepMs = 2_000;
+    expect((await get(stand, "/audit/t-2-4/proof")).status).toBe(200);
   });
 
   test("of a call that no checkpoint covers does not exist, and the reason names no path", async () => {

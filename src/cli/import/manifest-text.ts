@@ -70,7 +70,7 @@ export function numbered(name: string, taken: ReadonlySet<string>): string {
 }
 
 /** Permissions that belong to operators begin with these. */
-const OPERATORS = /^(?:approvals|audit|modes|grants|metrics|service)$/;
+const OPERATORS = /^(?:approvals|audit|configuration|grants|metrics|modes|service|tools)$/;
 const VERBS: Readonly<Record<Classification, string>> = { read: "read", write: "write", destructive: "delete" };
 
 /** Returns the permission to propose for a tool of a system. */

@@ -4,7 +4,14 @@ import { printable, printableCell } from "../../core/printable.ts";
 import type { ToolDraft } from "../../core/target-kind.ts";
 import { type ConfigurationOptions, withParts } from "../configuration.ts";
 import { CommandError, EXIT, print, wrongUsage } from "../output.ts";
-import { type ManifestDraft, manifestProblems, manifestText, toolName, writeManifest } from "./manifest-text.ts";
+import {
+  type ManifestDraft,
+  manifestProblems,
+  manifestText,
+  proposedPermission,
+  toolName,
+  writeManifest,
+} from "./manifest-text.ts";
 
 /**
  * `stc import`: writes data-only manifests for the tools of a system. All texts of the system are data: they are written as quoted
@@ -98,7 +105,7 @@ export function manifestOf(name: string, system: string, draft: ToolDraft & Pick
   const { description, classification, target, input, output, hints, accepted = false } = draft;
   return manifestText({
     ...{ name, description, classification, input, output, accepted, notes: hints },
-    permissions: [`${system}:${classification === "read" ? "read" : "write"}`],
+    permissions: [proposedPermission(system, classification)],
     target: { system, ...target },
   });
 }

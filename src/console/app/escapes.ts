@@ -43,7 +43,7 @@ export function asciiIfMisreadable(text: string): string | undefined {
 
 const BARE_WORD = /^[\w@%+=:,./~^-]+$/;
 
-/** Returns a command's words as a shell would have to be told them: every word that needs it is in single quotes. */
+/** Returns a command's words in the syntax of a shell: words with special characters are in single quotes. */
 export function quotedCommand(words: readonly string[]): string {
   return words.map((word) => (BARE_WORD.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
 }

@@ -111,7 +111,7 @@ export function Empty({ title, children }: { readonly title: string; readonly ch
   );
 }
 
-/** An error in place: what happened, its code, and what to do. */
+/** An error inside the page: what happened, its code, and what to do. */
 export function Problem({ error, onRetry }: { readonly error: ApiError; readonly onRetry?: () => void }): VNode {
   const advice = adviceFor(error.code);
   return (

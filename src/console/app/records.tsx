@@ -1,6 +1,6 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { type ApiError, request } from "./api.ts";
 import { Heading, Problem } from "./parts.tsx";
 import { errorOf } from "./state.ts";
@@ -8,7 +8,7 @@ import { Text } from "./text.tsx";
 
 /** Parts of the pages that show what the service has recorded or consists of. */
 
-/** A table that is laid out as cards is none for some assistive technology, unless it says so. */
+/** Some assistive technology does not read a table that is laid out as cards as a table, unless its parts have roles. */
 export const ROLE = {
   table: { role: "table" },
   group: { role: "rowgroup" },
@@ -17,13 +17,19 @@ export const ROLE = {
   cell: { role: "cell" },
 } as const;
 
+interface ColumnsProps {
+  readonly titles: readonly string[];
+  /** Titles of the columns whose values are aligned to the right. */
+  readonly numbers?: readonly string[];
+}
+
 /** The head of a table with these columns. */
-export function Columns({ titles }: { readonly titles: readonly string[] }): VNode {
+export function Columns({ titles, numbers = [] }: ColumnsProps): VNode {
   return (
     <thead {...ROLE.group}>
       <tr {...ROLE.row}>
         {titles.map((title) => (
-          <th key={title} scope="col" {...ROLE.head}>
+          <th key={title} scope="col" class={numbers.includes(title) ? "cell-number" : undefined} {...ROLE.head}>
             {title}
           </th>
         ))}
@@ -96,7 +102,7 @@ export function jsonLines(value: unknown): readonly string[] {
   return JSON.stringify(value, null, 2).split("\n");
 }
 
-/** What a page reads from the service: nothing yet, a value, or why there is none. */
+/** What a page has read from the service: nothing yet, a value, or an error. */
 export interface Read<Value> {
   readonly path: string;
   readonly value?: Value;
@@ -106,12 +112,18 @@ export interface Read<Value> {
 /** Reads a path when the page opens, and again when it changes or `again` is called. */
 export function useRead<Value>(path: string): { readonly read: Read<Value>; readonly again: () => void } {
   const state: Signal<Read<Value>> = useSignal({ path });
+  const latest = useRef(0);
   const again = async (): Promise<void> => {
+    latest.current += 1;
+    const own = latest.current;
+    // An answer to an earlier request must not replace that of a later one.
+    const show = (read: Read<Value>): void => {
+      if (own === latest.current) state.value = read;
+    };
     try {
-      const value = await request<Value>("GET", path);
-      state.value = { path, value };
+      show({ path, value: await request<Value>("GET", path) });
     } catch (error) {
-      state.value = { path, error: errorOf(error) };
+      show({ path, error: errorOf(error) });
     }
   };
   useEffect(() => {
@@ -121,19 +133,19 @@ export function useRead<Value>(path: string): { readonly read: Read<Value>; read
   return { read: state.value.path === path ? state.value : { path }, again: () => void again() };
 }
 
-/** What a page shows until there is a value. */
+/** What a page shows until there is a value. The title is left out where the page has its own heading. */
 export function Unread({
   title,
   read,
   again,
 }: {
-  readonly title: string;
+  readonly title?: string;
   readonly read: Read<unknown>;
   readonly again: () => void;
 }): VNode {
   return (
     <>
-      <Heading focusKey={read.path}>{title}</Heading>
+      {title !== undefined && <Heading focusKey={read.path}>{title}</Heading>}
       {read.error === undefined ? (
         <p class="loading" role="status">
           Reading …

@@ -1,4 +1,4 @@
-/** A place in the console: the part of the URL after `#`. */
+/** A route of the console: the part of the URL after `#`. */
 export interface AppRoute {
   /** First segment, such as `approvals`; empty at the start. */
   readonly page: string;

@@ -16,7 +16,7 @@ export interface SignedIn {
 
 export type SessionState =
   | { readonly is: "starting" }
-  /** `ended`: there was a session before, and the same place opens after the next sign-in. */
+  /** `ended`: there was a session before, and the same page opens after the next sign-in. */
   | { readonly is: "out"; readonly ended: boolean; readonly error?: ApiError | undefined }
   | { readonly is: "in"; readonly person: SignedIn };
 
@@ -135,7 +135,7 @@ export async function signIn(proof: Readonly<Record<string, string>>): Promise<v
   }
 }
 
-/** Leaves for the identity provider; the place is kept for the return. */
+/** Leaves for the identity provider; the route is kept for the return. */
 export async function startOidc(): Promise<void> {
   isBusy.value = true;
   try {

@@ -16,7 +16,7 @@ const isHelpOpen = signal(false);
 
 const KEYS: readonly (readonly [string, string])[] = [
   ["?", "show this help"],
-  ["g then a letter", "go to the page that begins with the letter"],
+  ["g then a letter", "go to the next page that begins with the letter"],
   ["Esc", "close what is open"],
 ];
 
@@ -227,7 +227,9 @@ function onKey(event: KeyboardEvent): void {
   if (session.value.is !== "in" || !isCommandKey(event)) return;
   if (isGoing) {
     isGoing = false;
-    const page = mayOpen.value.find(({ name }) => name.startsWith(event.key));
+    const at = current.value === undefined ? 0 : mayOpen.value.indexOf(current.value) + 1;
+    const others = [...mayOpen.value.slice(at), ...mayOpen.value.slice(0, at)];
+    const page = others.find(({ name }) => name.startsWith(event.key));
     if (page !== undefined) {
       event.preventDefault();
       event.stopImmediatePropagation();

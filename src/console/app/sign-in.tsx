@@ -3,7 +3,7 @@ import type { VNode } from "preact";
 import { Problem } from "./parts.tsx";
 import { isBusy, session, settings, signIn, startOidc } from "./session.ts";
 
-/** The page of those who are not signed in. */
+/** The page for signing in. */
 export function SignIn(): VNode {
   const token = useSignal("");
   const state = session.value;
@@ -66,10 +66,10 @@ export function SignIn(): VNode {
         </form>
         {development && (
           <p class="help">
-            On this development stand, <code>stc console</code> prints a link that signs you in.
+            On this development stand, <code>stc console --dev</code> prints a link that signs you in.
           </p>
         )}
-        <p class="help">Other tabs of this browser share the session. It ends when they are all closed.</p>
+        <p class="help">The tabs of this browser share the session. When all are closed, sign in again.</p>
       </div>
     </main>
   );

@@ -4,20 +4,20 @@ import { ApiError } from "./api.ts";
 import { type AppRoute, readRoute } from "./route.ts";
 import { adviceFor } from "./words.ts";
 
-/** What the parts of the page share: the place, the time, the theme, notices. */
+/** What the parts of the page share: the route, the time, the theme, notices. */
 
 export const route = signal<AppRoute>(readRoute(location.hash));
 addEventListener("hashchange", () => {
   route.value = readRoute(location.hash);
 });
 
-/** Replaces the page's URL and its place, without a trace in the history. */
+/** Replaces the page's URL and its route, without a new entry in the history. */
 export function replaceUrl(url: string): void {
   history.replaceState(null, "", url);
   route.value = readRoute(location.hash);
 }
 
-/** Goes to a place. With `replace`, the back button does not return to the present one. */
+/** Goes to a route. With `replace`, the back button does not return to the present one. */
 export function navigate(href: string, { replace = false } = {}): void {
   if (location.hash === href) return;
   if (replace) {
@@ -25,7 +25,7 @@ export function navigate(href: string, { replace = false } = {}): void {
     return;
   }
   location.hash = href;
-  // The browser's event comes later: a key that is pressed again must find the new place.
+  // The browser's event comes later: a key that is pressed again must find the new route.
   route.value = readRoute(href);
 }
 

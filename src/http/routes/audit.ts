@@ -176,20 +176,22 @@ export const endpoints: readonly Endpoint[] = [
     errors: { 404: "ENTRY_NOT_FOUND", 409: "PROOF_NOT_AVAILABLE" },
     limits: PROOFS,
     async handle({ params: { traceId }, untilEnd }, services) {
-      const { auditDir: dir, clock } = services;
+      const { auditDir: dir } = services;
       const asked = queried("proof", { traceId });
       const exact = { traceId: /^[0-9A-Fa-f-]{1,64}$/.test(traceId) ? traceId.toLowerCase() : traceId };
       const query = { filter: { exact }, order: "oldest", limit: 1, cursor: undefined, digest: "" } as const;
       const index = indexOf(services).lend();
-      const { found } = await search({ dir, query, index, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: budget(clock) });
-      const [entry] = found;
-      if (entry === undefined) return { ...unknownEntry(), ...asked };
       let isEnded = false;
       const stop = untilEnd(() => {
         isEnded = true;
       });
+      const isWanted = (): boolean => !isEnded;
       try {
-        const proof = await proofOf(dir, entry.line, () => !isEnded);
+        // Without a budget, since a search that ends early cannot say that there is no such call.
+        const { found } = await search({ dir, query, index, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: isWanted });
+        const [entry] = found;
+        if (entry === undefined && isWanted()) return { ...unknownEntry(), ...asked };
+        const proof = await proofOf(dir, entry?.line ?? "", isWanted);
         return typeof proof === "string"
           ? { ...deniedAnswer(409, "PROOF_NOT_AVAILABLE", proof), ...asked }
           : json(200, proof, asked);

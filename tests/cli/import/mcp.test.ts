@@ -43,6 +43,19 @@ describe("a manifest that is imported", () => {
     expect(written({ name: "a", annotations }).classification).toBe(classification);
   });
 
+  test.each([
+    ["x", undefined, "x:write"],
+    ["x", { destructiveHint: true }, "x:delete"],
+    ["audit", undefined, "audit-api:write"],
+    ["tools", undefined, "tools-api:write"],
+  ])(
+    "of the system %s with annotations %o proposes a permission that is not an operator's",
+    (system, annotations, expected) => {
+      const manifest = parse(manifestOf("tool", system, draft({ name: "a", annotations })));
+      expect(manifest.permissions).toEqual({ required: [expected] });
+    },
+  );
+
   test("suggests an action for each field by its name, in comments", () => {
     const properties = {
       email: { type: "string" },

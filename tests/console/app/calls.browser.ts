@@ -151,6 +151,13 @@ test("the proof of a call is saved, and checks with the public key", async () =>
   expect([checkProof(proof, [keys.publicKey]).ok, proof.line.includes(ran)]).toEqual([true, true]);
 });
 
+test("a call that was refused before any policy does not say that policies allowed it", async () => {
+  const page = await visit("#/calls?tool=nothing_such");
+  await rowsOf(page).first().locator("a").click();
+  await page.getByText("No policy denied the call, and no approver was asked").waitFor();
+  expect(await page.getByText("Every policy allowed").count()).toBe(0);
+});
+
 test("the result of a search is saved as CSV and JSONL", async () => {
   const page = await visit(`#/calls?from=${DAY}&to=2026-01-16&classification=write`);
   await rowsOf(page).first().waitFor();

@@ -58,7 +58,7 @@ test("tools are listed and filtered, and one says who may call it and what is re
   await page.getByRole("heading", { name: /create_order/ }).waitFor();
   await page.getByText('"path": "/customers/{customer}/orders"').waitFor();
   await page.locator("dd").getByText("deeds:do").waitFor();
-  await page.getByRole("link", { name: "Its last calls" }).click();
+  await page.getByRole("link", { name: "Its latest calls" }).click();
   expect(page.url()).toEndWith("#/calls?tool=create_order");
 });
 

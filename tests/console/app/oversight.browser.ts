@@ -116,6 +116,38 @@ test("the report shows the hours of each approver as bars, and as a table", asyn
   expect(await hindrances(page)).toEqual([]);
 });
 
+test("a late answer for one period does not replace that of the period chosen after it", async () => {
+  const page = await visit("#/report");
+  const period = page.getByLabel("Period");
+  await period.waitFor();
+  const answer = Promise.withResolvers<void>();
+  await page.route("**/approvals/report?from=30d", async (route) => {
+    await answer.promise;
+    await route.continue();
+  });
+  await period.focus();
+  await period.selectOption("30d");
+  await page.getByText("Reading …").waitFor();
+  await page.locator(".head-range:focus").waitFor();
+  await period.selectOption("1d");
+  await page.locator(".figures").waitFor();
+  const late = page.waitForResponse(/from=30d/);
+  answer.resolve();
+  await (await late).finished();
+  await page.evaluate(() => new Promise((resolve) => setTimeout(resolve)));
+  expect(await page.locator(".figures").count()).toBe(1);
+});
+
+test("the keys g and s go from one page with this letter to the next", async () => {
+  const page = await visit("#/policy", { holds: [...HOLDS, "metrics:read"] });
+  await page.locator(".settings").waitFor();
+  for (const title of ["Systems", "Sessions", "Systems"]) {
+    await page.keyboard.press("g");
+    await page.keyboard.press("s");
+    await page.getByRole("heading", { name: title, exact: true }).waitFor();
+  }
+});
+
 test("an intact audit is said to be intact; a changed line is named", async () => {
   const page = await visit("#/evidence");
   await page.locator(".callout").getByText("The audit is intact.").waitFor();

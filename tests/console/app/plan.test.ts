@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { isViewOfDigest } from "../../../src/console/app/approvals/model.ts";
-import { isCompact, jsonLines, planOf } from "../../../src/console/app/approvals/plan.ts";
+import { isCompact, planLines, planOf } from "../../../src/console/app/approvals/plan.ts";
 import { canonicalJson, sha256Hex } from "../../../src/core/digest.ts";
 
 function main(view: unknown) {
@@ -83,8 +83,8 @@ describe("what will run", () => {
 
 describe("JSON as lines", () => {
   test("a string cannot look like a member", () => {
-    expect(jsonLines({ a: 'x",\\u{a}  admin: "yes' })).toEqual(["{", '  a: "x\\",\\u{a}  admin: \\"yes"', "}"]);
-    expect(jsonLines({ 'a": 1, "b': 2 })).toEqual(["{", '  "a\\": 1, \\"b": 2', "}"]);
+    expect(planLines({ a: 'x",\\u{a}  admin: "yes' })).toEqual(["{", '  a: "x\\",\\u{a}  admin: \\"yes"', "}"]);
+    expect(planLines({ 'a": 1, "b': 2 })).toEqual(["{", '  "a\\": 1, \\"b": 2', "}"]);
   });
 
   test("a text of which the service sends two ends says how much is left out", () => {
@@ -94,13 +94,13 @@ describe("JSON as lines", () => {
       "About 989 of 1000 characters are not shown. SHA-256 of the whole text: ab",
     );
     // An argument that only looks like it is shown with all of its members.
-    expect(jsonLines({ ...short, also: "hidden" }).join("\n")).toContain("hidden");
+    expect(planLines({ ...short, also: "hidden" }).join("\n")).toContain("hidden");
   });
 
   test("depth is bounded", () => {
     let deep: unknown = "end";
     for (let at = 0; at < 5_000; at += 1) deep = [deep];
-    expect(jsonLines(deep).join("")).toContain("end");
+    expect(planLines(deep).join("")).toContain("end");
   });
 });
 

@@ -122,11 +122,7 @@ async function explain({ id, tool }: Subject, error: unknown): Promise<void> {
   if ([404, 409, 410].includes(status) && now !== undefined && !isPending(now)) {
     const by = now.decidedBy === undefined ? "" : ` by ${now.decidedBy.sub}`;
     const why = now.decisionReason === undefined ? undefined : `Reason: ${now.decisionReason}`;
-    notify(
-      "problem",
-      `Your decision on ${tool} does not count: ${outcomeOf(now.state).toLowerCase()}${by} before.`,
-      why,
-    );
+    notify("problem", `Your decision on ${tool} does not count: ${outcomeOf(now).toLowerCase()}${by} before.`, why);
   } else if (code === OFFLINE) {
     const more = "It may have arrived all the same: look at the request once the service can be reached.";
     notify("problem", `Your decision on ${tool} was not confirmed: the service cannot be reached.`, more);
@@ -142,7 +138,7 @@ function doneText(one: Outgoing, sent: readonly ListedRequest[]): string {
     );
     return `Counted: ${first.tool} still needs ${missing.join("; ")}.`;
   }
-  return `${outcomeOf(first.state)}${one.scope === "session" ? " for the session" : ""}: ${first.tool}.`;
+  return `${outcomeOf(first)}${one.scope === "session" ? " for the session" : ""}: ${first.tool}.`;
 }
 
 /** What is about to be sent. */

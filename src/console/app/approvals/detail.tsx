@@ -3,6 +3,7 @@ import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { members, serviceNow } from "../api.ts";
 import { Ago, Badge, Countdown, Facts, Heading, localTime, Party, Problem, RiskBadge } from "../parts.tsx";
+import { Names } from "../records.tsx";
 import { tick } from "../state.ts";
 import { Block, Text } from "../text.tsx";
 import { DecisionBar } from "./decision-bar.tsx";
@@ -75,7 +76,7 @@ function Head({ request }: { readonly request: ShownRequest }): VNode {
           <Badge tone={classification === "destructive" ? "bad" : "plain"}>{classification}</Badge>
         )}
         {category !== undefined && category !== classification && <Badge>{category}</Badge>}
-        {!isPending(request) && <Badge tone={toneOf(state)}>{outcomeOf(state)}</Badge>}
+        {!isPending(request) && <Badge tone={toneOf(state)}>{outcomeOf(request)}</Badge>}
       </div>
       <h1 id="request-title" ref={title} tabIndex={-1}>
         <Text value={tool} max={200} />
@@ -105,7 +106,7 @@ function Outcome({ request }: { readonly request: ShownRequest }): VNode | null 
   return (
     <div class={`callout outcome tone-${toneOf(state)}`} role="status">
       <p>
-        <strong>{outcomeOf(state)}</strong>
+        <strong>{outcomeOf(request)}</strong>
         {scope === "session" && " for the session"}
         {decidedBy !== undefined && (
           <>
@@ -135,7 +136,7 @@ function Plan({ request }: { readonly request: ShownRequest }): VNode {
   const { description, confinement } = view;
   return (
     <section class="plan" aria-labelledby="plan-title">
-      <h2 id="plan-title">What will run</h2>
+      <h2 id="plan-title">{isPending(request) ? "What will run" : "What was requested"}</h2>
       <div class="plan-card">
         <p class="plan-title">{plan.title}</p>
         {plan.main.map((part) => (
@@ -229,20 +230,6 @@ function Why({ request }: { readonly request: ShownRequest }): VNode {
         </figure>
       )}
     </section>
-  );
-}
-
-function Names({ names }: { readonly names: readonly string[] }): VNode {
-  return (
-    <ul class="names">
-      {names.map((name) => (
-        <li key={name}>
-          <code>
-            <Text value={name} max={120} />
-          </code>
-        </li>
-      ))}
-    </ul>
   );
 }
 
@@ -396,7 +383,7 @@ function Earlier({ request }: { readonly request: ShownRequest }): VNode {
         <ul class="earlier">
           {rows.map((one) => (
             <li key={one.id}>
-              <Badge tone={toneOf(one.state)}>{outcomeOf(one.state)}</Badge>
+              <Badge tone={toneOf(one.state)}>{outcomeOf(one)}</Badge>
               <span>
                 {one.decidedBy !== undefined && (
                   <>

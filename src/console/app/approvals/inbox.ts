@@ -5,7 +5,7 @@ import { announce, errorOf, navigate, recall, remember, route } from "../state.t
 import { counted } from "../words.ts";
 import { isPending, isViewOfDigest, type ListedRequest, outcomeOf, type ShownRequest } from "./model.ts";
 
-/** The inbox: every request that waits, and those that were decided lately. It follows the service's events. */
+/** The inbox: every request that waits, and those that ended in the last 15 minutes. It follows the service's events. */
 
 const PAGE_REQUESTS = 200;
 /** Pages of waiting requests that are read: more than a service lets wait. */
@@ -47,7 +47,7 @@ function compare(a: string, b: string): number {
   return a < b ? -1 : 1;
 }
 
-/** Returns the requests that ended lately. */
+/** Returns the requests that ended in the last 15 minutes. */
 export function endedLately(): readonly ListedRequest[] {
   const now = serviceNow();
   return ended.value.filter(({ id, decidedAt, decideBy, createdAt }) => {
@@ -140,7 +140,7 @@ function noteRequest({ id, tool, summary, at }: RequestEvent): void {
 function noteEnd(id: string, state: string): void {
   const known = requests.value.get(id);
   if (known === undefined || known.state === state) return;
-  if (isPending(known)) announce(`${known.tool}: ${outcomeOf(state)}`);
+  if (isPending(known)) announce(`${known.tool}: ${outcomeOf({ state })}`);
   if (!seenEnding.has(id)) seenEnding.set(id, new Date(serviceNow()).toISOString());
   put([{ ...known, state }]);
 }

@@ -97,8 +97,10 @@ const OUTCOMES: Readonly<Record<string, string>> = {
   ended: "No longer waiting",
 };
 
-/** Returns a state in words. */
-export function outcomeOf(state: string): string {
+/** Returns the state of a request in words. */
+export function outcomeOf({ state, decidedBy }: Pick<ListedRequest, "state"> & { decidedBy?: unknown }): string {
+  // An approval expires, too, when no call uses it in time.
+  if (state === "expired" && decidedBy !== undefined) return "Approved, unused";
   return Object.hasOwn(OUTCOMES, state) ? (OUTCOMES[state] ?? state) : state;
 }
 

@@ -41,8 +41,8 @@ const listed = computed(() => {
 
 const markedWaiting = computed(() => waiting.value.filter(({ id }) => marked.value.has(id)));
 
-function textOf({ tool, summary, requester, risk }: ListedRequest): string {
-  return [tool, summary, requester?.sub ?? "", requester?.session ?? "", risk ?? ""].join("\n").toLowerCase();
+function textOf({ tool, summary, requester, risk, rules = [] }: ListedRequest): string {
+  return [tool, summary, requester?.sub ?? "", requester?.session ?? "", risk ?? "", ...rules].join("\n").toLowerCase();
 }
 
 function ApprovalsView(): VNode {
@@ -209,8 +209,12 @@ function Bell(): VNode | null {
   );
 }
 
+const ROW_RULES_MAX = 3;
+
 function Row({ request }: { readonly request: ListedRequest }): VNode {
-  const { id, tool, risk, requester, decideBy, createdAt, canDecide } = request;
+  const { id, tool, risk, rules = [], requester, decideBy, createdAt, canDecide } = request;
+  // The floor's own entry repeats the names of the rules.
+  const named = rules.filter((rule) => !rule.startsWith("floor:"));
   const isOpen = routeId.value === id;
   const out = outgoingFor(id);
   return (
@@ -251,6 +255,11 @@ function Row({ request }: { readonly request: ListedRequest }): VNode {
             <span class="row-out">{out.decision === "deny" ? "denying …" : "approving …"}</span>
           )}
         </span>
+        {named.length > 0 && (
+          <span class="row-note dim">
+            <Text value={named.slice(0, ROW_RULES_MAX).join(", ")} />
+          </span>
+        )}
         {canDecide?.approve === false && <span class="row-note dim">not yours to approve</span>}
       </a>
     </li>
@@ -263,26 +272,28 @@ function Ended(): VNode | null {
   if (rows.length === 0) return null;
   return (
     <section class="ended" aria-labelledby="ended-title">
-      <h2 id="ended-title">Decided lately</h2>
+      <h2 id="ended-title">Recently ended</h2>
       <ul class="rows">
-        {rows.map(({ id, tool, state, decidedBy, decidedAt }) => (
+        {rows.map(({ id, tool, state, requester, decidedBy, decidedAt, decideBy }) => (
           <li key={id} class={`row ${routeId.value === id ? "open" : ""}`}>
             <a href={hrefOf("approvals", [id])} aria-current={routeId.value === id ? "true" : undefined}>
               <span class="row-main">
                 <span class="row-tool">
                   <Text value={tool} max={80} />
                 </span>
-                <Badge tone={toneOf(state)}>{outcomeOf(state)}</Badge>
+                <Badge tone={toneOf(state)}>{outcomeOf({ state, decidedBy })}</Badge>
               </span>
               <span class="row-more dim">
                 <span class="row-who">
-                  {decidedBy !== undefined && (
+                  {decidedBy !== undefined ? (
                     <>
                       by <Text value={decidedBy.sub} max={60} />
                     </>
+                  ) : (
+                    requester !== undefined && <Text value={requester.sub} max={60} />
                   )}
                 </span>
-                <Ago iso={decidedAt} />
+                <Ago iso={decidedAt ?? (state === "expired" ? decideBy : undefined)} />
               </span>
             </a>
           </li>

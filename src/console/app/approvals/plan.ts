@@ -85,7 +85,7 @@ function commandOf(view: Members, words: readonly unknown[]): Main {
   const script = words.length > 2 && words.includes("-c") ? words.at(-1) : undefined;
   const before = script === undefined ? words : words.slice(0, -1);
   const isPlain = before.every((word) => typeof word === "string");
-  const command = isPlain ? quotedCommand(before as readonly string[]) : jsonLines(before);
+  const command = isPlain ? quotedCommand(before as readonly string[]) : planLines(before);
   const environment = members(view["environment"]);
   const hasEnvironment = Object.keys(environment).length > 0;
   return {
@@ -172,7 +172,7 @@ function filesOf(view: Members, target: Members): Main {
 function part(label: string, value: unknown): PlanPart {
   const short = shortened(value);
   if (short !== undefined) return { label, ...short };
-  return { label, value: typeof value === "string" ? value : jsonLines(value) };
+  return { label, value: typeof value === "string" ? value : planLines(value) };
 }
 
 /** Reads what the service sends of a very long text. An object with other members is data of the call. */
@@ -188,7 +188,7 @@ function shortened(
 }
 
 function plain(value: unknown): string {
-  return typeof value === "string" ? value : jsonLines(value).join(" ");
+  return typeof value === "string" ? value : planLines(value).join(" ");
 }
 
 const DEPTH_MAX = 70;
@@ -197,7 +197,7 @@ const DEPTH_MAX = 70;
  * Returns JSON as indented lines. Strings keep their characters except quotes, and each member has a line of its own, so that no
  * string can look like a member.
  */
-export function jsonLines(value: unknown): readonly string[] {
+export function planLines(value: unknown): readonly string[] {
   return linesAt(value, "", 0);
 }
 

@@ -281,7 +281,7 @@ function Table({ list }: { readonly list: readonly CallShown[] }): VNode {
   return (
     <table class="records" {...ROLE.table}>
       <caption class="sr-only">Calls</caption>
-      <Columns titles={["Time", "Decision", "Tool", "Caller", "Duration"]} />
+      <Columns titles={["Time", "Decision", "Tool", "Caller", "Duration"]} numbers={["Duration"]} />
       <tbody {...ROLE.group}>
         {list.map((call) => (
           <Row key={call.key} call={call} shownQuery={shownQuery} />
@@ -312,7 +312,7 @@ function Row({ call, shownQuery }: { readonly call: CallShown; readonly shownQue
         <code>
           <Text value={tool ?? "–"} max={80} />
         </code>
-        {system !== undefined && (
+        {system !== undefined && system !== "unknown" && (
           <span class="dim">
             {" "}
             <Text value={system} max={60} />

@@ -36,13 +36,11 @@ export interface Results {
   readonly query: string;
   readonly rows: readonly CallShown[];
   readonly cursor: string | undefined;
-  /** Whether lines that may match were not read yet. */
+  /** Whether there are lines that were not searched yet. */
   readonly hasMore: boolean;
   readonly isReading: boolean;
   readonly warnings: readonly string[];
   readonly error?: ApiError | undefined;
-  /** The time that a long search has come to. */
-  readonly tookMs: number;
 }
 
 export const results = signal<Results | undefined>(undefined);
@@ -55,7 +53,7 @@ interface AuditPage {
   readonly warnings?: readonly string[];
 }
 
-/** Searches anew, or reads the next page of the same search. */
+/** Starts the search again, or reads the next page of the same search. */
 export async function search({ isNext = false } = {}): Promise<void> {
   const before = results.value;
   const wanted = query.value;
@@ -63,10 +61,9 @@ export async function search({ isNext = false } = {}): Promise<void> {
   reading?.abort();
   const own = new AbortController();
   reading = own;
-  const startMs = performance.now();
   let found: Results = {
     ...{ query: wanted, rows: continues ? before.rows : [], cursor: continues ? before.cursor : undefined },
-    ...{ hasMore: true, isReading: true, warnings: [], tookMs: 0 },
+    ...{ hasMore: true, isReading: true, warnings: [] },
   };
   results.value = found;
   const target = found.rows.length + PAGE_ROWS;
@@ -83,7 +80,6 @@ export async function search({ isNext = false } = {}): Promise<void> {
         cursor: page.cursor,
         hasMore: page.more && page.cursor !== undefined,
         warnings: page.warnings ?? [],
-        tookMs: performance.now() - startMs,
       };
       if (reading !== own) return;
       results.value = found;
@@ -163,7 +159,7 @@ export function reconnectLive(): void {
   stream?.retry();
 }
 
-/** Messages of one moment are shown together: a busy service sends hundreds a second. */
+/** Messages that arrive within 100 ms are shown together: a busy service sends hundreds a second. */
 let arrived: CallShown[] = [];
 let showing: ReturnType<typeof setTimeout> | undefined;
 const TOGETHER_MS = 100;

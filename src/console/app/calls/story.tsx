@@ -38,13 +38,13 @@ export function Story({ id, back }: { readonly id: string; readonly back: string
       {read.value === undefined ? (
         <Unread title="Call" read={read} again={again} />
       ) : (
-        <Told id={id} history={read.value} />
+        <Contents id={id} history={read.value} />
       )}
     </article>
   );
 }
 
-function Told({ id, history }: { readonly id: string; readonly history: History }): VNode {
+function Contents({ id, history }: { readonly id: string; readonly history: History }): VNode {
   const { entries, journal, more, warnings = [] } = history;
   const line = entries.find((each) => callOf(each).traceId === id) ?? entries.at(-1);
   return (
@@ -92,7 +92,7 @@ function Head({ line }: { readonly line: Line }): VNode {
           <span class="mono">
             <Text value={tool ?? "(no tool)"} max={200} />
           </span>
-          {system !== undefined && (
+          {system !== undefined && system !== "unknown" && (
             <span class="on-system">
               {" "}
               on <Text value={system} max={200} />
@@ -200,7 +200,7 @@ function Asked({ line }: { readonly line: Line }): VNode {
       <Facts
         rows={[
           ["Caller", <Party key="sub" sub={textOf(caller["sub"]) ?? "unknown"} iss={textOf(caller["iss"])} />],
-          act.length === 0 ? undefined : ["On behalf, by", <Names key="act" names={act} />],
+          act.length === 0 ? undefined : ["Acts through", <Names key="act" names={act} />],
           codeRow("Session", asked["session"]),
           codeRow("Call id of the model", asked["callId"]),
           textOf(protocol["name"]) === undefined
@@ -211,12 +211,12 @@ function Asked({ line }: { readonly line: Line }): VNode {
             : [
                 "Client",
                 <span key="client">
-                  <Text value={textOf(client["name"]) ?? ""} max={120} /> <span class="dim">says so itself</span>
+                  <Text value={textOf(client["name"]) ?? ""} max={120} /> <span class="dim">(its own statement)</span>
                 </span>,
               ],
           textsOf(asked["secrets"]).length === 0
             ? undefined
-            : ["Secrets sent in", <Names key="secrets" names={textsOf(asked["secrets"])} />],
+            : ["Secrets found in", <Names key="secrets" names={textsOf(asked["secrets"])} />],
         ]}
       />
       {args !== undefined && <Block value={jsonLines(args)} label="Arguments, as far as the log may hold them" />}
@@ -237,10 +237,15 @@ function Decided({ line }: { readonly line: Line }): VNode {
   const reasons = Array.isArray(line["decisionReasons"]) ? line["decisionReasons"].map(members) : [];
   const approval = members(line["approval"]);
   const [by, id] = [textOf(approval["by"]), textOf(approval["id"])];
+  const { decision } = callOf(line);
   return (
     <Section id="decided" title="Who decided, and why">
       {reasons.length === 0 && by === undefined && id === undefined && (
-        <p class="dim">Every policy allowed the call, and nobody had to be asked.</p>
+        <p class="dim">
+          {decision === "ALLOWED"
+            ? "Every policy allowed the call, and no approval was needed."
+            : "No policy denied the call, and no approver was asked: it ended for the reason above."}
+        </p>
       )}
       {reasons.length > 0 && (
         <ul class="reasons">
@@ -287,11 +292,11 @@ function Answered({ line }: { readonly line: Line }): VNode | null {
       <Facts
         rows={[
           [
-            "Fields kept back",
+            "Fields not released",
             fields.length === 0 ? <span class="dim">none</span> : <Names key="fields" names={fields} />,
           ],
           [
-            "Redacted in texts",
+            "Redacted in text",
             redactions.length === 0 ? (
               <span class="dim">nothing</span>
             ) : (
@@ -319,7 +324,8 @@ function Events({ events, own }: { readonly events: readonly StoryEvent[]; reado
               {event.who !== undefined && (
                 <>
                   {" "}
-                  <span class="dim">by</span> <Text value={event.who} max={80} />
+                  <span class="dim">{event.callId === undefined ? "by" : "for"}</span>{" "}
+                  <Text value={event.who} max={80} />
                 </>
               )}
               {event.line !== own && event.callId !== undefined && (
@@ -352,9 +358,9 @@ const HASHES: readonly (readonly [string, readonly string[]])[] = [
   ["Line in the chain", ["seq"]],
   ["Hash of the line", ["hash"]],
   ["Hash of the line before", ["prev"]],
-  ["Arguments", ["request", "argsHash"]],
-  ["Answer of the target", ["response", "outputHash"]],
-  ["Plan", ["plan", "digest"]],
+  ["Hash of the arguments", ["request", "argsHash"]],
+  ["Hash of the target's answer", ["response", "outputHash"]],
+  ["Digest of the plan", ["plan", "digest"]],
   ["Trace id", ["traceId"]],
   ["W3C trace id", ["trace", "traceId"]],
   ["Replica", ["instance"]],

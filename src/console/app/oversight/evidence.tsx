@@ -7,7 +7,7 @@ import { Ago, Badge, Facts, Heading, localTime, Problem } from "../parts.tsx";
 import { Columns, ROLE, Scrolling, Section, useRead } from "../records.tsx";
 import { type AppPage, announce, errorOf } from "../state.ts";
 import { Text } from "../text.tsx";
-import { timeLeft } from "../words.ts";
+import { counted, timeLeft } from "../words.ts";
 
 /** Whether the audit is intact: its chain, its checkpoints, and where damage begins; and whether copies of it leave the machine. */
 
@@ -59,7 +59,8 @@ async function verify(): Promise<void> {
       status.value = read;
       if (!read.more) break;
     }
-    announce(status.value?.ok === true ? "The audit is intact." : "The audit is not intact.");
+    const ok = status.value?.ok;
+    if (!own.signal.aborted && ok !== undefined) announce(ok ? "The audit is intact." : "The audit is not intact.");
   } catch (error) {
     if (!own.signal.aborted) failure.value = errorOf(error);
   } finally {
@@ -119,7 +120,7 @@ function EvidenceView(): VNode {
 }
 
 function Verdict({ status: { ok, verifiedAt, fault } }: { readonly status: Status }): VNode {
-  if (ok === undefined) return <p class="callout">The first complete check is under way.</p>;
+  if (ok === undefined) return <p class="callout">The first complete check is in progress.</p>;
   return (
     <div class={`callout tone-${ok ? "good" : "bad"}`} role="status">
       <p>
@@ -243,9 +244,9 @@ function Stream({ shown }: { readonly shown: StreamShown }): VNode {
           ["Lines in the chain", String(lines)],
           ["Files", String(files)],
           lastSeq === undefined ? undefined : ["Last line", String(lastSeq)],
-          ["Compared", `with ${compared} checkpoints`],
+          ["Compared", `with ${counted(compared, "checkpoint")}`],
           prunedTo === undefined ? undefined : ["Deleted by retention", `lines before ${prunedTo}, as recorded`],
-          linesBefore === 0 ? undefined : ["Before the chain", `${linesBefore} lines`],
+          linesBefore === 0 ? undefined : ["Before the chain", counted(linesBefore, "line")],
         ]}
       />
       {damage !== undefined && <Damaged damage={damage} />}

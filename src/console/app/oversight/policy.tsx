@@ -5,7 +5,7 @@ import type { AppPage } from "../state.ts";
 import { Block, Text } from "../text.tsx";
 import { counted } from "../words.ts";
 
-/** The configuration in use: who is asked, what is limited, and what became of the last reload. */
+/** The configuration in use: who is asked, what is limited, and whether the last reload was refused. */
 
 interface ConfigurationShown {
   readonly state?: {
@@ -50,7 +50,7 @@ function Shown({ configuration: { state, problems, values, liveKeys }, again }: 
       <header class="sheet-head">
         <Heading>Policy</Heading>
         <button type="button" onClick={again}>
-          Look again
+          Refresh
         </button>
       </header>
       {state !== undefined && (
@@ -58,7 +58,7 @@ function Shown({ configuration: { state, problems, values, liveKeys }, again }: 
           <Facts
             rows={[
               ["Since", localTime(state.since)],
-              ["Generation", String(state.generation)],
+              ["Snapshot", String(state.generation)],
               codeRow("SHA-256", state.sha256),
             ]}
           />
@@ -67,8 +67,8 @@ function Shown({ configuration: { state, problems, values, liveKeys }, again }: 
       {state?.lastRefused != null && (
         <div class="callout tone-bad">
           <p>
-            <strong>The last reload was refused</strong> at {localTime(state.lastRefused.at)}; what was in use stays in
-            use.
+            <strong>The last reload was refused</strong> at {localTime(state.lastRefused.at)}; the earlier configuration
+            stays in use.
           </p>
           <ul class="notes">
             {problems.map((problem) => (

@@ -51,19 +51,6 @@ function ReportView(): VNode {
   const { read, again } = useRead<{ readonly report: Report }>(`/approvals/report?from=${range.value}`);
   return (
     <div class="sheet story">
-      {read.value === undefined ? (
-        <Unread title="Report" read={read} again={again} />
-      ) : (
-        <Shown report={read.value.report} />
-      )}
-    </div>
-  );
-}
-
-function Shown({ report }: { readonly report: Report }): VNode {
-  const { asked, pending, expired, cancelled, tools, deciders, suggestions, isWhole } = report;
-  return (
-    <>
       <header class="sheet-head">
         <Heading>Report</Heading>
         <select
@@ -81,6 +68,18 @@ function Shown({ report }: { readonly report: Report }): VNode {
           ))}
         </select>
       </header>
+      {read.value === undefined ? <Unread read={read} again={again} /> : <Shown report={read.value.report} />}
+    </div>
+  );
+}
+
+const TOOL_FIGURES = ["Asked", "Approved", "Median", "Within 2 s"];
+const APPROVER_FIGURES = ["Decided", "Approved", "Median", "Per hour", "Busiest hour"];
+
+function Shown({ report }: { readonly report: Report }): VNode {
+  const { asked, pending, expired, cancelled, tools, deciders, suggestions, isWhole } = report;
+  return (
+    <>
       <p class="meta">
         {localTime(report.from)} – {localTime(report.to)}
         {!isWhole && "; the oldest requests of the period are left out"}
@@ -88,11 +87,11 @@ function Shown({ report }: { readonly report: Report }): VNode {
       <Alerts of={report} />
       <ul class="figures">
         <Figure value={String(asked)} words="requests" />
-        <Figure value={shareText(report.approvalRate)} words="of the decided were approved" />
+        <Figure value={shareText(report.approvalRate)} words="of the decisions are approvals" />
         <Figure value={secondsText(report.medianSeconds)} words="until a decision (median)" />
         <Figure value={shareText(report.hastyShare)} words="decided within 2 seconds" />
       </ul>
-      <Section id="states" title="What became of them">
+      <Section id="states" title="Outcomes">
         <Facts
           rows={[
             ["Approved", String(report.approved)],
@@ -105,7 +104,7 @@ function Shown({ report }: { readonly report: Report }): VNode {
       </Section>
       <Hours report={report} />
       {suggestions.length > 0 && (
-        <Section id="suggestions" title="Fewer questions would do">
+        <Section id="suggestions" title="Ways to reduce approval requests">
           <ul class="notes">
             {suggestions.map(({ kind, tool, prompts }) => (
               <li key={`${kind} ${tool ?? ""}`}>
@@ -129,7 +128,7 @@ function Shown({ report }: { readonly report: Report }): VNode {
           <Scrolling label="Figures of the tools">
             <table class="records wide" {...ROLE.table}>
               <caption class="sr-only">Tools</caption>
-              <Columns titles={["Tool", "Asked", "Approved", "Median", "Within 2 s"]} />
+              <Columns titles={["Tool", ...TOOL_FIGURES]} numbers={TOOL_FIGURES} />
               <tbody {...ROLE.group}>
                 {tools.map((one) => (
                   <tr key={one.tool} {...ROLE.row}>
@@ -139,10 +138,10 @@ function Shown({ report }: { readonly report: Report }): VNode {
                       </code>{" "}
                       <Alerts of={one} />
                     </td>
-                    <td {...ROLE.cell}>{one.asked}</td>
-                    <td {...ROLE.cell}>{shareText(one.approvalRate)}</td>
-                    <td {...ROLE.cell}>{secondsText(one.medianSeconds)}</td>
-                    <td {...ROLE.cell}>{shareText(one.hastyShare)}</td>
+                    <NumberCell value={one.asked} />
+                    <NumberCell value={shareText(one.approvalRate)} />
+                    <NumberCell value={secondsText(one.medianSeconds)} />
+                    <NumberCell value={shareText(one.hastyShare)} />
                   </tr>
                 ))}
               </tbody>
@@ -155,18 +154,18 @@ function Shown({ report }: { readonly report: Report }): VNode {
           <Scrolling label="Figures of the approvers">
             <table class="records wide" {...ROLE.table}>
               <caption class="sr-only">Approvers</caption>
-              <Columns titles={["Approver", "Decided", "Approved", "Median", "An hour", "Busiest hour"]} />
+              <Columns titles={["Approver", ...APPROVER_FIGURES]} numbers={APPROVER_FIGURES} />
               <tbody {...ROLE.group}>
                 {deciders.map((one) => (
                   <tr key={`${one.iss} ${one.sub}`} {...ROLE.row}>
                     <td {...ROLE.cell}>
                       <Party sub={one.sub} iss={one.iss} /> <Alerts of={one} />
                     </td>
-                    <td {...ROLE.cell}>{one.approved + one.denied}</td>
-                    <td {...ROLE.cell}>{shareText(one.approvalRate)}</td>
-                    <td {...ROLE.cell}>{secondsText(one.medianSeconds)}</td>
-                    <td {...ROLE.cell}>{one.perHour}</td>
-                    <td {...ROLE.cell}>{one.busiestHour}</td>
+                    <NumberCell value={one.approved + one.denied} />
+                    <NumberCell value={shareText(one.approvalRate)} />
+                    <NumberCell value={secondsText(one.medianSeconds)} />
+                    <NumberCell value={one.perHour} />
+                    <NumberCell value={one.busiestHour} />
                   </tr>
                 ))}
               </tbody>
@@ -341,6 +340,14 @@ function HoursTable({ hours }: { readonly hours: readonly Hour[] }): VNode {
   );
 }
 
+function NumberCell({ value }: { readonly value: string | number }): VNode {
+  return (
+    <td class="cell-number" {...ROLE.cell}>
+      {value}
+    </td>
+  );
+}
+
 function Figure({ value, words }: { readonly value: string; readonly words: string }): VNode {
   return (
     <li>
@@ -367,7 +374,7 @@ function Alerts({ of: { alerts } }: { readonly of: Decisions }): VNode {
 }
 
 const SUGGESTIONS: Readonly<Record<string, string>> = {
-  session_scope: "Approve for the session what is asked again and again:",
+  session_scope: "Approve for the session what is requested again and again:",
   read_tool: "Let the mode allow a tool that only reads and is always approved:",
   auto_edit: "Set the mode autoEdit for sessions whose file changes are always approved.",
 };

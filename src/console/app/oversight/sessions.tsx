@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { request } from "../api.ts";
+import type { PersonNamed } from "../approvals/model.ts";
 import { Badge, Countdown, Dialog, Empty, Heading, Party, Problem } from "../parts.tsx";
 import { Columns, ROLE, Section, Unread, useRead } from "../records.tsx";
 import { permissions } from "../session.ts";
@@ -8,11 +9,6 @@ import { type AppPage, notify, notifyError } from "../state.ts";
 import { Text } from "../text.tsx";
 
 /** Agents' sessions, how much each asks, and what was approved for a whole session. */
-
-interface PersonNamed {
-  readonly sub: string;
-  readonly iss: string;
-}
 
 interface SessionShown {
   readonly id: string;
@@ -84,28 +80,28 @@ function Sessions({
   if (sessions.length === 0) {
     return (
       <Empty title="No session is open">
-        <p>Agents open sessions, and those that tokens name appear with their first approval.</p>
+        <p>A session appears when an agent opens one, or with the first approval for a session that a token names.</p>
       </Empty>
     );
   }
   return (
     <table class="records acted" {...ROLE.table}>
       <caption class="sr-only">Sessions</caption>
-      <Columns titles={["Session", "Whose", "Mode", "Ends", "Change"]} />
+      <Columns titles={["Session", "Caller", "Mode", "Ends", "Change"]} />
       <tbody {...ROLE.group}>
         {sessions.map((session) => {
           const { id, issuer, subject, mode, modeUntil, modeSetBy, expiresAt } = session;
           return (
             <tr key={`${issuer} ${subject} ${id}`} {...ROLE.row}>
-              <td {...ROLE.cell}>
+              <td class="cell-lead" {...ROLE.cell}>
                 <code>
                   <Text value={id} max={48} />
                 </code>
               </td>
-              <td {...ROLE.cell}>
+              <td data-label="Caller" {...ROLE.cell}>
                 <Party sub={subject} iss={issuer} />
               </td>
-              <td {...ROLE.cell}>
+              <td class="cell-lead" {...ROLE.cell}>
                 <Badge tone={MODES[mode]?.[1] ?? "bad"}>{mode}</Badge> <span class="dim">{MODES[mode]?.[0]}</span>
                 {modeUntil !== undefined && (
                   <p class="help">
@@ -118,8 +114,10 @@ function Sessions({
                   </p>
                 )}
               </td>
-              <td {...ROLE.cell}>
-                in <Countdown iso={expiresAt} />
+              <td data-label="Ends" {...ROLE.cell}>
+                <span>
+                  in <Countdown iso={expiresAt} />
+                </span>
               </td>
               <td class="cell-action" {...ROLE.cell}>
                 <button
@@ -164,11 +162,11 @@ function Grants(): VNode {
       {grants !== undefined && grants.length > 0 && (
         <table class="records acted" {...ROLE.table}>
           <caption class="sr-only">Approvals for sessions</caption>
-          <Columns titles={["Call", "For", "Approved by", "Ends", "Change"]} />
+          <Columns titles={["Call", "Caller", "Approved by", "Ends", "Change"]} />
           <tbody {...ROLE.group}>
             {grants.map(({ id, tool, summary, subject, issuer, grantedBy, expiresAt }) => (
               <tr key={id} {...ROLE.row}>
-                <td {...ROLE.cell}>
+                <td class="cell-lead" {...ROLE.cell}>
                   <code>
                     <Text value={tool} max={80} />
                   </code>
@@ -176,14 +174,16 @@ function Grants(): VNode {
                     <Text value={summary} max={160} />
                   </p>
                 </td>
-                <td {...ROLE.cell}>
+                <td data-label="Caller" {...ROLE.cell}>
                   <Party sub={subject} iss={issuer} />
                 </td>
-                <td {...ROLE.cell}>
+                <td data-label="Approved by" {...ROLE.cell}>
                   <Text value={grantedBy.sub} max={60} />
                 </td>
-                <td {...ROLE.cell}>
-                  in <Countdown iso={expiresAt} />
+                <td data-label="Ends" {...ROLE.cell}>
+                  <span>
+                    in <Countdown iso={expiresAt} />
+                  </span>
                 </td>
                 <td class="cell-action" {...ROLE.cell}>
                   <button

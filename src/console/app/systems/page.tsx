@@ -60,7 +60,7 @@ function SystemsView(): VNode {
           <header class="sheet-head">
             <Heading>Systems</Heading>
             <button type="button" onClick={again}>
-              Look again
+              Refresh
             </button>
           </header>
           <Service shown={value} />
@@ -78,7 +78,7 @@ function SystemsView(): VNode {
   );
 }
 
-/** The service itself: whether it accepts calls, and what its operators should know. */
+/** Shows whether the service accepts calls, and the notes of `/readyz`. */
 function Service({ shown: { reasons, audit, revocations, notes } }: { readonly shown: SystemsShown }): VNode {
   const isReady = reasons.length === 0;
   return (
@@ -129,9 +129,7 @@ const EXPIRES_SOON_MS = 14 * 86_400_000;
 function System({ system }: { readonly system: SystemShown }): VNode {
   const { name, kind, addresses, tls, tools, circuit, state, health, calls, contract, quarantined = [] } = system;
   const [tlsWords, tlsTone] = TLS[tls] ?? [tls, "plain"];
-  const states = [state, circuit === undefined ? undefined : circuit, health ?? undefined].filter(
-    (each) => each !== undefined,
-  );
+  const states = [state, circuit, health ?? undefined].filter((each) => each !== undefined);
   const isBad = states.some((each) => BAD.has(each)) || quarantined.length > 0;
   return (
     <li class={`card-system ${isBad ? "bad" : ""}`}>

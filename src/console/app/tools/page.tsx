@@ -139,7 +139,7 @@ function Table({ tools }: { readonly tools: readonly ToolSummary[] }): VNode {
   return (
     <table class="records" {...ROLE.table}>
       <caption class="sr-only">Tools</caption>
-      <Columns titles={["Tool", "System", "Can", "Approval", "Permissions"]} />
+      <Columns titles={["Tool", "System", "Class", "Approval", "Permissions"]} />
       <tbody {...ROLE.group}>
         {tools.map((tool) => (
           <tr key={tool.name} {...ROLE.row}>
@@ -170,7 +170,7 @@ function Table({ tools }: { readonly tools: readonly ToolSummary[] }): VNode {
   );
 }
 
-const ASKS: Readonly<Record<string, string>> = { always: "always", "by mode": "by mode", no: "not by itself" };
+const ASKS: Readonly<Record<string, string>> = { always: "always", "by mode": "by mode", no: "only by rule" };
 const TONES: Readonly<Record<string, string>> = { read: "good", write: "warn", destructive: "bad" };
 
 function Classification({ of }: { readonly of: string }): VNode {
@@ -220,7 +220,7 @@ function Details({ tool }: { readonly tool: ToolDetails }): VNode {
             <p>
               <Text value={description} max={1_200} />
             </p>
-            <a href={hrefOf("calls", [], new URLSearchParams({ tool: name }))}>Its last calls</a>
+            <a href={hrefOf("calls", [], new URLSearchParams({ tool: name }))}>Its latest calls</a>
           </Section>
           <Section id="target" title="What it reaches">
             <Block value={jsonLines(tool.target)} label="Target" />
@@ -241,7 +241,7 @@ function Details({ tool }: { readonly tool: ToolDetails }): VNode {
                 tool.elevated.length === 0
                   ? undefined
                   : ["For some arguments", <Names key="elevated" names={tool.elevated} />],
-                ["Subjects", <Names key="subjects" names={tool.callers.subjects} none="none by the configuration" />],
+                ["Subjects", <Names key="subjects" names={tool.callers.subjects} none="none in the configuration" />],
                 tool.callers.certificates.length === 0
                   ? undefined
                   : ["By certificate", <Names key="certificates" names={tool.callers.certificates} />],
