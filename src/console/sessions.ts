@@ -105,8 +105,10 @@ export class Sessions implements SessionSource {
       ...{ id: hashOf(id), keyHash: Buffer.from(hashOf(key)), operator: JSON.stringify([iss, sub]), who: { sub, iss } },
       ...{ grant, endsAtMs: now + SESSION_MS, renewing: undefined, renewAfterMs: 0 },
     };
-    await this.#makeRoom(session.operator);
+    // Nothing may happen between the two: sign-ins at the same time would all find the same room.
+    const ended = this.#makeRoom(session.operator);
     this.#sessions.set(session.id, session);
+    await ended;
     return { id, key, endsAtMs: endOf(session) };
   }
 
@@ -122,6 +124,7 @@ export class Sessions implements SessionSource {
     const session = this.#find(id, key);
     if (session === undefined) throw signInAgain();
     await this.#renew(session);
+    if (!this.#isOpen(session)) throw signInAgain();
     return {
       authorization: `Bearer ${session.grant.token}`,
       endsAtMs: endOf(session),
@@ -168,10 +171,14 @@ export class Sessions implements SessionSource {
     const now = clock();
     if (renew === undefined || caller.expiresAt * 1_000 - now > RENEW_BEFORE_MS || now < session.renewAfterMs) return;
     session.renewing ??= renew()
-      .then((grant) => {
+      .then(async (grant) => {
         const isSame = grant.caller.subject === caller.subject && grant.caller.issuer === caller.issuer;
+        if (isSame && this.#isOpen(session)) {
+          session.grant = grant;
+          return;
+        }
+        await grant.discard?.();
         if (!isSame) throw new Error("the renewed token is for somebody else");
-        session.grant = grant;
       })
       .catch((error: unknown) => {
         session.renewAfterMs = clock() + RENEW_RETRY_MS;
@@ -183,11 +190,18 @@ export class Sessions implements SessionSource {
     await session.renewing;
   }
 
+  /** Returns whether the session has not ended, which may happen while its token is renewed. */
+  #isOpen(session: Session): boolean {
+    return this.#sessions.get(session.id) === session;
+  }
+
+  /** Ends the oldest sessions that are in the way of one more, at once; resolves when that is recorded. */
   async #makeRoom(operator: string): Promise<void> {
-    const [oldest] = this.#sessions.values();
-    if (this.#sessions.size >= SESSIONS_MAX) await this.#end(oldest, "too_many");
-    const own = [...this.#sessions.values()].filter((session) => session.operator === operator);
-    if (own.length >= SESSIONS_PER_OPERATOR_MAX) await this.#end(own[0], "too_many");
+    const all = [...this.#sessions.values()];
+    const own = all.filter((session) => session.operator === operator);
+    const [oldest] = own.length >= SESSIONS_PER_OPERATOR_MAX ? own : all;
+    const isFull = own.length >= SESSIONS_PER_OPERATOR_MAX || all.length >= SESSIONS_MAX;
+    if (isFull) await this.#end(oldest, "too_many");
   }
 
   /** Ends the session at once; resolves when that is recorded. Rejects only when a person's own sign-out was not. */
