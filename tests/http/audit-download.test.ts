@@ -37,11 +37,14 @@ interface Stand {
   readonly app: FastifyInstance;
 }
 
-/** A listener over an audit directory of its own. */
-async function open(): Promise<Stand> {
+/** A listener over an audit directory of its own. `stepMs`: how far its clock goes on with each reading. */
+async function open({ stepMs = 0 } = {}): Promise<Stand> {
   const dir = mkdtempSync(join(tmpdir(), "stc-audit-download-"));
   const profile = { issuer: OPERATORS_ISSUER, audience: OPERATORS_AUDIENCE, operators: true };
-  const clock = (): number => nowMs;
+  const clock = (): number => {
+    nowMs += stepMs;
+    return nowMs;
+  };
   const parts = serverParts({
     ...{ auditDir: dir, clock },
     callers: createCallerContext({ issuers: [agentsProfile([operators], profile)], clock }),
@@ -111,6 +114,12 @@ describe("a proof", () => {
     const text = await answer.text();
     expect([answer.status, text.includes("PROOF_NOT_AVAILABLE"), text.includes(plain.dir)]).toEqual([409, true, false]);
     expect(text).toContain("holds no checkpoint");
+  });
+
+  test("of a call that a search with too little time did not reach is not available, rather than unknown", async () => {
+    const hurried = await open({ stepMs: 2_000 });
+    await writeLog(hurried.dir);
+    expect(await codeOf(await get(hurried, "/audit/t-2-4/proof"))).toEqual([409, "PROOF_NOT_AVAILABLE"]);
   });
 
   test("of a call after days that retention deleted can be checked as well", async () => {

@@ -151,9 +151,9 @@ export const endpoints: readonly Endpoint[] = [
       const exact = { traceId: /^[0-9A-Fa-f-]{1,64}$/.test(traceId) ? traceId.toLowerCase() : traceId };
       const query = { filter: { exact }, order: "oldest", limit: 1, cursor: undefined, digest: "" } as const;
       const index = indexOf(services).lend();
-      const { found } = await search({ dir, query, index, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: budget(clock) });
+      const { found, more } = await search({ dir, query, index, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: budget(clock) });
       const [entry] = found;
-      if (entry === undefined) return { ...unknownEntry(), ...asked };
+      if (entry === undefined) return { ...(more ? notFoundYet() : unknownEntry()), ...asked };
       let isEnded = false;
       const stop = untilEnd(() => {
         isEnded = true;
@@ -257,6 +257,12 @@ export const endpoints: readonly Endpoint[] = [
 
 function unknownEntry(): EndpointAnswer {
   return deniedAnswer(404, "ENTRY_NOT_FOUND", "Nothing in the audit has this id.");
+}
+
+/** The search has ended early, so that nothing is known about the rest of the log. Each query extends the index. */
+function notFoundYet(): EndpointAnswer {
+  const message = "The log is too large to search it for this call in one request: try again, or use stc audit prove.";
+  return deniedAnswer(409, "PROOF_NOT_AVAILABLE", message);
 }
 
 /**
