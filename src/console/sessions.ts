@@ -14,7 +14,7 @@ const SESSIONS_MAX = 1_024;
 const SESSIONS_PER_OPERATOR_MAX = 16;
 /** Interval at which sessions that have ended are dropped, with their tokens. */
 const SWEEP_EVERY_MS = 10_000;
-/** A token is renewed when it is valid for less than this. */
+/** A token is renewed when it is valid for less than this, or for less than half of its time. Some providers' last a minute. */
 const RENEW_BEFORE_MS = 60_000;
 /** Time until a failed renewal is tried again. */
 const RENEW_RETRY_MS = 5_000;
@@ -103,7 +103,7 @@ export class Sessions implements SessionSource {
     const [id, key] = [newSecret(), newSecret()];
     const session: Session = {
       ...{ id: hashOf(id), keyHash: Buffer.from(hashOf(key)), operator: JSON.stringify([iss, sub]), who: { sub, iss } },
-      ...{ grant, endsAtMs: now + SESSION_MS, renewing: undefined, renewAfterMs: 0 },
+      ...{ grant, endsAtMs: now + SESSION_MS, renewing: undefined, renewAfterMs: renewalOf(grant, now) },
     };
     // Nothing may happen between the two: sign-ins at the same time would all find the same room.
     const ended = this.#makeRoom(session.operator);
@@ -168,13 +168,13 @@ export class Sessions implements SessionSource {
   async #renew(session: Session): Promise<void> {
     const { clock, logError } = this.#options;
     const { renew, caller } = session.grant;
-    const now = clock();
-    if (renew === undefined || caller.expiresAt * 1_000 - now > RENEW_BEFORE_MS || now < session.renewAfterMs) return;
+    if (renew === undefined || clock() < session.renewAfterMs) return;
     session.renewing ??= renew()
       .then(async (grant) => {
         const isSame = grant.caller.subject === caller.subject && grant.caller.issuer === caller.issuer;
         if (isSame && this.#isOpen(session)) {
           session.grant = grant;
+          session.renewAfterMs = renewalOf(grant, clock());
           return;
         }
         await grant.discard?.();
@@ -223,6 +223,12 @@ export class Sessions implements SessionSource {
       if (now >= endOf(session)) void this.#end(session, "expired");
     }
   }
+}
+
+/** Returns when a token that was issued now is to be renewed. */
+function renewalOf({ caller }: OperatorToken, now: EpochMs): EpochMs {
+  const endsAtMs = caller.expiresAt * 1_000;
+  return endsAtMs - Math.min(RENEW_BEFORE_MS, (endsAtMs - now) / 2);
 }
 
 function endOf({ endsAtMs, grant }: Session): EpochMs {

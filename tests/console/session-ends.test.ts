@@ -149,6 +149,7 @@ describe("sessions in memory", () => {
       discard: async () => void discarded.push(name),
     });
     const session = await sessions.open(requestOf({}), renewable("first", 30), "oidc");
+    now += 20_000;
     const waiting = sessions.present(present(session));
     await sessions.open(requestOf({ cookie: `stc_console=${session.id}` }), tokenOf("bob"), "token");
     provider.resolve();
@@ -179,10 +180,32 @@ describe("sessions in memory", () => {
     sessions.close();
   });
 
+  test("renew a token of a minute once in half a minute, not with every request", async () => {
+    const { sessions } = open();
+    let renewals = 0;
+    const renewable = () => ({
+      ...tokenOf("ann", 60),
+      renew: async () => {
+        renewals += 1;
+        return renewable();
+      },
+    });
+    const session = await sessions.open(requestOf({}), renewable(), "oidc");
+    const counts: number[] = [];
+    for (let seconds = 0; seconds < 100; seconds += 20) {
+      for (const _ of [1, 2, 3]) await sessions.present(present(session));
+      counts.push(renewals);
+      now += 20_000;
+    }
+    expect(counts).toEqual([0, 0, 1, 1, 2]);
+    sessions.close();
+  });
+
   test("never take the token of somebody else", async () => {
     const { sessions } = open();
     const renew = async () => ({ ...tokenOf("mallory"), renew });
     const session = await sessions.open(requestOf({}), { ...tokenOf("ann", 30), renew }, "oidc");
+    now += 20_000;
     expect((await sessions.present(present(session)))?.authorization).toBe("Bearer token-of-ann");
     sessions.close();
   });
