@@ -58,7 +58,8 @@ async function verify(): Promise<void> {
       status.value = read;
       if (!read.more) break;
     }
-    announce(status.value?.ok === true ? "The audit is intact." : "The audit is not intact.");
+    const { ok } = status.value ?? {};
+    if (ok !== undefined && !own.signal.aborted) announce(ok ? "The audit is intact." : "The audit is not intact.");
   } catch (error) {
     if (!own.signal.aborted) failure.value = errorOf(error);
   } finally {
