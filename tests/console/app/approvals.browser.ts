@@ -37,6 +37,14 @@ async function visit(options: Parameters<typeof Visitor.signedIn>[2] = {}): Prom
   return visitor;
 }
 
+/** Records what the page calls a request that is not among those that wait. */
+const ENDED_ROWS = `globalThis.endedRows = [];
+new MutationObserver(() => {
+  for (const row of document.querySelectorAll(".ended li")) {
+    if (row.textContent.includes("page_everybody")) endedRows.push(row.textContent);
+  }
+}).observe(document, { childList: true, subtree: true, characterData: true });`;
+
 /** Lets a test move the focus to another window and back, which a browser without windows does not do. */
 const FOCUS = `let isFocused = true;
 document.hasFocus = () => isFocused;
@@ -375,6 +383,20 @@ describe("what an approver sees", () => {
 });
 
 describe("several approvers and tabs", () => {
+  test("a request that escalates still waits, for more approvers", async () => {
+    const { page, row, ready } = bound(await visit({ holds: ["approvals:security"], script: ENDED_ROWS }));
+    await page.getByText("Live", { exact: true }).waitFor();
+    const id = await ask("Wake up", "page_everybody");
+    await row(id).waitFor();
+    await page.goto(`${world.consoleUrl}/console#/approvals/${id}`);
+    await ready(/^Approve once/).waitFor();
+    expect(await page.evaluate("endedRows")).toEqual([]);
+    await row(id).waitFor();
+    await ready(/^Deny/).click();
+    await page.getByRole("button", { name: "Deny", exact: true }).click();
+    expect(await decided(id)).toMatchObject({ state: "denied" });
+  });
+
   test("of two approvers who race, one decides, and the other learns what was decided and by whom", async () => {
     const id = await ask("Raced");
     const [olga, pete] = [await visit({ sub: "olga" }), await visit({ sub: "pete" })];
