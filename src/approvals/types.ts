@@ -312,8 +312,15 @@ export interface Approvals {
     readonly by: Approver;
   }): Promise<Session | undefined>;
   listSessions(): Promise<readonly Session[]>;
-  /** Ends a session with its mode and grants, for its owner (an agent) or for an operator. */
-  endSession(id: string, by: Pick<Requester, "issuer" | "subject"> | Approver): Promise<boolean>;
+  /**
+   * Ends a session with its mode and grants, for its owner (an agent) or for an operator. Without `owner`, an operator ends the
+   * only live one with this id.
+   */
+  endSession(
+    id: string,
+    by: Pick<Requester, "issuer" | "subject"> | Approver,
+    owner?: Pick<Requester, "issuer" | "subject">,
+  ): Promise<boolean>;
 
   beginKey(use: KeyUse): Promise<KeyState>;
   /**

@@ -5,6 +5,7 @@ import { Refusal } from "../core/errors.ts";
 import { isLoopback } from "../core/network.ts";
 import type { EpochMs } from "../core/types.ts";
 import { certificateOf } from "../http/connections/listening-tls.ts";
+import { ConcurrencyLimit } from "../http/connections/request-limits.ts";
 import { sourceOf } from "../http/connections/sources.ts";
 import type { EndpointServices, Exchange } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";
@@ -52,6 +53,9 @@ export interface ConsoleOptions {
   readonly refusalLinesPerMinuteMax: () => number;
 }
 
+/** Sign-ins that wait for the OpenID provider at once, per address: anybody can cause them. */
+const ASKING = { totalMax: 64, perCallerMax: 16 } as const;
+
 const SUMS_EVERY_MS = 10_000;
 
 const SESSION_COOKIE = "stc_console";
@@ -83,6 +87,7 @@ export class Console {
   readonly #refusals: UnauthenticatedLimit;
   readonly #summing: NodeJS.Timeout;
   readonly #signIns = new Map<string, number>();
+  readonly #asking = new ConcurrencyLimit(ASKING);
   #oidc: Promise<OidcSignIn> | undefined;
   readonly sessions: Sessions;
   /** One-time links; undefined where there are none. */
@@ -191,7 +196,12 @@ export class Console {
   async #tokenFor(request: Exchange["raw"], body: SignInBody): Promise<OperatorToken> {
     if ("code" in body) {
       const [transaction, ...more] = cookieValues(request.headers.cookie, this.#cookieName(TRANSACTION_COOKIE));
-      return (await this.#provider()).finish(body, more.length === 0 ? transaction : undefined);
+      const leave = this.#asking.take({ issuer: "", subject: sourceOf(request.socket) });
+      try {
+        return await (await this.#provider()).finish(body, more.length === 0 ? transaction : undefined);
+      } finally {
+        leave();
+      }
     }
     const token = "token" in body ? body.token : this.links?.redeem(body.link);
     if (token === undefined) {

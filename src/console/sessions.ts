@@ -14,7 +14,7 @@ const SESSIONS_MAX = 1_024;
 const SESSIONS_PER_OPERATOR_MAX = 16;
 /** Interval at which sessions that have ended are dropped, with their tokens. */
 const SWEEP_EVERY_MS = 10_000;
-/** A token is renewed when it is valid for less than this. */
+/** A token is renewed when it is valid for less than this, or for less than half of its time. Some providers' last a minute. */
 const RENEW_BEFORE_MS = 60_000;
 /** Time until a failed renewal is tried again. */
 const RENEW_RETRY_MS = 5_000;
@@ -103,10 +103,12 @@ export class Sessions implements SessionSource {
     const [id, key] = [newSecret(), newSecret()];
     const session: Session = {
       ...{ id: hashOf(id), keyHash: Buffer.from(hashOf(key)), operator: JSON.stringify([iss, sub]), who: { sub, iss } },
-      ...{ grant, endsAtMs: now + SESSION_MS, renewing: undefined, renewAfterMs: 0 },
+      ...{ grant, endsAtMs: now + SESSION_MS, renewing: undefined, renewAfterMs: renewalOf(grant, now) },
     };
-    await this.#makeRoom(session.operator);
+    // Nothing may happen between the two: sign-ins at the same time would all find the same room.
+    const ended = this.#makeRoom(session.operator);
     this.#sessions.set(session.id, session);
+    await ended;
     return { id, key, endsAtMs: endOf(session) };
   }
 
@@ -122,6 +124,7 @@ export class Sessions implements SessionSource {
     const session = this.#find(id, key);
     if (session === undefined) throw signInAgain();
     await this.#renew(session);
+    if (!this.#isOpen(session)) throw signInAgain();
     return {
       authorization: `Bearer ${session.grant.token}`,
       endsAtMs: endOf(session),
@@ -165,13 +168,17 @@ export class Sessions implements SessionSource {
   async #renew(session: Session): Promise<void> {
     const { clock, logError } = this.#options;
     const { renew, caller } = session.grant;
-    const now = clock();
-    if (renew === undefined || caller.expiresAt * 1_000 - now > RENEW_BEFORE_MS || now < session.renewAfterMs) return;
+    if (renew === undefined || clock() < session.renewAfterMs) return;
     session.renewing ??= renew()
-      .then((grant) => {
+      .then(async (grant) => {
         const isSame = grant.caller.subject === caller.subject && grant.caller.issuer === caller.issuer;
+        if (isSame && this.#isOpen(session)) {
+          session.grant = grant;
+          session.renewAfterMs = renewalOf(grant, clock());
+          return;
+        }
+        await grant.discard?.();
         if (!isSame) throw new Error("the renewed token is for somebody else");
-        session.grant = grant;
       })
       .catch((error: unknown) => {
         session.renewAfterMs = clock() + RENEW_RETRY_MS;
@@ -183,11 +190,18 @@ export class Sessions implements SessionSource {
     await session.renewing;
   }
 
+  /** Returns whether the session has not ended, which may happen while its token is renewed. */
+  #isOpen(session: Session): boolean {
+    return this.#sessions.get(session.id) === session;
+  }
+
+  /** Ends the oldest sessions that are in the way of one more, at once; resolves when that is recorded. */
   async #makeRoom(operator: string): Promise<void> {
-    const [oldest] = this.#sessions.values();
-    if (this.#sessions.size >= SESSIONS_MAX) await this.#end(oldest, "too_many");
-    const own = [...this.#sessions.values()].filter((session) => session.operator === operator);
-    if (own.length >= SESSIONS_PER_OPERATOR_MAX) await this.#end(own[0], "too_many");
+    const all = [...this.#sessions.values()];
+    const own = all.filter((session) => session.operator === operator);
+    const [oldest] = own.length >= SESSIONS_PER_OPERATOR_MAX ? own : all;
+    const isFull = own.length >= SESSIONS_PER_OPERATOR_MAX || all.length >= SESSIONS_MAX;
+    if (isFull) await this.#end(oldest, "too_many");
   }
 
   /** Ends the session at once; resolves when that is recorded. Rejects only when a person's own sign-out was not. */
@@ -209,6 +223,12 @@ export class Sessions implements SessionSource {
       if (now >= endOf(session)) void this.#end(session, "expired");
     }
   }
+}
+
+/** Returns when a token that was issued now is to be renewed. */
+function renewalOf({ caller }: OperatorToken, now: EpochMs): EpochMs {
+  const endsAtMs = caller.expiresAt * 1_000;
+  return endsAtMs - Math.min(RENEW_BEFORE_MS, (endsAtMs - now) / 2);
 }
 
 function endOf({ endsAtMs, grant }: Session): EpochMs {

@@ -149,6 +149,7 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   [`mode set s yolo ${GOOD}`, 64, "--for"],
   [`mode set s yolo --for 0s ${GOOD}`, 64, "--for"],
   [`mode set s yolo --for 1m --subject a ${GOOD}`, 64, "go together"],
+  [`mode end s --subject a ${GOOD}`, 64, "go together"],
   [`mode set s yolo --for 1m --subject  --issuer i ${GOOD}`, 64, "must not be empty"],
   [`mode set s yolo --for 1m ${NOBODY}`, 2, "no answer"],
   [`mode end ${GOOD}`, 64, "missing required argument 'session'"],

@@ -3,6 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { emptyFolder } from "../support/identity-service.ts";
 import { OAuthProvider } from "../support/oauth-provider.ts";
+import { until } from "../support/until.ts";
 import { ConsoleStand, cookieIn, outcomeOf } from "./console-stand.ts";
 
 const RESOURCE = "https://operators.example";
@@ -256,17 +257,19 @@ describe("tokens", () => {
   });
 
   test("an access token that is about to expire is renewed, and the session goes on", async () => {
-    provider.nextTokenAgeSeconds = 570;
+    provider.nextTokenAgeSeconds = 594;
     const response = await finish(await returned());
     const { key, expiresAt, endsAt } = (await response.json()) as Readonly<
       Record<"key" | "expiresAt" | "endsAt", string>
     >;
     expect(Date.parse(endsAt) - Date.parse(expiresAt)).toBeGreaterThan(7 * 3_600_000);
     const session = { key, cookie: cookieIn(response, "stc_console") };
-    const renewed = (await (await stand.send("/console/session", { session })).json()) as typeof response & {
-      expiresAt: string;
-    };
-    expect(Date.parse(renewed.expiresAt) - Date.parse(expiresAt)).toBeGreaterThan(500_000);
+    await until("another token", async () => {
+      const renewed = (await (await stand.send("/console/session", { session })).json()) as {
+        readonly expiresAt: string;
+      };
+      return Date.parse(renewed.expiresAt) - Date.parse(expiresAt) > 500_000 ? true : undefined;
+    });
   });
 
   test("a provider that cannot be reached is reported as such; a session goes on while its token is valid", async () => {
@@ -278,5 +281,55 @@ describe("tokens", () => {
     expect(await outcomeOf(await finish(answer))).toBe("503 AUTH_UNAVAILABLE");
     const session = { key, cookie: cookieIn(signedIn, "stc_console") };
     expect(await stand.outcome("/audit", { session })).toBe("200");
+  });
+});
+
+describe("a provider that does not answer", () => {
+  let held: (() => void)[] = [];
+  let slow: Bun.Server<undefined>;
+  let waiting: ConsoleStand;
+
+  beforeAll(async () => {
+    slow = Bun.serve({
+      ...{ port: 0, hostname: "127.0.0.1" },
+      async fetch({ url }) {
+        const issuer = `http://127.0.0.1:${slow.port}`;
+        if (url.endsWith("/.well-known/openid-configuration")) {
+          return Response.json({ issuer, authorization_endpoint: `${issuer}/a`, token_endpoint: `${issuer}/t` });
+        }
+        await new Promise<void>((resolve) => held.push(resolve));
+        return new Response(null, { status: 400 });
+      },
+    });
+    const oidc = { issuer: `http://127.0.0.1:${slow.port}`, clientId: CLIENT };
+    waiting = await ConsoleStand.start({ rest: { console: { oidc } } });
+  });
+
+  afterAll(async () => {
+    await waiting.close();
+    await slow.stop(true);
+  });
+
+  test("is asked for a bounded number of sign-ins at once", async () => {
+    const outcomes = Array.from({ length: 40 }, async () => {
+      const begun = await waiting.send("/console/sign-in", { method: "POST" });
+      const { url } = (await begun.json()) as { readonly url: string };
+      const headers = { cookie: `stc_console_sign_in=${cookieIn(begun, "stc_console_sign_in")}` };
+      const body = { code: "x", state: new URL(url).searchParams.get("state") };
+      return waiting.outcome("/console/session", { method: "POST", body, headers });
+    });
+    let refused = 0;
+    for (const outcome of outcomes) {
+      void outcome.then((code) => {
+        refused += Number(code === "429 RATE_LIMITED");
+      });
+    }
+    await until("the sign-ins beyond the bound to be refused", () =>
+      refused === 24 && held.length === 16 ? true : undefined,
+    );
+    expect(held).toHaveLength(16);
+    for (const answer of held) answer();
+    held = [];
+    expect((await Promise.all(outcomes)).filter((code) => code === "401 UNAUTHENTICATED")).toHaveLength(16);
   });
 });

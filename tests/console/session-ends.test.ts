@@ -108,6 +108,57 @@ describe("sessions in memory", () => {
     sessions.close();
   });
 
+  test("are bounded also when all sign-ins are recorded at the same time", async () => {
+    now = 1_800_000_000_000;
+    const recording = Promise.withResolvers<void>();
+    const sessions = new Sessions({
+      ...{ cookieName: "stc_console", isOwnOrigin: () => true, clock: () => now, logError: () => {} },
+      journal: () => recording.promise,
+    });
+    const opened = [
+      ...Array.from({ length: 200 }, () => sessions.open(requestOf({}), tokenOf("mallory"), "token")),
+      ...Array.from({ length: 2_000 }, (_, at) => sessions.open(requestOf({}), tokenOf(`p${at}`), "token")),
+    ];
+    recording.resolve();
+    await Promise.all(opened.slice(0, 200));
+    expect(sessions.size).toBeLessThanOrEqual(1_024);
+    await Promise.all(opened);
+    expect(sessions.size).toBe(1_024);
+    const ofMallory = Array.from({ length: 200 }, () => sessions.open(requestOf({}), tokenOf("mallory"), "token"));
+    const halves = await Promise.all(ofMallory);
+    const isOpen = (one: { readonly id: string; readonly key: string }) =>
+      sessions.present(present(one)).then(
+        () => true,
+        () => false,
+      );
+    expect((await Promise.all(halves.map(isOpen))).filter(Boolean)).toHaveLength(16);
+    sessions.close();
+  });
+
+  test("that end while their token is renewed stay ended, and the new token is given back", async () => {
+    const { sessions } = open();
+    const provider = Promise.withResolvers<void>();
+    const discarded: string[] = [];
+    const renewable = (name: string, seconds: number) => ({
+      ...tokenOf("ann", seconds),
+      token: name,
+      renew: async () => {
+        await provider.promise;
+        return renewable("second", 600);
+      },
+      discard: async () => void discarded.push(name),
+    });
+    const session = await sessions.open(requestOf({}), renewable("first", 30), "oidc");
+    now += 20_000;
+    const waiting = sessions.present(present(session));
+    await sessions.open(requestOf({ cookie: `stc_console=${session.id}` }), tokenOf("bob"), "token");
+    provider.resolve();
+    expect(waiting).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
+    await waiting.catch(() => {});
+    expect(discarded).toEqual(["first", "second"]);
+    sessions.close();
+  });
+
   test("renew a token once for all requests, shortly before it expires", async () => {
     const { sessions } = open();
     let renewals = 0;
@@ -129,10 +180,32 @@ describe("sessions in memory", () => {
     sessions.close();
   });
 
+  test("renew a token of a minute once in half a minute, not with every request", async () => {
+    const { sessions } = open();
+    let renewals = 0;
+    const renewable = () => ({
+      ...tokenOf("ann", 60),
+      renew: async () => {
+        renewals += 1;
+        return renewable();
+      },
+    });
+    const session = await sessions.open(requestOf({}), renewable(), "oidc");
+    const counts: number[] = [];
+    for (let seconds = 0; seconds < 100; seconds += 20) {
+      for (const _ of [1, 2, 3]) await sessions.present(present(session));
+      counts.push(renewals);
+      now += 20_000;
+    }
+    expect(counts).toEqual([0, 0, 1, 1, 2]);
+    sessions.close();
+  });
+
   test("never take the token of somebody else", async () => {
     const { sessions } = open();
     const renew = async () => ({ ...tokenOf("mallory"), renew });
     const session = await sessions.open(requestOf({}), { ...tokenOf("ann", 30), renew }, "oidc");
+    now += 20_000;
     expect((await sessions.present(present(session)))?.authorization).toBe("Bearer token-of-ann");
     sessions.close();
   });

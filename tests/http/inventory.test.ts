@@ -23,7 +23,7 @@ export const tool = defineTool({
   permissions: { required: ["orders:refund"], elevatedIf: { when: () => false, required: ["orders:refund-any"] } },
   input: z.strictObject({ order: z.string().regex(/^A-[0-9]+$/).max(20), amount: z.number().max(500) }),
   target: { system: "orders", http: {
-    method: "POST", path: "/orders/{order}/refund", body: { amount: "{amount}", by: "${TOKEN}" },
+    method: "POST", path: "/orders/{order}/refund", body: { amount: "{amount}", by: "${TOKEN}", password: "planted-password", token: "{order}" },
     headers: { "x-api": "planted-header" },
   } },
   output: z.object({ id: z.string(), email: z.string() }),

@@ -60,6 +60,28 @@ test("an operator sets a session's mode, for a time", async () => {
   expect(sessionOf(back)["mode"]).toBe("default");
 });
 
+test("an operator ends the session of the caller who is named, where two have the same id", async () => {
+  const body = { ...autoEdit, issuer: AGENTS_ISSUER };
+  for (const subject of ["agent-7", "agent-8"]) {
+    await stand.send("PUT /sessions/sid-both/mode", { token: olga, body: { ...body, subject } });
+  }
+  const path = (subject: string) =>
+    `DELETE /sessions/sid-both?${new URLSearchParams({ issuer: AGENTS_ISSUER, subject })}`;
+  expect((await stand.send("DELETE /sessions/sid-both", { token: olga })).status).toBe(404);
+  expect((await stand.send(path("agent-9"), { token: olga })).status).toBe(404);
+  expect((await stand.send("DELETE /sessions/sid-both?subject=agent-7", { token: olga })).status).toBe(400);
+  expect((await stand.send(path("agent-7"), { token: olga })).status).toBe(200);
+  const live = async () =>
+    listOf(await stand.send("GET /sessions", { token: olga }), "sessions").flatMap(({ id, subject }) =>
+      id === "sid-both" ? [subject] : [],
+    );
+  expect(await live()).toEqual(["agent-8"]);
+  // An agent names nobody else's session.
+  expect((await stand.send(path("agent-8"), { token: agent })).status).toBe(404);
+  expect(await live()).toEqual(["agent-8"]);
+  expect((await stand.send(path("agent-8"), { token: olga })).status).toBe(200);
+});
+
 test("a token's sid gets a mode when its owner is named", async () => {
   const unseen = await stand.send("PUT /sessions/sid-1/mode", { token: olga, body: autoEdit });
   expect([unseen.status, codeOf(unseen)]).toEqual([404, "APPROVAL_NOT_FOUND"]);

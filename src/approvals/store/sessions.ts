@@ -18,7 +18,7 @@ export function sessions(
     findSession: (id, owner) => database.read((view) => find(view, id, owner)),
     setMode: (change) => database.write((tx) => setMode(tx, change, store)),
     listSessions: () => database.read(list),
-    endSession: (id, by) => database.write((tx) => endById(tx, id, by)),
+    endSession: (id, by, owner) => database.write((tx) => endById(tx, id, { by, owner })),
   };
 }
 
@@ -82,14 +82,19 @@ async function onlyOwner({ sql, now }: ReadTransaction, id: string): Promise<Own
 
 /**
  * Ends the session with this id. An owner who has or had one ends only that one, since two callers may have the same `sid`;
- * anybody else (an operator) ends the only live one.
+ * anybody else (an operator) ends that of `owner`, or the only live one.
  */
-async function endById(tx: WriteTransaction, id: string, by: Owner): Promise<boolean> {
+async function endById(
+  tx: WriteTransaction,
+  id: string,
+  { by, owner }: { readonly by: Owner; readonly owner: Owner | undefined },
+): Promise<boolean> {
   const rows = await tx.sql`SELECT * FROM approval_sessions WHERE id = ${id}`;
   const live = rows.filter((row) => row["ended_at"] === null && integer(row, "expires_at") > tx.now);
-  const isTheirs = (row: Row): boolean => row["issuer"] === by.issuer && row["subject"] === by.subject;
+  const isOf = (named: Owner) => (row: Row) => row["issuer"] === named.issuer && row["subject"] === named.subject;
   const only = live.length === 1 ? live[0] : undefined;
-  const target = rows.some(isTheirs) ? live.find(isTheirs) : only;
+  const known = owner ?? (rows.some(isOf(by)) ? by : undefined);
+  const target = known === undefined ? only : live.find(isOf(known));
   return target !== undefined && (await end(tx, target, by));
 }
 

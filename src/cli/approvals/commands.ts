@@ -143,6 +143,10 @@ export const commands = [
     summary: "End a session, with its mode and its grants",
     arguments: { session: argument(text("session")) },
     uses: CLIENT,
+    options: {
+      subject: option(text("subject"), "subject of the session, if several callers have a session of this id"),
+      issuer: option(text("issuer"), "issuer of that subject's tokens"),
+    },
     run: async ({ session }, options) => (await sessions()).endSession(session, options),
   }),
 ];

@@ -45,11 +45,21 @@ export async function revokeGrant(id: string, options: ClientOptions): Promise<v
   report(answer, options, { kind: "grant", id, done: `revoked: ${printable(id)}` });
 }
 
-interface ModeOptions extends ClientOptions {
-  /** Duration in seconds. */
-  readonly for: number;
+/** Whose session it is: `sid`s of two callers may be equal. */
+interface OwnerOptions extends ClientOptions {
   readonly subject?: string;
   readonly issuer?: string;
+}
+
+interface ModeOptions extends OwnerOptions {
+  /** Duration in seconds. */
+  readonly for: number;
+}
+
+/** Returns what is wrong with the options that name a session's owner; undefined when nothing is. */
+function ownerProblem({ subject, issuer }: OwnerOptions): string | undefined {
+  if ((subject === undefined) !== (issuer === undefined)) return "--subject and --issuer go together";
+  return subject === "" || issuer === "" ? "--subject and --issuer must not be empty" : undefined;
 }
 
 const UNKNOWN_SESSION =
@@ -58,8 +68,8 @@ const UNKNOWN_SESSION =
 /** `stc mode set <session> <mode> --for 30m`. A session that the service does not know yet needs its owner. */
 export async function setMode(session: string, mode: string, options: ModeOptions): Promise<void> {
   const { subject, issuer } = options;
-  if ((subject === undefined) !== (issuer === undefined)) return wrongUsage("--subject and --issuer go together");
-  if (subject === "" || issuer === "") return wrongUsage("--subject and --issuer must not be empty");
+  const problem = ownerProblem(options);
+  if (problem !== undefined) return wrongUsage(problem);
   const body = JSON.stringify({ mode, expiresInSeconds: options.for, subject, issuer });
   const hint = subject === undefined ? { ifNotFound: UNKNOWN_SESSION } : {};
   const path = `/sessions/${segment(session)}/mode`;
@@ -69,8 +79,13 @@ export async function setMode(session: string, mode: string, options: ModeOption
 }
 
 /** `stc mode end <session>`: ends the session together with its mode and its grants. */
-export async function endSession(session: string, options: ClientOptions): Promise<void> {
-  const answer = await connectAndRequest(options, { method: "DELETE", path: `/sessions/${segment(session)}` });
+export async function endSession(session: string, options: OwnerOptions): Promise<void> {
+  const { subject, issuer } = options;
+  const problem = ownerProblem(options);
+  if (problem !== undefined) return wrongUsage(problem);
+  const owner = subject === undefined || issuer === undefined ? "" : `?${new URLSearchParams({ issuer, subject })}`;
+  const path = `/sessions/${segment(session)}${owner}`;
+  const answer = await connectAndRequest(options, { method: "DELETE", path });
   report(answer, options, { kind: "session", id: session, done: `ended: ${printable(session)}` });
 }
 

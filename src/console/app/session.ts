@@ -87,10 +87,11 @@ export async function start(): Promise<void> {
   const { pathname, search } = location;
   // Secrets do not stay in the URL or the history.
   if (link !== undefined) replaceUrl(PAGE_PATH);
+  const isBegun = sessionStorage.getItem(RETURN_ITEM) !== null;
   if (pathname === OIDC_PATH) replaceUrl(`${PAGE_PATH}${takeReturn()}`);
   void loadSettings();
   if (link !== undefined) return signIn({ link });
-  if (pathname === OIDC_PATH) return finishOidc(new URLSearchParams(search));
+  if (pathname === OIDC_PATH) return finishOidc(new URLSearchParams(search), isBegun);
   const key = sessionStorage.getItem(KEY_ITEM) ?? (await askTabs());
   if (key === undefined) {
     session.value = { is: "out", ended: false };
@@ -148,11 +149,12 @@ export async function startOidc(): Promise<void> {
   }
 }
 
-async function finishOidc(query: URLSearchParams): Promise<void> {
+/** `isBegun`: this tab has left for the provider. Otherwise anybody may have written what the URL says. */
+async function finishOidc(query: URLSearchParams, isBegun: boolean): Promise<void> {
   const refused = query.get("error");
   if (refused !== null) {
-    const told = query.get("error_description") ?? refused;
-    const error = new ApiError("SIGN_IN_REFUSED", `The identity provider did not sign you in: ${told}`);
+    const told = isBegun ? `: ${query.get("error_description") ?? refused}` : ".";
+    const error = new ApiError("SIGN_IN_REFUSED", `The identity provider did not sign you in${told}`);
     session.value = { is: "out", ended: false, error };
     return;
   }

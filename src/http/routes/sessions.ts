@@ -18,16 +18,24 @@ const MODE_SECONDS_MAX = 604_800;
 /** UTF-16 units; a subject has at most 256 characters. */
 const NAME_LENGTH_MAX = 512;
 
+const owner = {
+  issuer: z.string().min(1).max(NAME_LENGTH_MAX).optional(),
+  subject: z.string().min(1).max(NAME_LENGTH_MAX).optional(),
+} as const;
+
+const isWholeOwner = ({ issuer, subject }: { issuer?: string | undefined; subject?: string | undefined }): boolean =>
+  (issuer === undefined) === (subject === undefined);
+const wholeOwner = { message: "issuer and subject belong together: they say whose session it is" } as const;
+
 const modeBody = z
   .strictObject({
     mode: z.enum(["default", "autoEdit", "yolo"]),
     expiresInSeconds: z.int().min(1).max(MODE_SECONDS_MAX),
-    issuer: z.string().min(1).max(NAME_LENGTH_MAX).optional(),
-    subject: z.string().min(1).max(NAME_LENGTH_MAX).optional(),
+    ...owner,
   })
-  .refine(({ issuer, subject }) => (issuer === undefined) === (subject === undefined), {
-    message: "issuer and subject belong together: they say whose session it is",
-  });
+  .refine(isWholeOwner, wholeOwner);
+
+const ownerQuery = z.strictObject(owner).refine(isWholeOwner, wholeOwner);
 
 /** An id that the service generated, or a token's `sid` of up to 128 characters with the prefix `sid:`. */
 const sessionParams = z.object({ id: z.string().regex(/^[\x21-\x7e]{1,132}$/) });
@@ -88,19 +96,22 @@ const sessions: readonly Endpoint[] = [
   endpoint({
     method: "DELETE",
     path: "/sessions/:id",
-    summary: "End a session.",
+    summary: "End a session. Operators name its owner where several callers have a session of this id.",
     audience: "either",
     permission: "modes:manage",
     needs: ["approvals"],
     params: sessionParams,
     notFound: noSession,
+    query: ownerQuery,
     audited: "change",
-    async handle({ tokenAudience, caller, params: { id } }, services) {
+    async handle({ tokenAudience, caller, params: { id }, query: { issuer, subject } }, services) {
       const { approvals } = services;
       const by = identityOf(caller);
-      const isTheirs =
-        tokenAudience === "operators" || (await inStore(services, () => approvals.findSession(id, by))) !== undefined;
-      if (!isTheirs || !(await inStore(services, () => approvals.endSession(id, by)))) throw noSession();
+      const isOperator = tokenAudience === "operators";
+      const isTheirs = isOperator || (await inStore(services, () => approvals.findSession(id, by))) !== undefined;
+      const named = issuer === undefined || subject === undefined ? undefined : { issuer, subject };
+      const owner = isOperator ? named : by;
+      if (!isTheirs || !(await inStore(services, () => approvals.endSession(id, by, owner)))) throw noSession();
       return json(200, { session: { id, ended: true } });
     },
   }),

@@ -71,7 +71,7 @@ function shown(value: unknown, place: Place): Json | undefined {
   if (value instanceof RegExp) return filterSecrets(value.source).text;
   if (depth > DEPTH_MAX) return HIDDEN;
   if (VALUES_HIDDEN.has(key)) return hidden(value);
-  if (typeof value === "string") return place.isRequest ? filterSecrets(value).text : shownAt(value, key);
+  if (typeof value === "string") return place.isRequest ? shownInRequest(value, key) : shownAt(value, key);
   if (typeof value === "number" || typeof value === "boolean" || value === null) return value as Json;
   if (Array.isArray(value)) return value.map((each) => shown(each, { ...place, depth: depth + 1 }) ?? null);
   if (!isTable(value)) return undefined;
@@ -85,6 +85,12 @@ function shown(value: unknown, place: Place): Json | undefined {
 function hidden(value: unknown): Json {
   if (Array.isArray(value)) return value.map(() => HIDDEN);
   return isTable(value) ? Object.fromEntries(Object.keys(value).map((name) => [shownText(name), HIDDEN])) : HIDDEN;
+}
+
+/** A placeholder such as `{token}` is filled by the call: only a text that the manifest itself holds can be a secret. */
+function shownInRequest(value: string, key: string): string {
+  const isOwn = !/\{[^{}]+\}/.test(value);
+  return isOwn && labelOf(key).secret !== undefined ? HIDDEN : filterSecrets(value).text;
 }
 
 function shownAt(value: string, key: string): string {

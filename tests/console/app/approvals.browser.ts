@@ -37,6 +37,19 @@ async function visit(options: Parameters<typeof Visitor.signedIn>[2] = {}): Prom
   return visitor;
 }
 
+/** Records what the page calls a request that is not among those that wait. */
+const ENDED_ROWS = `globalThis.endedRows = [];
+new MutationObserver(() => {
+  for (const row of document.querySelectorAll(".ended li")) {
+    if (row.textContent.includes("page_everybody")) endedRows.push(row.textContent);
+  }
+}).observe(document, { childList: true, subtree: true, characterData: true });`;
+
+/** Lets a test move the focus to another window and back, which a browser without windows does not do. */
+const FOCUS = `let isFocused = true;
+document.hasFocus = () => isFocused;
+globalThis.setFocus = (is) => { isFocused = is; dispatchEvent(new Event(is ? "focus" : "blur")); };`;
+
 let asked = 0;
 
 /** Asks for a call that nobody has asked for before. */
@@ -112,6 +125,40 @@ describe("one approver", () => {
     await page.getByRole("button", { name: /^Undo/ }).click();
     await page.getByText("Undone: nothing was sent about announce.").waitFor();
     await page.waitForTimeout(6_000);
+    expect(await stateOf(id)).toBe("pending");
+  });
+
+  test("the second click of a double click on Undo does not approve again", async () => {
+    const id = await ask();
+    const { page, ready } = bound(await visit());
+    await page.goto(`${world.consoleUrl}/console#/approvals/${id}`);
+    await ready(/^Approve once/).click();
+    await page.getByRole("button", { name: /^Undo/ }).click();
+    // The button to approve is back, and does not count yet.
+    await page.getByRole("button", { name: /^Approve once/ }).click({ force: true, noWaitAfter: true });
+    expect(await page.locator(".outgoing").count()).toBe(0);
+    await ready(/^Approve once/).waitFor();
+  });
+
+  test("a click that lands on the window when the one in front of it closes does not approve", async () => {
+    const id = await ask();
+    const visitor = await visit({ script: FOCUS });
+    await visitor.open(id);
+    await visitor.ready(/^Approve once/).waitFor();
+    await visitor.page.evaluate("setFocus(false)");
+    await visitor.page.getByRole("button", { name: /^Approve once/, disabled: true }).waitFor();
+    await visitor.page.evaluate("setFocus(true); document.querySelector('.decide-buttons .primary').click()");
+    expect(await visitor.page.locator(".outgoing").count()).toBe(0);
+    await visitor.ready(/^Approve once/).waitFor();
+  });
+
+  test("a decision is dropped when the computer slept before it was sent", async () => {
+    const id = await ask();
+    const visitor = await visit();
+    await visitor.open(id);
+    await visitor.ready(/^Approve once/).click();
+    await visitor.page.evaluate("const { now } = Date; Date.now = () => now() + 600_000;");
+    await visitor.page.getByText(/^Nothing was sent about announce: the page was asleep/).waitFor();
     expect(await stateOf(id)).toBe("pending");
   });
 
@@ -336,6 +383,20 @@ describe("what an approver sees", () => {
 });
 
 describe("several approvers and tabs", () => {
+  test("a request that escalates still waits, for more approvers", async () => {
+    const { page, row, ready } = bound(await visit({ holds: ["approvals:security"], script: ENDED_ROWS }));
+    await page.getByText("Live", { exact: true }).waitFor();
+    const id = await ask("Wake up", "page_everybody");
+    await row(id).waitFor();
+    await page.goto(`${world.consoleUrl}/console#/approvals/${id}`);
+    await ready(/^Approve once/).waitFor();
+    expect(await page.evaluate("endedRows")).toEqual([]);
+    await row(id).waitFor();
+    await ready(/^Deny/).click();
+    await page.getByRole("button", { name: "Deny", exact: true }).click();
+    expect(await decided(id)).toMatchObject({ state: "denied" });
+  });
+
   test("of two approvers who race, one decides, and the other learns what was decided and by whom", async () => {
     const id = await ask("Raced");
     const [olga, pete] = [await visit({ sub: "olga" }), await visit({ sub: "pete" })];

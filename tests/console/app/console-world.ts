@@ -21,6 +21,12 @@ const POLICIES = [
     },
     reasonRequired: "deny",
   },
+  {
+    name: "on-call",
+    when: { tools: ["page_everybody"] },
+    require: { deciders: { permissions: ["approvals:team"] } },
+    escalate: [{ afterSeconds: 2, deciders: { permissions: ["approvals:security"] } }],
+  },
 ];
 
 const OPERATOR = ["approvals:decide", "grants:manage", "modes:manage", "audit:read"];
@@ -95,6 +101,7 @@ export class ConsoleWorld extends AskingService {
     return [
       deed("announce", "Announces a text to all customers"),
       deed("rotate_keys", "Rotates the signing keys"),
+      deed("page_everybody", "Pages everybody who is on call"),
       deed("drop_tables", "Drops tables", {
         classification: "destructive",
         approval: { message: "Nothing brings the data back." },

@@ -51,7 +51,7 @@ async function visit(fragment: string, options: Parameters<typeof Visitor.signed
 
 test("tools are listed and filtered, and one says who may call it and what is released", async () => {
   const page = await visit("#/tools");
-  await page.getByText("7 tools").waitFor();
+  await page.getByText("8 tools").waitFor();
   await page.getByLabel(/Filter tools/).fill("shop");
   await until("one row", async () => ((await page.locator(".records tbody tr").count()) === 1 ? true : undefined));
   await page.getByRole("link", { name: "create_order" }).click();

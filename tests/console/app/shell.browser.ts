@@ -72,6 +72,19 @@ describe("signing in", () => {
     expect(visitor.page.url()).not.toContain("link");
   });
 
+  test("what a link says in the name of the identity provider is not shown", async () => {
+    const { page } = await stranger();
+    const said = new URLSearchParams({ error: "access_denied", error_description: "Call the help desk of Mallory" });
+    await page.goto(`${world.consoleUrl}/console/oidc?${said}`);
+    await page.getByText("The identity provider did not sign you in").waitFor();
+    expect(await page.getByText("Mallory").count()).toBe(0);
+    expect(page.url()).toBe(`${world.consoleUrl}/console`);
+    // After this tab has left for the provider, its reason is.
+    await page.evaluate("sessionStorage.setItem('stc-console-return', '')");
+    await page.goto(`${world.consoleUrl}/console/oidc?${said}`);
+    await page.getByText("Call the help desk of Mallory").waitFor();
+  });
+
   test("someone without a page's permission does not see the page", async () => {
     const visitor = await stranger();
     await visitor.signIn(await world.person({ sub: "rita", permissions: ["grants:manage"] }));

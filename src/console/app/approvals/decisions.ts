@@ -7,6 +7,8 @@ import { isPending, type ListedRequest, outcomeOf } from "./model.ts";
 
 /** How long a decision waits before it is sent, so that it can be taken back. */
 export const UNDO_MS = 5_000;
+/** A decision that could not be sent for longer is dropped: the computer slept, and nobody remembers it. */
+const LATE_MS_MAX = 60_000;
 
 export interface DecisionMade {
   readonly decision: "approve" | "deny";
@@ -74,9 +76,16 @@ function remove(number: number): void {
 async function send(number: number): Promise<void> {
   const one = outgoing.value.find((other) => other.number === number);
   if (one === undefined) return;
+  if (Date.now() - one.sendAt > LATE_MS_MAX) {
+    remove(number);
+    notify("problem", `Nothing was sent about ${about(one)}: the page was asleep. Decide again.`);
+    return;
+  }
   outgoing.value = outgoing.value.map((other) => (other === one ? { ...other, isSending: true } : other));
   const sent: ListedRequest[] = [];
   for (const subject of one.subjects) {
+    // The session may have ended: the next one can be another person's.
+    if (!outgoing.value.some((other) => other.number === number)) return;
     const approval = await sendOne(subject, one);
     if (approval !== undefined) sent.push(approval);
   }

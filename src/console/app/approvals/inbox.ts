@@ -101,12 +101,15 @@ export function retryStream(): void {
   running?.stream.retry();
 }
 
+/** Changes after which a request still waits. */
+const STILL_WAITING: ReadonlySet<string> = new Set(["voted", "escalated"]);
+
 function onMessage({ type, data }: ServerMessage): void {
   const change = EVENT.exec(type)?.[1];
   const event = readEvent(data);
   if (change === undefined || event === undefined) return;
   if (change === "requested") noteRequest(event);
-  else if (change !== "voted") noteEnd(event.id, change);
+  else if (!STILL_WAITING.has(change)) noteEnd(event.id, change);
   if (shown.value?.id === event.id) void loadShown(event.id);
   changed.add(event.id);
   void refresh();

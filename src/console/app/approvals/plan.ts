@@ -180,10 +180,12 @@ function shortened(
   value: unknown,
 ): (Required<Pick<PlanPart, "omission" | "end">> & { readonly value: string }) | undefined {
   const { shortened: is, characters, sha256, begins, ends, ...others } = members(value);
-  if (is !== true || typeof characters !== "number" || Object.keys(others).length > 0) return undefined;
+  if (is !== true || !Number.isSafeInteger(characters) || Object.keys(others).length > 0) return undefined;
+  // What is said in the display's own words holds nothing that an agent could have written.
+  if (typeof sha256 !== "string" || !/^[0-9a-f]{64}$/.test(sha256)) return undefined;
   if (typeof begins !== "string" || typeof ends !== "string") return undefined;
-  const left = Math.max(0, characters - begins.length - ends.length);
-  const omission = `The service shows the start and the end of this text. About ${left} of ${characters} characters are not shown. SHA-256 of the whole text: ${plain(sha256)}`;
+  const left = Math.max(0, Number(characters) - begins.length - ends.length);
+  const omission = `The service shows the start and the end of this text. About ${left} of ${characters} characters are not shown. SHA-256 of the whole text: ${sha256}`;
   return { value: begins, omission, end: ends };
 }
 

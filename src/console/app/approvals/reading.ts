@@ -1,5 +1,6 @@
 import { computed, effect, signal } from "@preact/signals";
 import { isLong } from "../text.tsx";
+import { outgoing } from "./decisions.ts";
 import { shown } from "./inbox.ts";
 import type { ShownRequest } from "./model.ts";
 import { type PlanPart, planOf } from "./plan.ts";
@@ -51,17 +52,26 @@ export function askToConfirm(id: string, scope: "once" | "session"): void {
 /** Whether an approval counts now. */
 export const isArmed = signal(false);
 
-const isVisible = signal(document.visibilityState === "visible");
-document.addEventListener("visibilitychange", () => {
-  isVisible.value = document.visibilityState === "visible";
-});
+/** Whether the person looks at this window: a click that was meant for a window in front of it lands here when that one closes. */
+const isAttended = signal(hasAttention());
+document.addEventListener("visibilitychange", noteAttention);
+addEventListener("focus", noteAttention);
+addEventListener("blur", noteAttention);
+
+function noteAttention(): void {
+  isAttended.value = hasAttention();
+}
+
+function hasAttention(): boolean {
+  return document.visibilityState === "visible" && document.hasFocus();
+}
 
 effect(() => {
   const { id, request, since } = shown.value ?? {};
-  // Every change of these shows something new.
-  void [id, since, openedParts.value, confirming.value];
+  // Every change of these shows something new. After an undo, the button to approve is where the button to undo was.
+  void [id, since, openedParts.value, confirming.value, outgoing.value];
   isArmed.value = false;
-  if (request === undefined || !isVisible.value) return undefined;
+  if (request === undefined || !isAttended.value) return undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
   // The time starts when the content was painted.
   const frame = requestAnimationFrame(() => {

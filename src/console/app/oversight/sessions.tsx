@@ -135,7 +135,7 @@ function Sessions({
                     ending.value = {
                       title: "End this session",
                       text: "What was approved for the session ends with it. The agent can open another one.",
-                      path: `/sessions/${encodeURIComponent(id)}`,
+                      path: `/sessions/${encodeURIComponent(id)}?${new URLSearchParams({ issuer, subject })}`,
                       done: "The session has ended.",
                       after: again,
                     };
