@@ -144,12 +144,12 @@ export interface ToolDraft {
 export interface SystemState {
   readonly state?: string;
   /** Left out by kinds that do not limit calls by system. */
-  readonly calls?: CallsUnderWay;
+  readonly calls?: CallsInFlight;
 }
 
-export interface CallsUnderWay {
+export interface CallsInFlight {
   /** Calls in progress, all tools together. */
-  readonly underWay: number;
+  readonly inFlight: number;
   readonly max: number;
 }
 

@@ -1,5 +1,5 @@
 import { Refusal, type RefusalCode } from "../core/errors.ts";
-import type { CallsUnderWay } from "../core/target-kind.ts";
+import type { CallsInFlight } from "../core/target-kind.ts";
 
 export interface ResilienceLimits {
   readonly concurrentCallsMax: number;
@@ -107,7 +107,7 @@ export class Resilience {
   readonly #limits: ResilienceLimits;
   readonly #random: () => number;
   readonly #breaker: CircuitBreaker;
-  #underWay = 0;
+  #inFlight = 0;
   #tokens = BUDGET_TOKENS_MAX;
 
   constructor(limits: ResilienceLimits, random: () => number) {
@@ -121,14 +121,14 @@ export class Resilience {
   }
 
   /** Calls in progress, and the limit. */
-  get calls(): CallsUnderWay {
-    return { underWay: this.#underWay, max: this.#limits.concurrentCallsMax };
+  get calls(): CallsInFlight {
+    return { inFlight: this.#inFlight, max: this.#limits.concurrentCallsMax };
   }
 
   /** Returns the answer. Rejects with the last `FailedAttempt`, or with a `Refusal` when nothing was sent. */
   async run<T>(call: GuardedCall<T>): Promise<T> {
-    if (this.#underWay >= this.#limits.concurrentCallsMax) throw systemBusy(call);
-    this.#underWay += 1;
+    if (this.#inFlight >= this.#limits.concurrentCallsMax) throw systemBusy(call);
+    this.#inFlight += 1;
     this.#tokens = Math.min(BUDGET_TOKENS_MAX, this.#tokens + BUDGET_TOKENS_PER_CALL);
     try {
       let last: FailedAttempt | undefined;
@@ -142,7 +142,7 @@ export class Resilience {
         if (call.signal.aborted) throw last;
       }
     } finally {
-      this.#underWay -= 1;
+      this.#inFlight -= 1;
     }
   }
 

@@ -138,7 +138,7 @@ describe("/readyz", () => {
           circuit: "closed",
           health: "SERVING",
           certificateExpiresAt: "2100-01-01T00:00:00.000Z",
-          calls: { underWay: 0, max: 256 },
+          calls: { inFlight: 0, max: 256 },
         },
       },
     });

@@ -193,7 +193,7 @@ test("systems show their addresses, TLS, calls and tools; a program shows its na
   expect(Object.keys(byName)).toEqual(["greetings", "orders", "reports"]);
   expect(byName["orders"]).toMatchObject({
     ...{ kind: "http", addresses: ["https://orders.example/v1"], tls: "server", circuit: "closed" },
-    ...{ calls: { underWay: 0, max: 256 }, tools: ["order_refund"], certificateExpiresAt: null },
+    ...{ calls: { inFlight: 0, max: 256 }, tools: ["order_refund"], certificateExpiresAt: null },
   });
   expect(byName["reports"]).toMatchObject({
     kind: "mcp",
@@ -259,6 +259,6 @@ test("a tool that its server changed is quarantined, with what changed; texts of
   expect(quarantine.changes.join("\n")).toContain('description: "Does echo" → "Does echo <img');
   expect(quarantine.changes.join("\n")).not.toContain("\u202e");
   const { systems } = (await world.send("GET", "/systems", { token })).body;
-  expect(systems[0]).toMatchObject({ name: "hostile", quarantined: ["echo"], calls: { underWay: 0, max: 64 } });
+  expect(systems[0]).toMatchObject({ name: "hostile", quarantined: ["echo"], calls: { inFlight: 0, max: 64 } });
   await world.end();
 });

@@ -99,7 +99,7 @@ const system = z.looseObject({
   state: z.string().optional(),
   circuit: z.enum(["closed", "open", "half-open"]).optional(),
   health: z.string().nullable().optional(),
-  calls: z.object({ underWay: z.int(), max: z.int() }).optional(),
+  calls: z.object({ inFlight: z.int(), max: z.int() }).optional(),
   certificateExpiresAt: z.iso.datetime().nullable().optional(),
 });
 

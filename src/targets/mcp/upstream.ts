@@ -1,5 +1,5 @@
 import { Refusal } from "../../core/errors.ts";
-import type { CallsUnderWay, Quarantine, UpstreamEvent, UpstreamState } from "../../core/target-kind.ts";
+import type { CallsInFlight, Quarantine, UpstreamEvent, UpstreamState } from "../../core/target-kind.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
 import type { CredentialOwner } from "../../egress/credentials.ts";
 import { BUSY_RETRY_AFTER_MS } from "../../egress/resilience.ts";
@@ -115,8 +115,8 @@ export class Upstream {
     return this.#failure === undefined ? "idle" : "failed";
   }
 
-  get calls(): CallsUnderWay {
-    return { underWay: this.#calls, max: this.#options.limits.concurrentCallsMax };
+  get calls(): CallsInFlight {
+    return { inFlight: this.#calls, max: this.#options.limits.concurrentCallsMax };
   }
 
   get sessions(): number {

@@ -114,7 +114,7 @@ describe("status", () => {
       circuit: "closed",
       health: null,
       certificateExpiresAt: null,
-      calls: { underWay: 0, max: 256 },
+      calls: { inFlight: 0, max: 256 },
     });
   });
 

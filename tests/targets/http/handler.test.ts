@@ -424,7 +424,7 @@ describe("a broken connection", () => {
     expect(await call(binding)).toEqual({});
     expect(handler.status()["api"]).toEqual({
       ...{ circuit: "closed", connections: 1, certificateExpiresAt: null },
-      calls: { underWay: 0, max: 256 },
+      calls: { inFlight: 0, max: 256 },
     });
   });
 

@@ -150,7 +150,7 @@ describe("the guide's service", () => {
       circuit: "closed",
       connections: expect.any(Number),
       certificateExpiresAt: null,
-      calls: { underWay: 0, max: 256 },
+      calls: { inFlight: 0, max: 256 },
     });
   });
 });

@@ -19,7 +19,7 @@ interface SystemShown {
   readonly state?: string;
   readonly circuit?: string;
   readonly health?: string | null;
-  readonly calls?: { readonly underWay: number; readonly max: number };
+  readonly calls?: { readonly inFlight: number; readonly max: number };
   readonly certificateExpiresAt?: string | null;
   readonly sessions?: number;
   readonly connections?: number;
@@ -166,11 +166,11 @@ function System({ system }: { readonly system: SystemShown }): VNode {
   );
 }
 
-function Calls({ calls: { underWay, max } }: { readonly calls: NonNullable<SystemShown["calls"]> }): VNode {
+function Calls({ calls: { inFlight, max } }: { readonly calls: NonNullable<SystemShown["calls"]> }): VNode {
   return (
     <span class="calls-now">
-      <meter min={0} max={max} high={max * 0.8} value={underWay} aria-label="Calls in progress" />
-      {underWay} of {max}
+      <meter min={0} max={max} high={max * 0.8} value={inFlight} aria-label="Calls in progress" />
+      {inFlight} of {max}
     </span>
   );
 }
