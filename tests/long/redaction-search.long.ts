@@ -6,10 +6,11 @@ import { type Next, numbers, pick } from "../eval/corpora.ts";
 import { machineText } from "../eval/negatives.ts";
 
 const UNIT_CHARS_MAX = 64;
-const TRIAL_CHARS = 2 ** 16;
-const TRIALS = 300;
+const TRIAL_CHARS = 2 ** 17;
+const TRIALS = 200;
 const KEPT = 24;
-const FULL_CHARS = 2 ** 20;
+/** Long enough that the budget which every text has, however short, counts little. */
+const FULL_CHARS = 4 * 2 ** 20;
 const WORST = 10;
 const RATIO_MAX = 12;
 
