@@ -477,7 +477,7 @@ describe("a phone", () => {
     await page.getByRole("link", { name: "← All requests" }).click();
     await visitor.row(id).waitFor();
     // The focus returns to where it was.
-    expect(await page.evaluate("document.activeElement.closest('li').id")).toBe(`row-${id}`);
+    await page.locator(`#row-${id} :focus`).waitFor();
   });
 });
 
