@@ -97,6 +97,19 @@ export function Party({ sub, iss }: { readonly sub: string; readonly iss?: strin
   );
 }
 
+/** Shows an agent's own words apart from facts that the service has checked; nothing for a value that is not a text. */
+export function AgentSays({ text }: { readonly text: unknown }): VNode | null {
+  if (typeof text !== "string") return null;
+  return (
+    <figure class="untrusted">
+      <figcaption>The agent says. Nobody has checked it.</figcaption>
+      <blockquote>
+        <Text value={text} max={600} />
+      </blockquote>
+    </figure>
+  );
+}
+
 /** Says that there is nothing, and what will change that. */
 export function Empty({ title, children }: { readonly title: string; readonly children?: ComponentChildren }): VNode {
   return (

@@ -2,7 +2,7 @@ import { type Signal, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { members, serviceNow } from "../api.ts";
-import { Ago, Badge, Countdown, Facts, Heading, localTime, Party, Problem, RiskBadge } from "../parts.tsx";
+import { AgentSays, Ago, Badge, Countdown, Facts, Heading, localTime, Party, Problem, RiskBadge } from "../parts.tsx";
 import { Names } from "../records.tsx";
 import { tick } from "../state.ts";
 import { Block, Text } from "../text.tsx";
@@ -221,14 +221,7 @@ function Why({ request }: { readonly request: ShownRequest }): VNode {
           ))}
         </ul>
       )}
-      {typeof said === "string" && (
-        <figure class="untrusted">
-          <figcaption>The agent says. Nobody has checked it.</figcaption>
-          <blockquote>
-            <Text value={said} max={600} />
-          </blockquote>
-        </figure>
-      )}
+      <AgentSays text={said} />
     </section>
   );
 }

@@ -1,6 +1,6 @@
 import type { VNode } from "preact";
 import { members } from "../api.ts";
-import { Badge, Facts, Heading, localTime, Party } from "../parts.tsx";
+import { AgentSays, Badge, Facts, Heading, localTime, Party } from "../parts.tsx";
 import { codeRow, jsonLines, Names, Section, Unread, useRead } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { Block, Text } from "../text.tsx";
@@ -221,14 +221,7 @@ function Asked({ line }: { readonly line: Line }): VNode {
       />
       {args !== undefined && <Block value={jsonLines(args)} label="Arguments, as far as the log may hold them" />}
       {asked["truncated"] === true && <p class="omission">The arguments were too long for the log and are cut.</p>}
-      {typeof reason === "string" && (
-        <figure class="untrusted">
-          <figcaption>The agent says. Nobody has checked it.</figcaption>
-          <blockquote>
-            <Text value={reason} max={600} />
-          </blockquote>
-        </figure>
-      )}
+      <AgentSays text={reason} />
     </Section>
   );
 }
