@@ -96,7 +96,7 @@ async function follow(
   while (state.state === "observing" && !interrupt.isPressed()) {
     progress(`${state.answersSeen} of ${state.answersMax} answers`);
     const asked = ask(process.stderr.isTTY ? POLL_SECONDS_SHOWN : POLL_SECONDS);
-    // Ctrl-C leaves a poll behind, whose failure is of no interest.
+    // Ctrl-C leaves a poll running, whose failure does not matter.
     asked.catch(() => {});
     state = (await Promise.race([asked, interrupt.pressed])) ?? state;
   }

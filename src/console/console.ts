@@ -17,7 +17,7 @@ import { cookieValues, Links, type NewSession, type OperatorToken, Sessions, typ
 const TOKEN_CHARACTERS_MAX = 8_192;
 const CODE_CHARACTERS_MAX = 4_096;
 
-/** What a person signs in with: a pasted token, a one-time link, or the answer of an OpenID provider. */
+/** Credentials of a sign-in: a pasted token, a one-time link, or the answer of an OpenID provider. */
 export const signInBody = z.union(
   [
     z.strictObject({ token: z.string().min(1).max(TOKEN_CHARACTERS_MAX) }),

@@ -66,7 +66,7 @@ interface Transaction {
   readonly untilMs: EpochMs;
 }
 
-/** What the provider's answer brings back to the console's page. */
+/** Parameters with which the provider returns to the console's page. */
 export interface AuthorizationAnswer {
   readonly code: string;
   readonly state: string;
@@ -174,7 +174,7 @@ export class OidcSignIn {
     };
   }
 
-  /** Tells the provider that the refresh token is no longer needed (RFC 7009), if it wants to know. */
+  /** Revokes the refresh token at the provider (RFC 7009), if the provider supports it. */
   async #revoke(refreshToken: string): Promise<void> {
     const metadata = await this.#metadata();
     if (metadata.revocation_endpoint === undefined) return;

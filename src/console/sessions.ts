@@ -24,13 +24,13 @@ const SECRET = /^[A-Za-z0-9_-]{43}$/;
 export type SignedInBy = "token" | "link" | "oidc";
 type SessionEnd = "signed_out" | "token_refused" | "expired" | "replaced" | "too_many";
 
-/** What a sign-in has obtained, verified. */
+/** Verified result of a sign-in. */
 export interface OperatorToken {
   readonly token: string;
   readonly caller: Caller;
   /** Returns the next token; rejects when there is none now. Without it, the session ends with its token. */
   readonly renew?: (() => Promise<RenewableToken>) | undefined;
-  /** Called when the session ends, so that what renews the token is no longer valid. */
+  /** Called when the session ends, so that the refresh token is revoked. */
   readonly discard?: (() => Promise<void>) | undefined;
 }
 

@@ -156,7 +156,7 @@ export interface CallsInFlight {
 /** Texts of the system are bounded and escaped. */
 export interface Quarantine {
   readonly reason: string;
-  /** What changed in the tool's definition. */
+  /** The changes of the tool's definition. */
   readonly changes: readonly string[];
 }
 

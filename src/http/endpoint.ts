@@ -66,7 +66,7 @@ interface OptionalParts {
   readonly inventory?: (() => Promise<ServiceInventory>) | undefined;
 }
 
-/** What operators may read of the configuration in use, as JSON without secrets and paths. `routes/inventory.ts` has the schemas. */
+/** Facts about the service that operators may read, without secrets and paths. `routes/inventory.ts` has the schemas. */
 interface ServiceInventory {
   tools(): object;
   /** Returns undefined when there is no tool of this name. */
@@ -384,7 +384,7 @@ function audienceAt(
   if (listener === "console") return audience === "either" ? { ...endpoint, audience: "operators" } : endpoint;
   if (listener === "operators" || operatorsOnAgentPort) return endpoint;
   if (audience === "operators") return undefined;
-  // What an agent reads of its own is not recorded.
+  // Agents' readings of their own data are not recorded.
   const own = audience === "either" && ({ audience: "agents", audited: isRead(audited) ? "no" : audited } as const);
   return { ...rest, audience, audited, ...own };
 }

@@ -38,7 +38,7 @@ export interface ServerSentEventsOptions {
 }
 
 /**
- * What one client receives over time. It ends with the token, the client or the service, or when a slow client exceeds
+ * A stream to one client. It ends with the token, the client or the service, or when a slow client exceeds
  * `patienceMs`.
  */
 class ClientStream {

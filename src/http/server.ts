@@ -30,7 +30,7 @@ export interface ServerOptions extends ServiceParts {
 
 interface ListenerOptions extends ServerOptions, Pick<EndpointServices, "shedding" | "requestRate"> {}
 
-/** What the console's listener has that others do not have. */
+/** Options that only the console's listener has. */
 export interface ConsoleListener extends Pick<PeerLimits, "allowedHosts" | "noLoopbackNames" | "isOwnOrigin"> {
   /** The endpoints of the console itself. */
   readonly endpoints: readonly Endpoint[];

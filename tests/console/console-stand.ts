@@ -4,7 +4,7 @@ import { type IdentityParts, type IdentityStand, issuers, startIdentityService }
 
 export const PERMISSIONS = ["approvals:decide", "audit:read", "grants:manage", "modes:manage"];
 
-/** What a browser keeps of a session: the cookie's value, and the key in its page's storage. */
+/** A browser's two halves of a session: the cookie's value, and the key in its page's storage. */
 export interface Halves {
   readonly cookie: string;
   readonly key: string;

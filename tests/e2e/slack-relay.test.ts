@@ -40,7 +40,7 @@ interface Posted {
   readonly body: Loose;
 }
 
-/** What Slack does with an app's messages: it accepts them, and those that answer a button. */
+/** A stand-in for Slack: accepts an app's messages, and those that answer a button. */
 class Slack {
   readonly posted: Posted[] = [];
   status = 200;

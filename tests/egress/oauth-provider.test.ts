@@ -38,7 +38,7 @@ beforeAll(async () => {
 });
 afterAll(() => login.close());
 
-/** A service with an HTTP API and an MCP server behind it, which accept tokens of the authorization server only. */
+/** A service with an HTTP API and an MCP server as targets, which accept tokens of the authorization server only. */
 class TokenWorld extends AskingService {
   readonly seen: Seen[] = [];
   /** Values of `jti` that are refused. */

@@ -14,7 +14,7 @@ export interface FleetServer {
   readonly kind: "mcp" | "openapi";
   /** Entry of `systems.<name>.<mcp or http>`. */
   readonly entry: Readonly<Record<string, unknown>>;
-  /** Words for `stc import`, besides those that every author writes. */
+  /** Further arguments of `stc import`, in addition to those that every author writes. */
   readonly words?: readonly string[];
   /** Edits of manifests: a text, and what replaces it. */
   readonly edits?: readonly (readonly [tool: string, find: string, replacement: string])[];
@@ -23,7 +23,7 @@ export interface FleetServer {
   /** Tools of which the author allows what the proposal does not decide. */
   readonly allow?: readonly string[];
   readonly calls: readonly FleetCall[];
-  /** What no result may show. */
+  /** Texts that no result may contain. */
   readonly hidden?: RegExp;
 }
 

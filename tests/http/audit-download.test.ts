@@ -211,7 +211,7 @@ describe("an export of a large log", () => {
     }
   });
 
-  /** Requests an export, and reads nothing until it is told to. */
+  /** Requests an export, and reads nothing until the test starts it. */
   async function stalled(path: string) {
     const socket = connect(Number(new URL(stand.url).port), "127.0.0.1");
     const token = await tokenOf();

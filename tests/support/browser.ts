@@ -2,7 +2,7 @@ import { type Browser, chromium } from "playwright-core";
 
 const NAMES = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
 
-/** What to do where there is no browser. */
+/** Advice for machines without a browser. */
 export const NO_BROWSER =
   "The browser tests need Chromium on PATH: apt-get install -y --no-install-recommends chromium-headless-shell";
 

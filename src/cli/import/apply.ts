@@ -8,7 +8,7 @@ import type { FieldAction, Json, OutputPolicy } from "../../core/types.ts";
 import { CommandError, EXIT } from "../output.ts";
 import { manifestProblems, tableText } from "./manifest-text.ts";
 
-/** What `stc learn` proposes for a manifest. */
+/** The changes to a manifest that `stc learn` proposes. */
 export interface LearnedPolicy {
   readonly outputPolicy: readonly {
     readonly path: string;

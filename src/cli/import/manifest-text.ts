@@ -145,7 +145,7 @@ interface Suggested {
 
 /**
  * Returns an output policy with a suggestion for each field by its name: as comments, so that it releases nothing, or as its lines.
- * What the schema does not describe is a comment in either case.
+ * Parts that the schema does not describe are comments in either case.
  */
 function policyLines(output: Json, accepted: boolean): readonly string[] {
   const fields = fieldsOf(output);
@@ -336,7 +336,7 @@ function tolerantPart(schema: Json, isRoot: boolean): Json {
       return [[key, Object.fromEntries(parts)]];
     }
     const isChoice = key === "anyOf" || key === "oneOf" || key === "allOf";
-    // What is one of several forms without its constraints may be several of them.
+    // Without its constraints, a value of one form may also fit others.
     if (isChoice && Array.isArray(value)) {
       return [[key === "oneOf" ? "anyOf" : key, value.map((part: Json) => tolerantPart(part, isRoot))]];
     }

@@ -102,7 +102,7 @@ export function jsonLines(value: unknown): readonly string[] {
   return JSON.stringify(value, null, 2).split("\n");
 }
 
-/** What a page has read from the service: nothing yet, a value, or an error. */
+/** State of a page's reading from the service: nothing yet, a value, or an error. */
 export interface Read<Value> {
   readonly path: string;
   readonly value?: Value;
@@ -133,7 +133,7 @@ export function useRead<Value>(path: string): { readonly read: Read<Value>; read
   return { read: state.value.path === path ? state.value : { path }, again: () => void again() };
 }
 
-/** What a page shows until there is a value. The title is left out where the page has its own heading. */
+/** Content of a page until there is a value. The title is left out where the page has its own heading. */
 export function Unread({
   title,
   read,

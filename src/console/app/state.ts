@@ -4,7 +4,7 @@ import { ApiError } from "./api.ts";
 import { type AppRoute, readRoute } from "./route.ts";
 import { adviceFor } from "./words.ts";
 
-/** What the parts of the page share: the route, the time, the theme, notices. */
+/** State that the parts of the page share: the route, the time, the theme, notices. */
 
 export const route = signal<AppRoute>(readRoute(location.hash));
 addEventListener("hashchange", () => {

@@ -3,7 +3,7 @@ import { Refusal } from "../../core/errors.ts";
 import { json } from "../answers.ts";
 import { type Endpoint, endpoint, type ListenerState } from "../endpoint.ts";
 
-/** What the service consists of, for operators: its tools, the systems that they reach, and its configuration. */
+/** The parts of a service, for operators: its tools, the systems that they reach, and its configuration. */
 
 const operators = { method: "GET", audience: "operators", query: z.strictObject({}) } as const;
 

@@ -35,7 +35,7 @@ export function openPaths(tool: Described): ReadonlySet<string> {
   return new Set(open);
 }
 
-/** What was observed, as a tree. */
+/** The observations, as a tree. */
 export class ObservedForms {
   readonly #fields: ReadonlyMap<string, ObservedField>;
   readonly #open: ReadonlySet<string>;

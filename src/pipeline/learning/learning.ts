@@ -36,7 +36,7 @@ export interface ObservationProgress {
   readonly remainingMs: number;
 }
 
-/** What was observed, and what it suggests. */
+/** The observations, and the policy that they suggest. */
 export interface ObservationState extends ObservationProgress {
   /** Answers that the observer could not read. They are released as always. */
   readonly answersFailed: number;

@@ -46,7 +46,7 @@ interface DescribedPart {
   readonly schema: Json;
 }
 
-/** What was observed of a tool's answers. */
+/** Observations of a tool's answers. */
 export interface Seen {
   readonly answers: number;
   readonly fields: readonly ObservedField[];

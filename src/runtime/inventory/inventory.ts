@@ -18,7 +18,7 @@ import type { ConfigurationState } from "../reload/types.ts";
 import { shownConfig, shownRequest, shownText, shownValue } from "./shown.ts";
 
 /**
- * What a service consists of, for operators: its tools, the systems that they reach, and its configuration. Nothing here holds a
+ * The parts of a service, for operators: its tools, the systems that they reach, and its configuration. Nothing here holds a
  * secret or the path of a file.
  */
 export interface Inventory {
@@ -99,7 +99,7 @@ export interface ToolDetails extends ToolSummary {
   /** The manifest's target, without functions. */
   readonly target: Json;
   readonly quarantine?: Quarantine | undefined;
-  /** What `stc check` notes about the tool. */
+  /** Notes of `stc check` about the tool. */
   readonly notes: readonly Fault[];
 }
 

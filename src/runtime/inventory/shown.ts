@@ -6,12 +6,12 @@ import { withoutPaths } from "../../pipeline/target-text.ts";
 import type { Config, SystemConfig } from "../config/config.ts";
 import { FILE_URL, PATH_KEY } from "../config/own-paths.ts";
 
-/** The configuration as operators may read it: no secret, no path of a file. What is hidden keeps its place. */
+/** The configuration as operators may read it: no secret, no path of a file. Hidden values keep their key. */
 
 const PATH = "[path]";
 const HIDDEN = "[hidden]";
 const LOOKS_LIKE_PATH = /^(?:[~/]|\.{1,2}(?:\/|$)|[A-Za-z]:[\\/])/;
-/** Keys whose texts are paths, besides those that name the service's own files. */
+/** Further keys whose texts are paths, in addition to those of the service's own files. */
 const OTHER_PATHS: ReadonlySet<string> = new Set(["project", "pkg", "state", "reads", "writes", "workspace", "cwd"]);
 /** Keys whose values may be credentials, or hold them: only their names, or their number, are shown. */
 const VALUES_HIDDEN: ReadonlySet<string> = new Set(

@@ -21,7 +21,7 @@ const denying = signal<string | undefined>(undefined);
 const reason = signal("");
 const answer = signal("");
 
-// What was written about one request never belongs to another.
+// Text written about one request never belongs to another.
 effect(() => {
   void openId.value;
   denying.value = undefined;
@@ -30,7 +30,7 @@ effect(() => {
   confirming.value = undefined;
 });
 
-/** What can be done about a request, at the bottom of the page. */
+/** The bar at the bottom of the page, with the actions on a request. */
 export function DecisionBar({ request }: { readonly request: ShownRequest }): VNode | null {
   const { id } = request;
   const out = outgoingFor(id);

@@ -20,7 +20,7 @@ export interface DecisionMade {
 interface Subject {
   readonly id: string;
   readonly tool: string;
-  /** What was read; a denial counts whatever the request says. */
+  /** The content that was read; a denial counts whatever the request says. */
   readonly viewDigest?: string | undefined;
 }
 
@@ -150,7 +150,7 @@ function doneText(one: Outgoing, sent: readonly ListedRequest[]): string {
   return `${outcomeOf(first)}${one.scope === "session" ? " for the session" : ""}: ${first.tool}.`;
 }
 
-/** What is about to be sent. */
+/** A decision that is about to be sent. */
 export function sentence(one: Outgoing): string {
   if (one.decision === "deny") return `Denying ${about(one)}`;
   return `Approving ${about(one)}${one.scope === "session" ? " for the session" : ""}`;

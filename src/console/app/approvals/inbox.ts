@@ -208,7 +208,7 @@ async function readList(): Promise<void> {
     if (running === undefined) return;
     const found = new Map([...pending, ...recent].map((one) => [one.id, one]));
     put([...found.values()]);
-    // Those that are missing ended unnoticed, too long ago for the latest requests.
+    // Missing requests ended unnoticed, too long ago to be among the latest.
     for (const id of before) if (!found.has(id)) noteEnd(id, "ended");
     readAt.value = Date.now();
     listError.value = undefined;
@@ -268,7 +268,7 @@ export function open(id: string | undefined): void {
   }
 }
 
-/** Reads the open request again. What is shown stays until the answer is there. */
+/** Reads the open request again. The page keeps the former content until the answer arrives. */
 export async function loadShown(id: string): Promise<void> {
   try {
     const { approval } = await request<{ readonly approval: ShownRequest }>(
@@ -290,7 +290,7 @@ export async function loadShown(id: string): Promise<void> {
   }
 }
 
-/** What an approver has read: another content has to be read again before a decision. */
+/** The content that an approver has read. Changed content has to be read again before a decision. */
 function contentOf(request: ShownRequest | undefined): string | undefined {
   if (request === undefined) return undefined;
   const { viewDigest, planDigest, state, options, answer, quorum, canDecide } = request;

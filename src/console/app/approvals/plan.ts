@@ -1,7 +1,7 @@
 import { members } from "../api.ts";
 import { quotedCommand } from "../escapes.ts";
 
-/** What a request's view says will run, in parts that a person can read. */
+/** The plan in a request's view, in parts that a person can read. */
 
 /** A part of a plan: lines of the display, or one text with line ends of its own. */
 export interface PlanPart {
@@ -16,7 +16,7 @@ export interface PlanPart {
 
 export interface PlanShown {
   readonly title: string;
-  /** What an approver decides about: nothing is approved before all of it was on the page. */
+  /** The parts that an approver decides about: nothing is approved before all of them were on the page. */
   readonly main: readonly PlanPart[];
   /** Everything else in the plan. */
   readonly more: readonly PlanPart[];
@@ -181,7 +181,7 @@ function shortened(
 ): (Required<Pick<PlanPart, "omission" | "end">> & { readonly value: string }) | undefined {
   const { shortened: is, characters, sha256, begins, ends, ...others } = members(value);
   if (is !== true || !Number.isSafeInteger(characters) || Object.keys(others).length > 0) return undefined;
-  // What is said in the display's own words holds nothing that an agent could have written.
+  // Sentences in the display's own words contain no text that an agent could have written.
   if (typeof sha256 !== "string" || !/^[0-9a-f]{64}$/.test(sha256)) return undefined;
   if (typeof begins !== "string" || typeof ends !== "string") return undefined;
   const left = Math.max(0, Number(characters) - begins.length - ends.length);

@@ -5,7 +5,7 @@ import { shown } from "./inbox.ts";
 import type { ShownRequest } from "./model.ts";
 import { type PlanPart, planOf } from "./plan.ts";
 
-/** What an approver has had on the page: nothing is approved before all of it was there for long enough to be noticed. */
+/** Content that an approver has had on the page. Nothing is approved before all of it was there long enough to be noticed. */
 
 /** An approval counts only this long after its content appeared or changed: a click that was meant for something else does not. */
 const ARM_MS = 500;

@@ -94,7 +94,7 @@ export interface StoryEvent {
   readonly what: string;
   readonly who: string | undefined;
   readonly tone: string;
-  /** What the person or the agent said. */
+  /** Text that the person or the agent wrote. */
   readonly said: string | undefined;
   /** The call whose own line this is. */
   readonly callId: string | undefined;

@@ -41,7 +41,7 @@ export interface ApproverRow {
 export interface HoursChart {
   readonly width: number;
   readonly hourWidth: number;
-  /** Requests or decisions that a bar of the full height stands for. */
+  /** Number of requests or decisions that a bar of full height shows. */
   readonly highest: number;
   /** The busiest approvers first. */
   readonly rows: readonly ApproverRow[];

@@ -231,8 +231,7 @@ function Chart({ chart }: { readonly chart: HoursChart }): VNode {
         </div>
       </Scrolling>
       <p class="dim help">
-        The tallest bar stands for {highest}.
-        {rowsLeftOut > 0 && ` The table has ${counted(rowsLeftOut, "more approver")}.`}
+        The tallest bar shows {highest}.{rowsLeftOut > 0 && ` The table has ${counted(rowsLeftOut, "more approver")}.`}
       </p>
     </>
   );

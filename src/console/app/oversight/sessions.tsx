@@ -32,7 +32,7 @@ interface GrantShown {
   readonly grantedBy: PersonNamed;
 }
 
-/** What is about to be ended, once the person has confirmed it. */
+/** The session or grant to end once the person has confirmed it. */
 interface Ending {
   readonly title: string;
   readonly text: string;

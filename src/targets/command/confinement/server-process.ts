@@ -192,7 +192,7 @@ function withPipes(child: Launched, { token, isConfined, output }: Started): Omi
       try {
         await flushing;
       } catch (error) {
-        // A program that has just ended no longer reads; why it ended says more.
+        // A program that has just ended does not read its input; the reason why it ended says more.
         if (!(await endedWithin(child.exited, PIPE_GRACE_MS))) throw error;
         throw new Error(`the program has ended: ${await ended}`);
       }
