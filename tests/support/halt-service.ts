@@ -7,12 +7,6 @@ const input = z.strictObject({ what: z.string().max(20) });
 const output = z.object({ done: z.string() });
 const outputPolicy = { done: "allow" } as const;
 
-export interface HaltServiceGrounds {
-  readonly issuers?: AskingService["issuers"];
-  readonly folder?: string;
-  readonly audit?: string;
-}
-
 /** A service with reads, changes that ask, changes that do not, and tools that run until the test lets them end. */
 export class HaltService extends AskingService {
   /** What has begun, in order. */
