@@ -14,8 +14,7 @@ export class HaltService extends AskingService {
   readonly #slow: PromiseWithResolvers<void>[] = [];
 
   async start(sections: Readonly<Record<string, unknown>> = {}): Promise<this> {
-    const approvals = { store: "sqlite://./approvals.sqlite", ...(sections["approvals"] as object | undefined) };
-    await this.run({ tools: this.#tools(), ...sections, approvals });
+    await this.run({ tools: this.#tools(), approvals: { store: "sqlite://./approvals.sqlite" }, ...sections });
     return this;
   }
 
