@@ -16,6 +16,7 @@ import type { Reloaded } from "../reload/types.ts";
 import { openState, openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
 import { auditState, intend, openAudit, startExports } from "./audit.ts";
+import { endHaltedCalls, openHalts } from "./halts.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { openLimits } from "./limits.ts";
 import { openRecording } from "./recording.ts";
@@ -69,16 +70,21 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   const executor = createExecutor({ intend: (announced) => intend(audit, announced) });
   const tracing = await startTracing(config, parts.traces, { ...CAPABILITIES, ...hooks });
   const { tracer } = tracing;
-  const recording = openRecording({ ...CAPABILITIES, ...hooks, audit, limits: inUse, hashKey, tracer });
-  const waitingRoom = createWaitingRoom(approvals);
   const journal: AuditLog["journal"] = (line) => audit.journal(line);
+  const halts = openHalts(config, { ...CAPABILITIES, ...hooks, state, journal, newId: randomUUID });
+  const refusalFor = halts.refusalFor.bind(halts);
+  const recording = openRecording({ ...CAPABILITIES, ...hooks, audit, limits: inUse, hashKey, tracer, refusalFor });
+  const waitingRoom = createWaitingRoom(approvals, refusalFor);
+  endHaltedCalls(halts, { callRecords: recording.callRecords, waitingRoom });
   await journal(startLine(parts, fingerprint));
+  await halts.start();
   if (approvals !== undefined) await doubtInterrupted(audit, approvals, hooks);
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, journal });
   const reloading = startReloading(config, {
     ...{ snapshots, fingerprint, journal, clock, ...hooks },
     adopted: ({ config: read, parts: { loaded, webhooks } }) => {
       limits.change(read, loaded.tools);
+      halts.change(read.halts.whenUnknown);
       approvals?.webhooks.change(webhooks);
     },
     build: async (read, { callers }) => {
@@ -102,6 +108,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     await snapshots.close();
     await idle(admission, graceMs);
     await recording.stop();
+    halts.close();
     await state.close();
     await approvals?.close();
     await Promise.all([exporters.stop(), tracing.close()]);
@@ -110,7 +117,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   };
 
   return {
-    proxy: createProxy({ snapshots, admission, waitingRoom, approvals, executor, callRecords, observerSlot }),
+    proxy: createProxy({ snapshots, admission, waitingRoom, halts, approvals, executor, callRecords, observerSlot }),
     /** Returns the operators' observations of answers. */
     learning: learningFor(observerSlot),
     registry: currentRegistry(snapshots),
@@ -120,8 +127,8 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     limits: inUse,
     /** Stores approval requests; undefined when the configuration names no store. */
     approvals,
-    /** Whether the policies' state is shared with other processes. */
-    policyScope: state.scope,
+    /** What operators have halted. */
+    halts,
     /** Returns whether the same call again uses the approval that was given for it. */
     attaches: () => snapshots.current().config.approvals.attach === "on",
     clock,
