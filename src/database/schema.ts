@@ -195,6 +195,22 @@ CREATE INDEX approvals_by_tool ON approvals (tool, decided_at);
 ALTER TABLE approval_events ADD COLUMN webhooks TEXT;
 `;
 
+/** Halts in force. `value`: a tool, a system, a subject or a session; of subjects, `issuer` is a part. */
+const POLICY_HALTS = `
+CREATE TABLE policy_halts (
+  id TEXT PRIMARY KEY,
+  kind TEXT NOT NULL CHECK (kind IN ('all', 'tool', 'system', 'caller', 'session')),
+  issuer TEXT NOT NULL,
+  value TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  cancels_running INTEGER NOT NULL,
+  set_issuer TEXT NOT NULL,
+  set_subject TEXT NOT NULL,
+  set_at INTEGER NOT NULL,
+  until INTEGER
+) STRICT;
+`;
+
 export const SQLITE_STEPS: readonly string[] = [
   firstTables(false),
   `\nALTER TABLE approvals ADD COLUMN call_digest TEXT;\n${BY_CALL}`,
@@ -202,12 +218,20 @@ export const SQLITE_STEPS: readonly string[] = [
   WEBHOOKS,
   TASKS,
   ESCALATIONS,
+  POLICY_HALTS,
 ];
 
-export const POSTGRES_STEPS: readonly string[] = [firstTables(true), REQUIREMENTS, WEBHOOKS, TASKS, ESCALATIONS].map(
-  (step) =>
-    step
-      .replace(/\bTEXT\b/g, 'TEXT COLLATE "C"')
-      .replaceAll("INTEGER", "BIGINT")
-      .replaceAll(") STRICT;", ");"),
+export const POSTGRES_STEPS: readonly string[] = [
+  firstTables(true),
+  REQUIREMENTS,
+  WEBHOOKS,
+  TASKS,
+  ESCALATIONS,
+  POLICY_HALTS,
+].map((step) =>
+  step
+    .replace(/\bTEXT\b/g, 'TEXT COLLATE "C"')
+    .replaceAll("INTEGER", "BIGINT")
+    .replace(/\bBLOB\b/g, "BYTEA")
+    .replaceAll(") STRICT;", ");"),
 );
