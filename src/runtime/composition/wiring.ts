@@ -13,7 +13,7 @@ import { MODULES, type Modules } from "../modules.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
 import type { Reloaded } from "../reload/types.ts";
-import { openStore } from "./approvals.ts";
+import { openState, openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
 import { auditState, intend, openAudit, startExports } from "./audit.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
@@ -55,12 +55,13 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   const fingerprint = hooks.readAgain === undefined ? undefined : fingerprintOf(config);
   const parts = await assemble(config, hooks, modules);
   const { hashKey } = parts;
-  const { audit, approvals } = await openStores(config, hooks, { ...parts, stores: modules.approvalStores }).catch(
-    async (error: unknown) => {
-      await parts.close();
-      throw error;
-    },
-  );
+  const { audit, approvals, state } = await openStores(config, hooks, {
+    ...parts,
+    stores: modules.approvalStores,
+  }).catch(async (error: unknown) => {
+    await parts.close();
+    throw error;
+  });
   const join = (read: Config, joined: Parts) => joinSnapshot(read, joined, { approvals, newId: randomUUID, ...hooks });
   const snapshots = new LiveSnapshots(join(config, parts), LINGER_MS);
   const limits = openLimits(config, { ...CAPABILITIES, ...hooks, audit: auditState(audit) });
@@ -101,6 +102,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     await snapshots.close();
     await idle(admission, graceMs);
     await recording.stop();
+    await state.close();
     await approvals?.close();
     await Promise.all([exporters.stop(), tracing.close()]);
     await audit.journal({ type: "service.stopped" }).catch(() => {});
@@ -118,6 +120,8 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     limits: inUse,
     /** Stores approval requests; undefined when the configuration names no store. */
     approvals,
+    /** Whether the policies' state is shared with other processes. */
+    policyScope: state.scope,
     /** Returns whether the same call again uses the approval that was given for it. */
     attaches: () => snapshots.current().config.approvals.attach === "on",
     clock,
@@ -180,7 +184,8 @@ async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...part
   try {
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
     const log = hooks.logError ?? (() => {});
-    return { audit, approvals: await openStore(config, { ...parts, clock, journal, log }) };
+    const approvals = await openStore(config, { ...parts, clock, journal, log });
+    return { audit, approvals, state: openState(config, { stores: parts.stores, clock, monotonic, log }) };
   } catch (error) {
     await audit.close();
     throw error;
