@@ -152,7 +152,8 @@ export class CallRecord {
     return scope;
   }
 
-  execution(scope: CallScope): Execution {
+  /** `onStart` is called when the run begins. */
+  execution(scope: CallScope, onStart?: () => void): Execution {
     const { traceId, detector } = this;
     const { traceparent, tracestate } = this.request;
     const trace = this.#trace;
@@ -167,6 +168,7 @@ export class CallRecord {
         return authorization === undefined ? undefined : bearerToken(authorization);
       },
       detector,
+      onStart,
       announced: () => this.#announced(),
     };
   }

@@ -14,6 +14,8 @@ export interface Execution {
   readonly requests?: RequestTracer | undefined;
   readonly callerToken?: (() => string | undefined) | undefined;
   readonly detector: Detector;
+  /** Called when the run begins. */
+  readonly onStart?: (() => void) | undefined;
   /** Returns what the audit entry will say about the call, as far as it is known before the call runs. */
   readonly announced: () => Announced;
 }
@@ -53,6 +55,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
           scope.followThrough();
         }
         scope.assertOpen();
+        execution.onStart?.();
         work = binding.run(plan, new ScopedRun(approved, execution));
       } catch (error) {
         leave();

@@ -18,6 +18,7 @@ import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts
 import { auditState, intend, openAudit, startExports } from "./audit.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { openLimits } from "./limits.ts";
+import { openQuotas } from "./quotas.ts";
 import { openRecording } from "./recording.ts";
 import { joinSnapshot, startReloading } from "./reloading.ts";
 import { startTracing } from "./telemetry.ts";
@@ -66,6 +67,9 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   const snapshots = new LiveSnapshots(join(config, parts), LINGER_MS);
   const limits = openLimits(config, { ...CAPABILITIES, ...hooks, audit: auditState(audit) });
   const { admission, inUse } = limits;
+  const quotas = openQuotas({ ...CAPABILITIES, ...hooks, state });
+  await quotas.prepare(config);
+  quotas.change(config);
   const executor = createExecutor({ intend: (announced) => intend(audit, announced) });
   const tracing = await startTracing(config, parts.traces, { ...CAPABILITIES, ...hooks });
   const { tracer } = tracing;
@@ -79,9 +83,11 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     ...{ snapshots, fingerprint, journal, clock, ...hooks },
     adopted: ({ config: read, parts: { loaded, webhooks } }) => {
       limits.change(read, loaded.tools);
+      quotas.change(read);
       approvals?.webhooks.change(webhooks);
     },
     build: async (read, { callers }) => {
+      await quotas.prepare(read);
       const previous = { modulesInUse: () => snapshots.modules(), formerCallers: callers };
       return join(read, await assemble(read, { ...hooks, ...previous }, modules));
     },
@@ -102,6 +108,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     await snapshots.close();
     await idle(admission, graceMs);
     await recording.stop();
+    await quotas.close();
     await state.close();
     await approvals?.close();
     await Promise.all([exporters.stop(), tracing.close()]);
@@ -110,12 +117,23 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   };
 
   return {
-    proxy: createProxy({ snapshots, admission, waitingRoom, approvals, executor, callRecords, observerSlot }),
+    proxy: createProxy({
+      snapshots,
+      admission,
+      waitingRoom,
+      approvals,
+      executor,
+      callRecords,
+      observerSlot,
+      quotaSlot: quotas.slot,
+    }),
     /** Returns the operators' observations of answers. */
     learning: learningFor(observerSlot),
     registry: currentRegistry(snapshots),
     callers: currentCallers(snapshots),
     admission,
+    /** Returns the quotas of the configuration in use; undefined while none was configured. */
+    quotas: () => quotas.slot.quotas,
     /** The limits of the configuration in use, also after a reload. */
     limits: inUse,
     /** Stores approval requests; undefined when the configuration names no store. */
