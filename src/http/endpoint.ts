@@ -12,6 +12,7 @@ import type { Learning } from "../pipeline/learning/learning.ts";
 import type { Shedding } from "../pipeline/limits/shedding.ts";
 import type { Snapshot, ToolProxy } from "../pipeline/proxy.ts";
 import type { Registry } from "../pipeline/registry.ts";
+import type { Quotas } from "../policy/quotas/quotas.ts";
 import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
 import type { ConcurrencyLimitOptions, RequestRateLimiter } from "./connections/request-limits.ts";
 import type { Metrics } from "./metrics.ts";
@@ -62,6 +63,8 @@ interface OptionalParts {
   readonly mcp?: McpSettings | undefined;
   /** Returns the observations of answers; loads their code at the first use. */
   readonly learning?: (() => Promise<Learning>) | undefined;
+  /** Returns the quotas in use; undefined while the configuration has none. */
+  readonly quotas?: (() => Quotas | undefined) | undefined;
   /** Returns the tools, systems and settings in use; loads their code at the first use. */
   readonly inventory?: (() => Promise<ServiceInventory>) | undefined;
 }

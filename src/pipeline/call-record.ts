@@ -8,6 +8,7 @@ import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
 import type { Caller, KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
+import type { CallBudget } from "../policy/quotas/quotas.ts";
 import type { CallRequest } from "./call-request.ts";
 import { type CallScope, CallScopes } from "./call-scope.ts";
 import {
@@ -152,8 +153,7 @@ export class CallRecord {
     return scope;
   }
 
-  /** `onStart` is called when the run begins. */
-  execution(scope: CallScope, onStart?: () => void): Execution {
+  execution(scope: CallScope, budget?: CallBudget): Execution {
     const { traceId, detector } = this;
     const { traceparent, tracestate } = this.request;
     const trace = this.#trace;
@@ -168,7 +168,7 @@ export class CallRecord {
         return authorization === undefined ? undefined : bearerToken(authorization);
       },
       detector,
-      onStart,
+      budget,
       announced: () => this.#announced(),
     };
   }

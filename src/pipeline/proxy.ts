@@ -1,7 +1,7 @@
 import type { Approver } from "../approvals/identities.ts";
 import type { Approvals } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
-import type { CallOutcome, Executed, Fresh, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
+import type { CallOutcome, Fresh, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import type { CallBudget, Quotas } from "../policy/quotas/quotas.ts";
 import type { Admission } from "./admission.ts";
@@ -13,7 +13,7 @@ import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
 import type { CallerContext } from "./caller-context.ts";
 import type { Executor } from "./executor.ts";
-import { type ObserverSlot, outputReleasedWith, release } from "./output-filter.ts";
+import { type ObserverSlot, release } from "./output-filter.ts";
 import { makePlan } from "./planner.ts";
 import type { Assessed, Policy } from "./policy.ts";
 import type { Registry } from "./registry.ts";
@@ -85,29 +85,25 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const planned = record.at("PLAN").keep(await makePlan(fresh, scope, record));
   const replan = (args: unknown): Promise<Assessed> => amend({ record, policy, limited, fresh, scope }, args);
   const verifyAgain = async (): Promise<Verified> => verifyCaller(callers, request);
-  const budget = parts.quotaSlot?.quotas?.open();
-  if (budget !== undefined) record.atEnd(() => budget.end());
+  const budget = openBudget(parts, record);
   const context = { request, traceId: record.traceId, scope, replan, verifyAgain, budget };
   const assessed = record.at("APPROVAL").keep(await policy.assess(planned));
   const approved = record.at("APPROVAL").keep(await gate.approve(assessed, context));
-  const running = executor.execute(approved, record.execution(scope, budget && (() => budget.start())));
-  const executed = record.at("EXECUTION").keep(await (budget ? chargingPartial(running, budget) : running));
+  const executed = record.at("EXECUTION").keep(await executor.execute(approved, record.execution(scope, budget)));
   const options = { bytesMax: request.resultBytesMax, observer: parts.observerSlot?.observer };
-  const released = record.at("OUTPUT").keep(release(executed, detector, options));
-  const charging = budget?.charge(released.result);
-  if (charging !== undefined) await charging;
-  return released;
+  return charged(record.at("OUTPUT").keep(release(executed, detector, options)), budget);
 }
 
-/** Charges what is released of a run that was cut off. */
-async function chargingPartial(running: Promise<Executed>, budget: CallBudget): Promise<Executed> {
-  try {
-    return await running;
-  } catch (error) {
-    const partial = error instanceof Refusal ? outputReleasedWith(error) : undefined;
-    if (partial !== undefined) await budget.charge(partial.result);
-    throw error;
-  }
+/** Returns what a call takes of the quotas; what it has taken is given back if its run does not begin. */
+function openBudget({ quotaSlot }: ProxyParts, record: CallRecord): CallBudget | undefined {
+  const budget = quotaSlot?.quotas?.open();
+  if (budget !== undefined) record.atEnd(() => budget.end());
+  return budget;
+}
+
+/** Charges a released answer. Waits only where a quota counts bytes that were not taken before. */
+function charged(released: Released, budget: CallBudget | undefined): Released | Promise<Released> {
+  return budget?.charge(released.result)?.then(() => released) ?? released;
 }
 
 /** Verifies the token. Most tokens are already in the cache. */

@@ -1,7 +1,7 @@
 import type { EpochMs } from "../../core/types.ts";
 import type { PolicyState } from "../state.ts";
 import { type Quota, type QuotaUser, quotaExceeded, quotaUnknown } from "./rules.ts";
-import { type Filled, fill, type Order, type Taken } from "./table.ts";
+import { type Filled, fill, type Taken, type UseOrder } from "./table.ts";
 
 export interface LeaseOptions {
   readonly state: Pick<PolicyState, "read" | "write">;
@@ -49,12 +49,12 @@ class DatabaseClock {
 
 interface Waiter {
   readonly amount: number;
-  readonly resolve: (hold: Hold) => void;
+  readonly resolve: (hold: QuotaHold) => void;
   readonly reject: (refusal: Error) => void;
 }
 
 /** What a call has taken of a quota. */
-export interface Hold extends Taken {
+export interface QuotaHold extends Taken {
   readonly meter: Meter;
 }
 
@@ -138,7 +138,7 @@ export class Leases {
    * Takes an amount; of a quota whose use is known afterwards, 0: then anything must be left. `latest`: from the method above.
    * Rejects with QUOTA_EXCEEDED or POLICY_STATE_UNAVAILABLE.
    */
-  take(meter: Meter, amount: number, latest: EpochMs): Hold | Promise<Hold> {
+  take(meter: Meter, amount: number, latest: EpochMs): QuotaHold | Promise<QuotaHold> {
     if (meter.owed === 0 && latest < meter.endsAt && meter.rest >= (amount || 1) && meter.waiting.length === 0) {
       meter.touchedAt = this.#options.monotonic();
       return hold(meter, amount);
@@ -156,7 +156,7 @@ export class Leases {
   }
 
   /** Gives back what a call did not use. What was taken of an earlier window, or before a reset, is worthless. */
-  giveBack({ meter, amount, startsAt, epoch }: Hold): void {
+  giveBack({ meter, amount, startsAt, epoch }: QuotaHold): void {
     if (meter.startsAt !== startsAt || meter.epoch !== epoch) return;
     meter.rest += amount;
     meter.touchedAt = this.#options.monotonic();
@@ -281,7 +281,7 @@ export class Leases {
     }
   }
 
-  #orderOf(meter: Meter): Order {
+  #orderOf(meter: Meter): UseOrder {
     const { quota, user, waiting, owed, knownUse } = meter;
     const rest = this.#clock.latest() < meter.endsAt ? meter.rest : 0;
     const [first] = waiting;
@@ -294,7 +294,7 @@ export class Leases {
     };
   }
 
-  #settle(meter: Meter, order: Order, row: Filled): void {
+  #settle(meter: Meter, order: UseOrder, row: Filled): void {
     meter.owed -= order.owed;
     if (meter.owed === 0) this.#owing.delete(meter);
     if (order.least === 0) return;
@@ -339,7 +339,7 @@ export class Leases {
   }
 }
 
-function hold(meter: Meter, amount: number): Hold {
+function hold(meter: Meter, amount: number): QuotaHold {
   meter.rest -= amount;
   return { meter, amount, startsAt: meter.startsAt, epoch: meter.epoch };
 }

@@ -1,6 +1,6 @@
 import { Refusal } from "../../core/errors.ts";
 import type { Caller, EpochMs, Json, Tool } from "../../core/types.ts";
-import { type Hold, type LeaseOptions, Leases, type Meter } from "./leases.ts";
+import { type LeaseOptions, Leases, type Meter, type QuotaHold } from "./leases.ts";
 import {
   fromParts,
   periodAt,
@@ -32,7 +32,7 @@ export interface QuotaCounts {
 }
 
 /** Use of a quota in its current window. */
-export interface QuotaUse extends Partial<QuotaUser> {
+export interface QuotaUse extends QuotaUser {
   readonly quota: string;
   readonly unit: QuotaUnit;
   /** In the quota's unit; includes what processes hold in advance. */
@@ -110,12 +110,12 @@ export class Quotas {
    *
    * @throws {Refusal} QUOTA_EXCEEDED, POLICY_STATE_UNAVAILABLE
    */
-  take(call: CountedCall): readonly Hold[] | Promise<readonly Hold[]> {
+  take(call: CountedCall): readonly QuotaHold[] | Promise<readonly QuotaHold[]> {
     const applied = this.#appliedTo(call);
     if (applied.length === 0) return NONE;
     const latest = this.#leases.latest();
-    const holds: Hold[] = [];
-    const pending: Promise<Hold>[] = [];
+    const holds: QuotaHold[] = [];
+    const pending: Promise<QuotaHold>[] = [];
     for (const { quota, amount } of applied) {
       const taken = this.#takeOne({ quota, amount }, call, latest);
       if (taken instanceof Promise) pending.push(taken);
@@ -124,17 +124,17 @@ export class Quotas {
     return pending.length === 0 ? holds : this.#allOrNothing(holds, pending);
   }
 
-  giveBack(holds: readonly Hold[]): void {
+  giveBack(holds: readonly QuotaHold[]): void {
     for (const each of holds) this.#leases.giveBack(each);
   }
 
   /** Counts a started call. */
-  count(holds: readonly Hold[]): void {
+  count(holds: readonly QuotaHold[]): void {
     for (const { meter, amount } of holds) this.#charge(meter, amount);
   }
 
   /** Charges the bytes of an answer. Resolves when the rows have them or cannot be written now. Never rejects. */
-  charge(holds: readonly Hold[], bytes: () => number): Promise<unknown> | undefined {
+  charge(holds: readonly QuotaHold[], bytes: () => number): Promise<unknown> | undefined {
     const ofBytes = holds.filter(({ meter }) => meter.quota.unit === "bytes");
     if (ofBytes.length === 0) return undefined;
     const amount = bytes();
@@ -269,7 +269,7 @@ export class Quotas {
     return key;
   }
 
-  async #allOrNothing(holds: Hold[], pending: readonly Promise<Hold>[]): Promise<readonly Hold[]> {
+  async #allOrNothing(holds: QuotaHold[], pending: readonly Promise<QuotaHold>[]): Promise<readonly QuotaHold[]> {
     const settled = await Promise.allSettled(pending);
     for (const one of settled) if (one.status === "fulfilled") holds.push(one.value);
     const failed = settled.find((one) => one.status === "rejected");
@@ -278,7 +278,7 @@ export class Quotas {
     throw failed.reason;
   }
 
-  #takeOne({ quota, amount }: Applied, call: CountedCall, latest: EpochMs): Hold | Promise<Hold> {
+  #takeOne({ quota, amount }: Applied, call: CountedCall, latest: EpochMs): QuotaHold | Promise<QuotaHold> {
     try {
       const taken = this.#leases.take(this.#meterOf(quota, call), amount, latest);
       return taken instanceof Promise ? this.#countingRefusals(quota, taken) : taken;
@@ -287,7 +287,7 @@ export class Quotas {
     }
   }
 
-  async #countingRefusals({ name }: Quota, taken: Promise<Hold>): Promise<Hold> {
+  async #countingRefusals({ name }: Quota, taken: Promise<QuotaHold>): Promise<QuotaHold> {
     try {
       return await taken;
     } catch (error) {
@@ -303,12 +303,12 @@ export class Quotas {
   }
 }
 
-const NONE: readonly Hold[] = [];
+const NONE: readonly QuotaHold[] = [];
 
 /** What one call has taken of the quotas. It takes once, however often the pipeline asks. */
 export class CallBudget {
   readonly #quotas: Quotas;
-  #holds: readonly Hold[] | undefined;
+  #holds: readonly QuotaHold[] | undefined;
   #isStarted = false;
   #isEnded = false;
 

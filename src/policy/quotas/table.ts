@@ -13,7 +13,7 @@ import {
 } from "./rules.ts";
 
 /** What a process wants of one row, all at once. Amounts are in the unit's parts. */
-export interface Order {
+export interface UseOrder {
   readonly quota: Quota;
   readonly user: QuotaUser;
   /** What an earlier window or the current one is given back, because nobody uses it. */
@@ -44,7 +44,7 @@ export interface Filled extends QuotaPeriod {
 }
 
 /** Fills orders in one transaction, in the order of the keys: two processes that lock the same rows must not deadlock. */
-export async function fill(sql: Sql, now: EpochMs, orders: readonly Order[]): Promise<readonly Filled[]> {
+export async function fill(sql: Sql, now: EpochMs, orders: readonly UseOrder[]): Promise<readonly Filled[]> {
   const keyed = orders.map((order, index) => {
     const period = periodAt(order.quota.window, now);
     return { order, index, period, id: rowKey(order.quota, order.user, period.startsAt) };
@@ -110,7 +110,7 @@ const ATTEMPTS_MAX = 8;
 
 async function take(
   row: UsedRow,
-  { wanted, least, inBlocks, quota: { limit } }: Order,
+  { wanted, least, inBlocks, quota: { limit } }: UseOrder,
   known: Use,
 ): Promise<Use & { readonly granted: number }> {
   let { used, epoch } = known;
@@ -126,9 +126,7 @@ async function take(
   throw new Error("the row of a quota changed each time it was read");
 }
 
-export interface QuotaUseFilter extends Partial<QuotaUser> {
-  readonly quota?: string | undefined;
-}
+export type QuotaUseFilter = { readonly [Member in keyof QuotaUser | "quota"]?: string | undefined };
 
 /** One row of the current windows, as it is stored. */
 export interface StoredUse extends QuotaUser, QuotaPeriod {

@@ -10,6 +10,13 @@ const COST_PARTS = 1_000_000;
 
 const listed = <T extends z.ZodType>(of: T) => z.array(of).min(1).max(LISTED_MAX);
 
+const caller = z.strictObject({
+  /** The `iss` of the caller's tokens, compared exactly. */
+  issuer: z.string().min(1).max(2_048),
+  /** The `sub` of the caller's tokens, compared exactly. */
+  subject: z.string().min(1).max(256),
+});
+
 const when = z
   .strictObject({
     /** Names of tools; `*` matches any characters. */
@@ -20,10 +27,7 @@ const when = z
     categories: listed(z.enum(["read", "write", "command", "network", "ask"])).optional(),
     /** Classifications of tools: how much the tool can change. */
     classifications: listed(z.enum(["read", "write", "destructive"])).optional(),
-    /** Callers, by the `iss` and `sub` of their tokens, compared exactly. */
-    callers: listed(
-      z.strictObject({ issuer: z.string().min(1).max(2_048), subject: z.string().min(1).max(256) }),
-    ).optional(),
+    callers: listed(caller).optional(),
   })
   .refine((conditions) => Object.values(conditions).some((condition) => condition !== undefined), {
     message: "must name at least one condition; leave it out for every call",
