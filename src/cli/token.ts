@@ -24,6 +24,8 @@ const OPERATOR_PERMISSIONS = [
   "configuration:read",
   "tools:read",
   "tools:learn",
+  "quotas:read",
+  "quotas:write",
 ] as const;
 
 /** A call that waits for an approval ends with its token. */

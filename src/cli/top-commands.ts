@@ -28,6 +28,14 @@ const ACCEPT = flag(
   "accept the suggested output policies, which go by the fields' names, instead of writing them as comments",
 );
 
+/** Whose use of a quota. */
+const QUOTA_USER = {
+  subject: option(text("subject"), "only of this caller, with --issuer"),
+  issuer: option(text("issuer"), "issuer of that caller's tokens"),
+  tool: option(text("tool"), "only of this tool"),
+  system: option(text("system"), "only of this system"),
+};
+
 /** Commands outside any group: those that load a configuration first, then those that ask a running service. */
 export const commands = [
   command({
@@ -141,7 +149,7 @@ export const commands = [
       sub: required(text("subject"), "subject of the token"),
       permission: list(
         text("permission"),
-        "what the caller may do (default: nothing; for an operator: decide, manage grants and modes, read the audit, observe answers)",
+        "what the caller may do (default: nothing; for an operator: decide, manage grants and modes, read the audit, observe answers, see and reset quotas)",
       ),
       operator: flag("a token for the operators' endpoints; it cannot call tools"),
       session: option(
@@ -222,6 +230,26 @@ export const commands = [
     },
     exits: { 0: "standard input has ended" },
     run: async (_, options) => (await import("./mcp.ts")).mcp(options),
+  }),
+  group("quotas", "Budgets of callers, tools and systems"),
+  command({
+    name: "quotas list",
+    summary: "Show the quotas, and who has used how much of them",
+    uses: CLIENT,
+    options: {
+      quota: option(text("name"), "only the use of this quota"),
+      ...QUOTA_USER,
+      limit: defaulted(wholeNumber, { help: "number of uses, at most 500", fallback: 100 }),
+    },
+    run: async (_, options) => (await import("./quotas.ts")).listQuotas(options),
+  }),
+  command({
+    name: "quotas reset",
+    summary: "Set the use of a quota to zero, until its window ends",
+    arguments: { name: argument(text("name")) },
+    uses: CLIENT,
+    options: QUOTA_USER,
+    run: async ({ name }, options) => (await import("./quotas.ts")).resetQuota(name, options),
   }),
   group("schema", "Print what editors check files with"),
   command({

@@ -34,6 +34,7 @@ export const REFUSALS = {
   PERMISSION_DENIED: { stage: "PERMISSION", decision: "DENIED", http: 403, retryable: false },
   POLICY_DENIED: { stage: "PERMISSION", decision: "DENIED", http: 403, retryable: false },
   HALTED: { stage: "PERMISSION", decision: "DENIED", http: 403, retryable: false },
+  QUOTA_EXCEEDED: { stage: "LIMIT", decision: "DENIED", http: 429, retryable: true },
   POLICY_STATE_UNAVAILABLE: { stage: "PERMISSION", decision: "ERROR", http: 503, retryable: "if-safe" },
   INVALID_INPUT: { stage: "VALIDATION", decision: "DENIED", http: 400, retryable: false },
   IDEMPOTENCY_CONFLICT: { stage: "VALIDATION", decision: "DENIED", http: 409, retryable: false },

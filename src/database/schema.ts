@@ -211,6 +211,27 @@ CREATE TABLE policy_halts (
 ) STRICT;
 `;
 
+/**
+ * Use of quotas: a row for each window of each quota and of whom it counts. `used` includes what processes hold unused. A reset
+ * raises `epoch`, so that nothing taken before is given back after it.
+ */
+const POLICY_QUOTAS = `
+CREATE TABLE policy_quota_use (
+  id TEXT PRIMARY KEY,
+  quota TEXT NOT NULL,
+  unit TEXT NOT NULL,
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  tool TEXT NOT NULL,
+  system TEXT NOT NULL,
+  starts_at INTEGER NOT NULL,
+  ends_at INTEGER NOT NULL,
+  used INTEGER NOT NULL,
+  epoch INTEGER NOT NULL
+) STRICT;
+CREATE INDEX policy_quota_use_age ON policy_quota_use (ends_at);
+`;
+
 export const SQLITE_STEPS: readonly string[] = [
   firstTables(false),
   `\nALTER TABLE approvals ADD COLUMN call_digest TEXT;\n${BY_CALL}`,
@@ -219,6 +240,7 @@ export const SQLITE_STEPS: readonly string[] = [
   TASKS,
   ESCALATIONS,
   POLICY_HALTS,
+  POLICY_QUOTAS,
 ];
 
 export const POSTGRES_STEPS: readonly string[] = [
@@ -228,6 +250,7 @@ export const POSTGRES_STEPS: readonly string[] = [
   TASKS,
   ESCALATIONS,
   POLICY_HALTS,
+  POLICY_QUOTAS,
 ].map((step) =>
   step
     .replace(/\bTEXT\b/g, 'TEXT COLLATE "C"')

@@ -13,6 +13,7 @@ import type { Shedding } from "../pipeline/limits/shedding.ts";
 import type { Snapshot, ToolProxy } from "../pipeline/proxy.ts";
 import type { Registry } from "../pipeline/registry.ts";
 import type { Halts } from "../policy/halts/halts.ts";
+import type { Quotas } from "../policy/quotas/quotas.ts";
 import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
 import type { ConcurrencyLimitOptions, RequestRateLimiter } from "./connections/request-limits.ts";
 import type { Metrics } from "./metrics.ts";
@@ -65,6 +66,8 @@ interface OptionalParts {
   readonly learning?: (() => Promise<Learning>) | undefined;
   /** What operators have halted. */
   readonly halts?: Halts | undefined;
+  /** Returns the quotas in use; undefined while the configuration has none. */
+  readonly quotas?: (() => Quotas | undefined) | undefined;
   /** Returns the tools, systems and settings in use; loads their code at the first use. */
   readonly inventory?: (() => Promise<ServiceInventory>) | undefined;
 }

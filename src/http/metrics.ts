@@ -5,6 +5,7 @@ import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
 import type { EntryDraft } from "../audit/entry.ts";
 import type { ExportState } from "../audit/export/exporter.ts";
 import type { UpstreamState } from "../core/target-kind.ts";
+import type { Quotas } from "../policy/quotas/quotas.ts";
 import type { ConfigurationState } from "../runtime/reload/types.ts";
 import { createLoadMetrics, type LoadMetrics } from "./connections/load.ts";
 
@@ -19,6 +20,7 @@ interface MetricSources {
   readonly halts?: { describe(): { readonly status: string; readonly active: number } } | undefined;
   readonly revocations?: () => { readonly status: "ok" | "stale"; readonly entries: number } | undefined;
   readonly approvals?: () => NotifiedApprovals | undefined;
+  readonly quotas?: () => Pick<Quotas, "counts" | "failures"> | undefined;
   /** Returns the console's sessions, and its sign-ins by means and result, two words; undefined without a console. */
   readonly console?: () => { readonly sessions: number; readonly signIns: ReadonlyMap<string, number> } | undefined;
   readonly dropped?: Readonly<Record<string, () => number>>;
@@ -298,6 +300,24 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
     Counter,
     ["stc_approvals_escalated_total", "Escalation steps of approval policies that this process has taken", "policy"],
     ({ approvals }) => [...(approvals?.()?.tally?.escalated ?? [])].map(([policy, count]) => [{ policy }, count]),
+  ),
+  row(
+    Counter,
+    ["stc_quota_charged_total", "Calls, bytes or cost that this process has charged to a quota", "quota"],
+    ({ quotas }) => (quotas?.()?.counts() ?? []).map(({ quota, charged }) => [{ quota }, charged]),
+  ),
+  row(
+    Counter,
+    ["stc_quota_refused_total", "Calls that this process has refused because a quota was used up", "quota"],
+    ({ quotas }) => (quotas?.()?.counts() ?? []).map(({ quota, refused }) => [{ quota }, refused]),
+  ),
+  row(
+    Counter,
+    ["stc_quota_failures_total", "Transactions on the use of quotas that failed or got no answer, in this process"],
+    ({ quotas }) => {
+      const inUse = quotas?.();
+      return inUse === undefined ? [] : lone(inUse.failures);
+    },
   ),
   ...WEBHOOKS.map(([name, help, read]) =>
     row(Gauge, [name, help, "webhook"], ({ approvals }) =>

@@ -186,7 +186,14 @@ async function runToEnd(
   if (refusal === undefined) return working(task, RUNNING);
   if (REFUSALS[refusal.code].stage === "AUTH") throw refusal;
   const { code, message, retryAfterMs = 0 } = refusal;
-  return { ...working(task, `${code}: ${message}`), pollIntervalMs: Math.max(POLL_MS, Math.ceil(retryAfterMs)) };
+  return { ...working(task, `${code}: ${message}`), pollIntervalMs: pollAfterMs(retryAfterMs) };
+}
+
+/** Longest poll interval: what the call waits for, such as the end of a quota's window, may end earlier. */
+const POLL_MS_MAX = 60_000;
+
+function pollAfterMs(retryAfterMs: number): number {
+  return Math.min(POLL_MS_MAX, Math.max(POLL_MS, Math.ceil(retryAfterMs)));
 }
 
 const RUNNING = "The call is running.";

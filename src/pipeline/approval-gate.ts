@@ -11,6 +11,7 @@ import { copyOf } from "../core/json.ts";
 import type { GivenAnswer, Tool } from "../core/types.ts";
 import { namesSecret } from "../detection/sanitize-args.ts";
 import type { Detector } from "../detection/sensitive.ts";
+import type { CallBudget } from "../policy/quotas/quotas.ts";
 import {
   approvalsUnavailable,
   claimRefusal,
@@ -52,6 +53,8 @@ export interface GateContext {
    * @throws {Refusal} UNAUTHENTICATED, AUTH_UNAVAILABLE
    */
   verifyAgain(): Promise<unknown>;
+  /** Takes what the call needs of the quotas, before an approval is used or the call passes. Undefined: there are none. */
+  readonly budget?: CallBudget | undefined;
 }
 
 /** Decides whether a plan may run, or requests an approval for it. */
@@ -71,7 +74,8 @@ export function createApprovalGate(options: GateOptions): ApprovalGate {
   return {
     approve({ planned, assessment, findings = NONE }, context) {
       const early = findings.length === 0 ? verdictBeforeManifest(planned.tool, "default") : undefined;
-      if (early !== undefined && context.request.approvalId === undefined) return pass(planned, { by: early.by });
+      if (early !== undefined && context.request.approvalId === undefined)
+        return pass(planned, { by: early.by }, context);
       return consider(options, { planned, assessment, findings, ...context });
     },
   };
@@ -92,7 +96,7 @@ async function consider(options: GateOptions, call: Call): Promise<Approved> {
   // If the manifest allows the call in every mode, the mode is not read: the store may be slow or unavailable.
   const manifestPasses =
     isOptional && namedSession(options, call) ? await doesManifestPassInAnyMode(planned) : undefined;
-  if (manifestPasses === true) return pass(planned, { by: "needsApproval" });
+  if (manifestPasses === true) return pass(planned, { by: "needsApproval" }, call);
   const session = await guarded(() => sessionOf(options, call));
   const requester = { ...identity(planned), session: session.id };
   // A call that names an approval claims that approval, even if another rule would allow the call.
@@ -101,9 +105,9 @@ async function consider(options: GateOptions, call: Call): Promise<Approved> {
   }
   const requiring = findings.map(ruleOf);
   const verdict = requiring.length > 0 ? undefined : await stepVerdict(call, { mode: session.mode, manifestPasses });
-  if (verdict?.verdict === "allow") return pass(planned, { by: verdict.by });
+  if (verdict?.verdict === "allow") return pass(planned, { by: verdict.by }, call);
   const grant = await guarded(() => grantFor(options, call, requester));
-  if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` });
+  if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` }, call);
   if (mayUseCallback(options, call.assessment)) return decideByCallback(options, call, requester);
   return useOrRequest(options, call, {
     requester,
@@ -182,13 +186,15 @@ async function claim({ approvals }: GateOptions, call: Call, { requester, id }: 
   const { planned } = call;
   const { tool, digest: planDigest } = planned;
   if (approvals === undefined) throw claimRefusal({ outcome: "not_found" }, tool);
+  await call.budget?.reserve(planned);
   // A disconnected caller consumes no approval.
   call.scope.assertOpen();
   const requirementDigest = call.assessment.requirement?.digest;
   const claimed = await guarded(() => approvals.claim({ id, requester, planDigest, requirementDigest }));
   if (claimed.outcome !== "claimed") throw claimRefusal(claimed, tool);
   const { approval } = claimed;
-  return pass(planned, { by: approversOf(approval), approvalId: id, answer: answerIn(approval, planned) });
+  const answer = answerIn(approval, planned);
+  return pass(planned, { by: approversOf(approval), approvalId: id, answer }, call);
 }
 
 /** @throws {Error} when an approval lacks the answer that the manifest requires */
@@ -238,11 +244,12 @@ async function decideByCallback(options: GateOptions, call: Call, requester: Req
   }
   // The token may have expired or been revoked while the approver decided.
   await call.verifyAgain();
-  if (answer.params === undefined) return pass(planned, { by: "callback", answer: answerFrom(answer, planned, scope) });
+  if (answer.params === undefined)
+    return pass(planned, { by: "callback", answer: answerFrom(answer, planned, scope) }, call);
   const { planned: amended, assessment } = await call.replan(answer.params);
   if (!mayUseCallback(options, assessment))
     throw unanswered(new Error("a policy requires approvers for the changed arguments"));
-  return pass(amended, { by: "callback:amended", answer: answerFrom(answer, amended, scope) });
+  return pass(amended, { by: "callback:amended", answer: answerFrom(answer, amended, scope) }, call);
 }
 
 interface ApprovalOrder {
@@ -402,8 +409,13 @@ function answerFrom({ answer: text }: { readonly answer?: string | undefined }, 
   return wanted === undefined || text === undefined ? undefined : { text, at: scope.now() };
 }
 
-function pass(planned: Planned, { by, approvalId, answer }: Pick<Approved, "by" | "approvalId" | "answer">): Approved {
-  return mint<Approved>({ ...planned, by, approvalId, answer });
+type Passed = Pick<Approved, "by" | "approvalId" | "answer">;
+
+/** @throws {Refusal} QUOTA_EXCEEDED, POLICY_STATE_UNAVAILABLE */
+function pass(planned: Planned, passed: Passed, { budget }: Pick<GateContext, "budget">): Approved | Promise<Approved> {
+  const { by, approvalId, answer } = passed;
+  const approve = (): Approved => mint<Approved>({ ...planned, by, approvalId, answer });
+  return budget?.reserve(planned)?.then(approve) ?? approve();
 }
 
 /** Runs work on the store. A store failure never approves a call. */

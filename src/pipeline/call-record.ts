@@ -9,6 +9,7 @@ import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
 import type { Caller, KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import type { HaltableCall } from "../policy/halts/halt.ts";
+import type { CallBudget } from "../policy/quotas/quotas.ts";
 import type { CallRequest } from "./call-request.ts";
 import { type CallScope, CallScopes, type CallScopesOptions } from "./call-scope.ts";
 import {
@@ -161,7 +162,7 @@ export class CallRecord {
     return scope;
   }
 
-  execution(scope: CallScope): Execution {
+  execution(scope: CallScope, budget?: CallBudget): Execution {
     const { traceId, detector } = this;
     const { traceparent, tracestate } = this.request;
     const trace = this.#trace;
@@ -176,6 +177,7 @@ export class CallRecord {
         return authorization === undefined ? undefined : bearerToken(authorization);
       },
       detector,
+      budget,
       announced: () => this.#announced(),
     };
   }

@@ -3,8 +3,9 @@ import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type Approved, type Executed, mint } from "../core/evidence.ts";
 import type { Caller, GivenAnswer, RequestTracer, RunContext, Tool } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
+import type { CallBudget } from "../policy/quotas/quotas.ts";
 import type { CallScope } from "./call-scope.ts";
-import { keepOutputSoFar } from "./output-filter.ts";
+import { keepOutputSoFar, outputReleasedWith } from "./output-filter.ts";
 
 export interface Execution {
   readonly scope: CallScope;
@@ -14,6 +15,8 @@ export interface Execution {
   readonly requests?: RequestTracer | undefined;
   readonly callerToken?: (() => string | undefined) | undefined;
   readonly detector: Detector;
+  /** What the call has taken of the quotas; it is charged when the run begins. */
+  readonly budget?: CallBudget | undefined;
   /** Returns what the audit entry will say about the call, as far as it is known before the call runs. */
   readonly announced: () => Announced;
 }
@@ -55,6 +58,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
           scope.followThrough();
         }
         scope.startRun();
+        execution.budget?.start();
         work = binding.run(plan, new ScopedRun(approved, execution));
       } catch (error) {
         leave();
@@ -65,7 +69,11 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
         const raw = await scope.within(work, leave);
         return mint<Executed>({ tool, binding, outputPolicy, inputPolicy, scan, identity, raw });
       } catch (error) {
-        if (error instanceof Refusal) keepOutputSoFar(approved, error, execution.detector);
+        if (error instanceof Refusal) {
+          keepOutputSoFar(approved, error, execution.detector);
+          const partial = outputReleasedWith(error);
+          if (partial !== undefined) await execution.budget?.charge(partial.result);
+        }
         throw runError(tool, error);
       }
     },

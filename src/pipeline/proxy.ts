@@ -4,6 +4,7 @@ import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { CallOutcome, Fresh, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import type { Halts } from "../policy/halts/halts.ts";
+import type { CallBudget, Quotas } from "../policy/quotas/quotas.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, refused, succeeded, unrecorded } from "./answer.ts";
 import type { ApprovalGate } from "./approval-gate.ts";
@@ -32,6 +33,12 @@ interface ProxyParts {
   readonly executor: Executor;
   readonly callRecords: CallRecords;
   readonly observerSlot?: ObserverSlot;
+  readonly quotaSlot?: QuotaSlot;
+}
+
+/** Holds the quotas of a service, while there are any. */
+export interface QuotaSlot {
+  quotas: Quotas | undefined;
 }
 
 export interface ToolProxy {
@@ -82,12 +89,25 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const planned = record.at("PLAN").keep(await makePlan(fresh, scope, record));
   const replan = (args: unknown): Promise<Assessed> => amend({ record, policy, limited, fresh, scope }, args);
   const verifyAgain = async (): Promise<Verified> => verifyCaller(callers, request);
-  const context = { request, traceId: record.traceId, scope, replan, verifyAgain };
+  const budget = openBudget(parts, record);
+  const context = { request, traceId: record.traceId, scope, replan, verifyAgain, budget };
   const assessed = record.at("APPROVAL").keep(await policy.assess(planned));
   const approved = record.at("APPROVAL").keep(await gate.approve(assessed, context));
-  const executed = record.at("EXECUTION").keep(await executor.execute(approved, record.execution(scope)));
+  const executed = record.at("EXECUTION").keep(await executor.execute(approved, record.execution(scope, budget)));
   const options = { bytesMax: request.resultBytesMax, observer: parts.observerSlot?.observer };
-  return record.at("OUTPUT").keep(release(executed, detector, options));
+  return charged(record.at("OUTPUT").keep(release(executed, detector, options)), budget);
+}
+
+/** Returns what a call takes of the quotas; what it has taken is given back if its run does not begin. */
+function openBudget({ quotaSlot }: ProxyParts, record: CallRecord): CallBudget | undefined {
+  const budget = quotaSlot?.quotas?.open();
+  if (budget !== undefined) record.atEnd(() => budget.end());
+  return budget;
+}
+
+/** Charges a released answer. Waits only where a quota counts bytes that were not taken before. */
+function charged(released: Released, budget: CallBudget | undefined): Released | Promise<Released> {
+  return budget?.charge(released.result)?.then(() => released) ?? released;
 }
 
 /** Verifies the token. Most tokens are already in the cache. */

@@ -93,6 +93,7 @@ export const MODULES = {
     () => import("../http/routes/events.ts"),
     () => import("../http/routes/webhooks.ts"),
     () => import("../http/routes/audit.ts"),
+    () => import("../http/routes/quotas.ts"),
   ],
   console: () => import("../console/routes.ts"),
   commands: COMMANDS,

@@ -57,6 +57,7 @@ const FILES: Readonly<Record<string, string>> = {
   commands: "workspace",
   workspace: "workspace",
   jwt: "jwt",
+  "limits.quotas": "quotas",
   console: "listeners",
   "server.console": "listeners",
   "server.operatorsOnAgentPort": "listeners",
@@ -170,6 +171,8 @@ const BLOCKS: Readonly<Record<string, string>> = {
   escalation: "escalate",
   stage: "stages",
   subject: "subjects",
+  quota: "quotas",
+  caller: "callers",
   rule: "rules",
 };
 

@@ -1,4 +1,5 @@
 import { canonicalJson, sha256Hex } from "../../core/digest.ts";
+import { matchesToolName } from "../../core/tool-names.ts";
 import type { Category, Classification, Tool } from "../../core/types.ts";
 import type { Scope } from "../identities.ts";
 import { RISKS, type Risk } from "../types.ts";
@@ -165,20 +166,4 @@ export function mayConcern({ when }: Pick<ApprovalPolicy, "when">, tool: Tool): 
 /** Returns the tool's permissions, including those that only some arguments need: the policy applies to all calls of the tool. */
 function permissionsOf({ permissions }: Tool): readonly string[] {
   return [...permissions.required, ...(permissions.elevatedIf?.required ?? [])];
-}
-
-/** Matches a tool name. Takes the first occurrence of each part: the time is at most name length times pattern length. */
-export function matchesToolName(pattern: string, name: string): boolean {
-  const [head = "", ...rest] = pattern.split("*");
-  const tail = rest.pop();
-  if (tail === undefined) return pattern === name;
-  if (name.length < head.length + tail.length || !name.startsWith(head) || !name.endsWith(tail)) return false;
-  const end = name.length - tail.length;
-  let at = head.length;
-  for (const part of rest) {
-    const found = name.indexOf(part, at);
-    if (found === -1 || found + part.length > end) return false;
-    at = found + part.length;
-  }
-  return true;
 }

@@ -34,6 +34,8 @@ const PERMISSION = /^[\x21-\x7e]{1,128}$/;
 const CLASSIFICATIONS = ["read", "write", "destructive"];
 const CATEGORIES = ["read", "write", "command", "network", "ask"];
 const TIMEOUT_MS_MAX = 600_000;
+const COST_MAX = 1_000_000;
+const COST_PARTS = 1_000_000;
 /** Limits of a tool whose manifest sets none. */
 export const DEFAULT_LIMITS = { outputBytesMax: 1_048_576, concurrentCallsMax: 64 } as const;
 const LIMITS = { outputBytesMax: 67_108_864, resultBytesMax: 16_777_216, concurrentCallsMax: 10_000 } as const;
@@ -62,7 +64,7 @@ export function manifestFaults(manifest: unknown, kinds: readonly DeclaredKind[]
 }
 
 const KEYS = new Set(
-  "name title description version classification category permissions input output outputPolicy inputPolicy scan approval errors target handler timeoutMs limits idempotent examples".split(
+  "name title description version classification category permissions input output outputPolicy inputPolicy scan approval errors target handler timeoutMs limits idempotent cost examples".split(
     " ",
   ),
 );
@@ -107,9 +109,16 @@ function isTitle(text: string): boolean {
   return text.trim() !== "" && text.length <= TITLE_CHARACTERS_MAX && !CONTROLS.test(text);
 }
 
+/** Sums of costs are exact in millionths. */
+function isCost(value: unknown): boolean {
+  if (typeof value !== "number" || !(value >= 0 && value <= COST_MAX)) return false;
+  return Math.round(value * COST_PARTS) / COST_PARTS === value;
+}
+
 const RUN_CHECKS: readonly KeyCheck[] = [
   ["timeoutMs", optional(wholeNumber(TIMEOUT_MS_MAX)), `must be a whole number from 1 to ${TIMEOUT_MS_MAX}`],
   ["idempotent", optional(isBoolean), "must be a boolean"],
+  ["cost", optional(isCost), `must be a number from 0 to ${COST_MAX}, with at most six decimal places`],
 ];
 
 const DEEP_CHECKS: readonly Check[] = [
@@ -424,6 +433,7 @@ export const FIELD_RULES = {
   },
   ...{
     timeoutMsMax: TIMEOUT_MS_MAX,
+    costMax: COST_MAX,
     limits: LIMITS,
     scopes: SCOPES,
     risks: RISKS,

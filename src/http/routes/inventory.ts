@@ -78,6 +78,7 @@ const details = summary.extend({
     resultBytesMax: z.int().optional(),
   }),
   idempotent: z.boolean(),
+  cost: z.number().optional().describe("What one call counts in quotas of cost."),
   errors: z.enum(["withheld", "filtered"]),
   target: z.record(z.string(), z.unknown()).describe("The manifest's target, without functions, secrets and paths."),
   quarantine: z.object({ reason: z.string(), changes: names }).optional(),

@@ -22,6 +22,7 @@ import { limitProblems } from "./limits.ts";
 import { readListeners } from "./listeners.ts";
 import { policyFindings, ruleProblems } from "./policies.ts";
 import { attempt } from "./problems.ts";
+import { quotaNotes } from "./quotas.ts";
 import { type KindCapabilities, Targets } from "./targets.ts";
 import { readTraces } from "./telemetry.ts";
 
@@ -62,7 +63,7 @@ export interface Parts {
   readonly listeners: ReturnType<typeof readListeners>;
   readonly exports: ReturnType<typeof readExports>;
   readonly traces: ReturnType<typeof readTraces>;
-  /** Notes on approval policies that are valid but probably not intended. */
+  /** Notes on approval policies and quotas that are valid but probably not intended. */
   readonly policyNotes: readonly string[];
   close(): Promise<void>;
 }
@@ -126,9 +127,10 @@ async function readParts(
   const reachable = targets.reachable(loaded.tools);
   const registry = attempt(problems, () => createRegistry(reachable, targets.handlers(), identify), loaded);
   const report = registry && targets.report(loaded.tools);
+  const isEmbedded = capabilities.isEmbedded === true;
   const policies = policyFindings(config, {
     tools: loaded.tools,
-    isEmbedded: capabilities.isEmbedded === true,
+    isEmbedded,
     hasOwnPoints: modules.policyPoints.others.length > 0,
   });
   const rules = ruleProblems(config, loaded);
@@ -138,7 +140,8 @@ async function readParts(
   const close = (): Promise<void> => closeOpened(opened);
   return {
     ...{ registry, callers, detector, targets, loaded, report, ...approvals, policy, hashKey, checkpointKey, exports },
-    ...{ traces, identity, listeners, close, policyNotes: policies.notes },
+    ...{ traces, identity, listeners, close },
+    policyNotes: [...policies.notes, ...(await quotaNotes(config, { ...loaded, isEmbedded }))],
   };
 }
 

@@ -19,6 +19,7 @@ import { auditState, intend, openAudit, startExports } from "./audit.ts";
 import { endHaltedCalls, openHalts } from "./halts.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { openLimits } from "./limits.ts";
+import { openQuotas } from "./quotas.ts";
 import { openRecording } from "./recording.ts";
 import { joinSnapshot, startReloading } from "./reloading.ts";
 import { startTracing } from "./telemetry.ts";
@@ -67,6 +68,9 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   const snapshots = new LiveSnapshots(join(config, parts), LINGER_MS);
   const limits = openLimits(config, { ...CAPABILITIES, ...hooks, audit: auditState(audit) });
   const { admission, inUse } = limits;
+  const quotas = openQuotas({ ...CAPABILITIES, ...hooks, state });
+  await quotas.prepare(config);
+  quotas.change(config);
   const executor = createExecutor({ intend: (announced) => intend(audit, announced) });
   const tracing = await startTracing(config, parts.traces, { ...CAPABILITIES, ...hooks });
   const { tracer } = tracing;
@@ -85,9 +89,11 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     adopted: ({ config: read, parts: { loaded, webhooks } }) => {
       limits.change(read, loaded.tools);
       halts.change(read.halts.whenUnknown);
+      quotas.change(read);
       approvals?.webhooks.change(webhooks);
     },
     build: async (read, { callers }) => {
+      await quotas.prepare(read);
       const previous = { modulesInUse: () => snapshots.modules(), formerCallers: callers };
       return join(read, await assemble(read, { ...hooks, ...previous }, modules));
     },
@@ -109,6 +115,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     await idle(admission, graceMs);
     await recording.stop();
     halts.close();
+    await quotas.close();
     await state.close();
     await approvals?.close();
     await Promise.all([exporters.stop(), tracing.close()]);
@@ -117,12 +124,17 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   };
 
   return {
-    proxy: createProxy({ snapshots, admission, waitingRoom, halts, approvals, executor, callRecords, observerSlot }),
+    proxy: createProxy({
+      ...{ snapshots, admission, waitingRoom, halts, approvals, executor, callRecords, observerSlot },
+      quotaSlot: quotas.slot,
+    }),
     /** Returns the operators' observations of answers. */
     learning: learningFor(observerSlot),
     registry: currentRegistry(snapshots),
     callers: currentCallers(snapshots),
     admission,
+    /** Returns the quotas of the configuration in use; undefined while none was configured. */
+    quotas: () => quotas.slot.quotas,
     /** The limits of the configuration in use, also after a reload. */
     limits: inUse,
     /** Stores approval requests; undefined when the configuration names no store. */

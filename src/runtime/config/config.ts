@@ -10,6 +10,7 @@ import { auditExport } from "./export.ts";
 import { jwt, withIssuerList } from "./jwt.ts";
 import { checkListeners, consoleSection, listenerKeys } from "./listeners.ts";
 import { configMessage, configProblems, fieldOf } from "./problems.ts";
+import { quotas } from "./quotas.ts";
 import { count, name, problemAdder, text } from "./values.ts";
 import { commands, workspace } from "./workspace.ts";
 
@@ -325,6 +326,7 @@ const limits = z
     /** Maximum number of refusals of unauthenticated clients that get an audit line of their own, per source and minute. */
     strangerLinesPerMinute: count(60, 100_000),
     rates,
+    quotas,
     /**
      * Whether replicas count `rates` together, in the PostgreSQL database of `approvals.storeUrlFile`. Each replica counts
      * locally and shares its counts every 100 ms, so that no call waits for the database; while the database is unavailable, each

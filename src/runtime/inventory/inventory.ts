@@ -95,6 +95,7 @@ export interface ToolDetails extends ToolSummary {
   readonly timeoutMs: number;
   readonly limits: Tool["limits"];
   readonly idempotent: boolean;
+  readonly cost?: number | undefined;
   readonly errors: Tool["errors"];
   /** The manifest's target, without functions. */
   readonly target: Json;
@@ -256,6 +257,7 @@ function detailsOf({ tool, identity, binding }: RegisteredTool, given: Given): T
     inputPolicy: rulesOf(tool.inputPolicy),
     scan: shownValue(tool.scan),
     ...{ timeoutMs: tool.timeoutMs, limits: tool.limits, idempotent: tool.idempotent, errors: tool.errors },
+    cost: tool.cost,
     target: "http" in target ? shownRequest(target) : shownValue(target),
     quarantine,
     notes: [

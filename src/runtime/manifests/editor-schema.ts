@@ -85,6 +85,12 @@ const FIELDS = z.strictObject({
     .optional()
     .describe("Limits of calls and their answers."),
   idempotent: z.boolean().optional().describe("True when repeating the same call does no harm."),
+  cost: z
+    .number()
+    .min(0)
+    .max(FIELD_RULES.costMax)
+    .optional()
+    .describe("What one call counts in quotas of cost, in a unit that the operators choose."),
   examples: z
     .strictObject({
       accepts: examples.describe("Arguments that the input must accept."),

@@ -1,0 +1,91 @@
+import { z } from "zod";
+import { printableCell } from "../core/printable.ts";
+import { type ClientOptions, connectAndRequest, unknownAnswer } from "./client.ts";
+import { print, reportChange, table, wrongUsage } from "./output.ts";
+
+/** `stc quotas`: shows who has used how much, and sets uses to zero. */
+
+interface UserOptions extends ClientOptions {
+  readonly issuer?: string;
+  readonly subject?: string;
+  readonly tool?: string;
+  readonly system?: string;
+}
+
+interface ListOptions extends UserOptions {
+  readonly quota?: string;
+  readonly limit: number;
+}
+
+const NAMES = ["issuer", "subject", "tool", "system"] as const;
+const PAGE_MAX = 500;
+
+const quota = z.object({
+  name: z.string(),
+  per: z.array(z.string()),
+  calls: z.number().optional(),
+  bytes: z.number().optional(),
+  cost: z.number().optional(),
+  window: z.string(),
+});
+
+const listing = z.object({
+  quotas: z.array(quota),
+  use: z.array(
+    z.object({
+      ...{ quota: z.string(), unit: z.string(), used: z.number(), limit: z.number().optional(), endsAt: z.int() },
+      ...{ issuer: z.string().optional(), subject: z.string().optional() },
+      ...{ tool: z.string().optional(), system: z.string().optional() },
+    }),
+  ),
+  cursor: z.string().optional(),
+});
+
+export async function listQuotas(options: ListOptions): Promise<void> {
+  if (options.limit < 1 || options.limit > PAGE_MAX) return wrongUsage(`--limit must be from 1 to ${PAGE_MAX}`);
+  const query = new URLSearchParams({ ...userOf(options), limit: String(options.limit) });
+  if (options.quota !== undefined) query.set("quota", options.quota);
+  const { body } = await connectAndRequest(options, { method: "GET", path: `/quotas?${query}` });
+  if (options.json === true) return print.json(body ?? {});
+  const { success, data } = listing.safeParse(body);
+  if (!success) return unknownAnswer();
+  const rules = data.quotas.map(({ name, per, calls, bytes, cost, window }) => {
+    const amounts = { calls, bytes, cost };
+    const amount = Object.entries(amounts).flatMap(([unit, value]) =>
+      value === undefined ? [] : [`${value} ${unit}`],
+    );
+    return [name, amount.join(), window, per.length === 0 ? "everybody" : per.join(", ")].map(printableCell);
+  });
+  print.line(table([["QUOTA", "LIMIT", "WINDOW", "PER"], ...rules]));
+  if (data.use.length === 0) return;
+  const uses = data.use.map(({ quota: name, used, limit, unit, subject, issuer, tool, system, endsAt }) => {
+    const whose = [subject, issuer, tool, system].map((value) => value ?? "-");
+    const until = new Date(endsAt).toISOString();
+    return [name, `${used} of ${limit ?? "-"} ${unit}`, ...whose, until].map(printableCell);
+  });
+  print.line("");
+  print.line(table([["QUOTA", "USED", "SUBJECT", "ISSUER", "TOOL", "SYSTEM", "UNTIL"], ...uses]));
+  if (data.cursor !== undefined) print.line(`note: there are more; these are the first ${uses.length}`);
+}
+
+export async function resetQuota(name: string, options: UserOptions): Promise<void> {
+  const body = JSON.stringify({ quota: name, ...userOf(options) });
+  const answer = await connectAndRequest(options, { method: "POST", path: "/quotas/reset", body });
+  const { success, data } = z.object({ quota: z.literal(name), reset: z.int() }).safeParse(answer.body);
+  if (!success) return unknownAnswer();
+  const done = `reset: ${printableCell(name)} (${data.reset} ${data.reset === 1 ? "use" : "uses"})`;
+  reportChange(() => (options.json === true ? print.json(answer.body) : print.line(done)));
+}
+
+function userOf(options: UserOptions): Readonly<Record<string, string>> {
+  if ((options.subject === undefined) !== (options.issuer === undefined)) {
+    return wrongUsage("--subject and --issuer go together");
+  }
+  return Object.fromEntries(
+    NAMES.flatMap((key) => {
+      const value = options[key];
+      if (value === "") return wrongUsage(`--${key} must not be empty`);
+      return value === undefined ? [] : [[key, value]];
+    }),
+  );
+}
