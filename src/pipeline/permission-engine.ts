@@ -1,5 +1,6 @@
+import { Refusal } from "../core/errors.ts";
 import { ALLOWED, type PolicyDecision, type PolicyRequests, type StagePoint } from "../core/policy-point.ts";
-import type { Tool } from "../core/types.ts";
+import type { Caller, Tool } from "../core/types.ts";
 
 /** The caller must hold every permission that the tool requires: exact strings, no prefixes, no wildcards. */
 export const permissions: StagePoint<"permission", PolicyDecision> & { readonly name: "permissions" } = {
@@ -38,6 +39,22 @@ export function couldUse(held: readonly string[], required: readonly string[]): 
   return required.every((permission) => held.includes(permission));
 }
 
+/**
+ * Checks a caller again that has waited for an approver: its roles may have ended meanwhile.
+ *
+ * @throws {Refusal} PERMISSION_DENIED when it has lost a permission that the tool requires for any arguments
+ */
+export function assertStillHeld({ permissions }: Tool, before: Caller, now: Caller): void {
+  const needed = [...permissions.required, ...(permissions.elevatedIf?.required ?? [])];
+  const missing = needed.filter((name) => before.permissions.includes(name) && !now.permissions.includes(name));
+  if (missing.length === 0) return;
+  throw new Refusal("PERMISSION_DENIED", lackingText(missing), { details: { missingPermissions: missing } });
+}
+
+function lackingText(missing: readonly string[]): string {
+  return `Your token lacks: ${missing.join(", ")}.`;
+}
+
 function demanded({ caller }: PolicyRequests["permission"], required: readonly string[]): PolicyDecision {
   if (couldUse(caller.permissions, required)) return ALLOWED;
   const missing = required.filter((permission) => !caller.permissions.includes(permission));
@@ -45,7 +62,7 @@ function demanded({ caller }: PolicyRequests["permission"], required: readonly s
     verdict: "deny",
     reasons: missing,
     code: "PERMISSION_DENIED",
-    message: `Your token lacks: ${missing.join(", ")}.`,
+    message: lackingText(missing),
     details: { missingPermissions: missing },
   };
 }

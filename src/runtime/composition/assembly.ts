@@ -8,6 +8,7 @@ import type { Tool } from "../../core/types.ts";
 import { operatorRuleProblems, operatorRules } from "../../detection/rules/operators.ts";
 import { DETECTOR, Detector } from "../../detection/sensitive.ts";
 import { type CallerContext, createCallerContext } from "../../pipeline/caller-context.ts";
+import type { RoleBindings } from "../../pipeline/identity/roles.ts";
 import { createPolicy, type Policy } from "../../pipeline/policy.ts";
 import { createRegistry, type Registry } from "../../pipeline/registry.ts";
 import type { Config } from "../config/config.ts";
@@ -117,10 +118,11 @@ async function readParts(
   opened.modules = found.modules;
   problems.push(...found.problems);
   const loaded = await targets.prepare(found);
+  const bindings = await readBindings(config, loaded, problems);
   const callers =
     issuers === undefined
       ? undefined
-      : attempt(problems, () => createCallerContext({ issuers, clock: now, former, ...identity.callers }));
+      : attempt(problems, () => createCallerContext({ issuers, clock: now, former, bindings, ...identity.callers }));
   const identify = (tool: Tool): string =>
     identityOf(tool, { config, loaded, policy: approvals?.risk.versionFor(tool) ?? "" });
   const reachable = targets.reachable(loaded.tools);
@@ -140,6 +142,18 @@ async function readParts(
     ...{ registry, callers, detector, targets, loaded, report, ...approvals, policy, hashKey, checkpointKey, exports },
     ...{ traces, identity, listeners, close, policyNotes: policies.notes },
   };
+}
+
+/** Returns the bindings of roles; undefined when nothing is bound. Loads their code only then. */
+async function readBindings(
+  config: Config,
+  loaded: LoadedTools,
+  problems: string[],
+): Promise<RoleBindings | undefined> {
+  if (config.bindings.length === 0 && Object.keys(config.roles).length === 0) return undefined;
+  const { openBindings, roleProblems } = await import("./roles.ts");
+  problems.push(...roleProblems(config, loaded));
+  return config.bindings.length === 0 ? undefined : openBindings(config, loaded.tools);
 }
 
 /** Returns the detector with the operators' rules, which are checked against their own examples. */
