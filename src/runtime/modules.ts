@@ -91,6 +91,7 @@ export const MODULES = {
     () => import("../http/routes/events.ts"),
     () => import("../http/routes/webhooks.ts"),
     () => import("../http/routes/audit.ts"),
+    () => import("../http/routes/authzen.ts"),
   ],
   console: () => import("../console/routes.ts"),
   commands: COMMANDS,

@@ -8,7 +8,6 @@ import type { Tool } from "../../core/types.ts";
 import { operatorRuleProblems, operatorRules } from "../../detection/rules/operators.ts";
 import { DETECTOR, Detector } from "../../detection/sensitive.ts";
 import { type CallerContext, createCallerContext } from "../../pipeline/caller-context.ts";
-import type { RoleBindings } from "../../pipeline/identity/roles.ts";
 import { createPolicy, type Policy } from "../../pipeline/policy.ts";
 import { createRegistry, type Registry } from "../../pipeline/registry.ts";
 import type { Config } from "../config/config.ts";
@@ -118,11 +117,13 @@ async function readParts(
   opened.modules = found.modules;
   problems.push(...found.problems);
   const loaded = await targets.prepare(found);
-  const bindings = await readBindings(config, loaded, problems);
+  const bound = await readBindings(config, loaded, problems);
   const callers =
     issuers === undefined
       ? undefined
-      : attempt(problems, () => createCallerContext({ issuers, clock: now, former, bindings, ...identity.callers }));
+      : attempt(problems, () =>
+          createCallerContext({ issuers, clock: now, former, bindings: bound?.index, ...identity.callers }),
+        );
   const identify = (tool: Tool): string =>
     identityOf(tool, { config, loaded, policy: approvals?.risk.versionFor(tool) ?? "" });
   const reachable = targets.reachable(loaded.tools);
@@ -132,6 +133,7 @@ async function readParts(
     tools: loaded.tools,
     isEmbedded: capabilities.isEmbedded === true,
     hasOwnPoints: modules.policyPoints.others.length > 0,
+    bindings: bound?.resolved,
   });
   const rules = ruleProblems(config, loaded);
   problems.push(...(report?.problems ?? []), ...limitProblems(config, loaded), ...rules, ...policies.problems);
@@ -145,15 +147,12 @@ async function readParts(
 }
 
 /** Returns the bindings of roles; undefined when nothing is bound. Loads their code only then. */
-async function readBindings(
-  config: Config,
-  loaded: LoadedTools,
-  problems: string[],
-): Promise<RoleBindings | undefined> {
+async function readBindings(config: Config, loaded: LoadedTools, problems: string[]) {
   if (config.bindings.length === 0 && Object.keys(config.roles).length === 0) return undefined;
-  const { openBindings, roleProblems } = await import("./roles.ts");
-  problems.push(...roleProblems(config, loaded));
-  return config.bindings.length === 0 ? undefined : openBindings(config, loaded.tools);
+  const { openBindings } = await import("./roles.ts");
+  const opened = openBindings(config, loaded);
+  problems.push(...opened.problems);
+  return config.bindings.length === 0 ? undefined : opened;
 }
 
 /** Returns the detector with the operators' rules, which are checked against their own examples. */

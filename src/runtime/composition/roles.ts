@@ -1,6 +1,6 @@
 import { matchesToolName } from "../../approvals/policies/policies.ts";
 import { hint } from "../../core/nearest.ts";
-import type { Tool } from "../../core/types.ts";
+import type { EpochMs, Tool } from "../../core/types.ts";
 import { subjectProblem, visibilityProblem } from "../../pipeline/identity/claims.ts";
 import { serviceAccountOf } from "../../pipeline/identity/profiles.ts";
 import { type RoleBinding, RoleBindings } from "../../pipeline/identity/roles.ts";
@@ -56,8 +56,21 @@ export function rolePermissions(
   return [...new Set([...permissions, ...named.flatMap((tool) => tool.permissions.required)])].sort();
 }
 
-export function openBindings(config: Sections, tools: readonly Tool[]): RoleBindings {
-  return new RoleBindings(resolveBindings(config, tools));
+/** Returns the bindings that have not ended. */
+export function inForce(bindings: readonly ResolvedBinding[], nowMs: EpochMs): readonly ResolvedBinding[] {
+  return bindings.filter(({ untilMs }) => untilMs === undefined || nowMs < untilMs);
+}
+
+interface OpenedBindings {
+  readonly resolved: readonly ResolvedBinding[];
+  readonly index: RoleBindings;
+  readonly problems: readonly string[];
+}
+
+/** Opens the bindings for the callers of one configuration. */
+export function openBindings(config: Sections, loaded: Loaded): OpenedBindings {
+  const resolved = resolveBindings(config, loaded.tools);
+  return { resolved, index: new RoleBindings(resolved), problems: roleProblems(config, loaded) };
 }
 
 type Loaded = Pick<LoadedTools, "tools" | "notRegistered" | "problems">;
@@ -66,7 +79,7 @@ type Loaded = Pick<LoadedTools, "tools" | "notRegistered" | "problems">;
  * Reports tools of roles that do not exist, roles with too many permissions, and bindings that can never match. Tool names are not checked while a manifest cannot
  * be read or a target is missing: the name may be one of those tools'.
  */
-export function roleProblems(config: Sections, { tools, notRegistered, problems }: Loaded): readonly string[] {
+function roleProblems(config: Sections, { tools, notRegistered, problems }: Loaded): readonly string[] {
   const known = new Set(tools.map(({ name }) => name));
   const areAllKnown = notRegistered.length === 0 && problems.length === 0;
   const ofBindings = resolveBindings(config, []).flatMap(callersProblems);
@@ -110,9 +123,8 @@ const OPERATORS_OWN =
   /^(?:approvals:decide|grants:manage|modes:manage|service:reload|policy:(?:evaluate|explain)|halts:write|quotas:write)$/;
 
 /** Returns notes about roles and bindings that are valid but probably not intended. */
-export function roleNotes(config: Sections, tools: readonly Tool[], nowMs: number): readonly string[] {
+export function roleNotes(config: Sections, tools: readonly Tool[], nowMs: EpochMs): readonly string[] {
   const bound = resolveBindings(config, tools);
-  const inForce = bound.filter(({ untilMs }) => untilMs === undefined || nowMs < untilMs);
   const firstOf = firstBindings(bound);
   return [
     ...Object.entries(config.roles).flatMap(([name, role]) => [
@@ -125,7 +137,7 @@ export function roleNotes(config: Sections, tools: readonly Tool[], nowMs: numbe
       ...alsoOpened(name, role, tools),
     ]),
     ...bound.flatMap((binding) => bindingNotes(binding, { firstOf, tools, nowMs })),
-    ...unreachable(config, tools, inForce),
+    ...unreachable(config, tools, inForce(bound, nowMs)),
   ];
 }
 
@@ -148,7 +160,7 @@ interface NoteContext {
   /** The first binding for each role and its callers. */
   readonly firstOf: ReadonlyMap<string, ResolvedBinding>;
   readonly tools: readonly Tool[];
-  readonly nowMs: number;
+  readonly nowMs: EpochMs;
 }
 
 function bindingNotes(binding: ResolvedBinding, { firstOf, tools, nowMs }: NoteContext): readonly string[] {
@@ -183,19 +195,19 @@ function identityOf({ role, issuer, callers }: ResolvedBinding): string {
 function unreachable(
   { jwt }: Sections,
   tools: readonly Tool[],
-  inForce: readonly ResolvedBinding[],
+  bindings: readonly ResolvedBinding[],
 ): readonly string[] {
   const agents = jwt.issuers.filter(({ operators }) => !operators);
   if (agents.some(({ subjectPermissions, profile }) => subjectPermissions === undefined && profile !== "kubernetes"))
     return [];
   const holdings = [
     ...agents.flatMap(({ issuer, subjectPermissions = {} }) => {
-      const bound = inForce.filter((binding) => binding.issuer === issuer).flatMap(({ permissions }) => permissions);
+      const bound = bindings.filter((binding) => binding.issuer === issuer).flatMap(({ permissions }) => permissions);
       return [bound, ...Object.values(subjectPermissions).map((held) => [...held, ...bound])];
     }),
     ...jwt.clientCertificates.map(({ issuer, permissions }) => [
       ...permissions,
-      ...inForce.filter((binding) => binding.issuer === issuer).flatMap((binding) => binding.permissions),
+      ...bindings.filter((binding) => binding.issuer === issuer).flatMap((binding) => binding.permissions),
     ]),
   ];
   const closed = tools.filter(({ permissions: { required } }) => !holdings.some((held) => couldUse(held, required)));
