@@ -6,7 +6,9 @@ import { parse } from "yaml";
 import { makeCertificates } from "../../src/cli/development/certificates.ts";
 import { readConfigFile } from "../../src/runtime/config/file.ts";
 import { AskingService, type Loose, type Reply } from "../support/asking-service.ts";
+import { BLOCKS, blockNamed } from "../support/documented.ts";
 import type { TokenOrder } from "../support/live-tokens.ts";
+import { run } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
 
 const EXAMPLE = join(PROJECT, "docs/examples/roles");
@@ -130,5 +132,18 @@ describe("the example with roles", () => {
     expect(await ask("gateway", "order_refund")).toEqual([200, true]);
     expect(await ask("gateway", "ticket_read")).toEqual([200, false]);
     expect(await ask("olga", "order_refund")).toEqual([403, "PERMISSION_DENIED"]);
+  });
+
+  test.skipIf(Bun.which("curl") === null)("the question of docs/decision-points.md gets its answer", async () => {
+    const asked = blockNamed('docs/decision-points.md: curl -s "$STC_URL/access').text.replace(
+      "https://idp.example",
+      "https://idp.test",
+    );
+    const [answer] = BLOCKS.filter(({ name }) =>
+      name.startsWith('docs/decision-points.md: { "decision": true, "context": { "planned"'),
+    );
+    const TOKEN = await service.person({ sub: "gateway", permissions: [] });
+    const { code, out } = await run(["/bin/sh", "-c", asked], { env: { STC_URL: service.url, TOKEN } });
+    expect([code, JSON.parse(out)]).toEqual([0, JSON.parse(answer?.text ?? "")]);
   });
 });
