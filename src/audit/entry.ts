@@ -23,6 +23,8 @@ export interface AuditEntry {
     /** The subject of a verified token; otherwise `"anonymous"`. */
     readonly sub: string;
     readonly permissions: readonly string[];
+    /** Names of the roles that were bound to the caller, sorted. */
+    readonly roles?: readonly string[] | undefined;
     readonly iss?: string;
     /** The `sub` values of the `act` chain, outermost first. */
     readonly act?: readonly string[] | undefined;

@@ -1,6 +1,7 @@
 import { StartupError } from "../core/errors.ts";
 import { toJson } from "../core/tool-formats.ts";
-import type { Tool } from "../core/types.ts";
+import type { EpochMs, Tool } from "../core/types.ts";
+import { roleNotes } from "../runtime/composition/roles.ts";
 import type { Parts } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { type MatrixRow, matrixOf, protectionNotes } from "../runtime/inventory/inventory.ts";
@@ -19,9 +20,9 @@ interface CheckOptions extends ConfigurationOptions {
 /** `stc check`: reports everything that would prevent the service from starting, all at once. */
 export async function check(options: CheckOptions): Promise<void> {
   try {
-    await withParts(options, (parts, config) => {
-      if (options.matrix === true) showMatrix(matrixOf(toolsOf(parts), config), options);
-      else showParts(parts, config, options);
+    await withParts(options, (parts, config, nowMs) => {
+      if (options.matrix === true) showMatrix(matrixOf(toolsOf(parts), config, nowMs), options);
+      else showParts(parts, config, { ...options, nowMs });
     });
   } catch (error) {
     if (!(error instanceof StartupError) || options.json !== true) throw error;
@@ -30,13 +31,14 @@ export async function check(options: CheckOptions): Promise<void> {
   }
 }
 
-function showParts(parts: Parts, config: Config, { json }: CheckOptions): void {
+function showParts(parts: Parts, config: Config, { json, nowMs }: CheckOptions & { readonly nowMs: EpochMs }): void {
   const listed = toolsOf(parts);
   const tools = listed.map(({ name }) => name);
   const { notRegistered } = parts.loaded;
   const { contracts } = parts.report;
   const confinement = parts.targets.confinement();
-  const notes = [...notesOf(parts), ...approvalNotes(config, listed), ...parts.policyNotes];
+  const access = roleNotes(config, listed, nowMs);
+  const notes = [...notesOf(parts), ...approvalNotes(config, listed), ...parts.policyNotes, ...access];
   if (json === true) {
     print.json({ ok: true, tools, notRegistered, contracts, confinement, notes, problems: [] });
     return;
@@ -93,10 +95,20 @@ function approvalNotes({ approvals, jwt }: Config, tools: readonly Tool[]): read
 
 function matrixTable(rows: readonly MatrixRow[]): string {
   const list = (names: readonly string[]): string => names.join(" ") || "-";
-  const heads = ["TOOL", "SYSTEM", "CLASSIFICATION", "CATEGORY", "APPROVAL", "PERMISSIONS", "ELEVATED", "SUBJECTS"];
+  const heads = [
+    "TOOL",
+    "SYSTEM",
+    "CLASSIFICATION",
+    "CATEGORY",
+    "APPROVAL",
+    "PERMISSIONS",
+    "ELEVATED",
+    "SUBJECTS",
+    "ROLES",
+  ];
   const lines = rows.map((row) => [
     ...[row.tool, row.system, row.classification, row.category, row.asks],
-    ...[list(row.permissions), list(row.elevated), list(row.subjects)],
+    ...[list(row.permissions), list(row.elevated), list(row.subjects), list(row.roles)],
   ]);
   return table([heads, ...lines]);
 }

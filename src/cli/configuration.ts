@@ -1,6 +1,7 @@
 import { StartupError } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { printableCell } from "../core/printable.ts";
+import type { EpochMs } from "../core/types.ts";
 import { assemble, type Parts } from "../runtime/composition/wiring.ts";
 import type { Config, Environment } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
@@ -78,12 +79,12 @@ export async function configuration({ config, dev }: ConfigurationOptions): Prom
  */
 export async function withParts<T>(
   options: ConfigurationOptions,
-  use: (parts: Parts, config: Config) => T | Promise<T>,
+  use: (parts: Parts, config: Config, nowMs: EpochMs) => T | Promise<T>,
 ): Promise<T> {
   const { config } = await configuration(options);
   const parts = await assemble(config);
   try {
-    return await use(parts, config);
+    return await use(parts, config, Date.now());
   } finally {
     await parts.close();
   }

@@ -26,6 +26,7 @@ const OPERATOR_PERMISSIONS = [
   "tools:learn",
   "quotas:read",
   "quotas:write",
+  "policy:evaluate",
 ] as const;
 
 /** A call that waits for an approval ends with its token. */

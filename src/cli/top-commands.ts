@@ -62,6 +62,16 @@ export const commands = [
     options: { json: JSON_FLAG },
     run: async (_, options) => (await import("./check.ts")).tools(options),
   }),
+  group("access", "Review who may do what"),
+  command({
+    name: "access export",
+    summary: "Print who may call which tool and why, from the configuration alone, for reviews",
+    uses: CONFIGURED,
+    options: {
+      to: defaulted<"json" | "csv">(choice("format", ["json", "csv"]), { help: "format", fallback: "json" }),
+    },
+    run: async (_, options) => (await import("./access.ts")).accessExport(options),
+  }),
   group("import", "Write manifests for the tools of a system"),
   command({
     name: "import mcp",

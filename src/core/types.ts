@@ -38,6 +38,8 @@ export interface Caller {
   readonly issuer: string;
   readonly subject: string;
   readonly permissions: readonly string[];
+  /** The roles that the configuration binds to the caller, sorted; their permissions are among `permissions`. */
+  readonly roles?: readonly string[] | undefined;
   /** The `sub` values of the RFC 8693 `act` chain, outermost first. */
   readonly actors: readonly string[];
   /** `sid:` followed by the token's `sid`: the only session name that a caller cannot choose. */

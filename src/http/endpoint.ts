@@ -8,6 +8,7 @@ import type { JournalLine } from "../audit/journal/journal.ts";
 import type { Caller, EpochMs, Json } from "../core/types.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
 import type { Audience, CallerContext } from "../pipeline/caller-context.ts";
+import type { AccessDecision, AccessQuestion } from "../pipeline/evaluation.ts";
 import type { Learning } from "../pipeline/learning/learning.ts";
 import type { Shedding } from "../pipeline/limits/shedding.ts";
 import type { Snapshot, ToolProxy } from "../pipeline/proxy.ts";
@@ -68,6 +69,8 @@ interface OptionalParts {
   readonly halts?: Halts | undefined;
   /** Returns the quotas in use; undefined while the configuration has none. */
   readonly quotas?: (() => Quotas | undefined) | undefined;
+  /** Decides whether an agent may call a tool, for other programs; loads its code at the first use. */
+  readonly evaluate?: ((question: AccessQuestion) => Promise<AccessDecision>) | undefined;
   /** Returns the tools, systems and settings in use; loads their code at the first use. */
   readonly inventory?: (() => Promise<ServiceInventory>) | undefined;
 }
@@ -213,6 +216,8 @@ interface EndpointDeclaration {
   readonly responses?: Readonly<Record<number, DeclaredResponse>>;
   readonly errors?: Readonly<Record<number, string>>;
   readonly audited: Audited;
+  /** Changes every answer before it is sent, refusals included: for a protocol that says how they look. */
+  readonly adapt?: (answer: EndpointAnswer, request: IncomingMessage) => EndpointAnswer;
   /** Concurrent requests, in addition to the guard's own limit. Endpoints with the same object share it. */
   readonly limits?: ConcurrencyLimitOptions;
 }

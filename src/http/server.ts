@@ -169,16 +169,31 @@ function openRoutes(app: FastifyInstance, { routes, parts, shared }: OpenedRoute
     for (const work of closings) await work();
   });
   for (const { path: url, endpoint } of routes) {
-    const answer =
+    const own =
       "receive" in endpoint
         ? (exchange: HttpExchange) => endpoint.receive(exchange, services)
         : (exchange: HttpExchange) => guard.serve(endpoint, exchange);
+    const answer = endpoint.adapt === undefined ? own : adapted(own, endpoint.adapt);
     // Never calls back: the framework routes the request; its handling of bodies and answers is not used.
     const onRequest = (request: FastifyRequest, reply: FastifyReply, _done: () => void): void => {
       void serve(new HttpExchange(request, reply, shared), answer, services.logError);
     };
     app.route({ method: [...methodsOf(endpoint)], url, onRequest, handler: neverCalled });
   }
+}
+
+/** Returns the function whose answers, refusals included, are as the endpoint adapts them. */
+function adapted(
+  answer: (exchange: HttpExchange) => Promise<EndpointAnswer>,
+  adapt: NonNullable<Endpoint["adapt"]>,
+): (exchange: HttpExchange) => Promise<EndpointAnswer> {
+  return async (exchange) => {
+    const answered = await answer(exchange).catch((error: unknown) => {
+      if (error instanceof Refusal) return refusalAnswer(error);
+      throw error;
+    });
+    return adapt(answered, exchange.raw);
+  };
 }
 
 async function serve(

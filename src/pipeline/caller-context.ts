@@ -10,13 +10,14 @@ import {
   certificateCallerProblems,
 } from "./identity/binding.ts";
 import { digestOf, digestsOf, TokenCache } from "./identity/cache.ts";
-import { type ClaimRules, readBinding, readCaller, readOrigin } from "./identity/claims.ts";
+import { type ClaimRules, readBinding, readCaller, readOrigin, subjectProblem } from "./identity/claims.ts";
 import type { FetchedKeys, IssuerKeys } from "./identity/issuer-keys.ts";
 import { type IssuerProfile, profileProblems } from "./identity/issuer-profile.ts";
 import { PROFILE_RULES } from "./identity/profiles.ts";
 import { assertTokenLength, bearerToken, type ReadToken, readToken } from "./identity/reader.ts";
 import { authUnavailable, unauthenticated } from "./identity/refusal.ts";
 import { type Credential, credentialOf, type RevocationList } from "./identity/revocations.ts";
+import type { RoleBindings } from "./identity/roles.ts";
 
 const DEFAULT_PERMISSIONS_CLAIM = "permissions";
 const DEFAULT_CACHE_ENTRIES_MAX = 10_000;
@@ -41,6 +42,8 @@ export interface CallerContextOptions {
   /** Returns the current revocations. Read at every call, for cached tokens too. */
   readonly revocations?: (() => RevocationList) | undefined;
   readonly certificateCallers?: readonly CertificateCaller[] | undefined;
+  /** The roles that the configuration binds to callers; undefined when there are none. */
+  readonly bindings?: RoleBindings | undefined;
   /**
    * The caller context that this one replaces: the keys it fetched stay valid until they are fetched again, because the server
    * may be down.
@@ -73,6 +76,13 @@ export interface CallerContext {
    * issuer, and the person is not revoked.
    */
   assertOperator(person: Pick<Caller, "issuer" | "subject">): void;
+  /**
+   * Returns an agent as the configuration alone knows it, for questions about a caller whose token is not at hand: with the
+   * permissions from the tables and from roles bound to the subject. Without an issuer, the only agents' issuer is meant.
+   *
+   * @throws {Refusal} UNAUTHENTICATED when no token could identify such a caller, or the subject is revoked
+   */
+  configuredAgent(agent: { readonly issuer?: string | undefined; readonly subject: string }): Caller;
   /** Replaces the issuers and clears the token cache. On a StartupError the old issuers stay. */
   reload(issuers: readonly IssuerProfile[]): void;
   /** The next use of each token is verified in full. */
@@ -155,6 +165,24 @@ class TokenVerifier implements CallerContext {
     this.#options.revocations?.().assertNotRevoked(credential);
   }
 
+  configuredAgent({ issuer, subject }: { readonly issuer?: string | undefined; readonly subject: string }): Caller {
+    const nowMs = this.#options.clock();
+    const agents = [...this.#issuers.values()].filter(({ operators }) => !operators);
+    const name = issuer ?? (agents.length === 1 ? agents[0]?.issuer : undefined);
+    const known = agents.find((one) => one.issuer === name);
+    const certified = this.#certificateCallers.permissionsOf({ issuer: name, subject });
+    if (name === undefined || (known === undefined && certified === undefined)) {
+      throw unauthenticated("wrongAudience", "the subject's issuer is missing or is not an agents' issuer");
+    }
+    const problem = subjectProblem(subject);
+    if (problem !== undefined) throw unauthenticated("invalid", `subject: ${problem}`);
+    const permissions = [...(known?.subjectPermissions?.get(subject) ?? []), ...(certified ?? [])];
+    const agent = { issuer: name, subject, permissions, actors: [], session: undefined, expiresAt: nowMs / 1_000 };
+    const credential = credentialOf(agent, { digests: [], jti: undefined, issuedAtMs: nowMs });
+    this.#options.revocations?.().assertNotRevoked(credential);
+    return this.#withRoles(agent, undefined, nowMs).caller;
+  }
+
   reload(issuers: readonly IssuerProfile[]): void {
     this.#issuers = this.#openIssuers(issuers, this);
     this.clear();
@@ -171,11 +199,17 @@ class TokenVerifier implements CallerContext {
   }
 
   #verifyCertificate(certificate: ClientCertificate): Verified | undefined {
-    const caller = this.#certificateCallers.find(certificate, this.#options.clock());
+    const nowMs = this.#options.clock();
+    const caller = this.#certificateCallers.find(certificate, nowMs);
     if (caller === undefined) return undefined;
     const origin = { digests: [], jti: undefined, issuedAtMs: certificate.notBeforeMs };
     this.#options.revocations?.().assertNotRevoked(credentialOf(caller, origin));
-    return mint<Verified>({ caller });
+    return mint<Verified>({ caller: this.#withRoles(caller, undefined, nowMs).caller });
+  }
+
+  #withRoles(caller: Caller, claims: ReadToken["claims"] | undefined, nowMs: number) {
+    const { bindings } = this.#options;
+    return bindings?.withRoles(caller, claims, nowMs) ?? { caller, untilMs: Number.POSITIVE_INFINITY };
   }
 
   /** @throws {Refusal} UNAUTHENTICATED for a genuine token that is for another audience or client, or is revoked */
@@ -229,8 +263,13 @@ class TokenVerifier implements CallerContext {
     const keys = await issuer.keys.candidates(read);
     await assertSigned(token, keys, issuer.algorithms);
     const nowMs = this.#options.clock();
-    const caller = readCaller(read, issuer, nowMs / 1000);
-    const untilMs = Math.min(caller.expiresAt * 1000, nowMs + REVERIFY_AFTER_MS, issuer.keys.freshUntilMs());
+    const { caller, untilMs: rolesUntilMs } = this.#withRoles(
+      readCaller(read, issuer, nowMs / 1000),
+      read.claims,
+      nowMs,
+    );
+    const expiresAtMs = caller.expiresAt * 1000;
+    const untilMs = Math.min(expiresAtMs, nowMs + REVERIFY_AFTER_MS, issuer.keys.freshUntilMs(), rolesUntilMs);
     const checked: CheckedToken = {
       verified: mint<Verified>({ caller }),
       credential: credentialOf(caller, { digests: digestsOf(token, read.alg), ...readOrigin(read) }),
@@ -257,7 +296,7 @@ class TokenVerifier implements CallerContext {
     former: CallerContextOptions["former"],
   ): ReadonlyMap<string, Issuer> {
     const problems = [
-      ...profileProblems(profiles),
+      ...profileProblems(profiles, (name) => this.#options.bindings?.has(name) === true),
       ...certificateCallerProblems(this.#options.certificateCallers ?? []),
     ];
     const issuers = new Map<string, Issuer>();

@@ -80,11 +80,12 @@ export function callerFacts(caller: Caller | undefined): AuditEntry["caller"] {
   if (caller === undefined) return { sub: "anonymous", permissions: [] };
   let facts = factsOfCallers.get(caller);
   if (facts === undefined) {
-    const { subject, issuer, permissions, actors } = caller;
+    const { subject, issuer, permissions, roles, actors } = caller;
     // Copies, because JSON.stringify takes three times as long for an object that holds a frozen list.
     facts = {
       sub: subject,
       permissions: [...permissions],
+      roles: roles && [...roles],
       iss: issuer,
       act: actors.length > 0 ? [...actors] : undefined,
     };

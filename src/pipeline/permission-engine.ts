@@ -1,5 +1,6 @@
+import { Refusal } from "../core/errors.ts";
 import { ALLOWED, type PolicyDecision, type PolicyRequests, type StagePoint } from "../core/policy-point.ts";
-import type { Tool } from "../core/types.ts";
+import type { Caller, Tool } from "../core/types.ts";
 import type { HaltPoint } from "./policy.ts";
 
 /** Operators may halt calls, by tool, system, caller and session, or all of them. */
@@ -46,6 +47,22 @@ export function couldUse(held: readonly string[], required: readonly string[]): 
   return required.every((permission) => held.includes(permission));
 }
 
+/**
+ * Checks a caller again that has waited for an approver: its roles may have ended meanwhile.
+ *
+ * @throws {Refusal} PERMISSION_DENIED when it has lost a permission that the tool requires for any arguments
+ */
+export function assertStillHeld({ permissions }: Tool, before: Caller, now: Caller): void {
+  const needed = [...permissions.required, ...(permissions.elevatedIf?.required ?? [])];
+  const missing = needed.filter((name) => before.permissions.includes(name) && !now.permissions.includes(name));
+  if (missing.length === 0) return;
+  throw new Refusal("PERMISSION_DENIED", lackingText(missing), { details: { missingPermissions: missing } });
+}
+
+function lackingText(missing: readonly string[]): string {
+  return `Your token lacks: ${missing.join(", ")}.`;
+}
+
 function demanded({ caller }: PolicyRequests["permission"], required: readonly string[]): PolicyDecision {
   if (couldUse(caller.permissions, required)) return ALLOWED;
   const missing = required.filter((permission) => !caller.permissions.includes(permission));
@@ -53,7 +70,7 @@ function demanded({ caller }: PolicyRequests["permission"], required: readonly s
     verdict: "deny",
     reasons: missing,
     code: "PERMISSION_DENIED",
-    message: `Your token lacks: ${missing.join(", ")}.`,
+    message: lackingText(missing),
     details: { missingPermissions: missing },
   };
 }

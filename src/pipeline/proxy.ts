@@ -15,6 +15,7 @@ import type { CallScope } from "./call-scope.ts";
 import type { CallerContext } from "./caller-context.ts";
 import type { Executor } from "./executor.ts";
 import { type ObserverSlot, release } from "./output-filter.ts";
+import { assertStillHeld } from "./permission-engine.ts";
 import { makePlan } from "./planner.ts";
 import type { Assessed, Policy } from "./policy.ts";
 import type { Registry } from "./registry.ts";
@@ -88,7 +89,7 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const scope = record.openScope(elevated.tool.timeoutMs);
   const planned = record.at("PLAN").keep(await makePlan(fresh, scope, record));
   const replan = (args: unknown): Promise<Assessed> => amend({ record, policy, limited, fresh, scope }, args);
-  const verifyAgain = async (): Promise<Verified> => verifyCaller(callers, request);
+  const verifyAgain = (): Promise<void> => assertStillMay(callers, request, limited);
   const budget = openBudget(parts, record);
   const context = { request, traceId: record.traceId, scope, replan, verifyAgain, budget };
   const assessed = record.at("APPROVAL").keep(await policy.assess(planned));
@@ -114,6 +115,15 @@ function charged(released: Released, budget: CallBudget | undefined): Released |
 function verifyCaller(callers: CallerContext, request: CallRequest): Verified | Promise<Verified> {
   const { authorization, certificate } = request;
   return callers.recall(authorization, "agents", certificate) ?? callers.verify(authorization, "agents", certificate);
+}
+
+/** Verifies the token of a call that has waited for an approver, and that its caller has lost no permission meanwhile. */
+async function assertStillMay(
+  callers: CallerContext,
+  request: CallRequest,
+  { tool, caller }: WithinRate,
+): Promise<void> {
+  assertStillHeld(tool, caller, (await verifyCaller(callers, request)).caller);
 }
 
 interface RunningCall {

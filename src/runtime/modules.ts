@@ -94,6 +94,7 @@ export const MODULES = {
     () => import("../http/routes/webhooks.ts"),
     () => import("../http/routes/audit.ts"),
     () => import("../http/routes/quotas.ts"),
+    () => import("../http/routes/authzen.ts"),
   ],
   console: () => import("../console/routes.ts"),
   commands: COMMANDS,

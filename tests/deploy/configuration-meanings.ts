@@ -24,6 +24,8 @@ export const MEANINGS: Readonly<Record<string, string>> = {
     "Private key that signs the checkpoints: Ed25519 in PEM (PKCS8), created by `stc audit keys --new FILE`.",
   "audit.export[].type": "Protocol of the receiver.",
   "audit.retentionDays": "Days to keep files that every exporter has passed. Without it, files are never deleted.",
+  roles:
+    'Roles by name: `{ support: { permissions: [tickets:read], tools: [ticket_read, "order_*"] } }`. A role gives its `permissions` and the permissions that its `tools` require for any arguments; `*` matches any characters of a tool\'s name.',
   "jwt.issuers[].issuer": "Exact value of `iss`.",
   "jwt.issuers[].audience":
     "Value that `aud` must contain, or a list of which it must contain one, such as the URL of `server.resource`. Operators' tokens need another audience than agents'.",

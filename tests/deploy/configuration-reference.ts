@@ -58,6 +58,7 @@ const FILES: Readonly<Record<string, string>> = {
   workspace: "workspace",
   jwt: "jwt",
   "limits.quotas": "quotas",
+  bindings: "roles",
   console: "listeners",
   "server.console": "listeners",
   "server.operatorsOnAgentPort": "listeners",
@@ -174,6 +175,7 @@ const BLOCKS: Readonly<Record<string, string>> = {
   quota: "quotas",
   caller: "callers",
   rule: "rules",
+  binding: "bindings",
 };
 
 function plain(comment: string): string {

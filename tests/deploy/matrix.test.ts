@@ -46,10 +46,10 @@ test("one table shows who can call what", async () => {
     .split("\n")
     .map((line) => line.split(/ {2,}/));
   expect(cells).toEqual([
-    ["TOOL", "SYSTEM", "CLASSIFICATION", "CATEGORY", "APPROVAL", "PERMISSIONS", "ELEVATED", "SUBJECTS"],
-    ["alter", "inline", "write", "write", "by mode", "a:write", "a:admin", "writer"],
-    ["drop", "inline", "destructive", "network", "always", "a:drop", "-", "writer"],
-    ["look", "inline", "read", "read", "no", "a:read b:read", "-", "reader"],
+    ["TOOL", "SYSTEM", "CLASSIFICATION", "CATEGORY", "APPROVAL", "PERMISSIONS", "ELEVATED", "SUBJECTS", "ROLES"],
+    ["alter", "inline", "write", "write", "by mode", "a:write", "a:admin", "writer", "-"],
+    ["drop", "inline", "destructive", "network", "always", "a:drop", "-", "writer", "-"],
+    ["look", "inline", "read", "read", "no", "a:read b:read", "-", "reader", "-"],
   ]);
 });
 

@@ -29,6 +29,7 @@ const parts = serverParts({
     learning: unusedFunction,
     inventory: unusedFunction,
     halts: unused,
+    evaluate: unusedFunction,
   },
   ...{
     resource: "https://tools.example/",
@@ -71,9 +72,8 @@ function bodyOf({ body, path }: Endpoint): string | undefined {
   return JSON.stringify(found);
 }
 const BODIES: readonly unknown[] = [
-  { decision: "deny" },
-  { mode: "default", expiresInSeconds: 60 },
-  { seconds: 60 },
+  ...[{ decision: "deny" }, { mode: "default", expiresInSeconds: 60 }, { seconds: 60 }],
+  { subject: { type: "user", id: "a" }, action: { name: "tools/call" }, resource: { type: "tool", id: "t" } },
   { kind: "all", reason: "drill" },
 ];
 
@@ -140,7 +140,7 @@ test("the listener for operators has probes and metrics only", () => {
 
 test("what needs a part of the service that there is not does not exist", async () => {
   const { approvals: _approvals, auditDir: _dir, reload: _reload, resource: _resource, mcp: _mcp, ...others } = parts;
-  const { learning: _learning, inventory: _inventory, halts: _halts, ...bare } = others;
+  const { learning: _learning, inventory: _inventory, halts: _halts, evaluate: _evaluate, ...bare } = others;
   const app = createServer(bare, ENDPOINTS);
   for (const endpoint of ENDPOINTS) {
     const answer = await app.inject({ method: endpoint.method, url: urlOf(endpoint) });

@@ -36,14 +36,14 @@ const CSV_HEADER = COLUMNS.map(([name]) => name).join(",");
 
 export function toCsv({ entry, line }: FoundLine): string {
   const members = parseLine(line) ?? {};
-  return COLUMNS.map(([, read]) => cell(read(entry, members))).join(",");
+  return COLUMNS.map(([, read]) => csvCell(read(entry, members))).join(",");
 }
 
 /**
- * Returns one cell. Strings are quoted, possible formulas are prefixed with an apostrophe, and control characters are
+ * Returns one cell of a CSV file. Strings are quoted, possible formulas are prefixed with an apostrophe, and control characters are
  * escaped.
  */
-function cell(value: string | number | undefined): string {
+export function csvCell(value: string | number | undefined): string {
   if (value === undefined) return "";
   if (typeof value === "number") return String(value);
   const isFormula = FORMULA.test(value) || LEADING_CONTROL.test(value);
@@ -145,6 +145,7 @@ function unmappedOf(
     stage,
     classification,
     permissions: membersOf(members["caller"])?.["permissions"],
+    roles: membersOf(members["caller"])?.["roles"],
     act: membersOf(members["caller"])?.["act"],
     args: request?.["args"],
     args_hash: request?.["argsHash"],

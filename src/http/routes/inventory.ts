@@ -56,7 +56,11 @@ const details = summary.extend({
   description: z.string(),
   identity: z.string().describe("Hex SHA-256 over what identifies the tool in an approval."),
   callers: z
-    .object({ subjects: names, certificates: names })
+    .object({
+      subjects: names,
+      certificates: names,
+      roles: names.describe("Roles bound to a group or to claims that give all of the permissions."),
+    })
     .describe("Who holds the permissions by the configuration. Permissions in tokens are known only to their issuers."),
   approval: z.object({
     dependsOnArguments: z.boolean(),

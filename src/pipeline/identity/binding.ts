@@ -57,6 +57,17 @@ export class CertificateCallers {
     this.#bySpiffeId = new Map(callers.map((caller) => [caller.spiffeId, caller]));
   }
 
+  /** Returns the permissions of a caller under any of its certificates; undefined when none is mapped to it. */
+  permissionsOf(caller: {
+    readonly issuer: string | undefined;
+    readonly subject: string;
+  }): readonly string[] | undefined {
+    const mapped = [...this.#bySpiffeId.values()].filter(
+      ({ issuer, subject }) => issuer === caller.issuer && subject === caller.subject,
+    );
+    return mapped.length === 0 ? undefined : mapped.flatMap(({ permissions }) => permissions);
+  }
+
   find(certificate: ClientCertificate, nowMs: number): Caller | undefined {
     if (certificate.spiffeId === undefined || !isValid(certificate, nowMs)) return undefined;
     const known = this.#bySpiffeId.get(certificate.spiffeId);

@@ -122,12 +122,15 @@ function readSubject(name: string, value: unknown): string {
 
 /** Returns why no token may name this subject. Subjects are compared as written, code unit by code unit. */
 export function subjectProblem(subject: string): string | undefined {
-  if (subject === "") return "empty";
   if (Array.from(subject).length > SUBJECT_CHARACTERS_MAX) return "too long";
-  if (UNPRINTABLE.test(subject) || subject.startsWith(" ") || subject.endsWith(" ")) {
-    return "has characters that cannot be seen";
-  }
-  return subject.toLowerCase() === RESERVED_SUBJECT ? "reserved" : undefined;
+  return visibilityProblem(subject) ?? (subject.toLowerCase() === RESERVED_SUBJECT ? "reserved" : undefined);
+}
+
+/** Returns why a text cannot be told from another by its looks: it is empty, or has characters that cannot be seen. */
+export function visibilityProblem(text: string): string | undefined {
+  if (text === "") return "empty";
+  const isHidden = UNPRINTABLE.test(text) || text.startsWith(" ") || text.endsWith(" ");
+  return isHidden ? "has characters that cannot be seen" : undefined;
 }
 
 /** Returns the OpenID Connect session id with a prefix, so that a session named in a request cannot be mistaken for it. */

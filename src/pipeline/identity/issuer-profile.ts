@@ -25,8 +25,14 @@ export interface IssuerProfile {
 
 const SUBJECT_PERMISSIONS_MAX = 10_000;
 
-/** Returns all problems of the profiles except those of keys, each with the field to fix. */
-export function profileProblems(profiles: readonly IssuerProfile[]): readonly string[] {
+/**
+ * Returns all problems of the profiles except those of keys, each with the field to fix. `hasRoles` says whether roles are bound to
+ * callers of an issuer.
+ */
+export function profileProblems(
+  profiles: readonly IssuerProfile[],
+  hasRoles: (issuer: string) => boolean = () => false,
+): readonly string[] {
   const seen = new Set<string>();
   return profiles.flatMap((profile, index) => {
     const at = `jwt.issuers[${index}]`;
@@ -38,7 +44,7 @@ export function profileProblems(profiles: readonly IssuerProfile[]): readonly st
     if (!Number.isSafeInteger(lifetime) || lifetime < 1) {
       problems.push(`${at}.maxLifetimeSeconds: must be a whole number of seconds above 0`);
     }
-    problems.push(...kindProblems(at, profile), ...subjectProblems(at, profile));
+    problems.push(...kindProblems(at, profile, hasRoles(profile.issuer)), ...subjectProblems(at, profile));
     return problems;
   });
 }
@@ -55,12 +61,18 @@ function textProblems(at: string, profile: IssuerProfile): string[] {
     .map(([field]) => `${at}.${field}: must be a non-empty text`);
 }
 
-function kindProblems(at: string, { profile = "generic", typ, issuer, subjectPermissions }: IssuerProfile): string[] {
+function kindProblems(
+  at: string,
+  { profile = "generic", typ, issuer, subjectPermissions }: IssuerProfile,
+  hasRoles: boolean,
+): string[] {
   const problems: string[] = [];
   if (profile !== "generic" && typ !== undefined) problems.push(`${at}.typ: the profile ${profile} says it already`);
   if (profile !== "kubernetes") return problems;
-  if (subjectPermissions === undefined) {
-    problems.push(`${at}.subjectPermissions: is missing: the tokens of service accounts carry no permissions`);
+  if (subjectPermissions === undefined && !hasRoles) {
+    problems.push(
+      `${at}.subjectPermissions: is missing, and no role is bound: the tokens of service accounts carry no permissions`,
+    );
   }
   // Tokens from Secrets have the issuer kubernetes/serviceaccount: they have neither an expiry time nor an audience.
   if (!/^https:\/\/[^?#]+$/.test(issuer))

@@ -118,10 +118,13 @@ async function readParts(
   opened.modules = found.modules;
   problems.push(...found.problems);
   const loaded = await targets.prepare(found);
+  const bound = await readBindings(config, loaded, problems);
   const callers =
     issuers === undefined
       ? undefined
-      : attempt(problems, () => createCallerContext({ issuers, clock: now, former, ...identity.callers }));
+      : attempt(problems, () =>
+          createCallerContext({ issuers, clock: now, former, bindings: bound?.index, ...identity.callers }),
+        );
   const identify = (tool: Tool): string =>
     identityOf(tool, { config, loaded, policy: approvals?.risk.versionFor(tool) ?? "" });
   const reachable = targets.reachable(loaded.tools);
@@ -132,6 +135,7 @@ async function readParts(
     tools: loaded.tools,
     isEmbedded,
     hasOwnPoints: modules.policyPoints.others.length > 0,
+    bindings: bound?.resolved,
   });
   const rules = ruleProblems(config, loaded);
   problems.push(...(report?.problems ?? []), ...limitProblems(config, loaded), ...rules, ...policies.problems);
@@ -143,6 +147,15 @@ async function readParts(
     ...{ traces, identity, listeners, close },
     policyNotes: [...policies.notes, ...(await quotaNotes(config, { ...loaded, isEmbedded }))],
   };
+}
+
+/** Returns the bindings of roles; undefined when nothing is bound. Loads their code only then. */
+async function readBindings(config: Config, loaded: LoadedTools, problems: string[]) {
+  if (config.bindings.length === 0 && Object.keys(config.roles).length === 0) return undefined;
+  const { openBindings } = await import("./roles.ts");
+  const opened = openBindings(config, loaded);
+  problems.push(...opened.problems);
+  return config.bindings.length === 0 ? undefined : opened;
 }
 
 /** Returns the detector with the operators' rules, which are checked against their own examples. */

@@ -6,6 +6,7 @@ import { hint, listed } from "../../core/nearest.ts";
 import type { Tool } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
+import type { ResolvedBinding } from "./roles.ts";
 
 type Policy = Config["approvals"]["policies"][number];
 type Webhook = Config["approvals"]["webhooks"][number];
@@ -25,13 +26,15 @@ interface PolicyContext {
   readonly isEmbedded: boolean;
   /** True when the build has policy points of its own: they may require an approval for any tool. */
   readonly hasOwnPoints?: boolean;
+  /** Roles that are bound to operators and to agents. */
+  readonly bindings?: readonly ResolvedBinding[] | undefined;
 }
 
 /** Returns whether the policies can be satisfied, as far as the configuration tells. */
 export function policyFindings({ approvals, jwt }: Config, context: PolicyContext): PolicyFindings {
-  const { tools, isEmbedded, hasOwnPoints = false } = context;
+  const { tools, isEmbedded, hasOwnPoints = false, bindings = [] } = context;
   const { policies, rules } = approvals;
-  const issuers = withIntegrationUsers(jwt.issuers, approvals.webhooks);
+  const issuers = withIntegrationUsers(withBoundRoles(jwt.issuers, bindings), approvals.webhooks);
   const askable = tools.filter((tool) => rules.length > 0 || hasOwnPoints || mayNeedApproval(tool));
   const hasStore = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
   const problems =
@@ -58,6 +61,25 @@ export function policyFindings({ approvals, jwt }: Config, context: PolicyContex
       problems.push(`${field}.scopes: ${namesOf(unanswerable)} can be answered with none of them`);
   }
   return { problems, notes };
+}
+
+/**
+ * Adds what roles give to subjects. Who holds a role by a claim is known only to the issuer: then a table no longer says who the
+ * operators are.
+ */
+function withBoundRoles(issuers: readonly KnownIssuer[], bindings: readonly ResolvedBinding[]): readonly KnownIssuer[] {
+  return issuers.map((profile) => {
+    const bound = bindings.filter(({ issuer }) => issuer === profile.issuer);
+    const { operators, subjectPermissions } = profile;
+    if (bound.length === 0 || (operators && subjectPermissions === undefined)) return profile;
+    const isClaimed = bound.some(({ callers }) => "claims" in callers);
+    if (operators && isClaimed) return { ...profile, subjectPermissions: undefined };
+    const held = new Map(Object.entries(subjectPermissions ?? {}));
+    for (const { callers, permissions } of bound) {
+      if ("subject" in callers) held.set(callers.subject, [...(held.get(callers.subject) ?? []), ...permissions]);
+    }
+    return { ...profile, subjectPermissions: Object.fromEntries(held) };
+  });
 }
 
 /**

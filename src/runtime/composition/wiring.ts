@@ -3,6 +3,7 @@ import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
 import type { Admission } from "../../pipeline/admission.ts";
+import type { AccessQuestion } from "../../pipeline/evaluation.ts";
 import { createExecutor } from "../../pipeline/executor.ts";
 import type { Learning } from "../../pipeline/learning/learning.ts";
 import type { ObserverSlot } from "../../pipeline/output-filter.ts";
@@ -160,7 +161,12 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
       const { inventoryOf } = await import("../inventory/inventory.ts");
       const { config: inUse, parts: current } = snapshots.current();
       const [state, problems] = [reloading.state(), reloading.problems()];
-      return inventoryOf({ config: inUse, parts: current, state, problems, audit: audit.health() });
+      return inventoryOf({ config: inUse, parts: current, state, problems, audit: audit.health(), nowMs: clock() });
+    },
+    /** Decides whether an agent may call a tool, for other programs; loads its code at the first use. */
+    evaluate: async (question: AccessQuestion) => {
+      const { evaluateAccess } = await import("../../pipeline/evaluation.ts");
+      return evaluateAccess(snapshots.current(), question);
     },
     reload: reloading.reload,
     listeners: parts.listeners,

@@ -11,6 +11,7 @@ import { jwt, withIssuerList } from "./jwt.ts";
 import { checkListeners, consoleSection, listenerKeys } from "./listeners.ts";
 import { configMessage, configProblems, fieldOf } from "./problems.ts";
 import { quotas } from "./quotas.ts";
+import { bindings, checkBindings, roles } from "./roles.ts";
 import { count, name, problemAdder, text } from "./values.ts";
 import { commands, workspace } from "./workspace.ts";
 
@@ -375,6 +376,8 @@ const sections = (modules: Modules) =>
     tools: z.array(z.unknown()).min(1),
     audit: audit(modules.auditExporters),
     jwt: jwt(modules.tokenSources),
+    roles,
+    bindings,
     systems: systemsOf(modules.targetKinds),
     commands,
     workspace,
@@ -398,6 +401,7 @@ const schemaOf = (modules: Modules) =>
   sections(modules).superRefine((config, context) => {
     const { assertion: own, console, jwt, mcp, server } = config;
     const add = problemAdder(context);
+    checkBindings(config, context);
     if (console?.oidc !== undefined && server.console === undefined) {
       add("console.oidc", "is for the sign-in at server.console, which is missing");
     }

@@ -13,6 +13,7 @@ const ALGORITHMS = [
 ] as const;
 
 const AUDIENCES_MAX = 8;
+const CLAIM_DEPTH_MAX = 8;
 
 /** Error for a key without an issuer: a key alone does not say whose tokens it signs. */
 const ISSUER_MISSING = "is missing: name the issuer (`iss`) of the tokens next to its key: { issuer, publicKey }";
@@ -28,6 +29,8 @@ const issuer = z.strictObject({
   algorithms: z.array(z.enum(ALGORITHMS)).min(1).default(["ES256", "RS256", "EdDSA"]),
   typ: text.optional(),
   permissionsClaim: text.default("permissions"),
+  /** Claim that lists the groups that `bindings` name; a nested one as a list, such as `[realm_access, roles]`. */
+  groupsClaim: z.union([text, z.array(text).min(1).max(CLAIM_DEPTH_MAX)]).default("groups"),
   /** Permissions by `sub`, for issuers whose tokens list none. Permissions listed in a token are then ignored. */
   subjectPermissions: z.record(z.string().min(1).max(256), z.array(permission).max(256)).optional(),
   /** Maximum `exp − iat`; when left out 3600, or 7200 for `kubernetes`. */

@@ -9,12 +9,14 @@ import { classificationNotes } from "../../core/manifest/change-words.ts";
 import { policyNotes } from "../../core/policy/notes.ts";
 import type { CertificateExpiry, ContractState, Quarantine, SystemState } from "../../core/target-kind.ts";
 import { inputJsonSchema } from "../../core/tool-formats.ts";
-import type { FieldAction, Json, Tool } from "../../core/types.ts";
+import type { EpochMs, FieldAction, Json, Tool } from "../../core/types.ts";
 import { labelOf } from "../../detection/labels.ts";
 import type { Parts } from "../composition/assembly.ts";
+import { inForce, resolveBindings } from "../composition/roles.ts";
 import type { Config } from "../config/config.ts";
 import { LIVE_KEYS } from "../reload/fingerprints.ts";
 import type { ConfigurationState } from "../reload/types.ts";
+import { type AccessRow, accessRows, callersOf } from "./access.ts";
 import { shownConfig, shownRequest, shownText, shownValue } from "./shown.ts";
 
 /**
@@ -43,11 +45,16 @@ export interface MatrixRow {
    * require further approvals.
    */
   readonly asks: "always" | "by mode" | "no";
-  /** Subjects that receive the permissions, not counting elevated ones, from `jwt.issuers[].subjectPermissions`. */
+  /**
+   * Subjects that receive the permissions, not counting elevated ones, from `jwt.issuers[].subjectPermissions` and from roles bound
+   * to them.
+   */
   readonly subjects: readonly string[];
+  /** Roles that are bound to a group or to claims and give all of the permissions, not counting elevated ones. */
+  readonly roles: readonly string[];
 }
 
-export interface ToolSummary extends Omit<MatrixRow, "tool" | "subjects"> {
+export interface ToolSummary extends Omit<MatrixRow, "tool" | "subjects" | "roles"> {
   readonly name: string;
   readonly title: string;
   readonly version: string;
@@ -77,7 +84,11 @@ export interface ToolDetails extends ToolSummary {
   readonly description: string;
   /** Hex SHA-256 over what identifies the tool in an approval. */
   readonly identity: string;
-  readonly callers: { readonly subjects: readonly string[]; readonly certificates: readonly string[] };
+  readonly callers: {
+    readonly subjects: readonly string[];
+    readonly certificates: readonly string[];
+    readonly roles: readonly string[];
+  };
   readonly approval: {
     /** Whether the manifest has a function that decides it by the arguments. */
     readonly dependsOnArguments: boolean;
@@ -148,19 +159,21 @@ interface InventoryParts {
   readonly state: ConfigurationState | undefined;
   readonly problems: readonly string[];
   readonly audit: object;
+  readonly nowMs: EpochMs;
 }
 
 /** Returns the inventory of one configuration snapshot. */
-export function inventoryOf({ config, parts, state, problems, audit }: InventoryParts): Inventory {
+export function inventoryOf({ config, parts, state, problems, audit, nowMs }: InventoryParts): Inventory {
   const { registry, loaded } = parts;
+  const given = { config, parts, nowMs };
   return {
     tools: () => ({
-      tools: registry.list().map(({ tool }) => summaryOf(tool, { config, parts })),
+      tools: registry.list().map(({ tool }) => summaryOf(tool, given)),
       notRegistered: loaded.notRegistered.map(shownText),
     }),
     tool(name) {
       const { registered } = registry.find(name);
-      return registered && detailsOf(registered, { config, parts });
+      return registered && detailsOf(registered, given);
     },
     systems: async () => ({ ...(await systemsOf(config, parts)), audit: shownValue(audit) }),
     configuration: () => ({
@@ -172,22 +185,28 @@ export function inventoryOf({ config, parts, state, problems, audit }: Inventory
   };
 }
 
-/** Returns who may call which tool, as far as the configuration says it. */
-export function matrixOf(tools: readonly Tool[], { jwt }: Pick<Config, "jwt">): readonly MatrixRow[] {
-  const known = jwt.issuers
-    .filter(({ operators }) => !operators)
-    .flatMap(({ subjectPermissions = {} }) => Object.entries(subjectPermissions));
-  const rows = tools.map((tool) => ({
-    ...rowOf(tool),
-    subjects: known
-      .filter(([, held]) => tool.permissions.required.every((permission) => held.includes(permission)))
-      .map(([subject]) => subject)
-      .sort(),
-  }));
+/** Returns who may call which tool, as far as the configuration says it. Bindings that have ended do not count. */
+export function matrixOf(tools: readonly Tool[], config: Config, nowMs: EpochMs): readonly MatrixRow[] {
+  const access = accessNow(tools, config, nowMs);
+  const rows = tools.map((tool) => {
+    const { subjects, roles } = callersOf(tool, access);
+    return { ...rowOf(tool), subjects, roles };
+  });
   return rows.sort((a, b) => (a.tool < b.tool ? -1 : 1));
 }
 
-function rowOf({ name, target, classification, category, permissions, approval }: Tool): Omit<MatrixRow, "subjects"> {
+function accessNow(tools: readonly Tool[], config: Config, nowMs: EpochMs): readonly AccessRow[] {
+  return accessRows(config, tools, inForce(resolveBindings(config, tools), nowMs));
+}
+
+function rowOf({
+  name,
+  target,
+  classification,
+  category,
+  permissions,
+  approval,
+}: Tool): Omit<MatrixRow, "subjects" | "roles"> {
   return {
     ...{ tool: name, system: target.system, classification, category },
     permissions: permissions.required,
@@ -211,7 +230,7 @@ export function protectionNotes(tool: Tool): readonly Fault[] {
   return [...classificationNotes(tool), ...policyNotes(tool, namesSecret)];
 }
 
-type Given = Pick<InventoryParts, "config" | "parts">;
+type Given = Pick<InventoryParts, "config" | "parts" | "nowMs">;
 
 function summaryOf(tool: Tool, { parts: { loaded, targets } }: Given): ToolSummary {
   const { tool: name, ...row } = rowOf(tool);
@@ -224,8 +243,7 @@ function summaryOf(tool: Tool, { parts: { loaded, targets } }: Given): ToolSumma
 }
 
 function detailsOf({ tool, identity, binding }: RegisteredTool, given: Given): ToolDetails {
-  const { config, parts } = given;
-  const [row] = matrixOf([tool], config);
+  const { config, parts, nowMs } = given;
   const { approval } = tool;
   const { system, ...target } = tool.target;
   const doubt = binding.classificationDoubt?.();
@@ -237,12 +255,7 @@ function detailsOf({ tool, identity, binding }: RegisteredTool, given: Given): T
   return {
     ...summaryOf(tool, given),
     ...{ description: tool.description, identity },
-    callers: {
-      subjects: row?.subjects ?? [],
-      certificates: config.jwt.clientCertificates
-        .filter(({ permissions }) => tool.permissions.required.every((needed) => permissions.includes(needed)))
-        .map(({ subject }) => subject),
-    },
+    callers: callersOf(tool, accessNow(parts.loaded.tools, config, nowMs)),
     approval: {
       dependsOnArguments: approval.needsApproval !== undefined,
       risk: approval.risk,

@@ -12,6 +12,8 @@ import { Sources } from "../manifests/sources.ts";
 export const LIVE_KEYS = [
   "tools",
   "jwt",
+  "roles",
+  "bindings",
   "systems",
   "commands",
   "workspace",

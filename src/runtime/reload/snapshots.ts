@@ -19,6 +19,7 @@ export function currentCallers(snapshots: Snapshots): CallerContext {
     verifyToken: (...shown) => snapshots.current().callers.verifyToken(...shown),
     knows: (authorization) => snapshots.current().callers.knows(authorization),
     assertOperator: (person) => snapshots.current().callers.assertOperator(person),
+    configuredAgent: (agent) => snapshots.current().callers.configuredAgent(agent),
     reload: (issuers) => snapshots.current().callers.reload(issuers),
     clear: () => snapshots.current().callers.clear(),
     fetchedKeys: (...named) => snapshots.current().callers.fetchedKeys(...named),

@@ -290,6 +290,7 @@ describe.concurrent("stc token", () => {
       "configuration:read",
       "tools:read",
       "tools:learn",
+      "policy:evaluate",
     ]);
     expect(all["sid"]).toBeUndefined();
     const one = claims(await runStc(["token", "--operator", "--sub", "ana", "--permission", "audit:read"]));

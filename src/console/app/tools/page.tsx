@@ -48,7 +48,11 @@ interface PolicyShown {
 interface ToolDetails extends ToolSummary {
   readonly description: string;
   readonly identity: string;
-  readonly callers: { readonly subjects: readonly string[]; readonly certificates: readonly string[] };
+  readonly callers: {
+    readonly subjects: readonly string[];
+    readonly certificates: readonly string[];
+    readonly roles: readonly string[];
+  };
   readonly approval: {
     readonly dependsOnArguments: boolean;
     readonly risk?: string;
@@ -242,6 +246,9 @@ function Details({ tool }: { readonly tool: ToolDetails }): VNode {
                   ? undefined
                   : ["For some arguments", <Names key="elevated" names={tool.elevated} />],
                 ["Subjects", <Names key="subjects" names={tool.callers.subjects} none="none in the configuration" />],
+                tool.callers.roles.length === 0
+                  ? undefined
+                  : ["By role", <Names key="roles" names={tool.callers.roles} />],
                 tool.callers.certificates.length === 0
                   ? undefined
                   : ["By certificate", <Names key="certificates" names={tool.callers.certificates} />],

@@ -1,0 +1,82 @@
+import { Refusal, type RefusalCode } from "../core/errors.ts";
+import { type Known, mint, type Parsed, type RegisteredTool, type WithinRate } from "../core/evidence.ts";
+import type { Caller, Tool } from "../core/types.ts";
+import { couldUse } from "./permission-engine.ts";
+import type { Snapshot } from "./proxy.ts";
+import { parseInput } from "./schema-validator.ts";
+
+/** A question of another program: may this agent call this tool? */
+export interface AccessQuestion {
+  readonly tool: string;
+  readonly subject: string;
+  /** Issuer of the subject; only needed where several issuers are for agents. */
+  readonly issuer?: string | undefined;
+  /** The agent's token. Without it, only what the configuration says about the subject counts. */
+  readonly token?: string | undefined;
+  /** Undefined when the asker does not know them: then a call counts as elevated. */
+  readonly args?: unknown;
+}
+
+/** The decision of the policy points of the stages `permission` and `elevation`. Nothing is planned, looked up or counted. */
+export type AccessDecision =
+  | { readonly isAllowed: true }
+  | {
+      readonly isAllowed: false;
+      /** PERMISSION_DENIED also for a tool that does not exist. */
+      readonly code: RefusalCode;
+    };
+
+/**
+ * Decides like the pipeline would, by the same points and in the same order, up to the arguments' elevation. A point that requires
+ * an approval denies here, because nobody is asked. The evidence that the points need never leaves this function.
+ *
+ * @throws {Error} for an error of the service
+ */
+export async function evaluateAccess(
+  { registry, callers, policy }: Pick<Snapshot, "registry" | "callers" | "policy">,
+  question: AccessQuestion,
+): Promise<AccessDecision> {
+  try {
+    const caller = await callerOf(callers, question);
+    const { registered } = registry.find(question.tool);
+    // This comes before every point, so that no point's answer shows whether a tool exists that the subject may not use.
+    const isUsable = registered !== undefined && couldUse(caller.permissions, registered.tool.permissions.required);
+    if (!isUsable) return denied("PERMISSION_DENIED");
+    const permitted = await policy.permit(mint<Known>({ ...partsOf(registered), caller }));
+    const limited = mint<WithinRate>(permitted);
+    const parsed = question.args === undefined ? withoutArguments(limited) : parseInput(limited, question.args);
+    const { findings } = await policy.elevate(parsed);
+    return findings === undefined ? { isAllowed: true } : denied("APPROVAL_REQUIRED");
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    return denied(error.code);
+  }
+}
+
+function denied(code: RefusalCode): AccessDecision {
+  return { isAllowed: false, code };
+}
+
+/** Returns the agent: as its token says, or as the configuration alone knows it. The token must be the subject's. */
+async function callerOf(callers: Snapshot["callers"], question: AccessQuestion): Promise<Caller> {
+  const { token, subject, issuer } = question;
+  if (token === undefined) return callers.configuredAgent({ issuer, subject });
+  const { caller } = await callers.verifyToken(token, "agents");
+  if (caller.subject === subject && (issuer === undefined || caller.issuer === issuer)) return caller;
+  throw new Refusal("UNAUTHENTICATED", "The token is another subject's.");
+}
+
+function partsOf({ tool, binding, outputPolicy, inputPolicy, scan, identity }: RegisteredTool): RegisteredTool {
+  return { tool, binding, outputPolicy, inputPolicy, scan, identity };
+}
+
+/** Unknown arguments could be any, so the call counts as elevated. Points see no arguments. */
+function withoutArguments(limited: WithinRate): Parsed {
+  return mint<Parsed>({ ...limited, tool: alwaysElevated(limited.tool), input: undefined });
+}
+
+function alwaysElevated(tool: Tool): Tool {
+  const { permissions } = tool;
+  if (permissions.elevatedIf === undefined) return tool;
+  return { ...tool, permissions: { ...permissions, elevatedIf: { ...permissions.elevatedIf, when: () => true } } };
+}
