@@ -36,6 +36,7 @@ export function joinSnapshot(config: Config, parts: Parts, options: JoinOptions)
     callbackTimeoutMs: config.approvals.callbackTimeoutMs,
     detector,
     newId,
+    confirmation: (call) => policy.confirmation(call),
   });
   const close = (): Promise<void> =>
     parts.close().catch((cause: unknown) => logError?.("a former configuration could not be closed", cause));
