@@ -71,6 +71,32 @@ export interface StagePoint<Stage extends PointStage, Decision = PolicyDecision 
   confirm?(request: PolicyRequests[Stage], approval: GivenApproval): Decision;
 }
 
+/** Upper bounds of the histogram of decision times, in seconds. */
+export const POINT_SECONDS: readonly number[] = [
+  0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5,
+];
+
+/** The state of a configured decision point, for operators. Counts are since the start of the service. */
+export interface PointState {
+  readonly name: string;
+  /** The key of its kind. */
+  readonly kind: string;
+  /** Left out by kinds that reach no other system. */
+  readonly circuit?: "closed" | "open" | "half-open";
+  readonly calls?: { readonly inFlight: number; readonly max: number };
+  /** Facts in the kind's own words, such as the number of policies. */
+  readonly facts?: Readonly<Record<string, string | number>>;
+  /** `reason`: in our own words, bounded, without texts of the point. */
+  readonly lastError: { readonly at: EpochMs; readonly reason: string } | undefined;
+  readonly verdicts: Readonly<Record<"allow" | "deny" | "ask", number>>;
+  /** Decisions that could not be made: each denied a call. */
+  readonly errors: number;
+  /** Verdicts from the cache. They are among the verdicts. */
+  readonly cached: number;
+  /** Observations per bucket of `POINT_SECONDS`, not cumulative; the last is for everything above the bounds. */
+  readonly seconds: { readonly counts: ArrayLike<number>; readonly sum: number };
+}
+
 /** The agent's text for a point that could not decide. */
 export const UNDECIDED = "A policy of the service's operators could not be decided, so the call was not run.";
 

@@ -210,6 +210,9 @@ export function resilienceOf({ retries, breaker, concurrentCallsMax }: CallLimit
 
 type Reading = Pick<TargetContext, "readFile" | "watchFiles" | "pathOf" | "problems">;
 
+/** Access to the files that a system's entry names. */
+export type UrlContext = Reading & Pick<TargetContext, "now">;
+
 /** Reads the certificates of a system. Returns undefined after a problem. */
 function readTls(
   context: Reading,
@@ -253,7 +256,7 @@ interface UrlSystem {
 
 /** Reads the files that an entry names. Returns undefined after a problem. */
 export async function readUrlSystem(
-  context: TargetContext,
+  context: UrlContext,
   field: string,
   entry: UrlEntry & { readonly url: string },
 ): Promise<UrlSystem | undefined> {
@@ -270,7 +273,7 @@ export async function readUrlSystem(
 }
 
 async function readCredentials(
-  context: TargetContext,
+  context: UrlContext,
   field: string,
   { auth: entry, addresses: names }: UrlEntry,
 ): Promise<Credentials | undefined> {

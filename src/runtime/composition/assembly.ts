@@ -17,6 +17,7 @@ import { identityOf, type LoadedTools } from "../manifests/sources.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { readApprovals } from "./approvals.ts";
 import { readCheckpointKey, readExports, readHashKey } from "./audit.ts";
+import { DecisionPoints } from "./decision-points.ts";
 import { type IdentityParts, readIdentity, readIssuers } from "./identity.ts";
 import { limitProblems } from "./limits.ts";
 import { readListeners } from "./listeners.ts";
@@ -32,11 +33,14 @@ export interface InUse {
    */
   readonly modulesInUse?: (() => ReadonlySet<string>) | undefined;
   readonly formerCallers?: CallerContext | undefined;
+  readonly formerPoints?: DecisionPoints | undefined;
 }
 
 interface AssemblyCapabilities extends InUse, KindCapabilities {
   /** True when the embedder of the library determines the approvers. */
   readonly isEmbedded?: boolean | undefined;
+  /** Milliseconds, never decreasing. */
+  readonly monotonic: () => number;
 }
 
 /** The parts that are built before the audit is opened: enough to check a configuration and to plan a call. */
@@ -50,6 +54,7 @@ export interface Parts {
   readonly report: Required<KindReport>;
   readonly risk: RiskRules;
   readonly policy: Policy;
+  readonly points: DecisionPoints;
   /** Signs the receipts of decisions; undefined: no receipts. */
   readonly receiptOf: ReceiptSigner | undefined;
   /** The webhooks that are notified of approvals, and the integrations through which people may answer. */
@@ -97,7 +102,7 @@ async function readParts(
   { capabilities, modules }: { readonly capabilities: AssemblyCapabilities; readonly modules: Modules },
   opened: Opened,
 ): Promise<Parts> {
-  const { now, formerCallers: former } = capabilities;
+  const { now, random, monotonic, formerCallers: former, formerPoints } = capabilities;
   const problems: string[] = [];
   const targets = new Targets();
   opened.resources.push(() => targets.close());
@@ -112,7 +117,12 @@ async function readParts(
   const traces = readTraces(config, problems);
   const approvals = readApprovals(config, modules, problems);
   const detector = readDetector(config, modules, problems);
-  const policy = approvals && attempt(problems, () => createPolicy(modules.policyPoints, approvals.risk, detector));
+  const opening = { now, random, monotonic, detector, problems, former: formerPoints };
+  const points = await DecisionPoints.open(config, modules.decisionPoints, opening);
+  opened.resources.push(() => points.close());
+  const { others } = modules.policyPoints;
+  const allPoints = { ...modules.policyPoints, others: [...others, ...points.policyPoints] };
+  const policy = approvals && attempt(problems, () => createPolicy(allPoints, approvals.risk, detector));
   const found = await loadTools(config, targets.offered());
   opened.modules = found.modules;
   problems.push(...found.problems);
@@ -121,6 +131,7 @@ async function readParts(
     issuers === undefined
       ? undefined
       : attempt(problems, () => createCallerContext({ issuers, clock: now, former, ...identity.callers }));
+  points.prepare(loaded.tools, problems);
   const identify = (tool: Tool): string =>
     identityOf(tool, { config, loaded, policy: approvals?.risk.versionFor(tool) ?? "" });
   const reachable = targets.reachable(loaded.tools);
@@ -129,7 +140,7 @@ async function readParts(
   const policies = policyFindings(config, {
     tools: loaded.tools,
     isEmbedded: capabilities.isEmbedded === true,
-    hasOwnPoints: modules.policyPoints.others.length > 0,
+    hasOwnPoints: others.length > 0 || points.mayAsk,
   });
   const rules = ruleProblems(config, loaded);
   problems.push(...(report?.problems ?? []), ...limitProblems(config, loaded), ...rules, ...policies.problems);
@@ -137,7 +148,8 @@ async function readParts(
     throw new StartupError(problems);
   const close = (): Promise<void> => closeOpened(opened);
   return {
-    ...{ registry, callers, detector, targets, loaded, report, ...approvals, policy, hashKey, checkpointKey, exports },
+    ...{ registry, callers, detector, targets, loaded, report, ...approvals, policy, points, hashKey, checkpointKey },
+    exports,
     ...{ traces, identity, listeners, close, policyNotes: policies.notes },
   };
 }

@@ -41,7 +41,7 @@ const LINGER_MS = 900_000;
  * @throws {StartupError} with all problems at once
  */
 export function assemble(config: Config, hooks: Hooks & InUse = {}, modules: Modules = MODULES): Promise<Parts> {
-  return assembleParts(config, { now: clock, newId: randomUUID, random: Math.random, ...hooks }, modules);
+  return assembleParts(config, { now: clock, monotonic, newId: randomUUID, random: Math.random, ...hooks }, modules);
 }
 
 export type Service = Awaited<ReturnType<typeof wire>>;
@@ -80,8 +80,8 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
       limits.change(read, loaded.tools);
       approvals?.webhooks.change(webhooks);
     },
-    build: async (read, { callers }) => {
-      const previous = { modulesInUse: () => snapshots.modules(), formerCallers: callers };
+    build: async (read, { callers, parts: { points } }) => {
+      const previous = { modulesInUse: () => snapshots.modules(), formerCallers: callers, formerPoints: points };
       return join(read, await assemble(read, { ...hooks, ...previous }, modules));
     },
   });
@@ -128,6 +128,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     droppedSpans: () => tracing.dropped(),
     detector: () => snapshots.current().detector,
     targets: () => snapshots.current().parts.targets,
+    decisionPoints: () => snapshots.current().parts.points,
     /** Returns the open connections, including those of replaced configurations. */
     channels: () => snapshots.all().flatMap(({ parts: { targets } }) => targets.channels()),
     /** Returns the state of the configuration in use and of the last refusal. */

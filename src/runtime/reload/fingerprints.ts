@@ -15,6 +15,7 @@ export const LIVE_KEYS = [
   "systems",
   "commands",
   "workspace",
+  "decisionPoints",
   "assertion",
   "approvals.mode",
   "approvals.attach",
