@@ -48,6 +48,7 @@ const CAPABILITIES: readonly Capability[] = [
         "src/targets/grpc/contract/proto-files.ts",
         "src/targets/grpc/kind.ts",
         "src/audit/",
+        "src/policy/points/cedar/engine.ts",
         "src/approvals/store/postgres.ts",
         "src/approvals/store/sqlite.ts",
         "src/cli/",

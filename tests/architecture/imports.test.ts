@@ -7,6 +7,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   egress: ["core"],
   detection: ["core"],
   approvals: ["core", "egress"],
+  policy: ["core", "egress"],
   "approvals/messages": ["core", "detection"],
   audit: ["core", "egress", "runtime/c-library.ts"],
   "targets/command": ["core", "runtime/c-library.ts"],
@@ -18,7 +19,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   pipeline: ["core", "egress", "approvals", "audit", "detection"],
   // The list of what a build contains. `http`, `mcp`, `console` and `cli` are upwards: they are loaded by `import(…)` when needed.
   "runtime/modules.ts": [
-    ...["core", "egress", "approvals", "audit", "detection", "pipeline", "http", "mcp", "console", "cli"],
+    ...["core", "egress", "approvals", "policy", "audit", "detection", "pipeline", "http", "mcp", "console", "cli"],
     ...["targets/command", "targets/files", "targets/grpc", "targets/http", "targets/function", "targets/mcp"],
   ],
   "runtime/own-code.ts": [],
@@ -30,7 +31,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "runtime/reload": ["core", "audit", "pipeline", "runtime/config", "runtime/manifests", "runtime/composition"],
   "runtime/composition": [
     ...["core", "runtime/config", "runtime/manifests", "runtime/modules.ts", "runtime/own-code.ts", "runtime/reload"],
-    ...["runtime/telemetry", "runtime/inventory", "pipeline", "approvals", "audit", "detection"],
+    ...["runtime/telemetry", "runtime/inventory", "pipeline", "approvals", "audit", "detection", "policy"],
   ],
   "runtime/inventory": [
     ...["core", "approvals", "detection", "pipeline"],
@@ -64,6 +65,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "approvals/messages": ["zod"],
   "targets/command": ["unbash", "yaml", "zod"],
   egress: ["jose", "zod"],
+  policy: ["@cedar-policy/cedar-wasm/web", "node_modules/@cedar-policy/cedar-wasm/web/cedar_wasm_bg.wasm", "zod"],
   "targets/grpc": ["@grpc/grpc-js", "protobufjs", "zod"],
   "targets/http": ["yaml", "zod"],
   "targets/files": ["re2js", "yaml", "zod"],
@@ -127,6 +129,7 @@ const DECLARED: Readonly<Record<string, readonly string[]>> = {
   "src/targets/grpc/": ["kind.ts"],
   "src/targets/http/": ["kind.ts", "manifest.ts", "request.ts"],
   "src/targets/mcp/": ["kind.ts", "settings.ts"],
+  "src/policy/points/": ["authzen/kind.ts", "cedar/kind.ts"],
   "src/mcp/": [],
   "src/console/": [],
   "src/core/json-schema/": [],
@@ -139,7 +142,7 @@ test.each(Object.entries(DECLARED))("of %s, only %j is loaded without being conf
 
 test("packages and clients of other systems are loaded only with a system to call", () => {
   const loaded = [...loadedAtStart()];
-  expect(loaded.filter((name) => /^(?:@grpc\/|protobufjs|@opentelemetry)/.test(name))).toEqual([]);
+  expect(loaded.filter((name) => /^(?:@grpc\/|protobufjs|@opentelemetry|@cedar-policy)/.test(name))).toEqual([]);
   expect(
     loaded.filter((name) =>
       /egress\/(?:rotating-client|resilience)|runtime\/manifests\/(?:data-only|editor)/.test(name),

@@ -21,6 +21,8 @@ export interface PointOptions {
   readonly name: string;
   /** The key of its kind. */
   readonly kind: string;
+  /** True when the point is another system. */
+  readonly isRemote: boolean;
   readonly timeoutMs: number;
   readonly onAccessRequest: "deny" | "ask";
   /** Time for which an `allow` is kept; 0: none is. */
@@ -98,6 +100,10 @@ export class ConfiguredPoint implements StagePoint<"elevation"> {
       ...{ name, kind, ...this.#opened.state?.(), lastError, verdicts: { ...verdicts }, errors, cached },
       seconds: { counts, sum: secondsSum },
     };
+  }
+
+  get isRemote(): boolean {
+    return this.#options.isRemote;
   }
 
   get tally(): PointTally {

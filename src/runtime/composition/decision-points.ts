@@ -4,7 +4,7 @@ import { errorText } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
 import { compileInputPolicy, sanitizeInput } from "../../core/manifest/input-policy.ts";
 import type { CompiledPolicy } from "../../core/policy/output-policy.ts";
-import type { PointState, PolicyPoint } from "../../core/policy-point.ts";
+import type { PointState, PolicyDecision, PolicyPoint } from "../../core/policy-point.ts";
 import type { WatchOptions } from "../../core/target-kind.ts";
 import type { Json, Tool } from "../../core/types.ts";
 import type { Detector } from "../../detection/sensitive.ts";
@@ -25,6 +25,8 @@ interface OpeningParts extends Pick<KindCapabilities, "now" | "random"> {
 }
 
 type Entry = Config["decisionPoints"][number];
+type PointRequest = Parameters<ConfiguredPoint["preview"]>[0];
+type Decisions = Readonly<Record<string, PolicyDecision>>;
 
 const ARGUMENT_LIMITS = { depthMax: 32, nodesMax: 100_000, bytesMax: 1_048_576 } as const;
 
@@ -88,9 +90,16 @@ export class DecisionPoints {
   }
 
   /** Returns what each point would be asked about a call, by the point's name. */
-  previews(request: Parameters<ConfiguredPoint["preview"]>[0]): Readonly<Record<string, Json>> {
+  previews(request: PointRequest): Readonly<Record<string, Json>> {
     const asked = this.#points.map((point) => [point.name, point.preview(request)] as const);
     return Object.fromEntries(asked.flatMap(([name, question]) => (question === undefined ? [] : [[name, question]])));
+  }
+
+  /** Asks the points that decide in the service about a call, and with `external` all of them. Returns decisions by name. */
+  async decisions(request: PointRequest, { external }: { readonly external: boolean }): Promise<Decisions> {
+    const asked = this.#points.filter(({ isRemote }) => external || !isRemote);
+    const decisions = asked.map(async (point) => [point.name, await point.decide(request)] as const);
+    return Object.fromEntries(await Promise.all(decisions));
   }
 
   states(): readonly PointState[] {
@@ -123,9 +132,10 @@ export function claimsToKeep({ decisionPoints }: Pick<Config, "decisionPoints">)
   return [...new Set(["client_id", "azp", ...decisionPoints.flatMap(({ claims }) => claims)])];
 }
 
-/** The states as `/readyz` and `/systems` show them: without the counts, which are metrics. */
-export function statesShown(points: Pick<DecisionPoints, "states">) {
-  return points.states().map(({ name, kind, circuit, calls, facts, lastError, verdicts, errors }) => ({
+/** Returns the states as `/readyz` and `/systems` show them; undefined without points. Times are counted in metrics only. */
+export function statesShown(states: readonly PointState[]) {
+  if (states.length === 0) return undefined;
+  return states.map(({ name, kind, circuit, calls, facts, lastError, verdicts, errors }) => ({
     ...{ name, kind, circuit, calls, facts, verdicts, errors },
     lastError: lastError === undefined ? null : { at: new Date(lastError.at).toISOString(), reason: lastError.reason },
   }));
@@ -150,7 +160,7 @@ function optionsOf(entry: Entry, { key: kind, isRemote }: Kind, parts: OpeningPa
   const { now, monotonic, detector } = parts;
   const concerned = new WeakMap<Tool, boolean>();
   return {
-    ...{ name, kind, timeoutMs, onAccessRequest, cacheSeconds, claims, now, monotonic },
+    ...{ name, kind, isRemote, timeoutMs, onAccessRequest, cacheSeconds, claims, now, monotonic },
     concerns(tool) {
       const known = concerned.get(tool) ?? mayConcern({ when }, tool);
       concerned.set(tool, known);

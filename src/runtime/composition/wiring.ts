@@ -128,7 +128,8 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     droppedSpans: () => tracing.dropped(),
     detector: () => snapshots.current().detector,
     targets: () => snapshots.current().parts.targets,
-    decisionPoints: () => snapshots.current().parts.points,
+    /** Returns the states of the decision points in use. */
+    decisionPoints: () => snapshots.current().parts.points.states(),
     /** Returns the open connections, including those of replaced configurations. */
     channels: () => snapshots.all().flatMap(({ parts: { targets } }) => targets.channels()),
     /** Returns the state of the configuration in use and of the last refusal. */

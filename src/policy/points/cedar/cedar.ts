@@ -12,7 +12,7 @@ import type { Json, Tool } from "../../../core/types.ts";
 import { readNamed } from "../../../egress/certificates.ts";
 import type { OpenedPoint, PointAnswer, PointContext, PointQuestion } from "../kind.ts";
 import { type Engine, loadEngine, PolicySets } from "./engine.ts";
-import { cedarValue, type Shape, shapeOf } from "./values.ts";
+import { cedarValue, type NumberShape, shapeOf } from "./values.ts";
 
 interface CedarFiles {
   readonly policiesFile: string;
@@ -198,7 +198,7 @@ interface CedarParts {
 /** What is prepared for the calls of one tool. */
 interface ToolPolicies {
   readonly setId: string;
-  readonly shape: Shape;
+  readonly shape: NumberShape;
   readonly entity: EntityJson;
 }
 
@@ -327,10 +327,10 @@ class CedarPoint implements OpenedPoint {
   }
 }
 
-const ANY_SHAPE: Shape = { members: new Map() };
+const ANY_SHAPE: NumberShape = { members: new Map() };
 
 /** The schema of some functions' arguments is no JSON Schema: then each number is mapped by its value. */
-function knownShape(tool: Tool): Shape {
+function knownShape(tool: Tool): NumberShape {
   try {
     return shapeOf(tool);
   } catch {
@@ -341,7 +341,7 @@ function knownShape(tool: Tool): Shape {
 function prefixed(
   prefix: "arg_" | "claim_",
   values: Readonly<Record<string, Json>>,
-  shape: Shape,
+  shape: NumberShape,
 ): Record<string, CedarValueJson> {
   const mapped = cedarValue(values, shape, prefix === "arg_" ? "arguments" : "claims");
   const members = isTable(mapped) ? Object.entries(mapped) : [];

@@ -13,16 +13,16 @@ export class NotCedarError extends Error {
 }
 
 /** How the numbers of a value are mapped, from the schema of a tool's arguments. */
-export interface Shape {
+export interface NumberShape {
   /** `number`: a number may have a fraction, so that all are decimals. `integer`: all are longs. Undefined: each by its value. */
   readonly numbers?: "number" | "integer" | undefined;
-  readonly members: ReadonlyMap<string, Shape>;
+  readonly members: ReadonlyMap<string, NumberShape>;
   /** Of a list's elements, and of members that are not listed. */
-  readonly others?: Shape | undefined;
+  readonly others?: NumberShape | undefined;
 }
 
 const DEPTH_MAX = 32;
-const ANY: Shape = { members: new Map() };
+const ANY: NumberShape = { members: new Map() };
 
 /** Keys with which Cedar's JSON writes references to entities and calls of functions: an argument must not become one. */
 const ESCAPES: ReadonlySet<string> = new Set(["__entity", "__extn", "__expr"]);
@@ -36,7 +36,7 @@ const DECIMAL_MAX = 922_337_203_685_477;
  *
  * @throws {NotCedarError}
  */
-export function cedarValue(value: Json, shape: Shape, path: string, depth = 0): CedarValueJson {
+export function cedarValue(value: Json, shape: NumberShape, path: string, depth = 0): CedarValueJson {
   if (depth > DEPTH_MAX) throw new NotCedarError(path, `deeper than ${DEPTH_MAX} levels`);
   if (value === null) throw new NotCedarError(path, "null in a list, which Cedar cannot represent");
   if (typeof value === "number") return cedarNumber(value, shape.numbers);
@@ -57,7 +57,7 @@ export function cedarValue(value: Json, shape: Shape, path: string, depth = 0): 
   return record;
 }
 
-function cedarNumber(value: number, numbers: Shape["numbers"]): CedarValueJson {
+function cedarNumber(value: number, numbers: NumberShape["numbers"]): CedarValueJson {
   const isLong = Number.isSafeInteger(value) && numbers !== "number";
   if (isLong) return value === 0 ? 0 : value;
   const text = String(value === 0 ? 0 : value);
@@ -66,20 +66,20 @@ function cedarNumber(value: number, numbers: Shape["numbers"]): CedarValueJson {
 }
 
 /** Returns the shape of a tool's arguments. */
-export function shapeOf({ input }: Tool): Shape {
+export function shapeOf({ input }: Tool): NumberShape {
   return shapeIn(inputJsonSchema(input), 0);
 }
 
 const BRANCHES = ["anyOf", "oneOf", "allOf"] as const;
 
 /** A schema with branches may hold what any of them holds; a reference is not followed. */
-function shapeIn(schema: unknown, depth: number): Shape {
+function shapeIn(schema: unknown, depth: number): NumberShape {
   if (!isTable(schema) || depth > DEPTH_MAX) return ANY;
   const { type, properties, items, additionalProperties } = schema;
   const branches = BRANCHES.flatMap((key) => (Array.isArray(schema[key]) ? schema[key] : []));
   const shapes = branches.map((branch) => shapeIn(branch, depth + 1));
   const types = [type].flat();
-  const own: readonly Shape["numbers"][] = [
+  const own: readonly NumberShape["numbers"][] = [
     types.includes("number") ? "number" : undefined,
     types.includes("integer") ? "integer" : undefined,
   ];
