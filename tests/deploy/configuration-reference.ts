@@ -57,6 +57,7 @@ const FILES: Readonly<Record<string, string>> = {
   commands: "workspace",
   workspace: "workspace",
   jwt: "jwt",
+  decisionPoints: "decision-points",
   console: "listeners",
   "server.console": "listeners",
   "server.operatorsOnAgentPort": "listeners",
@@ -171,6 +172,7 @@ const BLOCKS: Readonly<Record<string, string>> = {
   stage: "stages",
   subject: "subjects",
   rule: "rules",
+  decisionPoint: "decisionPoints",
 };
 
 function plain(comment: string): string {

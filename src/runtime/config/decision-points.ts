@@ -25,7 +25,7 @@ const when = z.strictObject({
   classifications: listed(z.enum(["read", "write", "destructive"])),
 });
 
-const entry = z.strictObject({
+const decisionPoint = z.strictObject({
   /** Name in the audit, in metrics and for approvers. */
   name: z
     .string()
@@ -66,7 +66,7 @@ export function decisionPoints(kinds: Kinds) {
     return [key, schema.optional().describe(description)];
   });
   const shape = Object.fromEntries(settings) as KindSettings;
-  const point = entry.extend(shape).superRefine((written, context) => {
+  const point = decisionPoint.extend(shape).superRefine((written, context) => {
     const add = problemAdder(context);
     const given = kinds.filter(({ key }) => (written as Readonly<Record<string, unknown>>)[key] !== undefined);
     if (given.length !== 1) add([], `needs exactly one of ${kinds.map(({ key }) => key).join(", ")}`);

@@ -113,7 +113,7 @@ test.each<readonly [object, RegExp]>([
         auth: { tokenExchange: { tokenUrl: "https://i.test", clientId: "c", clientSecretFile: "s" } },
       },
     },
-    /authzen\.auth\.tokenExchange: is not for decision points/,
+    /authzen\.auth\.tokenExchange: is (?:unknown|not)/,
   ],
   [{ name: "x", cedar: { policiesFile: "./missing.cedar" } }, /cedar\.policiesFile: \.\/missing\.cedar cannot be read/],
 ])("%j is refused", async (point, expected) => {

@@ -1,6 +1,13 @@
 import { z } from "zod";
 import { errorText } from "../../../core/error-text.ts";
-import { callLimits, checkUrl, plainUrl, readUrlSystem, resilienceOf, urlSettings } from "../../../egress/settings.ts";
+import {
+  callLimits,
+  checkUrl,
+  ownUrlSettings,
+  plainUrl,
+  readUrlSystem,
+  resilienceOf,
+} from "../../../egress/settings.ts";
 import type { DecisionPointKind } from "../kind.ts";
 
 const settings = z
@@ -8,16 +15,10 @@ const settings = z
     url: plainUrl.describe(
       "URL of the decision point, with the path that its endpoints share. `/access/v1/evaluation` is added.",
     ),
-    ...urlSettings,
+    ...ownUrlSettings,
     ...callLimits,
   })
-  .superRefine((entry, context) => {
-    checkUrl("url", entry.url, entry, context);
-    if (entry.auth?.tokenExchange !== undefined) {
-      const message = "is not for decision points: they do not receive the caller's token";
-      context.addIssue({ code: "custom", path: ["auth", "tokenExchange"], message });
-    }
-  });
+  .superRefine((entry, context) => checkUrl("url", entry.url, entry, context));
 
 /** A decision point that speaks the Authorization API of OpenID AuthZEN 1.0. */
 export const authzen: DecisionPointKind<"authzen", typeof settings> = {
