@@ -60,13 +60,14 @@ function showMatrix(matrix: readonly MatrixRow[], { json }: CheckOptions): void 
 }
 
 /** Returns notes about settings that allow the service to start but may not be intended. */
-function notesOf({ registry, loaded, report, checkpointKey }: Parts): readonly string[] {
+function notesOf({ registry, loaded, report, checkpointKey, points }: Parts): readonly string[] {
   const fileOf = new Map(loaded.tools.map((tool) => [tool.name, loaded.origins.get(tool)]));
   const protection = registry
     .list()
     .flatMap(({ tool }) => protectionNotes(tool).map((note) => ({ tool: tool.name, ...note })));
   return [
     ...report.notes,
+    ...points.notes,
     ...(checkpointKey === undefined ? [UNSIGNED] : []),
     ...[...report.toolNotes, ...protection].map(({ tool, field, message }) => {
       const file = fileOf.get(tool);

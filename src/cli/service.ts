@@ -7,6 +7,7 @@ import type { ListenerState, NotReady } from "../http/endpoint.ts";
 import { createMetrics, type Metrics } from "../http/metrics.ts";
 import type { ServerOptions } from "../http/server.ts";
 import type { CallRecordLog } from "../pipeline/call-record.ts";
+import { statesShown } from "../runtime/composition/decision-points.ts";
 import { type Hooks, type Service, wire } from "../runtime/composition/wiring.ts";
 import { type Config, pathFrom } from "../runtime/config/config.ts";
 import { causeText, openLog } from "../runtime/log/log.ts";
@@ -169,6 +170,7 @@ function listenerOptions(config: Config, service: Service) {
     systems: () => service.targets().status(),
     audit: service.auditHealth,
     confinement: () => service.targets().confinement(),
+    decisionPoints: () => statesShown(service.decisionPoints()),
   } satisfies Partial<ServerOptions>;
 }
 

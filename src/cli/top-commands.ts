@@ -127,7 +127,12 @@ export const commands = [
     summary: "Show exactly what a call would run, and run nothing",
     arguments: { tool: argument(text("tool")), args: argument(text("args"), "arguments as JSON", "{}") },
     uses: CONFIGURED,
-    options: { json: JSON_FLAG },
+    options: {
+      sub: option(text("subject"), "show what decision points are asked about a call of this subject"),
+      issuer: option(text("issuer"), "issuer of the subject; needed with several issuers of agents"),
+      askExternal: flag("also ask decision points that are other systems; needs --sub"),
+      json: JSON_FLAG,
+    },
     exits: {
       0: "planned",
       1: "the call would be refused",

@@ -46,6 +46,8 @@ export interface Caller {
   readonly session?: string | undefined;
   /** Seconds since the Unix epoch, from the `exp` claim. */
   readonly expiresAt: number;
+  /** Further claims of the token, those that decision points are configured to read. Undefined when there are none. */
+  readonly claims?: Readonly<Record<string, Json>> | undefined;
 }
 
 /** The caller must hold every permission in `required`; also those in `elevatedIf.required` when `when` elevates the call. */

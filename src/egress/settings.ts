@@ -87,36 +87,46 @@ const oauth = z.strictObject({
   timeoutMs: count(10_000, 120_000).describe("Time limit for one token request."),
 });
 
-const AUTH_KINDS = ["bearerFile", "basicFile", "clientCredentials", "tokenExchange"] as const;
+const ownAuth = {
+  bearerFile: text.optional().describe("File with a bearer token or an API key. It is read at every request."),
+  header: z
+    .string()
+    .regex(/^[a-z0-9-]{1,64}$/, "must be a lower-case header name")
+    .optional()
+    .describe(
+      "Header for the content of `bearerFile` alone, such as `x-api-key`. Default: `authorization`, after `Bearer`.",
+    ),
+  basicFile: text
+    .optional()
+    .describe("File with `user:password` for basic authentication. It is read at every request."),
+  clientCredentials: oauth.optional().describe("OAuth client credentials: tokens are cached and renewed."),
+} as const;
+
+const OWN_KINDS = ["bearerFile", "basicFile", "clientCredentials"];
 
 const auth = z
   .strictObject({
-    bearerFile: text.optional().describe("File with a bearer token or an API key. It is read at every request."),
-    header: z
-      .string()
-      .regex(/^[a-z0-9-]{1,64}$/, "must be a lower-case header name")
-      .optional()
-      .describe(
-        "Header for the content of `bearerFile` alone, such as `x-api-key`. Default: `authorization`, after `Bearer`.",
-      ),
-    basicFile: text
-      .optional()
-      .describe("File with `user:password` for basic authentication. It is read at every request."),
-    clientCredentials: oauth.optional().describe("OAuth client credentials: tokens are cached and renewed."),
+    ...ownAuth,
     tokenExchange: oauth
       .optional()
       .describe(
         "OAuth token exchange (RFC 8693): the caller's own token is exchanged for one of the system, per caller.",
       ),
   })
-  .superRefine(({ header, ...sources }, context) => {
-    const given = Object.entries(sources).filter(([, value]) => value !== undefined);
-    if (given.length !== 1)
-      context.addIssue({ code: "custom", message: `needs exactly one of ${AUTH_KINDS.join(", ")}` });
-    if (header !== undefined && sources.bearerFile === undefined) {
+  .superRefine(oneOf([...OWN_KINDS, "tokenExchange"]));
+
+type WrittenAuth = Readonly<Record<string, unknown>> & { readonly header?: string | undefined };
+
+/** Returns the check that there is one source of credentials. */
+function oneOf(kinds: readonly string[]) {
+  return ({ header, ...sources }: WrittenAuth, context: z.RefinementCtx): void => {
+    const given = Object.values(sources).filter((value) => value !== undefined);
+    if (given.length !== 1) context.addIssue({ code: "custom", message: `needs exactly one of ${kinds.join(", ")}` });
+    if (header !== undefined && sources["bearerFile"] === undefined) {
       context.addIssue({ code: "custom", path: ["header"], message: "is only for bearerFile" });
     }
-  });
+  };
+}
 
 /** Settings of a system at a URL. */
 export const urlSettings = {
@@ -128,6 +138,12 @@ export const urlSettings = {
       "Addresses that the host may have: `public`, `private`, `loopback`, and networks such as `10.1.0.0/16`. If the host has any other address, nothing is sent. Metadata and link-local addresses are refused always.",
     ),
   auth: auth.optional(),
+} as const;
+
+/** Settings of a system at a URL that is called in the service's own name. */
+export const ownUrlSettings = {
+  ...urlSettings,
+  auth: z.strictObject(ownAuth).superRefine(oneOf(OWN_KINDS)).optional(),
 } as const;
 
 interface UrlEntry {
@@ -210,6 +226,9 @@ export function resilienceOf({ retries, breaker, concurrentCallsMax }: CallLimit
 
 type Reading = Pick<TargetContext, "readFile" | "watchFiles" | "pathOf" | "problems">;
 
+/** Access to the files that a system's entry names. */
+export type UrlContext = Reading & Pick<TargetContext, "now">;
+
 /** Reads the certificates of a system. Returns undefined after a problem. */
 function readTls(
   context: Reading,
@@ -253,7 +272,7 @@ interface UrlSystem {
 
 /** Reads the files that an entry names. Returns undefined after a problem. */
 export async function readUrlSystem(
-  context: TargetContext,
+  context: UrlContext,
   field: string,
   entry: UrlEntry & { readonly url: string },
 ): Promise<UrlSystem | undefined> {
@@ -270,7 +289,7 @@ export async function readUrlSystem(
 }
 
 async function readCredentials(
-  context: TargetContext,
+  context: UrlContext,
   field: string,
   { auth: entry, addresses: names }: UrlEntry,
 ): Promise<Credentials | undefined> {

@@ -140,6 +140,8 @@ export interface ServiceParts extends OptionalParts, BodyLimits, PeerLimits {
   readonly listening?: (() => readonly ListenerState[]) | undefined;
   readonly audit?: (() => unknown) | undefined;
   readonly confinement?: (() => unknown) | undefined;
+  /** Returns the states of the decision points; undefined when there are none. */
+  readonly decisionPoints?: (() => unknown) | undefined;
   readonly configuration?: (() => unknown) | undefined;
   /** Returns the state of the revocation list; undefined when there is none. */
   readonly revocations?: (() => unknown) | undefined;

@@ -4,6 +4,7 @@ import type { WebhookState } from "../approvals/notify/webhook.ts";
 import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
 import type { EntryDraft } from "../audit/entry.ts";
 import type { ExportState } from "../audit/export/exporter.ts";
+import { POINT_SECONDS, type PointState } from "../core/policy-point.ts";
 import type { UpstreamState } from "../core/target-kind.ts";
 import type { Quotas } from "../policy/quotas/quotas.ts";
 import type { ConfigurationState } from "../runtime/reload/types.ts";
@@ -23,6 +24,7 @@ interface MetricSources {
   readonly quotas?: () => Pick<Quotas, "counts" | "failures"> | undefined;
   /** Returns the console's sessions, and its sign-ins by means and result, two words; undefined without a console. */
   readonly console?: () => { readonly sessions: number; readonly signIns: ReadonlyMap<string, number> } | undefined;
+  readonly decisionPoints?: () => readonly PointState[];
   readonly dropped?: Readonly<Record<string, () => number>>;
 }
 
@@ -135,6 +137,7 @@ export function createMetrics(): Metrics {
         });
       }
       register.registerMetric(decisionTimes(sources));
+      register.registerMetric(pointTimes(sources));
     },
   };
 }
@@ -253,6 +256,30 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
         const [by = "", result = ""] = key.split(" ");
         return [{ by, result }, count];
       }),
+  ),
+  row(
+    Counter,
+    ["stc_decision_point_verdicts_total", "Verdicts of decision points", "point", "verdict"],
+    ({ decisionPoints }) =>
+      (decisionPoints?.() ?? []).flatMap(({ name: point, verdicts }) =>
+        Object.entries(verdicts).map(([verdict, count]) => [{ point, verdict }, count] as const),
+      ),
+  ),
+  row(
+    Counter,
+    ["stc_decision_point_errors_total", "Calls denied because a decision point could not decide", "point"],
+    ({ decisionPoints }) => (decisionPoints?.() ?? []).map(({ name: point, errors }) => [{ point }, errors]),
+  ),
+  row(
+    Counter,
+    ["stc_decision_point_cached_total", "Calls allowed by a kept answer of a decision point", "point"],
+    ({ decisionPoints }) => (decisionPoints?.() ?? []).map(({ name: point, cached }) => [{ point }, cached]),
+  ),
+  row(
+    Gauge,
+    ["stc_decision_point_circuit_open", "1 while a decision point is not asked because it keeps failing", "point"],
+    ({ decisionPoints }) =>
+      (decisionPoints?.() ?? []).map(({ name: point, circuit }) => [{ point }, circuit === "open" ? 1 : 0]),
   ),
   row(Gauge, ["stc_revocation_entries", "Entries of the revocation list in use"], ({ revocations }) =>
     lone(revocations?.()?.entries ?? 0),
@@ -400,6 +427,18 @@ class StageTimes {
       ...{ labels: { stage }, counts, sumSeconds: sumMs / 1000 },
     }));
   }
+}
+
+function pointTimes({ decisionPoints }: MetricSources): Histogram {
+  const kind = {
+    ...{ name: "stc_decision_point_seconds", help: "Time that a decision point took" },
+    ...{ labelNames: ["point"], buckets: POINT_SECONDS },
+  };
+  return histogramOfCounts(kind, () =>
+    (decisionPoints?.() ?? []).map(({ name: point, seconds: { counts, sum } }) => ({
+      ...{ labels: { point }, counts, sumSeconds: sum },
+    })),
+  );
 }
 
 function decisionTimes({ approvals }: MetricSources): Histogram {

@@ -8,6 +8,7 @@ import { renderView } from "../approvals/view.ts";
 import { type PolicyFinding, Refusal, type RefusalCode } from "../core/errors.ts";
 import { type Approved, mint, type Planned } from "../core/evidence.ts";
 import { copyOf } from "../core/json.ts";
+import type { GivenApproval } from "../core/policy-point.ts";
 import type { GivenAnswer, Tool } from "../core/types.ts";
 import { namesSecret } from "../detection/sanitize-args.ts";
 import type { Detector } from "../detection/sensitive.ts";
@@ -24,7 +25,7 @@ import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
 import { SID } from "./identity/claims.ts";
 import { digestInAnySession } from "./planner.ts";
-import type { Assessed } from "./policy.ts";
+import type { Assessed, Policy } from "./policy.ts";
 import { deepFreeze } from "./schema-validator.ts";
 
 interface GateOptions {
@@ -39,6 +40,8 @@ interface GateOptions {
   /** Hides secrets in what an approver sees. */
   readonly detector: Detector;
   readonly newId: () => string;
+  /** Asks the points that required an approval again, before it is used. Default: an approval is enough. */
+  readonly confirmation?: Policy["confirmation"] | undefined;
 }
 
 /** Facts about a call that its plan does not contain. */
@@ -177,24 +180,54 @@ function identity({ caller }: Planned): Omit<Requester, "session"> {
   return { issuer: caller.issuer, subject: caller.subject, actors: caller.actors };
 }
 
+type Confirm = NonNullable<ReturnType<Policy["confirmation"]>>;
+
 interface ClaimOrder {
   readonly requester: Requester;
   readonly id: string;
 }
 
-async function claim({ approvals }: GateOptions, call: Call, { requester, id }: ClaimOrder): Promise<Approved> {
+async function claim(options: GateOptions, call: Call, order: ClaimOrder): Promise<Approved> {
+  const { approvals } = options;
+  const { requester, id } = order;
   const { planned } = call;
   const { tool, digest: planDigest } = planned;
   if (approvals === undefined) throw claimRefusal({ outcome: "not_found" }, tool);
   await call.budget?.reserve(planned);
   // A disconnected caller consumes no approval.
   call.scope.assertOpen();
+  const confirm = options.confirmation?.(call);
+  if (confirm !== undefined) await confirmApproval(options, call, { ...order, confirm });
   const requirementDigest = call.assessment.requirement?.digest;
   const claimed = await guarded(() => approvals.claim({ id, requester, planDigest, requirementDigest }));
   if (claimed.outcome !== "claimed") throw claimRefusal(claimed, tool);
   const { approval } = claimed;
   const answer = answerIn(approval, planned);
   return pass(planned, { by: approversOf(approval), approvalId: id, answer }, call);
+}
+
+/**
+ * Asks the points that required the approval about it, while it is approved and not used. A pending request ends the call here: it
+ * could be approved between this question and the claim. In any other state it can never be claimed.
+ *
+ * @throws {Refusal} the denial of a point, or APPROVAL_REQUIRED
+ */
+async function confirmApproval(
+  { approvals }: GateOptions,
+  { planned, scope }: Call,
+  { requester, id, confirm }: ClaimOrder & { readonly confirm: Confirm },
+): Promise<void> {
+  const approval = await guarded(async () => approvals?.get(id));
+  const isOwn = approval?.requester.issuer === requester.issuer && approval.requester.subject === requester.subject;
+  if (approval === undefined || !isOwn || approval.planDigest !== planned.digest) return;
+  if (approval.state === "pending") throw pendingRefusal(approval);
+  if (approval.state !== "approved") return;
+  const { votes, decidedBy, decidedAt = 0, executeBy } = approval;
+  const people = votes.length > 0 ? votes : [decidedBy ?? { issuer: "", subject: "" }];
+  const approvers = people.map(({ issuer, subject }) => ({ issuer, subject }));
+  await confirm({ id, approvers, decidedAt, usableUntil: executeBy });
+  // A caller that has disconnected meanwhile consumes no approval.
+  scope.assertOpen();
 }
 
 /** @throws {Error} when an approval lacks the answer that the manifest requires */
@@ -222,6 +255,9 @@ async function grantFor({ approvals }: GateOptions, call: Call, requester: Reque
   return approvals.findGrant(requester, grantKey);
 }
 
+/** The embedding program, as the approver that points are told of. */
+const CALLBACK = { issuer: "safe-tool-call", subject: "onToolApprove" };
+
 async function decideByCallback(options: GateOptions, call: Call, requester: Requester): Promise<Approved> {
   const { planned, request, scope } = call;
   const { tool, input, digest: planDigest } = planned;
@@ -244,11 +280,15 @@ async function decideByCallback(options: GateOptions, call: Call, requester: Req
   }
   // The token may have expired or been revoked while the approver decided.
   await call.verifyAgain();
-  if (answer.params === undefined)
+  const given: GivenApproval = { id: use.approvalId, approvers: [CALLBACK], decidedAt: scope.now() };
+  if (answer.params === undefined) {
+    await options.confirmation?.(call)?.(given);
     return pass(planned, { by: "callback", answer: answerFrom(answer, planned, scope) }, call);
-  const { planned: amended, assessment } = await call.replan(answer.params);
+  }
+  const { planned: amended, assessment, findings = NONE } = await call.replan(answer.params);
   if (!mayUseCallback(options, assessment))
     throw unanswered(new Error("a policy requires approvers for the changed arguments"));
+  await options.confirmation?.({ planned: amended, findings, traceId: call.traceId })?.(given);
   return pass(amended, { by: "callback:amended", answer: answerFrom(answer, amended, scope) }, call);
 }
 

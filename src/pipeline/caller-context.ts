@@ -334,6 +334,7 @@ function issuerOf(profile: IssuerProfile, keys: IssuerKeys): Issuer {
     permissionsClaim: profile.permissionsClaim ?? DEFAULT_PERMISSIONS_CLAIM,
     subjectPermissions: profile.subjectPermissions && new Map(Object.entries(profile.subjectPermissions)),
     maxLifetimeSeconds: profile.maxLifetimeSeconds ?? PROFILE_RULES[kind].maxLifetimeSeconds,
+    claims: profile.claims ?? [],
     keys,
   };
 }

@@ -1,6 +1,7 @@
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type Known, mint, type Parsed, type RegisteredTool, type WithinRate } from "../core/evidence.ts";
 import type { Caller, Tool } from "../core/types.ts";
+import type { Halts } from "../policy/halts/halts.ts";
 import { couldUse } from "./permission-engine.ts";
 import type { Snapshot } from "./proxy.ts";
 import { parseInput } from "./schema-validator.ts";
@@ -26,6 +27,14 @@ export type AccessDecision =
       readonly code: RefusalCode;
     };
 
+/** The policies of a configuration, and what they know of the call that is asked about. */
+interface AccessParts extends Pick<Snapshot, "registry" | "callers" | "policy"> {
+  readonly halts: Halts;
+  readonly session: undefined;
+  /** A new id, for decision points. */
+  readonly traceId: string;
+}
+
 /**
  * Decides like the pipeline would, by the same points and in the same order, up to the arguments' elevation. A point that requires
  * an approval denies here, because nobody is asked. The evidence that the points need never leaves this function.
@@ -33,7 +42,7 @@ export type AccessDecision =
  * @throws {Error} for an error of the service
  */
 export async function evaluateAccess(
-  { registry, callers, policy }: Pick<Snapshot, "registry" | "callers" | "policy">,
+  { registry, callers, policy, ...call }: AccessParts,
   question: AccessQuestion,
 ): Promise<AccessDecision> {
   try {
@@ -42,10 +51,10 @@ export async function evaluateAccess(
     // This comes before every point, so that no point's answer shows whether a tool exists that the subject may not use.
     const isUsable = registered !== undefined && couldUse(caller.permissions, registered.tool.permissions.required);
     if (!isUsable) return denied("PERMISSION_DENIED");
-    const permitted = await policy.permit(mint<Known>({ ...partsOf(registered), caller }));
+    const permitted = await policy.permit(mint<Known>({ ...partsOf(registered), caller }), call);
     const limited = mint<WithinRate>(permitted);
     const parsed = question.args === undefined ? withoutArguments(limited) : parseInput(limited, question.args);
-    const { findings } = await policy.elevate(parsed);
+    const { findings } = await policy.elevate(parsed, call);
     return findings === undefined ? { isAllowed: true } : denied("APPROVAL_REQUIRED");
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;

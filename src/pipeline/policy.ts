@@ -12,13 +12,15 @@ import {
   type Planned,
 } from "../core/evidence.ts";
 import { copyOf } from "../core/json.ts";
-import type {
-  DenialCode,
-  PointStage,
-  PolicyDecision,
-  PolicyPoint,
-  PolicyRequests,
-  StagePoint,
+import {
+  type DenialCode,
+  type GivenApproval,
+  type PointStage,
+  type PolicyDecision,
+  type PolicyPoint,
+  type PolicyRequests,
+  type StagePoint,
+  undecided,
 } from "../core/policy-point.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import type { Halts } from "../policy/halts/halts.ts";
@@ -62,8 +64,23 @@ export type Assessed = Evidence<
  */
 export interface Policy {
   permit(known: Known, call: NamedCall): Authorized | Promise<Authorized>;
-  elevate(parsed: Parsed): Elevated | Promise<Elevated>;
+  elevate(parsed: Parsed, call: CallTraced): Elevated | Promise<Elevated>;
   assess(planned: Planned): Assessed | Promise<Assessed>;
+  /**
+   * Returns the question to the points that required the call's approval and want to be asked again before it is used; undefined
+   * when no point does. The answer rejects with the denial of a point.
+   */
+  confirmation(call: ConfirmedCall): ((approval: GivenApproval) => Promise<void>) | undefined;
+}
+
+interface CallTraced {
+  readonly traceId: string;
+}
+
+/** A call with the findings that require its approval. */
+export interface ConfirmedCall extends CallTraced {
+  readonly planned: Planned;
+  readonly findings: readonly PolicyFinding[];
 }
 
 /** @throws {StartupError} when a point has an unusable name */
@@ -95,6 +112,32 @@ export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "asses
       decide: (planned: Planned) => ({ point: risk.name, ...risk.decide(planned) }),
       toEvidence: (planned, { findings, own }) => mint<Assessed>({ planned, findings, assessment: own.assessment }),
     }),
+    confirmation: confirming(others, detector),
+  };
+}
+
+/**
+ * Returns the function that asks points about an approval. When the list of findings is full, it may lack those of some points, and
+ * every point is asked.
+ */
+function confirming(others: readonly PolicyPoint[], detector: Detector): Policy["confirmation"] {
+  const points = others.flatMap((point) => (point.stage === "elevation" && point.confirm ? [point] : []));
+  return ({ planned, findings, traceId }) => {
+    const asked = points.filter(
+      ({ name }) => findings.length >= FINDINGS_MAX || findings.some(({ point }) => point === name),
+    );
+    if (asked.length === 0) return undefined;
+    return async (approval) => {
+      const { tool, caller, input } = planned;
+      const request = publicView({ tool, caller, input }, { traceId }) as PolicyRequests["elevation"];
+      const answers = await Promise.all(
+        asked.map((point) => askPoint(point, () => point.confirm?.(request, Object.freeze(approval)))),
+      );
+      const refused = answers.find(({ decision }) => decision.verdict !== "allow");
+      if (refused === undefined) return;
+      const all = bounded([...findings, ...answers.flatMap((answer) => findingsOf(answer, detector))]);
+      throw refusalOf(isDenial(refused.decision) ? refused.decision : NOT_CONFIRMED, all);
+    };
   };
 }
 
@@ -124,7 +167,7 @@ interface StageOptions<From, Own extends PointDecision, To extends AnyEvidence> 
  */
 function combined<From extends Before, Own extends PointDecision, To extends AnyEvidence>(
   options: StageOptions<From, Own, To>,
-): (from: From) => To | Promise<To> {
+): (from: From, call?: CallTraced) => To | Promise<To> {
   const { stage, detector, decide, toEvidence } = options;
   const others = options.others.filter((point) => point.stage === stage) as readonly StagePoint<PointStage>[];
   const combineAll = (from: From, own: Own, more: readonly PointDecision[]): To => {
@@ -134,13 +177,13 @@ function combined<From extends Before, Own extends PointDecision, To extends Any
     if (denial !== undefined) throw refusalOf(denial, findings);
     return toEvidence(from, { own, findings });
   };
-  return (from) => {
+  return (from, call) => {
     const own = decide(from);
     const { verdict } = own.decision;
     if (verdict === "allow" && others.length === 0) return toEvidence(from, { own, findings: from.findings });
     if (verdict === "deny" || others.length === 0) return combineAll(from, own, []);
-    const request = publicView(from);
-    const answers = others.map((point) => askPoint(point, request));
+    const request = publicView(from, call && { traceId: call.traceId });
+    const answers = others.map((point) => askPoint(point, () => point.decide(request)));
     return answers.some((answer) => answer instanceof Promise)
       ? Promise.all(answers).then((more) => combineAll(from, own, more))
       : combineAll(from, own, answers as readonly PointDecision[]);
@@ -162,7 +205,7 @@ function refusalOf(
 }
 
 const DENIED = "A policy of the service's operators forbids this call.";
-const UNDECIDED = "A policy of the service's operators could not be decided, so the call was not run.";
+const NOT_CONFIRMED: Denial = { verdict: "deny", reasons: [] };
 const FINDINGS_MAX = 16;
 const REASONS_MAX = 4;
 const REASON_CHARACTERS_MAX = 200;
@@ -196,14 +239,12 @@ function bounded(findings: readonly PolicyFinding[]): Before["findings"] {
  * Returns what a point that is not built in sees of a call: the tool, the caller, the parsed arguments and a copy of the plan.
  * The handler's binding stays hidden, and a point that changes the copy does not change what runs.
  */
-function publicView(from: Before & { readonly input?: unknown; readonly plan?: unknown }): PolicyRequests["approval"] {
+function publicView(
+  from: Before & { readonly input?: unknown; readonly plan?: unknown },
+  call: CallTraced | undefined,
+): PolicyRequests[PointStage] {
   const { tool, caller, input, plan } = from;
-  return Object.freeze({
-    tool,
-    caller,
-    input: frozenCopy(input),
-    plan: frozenCopy(plan),
-  }) as PolicyRequests["approval"];
+  return Object.freeze({ tool, caller, input: frozenCopy(input), plan: frozenCopy(plan), ...call });
 }
 
 function frozenCopy(value: unknown): unknown {
@@ -218,22 +259,17 @@ function frozenCopy(value: unknown): unknown {
 const DECIDE_TIMEOUT_MS = 1_000;
 
 function askPoint(
-  point: StagePoint<PointStage>,
-  request: PolicyRequests["approval"],
+  point: Pick<PolicyPoint, "name" | "timeoutMs">,
+  decide: () => unknown,
 ): PointDecision | Promise<PointDecision> {
   const { name } = point;
   const failed = (cause: unknown): PointDecision => ({
     point: name,
-    decision: {
-      verdict: "deny",
-      reasons: ["could not decide"],
-      message: UNDECIDED,
-      cause: new Error(`policy point ${name} could not decide`, { cause }),
-    },
+    decision: undecided("could not decide", new Error(`policy point ${name} could not decide`, { cause })),
   });
   const read = (answer: unknown): PointDecision => ({ point: name, decision: readDecision(answer) });
   try {
-    const answer: unknown = point.decide(request);
+    const answer: unknown = decide();
     if (!isThenable(answer)) return read(answer);
     return inTime(answer, point.timeoutMs ?? DECIDE_TIMEOUT_MS)
       .then(read)

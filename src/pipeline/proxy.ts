@@ -83,7 +83,7 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
     .keep(await policy.permit(known, { session: request.session, halts: parts.halts }));
   const limited = record.at("LIMIT").keep(admission.limitRate(permitted, record.steppedAt));
   const parsed = record.at("VALIDATION").keep(parseInput(limited, request.args));
-  const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed));
+  const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed, record));
   const fresh = record.at("VALIDATION").keep(await checkRepeat(elevated, record, parts.approvals));
   if ("result" in fresh) return fresh;
   const scope = record.openScope(elevated.tool.timeoutMs);
@@ -138,7 +138,7 @@ interface RunningCall {
 async function amend({ record, policy, limited, fresh, scope }: RunningCall, args: unknown): Promise<Assessed> {
   const { session } = record.request;
   const parsed = record.at("VALIDATION").keep(parseInput(limited, args));
-  const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed));
+  const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed, record));
   const sent = { request: { session } };
   const planned = record.at("PLAN").keep(await makePlan(amended(fresh, elevated), scope, sent));
   return record.at("APPROVAL").keep(await policy.assess(planned));

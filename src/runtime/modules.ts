@@ -22,6 +22,9 @@ import {
 } from "../pipeline/identity/token-sources.ts";
 import { elevation, halts, permissions } from "../pipeline/permission-engine.ts";
 import type { PolicyPoints } from "../pipeline/policy.ts";
+import { authzen } from "../policy/points/authzen/kind.ts";
+import { cedar } from "../policy/points/cedar/kind.ts";
+import type { DecisionPointKind } from "../policy/points/kind.ts";
 import { type CommandContext, command } from "../targets/command/kind.ts";
 import { type FilesContext, files } from "../targets/files/kind.ts";
 import { inline } from "../targets/function/kind.ts";
@@ -39,6 +42,8 @@ export type KindContext = AssertionContext & CommandContext & FilesContext & Mcp
 export interface Modules {
   readonly targetKinds: readonly TargetKind<KindContext>[];
   readonly policyPoints: PolicyPoints;
+  /** Kinds of decision points that the configuration may name. */
+  readonly decisionPoints: readonly DecisionPointKind[];
   /** Tables of rules for secrets and personal data, by title. */
   readonly detectorRules: Readonly<Record<string, readonly DetectorRule[]>>;
   /** Tables of rules about shell commands, by title. */
@@ -74,6 +79,7 @@ export const MODULES = {
     risk: riskPoint,
     others: [],
   },
+  decisionPoints: [authzen, cedar],
   detectorRules: DETECTOR_RULES,
   shellRules: SHELL_TABLES,
   approvalStores: [sqliteStore, postgresStore],

@@ -51,6 +51,7 @@ const CAPABILITIES: readonly Capability[] = [
         "src/database/postgres.ts",
         "src/database/sqlite.ts",
         "src/policy/halts/file.ts",
+        "src/policy/points/cedar/engine.ts",
         "src/cli/",
         "src/cli/development/",
       ],

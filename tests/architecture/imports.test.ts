@@ -79,7 +79,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "approvals/messages": ["zod"],
   "targets/command": ["unbash", "yaml", "zod"],
   egress: ["jose", "zod"],
-  policy: ["zod"],
+  policy: ["@cedar-policy/cedar-wasm/web", "node_modules/@cedar-policy/cedar-wasm/web/cedar_wasm_bg.wasm", "zod"],
   "targets/grpc": ["@grpc/grpc-js", "protobufjs", "zod"],
   "targets/http": ["yaml", "zod"],
   "targets/files": ["re2js", "yaml", "zod"],
@@ -143,6 +143,7 @@ const DECLARED: Readonly<Record<string, readonly string[]>> = {
   "src/targets/grpc/": ["kind.ts"],
   "src/targets/http/": ["kind.ts", "manifest.ts", "request.ts"],
   "src/targets/mcp/": ["kind.ts", "settings.ts"],
+  "src/policy/points/": ["authzen/kind.ts", "cedar/kind.ts"],
   "src/mcp/": [],
   "src/console/": [],
   "src/core/json-schema/": [],
@@ -155,7 +156,7 @@ test.each(Object.entries(DECLARED))("of %s, only %j is loaded without being conf
 
 test("packages and clients of other systems are loaded only with a system to call", () => {
   const loaded = [...loadedAtStart()];
-  expect(loaded.filter((name) => /^(?:@grpc\/|protobufjs|@opentelemetry)/.test(name))).toEqual([]);
+  expect(loaded.filter((name) => /^(?:@grpc\/|protobufjs|@opentelemetry|@cedar-policy)/.test(name))).toEqual([]);
   expect(
     loaded.filter((name) =>
       /egress\/(?:rotating-client|resilience)|runtime\/manifests\/(?:data-only|editor)/.test(name),

@@ -59,6 +59,7 @@ const FILES: Readonly<Record<string, string>> = {
   jwt: "jwt",
   "limits.quotas": "quotas",
   bindings: "roles",
+  decisionPoints: "decision-points",
   console: "listeners",
   "server.console": "listeners",
   "server.operatorsOnAgentPort": "listeners",
@@ -176,6 +177,7 @@ const BLOCKS: Readonly<Record<string, string>> = {
   caller: "callers",
   rule: "rules",
   binding: "bindings",
+  decisionPoint: "decisionPoints",
 };
 
 function plain(comment: string): string {

@@ -54,6 +54,7 @@ test("the defaults in it are the service's defaults", () => {
       ...{ operator: {}, tls: { certFile: "x", keyFile: "x", clientCaFile: "x" } },
       console: { tls: { certFile: "x", keyFile: "x", clientCaFile: "x" } },
     },
+    decisionPoints: [{ name: "x", authzen: { url: "https://x", auth: { clientCredentials: TOKENS } } }],
     console: { oidc: { issuer: "https://x", clientId: "x" } },
     telemetry: { traces: { endpoint: "http://localhost:4318" } },
     redaction: { rules: [{ id: "X", anchors: ["xyz"], pattern: "xyz", matches: ["xyz"] }] },

@@ -132,6 +132,17 @@ const systems = z.object({
     .optional(),
   audit: z.looseObject({ status: z.string() }),
   revocations: z.looseObject({ status: z.string() }).optional(),
+  decisionPoints: z
+    .array(
+      z.looseObject({
+        ...{ name: z.string(), kind: z.string(), circuit: z.enum(["closed", "open", "half-open"]).optional() },
+        verdicts: z.object({ allow: z.int(), deny: z.int(), ask: z.int() }),
+        errors: z.int(),
+        lastError: z.object({ at: z.iso.datetime(), reason: z.string() }).nullable(),
+      }),
+    )
+    .optional()
+    .describe("The points of `decisionPoints` in the configuration."),
   reasons: names.describe("Why calls are not accepted now; empty while they are."),
 });
 

@@ -49,6 +49,7 @@ const state: readonly Endpoint[] = [
         confinement: services.confinement?.(),
         revocations: services.revocations?.(),
         halts: services.halts?.describe(),
+        decisionPoints: services.decisionPoints?.(),
       };
       return reasons.length === 0
         ? json(200, { status: "ready", ...details })

@@ -1,4 +1,5 @@
-import type { Caller } from "../../core/types.ts";
+import { canonical, NotJsonError } from "../../core/digest.ts";
+import type { Caller, Json } from "../../core/types.ts";
 import { PROFILE_RULES, type TokenProfile } from "./profiles.ts";
 import type { ReadToken } from "./reader.ts";
 import { unauthenticated } from "./refusal.ts";
@@ -36,6 +37,8 @@ export interface ClaimRules {
   /** Replaces the permissions claim. */
   readonly subjectPermissions: ReadonlyMap<string, readonly string[]> | undefined;
   readonly maxLifetimeSeconds: number;
+  /** Names of further claims to keep, for decision points. */
+  readonly claims?: readonly string[] | undefined;
 }
 
 /**
@@ -60,8 +63,24 @@ export function readCaller(token: ReadToken, rules: ClaimRules, nowSeconds: numb
     actors: Object.freeze(readActors(claims)),
     session: readSession(claims),
     expiresAt,
+    ...(rules.claims !== undefined && rules.claims.length > 0 && { claims: readFurther(claims, rules.claims) }),
   };
   return Object.freeze(caller);
+}
+
+const CLAIM_LIMITS = { depthMax: 8, nodesMax: 1_000, bytesMax: 16_384 } as const;
+
+/** Returns the named claims that the token has. One beyond the limits is left out, and a rule that reads it cannot be decided. */
+function readFurther(claims: ReadonlyMap<string, unknown>, names: readonly string[]): Readonly<Record<string, Json>> {
+  const found = names.flatMap((name): [string, Json][] => {
+    try {
+      return claims.has(name) ? [[name, canonical(claims.get(name), CLAIM_LIMITS).value]] : [];
+    } catch (error) {
+      if (error instanceof NotJsonError) return [];
+      throw error;
+    }
+  });
+  return Object.freeze(Object.fromEntries(found));
 }
 
 function invalid(reason: string) {

@@ -20,6 +20,8 @@ export interface IssuerProfile {
   readonly subjectPermissions?: Readonly<Record<string, readonly string[]>> | undefined;
   /** Maximum `exp - iat`; the profile's own maximum by default. */
   readonly maxLifetimeSeconds?: number | undefined;
+  /** Names of further claims that decision points read. */
+  readonly claims?: readonly string[] | undefined;
   readonly keys: KeySource;
 }
 

@@ -17,6 +17,7 @@ import { identityOf, type LoadedTools } from "../manifests/sources.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { readApprovals } from "./approvals.ts";
 import { readCheckpointKey, readExports, readHashKey } from "./audit.ts";
+import { DecisionPoints } from "./decision-points.ts";
 import { type IdentityParts, readIdentity, readIssuers } from "./identity.ts";
 import { limitProblems } from "./limits.ts";
 import { readListeners } from "./listeners.ts";
@@ -33,11 +34,14 @@ export interface InUse {
    */
   readonly modulesInUse?: (() => ReadonlySet<string>) | undefined;
   readonly formerCallers?: CallerContext | undefined;
+  readonly formerPoints?: DecisionPoints | undefined;
 }
 
 interface AssemblyCapabilities extends InUse, KindCapabilities {
   /** True when the embedder of the library determines the approvers. */
   readonly isEmbedded?: boolean | undefined;
+  /** Milliseconds, never decreasing. */
+  readonly monotonic: () => number;
 }
 
 /** The parts that are built before the audit is opened: enough to check a configuration and to plan a call. */
@@ -51,6 +55,7 @@ export interface Parts {
   readonly report: Required<KindReport>;
   readonly risk: RiskRules;
   readonly policy: Policy;
+  readonly points: DecisionPoints;
   /** Signs the receipts of decisions; undefined: no receipts. */
   readonly receiptOf: ReceiptSigner | undefined;
   /** The webhooks that are notified of approvals, and the integrations through which people may answer. */
@@ -98,7 +103,7 @@ async function readParts(
   { capabilities, modules }: { readonly capabilities: AssemblyCapabilities; readonly modules: Modules },
   opened: Opened,
 ): Promise<Parts> {
-  const { now, formerCallers: former } = capabilities;
+  const { now, random, monotonic, formerCallers: former, formerPoints } = capabilities;
   const problems: string[] = [];
   const targets = new Targets();
   opened.resources.push(() => targets.close());
@@ -113,7 +118,12 @@ async function readParts(
   const traces = readTraces(config, problems);
   const approvals = readApprovals(config, modules, problems);
   const detector = readDetector(config, modules, problems);
-  const policy = approvals && attempt(problems, () => createPolicy(modules.policyPoints, approvals.risk, detector));
+  const opening = { now, random, monotonic, detector, problems, former: formerPoints };
+  const points = await DecisionPoints.open(config, modules.decisionPoints, opening);
+  opened.resources.push(() => points.close());
+  const { others } = modules.policyPoints;
+  const allPoints = { ...modules.policyPoints, others: [...others, ...points.policyPoints] };
+  const policy = approvals && attempt(problems, () => createPolicy(allPoints, approvals.risk, detector));
   const found = await loadTools(config, targets.offered());
   opened.modules = found.modules;
   problems.push(...found.problems);
@@ -125,6 +135,7 @@ async function readParts(
       : attempt(problems, () =>
           createCallerContext({ issuers, clock: now, former, bindings: bound?.index, ...identity.callers }),
         );
+  points.prepare(loaded.tools, problems);
   const identify = (tool: Tool): string =>
     identityOf(tool, { config, loaded, policy: approvals?.risk.versionFor(tool) ?? "" });
   const reachable = targets.reachable(loaded.tools);
@@ -134,7 +145,7 @@ async function readParts(
   const policies = policyFindings(config, {
     tools: loaded.tools,
     isEmbedded,
-    hasOwnPoints: modules.policyPoints.others.length > 0,
+    hasOwnPoints: others.length > 0 || points.mayAsk,
     bindings: bound?.resolved,
   });
   const rules = ruleProblems(config, loaded);
@@ -143,8 +154,8 @@ async function readParts(
     throw new StartupError(problems);
   const close = (): Promise<void> => closeOpened(opened);
   return {
-    ...{ registry, callers, detector, targets, loaded, report, ...approvals, policy, hashKey, checkpointKey, exports },
-    ...{ traces, identity, listeners, close },
+    ...{ registry, callers, detector, targets, loaded, report, ...approvals, policy, points, hashKey, checkpointKey },
+    ...{ exports, traces, identity, listeners, close },
     policyNotes: [...policies.notes, ...(await quotaNotes(config, { ...loaded, isEmbedded }))],
   };
 }

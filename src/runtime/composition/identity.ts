@@ -8,6 +8,7 @@ import { type Config, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { watchFiles } from "../config/watched-files.ts";
 import type { Modules } from "../modules.ts";
+import { claimsToKeep } from "./decision-points.ts";
 import { readNamed } from "./problems.ts";
 
 /** Parts of `jwt` that belong to no single issuer. */
@@ -40,6 +41,7 @@ export function readIssuers(
   sources: Modules["tokenSources"],
   problems: string[],
 ): readonly IssuerProfile[] | undefined {
+  const claims = claimsToKeep(config);
   const profiles = config.jwt.issuers.map((issuer, index) => {
     const at = `jwt.issuers[${index}]`;
     const source = sources.find(({ key }) => (issuer as Readonly<Record<string, unknown>>)[key] !== undefined);
@@ -51,7 +53,16 @@ export function readIssuers(
     });
     const { issuer: name, audience, algorithms, operators, typ, permissionsClaim, maxLifetimeSeconds } = issuer;
     const { subjectPermissions, profile } = issuer;
-    const rules = { profile, issuer: name, audience, algorithms, operators, permissionsClaim, maxLifetimeSeconds };
+    const rules = {
+      profile,
+      issuer: name,
+      audience,
+      algorithms,
+      operators,
+      permissionsClaim,
+      maxLifetimeSeconds,
+      claims,
+    };
     return keys && { ...rules, subjectPermissions, keys, ...(typ !== undefined && { typ }) };
   });
   return profiles.every((profile) => profile !== undefined) ? profiles : undefined;

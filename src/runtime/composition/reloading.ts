@@ -1,6 +1,7 @@
 import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import { StartupError } from "../../core/errors.ts";
+import type { CertificateEvent } from "../../core/target-kind.ts";
 import { filterSecrets } from "../../detection/sensitive.ts";
 import { createApprovalGate } from "../../pipeline/approval-gate.ts";
 import type { Config } from "../config/config.ts";
@@ -36,6 +37,7 @@ export function joinSnapshot(config: Config, parts: Parts, options: JoinOptions)
     callbackTimeoutMs: config.approvals.callbackTimeoutMs,
     detector,
     newId,
+    confirmation: (call) => policy.confirmation(call),
   });
   const close = (): Promise<void> =>
     parts.close().catch((cause: unknown) => logError?.("a former configuration could not be closed", cause));
@@ -115,17 +117,21 @@ function followFiles(followed: Parts, { snapshots, journal, clock, ...listeners 
       if (isInUse()) await journal(line);
     },
     onRevocations: (event) => {
-      if (event.type === "revocations.loaded") followed.targets.revoked();
+      if (event.type === "revocations.loaded") {
+        followed.targets.revoked();
+        followed.points.revoked();
+      }
       if (isInUse()) listeners.onRevocations?.(event);
     },
   });
+  const report = (event: CertificateEvent): void => {
+    if (!isInUse()) return;
+    journal({ ...event }).catch(() => {});
+    listeners.onCertificates?.(event);
+  };
+  followed.points.watch({ now: clock, report });
   followed.targets.watch({
-    now: clock,
-    report: (event) => {
-      if (!isInUse()) return;
-      journal({ ...event }).catch(() => {});
-      listeners.onCertificates?.(event);
-    },
+    ...{ now: clock, report },
     upstream: ({ type, ...event }) => {
       if (!isInUse() || (type !== "quarantined" && type !== "restored")) return;
       journal({ type: `upstream.${type}`, ...event }).catch(() => {});

@@ -1,5 +1,5 @@
-import { matchesToolName } from "../../approvals/policies/policies.ts";
 import { hint } from "../../core/nearest.ts";
+import { matchesToolName } from "../../core/tool-names.ts";
 import type { EpochMs, Tool } from "../../core/types.ts";
 import { subjectProblem, visibilityProblem } from "../../pipeline/identity/claims.ts";
 import { serviceAccountOf } from "../../pipeline/identity/profiles.ts";

@@ -44,7 +44,7 @@ const LINGER_MS = 900_000;
  * @throws {StartupError} with all problems at once
  */
 export function assemble(config: Config, hooks: Hooks & InUse = {}, modules: Modules = MODULES): Promise<Parts> {
-  return assembleParts(config, { now: clock, newId: randomUUID, random: Math.random, ...hooks }, modules);
+  return assembleParts(config, { now: clock, monotonic, newId: randomUUID, random: Math.random, ...hooks }, modules);
 }
 
 export type Service = Awaited<ReturnType<typeof wire>>;
@@ -93,9 +93,9 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
       quotas.change(read);
       approvals?.webhooks.change(webhooks);
     },
-    build: async (read, { callers }) => {
+    build: async (read, { callers, parts: { points } }) => {
       await quotas.prepare(read);
-      const previous = { modulesInUse: () => snapshots.modules(), formerCallers: callers };
+      const previous = { modulesInUse: () => snapshots.modules(), formerCallers: callers, formerPoints: points };
       return join(read, await assemble(read, { ...hooks, ...previous }, modules));
     },
   });
@@ -152,6 +152,8 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     droppedSpans: () => tracing.dropped(),
     detector: () => snapshots.current().detector,
     targets: () => snapshots.current().parts.targets,
+    /** Returns the states of the decision points in use. */
+    decisionPoints: () => snapshots.current().parts.points.states(),
     /** Returns the open connections, including those of replaced configurations. */
     channels: () => snapshots.all().flatMap(({ parts: { targets } }) => targets.channels()),
     /** Returns the state of the configuration in use and of the last refusal. */
@@ -166,7 +168,9 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     /** Decides whether an agent may call a tool, for other programs; loads its code at the first use. */
     evaluate: async (question: AccessQuestion) => {
       const { evaluateAccess } = await import("../../pipeline/evaluation.ts");
-      return evaluateAccess(snapshots.current(), question);
+      const { registry, callers, policy } = snapshots.current();
+      const call = { halts, session: undefined, traceId: CAPABILITIES.ids() };
+      return evaluateAccess({ registry, callers, policy, ...call }, question);
     },
     reload: reloading.reload,
     listeners: parts.listeners,

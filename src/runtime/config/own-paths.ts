@@ -43,9 +43,10 @@ export function namedPaths(config: Config): readonly OwnPath[] {
       else visit(inner, below);
     }
   };
-  const { server, console, tools, audit, jwt, systems, commands, approvals, assertion, telemetry, origin } = config;
+  const { server, console, tools, audit, jwt, systems, commands, approvals, decisionPoints, origin } = config;
+  const { assertion, telemetry } = config;
   for (const [index, source] of tools.entries()) if (typeof source === "string") add(`tools[${index}]`, source);
-  visit({ server, console, audit, jwt, systems, commands, approvals, assertion, telemetry }, "");
+  visit({ server, console, audit, jwt, systems, commands, approvals, decisionPoints, assertion, telemetry }, "");
   if (statSync(origin, { throwIfNoEntry: false })?.isFile() === true) add("the configuration", origin);
   return paths;
 }

@@ -12,6 +12,7 @@ import { inputJsonSchema } from "../../core/tool-formats.ts";
 import type { EpochMs, FieldAction, Json, Tool } from "../../core/types.ts";
 import { labelOf } from "../../detection/labels.ts";
 import type { Parts } from "../composition/assembly.ts";
+import { statesShown } from "../composition/decision-points.ts";
 import { inForce, resolveBindings } from "../composition/roles.ts";
 import type { Config } from "../config/config.ts";
 import { LIVE_KEYS } from "../reload/fingerprints.ts";
@@ -141,6 +142,8 @@ interface SystemsShown {
   readonly audit: Json;
   /** State of the revocation list; undefined when there is none. */
   readonly revocations?: Json | undefined;
+  /** States of the decision points; undefined when there are none. */
+  readonly decisionPoints?: Json | undefined;
 }
 
 interface ConfigurationShown {
@@ -301,7 +304,7 @@ function rulesOf(policy: Tool["outputPolicy"]): readonly FieldRule[] {
 
 async function systemsOf(
   config: Config,
-  { targets, registry, report, identity }: Parts,
+  { targets, registry, report, identity, points }: Parts,
 ): Promise<Omit<SystemsShown, "audit">> {
   const status = new Map(Object.entries(await targets.status()));
   const tools = registry.list().map(({ tool }) => tool);
@@ -322,6 +325,7 @@ async function systemsOf(
     certificates: targets.certificates().map(expiryOf),
     notes: report.notes.map(shownText),
     ...{ confinement: stateOf(targets.confinement()), revocations: stateOf(identity.revocations?.state()) },
+    decisionPoints: stateOf(statesShown(points.states())),
   };
 }
 

@@ -17,6 +17,7 @@ export const LIVE_KEYS = [
   "systems",
   "commands",
   "workspace",
+  "decisionPoints",
   "assertion",
   "approvals.mode",
   "approvals.attach",
