@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { SCOPES } from "../../approvals/identities.ts";
 import { isLoopback } from "../../core/network.ts";
 import type { Modules } from "../modules.ts";
 import { count, permission, problemAdder, text, uniqueNames } from "./values.ts";
@@ -113,8 +114,8 @@ const policy = z
     reasonRequired: z.enum(["never", "deny", "always"]).default("never"),
     /** Scopes that an approval may have, out of those that the tool offers. */
     scopes: z
-      .array(z.enum(["once", "session"]))
-      .default(["once", "session"])
+      .array(z.enum(SCOPES))
+      .default([...SCOPES])
       .refine(
         (scopes) => scopes.includes("once"),
         "must contain once: every approval request can be answered that way",
