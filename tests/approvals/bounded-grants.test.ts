@@ -479,6 +479,23 @@ describe("after a restart", () => {
     expect(codeOf(await other.call("set_status", ARGS, { token }))).toBe("PENDING");
   });
 
+  test.each([
+    ["what concerns other tools", { tool: "plain" }, "HTTP 200"],
+    ["a rule about the tool", { tool: "set_status" }, "APPROVAL_MISMATCH"],
+  ])("an approval under a configuration that differs in %s: %s", async (_title, when, code) => {
+    other = await new GrantWorld().start();
+    const token = await other.agent();
+    const id = await other.ask("set_status", ARGS, { token });
+    await other.grant("set_status", { ...ARGS, customer: "c-2" }, undefined, { token });
+    await other.decide(id, "approve");
+    await other.stop();
+    const rules = [...RULES, { name: "new", when, verdict: "ask" }];
+    await AskingWorld.prototype.start.call(other, { approvals: { ...other.approvals, rules } });
+    expect(codeOf(await other.call("set_status", ARGS, { token, approval: { id } }))).toBe(code);
+    const under = await other.call("set_status", { ...ARGS, customer: "c-2" }, { token });
+    expect(codeOf(under)).toBe(code === "HTTP 200" ? "HTTP 200" : "PENDING");
+  });
+
   test("a second replica counts the same runs", async () => {
     other = await new GrantWorld().start();
     const token = await other.agent();
