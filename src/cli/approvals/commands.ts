@@ -30,7 +30,8 @@ const grantTerms: ValueKind<object> = {
     for (const part of typed.split(",")) {
       const [, key = "", value = ""] = GRANT_PART.exec(part) ?? [];
       if (key === "same" && !Object.hasOwn(bounds, value)) bounds[value] = "equal";
-      else if (/^(?:runs|minutes)$/.test(key) && /^[1-9]\d{0,5}$/.test(value) && !(key in terms)) terms[key] = Number(value);
+      else if (/^(?:runs|minutes)$/.test(key) && /^[1-9]\d{0,5}$/.test(value) && !(key in terms))
+        terms[key] = Number(value);
       else return undefined;
     }
     return Object.keys(bounds).length === 0 ? terms : { ...terms, arguments: bounds };

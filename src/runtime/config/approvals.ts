@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { SCOPES } from "../../approvals/identities.ts";
 import { isLoopback } from "../../core/network.ts";
 import type { Modules } from "../modules.ts";
 import { count, permission, problemAdder, text, uniqueNames } from "./values.ts";
@@ -114,8 +113,8 @@ const policy = z
     reasonRequired: z.enum(["never", "deny", "always"]).default("never"),
     /** Scopes that an approval may have, out of those that the tool offers. */
     scopes: z
-      .array(z.enum(SCOPES))
-      .default([...SCOPES])
+      .array(z.enum(["once", "session", "bounded"]))
+      .default(["once", "session", "bounded"])
       .refine(
         (scopes) => scopes.includes("once"),
         "must contain once: every approval request can be answered that way",
