@@ -26,9 +26,7 @@ export interface RiskAssessment {
 }
 
 export interface RiskRules {
-  /** Hex SHA-256 over the built-in rules and the operators' rules. */
-  readonly version: string;
-  /** Returns `version`, extended by the version of the policies that may apply to the tool. */
+  /** Returns the hex SHA-256 over the rules and policies that may apply to the tool. */
   versionFor(tool: Tool): string;
   assess(request: RiskRequest): RiskAssessment;
 }
@@ -59,7 +57,6 @@ export function createRiskRules({ rules: written, policies = [], shell = SHELL_R
   const { rules, problems } = readOperatorRules(written);
   if (problems.length > 0) throw new StartupError(problems.map((problem) => `approvals.rules${problem}`));
   const known = new WeakMap<Tool, ToolAssessment>();
-  const version = versionOf(rules, shell);
   const { requirementFor, versionFor } = createApprovalPolicies(policies);
   const assessRisk = ({ tool, input, plan }: RiskRequest): RiskAssessment => {
     const { fixed, dependent } = assessmentOf(tool, { rules, known });
@@ -70,11 +67,7 @@ export function createRiskRules({ rules: written, policies = [], shell = SHELL_R
     return strictest([fixed, ...(findings === undefined ? [] : [shellAssessment(findings, plan)]), ...matched]);
   };
   return {
-    version,
-    versionFor(tool) {
-      const own = versionFor(tool);
-      return own === "" ? version : `${version}.${own}`;
-    },
+    versionFor: (tool) => versionOf(tool, { rules, shell, policies: versionFor(tool) }),
     assess(request) {
       const assessment = assessRisk(request);
       const requirement = requirementFor({ tool: request.tool, risk: assessment.risk });
@@ -174,6 +167,19 @@ function directoriesOf({ cwd, environment }: ExecutionPlan): ShellDirectories {
   return { cwd: typeof cwd === "string" ? cwd : undefined, home: typeof home === "string" ? home : undefined };
 }
 
-function versionOf(rules: readonly OperatorRule[], shell: ShellRules): string {
-  return sha256Hex(canonicalJson({ t: "stc/risk/v1", table: shell.text(), rules }, VERSION_LIMITS));
+interface Versioned {
+  readonly rules: readonly OperatorRule[];
+  readonly shell: ShellRules;
+  readonly policies: string;
+}
+
+/** Ignores the order of the rules and their examples, which decide nothing, and rules for shells where the tool is no command. */
+function versionOf(tool: Tool, { rules, shell, policies }: Versioned): string {
+  const isCommand = "cli" in tool.target;
+  const own = rules
+    .filter((rule) => concerns(rule, tool) && (isCommand || rule.when.shell === undefined))
+    .map(({ examples: _, ...rule }) => rule)
+    .sort((a, b) => (a.name < b.name ? -1 : 1));
+  const table = isCommand ? shell.text() : "";
+  return sha256Hex(canonicalJson({ t: "stc/risk/v2", table, rules: own, policies }, VERSION_LIMITS));
 }

@@ -1,21 +1,25 @@
-import type { ApprovalState, Category, Classification, Json, KeyUse, UsedKey } from "../core/types.ts";
+import {
+  type ApprovalState,
+  type Category,
+  type Classification,
+  type Json,
+  type KeyUse,
+  RISKS,
+  type Risk,
+  type UsedKey,
+} from "../core/types.ts";
 import type { AnswerProblem, WantedAnswer } from "./answer.ts";
+import type { BoundedCall, ChosenTerms, GrantBounds, GrantTerms, TermsProblem } from "./grants.ts";
 import type { Approver, Requester, Scope } from "./identities.ts";
 import type { Lacking, Objection } from "./policies/quorum.ts";
 import type { Escalation, Requirement, Vote } from "./policies/requirement.ts";
 
-export type { ApprovalState, KeyUse };
+export { type ApprovalState, type KeyUse, RISKS, type Risk };
 
 /** Determines which calls of a session need an approval. An operator sets the mode for one session, until a given time. */
 export type Mode = (typeof MODES)[number];
 
 export const MODES = ["default", "autoEdit", "yolo"] as const;
-
-/** Harm that a call can do. Calls of high and critical risk always need an approval, which is never remembered. */
-export type Risk = (typeof RISKS)[number];
-
-/** In the order of harm. */
-export const RISKS = ["low", "medium", "high", "critical"] as const;
 
 /** The facts of an approval request. The service computed every member; only the reason in `view` comes from the agent. */
 interface RequestFacts {
@@ -38,6 +42,8 @@ interface RequestFacts {
    * Undefined when the call cannot be approved for a session.
    */
   readonly grantKey: string | undefined;
+  /** The widest bounded grant that approvers may give; when absent, none. */
+  readonly offer?: GrantBounds | undefined;
   readonly traceId: string;
   /** Requirement of the policies at the time of the request; when absent, one approver is enough. */
   readonly requirement?: Requirement | undefined;
@@ -85,6 +91,8 @@ export interface Approval extends RequestFacts {
   /** Approver who ended the request: with a denial, or with the last vote that was missing. */
   readonly decidedBy: Approver | undefined;
   readonly scope: Scope | undefined;
+  /** What was granted, for scope `bounded`. */
+  readonly granted: GrantTerms | undefined;
   readonly decisionReason: string | undefined;
 }
 
@@ -118,11 +126,15 @@ export type Claimed =
   /** Not yet or no longer approved: `approval.state` has the state. */
   | { readonly outcome: "not_approved"; readonly approval: Approval };
 
-/** A remembered approval: until `expiresAt`, this caller may make exactly this call in this session. */
+/**
+ * A remembered approval: until `expiresAt`, this caller may make exactly this call in this session; with `bounded`, so many calls
+ * within bounds.
+ */
 export interface Grant {
   readonly id: string;
   readonly issuer: string;
   readonly subject: string;
+  /** Empty for a bounded grant of a caller without a session. */
   readonly session: string;
   readonly tool: string;
   readonly grantKey: string;
@@ -131,6 +143,7 @@ export interface Grant {
   readonly grantedBy: Approver;
   readonly createdAt: number;
   readonly expiresAt: number;
+  readonly bounded?: { readonly bounds: GrantBounds; readonly runsUsed: number } | undefined;
 }
 
 /** A session that the service knows: created by the service, or a token's `sid`, stored when it first gets a mode or grant. */
@@ -160,7 +173,7 @@ export const EVENT_TYPES = [
     "approval.executed",
     "approval.failed",
   ] as const),
-  ...(["approval.in_doubt", "grant.created", "grant.revoked", "session.mode", "session.ended"] as const),
+  ...(["approval.in_doubt", "grant.created", "grant.used", "grant.revoked", "session.mode", "session.ended"] as const),
 ] as const;
 
 /** A change of an approval, grant or session. Never contains arguments. */
@@ -300,6 +313,10 @@ export interface Approvals {
   ): Promise<Approval | undefined>;
 
   findGrant(requester: Requester, grantKey: string): Promise<Grant | undefined>;
+  /** Returns the bounded grants that cover the call and have runs left, the one that ends first first. */
+  findBoundedGrants(call: BoundedCall): Promise<readonly Grant[]>;
+  /** Counts a run. It is durable when the promise resolves; undefined when the grant has no run left or has ended. */
+  useGrant(id: string, traceId: string): Promise<Grant | undefined>;
   listGrants(filter: { readonly requester?: Pick<Requester, "issuer" | "subject"> }): Promise<readonly Grant[]>;
   revokeGrant(id: string, by: Approver): Promise<boolean>;
   revokeGrantsFor(tools: readonly string[], by: Approver): Promise<void>;
@@ -381,6 +398,8 @@ export interface Decision {
   readonly actors?: readonly string[] | undefined;
   readonly decision: "approve" | "deny";
   readonly scope?: Scope | undefined;
+  /** Narrows the grant of scope `bounded`; what is left out is as offered. */
+  readonly grant?: ChosenTerms | undefined;
   readonly reason?: string | undefined;
   readonly answer?: string | undefined;
   /** Digest of the view that the approver saw; must match the stored one when given. */
@@ -402,4 +421,6 @@ export type Decided =
   | { readonly outcome: "own_question" }
   | { readonly outcome: "replayed" }
   | { readonly outcome: "stale_view" }
-  | { readonly outcome: "scope_not_offered"; readonly offered: readonly Scope[] };
+  | { readonly outcome: "scope_not_offered"; readonly offered: readonly Scope[] }
+  /** The grant is wider than the offered one, or comes with another scope than `bounded`. */
+  | { readonly outcome: "grant_refused"; readonly problem: TermsProblem };

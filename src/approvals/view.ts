@@ -31,6 +31,8 @@ export interface ViewFacts extends SecretsOf {
   readonly risk: Risk;
   readonly rules: readonly string[];
   readonly notes: readonly string[];
+  /** The bounded grant that approvers may give, in words. Holds no argument of the call, so nothing in it is hidden. */
+  readonly grant?: Json | undefined;
   /** Returns whether a member's name marks its value as a secret; the value distinguishes a secret from a count. */
   readonly namesSecret: (name: string, value: unknown) => boolean;
 }
@@ -86,6 +88,7 @@ function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts
     ...(Array.isArray(argv) && { command: shownCommand([command, ...argv], showing) }),
     ...Object.fromEntries(own.map(([key, value]) => [NAMED[key as keyof typeof NAMED], show(value)])),
     arguments: show(input),
+    ...(facts.grant !== undefined && { grant: facts.grant }),
     requester: {
       issuer: show(requester.issuer),
       subject: show(requester.subject),

@@ -3,7 +3,7 @@ import { DURATION_HINT, readDuration, readTime, TIME_HINT } from "../audit/query
 import { VERSION } from "../core/version.ts";
 import { CommandError, EXIT, print, StdoutError } from "./output.ts";
 
-interface ValueKind<T> {
+export interface ValueKind<T> {
   readonly placeholder: string;
   /** Returns undefined for a text that is not such a value. */
   readonly read: (text: string) => T | undefined;

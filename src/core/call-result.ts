@@ -51,7 +51,7 @@ export interface Pending {
     /** URL of the approval's status, relative to the service. */
     readonly statusUrl: string;
     /** The decisions that the approver can make. */
-    readonly options: readonly ("cancel" | "once" | "session")[];
+    readonly options: readonly ("cancel" | "once" | "session" | "bounded")[];
     readonly message: string;
   };
   /** Library only: the waiting call in a form that may be shown to people; secrets in its arguments are hidden. */

@@ -270,10 +270,39 @@ export interface ToolApproval<Input = never> {
   readonly message?: string;
   /** Allowed scopes of an approval; default both. A session approval covers only identical calls. */
   readonly scopes?: readonly ("once" | "session")[];
+  /** Offers approvers bounded grants, which cover further calls of the tool. Without it, there are none. */
+  readonly grants?: OfferedGrants;
   /** Raises the risk of every call; never lowers it. High and critical risk always need approval. */
   readonly risk?: "medium" | "high" | "critical";
   /** Approvals of category `ask` need an answer (`context.answer`), one of the at most 10 `choices` if given. */
   readonly answer?: { choices?(input: Input): readonly string[] | undefined };
+}
+
+/** Harm that a call can do. Calls of high and critical risk always need an approval, which is never remembered. */
+export type Risk = (typeof RISKS)[number];
+
+/** In the order of harm. */
+export const RISKS = ["low", "medium", "high", "critical"] as const;
+
+/**
+ * Bound on one argument of the calls that a bounded grant covers. `equal`: as in the approved call. `any`: any value that the
+ * schema accepts, or none. A range includes both ends; `min` is 0 when left out.
+ *
+ * Rejected: prefixes and patterns, because `docs/../secrets` and `docs-private` begin with `docs`.
+ */
+export type ArgumentBound =
+  | "equal"
+  | "any"
+  | { readonly oneOf: readonly (string | number | boolean | null)[] }
+  | { readonly min?: number | undefined; readonly max: number };
+
+/** The widest bounded grant of a tool. Approvers may grant less, never more. */
+export interface OfferedGrants {
+  /** Runs altogether, the approved call included. */
+  readonly runs: number;
+  readonly minutes: number;
+  /** Bounds by argument; an argument without one must be as in the approved call. */
+  readonly arguments?: Readonly<Record<string, ArgumentBound>>;
 }
 
 /** States of an approval request. `pending`, `approved` and `claimed` can change; all others are final. */
@@ -362,6 +391,11 @@ export interface Binding {
   readonly planIsInput?: boolean;
   /** True when a change affects workspace files: remembered approvals of commands then end. */
   readonly writesFiles?: boolean;
+  /**
+   * Returns the part of a plan that no argument determines, such as the endpoint. A bounded grant covers only calls in which it is
+   * the same. Left out: the tool has no bounded grants.
+   */
+  fixedParts?(plan: ExecutionPlan): Json;
   /** Returns additions to the plan for the approval view. */
   describe?(plan: ExecutionPlan): PlanDescription;
   /** Returns the plan for `stc plan`, with the parts that are added when it runs. */

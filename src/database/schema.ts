@@ -232,6 +232,18 @@ CREATE TABLE policy_quota_use (
 CREATE INDEX policy_quota_use_age ON policy_quota_use (ends_at);
 `;
 
+/** Bounded grants: what a request offers, what was granted, and the runs of each grant. */
+const GRANT_BOUNDS = `
+ALTER TABLE approvals ADD COLUMN grant_offer TEXT;
+ALTER TABLE approvals ADD COLUMN granted TEXT;
+ALTER TABLE approval_grants ADD COLUMN bounds_key TEXT;
+ALTER TABLE approval_grants ADD COLUMN bounds TEXT;
+ALTER TABLE approval_grants ADD COLUMN runs_max INTEGER;
+ALTER TABLE approval_grants ADD COLUMN runs_used INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX approval_grants_bounded ON approval_grants (bounds_key, expires_at) WHERE revoked_at IS NULL AND bounds_key IS NOT NULL;
+CREATE INDEX approval_grants_by_approval ON approval_grants (approval_id);
+`;
+
 export const SQLITE_STEPS: readonly string[] = [
   firstTables(false),
   `\nALTER TABLE approvals ADD COLUMN call_digest TEXT;\n${BY_CALL}`,
@@ -241,6 +253,7 @@ export const SQLITE_STEPS: readonly string[] = [
   ESCALATIONS,
   POLICY_HALTS,
   POLICY_QUOTAS,
+  GRANT_BOUNDS,
 ];
 
 export const POSTGRES_STEPS: readonly string[] = [
@@ -251,6 +264,7 @@ export const POSTGRES_STEPS: readonly string[] = [
   ESCALATIONS,
   POLICY_HALTS,
   POLICY_QUOTAS,
+  GRANT_BOUNDS,
 ].map((step) =>
   step
     .replace(/\bTEXT\b/g, 'TEXT COLLATE "C"')

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { ANSWER_CHARACTERS_MAX, type AnswerProblem } from "../approvals/answer.ts";
+import { boundInWords, termsJson } from "../approvals/grants.ts";
 import { type Approver, isAmongRequesters } from "../approvals/identities.ts";
 import { escalationPlanOf } from "../approvals/policies/escalation.ts";
 import {
@@ -69,6 +70,7 @@ export function forRequester(approval: Approval): Json {
     ...(executeBy !== undefined && { executeBy: iso(executeBy) }),
     ...(scope !== undefined && { scope }),
     ...(decisionReason !== undefined && { decisionReason }),
+    ...(approval.granted !== undefined && { granted: termsJson(approval.granted) }),
     options: ["cancel", ...scopes],
   };
 }
@@ -109,6 +111,7 @@ export function forList(approval: Approval, operator: Caller): Record<string, Js
     ...(quorum !== undefined && { quorum }),
     ...escalationsOf(approval, { isWhole: false }),
     ...(approval.answer !== undefined && { answer: answerShown(approval.answer) }),
+    ...(approval.offer !== undefined && { offer: termsJson(approval.offer.terms) }),
     decidable: approve,
     canDecide: { approve, deny, ...(because !== undefined && { because }) },
   };
@@ -144,9 +147,13 @@ export function forApprover(approval: Approval, operator: Caller, earlier: reado
 
 /** Returns a remembered approval as its owner sees it; only operators see who granted it. */
 export function grantForOwner(grant: Grant): Json {
-  const { id, issuer, subject, session, tool, summary, approvalId, createdAt, expiresAt } = grant;
+  const { id, issuer, subject, session, tool, summary, approvalId, createdAt, expiresAt, bounded } = grant;
   const times = { createdAt: iso(createdAt), expiresAt: iso(expiresAt) };
-  return { id, issuer, subject, session, tool, summary, approvalId, ...times };
+  const held = { id, issuer, subject, ...(session !== "" && { session }), tool, summary, approvalId, ...times };
+  if (bounded === undefined) return held;
+  const { runs, arguments: bounds } = bounded.bounds.terms;
+  const words = Object.entries(bounds).map(([name, bound]) => [name, boundInWords(bound)]);
+  return { ...held, bounded: { runs, runsUsed: bounded.runsUsed, arguments: Object.fromEntries(words) } };
 }
 
 export function grantForOperator(grant: Grant): Json {
@@ -224,6 +231,10 @@ export function decisionRefusal(decided: Unaccepted): Refusal {
       });
     case "answer_refused":
       return answerRefusal(decided);
+    case "grant_refused": {
+      const { field, message } = decided.problem;
+      return new Refusal("INVALID_INPUT", `${field} ${message}.`, { details: { field } });
+    }
     case "own_question":
       return new Refusal("PERMISSION_DENIED", OWN_REQUEST);
     case "replayed":
@@ -369,6 +380,7 @@ function stageShown(
       ...person(vote),
       at: new Date(vote.at).toISOString(),
       scope: vote.scope,
+      ...(vote.grant !== undefined && { grant: termsJson(vote.grant) }),
       ...(vote.reason !== undefined && { reason: vote.reason }),
     })),
   };

@@ -153,7 +153,7 @@ const PENDING_SCHEMA = {
         id: text,
         decideBy: { type: "string", format: "date-time" },
         statusUrl: text,
-        options: { type: "array", items: { enum: ["cancel", "once", "session"] } },
+        options: { type: "array", items: { enum: ["cancel", "once", "session", "bounded"] } },
         message: text,
       },
     },

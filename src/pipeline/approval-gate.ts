@@ -1,6 +1,7 @@
 import { answerProblem, type WantedAnswer, wantedAnswer } from "../approvals/answer.ts";
 import { type ApprovalCallback, askCallback } from "../approvals/callback.ts";
 import type { Verdict } from "../approvals/floor.ts";
+import { type BoundedCall, boundsKeyOf, type GrantBounds, offerFor, termsInWords } from "../approvals/grants.ts";
 import type { Requester } from "../approvals/identities.ts";
 import type { RiskAssessment } from "../approvals/risk.ts";
 import type { Approval, Approvals, Attachable, Grant, Mode } from "../approvals/types.ts";
@@ -24,6 +25,7 @@ import {
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
 import { SID } from "./identity/claims.ts";
+import { isElevated } from "./permission-engine.ts";
 import { digestInAnySession } from "./planner.ts";
 import type { Assessed, Policy } from "./policy.ts";
 import { deepFreeze } from "./schema-validator.ts";
@@ -109,13 +111,11 @@ async function consider(options: GateOptions, call: Call): Promise<Approved> {
   const requiring = findings.map(ruleOf);
   const verdict = requiring.length > 0 ? undefined : await stepVerdict(call, { mode: session.mode, manifestPasses });
   if (verdict?.verdict === "allow") return pass(planned, { by: verdict.by }, call);
-  const grant = await guarded(() => grantFor(options, call, requester));
+  const rules = verdict === undefined ? [...new Set(requiring)] : [verdict.by];
+  const grant = await guarded(() => grantFor(options, call, { requester, rules }));
   if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` }, call);
   if (mayUseCallback(options, call.assessment)) return decideByCallback(options, call, requester);
-  return useOrRequest(options, call, {
-    requester,
-    rules: verdict === undefined ? [...new Set(requiring)] : [verdict.by],
-  });
+  return useOrRequest(options, call, { requester, rules });
 }
 
 /** Returns the name of the rule that requires the approval. The risk rules name theirs themselves. */
@@ -242,17 +242,63 @@ function approversOf({ votes, decidedBy }: Approval): string {
   return people.map(({ issuer, subject }) => `human:${issuer}|${subject}`).join(", ");
 }
 
-/** Returns the key of a session grant, which covers only the same plan of the same caller in that session. */
-function grantKeyOf({ planned: { tool, digest }, assessment, findings }: Call): string | undefined {
-  const isOffered = tool.approval.scopes?.includes("session") ?? true;
-  const isRememberable = assessment.rememberable && findings.every(({ rememberable }) => rememberable);
-  return isRememberable && isOffered ? digest : undefined;
+/** Returns whether an approval may cover later calls: never where the rules or a finding want a person for each call. */
+function isRememberable({ assessment, findings }: Call): boolean {
+  return assessment.rememberable && findings.every(({ rememberable }) => rememberable);
 }
 
-async function grantFor({ approvals }: GateOptions, call: Call, requester: Requester): Promise<Grant | undefined> {
+/** Returns the key of a session grant, which covers only the same plan of the same caller in that session. */
+function grantKeyOf(call: Call): string | undefined {
+  const { tool, digest } = call.planned;
+  const isOffered = tool.approval.scopes?.includes("session") ?? true;
+  return isRememberable(call) && isOffered ? digest : undefined;
+}
+
+/**
+ * Returns the grant under which the call runs: that of the session for exactly this call, or a bounded one, of which a run is then
+ * counted. A run is used up although the call may not start: the count is durable before anything runs.
+ */
+async function grantFor(
+  { approvals }: GateOptions,
+  call: Call,
+  { requester, rules }: ApprovalOrder,
+): Promise<Grant | undefined> {
   const grantKey = grantKeyOf(call);
-  if (approvals === undefined || grantKey === undefined || requester.session === undefined) return undefined;
-  return approvals.findGrant(requester, grantKey);
+  if (approvals === undefined) return undefined;
+  const isKeyed = grantKey !== undefined && requester.session !== undefined;
+  const exact = isKeyed ? await approvals.findGrant(requester, grantKey) : undefined;
+  const bounded = exact === undefined ? boundedCallOf(call, { requester, rules }) : undefined;
+  if (bounded === undefined) return exact;
+  for (const { id } of await approvals.findBoundedGrants(bounded)) {
+    // A quota that refuses the call, or a caller that has disconnected, uses no run.
+    await call.budget?.reserve(call.planned);
+    call.scope.assertOpen();
+    const used = await approvals.useGrant(id, call.traceId);
+    if (used !== undefined) return used;
+  }
+  return undefined;
+}
+
+/** Returns what a bounded grant for the call depends on. Undefined: the tool offers none, or a person decides about this call. */
+function boundedCallOf(call: Call, { requester, rules }: ApprovalOrder): BoundedCall | undefined {
+  const { tool, identity: toolIdentity, binding, plan, input } = call.planned;
+  if (tool.approval.grants === undefined || !isRememberable(call)) return undefined;
+  const fixed = binding.fixedParts?.(plan);
+  if (fixed === undefined) return undefined;
+  const { risk, rules: matched } = call.assessment;
+  return {
+    ...{ requester, input, risk, rules: [...rules, ...matched], isElevated: isElevated(tool, input) },
+    boundsKey: boundsKeyOf(requester, { identity: toolIdentity, fixed }),
+  };
+}
+
+/** Returns the widest bounded grant that approvers of the call may give; undefined when none. */
+function grantOffer(call: Call, order: ApprovalOrder): GrantBounds | undefined {
+  const { tool, digest } = call.planned;
+  const { grants } = tool.approval;
+  const isAllowed = call.assessment.requirement?.scopes.includes("bounded") ?? true;
+  const bounded = grants === undefined || !isAllowed ? undefined : boundedCallOf(call, order);
+  return bounded && grants && offerFor(bounded, grants, digest);
 }
 
 /** The embedding program, as the approver that points are told of. */
@@ -387,7 +433,11 @@ async function requestApproval(
     findSecrets: (text: string) => detector.filterSecrets(text).findings,
     namesSecret,
   };
-  const facts = { tool, plan, planDigest, binding, input, requester, reason, risk, rules, notes };
+  const offer = grantOffer(call, { requester, rules: requiring });
+  const { session } = requester;
+  const names = Object.keys(tool.input.shape);
+  const grant = offer && termsInWords(offer.terms, { tool: tool.name, session, names });
+  const facts = { tool, plan, planDigest, binding, input, requester, reason, risk, rules, notes, grant };
   const rendered = renderView({ ...facts, ...secrets });
   if (rendered === undefined) {
     return new Refusal("APPROVAL_DENIED", "This call is too large to show to an approver. Send less at once.");
@@ -398,8 +448,11 @@ async function requestApproval(
       ...{ requester, tool: tool.name, category: tool.category, classification: tool.classification },
       ...{ risk, rules, planDigest, callDigest, attach, shownPriors: earlier },
       ...rendered,
-      scopes: grantKey === undefined ? ["once"] : (tool.approval.scopes ?? ["once", "session"]),
-      ...{ grantKey, traceId, requirement, answer: wantedAnswerOf(planned) },
+      scopes: [
+        ...(grantKey === undefined ? (["once"] as const) : (tool.approval.scopes ?? (["once", "session"] as const))),
+        ...(offer === undefined ? [] : (["bounded"] as const)),
+      ],
+      ...{ grantKey, offer, traceId, requirement, answer: wantedAnswerOf(planned) },
     }),
   );
   if (asked.outcome === "outdated") return "outdated";
@@ -427,6 +480,8 @@ async function requestApproval(
 function priorNote({ decidedAt = 0, state, scope }: Approval): string {
   const at = new Date(decidedAt).toISOString();
   if (state === "approved" && scope === "session") return `The same call was approved at ${at} for the session.`;
+  if (state === "approved" && scope === "bounded")
+    return `The same call was approved at ${at}, with further calls within bounds.`;
   return `The same call was approved at ${at} and ${PRIOR[state] ?? "has run"}.`;
 }
 

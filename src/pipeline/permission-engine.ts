@@ -30,8 +30,12 @@ export const elevation: StagePoint<"elevation", PolicyDecision> & { readonly nam
   },
 };
 
-function elevatedPermissions({ permissions: { elevatedIf } }: Tool, input: unknown): readonly string[] {
-  return elevatedIf !== undefined && elevatedIf.when(input as never) !== false ? elevatedIf.required : [];
+export function isElevated({ permissions: { elevatedIf } }: Tool, input: unknown): boolean {
+  return elevatedIf !== undefined && elevatedIf.when(input as never) !== false;
+}
+
+function elevatedPermissions(tool: Tool, input: unknown): readonly string[] {
+  return isElevated(tool, input) ? (tool.permissions.elevatedIf?.required ?? []) : [];
 }
 
 /** Returns the permissions that a call with these parsed arguments requires. */

@@ -203,10 +203,13 @@ describe("operators' rules about the calls in a script", () => {
     expect(rules.assess({ tool: write, input: { command: "helm" }, plan: inline }).rules).toEqual([]);
   });
 
-  test("change the version", () => {
+  test("change the version of commands, and of nothing else", () => {
     const other = { ...HELM, when: { ...HELM.when, shell: { ...HELM.when.shell, options: undefined } } };
     const plain = JSON.parse(JSON.stringify({ ...other, examples: {} })) as unknown;
-    expect(createRiskRules({ rules: [plain] }).version).not.toBe(rules.version);
+    const changed = createRiskRules({ rules: [plain] });
+    const command = { ...write, target: { system: "bash", cli: { command: "bash", argsBuilder: () => [] } } };
+    expect(changed.versionFor(command)).not.toBe(rules.versionFor(command));
+    expect(changed.versionFor(write)).toBe(rules.versionFor(write));
   });
 
   test.each([
@@ -311,10 +314,16 @@ describe("rules that lie do not load", () => {
   });
 });
 
-test("the version changes with the rules, and with nothing else", () => {
-  const version = (rules: readonly unknown[]) => createRiskRules({ rules }).version;
+test("the version of a tool changes with the rules about it, and with nothing else", () => {
+  const version = (rules: readonly unknown[], tool = write) => createRiskRules({ rules }).versionFor(tool);
+  const destructive = toolOf("destructive");
+  const other = { name: "another", when: { classification: "destructive" }, verdict: "ask" };
   expect(version([])).toMatch(/^[0-9a-f]{64}$/);
-  expect(version([])).toBe(ours.version);
-  expect(version([RULE])).not.toBe(ours.version);
+  expect(version([])).toBe(ours.versionFor(write));
+  expect(version([RULE])).not.toBe(version([]));
   expect(version([{ ...RULE, verdict: "ask" }])).not.toBe(version([RULE]));
+  expect(version([{ ...RULE, examples: {} }])).toBe(version([RULE]));
+  expect(version([RULE, other])).toBe(version([RULE]));
+  expect(version([RULE], destructive)).toBe(version([], destructive));
+  expect(version([RULE, other], destructive)).not.toBe(version([], destructive));
 });

@@ -29,7 +29,7 @@ export const tool = defineTool({
   output: z.object({ id: z.string(), email: z.string() }),
   outputPolicy: { id: { action: "allow", reason: "the id of the refund is public" }, email: "mask" },
   inputPolicy: { order: "allow" },
-  approval: { needsApproval: () => true, risk: "medium", message: "Gives money back", scopes: ["once"] },
+  approval: { needsApproval: () => true, risk: "medium", message: "Gives money back", scopes: ["once"], grants: { runs: 9, minutes: 30, arguments: { amount: { max: 40 }, order: "equal" } } },
   idempotent: true,
   timeoutMs: 4_000,
 });
@@ -147,6 +147,7 @@ test("a tool says who may call it, who approves it, and what is released of its 
     callers: { subjects: ["agent-7"], certificates: [] },
     approval: {
       ...{ dependsOnArguments: true, risk: "medium", scopes: ["once"], message: "Gives money back", isAnswered: false },
+      grants: { runs: 9, minutes: 30, arguments: { amount: "a number from 0 to 40", order: "as in this call" } },
       policies: [{ name: "refunds", risk: "low", reasonRequired: "deny", stages: [{ count: 2 }] }],
     },
     inputSchema: { type: "object", required: ["order", "amount"] },

@@ -104,6 +104,7 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
         "notify/webhook",
         "store/decisions",
         "store/escalations",
+        "store/grants",
         "store/keys",
         "store/requests",
         "store/sessions",

@@ -35,7 +35,7 @@ export interface DecisionVerifier {
   >;
 }
 
-type Scope = "once" | "session";
+type Scope = "once" | "session" | "bounded";
 
 export interface DecisionOptions {
   readonly format: MessageFormat;

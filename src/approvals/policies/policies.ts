@@ -1,7 +1,7 @@
 import { canonicalJson, sha256Hex } from "../../core/digest.ts";
 import { matchesToolName } from "../../core/tool-names.ts";
 import type { Category, Classification, Tool } from "../../core/types.ts";
-import type { Scope } from "../identities.ts";
+import { SCOPES, type Scope } from "../identities.ts";
 import { RISKS, type Risk } from "../types.ts";
 import type {
   EligibleApprovers,
@@ -107,7 +107,7 @@ function joined(policies: readonly ApprovalPolicy[]): Requirement {
     reasonRequired: REASONS[Math.max(...policies.map((policy) => REASONS.indexOf(policy.reasonRequired)))] ?? "always",
     scopes: policies.reduce<readonly Scope[]>(
       (left, { scopes }) => left.filter((scope) => scopes.includes(scope)),
-      ["once", "session"],
+      SCOPES,
     ),
     ...shortest("decideBySeconds", policies),
     ...shortest("executeBySeconds", policies),

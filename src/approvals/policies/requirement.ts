@@ -1,5 +1,6 @@
 import { z } from "zod";
-import type { Approver, Scope } from "../identities.ts";
+import { type GrantTerms, grantTerms } from "../grants.ts";
+import { type Approver, SCOPES, type Scope } from "../identities.ts";
 
 /** Eligible approvers. All given conditions must hold; without any, everybody with `approvals:decide` is eligible. */
 export interface EligibleApprovers {
@@ -71,6 +72,8 @@ export interface Vote extends Approver {
   /** Unix milliseconds. */
   readonly at: number;
   readonly scope: Scope;
+  /** The terms that the voter chose, for scope `bounded`. */
+  readonly grant?: GrantTerms | undefined;
   readonly reason?: string | undefined;
   /** Digest of the view that the voter saw, and the approval's version at that time. */
   readonly viewDigest: string;
@@ -79,7 +82,7 @@ export interface Vote extends Approver {
 }
 
 const identity = z.strictObject({ issuer: z.string(), subject: z.string() });
-const scope = z.enum(["once", "session"]);
+const scope = z.enum(SCOPES);
 const count = z.int().min(1);
 const index = z.int().min(0);
 
@@ -117,6 +120,7 @@ const votes = z.array(
     actors: z.array(z.string()),
     at: z.int(),
     scope,
+    grant: grantTerms.optional(),
     reason: z.string().optional(),
     viewDigest: z.string(),
     version: z.int(),

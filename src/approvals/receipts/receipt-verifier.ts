@@ -1,7 +1,7 @@
 import { createPublicKey, type KeyObject } from "node:crypto";
 import { errors, type JWK, jwtVerify } from "jose";
 import { z } from "zod";
-import type { Requester } from "../identities.ts";
+import { type Requester, SCOPES } from "../identities.ts";
 import {
   type DecisionReceipt,
   RECEIPT_TYPE,
@@ -61,10 +61,12 @@ const claims = z
     approvalId: z.string().regex(/^[\x21-\x7e]{1,128}$/),
     planDigest: z.string().regex(/^[0-9a-f]{64}$/),
     decision: z.enum(["approve", "deny"]),
-    scope: z.enum(["once", "session"]).optional(),
+    scope: z.enum(SCOPES).optional(),
+    grant: z.strictObject({ runs: z.int().min(1), minutes: z.int().min(1) }).optional(),
   })
   .refine(({ iat, exp }) => exp > iat && exp - iat <= LIFETIME_SECONDS_MAX)
-  .refine(({ decision, scope }) => (decision === "approve") === (scope !== undefined));
+  .refine(({ decision, scope }) => (decision === "approve") === (scope !== undefined))
+  .refine(({ scope, grant }) => (scope === "bounded") === (grant !== undefined));
 
 interface Key {
   readonly kid: string | undefined;
@@ -92,9 +94,12 @@ export function createReceiptVerifier(options: ReceiptVerifierOptions): ReceiptV
     const parsed = claims.safeParse(payload);
     if (!parsed.success) return refuse("RECEIPT_MALFORMED");
     if (approvalId !== undefined && parsed.data.approvalId !== approvalId) return refuse("RECEIPT_MISMATCH");
-    const { planDigest, decision, scope, iat, exp } = parsed.data;
+    const { planDigest, decision, scope, grant, iat, exp } = parsed.data;
     const times = { decidedAt: iat * SECOND_MS, expiresAt: exp * SECOND_MS };
-    return { valid: true, receipt: { approvalId: parsed.data.approvalId, planDigest, decision, scope, ...times } };
+    return {
+      valid: true,
+      receipt: { approvalId: parsed.data.approvalId, planDigest, decision, scope, grant, ...times },
+    };
   };
   return {
     async verify(receipt, { approvalId } = {}) {

@@ -1,5 +1,6 @@
 import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
 import { calculateJwkThumbprint, type JWK, SignJWT } from "jose";
+import type { GrantTerms } from "../grants.ts";
 import type { Requester, Scope } from "../identities.ts";
 import type { Approval, Approvals } from "../types.ts";
 
@@ -18,6 +19,8 @@ export interface DecisionReceipt {
   readonly decision: "approve" | "deny";
   /** Set for an approval. */
   readonly scope: Scope | undefined;
+  /** Set for scope `bounded`: how many runs, this call included, and for how long. */
+  readonly grant?: Pick<GrantTerms, "runs" | "minutes"> | undefined;
   /** Unix milliseconds. */
   readonly decidedAt: number;
   /** Unix milliseconds; for an approval, never later than its `executeBy`. */
@@ -66,8 +69,9 @@ export function createReceiptSigner({ privateKey, deployment }: ReceiptSignerOpt
   return async (approval) => {
     const receipt = receiptOf(approval);
     if (receipt === undefined) return undefined;
-    const { approvalId, planDigest, decision, scope, decidedAt, expiresAt } = receipt;
-    return new SignJWT({ approvalId, planDigest, decision, ...(scope !== undefined && { scope }) })
+    const { approvalId, planDigest, decision, scope, grant, decidedAt, expiresAt } = receipt;
+    const given = { ...(scope !== undefined && { scope }), ...(grant !== undefined && { grant }) };
+    return new SignJWT({ approvalId, planDigest, decision, ...given })
       .setProtectedHeader({ alg, typ: RECEIPT_TYPE, kid: await kid })
       .setIssuer(deployment)
       .setAudience(receiptAudience(approval.requester))
@@ -86,7 +90,9 @@ function receiptOf(approval: Approval): DecisionReceipt | undefined {
     return { ...decided, decision: "deny", scope: undefined, expiresAt: decidedAt + DENIAL_SECONDS * SECOND_MS };
   }
   if (state !== "approved" || executeBy === undefined || scope === undefined) return undefined;
-  return { ...decided, decision: "approve", scope, expiresAt: executeBy };
+  const { runs, minutes } = approval.granted ?? {};
+  const grant = runs === undefined || minutes === undefined ? undefined : { runs, minutes };
+  return { ...decided, decision: "approve", scope, grant, expiresAt: executeBy };
 }
 
 function readPrivateKey(pem: string | Uint8Array): KeyObject {

@@ -1,5 +1,6 @@
 import { integer, optionalText, text } from "../../database/rows.ts";
 import { answerProblem, isReadable } from "../answer.ts";
+import { chosenTerms } from "../grants.ts";
 import { type Approver, isAmongRequesters, type Requester, type Scope } from "../identities.ts";
 import { recordMessage } from "../notify/inbox.ts";
 import { escalationPlanOf } from "../policies/escalation.ts";
@@ -26,7 +27,7 @@ import type {
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { escalateAll } from "./escalations.ts";
 import { toApproval, toEvent } from "./rows.ts";
-import { createGrant, revokeGrantsFrom } from "./sessions.ts";
+import { countRun, createGrant, hasRunsLeft, revokeGrantsFrom, stateOfGrant } from "./sessions.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store.ts";
 import {
   currentApproval,
@@ -49,6 +50,8 @@ const WITHDRAWN_PER_PENDING = 10;
 const VIEW_LENGTH_MAX = 1_048_576;
 /** Maximum length of the requirement's JSON, in UTF-16 units. The configuration's own limit is lower. */
 const REQUIREMENT_LENGTH_MAX = 1_048_576;
+/** Maximum length of the JSON of an offered grant, in UTF-16 units: more than any manifest can declare. */
+const OFFER_LENGTH_MAX = 16_777_216;
 
 export function requests(store: Store): Pick<Approvals, "ask"> {
   return { ask: (request) => store.database.write((tx) => ask(tx, request, store)) };
@@ -165,17 +168,18 @@ async function insert(
   const view = bounded("view", request.view, VIEW_LENGTH_MAX);
   const needs = requirement === undefined ? null : bounded("requirement", requirement, REQUIREMENT_LENGTH_MAX);
   const answer = request.answer === undefined ? null : JSON.stringify(request.answer);
+  const offer = request.offer === undefined ? null : bounded("grant", request.offer, OFFER_LENGTH_MAX);
   const decideBySeconds = Math.min(limits.decideBySeconds, requirement?.decideBySeconds ?? limits.decideBySeconds);
   const decideBy = now + decideBySeconds * SECOND_MS;
   const [firstStep] = escalationPlanOf({ requirement, createdAt: now, decideBy });
   const [row = {}] = await sql`
     INSERT INTO approvals (id, state, version, issuer, subject, actors, session, tool, category, classification, risk,
-      rules, plan_digest, call_digest, view, view_digest, summary, scopes, grant_key, trace_id, requirement,
-      requirement_digest, answer, created_at, decide_by, escalate_at)
+      rules, plan_digest, call_digest, view, view_digest, summary, scopes, grant_key, grant_offer, trace_id,
+      requirement, requirement_digest, answer, created_at, decide_by, escalate_at)
     VALUES (${newId()}, 'pending', 1, ${requester.issuer}, ${requester.subject}, ${JSON.stringify(requester.actors)},
       ${sessionOf(requester)}, ${tool}, ${category}, ${classification}, ${risk}, ${JSON.stringify(request.rules)},
       ${planDigest}, ${request.callDigest ?? null}, ${view}, ${viewDigest}, ${summary}, ${JSON.stringify(offered(request))},
-      ${request.grantKey ?? null}, ${traceId}, ${needs}, ${requirement?.digest ?? ""}, ${answer}, ${now},
+      ${request.grantKey ?? null}, ${offer}, ${traceId}, ${needs}, ${requirement?.digest ?? ""}, ${answer}, ${now},
       ${decideBy}, ${firstStep?.dueAt ?? null})
     RETURNING *`;
   return toApproval(row, now);
@@ -189,14 +193,17 @@ function bounded(name: string, value: unknown, lengthMax: number): string {
 }
 
 /**
- * Returns the scopes to offer. An approval can be remembered only in a trusted session, for a call with a grant key, and not at
- * high or critical risk. The policies restrict the scopes further.
+ * Returns the scopes to offer. An approval can be remembered only at low and medium risk: for a session that is trusted and a call
+ * with a grant key, or within the bounds of an offered grant. The policies restrict the scopes further.
  */
-function offered({ scopes, requester, grantKey, risk, requirement }: NewApproval): readonly Scope[] {
-  const rememberable = sessionOf(requester) !== "" && grantKey !== undefined && risk !== "high" && risk !== "critical";
-  return scopes.filter(
-    (scope) => (scope === "once" || rememberable) && (requirement === undefined || requirement.scopes.includes(scope)),
-  );
+function offered({ scopes, requester, grantKey, offer, risk, requirement }: NewApproval): readonly Scope[] {
+  const isLow = risk === "low" || risk === "medium";
+  const isPossible: Readonly<Record<Scope, boolean>> = {
+    once: true,
+    session: isLow && sessionOf(requester) !== "" && grantKey !== undefined,
+    bounded: isLow && offer !== undefined,
+  };
+  return scopes.filter((scope) => isPossible[scope] && (requirement?.scopes.includes(scope) ?? true));
 }
 
 export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "priorOf" | "settle"> {
@@ -267,9 +274,12 @@ async function claimOnce(tx: WriteTransaction, claim: Claim, leaseMs: number): P
     UPDATE approvals SET state = 'claimed', version = version + 1, lease_until = ${tx.now + leaseMs}
     WHERE id = ${id} AND state = 'approved' AND execute_by > ${tx.now} AND plan_digest = ${planDigest}
       AND requirement_digest = ${requirementDigest} AND issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)}
+      AND (COALESCE(scope, 'once') <> 'bounded' OR EXISTS (SELECT 1 FROM approval_grants AS held WHERE approval_id = approvals.id AND ${hasRunsLeft(tx)}))
     RETURNING *`;
   const approval = noteTransition(tx, rows, { event: "approval.claimed", journal: "approval.claimed" });
   if (approval === undefined) return claimFailure(tx, claim);
+  // The approved call is one of the runs of its grant.
+  if (approval.scope === "bounded") await countRun(tx, tx.sql`approval_id = ${id}`, approval.traceId);
   // An older release that runs at the same time does not know votes and accepts a single approval.
   if (lackingIn(approval).length > 0)
     throw new Error(`approval ${id} was approved by fewer people than its policies require`);
@@ -282,9 +292,10 @@ async function claimFailure(tx: WriteTransaction, claim: Claim): Promise<Claimed
     SELECT * FROM approvals WHERE id = ${id} AND issuer = ${requester.issuer} AND subject = ${requester.subject}`;
   if (row === undefined) return { outcome: "not_found" };
   const found = (await currentApproval(tx, id)) ?? toApproval(row, tx.now);
-  return isOfThisCall(found, claim)
-    ? { outcome: "not_approved", approval: found }
-    : { outcome: "mismatch", approval: found };
+  if (!isOfThisCall(found, claim)) return { outcome: "mismatch", approval: found };
+  const isGrantOver = found.state === "approved" && found.scope === "bounded";
+  const state = isGrantOver ? await stateOfGrant(tx, id) : found.state;
+  return { outcome: "not_approved", approval: { ...found, state } };
 }
 
 /** Compares the requirement too: approvers whom the current policies do not accept have approved something else. */
@@ -340,7 +351,7 @@ async function decide(tx: WriteTransaction, decision: Decision, store: Store): P
   const voted = await vote(tx, decision, { approval: pending, limits: store.limits });
   if (voted === undefined) return { outcome: "not_pending", approval: pending };
   if (voted.state === "pending") return { outcome: "counted", approval: voted, lacking: lackingIn(voted) };
-  if (voted.scope === "session") await createGrant(tx, voted, store);
+  if (voted.scope === "session" || voted.scope === "bounded") await createGrant(tx, voted, store);
   return { outcome: "decided", approval: voted };
 }
 
@@ -364,7 +375,17 @@ async function objectionTo(tx: WriteTransaction, decision: Decision, approval: A
   const objection = objectionByPolicy(decision, approval) ?? objectionToAnswer(decision, approval);
   if (objection !== undefined || decision.decision === "deny") return objection;
   const offered = await offeredNow(tx, approval);
-  return offered.includes(decision.scope ?? "once") ? undefined : { outcome: "scope_not_offered", offered };
+  const { scope = "once" } = decision;
+  return offered.includes(scope) ? objectionToGrant(decision, approval) : { outcome: "scope_not_offered", offered };
+}
+
+function objectionToGrant({ scope, grant }: Decision, { offer }: Approval): Decided | undefined {
+  if (grant === undefined) return undefined;
+  const problem =
+    scope === "bounded" && offer !== undefined
+      ? chosenTerms(offer.terms, grant)
+      : { field: "grant", message: "belongs to the scope bounded" };
+  return "field" in problem ? { outcome: "grant_refused", problem } : undefined;
 }
 
 /** Checks the requirement stored with the request; current policies apply to new requests only. */
@@ -388,10 +409,11 @@ function objectionToAnswer(decision: Decision, { answer: wanted }: Approval): De
   return fault && { outcome: "answer_refused", fault, wanted };
 }
 
-/** Drops the session scope when the session has ended since the request was made. */
+/** Drops the scopes of grants when the session has ended since the request was made. */
 async function offeredNow(tx: WriteTransaction, { scopes, requester }: Approval): Promise<readonly Scope[]> {
-  if (!scopes.includes("session") || !(await sessionIsOver(tx, requester))) return scopes;
-  return scopes.filter((scope) => scope !== "session");
+  const isOnlyOnce = scopes.every((scope) => scope === "once");
+  if (isOnlyOnce || !(await sessionIsOver(tx, requester))) return scopes;
+  return scopes.filter((scope) => scope === "once");
 }
 
 export async function cancel(

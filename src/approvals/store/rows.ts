@@ -2,7 +2,8 @@ import { APPROVAL_STATES, type Category, type Classification } from "../../core/
 import type { Row } from "../../database/dialect.ts";
 import { integer, json, oneOf, optionalInteger, optionalText, text, texts, unreadable } from "../../database/rows.ts";
 import { readAnswer, type WantedAnswer } from "../answer.ts";
-import type { Approver, Scope } from "../identities.ts";
+import { type GrantBounds, type GrantTerms, readBounds, readTerms } from "../grants.ts";
+import { type Approver, SCOPES } from "../identities.ts";
 import { escalatedRequirement } from "../policies/escalation.ts";
 import {
   type Escalation,
@@ -25,7 +26,6 @@ import {
 
 const CATEGORIES = ["read", "write", "command", "network", "ask"] as const satisfies readonly Category[];
 const CLASSIFICATIONS = ["read", "write", "destructive"] as const satisfies readonly Classification[];
-const SCOPES = ["once", "session"] as const satisfies readonly Scope[];
 
 /** Returns the approval as of `now`: one past its deadline is expired, whether or not the row already says so. */
 export function toApproval(row: Row, now: number): Approval {
@@ -61,6 +61,7 @@ function storedApproval(row: Row): Approval {
     summary: text(row, "summary"),
     scopes: SCOPES.filter((scope) => texts(row, "scopes").includes(scope)),
     grantKey,
+    offer: bounds(row, "grant_offer"),
     traceId: text(row, "trace_id"),
     requirement: required && escalatedRequirement(required, taken),
     escalations: taken,
@@ -72,11 +73,13 @@ function storedApproval(row: Row): Approval {
     decidedAt: optionalInteger(row, "decided_at"),
     decidedBy: approverIn(row, "decided"),
     scope: row["scope"] === null ? undefined : oneOf(row, "scope", SCOPES),
+    granted: granted(row),
     decisionReason: optionalText(row, "decision_reason"),
   };
 }
 
 export function toGrant(row: Row): Grant {
+  const held = bounds(row, "bounds");
   return {
     id: text(row, "id"),
     issuer: text(row, "issuer"),
@@ -89,6 +92,7 @@ export function toGrant(row: Row): Grant {
     grantedBy: { issuer: text(row, "granted_issuer"), subject: text(row, "granted_subject") },
     createdAt: integer(row, "created_at"),
     expiresAt: integer(row, "expires_at"),
+    ...(held !== undefined && { bounded: { bounds: held, runsUsed: integer(row, "runs_used") } }),
   };
 }
 
@@ -137,6 +141,20 @@ function requirement(row: Row): Requirement | undefined {
   if (row["requirement"] === null && row["requirement_digest"] === "") return undefined;
   const read = row["requirement"] === null ? undefined : readRequirement(json(row, "requirement"));
   if (read === undefined || read.digest !== row["requirement_digest"]) throw unreadable("requirement");
+  return read;
+}
+
+function bounds(row: Row, column: "grant_offer" | "bounds"): GrantBounds | undefined {
+  if (row[column] === null) return undefined;
+  const read = readBounds(json(row, column));
+  if (read === undefined) throw unreadable(column);
+  return read;
+}
+
+function granted(row: Row): GrantTerms | undefined {
+  if (row["granted"] === null) return undefined;
+  const read = readTerms(json(row, "granted"));
+  if (read === undefined) throw unreadable("granted");
   return read;
 }
 

@@ -1,11 +1,13 @@
+import { sha256Hex } from "../../core/digest.ts";
 import type { Row } from "../../database/dialect.ts";
 import { integer, text } from "../../database/rows.ts";
+import { type BoundedCall, type GrantBounds, isCovered, termsJson } from "../grants.ts";
 import type { Approver, Requester } from "../identities.ts";
 import type { Approval, Approvals, Grant, Session } from "../types.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { toGrant, toSession } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
-import { identity, insertSession, type Owner } from "./transitions.ts";
+import { identity, insertSession, type Owner, sessionOf } from "./transitions.ts";
 
 const SESSIONS_LISTED_MAX = 1_000;
 
@@ -139,13 +141,25 @@ function ownerOf(row: Row): Owner {
 
 const GRANTS_LISTED_MAX = 1_000;
 
-type GrantParts = Pick<Approvals, "findGrant" | "listGrants" | "revokeGrant" | "revokeGrantsFor">;
+/** Grants of one key that are compared with a call; each was given by a person within a day. */
+const GRANTS_COMPARED_MAX = 200;
+const MINUTE_MS = 60_000;
+
+type GrantParts = Pick<
+  Approvals,
+  "findGrant" | "findBoundedGrants" | "useGrant" | "listGrants" | "revokeGrant" | "revokeGrantsFor"
+>;
 
 export function grants({ database }: Store): GrantParts {
   return {
     async findGrant(requester, grantKey) {
       return requester.session ? database.read((view) => findGrant(view, requester, grantKey)) : undefined;
     },
+    async findBoundedGrants(call) {
+      const found = await database.read((view) => boundedGrants(view, call));
+      return found.filter(({ bounded }) => bounded !== undefined && isCovered(bounded.bounds, call));
+    },
+    useGrant: (id, traceId) => database.write((tx) => countRun(tx, tx.sql`id = ${id}`, traceId)),
     listGrants: ({ requester }) => database.read((view) => grantsOf(view, requester)),
     revokeGrant: (id, by) => database.write((tx) => revokeWhere(tx, tx.sql`id = ${id}`, by)),
     async revokeGrantsFor(tools, by) {
@@ -157,34 +171,104 @@ export function grants({ database }: Store): GrantParts {
   };
 }
 
-/** Remembers an approval for the session. Revokes an older grant for the same call, so that at most one exists. */
-export async function createGrant(tx: WriteTransaction, approval: Approval, { limits, newId }: Store): Promise<void> {
-  const { id: approvalId, requester, tool, grantKey, summary, decidedBy } = approval;
+/** Remembers an approval: for the session or within bounds. */
+export async function createGrant(tx: WriteTransaction, approval: Approval, store: Store): Promise<void> {
+  const { granted, offer, grantKey, planDigest } = approval;
+  if (granted !== undefined && offer !== undefined) {
+    const bounds = { ...offer, terms: granted };
+    // Further grants within the same bounds may exist: each has its own runs.
+    const key = sha256Hex(`${offer.boundsKey} ${approval.id} ${planDigest}`);
+    await insertGrant(tx, approval, { grantKey: key, bounds }, store);
+  } else if (grantKey !== undefined && approval.requester.session !== undefined) {
+    await revokeSame(tx, approval, grantKey);
+    await insertGrant(tx, approval, { grantKey, bounds: undefined }, store);
+  }
+}
+
+/** Revokes an older grant for the same call, so that at most one exists. */
+async function revokeSame(tx: WriteTransaction, { requester, decidedBy }: Approval, grantKey: string): Promise<void> {
   const { issuer, subject, session } = requester;
-  if (grantKey === undefined || session === undefined || decidedBy === undefined) return;
   const replaced = await tx.sql`
     UPDATE approval_grants SET revoked_at = ${tx.now}
     WHERE issuer = ${issuer} AND subject = ${subject} AND session = ${session} AND grant_key = ${grantKey}
       AND revoked_at IS NULL
     RETURNING *`;
   noteRevoked(tx, replaced, decidedBy);
-  const expiresAt = tx.now + limits.grantSeconds * SECOND_MS;
-  const sessionExpiresAt = tx.now + limits.sessionSeconds * SECOND_MS;
-  await insertSession(tx, { id: session, owner: requester, minted: false, expiresAt: sessionExpiresAt });
+}
+
+interface NewGrant {
+  readonly grantKey: string;
+  readonly bounds: GrantBounds | undefined;
+}
+
+async function insertGrant(
+  tx: WriteTransaction,
+  { id: approvalId, requester, tool, summary, decidedBy }: Approval,
+  { grantKey, bounds }: NewGrant,
+  { limits, newId }: Store,
+): Promise<void> {
+  const { issuer, subject, session } = requester;
+  if (decidedBy === undefined) return;
+  const grantMs = limits.grantSeconds * SECOND_MS;
+  const expiresAt = tx.now + Math.min(grantMs, bounds === undefined ? grantMs : bounds.terms.minutes * MINUTE_MS);
+  if (session !== undefined) {
+    const sessionExpiresAt = tx.now + limits.sessionSeconds * SECOND_MS;
+    await insertSession(tx, { id: session, owner: requester, minted: false, expiresAt: sessionExpiresAt });
+  }
   const id = newId();
   await tx.sql`
     INSERT INTO approval_grants (id, issuer, subject, session, tool, grant_key, summary, approval_id, granted_issuer,
-      granted_subject, created_at, expires_at)
-    VALUES (${id}, ${issuer}, ${subject}, ${session}, ${tool}, ${grantKey}, ${summary}, ${approvalId},
-      ${decidedBy.issuer}, ${decidedBy.subject}, ${tx.now}, ${expiresAt})`;
+      granted_subject, created_at, expires_at, bounds_key, bounds, runs_max)
+    VALUES (${id}, ${issuer}, ${subject}, ${sessionOf(requester)}, ${tool}, ${grantKey}, ${summary}, ${approvalId},
+      ${decidedBy.issuer}, ${decidedBy.subject}, ${tx.now}, ${expiresAt}, ${bounds?.boundsKey ?? null},
+      ${bounds === undefined ? null : JSON.stringify(bounds)}, ${bounds?.terms.runs ?? null})`;
   tx.note({
     event: { type: "grant.created", id, tool, summary, issuer, subject },
     journal: {
       type: "grant.created",
       ...{ id, tool, issuer, subject, session, grantKey, approvalId, expiresAt },
+      ...(bounds !== undefined && { bounds: termsJson(bounds.terms) }),
       decider: identity(decidedBy),
     },
   });
+}
+
+/** Returns the condition that a grant is live and has a run left. */
+export function hasRunsLeft({ sql, now }: ReadTransaction): unknown {
+  return sql`revoked_at IS NULL AND expires_at > ${now} AND runs_used < runs_max AND ${sessionLives(sql, now)}`;
+}
+
+/** Counts one run of the bounded grant that fulfils a condition. One statement decides, so that no two calls share a run. */
+export async function countRun(tx: WriteTransaction, condition: unknown, traceId: string): Promise<Grant | undefined> {
+  const [row] = await tx.sql`
+    UPDATE approval_grants AS held SET runs_used = runs_used + 1
+    WHERE ${condition} AND ${hasRunsLeft(tx)}
+    RETURNING *`;
+  if (row === undefined) return undefined;
+  const grant = toGrant(row);
+  const { id, tool, summary, issuer, subject, session } = grant;
+  const runs = { run: integer(row, "runs_used"), of: integer(row, "runs_max") };
+  tx.note({
+    event: { type: "grant.used", id, tool, summary, issuer, subject },
+    journal: { type: "grant.used", ...{ id, tool, issuer, subject, session, ...runs, traceId } },
+  });
+  return grant;
+}
+
+/** Returns why the grant of an approval has no run left, as the state that its call is refused with. */
+export async function stateOfGrant({ sql, now }: ReadTransaction, approvalId: string): Promise<Approval["state"]> {
+  const [row] = await sql`SELECT * FROM approval_grants WHERE approval_id = ${approvalId}`;
+  if (row === undefined || row["revoked_at"] !== null) return "revoked";
+  return integer(row, "expires_at") <= now ? "expired" : "claimed";
+}
+
+async function boundedGrants(view: ReadTransaction, { requester, boundsKey }: BoundedCall): Promise<readonly Grant[]> {
+  const rows = await view.sql`
+    SELECT * FROM approval_grants AS held
+    WHERE bounds_key = ${boundsKey} AND issuer = ${requester.issuer} AND subject = ${requester.subject}
+      AND session = ${sessionOf(requester)} AND ${hasRunsLeft(view)}
+    ORDER BY expires_at, id LIMIT ${GRANTS_COMPARED_MAX}`;
+  return rows.map(toGrant);
 }
 
 /** Revokes the live grants that fulfil a condition. Returns whether there was one. */
@@ -235,6 +319,7 @@ async function grantsOf({ sql, now }: ReadTransaction, owner: Owner | undefined)
   const rows = await sql`
     SELECT * FROM approval_grants AS held
     WHERE ${whose} AND revoked_at IS NULL AND expires_at > ${now} AND ${sessionLives(sql, now)}
+      AND (runs_max IS NULL OR runs_used < runs_max)
     ORDER BY created_at DESC, id DESC LIMIT ${GRANTS_LISTED_MAX}`;
   return rows.map(toGrant);
 }

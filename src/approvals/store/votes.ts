@@ -1,5 +1,6 @@
 import { sha256Hex } from "../../core/digest.ts";
 import type { Json } from "../../core/types.ts";
+import { chosenTerms, type GrantTerms, narrowest, termsJson } from "../grants.ts";
 import type { Scope } from "../identities.ts";
 import { type Lacking, lackingOf, type Voter, voteResultOf } from "../policies/quorum.ts";
 import type { Vote } from "../policies/requirement.ts";
@@ -9,6 +10,7 @@ import { type ApprovalLimits, SECOND_MS } from "./store.ts";
 import { identity, noteTransition } from "./transitions.ts";
 
 const REASON_CHARACTERS_MAX = 500;
+const MINUTE_SECONDS = 60;
 
 export function voterOf({ by, permissions = [], actors = [] }: Decision): Voter {
   return { ...identity(by), permissions, actors };
@@ -25,17 +27,19 @@ export async function vote(
 ): Promise<Approval | undefined> {
   const { id, by } = decision;
   const counted = countedWith(decision, approval, tx.now);
-  const { state, votes, scope } = counted;
+  const { state, votes, scope, granted } = counted;
   const isOver = state !== "pending";
   const reason = boundedReason(decision.reason);
   const answer = answerWith(decision, approval);
   const executeBySeconds = Math.min(
     limits.executeBySeconds,
     approval.requirement?.executeBySeconds ?? limits.executeBySeconds,
+    ...(granted === undefined ? [] : [granted.minutes * MINUTE_SECONDS]),
   );
   const rows = await tx.sql`
     UPDATE approvals SET state = ${state}, version = version + 1, votes = ${JSON.stringify(votes)}, answer = ${answer},
-      scope = ${isOver ? scope : null}, execute_by = ${state === "approved" ? tx.now + executeBySeconds * SECOND_MS : null},
+      scope = ${isOver ? scope : null}, granted = ${isOver && granted !== undefined ? JSON.stringify(granted) : null},
+      execute_by = ${state === "approved" ? tx.now + executeBySeconds * SECOND_MS : null},
       ended_at = ${state === "denied" ? tx.now : null}, decided_at = ${isOver ? tx.now : null},
       decided_issuer = ${isOver ? by.issuer : null}, decided_subject = ${isOver ? by.subject : null},
       decision_reason = ${isOver ? (reason ?? null) : null}
@@ -55,6 +59,7 @@ export async function vote(
       // The answer may be a secret; its hash shows which one it was.
       ...(decision.decision === "approve" &&
         decision.answer !== undefined && { answerHash: sha256Hex(decision.answer) }),
+      ...(granted !== undefined && { granted: termsJson(granted) }),
       ...positionsOf(approval, votes, state),
     },
   });
@@ -72,20 +77,35 @@ interface Counted {
   readonly state: "pending" | "approved" | "denied";
   readonly votes: readonly Vote[];
   readonly scope: Scope | null;
+  /** Set for scope `bounded`. */
+  readonly granted?: GrantTerms | undefined;
 }
 
-function countedWith(decision: Decision, { requirement, votes, viewDigest, version }: Approval, at: number): Counted {
+function countedWith(decision: Decision, approval: Approval, at: number): Counted {
+  const { requirement, votes, viewDigest, version } = approval;
   if (decision.decision === "deny") return { state: "denied", votes, scope: null };
   const { by, actors = [], scope = "once" } = decision;
-  if (requirement === undefined) return { state: "approved", votes, scope };
+  const grant = termsIn(decision, approval);
+  if (requirement === undefined) return { state: "approved", votes, scope, granted: grant };
   const result = voteResultOf(requirement, votes, voterOf(decision));
   const places = "places" in result ? result.places : [];
   const reason = boundedReason(decision.reason);
-  const own: Vote = { ...identity(by), actors, at, scope, reason, viewDigest, version, places };
+  const own: Vote = { ...identity(by), actors, at, scope, grant, reason, viewDigest, version, places };
   const all = [...votes, own];
   const isEnough = lackingOf(requirement, all).length === 0;
-  const isForSession = all.every((one) => one.scope === "session");
-  return { state: isEnough ? "approved" : "pending", votes: all, scope: isForSession ? "session" : "once" };
+  // Approvals of different scopes have only this call in common.
+  const common = all.every((one) => one.scope === scope) ? scope : "once";
+  const [first, ...others] = common === "bounded" ? all.flatMap((one) => one.grant ?? []) : [];
+  const granted = first === undefined ? undefined : narrowest([first, ...others]);
+  return { state: isEnough ? "approved" : "pending", votes: all, scope: common, granted };
+}
+
+/** Returns the terms of an approval of scope `bounded`. */
+function termsIn({ scope, grant = {} }: Decision, { offer }: Approval): GrantTerms | undefined {
+  if (scope !== "bounded") return undefined;
+  const chosen = offer && chosenTerms(offer.terms, grant);
+  if (chosen === undefined || "field" in chosen) throw new Error("an approval grants more than its request offers");
+  return chosen;
 }
 
 export function lackingIn({ requirement, votes }: Approval): readonly Lacking[] {

@@ -119,10 +119,13 @@ const grants = z.object({
     z.object({
       id: z.string(),
       subject: z.string(),
-      session: z.string(),
+      session: z.string().optional(),
       tool: z.string(),
       summary: z.string(),
       expiresAt: time,
+      bounded: z
+        .object({ runs: z.number(), runsUsed: z.number(), arguments: z.record(z.string(), z.string()) })
+        .optional(),
     }),
   ),
   truncated: z.boolean().default(false),

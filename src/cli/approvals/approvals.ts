@@ -91,6 +91,8 @@ function printView({ approval, answer }: ApprovalAnswer): void {
 interface DecideOptions extends ClientOptions {
   readonly reason?: string;
   readonly session?: boolean;
+  /** Terms of a bounded grant, as the service takes them. */
+  readonly grant?: object;
   readonly answer?: string;
   /** Digest of the view that was shown earlier. Without it, the current view is printed and approved. */
   readonly viewDigest?: string;
@@ -111,9 +113,10 @@ export async function approve(id: string, options: DecideOptions): Promise<void>
       throw error;
     }
   }
-  const scope = options.session === true ? "session" : "once";
-  const { reason, answer } = options;
-  await decide(id, options, { decision: "approve", scope, reason, answer, viewDigest });
+  const { reason, answer, grant, session } = options;
+  const scope = session === true ? "session" : "once";
+  const chosen = grant === undefined ? { scope } : { scope: "bounded", grant };
+  await decide(id, options, { decision: "approve", ...chosen, reason, answer, viewDigest });
 }
 
 export async function deny(id: string, options: DecideOptions): Promise<void> {

@@ -14,9 +14,30 @@ import {
   text,
   time,
   URL_OPTION,
+  type ValueKind,
 } from "../command.ts";
 
 const MODE_SECONDS_MAX = 86_400;
+
+const GRANT_PART = /^(runs|minutes|same)=([^=,]{1,256})$/;
+
+/** The terms of a bounded grant, `runs=5,minutes=30,same=note`: what is left out is as offered. */
+const grantTerms: ValueKind<object> = {
+  placeholder: "terms",
+  read(typed) {
+    const bounds: Record<string, "equal"> = {};
+    const terms: Record<string, unknown> = {};
+    for (const part of typed.split(",")) {
+      const [, key = "", value = ""] = GRANT_PART.exec(part) ?? [];
+      if (key === "same" && !Object.hasOwn(bounds, value)) bounds[value] = "equal";
+      else if (/^(?:runs|minutes)$/.test(key) && /^[1-9]\d{0,5}$/.test(value) && !(key in terms))
+        terms[key] = Number(value);
+      else return undefined;
+    }
+    return Object.keys(bounds).length === 0 ? terms : { ...terms, arguments: bounds };
+  },
+  expected: "write it as runs=5,minutes=30 and same=<argument>, each at most once",
+};
 
 const ID = argument(text("id"));
 const REASON = option(text("text"), "reason, for the agent");
@@ -45,7 +66,11 @@ export const commands = [
     arguments: { id: ID },
     uses: CLIENT,
     options: {
-      session: flag("also approve the same call again in the same session"),
+      session: flag("also approve the same call again in the same session", { excludes: "grant" }),
+      grant: option(
+        grantTerms,
+        "also approve further calls within the offered bounds, at most so many, so long: runs=5,minutes=30; same=<argument>: as in this call",
+      ),
       answer: option(text("text"), "answer to a request that requires one"),
       reason: REASON,
       viewDigest: option(
@@ -98,7 +123,7 @@ export const commands = [
     run: async (_, options) => (await import("./watch.ts")).watchApprovals(options),
   }),
 
-  group("grants", "Approvals that hold for whole sessions"),
+  group("grants", "Approvals that cover further calls"),
   command({
     name: "grants list",
     summary: "List the grants",

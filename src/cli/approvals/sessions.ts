@@ -5,14 +5,15 @@ import { print, reportChange, wrongUsage } from "../output.ts";
 import { readGrants, readSessions } from "./answers.ts";
 import { printListing } from "./view.ts";
 
-/** `stc grants list`: lists the approvals that are still valid for a session. */
+/** `stc grants list`: lists the approvals that still cover further calls, with the runs that bounded ones have used. */
 export async function listGrants(options: ClientOptions): Promise<void> {
   await list(options, "/grants", (body) => {
     const { grants, truncated } = readGrants(body) ?? unknownAnswer();
-    const rows = grants.map(({ id, subject, session, tool, summary, expiresAt }) =>
-      [id, subject, session, tool, new Date(expiresAt).toISOString(), summary].map(printableCell),
-    );
-    return { truncated, rows: [["ID", "SUBJECT", "SESSION", "TOOL", "UNTIL", "SUMMARY"], ...rows] };
+    const rows = grants.map(({ id, subject, session = "-", tool, summary, expiresAt, bounded }) => {
+      const runs = bounded === undefined ? "-" : `${bounded.runsUsed} of ${bounded.runs}`;
+      return [id, subject, session, tool, new Date(expiresAt).toISOString(), runs, summary].map(printableCell);
+    });
+    return { truncated, rows: [["ID", "SUBJECT", "SESSION", "TOOL", "UNTIL", "RUNS", "SUMMARY"], ...rows] };
   });
 }
 

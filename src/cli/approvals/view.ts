@@ -25,7 +25,7 @@ const DEPTH_MAX = 16;
 
 /** Fields that must be checked character by character; their text is also printed in ASCII when it is not plain ASCII. */
 const EXACT: ReadonlySet<string> = new Set(["command", "workingDir", "environment", "files", "target"]);
-const ORDER = ["environment", "files", "message", "arguments", "target", "confinement"];
+const ORDER = ["environment", "files", "message", "arguments", "target", "confinement", "grant"];
 /** Fields that are shown in the header, in a box or as the subject. */
 const SHOWN_SEPARATELY: ReadonlySet<string> = new Set(
   "tool description classification category risk rules notes requester reason command workingDir".split(" "),

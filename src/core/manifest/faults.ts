@@ -3,13 +3,13 @@ import { errorText } from "../error-text.ts";
 import type { Fault } from "../errors.ts";
 import { isTable } from "../json.ts";
 import { hint } from "../nearest.ts";
-import { unmatchedPatterns } from "../policy/output-policy.ts";
+import { isScalar, unmatchedPatterns } from "../policy/output-policy.ts";
 import { releaseFaults } from "../policy/policy-faults.ts";
 import { SCAN_LEVELS } from "../policy/scan-policy.ts";
 import { boundPatterns } from "../schema/linear-patterns.ts";
 import { type DeclaredKind, declaredTarget, targetFaults } from "../target-kind.ts";
 import { inputJsonSchema, jsonSchemaFaults } from "../tool-formats.ts";
-import type { OutputPolicy, ToolLimits } from "../types.ts";
+import type { ArgumentBound, OutputPolicy, ToolApproval, ToolLimits } from "../types.ts";
 import {
   isBoolean,
   isFunction,
@@ -128,6 +128,7 @@ const DEEP_CHECKS: readonly Check[] = [
   ({ inputPolicy, input }) => (inputPolicy === undefined ? [] : policyFaults("inputPolicy", inputPolicy, input)),
   ({ scan, output }) => (scan === undefined ? [] : policyFaults("scan", scan, output)),
   (manifest, kinds) => declaredTarget(manifest, kinds)?.kind.checkInput?.(manifest["input"] as z.ZodType) ?? [],
+  grantFaults,
   examples,
 ];
 
@@ -343,14 +344,92 @@ const APPROVAL_CHECKS: readonly KeyCheck[] = [
 function approvalFaults({ approval: declared, category, handler }: Unchecked): readonly Fault[] {
   if (declared === undefined) return [];
   if (!isTable(declared)) {
-    return [{ field: "approval", message: "must be { required?, needsApproval?, message?, scopes?, risk?, answer? }" }];
+    return [
+      {
+        field: "approval",
+        message: "must be { required?, needsApproval?, message?, scopes?, grants?, risk?, answer? }",
+      },
+    ];
   }
-  const { answer } = declared;
+  const { answer, grants } = declared;
   return [
-    ...unknownKeys("approval", declared, [...APPROVAL_CHECKS.map(([key]) => key), "answer"]),
+    ...unknownKeys("approval", declared, [...APPROVAL_CHECKS.map(([key]) => key), "answer", "grants"]),
     ...keyFaults("approval", declared, APPROVAL_CHECKS),
     ...(answer === undefined ? [] : answerFaults(answer, category === "ask" && isFunction(handler))),
+    ...(grants === undefined ? [] : grantShapeFaults(grants)),
   ];
+}
+
+const GRANT_LIMITS = { runsMax: 1_000, minutesMax: 1_440, valuesMax: 100 } as const;
+const BOUND = "must be equal, any, { oneOf: [values] } or { min?, max } with numbers";
+
+function grantShapeFaults(grants: unknown): readonly Fault[] {
+  if (!isTable(grants)) return [{ field: "approval.grants", message: "must be { runs, minutes, arguments? }" }];
+  const { runsMax, minutesMax } = GRANT_LIMITS;
+  const { arguments: bounds = {} } = grants;
+  const limits: readonly KeyCheck[] = [
+    ["runs", wholeNumber(runsMax), `must be a whole number from 1 to ${runsMax}`],
+    ["minutes", wholeNumber(minutesMax), `must be a whole number from 1 to ${minutesMax}`],
+  ];
+  const field = "approval.grants.arguments";
+  return [
+    ...unknownKeys("approval.grants", grants, ["runs", "minutes", "arguments"]),
+    ...keyFaults("approval.grants", grants, limits),
+    ...(isTable(bounds)
+      ? Object.entries(bounds).flatMap(([name, bound]) => unless(isBound(bound), `${field}.${name}`, BOUND))
+      : [{ field, message: "must be a table of bounds by argument" }]),
+  ];
+}
+
+function isBound(bound: unknown): bound is ArgumentBound {
+  if (bound === "equal" || bound === "any") return true;
+  if (!isTable(bound)) return false;
+  const { oneOf: values, min = 0, max } = bound;
+  const keys = Object.keys(bound);
+  if (keys.includes("oneOf")) {
+    const isShort = Array.isArray(values) && values.length > 0 && values.length <= GRANT_LIMITS.valuesMax;
+    return isShort && keys.length === 1 && values.every(isScalar);
+  }
+  const isRange = keys.every((key) => key === "min" || key === "max");
+  return isRange && Number.isFinite(min) && Number.isFinite(max) && Number(min) <= Number(max);
+}
+
+/** Checks bounded grants against the rest of the manifest, whose parts are valid. */
+function grantFaults({ approval: gate, classification, category, input, target }: Unchecked): readonly Fault[] {
+  const { grants, risk } = (gate ?? {}) as ToolApproval;
+  if (grants === undefined) return [];
+  const field = "approval.grants";
+  const isShell = isTable(target) && isTable(target["cli"]) && target["cli"]["shell"] !== undefined;
+  const { shape } = input as z.ZodObject;
+  return [
+    ...unless(!isShell, field, "is not for shells: a script is approved as a whole"),
+    ...unless(classification !== "destructive", field, "is not for destructive tools: each call is approved"),
+    ...unless(category !== "ask", field, "is not for category ask: each call is a question of its own"),
+    ...unless(risk !== "high" && risk !== "critical", field, `is not for risk ${risk}: each call is approved`),
+    ...Object.entries(grants.arguments ?? {}).flatMap(([name, bound]) => {
+      const schema = Object.hasOwn(shape, name) ? (shape[name] as z.ZodType) : undefined;
+      const path = `${field}.arguments.${name}`;
+      if (schema === undefined) {
+        return [{ field: path, message: `the input has no such argument${hint(name, Object.keys(shape))}` }];
+      }
+      const wrong = typeof bound === "string" ? [] : boundValues(bound).filter((value) => !accepts(schema, value));
+      return wrong.map((value) => ({ field: path, message: `the input never accepts ${JSON.stringify(value)}` }));
+    }),
+  ];
+}
+
+function boundValues(bound: Exclude<ArgumentBound, string>): readonly unknown[] {
+  return "oneOf" in bound ? bound.oneOf : [bound.max];
+}
+
+/** Returns whether the schema keeps this value: bounds apply to what it returns. */
+function accepts(schema: z.ZodType, value: unknown): boolean {
+  try {
+    const parsed = schema.safeParse(value);
+    return parsed.success && Object.is(parsed.data, value);
+  } catch {
+    return false;
+  }
 }
 
 /** The person's answer is passed to a handler function, so the tool must have one. */
@@ -437,6 +516,7 @@ export const FIELD_RULES = {
     limits: LIMITS,
     scopes: SCOPES,
     risks: RISKS,
+    grants: GRANT_LIMITS,
     actions: ACTIONS,
     reason: REASON_CHARS,
   },

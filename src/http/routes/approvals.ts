@@ -1,5 +1,7 @@
 import { z } from "zod";
 import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
+import { chosenTermsSchema } from "../../approvals/grants.ts";
+import { SCOPES } from "../../approvals/identities.ts";
 import type { ApprovalReport, Decisions } from "../../approvals/notify/report.ts";
 import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
@@ -50,7 +52,8 @@ const showQuery = z.strictObject({ wait: wholeNumber(0, WAIT_SECONDS_MAX).option
 
 const decisionBody = z.strictObject({
   decision: z.enum(["approve", "deny"]),
-  scope: z.enum(["once", "session"]).optional(),
+  scope: z.enum(SCOPES).optional(),
+  grant: chosenTermsSchema.optional(),
   reason: z.string().max(REASON_CHARACTERS_MAX).optional(),
   answer: z.string().max(ANSWER_CHARACTERS_MAX).optional(),
   viewDigest: z

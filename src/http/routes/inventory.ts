@@ -45,7 +45,7 @@ const policy = z.object({
     }),
   ),
   reasonRequired: z.enum(["never", "deny", "always"]),
-  scopes: z.array(z.enum(["once", "session"])),
+  scopes: z.array(z.enum(["once", "session", "bounded"])),
   decideBySeconds: z.int().optional(),
   executeBySeconds: z.int().optional(),
 });
@@ -66,6 +66,10 @@ const details = summary.extend({
     dependsOnArguments: z.boolean(),
     risk: z.enum(["medium", "high", "critical"]).optional(),
     scopes: z.array(z.enum(["once", "session"])),
+    grants: z
+      .object({ runs: z.int(), minutes: z.int(), arguments: z.record(z.string(), z.string()) })
+      .optional()
+      .describe("The widest bounded grant that approvers may give, with the bounds of each argument in words."),
     message: z.string().optional(),
     isAnswered: z.boolean().describe("Whether approvers also write an answer, which the tool gets."),
     policies: z.array(policy).describe("The approval policies that may apply."),

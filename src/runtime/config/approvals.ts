@@ -113,8 +113,8 @@ const policy = z
     reasonRequired: z.enum(["never", "deny", "always"]).default("never"),
     /** Scopes that an approval may have, out of those that the tool offers. */
     scopes: z
-      .array(z.enum(["once", "session"]))
-      .default(["once", "session"])
+      .array(z.enum(["once", "session", "bounded"]))
+      .default(["once", "session", "bounded"])
       .refine(
         (scopes) => scopes.includes("once"),
         "must contain once: every approval request can be answered that way",

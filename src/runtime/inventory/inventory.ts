@@ -1,5 +1,6 @@
 import { basename, isAbsolute } from "node:path";
 import { z } from "zod";
+import { boundInWords } from "../../approvals/grants.ts";
 import { type ApprovalPolicy, mayConcern, requiredOf } from "../../approvals/policies/policies.ts";
 import type { RequiredPolicy } from "../../approvals/policies/requirement.ts";
 import type { Fault } from "../../core/errors.ts";
@@ -9,7 +10,7 @@ import { classificationNotes } from "../../core/manifest/change-words.ts";
 import { policyNotes } from "../../core/policy/notes.ts";
 import type { CertificateExpiry, ContractState, Quarantine, SystemState } from "../../core/target-kind.ts";
 import { inputJsonSchema } from "../../core/tool-formats.ts";
-import type { EpochMs, FieldAction, Json, Tool } from "../../core/types.ts";
+import type { EpochMs, FieldAction, Json, OfferedGrants, Tool } from "../../core/types.ts";
 import { labelOf } from "../../detection/labels.ts";
 import type { Parts } from "../composition/assembly.ts";
 import { statesShown } from "../composition/decision-points.ts";
@@ -95,6 +96,10 @@ export interface ToolDetails extends ToolSummary {
     readonly dependsOnArguments: boolean;
     readonly risk?: string | undefined;
     readonly scopes: readonly string[];
+    /** The widest bounded grant, with the bounds of the arguments that may vary in words. */
+    readonly grants?:
+      | { readonly runs: number; readonly minutes: number; readonly arguments: Readonly<Record<string, string>> }
+      | undefined;
     readonly message?: string | undefined;
     readonly isAnswered: boolean;
     readonly policies: readonly PolicyShown[];
@@ -263,6 +268,7 @@ function detailsOf({ tool, identity, binding }: RegisteredTool, given: Given): T
       dependsOnArguments: approval.needsApproval !== undefined,
       risk: approval.risk,
       scopes: approval.scopes ?? ["once", "session"],
+      grants: binding.fixedParts === undefined ? undefined : approval.grants && grantsShown(approval.grants),
       message: approval.message === undefined ? undefined : shownText(approval.message),
       isAnswered: approval.answer !== undefined,
       policies: config.approvals.policies.filter((policy) => mayConcern(policy, tool)).map(policyShown),
@@ -281,6 +287,14 @@ function detailsOf({ tool, identity, binding }: RegisteredTool, given: Given): T
       ...(doubt === undefined ? [] : [{ field: "classification", message: doubt }]),
     ],
   };
+}
+
+function grantsShown({ runs, minutes, arguments: bounds = {} }: OfferedGrants) {
+  const words = Object.entries(bounds).map(([name, bound]) => [
+    name,
+    boundInWords(bound === "equal" ? undefined : bound),
+  ]);
+  return { runs, minutes, arguments: Object.fromEntries(words) as Readonly<Record<string, string>> };
 }
 
 function policyShown(policy: ApprovalPolicy): PolicyShown {

@@ -14,6 +14,28 @@ function limit(key: keyof typeof FIELD_RULES.limits, meaning: string) {
 
 const examples = z.array(z.unknown()).optional();
 
+const scalar = z.union([z.string(), z.number(), z.boolean(), z.null()]);
+
+const grants = z.strictObject({
+  runs: z.int().min(1).max(FIELD_RULES.grants.runsMax).describe("Most runs, the approved call included."),
+  minutes: z.int().min(1).max(FIELD_RULES.grants.minutesMax).describe("Longest time from the approval."),
+  arguments: z
+    .record(
+      text,
+      z.union([
+        z.literal("equal").describe("As in the approved call."),
+        z.literal("any").describe("Any value that the input accepts, or none."),
+        z.strictObject({ oneOf: z.array(scalar).min(1).max(FIELD_RULES.grants.valuesMax).describe("One of these.") }),
+        z.strictObject({
+          min: z.number().optional().describe("Smallest number; 0 when left out."),
+          max: z.number().describe("Largest number."),
+        }),
+      ]),
+    )
+    .optional()
+    .describe("Bounds by argument. An argument without one must be as in the approved call."),
+});
+
 const FIELDS = z.strictObject({
   name: text.regex(FIELD_RULES.name).describe("Name under which agents call the tool."),
   title: text
@@ -67,6 +89,7 @@ const FIELDS = z.strictObject({
       required: z.boolean().optional().describe("Every call needs a person's approval."),
       message: text.min(1).max(FIELD_RULES.messageCharactersMax).optional().describe("Text for the approver."),
       scopes: z.array(z.enum(FIELD_RULES.scopes)).optional().describe("Scopes that an approval may have."),
+      grants: grants.optional().describe("Offers approvers grants for several calls. Without it, there are none."),
       risk: z.enum(FIELD_RULES.risks).optional().describe("Raises the risk of every call."),
     })
     .optional()

@@ -2,7 +2,14 @@ import { existsSync, readdirSync, realpathSync, statSync } from "node:fs";
 import { basename, dirname, join, relative } from "node:path";
 import * as zod from "zod";
 import { z } from "zod";
-import { type DefineTool, definedInFile, isTool, isToolFactory, refusedManifest } from "../../core/define-tool.ts";
+import {
+  type DefineTool,
+  definedInFile,
+  isTool,
+  isToolFactory,
+  refusedManifest,
+  type ToolFactory,
+} from "../../core/define-tool.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import { type Fault, ManifestError, NotRegistered } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
@@ -41,6 +48,7 @@ class ManifestLoader implements LoadedTools {
   readonly tools: Tool[] = [];
   readonly origins = new Map<Tool, string>();
   readonly lines = new Map<Tool, (fault: Fault) => number | undefined>();
+  readonly settingsRead = new Map<Tool, Readonly<Record<string, unknown>>>();
   readonly notRegistered: string[] = [];
   readonly problems: string[] = [];
   readonly sources = new Sources();
@@ -49,13 +57,13 @@ class ManifestLoader implements LoadedTools {
   readonly #files = new Set<string>();
   #found = 0;
   readonly #names = new Map<string, string>();
-  readonly #toolConfig: ToolConfig;
+  readonly #config: Config;
   readonly #offered: Offered;
   readonly #folder: string;
   readonly #timeoutMs: number;
 
   constructor(config: Config, offered: Offered) {
-    this.#toolConfig = { ...toolConfig(config), ...offered.offers };
+    this.#config = config;
     this.#offered = offered;
     this.#folder = config.folder;
     this.#timeoutMs = config.reload.importTimeoutMs;
@@ -96,7 +104,7 @@ class ManifestLoader implements LoadedTools {
     try {
       if (manifest !== undefined) this.#add(this.#offered.define(manifest), where, file);
       else if (isTool(value)) this.#add(value, where, file);
-      else if (isToolFactory(value)) this.#add(value.make(this.#toolConfig, this.#offered.define), where, file);
+      else if (isToolFactory(value)) this.#make(value, where, file);
       else if (file === undefined) this.problems.push(`${field}: is neither a path nor made by defineTool`);
     } catch (error) {
       if (error instanceof NotRegistered) this.notRegistered.push(`${where}: ${error.message}`);
@@ -136,6 +144,19 @@ class ManifestLoader implements LoadedTools {
   #withinTimeout<T>(loading: Promise<T>): Promise<T> {
     const timeoutMs = this.#timeoutMs;
     return resultWithin(loading, timeoutMs, () => new Error(`its loading did not end within ${timeoutMs} ms`));
+  }
+
+  #make(factory: ToolFactory, where: string, file: string | undefined): void {
+    const read: Record<string, unknown> = {};
+    const settings = {
+      ...toolConfig(this.#config, (name, value) => {
+        read[name] = value;
+      }),
+      ...this.#offered.offers,
+    };
+    const tool = factory.make(settings, this.#offered.define);
+    this.settingsRead.set(tool, read);
+    this.#add(tool, where, file);
   }
 
   #add(tool: Tool, where: string, file: string | undefined): void {
@@ -206,9 +227,17 @@ export function manifestTree(root: string): { readonly files: readonly string[];
   return { files, folders };
 }
 
-/** Returns the functions with which manifests read the configuration. The kinds of targets implement the others. */
-function toolConfig(config: Config): ToolConfig {
-  const names = (system: string, list: string): readonly string[] => listOf(config.systems[system], system, list);
+/**
+ * Returns the functions with which manifests read the configuration. The kinds of targets implement the others. `onRead` gets the
+ * name and the value of each setting that is read.
+ */
+function toolConfig(config: Config, onRead: (name: string, value: unknown) => void): ToolConfig {
+  const systemRead = (system: string, key: string): SystemConfig | undefined => {
+    const entry = config.systems[system];
+    onRead(`${system}.${key}`, memberOf(entry, key));
+    return entry;
+  };
+  const names = (system: string, list: string): readonly string[] => listOf(systemRead(system, list), system, list);
   const notOffered = (): never => {
     throw new NotRegistered("this build has no kind of target that offers it");
   };
@@ -216,9 +245,9 @@ function toolConfig(config: Config): ToolConfig {
     ...{ repository: notOffered, gitDirectory: notOffered, shellWorkspace: notOffered, workspaceMounts: notOffered },
     oneOf: (system, list) => z.enum(names(system, list) as [string, ...string[]]),
     sample: (system, list) => names(system, list)[0] ?? "",
-    setting: (system, key) => settingOf(config.systems[system], system, key),
-    path: (system, key) => pathFrom(config, settingOf(config.systems[system], system, key)),
-    has: (system, key) => isFilled(memberOf(config.systems[system], key)),
+    setting: (system, key) => settingOf(systemRead(system, key), system, key),
+    path: (system, key) => pathFrom(config, settingOf(systemRead(system, key), system, key)),
+    has: (system, key) => isFilled(memberOf(systemRead(system, key), key)),
   };
 }
 

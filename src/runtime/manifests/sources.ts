@@ -4,7 +4,7 @@ import { canonicalJson, sha256Hex } from "../../core/digest.ts";
 import type { Fault } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { toJson } from "../../core/tool-formats.ts";
-import type { Tool } from "../../core/types.ts";
+import type { Json, Tool } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 
@@ -100,11 +100,10 @@ function isFile(path: string): boolean {
 }
 
 const LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 } as const;
-const IDENTITY_LIMITS = { depthMax: 4, nodesMax: 16, bytesMax: 65_536 } as const;
 
 /**
- * Returns the digest of the deployment, the manifest and the policy of a tool, which must not change between an approval and
- * its run.
+ * Returns the digest of the deployment, and of the tool's manifest, policy and settings, which must not change between an approval
+ * and its run. Settings of other tools are no part of it.
  */
 export function identityOf(
   tool: Tool,
@@ -113,8 +112,17 @@ export function identityOf(
   const origin = loaded.origins.get(tool);
   const manifest = origin === undefined ? valueDigest(tool) : loaded.sources.digest(resolve(config.folder, origin));
   const { deployment } = config.approvals;
-  const { name, version } = tool;
-  return sha256Hex(canonicalJson({ t: "stc/tool/v1", deployment, name, version, manifest, policy }, IDENTITY_LIMITS));
+  const { name, version, target } = tool;
+  const settings = {
+    system: config.systems[target.system],
+    read: loaded.settingsRead.get(tool),
+    workspace: "fs" in target ? config.workspace : undefined,
+  };
+  // Settings are JSON, except that absent ones may be undefined.
+  const written = JSON.parse(JSON.stringify(settings)) as Json;
+  return sha256Hex(
+    canonicalJson({ t: "stc/tool/v2", deployment, name, version, manifest, policy, settings: written }, LIMITS),
+  );
 }
 
 /** Returns the digest of a tool given as a value: its JSON form and the source text of its functions. */
@@ -129,9 +137,11 @@ function valueDigest(tool: Tool): string {
   ]
     .filter((member) => typeof member === "function")
     .map(String);
-  const { classification, category, permissions, outputPolicy } = tool;
-  const declared = { classification, category, required: permissions.required, outputPolicy, functions };
-  return sha256Hex(canonicalJson({ tool: toJson(tool), ...declared }, LIMITS));
+  const { classification, category, permissions, outputPolicy, approval } = tool;
+  const { required, elevatedIf } = permissions;
+  const declared = { classification, category, required, elevated: elevatedIf?.required, outputPolicy, functions };
+  const { needsApproval: _, answer: __, ...gate } = approval;
+  return sha256Hex(canonicalJson({ tool: toJson(tool), ...declared, approval: gate }, LIMITS));
 }
 
 export interface LoadedTools {
@@ -140,6 +150,8 @@ export interface LoadedTools {
   readonly origins: ReadonlyMap<Tool, string>;
   /** Maps a tool without code to the function that returns the line of an error in its file. */
   readonly lines: ReadonlyMap<Tool, (fault: Fault) => number | undefined>;
+  /** Maps a tool to the settings that its manifest read while it was loaded, by `<system>.<key>`. */
+  readonly settingsRead: ReadonlyMap<Tool, Readonly<Record<string, unknown>>>;
   /** Tools whose target is not configured, with the reason. */
   readonly notRegistered: readonly string[];
   /** All problems, each with file, tool and field. */

@@ -133,6 +133,8 @@ function bind(tool: Tool, parts: Parts): Binding {
   const isShell = bound.cli.shell !== undefined;
   return {
     describe,
+    // A script is approved as a whole.
+    ...(!isShell && { fixedParts: (plan: ExecutionPlan) => fixedParts(bound, plan as CliPlan) }),
     plan: (input, context) =>
       isShell ? planShell(bound, parts, input) : planProgram(bound, parts, { input, context }),
     async run(sealed, context) {
@@ -145,6 +147,12 @@ function bind(tool: Tool, parts: Parts): Binding {
 
 function describe({ confinement }: ExecutionPlan): PlanDescription {
   return { confinement: isTable(confinement) && "level" in confinement ? String(confinement["level"]) : "none" };
+}
+
+/** The environment belongs to the fixed parts unless the manifest builds it from the arguments. */
+function fixedParts({ cli }: CliTool, { kind, command, commandSha256, environment, confinement }: CliPlan): Json {
+  const isBuilt = typeof cli.environment === "function";
+  return { kind, command, commandSha256, level: confinement?.level ?? null, ...(!isBuilt && { environment }) };
 }
 
 async function planProgram(

@@ -67,6 +67,11 @@ function bind(tool: Tool, options: FsHandlerOptions): Binding {
     const requestOf = operation === "write" ? writeRequest : patchRequest;
     return {
       writesFiles: true,
+      fixedParts: ({ kind, operation: planned, workflow }) => ({
+        kind,
+        operation: planned ?? null,
+        workflow: workflow ?? null,
+      }),
       plan: (input, context) => planChange(options, requestOf(input as never), context),
       run: (plan, context) => runChange(options, plan as WritePlan, context),
     };
@@ -74,6 +79,7 @@ function bind(tool: Tool, options: FsHandlerOptions): Binding {
   // The plan of a read is its arguments. Files are accessed only when it runs.
   return {
     plan: (input) => ({ kind: "fs", operation, order: input as never }),
+    fixedParts: ({ kind, operation: planned }) => ({ kind, operation: planned ?? null }),
     async run(plan, context) {
       const answer = await READS[operation](options, plan["order"] as never, context);
       const isPart = !PartialAnswer.is(answer) && isTable(answer) && answer["truncated"] === true;

@@ -40,6 +40,7 @@ function bind(tool: Tool): Binding {
   const { handler } = tool.target as InlineTarget;
   return {
     planIsInput: true,
+    fixedParts: ({ kind }) => ({ kind }),
     plan: (input) => ({ input: input as Json, kind: "inline" }),
     async run(plan, context) {
       try {

@@ -113,6 +113,10 @@ export class GrpcBinding implements Binding {
     return plan;
   }
 
+  fixedParts({ message: _, ...fixed }: ExecutionPlan): Json {
+    return fixed;
+  }
+
   /** Adds the sorted names of the call's metadata. Those that depend on the call end in `?`. */
   preview(plan: ExecutionPlan): ExecutionPlan {
     const { system, sign } = this.#parts;

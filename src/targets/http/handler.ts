@@ -5,7 +5,7 @@ import { PartialAnswer } from "../../core/partial-answer.ts";
 import { onlyStringField } from "../../core/schema/walk.ts";
 import type { OpenedKind, SystemState } from "../../core/target-kind.ts";
 import { parseTracestate } from "../../core/tracing.ts";
-import type { Binding, ExecutionPlan, HttpTarget, RunContext, Tool } from "../../core/types.ts";
+import type { Binding, ExecutionPlan, HttpTarget, Json, RunContext, Tool } from "../../core/types.ts";
 import type { AddressRules } from "../../egress/addresses.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
 import { isSameIdentity } from "../../egress/certificates.ts";
@@ -204,6 +204,16 @@ class HttpBinding implements Binding {
       headers: Object.fromEntries(Object.entries(all).sort(([a], [b]) => (a < b ? -1 : 1))),
       ...(body !== undefined && { body }),
       tls: tls === null ? null : { rootSha256: tls.rootSha256, serverName: tls.serverName },
+    };
+  }
+
+  fixedParts({ kind, system, method, url, tls }: ExecutionPlan): Json {
+    return {
+      kind,
+      system: system ?? null,
+      method: method ?? null,
+      origin: new URL(String(url)).origin,
+      tls: tls ?? null,
     };
   }
 

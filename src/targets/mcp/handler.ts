@@ -73,6 +73,10 @@ class McpBinding implements Binding {
     });
   }
 
+  fixedParts({ arguments: _, ...fixed }: ExecutionPlan): Json {
+    return fixed;
+  }
+
   /** Adds the names of the secrets that are sent, and of the members of `_meta`, which depend on the call. */
   preview(plan: ExecutionPlan): ExecutionPlan {
     return { ...plan, ...this.#upstream.additions, addedMeta: ["traceparent?", "tracestate?"] };

@@ -29,7 +29,7 @@ function approvalOf(changes: Partial<Approval> = {}): Approval {
     ...{ id: ID, state: "approved", version: 2, createdAt: NOW - 90_000, decideBy: NOW + 510_000 },
     ...{ decidedAt: NOW - 60_000, executeBy: NOW + 240_999, decidedBy: OPERATOR, scope: "once" },
     decisionReason: "looks right",
-    ...{ grantKey: undefined, requirement: undefined, votes: [], escalations: [] },
+    ...{ grantKey: undefined, requirement: undefined, votes: [], escalations: [], granted: undefined },
     ...changes,
   };
 }

@@ -167,6 +167,15 @@ describe.concurrent("stc approvals", () => {
       "approved (session)",
     ],
     [
+      "approve, within bounds",
+      ["approve", "--grant", "runs=5,minutes=30,same=note"],
+      {
+        ...{ decision: "approve", scope: "bounded", viewDigest: DIGEST },
+        grant: { runs: 5, minutes: 30, arguments: { note: "equal" } },
+      },
+      "approved (bounded)",
+    ],
+    [
       "approve what was seen before",
       ["approve", "--view-digest", "cd".repeat(32)],
       { decision: "approve", scope: "once", viewDigest: "cd".repeat(32) },
@@ -211,6 +220,9 @@ describe.concurrent("stc approvals", () => {
     ["a mode that is none", ["mode", "set", "s", "brave", "--for", "1m"], "Allowed choices"],
     ["a mode without an end", ["mode", "set", "s", "yolo"], "--for"],
     ["a mode for days", ["mode", "set", "s", "yolo", "--for", "25h"], "more than 24h"],
+    ["a grant without a number", ["approvals", "approve", FIRST, "--grant", "runs=many"], "runs=5,minutes=30"],
+    ["a grant that says its runs twice", ["approvals", "approve", FIRST, "--grant", "runs=1,runs=2"], "at most once"],
+    ["a grant and the session", ["approvals", "approve", FIRST, "--grant", "runs=1", "--session"], "cannot be used"],
     ["an unknown command", ["approvals", "bless"], "unknown command"],
     ["a state that is none", ["approvals", "list", "--state", "foo"], "Allowed choices are pending"],
   ])("wrong usage, in stc's own words: %s", async (_, args, reason) => {

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import type { Browser } from "playwright-core";
+import { hindrances } from "../../support/accessibility.ts";
 import { launchBrowser } from "../../support/browser.ts";
 import { until } from "../../support/until.ts";
 import { ConsoleWorld } from "./console-world.ts";
@@ -102,6 +103,50 @@ describe("one approver", () => {
     await visitor.ready(/^Approve for the session/).click();
     expect(await decided(id)).toMatchObject({ state: "approved", scope: "session" });
     for (const _ of [1, 2]) expect((await world.call("announce", args, { token })).http).toBe(200);
+  });
+
+  test("an approval of several calls lets those within the bounds run, as often as was granted", async () => {
+    const order = { customer: "c-7", items: ["ink"], note: "soon" };
+    const id = await world.ask("create_order", order);
+    const { page, ready, open } = bound(await visit());
+    await open(id);
+    await page.getByRole("button", { name: /^Approve several calls/ }).waitFor();
+    await page.keyboard.press("g");
+    const form = page.getByRole("form", { name: "Approve several calls" });
+    await form.getByText("customer: as in this call").waitFor();
+    await form.getByText("items: any value, or none").waitFor();
+    await form.getByLabel(/^Calls/).fill("11");
+    await form.getByRole("button", { name: "Approve these calls" }).click({ force: true });
+    expect(await page.locator(".outgoing").count()).toBe(0);
+    await form.getByLabel(/^Calls/).fill("3");
+    await form.getByLabel(/^Minutes/).fill("5");
+    await form.getByRole("checkbox").nth(1).check();
+    await form.getByText("note: as in this call").waitFor();
+    await ready("Approve these calls").click();
+    await page.locator(".outgoing").getByText("Approving create_order, with 3 runs in 5 minutes").waitFor();
+    expect(await decided(id)).toMatchObject({
+      ...{ state: "approved", scope: "bounded", decidedBy: { sub: "olga" } },
+      granted: { runs: 3, minutes: 5, arguments: { items: "any" } },
+    });
+    await page.locator(".outcome").getByText("with 3 runs in 5 minutes").waitFor();
+    const codes: number[] = [];
+    for (const more of [{}, { items: ["pens"] }, { note: "later" }, { customer: "c-8" }, { items: [] }, {}]) {
+      codes.push((await world.call("create_order", { ...order, ...more })).http);
+    }
+    expect(codes).toEqual([200, 200, 202, 202, 200, 202]);
+  });
+
+  test.each(["light", "dark"] as const)("the form of several calls is accessible, %s", async (colorScheme) => {
+    const id = await world.ask("create_order", { customer: "c-7", items: ["ink"], note: colorScheme });
+    for (const width of [1440, 360]) {
+      const { page, open } = bound(await visit({ colorScheme, viewport: { width, height: 800 } }));
+      await open(id);
+      await page.getByRole("button", { name: /^Approve several calls/ }).click();
+      await page.getByRole("form", { name: "Approve several calls" }).waitFor();
+      expect(await hindrances(page)).toEqual([]);
+      await page.keyboard.press("Escape");
+      await page.getByRole("button", { name: /^Approve several calls/ }).waitFor();
+    }
   });
 
   test("a denial reaches the agent with its reason", async () => {

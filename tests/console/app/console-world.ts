@@ -114,6 +114,7 @@ export class ConsoleWorld extends AskingService {
           items: z.array(z.string()),
           note: z.string().optional(),
         }),
+        approval: { grants: { runs: 10, minutes: 60, arguments: { items: "any", note: "any" } } },
         target: {
           system: "shop",
           http: {

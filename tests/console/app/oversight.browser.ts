@@ -64,7 +64,7 @@ test("a session and what was approved for it are shown, and end when an operator
   expect(await page.getByRole("button", { name: "Revoke …" }).count()).toBe(1);
   await page.getByRole("button", { name: "Revoke …" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Revoke this approval" }).click();
-  await page.getByText("Nothing is approved for a whole session now.").waitFor();
+  await page.getByText("No approval covers further calls now.").waitFor();
   expect((await world.call("announce", args, { session: session.id })).http).toBe(202);
   await page.getByRole("button", { name: "Mode …" }).click();
   const dialog = page.getByRole("dialog");

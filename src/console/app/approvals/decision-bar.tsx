@@ -1,25 +1,30 @@
 import { effect, signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
+import { members } from "../api.ts";
 import { announce, tick } from "../state.ts";
 import { Text } from "../text.tsx";
 import { decideSoon, type Outgoing, outgoingFor, sentence, undo } from "./decisions.ts";
 import {
   ANSWER_CHARACTERS_MAX,
+  type ApprovalScope,
   isHighRisk,
   isPending,
   REASON_CHARACTERS_MAX,
   type ShownRequest,
   scopesOf,
+  type Terms,
 } from "./model.ts";
-import { askToConfirm, confirming, isArmed, openAllParts, openId, unseenParts } from "./reading.ts";
-
-type ApprovalScope = "once" | "session";
+import { askToConfirm, confirming, granting, isArmed, openAllParts, openId, unseenParts } from "./reading.ts";
 
 /** Id of the request whose denial is being written. */
 const denying = signal<string | undefined>(undefined);
 const reason = signal("");
 const answer = signal("");
+/** The terms of the grant that is being written, as typed, and the arguments that must be as in the call. */
+const written = signal<{ readonly runs: string; readonly minutes: string; readonly same: ReadonlySet<string> }>({
+  ...{ runs: "", minutes: "", same: new Set() },
+});
 
 // Text written about one request never belongs to another.
 effect(() => {
@@ -28,6 +33,7 @@ effect(() => {
   reason.value = "";
   answer.value = "";
   confirming.value = undefined;
+  granting.value = undefined;
 });
 
 /** The bar at the bottom of the page, with the actions on a request. */
@@ -51,7 +57,8 @@ export function DecisionBar({ request }: { readonly request: ShownRequest }): VN
         </p>
       )}
       {denying.value === id ? <DenyForm request={request} /> : null}
-      {denying.value !== id && (mayApprove || mayDeny) && (
+      {granting.value === id && mayApprove ? <GrantForm request={request} /> : null}
+      {denying.value !== id && granting.value !== id && (mayApprove || mayDeny) && (
         <>
           {mayApprove && <Answer request={request} />}
           {mayApprove && request.quorum?.reasonRequired === "always" && <ReasonField label="Reason (required)" />}
@@ -81,9 +88,15 @@ function ApproveButtons({ request }: { readonly request: ShownRequest }): VNode 
   }
   return (
     <>
-      {scopes.map((scope) => (
-        <ApproveButton key={scope} request={request} scope={scope} />
-      ))}
+      {scopes.map((scope) =>
+        scope === "bounded" ? (
+          <button key={scope} type="button" aria-keyshortcuts="g" onClick={() => startGrant(request)}>
+            Approve several calls … <kbd>g</kbd>
+          </button>
+        ) : (
+          <ApproveButton key={scope} request={request} scope={scope} />
+        ),
+      )}
     </>
   );
 }
@@ -143,22 +156,148 @@ export function pressApprove(request: ShownRequest, scope: ApprovalScope): void 
   confirming.value = undefined;
   const wanted = request.answer;
   const text = wanted !== undefined && wanted.text === undefined ? answer.value : undefined;
-  decideSoon([{ id, tool, viewDigest }], { decision: "approve", scope, answer: text, reason: reason.value.trim() });
+  const grant = scope === "bounded" ? writtenTerms(request) : undefined;
+  if (scope === "bounded" && grant === undefined) return;
+  granting.value = undefined;
+  const made = { decision: "approve", scope, grant, answer: text, reason: reason.value.trim() } as const;
+  decideSoon([{ id, tool, viewDigest }], made);
+}
+
+/** Opens the form in which a grant of several calls is written. Nothing is granted before it is pressed there. */
+export function startGrant(request: ShownRequest): void {
+  const { id, offer } = request;
+  if (!isPending(request) || outgoingFor(id) !== undefined) return;
+  const objection = objectionTo(request, "bounded");
+  if (offer === undefined || (objection !== undefined && isArmed.value)) {
+    announce(`Not approved: ${objection ?? "This request cannot be approved in this scope."}`);
+    return;
+  }
+  denying.value = undefined;
+  written.value = { runs: "", minutes: String(offer.minutes), same: new Set() };
+  granting.value = id;
+}
+
+/** Returns the terms as written; undefined when a number is not within the offered ones. */
+function writtenTerms({ offer }: ShownRequest): Terms | undefined {
+  if (offer === undefined) return undefined;
+  const { runs, minutes, same } = written.value;
+  const isWithin = (text: string, max: number): boolean => /^[1-9]\d{0,5}$/.test(text) && Number(text) <= max;
+  if (!isWithin(runs, offer.runs) || !isWithin(minutes, offer.minutes)) return undefined;
+  const bounds = Object.fromEntries([...same].map((name) => [name, "equal"]));
+  return { runs: Number(runs), minutes: Number(minutes), arguments: bounds };
+}
+
+/** The form of a grant: how many calls, how long, and what each argument may be. */
+function GrantForm({ request }: { readonly request: ShownRequest }): VNode | null {
+  const field = useRef<HTMLInputElement>(null);
+  useLayoutEffect(() => field.current?.focus(), []);
+  const { offer } = request;
+  if (offer === undefined) return null;
+  const missing =
+    missingOf(request) ??
+    (writtenTerms(request) === undefined ? "Say how many calls, and for how long, within what is offered." : undefined);
+  const words = members(members(members(request.view)["grant"])["arguments"]);
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    if (missing === undefined) pressApprove(request, "bounded");
+    else announce(`Not approved: ${missing}`);
+  };
+  const number = (name: "runs" | "minutes", label: string): VNode => (
+    <label class="field">
+      <span>
+        {label} <span class="dim">1 to {offer[name]}</span>
+      </span>
+      <input
+        {...(name === "runs" && { ref: field })}
+        type="number"
+        min={1}
+        max={offer[name]}
+        step={1}
+        value={written.value[name]}
+        onInput={({ currentTarget }) => {
+          written.value = { ...written.value, [name]: currentTarget.value };
+        }}
+      />
+    </label>
+  );
+  return (
+    <form class="grant-form" aria-label="Approve several calls" noValidate onSubmit={submit}>
+      <div class="grant-limits">
+        {number("runs", "Calls, this one included")}
+        {number("minutes", "Minutes from now")}
+      </div>
+      <fieldset class="choices">
+        <legend>Without asking again, while each argument is</legend>
+        {Object.entries(words).map(([name, bound]) => (
+          <GrantBound key={name} name={name} bound={String(bound)} varies={Object.hasOwn(offer.arguments, name)} />
+        ))}
+      </fieldset>
+      <div class="decide-buttons">
+        <button
+          type="submit"
+          class={`primary ${isArmed.value ? "" : "arming"}`}
+          aria-disabled={!isArmed.value || missing !== undefined}
+          title={missing}
+        >
+          Approve these calls
+        </button>
+        <button type="button" onClick={() => void closeForm()}>
+          Back <kbd>Esc</kbd>
+        </button>
+      </div>
+    </form>
+  );
+}
+
+interface GrantBoundProps {
+  readonly name: string;
+  readonly bound: string;
+  /** Whether calls may differ in the argument; the approver can require it to be as in this call. */
+  readonly varies: boolean;
+}
+
+function GrantBound({ name, bound, varies }: GrantBoundProps): VNode {
+  const isSame = written.value.same.has(name);
+  return (
+    <p class="grant-bound">
+      <code>
+        <Text value={name} max={120} />
+      </code>
+      : <Text value={isSame ? "as in this call" : bound} max={600} />
+      {varies && (
+        <label>
+          <input
+            type="checkbox"
+            checked={isSame}
+            onChange={({ currentTarget }) => {
+              const same = new Set(written.value.same);
+              if (currentTarget.checked) same.add(name);
+              else same.delete(name);
+              written.value = { ...written.value, same };
+            }}
+          />
+          only as in this call
+        </label>
+      )}
+    </p>
+  );
 }
 
 /** Opens the form in which the reason of a denial is written. */
 export function startDenial(request: ShownRequest): void {
   const { id, canDecide } = request;
   if (!isPending(request) || outgoingFor(id) !== undefined) return;
+  granting.value = undefined;
   if (canDecide?.deny === true) denying.value = id;
   else announce(canDecide?.because ?? "You cannot deny this request.");
 }
 
-/** Closes the form of a denial. Returns whether it was open. */
-export function closeDenial(): boolean {
-  if (denying.value === undefined) return false;
+/** Closes the form of a denial or of a grant. Returns whether one was open. */
+export function closeForm(): boolean {
+  const isOpen = denying.value !== undefined || granting.value !== undefined;
   denying.value = undefined;
-  return true;
+  granting.value = undefined;
+  return isOpen;
 }
 
 /** Whether the policies of a request want a reason for a denial. */

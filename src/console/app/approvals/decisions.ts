@@ -3,7 +3,7 @@ import { request } from "../api.ts";
 import { announce, errorOf, notify, notifyError } from "../state.ts";
 import { counted, OFFLINE } from "../words.ts";
 import { loadShown, put, refresh, requestOf, shown } from "./inbox.ts";
-import { isPending, type ListedRequest, outcomeOf } from "./model.ts";
+import { type ApprovalScope, coverageOf, isPending, type ListedRequest, outcomeOf, type Terms } from "./model.ts";
 
 /** How long a decision waits before it is sent, so that it can be taken back. */
 export const UNDO_MS = 5_000;
@@ -12,7 +12,9 @@ const LATE_MS_MAX = 60_000;
 
 export interface DecisionMade {
   readonly decision: "approve" | "deny";
-  readonly scope?: "once" | "session" | undefined;
+  readonly scope?: ApprovalScope | undefined;
+  /** The grant of scope `bounded`. */
+  readonly grant?: Terms | undefined;
   readonly reason?: string | undefined;
   readonly answer?: string | undefined;
 }
@@ -95,7 +97,7 @@ async function send(number: number): Promise<void> {
 }
 
 async function sendOne({ id, tool, viewDigest }: Subject, made: Outgoing): Promise<ListedRequest | undefined> {
-  const { decision, scope, reason, answer } = made;
+  const { decision, scope, grant, reason, answer } = made;
   try {
     const { approval } = await request<{ readonly approval: ListedRequest }>(
       "POST",
@@ -103,7 +105,7 @@ async function sendOne({ id, tool, viewDigest }: Subject, made: Outgoing): Promi
       {
         body: {
           decision,
-          ...(decision === "approve" && { scope: scope ?? "once", viewDigest }),
+          ...(decision === "approve" && { scope: scope ?? "once", grant, viewDigest }),
           ...(reason !== undefined && reason !== "" && { reason }),
           ...(answer !== undefined && { answer }),
         },
@@ -147,13 +149,13 @@ function doneText(one: Outgoing, sent: readonly ListedRequest[]): string {
     );
     return `Counted: ${first.tool} still needs ${missing.join("; ")}.`;
   }
-  return `${outcomeOf(first)}${one.scope === "session" ? " for the session" : ""}: ${first.tool}.`;
+  return `${outcomeOf(first)}${coverageOf(one.scope, one.grant)}: ${first.tool}.`;
 }
 
 /** A decision that is about to be sent. */
 export function sentence(one: Outgoing): string {
   if (one.decision === "deny") return `Denying ${about(one)}`;
-  return `Approving ${about(one)}${one.scope === "session" ? " for the session" : ""}`;
+  return `Approving ${about(one)}${coverageOf(one.scope, one.grant)}`;
 }
 
 function about({ subjects }: Outgoing): string {

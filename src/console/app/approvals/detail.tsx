@@ -8,7 +8,7 @@ import { tick } from "../state.ts";
 import { Block, Text } from "../text.tsx";
 import { DecisionBar } from "./decision-bar.tsx";
 import { earlierOn, loadShown, shown } from "./inbox.ts";
-import { isPending, outcomeOf, type Quorum, type ShownRequest, toneOf } from "./model.ts";
+import { coverageOf, isPending, outcomeOf, type Quorum, type ShownRequest, toneOf } from "./model.ts";
 import { isCompact, type PlanPart, type PlanShown, planOf } from "./plan.ts";
 import { isPartOpen, openPart } from "./reading.ts";
 
@@ -107,7 +107,7 @@ function Outcome({ request }: { readonly request: ShownRequest }): VNode | null 
     <div class={`callout outcome tone-${toneOf(state)}`} role="status">
       <p>
         <strong>{outcomeOf(request)}</strong>
-        {scope === "session" && " for the session"}
+        {coverageOf(scope, request.granted)}
         {decidedBy !== undefined && (
           <>
             {" "}

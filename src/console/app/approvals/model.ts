@@ -1,4 +1,5 @@
 import { members } from "../api.ts";
+import { counted } from "../words.ts";
 
 /** Approval requests as the service shows them to operators. */
 
@@ -35,6 +36,15 @@ export interface Quorum {
   }[];
 }
 
+/** How many calls an approver grants, how long, and which arguments may vary. */
+export interface Terms {
+  readonly runs: number;
+  readonly minutes: number;
+  readonly arguments: Readonly<Record<string, unknown>>;
+}
+
+export type ApprovalScope = "once" | "session" | "bounded";
+
 /** A request in a list. An event that has just arrived has only the members that are not optional. */
 export interface ListedRequest {
   readonly id: string;
@@ -46,6 +56,10 @@ export interface ListedRequest {
   readonly decideBy?: string;
   readonly executeBy?: string;
   readonly scope?: string;
+  /** What was granted, for scope `bounded`. */
+  readonly granted?: Terms;
+  /** The widest grant that an approver may give. */
+  readonly offer?: Terms;
   readonly decisionReason?: string;
   readonly options?: readonly string[];
   readonly risk?: string;
@@ -112,8 +126,16 @@ export function toneOf(state: string): string {
 }
 
 /** Returns the scopes in which a request can be approved. */
-export function scopesOf({ options = [] }: ListedRequest): readonly ("once" | "session")[] {
-  return (["once", "session"] as const).filter((scope) => options.includes(scope));
+export function scopesOf({ options = [], offer }: ListedRequest): readonly ApprovalScope[] {
+  const scopes = (["once", "session", "bounded"] as const).filter((scope) => options.includes(scope));
+  return offer === undefined ? scopes.filter((scope) => scope !== "bounded") : scopes;
+}
+
+/** Returns what an approval covers beyond the call, in words that follow it. */
+export function coverageOf(scope: string | undefined, terms: Pick<Terms, "runs" | "minutes"> | undefined): string {
+  if (scope === "session") return " for the session";
+  if (scope !== "bounded" || terms === undefined) return "";
+  return `, with ${counted(terms.runs, "run")} in ${counted(terms.minutes, "minute")}`;
 }
 
 /**

@@ -6,7 +6,15 @@ import { hrefOf } from "../route.ts";
 import { type AppPage, announce, isCommandKey, navigate, tick } from "../state.ts";
 import { Text } from "../text.tsx";
 import { counted, timeLeft } from "../words.ts";
-import { closeDenial, OutgoingLine, pressApprove, ReasonField, startDenial, takeReason } from "./decision-bar.tsx";
+import {
+  closeForm,
+  OutgoingLine,
+  pressApprove,
+  ReasonField,
+  startDenial,
+  startGrant,
+  takeReason,
+} from "./decision-bar.tsx";
 import { decideSoon, dropAll, lastUndoable, outgoing, outgoingFor, undo } from "./decisions.ts";
 import { Detail } from "./detail.tsx";
 import {
@@ -362,7 +370,7 @@ function OutgoingDecisions(): VNode | null {
 }
 
 function onKey(event: KeyboardEvent): void {
-  if (event.key === "Escape" && document.querySelector("dialog[open]") === null && closeDenial()) return;
+  if (event.key === "Escape" && document.querySelector("dialog[open]") === null && closeForm()) return;
   if (!isCommandKey(event)) return;
   const action = KEYS[event.key];
   if (action === undefined) return;
@@ -379,6 +387,7 @@ const KEYS: Readonly<Record<string, () => void>> = {
   Enter: () => focusDetail(),
   a: () => withRequest((request) => pressApprove(request, "once")),
   s: () => withRequest((request) => pressApprove(request, "session")),
+  g: () => withRequest(startGrant),
   d: () => withRequest(startDenial),
   e: () => withRequest(openAllParts),
   u: () => {
@@ -444,6 +453,7 @@ export const approvalsPage: AppPage = {
     ["Enter", "go to the open request"],
     ["a", "approve once"],
     ["s", "approve for the session, where offered"],
+    ["g", "approve several calls, where offered"],
     ["d", "deny, with a reason for the agent"],
     ["e", "show all of a long plan"],
     ["u", "undo the last decision before it is sent"],

@@ -2,7 +2,7 @@ import { computed, effect, signal } from "@preact/signals";
 import { isLong } from "../text.tsx";
 import { outgoing } from "./decisions.ts";
 import { shown } from "./inbox.ts";
-import type { ShownRequest } from "./model.ts";
+import type { ApprovalScope, ShownRequest } from "./model.ts";
 import { type PlanPart, planOf } from "./plan.ts";
 
 /** Content that an approver has had on the page. Nothing is approved before all of it was there long enough to be noticed. */
@@ -38,10 +38,12 @@ export function openAllParts(request: ShownRequest): void {
 }
 
 /** The approval that waits to be confirmed: of a call of high risk, the first press only asks for the second. */
-export const confirming = signal<{ readonly id: string; readonly scope: "once" | "session" } | undefined>(undefined);
+export const confirming = signal<{ readonly id: string; readonly scope: ApprovalScope } | undefined>(undefined);
+/** Id of the request whose grant is being written. */
+export const granting = signal<string | undefined>(undefined);
 const CONFIRM_MS = 8_000;
 
-export function askToConfirm(id: string, scope: "once" | "session"): void {
+export function askToConfirm(id: string, scope: ApprovalScope): void {
   const asked = { id, scope };
   confirming.value = asked;
   setTimeout(() => {
@@ -69,7 +71,7 @@ function hasAttention(): boolean {
 effect(() => {
   const { id, request, since } = shown.value ?? {};
   // Every change of these shows something new. After an undo, the button to approve is where the button to undo was.
-  void [id, since, openedParts.value, confirming.value, outgoing.value];
+  void [id, since, openedParts.value, confirming.value, granting.value, outgoing.value];
   isArmed.value = false;
   if (request === undefined || !isAttended.value) return undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;

@@ -7,8 +7,9 @@ import { Columns, ROLE, Section, Unread, useRead } from "../records.tsx";
 import { permissions } from "../session.ts";
 import { type AppPage, notify, notifyError } from "../state.ts";
 import { Text } from "../text.tsx";
+import { counted } from "../words.ts";
 
-/** Agents' sessions, how much each asks, and what was approved for a whole session. */
+/** Agents' sessions, how much each asks, and which approvals cover further calls. */
 
 interface SessionShown {
   readonly id: string;
@@ -25,11 +26,17 @@ interface GrantShown {
   readonly id: string;
   readonly issuer: string;
   readonly subject: string;
-  readonly session: string;
+  readonly session?: string;
   readonly tool: string;
   readonly summary: string;
   readonly expiresAt: string;
   readonly grantedBy: PersonNamed;
+  /** Runs, and the bounds of arguments that may vary, in words. */
+  readonly bounded?: {
+    readonly runs: number;
+    readonly runsUsed: number;
+    readonly arguments: Readonly<Record<string, string>>;
+  };
 }
 
 /** The session or grant to end once the person has confirmed it. */
@@ -152,19 +159,24 @@ function Sessions({
   );
 }
 
+function boundedText({ runs, runsUsed, arguments: bounds }: NonNullable<GrantShown["bounded"]>): string {
+  const varying = Object.entries(bounds).map(([name, bound]) => `${name}: ${bound}`);
+  return [`${runsUsed} of ${counted(runs, "run")} used`, ...varying].join("; ");
+}
+
 function Grants(): VNode {
   const { read, again } = useRead<{ readonly grants: readonly GrantShown[] }>("/grants");
   const grants = read.value?.grants;
   return (
-    <Section id="grants" title="Approved for a session">
+    <Section id="grants" title="Approved for several calls">
       {read.error !== undefined && <Problem error={read.error} onRetry={again} />}
-      {grants?.length === 0 && <p class="dim">Nothing is approved for a whole session now.</p>}
+      {grants?.length === 0 && <p class="dim">No approval covers further calls now.</p>}
       {grants !== undefined && grants.length > 0 && (
         <table class="records acted" {...ROLE.table}>
-          <caption class="sr-only">Approvals for sessions</caption>
+          <caption class="sr-only">Approvals that cover further calls</caption>
           <Columns titles={["Call", "Caller", "Approved by", "Ends", "Change"]} />
           <tbody {...ROLE.group}>
-            {grants.map(({ id, tool, summary, subject, issuer, grantedBy, expiresAt }) => (
+            {grants.map(({ id, tool, summary, subject, issuer, grantedBy, expiresAt, bounded }) => (
               <tr key={id} {...ROLE.row}>
                 <td class="cell-lead" {...ROLE.cell}>
                   <code>
@@ -173,6 +185,11 @@ function Grants(): VNode {
                   <p class="help">
                     <Text value={summary} max={160} />
                   </p>
+                  {bounded !== undefined && (
+                    <p class="help">
+                      <Text value={boundedText(bounded)} max={600} />
+                    </p>
+                  )}
                 </td>
                 <td data-label="Caller" {...ROLE.cell}>
                   <Party sub={subject} iss={issuer} />
@@ -192,7 +209,7 @@ function Grants(): VNode {
                     onClick={() => {
                       ending.value = {
                         title: "Revoke this approval",
-                        text: `The next identical call of ${tool} asks again.`,
+                        text: `The next call of ${tool} that it would cover asks again.`,
                         path: `/grants/${encodeURIComponent(id)}`,
                         done: "The approval is revoked.",
                         after: again,

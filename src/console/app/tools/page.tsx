@@ -57,6 +57,11 @@ interface ToolDetails extends ToolSummary {
     readonly dependsOnArguments: boolean;
     readonly risk?: string;
     readonly scopes: readonly string[];
+    readonly grants?: {
+      readonly runs: number;
+      readonly minutes: number;
+      readonly arguments: Readonly<Record<string, string>>;
+    };
     readonly message?: string;
     readonly policies: readonly PolicyShown[];
   };
@@ -321,8 +326,13 @@ function Quarantined({
   );
 }
 
+function grantsText({ runs, minutes, arguments: bounds }: NonNullable<ToolDetails["approval"]["grants"]>): string {
+  const varying = Object.entries(bounds).map(([name, bound]) => `; ${name}: ${bound}`);
+  return `at most ${counted(runs, "run")} in ${counted(minutes, "minute")}${varying.join("")}`;
+}
+
 function Approval({ tool: { asks, approval } }: { readonly tool: ToolDetails }): VNode {
-  const { policies, message, scopes, dependsOnArguments } = approval;
+  const { policies, message, scopes, grants, dependsOnArguments } = approval;
   return (
     <Section id="approval" title="Who approves it">
       <Facts
@@ -330,6 +340,9 @@ function Approval({ tool: { asks, approval } }: { readonly tool: ToolDetails }):
           ["Asks", ASKS[asks] ?? asks],
           dependsOnArguments ? ["Depends on", "the arguments: its manifest decides"] : undefined,
           ["Approvals for", scopes.join(", or for the ")],
+          grants === undefined
+            ? undefined
+            : ["Several calls", <Text key="grants" value={grantsText(grants)} max={1_000} />],
           message === undefined ? undefined : ["Approvers read", <Text key="message" value={message} max={400} />],
         ]}
       />
