@@ -55,7 +55,11 @@ export interface AuditEntry {
         readonly client?: { readonly name: string; readonly version: string } | undefined;
       }
     | undefined;
-  readonly decision: "ALLOWED" | "DENIED" | "ERROR" | "PENDING";
+  /** Digest (hex SHA-256) of the configuration by which the call was judged, as `GET /configuration` shows it. */
+  readonly policyVersion?: string | undefined;
+  /** `DRY_RUN`: the call was judged up to its approval, and nothing else was done. `error` says how it would have ended. */
+  readonly decision: "ALLOWED" | "DENIED" | "ERROR" | "PENDING" | "DRY_RUN";
+  readonly dryRun?: true | undefined;
   readonly denial?: { readonly reason: string; readonly stage: Stage; readonly details?: unknown } | undefined;
   /** Decisions of policy points other than allow, at most 16; `requireApproval` also when a person has approved the call. */
   readonly decisionReasons?:
@@ -111,7 +115,10 @@ export type EntryDraft = Omit<AuditEntry, keyof EntryStamp | LinkMember>;
 
 /** The part of a draft that is known before the call runs. */
 export interface Announced
-  extends Pick<EntryDraft, "traceId" | "caller" | "tool" | "request" | "protocol" | "approval" | "plan" | "trace"> {
+  extends Pick<
+    EntryDraft,
+    "traceId" | "caller" | "tool" | "request" | "protocol" | "policyVersion" | "approval" | "plan" | "trace"
+  > {
   /** Hex SHA-256 of the call's `Idempotency-Key`. */
   readonly keyHash?: string | undefined;
 }
@@ -131,7 +138,9 @@ export function stampEntry(draft: EntryDraft, { timestamp, instance, id, intentS
     tool: draft.tool,
     request: draft.request,
     protocol: draft.protocol,
+    policyVersion: draft.policyVersion,
     decision: draft.decision,
+    dryRun: draft.dryRun,
     denial: draft.denial,
     decisionReasons: draft.decisionReasons,
     error: draft.error,

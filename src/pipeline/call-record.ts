@@ -93,6 +93,8 @@ export class CallRecord {
   secretsSent: readonly string[] | undefined;
   /** Finds secrets by the rules of the configuration snapshot that the call uses. */
   detector: Detector = DETECTOR;
+  /** Digest of the configuration snapshot that the call entered. */
+  policyVersion: string | undefined;
   readonly #options: CallRecordOptions;
   readonly #startedAt: number;
   readonly #stages: Partial<Record<Step, number>> = {};
@@ -332,6 +334,7 @@ export class CallRecord {
       tool: this.#toolFacts(),
       request: this.#requestFacts,
       protocol: protocolFacts(this.request.protocol, this.detector),
+      policyVersion: this.policyVersion,
       approval: approvalFacts(undefined, this.#facts.by, this.#facts.approvalId),
       plan: planFacts(this.#facts.digest, this.#facts.plan),
       trace: traceFacts(this.request.traceparent, this.#trace),
@@ -347,6 +350,7 @@ export class CallRecord {
       tool: this.#toolFacts(),
       request: this.#requestFacts ?? this.#requestOf(refusal),
       protocol: protocolFacts(this.request.protocol, this.detector),
+      policyVersion: this.policyVersion,
       decision: refusal === undefined ? "ALLOWED" : REFUSALS[refusal.code].decision,
       denial: refusal && denialFacts(refusal, this.stageOf(refusal), this.detector),
       decisionReasons: decisionFacts(refusal?.findings ?? this.#facts.findings),

@@ -48,8 +48,9 @@ export function createProxy(parts: ProxyParts): ToolProxy {
     },
     async rejectRequest(request, refusal) {
       const record = parts.callRecords.start(request);
-      const { callers, detector } = parts.snapshots.current();
+      const { callers, detector, version } = parts.snapshots.current();
       record.detector = detector;
+      record.policyVersion = version;
       await record.identify(() => verifyCaller(callers, request));
       return await conclude(parts, record, refusal);
     },
@@ -59,8 +60,9 @@ export function createProxy(parts: ProxyParts): ToolProxy {
 /** Runs the pipeline. Each stage takes the evidence of the previous stage, so that a skipped stage does not compile. */
 async function decide(parts: ProxyParts, request: CallRequest, record: CallRecord): Promise<Released> {
   const { admission, executor } = parts;
-  const { registry, callers, policy, gate, detector, leave } = parts.snapshots.enter();
+  const { registry, callers, policy, gate, detector, version, leave } = parts.snapshots.enter();
   record.detector = detector;
+  record.policyVersion = version;
   record.atEnd(leave);
 
   const found = record.at("REGISTRY").keep(registry.find(request.tool));
@@ -178,6 +180,8 @@ export interface Snapshot {
   readonly gate: ApprovalGate;
   /** Finds secrets and personal data by the rules of this configuration. */
   readonly detector: Detector;
+  /** Digest (hex SHA-256) of the configuration and the tools. */
+  readonly version: string;
 }
 
 /** The snapshot that a call keeps using, whatever a reload replaces meanwhile. */

@@ -42,6 +42,8 @@ describe("stampEntry", () => {
       denial: { reason: "no", stage: "AUTH" },
       protocol: { name: "mcp", version: "2026-07-28", client: { name: "c", version: "1" } },
       decisionReasons: [{ point: "permissions", verdict: "deny", reason: "a:b" }],
+      policyVersion: "44",
+      dryRun: true,
       error: { code: "UNAUTHENTICATED" },
       approval: { by: "rule" },
       plan: { digest: "22" },

@@ -52,7 +52,7 @@ export type Service = Awaited<ReturnType<typeof wire>>;
  * @throws {StartupError} with all problems at once
  */
 export async function wire(config: Config, hooks: Hooks = {}, modules: Modules = MODULES) {
-  const fingerprint = hooks.readAgain === undefined ? undefined : fingerprintOf(config);
+  const fingerprint = fingerprintOf(config);
   const parts = await assemble(config, hooks, modules);
   const { hashKey } = parts;
   const { audit, approvals } = await openStores(config, hooks, { ...parts, stores: modules.approvalStores }).catch(
@@ -61,8 +61,9 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
       throw error;
     },
   );
-  const join = (read: Config, joined: Parts) => joinSnapshot(read, joined, { approvals, newId: randomUUID, ...hooks });
-  const snapshots = new LiveSnapshots(join(config, parts), LINGER_MS);
+  const join = (read: Config, joined: Parts, taken: Fingerprint) =>
+    joinSnapshot(read, joined, { approvals, newId: randomUUID, fingerprint: taken, ...hooks });
+  const snapshots = new LiveSnapshots(join(config, parts, fingerprint), LINGER_MS);
   const limits = openLimits(config, { ...CAPABILITIES, ...hooks, audit: auditState(audit) });
   const { admission, inUse } = limits;
   const executor = createExecutor({ intend: (announced) => intend(audit, announced) });
@@ -71,7 +72,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   const recording = openRecording({ ...CAPABILITIES, ...hooks, audit, limits: inUse, hashKey, tracer });
   const waitingRoom = createWaitingRoom(approvals);
   const journal: AuditLog["journal"] = (line) => audit.journal(line);
-  await journal(startLine(parts, fingerprint));
+  await journal(startLine(parts, hooks.readAgain === undefined ? undefined : fingerprint));
   if (approvals !== undefined) await doubtInterrupted(audit, approvals, hooks);
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, journal });
   const reloading = startReloading(config, {
@@ -80,9 +81,9 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
       limits.change(read, loaded.tools);
       approvals?.webhooks.change(webhooks);
     },
-    build: async (read, { callers }) => {
+    build: async (read, { callers }, taken) => {
       const previous = { modulesInUse: () => snapshots.modules(), formerCallers: callers };
-      return join(read, await assemble(read, { ...hooks, ...previous }, modules));
+      return join(read, await assemble(read, { ...hooks, ...previous }, modules), taken);
     },
   });
   const { callRecords } = recording;
