@@ -80,6 +80,8 @@ export interface AuditEntry {
   readonly duration: number;
   /** The rule or person that decided. `id` links the call that requested approval to the call that ran. */
   readonly approval?: { readonly by: string; readonly id?: string | undefined } | undefined;
+  /** The mode that an operator had set for the call's session, if the approval rules read it. */
+  readonly sessionMode?: "default" | "autoEdit" | "yolo" | undefined;
   /** `confinement` of a command: `confined` or `none`. */
   readonly plan?: { readonly digest: string; readonly confinement?: string | undefined } | undefined;
   /** Milliseconds per pipeline stage. */
@@ -146,6 +148,7 @@ export function stampEntry(draft: EntryDraft, { timestamp, instance, id, intentS
     error: draft.error,
     response: draft.response,
     approval: draft.approval,
+    sessionMode: draft.sessionMode,
     plan: draft.plan,
     stages: draft.stages,
     trace: draft.trace,

@@ -188,7 +188,13 @@ export const commands = [
     summary: "Call a tool of a running service",
     arguments: { tool: argument(text("tool")), args: argument(text("args"), "arguments as JSON", "{}") },
     uses: CLIENT,
-    options: { approval: option(text("id"), "id of the approval of exactly this call; new: ask a person again") },
+    options: {
+      approval: option(text("id"), "id of the approval of exactly this call; new: ask a person again", {
+        excludes: "dryRun",
+      }),
+      dryRun: flag("only say what would happen to the call: allow, ask or deny"),
+    },
+    exits: { 0: "the call has run; with --dry-run: it would" },
     run: async ({ tool, args }, options) => (await import("./call.ts")).call(tool, args, options),
   }),
   command({

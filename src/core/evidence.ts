@@ -91,8 +91,11 @@ export type Released = Evidence<
   }
 >;
 
+/** What would happen to a call that was only judged. */
+export type Judged = Evidence<"judged", { verdict: "allow" | "ask" }>;
+
 /** How a call ended. */
-export type CallOutcome = Released | Refusal;
+export type CallOutcome = Released | Judged | Refusal;
 
 /** The call's audit entry is on disk (or counted, in a flood of unauthenticated calls). Every answer needs it. */
 export type Receipt = Evidence<"receipt", { traceId: string }>;

@@ -3,10 +3,19 @@ import { type ApprovalCallback, askCallback } from "../approvals/callback.ts";
 import type { Verdict } from "../approvals/floor.ts";
 import type { Requester } from "../approvals/identities.ts";
 import type { RiskAssessment } from "../approvals/risk.ts";
-import type { Approval, Approvals, Attachable, Grant, Mode } from "../approvals/types.ts";
+import type {
+  Approval,
+  Approvals,
+  Attachable,
+  Grant,
+  Mode,
+  NewApproval,
+  NotAsked,
+  PriorCall,
+} from "../approvals/types.ts";
 import { renderView } from "../approvals/view.ts";
 import { type PolicyFinding, Refusal, type RefusalCode } from "../core/errors.ts";
-import { type Approved, mint, type Planned } from "../core/evidence.ts";
+import { type Approved, type Judged, mint, type Planned } from "../core/evidence.ts";
 import { copyOf } from "../core/json.ts";
 import type { GivenAnswer, Tool } from "../core/types.ts";
 import { namesSecret } from "../detection/sanitize-args.ts";
@@ -52,6 +61,8 @@ export interface GateContext {
    * @throws {Refusal} UNAUTHENTICATED, AUTH_UNAVAILABLE
    */
   verifyAgain(): Promise<unknown>;
+  /** Receives the mode that an operator has set for the session, when it is read. */
+  noteMode?(mode: Mode): void;
 }
 
 /** Decides whether a plan may run, or requests an approval for it. */
@@ -61,6 +72,11 @@ export interface ApprovalGate {
    * when `approvalId` does not approve this plan
    */
   approve(assessed: Assessed, context: GateContext): Approved | Promise<Approved>;
+  /**
+   * Returns what `approve` would do, without requesting, claiming or writing anything and without asking the callback.
+   * @throws {Refusal} that of `approve`, except APPROVAL_REQUIRED
+   */
+  judge(assessed: Assessed, context: GateContext): Promise<Judged>;
 }
 
 /**
@@ -73,6 +89,15 @@ export function createApprovalGate(options: GateOptions): ApprovalGate {
       const early = findings.length === 0 ? verdictBeforeManifest(planned.tool, "default") : undefined;
       if (early !== undefined && context.request.approvalId === undefined) return pass(planned, { by: early.by });
       return consider(options, { planned, assessment, findings, ...context });
+    },
+    async judge({ planned, assessment, findings = NONE }, context) {
+      const isEarly = findings.length === 0 && verdictBeforeManifest(planned.tool, "default") !== undefined;
+      if (isEarly) return mint<Judged>({ verdict: "allow" });
+      const call = { planned, assessment, findings, ...context };
+      const ruled = await ruleOn(options, call);
+      const isAsked =
+        !("by" in ruled) && (mayUseCallback(options, assessment) || (await isAskable(options, call, ruled)));
+      return mint<Judged>({ verdict: isAsked ? "ask" : "allow" });
     },
   };
 }
@@ -87,28 +112,35 @@ interface Call extends GateContext {
 const NONE: readonly PolicyFinding[] = [];
 
 async function consider(options: GateOptions, call: Call): Promise<Approved> {
-  const { planned, request, findings } = call;
-  const isOptional = findings.length === 0 && request.approvalId === undefined;
+  const { planned, request } = call;
+  // A call that names an approval claims that approval, even if another rule would allow the call.
+  if (request.approvalId !== undefined) {
+    const session = await guarded(() => sessionOf(options, call));
+    const requester = { ...identity(planned), session: session.id };
+    return claim(options, call, { requester, id: request.approvalId });
+  }
+  const ruled = await ruleOn(options, call);
+  if ("by" in ruled) return pass(planned, ruled);
+  if (mayUseCallback(options, call.assessment)) return decideByCallback(options, call, ruled.requester);
+  return useOrRequest(options, call, ruled);
+}
+
+/** Returns the rule, the mode or the grant that lets the call pass; otherwise which rules require an approval. Writes nothing. */
+async function ruleOn(options: GateOptions, call: Call): Promise<Pick<Approved, "by"> | ApprovalOrder> {
+  const { planned, findings } = call;
+  const isOptional = findings.length === 0;
   // If the manifest allows the call in every mode, the mode is not read: the store may be slow or unavailable.
   const manifestPasses =
     isOptional && namedSession(options, call) ? await doesManifestPassInAnyMode(planned) : undefined;
-  if (manifestPasses === true) return pass(planned, { by: "needsApproval" });
+  if (manifestPasses === true) return { by: "needsApproval" };
   const session = await guarded(() => sessionOf(options, call));
   const requester = { ...identity(planned), session: session.id };
-  // A call that names an approval claims that approval, even if another rule would allow the call.
-  if (request.approvalId !== undefined) {
-    return claim(options, call, { requester, id: request.approvalId });
-  }
   const requiring = findings.map(ruleOf);
   const verdict = requiring.length > 0 ? undefined : await stepVerdict(call, { mode: session.mode, manifestPasses });
-  if (verdict?.verdict === "allow") return pass(planned, { by: verdict.by });
+  if (verdict?.verdict === "allow") return { by: verdict.by };
   const grant = await guarded(() => grantFor(options, call, requester));
-  if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` });
-  if (mayUseCallback(options, call.assessment)) return decideByCallback(options, call, requester);
-  return useOrRequest(options, call, {
-    requester,
-    rules: verdict === undefined ? [...new Set(requiring)] : [verdict.by],
-  });
+  if (grant !== undefined) return { by: `grant:${grant.id}` };
+  return { requester, rules: verdict === undefined ? [...new Set(requiring)] : [verdict.by] };
 }
 
 /** Returns the name of the rule that requires the approval. The risk rules name theirs themselves. */
@@ -166,7 +198,9 @@ async function sessionOf(options: GateOptions, call: Call): Promise<TrustedSessi
   const named = namedSession(options, call);
   if (named === undefined || approvals === undefined) return { id: caller.session, mode };
   const known = await approvals.findSession(named, caller);
-  return { id: known?.id ?? caller.session, mode: known?.modeSetBy === undefined ? mode : known.mode };
+  if (known?.modeSetBy === undefined) return { id: known?.id ?? caller.session, mode };
+  call.noteMode?.(known.mode);
+  return { id: known.id, mode: known.mode };
 }
 
 function identity({ caller }: Planned): Omit<Requester, "session"> {
@@ -260,16 +294,10 @@ const LOOKS_MAX = 8;
  */
 async function useOrRequest(options: GateOptions, call: Call, order: ApprovalOrder): Promise<Approved> {
   const { approvals } = options;
-  if (approvals === undefined) {
-    throw new Refusal("APPROVAL_DENIED", "This call needs a person's approval, and no approver is configured.", {
-      details: { rule: order.rules[0] },
-    });
-  }
-  const attach = attachableBy(options, call);
-  const { planned, assessment } = call;
+  if (approvals === undefined) throw nobodyToAsk(order);
   const { requester } = order;
-  const same = { requester, planDigest: planned.digest, requirementDigest: assessment.requirement?.digest };
-  const prior = { ...same, callDigest: digestInAnySession(planned), attach };
+  const prior = priorCallOf(options, call, order);
+  const { attach } = prior;
   for (let looks = 0; looks < LOOKS_MAX; looks += 1) {
     const { usable, earlier } = await guarded(() => approvals.priorOf(prior));
     if (usable === undefined) {
@@ -283,6 +311,38 @@ async function useOrRequest(options: GateOptions, call: Call, order: ApprovalOrd
     }
   }
   throw approvalsUnavailable(new Error("the approvals of a call changed each time it looked at them"));
+}
+
+function nobodyToAsk({ rules }: ApprovalOrder): Refusal {
+  return new Refusal("APPROVAL_DENIED", "This call needs a person's approval, and no approver is configured.", {
+    details: { rule: rules[0] },
+  });
+}
+
+function priorCallOf(options: GateOptions, call: Call, { requester }: ApprovalOrder): PriorCall {
+  const { planned, assessment } = call;
+  const same = { requester, planDigest: planned.digest, requirementDigest: assessment.requirement?.digest };
+  return { ...same, callDigest: digestInAnySession(planned), attach: attachableBy(options, call) };
+}
+
+/**
+ * Returns whether a person would be asked; false when the call would use an approval that was given for it before.
+ *
+ * @throws {Refusal} when the request for an approval would be refused
+ */
+async function isAskable(options: GateOptions, call: Call, order: ApprovalOrder): Promise<boolean> {
+  const { approvals } = options;
+  if (approvals === undefined) throw nobodyToAsk(order);
+  const prior = priorCallOf(options, call, order);
+  const { usable, earlier } = await guarded(() => approvals.priorOf(prior));
+  if (usable?.state === "claimed") throw inProgress(usable.id);
+  if (usable !== undefined) return false;
+  const { callDigest = "", attach } = prior;
+  const wanted = newApprovalOf(options, call, { ...order, callDigest, attach, earlier });
+  if (wanted instanceof Refusal) throw wanted;
+  const refused = await guarded(() => approvals.foresee(wanted));
+  if (refused !== undefined) throw notAsked(call.planned.tool, refused);
+  return true;
 }
 
 /** Returns which approvals the call may use that names none. An idempotency key uses only the one that was requested with it. */
@@ -319,11 +379,21 @@ interface RequestOrder extends ApprovalOrder {
 type GateWithStore = GateOptions & { readonly approvals: Approvals };
 
 /** Returns the refusal that tells of the request; "outdated" when approvals of the call have changed since `earlier` was read. */
-async function requestApproval(
-  { approvals, detector }: GateWithStore,
+async function requestApproval(options: GateWithStore, call: Call, order: RequestOrder): Promise<Refusal | "outdated"> {
+  const wanted = newApprovalOf(options, call, order);
+  if (wanted instanceof Refusal) return wanted;
+  const asked = await guarded(() => options.approvals.ask(wanted));
+  if (asked.outcome === "outdated") return "outdated";
+  if (asked.outcome === "asked") return pendingRefusal(asked.approval);
+  return notAsked(call.planned.tool, asked);
+}
+
+/** Returns what approvers are asked; a refusal when they could not read it. */
+function newApprovalOf(
+  { detector }: GateOptions,
   call: Call,
   { requester, rules: requiring, callDigest, attach, earlier }: RequestOrder,
-): Promise<Refusal | "outdated"> {
+): NewApproval | Refusal {
   const { planned, assessment, request, traceId } = call;
   const { tool, digest: planDigest } = planned;
   const { risk, requirement } = assessment;
@@ -346,17 +416,17 @@ async function requestApproval(
     return new Refusal("APPROVAL_DENIED", "This call is too large to show to an approver. Send less at once.");
   }
   const grantKey = requester.session === undefined ? undefined : grantKeyOf(call);
-  const asked = await guarded(() =>
-    approvals.ask({
-      ...{ requester, tool: tool.name, category: tool.category, classification: tool.classification },
-      ...{ risk, rules, planDigest, callDigest, attach, shownPriors: earlier },
-      ...rendered,
-      scopes: grantKey === undefined ? ["once"] : (tool.approval.scopes ?? ["once", "session"]),
-      ...{ grantKey, traceId, requirement, answer: wantedAnswerOf(planned) },
-    }),
-  );
-  if (asked.outcome === "outdated") return "outdated";
-  if (asked.outcome === "asked") return pendingRefusal(asked.approval);
+  return {
+    ...{ requester, tool: tool.name, category: tool.category, classification: tool.classification },
+    ...{ risk, rules, planDigest, callDigest, attach, shownPriors: earlier },
+    ...rendered,
+    scopes: grantKey === undefined ? ["once"] : (tool.approval.scopes ?? ["once", "session"]),
+    ...{ grantKey, traceId, requirement, answer: wantedAnswerOf(planned) },
+  };
+}
+
+/** Returns the refusal of a call for which no person is asked, although it needs an approval. */
+function notAsked(tool: Tool, asked: NotAsked): Refusal {
   const { retryAfterMs } = asked;
   if (asked.outcome === "denied_before") {
     const { id, decisionReason } = asked.approval;

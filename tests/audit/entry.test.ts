@@ -46,6 +46,7 @@ describe("stampEntry", () => {
       dryRun: true,
       error: { code: "UNAUTHENTICATED" },
       approval: { by: "rule" },
+      sessionMode: "yolo",
       plan: { digest: "22" },
       stages: { AUTH: 1 },
       trace: { traceId: "33" },
