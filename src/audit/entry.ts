@@ -31,6 +31,8 @@ export interface AuditEntry {
     readonly name: string;
     readonly classification: Classification | "unknown";
     readonly targetSystem: string;
+    /** Digest of the input schema and of `inputPolicy`, so that a replay knows whether they are the same. */
+    readonly argsDigest?: string | undefined;
   };
   readonly request: {
     /** Only the arguments that the tool's `inputPolicy` allows in the log. */

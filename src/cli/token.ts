@@ -22,6 +22,7 @@ const OPERATOR_PERMISSIONS = [
   "configuration:read",
   "tools:read",
   "tools:learn",
+  "policy:explain",
 ] as const;
 
 /** A call that waits for an approval ends with its token. */

@@ -171,13 +171,26 @@ interface ModeAndManifest {
 }
 
 /** Runs steps 1 to 4 of the approval rules. */
-async function stepVerdict({ planned }: Call, { mode, manifestPasses }: ModeAndManifest): Promise<Verdict> {
+async function stepVerdict(
+  { planned }: { readonly planned: Ruled },
+  { mode, manifestPasses }: ModeAndManifest,
+): Promise<Verdict> {
   const { tool } = planned;
   const before = verdictBeforeManifest(tool, mode);
   if (before !== undefined) return before;
   if (manifestPasses ?? (await doesManifestPass(planned, { mode, onModeRead: () => {} })))
     return { verdict: "allow", by: "needsApproval" };
   return verdictAfterManifest(tool, mode) ?? { verdict: "ask", by: "default" };
+}
+
+type Ruled = Pick<Planned, "tool" | "input" | "caller">;
+
+/**
+ * Returns what the rules say about a call that no policy point denies, without grants and earlier approvals. `isRequired`: a
+ * policy point requires an approval.
+ */
+export async function ruleByMode(planned: Ruled, mode: Mode, isRequired: boolean): Promise<Verdict> {
+  return isRequired ? { verdict: "ask", by: "policy" } : stepVerdict({ planned }, { mode, manifestPasses: undefined });
 }
 
 interface TrustedSession {
@@ -500,7 +513,7 @@ async function doesManifestPassInAnyMode(planned: Planned): Promise<boolean | un
 
 /** Returns whether `needsApproval` returned `false` in time. An exception, a timeout or any other value requires an approval. */
 async function doesManifestPass(
-  { tool, input, caller }: Planned,
+  { tool, input, caller }: Ruled,
   { mode, onModeRead }: { readonly mode: Mode; readonly onModeRead: () => void },
 ): Promise<boolean> {
   const { needsApproval } = tool.approval;

@@ -401,6 +401,7 @@ export class CallRecord {
       name: tool?.name ?? textWithoutSecrets(escapeName(this.request.tool), this.detector) ?? "",
       classification: tool?.classification ?? "unknown",
       targetSystem: tool?.target.system ?? "unknown",
+      argsDigest: this.#facts.registered?.argsDigest,
     };
   }
 

@@ -47,6 +47,23 @@ export interface Policy {
   permit(known: Known): Authorized | Promise<Authorized>;
   elevate(parsed: Parsed): Elevated | Promise<Elevated>;
   assess(planned: Planned): Assessed | Promise<Assessed>;
+  /** Returns what the points of a stage say about a request, without evidence: nothing can run because of it. */
+  state<Stage extends PointStage>(
+    stage: Stage,
+    request: PolicyRequests[Stage],
+    asks?: (point: PolicyPoint) => boolean,
+  ): Promise<StageStatements>;
+  /** Whether policy points that are not built in read the arguments or the plan. */
+  readonly readsArguments: boolean;
+}
+
+/** What the points of one stage say, in the order in which they are asked. */
+export interface StageStatements {
+  readonly statements: readonly PointDecision[];
+  /** Names of the points that were not asked. */
+  readonly unasked: readonly string[];
+  /** Only of the stage `approval`. */
+  readonly assessment?: RiskAssessment | undefined;
 }
 
 /** @throws {StartupError} when a point has an unusable name */
@@ -73,10 +90,27 @@ export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "asses
       decide: (planned: Planned) => ({ point: risk.name, ...risk.decide(planned) }),
       toEvidence: (planned, { findings, own }) => mint<Assessed>({ planned, findings, assessment: own.assessment }),
     }),
+    readsArguments: others.some(({ stage }) => stage !== "permission"),
+    async state(stage, request, asks = () => true) {
+      const full = request as PolicyRequests["approval"];
+      const own: PointDecision & { readonly assessment?: RiskAssessment } = {
+        permission: () => ({ point: permissions.name, decision: permissions.decide(full) }),
+        elevation: () => ({ point: elevation.name, decision: elevation.decide(full) }),
+        approval: () => ({ point: risk.name, ...risk.decide(full) }),
+      }[stage]();
+      const { point, decision, assessment } = own;
+      // A denial by the built-in point is final.
+      const more = isDenial(decision) ? [] : others.filter((other) => other.stage === stage);
+      const asked = more.filter(asks) as readonly StagePoint<PointStage>[];
+      const answers = await Promise.all(asked.map((other) => askPoint(other, publicView(full))));
+      const unasked = more.filter((other) => !asks(other)).map(({ name }) => name);
+      return { statements: [{ point, decision }, ...answers], unasked, assessment };
+    },
   };
 }
 
-interface PointDecision {
+/** The decision of one point about one request. */
+export interface PointDecision {
   readonly point: string;
   readonly decision: PolicyDecision;
 }

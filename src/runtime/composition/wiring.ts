@@ -13,6 +13,7 @@ import { MODULES, type Modules } from "../modules.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
 import type { Reloaded } from "../reload/types.ts";
+import type { ExplainedCall, StatedCaller } from "../replay/explain.ts";
 import { openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
 import { auditState, intend, openAudit, startExports } from "./audit.ts";
@@ -139,6 +140,13 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
       const { config: inUse, parts: current } = snapshots.current();
       const [state, problems] = [reloading.state(), reloading.problems()];
       return inventoryOf({ config: inUse, parts: current, state, problems, audit: audit.health() });
+    },
+    /** Returns what the policies in use say about a call, for operators; loads its code at the first use. */
+    explain: async (caller: StatedCaller, call: Omit<ExplainedCall, "caller">) => {
+      const { callerOf, explainCall } = await import("../replay/explain.ts");
+      const { config: inUse, parts: current, version } = snapshots.current();
+      const asked = { parts: current, config: inUse, policyVersion: version };
+      return explainCall(asked, { ...call, caller: await callerOf(asked, caller) });
     },
     reload: reloading.reload,
     listeners: parts.listeners,

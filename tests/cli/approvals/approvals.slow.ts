@@ -288,6 +288,7 @@ describe.concurrent("stc token", () => {
       "configuration:read",
       "tools:read",
       "tools:learn",
+      "policy:explain",
     ]);
     expect(all["sid"]).toBeUndefined();
     const one = claims(await runStc(["token", "--operator", "--sub", "ana", "--permission", "audit:read"]));
