@@ -71,6 +71,7 @@ export {
   AuditError,
   AuthenticationError,
   type CallResult,
+  type DryRun,
   ExecutionError,
   type Failure,
   LimitError,

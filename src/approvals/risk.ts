@@ -4,7 +4,14 @@ import type { ExecutionPlan, Tool } from "../core/types.ts";
 import { type ApprovalPolicy, createApprovalPolicies } from "./policies/policies.ts";
 import type { Requirement } from "./policies/requirement.ts";
 import type { ShellDirectories } from "./risk/call.ts";
-import { concerns, matchesArgs, matchesScript, type OperatorRule, readOperatorRules } from "./risk/operators.ts";
+import {
+  concerns,
+  matchesArgs,
+  matchesScript,
+  matchesShown,
+  type OperatorRule,
+  readOperatorRules,
+} from "./risk/operators.ts";
 import { SHELL_RULES, type ShellFindings, type ShellRules } from "./risk/shell.ts";
 import { RISKS, type Risk } from "./types.ts";
 
@@ -29,6 +36,16 @@ export interface RiskRules {
   /** Returns the hex SHA-256 over the rules and policies that may apply to the tool. */
   versionFor(tool: Tool): string;
   assess(request: RiskRequest): RiskAssessment;
+  /**
+   * Returns the mildest and the strictest assessment that calls of a tool can have whose arguments are known only in part:
+   * `shown`, with `HIDDEN` for each unknown value. `hasScript`: its calls contain a shell script, which is unknown.
+   */
+  bounds(tool: Tool, shown: unknown, hasScript: boolean): RiskBounds;
+}
+
+interface RiskBounds {
+  readonly least: RiskAssessment;
+  readonly most: RiskAssessment;
 }
 
 const VERDICTS = ["none", "ask", "deny"] as const;
@@ -72,6 +89,18 @@ export function createRiskRules({ rules: written, policies = [], shell = SHELL_R
       const assessment = assessRisk(request);
       const requirement = requirementFor({ tool: request.tool, risk: assessment.risk });
       return requirement === undefined ? assessment : { ...assessment, requirement };
+    },
+    bounds(tool, shown, hasScript) {
+      const { fixed, dependent } = assessmentOf(tool, { rules, known });
+      const matches = (rule: OperatorRule): boolean | undefined =>
+        rule.when.shell === undefined ? matchesShown(rule, shown) : hasScript && undefined;
+      const sure = dependent.filter((rule) => matches(rule) === true).map(fromOperator);
+      const possible = dependent.filter((rule) => matches(rule) !== false).map(fromOperator);
+      const worstScript: RiskAssessment = { ...withoutRules("critical"), verdict: "deny" };
+      return {
+        least: strictest([fixed, ...sure]),
+        most: strictest([fixed, ...possible, ...(hasScript ? [worstScript] : [])]),
+      };
     },
   };
 }

@@ -101,6 +101,10 @@ export type Asked =
   | { readonly outcome: "asked"; readonly approval: Approval; readonly joined: boolean }
   /** An approval that the call may use was given meanwhile, or the view is out of date: read `priorOf` again. */
   | { readonly outcome: "outdated" }
+  | NotAsked;
+
+/** Why nobody is asked about a call that needs an approval. */
+export type NotAsked =
   | { readonly outcome: "denied_before"; readonly approval: Approval; readonly retryAfterMs: number }
   /** Too many requests of this caller or session are pending, or the caller has withdrawn too many. */
   | { readonly outcome: "backlog"; readonly limit: number; readonly retryAfterMs: number };
@@ -285,6 +289,8 @@ export type SettledAs = "executed" | "failed" | "in_doubt" | "unused";
 /** Durable approvals. One conditional SQL statement settles each transition, so that no transition can happen twice. */
 export interface Approvals {
   ask(request: NewApproval): Promise<Asked>;
+  /** Returns why `ask` would ask nobody; undefined when it would. Writes nothing. */
+  foresee(request: NewApproval): Promise<NotAsked | undefined>;
   decide(decision: Decision): Promise<Decided>;
   claim(claim: Claim): Promise<Claimed>;
   priorOf(call: PriorCall): Promise<Prior>;

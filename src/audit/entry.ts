@@ -33,6 +33,8 @@ export interface AuditEntry {
     readonly name: string;
     readonly classification: Classification | "unknown";
     readonly targetSystem: string;
+    /** Digest of the input schema and of `inputPolicy`, so that a replay knows whether they are the same. */
+    readonly argsDigest?: string | undefined;
   };
   readonly request: {
     /** Only the arguments that the tool's `inputPolicy` allows in the log. */
@@ -57,7 +59,11 @@ export interface AuditEntry {
         readonly client?: { readonly name: string; readonly version: string } | undefined;
       }
     | undefined;
-  readonly decision: "ALLOWED" | "DENIED" | "ERROR" | "PENDING";
+  /** Digest (hex SHA-256) of the configuration by which the call was judged, as `GET /configuration` shows it. */
+  readonly policyVersion?: string | undefined;
+  /** `DRY_RUN`: the call was judged up to its approval, and nothing else was done. `error` says how it would have ended. */
+  readonly decision: "ALLOWED" | "DENIED" | "ERROR" | "PENDING" | "DRY_RUN";
+  readonly dryRun?: true | undefined;
   readonly denial?: { readonly reason: string; readonly stage: Stage; readonly details?: unknown } | undefined;
   /** Decisions of policy points other than allow, at most 16; `requireApproval` also when a person has approved the call. */
   readonly decisionReasons?:
@@ -78,6 +84,8 @@ export interface AuditEntry {
   readonly duration: number;
   /** The rule or person that decided. `id` links the call that requested approval to the call that ran. */
   readonly approval?: { readonly by: string; readonly id?: string | undefined } | undefined;
+  /** The mode that an operator had set for the call's session, if the approval rules read it. */
+  readonly sessionMode?: "default" | "autoEdit" | "yolo" | undefined;
   /** `confinement` of a command: `confined` or `none`. */
   readonly plan?: { readonly digest: string; readonly confinement?: string | undefined } | undefined;
   /** Milliseconds per pipeline stage. */
@@ -113,7 +121,10 @@ export type EntryDraft = Omit<AuditEntry, keyof EntryStamp | LinkMember>;
 
 /** The part of a draft that is known before the call runs. */
 export interface Announced
-  extends Pick<EntryDraft, "traceId" | "caller" | "tool" | "request" | "protocol" | "approval" | "plan" | "trace"> {
+  extends Pick<
+    EntryDraft,
+    "traceId" | "caller" | "tool" | "request" | "protocol" | "policyVersion" | "approval" | "plan" | "trace"
+  > {
   /** Hex SHA-256 of the call's `Idempotency-Key`. */
   readonly keyHash?: string | undefined;
 }
@@ -133,12 +144,15 @@ export function stampEntry(draft: EntryDraft, { timestamp, instance, id, intentS
     tool: draft.tool,
     request: draft.request,
     protocol: draft.protocol,
+    policyVersion: draft.policyVersion,
     decision: draft.decision,
+    dryRun: draft.dryRun,
     denial: draft.denial,
     decisionReasons: draft.decisionReasons,
     error: draft.error,
     response: draft.response,
     approval: draft.approval,
+    sessionMode: draft.sessionMode,
     plan: draft.plan,
     stages: draft.stages,
     trace: draft.trace,

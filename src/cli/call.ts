@@ -7,22 +7,31 @@ import { CommandError, EXIT, print, reportChange, wrongUsage } from "./output.ts
 export async function call(
   tool: string,
   args: string,
-  options: ClientOptions & { readonly approval?: string },
+  options: ClientOptions & { readonly approval?: string; readonly dryRun?: boolean },
 ): Promise<void> {
-  const body = envelope(tool, args, options.approval);
+  const body = envelope(tool, args, options);
   const answer = await sendOnce(connect(options), { method: "POST", path: "/call", body });
   if (answer.body === undefined) unknownAnswer();
-  if (answer.status !== 200 || !isTable(answer.body) || answer.body["status"] !== "success")
-    process.exitCode = EXIT.failed;
+  if (answer.status !== 200 || !isTable(answer.body) || !isGranted(answer.body)) process.exitCode = EXIT.failed;
   reportChange(() => print.json(answer.body, options.json === true ? undefined : 2));
 }
 
-function envelope(tool: string, args: string, approval: string | undefined): string {
+/** Returns whether the call has run; of a dry run, whether it would. */
+function isGranted({ status, verdict }: Readonly<Record<string, unknown>>): boolean {
+  return status === "success" || (status === "dryRun" && verdict === "allow");
+}
+
+interface EnvelopeOptions {
+  readonly approval?: string | undefined;
+  readonly dryRun?: boolean | undefined;
+}
+
+function envelope(tool: string, args: string, { approval, dryRun }: EnvelopeOptions): string {
   if (!isJsonObject(args)) wrongUsage("the arguments are not a JSON object");
   const value = approval === "new" ? '"new"' : `{"id":${JSON.stringify(approval)}}`;
   const approvalMember = approval === undefined ? "" : `,"approval":${value}`;
   // Sent as typed: input that the service rejects (a duplicate key, a number that is too large) must arrive unchanged.
-  return `{"tool":${JSON.stringify(tool)},"args":${args}${approvalMember}}`;
+  return `{"tool":${JSON.stringify(tool)},"args":${args}${approvalMember}${dryRun === true ? ',"dryRun":true' : ""}}`;
 }
 
 function isJsonObject(text: string): boolean {

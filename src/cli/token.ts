@@ -27,6 +27,7 @@ const OPERATOR_PERMISSIONS = [
   "quotas:read",
   "quotas:write",
   "policy:evaluate",
+  "policy:explain",
 ] as const;
 
 /** A call that waits for an approval ends with its token. */

@@ -141,6 +141,40 @@ export const commands = [
     run: async ({ tool, args }, options) => (await import("./plan.ts")).plan(tool, args, options),
   }),
   command({
+    name: "explain",
+    summary: "Show what every policy says about a call, and what would have to change; run nothing",
+    arguments: { tool: argument(text("tool")) },
+    uses: CONFIGURED,
+    options: {
+      sub: option(text("subject"), "subject of the caller", { excludes: "agentTokenFile" }),
+      iss: option(text("issuer"), "issuer of the caller's token (default: the only one of agents)"),
+      permissions: option(
+        text("names"),
+        "permissions of the caller, with commas between them (default: those that the configuration gives it)",
+      ),
+      agentTokenFile: option(text("file"), "file with a token of the agent, instead of its subject and permissions"),
+      args: defaulted(text("json"), { help: "arguments as JSON", fallback: "{}" }),
+      mode: option(
+        choice<"default" | "autoEdit" | "yolo">("mode", ["default", "autoEdit", "yolo"]),
+        "mode of the session (default: the configuration's)",
+      ),
+      lookups: flag("let planning ask the target, where it needs that"),
+      service: flag("ask a running service, whose address and token are given as for stc call", { excludes: "config" }),
+      url: URL_OPTION,
+      tokenFile: option(text("file"), "file with an operator's token for --service (default: STC_TOKEN_FILE)"),
+      ...TLS,
+      json: JSON_FLAG,
+    },
+    exits: {
+      0: "the call would run",
+      1: "it would be refused, or a person asked",
+      2: "the service does not answer",
+      64: "wrong usage, or arguments that are not a JSON object",
+      66: "the token cannot be read",
+    },
+    run: async ({ tool }, options) => (await import("./explain.ts")).explain(tool, options),
+  }),
+  command({
     name: "filter",
     summary: "Show, field by field, what an agent would see of an answer, and why",
     arguments: { tool: argument(text("tool")) },
@@ -211,7 +245,13 @@ export const commands = [
     summary: "Call a tool of a running service",
     arguments: { tool: argument(text("tool")), args: argument(text("args"), "arguments as JSON", "{}") },
     uses: CLIENT,
-    options: { approval: option(text("id"), "id of the approval of exactly this call; new: ask a person again") },
+    options: {
+      approval: option(text("id"), "id of the approval of exactly this call; new: ask a person again", {
+        excludes: "dryRun",
+      }),
+      dryRun: flag("only say what would happen to the call: allow, ask or deny"),
+    },
+    exits: { 0: "the call has run; with --dry-run: it would" },
     run: async ({ tool, args }, options) => (await import("./call.ts")).call(tool, args, options),
   }),
   command({

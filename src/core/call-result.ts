@@ -60,6 +60,18 @@ export interface Pending {
   readonly secretsSent?: SecretsSent;
 }
 
+/** The agent's result for a dry run: what would happen to the call. Nothing was run, requested or used up. */
+export interface DryRun {
+  readonly status: "dryRun";
+  readonly tool: string;
+  /** `ask`: a person would be asked. */
+  readonly verdict: "allow" | "ask" | "deny";
+  /** With `deny`: the refusal that the call would get. */
+  readonly error?: Failure["error"];
+  readonly traceId: string;
+  readonly secretsSent?: SecretsSent;
+}
+
 export type CallResult<Result = Json> = Success<Result> | Pending | Failure;
 
 /** A call that did not succeed, as an exception. */

@@ -21,6 +21,11 @@ export interface RegisteredTool {
   readonly scan: CompiledScan;
   /** Hex SHA-256 over everything that identifies the tool: deployment, manifest, policy. Part of every plan's digest. */
   readonly identity: string;
+  /**
+   * First 16 hex digits of the SHA-256 over what accepts arguments and lets them into the audit. Undefined for a tool whose code
+   * is not in a file.
+   */
+  readonly argsDigest?: string | undefined;
 }
 
 /** The name was looked up. The result is still secret: unauthenticated clients must not learn which tools exist. */
@@ -91,8 +96,11 @@ export type Released = Evidence<
   }
 >;
 
+/** What would happen to a call that was only judged. */
+export type Judged = Evidence<"judged", { verdict: "allow" | "ask" }>;
+
 /** How a call ended. */
-export type CallOutcome = Released | Refusal;
+export type CallOutcome = Released | Judged | Refusal;
 
 /** The call's audit entry is on disk (or counted, in a flood of unauthenticated calls). Every answer needs it. */
 export type Receipt = Evidence<"receipt", { traceId: string }>;

@@ -60,6 +60,8 @@ export interface StagePoint<Stage extends PointStage, Decision = PolicyDecision 
   /** Appears in the audit: lower-case letters, digits and dashes. */
   readonly name: string;
   readonly stage: Stage;
+  /** True when the point decides from the request alone. `stc replay` asks other points only with `--ask-external`. */
+  readonly isLocal?: boolean;
   /** Milliseconds for an asynchronous decision; default 1,000. */
   readonly timeoutMs?: number;
   /** Decides about one call. An exception or a late decision denies the call. Must not change the request. */

@@ -387,6 +387,13 @@ export interface KeyUse extends UsedKey {
 export interface Binding {
   plan(input: unknown, context: PlanContext): ExecutionPlan | Promise<ExecutionPlan>;
   run(plan: ExecutionPlan, context: RunContext): Promise<unknown>;
+  /**
+   * Returns the parts of the plan that risk rules read, from the arguments alone: it touches neither files nor systems. Undefined
+   * when the arguments alone do not determine them. Without this function, risk rules read nothing of the kind's plans.
+   */
+  planForRules?(input: unknown): ExecutionPlan | undefined;
+  /** True when the plan follows from the arguments and the configuration: planning asks no target and reads no file. */
+  readonly plansFromArguments?: boolean;
   /** True when the plan is the parsed arguments, which may contain values that are not JSON. */
   readonly planIsInput?: boolean;
   /** True when a change affects workspace files: remembered approvals of commands then end. */

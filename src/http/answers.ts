@@ -13,7 +13,7 @@ export function json(status: number, value: unknown, more?: Pick<EndpointAnswer,
 
 export function callAnswer({ http, result }: Answer): EndpointAnswer {
   const answer = json(http, result);
-  if (result.status === "success") return answer;
+  if (result.status === "success" || result.status === "dryRun") return answer;
   const headers =
     result.status === "pending"
       ? { location: result.approval.statusUrl, "retry-after": POLL_AFTER_SECONDS }

@@ -71,8 +71,26 @@ interface OptionalParts {
   readonly quotas?: (() => Quotas | undefined) | undefined;
   /** Decides whether an agent may call a tool, for other programs; loads its code at the first use. */
   readonly evaluate?: ((question: AccessQuestion) => Promise<AccessDecision>) | undefined;
+  /** Returns what the policies in use say about a call; loads its code at the first use. `routes/explain.ts` has the schemas. */
+  readonly explain?: ((caller: StatedCaller, call: ExplainedCall) => Promise<object>) | undefined;
   /** Returns the tools, systems and settings in use; loads their code at the first use. */
   readonly inventory?: (() => Promise<ServiceInventory>) | undefined;
+}
+
+/** Who would make a call that an operator asks about: the bearer of a token, or a subject as the operator states it. */
+interface StatedCaller {
+  readonly token?: string | undefined;
+  readonly sub?: string | undefined;
+  readonly iss?: string | undefined;
+  readonly permissions?: readonly string[] | undefined;
+}
+
+interface ExplainedCall {
+  readonly tool: string;
+  readonly args: unknown;
+  readonly mode?: "default" | "autoEdit" | "yolo" | undefined;
+  /** Whether planning may ask the target. */
+  readonly lookups: boolean;
 }
 
 /** Facts about the service that operators may read, without secrets and paths. `routes/inventory.ts` has the schemas. */

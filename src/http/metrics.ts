@@ -50,8 +50,8 @@ export function createMetrics(): Metrics {
   const register = new Registry();
   const registers = [register];
   collectDefaultMetrics({ register });
-  /** Tool → refusal code or OK → number of calls. Each code has exactly one decision. */
-  const calls = new Map<string, Map<string, { readonly decision: string; count: number }>>();
+  /** Tool → decision and refusal code or OK → number of calls. */
+  const calls = new Map<string, Map<string, { readonly decision: string; readonly code: string; count: number }>>();
   new Counter({
     name: "stc_calls_total",
     help: "Calls by tool, decision and refusal code",
@@ -60,7 +60,7 @@ export function createMetrics(): Metrics {
     collect() {
       this.reset();
       for (const [tool, ends] of calls) {
-        for (const [code, { decision, count }] of ends) this.inc({ tool, decision, code }, count);
+        for (const { decision, code, count } of ends.values()) this.inc({ tool, decision, code }, count);
       }
     },
   });
@@ -113,7 +113,8 @@ export function createMetrics(): Metrics {
     observeCall({ tool, decision, request, protocol, error, stages: times = {}, count = 1 }) {
       const name = tool.classification === "unknown" ? "unknown" : tool.name;
       const ends = ofKey(calls, name, () => new Map());
-      ofKey(ends, error?.code ?? "OK", () => ({ decision, count: 0 })).count += count;
+      const code = error?.code ?? "OK";
+      ofKey(ends, `${decision} ${code}`, () => ({ decision, code, count: 0 })).count += count;
       if (protocol !== undefined) {
         const decisions = ofKey(protocols, `${protocol.name} ${protocol.version}`, () => new Map<string, number>());
         decisions.set(decision, (decisions.get(decision) ?? 0) + count);

@@ -19,6 +19,7 @@ const anyObject = { type: "object" } as const;
 
 export const SUCCESS = reference("Success");
 export const PENDING = reference("Pending");
+export const DRY_RUN = reference("DryRun");
 
 /** Returns the routes of a listener as OpenAPI 3.1. It contains no tool names and no file paths. */
 export function openApiDocument(routes: readonly Route[]): unknown {
@@ -40,7 +41,12 @@ export function openApiDocument(routes: readonly Route[]): unknown {
         agents: { type: "http", scheme: "bearer", bearerFormat: "JWT" },
         operators: { type: "http", scheme: "bearer", bearerFormat: "JWT" },
       },
-      schemas: { Refusal: refusalSchema(), Success: SUCCESS_SCHEMA, Pending: PENDING_SCHEMA },
+      schemas: {
+        Refusal: refusalSchema(),
+        Success: SUCCESS_SCHEMA,
+        Pending: PENDING_SCHEMA,
+        DryRun: DRY_RUN_SCHEMA,
+      },
     },
   };
 }
@@ -162,24 +168,40 @@ const PENDING_SCHEMA = {
   },
 } as const;
 
+const ERROR_SCHEMA = {
+  type: "object",
+  required: ["code", "stage", "message", "retryable"],
+  properties: {
+    code: { enum: CODES },
+    stage: { enum: STAGES },
+    message: text,
+    details: { type: "object" },
+    retryable: { type: "boolean" },
+    retryAfterMs: { type: "number" },
+  },
+} as const;
+
+const DRY_RUN_SCHEMA = {
+  type: "object",
+  description: "What would happen to the call. Nothing was run, requested or used up.",
+  required: ["status", "tool", "verdict", "traceId"],
+  properties: {
+    status: { const: "dryRun" },
+    tool: text,
+    verdict: { enum: ["allow", "ask", "deny"], description: "`ask`: a person would be asked." },
+    error: { ...ERROR_SCHEMA, description: "With `deny`: the refusal that the call would get." },
+    traceId: text,
+    secretsSent: SECRETS_SENT,
+  },
+} as const;
+
 function refusalSchema(): unknown {
   return {
     type: "object",
     required: ["status", "error"],
     properties: {
       status: { enum: ["denied", "error"] },
-      error: {
-        type: "object",
-        required: ["code", "stage", "message", "retryable"],
-        properties: {
-          code: { enum: CODES },
-          stage: { enum: STAGES },
-          message: text,
-          details: { type: "object" },
-          retryable: { type: "boolean" },
-          retryAfterMs: { type: "number" },
-        },
-      },
+      error: ERROR_SCHEMA,
       traceId: text,
       secretsSent: SECRETS_SENT,
     },

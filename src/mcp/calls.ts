@@ -1,4 +1,4 @@
-import type { CallResult } from "../core/call-result.ts";
+import type { CallResult, DryRun } from "../core/call-result.ts";
 import { REFUSALS, Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isTable } from "../core/json.ts";
@@ -110,9 +110,9 @@ export function taskRequester(
 }
 
 /** Returns whether the answer may contain what the target returned. */
-function hasRun(result: CallResult): boolean {
+function hasRun(result: CallResult | DryRun): boolean {
   if (result.status === "success") return true;
-  return result.status !== "pending" && RUN_STAGES.has(result.error.stage);
+  return result.status !== "pending" && result.status !== "dryRun" && RUN_STAGES.has(result.error.stage);
 }
 
 function requiredBy(call: ToolCall, services: McpServices): readonly string[] {
@@ -131,8 +131,8 @@ function requiredBy(call: ToolCall, services: McpServices): readonly string[] {
 const STOPPED: ReadonlySet<string> = new Set(["HALTED", "POLICY_STATE_UNAVAILABLE"]);
 
 /** Returns the refusal after which the task's call may be made again if it did not use the approval. */
-function temporaryRefusal(result: CallResult): Refusal | undefined {
-  if (result.status === "success") return undefined;
+function temporaryRefusal(result: CallResult | DryRun): Refusal | undefined {
+  if (result.status === "success" || result.status === "dryRun") return undefined;
   if (result.status === "pending") return new Refusal("APPROVAL_REQUIRED", result.approval.message);
   const { code, message, retryable, retryAfterMs } = result.error;
   const isTemporary = retryable || code === "UNAUTHENTICATED" || code === "APPROVAL_CONSUMED" || STOPPED.has(code);
@@ -237,8 +237,8 @@ function answerText(request: RpcRequest, replied: Replied, answering: Answering)
 /** Returns the result of `tools/call`, or the error for a tool that is unknown to the caller. */
 function outcomeOf(request: RpcRequest, { answer: { result }, instead }: Replied, { services, call }: Answering) {
   if (instead !== undefined) return instead;
-  const isRefused = result.status === "denied" || result.status === "error";
-  const unknown = isRefused ? unknownToolError(request, result.error.code, { services, call }) : undefined;
+  const code = "error" in result ? result.error?.code : undefined;
+  const unknown = code && unknownToolError(request, code, { services, call });
   if (unknown !== undefined) return unknown;
   const mayBePending = isDeclared(call, services);
   return toolResult(result, { era: request.era, mayBePending, attaches: attaches(call, services) });

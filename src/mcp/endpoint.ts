@@ -176,8 +176,9 @@ async function refuseMalformed(
   }
   if (mayBeCall) {
     const { result } = await services.proxy.rejectRequest(call, new Refusal("MALFORMED_REQUEST", error.message));
-    if (result.status !== "success" && result.status !== "pending" && result.error.code !== "MALFORMED_REQUEST") {
-      return refusalAsRpc(new Refusal(result.error.code, result.error.message), error.id);
+    const refused = "error" in result ? result.error : undefined;
+    if (refused !== undefined && refused.code !== "MALFORMED_REQUEST") {
+      return refusalAsRpc(new Refusal(refused.code, refused.message), error.id);
     }
   }
   return rpcError(error);

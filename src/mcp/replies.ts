@@ -1,4 +1,4 @@
-import type { CallResult, Failure, Pending, Success } from "../core/call-result.ts";
+import type { CallResult, DryRun, Failure, Pending, Success } from "../core/call-result.ts";
 import type { Refusal, RefusalCode, Stage } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import { ERROR, META } from "../core/mcp.ts";
@@ -7,7 +7,7 @@ import { VERSION } from "../core/version.ts";
 import { refusalAnswer } from "../http/answers.ts";
 import type { EndpointAnswer } from "../http/endpoint.ts";
 import type { Era, RequestId, RpcError, RpcRequest } from "./protocol.ts";
-import { APPROVAL_META, PENDING_MEMBER } from "./tools.ts";
+import { APPROVAL_META, DRY_RUN_META, PENDING_MEMBER } from "./tools.ts";
 
 export const SERVER_INFO = { name: "safe-tool-call", title: "Safe Tool Call", version: VERSION } as const;
 
@@ -80,8 +80,9 @@ interface ToolResultOptions {
 }
 
 /** Converts the result of a call to the result of `tools/call`. The text is for the model, `_meta` for programs. */
-export function toolResult(result: CallResult, options: ToolResultOptions): JsonObject {
+export function toolResult(result: CallResult | DryRun, options: ToolResultOptions): JsonObject {
   if (result.status === "success") return success(result, options.era);
+  if (result.status === "dryRun") return dryRun(result);
   return result.status === "pending" ? pending(result, options) : refused(result);
 }
 
@@ -95,6 +96,23 @@ function success(
     content: [text(JSON.stringify(result)), ...(truncated ? [text(result === null ? WITHHELD : CUT)] : [])],
     ...(structured !== undefined && { structuredContent: structured }),
     _meta: { [CALL_META]: { ...facts, ...(secretsSent !== undefined && { secretsSent }) } },
+  };
+}
+
+const VERDICTS = {
+  allow: "The call would run.",
+  ask: "A person would be asked whether the call may run.",
+  deny: "The call would be refused.",
+} as const satisfies Record<DryRun["verdict"], string>;
+
+/** A verdict does not fit the tool's output schema, and only an error may lack a result that does. */
+function dryRun({ verdict, error, traceId, secretsSent }: DryRun): JsonObject {
+  const refusal = error === undefined ? "" : ` ${refusalText(error)}`;
+  const told = { verdict, ...(error !== undefined && { error: error as unknown as Json }), traceId };
+  return {
+    content: [text(`DRY_RUN: Nothing has run. ${VERDICTS[verdict]}${refusal}`)],
+    isError: true,
+    _meta: { [DRY_RUN_META]: { ...told, ...(secretsSent !== undefined && { secretsSent }) } },
   };
 }
 

@@ -5,7 +5,7 @@ import { HttpCall, readIdempotencyKey, readTraceparent, readTracestate } from ".
 import type { CallProtocol } from "../pipeline/call-request.ts";
 import { invalid, type RequestId, type RpcRequest, statedVersion, type Table } from "./protocol.ts";
 import type { DueTask } from "./tasks.ts";
-import { APPROVAL_META } from "./tools.ts";
+import { APPROVAL_META, DRY_RUN_META } from "./tools.ts";
 
 export type McpServices = EndpointServices & { readonly mcp: McpSettings };
 
@@ -52,6 +52,7 @@ export class ToolCall extends HttpCall {
     this.approvalId = approvalIn(meta, id);
     this.idempotencyKey = idempotencyKeyIn(this.exchange, meta, id);
     this.newApproval = meta[APPROVAL_META] === "new";
+    this.dryRun = dryRunIn(meta, id);
     if (this.traceparent !== undefined) return;
     this.traceparent = readTraceparent(textOf(meta["traceparent"]));
     this.tracestate = this.traceparent === undefined ? undefined : readTracestate(textOf(meta["tracestate"]));
@@ -79,6 +80,11 @@ function approvalIn({ [APPROVAL_META]: approval }: Table, id: RequestId): string
   const named = isTable(approval) && keys === "id" ? approval["id"] : undefined;
   if (typeof named === "string" && ID.test(named)) return named;
   throw invalid(id, `_meta["${APPROVAL_META}"] must be {id} or "new"`);
+}
+
+function dryRunIn({ [DRY_RUN_META]: dryRun = false }: Table, id: RequestId): boolean {
+  if (typeof dryRun === "boolean") return dryRun;
+  throw invalid(id, `_meta["${DRY_RUN_META}"] must be true or false`);
 }
 
 function idempotencyKeyIn({ raw }: Exchange, { [IDEMPOTENCY_META]: key }: Table, id: RequestId): string | undefined {

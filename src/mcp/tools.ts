@@ -11,6 +11,8 @@ import { invalid, type RequestId, type Table } from "./protocol.ts";
 const PAGE_TOOLS = 100;
 const CURSOR_CHARACTERS_MAX = 256;
 
+/** `true` in `_meta` of a call: only say what would happen to it. In the result: the verdict. */
+export const DRY_RUN_META = "safe-tool-call/dryRun";
 export const APPROVAL_META = "safe-tool-call/approval";
 /** The member of a result that says that an approver is asked; a tool's own field of this name hides it. */
 export const PENDING_MEMBER = "pendingApproval";

@@ -1,14 +1,15 @@
-import type { CallResult, Pending } from "../core/call-result.ts";
+import type { CallResult, DryRun, Failure, Pending } from "../core/call-result.ts";
 import { REFUSALS, Refusal } from "../core/errors.ts";
-import type { Receipt, Released } from "../core/evidence.ts";
+import type { Judged, Receipt, Released } from "../core/evidence.ts";
 import type { CallRecord } from "./call-record.ts";
+import { verdictOf } from "./dry-run.ts";
 import { outputShown } from "./output-filter.ts";
 import { releasableText } from "./target-text.ts";
 
 /** A result and its HTTP status. */
 export interface Answer {
   readonly http: number;
-  readonly result: CallResult;
+  readonly result: CallResult | DryRun;
 }
 
 export function succeeded({ traceId }: Receipt, released: Released, record: CallRecord): Answer {
@@ -28,7 +29,18 @@ export function succeeded({ traceId }: Receipt, released: Released, record: Call
   };
 }
 
+/** A verdict is an answer of its own, whatever it is: nothing went wrong. */
+export function judged({ traceId }: Receipt, { verdict }: Pick<Judged, "verdict">, record: CallRecord): Answer {
+  const { tool } = record.request;
+  return { http: 200, result: { status: "dryRun", tool, verdict, traceId, ...warned(record) } };
+}
+
 export function refused(receipt: Receipt, refusal: Refusal, record: CallRecord): Answer {
+  if (verdictOf(record.request, refusal) !== undefined) {
+    const { tool } = record.request;
+    const { error, traceId } = failure(refusal, record, receipt).result;
+    return { http: 200, result: { status: "dryRun", tool, verdict: "deny", error, traceId, ...warned(record) } };
+  }
   const { http, result } =
     refusal.code === "APPROVAL_REQUIRED" ? pending(receipt, refusal) : failure(refusal, record, receipt);
   return { http, result: { ...result, ...warned(record) } };
@@ -71,7 +83,11 @@ export function unrecorded(record: CallRecord, cause: unknown): Answer {
   };
 }
 
-function failure(refusal: Refusal, record: CallRecord, { traceId }: Receipt): Answer {
+function failure(
+  refusal: Refusal,
+  record: CallRecord,
+  { traceId }: Receipt,
+): { readonly http: number; readonly result: Failure } {
   const { code, message, retryAfterMs } = refusal;
   const row = REFUSALS[code];
   const text = releasableText(Refusal.targetTextOf(refusal), record.detector) ?? outputShown(refusal);

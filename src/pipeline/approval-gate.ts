@@ -4,10 +4,19 @@ import type { Verdict } from "../approvals/floor.ts";
 import { type BoundedCall, boundsKeyOf, type GrantBounds, offerFor, termsInWords } from "../approvals/grants.ts";
 import type { Requester } from "../approvals/identities.ts";
 import type { RiskAssessment } from "../approvals/risk.ts";
-import type { Approval, Approvals, Attachable, Grant, Mode } from "../approvals/types.ts";
+import type {
+  Approval,
+  Approvals,
+  Attachable,
+  Grant,
+  Mode,
+  NewApproval,
+  NotAsked,
+  PriorCall,
+} from "../approvals/types.ts";
 import { renderView } from "../approvals/view.ts";
 import { type PolicyFinding, Refusal, type RefusalCode } from "../core/errors.ts";
-import { type Approved, mint, type Planned } from "../core/evidence.ts";
+import { type Approved, type Judged, mint, type Planned } from "../core/evidence.ts";
 import { copyOf } from "../core/json.ts";
 import type { GivenApproval } from "../core/policy-point.ts";
 import type { GivenAnswer, Tool } from "../core/types.ts";
@@ -60,6 +69,8 @@ export interface GateContext {
   verifyAgain(): Promise<unknown>;
   /** Takes what the call needs of the quotas, before an approval is used or the call passes. Undefined: there are none. */
   readonly budget?: CallBudget | undefined;
+  /** Receives the mode that an operator has set for the session, when it is read. */
+  noteMode?(mode: Mode): void;
 }
 
 /** Decides whether a plan may run, or requests an approval for it. */
@@ -69,6 +80,11 @@ export interface ApprovalGate {
    * when `approvalId` does not approve this plan
    */
   approve(assessed: Assessed, context: GateContext): Approved | Promise<Approved>;
+  /**
+   * Returns what `approve` would do, without requesting, claiming or writing anything and without asking the callback.
+   * @throws {Refusal} that of `approve`, except APPROVAL_REQUIRED
+   */
+  judge(assessed: Assessed, context: GateContext): Promise<Judged>;
 }
 
 /**
@@ -83,6 +99,15 @@ export function createApprovalGate(options: GateOptions): ApprovalGate {
         return pass(planned, { by: early.by }, context);
       return consider(options, { planned, assessment, findings, ...context });
     },
+    async judge({ planned, assessment, findings = NONE }, context) {
+      const isEarly = findings.length === 0 && verdictBeforeManifest(planned.tool, "default") !== undefined;
+      if (isEarly) return judgedAllowed(planned, context);
+      const call = { planned, assessment, findings, ...context };
+      const ruled = await ruleOn(options, call);
+      if ("by" in ruled || ruled.bounded.length > 0) return judgedAllowed(planned, context);
+      const isAsked = mayUseCallback(options, assessment) || (await isAskable(options, call, ruled));
+      return isAsked ? mint<Judged>({ verdict: "ask" }) : judgedAllowed(planned, context);
+    },
   };
 }
 
@@ -96,26 +121,37 @@ interface Call extends GateContext {
 const NONE: readonly PolicyFinding[] = [];
 
 async function consider(options: GateOptions, call: Call): Promise<Approved> {
-  const { planned, request, findings } = call;
-  const isOptional = findings.length === 0 && request.approvalId === undefined;
+  const { planned, request } = call;
+  // A call that names an approval claims that approval, even if another rule would allow the call.
+  if (request.approvalId !== undefined) {
+    const session = await guarded(() => sessionOf(options, call));
+    const requester = { ...identity(planned), session: session.id };
+    return claim(options, call, { requester, id: request.approvalId });
+  }
+  const ruled = await ruleOn(options, call);
+  if ("by" in ruled) return pass(planned, ruled, call);
+  const grant = await useBoundedGrant(options, call, ruled.bounded);
+  if (grant !== undefined) return pass(planned, { by: grantedBy(grant) }, call);
+  if (mayUseCallback(options, call.assessment)) return decideByCallback(options, call, ruled.requester);
+  return useOrRequest(options, call, ruled);
+}
+
+/** Returns the rule, the mode or the grant that lets the call pass; otherwise which rules require an approval. Writes nothing. */
+async function ruleOn(options: GateOptions, call: Call): Promise<Pick<Approved, "by"> | RuledOrder> {
+  const { planned, findings } = call;
+  const isOptional = findings.length === 0;
   // If the manifest allows the call in every mode, the mode is not read: the store may be slow or unavailable.
   const manifestPasses =
     isOptional && namedSession(options, call) ? await doesManifestPassInAnyMode(planned) : undefined;
-  if (manifestPasses === true) return pass(planned, { by: "needsApproval" }, call);
+  if (manifestPasses === true) return { by: "needsApproval" };
   const session = await guarded(() => sessionOf(options, call));
   const requester = { ...identity(planned), session: session.id };
-  // A call that names an approval claims that approval, even if another rule would allow the call.
-  if (request.approvalId !== undefined) {
-    return claim(options, call, { requester, id: request.approvalId });
-  }
   const requiring = findings.map(ruleOf);
   const verdict = requiring.length > 0 ? undefined : await stepVerdict(call, { mode: session.mode, manifestPasses });
-  if (verdict?.verdict === "allow") return pass(planned, { by: verdict.by }, call);
-  const rules = verdict === undefined ? [...new Set(requiring)] : [verdict.by];
-  const grant = await guarded(() => grantFor(options, call, { requester, rules }));
-  if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` }, call);
-  if (mayUseCallback(options, call.assessment)) return decideByCallback(options, call, requester);
-  return useOrRequest(options, call, { requester, rules });
+  if (verdict?.verdict === "allow") return { by: verdict.by };
+  const order = { requester, rules: verdict === undefined ? [...new Set(requiring)] : [verdict.by] };
+  const { exact, bounded } = await guarded(() => coveringGrants(options, call, order));
+  return exact === undefined ? { ...order, bounded } : { by: grantedBy(exact) };
 }
 
 /** Returns the name of the rule that requires the approval. The risk rules name theirs themselves. */
@@ -146,13 +182,26 @@ interface ModeAndManifest {
 }
 
 /** Runs steps 1 to 4 of the approval rules. */
-async function stepVerdict({ planned }: Call, { mode, manifestPasses }: ModeAndManifest): Promise<Verdict> {
+async function stepVerdict(
+  { planned }: { readonly planned: Ruled },
+  { mode, manifestPasses }: ModeAndManifest,
+): Promise<Verdict> {
   const { tool } = planned;
   const before = verdictBeforeManifest(tool, mode);
   if (before !== undefined) return before;
   if (manifestPasses ?? (await doesManifestPass(planned, { mode, onModeRead: () => {} })))
     return { verdict: "allow", by: "needsApproval" };
   return verdictAfterManifest(tool, mode) ?? { verdict: "ask", by: "default" };
+}
+
+type Ruled = Pick<Planned, "tool" | "input" | "caller">;
+
+/**
+ * Returns what the rules say about a call that no policy point denies, without grants and earlier approvals. `isRequired`: a
+ * policy point requires an approval.
+ */
+export async function ruleByMode(planned: Ruled, mode: Mode, isRequired: boolean): Promise<Verdict> {
+  return isRequired ? { verdict: "ask", by: "policy" } : stepVerdict({ planned }, { mode, manifestPasses: undefined });
 }
 
 interface TrustedSession {
@@ -173,7 +222,9 @@ async function sessionOf(options: GateOptions, call: Call): Promise<TrustedSessi
   const named = namedSession(options, call);
   if (named === undefined || approvals === undefined) return { id: caller.session, mode };
   const known = await approvals.findSession(named, caller);
-  return { id: known?.id ?? caller.session, mode: known?.modeSetBy === undefined ? mode : known.mode };
+  if (known?.modeSetBy === undefined) return { id: known?.id ?? caller.session, mode };
+  call.noteMode?.(known.mode);
+  return { id: known.id, mode: known.mode };
 }
 
 function identity({ caller }: Planned): Omit<Requester, "session"> {
@@ -254,29 +305,35 @@ function grantKeyOf(call: Call): string | undefined {
   return isRememberable(call) && isOffered ? digest : undefined;
 }
 
-/**
- * Returns the grant under which the call runs: that of the session for exactly this call, or a bounded one, of which a run is then
- * counted. A run is used up although the call may not start: the count is durable before anything runs.
- */
-async function grantFor(
-  { approvals }: GateOptions,
-  call: Call,
-  { requester, rules }: ApprovalOrder,
-): Promise<Grant | undefined> {
+/** Returns the grants that cover the call: that of the session for exactly this call, otherwise bounded ones. */
+async function coveringGrants({ approvals }: GateOptions, call: Call, order: ApprovalOrder): Promise<CoveringGrants> {
+  if (approvals === undefined) return { bounded: [] };
+  const { requester } = order;
   const grantKey = grantKeyOf(call);
-  if (approvals === undefined) return undefined;
   const isKeyed = grantKey !== undefined && requester.session !== undefined;
   const exact = isKeyed ? await approvals.findGrant(requester, grantKey) : undefined;
-  const bounded = exact === undefined ? boundedCallOf(call, { requester, rules }) : undefined;
-  if (bounded === undefined) return exact;
-  for (const { id } of await approvals.findBoundedGrants(bounded)) {
+  const wanted = exact === undefined ? boundedCallOf(call, order) : undefined;
+  return { exact, bounded: wanted === undefined ? [] : await approvals.findBoundedGrants(wanted) };
+}
+
+/** Counts a run of one of the grants, which is used up although the call may not start: the count is durable before anything runs. */
+async function useBoundedGrant(
+  { approvals }: GateOptions,
+  call: Call,
+  bounded: readonly Grant[],
+): Promise<Grant | undefined> {
+  for (const { id } of bounded) {
     // A quota that refuses the call, or a caller that has disconnected, uses no run.
     await call.budget?.reserve(call.planned);
     call.scope.assertOpen();
-    const used = await approvals.useGrant(id, call.traceId);
+    const used = await guarded(async () => approvals?.useGrant(id, call.traceId));
     if (used !== undefined) return used;
   }
   return undefined;
+}
+
+function grantedBy({ id }: Grant): string {
+  return `grant:${id}`;
 }
 
 /** Returns what a bounded grant for the call depends on. Undefined: the tool offers none, or a person decides about this call. */
@@ -343,6 +400,14 @@ interface ApprovalOrder {
   readonly rules: readonly string[];
 }
 
+interface CoveringGrants {
+  readonly exact?: Grant | undefined;
+  readonly bounded: readonly Grant[];
+}
+
+/** A call that needs an approval, unless a bounded grant has a run left for it. */
+type RuledOrder = ApprovalOrder & Pick<CoveringGrants, "bounded">;
+
 /** Beyond this number of changes of the call's approvals while it looks at them, the call is refused. */
 const LOOKS_MAX = 8;
 
@@ -353,16 +418,10 @@ const LOOKS_MAX = 8;
  */
 async function useOrRequest(options: GateOptions, call: Call, order: ApprovalOrder): Promise<Approved> {
   const { approvals } = options;
-  if (approvals === undefined) {
-    throw new Refusal("APPROVAL_DENIED", "This call needs a person's approval, and no approver is configured.", {
-      details: { rule: order.rules[0] },
-    });
-  }
-  const attach = attachableBy(options, call);
-  const { planned, assessment } = call;
+  if (approvals === undefined) throw nobodyToAsk(order);
   const { requester } = order;
-  const same = { requester, planDigest: planned.digest, requirementDigest: assessment.requirement?.digest };
-  const prior = { ...same, callDigest: digestInAnySession(planned), attach };
+  const prior = priorCallOf(options, call, order);
+  const { attach } = prior;
   for (let looks = 0; looks < LOOKS_MAX; looks += 1) {
     const { usable, earlier } = await guarded(() => approvals.priorOf(prior));
     if (usable === undefined) {
@@ -376,6 +435,38 @@ async function useOrRequest(options: GateOptions, call: Call, order: ApprovalOrd
     }
   }
   throw approvalsUnavailable(new Error("the approvals of a call changed each time it looked at them"));
+}
+
+function nobodyToAsk({ rules }: ApprovalOrder): Refusal {
+  return new Refusal("APPROVAL_DENIED", "This call needs a person's approval, and no approver is configured.", {
+    details: { rule: rules[0] },
+  });
+}
+
+function priorCallOf(options: GateOptions, call: Call, { requester }: ApprovalOrder): PriorCall {
+  const { planned, assessment } = call;
+  const same = { requester, planDigest: planned.digest, requirementDigest: assessment.requirement?.digest };
+  return { ...same, callDigest: digestInAnySession(planned), attach: attachableBy(options, call) };
+}
+
+/**
+ * Returns whether a person would be asked; false when the call would use an approval that was given for it before.
+ *
+ * @throws {Refusal} when the request for an approval would be refused
+ */
+async function isAskable(options: GateOptions, call: Call, order: ApprovalOrder): Promise<boolean> {
+  const { approvals } = options;
+  if (approvals === undefined) throw nobodyToAsk(order);
+  const prior = priorCallOf(options, call, order);
+  const { usable, earlier } = await guarded(() => approvals.priorOf(prior));
+  if (usable?.state === "claimed") throw inProgress(usable.id);
+  if (usable !== undefined) return false;
+  const { callDigest = "", attach } = prior;
+  const wanted = newApprovalOf(options, call, { ...order, callDigest, attach, earlier });
+  if (wanted instanceof Refusal) throw wanted;
+  const refused = await guarded(() => approvals.foresee(wanted));
+  if (refused !== undefined) throw notAsked(call.planned.tool, refused);
+  return true;
 }
 
 /** Returns which approvals the call may use that names none. An idempotency key uses only the one that was requested with it. */
@@ -412,11 +503,21 @@ interface RequestOrder extends ApprovalOrder {
 type GateWithStore = GateOptions & { readonly approvals: Approvals };
 
 /** Returns the refusal that tells of the request; "outdated" when approvals of the call have changed since `earlier` was read. */
-async function requestApproval(
-  { approvals, detector }: GateWithStore,
+async function requestApproval(options: GateWithStore, call: Call, order: RequestOrder): Promise<Refusal | "outdated"> {
+  const wanted = newApprovalOf(options, call, order);
+  if (wanted instanceof Refusal) return wanted;
+  const asked = await guarded(() => options.approvals.ask(wanted));
+  if (asked.outcome === "outdated") return "outdated";
+  if (asked.outcome === "asked") return pendingRefusal(asked.approval);
+  return notAsked(call.planned.tool, asked);
+}
+
+/** Returns what approvers are asked; a refusal when they could not read it. */
+function newApprovalOf(
+  { detector }: GateOptions,
   call: Call,
   { requester, rules: requiring, callDigest, attach, earlier }: RequestOrder,
-): Promise<Refusal | "outdated"> {
+): NewApproval | Refusal {
   const { planned, assessment, request, traceId } = call;
   const { tool, digest: planDigest } = planned;
   const { risk, requirement } = assessment;
@@ -443,20 +544,20 @@ async function requestApproval(
     return new Refusal("APPROVAL_DENIED", "This call is too large to show to an approver. Send less at once.");
   }
   const grantKey = requester.session === undefined ? undefined : grantKeyOf(call);
-  const asked = await guarded(() =>
-    approvals.ask({
-      ...{ requester, tool: tool.name, category: tool.category, classification: tool.classification },
-      ...{ risk, rules, planDigest, callDigest, attach, shownPriors: earlier },
-      ...rendered,
-      scopes: [
-        ...(grantKey === undefined ? (["once"] as const) : (tool.approval.scopes ?? (["once", "session"] as const))),
-        ...(offer === undefined ? [] : (["bounded"] as const)),
-      ],
-      ...{ grantKey, offer, traceId, requirement, answer: wantedAnswerOf(planned) },
-    }),
-  );
-  if (asked.outcome === "outdated") return "outdated";
-  if (asked.outcome === "asked") return pendingRefusal(asked.approval);
+  return {
+    ...{ requester, tool: tool.name, category: tool.category, classification: tool.classification },
+    ...{ risk, rules, planDigest, callDigest, attach, shownPriors: earlier },
+    ...rendered,
+    scopes: [
+      ...(grantKey === undefined ? (["once"] as const) : (tool.approval.scopes ?? (["once", "session"] as const))),
+      ...(offer === undefined ? [] : (["bounded"] as const)),
+    ],
+    ...{ grantKey, offer, traceId, requirement, answer: wantedAnswerOf(planned) },
+  };
+}
+
+/** Returns the refusal of a call for which no person is asked, although it needs an approval. */
+function notAsked(tool: Tool, asked: NotAsked): Refusal {
   const { retryAfterMs } = asked;
   if (asked.outcome === "denied_before") {
     const { id, decisionReason } = asked.approval;
@@ -513,6 +614,12 @@ function pass(planned: Planned, passed: Passed, { budget }: Pick<GateContext, "b
   return budget?.reserve(planned)?.then(approve) ?? approve();
 }
 
+/** Says that the call would pass, unless a quota refuses it. What is reserved is given back when the dry run ends. */
+async function judgedAllowed(planned: Planned, { budget }: Pick<GateContext, "budget">): Promise<Judged> {
+  await budget?.reserve(planned);
+  return mint<Judged>({ verdict: "allow" });
+}
+
 /** Runs work on the store. A store failure never approves a call. */
 async function guarded<T>(work: () => Promise<T>): Promise<T> {
   try {
@@ -537,7 +644,7 @@ async function doesManifestPassInAnyMode(planned: Planned): Promise<boolean | un
 
 /** Returns whether `needsApproval` returned `false` in time. An exception, a timeout or any other value requires an approval. */
 async function doesManifestPass(
-  { tool, input, caller }: Planned,
+  { tool, input, caller }: Ruled,
   { mode, onModeRead }: { readonly mode: Mode; readonly onModeRead: () => void },
 ): Promise<boolean> {
   const { needsApproval } = tool.approval;

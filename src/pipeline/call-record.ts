@@ -12,6 +12,7 @@ import type { HaltableCall } from "../policy/halts/halt.ts";
 import type { CallBudget } from "../policy/quotas/quotas.ts";
 import type { CallRequest } from "./call-request.ts";
 import { type CallScope, CallScopes, type CallScopesOptions } from "./call-scope.ts";
+import { isJudged, verdictOf } from "./dry-run.ts";
 import {
   approvalFacts,
   callerFacts,
@@ -100,6 +101,9 @@ export class CallRecord {
   secretsSent: readonly string[] | undefined;
   /** Finds secrets by the rules of the configuration snapshot that the call uses. */
   detector: Detector = DETECTOR;
+  /** Digest of the configuration snapshot that the call uses. */
+  #policyVersion: string | undefined;
+  #sessionMode: EntryDraft["sessionMode"];
   readonly #options: CallRecordOptions;
   readonly #startedAt: number;
   readonly #stages: Partial<Record<Step, number>> = {};
@@ -140,6 +144,18 @@ export class CallRecord {
   at(step: Step): this {
     this.#enter(step);
     return this;
+  }
+
+  /** Returns the configuration snapshot, which the call uses from now on. */
+  use<Used extends { readonly detector: Detector; readonly version: string }>(snapshot: Used): Used {
+    this.detector = snapshot.detector;
+    this.#policyVersion = snapshot.version;
+    return snapshot;
+  }
+
+  /** Keeps the mode that an operator has set for the call's session. */
+  noteMode(mode: EntryDraft["sessionMode"]): void {
+    this.#sessionMode = mode;
   }
 
   /** Monotonic time at which the current stage started, in milliseconds. */
@@ -355,6 +371,7 @@ export class CallRecord {
       tool: this.#toolFacts(),
       request: this.#requestFacts,
       protocol: protocolFacts(this.request.protocol, this.detector),
+      policyVersion: this.#policyVersion,
       approval: approvalFacts(undefined, this.#facts.by, this.#facts.approvalId),
       plan: planFacts(this.#facts.digest, this.#facts.plan),
       trace: traceFacts(this.request.traceparent, this.#trace),
@@ -370,17 +387,25 @@ export class CallRecord {
       tool: this.#toolFacts(),
       request: this.#requestFacts ?? this.#requestOf(refusal),
       protocol: protocolFacts(this.request.protocol, this.detector),
-      decision: refusal === undefined ? "ALLOWED" : REFUSALS[refusal.code].decision,
+      policyVersion: this.#policyVersion,
+      decision: this.#decisionOf(outcome),
+      dryRun: this.request.dryRun === true ? true : undefined,
       denial: refusal && denialFacts(refusal, this.stageOf(refusal), this.detector),
       decisionReasons: decisionFacts(refusal?.findings ?? this.#facts.findings),
-      error: refusal && { code: refusal.code },
+      error: errorFacts(outcome),
       response: responseFacts(outcome),
       approval: approvalFacts(refusal, this.#facts.by, this.#facts.approvalId),
+      sessionMode: this.#sessionMode,
       plan: planFacts(this.#facts.digest, this.#facts.plan),
       stages: this.#stages,
       trace: traceFacts(this.request.traceparent, this.#trace),
       duration: this.#duration,
     };
+  }
+
+  #decisionOf(outcome: CallOutcome): EntryDraft["decision"] {
+    if (verdictOf(this.request, outcome) !== undefined) return "DRY_RUN";
+    return outcome instanceof Refusal ? REFUSALS[outcome.code].decision : "ALLOWED";
   }
 
   /** Returns "" for arguments that are not JSON or exceed every endpoint's limits. */
@@ -399,6 +424,7 @@ export class CallRecord {
       name: tool?.name ?? textWithoutSecrets(escapeName(this.request.tool), this.detector) ?? "",
       classification: tool?.classification ?? "unknown",
       targetSystem: tool?.target.system ?? "unknown",
+      argsDigest: this.#facts.registered?.argsDigest,
     };
   }
 
@@ -419,6 +445,12 @@ export class CallRecord {
       secrets,
     };
   }
+}
+
+/** Returns the code of the refusal. A dry run that would ask a person has the one that the call would have had. */
+function errorFacts(outcome: CallOutcome): EntryDraft["error"] {
+  if (outcome instanceof Refusal) return { code: outcome.code };
+  return isJudged(outcome) && outcome.verdict === "ask" ? { code: "APPROVAL_REQUIRED" } : undefined;
 }
 
 /** Rounds to the microsecond. */
@@ -445,7 +477,8 @@ async function endTrace(trace: CallTrace, { entry, recording, monotonic }: Recor
     end(trace, { call: { ...entry, decision, error: { code }, denial: { stage } }, http, at: monotonic() });
     throw error;
   }
-  const http = entry.error === undefined ? HTTP_OK : REFUSALS[entry.error.code].http;
+  const isAnswered = entry.error === undefined || entry.decision === "DRY_RUN";
+  const http = isAnswered ? HTTP_OK : REFUSALS[entry.error.code].http;
   end(trace, { call: entry, http, at: monotonic() });
   return receipt;
 }

@@ -19,6 +19,8 @@ export interface CallRequest {
   readonly approvalId?: string | undefined;
   /** Whether the call wants an approval of its own, and uses none that was given for the same call before. */
   readonly newApproval?: boolean | undefined;
+  /** Whether the call is only judged: nothing is run, requested or used up. */
+  readonly dryRun?: boolean | undefined;
   /** Milliseconds that the caller waits for an approver's answer. */
   readonly waitMs?: number | undefined;
   /** Decides whether and how long the call may wait; without it, the call waits for `waitMs`. */

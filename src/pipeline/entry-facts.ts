@@ -47,7 +47,7 @@ export function decisionFacts(findings: readonly PolicyFinding[] | undefined): A
 /** Returns which part of the result was released, and what was hidden in it. */
 export function responseFacts(outcome: CallOutcome): AuditEntry["response"] {
   const released = outcome instanceof Refusal ? outputReleasedWith(outcome) : outcome;
-  if (released === undefined) return undefined;
+  if (released === undefined || "verdict" in released) return undefined;
   const { filteredFields, outputHash, redactions, truncated } = released;
   return { filteredFields, truncated, outputHash, redactions };
 }

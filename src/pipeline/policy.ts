@@ -71,6 +71,15 @@ export interface Policy {
    * when no point does. The answer rejects with the denial of a point.
    */
   confirmation(call: ConfirmedCall): ((approval: GivenApproval) => Promise<void>) | undefined;
+  /** Returns what the points of a stage say about a request, without evidence: nothing can run because of it. */
+  state<Stage extends PointStage>(
+    stage: Stage,
+    request: PolicyRequests[Stage],
+    call: CallTraced,
+    asks?: (point: PolicyPoint) => boolean,
+  ): Promise<StageStatements>;
+  /** Whether policy points that are not built in read the arguments or the plan. */
+  readonly readsArguments: boolean;
 }
 
 interface CallTraced {
@@ -81,6 +90,15 @@ interface CallTraced {
 export interface ConfirmedCall extends CallTraced {
   readonly planned: Planned;
   readonly findings: readonly PolicyFinding[];
+}
+
+/** What the points of one stage say, in the order in which they are asked. */
+export interface StageStatements {
+  readonly statements: readonly PointDecision[];
+  /** Names of the points that were not asked. */
+  readonly unasked: readonly string[];
+  /** Only of the stage `approval`. */
+  readonly assessment?: RiskAssessment | undefined;
 }
 
 /** @throws {StartupError} when a point has an unusable name */
@@ -113,6 +131,24 @@ export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "asses
       toEvidence: (planned, { findings, own }) => mint<Assessed>({ planned, findings, assessment: own.assessment }),
     }),
     confirmation: confirming(others, detector),
+    readsArguments: others.some(({ stage }) => stage !== "permission"),
+    async state(stage, request, call, asks = () => true) {
+      const full = request as PolicyRequests["approval"];
+      const own: PointDecision & { readonly assessment?: RiskAssessment } = {
+        permission: () => ({ point: permissions.name, decision: permissions.decide(full) }),
+        elevation: () => ({ point: elevation.name, decision: elevation.decide(full) }),
+        approval: () => ({ point: risk.name, ...risk.decide(full) }),
+      }[stage]();
+      const { point, decision, assessment } = own;
+      // A denial by the built-in point is final.
+      const more = isDenial(decision) ? [] : others.filter((other) => other.stage === stage);
+      const asked = more.filter(asks) as readonly StagePoint<PointStage>[];
+      const answers = await Promise.all(
+        asked.map((other) => askPoint(other, () => other.decide(publicView(full, call)))),
+      );
+      const unasked = more.filter((other) => !asks(other)).map(({ name }) => name);
+      return { statements: [{ point, decision }, ...answers], unasked, assessment };
+    },
   };
 }
 
@@ -141,7 +177,8 @@ function confirming(others: readonly PolicyPoint[], detector: Detector): Policy[
   };
 }
 
-interface PointDecision {
+/** The decision of one point about one request. */
+export interface PointDecision {
   readonly point: string;
   readonly decision: PolicyDecision;
 }

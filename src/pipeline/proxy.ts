@@ -1,18 +1,19 @@
 import type { Approver } from "../approvals/identities.ts";
-import type { Approvals } from "../approvals/types.ts";
+import type { Approvals, Mode } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
-import type { CallOutcome, Fresh, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
+import type { CallOutcome, Fresh, Judged, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import type { Halts } from "../policy/halts/halts.ts";
 import type { CallBudget, Quotas } from "../policy/quotas/quotas.ts";
 import type { Admission } from "./admission.ts";
-import { type Answer, refused, succeeded, unrecorded } from "./answer.ts";
+import { type Answer, judged, refused, succeeded, unrecorded } from "./answer.ts";
 import type { ApprovalGate } from "./approval-gate.ts";
 import { inProgress } from "./approval-refusals.ts";
 import type { CallRecord, CallRecords } from "./call-record.ts";
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
 import type { CallerContext } from "./caller-context.ts";
+import { isJudged } from "./dry-run.ts";
 import type { Executor } from "./executor.ts";
 import { type ObserverSlot, release } from "./output-filter.ts";
 import { assertStillHeld } from "./permission-engine.ts";
@@ -58,8 +59,7 @@ export function createProxy(parts: ProxyParts): ToolProxy {
     },
     async rejectRequest(request, refusal) {
       const record = parts.callRecords.start(request);
-      const { callers, detector } = parts.snapshots.current();
-      record.detector = detector;
+      const { callers } = record.use(parts.snapshots.current());
       await record.identify(() => verifyCaller(callers, request));
       return await conclude(parts, record, refusal);
     },
@@ -67,10 +67,9 @@ export function createProxy(parts: ProxyParts): ToolProxy {
 }
 
 /** Runs the pipeline. Each stage takes the evidence of the previous stage, so that a skipped stage does not compile. */
-async function decide(parts: ProxyParts, request: CallRequest, record: CallRecord): Promise<Released> {
+async function decide(parts: ProxyParts, request: CallRequest, record: CallRecord): Promise<Released | Judged> {
   const { admission, executor } = parts;
-  const { registry, callers, policy, gate, detector, leave } = parts.snapshots.enter();
-  record.detector = detector;
+  const { registry, callers, policy, gate, detector, leave } = record.use(parts.snapshots.enter());
   record.atEnd(leave);
 
   const found = record.at("REGISTRY").keep(registry.find(request.tool));
@@ -90,9 +89,11 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const planned = record.at("PLAN").keep(await makePlan(fresh, scope, record));
   const replan = (args: unknown): Promise<Assessed> => amend({ record, policy, limited, fresh, scope }, args);
   const verifyAgain = (): Promise<void> => assertStillMay(callers, request, limited);
+  const noteMode = (mode: Mode): void => record.noteMode(mode);
   const budget = openBudget(parts, record);
-  const context = { request, traceId: record.traceId, scope, replan, verifyAgain, budget };
+  const context = { request, traceId: record.traceId, scope, replan, verifyAgain, budget, noteMode };
   const assessed = record.at("APPROVAL").keep(await policy.assess(planned));
+  if (request.dryRun === true) return record.at("APPROVAL").keep(await gate.judge(assessed, context));
   const approved = record.at("APPROVAL").keep(await gate.approve(assessed, context));
   const executed = record.at("EXECUTION").keep(await executor.execute(approved, record.execution(scope, budget)));
   const options = { bytesMax: request.resultBytesMax, observer: parts.observerSlot?.observer };
@@ -179,7 +180,8 @@ async function conclude(parts: ProxyParts, record: CallRecord, outcome: CallOutc
   }
   const reporting = reportOutcome(parts.approvals, record, outcome);
   if (reporting !== undefined) await reporting;
-  return outcome instanceof Refusal ? refused(receipt, outcome, record) : succeeded(receipt, outcome, record);
+  if (outcome instanceof Refusal) return refused(receipt, outcome, record);
+  return isJudged(outcome) ? judged(receipt, outcome, record) : succeeded(receipt, outcome, record);
 }
 
 /** Turns an error that is not a refusal into INTERNAL: it is the service's own error, and the agent learns nothing about it. */
@@ -213,6 +215,8 @@ export interface Snapshot {
   readonly gate: ApprovalGate;
   /** Finds secrets and personal data by the rules of this configuration. */
   readonly detector: Detector;
+  /** Digest (hex SHA-256) of the configuration and the tools. */
+  readonly version: string;
 }
 
 /** The snapshot that a call keeps using, whatever a reload replaces meanwhile. */

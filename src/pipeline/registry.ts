@@ -41,6 +41,7 @@ export function createRegistry(
   tools: readonly Tool[],
   handlers: HandlerTable,
   identify: (tool: Tool) => string,
+  argsDigestOf: (tool: Tool) => string | undefined = () => undefined,
 ): Registry {
   const registered = new Map<string, RegisteredTool>();
   const errors: ManifestError[] = [];
@@ -56,6 +57,7 @@ export function createRegistry(
         inputPolicy: compileInputPolicy(tool.inputPolicy, tool.input),
         scan: compileScan(tool.scan),
         identity: identify(tool),
+        argsDigest: argsDigestOf(tool),
       });
     } catch (error) {
       if (!(error instanceof ManifestError)) throw error;

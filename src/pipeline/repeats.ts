@@ -4,6 +4,7 @@ import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type CallOutcome, type Elevated, type Fresh, mint, type Released } from "../core/evidence.ts";
 import { approvalIdOf, approvalsUnavailable } from "./approval-refusals.ts";
 import type { CallRecord, Consumed } from "./call-record.ts";
+import { assertUsesNothing, isJudged } from "./dry-run.ts";
 import { cutAgain } from "./output-filter.ts";
 
 const RETRY_AFTER_MS = 1_000;
@@ -12,7 +13,7 @@ const RETRY_AFTER_MS = 1_000;
  * Runs a call with an `Idempotency-Key` only once: the same call again gets the first answer, as it was released then.
  *
  * @throws {Refusal} IDEMPOTENCY_CONFLICT for other arguments, CALL_IN_PROGRESS, OUTCOME_UNKNOWN when the result of the first call
- * is unknown, MALFORMED_REQUEST without a store, OUTPUT_TOO_LARGE when the first answer cannot be cut to the caller's bound
+ * is unknown, MALFORMED_REQUEST without a store or for a dry run that names a key or an approval, OUTPUT_TOO_LARGE when the first answer cannot be cut to the caller's bound
  */
 export function checkRepeat(
   elevated: Elevated,
@@ -20,6 +21,7 @@ export function checkRepeat(
   approvals: Approvals | undefined,
 ): Fresh | Promise<Fresh | Released> {
   const { idempotencyKey, resultBytesMax } = record.request;
+  assertUsesNothing(record.request);
   if (idempotencyKey === undefined) return mint<Fresh>(elevated);
   if (approvals === undefined) {
     throw new Refusal("MALFORMED_REQUEST", "Idempotency-Key is not supported here: send the call without it.");
@@ -134,7 +136,7 @@ function endOf(record: CallRecord, outcome: RecordedOutcome): End {
   if (!record.ran) return "not_run";
   if (isReleased(outcome)) return "done";
   if (!record.changes) return "not_run";
-  if (outcome === "unrecorded") return "unknown";
+  if (outcome === "unrecorded" || !(outcome instanceof Refusal)) return "unknown";
   const hadNoIntent = outcome.code === "AUDIT_UNAVAILABLE" && outcome.details?.["outcome"] === "not_run";
   return hadNoIntent || UNCHANGED.has(outcome.code) ? "not_run" : "unknown";
 }
@@ -147,7 +149,7 @@ function approvalOutcome(outcome: RecordedOutcome, end: End): "executed" | "fail
 }
 
 function isReleased(outcome: RecordedOutcome): outcome is Released {
-  return outcome !== "unrecorded" && !(outcome instanceof Refusal);
+  return outcome !== "unrecorded" && !(outcome instanceof Refusal) && !isJudged(outcome);
 }
 
 function storedAnswer({ result, filteredFields, truncated, outputHash }: Released) {

@@ -10,20 +10,25 @@ const ISSUES_MAX = 20;
 const PATH_CHARACTERS_MAX = 128;
 const MESSAGE_CHARACTERS_MAX = 240;
 
+/** @throws {Refusal} INVALID_INPUT naming each field */
+export function parseInput(limited: WithinRate, args: unknown): Parsed {
+  return mint<Parsed>({ ...limited, input: readInput(limited.tool, args) });
+}
+
 /**
  * Parses the arguments with the tool's input schema. Every endpoint delivers plain JSON. Later stages see only what the schema
  * returns.
  *
  * @throws {Refusal} INVALID_INPUT naming each field
  */
-export function parseInput(limited: WithinRate, args: unknown): Parsed {
-  const plain = readPlain(limited.tool, "input", args as Json);
-  if (plain !== unread) return mint<Parsed>({ ...limited, input: deepFreeze(plain) });
-  const parsed = parse(limited.tool.input, args);
-  if (parsed.success) return mint<Parsed>({ ...limited, input: deepFreeze(parsed.data) });
+export function readInput(tool: Tool, args: unknown): unknown {
+  const plain = readPlain(tool, "input", args as Json);
+  if (plain !== unread) return deepFreeze(plain);
+  const parsed = parse(tool.input, args);
+  if (parsed.success) return deepFreeze(parsed.data);
   if ("threw" in parsed) {
     throw new Refusal("INVALID_INPUT", "The arguments do not match the tool's input schema.", {
-      cause: new Error(`input schema of ${limited.tool.name}: threw ${parsed.threw}`),
+      cause: new Error(`input schema of ${tool.name}: threw ${parsed.threw}`),
     });
   }
   const issues = describe(parsed.error);

@@ -1,6 +1,6 @@
 import type { ApprovalCallback } from "../approvals/callback.ts";
 import type { Approval, Decided, Decision } from "../approvals/types.ts";
-import type { CallResult } from "../core/call-result.ts";
+import type { CallResult, DryRun, Failure } from "../core/call-result.ts";
 import { type DefinedTool, isTool, type ToolFactory } from "../core/define-tool.ts";
 import { type Canonical, canonical, NotJsonError } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
@@ -48,6 +48,8 @@ export interface CallOptions {
   readonly approvalId?: string;
   /** `new`: asks a person again, even if the same call was approved before. */
   readonly approval?: "new";
+  /** Only judges the call: the result says what would happen. Not with `approvalId`, `approval` or `idempotencyKey`. */
+  readonly dryRun?: boolean;
   /** A repetition with the same key and arguments is the same call and gets its answer. Needs `approvals.store`. */
   readonly idempotencyKey?: string;
   /** How long to wait for an approver's answer before the result is `pending`. */
@@ -104,10 +106,26 @@ export class SafeToolCall {
     tool: DefinedTool<Input, Output>,
     args: Input,
     jwt: string,
-    options?: CallOptions,
+    options?: CallOptions & { readonly dryRun?: false },
   ): Promise<CallResult<Partial<Output>>>;
-  call(tool: string, args: unknown, jwt: string, options?: CallOptions): Promise<CallResult>;
-  async call(tool: string | DefinedTool, args: unknown, jwt: string, options?: CallOptions): Promise<CallResult> {
+  call(
+    tool: string,
+    args: unknown,
+    jwt: string,
+    options?: CallOptions & { readonly dryRun?: false },
+  ): Promise<CallResult>;
+  call(
+    tool: string | DefinedTool,
+    args: unknown,
+    jwt: string,
+    options: CallOptions & { readonly dryRun: true },
+  ): Promise<DryRun | Failure>;
+  async call(
+    tool: string | DefinedTool,
+    args: unknown,
+    jwt: string,
+    options?: CallOptions,
+  ): Promise<CallResult | DryRun> {
     // Copied before the first await: the owner of the arguments may still change them.
     const copy = readArguments(args);
     const { accepted, problem } = options === undefined ? NO_OPTIONS : readOptions(options);
@@ -243,9 +261,10 @@ function readArguments(args: unknown): Canonical | Refusal | undefined {
 
 type RequestOptions = Pick<
   CallRequest,
-  "session" | "callId" | "reason" | "traceparent" | "approvalId" | "idempotencyKey" | "waitMs" | "newApproval"
+  | ("session" | "callId" | "reason" | "traceparent" | "approvalId" | "idempotencyKey")
+  | ("waitMs" | "newApproval" | "dryRun")
 >;
-type TextOption = Exclude<keyof RequestOptions, "waitMs" | "newApproval">;
+type TextOption = Exclude<keyof RequestOptions, "waitMs" | "newApproval" | "dryRun">;
 
 /** The formats that `POST /call` accepts. */
 const TEXT_FORMATS = {
@@ -278,15 +297,20 @@ function readOptions(options: CallOptions): ReadOptions {
       problem ??= new Refusal("MALFORMED_REQUEST", `options.${name} does not have the form that POST /call takes.`);
     }
   }
-  const { waitMs, approval } = options;
+  const { waitMs, approval, dryRun } = options;
   if (approval !== undefined && approval !== "new") {
     problem ??= new Refusal("MALFORMED_REQUEST", 'options.approval must be "new".');
   }
   if (waitMs !== undefined && !(Number.isInteger(waitMs) && waitMs >= 0 && waitMs <= WAIT_MS_MAX)) {
     problem ??= new Refusal("MALFORMED_REQUEST", `options.waitMs must be a whole number from 0 to ${WAIT_MS_MAX}.`);
   }
-  const newApproval = approval === "new";
-  return problem === undefined ? { accepted: { ...accepted, waitMs, newApproval } } : { accepted, problem };
+  if (dryRun !== undefined && typeof dryRun !== "boolean") {
+    problem ??= new Refusal("MALFORMED_REQUEST", "options.dryRun must be true or false.");
+  }
+  if (problem !== undefined) return { accepted, problem };
+  // A dry run asks nobody, so there is nothing to wait for.
+  const waited = dryRun === true ? undefined : waitMs;
+  return { accepted: { ...accepted, waitMs: waited, newApproval: approval === "new", dryRun } };
 }
 
 function disconnectOf(signal: AbortSignal): Disconnect {

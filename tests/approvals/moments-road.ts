@@ -118,6 +118,7 @@ export class MomentsRoad {
       policy: createPolicy(MODULES.policyPoints, createRiskRules({ rules: [] }), DETECTOR),
       gate: this.#gate(store),
       detector: DETECTOR,
+      version: "v",
       leave: () => {},
     };
     this.#proxy = createProxy({

@@ -16,6 +16,7 @@ const MINTS: Readonly<Record<string, readonly string[]>> = {
   Planned: ["src/pipeline/planner.ts"],
   Assessed: ["src/pipeline/policy.ts"],
   Approved: ["src/pipeline/approval-gate.ts"],
+  Judged: ["src/pipeline/approval-gate.ts"],
   Executed: ["src/pipeline/executor.ts"],
   Released: ["src/pipeline/output-filter.ts", "src/pipeline/repeats.ts"],
   Receipt: ["src/audit/audit-log.ts", "src/audit/unauthenticated.ts"],

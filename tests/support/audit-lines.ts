@@ -66,7 +66,12 @@ export function writeGeneratedDay(dir: string, day: string, count: number, finis
     const changes = generatedChanges(index);
     const line =
       index % 10 === 3
-        ? refusedLine(timestamp, ["PERMISSION_DENIED", "PERMISSION"], changes)
+        ? refusedLine(timestamp, ["PERMISSION_DENIED", "PERMISSION"], {
+            ...changes,
+            decisionReasons: [
+              { point: "permissions", verdict: "deny", reason: `customer:${index % 20 === 3 ? "write" : "read"}` },
+            ],
+          })
         : entryLine(timestamp, changes);
     batch.push(finish(line));
     if (batch.length === 5_000 || index === count - 1) {

@@ -126,6 +126,22 @@ export function matchesArgs({ when }: OperatorRule, input: unknown): boolean {
   });
 }
 
+/** In place of an argument whose value is not known. */
+export const HIDDEN: unique symbol = Symbol("hidden");
+
+/** Like `matchesArgs`, for arguments of which some are `HIDDEN`: undefined when those decide. */
+export function matchesShown({ when }: OperatorRule, shown: unknown): boolean | undefined {
+  if (shown === HIDDEN) return when.args === undefined ? true : undefined;
+  const conditions = Object.entries(when.args ?? {}).map(([field, wanted]) => {
+    const accepted: readonly unknown[] = Array.isArray(wanted) ? wanted : [wanted];
+    const values = valuesAt(shown, field);
+    if (values.some((value) => accepted.includes(value))) return true;
+    return values.includes(HIDDEN) ? undefined : false;
+  });
+  if (conditions.includes(false)) return false;
+  return conditions.includes(undefined) ? undefined : true;
+}
+
 /** Returns whether one call of a script fulfils the conditions of the rule. Dynamic words match no name and no pattern. */
 export function matchesScript({ when: { shell } }: OperatorRule, { calls }: ShellScript): boolean {
   return shell !== undefined && calls.some((call) => isCall(call, shell));

@@ -19,6 +19,7 @@ import type {
   Decision,
   EarlierDecision,
   NewApproval,
+  NotAsked,
   Prior,
   PriorCall,
   Relay,
@@ -53,8 +54,18 @@ const REQUIREMENT_LENGTH_MAX = 1_048_576;
 /** Maximum length of the JSON of an offered grant, in UTF-16 units: more than any manifest can declare. */
 const OFFER_LENGTH_MAX = 16_777_216;
 
-export function requests(store: Store): Pick<Approvals, "ask"> {
-  return { ask: (request) => store.database.write((tx) => ask(tx, request, store)) };
+export function requests(store: Store): Pick<Approvals, "ask" | "foresee"> {
+  return {
+    ask: (request) => store.database.write((tx) => ask(tx, request, store)),
+    foresee: (request) => store.database.read((view) => foresee(view, request, store)),
+  };
+}
+
+async function foresee(view: ReadTransaction, request: NewApproval, store: Store): Promise<NotAsked | undefined> {
+  const denied = await findDenied(view, request, store.limits.coolDownSeconds * SECOND_MS);
+  if (denied !== undefined) return denied;
+  const pending = await findPending(view, request);
+  return pending?.state === "pending" ? undefined : backlogOf(view, request, store);
 }
 
 async function ask(tx: WriteTransaction, request: NewApproval, store: Store): Promise<Asked> {
@@ -92,10 +103,10 @@ function areShown(earlier: readonly Approval[], shown: readonly Approval[]): boo
 }
 
 async function findDenied(
-  { sql, now }: WriteTransaction,
+  { sql, now }: ReadTransaction,
   request: NewApproval,
   coolDownMs: number,
-): Promise<Asked | undefined> {
+): Promise<NotAsked | undefined> {
   const { requester, planDigest, callDigest = "" } = request;
   const [row] = await sql`
     SELECT * FROM approvals
@@ -109,7 +120,7 @@ async function findDenied(
 }
 
 async function findPending(
-  { sql, now }: WriteTransaction,
+  { sql, now }: ReadTransaction,
   { requester, planDigest }: NewApproval,
 ): Promise<Approval | undefined> {
   const [row] = await sql`
@@ -120,10 +131,10 @@ async function findPending(
 }
 
 async function backlogOf(
-  { sql, now }: WriteTransaction,
+  { sql, now }: ReadTransaction,
   { requester }: NewApproval,
   { limits }: Store,
-): Promise<Asked | undefined> {
+): Promise<NotAsked | undefined> {
   const session = sessionOf(requester);
   const [row = {}] = await sql`
     SELECT COUNT(*) AS of_caller, COALESCE(MIN(decide_by), 0) AS caller_next,
@@ -144,7 +155,7 @@ async function withdrawnBacklog(
   { sql, now }: ReadTransaction,
   owner: Owner,
   limits: ApprovalLimits,
-): Promise<Asked | undefined> {
+): Promise<NotAsked | undefined> {
   const max = limits.pendingPerCallerMax * WITHDRAWN_PER_PENDING;
   const [row = {}] = await sql`
     SELECT COUNT(*) AS withdrawn, COALESCE(MIN(decide_by), 0) AS next FROM approvals
@@ -154,7 +165,7 @@ async function withdrawnBacklog(
 }
 
 /** Refuses the request. `restMs` is the time after which the first of the counted requests no longer counts. */
-function backlog(limit: number, restMs: number): Asked {
+function backlog(limit: number, restMs: number): NotAsked {
   return { outcome: "backlog", limit, retryAfterMs: Math.max(restMs, SECOND_MS) };
 }
 

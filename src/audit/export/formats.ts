@@ -1,6 +1,6 @@
 import { escapeJson, escapeLine } from "../escape.ts";
 import type { FoundLine } from "../query/filter.ts";
-import { type EntryView, type LineMembers, membersOf, parseLine, textOf } from "../query/view.ts";
+import { type EntryView, type LineMembers, membersOf, parseLine, REASON_SEPARATOR, textOf } from "../query/view.ts";
 
 /** Matches text that a spreadsheet may treat as a formula, including full-width characters and leading whitespace. */
 const FORMULA = /^[\s\u00a0\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]/;
@@ -30,6 +30,11 @@ const COLUMNS: readonly (readonly [
   ["approvalId", ({ approvalId }) => approvalId],
   ["w3cTraceId", ({ wireTraceId }) => wireTraceId],
   ["instance", (_entry, line) => textOf(line["instance"])],
+  [
+    "decisionReasons",
+    ({ decisionReasons }) => decisionReasons?.replaceAll(REASON_SEPARATOR, ": ").replaceAll("\n", "; "),
+  ],
+  ["policyVersion", ({ policyVersion }) => policyVersion],
 ];
 
 const CSV_HEADER = COLUMNS.map(([name]) => name).join(",");
@@ -136,12 +141,14 @@ function metadataOf({ traceId, timestamp, wireTraceId }: EntryView, members: Lin
 }
 
 function unmappedOf(
-  { decision, stage, classification, approvalId, approvedBy }: EntryView,
+  { decision, stage, classification, approvalId, approvedBy, policyVersion }: EntryView,
   members: LineMembers,
 ): object {
   const request = membersOf(members["request"]);
   return {
     decision,
+    decision_reasons: members["decisionReasons"],
+    policy_version: policyVersion,
     stage,
     classification,
     permissions: membersOf(members["caller"])?.["permissions"],

@@ -3,7 +3,7 @@ import { LINE_BYTES_MAX } from "../entry.ts";
 import { escapeJson } from "../escape.ts";
 import { type Chunk, LINE_END, type Range, type RawLine, spansOf, stampAt } from "../journal/day-files.ts";
 import { withinYears } from "./time-range.ts";
-import { type EntryView, parseLine, viewOf } from "./view.ts";
+import { type EntryView, parseLine, REASON_SEPARATOR, viewOf } from "./view.ts";
 
 /** Maximum characters of a filter value. */
 export const VALUE_CHARACTERS_MAX = 512;
@@ -16,12 +16,23 @@ interface FieldRow {
   readonly values?: readonly string[];
   /** True when the value is accepted in either case and stored in lowercase. */
   readonly isHex?: true;
+  /** True when the value is only the beginning of what the line contains. */
+  readonly isPrefix?: true;
   is(entry: EntryView, value: string): boolean;
 }
 
 const refusals = Object.entries(REFUSALS);
 
-/** Fields that a query can match exactly, most selective first: the bytes are searched in that order. */
+/** Returns whether one of the reasons is of this policy point, or begins with this text. */
+function hasReason({ decisionReasons }: Pick<EntryView, "decisionReasons">, value: string): boolean {
+  if (decisionReasons === undefined) return false;
+  return decisionReasons.split("\n").some((line) => {
+    const [point, reason = ""] = line.split(REASON_SEPARATOR);
+    return point === value || reason.startsWith(value);
+  });
+}
+
+/** Fields by which a query can select, most selective first: the bytes are searched in that order. */
 export const FIELDS = {
   traceId: { isHex: true, is: (entry, value) => entry.traceId === value || entry.wireTraceId === value },
   approval: { isHex: true, is: ({ approvalId }, value) => approvalId === value },
@@ -37,9 +48,13 @@ export const FIELDS = {
     values: ["read", "write", "destructive", "unknown"],
     is: ({ classification }, value) => classification === value,
   },
+  reason: { isPrefix: true, is: hasReason },
   client: { is: ({ client }, value) => client === value },
   iss: { is: ({ iss }, value) => iss === value },
-  decision: { values: ["ALLOWED", "DENIED", "ERROR", "PENDING"], is: ({ decision }, value) => decision === value },
+  decision: {
+    values: ["ALLOWED", "DENIED", "ERROR", "PENDING", "DRY_RUN"],
+    is: ({ decision }, value) => decision === value,
+  },
 } as const satisfies Record<string, FieldRow>;
 
 export type Field = keyof typeof FIELDS;
@@ -54,6 +69,11 @@ export interface Filter {
   readonly exact: Readonly<Partial<Record<Field, string>>>;
   /** Text anywhere in the line as written; ASCII letters match in either case. */
   readonly text?: string | undefined;
+}
+
+/** Returns the test of a column's values; undefined for a field whose values are compared exactly. */
+export function prefixTest(field: Field, wanted: string): ((value: string) => boolean) | undefined {
+  return field === "reason" ? (decisionReasons) => hasReason({ decisionReasons }, wanted) : undefined;
 }
 
 /** Returns the normalized value, or the problem with it. */
@@ -84,7 +104,7 @@ export class Matcher {
     });
     this.#exact = asked;
     this.#text = filter.text === undefined ? undefined : foldAscii(filter.text);
-    const needles = asked.map(([, value]) => needleOf(value));
+    const needles = asked.map(([row, value]) => needleOf(row, value));
     const anchor = filter.text === undefined ? undefined : anchorOf(filter.text);
     this.needles = anchor === undefined ? needles : [...needles, Buffer.from(anchor)];
     this.folded = filter.text === undefined ? undefined : Buffer.from(foldAscii(filter.text));
@@ -99,9 +119,10 @@ export class Matcher {
   }
 }
 
-/** Returns the value as the writer serializes it. */
-function needleOf(value: string): Buffer {
-  return Buffer.from(escapeJson(JSON.stringify(value)));
+/** Returns the value as the writer serializes it; without its end quote when only the beginning is known. */
+function needleOf({ isPrefix }: FieldRow, value: string): Buffer {
+  const quoted = escapeJson(JSON.stringify(value));
+  return Buffer.from(isPrefix === true ? quoted.slice(0, -1) : quoted);
 }
 
 /** Returns the longest part of the text that is the same in either case. */

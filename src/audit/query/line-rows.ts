@@ -1,6 +1,6 @@
 import { LINE_BYTES_MAX } from "../entry.ts";
 import { type Chunk, type Range, spansOf } from "../journal/day-files.ts";
-import { type Field, type Filter, type FoundLine, findIn, type Matcher } from "./filter.ts";
+import { type Field, type Filter, type FoundLine, findIn, type Matcher, prefixTest } from "./filter.ts";
 import { type EntryView, parseLine, viewOf } from "./view.ts";
 
 /** A segment is the lines that start in this many bytes of a day file. */
@@ -13,6 +13,8 @@ const COLUMNS = {
   iss: ({ iss }) => iss,
   client: ({ client }) => client,
   code: ({ code }) => code,
+  /** The points and reasons of the line together: a filter gives the beginning of one. */
+  reason: ({ decisionReasons }) => decisionReasons,
   tool: ({ tool }) => tool,
   system: ({ system }) => system,
   stage: ({ stage }) => stage,
@@ -185,7 +187,8 @@ function keyOf(field: Field | Column, value: string | undefined): number {
 
 /** Returns the keys that a segment has if one of its lines matches the filter. */
 export function keysWanted({ exact }: Filter): readonly number[] {
-  return Object.entries(exact).map(([field, value]) => keyOf(field as Field, value));
+  const fields = Object.entries(exact) as readonly (readonly [Field, string])[];
+  return fields.flatMap(([field, value]) => (prefixTest(field, value) === undefined ? [keyOf(field, value)] : []));
 }
 
 /** Returns the test whether a row can have the trace id of the filter, by the keys of its segment. */
@@ -203,20 +206,31 @@ export function rowTest(
   { times, codes, values }: LineRows,
   { exact, fromMs = Number.NEGATIVE_INFINITY, toMs = Number.POSITIVE_INFINITY }: Filter,
 ): ((row: number) => boolean) | undefined {
-  const wanted: { readonly column: Uint16Array; readonly code: number }[] = [];
+  const wanted: { readonly column: Uint16Array; readonly accepted: (code: number) => boolean }[] = [];
   for (const column of COLUMN_NAMES) {
     const value = column === "count" ? undefined : exact[column];
     if (value === undefined) continue;
-    const code = values[column].indexOf(value) + 1;
-    if (code === 0) return undefined;
-    wanted.push({ column: codes[column], code });
+    const accepted = codesOf(values[column], column as Field, value);
+    if (accepted === undefined) return undefined;
+    wanted.push({ column: codes[column], accepted });
   }
   if (wanted.length === 0 && fromMs === Number.NEGATIVE_INFINITY && toMs === Number.POSITIVE_INFINITY)
     return () => true;
   return (row) => {
     const timeMs = times[row] ?? 0;
-    return timeMs >= fromMs && timeMs < toMs && wanted.every(({ column, code }) => column[row] === code);
+    return timeMs >= fromMs && timeMs < toMs && wanted.every(({ column, accepted }) => accepted(column[row] ?? 0));
   };
+}
+
+/** Returns the test of a column's codes; undefined when no value of the segment is one of those wanted. */
+function codesOf(values: readonly string[], field: Field, wanted: string): ((code: number) => boolean) | undefined {
+  const matches = prefixTest(field, wanted);
+  if (matches === undefined) {
+    const exact = values.indexOf(wanted) + 1;
+    return exact === 0 ? undefined : (code) => code === exact;
+  }
+  const matching = new Set(values.flatMap((value, at) => (matches(value) ? [at + 1] : [])));
+  return matching.size === 0 ? undefined : (code) => matching.has(code);
 }
 
 const DURATION_MS_MAX = 1e9;

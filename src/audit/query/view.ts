@@ -20,6 +20,9 @@ export interface EntryView {
   readonly stage: string | undefined;
   readonly reason: string | undefined;
   readonly code: string | undefined;
+  /** The decisions of policy points other than allow, one line each: `point`, a tab, `reason`. */
+  readonly decisionReasons: string | undefined;
+  readonly policyVersion: string | undefined;
   /** Milliseconds. Not a measured value in a line that sums up calls. */
   readonly duration: number | undefined;
   readonly isSum: boolean;
@@ -73,6 +76,8 @@ export function viewOf(line: LineMembers): EntryView | undefined {
     stage: textOf(denial?.["stage"]),
     reason: textOf(denial?.["reason"]),
     code: textOf(membersOf(line["error"])?.["code"]),
+    decisionReasons: reasonsOf(line["decisionReasons"]),
+    policyVersion: textOf(line["policyVersion"]),
     duration: numberOf(line["duration"]),
     isSum: line["count"] !== undefined,
     count: countOf(line["count"]),
@@ -80,6 +85,18 @@ export function viewOf(line: LineMembers): EntryView | undefined {
     approvalId: textOf(approval?.["id"]),
     approvedBy: textOf(approval?.["by"]),
   };
+}
+
+/** Between a policy point and its reason. The service writes reasons as single lines without tabs. */
+export const REASON_SEPARATOR = "\t";
+
+function reasonsOf(value: unknown): string | undefined {
+  if (!Array.isArray(value) || value.length === 0) return undefined;
+  const lines = value.map((one) => {
+    const { point, reason } = membersOf(one) ?? {};
+    return [point, reason].map((text) => (textOf(text) ?? "").replace(/[\t\n]/g, " ")).join(REASON_SEPARATOR);
+  });
+  return lines.join("\n");
 }
 
 export function membersOf(value: unknown): LineMembers | undefined {

@@ -38,6 +38,7 @@ const answer = z.object({
       decisions.extend({ iss: z.string(), sub: z.string(), perHour: z.number(), busiestHour: z.number() }),
     ),
     hours: z.array(hour).default([]),
+    dryRuns: z.array(z.object({ tool: z.string(), dryRuns: z.number() })).default([]),
     suggestions: z.array(z.object({ kind: z.string(), tool: z.string().optional(), prompts: z.number() })),
   }),
 });
@@ -81,8 +82,16 @@ function reportLines(report: Report): readonly string[] {
     ...toolLines(report),
     ...approverLines(report),
     ...hourLines(report),
+    ...dryRunLines(report),
     ...suggestionLines(report),
   ];
+}
+
+/** Returns how often agents asked whether a call would need an approval, without making it. */
+function dryRunLines({ dryRuns }: Report): readonly string[] {
+  if (dryRuns.length === 0) return [];
+  const rows = dryRuns.map(({ tool, dryRuns: count }) => [printableCell(tool), String(count)]);
+  return ["", table([["TOOL", "DRY RUNS THAT WOULD HAVE ASKED"], ...rows])];
 }
 
 function toolLines({ tools }: Report): readonly string[] {

@@ -6,7 +6,15 @@ import { Follower, lastLines } from "../../audit/query/follow.ts";
 import type { LineIndex } from "../../audit/query/line-index.ts";
 import { type Params, type Query, readFilter, readQuery } from "../../audit/query/params.ts";
 import { type QueryPage, search, searchPages } from "../../audit/query/query.ts";
-import { type EntryView, type LineMembers, membersOf, parseLine, textOf, viewOf } from "../../audit/query/view.ts";
+import {
+  type EntryView,
+  type LineMembers,
+  membersOf,
+  parseLine,
+  REASON_SEPARATOR,
+  textOf,
+  viewOf,
+} from "../../audit/query/view.ts";
 import { EXIT, print, type StyledText, table, wrongUsage } from "../output.ts";
 import {
   type AuditDirectory,
@@ -198,7 +206,7 @@ function whoOf(members: LineMembers): string | undefined {
 }
 
 /** Column widths. A longer cell moves the rest of its line; nothing is cut off. */
-const COLUMNS = ["TIME", "DECISION", "TOOL", "CALLER", "DURATION", "TRACE"] as const;
+const COLUMNS = ["TIME", "DECISION", "TOOL", "CALLER", "DURATION", "TRACE", "POLICY"] as const;
 const WIDTHS = [24, 26, 24, 20, 12, 36] as const;
 const DECISION = 1;
 const COLOURS: Readonly<Record<string, StyledText["colour"]>> = {
@@ -206,6 +214,7 @@ const COLOURS: Readonly<Record<string, StyledText["colour"]>> = {
   DENIED: "yellow",
   ERROR: "red",
   PENDING: "cyan",
+  DRY_RUN: "cyan",
 };
 
 /** Prints one call as a table row. Everything is escaped, because it is unknown who wrote to the directory. */
@@ -219,9 +228,15 @@ function printEntry(entry: EntryView, { isColoured }: AuditDirectory): void {
       entry.sub ?? "",
       entry.duration === undefined ? "" : `${entry.duration.toFixed(1)} ms`,
       entry.traceId ?? "",
+      ...(entry.decisionReasons === undefined ? [] : [shownReasons(entry.decisionReasons)]),
     ],
     isColoured ? COLOURS[decision] : undefined,
   );
+}
+
+/** Returns the policy points that did not allow the call, with their reasons. */
+function shownReasons(reasons: string): string {
+  return reasons.replaceAll(REASON_SEPARATOR, ": ").replaceAll("\n", "; ");
 }
 
 function printLine(line: string, directory: AuditDirectory): void {

@@ -32,7 +32,8 @@ const HELP: Readonly<Record<FilterParam, string>> = {
   system: "system that the tool uses",
   stage: "stage where the call ended, such as VALIDATION",
   classification: "read, write, destructive, unknown",
-  decision: "ALLOWED, DENIED, ERROR, PENDING",
+  reason: "policy point, such as permissions, or the beginning of its reason",
+  decision: "ALLOWED, DENIED, ERROR, PENDING, DRY_RUN",
 };
 
 const PLACEHOLDERS: Readonly<Record<string, string>> = { from: "time", to: "time", text: "text" };

@@ -28,6 +28,7 @@ import {
 } from "../approval-json.ts";
 import { type AdmittedRequest, type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";
 import { recordForgery, recordRefused } from "../guard.ts";
+import { askingDryRuns } from "./audit.ts";
 
 const PAGE_MAX = 200;
 const PAGE_DEFAULT = 50;
@@ -183,7 +184,8 @@ export const endpoints: readonly Endpoint[] = [
       const from = readMoment(query.from ?? DEFAULT_RANGE, now);
       if (from === undefined || from >= to) throw unreadable();
       const report = await inStore(services, () => services.report({ from, to }));
-      return json(200, { report: reportShown(report) }, { recorded: { from: iso(from), to: iso(to) } });
+      const dryRuns = await askingDryRuns(services, { from, to });
+      return json(200, { report: { ...reportShown(report), dryRuns } }, { recorded: { from: iso(from), to: iso(to) } });
     },
   }),
 ];
@@ -280,7 +282,15 @@ function unreadable(): Refusal {
   return new Refusal("MALFORMED_REQUEST", `from and to must each be ${TIME_HINT}, and from the earlier one.`);
 }
 
-function reportShown({ from, to, tools, deciders, hours, suggestions, ...report }: ApprovalReport): Json {
+function reportShown({
+  from,
+  to,
+  tools,
+  deciders,
+  hours,
+  suggestions,
+  ...report
+}: ApprovalReport): Record<string, Json> {
   const { isWhole, asked, pending, expired, cancelled } = report;
   return {
     ...{ from: iso(from), to: iso(to), isWhole, asked, pending, expired, cancelled },

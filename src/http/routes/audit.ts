@@ -402,6 +402,19 @@ const indexOf = perListener(({ auditDir, onClose }: AuditServices) => {
   return index;
 });
 
+/** Returns the calls by tool of which a dry run said that a person would be asked, the most frequent first. */
+export async function askingDryRuns(
+  services: EndpointServices,
+  { from: fromMs, to: toMs }: { readonly from: EpochMs; readonly to: EpochMs },
+): Promise<readonly { readonly tool: string; readonly dryRuns: number }[]> {
+  const { auditDir: dir, clock } = services;
+  if (dir === undefined) return [];
+  const index = indexOf(services as AuditServices).lend();
+  const filter = { exact: { decision: "DRY_RUN", code: "APPROVAL_REQUIRED" }, fromMs, toMs } as const;
+  const { byTool } = await readStats({ dir, index, filter, mayGoOn: budget(clock) });
+  return byTool.map(([tool, dryRuns]) => ({ tool, dryRuns }));
+}
+
 const verifierOf = perListener(({ auditDir: dir, checkpointKey, clock }: AuditServices) => {
   return new LogVerifier({ dir, keys: checkpointKey === undefined ? [] : [checkpointKey], clock });
 });

@@ -19,7 +19,7 @@ import {
   perListener,
   selfGuarded,
 } from "../endpoint.ts";
-import { PENDING, SUCCESS } from "../openapi.ts";
+import { DRY_RUN, PENDING, SUCCESS } from "../openapi.ts";
 import { checkBodyHeaders, checkPeerHeaders, issuesOf, parseBody } from "../request-guard.ts";
 
 const RETRY_AFTER_MS = 1_000;
@@ -45,6 +45,7 @@ const envelope = z.strictObject({
       'must be {"id": "…"} or "new"',
     )
     .optional(),
+  dryRun: z.boolean().describe("Only say what would happen to the call.").optional(),
 });
 
 type Envelope = z.output<typeof envelope>;
@@ -107,7 +108,10 @@ const call = selfGuarded({
   audience: "agents",
   headers: z.object({ "Idempotency-Key": text, Prefer: text, traceparent: text, tracestate: text }),
   bytes: envelope,
-  responses: { 200: { schema: SUCCESS }, 202: { description: "The call waits for an approval.", schema: PENDING } },
+  responses: {
+    200: { schema: { oneOf: [SUCCESS, DRY_RUN] } },
+    202: { description: "The call waits for an approval.", schema: PENDING },
+  },
   audited: "call",
   receive(exchange, services) {
     const received = { call: new IncomingCall(exchange, "/call"), intake: intakeOf(services), services };
@@ -220,6 +224,7 @@ export abstract class HttpCall implements CallRequest {
   args: unknown = {};
   approvalId: string | undefined;
   newApproval = false;
+  dryRun = false;
   hold: Hold | undefined;
   idempotencyKey: string | undefined;
   waitMs = 0;
@@ -265,11 +270,14 @@ class IncomingCall extends HttpCall {
   fill(parsed: unknown): void {
     const asked = typeof parsed === "object" && parsed !== null && "tool" in parsed ? parsed.tool : undefined;
     if (typeof asked === "string") this.tool = asked;
-    const { args, session, callId, reason, approval } = parseEnvelope(parsed);
+    const { args, session, callId, reason, approval, dryRun = false } = parseEnvelope(parsed);
     this.args = args;
     this.session = session;
     this.callId = callId;
     this.reason = reason;
+    this.dryRun = dryRun;
+    // A dry run asks nobody, so there is nothing to wait for.
+    if (dryRun) this.waitMs = 0;
     this.newApproval = approval === "new";
     this.approvalId = approval === "new" ? undefined : approval?.id;
   }
@@ -306,9 +314,13 @@ function parseEnvelope(body: unknown): Envelope {
   if (isPlainEnvelope(body)) return body;
   const parsed = envelope.safeParse(body);
   if (parsed.success) return parsed.data;
-  throw new Refusal("MALFORMED_REQUEST", "The body must be {tool, args, session?, callId?, reason?, approval?}.", {
-    details: { issues: issuesOf(parsed.error, "(body)") },
-  });
+  throw new Refusal(
+    "MALFORMED_REQUEST",
+    "The body must be {tool, args, session?, callId?, reason?, approval?, dryRun?}.",
+    {
+      details: { issues: issuesOf(parsed.error, "(body)") },
+    },
+  );
 }
 
 /** Recognizes `{tool, args}` without further fields, the form of most calls, which the schema would not change. */

@@ -13,7 +13,7 @@ import { createRegistry, type Registry } from "../../pipeline/registry.ts";
 import type { Config } from "../config/config.ts";
 import { loadTools } from "../manifests/loader.ts";
 import { forgetModules } from "../manifests/modules.ts";
-import { identityOf, type LoadedTools } from "../manifests/sources.ts";
+import { argsDigestOf, identityOf, type LoadedTools } from "../manifests/sources.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { readApprovals } from "./approvals.ts";
 import { readCheckpointKey, readExports, readHashKey } from "./audit.ts";
@@ -139,7 +139,11 @@ async function readParts(
   const identify = (tool: Tool): string =>
     identityOf(tool, { config, loaded, policy: approvals?.risk.versionFor(tool) ?? "" });
   const reachable = targets.reachable(loaded.tools);
-  const registry = attempt(problems, () => createRegistry(reachable, targets.handlers(), identify), loaded);
+  const registry = attempt(
+    problems,
+    () => createRegistry(reachable, targets.handlers(), identify, (tool) => argsDigestOf(tool, { config, loaded })),
+    loaded,
+  );
   const report = registry && targets.report(loaded.tools);
   const isEmbedded = capabilities.isEmbedded === true;
   const policies = policyFindings(config, {

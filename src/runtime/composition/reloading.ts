@@ -1,5 +1,6 @@
 import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
+import { sha256Hex } from "../../core/digest.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { CertificateEvent } from "../../core/target-kind.ts";
 import { filterSecrets } from "../../detection/sensitive.ts";
@@ -23,11 +24,13 @@ interface ServiceSnapshot extends Reloadable {
 interface JoinOptions extends Pick<Hooks, "onToolApprove" | "logError"> {
   readonly approvals: Approvals | undefined;
   readonly newId: () => string;
+  /** Fingerprint of the files of this reading. */
+  readonly fingerprint: Fingerprint;
 }
 
 /** Joins the parts of one reading of the configuration with the parts that outlive a reload. */
 export function joinSnapshot(config: Config, parts: Parts, options: JoinOptions): ServiceSnapshot {
-  const { approvals, onToolApprove, newId, logError } = options;
+  const { approvals, onToolApprove, newId, logError, fingerprint } = options;
   const { registry, callers, policy, detector, loaded } = parts;
   const gate = createApprovalGate({
     approvals,
@@ -41,17 +44,30 @@ export function joinSnapshot(config: Config, parts: Parts, options: JoinOptions)
   });
   const close = (): Promise<void> =>
     parts.close().catch((cause: unknown) => logError?.("a former configuration could not be closed", cause));
-  return { config, parts, registry, callers, policy, gate, detector, modules: loaded.modules, close };
+  const version = policyVersion(fingerprint, parts);
+  return { config, parts, registry, callers, policy, gate, detector, version, modules: loaded.modules, close };
+}
+
+/**
+ * Returns what audit entries name as the configuration that judged them: its fingerprint. Tools that an embedder gives as values
+ * are in no file, so their identities count too.
+ */
+export function policyVersion(
+  { sha256 }: Fingerprint,
+  { registry, loaded }: Pick<Parts, "registry" | "loaded">,
+): string {
+  const given = registry.list().filter(({ tool }) => !loaded.origins.has(tool));
+  return given.length === 0 ? sha256 : sha256Hex([sha256, ...given.map(({ identity }) => identity)].join("\n"));
 }
 
 type ReloadHooks = Pick<Hooks, "readAgain" | "isEmbedded" | "onReload" | "onCertificates" | "onRevocations">;
 
 interface ReloadingParts extends ReloadHooks, Pick<Capabilities, "clock"> {
   readonly snapshots: LiveSnapshots<ServiceSnapshot>;
-  /** Fingerprint of the files before they were first read; undefined without `readAgain`. */
-  readonly fingerprint: Fingerprint | undefined;
+  /** Fingerprint of the files before they were first read. */
+  readonly fingerprint: Fingerprint;
   /** @throws {StartupError} with all problems at once */
-  readonly build: (config: Config, former: ServiceSnapshot) => Promise<ServiceSnapshot>;
+  readonly build: (config: Config, former: ServiceSnapshot, fingerprint: Fingerprint) => Promise<ServiceSnapshot>;
   /** Called when the new snapshot is in use, before any call enters it. Never fails. */
   readonly adopted: (content: ServiceSnapshot) => void;
   /** Writes a journal line; the line is durable when the promise resolves. */
@@ -71,12 +87,12 @@ interface Reloading {
 export function startReloading({ reload: { trigger, perMinuteMax } }: Config, parts: ReloadingParts): Reloading {
   const { snapshots, fingerprint, build, journal, clock, readAgain, onReload, isEmbedded } = parts;
   followFiles(snapshots.current().parts, parts);
-  if (readAgain === undefined || fingerprint === undefined) {
+  if (readAgain === undefined) {
     return { state: () => undefined, problems: () => [], reload: undefined, stop: () => {} };
   }
   const reload = new Reload({
     ...{ snapshots, fingerprint, journal, clock, perMinuteMax },
-    build: isEmbedded === true ? build : (config, former) => protectingGlobals(() => build(config, former)),
+    build: isEmbedded === true ? build : (...given) => protectingGlobals(() => build(...given)),
     read: () => {
       const { origin } = snapshots.current().config;
       if (isPipe(origin)) throw new StartupError([`${origin}: a pipe cannot be read again`]);

@@ -14,6 +14,7 @@ import { MODULES, type Modules } from "../modules.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
 import type { Reloaded } from "../reload/types.ts";
+import type { ExplainedCall, StatedCaller } from "../replay/explain.ts";
 import { openState, openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
 import { auditState, intend, openAudit, startExports } from "./audit.ts";
@@ -55,7 +56,7 @@ export type Service = Awaited<ReturnType<typeof wire>>;
  * @throws {StartupError} with all problems at once
  */
 export async function wire(config: Config, hooks: Hooks = {}, modules: Modules = MODULES) {
-  const fingerprint = hooks.readAgain === undefined ? undefined : fingerprintOf(config);
+  const fingerprint = fingerprintOf(config);
   const parts = await assemble(config, hooks, modules);
   const { hashKey } = parts;
   const { audit, approvals, state } = await openStores(config, hooks, {
@@ -65,8 +66,9 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     await parts.close();
     throw error;
   });
-  const join = (read: Config, joined: Parts) => joinSnapshot(read, joined, { approvals, newId: randomUUID, ...hooks });
-  const snapshots = new LiveSnapshots(join(config, parts), LINGER_MS);
+  const join = (read: Config, joined: Parts, taken: Fingerprint) =>
+    joinSnapshot(read, joined, { approvals, newId: randomUUID, fingerprint: taken, ...hooks });
+  const snapshots = new LiveSnapshots(join(config, parts, fingerprint), LINGER_MS);
   const limits = openLimits(config, { ...CAPABILITIES, ...hooks, audit: auditState(audit) });
   const { admission, inUse } = limits;
   const quotas = openQuotas({ ...CAPABILITIES, ...hooks, state });
@@ -81,7 +83,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   const recording = openRecording({ ...CAPABILITIES, ...hooks, audit, limits: inUse, hashKey, tracer, refusalFor });
   const waitingRoom = createWaitingRoom(approvals, refusalFor);
   endHaltedCalls(halts, { callRecords: recording.callRecords, waitingRoom });
-  await journal(startLine(parts, fingerprint));
+  await journal(startLine(parts, hooks.readAgain === undefined ? undefined : fingerprint));
   await halts.start();
   if (approvals !== undefined) await doubtInterrupted(audit, approvals, hooks);
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, journal });
@@ -93,10 +95,10 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
       quotas.change(read);
       approvals?.webhooks.change(webhooks);
     },
-    build: async (read, { callers, parts: { points } }) => {
+    build: async (read, { callers, parts: { points } }, taken) => {
       await quotas.prepare(read);
       const previous = { modulesInUse: () => snapshots.modules(), formerCallers: callers, formerPoints: points };
-      return join(read, await assemble(read, { ...hooks, ...previous }, modules));
+      return join(read, await assemble(read, { ...hooks, ...previous }, modules), taken);
     },
   });
   const { callRecords } = recording;
@@ -171,6 +173,13 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
       const { registry, callers, policy } = snapshots.current();
       const call = { halts, session: undefined, traceId: CAPABILITIES.ids() };
       return evaluateAccess({ registry, callers, policy, ...call }, question);
+    },
+    /** Returns what the policies in use say about a call, for operators; loads its code at the first use. */
+    explain: async (caller: StatedCaller, call: Omit<ExplainedCall, "caller">) => {
+      const { callerOf, explainCall } = await import("../replay/explain.ts");
+      const { config: inUse, parts: current, version } = snapshots.current();
+      const asked = { parts: current, config: inUse, policyVersion: version };
+      return explainCall(asked, { ...call, caller: await callerOf(asked, caller) });
     },
     reload: reloading.reload,
     listeners: parts.listeners,

@@ -3,7 +3,7 @@ import { dirname, join, resolve } from "node:path";
 import { canonicalJson, sha256Hex } from "../../core/digest.ts";
 import type { Fault } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
-import { toJson } from "../../core/tool-formats.ts";
+import { inputJsonSchema, toJson } from "../../core/tool-formats.ts";
 import type { Json, Tool } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
@@ -122,6 +122,27 @@ export function identityOf(
   const written = JSON.parse(JSON.stringify(settings)) as Json;
   return sha256Hex(
     canonicalJson({ t: "stc/tool/v2", deployment, name, version, manifest, policy, settings: written }, LIMITS),
+  );
+}
+
+const ARGS_DIGEST_CHARACTERS = 16;
+
+/**
+ * Returns the digest of what decides whether arguments are accepted, and which of them the audit holds: two calls with equal
+ * digests are parsed and logged alike. Undefined for a tool given as a value, whose schema may contain functions.
+ */
+export function argsDigestOf(
+  tool: Tool,
+  { config, loaded }: { readonly config: Config; readonly loaded: LoadedTools },
+) {
+  const origin = loaded.origins.get(tool);
+  if (origin === undefined) return undefined;
+  const code = loaded.lines.has(tool) ? null : loaded.sources.digest(resolve(config.folder, origin));
+  const { inputPolicy } = tool;
+  const input = inputJsonSchema(tool.input, "draft-2020-12");
+  return sha256Hex(canonicalJson({ t: "stc/args/v1", code, input, inputPolicy }, LIMITS)).slice(
+    0,
+    ARGS_DIGEST_CHARACTERS,
   );
 }
 

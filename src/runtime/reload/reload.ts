@@ -29,7 +29,7 @@ interface ReloadOptions<Content extends Reloadable> {
    * Builds a complete snapshot in addition to the one in use.
    * @throws {StartupError} with all problems
    */
-  readonly build: (config: Config, former: Content) => Promise<Content>;
+  readonly build: (config: Config, former: Content, fingerprint: Fingerprint) => Promise<Content>;
   readonly adopted: (content: Content) => void;
   /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: (line: JournalLine) => Promise<void>;
@@ -163,7 +163,7 @@ export class Reload<Content extends Reloadable> {
       ...startupFileProblems(this.#fingerprint, fingerprint),
     ];
     if (problems.length > 0) throw new StartupError(problems);
-    const content = await build(config, former);
+    const content = await build(config, former, fingerprint);
     if (fingerprintOf(config).sha256 === sha256) return this.#adopt(content, fingerprint, by);
     await this.#discard(content);
     return undefined;

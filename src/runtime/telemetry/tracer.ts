@@ -180,7 +180,7 @@ class RecordedCall implements CallTrace, RequestTracer {
       kind: "internal",
       ...this.#callTimes(at),
       attributes,
-      error: call.decision === "PENDING" ? undefined : call.error?.code,
+      error: isAnswer(call) ? undefined : call.error?.code,
     };
   }
 
@@ -203,7 +203,7 @@ class RecordedCall implements CallTrace, RequestTracer {
    * be written.
    */
   #stepError({ call }: TraceEnd, index: number): string | undefined {
-    if (call.error === undefined || call.decision === "PENDING") return undefined;
+    if (call.error === undefined || isAnswer(call)) return undefined;
     const isRecording = this.#steps[index]?.step === "AUDIT";
     if (call.denial?.stage === "AUDIT") return isRecording ? call.error.code : undefined;
     const isLast = !isRecording && (this.#steps[index + 1]?.step ?? "AUDIT") === "AUDIT";
@@ -276,13 +276,19 @@ type Attributes = Readonly<Record<string, AttributeValue | undefined>>;
 /** The form of ids that model providers generate. Any other text from the agent in that field is not sent. */
 const TOOL_CALL_ID = /^[A-Za-z][A-Za-z0-9_-]{0,127}$/;
 
-function callAttributes({ decision, error, denial, approval }: TracedCall): Attributes {
+/** Returns whether the refusal in the entry is an answer that was asked for, and not an error of the call. */
+function isAnswer({ decision }: Pick<TracedCall, "decision">): boolean {
+  return decision === "PENDING" || decision === "DRY_RUN";
+}
+
+function callAttributes(call: TracedCall): Attributes {
+  const { decision, error, denial, approval } = call;
   return {
     "stc.decision": decision,
     "stc.code": error?.code,
     "stc.stage": denial?.stage,
     "stc.approval.id": approval?.id,
-    "error.type": decision === "PENDING" ? undefined : error?.code,
+    "error.type": isAnswer(call) ? undefined : error?.code,
   };
 }
 

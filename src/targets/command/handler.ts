@@ -25,7 +25,7 @@ import { childEnvironment, environmentFaults } from "./environment.ts";
 import { LOOKUP_BYTES_MAX, lookUp } from "./lookups.ts";
 import { type CliTool, cliTool } from "./manifest.ts";
 import { cutTextOf, parseStdout } from "./parser.ts";
-import { hashOpenFile, realDirectory, shellAnswer, shellPlan } from "./shell.ts";
+import { hashOpenFile, realDirectory, shellAnswer, shellPlan, shellPlanForRules } from "./shell.ts";
 
 /** Time for returning the output of a script that timed out: at most this, or a tenth of the time left. */
 const SCRIPT_END_MS = 1_000;
@@ -135,6 +135,12 @@ function bind(tool: Tool, parts: Parts): Binding {
     describe,
     // A script is approved as a whole.
     ...(!isShell && { fixedParts: (plan: ExecutionPlan) => fixedParts(bound, plan as CliPlan) }),
+    ...(isShell && {
+      planForRules(input: unknown) {
+        const environment = declaredEnvironment(bound.cli.environment, input);
+        return shellPlanForRules(bound, { input, environment, pathVariable: parts.pathVariable });
+      },
+    }),
     plan: (input, context) =>
       isShell ? planShell(bound, parts, input) : planProgram(bound, parts, { input, context }),
     async run(sealed, context) {

@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
 import { closeSync, constants, fstatSync, openSync, readSync, realpathSync, statSync } from "node:fs";
 import { constants as osConstants } from "node:os";
-import { isAbsolute, join, relative } from "node:path";
+import { isAbsolute, join, normalize, relative } from "node:path";
 import { forEachChild, parse, type SyntaxNode, type Word } from "unbash";
 import { Refusal } from "../../core/errors.ts";
 import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
 import { isBelow } from "../../core/target-kind.ts";
 import { plainText } from "../../core/terminal-text.ts";
-import type { Json, Tool } from "../../core/types.ts";
+import type { ExecutionPlan, Json, Tool } from "../../core/types.ts";
 import { refuseTooLong, tokenFault } from "./argv.ts";
 import { type ChildResult, refusalOf, unbuildable } from "./endings.ts";
 import { childEnvironment } from "./environment.ts";
@@ -36,24 +36,19 @@ interface ShellPlan {
   readonly [member: string]: Json;
 }
 
+interface ShellCall {
+  readonly input: unknown;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly pathVariable: string | undefined;
+}
+
 /**
  * Returns the argv, working directory, environment and files of a script.
  *
  * @throws {Refusal} TARGET_REFUSED when the working directory is missing or outside the workspace, or the script cannot be passed
  * to a program; TARGET_UNAVAILABLE when the workspace cannot be used
  */
-export function shellPlan(
-  { cli, tool }: CliTool,
-  {
-    input,
-    environment,
-    pathVariable,
-  }: {
-    readonly input: unknown;
-    readonly environment: Readonly<Record<string, string>>;
-    readonly pathVariable: string | undefined;
-  },
-): ShellPlan {
+export function shellPlan({ cli, tool }: CliTool, { input, environment, pathVariable }: ShellCall): ShellPlan {
   const workspace = realDirectory(cli.shell?.workspace ?? "");
   if (workspace === undefined) {
     throw new Refusal("TARGET_UNAVAILABLE", "The workspace cannot be used.", {
@@ -79,6 +74,24 @@ export function shellPlan(
     timeoutMs: Math.min(cli.shell?.timeoutMs?.(input as never) ?? tool.timeoutMs, tool.timeoutMs),
     ...namedFiles(script, { workspace, cwd }),
   };
+}
+
+/**
+ * Returns what risk rules read of a script's plan. Undefined for a script in a folder of the workspace, which may be a link, and
+ * for one that would be refused.
+ */
+export function shellPlanForRules(
+  { cli }: CliTool,
+  { input, environment, pathVariable }: ShellCall,
+): ExecutionPlan | undefined {
+  const { workspace } = cli.shell ?? {};
+  if (workspace === undefined || normalize(join(workspace, cli.cwd?.(input as never) ?? ".")) !== normalize(workspace))
+    return undefined;
+  const argv = [...cli.argsBuilder(input as never, {} as never)];
+  const script = argv.at(-1);
+  if (typeof script !== "string" || tokenFault(script) !== undefined) return undefined;
+  const own = childEnvironment({ emptyDirectory: workspace, pathVariable }, environment);
+  return { kind: "cli", argv, cwd: workspace, environment: own };
 }
 
 /** Returns the directory for a path relative to the workspace, with links resolved. */

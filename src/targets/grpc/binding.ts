@@ -91,6 +91,8 @@ export class GrpcBinding implements Binding {
     this.#spanTarget = { path: parts.method.path, server: this.#endpoint };
   }
 
+  readonly plansFromArguments = true;
+
   plan(input: unknown): ExecutionPlan {
     const { system, method, channels } = this.#parts;
     const encoded = method.request.encode(input);

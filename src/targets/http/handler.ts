@@ -188,6 +188,8 @@ class HttpBinding implements Binding {
     this.#spanTarget = { method: http.method, path: http.path, server };
   }
 
+  readonly plansFromArguments = true;
+
   plan(input: unknown): ExecutionPlan {
     const { url, headers, body } = this.#builder.build(input);
     const { tls } = this.#system.connections.current;

@@ -18,6 +18,11 @@ const LINES = [
     traceId: "0198d000-0000-7000-8000-000000000001",
     trace: { traceId: "4bf92f3577b34da6a3ce929d0e0e4736" },
     approval: { by: "alice", id: "a-1" },
+    policyVersion: "d".repeat(64),
+    decisionReasons: [
+      { point: "risk", verdict: "requireApproval", reason: "floor:risk:high" },
+      { point: "spending", verdict: "requireApproval", reason: "over 100" },
+    ],
     tool: { name: "update_address", classification: "write", targetSystem: "customer-master-service" },
     response: { filteredFields: ["customer.email", "customer.phone"], outputHash: "b".repeat(64) },
   }),

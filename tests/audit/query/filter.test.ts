@@ -1,6 +1,8 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { foldBytes } from "../../../src/audit/query/filter.ts";
+import { foldBytes, Matcher } from "../../../src/audit/query/filter.ts";
+import { parseLine, viewOf } from "../../../src/audit/query/view.ts";
+import { entryLine } from "../../support/audit-lines.ts";
 
 test("for every byte: capital ASCII letters become small, all others stay", () => {
   const all = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));
@@ -16,4 +18,35 @@ test("bytes of any length at any offset", () => {
       expect([...foldBytes(part)]).toEqual([...want]);
     }),
   );
+});
+
+const ASKED = entryLine("2026-02-16T10:00:00.000Z", {
+  decisionReasons: [
+    { point: "risk", verdict: "requireApproval", reason: "floor:risk:high" },
+    { point: "spending", verdict: "deny", reason: 'over "100"' },
+  ],
+});
+
+test.each([
+  ["risk", true],
+  ["ris", false],
+  ["spending", true],
+  ["floor:", true],
+  ["floor:risk:high", true],
+  ["risk:high", false],
+  ['over "1', true],
+  ["floor:risk:high\nspending", false],
+  ["floor:risk:high\tspending", false],
+])("a line is found by the name of a point or the beginning of a reason: %s %p", (reason, isFound) => {
+  const matcher = new Matcher({ exact: { reason } });
+  const entry = viewOf(parseLine(ASKED) ?? {});
+  if (entry === undefined) throw new Error("no entry");
+  expect(matcher.accepts(entry, ASKED)).toBe(isFound);
+  if (isFound) expect(matcher.needles.every((needle) => Buffer.from(ASKED).includes(needle))).toBe(true);
+});
+
+test("a line without decisions of policy points has no reason", () => {
+  const line = entryLine("2026-02-16T10:00:00.000Z");
+  const entry = viewOf(parseLine(line) ?? {});
+  expect(entry !== undefined && new Matcher({ exact: { reason: "risk" } }).accepts(entry, line)).toBe(false);
 });

@@ -67,6 +67,10 @@ const QUERIES: readonly Params[] = [
   { sub: "agent-77", from: "2026-02-16T12:00" },
   { system: "system-1", text: "c-1" },
   { decision: "DENIED" },
+  { reason: "permissions" },
+  { reason: "customer:w" },
+  { reason: "customer:w", sub: "agent-3" },
+  { reason: "nothing" },
 ];
 
 async function expectTheSame(dir: string): Promise<void> {

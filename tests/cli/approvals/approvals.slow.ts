@@ -303,6 +303,7 @@ describe.concurrent("stc token", () => {
       "tools:read",
       "tools:learn",
       "policy:evaluate",
+      "policy:explain",
     ]);
     expect(all["sid"]).toBeUndefined();
     const one = claims(await runStc(["token", "--operator", "--sub", "ana", "--permission", "audit:read"]));

@@ -54,6 +54,7 @@ const VERDICTS: Readonly<Record<string, readonly [words: string, tone: string]>>
   DENIED: ["denied", "warn"],
   ERROR: ["error", "bad"],
   PENDING: ["waits for approval", "plain"],
+  DRY_RUN: ["dry run", "plain"],
 };
 
 /** Returns the words and the tone of a decision. */

@@ -75,6 +75,7 @@ const LABELS: Readonly<Record<FilterName, string>> = {
   system: "System",
   code: "Refusal code",
   stage: "Stage",
+  reason: "Policy point or reason",
   classification: "Classification",
   iss: "Issuer of the caller",
   client: "MCP client (not proven)",
@@ -82,7 +83,7 @@ const LABELS: Readonly<Record<FilterName, string>> = {
   traceId: "Trace id",
 };
 const CHOICES: Readonly<Partial<Record<FilterName, readonly string[]>>> = {
-  decision: ["ALLOWED", "DENIED", "ERROR", "PENDING"],
+  decision: ["ALLOWED", "DENIED", "ERROR", "PENDING", "DRY_RUN"],
   classification: ["read", "write", "destructive", "unknown"],
 };
 const HINTS: Readonly<Partial<Record<FilterName, string>>> = {
@@ -90,6 +91,7 @@ const HINTS: Readonly<Partial<Record<FilterName, string>>> = {
   to: "now",
   code: "PERMISSION_DENIED",
   stage: "VALIDATION",
+  reason: "permissions, risk, floor:destructive",
 };
 const SUGGESTED: Readonly<Partial<Record<FilterName, readonly string[]>>> = {
   from: ["15m", "1h", "24h", "today", "yesterday", "7d", "30d"],

@@ -9,7 +9,8 @@ import { type CallShown, callOf, type Line } from "./model.ts";
 
 /** Filters in the order of the form; `order` is not one, but is kept in the URL with them. */
 export const FILTERS = [
-  ...(["text", "decision", "tool", "sub", "from", "to", "system", "code", "stage", "classification"] as const),
+  ...(["text", "decision", "tool", "sub", "from", "to", "system", "code", "stage", "reason"] as const),
+  "classification",
   ...(["iss", "client", "approval", "traceId"] as const),
 ] as const;
 export type FilterName = (typeof FILTERS)[number];

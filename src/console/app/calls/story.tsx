@@ -260,6 +260,7 @@ function Decided({ line }: { readonly line: Line }): VNode {
       <Facts
         rows={[
           codeRow("Approved by", by),
+          codeRow("Configuration", line["policyVersion"]),
           id === undefined
             ? undefined
             : [

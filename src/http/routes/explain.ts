@@ -1,0 +1,81 @@
+import { z } from "zod";
+import { isTable } from "../../core/json.ts";
+import { json } from "../answers.ts";
+import { type Endpoint, endpoint } from "../endpoint.ts";
+
+const name = z.string().min(1).max(256);
+const visible = z.string().regex(/^[\x21-\x7e]{1,128}$/);
+const names = z.array(z.string());
+
+const body = z
+  .strictObject({
+    tool: name,
+    args: z
+      .custom<Readonly<Record<string, unknown>>>(isTable, "must be an object")
+      .meta({ type: "object" })
+      .default({}),
+    sub: name.optional().describe("Subject of the caller."),
+    iss: z.string().max(512).optional().describe("Issuer of the caller's token; default: the only one of agents."),
+    permissions: z
+      .array(visible)
+      .max(256)
+      .optional()
+      .describe("Default: those that the configuration gives the subject."),
+    token: z.string().max(8_192).optional().describe("A token of an agent, instead of the subject."),
+    mode: z
+      .enum(["default", "autoEdit", "yolo"])
+      .optional()
+      .describe("Mode of the session; default: the configuration's."),
+    lookups: z.boolean().default(false).describe("Whether planning may ask the target."),
+  })
+  .refine(({ sub, iss, permissions, token }) => token === undefined || (sub ?? iss ?? permissions) === undefined, {
+    message: "names the caller twice: send token, or sub, iss and permissions",
+  });
+
+const statement = z.object({
+  stage: z.enum(["REGISTRY", "PERMISSION", "VALIDATION", "APPROVAL"]),
+  point: z.string().describe("A policy point, or `registry`, `schema`, `approval`."),
+  verdict: z.enum(["allow", "ask", "deny", "unknown"]),
+  reasons: names,
+  code: z.string().optional(),
+});
+
+const explanation = z.object({
+  tool: z.string(),
+  policyVersion: z.string().describe("Digest of the configuration, as audit entries name it."),
+  caller: z.object({ iss: z.string(), sub: z.string(), permissions: names }),
+  mode: z.string(),
+  verdict: z.enum(["allow", "ask", "deny", "unknown"]),
+  code: z.string().optional().describe("The refusal of a call that is denied."),
+  statements: z.array(statement).describe("What was decided, in the order of the pipeline."),
+  permissions: z.object({ required: names, missing: names }),
+  risk: z.string().optional(),
+  rules: names.describe("Rules that matched: `operator:` and a name, or a built-in one."),
+  approvalPolicies: z.array(z.looseObject({ name: z.string() })).describe("Who would have to approve; empty: anybody."),
+  plan: z.unknown().describe("What an approver would see."),
+  noPlan: z.string().optional().describe("Why there is no plan."),
+  changes: z
+    .array(z.object({ kind: z.string(), names, text: z.string() }))
+    .describe("What would have to change for the call to run by itself."),
+});
+
+export const endpoints: readonly Endpoint[] = [
+  endpoint({
+    method: "POST",
+    path: "/explain",
+    summary: "What every policy says about a call, and what would have to change. Runs nothing.",
+    audience: "operators",
+    permission: "policy:explain",
+    needs: ["explain"],
+    body,
+    responses: { 200: { schema: explanation } },
+    limits: { totalMax: 8, perCallerMax: 2 },
+    audited: "policy.explained",
+    async handle({ body: { tool, args, mode, lookups, ...caller } }, { explain }) {
+      const explained = await explain(caller, { tool, args, mode, lookups });
+      const { token, sub } = caller;
+      const recorded = { tool, lookups, ...(sub !== undefined && { of: sub }), byToken: token !== undefined };
+      return json(200, explained, { recorded });
+    },
+  }),
+];

@@ -1,0 +1,275 @@
+import type { RequiredPolicy } from "../../approvals/policies/requirement.ts";
+import { renderView } from "../../approvals/view.ts";
+import { errorText } from "../../core/error-text.ts";
+import { Refusal } from "../../core/errors.ts";
+import { closestName } from "../../core/nearest.ts";
+import type { Caller, ExecutionPlan, Json } from "../../core/types.ts";
+import { namesSecret } from "../../detection/sanitize-args.ts";
+import { permissionsFor } from "../../pipeline/permission-engine.ts";
+import { readInput } from "../../pipeline/schema-validator.ts";
+import type { Parts } from "../composition/assembly.ts";
+import type { Config } from "../config/config.ts";
+import { type Judgement, judge, type Statement } from "./judge.ts";
+
+/** A call that an operator asks about. */
+export interface ExplainedCall {
+  readonly tool: string;
+  readonly args: unknown;
+  readonly caller: Caller;
+  /** Mode of the session; default: the configuration's. */
+  readonly mode?: Config["approvals"]["mode"] | undefined;
+  /** Whether planning may ask the target. */
+  readonly lookups: boolean;
+}
+
+/** Something that an operator would have to change, or the agent would have to send, for the call to run by itself. */
+interface Change {
+  readonly kind:
+    | "tool"
+    | "permissions"
+    | "arguments"
+    | "rules"
+    | "points"
+    | "approval"
+    | "manifest"
+    | "store"
+    | "nothing";
+  readonly names: readonly string[];
+  readonly text: string;
+}
+
+export interface Explanation {
+  readonly tool: string;
+  readonly policyVersion: string;
+  readonly caller: { readonly iss: string; readonly sub: string; readonly permissions: readonly string[] };
+  readonly mode: string;
+  readonly verdict: "allow" | "ask" | "deny" | "unknown";
+  /** The refusal's code, of a call that is denied. */
+  readonly code?: string | undefined;
+  /** What was decided, in the order of the pipeline. */
+  readonly statements: readonly Statement[];
+  readonly permissions: { readonly required: readonly string[]; readonly missing: readonly string[] };
+  readonly risk?: string | undefined;
+  /** Rules of the operators, and built-in ones, that matched. */
+  readonly rules: readonly string[];
+  /** What an approval of the call would need; empty when any approver may give it. */
+  readonly approvalPolicies: readonly RequiredPolicy[];
+  /** What an approver would see. */
+  readonly plan?: Json | undefined;
+  /** Why there is no plan. */
+  readonly noPlan?: string | undefined;
+  readonly changes: readonly Change[];
+}
+
+interface ExplainParts {
+  readonly parts: Parts;
+  readonly config: Config;
+  /** Digest of the configuration, as audit entries name it. */
+  readonly policyVersion: string;
+}
+
+const PLAN_TIMEOUT_MS = 30_000;
+
+/**
+ * Returns what every policy says about a call, and what would have to change. Asks the policy points, and plans where planning
+ * needs no target or `lookups` allows it. Runs, writes and counts nothing.
+ */
+export async function explainCall(
+  { parts, config, policyVersion }: ExplainParts,
+  call: ExplainedCall,
+): Promise<Explanation> {
+  const { caller, tool } = call;
+  const mode = call.mode ?? config.approvals.mode;
+  const planned = await planOf(parts, call);
+  const judged = await judge(
+    { parts, config, asks: () => true },
+    { tool, caller, mode, args: { kind: "sent", value: call.args }, plan: planned.plan },
+  );
+  const [only, ...others] = judged.verdicts;
+  const verdict = only === undefined || others.length > 0 ? "unknown" : only;
+  const isVerdict = verdict === "allow" || verdict === "ask" || verdict === "unknown";
+  const { assessment, registered } = judged;
+  const required = registered === undefined ? [] : requiredBy(registered.tool, call.args);
+  return {
+    tool,
+    policyVersion,
+    caller: { iss: caller.issuer, sub: caller.subject, permissions: caller.permissions },
+    mode,
+    verdict: isVerdict ? verdict : "deny",
+    code: isVerdict ? undefined : verdict,
+    statements: judged.statements,
+    permissions: { required, missing: required.filter((name) => !caller.permissions.includes(name)) },
+    risk: assessment?.risk,
+    rules: assessment?.rules ?? [],
+    approvalPolicies: assessment?.requirement?.policies ?? [],
+    ...shownPlan(parts, judged, { call, planned }),
+    changes:
+      verdict === "allow" ? [] : changesFor(judged, { parts, config, call, missing: missingIn(required, caller) }),
+  };
+}
+
+function missingIn(required: readonly string[], { permissions }: Caller): readonly string[] {
+  return required.filter((name) => !permissions.includes(name));
+}
+
+/** Returns the permissions that these arguments need; of arguments that the schema refuses, those that any call needs. */
+function requiredBy(tool: NonNullable<Judgement["registered"]>["tool"], args: unknown): readonly string[] {
+  try {
+    return permissionsFor(tool, readInput(tool, args));
+  } catch {
+    return tool.permissions.required;
+  }
+}
+
+interface Planned {
+  readonly plan?: ExecutionPlan | undefined;
+  readonly noPlan?: string | undefined;
+}
+
+async function planOf({ registry }: Parts, { tool: name, args, lookups }: ExplainedCall): Promise<Planned> {
+  const { registered } = registry.find(name);
+  if (registered === undefined) return { noPlan: "there is no such tool" };
+  const { tool, binding } = registered;
+  if (!lookups && binding.plansFromArguments !== true && binding.planIsInput !== true)
+    return { noPlan: "planning reads the target: allow lookups to see the plan" };
+  try {
+    return { plan: await binding.plan(readInput(tool, args), { signal: AbortSignal.timeout(PLAN_TIMEOUT_MS) }) };
+  } catch (error) {
+    return { noPlan: error instanceof Refusal ? `${error.code}: ${error.message}` : errorText(error) };
+  }
+}
+
+/** Returns the plan as an approver sees it, without secrets. */
+function shownPlan(
+  { detector }: Parts,
+  { registered, assessment }: Judgement,
+  { call, planned: { plan, noPlan } }: { readonly call: ExplainedCall; readonly planned: Planned },
+): Pick<Explanation, "plan" | "noPlan"> {
+  if (registered === undefined || plan === undefined) return { noPlan };
+  const { tool, binding } = registered;
+  const { issuer, subject, actors } = call.caller;
+  const rendered = renderView({
+    ...{ tool, plan, binding, planDigest: "", input: readInput(tool, call.args), reason: undefined },
+    requester: { issuer, subject, actors, session: undefined },
+    ...{ risk: assessment?.risk ?? "low", rules: assessment?.rules ?? [], notes: assessment?.notes ?? [] },
+    filterSecrets: (text) => detector.filterSecrets(text).text,
+    findSecrets: (text) => detector.filterSecrets(text).findings,
+    namesSecret,
+  });
+  return rendered === undefined ? { noPlan: "it is too large to show to a person" } : { plan: rendered.view };
+}
+
+interface ChangeContext {
+  readonly parts: Parts;
+  readonly config: Config;
+  readonly call: ExplainedCall;
+  readonly missing: readonly string[];
+}
+
+function changesFor({ statements, verdicts, refusal, unknown }: Judgement, context: ChangeContext): readonly Change[] {
+  const { parts, config, call, missing } = context;
+  const changes: Change[] = [];
+  const add = (kind: Change["kind"], names: readonly string[], text: string): void =>
+    void changes.push({ kind, names, text });
+  if (verdicts.has("TOOL_NOT_FOUND")) add("tool", nearestTools(parts, call.tool), "call a tool that is registered");
+  if (missing.length > 0) add("permissions", missing, permissionsText(config, call.caller));
+  if (refusal?.code === "INVALID_INPUT") add("arguments", [], refusal.message);
+  for (const { point, verdict, reasons } of statements) {
+    if (verdict === "allow" || point === "permissions" || point === "elevation" || point === "registry") continue;
+    if (point === "risk") for (const reason of reasons) changes.push(changeOfRule(reason));
+    else if (point === "approval") changes.push(byMode(parts, call));
+    else if (point !== "schema")
+      add("points", [point], `the policy point ${point} must ${verdict === "unknown" ? "be asked" : "allow it"}`);
+  }
+  if (verdicts.has("APPROVAL_DENIED"))
+    add("store", ["approvals.store"], "set approvals.store, so that a person can be asked");
+  if (unknown.has("plan")) add("nothing", [], "the verdict depends on the plan: allow lookups to see it");
+  return changes;
+}
+
+function nearestTools({ registry }: Parts, name: string): readonly string[] {
+  const found = closestName(
+    name,
+    registry.list().map(({ tool }) => tool.name),
+  );
+  return found === undefined ? [] : [found];
+}
+
+function permissionsText({ jwt }: Config, { issuer, subject }: Caller): string {
+  const hasTable = jwt.issuers.some((one) => one.issuer === issuer && one.subjectPermissions !== undefined);
+  return hasTable
+    ? `add them to jwt.issuers[].subjectPermissions of ${subject}`
+    : "the issuer must put them into the caller's token";
+}
+
+const BUILT_IN = "a built-in rule: no setting changes it, so change the call";
+const FLOOR: Readonly<Record<string, Omit<Change, "names">>> = {
+  "floor:destructive": {
+    kind: "manifest",
+    text: "destructive tools always ask: only another classification changes that",
+  },
+  "floor:approval.required": { kind: "manifest", text: "approval.required: true in the manifest always asks" },
+  "floor:category": { kind: "manifest", text: "category: ask in the manifest always asks" },
+  "floor:risk:high": { kind: "manifest", text: "calls of high risk always ask: see rules for what raised it" },
+  "floor:risk:critical": { kind: "manifest", text: "calls of critical risk always ask: see rules for what raised it" },
+};
+
+/** `reason`: `floor:` and a fixed word, or the names of the rules that decided. */
+function changeOfRule(reason: string): Change {
+  const fixed = Object.hasOwn(FLOOR, reason) ? FLOOR[reason] : undefined;
+  if (fixed !== undefined) return { ...fixed, names: [reason] };
+  const rules = reason.replace(/^floor:/, "").split(",");
+  const own = rules.filter((rule) => rule.startsWith("operator:")).map((rule) => rule.slice("operator:".length));
+  return own.length === rules.length
+    ? { kind: "rules", names: own, text: "these approvals.rules must not match the call" }
+    : { kind: "rules", names: rules, text: BUILT_IN };
+}
+
+function byMode({ registry }: Parts, { tool: name }: ExplainedCall): Change {
+  const category = registry.find(name).registered?.tool.category;
+  const modes = category === "write" ? ["autoEdit", "yolo"] : ["yolo"];
+  const text = `a session in one of these modes, needsApproval in the manifest, or an approval: stc approvals list`;
+  return { kind: "approval", names: modes, text };
+}
+
+/** Who would make the call: a token that is verified, or a subject as the operator states it. */
+export interface StatedCaller {
+  readonly token?: string | undefined;
+  readonly sub?: string | undefined;
+  /** Default: the only issuer of agents. */
+  readonly iss?: string | undefined;
+  /** Default: those of `jwt.issuers[].subjectPermissions`. */
+  readonly permissions?: readonly string[] | undefined;
+}
+
+/**
+ * Returns the caller whose call is explained.
+ *
+ * @throws {Refusal} UNAUTHENTICATED for a token that is not valid, MALFORMED_REQUEST when it is not clear who calls
+ */
+export async function callerOf(
+  { parts, config }: Pick<ExplainParts, "parts" | "config">,
+  { token, sub, iss, permissions }: StatedCaller,
+): Promise<Caller> {
+  if (token !== undefined) return (await parts.callers.verifyToken(token, "agents")).caller;
+  if (sub === undefined) throw malformed("Say who calls: the subject, or a token.");
+  const agents = config.jwt.issuers.filter(({ operators }) => !operators);
+  const [first, another] = agents;
+  if (iss === undefined && another !== undefined)
+    throw malformed(`Say whose token it is: ${agents.map(({ issuer }) => issuer).join(", ")}.`);
+  const profile = iss === undefined ? first : agents.find(({ issuer }) => issuer === iss);
+  if (profile === undefined) throw malformed(`${iss ?? "Nobody"} is not an issuer of agents' tokens here.`);
+  const table = profile.subjectPermissions;
+  if (permissions === undefined && table === undefined)
+    throw malformed("State the permissions: the tokens of this issuer list them.");
+  const held = table !== undefined && Object.hasOwn(table, sub) ? table[sub] : [];
+  return {
+    ...{ issuer: profile.issuer, subject: sub, actors: [], session: undefined },
+    permissions: permissions ?? held ?? [],
+    expiresAt: Number.MAX_SAFE_INTEGER,
+  };
+}
+
+function malformed(message: string): Refusal {
+  return new Refusal("MALFORMED_REQUEST", message);
+}

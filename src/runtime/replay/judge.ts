@@ -1,0 +1,264 @@
+import { floorVerdict } from "../../approvals/floor.ts";
+import { HIDDEN } from "../../approvals/risk/operators.ts";
+import type { RiskAssessment } from "../../approvals/risk.ts";
+import type { Mode } from "../../approvals/types.ts";
+import { Refusal, type RefusalCode } from "../../core/errors.ts";
+import type { RegisteredTool } from "../../core/evidence.ts";
+import type { PointStage, PolicyPoint, PolicyRequests } from "../../core/policy-point.ts";
+import type { Caller, ExecutionPlan } from "../../core/types.ts";
+import { ruleByMode } from "../../pipeline/approval-gate.ts";
+import { couldUse } from "../../pipeline/permission-engine.ts";
+import type { PointDecision } from "../../pipeline/policy.ts";
+import { readInput } from "../../pipeline/schema-validator.ts";
+import type { Parts } from "../composition/assembly.ts";
+import type { Config } from "../config/config.ts";
+
+/** What policies say about a call: it runs, a person is asked, or it gets a refusal with this code. */
+export type Verdict = "allow" | "ask" | RefusalCode;
+
+/** The arguments of a call, as far as they are known. */
+export type KnownArguments =
+  | { readonly kind: "sent"; readonly value: unknown }
+  | {
+      readonly kind: "hidden";
+      /** Whether the input schema accepts them; undefined when that is not known. */
+      readonly isAccepted: boolean | undefined;
+      /** The parsed arguments, with `HIDDEN` in place of unknown values, or `HIDDEN` itself. */
+      readonly shown: unknown;
+    };
+
+export interface JudgedCall {
+  readonly tool: string;
+  readonly caller: Caller;
+  readonly args: KnownArguments;
+  /** Mode of the call's session. */
+  readonly mode: Mode;
+  /** The call's plan, if it was made. Otherwise only what follows from the arguments is known of it. */
+  readonly plan?: ExecutionPlan | undefined;
+}
+
+/** One thing that was decided about the call, in the order of the pipeline. */
+export interface Statement {
+  readonly stage: "REGISTRY" | "PERMISSION" | "VALIDATION" | "APPROVAL";
+  /** A policy point, or the part of the service that decides: `registry`, `schema`, `approval`. */
+  readonly point: string;
+  readonly verdict: "allow" | "ask" | "deny" | "unknown";
+  readonly reasons: readonly string[];
+  readonly code?: RefusalCode | undefined;
+}
+
+export interface Judgement {
+  /** Every verdict that the call can have. More than one when something that decides is not known. */
+  readonly verdicts: ReadonlySet<Verdict>;
+  /** What is not known and decides. */
+  readonly unknown: ReadonlySet<Unknown>;
+  readonly statements: readonly Statement[];
+  readonly registered?: RegisteredTool | undefined;
+  /** The refusal that ends the call, if one is certain. */
+  readonly refusal?: Refusal | undefined;
+  readonly assessment?: RiskAssessment | undefined;
+}
+
+/** `arguments`: their values; `schema`: whether the schema accepts them; `plan`; `points`: policy points that are not asked. */
+export type Unknown = "arguments" | "schema" | "plan" | "points";
+
+export interface JudgeOptions {
+  readonly parts: Pick<Parts, "registry" | "policy" | "risk">;
+  readonly config: Pick<Config, "approvals">;
+  /** Which policy points are asked that are not built in. */
+  readonly asks: (point: PolicyPoint) => boolean;
+  /** Whether an approver can be asked without an approval store. */
+  readonly hasCallback?: boolean;
+}
+
+/**
+ * Returns what the policies of a configuration say about a call, from its arguments alone: nothing is planned, looked up, written
+ * or counted. Limits, halts and approvals that were given before are no part of it.
+ */
+export async function judge(options: JudgeOptions, call: JudgedCall): Promise<Judgement> {
+  const { registered } = options.parts.registry.find(call.tool);
+  const judging = new Judging(options, call);
+  if (registered === undefined) {
+    judging.state("REGISTRY", { point: "registry", verdict: "deny", reasons: [], code: "TOOL_NOT_FOUND" });
+    return judging.end(["TOOL_NOT_FOUND"]);
+  }
+  return judging.run(registered);
+}
+
+/** The id that decision points see of a call that is only judged. */
+const NO_TRACE = { traceId: "judged" };
+
+/** Collects what is said about one call. */
+class Judging {
+  readonly #options: JudgeOptions;
+  readonly #call: JudgedCall;
+  readonly #statements: Statement[] = [];
+  readonly #possible = new Set<Verdict>();
+  readonly #unknown = new Set<Unknown>();
+  #registered: RegisteredTool | undefined;
+  #refusal: Refusal | undefined;
+  #assessment: RiskAssessment | undefined;
+  /** Whether a policy point requires an approval; undefined when that is not known. */
+  #isRequired: boolean | undefined = false;
+
+  constructor(options: JudgeOptions, call: JudgedCall) {
+    this.#options = options;
+    this.#call = call;
+  }
+
+  async run(registered: RegisteredTool): Promise<Judgement> {
+    this.#registered = registered;
+    const { tool, binding } = registered;
+    const { caller, args } = this.#call;
+    const denied = await this.#ask("permission", { tool, caller });
+    if (denied !== undefined) return this.end([denied]);
+    if (args.kind === "hidden") return this.#runHidden(registered, args);
+    let input: unknown;
+    try {
+      input = readInput(tool, args.value);
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      this.#refusal = error;
+      this.state("VALIDATION", { point: "schema", verdict: "deny", reasons: [error.message], code: error.code });
+      return this.end([error.code]);
+    }
+    const elevated = await this.#ask("elevation", { tool, caller, input });
+    if (elevated !== undefined) return this.end([elevated]);
+    const pure = binding.planForRules === undefined ? NO_PLAN : binding.planForRules(input);
+    const plan = this.#call.plan ?? pure;
+    if (plan === undefined) {
+      this.#unknown.add("plan");
+      return this.#endByRules(registered, { input, bounds: this.#boundsOf(registered, input, true) });
+    }
+    const refused = await this.#ask("approval", { tool, caller, input, plan });
+    if (refused !== undefined) return this.end([refused]);
+    const rule = await ruleByMode({ tool, input, caller }, this.#call.mode, this.#isRequired === true);
+    if (this.#isRequired === false)
+      this.state("APPROVAL", { point: "approval", verdict: rule.verdict, reasons: [rule.by] });
+    const asks = rule.verdict === "ask";
+    if (this.#isRequired === undefined) this.#possible.add(this.#asked());
+    return this.end([asks ? this.#asked() : "allow"]);
+  }
+
+  state(stage: Statement["stage"], statement: Omit<Statement, "stage">): void {
+    this.#statements.push({ stage, ...statement });
+  }
+
+  end(verdicts: readonly Verdict[]): Judgement {
+    const all = new Set([...this.#possible, ...verdicts]);
+    return {
+      verdicts: all,
+      unknown: all.size > 1 ? this.#unknown : new Set(),
+      statements: this.#statements,
+      ...{ registered: this.#registered, refusal: this.#refusal, assessment: this.#assessment },
+    };
+  }
+
+  /** Asks the points of a stage. Returns the code of a denial. */
+  async #ask<Stage extends PointStage>(stage: Stage, request: PolicyRequests[Stage]): Promise<RefusalCode | undefined> {
+    const { parts, asks } = this.#options;
+    const { statements, unasked, assessment } = await parts.policy.state(stage, request, NO_TRACE, asks);
+    this.#assessment = assessment ?? this.#assessment;
+    const shown = stage === "approval" ? "APPROVAL" : "PERMISSION";
+    for (const statement of statements) this.state(shown, statementOf(statement));
+    for (const point of unasked) this.state(shown, { point, verdict: "unknown", reasons: ["was not asked"] });
+    const denial = statements.map(({ decision }) => decision).find(({ verdict }) => verdict === "deny");
+    if (denial?.verdict === "deny") {
+      const { code = "POLICY_DENIED", message = "", details } = denial;
+      this.#refusal = new Refusal(code, message, { details });
+      return code;
+    }
+    const requires = statements.some(({ decision }) => decision.verdict === "requireApproval");
+    if (requires) this.#isRequired = true;
+    if (unasked.length > 0) this.#notAsked();
+    return undefined;
+  }
+
+  /** A point that is not asked may deny, or require an approval. */
+  #notAsked(): void {
+    this.#unknown.add("points");
+    this.#possible.add("POLICY_DENIED");
+    if (this.#isRequired === false) this.#isRequired = undefined;
+  }
+
+  #runHidden(
+    registered: RegisteredTool,
+    { isAccepted, shown }: KnownArguments & { kind: "hidden" },
+  ): Judgement | Promise<Judgement> {
+    const { tool } = registered;
+    const { permissions } = this.#call.caller;
+    if (isAccepted === false) return this.end(["INVALID_INPUT"]);
+    if (isAccepted === undefined) {
+      this.#possible.add("INVALID_INPUT");
+      this.#unknown.add("schema");
+    }
+    const { elevatedIf } = tool.permissions;
+    if (elevatedIf !== undefined && !couldUse(permissions, elevatedIf.required)) {
+      this.#possible.add("PERMISSION_DENIED");
+      this.#unknown.add("arguments");
+    }
+    if (this.#options.parts.policy.readsArguments) this.#notAsked();
+    const hasScript = registered.binding.planForRules !== undefined;
+    return this.#endByRules(registered, { input: HIDDEN, bounds: this.#boundsOf(registered, shown, hasScript) });
+  }
+
+  #boundsOf({ tool }: RegisteredTool, shown: unknown, hasScript: boolean): readonly RiskAssessment[] {
+    const { least, most } = this.#options.parts.risk.bounds(tool, shown, hasScript);
+    const [from, to] = [least, most].map((assessment) => LEVELS.indexOf(levelOf(tool, assessment)));
+    if (from !== to) this.#unknown.add("arguments");
+    // Every level between both is possible, too.
+    return from === 0 && to === 2 ? [least, { ...least, verdict: "ask" }, most] : [least, most];
+  }
+
+  /** Ends with every verdict that the assessments allow. `input` is `HIDDEN` or the parsed arguments. */
+  async #endByRules(
+    { tool }: RegisteredTool,
+    { input, bounds }: { readonly input: unknown; readonly bounds: readonly RiskAssessment[] },
+  ): Promise<Judgement> {
+    const verdicts: Verdict[] = [];
+    const { caller, mode } = this.#call;
+    for (const assessment of bounds) {
+      const level = levelOf(tool, assessment);
+      if (level === "deny") {
+        verdicts.push("POLICY_DENIED");
+        continue;
+      }
+      if (level === "ask" || this.#isRequired !== false) verdicts.push(this.#asked());
+      if (level === "ask" || this.#isRequired === true) continue;
+      const isDecidedByArguments = input === HIDDEN && tool.approval.needsApproval !== undefined;
+      const withoutManifest = isDecidedByArguments
+        ? { ...tool, approval: { ...tool.approval, needsApproval: undefined } }
+        : tool;
+      const { verdict, by } = await ruleByMode({ tool: withoutManifest as typeof tool, input, caller }, mode, false);
+      verdicts.push(verdict === "ask" ? this.#asked() : "allow");
+      if (isDecidedByArguments && by === "default") {
+        verdicts.push("allow");
+        this.#unknown.add("arguments");
+      }
+    }
+    return this.end(verdicts);
+  }
+
+  /** A call that needs an approval is denied where nobody can be asked. */
+  #asked(): Verdict {
+    const { approvals } = this.#options.config;
+    const hasStore = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
+    return hasStore || this.#options.hasCallback === true ? "ask" : "APPROVAL_DENIED";
+  }
+}
+
+/** In place of a plan of which the risk rules read nothing. */
+const NO_PLAN: ExecutionPlan = { kind: "none" };
+
+const LEVELS = ["allow", "ask", "deny"] as const;
+
+function levelOf(tool: RegisteredTool["tool"], assessment: RiskAssessment): (typeof LEVELS)[number] {
+  return floorVerdict(tool, assessment)?.verdict ?? "allow";
+}
+
+function statementOf({ point, decision }: PointDecision): Omit<Statement, "stage"> {
+  if (decision.verdict === "allow") return { point, verdict: "allow", reasons: [] };
+  const { reasons } = decision;
+  if (decision.verdict === "requireApproval") return { point, verdict: "ask", reasons };
+  return { point, verdict: "deny", reasons, code: decision.code ?? "POLICY_DENIED" };
+}
