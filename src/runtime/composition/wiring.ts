@@ -1,4 +1,4 @@
-import { createPublicKey, randomUUID } from "node:crypto";
+import { createPublicKey, randomBytes, randomUUID } from "node:crypto";
 import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
@@ -16,6 +16,7 @@ import type { Reloaded } from "../reload/types.ts";
 import { openState, openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
 import { auditState, intend, openAudit, startExports } from "./audit.ts";
+import { DataFlowOpener } from "./data-flow.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { openLimits } from "./limits.ts";
 import { openRecording } from "./recording.ts";
@@ -32,6 +33,8 @@ const CAPABILITIES: Capabilities = {
   random: Math.random,
 };
 const { clock, monotonic } = CAPABILITIES;
+const SECRET_BYTES = 32;
+const newSecret = (): string => randomBytes(SECRET_BYTES).toString("hex");
 /** Nearly every call is shorter. */
 const LINGER_MS = 900_000;
 
@@ -62,8 +65,12 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     await parts.close();
     throw error;
   });
-  const join = (read: Config, joined: Parts) => joinSnapshot(read, joined, { approvals, newId: randomUUID, ...hooks });
-  const snapshots = new LiveSnapshots(join(config, parts), LINGER_MS);
+  const flow = new DataFlowOpener({ state, modules, newId: randomUUID, newSecret, log: hooks.logError ?? (() => {}) });
+  const join = async (read: Config, joined: Parts) => {
+    const dataFlow = await flow.policyFor(read, joined.loaded.tools);
+    return joinSnapshot(read, joined, { approvals, newId: randomUUID, dataFlow, ...hooks });
+  };
+  const snapshots = new LiveSnapshots(await join(config, parts), LINGER_MS);
   const limits = openLimits(config, { ...CAPABILITIES, ...hooks, audit: auditState(audit) });
   const { admission, inUse } = limits;
   const executor = createExecutor({ intend: (announced) => intend(audit, announced) });
