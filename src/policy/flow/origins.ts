@@ -103,7 +103,7 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
       isCut = true;
       return;
     }
-    const value = values.push({ argument, isDestination, words, bits: fingerprints.bits.slice(0, words) }) - 1;
+    const value = values.push({ argument, isDestination, words, bits: fingerprints.wordBits(words) }) - 1;
     for (let at = 0; at < count; at += 1) {
       const needle = {
         ...{ value, low: low[at] as number, high: high[at] as number },
@@ -121,7 +121,7 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
   const visit = (value: unknown, node: PolicyNode, argument: string, depth: number): void => {
     const isText = typeof value === "string" || typeof value === "number" || typeof value === "bigint";
     if (isText) {
-      fingerprints.read(String(value), () => addPiece(argument, node.action === "allow"));
+      fingerprints.readText(String(value), () => addPiece(argument, node.action === "allow"));
     } else if (depth >= DEPTH_MAX) {
       isCut = true;
     } else if (Array.isArray(value)) {
