@@ -1,8 +1,8 @@
 import { FREQUENT_WORDS } from "./frequent-words.ts";
 
 /**
- * Cuts texts into words and fingerprints them, and phrases of two and three words, codes that are written in groups, numbers, and
- * short values as a whole. Case, accents, spacing, punctuation, quotes, the grouping of numbers and codes, and one level of percent
+ * Cuts texts into words and fingerprints them, and each two words in a row, codes that are written in groups, numbers, and short
+ * values as a whole. Case, accents, spacing, punctuation, quotes, the grouping of numbers and codes, and one level of percent
  * or entity encoding change no fingerprint.
  *
  * A fingerprint is a hash of 64 bits with a key of the deployment. The hash is not a cryptographic one, which would take ten times
@@ -28,9 +28,9 @@ const JOINED_BYTES_MIN = 9;
 const JOINED_BYTES_MAX = 40;
 /** Most fingerprints of codes and numbers in one piece. */
 const JOINS_MAX = 8_192;
-const PRINTS_MAX = WORDS_MAX * 3 + JOINS_MAX + PIECE_CHARACTERS;
+const PRINTS_MAX = WORDS_MAX * 2 + JOINS_MAX + PIECE_CHARACTERS;
 
-/** Estimated information of words, in bits. A phrase has the sum of its words. */
+/** Estimated information of words, in bits. Several words tell the sum. */
 const FREQUENT_BITS = 2;
 const DIGIT_BITS = 3.3;
 const DIGITS_BASE_BITS = -4;
@@ -40,8 +40,8 @@ const IDEOGRAPH_BITS = 6;
 const LETTERS_BITS = Float32Array.of(0, 1, 3, 7, 10);
 const FURTHER_LETTER_BITS = 1.5;
 
-/** A word with fewer bits has no fingerprint of its own, and neither has a phrase of such words. */
-const TELLING_BITS = 6.5;
+/** A word with fewer bits has no fingerprint of its own, and neither have two such words in a row. */
+export const TELLING_BITS = 6.5;
 
 const [SEPARATES, ENDS] = [0, 1];
 /** Kinds of characters in words. */
@@ -72,7 +72,7 @@ const CODE_POINT_LAST = 0x10_ffff;
 const [IN_CODES, IN_NUMBERS] = [1, 2];
 const GROUPING = Uint8Array.from(
   { length: 256 },
-  (_, code) => (" -./".includes(String.fromCharCode(code)) ? IN_CODES : 0) | (",.'".includes(String.fromCharCode(code)) ? IN_NUMBERS : 0),
+  (_, code) => (" -./()".includes(String.fromCharCode(code)) ? IN_CODES : 0) | (",.'".includes(String.fromCharCode(code)) ? IN_NUMBERS : 0),
 );
 
 const FREQUENT_SLOTS = 4_096;
@@ -141,7 +141,7 @@ export class Fingerprints {
     this.#scan(written);
   }
 
-  /** Fingerprints words, and two and three words in a row. */
+  /** Fingerprints words, and each two in a row. */
   #scan(length: number): void {
     const { low: lows, high: highs, from, to, text: texts, bits } = this;
     const bytes = this.#bytes;
@@ -157,7 +157,6 @@ export class Fingerprints {
     let high = seedHigh;
     let kind = 0;
     let before = 0;
-    let beforeThat = 0;
     let hasCodes = false;
     bytes[length] = ENDS;
     for (let at = 0; at <= length; at += 1) {
@@ -192,7 +191,7 @@ export class Fingerprints {
         else if (kind === DIGIT) tells = size * DIGIT_BITS + DIGITS_BASE_BITS;
         else tells = (size - 1) * MIXED_BITS;
         if ((kind & DIGIT) !== 0 && words > firstWord && ((kinds[words - 1] as number) & DIGIT) !== 0) {
-          hasCodes ||= (ends[words - 1] as number) === start - 1;
+          hasCodes ||= (ends[words - 1] as number) >= start - 2;
         }
         wordLow[words] = low;
         wordHigh[words] = high;
@@ -219,17 +218,8 @@ export class Fingerprints {
             texts[count] = text;
             count += 1;
           }
-          if (words > firstWord + 1 && (tells >= TELLING_BITS || before >= TELLING_BITS || beforeThat >= TELLING_BITS)) {
-            lows[count] = (Math.imul(wordLow[words - 2] as number, two) + low) | 0;
-            highs[count] = (Math.imul(wordHigh[words - 2] as number, factor) + high) | 0;
-            from[count] = words - 2;
-            to[count] = words;
-            texts[count] = text;
-            count += 1;
-          }
         }
         words += 1;
-        beforeThat = before;
         before = tells;
       }
       if (code === ENDS) {
@@ -245,7 +235,6 @@ export class Fingerprints {
         textStart = at + 1;
         hasCodes = false;
         before = 0;
-        beforeThat = 0;
       }
     }
     this.words = words;
@@ -278,10 +267,12 @@ export class Fingerprints {
     }
   }
 
-  /** Returns whether one character of this use, and nothing else, is between a word and the one before it. */
+  /** Returns whether only characters of this use, at most two of them, are between a word and the one before it. */
   #isNextTo(word: number, use: number): boolean {
     const gap = this.#end[word - 1] as number;
-    return this.#start[word] === gap + 1 && ((GROUPING[this.#bytes[gap] as number] as number) & use) !== 0;
+    const next = this.#start[word] as number;
+    const isOf = (at: number): boolean => ((GROUPING[this.#bytes[at] as number] as number) & use) !== 0;
+    return isOf(gap) && (next === gap + 1 || (use === IN_CODES && next === gap + 2 && isOf(gap + 1)));
   }
 
   /** Adds what a number means that is written with groups or decimals. */
