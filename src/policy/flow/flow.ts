@@ -12,12 +12,14 @@ import { type ArgumentOrigins, needlesOf, originsOf } from "./origins.ts";
 export interface LabelRule {
   readonly after: readonly DataLabel[];
   readonly before: "outside";
+  /** `vouched`: not for calls of which every destination is vouched for. */
+  readonly unless?: "vouched" | undefined;
   readonly verdict: "ask" | "deny";
 }
 
 /** A rule about arguments whose values appeared in untrusted text. */
 export interface ArgumentRule {
-  readonly argument: "destinations";
+  readonly argument: "destinations" | "links";
   readonly from: "untrusted";
   readonly verdict: "ask" | "deny";
 }
@@ -92,8 +94,12 @@ export class DataFlowPolicy {
       const origins = originsOf(needles, sources);
       const findings = this.#options.rules.flatMap((rule) =>
         "after" in rule
-          ? labelFindings(rule, flow, labels)
-          : argumentFindings(rule, origins, { isLost, isCut: needles.isCut }),
+          ? labelFindings(
+              rule,
+              { sends: sendsIn(flow, origins), isVouched: !needles.isCut && areVouched(origins) },
+              labels,
+            )
+          : argumentFindings(rule, sendsIn(flow, origins), origins, { isLost, isCut: needles.isCut }),
       );
       return {
         labels,
@@ -127,8 +133,8 @@ export class DataFlowPolicy {
     return this.#flows.get(tool) ?? toolFlow(tool, this.#options.kinds);
   }
 
-  #fieldsOf(tool: Tool, { trusted }: ToolFlow): AnswerFields {
-    const known = this.#fields.get(tool) ?? new AnswerFields(trusted);
+  #fieldsOf(tool: Tool, { trusted, reads }: ToolFlow): AnswerFields {
+    const known = this.#fields.get(tool) ?? new AnswerFields(trusted, reads.includes("untrusted"));
     this.#fields.set(tool, known);
     return known;
   }
@@ -153,12 +159,29 @@ const UNKNOWN: FlowFinding = {
   reason: "what the caller has read before is not known: the state of policies cannot be read",
 };
 
+/** Returns whether a call sends outside: without a value in any of the arguments that say where to, it sends to nobody. */
+function sendsIn({ sendsOutside, hasDestinations }: ToolFlow, origins: readonly ArgumentOrigins[]): boolean {
+  return sendsOutside && (!hasDestinations || origins.some(({ isDestination }) => isDestination));
+}
+
+function areVouched(origins: readonly ArgumentOrigins[]): boolean {
+  const destinations = origins.filter(({ isDestination }) => isDestination);
+  return destinations.length > 0 && destinations.every(({ isVouched }) => isVouched);
+}
+
+interface Sending {
+  readonly sends: boolean;
+  /** Whether every destination is vouched for. */
+  readonly isVouched: boolean;
+}
+
 function labelFindings(
-  { after, verdict }: LabelRule,
-  { sendsOutside }: ToolFlow,
+  { after, unless, verdict }: LabelRule,
+  { sends, isVouched }: Sending,
   labels: readonly DataLabel[],
 ): readonly FlowFinding[] {
-  if (!sendsOutside || !after.every((label) => labels.includes(label))) return [];
+  if (!sends || !after.every((label) => labels.includes(label))) return [];
+  if (unless === "vouched" && isVouched) return [];
   return [
     {
       verdict: verdictOf(verdict),
@@ -175,13 +198,14 @@ interface Knowledge {
 }
 
 function argumentFindings(
-  { verdict }: ArgumentRule,
+  { argument: about, verdict }: ArgumentRule,
+  sends: boolean,
   origins: readonly ArgumentOrigins[],
   { isLost, isCut }: Knowledge,
 ): readonly FlowFinding[] {
   const found = origins.flatMap(
-    ({ argument, isDestination, isUntrusted, isUnknown, origins: named }): FlowFinding[] => {
-      if (!isDestination) return [];
+    ({ argument, isDestination, isLink, isUntrusted, isUnknown, origins: named }): FlowFinding[] => {
+      if (about === "destinations" ? !isDestination : !isLink || !sends) return [];
       const first = named.find(({ labels, isTrusted }) => labels.includes("untrusted") && !isTrusted);
       if (isUntrusted) {
         const where =
