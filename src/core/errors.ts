@@ -72,6 +72,8 @@ export interface PolicyFinding {
   readonly reason: string;
   /** Whether an approval for the session may satisfy the point. */
   readonly rememberable: boolean;
+  /** Set when only people may approve: the library's callback does not decide. */
+  readonly peopleOnly?: true | undefined;
 }
 
 export interface RefusalOptions {

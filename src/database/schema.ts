@@ -244,6 +244,44 @@ CREATE INDEX approval_grants_bounded ON approval_grants (bounds_key, expires_at)
 CREATE INDEX approval_grants_by_approval ON approval_grants (approval_id);
 `;
 
+/**
+ * Data flow: the labels that callers carry, and the fingerprints of the answers that they got. `session` is empty unless labels are
+ * narrowed to sessions. `label`: besides private and untrusted, `lost` (fingerprints of untrusted text are missing) and `cleared`.
+ */
+const POLICY_FLOW = `
+CREATE TABLE policy_flow_secret (id INTEGER PRIMARY KEY, secret TEXT NOT NULL) STRICT;
+CREATE TABLE policy_flow_labels (
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  session TEXT NOT NULL,
+  label TEXT NOT NULL CHECK (label IN ('private', 'untrusted', 'lost', 'cleared')),
+  since INTEGER NOT NULL,
+  until INTEGER NOT NULL,
+  tool TEXT NOT NULL,
+  trace_id TEXT NOT NULL,
+  PRIMARY KEY (issuer, subject, session, label)
+) STRICT;
+CREATE INDEX policy_flow_labels_expiry ON policy_flow_labels (until);
+CREATE TABLE policy_flow_sources (
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  session TEXT NOT NULL,
+  id TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  until INTEGER NOT NULL,
+  tool TEXT NOT NULL,
+  trace_id TEXT NOT NULL,
+  reference TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  fields TEXT NOT NULL,
+  bytes INTEGER NOT NULL,
+  prints BLOB NOT NULL,
+  PRIMARY KEY (issuer, subject, id)
+) STRICT;
+CREATE INDEX policy_flow_sources_by_age ON policy_flow_sources (issuer, subject, at, id, until, bytes, labels);
+CREATE INDEX policy_flow_sources_expiry ON policy_flow_sources (until);
+`;
+
 export const SQLITE_STEPS: readonly string[] = [
   firstTables(false),
   `\nALTER TABLE approvals ADD COLUMN call_digest TEXT;\n${BY_CALL}`,
@@ -254,6 +292,7 @@ export const SQLITE_STEPS: readonly string[] = [
   POLICY_HALTS,
   POLICY_QUOTAS,
   GRANT_BOUNDS,
+  POLICY_FLOW,
 ];
 
 export const POSTGRES_STEPS: readonly string[] = [
@@ -265,6 +304,7 @@ export const POSTGRES_STEPS: readonly string[] = [
   POLICY_HALTS,
   POLICY_QUOTAS,
   GRANT_BOUNDS,
+  POLICY_FLOW,
 ].map((step) =>
   step
     .replace(/\bTEXT\b/g, 'TEXT COLLATE "C"')

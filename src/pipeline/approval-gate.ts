@@ -93,19 +93,19 @@ export interface ApprovalGate {
  */
 export function createApprovalGate(options: GateOptions): ApprovalGate {
   return {
-    approve({ planned, assessment, findings = NONE }, context) {
+    approve({ planned, assessment, findings = NONE, flow }, context) {
       const early = findings.length === 0 ? verdictBeforeManifest(planned.tool, "default") : undefined;
       if (early !== undefined && context.request.approvalId === undefined)
         return pass(planned, { by: early.by }, context);
-      return consider(options, { planned, assessment, findings, ...context });
+      return consider(options, { planned, assessment, findings, flow, ...context });
     },
-    async judge({ planned, assessment, findings = NONE }, context) {
+    async judge({ planned, assessment, findings = NONE, flow }, context) {
       const isEarly = findings.length === 0 && verdictBeforeManifest(planned.tool, "default") !== undefined;
       if (isEarly) return judgedAllowed(planned, context);
-      const call = { planned, assessment, findings, ...context };
+      const call = { planned, assessment, findings, flow, ...context };
       const ruled = await ruleOn(options, call);
       if ("by" in ruled || ruled.bounded.length > 0) return judgedAllowed(planned, context);
-      const isAsked = mayUseCallback(options, assessment) || (await isAskable(options, call, ruled));
+      const isAsked = mayUseCallback(options, call) || (await isAskable(options, call, ruled));
       return isAsked ? mint<Judged>({ verdict: "ask" }) : judgedAllowed(planned, context);
     },
   };
@@ -116,6 +116,7 @@ interface Call extends GateContext {
   readonly assessment: RiskAssessment;
   /** These require an approval: no mode, manifest or callback weakens them. */
   readonly findings: readonly PolicyFinding[];
+  readonly flow: Assessed["flow"];
 }
 
 const NONE: readonly PolicyFinding[] = [];
@@ -132,7 +133,7 @@ async function consider(options: GateOptions, call: Call): Promise<Approved> {
   if ("by" in ruled) return pass(planned, ruled, call);
   const grant = await useBoundedGrant(options, call, ruled.bounded);
   if (grant !== undefined) return pass(planned, { by: grantedBy(grant) }, call);
-  if (mayUseCallback(options, call.assessment)) return decideByCallback(options, call, ruled.requester);
+  if (mayUseCallback(options, call)) return decideByCallback(options, call, ruled.requester);
   return useOrRequest(options, call, ruled);
 }
 
@@ -160,8 +161,12 @@ function ruleOf({ point, reason }: PolicyFinding): string {
 }
 
 /** Returns whether the callback may decide. A policy that requires people accepts the callback only if the policy says so. */
-function mayUseCallback({ onToolApprove }: GateOptions, { requirement }: RiskAssessment): boolean {
-  return onToolApprove !== undefined && (requirement === undefined || requirement.callback);
+function mayUseCallback(
+  { onToolApprove }: GateOptions,
+  { assessment: { requirement }, findings = NONE }: Pick<Assessed, "assessment" | "findings">,
+): boolean {
+  if (onToolApprove === undefined || findings.some(({ peopleOnly }) => peopleOnly === true)) return false;
+  return requirement === undefined || requirement.callback;
 }
 
 /** Steps 1 and 2. The rule for `read` ignores the mode, so that a read does not need a session lookup. */
@@ -388,8 +393,9 @@ async function decideByCallback(options: GateOptions, call: Call, requester: Req
     await options.confirmation?.(call)?.(given);
     return pass(planned, { by: "callback", answer: answerFrom(answer, planned, scope) }, call);
   }
-  const { planned: amended, assessment, findings = NONE } = await call.replan(answer.params);
-  if (!mayUseCallback(options, assessment))
+  const changed = await call.replan(answer.params);
+  const { planned: amended, findings = NONE } = changed;
+  if (!mayUseCallback(options, changed))
     throw unanswered(new Error("a policy requires approvers for the changed arguments"));
   await options.confirmation?.({ planned: amended, findings, traceId: call.traceId })?.(given);
   return pass(amended, { by: "callback:amended", answer: answerFrom(answer, amended, scope) }, call);
@@ -538,7 +544,9 @@ function newApprovalOf(
   const { session } = requester;
   const names = Object.keys(tool.input.shape);
   const grant = offer && termsInWords(offer.terms, { tool: tool.name, session, names });
-  const facts = { tool, plan, planDigest, binding, input, requester, reason, risk, rules, notes, grant };
+  const origins = call.flow?.origins ?? [];
+  const flow = { carried: call.flow?.labels, origins };
+  const facts = { tool, plan, planDigest, binding, input, requester, reason, risk, rules, notes, grant, ...flow };
   const rendered = renderView({ ...facts, ...secrets });
   if (rendered === undefined) {
     return new Refusal("APPROVAL_DENIED", "This call is too large to show to an approver. Send less at once.");

@@ -10,6 +10,7 @@ import type { Caller, KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import type { HaltableCall } from "../policy/halts/halt.ts";
 import type { CallBudget } from "../policy/quotas/quotas.ts";
+import type { CallFlow } from "./call-flow.ts";
 import type { CallRequest } from "./call-request.ts";
 import { type CallScope, CallScopes, type CallScopesOptions } from "./call-scope.ts";
 import { isJudged, verdictOf } from "./dry-run.ts";
@@ -104,6 +105,8 @@ export class CallRecord {
   /** Digest of the configuration snapshot that the call uses. */
   #policyVersion: string | undefined;
   #sessionMode: EntryDraft["sessionMode"];
+  /** Follows what the caller has read; undefined where data flow is off, and before the arguments are parsed. */
+  flow: CallFlow | undefined;
   readonly #options: CallRecordOptions;
   readonly #startedAt: number;
   readonly #stages: Partial<Record<Step, number>> = {};
@@ -392,6 +395,7 @@ export class CallRecord {
       dryRun: this.request.dryRun === true ? true : undefined,
       denial: refusal && denialFacts(refusal, this.stageOf(refusal), this.detector),
       decisionReasons: decisionFacts(refusal?.findings ?? this.#facts.findings),
+      dataFlow: this.flow?.facts(),
       error: errorFacts(outcome),
       response: responseFacts(outcome),
       approval: approvalFacts(refusal, this.#facts.by, this.#facts.approvalId),

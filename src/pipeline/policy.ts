@@ -23,7 +23,10 @@ import {
   undecided,
 } from "../core/policy-point.ts";
 import type { Detector } from "../detection/sensitive.ts";
+import type { FlowJudgement } from "../policy/flow/flow.ts";
 import type { Halts } from "../policy/halts/halts.ts";
+import type { CallFlow } from "./call-flow.ts";
+import { carrying } from "./planner.ts";
 import { deepFreeze } from "./schema-validator.ts";
 
 /** All policy points of a build. Every built-in point is a member of its own, so that a build without one does not compile. */
@@ -54,7 +57,13 @@ interface NamedCall {
 /** No policy point denies the plan. The approval gate takes the findings, which require an approval, and the assessment. */
 export type Assessed = Evidence<
   "assessed",
-  { planned: Planned; assessment: RiskAssessment; findings?: readonly PolicyFinding[] | undefined }
+  {
+    planned: Planned;
+    assessment: RiskAssessment;
+    findings?: readonly PolicyFinding[] | undefined;
+    /** What the caller has read, and where the arguments appeared in it; undefined when that does not matter to the tool. */
+    flow?: FlowJudgement | undefined;
+  }
 >;
 
 /**
@@ -65,7 +74,8 @@ export type Assessed = Evidence<
 export interface Policy {
   permit(known: Known, call: NamedCall): Authorized | Promise<Authorized>;
   elevate(parsed: Parsed, call: CallTraced): Elevated | Promise<Elevated>;
-  assess(planned: Planned): Assessed | Promise<Assessed>;
+  /** `flow`: follows the call, where data flow is on. */
+  assess(planned: Planned, flow?: CallFlow): Assessed | Promise<Assessed>;
   /**
    * Returns the question to the points that required the call's approval and want to be asked again before it is used; undefined
    * when no point does. The answer rejects with the denial of a point.
@@ -112,6 +122,12 @@ export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "asses
     decide: (known: Known) => ({ point: permissions.name, decision: permissions.decide(known) }),
     toEvidence: (known, { findings }) => mint<Authorized>(findings === undefined ? known : { ...known, findings }),
   });
+  const assess = combined({
+    stage: "approval",
+    ...{ others, detector },
+    decide: (planned: Planned) => ({ point: risk.name, ...risk.decide(planned) }),
+    toEvidence: (planned, { findings, own }) => mint<Assessed>({ planned, findings, assessment: own.assessment }),
+  });
   return {
     permit(known, call) {
       const halted = points.halts.refusalFor(known, call);
@@ -124,12 +140,10 @@ export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "asses
       decide: (parsed: Parsed) => ({ point: elevation.name, decision: elevation.decide(parsed) }),
       toEvidence: (parsed, { findings }) => mint<Elevated>(findings === undefined ? parsed : { ...parsed, findings }),
     }),
-    assess: combined({
-      stage: "approval",
-      ...{ others, detector },
-      decide: (planned: Planned) => ({ point: risk.name, ...risk.decide(planned) }),
-      toEvidence: (planned, { findings, own }) => mint<Assessed>({ planned, findings, assessment: own.assessment }),
-    }),
+    assess: (planned, flow) => {
+      const judging = flow?.judge(planned);
+      return judging === undefined ? assess(planned) : followed(judging, () => assess(planned), detector);
+    },
     confirmation: confirming(others, detector),
     readsArguments: others.some(({ stage }) => stage !== "permission"),
     async state(stage, request, call, asks = () => true) {
@@ -176,6 +190,31 @@ function confirming(others: readonly PolicyPoint[], detector: Detector): Policy[
     };
   };
 }
+
+/** Name of the point that judges by what the caller has read. */
+export const DATA_FLOW = "data-flow";
+
+/** Adds what follows from the data that the caller has read. Its findings need people: no mode, grant or callback passes them. */
+async function followed(
+  judging: Promise<FlowJudgement>,
+  assess: () => Assessed | Promise<Assessed>,
+  detector: Detector,
+): Promise<Assessed> {
+  const flow = await judging;
+  const { planned, assessment, findings: before = [] } = await assess();
+  const found = flow.findings.slice(0, FINDINGS_MAX / 2).map(
+    ({ verdict, reason }): PolicyFinding => ({
+      ...{ point: DATA_FLOW, verdict, reason: safeLine(reason, detector) },
+      ...{ rememberable: false, peopleOnly: true },
+    }),
+  );
+  const findings = bounded([...before, ...found]);
+  if (found.some(({ verdict }) => verdict === "deny")) throw refusalOf({ verdict: "deny", reasons: [] }, findings);
+  return mint<Assessed>({ planned: carrying(planned, flow.labels ?? UNREAD), assessment, findings, flow });
+}
+
+/** Stands for labels that cannot be read: an approval that was given then covers no call whose labels are known. */
+const UNREAD: readonly string[] = ["unknown"];
 
 /** The decision of one point about one request. */
 export interface PointDecision {

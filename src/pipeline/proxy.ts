@@ -3,12 +3,14 @@ import type { Approvals, Mode } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { CallOutcome, Fresh, Judged, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
 import type { Detector } from "../detection/sensitive.ts";
+import type { DataFlowPolicy } from "../policy/flow/flow.ts";
 import type { Halts } from "../policy/halts/halts.ts";
 import type { CallBudget, Quotas } from "../policy/quotas/quotas.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, judged, refused, succeeded, unrecorded } from "./answer.ts";
 import type { ApprovalGate } from "./approval-gate.ts";
 import { inProgress } from "./approval-refusals.ts";
+import { CallFlow } from "./call-flow.ts";
 import type { CallRecord, CallRecords } from "./call-record.ts";
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
@@ -54,7 +56,7 @@ export function createProxy(parts: ProxyParts): ToolProxy {
   return {
     async call(request) {
       const record = parts.callRecords.start(request);
-      const outcome = await decide(parts, request, record).catch(asRefusal);
+      const outcome = await outcomeOf(parts, request, record);
       return await conclude(parts, record, request.waitMs ? await afterApproval(parts, record, outcome) : outcome);
     },
     async rejectRequest(request, refusal) {
@@ -66,10 +68,16 @@ export function createProxy(parts: ProxyParts): ToolProxy {
   };
 }
 
+/** Runs the pipeline. Whatever the outcome tells the caller of what was read is remembered before anybody is told. */
+async function outcomeOf(parts: ProxyParts, request: CallRequest, record: CallRecord): Promise<CallOutcome> {
+  const outcome = await decide(parts, request, record).catch(asRefusal);
+  return record.flow === undefined ? outcome : await record.flow.settle(outcome, record.detector);
+}
+
 /** Runs the pipeline. Each stage takes the evidence of the previous stage, so that a skipped stage does not compile. */
 async function decide(parts: ProxyParts, request: CallRequest, record: CallRecord): Promise<Released | Judged> {
   const { admission, executor } = parts;
-  const { registry, callers, policy, gate, detector, leave } = record.use(parts.snapshots.enter());
+  const { registry, callers, policy, gate, detector, dataFlow, leave } = record.use(parts.snapshots.enter());
   record.atEnd(leave);
 
   const found = record.at("REGISTRY").keep(registry.find(request.tool));
@@ -83,6 +91,8 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const limited = record.at("LIMIT").keep(admission.limitRate(permitted, record.steppedAt));
   const parsed = record.at("VALIDATION").keep(parseInput(limited, request.args));
   const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed, record));
+  const { traceId } = record;
+  if (dataFlow !== undefined) record.flow = new CallFlow(dataFlow, { ...elevated, traceId });
   const fresh = record.at("VALIDATION").keep(await checkRepeat(elevated, record, parts.approvals));
   if ("result" in fresh) return fresh;
   const scope = record.openScope(elevated.tool.timeoutMs);
@@ -91,8 +101,8 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const verifyAgain = (): Promise<void> => assertStillMay(callers, request, limited);
   const noteMode = (mode: Mode): void => record.noteMode(mode);
   const budget = openBudget(parts, record);
-  const context = { request, traceId: record.traceId, scope, replan, verifyAgain, budget, noteMode };
-  const assessed = record.at("APPROVAL").keep(await policy.assess(planned));
+  const context = { request, traceId, scope, replan, verifyAgain, budget, noteMode };
+  const assessed = record.at("APPROVAL").keep(await policy.assess(planned, record.flow));
   if (request.dryRun === true) return record.at("APPROVAL").keep(await gate.judge(assessed, context));
   const approved = record.at("APPROVAL").keep(await gate.approve(assessed, context));
   const executed = record.at("EXECUTION").keep(await executor.execute(approved, record.execution(scope, budget)));
@@ -142,7 +152,7 @@ async function amend({ record, policy, limited, fresh, scope }: RunningCall, arg
   const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed, record));
   const sent = { request: { session } };
   const planned = record.at("PLAN").keep(await makePlan(amended(fresh, elevated), scope, sent));
-  return record.at("APPROVAL").keep(await policy.assess(planned));
+  return record.at("APPROVAL").keep(await policy.assess(planned, record.flow));
 }
 
 /** Waits up to the caller's `waitMs` for an approver, then runs the whole pipeline again, token and permissions included. */
@@ -154,7 +164,7 @@ async function afterApproval(parts: ProxyParts, record: CallRecord, outcome: Cal
   const claim = await parts.waitingRoom.untilAnswered(outcome, record);
   if (claim === undefined) return outcome;
   if (claim instanceof Refusal) return claim;
-  const claimed = await decide(parts, claim, record).catch(asRefusal);
+  const claimed = await outcomeOf(parts, claim, record);
   if (!(claimed instanceof Refusal)) return claimed;
   // The call waited without naming the approval, and the same call was faster.
   if (claimed.code === "APPROVAL_CONSUMED" && request.approvalId === undefined)
@@ -217,6 +227,8 @@ export interface Snapshot {
   readonly detector: Detector;
   /** Digest (hex SHA-256) of the configuration and the tools. */
   readonly version: string;
+  /** Follows what callers read into what they send; undefined: data flow is off. */
+  readonly dataFlow: DataFlowPolicy | undefined;
 }
 
 /** The snapshot that a call keeps using, whatever a reload replaces meanwhile. */

@@ -119,6 +119,7 @@ export class MomentsRoad {
       gate: this.#gate(store),
       detector: DETECTOR,
       version: "v",
+      dataFlow: undefined,
       leave: () => {},
     };
     this.#proxy = createProxy({

@@ -56,6 +56,7 @@ test("the defaults in it are the service's defaults", () => {
     },
     decisionPoints: [{ name: "x", authzen: { url: "https://x", auth: { clientCredentials: TOKENS } } }],
     console: { oidc: { issuer: "https://x", clientId: "x" } },
+    dataFlow: {},
     telemetry: { traces: { endpoint: "http://localhost:4318" } },
     redaction: { rules: [{ id: "X", anchors: ["xyz"], pattern: "xyz", matches: ["xyz"] }] },
   };

@@ -5,6 +5,7 @@ import { StartupError } from "../../core/errors.ts";
 import type { CertificateEvent } from "../../core/target-kind.ts";
 import { filterSecrets } from "../../detection/sensitive.ts";
 import { createApprovalGate } from "../../pipeline/approval-gate.ts";
+import type { DataFlowPolicy } from "../../policy/flow/flow.ts";
 import type { Config } from "../config/config.ts";
 import { isPipe } from "../config/plain-file.ts";
 import type { Fingerprint } from "../reload/fingerprints.ts";
@@ -26,11 +27,12 @@ interface JoinOptions extends Pick<Hooks, "onToolApprove" | "logError"> {
   readonly newId: () => string;
   /** Fingerprint of the files of this reading. */
   readonly fingerprint: Fingerprint;
+  readonly dataFlow: DataFlowPolicy | undefined;
 }
 
 /** Joins the parts of one reading of the configuration with the parts that outlive a reload. */
 export function joinSnapshot(config: Config, parts: Parts, options: JoinOptions): ServiceSnapshot {
-  const { approvals, onToolApprove, newId, logError, fingerprint } = options;
+  const { approvals, onToolApprove, newId, logError, dataFlow, fingerprint } = options;
   const { registry, callers, policy, detector, loaded } = parts;
   const gate = createApprovalGate({
     approvals,
@@ -45,7 +47,19 @@ export function joinSnapshot(config: Config, parts: Parts, options: JoinOptions)
   const close = (): Promise<void> =>
     parts.close().catch((cause: unknown) => logError?.("a former configuration could not be closed", cause));
   const version = policyVersion(fingerprint, parts);
-  return { config, parts, registry, callers, policy, gate, detector, version, modules: loaded.modules, close };
+  return {
+    config,
+    parts,
+    registry,
+    callers,
+    policy,
+    gate,
+    detector,
+    dataFlow,
+    version,
+    modules: loaded.modules,
+    close,
+  };
 }
 
 /**

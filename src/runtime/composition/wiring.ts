@@ -1,4 +1,4 @@
-import { createPublicKey, randomUUID } from "node:crypto";
+import { createPublicKey, randomBytes, randomUUID } from "node:crypto";
 import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
@@ -18,6 +18,7 @@ import type { ExplainedCall, StatedCaller } from "../replay/explain.ts";
 import { openState, openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
 import { auditState, intend, openAudit, startExports } from "./audit.ts";
+import { DataFlowOpener } from "./data-flow.ts";
 import { endHaltedCalls, openHalts } from "./halts.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { openLimits } from "./limits.ts";
@@ -36,6 +37,8 @@ const CAPABILITIES: Capabilities = {
   random: Math.random,
 };
 const { clock, monotonic } = CAPABILITIES;
+const SECRET_BYTES = 32;
+const newSecret = (): string => randomBytes(SECRET_BYTES).toString("hex");
 /** Nearly every call is shorter. */
 const LINGER_MS = 900_000;
 
@@ -66,9 +69,12 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     await parts.close();
     throw error;
   });
-  const join = (read: Config, joined: Parts, taken: Fingerprint) =>
-    joinSnapshot(read, joined, { approvals, newId: randomUUID, fingerprint: taken, ...hooks });
-  const snapshots = new LiveSnapshots(join(config, parts, fingerprint), LINGER_MS);
+  const flow = new DataFlowOpener({ state, modules, newId: randomUUID, newSecret, log: hooks.logError ?? (() => {}) });
+  const join = async (read: Config, joined: Parts, taken: Fingerprint) => {
+    const dataFlow = await flow.policyFor(read, joined.loaded.tools);
+    return joinSnapshot(read, joined, { approvals, newId: randomUUID, fingerprint: taken, dataFlow, ...hooks });
+  };
+  const snapshots = new LiveSnapshots(await join(config, parts, fingerprint), LINGER_MS);
   const limits = openLimits(config, { ...CAPABILITIES, ...hooks, audit: auditState(audit) });
   const { admission, inUse } = limits;
   const quotas = openQuotas({ ...CAPABILITIES, ...hooks, state });

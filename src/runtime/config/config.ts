@@ -6,6 +6,7 @@ import { collectorProblems } from "../../core/network.ts";
 import type { DeclaredKind } from "../../core/target-kind.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { approvals } from "./approvals.ts";
+import { dataFlow } from "./data-flow.ts";
 import { decisionPoints } from "./decision-points.ts";
 import { auditExport } from "./export.ts";
 import { jwt, withIssuerList } from "./jwt.ts";
@@ -385,6 +386,7 @@ const sections = (modules: Modules) =>
     approvals: approvals(modules.approvalStores),
     /** Who else decides whether a call may run, after the permissions: policies in Cedar, or a service that speaks AuthZEN. */
     decisionPoints: decisionPoints(modules.decisionPoints),
+    dataFlow,
     assertion: assertion.optional(),
     halts,
     limits,

@@ -27,6 +27,7 @@ export const LIVE_KEYS = [
   "approvals.webhooks",
   "approvals.publicUrl",
   "halts",
+  "dataFlow",
   "limits",
   "redaction",
   "log.level",

@@ -104,8 +104,8 @@ class SnapshotUse<Content extends Built> {
 
   constructor(content: Content) {
     this.content = content;
-    const { registry, callers, policy, gate, detector, version } = content;
-    this.entered = { registry, callers, policy, gate, detector, version, leave: () => this.#leave() };
+    const { registry, callers, policy, gate, detector, dataFlow, version } = content;
+    this.entered = { registry, callers, policy, gate, detector, dataFlow, version, leave: () => this.#leave() };
   }
 
   /** Calls `end` once: when the last call has ended, or after `lingerMs`. */
