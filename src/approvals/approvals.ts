@@ -1,13 +1,8 @@
+import type { ApprovalStore, Dialect } from "../database/dialect.ts";
 import { type Inbox, inbox } from "./notify/inbox.ts";
 import { type Outbox, outbox } from "./notify/outbox.ts";
 import { type MakeReport, reports } from "./notify/report.ts";
-import {
-  type ApprovalJournalLine,
-  type ApprovalStore,
-  Database,
-  type Dialect,
-  type ReadTransaction,
-} from "./store/database.ts";
+import { type ApprovalJournalLine, Database, type ReadTransaction } from "./store/database.ts";
 import { keys } from "./store/keys.ts";
 import { Notifier } from "./store/notifier.ts";
 import { claims, decisions, events, eventsAfter, get, lastSeq, listing, requests } from "./store/requests.ts";

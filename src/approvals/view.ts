@@ -31,8 +31,29 @@ export interface ViewFacts extends SecretsOf {
   readonly risk: Risk;
   readonly rules: readonly string[];
   readonly notes: readonly string[];
+  /** Labels that the call carries; undefined: they do not matter, or cannot be read. */
+  readonly carried?: readonly string[] | undefined;
+  /** Where the values of the arguments appeared before. */
+  readonly origins?: readonly ArgumentOrigin[] | undefined;
   /** Returns whether a member's name marks its value as a secret; the value distinguishes a secret from a count. */
   readonly namesSecret: (name: string, value: unknown) => boolean;
+}
+
+/** An argument, and the answers in which its value appeared. */
+interface ArgumentOrigin {
+  readonly argument: string;
+  readonly isDestination: boolean;
+  readonly isUntrusted: boolean;
+  readonly origins: readonly {
+    readonly tool: string;
+    readonly traceId: string;
+    readonly of: string;
+    readonly field: string;
+    readonly labels: readonly string[];
+    readonly isTrusted: boolean;
+    readonly isWhole: boolean;
+  }[];
+  readonly more: number;
 }
 
 interface RenderedView {
@@ -86,6 +107,7 @@ function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts
     ...(Array.isArray(argv) && { command: shownCommand([command, ...argv], showing) }),
     ...Object.fromEntries(own.map(([key, value]) => [NAMED[key as keyof typeof NAMED], show(value)])),
     arguments: show(input),
+    ...dataFlowShown(facts, show),
     requester: {
       issuer: show(requester.issuer),
       subject: show(requester.subject),
@@ -97,6 +119,31 @@ function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts
     }),
     // The level alone; its details are shown under `target`.
     confinement: visible(described.confinement ?? "not applicable"),
+  };
+}
+
+/** Returns what the caller has read, and where values of the arguments appeared in it. */
+function dataFlowShown(
+  { carried = [], origins = [] }: Pick<ViewFacts, "carried" | "origins">,
+  show: (value: unknown) => Json,
+): { readonly dataFlow?: Json } {
+  const named = origins.filter((one) => one.origins.length > 0);
+  if (carried.length === 0 && named.length === 0) return {};
+  return {
+    dataFlow: {
+      carried,
+      arguments: named.map(({ argument, isDestination, isUntrusted, origins: sources, more }) => ({
+        argument: show(argument),
+        ...(isDestination && { destination: true }),
+        ...(isUntrusted && { untrusted: true }),
+        sources: sources.map(({ tool, traceId, of, field, labels, isTrusted, isWhole }) => ({
+          ...{ tool, traceId, ...(of !== "" && { of: show(of) }), field: show(field), labels },
+          ...(isTrusted && { trusted: true }),
+          ...(!isWhole && { part: true }),
+        })),
+        ...(more > 0 && { more }),
+      })),
+    },
   };
 }
 

@@ -1,5 +1,5 @@
 import type { RefusalCode, Stage } from "../core/errors.ts";
-import type { Classification } from "../core/types.ts";
+import type { Classification, DataLabel } from "../core/types.ts";
 import { CHAIN_BYTES_MAX } from "./chain/chain.ts";
 import { escapeJson } from "./escape.ts";
 
@@ -61,6 +61,16 @@ export interface AuditEntry {
   readonly decisionReasons?:
     | readonly { readonly point: string; readonly verdict: "deny" | "requireApproval"; readonly reason: string }[]
     | undefined;
+  /**
+   * What the caller had read before and after the call, and where values of the arguments had appeared before: at most 24 sources.
+   */
+  readonly dataFlow?:
+    | {
+        readonly before?: readonly DataLabel[] | undefined;
+        readonly after?: readonly DataLabel[] | undefined;
+        readonly sources?: readonly FlowSource[] | undefined;
+      }
+    | undefined;
   readonly error?: { readonly code: RefusalCode } | undefined;
   readonly response?:
     | {
@@ -94,6 +104,20 @@ export interface AuditEntry {
   readonly seq?: number;
   readonly prev?: string;
   readonly hash?: string;
+}
+
+/** An answer in which the value of an argument had appeared. */
+export interface FlowSource {
+  readonly argument: string;
+  readonly tool: string;
+  readonly traceId: string;
+  /** Path of the field in that answer; empty: the answer itself. */
+  readonly field: string;
+  readonly labels: readonly DataLabel[];
+  /** The tool's manifest vouches for the field. */
+  readonly trusted?: true | undefined;
+  /** Only a part of the value appeared there. */
+  readonly part?: true | undefined;
 }
 
 /** The members that the log adds to an entry. */
@@ -134,6 +158,7 @@ export function stampEntry(draft: EntryDraft, { timestamp, instance, id, intentS
     decision: draft.decision,
     denial: draft.denial,
     decisionReasons: draft.decisionReasons,
+    dataFlow: draft.dataFlow,
     error: draft.error,
     response: draft.response,
     approval: draft.approval,

@@ -8,6 +8,7 @@ import type {
   Category,
   Classification,
   CliTarget,
+  DataFlow,
   FsTarget,
   GrpcTarget,
   HttpTarget,
@@ -46,6 +47,8 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
    * hides nothing.
    */
   readonly scan?: ScanPolicy;
+  /** How data flows through the tool: what it reads, where it sends, which arguments are destinations. */
+  readonly dataFlow?: DataFlow;
   readonly approval?: ToolApproval<z.output<I>>;
   /** Controls whether an agent receives the text of a gRPC, HTTP or CLI target's own failure; default `withheld`. */
   readonly errors?: TargetErrors;
@@ -201,6 +204,7 @@ function completeTool(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): 
     outputPolicy: deepFreeze({ ...manifest.outputPolicy }),
     inputPolicy: Object.freeze({ ...manifest.inputPolicy }),
     scan: Object.freeze({ ...manifest.scan }),
+    ...(manifest.dataFlow !== undefined && { dataFlow: deepFreeze({ ...manifest.dataFlow }) }),
     approval: Object.freeze({ ...manifest.approval }),
     target: deepFreeze(target),
     errors: manifest.errors ?? "withheld",

@@ -33,6 +33,7 @@ export const REFUSALS = {
   TOOL_NOT_FOUND: { stage: "REGISTRY", decision: "DENIED", http: 404, retryable: false },
   PERMISSION_DENIED: { stage: "PERMISSION", decision: "DENIED", http: 403, retryable: false },
   POLICY_DENIED: { stage: "PERMISSION", decision: "DENIED", http: 403, retryable: false },
+  POLICY_STATE_UNAVAILABLE: { stage: "PERMISSION", decision: "ERROR", http: 503, retryable: "if-safe" },
   INVALID_INPUT: { stage: "VALIDATION", decision: "DENIED", http: 400, retryable: false },
   IDEMPOTENCY_CONFLICT: { stage: "VALIDATION", decision: "DENIED", http: 409, retryable: false },
   RATE_LIMITED: { stage: "LIMIT", decision: "DENIED", http: 429, retryable: true },
@@ -69,6 +70,8 @@ export interface PolicyFinding {
   readonly reason: string;
   /** Whether an approval for the session may satisfy the point. */
   readonly rememberable: boolean;
+  /** Set when only people may approve: the library's callback does not decide. */
+  readonly peopleOnly?: true | undefined;
 }
 
 export interface RefusalOptions {

@@ -60,7 +60,13 @@ interface Keyed {
 export type Fresh = Evidence<"fresh", Permitted & Keyed & { input: unknown }>;
 
 /** The plan is final; `digest` is the hex SHA-256 that seals it. */
-export type Planned = Evidence<"planned", Permitted & Keyed & { input: unknown; plan: ExecutionPlan; digest: string }>;
+export type Planned = Evidence<
+  "planned",
+  Permitted & Keyed & { input: unknown; plan: ExecutionPlan; digest: string; carried?: Carried }
+>;
+
+/** Labels that the call carries: a part of what `digest` seals. Undefined: they do not matter to the tool, or there are none. */
+type Carried = readonly string[] | undefined;
 
 interface Passed {
   readonly by: string;

@@ -28,6 +28,11 @@ export interface TargetKind<Context extends TargetContext = TargetContext> {
   /** Returns whether such a target has error texts of its own, which `errors: "filtered"` may release. */
   readonly hasErrorText?: (part: unknown) => boolean;
   /**
+   * Returns whether others than the operators of this service may have written what such a target answers, and may read what it is
+   * sent: the default of a tool that does not declare its data flow. `accepts`: the manifest's examples. Left out: no.
+   */
+  readonly reachesOthers?: (part: unknown, accepts: readonly unknown[]) => boolean;
+  /**
    * Returns the category of a tool that declares none, unless it is clearly a read. Undefined: the manifest must
    * declare one. `isRead` is true for a tool classified as read whose words indicate a change.
    */

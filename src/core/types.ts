@@ -33,6 +33,24 @@ export type OutputPolicy = Readonly<Record<string, FieldAction | ReasonedAllow>>
  */
 export type InputPolicy = Readonly<Record<string, FieldAction>>;
 
+/** What an answer holds: data of somebody who must not leave, or text that somebody outside may have written. */
+export type DataLabel = "private" | "untrusted";
+
+/**
+ * How data flows through a tool. Members that are left out follow from the tool's kind, category and input schema:
+ * `docs/data-flow.md`.
+ */
+export interface DataFlow {
+  /** What the tool's answers hold. */
+  readonly reads?: readonly DataLabel[];
+  /** `outside`: the tool sends its arguments to somebody outside. */
+  readonly sends?: readonly "outside"[];
+  /** Paths of the arguments that say where something goes, such as `to`, `recipients` or `payment.iban`. */
+  readonly destinations?: readonly string[];
+  /** Paths of the output whose values the system vouches for, although other parts of the answer are untrusted. */
+  readonly trusted?: readonly string[];
+}
+
 /** The caller, from a verified token. Its identity is the pair (issuer, subject). */
 export interface Caller {
   readonly issuer: string;
@@ -295,6 +313,8 @@ export interface Tool {
   readonly outputPolicy: OutputPolicy;
   readonly inputPolicy: InputPolicy;
   readonly scan: ScanPolicy;
+  /** What the manifest declares; undefined: everything follows from the tool itself. */
+  readonly dataFlow?: DataFlow | undefined;
   readonly approval: ToolApproval;
   readonly target: GrpcTarget | HttpTarget | CliTarget | FsTarget | InlineTarget | McpTarget;
   readonly errors: TargetErrors;

@@ -69,10 +69,10 @@ export interface ApprovalGate {
  */
 export function createApprovalGate(options: GateOptions): ApprovalGate {
   return {
-    approve({ planned, assessment, findings = NONE }, context) {
+    approve({ planned, assessment, findings = NONE, flow }, context) {
       const early = findings.length === 0 ? verdictBeforeManifest(planned.tool, "default") : undefined;
       if (early !== undefined && context.request.approvalId === undefined) return pass(planned, { by: early.by });
-      return consider(options, { planned, assessment, findings, ...context });
+      return consider(options, { planned, assessment, findings, flow, ...context });
     },
   };
 }
@@ -82,6 +82,7 @@ interface Call extends GateContext {
   readonly assessment: RiskAssessment;
   /** These require an approval: no mode, manifest or callback weakens them. */
   readonly findings: readonly PolicyFinding[];
+  readonly flow: Assessed["flow"];
 }
 
 const NONE: readonly PolicyFinding[] = [];
@@ -104,7 +105,7 @@ async function consider(options: GateOptions, call: Call): Promise<Approved> {
   if (verdict?.verdict === "allow") return pass(planned, { by: verdict.by });
   const grant = await guarded(() => grantFor(options, call, requester));
   if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` });
-  if (mayUseCallback(options, call.assessment)) return decideByCallback(options, call, requester);
+  if (mayUseCallback(options, call)) return decideByCallback(options, call, requester);
   return useOrRequest(options, call, {
     requester,
     rules: verdict === undefined ? [...new Set(requiring)] : [verdict.by],
@@ -117,8 +118,12 @@ function ruleOf({ point, reason }: PolicyFinding): string {
 }
 
 /** Returns whether the callback may decide. A policy that requires people accepts the callback only if the policy says so. */
-function mayUseCallback({ onToolApprove }: GateOptions, { requirement }: RiskAssessment): boolean {
-  return onToolApprove !== undefined && (requirement === undefined || requirement.callback);
+function mayUseCallback(
+  { onToolApprove }: GateOptions,
+  { assessment: { requirement }, findings = NONE }: Pick<Assessed, "assessment" | "findings">,
+): boolean {
+  if (onToolApprove === undefined || findings.some(({ peopleOnly }) => peopleOnly === true)) return false;
+  return requirement === undefined || requirement.callback;
 }
 
 /** Steps 1 and 2. The rule for `read` ignores the mode, so that a read does not need a session lookup. */
@@ -239,8 +244,9 @@ async function decideByCallback(options: GateOptions, call: Call, requester: Req
   // The token may have expired or been revoked while the approver decided.
   await call.verifyAgain();
   if (answer.params === undefined) return pass(planned, { by: "callback", answer: answerFrom(answer, planned, scope) });
-  const { planned: amended, assessment } = await call.replan(answer.params);
-  if (!mayUseCallback(options, assessment))
+  const changed = await call.replan(answer.params);
+  const { planned: amended } = changed;
+  if (!mayUseCallback(options, changed))
     throw unanswered(new Error("a policy requires approvers for the changed arguments"));
   return pass(amended, { by: "callback:amended", answer: answerFrom(answer, amended, scope) });
 }
@@ -340,7 +346,9 @@ async function requestApproval(
     findSecrets: (text: string) => detector.filterSecrets(text).findings,
     namesSecret,
   };
-  const facts = { tool, plan, planDigest, binding, input, requester, reason, risk, rules, notes };
+  const origins = call.flow?.origins ?? [];
+  const carried = call.flow?.labels;
+  const facts = { tool, plan, planDigest, binding, input, requester, reason, risk, rules, notes, carried, origins };
   const rendered = renderView({ ...facts, ...secrets });
   if (rendered === undefined) {
     return new Refusal("APPROVAL_DENIED", "This call is too large to show to an approver. Send less at once.");

@@ -8,6 +8,7 @@ import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
 import type { Caller, KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
+import type { CallFlow } from "./call-flow.ts";
 import type { CallRequest } from "./call-request.ts";
 import { type CallScope, CallScopes } from "./call-scope.ts";
 import {
@@ -93,6 +94,8 @@ export class CallRecord {
   secretsSent: readonly string[] | undefined;
   /** Finds secrets by the rules of the configuration snapshot that the call uses. */
   detector: Detector = DETECTOR;
+  /** Follows what the caller has read; undefined where data flow is off, and before the arguments are parsed. */
+  flow: CallFlow | undefined;
   readonly #options: CallRecordOptions;
   readonly #startedAt: number;
   readonly #stages: Partial<Record<Step, number>> = {};
@@ -350,6 +353,7 @@ export class CallRecord {
       decision: refusal === undefined ? "ALLOWED" : REFUSALS[refusal.code].decision,
       denial: refusal && denialFacts(refusal, this.stageOf(refusal), this.detector),
       decisionReasons: decisionFacts(refusal?.findings ?? this.#facts.findings),
+      dataFlow: this.flow?.facts(),
       error: refusal && { code: refusal.code },
       response: responseFacts(outcome),
       approval: approvalFacts(refusal, this.#facts.by, this.#facts.approvalId),

@@ -87,6 +87,11 @@ export function releaseOutputSoFar(
   }
 }
 
+/** Returns the same release without its content. */
+export function withheld({ outputHash, by }: Released): Released {
+  return mint<Released>({ ...WITHHELD, outputHash, ...(by !== undefined && { by }) });
+}
+
 type Filtered = Parameters<typeof mint<Released>>[0];
 
 const WITHHELD: Filtered = { result: null, filteredFields: ["*"], truncated: true, outputHash: sha256Hex("null") };

@@ -37,6 +37,19 @@ function sealed(fresh: Fresh, plan: ExecutionPlan, { request, argsText }: Sent):
   return mint<Planned>({ ...fresh, plan, digest });
 }
 
+/**
+ * Seals the labels that the call carries as well: an approval that was given before the caller had earned one of them does not
+ * cover the call.
+ */
+export function carrying(planned: Planned, labels: readonly string[]): Planned {
+  if (labels.length === 0) return planned;
+  return mint<Planned>({ ...planned, carried: labels, digest: withLabels(planned.digest, labels) });
+}
+
+function withLabels(digest: string, labels: readonly string[] = []): string {
+  return labels.length === 0 ? digest : sha256Hex(`stc/carried/v1 ${digest} ${labels.join(" ")}`);
+}
+
 /** Returns whether the schema passed the arguments on as they were sent: then both have the same canonical text. */
 function isReusable(text: string, args: unknown, input: unknown): boolean {
   return text.length <= REUSED_CHARACTERS_MAX && isSameJson(args, input, REUSED_DEPTH_MAX);
@@ -47,7 +60,7 @@ function isReusable(text: string, args: unknown, input: unknown): boolean {
  * have different digests.
  */
 export function digestInAnySession(planned: Planned): string {
-  return seal(planned, planned.caller.session ?? "");
+  return withLabels(seal(planned, planned.caller.session ?? ""), planned.carried);
 }
 
 type Sealed = Pick<Planned, "identity" | "input" | "caller" | "plan" | "binding">;

@@ -21,6 +21,9 @@ import type {
   StagePoint,
 } from "../core/policy-point.ts";
 import type { Detector } from "../detection/sensitive.ts";
+import type { FlowJudgement } from "../policy/flow/flow.ts";
+import type { CallFlow } from "./call-flow.ts";
+import { carrying } from "./planner.ts";
 import { deepFreeze } from "./schema-validator.ts";
 
 /** All policy points of a build. Every built-in point is a member of its own, so that a build without one does not compile. */
@@ -35,7 +38,13 @@ export interface PolicyPoints {
 /** No policy point denies the plan. The approval gate takes the findings, which require an approval, and the assessment. */
 export type Assessed = Evidence<
   "assessed",
-  { planned: Planned; assessment: RiskAssessment; findings?: readonly PolicyFinding[] | undefined }
+  {
+    planned: Planned;
+    assessment: RiskAssessment;
+    findings?: readonly PolicyFinding[] | undefined;
+    /** What the caller has read, and where the arguments appeared in it; undefined when that does not matter to the tool. */
+    flow?: FlowJudgement | undefined;
+  }
 >;
 
 /**
@@ -46,7 +55,8 @@ export type Assessed = Evidence<
 export interface Policy {
   permit(known: Known): Authorized | Promise<Authorized>;
   elevate(parsed: Parsed): Elevated | Promise<Elevated>;
-  assess(planned: Planned): Assessed | Promise<Assessed>;
+  /** `flow`: follows the call, where data flow is on. */
+  assess(planned: Planned, flow?: CallFlow): Assessed | Promise<Assessed>;
 }
 
 /** @throws {StartupError} when a point has an unusable name */
@@ -54,6 +64,12 @@ export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "asses
   const { permissions, elevation, others } = points;
   const risk = points.risk(rules);
   assertNames([permissions, elevation, risk, ...others].map(({ name }) => name));
+  const assess = combined({
+    stage: "approval",
+    ...{ others, detector },
+    decide: (planned: Planned) => ({ point: risk.name, ...risk.decide(planned) }),
+    toEvidence: (planned, { findings, own }) => mint<Assessed>({ planned, findings, assessment: own.assessment }),
+  });
   return {
     permit: combined({
       stage: "permission",
@@ -67,14 +83,37 @@ export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "asses
       decide: (parsed: Parsed) => ({ point: elevation.name, decision: elevation.decide(parsed) }),
       toEvidence: (parsed, { findings }) => mint<Elevated>(findings === undefined ? parsed : { ...parsed, findings }),
     }),
-    assess: combined({
-      stage: "approval",
-      ...{ others, detector },
-      decide: (planned: Planned) => ({ point: risk.name, ...risk.decide(planned) }),
-      toEvidence: (planned, { findings, own }) => mint<Assessed>({ planned, findings, assessment: own.assessment }),
-    }),
+    assess: (planned, flow) => {
+      const judging = flow?.judge(planned);
+      return judging === undefined ? assess(planned) : followed(judging, () => assess(planned), detector);
+    },
   };
 }
+
+/** Name of the point that judges by what the caller has read. */
+export const DATA_FLOW = "data-flow";
+
+/** Adds what follows from the data that the caller has read. Its findings need people: no mode, grant or callback passes them. */
+async function followed(
+  judging: Promise<FlowJudgement>,
+  assess: () => Assessed | Promise<Assessed>,
+  detector: Detector,
+): Promise<Assessed> {
+  const flow = await judging;
+  const { planned, assessment, findings: before = [] } = await assess();
+  const found = flow.findings.slice(0, FINDINGS_MAX / 2).map(
+    ({ verdict, reason }): PolicyFinding => ({
+      ...{ point: DATA_FLOW, verdict, reason: safeLine(reason, detector) },
+      ...{ rememberable: false, peopleOnly: true },
+    }),
+  );
+  const findings = bounded([...before, ...found]);
+  if (found.some(({ verdict }) => verdict === "deny")) throw refusalOf({ verdict: "deny", reasons: [] }, findings);
+  return mint<Assessed>({ planned: carrying(planned, flow.labels ?? UNREAD), assessment, findings, flow });
+}
+
+/** Stands for labels that cannot be read: an approval that was given then covers no call whose labels are known. */
+const UNREAD: readonly string[] = ["unknown"];
 
 interface PointDecision {
   readonly point: string;

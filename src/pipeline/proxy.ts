@@ -3,10 +3,12 @@ import type { Approvals } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { CallOutcome, Fresh, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
 import type { Detector } from "../detection/sensitive.ts";
+import type { DataFlowPolicy } from "../policy/flow/flow.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, refused, succeeded, unrecorded } from "./answer.ts";
 import type { ApprovalGate } from "./approval-gate.ts";
 import { inProgress } from "./approval-refusals.ts";
+import { CallFlow } from "./call-flow.ts";
 import type { CallRecord, CallRecords } from "./call-record.ts";
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
@@ -43,7 +45,7 @@ export function createProxy(parts: ProxyParts): ToolProxy {
   return {
     async call(request) {
       const record = parts.callRecords.start(request);
-      const outcome = await decide(parts, request, record).catch(asRefusal);
+      const outcome = await outcomeOf(parts, request, record);
       return await conclude(parts, record, request.waitMs ? await afterApproval(parts, record, outcome) : outcome);
     },
     async rejectRequest(request, refusal) {
@@ -56,10 +58,16 @@ export function createProxy(parts: ProxyParts): ToolProxy {
   };
 }
 
+/** Runs the pipeline. Whatever the outcome tells the caller of what was read is remembered before anybody is told. */
+async function outcomeOf(parts: ProxyParts, request: CallRequest, record: CallRecord): Promise<CallOutcome> {
+  const outcome = await decide(parts, request, record).catch(asRefusal);
+  return record.flow === undefined ? outcome : await record.flow.settle(outcome, record.detector);
+}
+
 /** Runs the pipeline. Each stage takes the evidence of the previous stage, so that a skipped stage does not compile. */
 async function decide(parts: ProxyParts, request: CallRequest, record: CallRecord): Promise<Released> {
   const { admission, executor } = parts;
-  const { registry, callers, policy, gate, detector, leave } = parts.snapshots.enter();
+  const { registry, callers, policy, gate, detector, dataFlow, leave } = parts.snapshots.enter();
   record.detector = detector;
   record.atEnd(leave);
 
@@ -72,14 +80,16 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const limited = record.at("LIMIT").keep(admission.limitRate(permitted, record.steppedAt));
   const parsed = record.at("VALIDATION").keep(parseInput(limited, request.args));
   const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed));
+  const { traceId } = record;
+  if (dataFlow !== undefined) record.flow = new CallFlow(dataFlow, { ...elevated, traceId });
   const fresh = record.at("VALIDATION").keep(await checkRepeat(elevated, record, parts.approvals));
   if ("result" in fresh) return fresh;
   const scope = record.openScope(elevated.tool.timeoutMs);
   const planned = record.at("PLAN").keep(await makePlan(fresh, scope, record));
   const replan = (args: unknown): Promise<Assessed> => amend({ record, policy, limited, fresh, scope }, args);
   const verifyAgain = async (): Promise<Verified> => verifyCaller(callers, request);
-  const context = { request, traceId: record.traceId, scope, replan, verifyAgain };
-  const assessed = record.at("APPROVAL").keep(await policy.assess(planned));
+  const context = { request, traceId, scope, replan, verifyAgain };
+  const assessed = record.at("APPROVAL").keep(await policy.assess(planned, record.flow));
   const approved = record.at("APPROVAL").keep(await gate.approve(assessed, context));
   const executed = record.at("EXECUTION").keep(await executor.execute(approved, record.execution(scope)));
   const options = { bytesMax: request.resultBytesMax, observer: parts.observerSlot?.observer };
@@ -107,7 +117,7 @@ async function amend({ record, policy, limited, fresh, scope }: RunningCall, arg
   const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed));
   const sent = { request: { session } };
   const planned = record.at("PLAN").keep(await makePlan(amended(fresh, elevated), scope, sent));
-  return record.at("APPROVAL").keep(await policy.assess(planned));
+  return record.at("APPROVAL").keep(await policy.assess(planned, record.flow));
 }
 
 /** Waits up to the caller's `waitMs` for an approver, then runs the whole pipeline again, token and permissions included. */
@@ -118,7 +128,7 @@ async function afterApproval(parts: ProxyParts, record: CallRecord, outcome: Cal
   record.releaseCapacity();
   const claim = await parts.waitingRoom.untilAnswered(outcome, record);
   if (claim === undefined) return outcome;
-  const claimed = await decide(parts, claim, record).catch(asRefusal);
+  const claimed = await outcomeOf(parts, claim, record);
   if (!(claimed instanceof Refusal)) return claimed;
   // The call waited without naming the approval, and the same call was faster.
   if (claimed.code === "APPROVAL_CONSUMED" && request.approvalId === undefined)
@@ -178,6 +188,8 @@ export interface Snapshot {
   readonly gate: ApprovalGate;
   /** Finds secrets and personal data by the rules of this configuration. */
   readonly detector: Detector;
+  /** Follows what callers read into what they send; undefined: data flow is off. */
+  readonly dataFlow: DataFlowPolicy | undefined;
 }
 
 /** The snapshot that a call keeps using, whatever a reload replaces meanwhile. */

@@ -1,13 +1,13 @@
 import { riskPoint } from "../approvals/floor.ts";
 import type { ShellRule } from "../approvals/risk/rule.ts";
 import { SHELL_TABLES } from "../approvals/risk/shell.ts";
-import type { ApprovalStore } from "../approvals/store/database.ts";
-import { postgresStore } from "../approvals/store/postgres-url.ts";
-import { sqliteStore } from "../approvals/store/sqlite.ts";
 import { type AuditExporter, lokiExporter, otlpExporter } from "../audit/export/collectors.ts";
 import { COMMANDS } from "../cli/commands.ts";
 import type { openConsole } from "../console/routes.ts";
 import type { TargetKind } from "../core/target-kind.ts";
+import type { ApprovalStore } from "../database/dialect.ts";
+import { postgresStore } from "../database/postgres-url.ts";
+import { sqliteStore } from "../database/sqlite.ts";
 import type { DetectorRule } from "../detection/rules/rule.ts";
 import { DETECTOR_RULES } from "../detection/rules/rules.ts";
 import type { AssertionContext } from "../egress/assertion.ts";

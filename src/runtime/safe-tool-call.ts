@@ -26,7 +26,7 @@ type JwtInput = ConfigInput["jwt"] | ConfigInput["jwt"]["issuers"][number];
 export interface SafeToolCallOptions
   extends Pick<
     ConfigInput,
-    "systems" | "audit" | "commands" | "workspace" | "limits" | "redaction" | "assertion" | "approvals"
+    "systems" | "audit" | "commands" | "workspace" | "limits" | "redaction" | "assertion" | "approvals" | "dataFlow"
   > {
   /** Tools made by `defineTool`, or files and folders of manifests. */
   readonly tools: readonly (Tool | ToolFactory | string)[];

@@ -118,6 +118,7 @@ export class MomentsRoad {
       policy: createPolicy(MODULES.policyPoints, createRiskRules({ rules: [] }), DETECTOR),
       gate: this.#gate(store),
       detector: DETECTOR,
+      dataFlow: undefined,
       leave: () => {},
     };
     this.#proxy = createProxy({

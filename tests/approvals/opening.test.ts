@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { dirname, join } from "node:path";
 import { openApprovals } from "../../src/approvals/approvals.ts";
 import type { Requirement } from "../../src/approvals/policies/requirement.ts";
-import { SQLITE_STEPS } from "../../src/approvals/store/schema.ts";
+import { SQLITE_STEPS } from "../../src/database/schema.ts";
 import { MODULES } from "../../src/runtime/modules.ts";
 import { AGENT, type ApprovalWorld, askFor, createApprovalWorld, LIMITS, OPERATOR } from "../support/approvals.ts";
 

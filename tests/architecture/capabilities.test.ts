@@ -48,8 +48,8 @@ const CAPABILITIES: readonly Capability[] = [
         "src/targets/grpc/contract/proto-files.ts",
         "src/targets/grpc/kind.ts",
         "src/audit/",
-        "src/approvals/store/postgres.ts",
-        "src/approvals/store/sqlite.ts",
+        "src/database/postgres.ts",
+        "src/database/sqlite.ts",
         "src/cli/",
         "src/cli/development/",
       ],
@@ -74,7 +74,7 @@ const CAPABILITIES: readonly Capability[] = [
   {
     name: "databases",
     sign: /new Bun\.SQL\b|bun:sqlite/,
-    holders: ["src/approvals/store/postgres.ts", "src/approvals/store/sqlite.ts", "src/audit/query/line-index.ts"],
+    holders: ["src/database/postgres.ts", "src/database/sqlite.ts", "src/audit/query/line-index.ts"],
   },
   {
     name: "foreign functions",

@@ -5,8 +5,10 @@ import { importsOf, sources } from "./sources.ts";
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   core: [],
   egress: ["core"],
+  database: ["core"],
   detection: ["core"],
-  approvals: ["core", "egress"],
+  approvals: ["core", "egress", "database"],
+  policy: ["core", "egress", "database"],
   "approvals/messages": ["core", "detection"],
   audit: ["core", "egress", "runtime/c-library.ts"],
   "targets/command": ["core", "runtime/c-library.ts"],
@@ -15,10 +17,23 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "targets/files": ["core", "runtime/c-library.ts"],
   "targets/function": ["core"],
   "targets/mcp": ["core", "egress"],
-  pipeline: ["core", "egress", "approvals", "audit", "detection"],
+  pipeline: ["core", "egress", "database", "approvals", "policy", "audit", "detection"],
   // The list of what a build contains. `http`, `mcp`, `console` and `cli` are upwards: they are loaded by `import(…)` when needed.
   "runtime/modules.ts": [
-    ...["core", "egress", "approvals", "audit", "detection", "pipeline", "http", "mcp", "console", "cli"],
+    ...[
+      "core",
+      "egress",
+      "database",
+      "approvals",
+      "policy",
+      "audit",
+      "detection",
+      "pipeline",
+      "http",
+      "mcp",
+      "console",
+      "cli",
+    ],
     ...["targets/command", "targets/files", "targets/grpc", "targets/http", "targets/function", "targets/mcp"],
   ],
   "runtime/own-code.ts": [],
@@ -30,7 +45,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "runtime/reload": ["core", "audit", "pipeline", "runtime/config", "runtime/manifests", "runtime/composition"],
   "runtime/composition": [
     ...["core", "runtime/config", "runtime/manifests", "runtime/modules.ts", "runtime/own-code.ts", "runtime/reload"],
-    ...["runtime/telemetry", "runtime/inventory", "pipeline", "approvals", "audit", "detection"],
+    ...["runtime/telemetry", "runtime/inventory", "database", "pipeline", "approvals", "policy", "audit", "detection"],
   ],
   "runtime/inventory": [
     ...["core", "approvals", "detection", "pipeline"],
@@ -39,8 +54,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "runtime/safe-tool-call.ts": [
     ...["core", "approvals", "detection", "pipeline", "runtime/composition", "runtime/config", "runtime/modules.ts"],
   ],
-  http: ["core", "pipeline", "approvals", "audit", "runtime/reload"],
-  mcp: ["core", "pipeline", "approvals", "http"],
+  http: ["core", "pipeline", "approvals", "policy", "audit", "runtime/reload"],
+  mcp: ["core", "pipeline", "approvals", "policy", "http"],
   console: ["core", "pipeline", "audit", "egress", "http", "console/app"],
   // Runs in browsers: nothing of the service but pure functions of `core`.
   "console/app": ["core"],

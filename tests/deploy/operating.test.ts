@@ -55,6 +55,7 @@ test("the defaults in it are the service's defaults", () => {
       console: { tls: { certFile: "x", keyFile: "x", clientCaFile: "x" } },
     },
     console: { oidc: { issuer: "https://x", clientId: "x" } },
+    dataFlow: {},
     telemetry: { traces: { endpoint: "http://localhost:4318" } },
     redaction: { rules: [{ id: "X", anchors: ["xyz"], pattern: "xyz", matches: ["xyz"] }] },
   };

@@ -3,9 +3,9 @@ import fs from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import type { OpenedApprovals } from "../../src/approvals/approvals.ts";
-import { POSTGRES_STEPS, SQLITE_STEPS } from "../../src/approvals/store/schema.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
 import { makeCertificates } from "../../src/cli/development/certificates.ts";
+import { POSTGRES_STEPS, SQLITE_STEPS } from "../../src/database/schema.ts";
 import { ApprovalService } from "../support/approval-service.ts";
 import {
   AGENT,

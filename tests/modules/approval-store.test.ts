@@ -1,7 +1,7 @@
 import { afterAll, afterEach, expect, test } from "bun:test";
-import type { ApprovalStore } from "../../src/approvals/store/database.ts";
-import { sqliteStore } from "../../src/approvals/store/sqlite.ts";
 import { StartupError } from "../../src/core/errors.ts";
+import type { ApprovalStore } from "../../src/database/dialect.ts";
+import { sqliteStore } from "../../src/database/sqlite.ts";
 import { readConfig } from "../../src/runtime/config/config.ts";
 import { MODULES, type Modules } from "../../src/runtime/modules.ts";
 import { ModuleWorld, withPoints } from "./module-world.ts";
@@ -26,6 +26,7 @@ const counted: ApprovalStore = {
       },
     };
   },
+  beside: (url, parts) => sqliteStore.beside(url.replace("counted:", "sqlite:"), parts),
 };
 
 const BUILD: Modules = { ...withPoints(spending), approvalStores: [...MODULES.approvalStores, counted] };

@@ -1,6 +1,7 @@
 import { retryDelayMs } from "../../core/retry.ts";
+import { integer, optionalInteger, text } from "../../database/rows.ts";
 import type { ReadTransaction, WriteTransaction } from "../store/database.ts";
-import { integer, optionalInteger, text, toEvent } from "../store/rows.ts";
+import { toEvent } from "../store/rows.ts";
 import type { Store } from "../store/store.ts";
 import type { ApprovalEvent } from "../types.ts";
 import type { Delivery } from "./sender.ts";

@@ -1,9 +1,10 @@
+import type { Row } from "../../database/dialect.ts";
+import { integer, optionalInteger, text } from "../../database/rows.ts";
 import { type Approver, isAmongRequesters } from "../identities.ts";
 import { escalatedRequirement } from "../policies/escalation.ts";
 import { type Requirement, readEscalations, readRequirement, readVotes, type Vote } from "../policies/requirement.ts";
 import { approversOf } from "../policies/supply.ts";
-import type { ReadTransaction, Row } from "../store/database.ts";
-import { integer, optionalInteger, text } from "../store/rows.ts";
+import type { ReadTransaction } from "../store/database.ts";
 import type { Store } from "../store/store.ts";
 import { QUICK_MS } from "./tally.ts";
 

@@ -1,7 +1,8 @@
 import type { Json } from "../../core/types.ts";
+import type { Row } from "../../database/dialect.ts";
 import { escalationPlanOf } from "../policies/escalation.ts";
 import type { Approval } from "../types.ts";
-import type { Row, WriteTransaction } from "./database.ts";
+import type { WriteTransaction } from "./database.ts";
 import { toApproval } from "./rows.ts";
 import { SECOND_MS } from "./store.ts";
 import { noteTransition } from "./transitions.ts";

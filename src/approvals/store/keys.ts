@@ -1,7 +1,9 @@
 import type { UsedKey } from "../../core/types.ts";
+import type { Row } from "../../database/dialect.ts";
+import { integer, text } from "../../database/rows.ts";
 import type { Approvals, KeyAsked, KeyEnd, KeyState, KeyUse, StoredAnswer } from "../types.ts";
-import type { Row, WriteTransaction } from "./database.ts";
-import { integer, text, toAnswer } from "./rows.ts";
+import type { WriteTransaction } from "./database.ts";
+import { toAnswer } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
 
 /** Maximum size of a stored answer's JSON, in UTF-8 bytes. The result of a larger answer is not stored. */

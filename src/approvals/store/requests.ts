@@ -1,3 +1,4 @@
+import { integer, optionalText, text } from "../../database/rows.ts";
 import { answerProblem, isReadable } from "../answer.ts";
 import { type Approver, isAmongRequesters, type Requester, type Scope } from "../identities.ts";
 import { recordMessage } from "../notify/inbox.ts";
@@ -23,7 +24,7 @@ import type {
 } from "../types.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { escalateAll } from "./escalations.ts";
-import { integer, optionalText, text, toApproval, toEvent } from "./rows.ts";
+import { toApproval, toEvent } from "./rows.ts";
 import { createGrant, revokeGrantsFrom } from "./sessions.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store.ts";
 import {

@@ -1,4 +1,6 @@
-import { APPROVAL_STATES, type Category, type Classification, type Json } from "../../core/types.ts";
+import { APPROVAL_STATES, type Category, type Classification } from "../../core/types.ts";
+import type { Row } from "../../database/dialect.ts";
+import { integer, json, oneOf, optionalInteger, optionalText, text, texts, unreadable } from "../../database/rows.ts";
 import { readAnswer, type WantedAnswer } from "../answer.ts";
 import type { Approver, Scope } from "../identities.ts";
 import { escalatedRequirement } from "../policies/escalation.ts";
@@ -20,7 +22,6 @@ import {
   type Session,
   type StoredAnswer,
 } from "../types.ts";
-import type { Row } from "./database.ts";
 
 const CATEGORIES = ["read", "write", "command", "network", "ask"] as const satisfies readonly Category[];
 const CLASSIFICATIONS = ["read", "write", "destructive"] as const satisfies readonly Classification[];
@@ -126,27 +127,6 @@ export function toAnswer(row: Row): StoredAnswer {
   return json(row, "answer") as unknown as StoredAnswer;
 }
 
-export function text(row: Row, column: string): string {
-  const value = row[column];
-  if (typeof value !== "string") throw unreadable(column);
-  return value;
-}
-
-export function integer(row: Row, column: string): number {
-  // PostgreSQL returns 64-bit integers as text.
-  const value = Number(row[column] ?? Number.NaN);
-  if (!Number.isSafeInteger(value)) throw unreadable(column);
-  return value;
-}
-
-export function optionalInteger(row: Row, column: string): number | undefined {
-  return row[column] === null ? undefined : integer(row, column);
-}
-
-export function optionalText(row: Row, column: string): string | undefined {
-  return row[column] === null ? undefined : text(row, column);
-}
-
 function approverIn(row: Row, prefix: "decided" | "mode"): Approver | undefined {
   const issuer = optionalText(row, `${prefix}_issuer`);
   return issuer === undefined ? undefined : { issuer, subject: text(row, `${prefix}_subject`) };
@@ -177,25 +157,4 @@ function answer(row: Row): WantedAnswer | undefined {
   const read = readAnswer(json(row, "answer"));
   if (read === undefined) throw unreadable("answer");
   return read;
-}
-
-function oneOf<T extends string>(row: Row, column: string, allowed: readonly T[]): T {
-  const found = allowed.find((value) => value === row[column]);
-  if (found === undefined) throw unreadable(column);
-  return found;
-}
-
-function texts(row: Row, column: string): readonly string[] {
-  const list = json(row, column);
-  if (!Array.isArray(list) || !list.every((item) => typeof item === "string")) throw unreadable(column);
-  return list;
-}
-
-function json(row: Row, column: string): Json {
-  return JSON.parse(text(row, column)) as Json;
-}
-
-/** Names the column only: its content may come from an agent. */
-function unreadable(column: string): Error {
-  return new Error(`the approval store contains an unreadable value in ${column}`);
 }

@@ -1,7 +1,9 @@
+import type { Row } from "../../database/dialect.ts";
+import { integer, text } from "../../database/rows.ts";
 import type { Approver, Requester } from "../identities.ts";
 import type { Approval, Approvals, Grant, Session } from "../types.ts";
-import type { ReadTransaction, Row, WriteTransaction } from "./database.ts";
-import { integer, text, toGrant, toSession } from "./rows.ts";
+import type { ReadTransaction, WriteTransaction } from "./database.ts";
+import { toGrant, toSession } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
 import { identity, insertSession, type Owner } from "./transitions.ts";
 

@@ -1,4 +1,5 @@
-import type { Row, WriteTransaction } from "./database.ts";
+import type { Row } from "../../database/dialect.ts";
+import type { WriteTransaction } from "./database.ts";
 import { escalateDue } from "./escalations.ts";
 import { subtract } from "./keys.ts";
 import { toApproval } from "./rows.ts";

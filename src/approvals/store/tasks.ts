@@ -1,11 +1,13 @@
 import { createCipheriv, createDecipheriv, createHmac } from "node:crypto";
 import { sha256Hex } from "../../core/digest.ts";
 import type { Json } from "../../core/types.ts";
+import type { Row } from "../../database/dialect.ts";
+import { integer, optionalInteger, text } from "../../database/rows.ts";
 import type { Requester } from "../identities.ts";
 import type { ApprovalState, Approvals, NewTask, Task, TaskCall, TaskEnd, TaskState } from "../types.ts";
-import type { ReadTransaction, Row, WriteTransaction } from "./database.ts";
+import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { cancel } from "./requests.ts";
-import { integer, optionalInteger, text, toApproval } from "./rows.ts";
+import { toApproval } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
 import { sessionOf } from "./transitions.ts";
 

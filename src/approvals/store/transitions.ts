@@ -1,7 +1,8 @@
 import type { Json } from "../../core/types.ts";
+import type { Row } from "../../database/dialect.ts";
 import type { Approver, Requester } from "../identities.ts";
 import type { Approval, ApprovalEvent } from "../types.ts";
-import type { ReadTransaction, Row, WriteTransaction } from "./database.ts";
+import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { toApproval } from "./rows.ts";
 
 interface Noted {

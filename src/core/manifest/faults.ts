@@ -62,7 +62,7 @@ export function manifestFaults(manifest: unknown, kinds: readonly DeclaredKind[]
 }
 
 const KEYS = new Set(
-  "name title description version classification category permissions input output outputPolicy inputPolicy scan approval errors target handler timeoutMs limits idempotent examples".split(
+  "name title description version classification category permissions input output outputPolicy inputPolicy scan dataFlow approval errors target handler timeoutMs limits idempotent examples".split(
     " ",
   ),
 );
@@ -79,6 +79,7 @@ const CHECKS: readonly Check[] = [
   outputPolicyShape,
   inputPolicyShape,
   scanShape,
+  dataFlowShape,
   targetFaults,
   approvalFaults,
   errors,
@@ -118,6 +119,7 @@ const DEEP_CHECKS: readonly Check[] = [
   outputPolicyFaults,
   ({ inputPolicy, input }) => (inputPolicy === undefined ? [] : policyFaults("inputPolicy", inputPolicy, input)),
   ({ scan, output }) => (scan === undefined ? [] : policyFaults("scan", scan, output)),
+  dataFlowFaults,
   (manifest, kinds) => declaredTarget(manifest, kinds)?.kind.checkInput?.(manifest["input"] as z.ZodType) ?? [],
   examples,
 ];
@@ -380,6 +382,50 @@ function scanShape({ scan }: Unchecked): readonly Fault[] {
   return policyShape("scan", scan, (level, field) =>
     unless(oneOf(SCAN_LEVELS)(level), field, `must be one of ${levels}`),
   );
+}
+
+const FLOW_PATHS_MAX = 64;
+
+/** The members of `dataFlow`: a list of names, or a list of paths of this schema. */
+const FLOW_LISTS = {
+  reads: { names: ["private", "untrusted"] },
+  sends: { names: ["outside"] },
+  destinations: { paths: "input" },
+  trusted: { paths: "output" },
+} as const;
+
+function dataFlowShape({ dataFlow }: Unchecked): readonly Fault[] {
+  if (dataFlow === undefined) return [];
+  const keys = Object.keys(FLOW_LISTS);
+  if (!isTable(dataFlow)) return [{ field: "dataFlow", message: `must be { ${keys.join("?, ")}? }` }];
+  const checks = Object.entries(FLOW_LISTS).map(([key, list]): KeyCheck => {
+    if ("names" in list)
+      return [key, optional(listOf(oneOf(list.names))), `must be a list of ${list.names.join(", ")}`];
+    const isPaths = (value: unknown): boolean => listOf(isText)(value) && (value as unknown[]).length <= FLOW_PATHS_MAX;
+    return [key, optional(isPaths), `must be a list of at most ${FLOW_PATHS_MAX} paths of the ${list.paths} schema`];
+  });
+  return [...unknownKeys("dataFlow", dataFlow, keys), ...keyFaults("dataFlow", dataFlow, checks)];
+}
+
+/** Returns the paths that match no argument or no field of the output. */
+function dataFlowFaults({ dataFlow, input, output }: Unchecked): readonly Fault[] {
+  if (!isTable(dataFlow)) return [];
+  const faultsIn = (key: "destinations" | "trusted", schema: unknown): readonly Fault[] =>
+    ((dataFlow[key] ?? []) as readonly string[]).flatMap((path, index) =>
+      policyFaults(`dataFlow.${key}[${index}]`, { [path]: "allow" }, schema).map(({ field, message }) => ({
+        field,
+        message: `${message}${message.includes("did you mean") ? "" : hintOfField(path, schema as z.ZodType)}`,
+      })),
+    );
+  return [...faultsIn("destinations", input), ...faultsIn("trusted", output)];
+}
+
+/** Returns a hint for a path whose first step is misspelt. */
+function hintOfField(path: string, schema: z.ZodType): string {
+  const { def } = schema._zod;
+  const own = def.type === "object" ? Object.keys((def as z.core.$ZodObjectDef).shape) : [];
+  const [first = path] = path.split(/[.[]/, 1);
+  return own.includes(first) ? "" : hint(first, own);
 }
 
 function policyShape(

@@ -14,7 +14,7 @@ import {
 } from "./field-path.ts";
 import { ListedFields, newMemory, type PathMemory, type ShownPath } from "./listed-fields.ts";
 import { mask } from "./masks.ts";
-import { actionOf, type PolicyRule, type PolicyState, policyStates, releases } from "./state.ts";
+import { actionOf, type OutputPolicyState, type PolicyRule, policyStates, releases } from "./state.ts";
 
 /** A policy compiled for its output schema: a table of all decisions. Values never change it. */
 export interface CompiledPolicy {
@@ -83,7 +83,7 @@ export function compilePolicy(policy: OutputPolicy, output: z.ZodType): Compiled
   const nodes = new Map<string, PolicyNode>();
   const unfinished: (() => void)[] = [];
 
-  const nodeOf = (state: PolicyState, schemaNode: SchemaNode = map.nothing): PolicyNode => {
+  const nodeOf = (state: OutputPolicyState, schemaNode: SchemaNode = map.nothing): PolicyNode => {
     const name = `${schemaNode.id}/${state.id}`;
     const known = nodes.get(name);
     if (known !== undefined) return known;

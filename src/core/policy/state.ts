@@ -12,7 +12,7 @@ export interface PolicyRule {
 }
 
 /** The progress of every rule along one path, and the winning action. Equivalent states are one object. */
-export interface PolicyState {
+export interface OutputPolicyState {
   readonly id: number;
   /** Action of the winning rule here; `undefined`: no rule covers this path. */
   readonly action: FieldAction | undefined;
@@ -25,8 +25,8 @@ export interface PolicyState {
 }
 
 export interface PolicyStates {
-  readonly start: PolicyState;
-  next(state: PolicyState, step: Step): PolicyState;
+  readonly start: OutputPolicyState;
+  next(state: OutputPolicyState, step: Step): OutputPolicyState;
 }
 
 interface Progress {
@@ -36,7 +36,7 @@ interface Progress {
   readonly winner: Claim | undefined;
 }
 
-interface KnownState extends PolicyState {
+interface KnownState extends OutputPolicyState {
   readonly progress: Progress;
   readonly steps: Map<Step, KnownState>;
 }

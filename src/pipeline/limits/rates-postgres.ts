@@ -1,5 +1,5 @@
-import { connect } from "../../approvals/store/postgres.ts";
-import { parsePostgresUrl } from "../../approvals/store/postgres-url.ts";
+import { connect } from "../../database/postgres.ts";
+import { parsePostgresUrl } from "../../database/postgres-url.ts";
 import type { RateTable, SharedCharge } from "./rates-shared.ts";
 
 const US_PER_MS = 1_000;

@@ -17,8 +17,10 @@ import { createRiskRules, riskRuleProblems } from "../../approvals/risk.ts";
 import { errorText } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
+import { openPolicyState, type PolicyState } from "../../policy/state.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { MODULES, type Modules } from "../modules.ts";
+import type { Capabilities } from "./hooks.ts";
 import { readNamed, readNamedFile } from "./problems.ts";
 
 const SESSION_BYTES = 24;
@@ -57,6 +59,27 @@ interface OpenStoreParts {
 }
 
 /**
+ * Returns the state of policies, which connects to nothing yet: in the approvals' database, whose tables `openStore` creates, or in
+ * this process where there is none.
+ */
+export function openState(
+  config: Config,
+  { stores, ...parts }: Pick<OpenStoreParts, "stores" | "clock" | "log"> & Pick<Capabilities, "monotonic">,
+): PolicyState {
+  const url = configuredUrl(config, stores);
+  const kind = stores.find(({ accepts }) => url !== undefined && accepts.test(url));
+  const store = url === undefined || kind === undefined ? undefined : { kind, url };
+  return openPolicyState({ ...parts, store, now: parts.clock });
+}
+
+/** Returns the URL of the database, with an absolute path; undefined when the configuration names none. */
+function configuredUrl(config: Config, stores: Stores): string | undefined {
+  const { store, storeUrlFile } = config.approvals;
+  if (storeUrlFile !== undefined) return storeUrl(config, storeUrlFile, stores);
+  return store === undefined ? undefined : absoluteUrl(config, store);
+}
+
+/**
  * Opens the store that the configuration names.
  *
  * @throws {StartupError} when it cannot be opened
@@ -65,14 +88,15 @@ export async function openStore(
   config: Config,
   parts: OpenStoreParts,
 ): Promise<(ReceiptedApprovals & WithWebhooks) | undefined> {
-  const { store, storeUrlFile, receiptKeyFile: _, ...limits } = config.approvals;
-  if (store === undefined && storeUrlFile === undefined) return undefined;
+  const { store, storeUrlFile: _, receiptKeyFile: __, ...limits } = config.approvals;
   const field = store === undefined ? "approvals.storeUrlFile" : "approvals.store";
   const tally = new DecisionTally();
   try {
+    const url = configuredUrl(config, parts.stores);
+    if (url === undefined) return undefined;
     const approvals = await openApprovals({
       stores: parts.stores,
-      url: storeUrlFile === undefined ? absoluteUrl(config, store ?? "") : storeUrl(config, storeUrlFile, parts.stores),
+      url,
       now: parts.clock,
       newId: randomUUID,
       newToken: () => randomBytes(SESSION_BYTES).toString("base64url"),

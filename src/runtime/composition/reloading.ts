@@ -3,6 +3,7 @@ import type { AuditLog } from "../../audit/audit-log.ts";
 import { StartupError } from "../../core/errors.ts";
 import { filterSecrets } from "../../detection/sensitive.ts";
 import { createApprovalGate } from "../../pipeline/approval-gate.ts";
+import type { DataFlowPolicy } from "../../policy/flow/flow.ts";
 import type { Config } from "../config/config.ts";
 import { isPipe } from "../config/plain-file.ts";
 import type { Fingerprint } from "../reload/fingerprints.ts";
@@ -22,11 +23,12 @@ interface ServiceSnapshot extends Reloadable {
 interface JoinOptions extends Pick<Hooks, "onToolApprove" | "logError"> {
   readonly approvals: Approvals | undefined;
   readonly newId: () => string;
+  readonly dataFlow: DataFlowPolicy | undefined;
 }
 
 /** Joins the parts of one reading of the configuration with the parts that outlive a reload. */
 export function joinSnapshot(config: Config, parts: Parts, options: JoinOptions): ServiceSnapshot {
-  const { approvals, onToolApprove, newId, logError } = options;
+  const { approvals, onToolApprove, newId, logError, dataFlow } = options;
   const { registry, callers, policy, detector, loaded } = parts;
   const gate = createApprovalGate({
     approvals,
@@ -39,7 +41,7 @@ export function joinSnapshot(config: Config, parts: Parts, options: JoinOptions)
   });
   const close = (): Promise<void> =>
     parts.close().catch((cause: unknown) => logError?.("a former configuration could not be closed", cause));
-  return { config, parts, registry, callers, policy, gate, detector, modules: loaded.modules, close };
+  return { config, parts, registry, callers, policy, gate, detector, dataFlow, modules: loaded.modules, close };
 }
 
 type ReloadHooks = Pick<Hooks, "readAgain" | "isEmbedded" | "onReload" | "onCertificates" | "onRevocations">;

@@ -1,4 +1,4 @@
-import { createPublicKey, randomUUID } from "node:crypto";
+import { createPublicKey, randomBytes, randomUUID } from "node:crypto";
 import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
@@ -13,9 +13,10 @@ import { MODULES, type Modules } from "../modules.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
 import type { Reloaded } from "../reload/types.ts";
-import { openStore } from "./approvals.ts";
+import { openState, openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
 import { auditState, intend, openAudit, startExports } from "./audit.ts";
+import { DataFlowOpener } from "./data-flow.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { openLimits } from "./limits.ts";
 import { openRecording } from "./recording.ts";
@@ -32,6 +33,8 @@ const CAPABILITIES: Capabilities = {
   random: Math.random,
 };
 const { clock, monotonic } = CAPABILITIES;
+const SECRET_BYTES = 32;
+const newSecret = (): string => randomBytes(SECRET_BYTES).toString("hex");
 /** Nearly every call is shorter. */
 const LINGER_MS = 900_000;
 
@@ -55,14 +58,19 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   const fingerprint = hooks.readAgain === undefined ? undefined : fingerprintOf(config);
   const parts = await assemble(config, hooks, modules);
   const { hashKey } = parts;
-  const { audit, approvals } = await openStores(config, hooks, { ...parts, stores: modules.approvalStores }).catch(
-    async (error: unknown) => {
-      await parts.close();
-      throw error;
-    },
-  );
-  const join = (read: Config, joined: Parts) => joinSnapshot(read, joined, { approvals, newId: randomUUID, ...hooks });
-  const snapshots = new LiveSnapshots(join(config, parts), LINGER_MS);
+  const { audit, approvals, state } = await openStores(config, hooks, {
+    ...parts,
+    stores: modules.approvalStores,
+  }).catch(async (error: unknown) => {
+    await parts.close();
+    throw error;
+  });
+  const flow = new DataFlowOpener({ state, modules, newId: randomUUID, newSecret, log: hooks.logError ?? (() => {}) });
+  const join = async (read: Config, joined: Parts) => {
+    const dataFlow = await flow.policyFor(read, joined.loaded.tools);
+    return joinSnapshot(read, joined, { approvals, newId: randomUUID, dataFlow, ...hooks });
+  };
+  const snapshots = new LiveSnapshots(await join(config, parts), LINGER_MS);
   const limits = openLimits(config, { ...CAPABILITIES, ...hooks, audit: auditState(audit) });
   const { admission, inUse } = limits;
   const executor = createExecutor({ intend: (announced) => intend(audit, announced) });
@@ -101,6 +109,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     await snapshots.close();
     await idle(admission, graceMs);
     await recording.stop();
+    await state.close();
     await approvals?.close();
     await Promise.all([exporters.stop(), tracing.close()]);
     await audit.journal({ type: "service.stopped" }).catch(() => {});
@@ -118,6 +127,8 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     limits: inUse,
     /** Stores approval requests; undefined when the configuration names no store. */
     approvals,
+    /** Whether the policies' state is shared with other processes. */
+    policyScope: state.scope,
     /** Returns whether the same call again uses the approval that was given for it. */
     attaches: () => snapshots.current().config.approvals.attach === "on",
     clock,
@@ -180,7 +191,8 @@ async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...part
   try {
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
     const log = hooks.logError ?? (() => {});
-    return { audit, approvals: await openStore(config, { ...parts, clock, journal, log }) };
+    const approvals = await openStore(config, { ...parts, clock, journal, log });
+    return { audit, approvals, state: openState(config, { stores: parts.stores, clock, monotonic, log }) };
   } catch (error) {
     await audit.close();
     throw error;

@@ -6,6 +6,7 @@ import { collectorProblems } from "../../core/network.ts";
 import type { DeclaredKind } from "../../core/target-kind.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { approvals } from "./approvals.ts";
+import { dataFlow } from "./data-flow.ts";
 import { auditExport } from "./export.ts";
 import { jwt, withIssuerList } from "./jwt.ts";
 import { checkListeners, consoleSection, listenerKeys } from "./listeners.ts";
@@ -366,6 +367,7 @@ const sections = (modules: Modules) =>
     commands,
     workspace,
     approvals: approvals(modules.approvalStores),
+    dataFlow,
     assertion: assertion.optional(),
     limits,
     mcp,

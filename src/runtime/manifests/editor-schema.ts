@@ -62,6 +62,21 @@ const FIELDS = z.strictObject({
     .record(text, z.enum(SCAN_LEVELS))
     .optional()
     .describe("How strictly released text is scanned for secrets and personal data, by path."),
+  dataFlow: z
+    .strictObject({
+      reads: z
+        .array(z.enum(["private", "untrusted"]))
+        .optional()
+        .describe("What the answers hold."),
+      sends: z
+        .array(z.enum(["outside"]))
+        .optional()
+        .describe("Whether the tool sends its arguments to somebody outside."),
+      destinations: z.array(text).optional().describe("Paths of the arguments that say where something goes."),
+      trusted: z.array(text).optional().describe("Paths of the output whose values the system vouches for."),
+    })
+    .optional()
+    .describe("How data flows through the tool. What is left out follows from the tool's kind, category and input."),
   approval: z
     .strictObject({
       required: z.boolean().optional().describe("Every call needs a person's approval."),

@@ -23,6 +23,7 @@ export const LIVE_KEYS = [
   "approvals.callbackTimeoutMs",
   "approvals.webhooks",
   "approvals.publicUrl",
+  "dataFlow",
   "limits",
   "redaction",
   "log.level",

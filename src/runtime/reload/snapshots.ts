@@ -103,8 +103,8 @@ class SnapshotUse<Content extends Built> {
 
   constructor(content: Content) {
     this.content = content;
-    const { registry, callers, policy, gate, detector } = content;
-    this.entered = { registry, callers, policy, gate, detector, leave: () => this.#leave() };
+    const { registry, callers, policy, gate, detector, dataFlow } = content;
+    this.entered = { registry, callers, policy, gate, detector, dataFlow, leave: () => this.#leave() };
   }
 
   /** Calls `end` once: when the last call has ended, or after `lingerMs`. */

@@ -13,7 +13,7 @@ import {
   type TargetKind,
   type ToolNote,
 } from "../../core/target-kind.ts";
-import type { Handler, Tool } from "../../core/types.ts";
+import type { CliTarget, Handler, Tool } from "../../core/types.ts";
 import { type ChildConfinement, openConfinement } from "./confinement/confinement.ts";
 import { SYSTEM_DIRECTORIES } from "./confinement/profile.ts";
 import { findProgram } from "./environment.ts";
@@ -57,9 +57,24 @@ export const command: TargetKind<CommandContext> = {
       message,
     })),
   hasErrorText: (cli) => isTable(cli) && !("shell" in cli),
+  reachesOthers: usesNetwork,
   category: () => "command",
   open,
 };
+
+/** Returns whether the command may use the network: with the arguments of any example, when that depends on them. */
+function usesNetwork(cli: unknown, accepts: readonly unknown[]): boolean {
+  const { confinement } = cli as CliTarget["cli"];
+  if (typeof confinement !== "function") return confinement?.network !== undefined;
+  if (accepts.length === 0) return true;
+  return accepts.some((input) => {
+    try {
+      return confinement(input as never).network !== undefined;
+    } catch {
+      return true;
+    }
+  });
+}
 
 function open(context: CommandContext): OpenedKind {
   const { config, now, newId, onSurvivors } = context;

@@ -66,6 +66,7 @@ export const httpKind: TargetKind<AssertionContext> = {
   data: httpRequestPart,
   check: httpFaults,
   hasErrorText: () => true,
+  reachesOthers: () => true,
   category: () => "network",
   open,
 };

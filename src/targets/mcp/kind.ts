@@ -52,6 +52,7 @@ export function mcp(parts: McpParts): TargetKind<McpContext> {
     data: tool,
     check: (part) => schemaFaults("target.mcp", tool, part),
     hasErrorText: () => true,
+    reachesOthers: () => true,
     category: () => "network",
     open: (context) => open(context, parts),
   };

@@ -1,15 +1,17 @@
 import fs from "node:fs";
 import { dirname } from "node:path";
-import { errorText } from "../../core/error-text.ts";
+import { errorText } from "../core/error-text.ts";
 import {
   type ApprovalStore,
   type Dialect,
   type Row,
   type Sql,
+  STATE_MS_MAX,
   StoreProblem,
   schemaVersion,
+  type Transactions,
   transact,
-} from "./database.ts";
+} from "./dialect.ts";
 import { SQLITE_STEPS } from "./schema.ts";
 
 /** Time that SQLite itself waits for a lock, in milliseconds: it blocks the whole process meanwhile. */
@@ -36,7 +38,114 @@ export const sqliteStore: ApprovalStore = {
     if (path === undefined) throw new Error(`the approvals store must be named as ${this.example}`);
     return openSqlite(path, now);
   },
+  async beside(url, { now }) {
+    return sqliteBeside(url.slice("sqlite://".length), now);
+  },
 };
+
+/** Waits for no lock itself: whoever calls retries, and the process is not blocked. */
+async function sqliteBeside(path: string, now: () => number): Promise<Transactions> {
+  const opened: Bun.SQL[] = [];
+  const open = async (kind: "read" | "write"): Promise<Bun.SQL> => {
+    const sql = new Bun.SQL({ adapter: "sqlite", filename: path, create: false });
+    opened.push(sql);
+    await sql.unsafe("PRAGMA busy_timeout = 0");
+    await sql.unsafe(kind === "read" ? "PRAGMA query_only = ON" : "PRAGMA synchronous = FULL");
+    return sql;
+  };
+  const connections: Partial<Record<"read" | "write", Promise<Bun.SQL> | undefined>> = {};
+  return {
+    async begin(kind, work) {
+      connections[kind] ??= open(kind).catch((error) => {
+        connections[kind] = undefined;
+        throw error;
+      });
+      const run = (sql: Sql) => work(sql, Math.floor(now()));
+      const connection = await connections[kind];
+      if (kind === "read") return transact(connection, "DEFERRED", run);
+      return inTurn({ path, queue: "beside", waitMsMax: STATE_MS_MAX }, () => transact(connection, "IMMEDIATE", run));
+    },
+    isBusy,
+    close: () => closeAll(opened),
+  };
+}
+
+interface Turn {
+  readonly path: string;
+  readonly queue: "approvals" | "beside";
+  readonly waitMsMax?: number;
+}
+
+/** Writers of a file in this process. */
+interface Writers {
+  readonly waiting: Readonly<Record<Turn["queue"], Set<() => void>>>;
+  next: Turn["queue"];
+}
+
+const writing = new Map<string, Writers>();
+
+/**
+ * Runs `act` when no other writer of this process uses the file. The two queues take turns: SQLite gives its lock to whoever asks
+ * first after a commit, and a writer with a queue is always first.
+ */
+async function inTurn<T>({ path, queue, waitMsMax }: Turn, act: () => Promise<T>): Promise<T> {
+  const present = writing.get(path);
+  if (present === undefined) {
+    writing.set(path, { waiting: { approvals: new Set(), beside: new Set() }, next: "beside" });
+  } else await turnIn(present.waiting[queue], waitMsMax);
+  try {
+    return await act();
+  } finally {
+    passOn(path);
+  }
+}
+
+async function turnIn(waiting: Set<() => void>, waitMsMax: number | undefined): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  waiting.add(resolve);
+  const giveUp = (): void => {
+    waiting.delete(resolve);
+    reject(new Error("the approvals' SQLite file is locked by another change"));
+  };
+  const timer = waitMsMax === undefined ? undefined : setTimeout(giveUp, waitMsMax);
+  await promise;
+  clearTimeout(timer);
+}
+
+/** Begins the next write, or forgets the file. */
+function passOn(path: string): void {
+  const writers = writing.get(path);
+  if (writers === undefined) return;
+  const { waiting, next } = writers;
+  const other = next === "beside" ? "approvals" : "beside";
+  const queue = waiting[next].size > 0 ? next : other;
+  writers.next = queue === next ? other : next;
+  const [begin] = waiting[queue];
+  if (begin === undefined) {
+    writing.delete(path);
+    return;
+  }
+  waiting[queue].delete(begin);
+  begin();
+}
+
+/** Returns transactions in this process's memory, with the tables of a file. They take turns. */
+export function memoryTransactions(now: () => number): Transactions {
+  let opened: Promise<Bun.SQL> | undefined;
+  const open = async (): Promise<Bun.SQL> => {
+    const sql = new Bun.SQL({ adapter: "sqlite", filename: ":memory:" });
+    for (const step of SQLITE_STEPS) await sql.unsafe(step);
+    return sql;
+  };
+  return {
+    async begin(_kind, work) {
+      opened ??= open();
+      return transact(await opened, "IMMEDIATE", (sql) => work(sql, Math.floor(now())));
+    },
+    isBusy,
+    close: async () => (await opened)?.close(),
+  };
+}
 
 /**
  * Opens or creates the file, accessible to this user only. Uses the clock of this process: all processes that share the file
@@ -54,7 +163,8 @@ async function openSqlite(path: string, now: () => number): Promise<Dialect> {
     return {
       begin: (kind, work) => {
         const run = (sql: Sql) => work(sql, Math.floor(now()));
-        return kind === "write" ? transact(writer, "IMMEDIATE", run) : transact(reader, "DEFERRED", run);
+        if (kind === "read") return transact(reader, "DEFERRED", run);
+        return inTurn({ path, queue: "approvals" }, () => transact(writer, "IMMEDIATE", run));
       },
       isBusy,
       busyAttemptsMax: BUSY_ATTEMPTS_MAX,

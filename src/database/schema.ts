@@ -195,6 +195,60 @@ CREATE INDEX approvals_by_tool ON approvals (tool, decided_at);
 ALTER TABLE approval_events ADD COLUMN webhooks TEXT;
 `;
 
+/** Halts in force. `value`: a tool, a system, a subject or a session; of subjects, `issuer` is a part. */
+const POLICY_HALTS = `
+CREATE TABLE policy_halts (
+  id TEXT PRIMARY KEY,
+  kind TEXT NOT NULL CHECK (kind IN ('all', 'tool', 'system', 'caller', 'session')),
+  issuer TEXT NOT NULL,
+  value TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  cancels_running INTEGER NOT NULL,
+  set_issuer TEXT NOT NULL,
+  set_subject TEXT NOT NULL,
+  set_at INTEGER NOT NULL,
+  until INTEGER
+) STRICT;
+`;
+
+/**
+ * Data flow: the labels that callers carry, and the fingerprints of the answers that they got. `session` is empty unless labels are
+ * narrowed to sessions. `label`: besides private and untrusted, `lost` (fingerprints of untrusted text are missing) and `cleared`.
+ */
+const POLICY_FLOW = `
+CREATE TABLE policy_flow_secret (id INTEGER PRIMARY KEY, secret TEXT NOT NULL) STRICT;
+CREATE TABLE policy_flow_labels (
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  session TEXT NOT NULL,
+  label TEXT NOT NULL CHECK (label IN ('private', 'untrusted', 'lost', 'cleared')),
+  since INTEGER NOT NULL,
+  until INTEGER NOT NULL,
+  tool TEXT NOT NULL,
+  trace_id TEXT NOT NULL,
+  PRIMARY KEY (issuer, subject, session, label)
+) STRICT;
+CREATE INDEX policy_flow_labels_expiry ON policy_flow_labels (until);
+CREATE TABLE policy_flow_sources (
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  session TEXT NOT NULL,
+  id TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  until INTEGER NOT NULL,
+  tool TEXT NOT NULL,
+  trace_id TEXT NOT NULL,
+  reference TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  fields TEXT NOT NULL,
+  bytes INTEGER NOT NULL,
+  prints BLOB NOT NULL,
+  PRIMARY KEY (issuer, subject, id)
+) STRICT;
+CREATE INDEX policy_flow_sources_by_age ON policy_flow_sources (issuer, subject, at, id, until, bytes, labels);
+CREATE INDEX policy_flow_sources_expiry ON policy_flow_sources (until);
+`;
+
 export const SQLITE_STEPS: readonly string[] = [
   firstTables(false),
   `\nALTER TABLE approvals ADD COLUMN call_digest TEXT;\n${BY_CALL}`,
@@ -202,12 +256,22 @@ export const SQLITE_STEPS: readonly string[] = [
   WEBHOOKS,
   TASKS,
   ESCALATIONS,
+  POLICY_HALTS,
+  POLICY_FLOW,
 ];
 
-export const POSTGRES_STEPS: readonly string[] = [firstTables(true), REQUIREMENTS, WEBHOOKS, TASKS, ESCALATIONS].map(
-  (step) =>
-    step
-      .replace(/\bTEXT\b/g, 'TEXT COLLATE "C"')
-      .replaceAll("INTEGER", "BIGINT")
-      .replaceAll(") STRICT;", ");"),
+export const POSTGRES_STEPS: readonly string[] = [
+  firstTables(true),
+  REQUIREMENTS,
+  WEBHOOKS,
+  TASKS,
+  ESCALATIONS,
+  POLICY_HALTS,
+  POLICY_FLOW,
+].map((step) =>
+  step
+    .replace(/\bTEXT\b/g, 'TEXT COLLATE "C"')
+    .replaceAll("INTEGER", "BIGINT")
+    .replace(/\bBLOB\b/g, "BYTEA")
+    .replaceAll(") STRICT;", ");"),
 );

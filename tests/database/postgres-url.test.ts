@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { parsePostgresUrl } from "../../../src/approvals/store/postgres-url.ts";
+import { parsePostgresUrl } from "../../src/database/postgres-url.ts";
 
 const PLACE = {
   hostname: "db.example",

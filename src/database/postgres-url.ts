@@ -1,5 +1,5 @@
-import { isLoopback } from "../../core/network.ts";
-import type { ApprovalStore } from "./database.ts";
+import { isLoopback } from "../core/network.ts";
+import type { ApprovalStore } from "./dialect.ts";
 
 /** A server that several replicas share. Its driver is loaded only where it is configured. */
 export const postgresStore: ApprovalStore = {
@@ -11,6 +11,10 @@ export const postgresStore: ApprovalStore = {
   async open(url, { log }) {
     const { openPostgres } = await import("./postgres.ts");
     return openPostgres(url, log);
+  },
+  async beside(url) {
+    const { postgresBeside } = await import("./postgres.ts");
+    return postgresBeside(url);
   },
 };
 

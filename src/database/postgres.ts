@@ -1,7 +1,16 @@
 import { readFileSync } from "node:fs";
-import { errorText } from "../../core/error-text.ts";
-import { resultWithin } from "../../core/time-limits.ts";
-import { type Dialect, type Sql, StoreProblem, schemaVersion, transact } from "./database.ts";
+import { errorText } from "../core/error-text.ts";
+import {
+  type Dialect,
+  type Row,
+  type Sql,
+  STATE_MS_MAX,
+  StoreProblem,
+  schemaVersion,
+  type Transactions,
+  transact,
+} from "./dialect.ts";
+import { ConnectionPool, type PoolLimits } from "./pool.ts";
 import { type PostgresAddress, parsePostgresUrl } from "./postgres-url.ts";
 import { integer } from "./rows.ts";
 import { POSTGRES_STEPS } from "./schema.ts";
@@ -9,6 +18,10 @@ import { POSTGRES_STEPS } from "./schema.ts";
 /** Connections per process, plus one that listens. One writer is enough: writers of all replicas take turns. */
 const WRITERS = 1;
 const READERS = 4;
+const STATE_CONNECTIONS = 2;
+/** A transaction of the approvals may take this long: the server's own limits are shorter. */
+const APPROVAL_LIMITS: PoolLimits = { transactionMs: 12_000, queueMs: 10_000 };
+const STATE_LIMITS: PoolLimits = { transactionMs: STATE_MS_MAX, queueMs: STATE_MS_MAX };
 const CONNECT_SECONDS_MAX = 5;
 const IDLE_SECONDS_MAX = 300;
 /** Limits that the server enforces, in milliseconds: a statement, a lock wait, and an idle transaction of a stalled process. */
@@ -53,8 +66,9 @@ export async function openPostgres(url: string, log: Log): Promise<Dialect> {
   } finally {
     await first.close({ timeout: 0 });
   }
-  const writers = new ConnectionPool(WRITERS, () => connect(address));
-  const readers = new ConnectionPool(READERS, () => connect(address));
+  const ours = { limits: APPROVAL_LIMITS, open: () => connect(address) };
+  const writers = new ConnectionPool({ count: WRITERS, ...ours });
+  const readers = new ConnectionPool({ count: READERS, ...ours });
   const listener = new Listener(() => connect(address), log);
   return {
     begin: (kind, work) =>
@@ -75,6 +89,34 @@ export async function openPostgres(url: string, log: Log): Promise<Dialect> {
 }
 
 /**
+ * Returns transactions that any pooler may carry: no settings of the session and no prepared statements with a name. The limits
+ * travel with the statement that reads the clock.
+ */
+export async function postgresBeside(url: string): Promise<Transactions> {
+  const address = parsePostgresUrl(url);
+  const pool = new ConnectionPool({
+    count: STATE_CONNECTIONS,
+    limits: STATE_LIMITS,
+    open: () => connect(address, POOLED),
+  });
+  return {
+    begin: (kind, work) =>
+      pool.run(kind === "write" ? WRITE : READ, async (sql) => work(sql, await boundedClockOf(sql))),
+    isBusy: (error) => BUSY.has(stateOf(error)),
+    close: () => pool.close(),
+  };
+}
+
+/** As `clockOf`, and limits the statements of this transaction. */
+async function boundedClockOf(sql: Sql): Promise<number> {
+  const [row = {}] = await sql`
+    SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now, pg_is_in_recovery() AS standby,
+      set_config('statement_timeout', ${String(STATE_MS_MAX)}, true),
+      set_config('idle_in_transaction_session_timeout', ${String(IDLE_IN_TRANSACTION_MS_MAX)}, true)`;
+  return primaryClock(row);
+}
+
+/**
  * Gets the exclusive right to write, as on SQLite: limits are checked by a count before an insert, and events are numbered in
  * commit order. Rejected: serializable isolation, which fails commits whose lines are already in the journal. Reads the clock
  * after the row lock is acquired, not before.
@@ -91,11 +133,31 @@ async function acquireWriteLock(sql: Sql): Promise<number> {
 async function clockOf(sql: Sql): Promise<number> {
   const [row = {}] = await sql`
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now, pg_is_in_recovery() AS standby`;
+  return primaryClock(row);
+}
+
+function primaryClock(row: Row): number {
   if (row["standby"] !== false) throw new StoreProblem("is a standby: name the primary");
   return integer(row, "now");
 }
 
-export function connect({ hostname, port, database, username, password, ...address }: PostgresAddress): Bun.SQL {
+interface ConnectOptions {
+  readonly prepare?: boolean;
+  readonly connectionTimeout?: number;
+  readonly connection?: Readonly<Record<string, string | number>>;
+}
+
+/** A pooler passes the application's name on, and refuses other settings. */
+const POOLED = {
+  prepare: false,
+  connectionTimeout: STATE_MS_MAX / 1_000,
+  connection: { application_name: "safe-tool-call" },
+};
+
+export function connect(
+  { hostname, port, database, username, password, ...address }: PostgresAddress,
+  options: ConnectOptions = {},
+): Bun.SQL {
   // Set every option: Bun reads omitted ones from the environment.
   return new Bun.SQL({
     url: `postgres://host/?sslmode=${address.sslMode}`,
@@ -110,6 +172,7 @@ export function connect({ hostname, port, database, username, password, ...addre
       lock_timeout: LOCK_MS_MAX,
       idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS_MAX,
     },
+    ...options,
   });
 }
 
@@ -209,122 +272,4 @@ function explain(error: unknown): string {
 
 function stateOf(error: unknown): string {
   return error instanceof Bun.SQL.PostgresError ? (error.errno ?? "") : "";
-}
-
-/** Limit for a whole transaction, after which the connection is closed; the server's own limits are shorter. */
-const TRANSACTION_MS_MAX = 12_000;
-/** Longest wait for a connection; after it the transaction fails. */
-const QUEUE_MS_MAX = 10_000;
-const QUEUED_MAX = 5_000;
-
-/**
- * A connection pool; each connection runs one transaction at a time. Rejected: the runtime's own pool, which waits for a silent
- * server indefinitely and hands out broken connections.
- */
-class ConnectionPool {
-  readonly #free: PooledConnection[];
-  readonly #all: readonly PooledConnection[];
-  readonly #queue = new Set<(connection: PooledConnection | undefined) => void>();
-  #closed = false;
-
-  constructor(count: number, connect: () => Bun.SQL) {
-    this.#all = Array.from({ length: count }, () => new PooledConnection(connect));
-    this.#free = [...this.#all];
-  }
-
-  async run<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
-    const connection = this.#free.pop() ?? (await this.#nextFree());
-    if (connection === undefined || this.#closed)
-      throw new StoreUnavailable("has no free connection: it is slow or unavailable");
-    try {
-      return await connection.run(mode, work);
-    } finally {
-      const [next] = this.#queue;
-      if (next === undefined) this.#free.push(connection);
-      else next(connection);
-    }
-  }
-
-  async close(): Promise<void> {
-    this.#closed = true;
-    for (const next of [...this.#queue]) next(undefined);
-    await Promise.all(this.#all.map((connection) => connection.close()));
-  }
-
-  #nextFree(): Promise<PooledConnection | undefined> {
-    if (this.#queue.size >= QUEUED_MAX || this.#closed) return Promise.resolve(undefined);
-    return new Promise((resolve) => {
-      const settle = (connection: PooledConnection | undefined): void => {
-        clearTimeout(timer);
-        this.#queue.delete(settle);
-        resolve(connection);
-      };
-      const timer = setTimeout(() => settle(undefined), QUEUE_MS_MAX);
-      this.#queue.add(settle);
-    });
-  }
-}
-
-/** At most one connection, opened on demand and discarded after any database or connection error. */
-class PooledConnection {
-  readonly #connect: () => Bun.SQL;
-  #sql: Bun.SQL | undefined;
-  #closed = false;
-
-  constructor(connect: () => Bun.SQL) {
-    this.#connect = connect;
-  }
-
-  async run<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
-    const wasOpen = this.#sql !== undefined;
-    const progress = { isBegun: false };
-    const noted = (sql: Sql): Promise<T> => {
-      progress.isBegun = true;
-      return work(sql);
-    };
-    try {
-      return await this.#once(mode, noted);
-    } catch (error) {
-      // The server closed the connection or restarted between two transactions: this transaction has not sent anything.
-      if (!wasOpen || progress.isBegun || !(error instanceof Bun.SQL.SQLError)) throw error;
-    }
-    return this.#once(mode, noted);
-  }
-
-  async close(): Promise<void> {
-    this.#closed = true;
-    await this.#drop();
-  }
-
-  async #once<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
-    if (this.#closed) throw new StoreUnavailable("is closed");
-    this.#sql ??= this.#connect();
-    const tooLate = (): Error => new StoreUnavailable("does not answer");
-    try {
-      return await resultWithin(transact(this.#sql, mode, work), TRANSACTION_MS_MAX, tooLate);
-    } catch (error) {
-      if (isConnectionError(error)) void this.#drop();
-      throw error;
-    }
-  }
-
-  /** Closes the connection immediately; the server rolls back an open transaction. */
-  async #drop(): Promise<void> {
-    const sql = this.#sql;
-    this.#sql = undefined;
-    await sql?.close({ timeout: 0 }).catch(() => {});
-  }
-}
-
-/** The server is unavailable or unreachable. */
-class StoreUnavailable extends Error {
-  override readonly name = "StoreUnavailable";
-
-  constructor(how: string) {
-    super(`the approvals' PostgreSQL ${how}`);
-  }
-}
-
-function isConnectionError(error: unknown): boolean {
-  return error instanceof StoreUnavailable || error instanceof Bun.SQL.SQLError;
 }

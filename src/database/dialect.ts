@@ -1,0 +1,93 @@
+/** A raw database row. Read its columns with the functions of `rows.ts`. */
+export type Row = Readonly<Record<string, unknown>>;
+
+/** Runs a statement, given as a tagged template. Values are bound, not interpolated; a nested statement becomes a part of it. */
+export type Sql = (text: TemplateStringsArray, ...values: readonly unknown[]) => PromiseLike<readonly Row[]>;
+
+/** Transactions on the connections of one user of a database. */
+export interface Transactions {
+  /**
+   * Runs a transaction. `now`: integer Unix milliseconds by the clock that all processes of the database share, read after the
+   * right to write is acquired, where `begin` acquires one.
+   */
+  begin<T>(kind: "read" | "write", work: (sql: Sql, now: number) => Promise<T>): Promise<T>;
+  /** Returns whether the transaction may be retried: another one holds the write lock or conflicted, and nothing was changed. */
+  isBusy(error: unknown): boolean;
+  close(): Promise<void>;
+}
+
+/**
+ * Differences between the databases. All other statements work on both. A write transaction gets the exclusive right to write
+ * before its work starts: what it reads does not change until it ends. A read transaction sees committed data and never waits
+ * for a writer.
+ */
+export interface Dialect extends Transactions {
+  readonly busyAttemptsMax: number;
+  /** Announces events to other processes, within the transaction that made them; delivered at its commit. */
+  announce(sql: Sql): Promise<void>;
+  /** Calls `changed` after announcements of other processes, and when some may have been missed. The call is a hint. */
+  watch(changed: () => void): void;
+  /** Poll interval for changes that were not announced, in milliseconds. */
+  readonly pollMs: number;
+}
+
+/** A database that can store approvals. The configuration's checks and error texts are derived from these declarations. */
+export interface ApprovalStore {
+  readonly name: string;
+  /**
+   * The setting that names the database: its URL, which is `<scheme>://<path>`, or the file that holds its URL, because the URL
+   * contains a password.
+   */
+  readonly setting: "store" | "storeUrlFile";
+  readonly accepts: RegExp;
+  /** How to write the URL in the configuration, for messages. */
+  readonly form: string;
+  /** The URL with an absolute path, for messages. */
+  readonly example: string;
+  /** @throws {Error} that says what is wrong without quoting the URL */
+  open(url: string, parts: StoreParts): Promise<Dialect>;
+  /**
+   * Returns short transactions beside the approvals' own, in tables that `open` created: at most two connections, opened at first
+   * use. Nobody takes turns: rows are changed by one conditional statement each. A transaction that gets no answer rejects after
+   * `STATE_MS_MAX`; whether its changes were made is then unknown.
+   */
+  beside(url: string, parts: StoreParts): Promise<Transactions>;
+}
+
+/** Limit for a transaction beside the approvals, in milliseconds. */
+export const STATE_MS_MAX = 1_000;
+
+/** A problem that an operator can fix; the message continues "approvals store <name>: ". */
+export class StoreProblem extends Error {
+  override readonly name = "StoreProblem";
+}
+
+/**
+ * Returns the version of the tables from the rows of `approval_schema`.
+ *
+ * @throws {StoreProblem} when it is invalid, or later than `latest`
+ */
+export function schemaVersion(
+  rows: readonly Row[],
+  { latest, ifDamaged, other }: { readonly latest: number; readonly ifDamaged: string; readonly other: string },
+): number {
+  const version = Number(rows[0]?.["version"]);
+  if (rows.length !== 1 || !Number.isSafeInteger(version) || version < 1) throw new StoreProblem(ifDamaged);
+  if (version <= latest) return version;
+  throw new StoreProblem(
+    `was written by a newer version of this service (schema ${version}, this one knows ${latest}): run that version, or name another ${other}`,
+  );
+}
+
+export interface StoreParts {
+  /** Returns Unix milliseconds. */
+  readonly now: () => number;
+  readonly log: (message: string, cause: unknown) => void;
+}
+
+/** Runs `work` in a transaction. Do not run statements outside of `begin`: they join any transaction open on the connection. */
+export async function transact<T>(connection: Bun.SQL, mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+  // Wrap the value: `begin` awaits a thenable result and the members of an array result.
+  const { value } = await connection.begin(mode, async (sql): Promise<{ value: T }> => ({ value: await work(sql) }));
+  return value;
+}

@@ -1,0 +1,128 @@
+import { resultWithin } from "../core/time-limits.ts";
+import { type Sql, transact } from "./dialect.ts";
+
+export interface PoolLimits {
+  /** Limit for a whole transaction, after which the connection is closed, in milliseconds. */
+  readonly transactionMs: number;
+  /** Longest wait for a connection, in milliseconds; after it the transaction fails. */
+  readonly queueMs: number;
+}
+
+const QUEUED_MAX = 5_000;
+
+interface PoolOptions {
+  readonly count: number;
+  readonly limits: PoolLimits;
+  readonly open: () => Bun.SQL;
+}
+
+/**
+ * A connection pool; each connection runs one transaction at a time. Rejected: the runtime's own pool, which waits for a silent
+ * server indefinitely and hands out broken connections.
+ */
+export class ConnectionPool {
+  readonly #free: PooledConnection[];
+  readonly #all: readonly PooledConnection[];
+  readonly #queueMs: number;
+  readonly #queue = new Set<(connection: PooledConnection | undefined) => void>();
+  #closed = false;
+
+  constructor(options: PoolOptions) {
+    this.#queueMs = options.limits.queueMs;
+    this.#all = Array.from({ length: options.count }, () => new PooledConnection(options));
+    this.#free = [...this.#all];
+  }
+
+  async run<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+    const connection = this.#free.pop() ?? (await this.#nextFree());
+    if (connection === undefined || this.#closed)
+      throw new StoreUnavailable("has no free connection: it is slow or unavailable");
+    try {
+      return await connection.run(mode, work);
+    } finally {
+      const [next] = this.#queue;
+      if (next === undefined) this.#free.push(connection);
+      else next(connection);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const next of [...this.#queue]) next(undefined);
+    await Promise.all(this.#all.map((connection) => connection.close()));
+  }
+
+  #nextFree(): Promise<PooledConnection | undefined> {
+    if (this.#queue.size >= QUEUED_MAX || this.#closed) return Promise.resolve(undefined);
+    return new Promise((resolve) => {
+      const settle = (connection: PooledConnection | undefined): void => {
+        clearTimeout(timer);
+        this.#queue.delete(settle);
+        resolve(connection);
+      };
+      const timer = setTimeout(() => settle(undefined), this.#queueMs);
+      this.#queue.add(settle);
+    });
+  }
+}
+
+/** At most one connection, opened on demand and discarded after any database or connection error. */
+class PooledConnection {
+  readonly #options: PoolOptions;
+  #sql: Bun.SQL | undefined;
+  #closed = false;
+
+  constructor(options: PoolOptions) {
+    this.#options = options;
+  }
+
+  async run<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+    const wasOpen = this.#sql !== undefined;
+    const progress = { isBegun: false };
+    const noted = (sql: Sql): Promise<T> => {
+      progress.isBegun = true;
+      return work(sql);
+    };
+    try {
+      return await this.#once(mode, noted);
+    } catch (error) {
+      // The server closed the connection or restarted between two transactions: this transaction has not sent anything.
+      if (!wasOpen || progress.isBegun || !(error instanceof Bun.SQL.SQLError)) throw error;
+    }
+    return this.#once(mode, noted);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#drop();
+  }
+
+  async #once<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+    if (this.#closed) throw new StoreUnavailable("is closed");
+    const { open, limits } = this.#options;
+    this.#sql ??= open();
+    const tooLate = (): Error => new StoreUnavailable("does not answer");
+    try {
+      return await resultWithin(transact(this.#sql, mode, work), limits.transactionMs, tooLate);
+    } catch (error) {
+      if (error instanceof StoreUnavailable || error instanceof Bun.SQL.SQLError) void this.#drop();
+      throw error;
+    }
+  }
+
+  /** Closes the connection immediately; the server rolls back an open transaction. */
+  async #drop(): Promise<void> {
+    const sql = this.#sql;
+    this.#sql = undefined;
+    await sql?.close({ timeout: 0 }).catch(() => {});
+  }
+}
+
+/** The server is unavailable or unreachable. */
+class StoreUnavailable extends Error {
+  override readonly name = "StoreUnavailable";
+
+  constructor(how: string) {
+    super(`the approvals' PostgreSQL ${how}`);
+  }
+}

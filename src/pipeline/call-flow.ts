@@ -1,0 +1,87 @@
+import type { AuditEntry } from "../audit/entry.ts";
+import { Refusal } from "../core/errors.ts";
+import type { CallOutcome, Planned } from "../core/evidence.ts";
+import type { DataLabel, Json } from "../core/types.ts";
+import type { Detector } from "../detection/sensitive.ts";
+import type { DataFlowPolicy, FlowJudgement, FollowedCall } from "../policy/flow/flow.ts";
+import { outputReleasedWith, withheld } from "./output-filter.ts";
+import { releasableText } from "./target-text.ts";
+
+/** Most arguments whose origins the audit names. */
+const ARGUMENTS_MAX = 8;
+const ORIGINS_MAX = 3;
+
+/** Follows one call: what its caller has read before, and what its answer adds to that. */
+export class CallFlow {
+  readonly #policy: DataFlowPolicy;
+  readonly #call: FollowedCall;
+  #judgement: FlowJudgement | undefined;
+  #before: readonly DataLabel[] | undefined;
+  #after: readonly DataLabel[] | undefined;
+
+  constructor(policy: DataFlowPolicy, call: FollowedCall) {
+    this.#policy = policy;
+    this.#call = call;
+  }
+
+  /** Judges a plan; undefined when nothing that the caller has read matters to the tool. */
+  judge({ tool, caller, input }: Planned): Promise<FlowJudgement> | undefined {
+    return this.#policy.judges(tool) ? this.#judged({ tool, caller, input }) : undefined;
+  }
+
+  async #judged(call: Parameters<DataFlowPolicy["judge"]>[0]): Promise<FlowJudgement> {
+    const judgement = await this.#policy.judge(call);
+    this.#judgement = judgement;
+    this.#before = judgement.labels;
+    return judgement;
+  }
+
+  /**
+   * Makes what the outcome tells the caller durable, before anybody is told. When that fails, nothing is told: a read ends with
+   * POLICY_STATE_UNAVAILABLE, a change keeps its outcome without its result.
+   */
+  async settle(outcome: CallOutcome, detector: Detector): Promise<CallOutcome> {
+    const told = toldBy(outcome, detector);
+    if (told === undefined) return outcome;
+    try {
+      const { before, after } = await this.#policy.remember(this.#call, told);
+      this.#before ??= before.labels;
+      this.#after = after.labels;
+      return outcome;
+    } catch (cause) {
+      return untold(outcome, this.#call, cause);
+    }
+  }
+
+  /** Returns what the audit says of the call; undefined when nothing is known. */
+  facts(): AuditEntry["dataFlow"] {
+    const before = this.#before;
+    const after = this.#after ?? before;
+    const sources = (this.#judgement?.origins ?? []).flatMap(({ argument, origins }) =>
+      origins.slice(0, ORIGINS_MAX).map(({ tool, traceId, field, labels, isTrusted, isWhole }) => ({
+        ...{ argument, tool, traceId, field, labels },
+        ...(isTrusted && { trusted: true as const }),
+        ...(!isWhole && { part: true as const }),
+      })),
+    );
+    if (before === undefined && after === undefined) return undefined;
+    return { before, after, sources: sources.length === 0 ? undefined : sources.slice(0, ARGUMENTS_MAX * ORIGINS_MAX) };
+  }
+}
+
+/** Returns what an outcome tells the caller of the target's words; undefined when it tells none of them. */
+function toldBy(outcome: CallOutcome, detector: Detector): Json | undefined {
+  if (!(outcome instanceof Refusal)) return outcome.result ?? undefined;
+  const text = releasableText(Refusal.targetTextOf(outcome), detector);
+  return text?.message ?? outputReleasedWith(outcome)?.result;
+}
+
+function untold(outcome: CallOutcome, { tool }: FollowedCall, cause: unknown): CallOutcome {
+  if (outcome instanceof Refusal) {
+    const { code, message, details, retryAfterMs, isLasting, findings } = outcome;
+    // Neither the target's text nor its output: they belong to the other refusal.
+    return new Refusal(code, message, { details, retryAfterMs, isLasting, findings, cause: outcome.cause ?? cause });
+  }
+  if (tool.classification !== "read") return withheld(outcome);
+  return new Refusal("POLICY_STATE_UNAVAILABLE", "The answer cannot be released now. Try again later.", { cause });
+}

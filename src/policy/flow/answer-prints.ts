@@ -1,0 +1,219 @@
+import { joinPath } from "../../core/policy/field-path.ts";
+import { type CompiledPolicy, edgeOf } from "../../core/policy/output-policy.ts";
+import type { Json } from "../../core/types.ts";
+import type { Fingerprints } from "./fingerprints.ts";
+
+/** Most fingerprints of one answer. An answer with more of them is known in part only. */
+export const ANSWER_PRINTS_MAX = 131_072;
+/** Bytes of one fingerprint in a row: two halves, and the number of its field. */
+const PRINT_BYTES = 9;
+const FIELDS_MAX = 255;
+const FIELD_CHARACTERS_MAX = 120;
+const DEPTH_MAX = 64;
+/** Slots of the table that leaves out what was added just before, in the same field. */
+const RECENT_SLOTS = 16_384;
+
+type PolicyNode = CompiledPolicy["root"];
+
+/** A field of a tool's answers. */
+export interface AnswerField {
+  /** Path in the notation of output policies; keys that are data are `*`. */
+  readonly path: string;
+  /** Whether the manifest vouches for its values. */
+  readonly isTrusted: boolean;
+}
+
+interface FieldNode extends AnswerField {
+  readonly number: number;
+  readonly policy: PolicyNode;
+  readonly keys: Map<string, FieldNode>;
+  element: FieldNode | undefined;
+}
+
+/** The fields that answers of one tool have had, each with its number. */
+export class AnswerFields {
+  readonly #known: FieldNode[] = [];
+  readonly #rest: FieldNode;
+  readonly top: FieldNode;
+
+  constructor(trusted: PolicyNode) {
+    this.top = this.#add("", trusted);
+    // Paths beyond the limit share a field, which is not trusted.
+    this.#rest = {
+      path: "…",
+      isTrusted: false,
+      number: FIELDS_MAX,
+      policy: trusted,
+      keys: new Map(),
+      element: undefined,
+    };
+  }
+
+  key(node: FieldNode, key: string): FieldNode {
+    const known = node.keys.get(key);
+    if (known !== undefined) return known;
+    if (node === this.#rest) return node;
+    const { shown, node: policy } = edgeOf(node.policy, key);
+    if (shown === "*") {
+      // Any number of keys may be data: they share one node, which is found by its policy.
+      const other = [...node.keys.values()].find((one) => one.policy === policy && one.path.endsWith("*"));
+      if (other !== undefined) return other;
+    }
+    const added = this.#below(node, shown, policy);
+    node.keys.set(shown === "*" ? `* ${added.number}` : key, added);
+    return added;
+  }
+
+  element(node: FieldNode): FieldNode {
+    if (node === this.#rest) return node;
+    node.element ??= this.#below(node, "[]", node.policy.element.node);
+    return node.element;
+  }
+
+  at(number: number): AnswerField {
+    return this.#known[number] ?? this.#rest;
+  }
+
+  #below(node: FieldNode, shown: string, policy: PolicyNode): FieldNode {
+    if (this.#known.length >= FIELDS_MAX) return this.#rest;
+    return this.#add(joinPath(node.path, shown), policy);
+  }
+
+  #add(path: string, policy: PolicyNode): FieldNode {
+    const number = this.#known.length;
+    const isTrusted = policy.action === "allow";
+    const node = { path, isTrusted, number, policy, keys: new Map(), element: undefined };
+    this.#known.push(node);
+    return node;
+  }
+}
+
+/** The fingerprints of an answer, as one row keeps them. */
+export interface AnswerPrints {
+  readonly fields: readonly AnswerField[];
+  readonly prints: Uint8Array;
+  /** Whether the answer has more fingerprints than are kept. */
+  readonly isCut: boolean;
+}
+
+/** Collects the fingerprints of answers, one answer at a time. */
+export class PrintCollector {
+  readonly #fingerprints: Fingerprints;
+  #low = new Int32Array(4_096);
+  #high = new Int32Array(4_096);
+  #field = new Uint8Array(4_096);
+  #count = 0;
+  #isCut = false;
+  readonly #recent = new Int32Array(RECENT_SLOTS);
+
+  constructor(fingerprints: Fingerprints) {
+    this.#fingerprints = fingerprints;
+  }
+
+  read(result: Json, fields: AnswerFields): AnswerPrints {
+    this.#count = 0;
+    this.#isCut = false;
+    this.#recent.fill(-1);
+    this.#visit(result, fields, fields.top, 0);
+    return this.#packed(fields);
+  }
+
+  #visit(value: Json, fields: AnswerFields, node: FieldNode, depth: number): void {
+    if (typeof value === "string") {
+      this.#text(value, node.number);
+    } else if (typeof value === "number") {
+      this.#text(String(value), node.number);
+    } else if (typeof value !== "object" || value === null) {
+      return;
+    } else if (depth >= DEPTH_MAX) {
+      this.#isCut = true;
+    } else if (Array.isArray(value)) {
+      const element = fields.element(node);
+      for (const item of value as readonly Json[]) this.#visit(item, fields, element, depth + 1);
+    } else {
+      const table = value as { readonly [key: string]: Json };
+      for (const key of Object.keys(table)) this.#visit(table[key] as Json, fields, fields.key(node, key), depth + 1);
+    }
+  }
+
+  #text(text: string, field: number): void {
+    if (text.length > 0) this.#fingerprints.read(text, () => this.#take(field));
+  }
+
+  #take(field: number): void {
+    const { count, low, high } = this.#fingerprints;
+    if (this.#count + count > ANSWER_PRINTS_MAX) {
+      this.#isCut = true;
+      return;
+    }
+    this.#reserve(count);
+    let at = this.#count;
+    const [lows, highs, numbers, recent] = [this.#low, this.#high, this.#field, this.#recent];
+    for (let index = 0; index < count; index += 1) {
+      const one = low[index] as number;
+      const other = high[index] as number;
+      const slot = one & (RECENT_SLOTS - 1);
+      const before = recent[slot] as number;
+      if (before !== -1 && lows[before] === one && highs[before] === other && numbers[before] === field) continue;
+      recent[slot] = at;
+      lows[at] = one;
+      highs[at] = other;
+      numbers[at] = field;
+      at += 1;
+    }
+    this.#count = at;
+  }
+
+  #reserve(more: number): void {
+    const wanted = this.#count + more;
+    if (wanted <= this.#low.length) return;
+    const size = Math.max(wanted, this.#low.length * 2);
+    const grown = <T extends Int32Array | Uint8Array>(old: T, fresh: T): T => {
+      fresh.set(old);
+      return fresh;
+    };
+    this.#low = grown(this.#low, new Int32Array(size));
+    this.#high = grown(this.#high, new Int32Array(size));
+    this.#field = grown(this.#field, new Uint8Array(size));
+  }
+
+  /** Numbers the fields anew: only those of this answer. */
+  #packed(known: AnswerFields): AnswerPrints {
+    const count = this.#count;
+    const numbers = new Int16Array(FIELDS_MAX + 1).fill(-1);
+    const fields: AnswerField[] = [];
+    const prints = new Uint8Array(count * PRINT_BYTES);
+    const halves = new Int32Array(prints.buffer, 0, count * 2);
+    halves.set(this.#low.subarray(0, count), 0);
+    halves.set(this.#high.subarray(0, count), count);
+    for (let at = 0; at < count; at += 1) {
+      const field = this.#field[at] as number;
+      if (numbers[field] === -1) {
+        const { path, isTrusted } = known.at(field);
+        numbers[field] = fields.push({ path: path.slice(0, FIELD_CHARACTERS_MAX), isTrusted }) - 1;
+      }
+      prints[count * 8 + at] = numbers[field] as number;
+    }
+    return { fields, prints, isCut: this.#isCut };
+  }
+}
+
+/** Fingerprints read from a row. */
+export interface PrintColumns {
+  readonly low: Int32Array;
+  readonly high: Int32Array;
+  readonly field: Uint8Array;
+}
+
+/** Returns the columns of `AnswerPrints.prints`; undefined when the bytes are not a whole number of fingerprints. */
+export function columnsOf(stored: Uint8Array): PrintColumns | undefined {
+  const count = stored.byteLength / PRINT_BYTES;
+  if (!Number.isInteger(count)) return undefined;
+  // A copy, because the bytes of a row need not begin at a multiple of four.
+  const bytes = new Uint8Array(stored);
+  return {
+    low: new Int32Array(bytes.buffer, 0, count),
+    high: new Int32Array(bytes.buffer, count * 4, count),
+    field: new Uint8Array(bytes.buffer, count * 8, count),
+  };
+}

@@ -1,0 +1,257 @@
+import { isTable } from "../../core/json.ts";
+import { joinPath } from "../../core/policy/field-path.ts";
+import { type CompiledPolicy, edgeOf } from "../../core/policy/output-policy.ts";
+import type { DataLabel } from "../../core/types.ts";
+import type { AnswerField, PrintColumns } from "./answer-prints.ts";
+import type { Fingerprints } from "./fingerprints.ts";
+
+/** An answer that was released before, with its fingerprints. */
+export interface Source {
+  readonly id: string;
+  readonly tool: string;
+  readonly traceId: string;
+  /** What was read, such as `id: 812`, as far as the input policy lets the audit contain it. */
+  readonly of: string;
+  readonly labels: readonly DataLabel[];
+  readonly at: number;
+  readonly until: number;
+  readonly fields: readonly AnswerField[];
+  readonly columns: PrintColumns;
+}
+
+/** One answer in which a value of the arguments appeared before. */
+export interface ValueOrigin extends Pick<Source, "tool" | "traceId" | "of" | "labels" | "at"> {
+  /** Path of the field in that answer. */
+  readonly field: string;
+  readonly isTrusted: boolean;
+  /** The whole value appeared there; otherwise a part of it. */
+  readonly isWhole: boolean;
+}
+
+/** An argument and where its value appeared before. */
+export interface ArgumentOrigins {
+  /** Path of the argument. */
+  readonly argument: string;
+  readonly isDestination: boolean;
+  /** The value, or a telling part of it, appeared in untrusted text and in no trusted field. */
+  readonly isUntrusted: boolean;
+  /** Nothing is known of the value, although it tells enough to be recognized. */
+  readonly isUnknown: boolean;
+  /** At most `ORIGINS_MAX`, the most telling ones first. */
+  readonly origins: readonly ValueOrigin[];
+  /** Number of further origins. */
+  readonly more: number;
+}
+
+/** Most origins of one argument that are named. */
+const ORIGINS_MAX = 5;
+/** Most values among the arguments that are looked up, and most words of one. */
+const VALUES_MAX = 512;
+const VALUE_WORDS_MAX = 4_096;
+/** Most fingerprints of all arguments that are looked up. */
+const NEEDLES_MAX = 16_384;
+const DEPTH_MAX = 64;
+
+/** Information that a value needs to be attributed as a whole, and a part of a destination or of another text, in bits. */
+const WHOLE_BITS = 7;
+const DESTINATION_PART_BITS = 12;
+const TEXT_PART_BITS = 28;
+/** A single word of this information is attributed although its neighbors do not match. */
+const LONE_WORD_BITS = 20;
+
+type PolicyNode = CompiledPolicy["root"];
+
+interface Value {
+  readonly argument: string;
+  readonly isDestination: boolean;
+  readonly words: number;
+  readonly bits: Float32Array;
+}
+
+/** A fingerprint of a value, to be found in the answers. */
+interface Needle {
+  readonly value: number;
+  readonly low: number;
+  readonly high: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The fingerprints of the arguments of one call. */
+export interface Needles {
+  readonly values: readonly Value[];
+  readonly byLow: ReadonlyMap<number, readonly Needle[]>;
+  /** Bits of the lowest halves: most fingerprints of an answer are left out by one look. */
+  readonly filter: Uint32Array;
+  /** Whether some arguments were too many or too long to be looked up. */
+  readonly isCut: boolean;
+}
+
+const FILTER_BITS = 65_536;
+
+export function needlesOf(fingerprints: Fingerprints, input: unknown, destinations: PolicyNode): Needles {
+  const values: Value[] = [];
+  const byLow = new Map<number, Needle[]>();
+  const filter = new Uint32Array(FILTER_BITS / 32);
+  let needles = 0;
+  let isCut = false;
+
+  const addPiece = (argument: string, isDestination: boolean): void => {
+    const { count, low, high, from, to } = fingerprints;
+    const words = Math.min(fingerprints.words, VALUE_WORDS_MAX);
+    if (values.length >= VALUES_MAX || needles + count > NEEDLES_MAX) {
+      isCut = true;
+      return;
+    }
+    const value = values.push({ argument, isDestination, words, bits: fingerprints.bits.slice(0, words) }) - 1;
+    for (let at = 0; at < count; at += 1) {
+      const needle = {
+        ...{ value, low: low[at] as number, high: high[at] as number },
+        ...{ from: from[at] as number, to: to[at] as number },
+      };
+      if (needle.to >= words) continue;
+      const known = byLow.get(needle.low);
+      if (known === undefined) byLow.set(needle.low, [needle]);
+      else known.push(needle);
+      const slot = needle.low & (FILTER_BITS - 1);
+      filter[slot >>> 5] = (filter[slot >>> 5] as number) | (1 << (slot & 31));
+      needles += 1;
+    }
+  };
+  const visit = (value: unknown, node: PolicyNode, argument: string, depth: number): void => {
+    const isText = typeof value === "string" || typeof value === "number" || typeof value === "bigint";
+    if (isText) {
+      fingerprints.read(String(value), () => addPiece(argument, node.action === "allow"));
+    } else if (depth >= DEPTH_MAX) {
+      isCut = true;
+    } else if (Array.isArray(value)) {
+      for (const item of value as readonly unknown[])
+        visit(item, node.element.node, joinPath(argument, "[]"), depth + 1);
+    } else if (isTable(value)) {
+      for (const [key, inner] of Object.entries(value))
+        visit(inner, edgeOf(node, key).node, joinPath(argument, key), depth + 1);
+    }
+  };
+  visit(input, destinations, "", 0);
+  return { values, byLow, filter, isCut };
+}
+
+/** Words of one value that one field of one answer contains. */
+interface Match {
+  readonly value: number;
+  readonly source: Source;
+  readonly field: AnswerField;
+  readonly covered: Uint8Array;
+}
+
+/** Returns where the values of the arguments appeared before. An argument of which nothing is known is left out. */
+export function originsOf({ values, byLow, filter }: Needles, sources: readonly Source[]): readonly ArgumentOrigins[] {
+  const matches = values.map((): Match[] => []);
+  for (const source of sources) {
+    for (const match of matchesIn(source, { values, byLow, filter })) matches[match.value]?.push(match);
+  }
+  const byArgument = new Map<string, ArgumentOrigins>();
+  for (const [index, value] of values.entries()) {
+    const found = judged(value, matches[index] ?? []);
+    if (found === undefined) continue;
+    const before = byArgument.get(value.argument);
+    byArgument.set(value.argument, before === undefined ? found : joined(before, found));
+  }
+  return [...byArgument.values()];
+}
+
+function matchesIn(source: Source, { values, byLow, filter }: Omit<Needles, "isCut">): Iterable<Match> {
+  const { low, high, field } = source.columns;
+  const found = new Map<number, Match>();
+  const { length } = low;
+  for (let at = 0; at < length; at += 1) {
+    const one = low[at] as number;
+    const slot = one & (FILTER_BITS - 1);
+    if (((filter[slot >>> 5] as number) & (1 << (slot & 31))) === 0) continue;
+    for (const { value, high: other, from, to } of byLow.get(one) ?? []) {
+      if (other !== high[at]) continue;
+      const number = field[at] as number;
+      const of = values[value];
+      const known = source.fields[number];
+      if (of === undefined || known === undefined) continue;
+      const name = value * 256 + number;
+      let match = found.get(name);
+      if (match === undefined) {
+        match = { value, source, field: known, covered: new Uint8Array(of.words) };
+        found.set(name, match);
+      }
+      // A word of a longer value counts alone only if it tells much.
+      if (from === to && of.words > 1 && (of.bits[from] as number) < LONE_WORD_BITS) continue;
+      match.covered.fill(1, from, to + 1);
+    }
+  }
+  return found.values();
+}
+
+function judged(value: Value, matches: readonly Match[]): ArgumentOrigins | undefined {
+  const { argument, isDestination, words, bits } = value;
+  let total = 0;
+  for (let word = 0; word < words; word += 1) total += bits[word] as number;
+  if (total < WHOLE_BITS) return undefined;
+  const needed = isDestination ? DESTINATION_PART_BITS : TEXT_PART_BITS;
+  const telling = matches.flatMap((match) => {
+    const part = longestRun(match.covered, bits);
+    const isWhole = match.covered.every((one) => one === 1);
+    return isWhole || part >= needed ? [{ ...match, isWhole, part: isWhole ? total : part }] : [];
+  });
+  const trusted = telling.filter(({ field }) => field.isTrusted);
+  const isUntrusted = telling.some(
+    ({ source, field, covered }) =>
+      source.labels.includes("untrusted") &&
+      !field.isTrusted &&
+      !trusted.some((one) => covered.every((is, word) => is === 0 || one.covered[word] === 1)),
+  );
+  const isUnknown = telling.length === 0;
+  if (isUnknown && !isDestination) return undefined;
+  const isTold = ({ source, field }: Match): boolean => source.labels.includes("untrusted") && !field.isTrusted;
+  const origins = telling
+    .sort((a, b) => b.part - a.part || Number(isTold(b)) - Number(isTold(a)) || b.source.at - a.source.at)
+    .map(({ source, field, isWhole }) => originOf(source, field, isWhole));
+  return {
+    ...{ argument, isDestination, isUntrusted, isUnknown },
+    origins: origins.slice(0, ORIGINS_MAX),
+    more: Math.max(0, origins.length - ORIGINS_MAX),
+  };
+}
+
+function originOf(
+  { tool, traceId, of, labels, at }: Source,
+  { path, isTrusted }: AnswerField,
+  isWhole: boolean,
+): ValueOrigin {
+  return { tool, traceId, of, labels, at, field: path, isTrusted, isWhole };
+}
+
+/** Returns the information of the most telling words in a row that are covered, in bits. */
+function longestRun(covered: Uint8Array, bits: Float32Array): number {
+  let longest = 0;
+  let run = 0;
+  for (let word = 0; word < covered.length; word += 1) {
+    run = covered[word] === 1 ? run + (bits[word] as number) : 0;
+    if (run > longest) longest = run;
+  }
+  return longest;
+}
+
+/** Joins the findings about several values of one argument: the elements of a list, or the pieces of a text. */
+function joined(one: ArgumentOrigins, other: ArgumentOrigins): ArgumentOrigins {
+  const known = new Set<string>();
+  const all = [...one.origins, ...other.origins].filter(({ traceId, field }) => {
+    const isNew = !known.has(`${traceId} ${field}`);
+    known.add(`${traceId} ${field}`);
+    return isNew;
+  });
+  return {
+    argument: one.argument,
+    isDestination: one.isDestination,
+    isUntrusted: one.isUntrusted || other.isUntrusted,
+    isUnknown: one.isUnknown || other.isUnknown,
+    origins: all.slice(0, ORIGINS_MAX),
+    more: one.more + other.more + Math.max(0, all.length - ORIGINS_MAX),
+  };
+}

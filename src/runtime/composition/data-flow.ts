@@ -1,0 +1,59 @@
+import type { Tool } from "../../core/types.ts";
+import type { DataFlowPolicy } from "../../policy/flow/flow.ts";
+import type { FlowLedger } from "../../policy/flow/ledger.ts";
+import type { PolicyState } from "../../policy/state.ts";
+import type { Config } from "../config/config.ts";
+import type { Modules } from "../modules.ts";
+
+interface DataFlowParts {
+  readonly state: PolicyState;
+  readonly modules: Modules;
+  readonly newId: () => string;
+  /** Returns 32 random bytes in hex. */
+  readonly newSecret: () => string;
+  readonly log: (message: string, cause: unknown) => void;
+}
+
+/** Opens what follows data for each configuration; nothing is loaded while none needs it. */
+export class DataFlowOpener {
+  readonly #parts: DataFlowParts;
+  #ledger: FlowLedger | undefined;
+
+  constructor(parts: DataFlowParts) {
+    this.#parts = parts;
+  }
+
+  /** What callers have read; undefined until a configuration has needed it. */
+  get ledger(): FlowLedger | undefined {
+    return this.#ledger;
+  }
+
+  async policyFor({ dataFlow }: Config, tools: readonly Tool[]): Promise<DataFlowPolicy | undefined> {
+    if (!isDataFlowOn({ dataFlow }, tools)) return undefined;
+    const { state, modules, newId, newSecret, log } = this.#parts;
+    const [{ DataFlowPolicy: Policy, DEFAULT_RULES }, { FlowLedger: Ledger }] = await Promise.all([
+      import("../../policy/flow/flow.ts"),
+      import("../../policy/flow/ledger.ts"),
+    ]);
+    this.#ledger ??= new Ledger({ state, newSecret });
+    const {
+      default: byDefault = "on",
+      rules = [],
+      rememberSeconds = REMEMBER_SECONDS,
+      trustSid = false,
+    } = dataFlow ?? {};
+    return new Policy({
+      ...{ tools, kinds: modules.targetKinds, ledger: this.#ledger, newId, log, trustSid },
+      rules: [...(byDefault === "on" ? DEFAULT_RULES : []), ...rules],
+      rememberMs: rememberSeconds * 1_000,
+    });
+  }
+}
+
+/** How long what a caller has read counts when the configuration has no section. */
+const REMEMBER_SECONDS = 86_400;
+
+/** Data flow is on when the configuration has its section or a tool declares how data flows through it. */
+export function isDataFlowOn({ dataFlow }: Pick<Config, "dataFlow">, tools: readonly Tool[]): boolean {
+  return dataFlow !== undefined || tools.some((tool) => tool.dataFlow !== undefined);
+}
