@@ -82,8 +82,6 @@ function answerHolds(result: Called["result"], texts: readonly string[]): boolea
 
 /** Returns the untrusted sources in an entry of the audit. */
 function namedIn(entry: AuditEntry | undefined): readonly Named[] {
-  const { dataFlow } = (entry ?? {}) as {
-    readonly dataFlow?: { readonly sources?: readonly (Named & { readonly labels?: readonly string[] })[] };
-  };
-  return (dataFlow?.sources ?? []).filter(({ labels = [] }) => labels.includes("untrusted"));
+  const sources = entry?.dataFlow?.sources ?? [];
+  return sources.filter(({ labels, trusted }) => labels.includes("untrusted") && trusted !== true);
 }

@@ -18,6 +18,11 @@ const PROGRAM = join(import.meta.dir, "suites.py");
 const SYSTEM = "dojo";
 const PERMISSION = "dojo:use";
 
+/** Reads what the provider shows to everybody. The tools of the evaluation itself are not part of what is measured. */
+const PUBLIC: Declaration = { classification: "read" };
+/** A declaration says everything: what it leaves out is not the case. */
+const NOTHING = { reads: [], sends: [] };
+
 type Table = Readonly<Record<string, unknown>>;
 
 interface Declaration {
@@ -71,7 +76,10 @@ export class Stand {
       ...this.#options.declarations,
     };
     for (const draft of await this.#drafts()) {
-      const text = manifest(draft, this.#options.dataFlow === undefined ? undefined : declared[draft.name], declared);
+      const declaration = declared[draft.name] ?? PUBLIC;
+      const { dataFlow, ...others } = declaration;
+      const isFollowed = this.#options.dataFlow !== undefined;
+      const text = manifest(draft, isFollowed ? { ...others, dataFlow: { ...NOTHING, ...dataFlow } } : others);
       writeFileSync(join(tools, `${draft.name}.tool.yaml`), text);
     }
     const { dataFlow } = this.#options;
@@ -186,16 +194,9 @@ function called(tool: string, args: Table, result: CallResult, asked: Approval |
 }
 
 /** Returns the text of a manifest: the server's definition, with everything released, and the operator's declaration. */
-function manifest(
-  draft: ToolDraft,
-  flow: Declaration | undefined,
-  declared: Readonly<Record<string, Declaration>>,
-): string {
+function manifest(draft: ToolDraft, { classification = "write", dataFlow }: Declaration): string {
   const written = parse(manifestOf(draft.name, SYSTEM, { ...draft, accepted: true })) as Record<string, unknown>;
   const { scan: _, ...kept } = written;
-  const isEvaluation = draft.name.startsWith("eval_");
-  const classification =
-    declared[draft.name]?.classification ?? (/^(?:get|check)_/.test(draft.name) ? "read" : "write");
   const fields = policyFields({ output: zodFromJson("output", written["output"]).schema, outputPolicy: {} }).map(
     ({ steps }) => pathOf(steps.includes(otherKey) ? steps.slice(0, steps.indexOf(otherKey)) : steps),
   );
@@ -203,11 +204,11 @@ function manifest(
   return stringify(
     {
       ...kept,
-      classification: isEvaluation ? "read" : classification,
-      category: isEvaluation || classification === "read" ? "read" : "network",
+      classification,
+      category: classification === "read" ? "read" : "network",
       permissions: { required: [PERMISSION] },
       outputPolicy: Object.fromEntries(fields.map((field) => [field, { action: "allow", reason }])),
-      ...(flow?.dataFlow !== undefined && { dataFlow: flow.dataFlow }),
+      ...(dataFlow !== undefined && { dataFlow }),
     },
     { aliasDuplicateObjects: false },
   );
