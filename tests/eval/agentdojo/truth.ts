@@ -18,7 +18,8 @@ interface Seen {
   readonly traceId: string;
   readonly text: string;
   readonly isTrusted: boolean;
-  readonly isUntrusted: boolean;
+  /** The tool's answers hold untrusted text as well: a trusted field vouches for its whole value only. */
+  readonly isMixed: boolean;
 }
 
 /** Returns a text in a form that does not depend on case, spacing or punctuation. */
@@ -50,19 +51,15 @@ export class Memory {
     for (const { path, value } of leaves(result)) {
       const isTrusted = isBelow(path, trusted);
       const text = plain(value);
-      this.#seen.push({ traceId, text, isTrusted, isUntrusted: reads.includes("untrusted") && !isTrusted });
+      this.#seen.push({ traceId, text, isTrusted, isMixed: reads.includes("untrusted") });
     }
   }
 
-  /** Returns whether a trusted value is this one, or the answer of a tool that is trusted as a whole contains it. */
+  /** Returns whether a trusted value is this one, or the answer of a tool without untrusted text contains it in a trusted field. */
   vouchesFor(value: string): boolean {
-    return this.#seen.some(({ isTrusted, text }) => isTrusted && contains(text, value));
-  }
-
-  /** Returns the calls whose untrusted text contains the value. */
-  untrustedSources(value: string): ReadonlySet<string> {
-    const found = this.#seen.filter(({ isUntrusted, text }) => isUntrusted && contains(text, value));
-    return new Set(found.map(({ traceId }) => traceId));
+    return this.#seen.some(
+      ({ isTrusted, isMixed, text }) => isTrusted && (isMixed ? text === value : contains(text, value)),
+    );
   }
 
   /** Returns whether an answer contains the value, or telling words of it in a row. */
