@@ -1,7 +1,7 @@
 import { joinPath } from "../../core/policy/field-path.ts";
 import { type CompiledPolicy, edgeOf } from "../../core/policy/output-policy.ts";
 import type { Json } from "../../core/types.ts";
-import type { Fingerprints } from "./fingerprints.ts";
+import { type Fingerprints, PIECE_CHARACTERS, piecesOf, variantsOf } from "./fingerprints.ts";
 
 /** Most fingerprints of one answer. An answer with more of them is known in part only. */
 export const ANSWER_PRINTS_MAX = 131_072;
@@ -11,7 +11,7 @@ const FIELDS_MAX = 255;
 const FIELD_CHARACTERS_MAX = 120;
 const DEPTH_MAX = 64;
 /** Slots of the table that leaves out what was added just before, in the same field. */
-const RECENT_SLOTS = 16_384;
+const RECENT_SLOTS = 4_096;
 
 type PolicyNode = CompiledPolicy["root"];
 
@@ -32,7 +32,7 @@ interface FieldNode extends AnswerField {
 
 /** The fields that answers of one tool have had, each with its number. */
 export class AnswerFields {
-  readonly #known: FieldNode[] = [];
+  #count = 0;
   readonly #rest: FieldNode;
   readonly top: FieldNode;
 
@@ -70,21 +70,15 @@ export class AnswerFields {
     return node.element;
   }
 
-  at(number: number): AnswerField {
-    return this.#known[number] ?? this.#rest;
-  }
-
   #below(node: FieldNode, shown: string, policy: PolicyNode): FieldNode {
-    if (this.#known.length >= FIELDS_MAX) return this.#rest;
+    if (this.#count >= FIELDS_MAX) return this.#rest;
     return this.#add(joinPath(node.path, shown), policy);
   }
 
   #add(path: string, policy: PolicyNode): FieldNode {
-    const number = this.#known.length;
-    const isTrusted = policy.action === "allow";
-    const node = { path, isTrusted, number, policy, keys: new Map(), element: undefined };
-    this.#known.push(node);
-    return node;
+    const number = this.#count;
+    this.#count += 1;
+    return { path, isTrusted: policy.action === "allow", number, policy, keys: new Map(), element: undefined };
   }
 }
 
@@ -105,6 +99,13 @@ export class PrintCollector {
   #count = 0;
   #isCut = false;
   readonly #recent = new Int32Array(RECENT_SLOTS);
+  /** Texts that wait to be read together, and their fields. */
+  #texts: string[] = [];
+  #fields: number[] = [];
+  #waiting = 0;
+  /** The fields of this answer, and the number of each by its number among all fields of the tool. */
+  #named: AnswerField[] = [];
+  readonly #numbers = new Int16Array(FIELDS_MAX + 1);
 
   constructor(fingerprints: Fingerprints) {
     this.#fingerprints = fingerprints;
@@ -114,15 +115,18 @@ export class PrintCollector {
     this.#count = 0;
     this.#isCut = false;
     this.#recent.fill(-1);
+    this.#numbers.fill(-1);
+    this.#named = [];
     this.#visit(result, fields, fields.top, 0);
-    return this.#packed(fields);
+    this.#take();
+    return this.#packed();
   }
 
   #visit(value: Json, fields: AnswerFields, node: FieldNode, depth: number): void {
     if (typeof value === "string") {
-      this.#text(value, node.number);
+      if (value !== "") for (const variant of variantsOf(value)) this.#add(variant, this.#numberOf(node));
     } else if (typeof value === "number") {
-      this.#text(String(value), node.number);
+      this.#add(String(value), this.#numberOf(node));
     } else if (typeof value !== "object" || value === null) {
       return;
     } else if (depth >= DEPTH_MAX) {
@@ -132,36 +136,58 @@ export class PrintCollector {
       for (const item of value as readonly Json[]) this.#visit(item, fields, element, depth + 1);
     } else {
       const table = value as { readonly [key: string]: Json };
-      for (const key of Object.keys(table)) this.#visit(table[key] as Json, fields, fields.key(node, key), depth + 1);
+      for (const key in table) this.#visit(table[key] as Json, fields, fields.key(node, key), depth + 1);
     }
   }
 
-  #text(text: string, field: number): void {
-    if (text.length > 0) this.#fingerprints.read(text, () => this.#take(field));
+  #numberOf({ number, path, isTrusted }: FieldNode): number {
+    const known = this.#numbers[number] as number;
+    if (known !== -1) return known;
+    const added = this.#named.push({ path: path.slice(0, FIELD_CHARACTERS_MAX), isTrusted }) - 1;
+    this.#numbers[number] = added;
+    return added;
   }
 
-  #take(field: number): void {
-    const { count, low, high } = this.#fingerprints;
-    if (this.#count + count > ANSWER_PRINTS_MAX) {
-      this.#isCut = true;
+  #add(text: string, field: number): void {
+    if (text.length > PIECE_CHARACTERS) {
+      for (const piece of piecesOf(text)) this.#add(piece, field);
       return;
     }
-    this.#reserve(count);
-    let at = this.#count;
-    const [lows, highs, numbers, recent] = [this.#low, this.#high, this.#field, this.#recent];
-    for (let index = 0; index < count; index += 1) {
-      const one = low[index] as number;
-      const other = high[index] as number;
-      const slot = one & (RECENT_SLOTS - 1);
-      const before = recent[slot] as number;
-      if (before !== -1 && lows[before] === one && highs[before] === other && numbers[before] === field) continue;
-      recent[slot] = at;
-      lows[at] = one;
-      highs[at] = other;
-      numbers[at] = field;
-      at += 1;
+    // One more character each, between the texts.
+    if (this.#waiting + text.length + 1 > PIECE_CHARACTERS) this.#take();
+    this.#texts.push(text);
+    this.#fields.push(field);
+    this.#waiting += text.length + 1;
+  }
+
+  /** Reads the texts that wait. What was added just before, in the same field, is left out. */
+  #take(): void {
+    if (this.#texts.length === 0) return;
+    this.#fingerprints.read(this.#texts);
+    const { count, low, high, text } = this.#fingerprints;
+    if (this.#count + count > ANSWER_PRINTS_MAX) this.#isCut = true;
+    else {
+      this.#reserve(count);
+      const [lows, highs, numbers, recent, fields] = [this.#low, this.#high, this.#field, this.#recent, this.#fields];
+      let at = this.#count;
+      for (let index = 0; index < count; index += 1) {
+        const one = low[index] as number;
+        const other = high[index] as number;
+        const field = fields[text[index] as number] as number;
+        const slot = one & (RECENT_SLOTS - 1);
+        const before = recent[slot] as number;
+        if (before !== -1 && highs[before] === other && lows[before] === one && numbers[before] === field) continue;
+        recent[slot] = at;
+        lows[at] = one;
+        highs[at] = other;
+        numbers[at] = field;
+        at += 1;
+      }
+      this.#count = at;
     }
-    this.#count = at;
+    this.#texts = [];
+    this.#fields = [];
+    this.#waiting = 0;
   }
 
   #reserve(more: number): void {
@@ -177,24 +203,14 @@ export class PrintCollector {
     this.#field = grown(this.#field, new Uint8Array(size));
   }
 
-  /** Numbers the fields anew: only those of this answer. */
-  #packed(known: AnswerFields): AnswerPrints {
+  #packed(): AnswerPrints {
     const count = this.#count;
-    const numbers = new Int16Array(FIELDS_MAX + 1).fill(-1);
-    const fields: AnswerField[] = [];
     const prints = new Uint8Array(count * PRINT_BYTES);
     const halves = new Int32Array(prints.buffer, 0, count * 2);
     halves.set(this.#low.subarray(0, count), 0);
     halves.set(this.#high.subarray(0, count), count);
-    for (let at = 0; at < count; at += 1) {
-      const field = this.#field[at] as number;
-      if (numbers[field] === -1) {
-        const { path, isTrusted } = known.at(field);
-        numbers[field] = fields.push({ path: path.slice(0, FIELD_CHARACTERS_MAX), isTrusted }) - 1;
-      }
-      prints[count * 8 + at] = numbers[field] as number;
-    }
-    return { fields, prints, isCut: this.#isCut };
+    prints.set(this.#field.subarray(0, count), count * 8);
+    return { fields: this.#named, prints, isCut: this.#isCut };
   }
 }
 

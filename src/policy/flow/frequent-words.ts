@@ -1,6 +1,6 @@
 /**
  * Frequent words, which prove nothing on their own: a text that contains one of them may have it from anywhere. The most frequent
- * words of English prose, of messages and of addresses; words of fewer than four letters count as frequent anyway.
+ * words of English prose, of messages and of addresses; words of fewer than three letters tell next to nothing anyway.
  */
 const FREQUENT = `
 able about above account across action active actual added address after again against ahead allow almost alone along already also
@@ -33,6 +33,12 @@ took topic total transaction transfer travel trip true tuesday turn type under u
 using usual value version very video view visit wait want week weekend weekly weeks welcome well went were west what when where whether
 which while white whole will with within without wednesday word words work working world would write year years yesterday your yours
 yourself zero
+act add ago aid aim air all and any app are arm art ask bad bag ban bar bed bet big bit box boy bug bus but buy can car cat cup cut dad
+day did die dog dry due ear eat end etc eur eye far fee few fit fix fly for fun gap gas get god got guy had has hat her hey hid him his
+hit hot how ice ill its job key kid law lay led leg let lie log lot low mad man map may men mid mix mom net new nor not now odd off oil
+old one our out own par pay per pet pie plz put ran raw red rid row run sad sat saw say sea see set sex she shy sir sit six sky son sub
+sum sun tag tax tea ten the thx tie tip toe too top try two url usa usd use via war was way web wed who why win won yes yet you
+mon tue thu fri jan feb mar apr jun jul aug sep oct nov dec com org edu gov api pdf csv txt jpg png doc
 com org net html http index example gmail yahoo hotmail outlook icloud www
 `;
 

@@ -3,7 +3,7 @@ import { joinPath } from "../../core/policy/field-path.ts";
 import { type CompiledPolicy, edgeOf } from "../../core/policy/output-policy.ts";
 import type { DataLabel } from "../../core/types.ts";
 import type { AnswerField, PrintColumns } from "./answer-prints.ts";
-import type { Fingerprints } from "./fingerprints.ts";
+import { type Fingerprints, TELLING_BITS } from "./fingerprints.ts";
 
 /** An answer that was released before, with its fingerprints. */
 export interface Source {
@@ -103,7 +103,7 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
       isCut = true;
       return;
     }
-    const value = values.push({ argument, isDestination, words, bits: fingerprints.bits.slice(0, words) }) - 1;
+    const value = values.push({ argument, isDestination, words, bits: fingerprints.wordBits(words) }) - 1;
     for (let at = 0; at < count; at += 1) {
       const needle = {
         ...{ value, low: low[at] as number, high: high[at] as number },
@@ -121,7 +121,7 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
   const visit = (value: unknown, node: PolicyNode, argument: string, depth: number): void => {
     const isText = typeof value === "string" || typeof value === "number" || typeof value === "bigint";
     if (isText) {
-      fingerprints.read(String(value), () => addPiece(argument, node.action === "allow"));
+      fingerprints.readText(String(value), () => addPiece(argument, node.action === "allow"));
     } else if (depth >= DEPTH_MAX) {
       isCut = true;
     } else if (Array.isArray(value)) {
@@ -196,7 +196,7 @@ function judged(value: Value, matches: readonly Match[]): ArgumentOrigins | unde
   const needed = isDestination ? DESTINATION_PART_BITS : TEXT_PART_BITS;
   const telling = matches.flatMap((match) => {
     const part = longestRun(match.covered, bits);
-    const isWhole = match.covered.every((one) => one === 1);
+    const isWhole = isCovered(match.covered, bits);
     return isWhole || part >= needed ? [{ ...match, isWhole, part: isWhole ? total : part }] : [];
   });
   const trusted = telling.filter(({ field }) => field.isTrusted);
@@ -225,6 +225,11 @@ function originOf(
   isWhole: boolean,
 ): ValueOrigin {
   return { tool, traceId, of, labels, at, field: path, isTrusted, isWhole };
+}
+
+/** Returns whether all telling words are covered; frequent words around them may be missing. */
+function isCovered(covered: Uint8Array, bits: Float32Array): boolean {
+  return covered.includes(1) && covered.every((one, word) => one === 1 || (bits[word] as number) < TELLING_BITS);
 }
 
 /** Returns the information of the most telling words in a row that are covered, in bits. */
