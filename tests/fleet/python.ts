@@ -8,12 +8,12 @@ const FOLDER = join(PROJECT, "tests/fleet");
 const CACHE = join(PROJECT, "var/fleet");
 
 /**
- * Returns a Python with exactly the packages of a requirements file of this folder, from a virtual environment that is made once
- * for each version of the file.
+ * Returns a Python with exactly the packages of a requirements file, by default of this folder, from a virtual environment that is
+ * made once for each version of the file.
  * @throws {Error} when this machine has no Python, or the packages cannot be installed
  */
-export async function pythonWith(requirements: string): Promise<string> {
-  const file = join(FOLDER, requirements);
+export async function pythonWith(requirements: string, folder = FOLDER): Promise<string> {
+  const file = join(folder, requirements);
   const python = Bun.which("python3");
   if (python === null) throw new Error("python3 is not on PATH: this suite needs Python 3.11 or later");
   const { stdout } = Bun.spawnSync([python, "-VV"]);

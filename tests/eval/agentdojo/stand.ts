@@ -1,0 +1,215 @@
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { parse, stringify } from "yaml";
+import { manifestOf } from "../../../src/cli/import/mcp.ts";
+import { zodFromJson } from "../../../src/core/json-schema/zod.ts";
+import { otherKey } from "../../../src/core/policy/field-path.ts";
+import { pathOf, policyFields } from "../../../src/core/policy/policy-fields.ts";
+import type { ToolDraft } from "../../../src/core/target-kind.ts";
+import type { Json } from "../../../src/core/types.ts";
+import { type Approval, type CallResult, SafeToolCall } from "../../../src/index.ts";
+import { assemble } from "../../../src/runtime/composition/wiring.ts";
+import { readConfig } from "../../../src/runtime/config/config.ts";
+import { auditEntries } from "../../support/audit-files.ts";
+import { LiveIssuers } from "../../support/live-tokens.ts";
+
+const PROGRAM = join(import.meta.dir, "suites.py");
+const SYSTEM = "dojo";
+const PERMISSION = "dojo:use";
+
+/** Reads what the provider shows to everybody. The tools of the evaluation itself are not part of what is measured. */
+const PUBLIC: Declaration = { classification: "read" };
+/** A declaration says everything: what it leaves out is not the case. */
+const NOTHING = { reads: [], sends: [] };
+
+type Table = Readonly<Record<string, unknown>>;
+
+interface Declaration {
+  readonly classification?: string;
+  readonly dataFlow?: Table;
+}
+
+export interface StandOptions {
+  readonly python: string;
+  readonly version: string;
+  readonly suite: string;
+  /** The section `dataFlow` of the configuration; undefined: manifests and configuration have none. */
+  readonly dataFlow: Table | undefined;
+  /** Replaces declarations of `declarations.yaml`. */
+  readonly declarations?: Readonly<Record<string, Declaration>>;
+}
+
+/** A call and what became of it. */
+export interface Called {
+  readonly tool: string;
+  readonly args: Table;
+  /** Code of the refusal; `success` or `pending` otherwise. */
+  readonly outcome: string;
+  readonly result: Json | undefined;
+  readonly traceId: string;
+  /** The approval request, as approvers see it. */
+  readonly asked: Approval | undefined;
+}
+
+/**
+ * One suite of AgentDojo behind the proxy: the whole pipeline with a SQLite store and the audit on disk, in front of an MCP server
+ * that holds the suite's environment. The tools are data-only manifests, drafted from the server's definitions, with the declarations
+ * of `declarations.yaml`.
+ */
+export class Stand {
+  readonly #options: StandOptions;
+  readonly #folder = mkdtempSync(join(realpathSync(tmpdir()), "stc-agentdojo-"));
+  readonly #issuers = new LiveIssuers();
+  #proxy: SafeToolCall | undefined;
+  #agents = 0;
+
+  constructor(options: StandOptions) {
+    this.#options = options;
+  }
+
+  async start(): Promise<this> {
+    const tools = join(this.#folder, "tools");
+    mkdirSync(tools);
+    const declared = {
+      ...(parse(readFileSync(join(import.meta.dir, "declarations.yaml"), "utf8")) as Record<string, Declaration>),
+      ...this.#options.declarations,
+    };
+    for (const draft of await this.#drafts()) {
+      const declaration = declared[draft.name] ?? PUBLIC;
+      const { dataFlow, ...others } = declaration;
+      const isFollowed = this.#options.dataFlow !== undefined;
+      const text = manifest(draft, isFollowed ? { ...others, dataFlow: { ...NOTHING, ...dataFlow } } : others);
+      writeFileSync(join(tools, `${draft.name}.tool.yaml`), text);
+    }
+    const { dataFlow } = this.#options;
+    this.#proxy = SafeToolCall.create({
+      ...this.#configuration([tools]),
+      ...(dataFlow === undefined ? {} : { dataFlow }),
+    } as Parameters<typeof SafeToolCall.create>[0]);
+    await this.#proxy.ready();
+    return this;
+  }
+
+  #configuration(tools: readonly unknown[]) {
+    const { python, version, suite } = this.#options;
+    const reads = [dirname(dirname(python)), dirname(dirname(realpathSync(python))), import.meta.dir];
+    const mcp = {
+      ...{ command: python, args: [PROGRAM, "serve", version, suite], reads, startSeconds: 120, idleSeconds: 3_600 },
+      // All agents share the environment, which is replaced between tasks.
+      stateless: true,
+      env: { PYTHONDONTWRITEBYTECODE: "1" },
+    };
+    return {
+      tools,
+      folder: this.#folder,
+      audit: { dir: "audit" },
+      jwt: { issuers: this.#issuers.profiles() as never },
+      systems: { [SYSTEM]: { mcp } },
+      commands: { confinement: "prefer" as const, launchers: 0 },
+      // Nothing but the policies below the modes asks: what is counted comes from them.
+      approvals: { store: "sqlite://./approvals.sqlite", mode: "yolo" as const },
+    };
+  }
+
+  async #drafts(): Promise<readonly ToolDraft[]> {
+    const { folder, ...written } = this.#configuration(["."]);
+    const parts = await assemble(readConfig(written, { folder, environment: { PATH: "" }, origin: "evaluation" }));
+    try {
+      const drafts = await parts.targets.drafts(SYSTEM);
+      if (drafts === undefined || typeof drafts === "string") throw new Error(`no tools: ${drafts}`);
+      return drafts;
+    } finally {
+      await parts.close();
+    }
+  }
+
+  #token(sub: string): Promise<string> {
+    return this.#issuers.token({ kind: "good", sub, permissions: [PERMISSION] });
+  }
+
+  /** Returns the token of an agent that has read nothing yet. */
+  newAgent(): Promise<string> {
+    this.#agents += 1;
+    return this.#token(`agent-${this.#agents}`);
+  }
+
+  /** Makes a call as an agent. With `isApproved`, a person approves it when it asks, and it is made again. */
+  async call(
+    token: string,
+    { tool, args }: Pick<Called, "tool" | "args">,
+    { isApproved }: { readonly isApproved: boolean },
+  ): Promise<Called> {
+    const proxy = this.#running;
+    const first = await proxy.call(tool, args, token);
+    if (first.status !== "pending") return called(tool, args, first, undefined);
+    const { id } = first.approval;
+    const asked = (await proxy.pendingApprovals()).find((approval) => approval.id === id);
+    if (asked === undefined) throw new Error(`the approval request of ${tool} is not listed`);
+    const by = { issuer: "https://people.test", subject: "a person" };
+    const decision = await proxy.decide({ id, by, decision: isApproved ? "approve" : "deny" });
+    if (decision.outcome !== "decided")
+      throw new Error(`the approval of ${tool} was not accepted: ${decision.outcome}`);
+    if (!isApproved) return called(tool, args, first, asked);
+    return called(tool, args, await proxy.call(tool, args, token, { approvalId: id }), asked);
+  }
+
+  /** Starts a user task in a new environment. */
+  async reset(user: string, injections: Readonly<Record<string, string>>): Promise<void> {
+    await this.#own("eval_reset", { user, injections });
+  }
+
+  /** Returns what AgentDojo says about the state: whether the user's task is solved, and whether the attacker's goal is reached. */
+  async judge(injection: string): Promise<{ readonly utility: boolean; readonly reached: boolean }> {
+    const judged = await this.#own("eval_judge", { injection });
+    return judged as { readonly utility: boolean; readonly reached: boolean };
+  }
+
+  async #own(tool: string, args: Table): Promise<unknown> {
+    const { outcome, result } = await this.call(await this.#token("evaluation"), { tool, args }, { isApproved: true });
+    if (outcome !== "success") throw new Error(`${tool}: ${outcome}`);
+    return result;
+  }
+
+  get #running(): SafeToolCall {
+    if (this.#proxy === undefined) throw new Error("is not started");
+    return this.#proxy;
+  }
+
+  /** Entries of the audit, by trace id. */
+  audit(): ReadonlyMap<string, ReturnType<typeof auditEntries>[number]> {
+    return new Map(auditEntries(join(this.#folder, "audit")).map((entry) => [entry.traceId, entry]));
+  }
+
+  async end(): Promise<void> {
+    await this.#proxy?.close();
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+}
+
+function called(tool: string, args: Table, result: CallResult, asked: Approval | undefined): Called {
+  const outcome = "error" in result ? result.error.code : result.status;
+  const { traceId } = result;
+  return { tool, args, outcome, result: "result" in result ? (result.result as Json) : undefined, traceId, asked };
+}
+
+/** Returns the text of a manifest: the server's definition, with everything released, and the operator's declaration. */
+function manifest(draft: ToolDraft, { classification = "write", dataFlow }: Declaration): string {
+  const written = parse(manifestOf(draft.name, SYSTEM, { ...draft, accepted: true })) as Record<string, unknown>;
+  const { scan: _, ...kept } = written;
+  const fields = policyFields({ output: zodFromJson("output", written["output"]).schema, outputPolicy: {} }).map(
+    ({ steps }) => pathOf(steps.includes(otherKey) ? steps.slice(0, steps.indexOf(otherKey)) : steps),
+  );
+  const reason = "The evaluation compares what agents read with what they send.";
+  return stringify(
+    {
+      ...kept,
+      classification,
+      category: classification === "read" ? "read" : "network",
+      permissions: { required: [PERMISSION] },
+      outputPolicy: Object.fromEntries(fields.map((field) => [field, { action: "allow", reason }])),
+      ...(dataFlow !== undefined && { dataFlow }),
+    },
+    { aliasDuplicateObjects: false },
+  );
+}
