@@ -2,15 +2,16 @@ import type { Announced, EntryDraft } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
 import { canonicalJson, NotJsonError } from "../core/digest.ts";
 import { REFUSALS, Refusal, type RefusalCode, type Stage } from "../core/errors.ts";
-import type { AnyEvidence, CallOutcome, Receipt, Verified } from "../core/evidence.ts";
+import type { AnyEvidence, CallOutcome, Elevated, Receipt, Verified } from "../core/evidence.ts";
 import { ARGUMENT_LIMITS } from "../core/json.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
 import type { Caller, KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
+import type { DataFlowPolicy } from "../policy/flow/flow.ts";
 import type { HaltableCall } from "../policy/halts/halt.ts";
 import type { CallBudget } from "../policy/quotas/quotas.ts";
-import type { CallFlow } from "./call-flow.ts";
+import { CallFlow } from "./call-flow.ts";
 import type { CallRequest } from "./call-request.ts";
 import { type CallScope, CallScopes, type CallScopesOptions } from "./call-scope.ts";
 import { isJudged, verdictOf } from "./dry-run.ts";
@@ -149,11 +150,18 @@ export class CallRecord {
     return this;
   }
 
-  /** Returns the configuration snapshot, which the call uses from now on. */
-  use<Used extends { readonly detector: Detector; readonly version: string }>(snapshot: Used): Used {
+  /** Returns the configuration snapshot, which the call uses from now on and leaves when it ends. */
+  use<Used extends UsedSnapshot>(snapshot: Used): Used {
     this.detector = snapshot.detector;
     this.#policyVersion = snapshot.version;
+    this.atEnd(() => snapshot.leave?.());
     return snapshot;
+  }
+
+  /** Follows what the caller has read, and what the call's answer adds to it. `policy` is undefined where data flow is off. */
+  follow(policy: DataFlowPolicy | undefined, { tool, caller, input, inputPolicy }: Elevated): void {
+    const { traceId } = this;
+    this.flow = policy && new CallFlow(policy, { tool, caller, input, inputPolicy, traceId });
   }
 
   /** Keeps the mode that an operator has set for the call's session. */
@@ -460,6 +468,13 @@ function errorFacts(outcome: CallOutcome): EntryDraft["error"] {
 /** Rounds to the microsecond. */
 function round(ms: number): number {
   return Math.round(ms * 1000) / 1000;
+}
+
+interface UsedSnapshot {
+  readonly detector: Detector;
+  readonly version: string;
+  /** Undefined for work that is not a call. */
+  leave?(): void;
 }
 
 interface Recording {

@@ -10,7 +10,6 @@ import type { Admission } from "./admission.ts";
 import { type Answer, judged, refused, succeeded, unrecorded } from "./answer.ts";
 import type { ApprovalGate } from "./approval-gate.ts";
 import { inProgress } from "./approval-refusals.ts";
-import { CallFlow } from "./call-flow.ts";
 import type { CallRecord, CallRecords } from "./call-record.ts";
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
@@ -76,23 +75,19 @@ async function outcomeOf(parts: ProxyParts, request: CallRequest, record: CallRe
 
 /** Runs the pipeline. Each stage takes the evidence of the previous stage, so that a skipped stage does not compile. */
 async function decide(parts: ProxyParts, request: CallRequest, record: CallRecord): Promise<Released | Judged> {
-  const { admission, executor } = parts;
-  const { registry, callers, policy, gate, detector, dataFlow, leave } = record.use(parts.snapshots.enter());
-  record.atEnd(leave);
+  const { admission, executor, halts } = parts;
+  const { registry, callers, policy, gate, detector, dataFlow } = record.use(parts.snapshots.enter());
 
   const found = record.at("REGISTRY").keep(registry.find(request.tool));
   const verified = record.at("AUTH").keep(await verifyCaller(callers, request));
   const admitted = record.at("LIMIT").keep(admission.admit(verified, record.steppedAt));
   record.atEnd(() => admission.leave(admitted, request.disconnect?.disconnected === true));
   const known = record.at("REGISTRY").keep(registry.known(found, admitted));
-  const permitted = record
-    .at("PERMISSION")
-    .keep(await policy.permit(known, { session: request.session, halts: parts.halts }));
+  const permitted = record.at("PERMISSION").keep(await policy.permit(known, { session: request.session, halts }));
   const limited = record.at("LIMIT").keep(admission.limitRate(permitted, record.steppedAt));
   const parsed = record.at("VALIDATION").keep(parseInput(limited, request.args));
   const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed, record));
-  const { traceId } = record;
-  if (dataFlow !== undefined) record.flow = new CallFlow(dataFlow, { ...elevated, traceId });
+  record.follow(dataFlow, elevated);
   const fresh = record.at("VALIDATION").keep(await checkRepeat(elevated, record, parts.approvals));
   if ("result" in fresh) return fresh;
   const scope = record.openScope(elevated.tool.timeoutMs);
@@ -101,7 +96,7 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const verifyAgain = (): Promise<void> => assertStillMay(callers, request, limited);
   const noteMode = (mode: Mode): void => record.noteMode(mode);
   const budget = openBudget(parts, record);
-  const context = { request, traceId, scope, replan, verifyAgain, budget, noteMode };
+  const context = { request, traceId: record.traceId, scope, replan, verifyAgain, budget, noteMode };
   const assessed = record.at("APPROVAL").keep(await policy.assess(planned, record.flow));
   if (request.dryRun === true) return record.at("APPROVAL").keep(await gate.judge(assessed, context));
   const approved = record.at("APPROVAL").keep(await gate.approve(assessed, context));
