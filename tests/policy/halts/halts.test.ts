@@ -340,7 +340,13 @@ test("without a shared state, halts are this process's: nothing is read, written
   const state = openState({ now: () => world.now });
   const read: string[] = [];
   const halts = new Halts({
-    state: { ...state, read: (work) => (read.push("read"), state.read(work)) },
+    state: {
+      ...state,
+      read(work) {
+        read.push("read");
+        return state.read(work);
+      },
+    },
     ...{ file: undefined, journal: async () => {}, newId: () => "h", clock: () => world.now, monotonic: () => 0 },
     ...{ log: () => {}, whenUnknown: "refuseChanges" },
   });
