@@ -267,14 +267,19 @@ export interface TaskEnd {
   readonly mayRunLater: boolean;
 }
 
+export type SettledAs = "executed" | "failed" | "in_doubt" | "unused";
+
 /** Durable approvals. One conditional SQL statement settles each transition, so that no transition can happen twice. */
 export interface Approvals {
   ask(request: NewApproval): Promise<Asked>;
   decide(decision: Decision): Promise<Decided>;
   claim(claim: Claim): Promise<Claimed>;
   priorOf(call: PriorCall): Promise<Prior>;
-  /** Records the outcome of a claimed approval. Does nothing when the approval is no longer claimed. */
-  settle(id: string, outcome: "executed" | "failed" | "in_doubt"): Promise<void>;
+  /**
+   * Records the outcome of a claimed approval. Does nothing when the approval is no longer claimed. `unused`: its call was stopped
+   * before it started, and the approval can be claimed again until it expires.
+   */
+  settle(id: string, outcome: SettledAs): Promise<void>;
   /**
    * Withdraws a pending or approved request for the caller who made it. Returns undefined when the request is unknown, belongs
    * to another caller, or has already ended.

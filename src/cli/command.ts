@@ -1,5 +1,5 @@
 import { Argument, InvalidArgumentError, Option, Command as Parser } from "commander";
-import { readTime, TIME_HINT } from "../audit/query/time-range.ts";
+import { DURATION_HINT, readDuration, readTime, TIME_HINT } from "../audit/query/time-range.ts";
 import { VERSION } from "../core/version.ts";
 import { CommandError, EXIT, print, StdoutError } from "./output.ts";
 
@@ -48,6 +48,23 @@ export const time: ValueKind<string> = {
   placeholder: "time",
   read: (typed) => (readTime(typed, 0) === undefined ? undefined : typed),
   expected: `must be ${TIME_HINT}`,
+};
+
+/** A moment with its zone, which may be in the future. */
+export const instant: ValueKind<string> = {
+  placeholder: "time",
+  read: (typed) => (/[Zz]$|[+-]\d{2}:\d{2}$/.test(typed) && readTime(typed, 0) !== undefined ? typed : undefined),
+  expected: "must be a time with its zone, such as 2026-02-16T12:30:00Z",
+};
+
+/** A length of time of up to a year, such as `30m`, `8h` or `7d`, in seconds. */
+export const longDuration: ValueKind<number> = {
+  placeholder: "duration",
+  read(typed) {
+    const seconds = (readDuration(typed) ?? Number.NaN) / 1_000;
+    return seconds <= 31_536_000 ? seconds : undefined;
+  },
+  expected: `must be ${DURATION_HINT}, of at most 365d`,
 };
 
 export const digest: ValueKind<string> = {

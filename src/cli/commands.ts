@@ -6,6 +6,7 @@ import type { CommandFile } from "./command.ts";
  */
 export const COMMANDS: readonly CommandFile[] = [
   () => import("./top-commands.ts"),
+  () => import("./halt-commands.ts"),
   () => import("./approvals/commands.ts"),
   () => import("./audit/commands.ts"),
 ];

@@ -17,6 +17,8 @@ const OPERATOR_PERMISSIONS = [
   "approvals:decide",
   "grants:manage",
   "modes:manage",
+  "halts:read",
+  "halts:write",
   "audit:read",
   "metrics:read",
   "configuration:read",

@@ -33,6 +33,7 @@ export const REFUSALS = {
   TOOL_NOT_FOUND: { stage: "REGISTRY", decision: "DENIED", http: 404, retryable: false },
   PERMISSION_DENIED: { stage: "PERMISSION", decision: "DENIED", http: 403, retryable: false },
   POLICY_DENIED: { stage: "PERMISSION", decision: "DENIED", http: 403, retryable: false },
+  HALTED: { stage: "PERMISSION", decision: "DENIED", http: 403, retryable: false },
   QUOTA_EXCEEDED: { stage: "LIMIT", decision: "DENIED", http: 429, retryable: true },
   POLICY_STATE_UNAVAILABLE: { stage: "PERMISSION", decision: "ERROR", http: 503, retryable: "if-safe" },
   INVALID_INPUT: { stage: "VALIDATION", decision: "DENIED", http: 400, retryable: false },

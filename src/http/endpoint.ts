@@ -12,6 +12,7 @@ import type { Learning } from "../pipeline/learning/learning.ts";
 import type { Shedding } from "../pipeline/limits/shedding.ts";
 import type { Snapshot, ToolProxy } from "../pipeline/proxy.ts";
 import type { Registry } from "../pipeline/registry.ts";
+import type { Halts } from "../policy/halts/halts.ts";
 import type { Quotas } from "../policy/quotas/quotas.ts";
 import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
 import type { ConcurrencyLimitOptions, RequestRateLimiter } from "./connections/request-limits.ts";
@@ -63,6 +64,8 @@ interface OptionalParts {
   readonly mcp?: McpSettings | undefined;
   /** Returns the observations of answers; loads their code at the first use. */
   readonly learning?: (() => Promise<Learning>) | undefined;
+  /** What operators have halted. */
+  readonly halts?: Halts | undefined;
   /** Returns the quotas in use; undefined while the configuration has none. */
   readonly quotas?: (() => Quotas | undefined) | undefined;
   /** Returns the tools, systems and settings in use; loads their code at the first use. */

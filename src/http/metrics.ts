@@ -17,6 +17,7 @@ interface MetricSources {
   readonly certificates?: () => Iterable<{ readonly system: string; readonly notAfter: number }>;
   readonly configuration?: () => ConfigurationState | undefined;
   readonly exports?: () => readonly ExportState[];
+  readonly halts?: { describe(): { readonly status: string; readonly active: number } } | undefined;
   readonly revocations?: () => { readonly status: "ok" | "stale"; readonly entries: number } | undefined;
   readonly approvals?: () => NotifiedApprovals | undefined;
   readonly quotas?: () => Pick<Quotas, "counts" | "failures"> | undefined;
@@ -233,6 +234,12 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
       "signal",
     ],
     ({ dropped = {} }) => Object.entries(dropped).map(([signal, count]) => [{ signal }, count()]),
+  ),
+  row(Gauge, ["stc_halts_active", "Halts in force that this process knows"], ({ halts }) =>
+    lone(halts?.describe().active ?? 0),
+  ),
+  row(Gauge, ["stc_halts_known", "1 while the halts are known, 0 while they cannot be read"], ({ halts }) =>
+    lone(Number(halts === undefined || halts.describe().status === "ok")),
   ),
   row(Gauge, ["stc_console_sessions", "Sessions of the console that have not ended"], ({ console }) => {
     const tally = console?.();

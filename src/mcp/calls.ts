@@ -127,12 +127,15 @@ function requiredBy(call: ToolCall, services: McpServices): readonly string[] {
   }
 }
 
+/** Refusals that operators take back, after which the approval of a task's call can still be used. */
+const STOPPED: ReadonlySet<string> = new Set(["HALTED", "POLICY_STATE_UNAVAILABLE"]);
+
 /** Returns the refusal after which the task's call may be made again if it did not use the approval. */
 function temporaryRefusal(result: CallResult): Refusal | undefined {
   if (result.status === "success") return undefined;
   if (result.status === "pending") return new Refusal("APPROVAL_REQUIRED", result.approval.message);
   const { code, message, retryable, retryAfterMs } = result.error;
-  const isTemporary = retryable || code === "UNAUTHENTICATED" || code === "APPROVAL_CONSUMED";
+  const isTemporary = retryable || code === "UNAUTHENTICATED" || code === "APPROVAL_CONSUMED" || STOPPED.has(code);
   return isTemporary ? new Refusal(code, message, { retryAfterMs }) : undefined;
 }
 

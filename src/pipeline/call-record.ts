@@ -8,9 +8,10 @@ import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
 import type { Caller, KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
+import type { HaltableCall } from "../policy/halts/halt.ts";
 import type { CallBudget } from "../policy/quotas/quotas.ts";
 import type { CallRequest } from "./call-request.ts";
-import { type CallScope, CallScopes } from "./call-scope.ts";
+import { type CallScope, CallScopes, type CallScopesOptions } from "./call-scope.ts";
 import {
   approvalFacts,
   callerFacts,
@@ -51,6 +52,8 @@ export interface CallRecordOptions {
   readonly observe: (entry: EntryDraft) => void;
   readonly log: (line: CallRecordLog) => void;
   readonly tracer?: Tracer | undefined;
+  /** Returns why a call must not start: it is halted, or the halts are not known. */
+  readonly refusalFor?: CallScopesOptions["refusalFor"];
 }
 
 /** Refusals caused by the caller: a missing file, an argument that the target rejects, a disconnect. */
@@ -76,6 +79,8 @@ export interface CallRecords {
   start(request: CallRequest): CallRecord;
   /** Ends every call that is being planned or executed. */
   shutDown(): void;
+  /** Ends the calls for which `refusalFor` returns a refusal. */
+  halt: CallScopes["halt"];
 }
 
 export function createCallRecords(options: CallRecordOptions): CallRecords {
@@ -83,6 +88,7 @@ export function createCallRecords(options: CallRecordOptions): CallRecords {
   return {
     start: (request) => new CallRecord(options, request, scopes),
     shutDown: () => scopes.shutDown(),
+    halt: (refusalFor) => scopes.halt(refusalFor),
   };
 }
 
@@ -117,6 +123,7 @@ export class CallRecord {
   #argsText: string | undefined;
   #recorded: EntryDraft | undefined;
   readonly #scopes: CallScopes;
+  #scope: CallScope | undefined;
   readonly #trace: CallTrace | undefined;
 
   constructor(options: CallRecordOptions, request: CallRequest, scopes: CallScopes) {
@@ -148,7 +155,9 @@ export class CallRecord {
   /** Opens the scope that begins with the stage PLAN. */
   openScope(timeoutMs: number): CallScope {
     this.#enter("PLAN");
-    const scope = this.#scopes.open({ timeoutMs, disconnect: this.request.disconnect, now: this.#stepAt });
+    const { disconnect } = this.request;
+    const scope = this.#scopes.open({ timeoutMs, disconnect, call: this.haltable, now: this.#stepAt });
+    this.#scope = scope;
     this.atEnd(() => scope.close());
     return scope;
   }
@@ -195,6 +204,18 @@ export class CallRecord {
   /** True when anything may have run. */
   get ran(): boolean {
     return this.#stages.EXECUTION !== undefined || this.#step === "EXECUTION";
+  }
+
+  /** True when the target has got the plan. */
+  get hasStarted(): boolean {
+    return this.#scope?.isRunning === true;
+  }
+
+  /** The call as halts judge it; undefined until its tool and its caller are known. */
+  get haltable(): HaltableCall | undefined {
+    const { caller } = this.#facts;
+    const tool = this.#tool;
+    return tool && caller && { tool, caller, session: this.request.session };
   }
 
   get safeToRepeat(): boolean {

@@ -1,5 +1,6 @@
 import { Refusal } from "../core/errors.ts";
 import type { PlanContext } from "../core/types.ts";
+import type { HaltableCall } from "../policy/halts/halt.ts";
 
 /** Reports whether the client has disconnected. */
 export interface Disconnect {
@@ -8,7 +9,8 @@ export interface Disconnect {
   listen(listener: () => void): () => void;
 }
 
-type EndReason = "deadline" | "disconnect" | "shutdown";
+/** A refusal: operators have halted the call. */
+type EndReason = "deadline" | "disconnect" | "shutdown" | Refusal;
 
 const REASONS = {
   deadline: { name: "TimeoutError", text: "the deadline has passed" },
@@ -21,11 +23,14 @@ export interface CallScopesOptions {
   readonly clock: () => number;
   /** Returns milliseconds from an arbitrary origin, never decreasing. */
   readonly monotonic: () => number;
+  /** Returns why a call must not start: it is halted, or the halts are not known. */
+  readonly refusalFor?: ((call: HaltableCall) => Refusal | undefined) | undefined;
 }
 
 interface NewScope {
   readonly timeoutMs: number;
   readonly disconnect?: Disconnect | undefined;
+  readonly call?: HaltableCall | undefined;
   /** The current monotonic time, if the caller has just read it. */
   readonly now?: number;
 }
@@ -34,18 +39,20 @@ interface NewScope {
 export class CallScopes {
   readonly clock: () => number;
   readonly monotonic: () => number;
+  readonly refusalFor: NonNullable<CallScopesOptions["refusalFor"]>;
   readonly #open = new Set<CallScope>();
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** Monotonic time at which the timer fires. */
   #firesAt = Number.POSITIVE_INFINITY;
 
-  constructor({ clock, monotonic }: CallScopesOptions) {
+  constructor({ clock, monotonic, refusalFor = () => undefined }: CallScopesOptions) {
+    this.refusalFor = refusalFor;
     this.clock = clock;
     this.monotonic = monotonic;
   }
 
-  open({ timeoutMs, disconnect, now = this.monotonic() }: NewScope): CallScope {
-    const scope = new CallScope(this, { timeoutMs, endsAt: now + timeoutMs, disconnect });
+  open({ timeoutMs, disconnect, call, now = this.monotonic() }: NewScope): CallScope {
+    const scope = new CallScope(this, { timeoutMs, endsAt: now + timeoutMs, disconnect, call });
     this.#open.add(scope);
     this.expect(scope.endsAt, now);
     return scope;
@@ -72,6 +79,14 @@ export class CallScopes {
     for (const scope of this.#open) scope.end("shutdown");
   }
 
+  /** Ends the calls for which `refusalFor` returns a refusal. */
+  halt(refusalFor: (call: HaltableCall, isRunning: boolean) => Refusal | undefined): void {
+    for (const scope of this.#open) {
+      const refusal = scope.call && refusalFor(scope.call, scope.isRunning);
+      if (refusal !== undefined) scope.end(refusal);
+    }
+  }
+
   #sweep(): void {
     const now = this.monotonic();
     this.#firesAt = Number.POSITIVE_INFINITY;
@@ -89,7 +104,9 @@ export class CallScopes {
  * Work under the scope is notified through `signal`; the call does not wait for work that ignores the signal.
  */
 export class CallScope implements PlanContext {
+  readonly call: HaltableCall | undefined;
   readonly #scopes: CallScopes;
+  #isRunning = false;
   #deadline: number;
   #endsAt: number;
   readonly #unlisten: (() => void) | undefined;
@@ -100,8 +117,9 @@ export class CallScope implements PlanContext {
 
   constructor(
     scopes: CallScopes,
-    { timeoutMs, endsAt, disconnect }: Omit<NewScope, "now"> & { readonly endsAt: number },
+    { timeoutMs, endsAt, disconnect, call }: Omit<NewScope, "now"> & { readonly endsAt: number },
   ) {
+    this.call = call;
     this.#scopes = scopes;
     this.#deadline = scopes.clock() + timeoutMs;
     this.#endsAt = endsAt;
@@ -137,15 +155,34 @@ export class CallScope implements PlanContext {
     this.#unlisten?.();
   }
 
-  /** @throws {Refusal} DEADLINE_EXCEEDED, CANCELLED or SHUTTING_DOWN when the scope has ended, so that no new work may start */
+  /** True from the moment at which the target has got the plan. */
+  get isRunning(): boolean {
+    return this.#isRunning;
+  }
+
+  /**
+   * Lets the run begin.
+   * @throws {Refusal} as `assertOpen`
+   */
+  startRun(): void {
+    this.assertOpen();
+    this.#isRunning = true;
+  }
+
+  /**
+   * @throws {Refusal} DEADLINE_EXCEEDED, CANCELLED, SHUTTING_DOWN or HALTED when the scope has ended; HALTED or
+   * POLICY_STATE_UNAVAILABLE when the call must not start now
+   */
   assertOpen(): void {
     if (this.#ended !== undefined) throw refusalOf(this.#ended);
+    const refusal = this.call && !this.#isRunning ? this.#scopes.refusalFor(this.call) : undefined;
+    if (refusal !== undefined) throw refusal;
   }
 
   /**
    * Waits for `work`, but not beyond the end of the scope. Calls `ended` when the work itself has ended, however late.
    *
-   * @throws {Refusal} DEADLINE_EXCEEDED, CANCELLED or SHUTTING_DOWN when the scope ends first; otherwise whatever `work` throws
+   * @throws {Refusal} DEADLINE_EXCEEDED, CANCELLED, SHUTTING_DOWN or HALTED when the scope ends first; otherwise whatever `work` throws
    */
   within<T>(work: Promise<T>, ended?: () => void): Promise<T> {
     return new Promise<T>((resolve, reject) => {
@@ -201,11 +238,13 @@ export class CallScope implements PlanContext {
 }
 
 function reasonOf(reason: EndReason): DOMException {
+  if (reason instanceof Refusal) return new DOMException("the call is halted", "AbortError");
   const { name, text } = REASONS[reason];
   return new DOMException(text, name);
 }
 
 function refusalOf(reason: EndReason, cause: unknown = reasonOf(reason)): Refusal {
+  if (reason instanceof Refusal) return reason;
   if (reason === "shutdown") {
     return new Refusal("SHUTTING_DOWN", "The service is shutting down.", { retryAfterMs: 1_000, cause });
   }

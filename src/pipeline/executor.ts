@@ -35,6 +35,7 @@ const INDEFINITE: ReadonlySet<RefusalCode> = new Set([
   "DEADLINE_EXCEEDED",
   "CANCELLED",
   "SHUTTING_DOWN",
+  "HALTED",
   "OUTPUT_TOO_LARGE",
   "INTERNAL",
 ]);
@@ -51,11 +52,12 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
       const leave = enter(running, tool);
       let work: Promise<unknown>;
       try {
+        scope.assertOpen();
         if (changes) {
           await intend(execution.announced());
           scope.followThrough();
         }
-        scope.assertOpen();
+        scope.startRun();
         execution.budget?.start();
         work = binding.run(plan, new ScopedRun(approved, execution));
       } catch (error) {
@@ -122,5 +124,6 @@ function runError(tool: Tool, error: unknown): unknown {
   if (tool.classification === "read" || !INDEFINITE.has(code)) return error;
   return new Refusal("OUTCOME_UNKNOWN", "It is not known whether the change happened. Check before you call again.", {
     cause: error,
+    findings: error instanceof Refusal ? error.findings : undefined,
   });
 }

@@ -1,5 +1,13 @@
 import { ALLOWED, type PolicyDecision, type PolicyRequests, type StagePoint } from "../core/policy-point.ts";
 import type { Tool } from "../core/types.ts";
+import type { HaltPoint } from "./policy.ts";
+
+/** Operators may halt calls, by tool, system, caller and session, or all of them. */
+export const halts: HaltPoint = {
+  name: "halts",
+  stage: "permission",
+  refusalFor: ({ tool, caller }, { session, halts: inForce }) => inForce.refusalFor({ tool, caller, session }),
+};
 
 /** The caller must hold every permission that the tool requires: exact strings, no prefixes, no wildcards. */
 export const permissions: StagePoint<"permission", PolicyDecision> & { readonly name: "permissions" } = {

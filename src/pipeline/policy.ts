@@ -21,15 +21,32 @@ import type {
   StagePoint,
 } from "../core/policy-point.ts";
 import type { Detector } from "../detection/sensitive.ts";
+import type { Halts } from "../policy/halts/halts.ts";
 import { deepFreeze } from "./schema-validator.ts";
 
 /** All policy points of a build. Every built-in point is a member of its own, so that a build without one does not compile. */
 export interface PolicyPoints {
+  /** Asked before every other point of its stage. */
+  readonly halts: HaltPoint;
   readonly permissions: StagePoint<"permission", PolicyDecision> & { readonly name: "permissions" };
   readonly elevation: StagePoint<"elevation", PolicyDecision> & { readonly name: "elevation" };
   /** Creates the point that applies the risk rules of one configuration. */
   readonly risk: (rules: Pick<RiskRules, "assess">) => RiskPoint;
   readonly others: readonly PolicyPoint[];
+}
+
+/** Refuses a call that operators have halted, before its arguments are read. It is asked again before the call runs. */
+export interface HaltPoint {
+  readonly name: "halts";
+  readonly stage: "permission";
+  /** Returns HALTED, or POLICY_STATE_UNAVAILABLE for a change when the halts are not known. */
+  refusalFor(known: PolicyRequests["permission"], call: NamedCall): Refusal | undefined;
+}
+
+interface NamedCall {
+  /** The session that the agent named itself. */
+  readonly session: string | undefined;
+  readonly halts: Pick<Halts, "refusalFor">;
 }
 
 /** No policy point denies the plan. The approval gate takes the findings, which require an approval, and the assessment. */
@@ -41,10 +58,10 @@ export type Assessed = Evidence<
 /**
  * Decides at three stages of the pipeline. The result is a promise only when a point returned one.
  *
- * @throws {Refusal} the denial of a point: PERMISSION_DENIED, POLICY_DENIED or the code that the point names
+ * @throws {Refusal} the denial of a point: HALTED, PERMISSION_DENIED, POLICY_DENIED or the code that the point names
  */
 export interface Policy {
-  permit(known: Known): Authorized | Promise<Authorized>;
+  permit(known: Known, call: NamedCall): Authorized | Promise<Authorized>;
   elevate(parsed: Parsed): Elevated | Promise<Elevated>;
   assess(planned: Planned): Assessed | Promise<Assessed>;
 }
@@ -53,14 +70,19 @@ export interface Policy {
 export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "assess">, detector: Detector): Policy {
   const { permissions, elevation, others } = points;
   const risk = points.risk(rules);
-  assertNames([permissions, elevation, risk, ...others].map(({ name }) => name));
+  assertNames([points.halts, permissions, elevation, risk, ...others].map(({ name }) => name));
+  const permitted = combined({
+    stage: "permission",
+    ...{ others, detector },
+    decide: (known: Known) => ({ point: permissions.name, decision: permissions.decide(known) }),
+    toEvidence: (known, { findings }) => mint<Authorized>(findings === undefined ? known : { ...known, findings }),
+  });
   return {
-    permit: combined({
-      stage: "permission",
-      ...{ others, detector },
-      decide: (known: Known) => ({ point: permissions.name, decision: permissions.decide(known) }),
-      toEvidence: (known, { findings }) => mint<Authorized>(findings === undefined ? known : { ...known, findings }),
-    }),
+    permit(known, call) {
+      const halted = points.halts.refusalFor(known, call);
+      if (halted !== undefined) throw halted;
+      return permitted(known);
+    },
     elevate: combined({
       stage: "elevation",
       ...{ others, detector },

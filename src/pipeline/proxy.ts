@@ -3,6 +3,7 @@ import type { Approvals } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { CallOutcome, Fresh, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
 import type { Detector } from "../detection/sensitive.ts";
+import type { Halts } from "../policy/halts/halts.ts";
 import type { CallBudget, Quotas } from "../policy/quotas/quotas.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, refused, succeeded, unrecorded } from "./answer.ts";
@@ -26,6 +27,7 @@ interface ProxyParts {
   readonly snapshots: Snapshots;
   readonly admission: Admission;
   readonly waitingRoom: WaitingRoom;
+  readonly halts: Pick<Halts, "refusalFor">;
   /** Stores approvals and idempotency keys. Undefined in deployments without approvals. */
   readonly approvals: Approvals | undefined;
   readonly executor: Executor;
@@ -75,7 +77,8 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const admitted = record.at("LIMIT").keep(admission.admit(verified, record.steppedAt));
   record.atEnd(() => admission.leave(admitted, request.disconnect?.disconnected === true));
   const known = record.at("REGISTRY").keep(registry.known(found, admitted));
-  const permitted = record.at("PERMISSION").keep(await policy.permit(known));
+  const halting = { session: request.session, halts: parts.halts };
+  const permitted = record.at("PERMISSION").keep(await policy.permit(known, halting));
   const limited = record.at("LIMIT").keep(admission.limitRate(permitted, record.steppedAt));
   const parsed = record.at("VALIDATION").keep(parseInput(limited, request.args));
   const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed));
@@ -138,6 +141,7 @@ async function afterApproval(parts: ProxyParts, record: CallRecord, outcome: Cal
   record.releaseCapacity();
   const claim = await parts.waitingRoom.untilAnswered(outcome, record);
   if (claim === undefined) return outcome;
+  if (claim instanceof Refusal) return claim;
   const claimed = await decide(parts, claim, record).catch(asRefusal);
   if (!(claimed instanceof Refusal)) return claimed;
   // The call waited without naming the approval, and the same call was faster.

@@ -78,7 +78,12 @@ const UNCHANGED: ReadonlySet<RefusalCode> = new Set([
   "CANCELLED",
   "DEADLINE_EXCEEDED",
   "SHUTTING_DOWN",
+  "HALTED",
+  "POLICY_STATE_UNAVAILABLE",
 ]);
+
+/** Refusals by which operators stop a call. If it has not started, its approval stays usable. */
+const STOPPED: ReadonlySet<RefusalCode> = new Set(["HALTED", "POLICY_STATE_UNAVAILABLE"]);
 
 /**
  * Reports to the store how a call ended that consumed an approval or an `Idempotency-Key`. If that fails, the lease ends it as
@@ -104,10 +109,12 @@ async function report(
 ): Promise<void> {
   const end = endOf(record, outcome);
   const answer = end === "done" && isReleased(outcome) ? storedAnswer(outcome) : undefined;
-  const askedId = outcome === "unrecorded" ? undefined : approvalIdOf(outcome);
-  const asked = askedId === undefined ? undefined : { approvalId: askedId };
+  const isUnused = outcome instanceof Refusal && STOPPED.has(outcome.code) && !record.hasStarted;
+  // Another use of the key finds the approval that this one has requested, or has not used.
+  const askedId = isUnused ? approvalId : outcome !== "unrecorded" && approvalIdOf(outcome);
+  const asked = !askedId ? undefined : { approvalId: askedId };
   const reports = [
-    approvalId !== undefined && approvals.settle(approvalId, approvalOutcome(outcome, end)),
+    approvalId !== undefined && approvals.settle(approvalId, isUnused ? "unused" : approvalOutcome(outcome, end)),
     keyUse !== undefined &&
       approvals.endKey(
         keyUse,

@@ -1,6 +1,8 @@
 import type { Approvals } from "../approvals/types.ts";
+import type { Refusal } from "../core/errors.ts";
 import type { CallOutcome } from "../core/evidence.ts";
 import type { Caller } from "../core/types.ts";
+import type { HaltableCall } from "../policy/halts/halt.ts";
 import { approvalIdOf } from "./approval-refusals.ts";
 import type { CallRequest } from "./call-request.ts";
 
@@ -12,32 +14,47 @@ const WAITERS_MAX = 1_000;
  * id of its approval.
  */
 export interface WaitingRoom {
-  /** Returns the request to run again; undefined when nobody answered in time or the client disconnected. */
-  untilAnswered(outcome: CallOutcome, waiting: WaitingCall): Promise<CallRequest | undefined>;
+  /** Returns the request to run again, or why it is halted; undefined when nobody answered in time or the client disconnected. */
+  untilAnswered(outcome: CallOutcome, waiting: WaitingCall): Promise<CallRequest | Refusal | undefined>;
+  /** Ends the waits of calls for which `refusalFor` returns a refusal. */
+  halt(refusalFor: (call: HaltableCall) => Refusal | undefined): void;
   /** Ends the waits: every waiting call gets its 202. */
   releaseAll(): void;
 }
 
 interface Wait extends Pick<CallRequest, "disconnect"> {
   readonly waitMs: number;
+  readonly halted: AbortSignal;
 }
 
 interface WaitingCall {
   readonly request: CallRequest;
   readonly caller: Caller | undefined;
+  readonly haltable: HaltableCall | undefined;
 }
 
-export function createWaitingRoom(approvals: Approvals | undefined): WaitingRoom {
+/** A call on hold, which a halt may end. */
+interface HeldCall {
+  readonly call: HaltableCall | undefined;
+  readonly halting: AbortController;
+  refusal: Refusal | undefined;
+}
+
+export function createWaitingRoom(
+  approvals: Approvals | undefined,
+  refusalFor: (call: HaltableCall) => Refusal | undefined = () => undefined,
+): WaitingRoom {
   const closing = new AbortController();
+  const held = new Set<HeldCall>();
   let waiting = 0;
 
-  async function hold(store: Approvals, id: string, { waitMs, disconnect }: Wait): Promise<boolean> {
+  async function hold(store: Approvals, id: string, { waitMs, disconnect, halted }: Wait): Promise<boolean> {
     const disconnecting = new AbortController();
     const unlisten = disconnect?.listen(() => disconnecting.abort());
     if (disconnect?.disconnected === true) disconnecting.abort();
     waiting += 1;
     try {
-      const signal = AbortSignal.any([disconnecting.signal, closing.signal]);
+      const signal = AbortSignal.any([disconnecting.signal, closing.signal, halted]);
       const approval = await store.wait(id, { timeoutMs: waitMs, signal });
       return approval !== undefined && approval.state !== "pending" && !signal.aborted;
     } catch {
@@ -49,18 +66,33 @@ export function createWaitingRoom(approvals: Approvals | undefined): WaitingRoom
   }
 
   return {
-    async untilAnswered(outcome, { request, caller }) {
+    async untilAnswered(outcome, { request, caller, haltable }) {
       const id = approvalIdOf(outcome);
       const { waitMs, disconnect } = request;
       if (approvals === undefined || id === undefined || !waitMs || waiting >= WAITERS_MAX) return undefined;
-      const held =
+      const begun =
         request.hold === undefined || caller === undefined ? { waitMs } : await request.hold.begin(caller, id);
-      if (held === undefined) return undefined;
+      if (begun === undefined) return undefined;
+      const holding: HeldCall = { call: haltable, halting: new AbortController(), refusal: undefined };
+      held.add(holding);
       try {
-        const isAnswered = await hold(approvals, id, { waitMs: held.waitMs, disconnect });
-        return isAnswered ? { ...claimOf(request), approvalId: id } : undefined;
+        // A halt that came since the call was judged has not ended this wait.
+        const halted = haltable && refusalFor(haltable);
+        if (halted?.code === "HALTED") return halted;
+        const wait = { waitMs: begun.waitMs, disconnect, halted: holding.halting.signal };
+        const isAnswered = await hold(approvals, id, wait);
+        return holding.refusal ?? (isAnswered ? { ...claimOf(request), approvalId: id } : undefined);
       } finally {
-        if ("end" in held) held.end();
+        held.delete(holding);
+        if ("end" in begun) begun.end();
+      }
+    },
+    halt(haltedBy) {
+      for (const holding of held) {
+        const refusal = holding.call && haltedBy(holding.call);
+        if (refusal === undefined) continue;
+        holding.refusal = refusal;
+        holding.halting.abort();
       }
     },
     releaseAll: () => closing.abort(),

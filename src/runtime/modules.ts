@@ -20,7 +20,7 @@ import {
   publicKeySource,
   type TokenSource,
 } from "../pipeline/identity/token-sources.ts";
-import { elevation, permissions } from "../pipeline/permission-engine.ts";
+import { elevation, halts, permissions } from "../pipeline/permission-engine.ts";
 import type { PolicyPoints } from "../pipeline/policy.ts";
 import { type CommandContext, command } from "../targets/command/kind.ts";
 import { type FilesContext, files } from "../targets/files/kind.ts";
@@ -68,6 +68,7 @@ export const MODULES = {
     inline,
   ],
   policyPoints: {
+    halts,
     permissions,
     elevation,
     risk: riskPoint,
@@ -85,6 +86,7 @@ export const MODULES = {
     () => import("../http/routes/tools.ts"),
     () => import("../http/routes/learning.ts"),
     () => import("../http/routes/inventory.ts"),
+    () => import("../http/routes/halts.ts"),
     () => import("../http/routes/approvals.ts"),
     () => import("../http/routes/sessions.ts"),
     () => import("../http/routes/rpc.ts"),

@@ -121,6 +121,7 @@ export class MomentsRoad {
       leave: () => {},
     };
     this.#proxy = createProxy({
+      halts: { refusalFor: () => undefined },
       snapshots: { current: () => generation, enter: () => generation },
       admission,
       waitingRoom: this.room,

@@ -50,6 +50,7 @@ const CAPABILITIES: readonly Capability[] = [
         "src/audit/",
         "src/database/postgres.ts",
         "src/database/sqlite.ts",
+        "src/policy/halts/file.ts",
         "src/cli/",
         "src/cli/development/",
       ],

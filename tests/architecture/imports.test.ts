@@ -79,6 +79,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "approvals/messages": ["zod"],
   "targets/command": ["unbash", "yaml", "zod"],
   egress: ["jose", "zod"],
+  policy: ["zod"],
   "targets/grpc": ["@grpc/grpc-js", "protobufjs", "zod"],
   "targets/http": ["yaml", "zod"],
   "targets/files": ["re2js", "yaml", "zod"],

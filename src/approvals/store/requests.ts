@@ -21,6 +21,7 @@ import type {
   Prior,
   PriorCall,
   Relay,
+  SettledAs,
 } from "../types.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { escalateAll } from "./escalations.ts";
@@ -202,7 +203,7 @@ export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "
   return {
     priorOf: (call) => database.read((view) => priorOf(view, call)),
     claim: (claim) => database.write((tx) => claimOnce(tx, claim, limits.claimLeaseSeconds * SECOND_MS)),
-    settle: (id, outcome) => database.write((tx) => settle(tx, id, outcome)),
+    settle: (id, outcome) => database.write((tx) => (outcome === "unused" ? unclaim(tx, id) : settle(tx, id, outcome))),
   };
 }
 
@@ -296,12 +297,21 @@ function isOfThisCall(approval: Approval, { requester, planDigest, requirementDi
 }
 
 /** Ignores the lease: until the sweep marks the approval as in doubt, the process that ran the call knows the outcome. */
-async function settle(tx: WriteTransaction, id: string, outcome: "executed" | "failed" | "in_doubt"): Promise<void> {
+async function settle(tx: WriteTransaction, id: string, outcome: Exclude<SettledAs, "unused">): Promise<void> {
   const rows = await tx.sql`
     UPDATE approvals SET state = ${outcome}, version = version + 1, ended_at = ${tx.now}
     WHERE id = ${id} AND state = 'claimed'
     RETURNING *`;
   noteTransition(tx, rows, { event: `approval.${outcome}`, journal: "approval.settled", more: { outcome } });
+}
+
+/** The event tells listeners that the approval can be used, as when it was given. */
+async function unclaim(tx: WriteTransaction, id: string): Promise<void> {
+  const rows = await tx.sql`
+    UPDATE approvals SET state = 'approved', version = version + 1, lease_until = NULL
+    WHERE id = ${id} AND state = 'claimed'
+    RETURNING *`;
+  noteTransition(tx, rows, { event: "approval.approved", journal: "approval.settled", more: { outcome: "unused" } });
 }
 
 export function decisions(store: Store): Pick<Approvals, "decide" | "cancel" | "revoke"> {

@@ -48,6 +48,7 @@ const state: readonly Endpoint[] = [
         ...(services.configuration !== undefined && { configuration: services.configuration() }),
         confinement: services.confinement?.(),
         revocations: services.revocations?.(),
+        halts: services.halts?.describe(),
       };
       return reasons.length === 0
         ? json(200, { status: "ready", ...details })

@@ -16,14 +16,17 @@ import { type CallRecordOptions, createCallRecords } from "../../pipeline/call-r
 import type { Config } from "../config/config.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 
-interface RecordingParts extends Capabilities, Pick<CallRecordOptions, "tracer">, Pick<Hooks, "observe" | "log"> {
+interface RecordingParts
+  extends Capabilities,
+    Pick<CallRecordOptions, "tracer" | "refusalFor">,
+    Pick<Hooks, "observe" | "log"> {
   readonly audit: AuditLog;
   readonly limits: Config["limits"];
   /** The key of the argument hashes; undefined: plain hashes. */
   readonly hashKey: Uint8Array | undefined;
 }
 
-export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, ...parts }: RecordingParts) {
+export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, refusalFor, ...parts }: RecordingParts) {
   const { limits, observe = () => {}, log = () => {} } = parts;
   const unauthenticated = new UnauthenticatedLimit({
     get linesPerMinuteMax() {
@@ -39,7 +42,7 @@ export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, .
     new UnauthenticatedSums({ limit: callers, audit, ids, clock, entryOf: callerSumEntry }),
   ];
   const callRecords = createCallRecords({
-    ...{ clock, monotonic, ids, tracer, observe, log },
+    ...{ clock, monotonic, ids, tracer, observe, log, refusalFor },
     hashArgs: (sent) => hashArgs(sent, hashKey),
     hashAlg: hashKey === undefined ? "sha256" : "hmac-sha256",
     record: (entry, request) => record(audit, { unauthenticated, callers }, { entry, request, clock }),

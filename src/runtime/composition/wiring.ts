@@ -16,6 +16,7 @@ import type { Reloaded } from "../reload/types.ts";
 import { openState, openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
 import { auditState, intend, openAudit, startExports } from "./audit.ts";
+import { endHaltedCalls, openHalts } from "./halts.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { openLimits } from "./limits.ts";
 import { openQuotas } from "./quotas.ts";
@@ -73,10 +74,14 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   const executor = createExecutor({ intend: (announced) => intend(audit, announced) });
   const tracing = await startTracing(config, parts.traces, { ...CAPABILITIES, ...hooks });
   const { tracer } = tracing;
-  const recording = openRecording({ ...CAPABILITIES, ...hooks, audit, limits: inUse, hashKey, tracer });
-  const waitingRoom = createWaitingRoom(approvals);
   const journal: AuditLog["journal"] = (line) => audit.journal(line);
+  const halts = openHalts(config, { ...CAPABILITIES, ...hooks, state, journal, newId: randomUUID });
+  const refusalFor = halts.refusalFor.bind(halts);
+  const recording = openRecording({ ...CAPABILITIES, ...hooks, audit, limits: inUse, hashKey, tracer, refusalFor });
+  const waitingRoom = createWaitingRoom(approvals, refusalFor);
+  endHaltedCalls(halts, { callRecords: recording.callRecords, waitingRoom });
   await journal(startLine(parts, fingerprint));
+  await halts.start();
   if (approvals !== undefined) await doubtInterrupted(audit, approvals, hooks);
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, journal });
   const reloading = startReloading(config, {
@@ -84,6 +89,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     adopted: ({ config: read, parts: { loaded, webhooks } }) => {
       limits.change(read, loaded.tools);
       quotas.change(read);
+      halts.change(read.halts.whenUnknown);
       approvals?.webhooks.change(webhooks);
     },
     build: async (read, { callers }) => {
@@ -109,6 +115,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     await idle(admission, graceMs);
     await recording.stop();
     await quotas.close();
+    halts.close();
     await state.close();
     await approvals?.close();
     await Promise.all([exporters.stop(), tracing.close()]);
@@ -121,6 +128,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
       snapshots,
       admission,
       waitingRoom,
+      halts,
       approvals,
       executor,
       callRecords,
@@ -138,8 +146,8 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     limits: inUse,
     /** Stores approval requests; undefined when the configuration names no store. */
     approvals,
-    /** Whether the policies' state is shared with other processes. */
-    policyScope: state.scope,
+    /** What operators have halted. */
+    halts,
     /** Returns whether the same call again uses the approval that was given for it. */
     attaches: () => snapshots.current().config.approvals.attach === "on",
     clock,

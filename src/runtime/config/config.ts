@@ -357,6 +357,17 @@ const limits = z
   })
   .prefault({});
 
+/** The section `halts`: the kill switch, which operators set by `stc halt`. */
+const halts = z
+  .strictObject({
+    /**
+     * What happens to changes while the approvals' database cannot be read for more than 5 s. `keepLast`: the halts that are known
+     * stay in force. `refuseChanges`: changes are refused as well, because a newer halt may stop them.
+     */
+    whenUnknown: z.enum(["keepLast", "refuseChanges"]).default("keepLast"),
+  })
+  .prefault({});
+
 const sections = (modules: Modules) =>
   z.strictObject({
     server,
@@ -369,6 +380,7 @@ const sections = (modules: Modules) =>
     workspace,
     approvals: approvals(modules.approvalStores),
     assertion: assertion.optional(),
+    halts,
     limits,
     mcp,
     console: consoleSection,

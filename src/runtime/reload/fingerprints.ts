@@ -23,6 +23,7 @@ export const LIVE_KEYS = [
   "approvals.callbackTimeoutMs",
   "approvals.webhooks",
   "approvals.publicUrl",
+  "halts",
   "limits",
   "redaction",
   "log.level",

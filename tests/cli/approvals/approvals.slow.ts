@@ -283,6 +283,8 @@ describe.concurrent("stc token", () => {
       "approvals:decide",
       "grants:manage",
       "modes:manage",
+      "halts:read",
+      "halts:write",
       "audit:read",
       "metrics:read",
       "configuration:read",

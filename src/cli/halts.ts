@@ -1,0 +1,119 @@
+import { z } from "zod";
+import { isTable } from "../core/json.ts";
+import { printable, printableCell } from "../core/printable.ts";
+import { printListing } from "./approvals/view.ts";
+import { type ClientOptions, connectAndRequest, segment, unknownAnswer } from "./client.ts";
+import { CommandError, EXIT, print, reportChange, wrongUsage } from "./output.ts";
+
+interface HaltOptions extends ClientOptions {
+  readonly all?: true | boolean;
+  readonly tool?: string;
+  readonly system?: string;
+  readonly caller?: readonly string[];
+  readonly session?: string;
+  readonly reason: string;
+  readonly until?: string;
+  /** In seconds. */
+  readonly for?: number;
+  readonly cancelRunning?: boolean;
+}
+
+const shownHalt = z.object({
+  id: z.string(),
+  kind: z.string(),
+  tool: z.string().optional(),
+  system: z.string().optional(),
+  issuer: z.string().optional(),
+  subject: z.string().optional(),
+  session: z.string().optional(),
+  reason: z.string(),
+  cancelRunning: z.boolean(),
+  setBy: z.object({ issuer: z.string(), subject: z.string() }),
+  setAt: z.string(),
+  until: z.string().optional(),
+});
+
+type ShownHalt = z.output<typeof shownHalt>;
+
+const set = z.object({ halt: shownHalt, notes: z.array(z.string()).default([]) });
+const listing = z.object({ halts: z.array(shownHalt), state: z.object({ scope: z.string(), status: z.string() }) });
+
+/** `stc halt`: stops calls at once, on every replica within a second. */
+export async function halt(options: HaltOptions): Promise<void> {
+  const { reason, until, for: forSeconds, cancelRunning } = options;
+  const body = JSON.stringify({ ...targetOf(options), reason, until, forSeconds, cancelRunning });
+  const answer = await connectAndRequest(options, { method: "POST", path: "/halts", body });
+  const read = set.safeParse(answer.body);
+  if (!read.success) unknownAnswer();
+  reportChange(() => {
+    if (options.json === true) return print.json(answer.body ?? {});
+    const { halt: made, notes } = read.data;
+    print.line(`halted: ${what(made)}${made.until === undefined ? "" : `, until ${printable(made.until)}`}`);
+    print.line(`id: ${printable(made.id)}`);
+    for (const note of notes) print.line(`note: ${printable(note)}`);
+  });
+}
+
+function targetOf({ all, tool, system, caller, session }: HaltOptions) {
+  const named = [
+    ...(all === true ? [{ kind: "all" }] : []),
+    ...(tool === undefined ? [] : [{ kind: "tool", tool }]),
+    ...(system === undefined ? [] : [{ kind: "system", system }]),
+    ...(caller === undefined ? [] : [callerOf(caller)]),
+    ...(session === undefined ? [] : [{ kind: "session", session }]),
+  ];
+  const [target, another] = named;
+  if (target === undefined || another !== undefined)
+    return wrongUsage("name exactly one of --all, --tool, --system, --caller and --session");
+  return target;
+}
+
+function callerOf([issuer, subject, ...more]: readonly string[]) {
+  if (issuer === undefined || subject === undefined || more.length > 0)
+    return wrongUsage("--caller takes two values: the issuer and the subject of the caller's tokens");
+  return { kind: "caller", issuer, subject };
+}
+
+/** `stc resume`: lifts halts, one after the other. */
+export async function resume(ids: readonly string[], options: ClientOptions): Promise<void> {
+  const lifted: unknown[] = [];
+  for (const id of ids) {
+    const { body } = await connectAndRequest(options, {
+      method: "DELETE",
+      path: `/halts/${segment(id)}`,
+      ifNotFound: "note: `stc halts` lists the halts in force",
+    });
+    const resource = isTable(body) ? body["halt"] : undefined;
+    if (!isTable(resource) || resource["id"] !== id) unknownAnswer();
+    lifted.push(body);
+    if (options.json !== true) reportChange(() => print.line(`lifted: ${printable(id)}`));
+  }
+  if (options.json === true) reportChange(() => print.json(ids.length === 1 ? (lifted[0] ?? {}) : lifted));
+}
+
+/** `stc halts`: lists the halts in force. */
+export async function listHalts(options: ClientOptions): Promise<void> {
+  const { body } = await connectAndRequest(options, { method: "GET", path: "/halts" });
+  if (options.json === true) return print.json(body ?? {});
+  const read = listing.safeParse(body);
+  if (!read.success) unknownAnswer();
+  const { halts, state } = read.data;
+  const rows = halts.map((each) =>
+    [each.id, what(each), each.until ?? "-", each.setAt, each.setBy.subject, each.reason].map(printableCell),
+  );
+  printListing([["ID", "HALTED", "UNTIL", "SET AT", "BY", "REASON"], ...rows]);
+  if (state.scope === "process") print.line("note: halts apply to this process only: there is no approvals.store");
+  if (state.status === "ok") return;
+  throw new CommandError(EXIT.failed, `the halts are ${printable(state.status)}: the service cannot read its database`);
+}
+
+function what({ kind, tool, system, issuer, subject, session, cancelRunning }: ShownHalt): string {
+  const named = {
+    tool: tool ?? "",
+    system: system ?? "",
+    session: session ?? "",
+    caller: `${subject ?? ""} of ${issuer ?? ""}`,
+  };
+  const target = kind === "all" ? "all calls" : `${kind} ${named[kind as keyof typeof named] ?? ""}`;
+  return printable(cancelRunning ? `${target}, running ones too` : target);
+}

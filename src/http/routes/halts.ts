@@ -1,0 +1,144 @@
+import { z } from "zod";
+import { Refusal } from "../../core/errors.ts";
+import { hint } from "../../core/nearest.ts";
+import type { CallHalt, HaltTarget } from "../../policy/halts/halt.ts";
+import { haltJson } from "../../policy/halts/halt.ts";
+import { json } from "../answers.ts";
+import { identityOf, idParams, notFound, REASON_CHARACTERS_MAX } from "../approval-json.ts";
+import { type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";
+
+/** A year. */
+const FOR_SECONDS_MAX = 31_536_000;
+const NAME_CHARACTERS_MAX = 256;
+const ISSUER_CHARACTERS_MAX = 2_048;
+
+/** Both databases keep such a text unchanged. */
+const wellFormed = (text: string): boolean => text.isWellFormed() && !text.includes("\0");
+const nameOf = (max: number) => z.string().min(1).max(max).refine(wellFormed, "must be text without NUL");
+
+const shared = {
+  /** Why, for operators and the audit; agents are not told. */
+  reason: z
+    .string()
+    .min(1)
+    .max(REASON_CHARACTERS_MAX)
+    .refine((text) => wellFormed(text) && text.trim() !== "", "must say why"),
+  /** When the halt ends by itself. */
+  until: z.iso.datetime({ offset: true, error: "must be a time such as 2026-02-16T12:00:00Z" }).optional(),
+  /** How long the halt lasts, instead of `until`. */
+  forSeconds: z.int().min(1).max(FOR_SECONDS_MAX).optional(),
+  /** Ends running calls, too: a change that is running is then OUTCOME_UNKNOWN. */
+  cancelRunning: z.boolean().optional(),
+} as const;
+
+const haltBody = z.discriminatedUnion("kind", [
+  z.strictObject({ kind: z.literal("all"), ...shared }),
+  z.strictObject({ kind: z.literal("tool"), tool: nameOf(NAME_CHARACTERS_MAX), ...shared }),
+  z.strictObject({ kind: z.literal("system"), system: nameOf(NAME_CHARACTERS_MAX), ...shared }),
+  z.strictObject({
+    kind: z.literal("caller"),
+    issuer: nameOf(ISSUER_CHARACTERS_MAX),
+    subject: nameOf(2 * NAME_CHARACTERS_MAX),
+    ...shared,
+  }),
+  z.strictObject({ kind: z.literal("session"), session: z.string().regex(/^[\x21-\x7e]{1,132}$/), ...shared }),
+]);
+
+type HaltBody = z.output<typeof haltBody>;
+
+const operators = { audience: "operators", recordsForgeries: true, needs: ["halts"] } as const;
+
+/** The kill switch: operators stop calls of a tool, a system, a caller or a session, or all of them. */
+export const endpoints: readonly Endpoint[] = [
+  endpoint({
+    method: "GET",
+    path: "/halts",
+    summary: "Halts in force.",
+    ...operators,
+    permission: "halts:read",
+    audited: "halts.listed",
+    async handle(_request, { halts, logError }) {
+      // What this process knows is in force here, also when the database does not answer.
+      await halts.refresh().catch(logError);
+      return json(200, { halts: halts.active.map(haltJson), state: { ...halts.describe() } });
+    },
+  }),
+  endpoint({
+    method: "POST",
+    path: "/halts",
+    summary: "Halt calls: of a tool, a system, a caller or a session, or all of them.",
+    ...operators,
+    permission: "halts:write",
+    body: haltBody,
+    responses: { 201: {} },
+    audited: "change",
+    async handle({ caller, body }, services) {
+      const { reason, until, forSeconds, cancelRunning = false } = body;
+      if (until !== undefined && forSeconds !== undefined)
+        throw new Refusal("MALFORMED_REQUEST", "until, forSeconds: give one of them.");
+      const target = targetOf(body, services);
+      const set = await inState(services, () =>
+        services.halts.set({
+          ...{ target, cancelRunning, by: identityOf(caller) },
+          reason: services.detector().filterSecrets(reason).text,
+          until: until === undefined ? undefined : Date.parse(until),
+          forMs: forSeconds === undefined ? undefined : forSeconds * 1_000,
+        }),
+      );
+      if (set.outcome === "past") throw new Refusal("MALFORMED_REQUEST", "until: must be in the future.");
+      if (set.outcome === "too_many") {
+        throw new Refusal("MALFORMED_REQUEST", "There are too many halts: lift some, or halt all calls.");
+      }
+      return json(201, { halt: haltJson(set.halt), notes: notesOn(set.halt, services) });
+    },
+  }),
+  endpoint({
+    method: "DELETE",
+    path: "/halts/:id",
+    summary: "Lift a halt.",
+    ...operators,
+    permission: "halts:write",
+    params: idParams,
+    notFound: noHalt,
+    audited: "change",
+    async handle({ caller, params: { id } }, services) {
+      const lifted = await inState(services, () => services.halts.lift(id, identityOf(caller)));
+      if (lifted === undefined) throw noHalt();
+      return json(200, { halt: { ...haltJson(lifted), lifted: true } });
+    },
+  }),
+];
+
+function noHalt(): Error {
+  return notFound("halt");
+}
+
+/** An alias names its tool. */
+function targetOf(body: HaltBody, { registry }: EndpointServices): HaltTarget {
+  if (body.kind === "all") return { kind: "all", issuer: "", value: "" };
+  if (body.kind === "caller") return { kind: "caller", issuer: body.issuer, value: body.subject };
+  if (body.kind === "tool")
+    return { kind: "tool", issuer: "", value: registry.find(body.tool).registered?.tool.name ?? body.tool };
+  return body.kind === "system"
+    ? { kind: "system", issuer: "", value: body.system }
+    : { kind: "session", issuer: "", value: body.session };
+}
+
+/** A halt must work in an emergency, and another replica may know the name: an unknown one is a note. */
+function notesOn({ target: { kind, value } }: CallHalt, { registry }: EndpointServices): readonly string[] {
+  const tools = registry.list().map(({ tool }) => tool);
+  const known = new Set(kind === "tool" ? tools.map(({ name }) => name) : tools.map(({ target }) => target.system));
+  if ((kind !== "tool" && kind !== "system") || known.has(value)) return [];
+  return [`no ${kind} of this service is called ${value}${hint(value, known)}: the halt is in force all the same`];
+}
+
+/** Rejects with POLICY_STATE_UNAVAILABLE when the state does not answer; the operators' log has the cause. */
+async function inState<T>({ logError }: EndpointServices, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (cause) {
+    logError(cause);
+    const message = "The database does not answer: look with GET /halts what is in force, then repeat.";
+    throw new Refusal("POLICY_STATE_UNAVAILABLE", message, { cause, retryAfterMs: 1_000 });
+  }
+}

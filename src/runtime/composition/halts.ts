@@ -1,0 +1,36 @@
+import { join } from "node:path";
+import type { AuditLog } from "../../audit/audit-log.ts";
+import type { CallRecords } from "../../pipeline/call-record.ts";
+import type { WaitingRoom } from "../../pipeline/waiting-room.ts";
+import { haltFile } from "../../policy/halts/file.ts";
+import { Halts } from "../../policy/halts/halts.ts";
+import type { PolicyState } from "../../policy/state.ts";
+import { type Config, pathFrom } from "../config/config.ts";
+import type { Capabilities, Hooks } from "./hooks.ts";
+
+/** In the directory of the audit, which belongs to this process alone. */
+const FILE = "halts.json";
+
+interface HaltParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError"> {
+  readonly state: PolicyState;
+  readonly journal: AuditLog["journal"];
+  readonly newId: () => string;
+}
+
+/** Returns the halts, which are read when they start. */
+export function openHalts(config: Config, { logError = () => {}, ...parts }: HaltParts): Halts {
+  const file = parts.state.scope === "shared" ? haltFile(join(pathFrom(config, config.audit.dir), FILE)) : undefined;
+  const { whenUnknown } = config.halts;
+  return new Halts({ ...parts, file, log: logError, whenUnknown });
+}
+
+/** Ends the calls that a new halt stops: those that wait, those that have not started, and running ones if the halt says so. */
+export function endHaltedCalls(
+  halts: Halts,
+  { callRecords, waitingRoom }: { readonly callRecords: CallRecords; readonly waitingRoom: WaitingRoom },
+): void {
+  halts.listen((added, cancelling) => {
+    waitingRoom.halt((call) => halts.refusalBy(added, call));
+    callRecords.halt((call, isRunning) => halts.refusalBy(isRunning ? cancelling : added, call));
+  });
+}
