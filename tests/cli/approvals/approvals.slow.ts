@@ -290,6 +290,8 @@ describe.concurrent("stc token", () => {
       "configuration:read",
       "tools:read",
       "tools:learn",
+      "quotas:read",
+      "quotas:write",
     ]);
     expect(all["sid"]).toBeUndefined();
     const one = claims(await runStc(["token", "--operator", "--sub", "ana", "--permission", "audit:read"]));
