@@ -143,6 +143,7 @@ const DECLARED: Readonly<Record<string, readonly string[]>> = {
   "src/targets/grpc/": ["kind.ts"],
   "src/targets/http/": ["kind.ts", "manifest.ts", "request.ts"],
   "src/targets/mcp/": ["kind.ts", "settings.ts"],
+  "src/policy/quotas/": [],
   "src/mcp/": [],
   "src/console/": [],
   "src/core/json-schema/": [],
