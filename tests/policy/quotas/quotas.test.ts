@@ -269,9 +269,12 @@ describe("what is unused", () => {
     world.advance(10_000);
     await quotas.tidy();
     expect(await world.used("daily")).toEqual([1]);
+    expect(await run(quotas, { tool: read, caller: ann })).toBe("ran");
+    expect(await world.used("daily")).toEqual([11]);
     world.advance(60_000);
     await quotas.tidy();
     expect(await run(quotas, { tool: read, caller: ann })).toBe("ran");
+    expect(await world.used("daily")).toEqual([12]);
   });
 
   test("is not given back twice when the answer is lost", async () => {
@@ -308,6 +311,16 @@ describe("a reset", () => {
     expect(await quotas.reset({ quota: "daily" })).toBe(1);
     await Promise.all([quotas.close(), elsewhere.close()]);
     expect(await world.used("daily")).toEqual([0]);
+  });
+
+  test("what was taken before it does not count against what is used after it", async () => {
+    const quotas = world.start([daily(1_000)]);
+    const elsewhere = world.start([daily(1_000)]);
+    await run(elsewhere, { tool: read, caller: ann });
+    await quotas.reset({ quota: "daily" });
+    await times(10, () => run(quotas, { tool: read, caller: ann }));
+    await elsewhere.close();
+    expect(await world.used("daily")).toEqual([10]);
   });
 
   test("lets a caller that had used everything call again at once", async () => {
@@ -573,7 +586,6 @@ test("no interleaving, crash, lost answer or clock lets more calls through than 
         const begin = (index: number) => tried.start(rules, [skew, otherSkew, 0][index]);
         const processes = [begin(0), begin(1), begin(2)];
         const ran = new Map<number, number>();
-        const dropped: Promise<unknown>[] = [];
         try {
           for (const each of steps) {
             if (each.kind === "wait") tried.advance(each.ms);
@@ -594,9 +606,10 @@ test("no interleaving, crash, lost answer or clock lets more calls through than 
               }
             }
           }
-          await Promise.all(dropped);
-          for (const count of ran.values()) expect(count).toBeLessThanOrEqual(limit);
-          for (const used of await tried.used("daily")) expect(used).toBeWithin(0, limit + 1);
+          const used = await tried.usedFrom("daily");
+          // Whatever has run is in its window's row, and no row exceeds the limit.
+          for (const [window, count] of ran) expect(count).toBeLessThanOrEqual(used.get(window * HOUR_MS) ?? 0);
+          for (const amount of used.values()) expect(amount).toBeWithin(0, limit + 1);
         } finally {
           await tried.close();
         }
