@@ -2,7 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Refusal } from "../../../src/core/errors.ts";
 import type { Quotas } from "../../../src/policy/quotas/quotas.ts";
-import { leaseSize, periodAt, type QuotaRule } from "../../../src/policy/quotas/rules.ts";
+import { leaseSize, periodAt, type QuotaRule, readQuota, userOf } from "../../../src/policy/quotas/rules.ts";
+import { fill } from "../../../src/policy/quotas/table.ts";
 import { callerOf, type Fault, QuotaWorld, run, toolOf } from "./world.ts";
 
 const NOON = Date.parse("2026-02-16T12:00:00.000Z");
@@ -287,6 +288,19 @@ describe("what is unused", () => {
     await quotas.tidy();
     await quotas.close();
     expect(await world.used("daily")).toEqual([1]);
+  });
+
+  test("of an earlier window is not given back to the present one", async () => {
+    const quotas = world.start([daily(1_000, { window: "hour" })]);
+    await run(quotas, { tool: read, caller: ann });
+    const quota = readQuota(daily(1_000, { window: "hour" }));
+    const order = { quota, user: userOf(quota, ann, read), owed: 0, wanted: 0, least: 0, inBlocks: true, knownUse: 0 };
+    const giveBack = (startsAt: number) =>
+      world.state.write((sql, now) => fill(sql, now, [{ ...order, givenBack: { amount: 4, startsAt, epoch: 0 } }]));
+    await giveBack(NOON - HOUR_MS);
+    expect(await world.used("daily")).toEqual([10]);
+    await giveBack(NOON);
+    expect(await world.used("daily")).toEqual([6]);
   });
 
   test("of a window that is over is worthless", async () => {
