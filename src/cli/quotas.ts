@@ -6,8 +6,8 @@ import { print, reportChange, table, wrongUsage } from "./output.ts";
 /** `stc quotas`: shows who has used how much, and sets uses to zero. */
 
 interface UserOptions extends ClientOptions {
-  readonly issuer?: string;
-  readonly subject?: string;
+  /** Issuer and subject. */
+  readonly caller?: readonly string[];
   readonly tool?: string;
   readonly system?: string;
 }
@@ -17,7 +17,6 @@ interface ListOptions extends UserOptions {
   readonly limit: number;
 }
 
-const NAMES = ["issuer", "subject", "tool", "system"] as const;
 const PAGE_MAX = 500;
 
 const quota = z.object({
@@ -77,14 +76,15 @@ export async function resetQuota(name: string, options: UserOptions): Promise<vo
   reportChange(() => (options.json === true ? print.json(answer.body) : print.line(done)));
 }
 
-function userOf(options: UserOptions): Readonly<Record<string, string>> {
-  if ((options.subject === undefined) !== (options.issuer === undefined)) {
-    return wrongUsage("--subject and --issuer go together");
+function userOf({ caller, tool, system }: UserOptions): Readonly<Record<string, string>> {
+  const [issuer, subject, ...more] = caller ?? [];
+  if (caller !== undefined && (issuer === undefined || subject === undefined || more.length > 0)) {
+    return wrongUsage("--caller takes two values: the issuer and the subject of the caller's tokens");
   }
+  const given = Object.entries({ issuer, subject, tool, system });
   return Object.fromEntries(
-    NAMES.flatMap((key) => {
-      const value = options[key];
-      if (value === "") return wrongUsage(`--${key} must not be empty`);
+    given.flatMap(([key, value]) => {
+      if (value === "") return wrongUsage("the values of --caller, --tool and --system must not be empty");
       return value === undefined ? [] : [[key, value]];
     }),
   );

@@ -30,8 +30,7 @@ const ACCEPT = flag(
 
 /** Whose use of a quota. */
 const QUOTA_USER = {
-  subject: option(text("subject"), "only of this caller, with --issuer"),
-  issuer: option(text("issuer"), "issuer of that caller's tokens"),
+  caller: list(text("issuer-and-subject"), "only of this caller: its issuer and its subject"),
   tool: option(text("tool"), "only of this tool"),
   system: option(text("system"), "only of this system"),
 };

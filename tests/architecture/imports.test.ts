@@ -153,6 +153,7 @@ const DECLARED: Readonly<Record<string, readonly string[]>> = {
   "src/targets/http/": ["kind.ts", "manifest.ts", "request.ts"],
   "src/targets/mcp/": ["kind.ts", "settings.ts"],
   "src/policy/points/": ["authzen/kind.ts", "cedar/kind.ts"],
+  "src/policy/quotas/": [],
   "src/mcp/": [],
   "src/console/": [],
   "src/core/json-schema/": [],

@@ -28,6 +28,7 @@ const CALLS = {
   c1: 3_000,
   memory: 100_000,
   library: 20_000,
+  quotas: 4_000,
   grpc: 6_000,
   upstream: 6_000,
   api: 10_000,
@@ -208,7 +209,7 @@ async function throughput(lanes: number, count: number, call: () => Promise<unkn
 
 async function library(
   token: string,
-  options: Pick<Parameters<typeof SafeToolCall.create>[0], "tools" | "systems" | "commands">,
+  options: Pick<Parameters<typeof SafeToolCall.create>[0], "tools" | "systems" | "commands" | "limits">,
 ) {
   const stc = SafeToolCall.create({
     ...options,
@@ -255,6 +256,32 @@ async function libraryCost(token: string): Promise<{ readonly us: number; readon
   }
   await ours.close();
   return { us: median(costs), ratio: median(ratios) };
+}
+
+const QUOTAS_MAX = 1_000_000_000;
+
+/** What three quotas add to a library call while leases are at hand: processor time, in microseconds. */
+async function quotasAddedUs(token: string): Promise<number> {
+  const quotas = [
+    { name: "own", per: ["caller" as const], calls: QUOTAS_MAX, window: "day" as const },
+    { name: "of-tool", per: ["caller" as const, "tool" as const], calls: QUOTAS_MAX, window: "hour" as const },
+    { name: "of-all", per: [], calls: QUOTAS_MAX, window: "month" as const },
+  ];
+  const bare = await library(token, { tools: [echo] });
+  const limited = await library(token, { tools: [echo], limits: { quotas } });
+  const cost = async ({ call }: Awaited<ReturnType<typeof library>>): Promise<number> => {
+    const spent = () => throughput(64, CALLS.quotas, () => call("bench_echo", { text: "hello", count: 3 }));
+    return (await cpuUs(spent)).us / CALLS.quotas;
+  };
+  const added: number[] = [];
+  // Many short rounds: the difference is small. The first ones only warm up the code, and take the leases.
+  for (let round = 0; round <= ROUNDS * 6; round += 1) {
+    const without = await cost(bare);
+    const withQuotas = await cost(limited);
+    if (round > 5) added.push(withQuotas - without);
+  }
+  await Promise.all([bare.close(), limited.close()]);
+  return median(added);
 }
 
 async function grpcRatios(token: string): Promise<{ readonly speed: number; readonly cpu: number }> {
@@ -421,6 +448,7 @@ async function main(): Promise<void> {
   const calls = await http(token);
   const gate = await gateFindings(folder);
   const libraryCall = await libraryCost(token);
+  const quotasUs = await quotasAddedUs(token);
   const grpcCalls = await grpcRatios(token);
   const upstream = await upstreamRatios(token);
   const api = await apiRatios(token);
@@ -444,6 +472,7 @@ async function main(): Promise<void> {
     figure("fdatasync_us", sync, "one write + fdatasync here", "", "µs"),
     figure("library_us", libraryCall.us, "library call, 64 in flight: processor time of this process", "≤ 12 µs", "µs"),
     figure("library_ratio", libraryCall.ratio, "the same against JSON and Zod of the same function alone"),
+    figure("quotas_added_us", quotasUs, "added by three quotas to a library call, with leases", "≤ 3 µs", "µs"),
     figure("grpc_ratio", grpcCalls.speed, "governed gRPC call against grpc-js alone, 32 in flight", "≥ 0.62"),
     figure(
       "mcp_upstream_ratio",

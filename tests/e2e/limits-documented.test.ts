@@ -6,6 +6,7 @@ import { readConfigFile } from "../../src/runtime/config/file.ts";
 import { AskingService, type Loose, type Reply } from "../support/asking-service.ts";
 import { blockNamed } from "../support/documented.ts";
 import { type Ended, runStc } from "../support/stc.ts";
+import { AGENTS_ISSUER } from "../support/tokens.ts";
 import { PROJECT } from "../support/world.ts";
 
 const EXAMPLE = join(PROJECT, "docs/examples/limits");
@@ -16,7 +17,7 @@ class ExampleService extends AskingService {
   async start(): Promise<void> {
     const { jwt: _, audit: __, ...sections } = parse(readFileSync(join(EXAMPLE, "stc.yaml"), "utf8"));
     await this.run({ ...sections, tools: [join(EXAMPLE, "tools")] });
-    const permissions = ["halts:read", "halts:write"];
+    const permissions = ["halts:read", "halts:write", "quotas:read", "quotas:write"];
     writeFileSync(join(this.folder, "token"), await this.person({ permissions }), { mode: 0o600 });
   }
 
@@ -31,7 +32,10 @@ class ExampleService extends AskingService {
 }
 
 test("the configuration of the example is valid", () => {
-  expect(readConfigFile(join(EXAMPLE, "stc.yaml"), {}).halts).toEqual({ whenUnknown: "refuseChanges" });
+  const { halts, limits } = readConfigFile(join(EXAMPLE, "stc.yaml"), {});
+  expect(halts).toEqual({ whenUnknown: "refuseChanges" });
+  const documented = parse(blockNamed(`${PAGE}: limits:`).text);
+  expect(documented.limits.quotas).toEqual(limits.quotas);
 });
 
 describe("the example with limits", () => {
@@ -58,6 +62,40 @@ describe("the example with limits", () => {
     expect([lifted.code, lifted.out]).toEqual([0, `lifted: ${id}\n`]);
     expect((await refund()).http).toBe(200);
     expect((await service.stc("resume", id)).code).toBe(1);
+  });
+
+  test("the commands of the page list the use of a quota, and set it to zero", async () => {
+    const [list = "", reset = ""] = blockNamed(`${PAGE}: stc quotas list`).text.trim().split("\n");
+    await refund();
+    const listed = await service.stc(...list.split(" ").slice(1));
+    expect([listed.code, listed.err]).toEqual([0, ""]);
+    expect(listed.out).toMatch(/^budget +100 cost +month +caller$/m);
+    expect(listed.out).toMatch(new RegExp(`^daily +\\d+ of 2000 calls +agent-7 +${AGENTS_ISSUER} +- +- +20`, "m"));
+    const words = reset.replace("https://login.example.com/", AGENTS_ISSUER).split(" ").slice(1);
+    const done = await service.stc(...words);
+    expect([done.code, done.out]).toEqual([0, "reset: daily (1 use)\n"]);
+    const { use } = JSON.parse((await service.stc("quotas", "list", "--json")).out);
+    const shown = use.map(({ quota, used }: Loose) => [quota, quota === "volume" ? used > 0 : used]);
+    expect(shown).toContainEqual(["daily", 0]);
+    expect(shown).toContainEqual(["volume", true]);
+    expect(use.find(({ quota }: Loose) => quota === "budget").used % 0.25).toBe(0);
+  });
+
+  test.each([
+    [["list", "--caller", "only-one"], "--caller takes two values"],
+    [["list", "--limit", "0"], "--limit must be from 1 to 500"],
+    [["reset"], "missing required argument"],
+    [["reset", "daily", "--tool", ""], "must not be empty"],
+  ])("stc quotas %j is wrong usage", async (words, said) => {
+    const { code, err } = await service.stc("quotas", ...words);
+    expect(code).toBe(64);
+    expect(err).toContain(said);
+  });
+
+  test("a quota that does not exist cannot be reset", async () => {
+    const { code, err } = await service.stc("quotas", "reset", "nowhere");
+    expect(code).toBe(1);
+    expect(err).toContain("QUOTA_NOT_FOUND");
   });
 
   test.each([

@@ -27,6 +27,7 @@ const parts = serverParts({
     auditDir: "/nowhere",
     reload: unusedFunction,
     learning: unusedFunction,
+    quotas: unusedFunction,
     inventory: unusedFunction,
     halts: unused,
     evaluate: unusedFunction,
@@ -75,6 +76,7 @@ const BODIES: readonly unknown[] = [
   ...[{ decision: "deny" }, { mode: "default", expiresInSeconds: 60 }, { seconds: 60 }],
   { subject: { type: "user", id: "a" }, action: { name: "tools/call" }, resource: { type: "tool", id: "t" } },
   { kind: "all", reason: "drill" },
+  { quota: "daily" },
 ];
 
 test.each(guarded.filter((endpoint) => "receive" in endpoint).map((endpoint) => [nameOf(endpoint), endpoint] as const))(
@@ -140,7 +142,8 @@ test("the listener for operators has probes and metrics only", () => {
 
 test("what needs a part of the service that there is not does not exist", async () => {
   const { approvals: _approvals, auditDir: _dir, reload: _reload, resource: _resource, mcp: _mcp, ...others } = parts;
-  const { learning: _learning, inventory: _inventory, halts: _halts, evaluate: _evaluate, ...bare } = others;
+  const { learning: _learning, inventory: _inventory, halts: _halts, quotas: _quotas, ...unneeded } = others;
+  const { evaluate: _evaluate, ...bare } = unneeded;
   const app = createServer(bare, ENDPOINTS);
   for (const endpoint of ENDPOINTS) {
     const answer = await app.inject({ method: endpoint.method, url: urlOf(endpoint) });

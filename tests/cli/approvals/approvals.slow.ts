@@ -302,6 +302,8 @@ describe.concurrent("stc token", () => {
       "configuration:read",
       "tools:read",
       "tools:learn",
+      "quotas:read",
+      "quotas:write",
       "policy:evaluate",
       "policy:explain",
     ]);

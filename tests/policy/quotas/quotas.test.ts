@@ -2,7 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Refusal } from "../../../src/core/errors.ts";
 import type { Quotas } from "../../../src/policy/quotas/quotas.ts";
-import { leaseSize, periodAt, type QuotaRule } from "../../../src/policy/quotas/rules.ts";
+import { leaseSize, periodAt, type QuotaRule, readQuota, userOf } from "../../../src/policy/quotas/rules.ts";
+import { fill } from "../../../src/policy/quotas/table.ts";
 import { callerOf, type Fault, QuotaWorld, run, toolOf } from "./world.ts";
 
 const NOON = Date.parse("2026-02-16T12:00:00.000Z");
@@ -269,9 +270,12 @@ describe("what is unused", () => {
     world.advance(10_000);
     await quotas.tidy();
     expect(await world.used("daily")).toEqual([1]);
+    expect(await run(quotas, { tool: read, caller: ann })).toBe("ran");
+    expect(await world.used("daily")).toEqual([11]);
     world.advance(60_000);
     await quotas.tidy();
     expect(await run(quotas, { tool: read, caller: ann })).toBe("ran");
+    expect(await world.used("daily")).toEqual([12]);
   });
 
   test("is not given back twice when the answer is lost", async () => {
@@ -284,6 +288,19 @@ describe("what is unused", () => {
     await quotas.tidy();
     await quotas.close();
     expect(await world.used("daily")).toEqual([1]);
+  });
+
+  test("of an earlier window is not given back to the present one", async () => {
+    const quotas = world.start([daily(1_000, { window: "hour" })]);
+    await run(quotas, { tool: read, caller: ann });
+    const quota = readQuota(daily(1_000, { window: "hour" }));
+    const order = { quota, user: userOf(quota, ann, read), owed: 0, wanted: 0, least: 0, inBlocks: true, knownUse: 0 };
+    const giveBack = (startsAt: number) =>
+      world.state.write((sql, now) => fill(sql, now, [{ ...order, givenBack: { amount: 4, startsAt, epoch: 0 } }]));
+    await giveBack(NOON - HOUR_MS);
+    expect(await world.used("daily")).toEqual([10]);
+    await giveBack(NOON);
+    expect(await world.used("daily")).toEqual([6]);
   });
 
   test("of a window that is over is worthless", async () => {
@@ -308,6 +325,16 @@ describe("a reset", () => {
     expect(await quotas.reset({ quota: "daily" })).toBe(1);
     await Promise.all([quotas.close(), elsewhere.close()]);
     expect(await world.used("daily")).toEqual([0]);
+  });
+
+  test("what was taken before it does not count against what is used after it", async () => {
+    const quotas = world.start([daily(1_000)]);
+    const elsewhere = world.start([daily(1_000)]);
+    await run(elsewhere, { tool: read, caller: ann });
+    await quotas.reset({ quota: "daily" });
+    await times(10, () => run(quotas, { tool: read, caller: ann }));
+    await elsewhere.close();
+    expect(await world.used("daily")).toEqual([10]);
   });
 
   test("lets a caller that had used everything call again at once", async () => {
@@ -573,7 +600,6 @@ test("no interleaving, crash, lost answer or clock lets more calls through than 
         const begin = (index: number) => tried.start(rules, [skew, otherSkew, 0][index]);
         const processes = [begin(0), begin(1), begin(2)];
         const ran = new Map<number, number>();
-        const dropped: Promise<unknown>[] = [];
         try {
           for (const each of steps) {
             if (each.kind === "wait") tried.advance(each.ms);
@@ -594,9 +620,10 @@ test("no interleaving, crash, lost answer or clock lets more calls through than 
               }
             }
           }
-          await Promise.all(dropped);
-          for (const count of ran.values()) expect(count).toBeLessThanOrEqual(limit);
-          for (const used of await tried.used("daily")) expect(used).toBeWithin(0, limit + 1);
+          const used = await tried.usedFrom("daily");
+          // Whatever has run is in its window's row, and no row exceeds the limit.
+          for (const [window, count] of ran) expect(count).toBeLessThanOrEqual(used.get(window * HOUR_MS) ?? 0);
+          for (const amount of used.values()) expect(amount).toBeWithin(0, limit + 1);
         } finally {
           await tried.close();
         }

@@ -4,6 +4,7 @@ import { z } from "zod";
 import { TASKS_EXTENSION } from "../../../src/mcp/tasks.ts";
 import { McpWorld, TOOLS } from "../../mcp/mcp-world.ts";
 import type { Loose, Reply } from "../../support/asking-service.ts";
+import { until } from "../../support/until.ts";
 
 const runs: string[] = [];
 const COUNTED = defineTool({
@@ -143,6 +144,31 @@ test("an approval is not used up by a claim that the quota refuses", async () =>
   expect(codeOf(await world.refund(5, { approval: { id } }))).toEqual([200, "success"]);
   expect(await state()).toBe("executed");
   expect((await world.used())[0]).toMatchObject({ used: 1 });
+});
+
+test("a call that waits for its approver is refused when the quota is used up meanwhile, and keeps the approval", async () => {
+  world = await new QuotaService().serve([monthly(1)]);
+  const body = { tool: "orders_refund", args: { order: "ord_1", cents: 9 } };
+  const headers = { prefer: "wait=30" };
+  const waiting = world.send("POST", "/call", { token: await world.caller(), body, headers });
+  const token = await world.person();
+  const pending = async () => (await world.send("GET", "/approvals?state=pending", { token })).body.approvals[0]?.id;
+  const id: string = await until("the request", pending);
+  await world.read();
+  await world.decide(id, "approve");
+  expect(codeOf(await waiting)).toEqual([429, "QUOTA_EXCEEDED"]);
+  const { approval } = (await world.send("GET", `/approvals/${id}`, { token: await world.caller() })).body;
+  expect(approval.state).toBe("approved");
+});
+
+test("a halted call takes nothing of a quota", async () => {
+  world = await new QuotaService().serve([monthly(1)]);
+  const token = await world.person({ permissions: ["halts:write"] });
+  const { body } = await world.send("POST", "/halts", { token, body: { kind: "all", reason: "drill" } });
+  expect(codeOf(await world.read())).toEqual([403, "HALTED"]);
+  await world.send("DELETE", `/halts/${body.halt.id}`, { token });
+  expect(codeOf(await world.read())).toEqual([200, "success"]);
+  expect(codeOf(await world.read())).toEqual([429, "QUOTA_EXCEEDED"]);
 });
 
 test("a task whose approved call the quota refuses goes on when the quota is reset", async () => {

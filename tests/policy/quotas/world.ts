@@ -76,6 +76,14 @@ export class QuotaWorld {
     return rows.map((row) => Number(row["used"]));
   }
 
+  /** Returns what the rows of the quota say, by the start of their windows. */
+  async usedFrom(quota: string): Promise<ReadonlyMap<number, number>> {
+    const rows = await this.#state.read(async (sql) => [
+      ...(await sql`SELECT starts_at, used FROM policy_quota_use WHERE quota = ${quota}`),
+    ]);
+    return new Map(rows.map((row) => [Number(row["starts_at"]), Number(row["used"])]));
+  }
+
   close(): Promise<void> {
     return this.#state.close();
   }

@@ -11,6 +11,7 @@ export const refundPayment = defineTool({
     description: "Refunds a payment.",
     classification: "write",
     category: "write",
+    cost: 0.25,
     permissions: { required: ["payments:refund"] },
     input: z.strictObject({ payment, cents: z.int().min(1).max(5_000) }),
     output: z.object({ refundedCents: z.int() }),
