@@ -143,7 +143,8 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     /** Decides whether an agent may call a tool, for other programs; loads its code at the first use. */
     evaluate: async (question: AccessQuestion) => {
       const { evaluateAccess } = await import("../../pipeline/evaluation.ts");
-      return evaluateAccess(snapshots.current(), question);
+      const entered = snapshots.enter();
+      return evaluateAccess(entered, question).finally(() => entered.leave());
     },
     reload: reloading.reload,
     listeners: parts.listeners,
