@@ -441,6 +441,18 @@ describe("who may ask", () => {
   });
 });
 
+test("the metrics count the answers by their code", async () => {
+  const countOf = async (code: string): Promise<number> => {
+    const token = await stand.person({ permissions: ["metrics:read"] });
+    const response = await fetch(`${stand.url}/metrics`, { headers: { authorization: `Bearer ${token}` } });
+    const line = new RegExp(`^stc_access_evaluations_total\\{code="${code}"\\} (\\d+)$`, "m");
+    return Number(line.exec(await response.text())?.[1] ?? 0);
+  };
+  const before = [await countOf("OK"), await countOf("PERMISSION_DENIED")];
+  await stand.ask({ evaluations: [question("alice", "record_read"), question("bob", "record_write"), {}] }, BATCH);
+  expect([await countOf("OK"), await countOf("PERMISSION_DENIED")]).toEqual(before.map((count) => count + 1));
+});
+
 test("the metadata names the endpoints under the service's own URL", async () => {
   for (const host of ["localhost", "tools.example"]) {
     const response = await fetch(`${stand.url}/.well-known/authzen-configuration`, {
