@@ -38,6 +38,8 @@ export interface Metrics {
    * Counts descendants of a command that survived the kill of its process group. `command` is a name from the configuration.
    */
   observeSurvivors(survivors: { readonly command: string; readonly count: number }): void;
+  /** Counts an answer to another program's question about access. `code` is `OK`, or says why not. */
+  observeEvaluation(code: string): void;
   watch(sources: MetricSources): void;
 }
 
@@ -105,6 +107,12 @@ export function createMetrics(): Metrics {
     labelNames: ["tool"],
     registers,
   });
+  const evaluations = new Counter({
+    name: "stc_access_evaluations_total",
+    help: "Questions of other programs about access, by the code of the denial or OK",
+    labelNames: ["code"],
+    registers,
+  });
 
   return {
     contentType: register.contentType,
@@ -127,6 +135,7 @@ export function createMetrics(): Metrics {
       syncSeconds.observe(syncMs / 1000);
     },
     observeSurvivors: ({ command, count }) => survivors.inc({ command }, count),
+    observeEvaluation: (code) => evaluations.inc({ code }),
     watch(sources) {
       for (const { type: Metric, name, help, labels, read } of READ_AT_SCRAPE) {
         new Metric({

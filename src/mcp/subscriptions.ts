@@ -40,7 +40,7 @@ export function listen(request: RpcRequest, subscriber: Subscriber, services: Mc
   const notification = (method: string, params: object): string =>
     eventText(JSON.stringify({ jsonrpc: "2.0", method, params: { ...params, _meta } }));
   return openStream(subscriber, services, (stream) => {
-    const tools = new CallersTools(subscriber.caller, services);
+    const tools = new CallersTools(subscriber, services);
     const notifications = isHonored ? { toolsListChanged: true } : {};
     let opening: string | undefined = notification(CHANGES.acknowledged, { notifications });
     return async () => {
@@ -68,7 +68,7 @@ export function follow(subscriber: Subscriber, services: McpServices): EndpointA
   const changed = eventText(JSON.stringify({ jsonrpc: "2.0", method: CHANGES.tools }));
   try {
     return openStream(subscriber, services, (stream) => {
-      const tools = new CallersTools(subscriber.caller, services);
+      const tools = new CallersTools(subscriber, services);
       let isOpen = false;
       return async () => {
         const hasChanged = tools.hasChanged();
@@ -111,13 +111,15 @@ function openStream(
 
 /** The caller's list of tools, as a stream follows it. */
 class CallersTools {
-  readonly #caller: Caller;
+  readonly #subscriber: Subscriber;
   readonly #services: McpServices;
-  #registered: unknown;
+  #caller: Caller;
+  #seen: { readonly registered: unknown; readonly caller: Caller } | undefined;
   #id = "";
 
-  constructor(caller: Caller, services: McpServices) {
-    this.#caller = caller;
+  constructor(subscriber: Subscriber, services: McpServices) {
+    this.#subscriber = subscriber;
+    this.#caller = subscriber.caller;
     this.#services = services;
   }
 
@@ -126,15 +128,31 @@ class CallersTools {
     return this.#id;
   }
 
-  /** Returns whether the tools have changed since the last call: a reload replaces the list even without changes. */
+  /**
+   * Returns whether the tools have changed since the last call: a reload replaces the list even without changes, and roles of the
+   * caller may begin or end.
+   */
   hasChanged(): boolean {
     const registered = this.#services.registry.list();
-    if (registered === this.#registered) return false;
-    this.#registered = registered;
-    const tools = toolsOf(registered, this.#caller).map(({ tool, identity }) => [tool.name, identity]);
+    const caller = this.#latestCaller();
+    if (registered === this.#seen?.registered && caller === this.#seen.caller) return false;
+    this.#seen = { registered, caller };
+    const tools = toolsOf(registered, caller).map(({ tool, identity }) => [tool.name, identity]);
     const id = createHash("sha256").update(JSON.stringify(tools)).digest().readBigUInt64BE().toString();
     const hasChanged = id !== this.#id;
     this.#id = id;
     return hasChanged;
+  }
+
+  /** Returns the caller as of the last verification of its token, which calls and heartbeats cause. */
+  #latestCaller(): Caller {
+    const { raw } = this.#subscriber.exchange;
+    try {
+      const known = this.#services.callers.recall(raw.headers.authorization, "agents", certificateOf(raw));
+      this.#caller = known?.caller ?? this.#caller;
+    } catch {
+      // The token is revoked: the next heartbeat ends the stream.
+    }
+    return this.#caller;
   }
 }

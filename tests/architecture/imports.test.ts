@@ -168,6 +168,9 @@ test("packages and clients of other systems are loaded only with a system to cal
   const loaded = [...loadedAtStart()];
   expect(loaded.filter((name) => /^(?:@grpc\/|protobufjs|@opentelemetry|@cedar-policy)/.test(name))).toEqual([]);
   expect(
+    loaded.filter((name) => /pipeline\/(?:identity\/roles|evaluation)|runtime\/composition\/roles/.test(name)),
+  ).toEqual([]);
+  expect(
     loaded.filter((name) =>
       /egress\/(?:rotating-client|resilience)|runtime\/manifests\/(?:data-only|editor)/.test(name),
     ),

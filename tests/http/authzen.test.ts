@@ -5,6 +5,7 @@ import { ALLOWED, type PolicyPoint } from "../../src/core/policy-point.ts";
 import { defineTool } from "../../src/index.ts";
 import { MODULES, type Modules } from "../../src/runtime/modules.ts";
 import { AskingService, type Loose, type Reply } from "../support/asking-service.ts";
+import { startIdentityService } from "../support/identity-service.ts";
 import { AGENTS_ISSUER } from "../support/tokens.ts";
 
 /** What reached a point of the stage `elevation`. */
@@ -440,6 +441,18 @@ describe("who may ask", () => {
   });
 });
 
+test("the metrics count the answers by their code", async () => {
+  const countOf = async (code: string): Promise<number> => {
+    const token = await stand.person({ permissions: ["metrics:read"] });
+    const response = await fetch(`${stand.url}/metrics`, { headers: { authorization: `Bearer ${token}` } });
+    const line = new RegExp(`^stc_access_evaluations_total\\{code="${code}"\\} (\\d+)$`, "m");
+    return Number(line.exec(await response.text())?.[1] ?? 0);
+  };
+  const before = [await countOf("OK"), await countOf("PERMISSION_DENIED")];
+  await stand.ask({ evaluations: [question("alice", "record_read"), question("bob", "record_write"), {}] }, BATCH);
+  expect([await countOf("OK"), await countOf("PERMISSION_DENIED")]).toEqual(before.map((count) => count + 1));
+});
+
 test("the metadata names the endpoints under the service's own URL", async () => {
   for (const host of ["localhost", "tools.example"]) {
     const response = await fetch(`${stand.url}/.well-known/authzen-configuration`, {
@@ -456,4 +469,24 @@ test("the metadata names the endpoints under the service's own URL", async () =>
   }
   const foreign = await fetch(`${stand.url}/.well-known/authzen-configuration`, { headers: { host: "evil.example" } });
   expect(foreign.status).toBe(403);
+});
+
+test("where the listener for calls answers no operators, only the console's listener answers questions", async () => {
+  const server = { operatorsOnAgentPort: false, console: { host: "127.0.0.1", port: 0 } };
+  const { service, close } = await startIdentityService({ server });
+  const consoleUrl = service.consoleUrl ?? "";
+  const statuses = async (url: string): Promise<readonly number[]> => {
+    const metadata = await fetch(`${url}/.well-known/authzen-configuration`);
+    await metadata.body?.cancel();
+    const headers = { "content-type": "application/json" };
+    const body = JSON.stringify(question("alice", "record_read"));
+    const asked = await fetch(`${url}/access/v1/evaluation`, { method: "POST", headers, body });
+    await asked.body?.cancel();
+    return [metadata.status, asked.status];
+  };
+  expect(await statuses(service.url)).toEqual([404, 404]);
+  expect(await statuses(consoleUrl)).toEqual([200, 401]);
+  const named = await fetch(`${consoleUrl}/.well-known/authzen-configuration`);
+  expect(await named.json()).toMatchObject({ policy_decision_point: consoleUrl });
+  await close();
 });

@@ -95,6 +95,24 @@ test("a client that listens is notified when a reload has changed its tools, and
   await client.close();
 });
 
+test("a client that listens is notified when a role of its caller has ended, once its token was verified again", async () => {
+  const roles = { greeter: { tools: ["hello"] } };
+  const bound = (group: string) => ({ roles, bindings: [{ role: "greeter", group }] });
+  const other = new ReloadService();
+  other.configure(bound("greeters"));
+  await other.start();
+  const claims = { groups: ["greeters"] };
+  const token = await other.issuers.token({ kind: "good", sub: "agent-9", permissions: [], claims });
+  const stream = await follow({ token }, other);
+  const notified = readUntil(stream, /list_changed"\}\n\n/);
+  await until("the journal line", () => other.journal("tools.followed")[0]);
+  other.configure(bound("others"));
+  expect((await other.reload()).http).toBe(200);
+  expect(await other.says({}, token)).toBe("PERMISSION_DENIED");
+  expect(await notified).toContain("list_changed");
+  await other.end();
+});
+
 test("a reload that changes nothing for the caller, and a filter for nothing, notify nobody", async () => {
   const nothing = await post({ notifications: {} });
   const [acknowledged, end] = messagesIn(await nothing.text());

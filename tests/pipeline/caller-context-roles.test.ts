@@ -4,7 +4,7 @@ import { Refusal } from "../../src/core/errors.ts";
 import { isTable } from "../../src/core/json.ts";
 import type { Caller } from "../../src/core/types.ts";
 import { createCallerContext } from "../../src/pipeline/caller-context.ts";
-import { readRevocations } from "../../src/pipeline/identity/revocations.ts";
+import { type RevocationList, readRevocations } from "../../src/pipeline/identity/revocations.ts";
 import { type BoundCallers, type RoleBinding, RoleBindings } from "../../src/pipeline/identity/roles.ts";
 import {
   AGENTS_ISSUER,
@@ -303,34 +303,49 @@ function rolesByTheBook(written: Sample<typeof binding>, who: Sample<typeof agen
 }
 
 test("at any moment, a caller holds exactly the roles that the documentation promises, cached or not", async () => {
-  const moments = fc.array(fc.record({ wait: fc.integer({ min: 0, max: 120 }), who: fc.nat({ max: 1 }) }), {
-    minLength: 1,
-    maxLength: 8,
+  const step = fc.record({
+    wait: fc.integer({ min: 0, max: 120 }),
+    who: fc.nat({ max: 1 }),
+    event: fc.constantFrom("nothing", "nothing", "revoked", "restored", "cleared", "reloaded"),
   });
+  const steps = fc.array(step, { minLength: 1, maxLength: 8 });
   await fc.assert(
     fc.asyncProperty(
       fc.array(binding, { maxLength: 8 }),
       fc.tuple(agent, agent),
-      moments,
-      async (all, agents, steps) => {
+      steps,
+      async (all, agents, moments) => {
         let after = 0;
-        const context = contextOf(
-          all.map(({ endsAfter, ...rest }) =>
-            bound({ ...rest, untilMs: endsAfter === undefined ? undefined : (NOW_SECONDS + endsAfter) * 1000 }),
+        let revoked = revocationsOf([]);
+        const context = createCallerContext({
+          ...{ issuers: profiles, clock: () => (NOW_SECONDS + after) * 1000, revocations: () => revoked },
+          bindings: new RoleBindings(
+            all.map(({ endsAfter, ...rest }) =>
+              bound({ ...rest, untilMs: endsAfter === undefined ? undefined : (NOW_SECONDS + endsAfter) * 1000 }),
+            ),
           ),
-          () => (NOW_SECONDS + after) * 1000,
-        );
+        });
         const tokens = agents.map(({ issuer: iss, ...claims }) => {
           const full = goodClaims({ iss, permissions: ["own"], exp: NOW_SECONDS + 3_000, ...claims });
           return forgeToken(iss === OTHER_ISSUER ? otherKey : key, { alg: "ES256" }, full);
         });
-        for (const { wait, who } of steps) {
+        for (const { wait, who, event } of moments) {
           after += wait;
           const caller = agents[who];
           if (caller === undefined) throw new Error("no such agent");
+          const isRevoked = event === "revoked";
+          if (event === "revoked" || event === "restored") revoked = revocationsOf(isRevoked ? [caller] : []);
+          if (event === "cleared") context.clear();
+          if (event === "reloaded") context.reload(profiles);
+          const verified = context.verifyToken(tokens[who] ?? "", "agents");
+          if (isRevoked) {
+            expect(await verified.catch((error: unknown) => error)).toBeInstanceOf(Refusal);
+            revoked = revocationsOf([]);
+            continue;
+          }
           const held = all.filter((one) => rolesByTheBook(one, caller, after)).map(({ role }) => role);
           const expected = [...new Set(held)].sort();
-          const got = (await context.verifyToken(tokens[who] ?? "", "agents")).caller;
+          const got = (await verified).caller;
           expect(got.roles ?? []).toEqual(expected);
           expect([...got.permissions].sort()).toEqual(["own", ...expected.map((role) => `${role}:use`)].sort());
         }
@@ -339,11 +354,15 @@ test("at any moment, a caller holds exactly the roles that the documentation pro
   );
 });
 
+function revocationsOf(agents: readonly { readonly issuer: string; readonly sub: string }[]): RevocationList {
+  const revoked = agents.map(({ issuer, sub: subject }) => ({ issuer, subject }));
+  const list = readRevocations(Buffer.from(JSON.stringify({ revoked })));
+  if ("problem" in list) throw new Error(list.problem);
+  return list;
+}
+
 describe("an agent whose token is not at hand", () => {
-  const revoked = readRevocations(
-    Buffer.from(JSON.stringify({ revoked: [{ issuer: AGENTS_ISSUER, subject: "agent-9" }] })),
-  );
-  if ("problem" in revoked) throw new Error(revoked.problem);
+  const revoked = revocationsOf([{ issuer: AGENTS_ISSUER, sub: "agent-9" }]);
   const context = createCallerContext({
     clock: () => NOW_SECONDS * 1000,
     issuers: [

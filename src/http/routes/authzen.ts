@@ -186,22 +186,28 @@ async function decideAll(
   return all;
 }
 
-async function decide({ subject, action, resource, context }: Question, services: Services): Promise<Decision> {
-  const isKnown = action.name === "tools/call" && resource.type === "tool" && SUBJECT_TYPES.has(subject.type);
-  if (!isKnown) return denied("UNSUPPORTED");
-  const { token, issuer } = subject.properties ?? {};
-  const question = { tool: resource.id, subject: subject.id, issuer, token, args: context?.arguments };
-  try {
-    const decided = await services.evaluate(question);
-    return decided.isAllowed ? { decision: true, context: { planned: false } } : denied(decided.code);
-  } catch (error) {
-    services.logError(error);
-    return denied("INTERNAL");
-  }
+async function decide(question: Question, services: Services): Promise<Decision> {
+  const code = await codeOf(question, services);
+  services.metrics.observeEvaluation(code ?? "OK");
+  return code === undefined
+    ? { decision: true, context: { planned: false } }
+    : { decision: false, context: { planned: false, code } };
 }
 
-function denied(code: string): Decision {
-  return { decision: false, context: { planned: false, code } };
+/** Returns why the call is denied; undefined when it is not. */
+async function codeOf(question: Question, services: Services): Promise<string | undefined> {
+  const { subject, action, resource, context } = question;
+  const isKnown = action.name === "tools/call" && resource.type === "tool" && SUBJECT_TYPES.has(subject.type);
+  if (!isKnown) return "UNSUPPORTED";
+  const { token, issuer } = subject.properties ?? {};
+  try {
+    const args = context?.arguments;
+    const decided = await services.evaluate({ tool: resource.id, subject: subject.id, issuer, token, args });
+    return decided.isAllowed ? undefined : decided.code;
+  } catch (error) {
+    services.logError(error);
+    return "INTERNAL";
+  }
 }
 
 /** Repeats the identifier of the request, and answers 400 for a wrong media type, as the specification requires. */

@@ -76,8 +76,8 @@ export function openBindings(config: Sections, loaded: Loaded): OpenedBindings {
 type Loaded = Pick<LoadedTools, "tools" | "notRegistered" | "problems">;
 
 /**
- * Reports tools of roles that do not exist, roles with too many permissions, and bindings that can never match. Tool names are not checked while a manifest cannot
- * be read or a target is missing: the name may be one of those tools'.
+ * Reports tools of roles that do not exist, roles with too many permissions, and bindings that can never match. Tool names are
+ * not checked while a manifest cannot be read or a target is missing: the name may be one of those tools'.
  */
 function roleProblems(config: Sections, { tools, notRegistered, problems }: Loaded): readonly string[] {
   const known = new Set(tools.map(({ name }) => name));

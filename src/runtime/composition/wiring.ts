@@ -176,9 +176,9 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     /** Decides whether an agent may call a tool, for other programs; loads its code at the first use. */
     evaluate: async (question: AccessQuestion) => {
       const { evaluateAccess } = await import("../../pipeline/evaluation.ts");
-      const { registry, callers, policy } = snapshots.current();
+      const { leave, registry, callers, policy } = snapshots.enter();
       const call = { halts, session: undefined, traceId: CAPABILITIES.ids() };
-      return evaluateAccess({ registry, callers, policy, ...call }, question);
+      return evaluateAccess({ registry, callers, policy, ...call }, question).finally(leave);
     },
     /** Returns what the policies in use say about a call, for operators; loads its code at the first use. */
     explain: async (caller: StatedCaller, call: Omit<ExplainedCall, "caller">) => {
