@@ -292,6 +292,11 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
     ["stc_approvals_escalated_total", "Escalation steps of approval policies that this process has taken", "policy"],
     ({ approvals }) => [...(approvals?.()?.tally?.escalated ?? [])].map(([policy, count]) => [{ policy }, count]),
   ),
+  row(
+    Counter,
+    ["stc_grants_total", "Grants that were created or revoked, and runs of bounded grants, in this process", "change"],
+    ({ approvals }) => [...(approvals?.()?.tally?.grants ?? [])].map(([change, count]) => [{ change }, count]),
+  ),
   ...WEBHOOKS.map(([name, help, read]) =>
     row(Gauge, [name, help, "webhook"], ({ approvals }) =>
       (approvals?.()?.webhooks?.states() ?? []).map((state) => [{ webhook: state.webhook }, read(state)]),
