@@ -356,6 +356,11 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
       return inUse === undefined ? [] : lone(inUse.failures);
     },
   ),
+  row(
+    Counter,
+    ["stc_grants_total", "Grants that were created or revoked, and runs of bounded grants, in this process", "change"],
+    ({ approvals }) => [...(approvals?.()?.tally?.grants ?? [])].map(([change, count]) => [{ change }, count]),
+  ),
   ...WEBHOOKS.map(([name, help, read]) =>
     row(Gauge, [name, help, "webhook"], ({ approvals }) =>
       (approvals?.()?.webhooks?.states() ?? []).map((state) => [{ webhook: state.webhook }, read(state)]),

@@ -315,6 +315,7 @@ function toReportRow(row: Row, requirements: Requirements) {
     requester: JSON.stringify([text(row, "issuer"), text(row, "subject")]),
     grantKey: row["grant_key"] === null ? undefined : text(row, "grant_key"),
     offersSession: text(row, "scopes").includes('"session"'),
+    offersBounded: text(row, "scopes").includes('"bounded"'),
     isApproved: decidedAt !== undefined && text(row, "state") !== "denied",
     createdAt: integer(row, "created_at"),
     approver: isByPerson ? { issuer: text(row, "decided_issuer"), subject: text(row, "decided_subject") } : undefined,
@@ -326,6 +327,7 @@ function toReportRow(row: Row, requirements: Requirements) {
 
 /** Minimum number of requests, all approved, for a suggestion. */
 const SAME_CALL_MIN = 3;
+const MANY_CALLS_MIN = 5;
 const READ_TOOL_MIN = 5;
 const SESSION_WRITES_MIN = 10;
 const SUGGESTIONS_MAX = 20;
@@ -335,8 +337,9 @@ interface Suggestion {
   /**
    * `session_scope`: the same call was repeated in one session; approve it for the session. `read_tool`: a read-only tool needed
    * approvals; review the rules that require them. `auto_edit`: many writes in one session; set its mode to autoEdit for a while.
+   * `bounded_grant`: a tool that offers bounded grants was approved call by call; grant several calls at once.
    */
-  readonly kind: "session_scope" | "read_tool" | "auto_edit";
+  readonly kind: "session_scope" | "read_tool" | "auto_edit" | "bounded_grant";
   readonly tool: string | undefined;
   readonly prompts: number;
 }
@@ -344,7 +347,7 @@ interface Suggestion {
 /** Ignores high-risk and destructive calls, which always need an approval. */
 function suggestionsOf(rows: readonly ReportRow[]): readonly Suggestion[] {
   const remembered = rows.filter(({ risk, classification }) => isOrdinary(risk) && classification !== "destructive");
-  return [...sameCalls(remembered), ...readTools(remembered), ...sessionWrites(remembered)]
+  return [...sameCalls(remembered), ...manyCalls(remembered), ...readTools(remembered), ...sessionWrites(remembered)]
     .sort((a, b) => b.prompts - a.prompts)
     .slice(0, SUGGESTIONS_MAX);
 }
@@ -361,6 +364,13 @@ function sameCalls(rows: readonly ReportRow[]): readonly Suggestion[] {
     JSON.stringify([requester, session, grantKey]),
   );
   return byTool("session_scope", [...groups.values()].filter(alwaysApproved(SAME_CALL_MIN)));
+}
+
+/** Groups by caller, session and tool: whether one grant would have covered all of the calls is for approvers to see. */
+function manyCalls(rows: readonly ReportRow[]): readonly Suggestion[] {
+  const askable = rows.filter(({ offersBounded }) => offersBounded);
+  const groups = Map.groupBy(askable, ({ requester, session, tool }) => JSON.stringify([requester, session, tool]));
+  return byTool("bounded_grant", [...groups.values()].filter(alwaysApproved(MANY_CALLS_MIN)));
 }
 
 function readTools(rows: readonly ReportRow[]): readonly Suggestion[] {

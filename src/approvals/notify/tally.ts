@@ -28,6 +28,8 @@ export interface Tally {
   readonly ended: ReadonlyMap<string, number>;
   /** Escalation steps by policy. */
   readonly escalated: ReadonlyMap<string, number>;
+  /** Grants by what happened: `created`, `used` (a run of a bounded grant), `revoked`. */
+  readonly grants: ReadonlyMap<string, number>;
   /** Decisions per bucket of `DECISION_SECONDS`; the last bucket is unbounded. */
   readonly decisionCounts: readonly number[];
   readonly decisionSecondsSum: number;
@@ -39,6 +41,7 @@ export class DecisionTally implements Tally {
   asked = 0;
   readonly ended = new Map<string, number>();
   readonly escalated = new Map<string, number>();
+  readonly grants = new Map<string, number>();
   readonly decisionCounts: number[] = Array.from({ length: DECISION_SECONDS.length + 1 }, () => 0);
   decisionSecondsSum = 0;
   readonly #approvers = new Map<string, { -readonly [Key in keyof ApproverCounts]: ApproverCounts[Key] }>();
@@ -72,10 +75,14 @@ export class DecisionTally implements Tally {
     };
   }
 
-  /** Counts requests, expirations and escalations from journal lines, their only source. */
+  /** Counts requests, expirations, escalations and grants from journal lines, their only source. */
   noteLine({ type, ...line }: ApprovalJournalLine): void {
     if (type === "approval.asked") this.asked += 1;
     if (type === "approval.expired") this.#add("expired");
+    if (type.startsWith("grant.")) {
+      const change = type.slice("grant.".length);
+      this.grants.set(change, (this.grants.get(change) ?? 0) + 1);
+    }
     const { policy } = line;
     if (type === "approval.escalated" && typeof policy === "string")
       this.escalated.set(policy, (this.escalated.get(policy) ?? 0) + 1);

@@ -11,6 +11,7 @@ import {
 } from "../client.ts";
 import { CommandError, EXIT, print, reportChange, wrongUsage } from "../output.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, type ShownApproval } from "./answers.ts";
+import type { TypedTerms } from "./grant-terms.ts";
 import { approvalLines, columnsOf, missingText, printListing, timeLeft } from "./view.ts";
 
 const PAGE_APPROVALS = 200;
@@ -91,8 +92,7 @@ function printView({ approval, answer }: ApprovalAnswer): void {
 interface DecideOptions extends ClientOptions {
   readonly reason?: string;
   readonly session?: boolean;
-  /** Terms of a bounded grant, as the service takes them. */
-  readonly grant?: object;
+  readonly grant?: TypedTerms;
   readonly answer?: string;
   /** Digest of the view that was shown earlier. Without it, the current view is printed and approved. */
   readonly viewDigest?: string;

@@ -16,27 +16,14 @@ import {
   URL_OPTION,
   type ValueKind,
 } from "../command.ts";
+import { readTerms, TERMS_HINT, type TypedTerms } from "./grant-terms.ts";
 
 const MODE_SECONDS_MAX = 86_400;
 
-const GRANT_PART = /^(runs|minutes|same)=([^=,]{1,256})$/;
-
-/** The terms of a bounded grant, `runs=5,minutes=30,same=note`: what is left out is as offered. */
-const grantTerms: ValueKind<object> = {
+const grantTerms: ValueKind<TypedTerms> = {
   placeholder: "terms",
-  read(typed) {
-    const bounds: Record<string, "equal"> = {};
-    const terms: Record<string, unknown> = {};
-    for (const part of typed.split(",")) {
-      const [, key = "", value = ""] = GRANT_PART.exec(part) ?? [];
-      if (key === "same" && !Object.hasOwn(bounds, value)) bounds[value] = "equal";
-      else if (/^(?:runs|minutes)$/.test(key) && /^[1-9]\d{0,5}$/.test(value) && !(key in terms))
-        terms[key] = Number(value);
-      else return undefined;
-    }
-    return Object.keys(bounds).length === 0 ? terms : { ...terms, arguments: bounds };
-  },
-  expected: "write it as runs=5,minutes=30 and same=<argument>, each at most once",
+  read: readTerms,
+  expected: `write it as ${TERMS_HINT}`,
 };
 
 const ID = argument(text("id"));

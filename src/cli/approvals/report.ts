@@ -68,6 +68,7 @@ const ALERTS: Readonly<Record<string, string>> = {
 const SUGGESTIONS: Readonly<Record<string, (tool: string) => string>> = {
   session_scope: (tool) => `${tool}: the same call repeats in one session: approve it for the session (--session)`,
   read_tool: (tool) => `${tool}: only reads and is always approved: review the rules that require an approval`,
+  bounded_grant: (tool) => `${tool}: calls are approved one by one: grant several at once (--grant runs=…,minutes=…)`,
   auto_edit: () => "writes of one session are always approved: stc mode set <session> autoEdit --for 30m",
 };
 

@@ -1,6 +1,7 @@
 import { isAscii, printable } from "../../core/printable.ts";
 import { print, StdoutError } from "../output.ts";
 import type { ShownApproval } from "./answers.ts";
+import { readTerms, type TypedTerms } from "./grant-terms.ts";
 import { isHighRisk, timeLeft } from "./view.ts";
 
 type Reply =
@@ -176,6 +177,7 @@ function erasedBy({ line }: ActivePrompt, key: string): string | undefined {
 export type Choice = (
   | { readonly decision: "deny" }
   | { readonly decision: "approve"; readonly scope: "once" | "session" }
+  | { readonly decision: "approve"; readonly scope: "bounded"; readonly grant: TypedTerms }
 ) & {
   readonly answer?: string;
   readonly reason?: string;
@@ -183,6 +185,8 @@ export type Choice = (
 
 const ONCE: ReadonlySet<string> = new Set(["y", "yes"]);
 const SESSION: ReadonlySet<string> = new Set(["s", "session"]);
+/** Several calls: the word and the terms, which must be typed. */
+const GRANT = /^g(?:rant)?\s+(\S.*)$/i;
 const DENIAL = /^no?(?:[\s,;:.-]+(.*))?$/is;
 
 export const HOW_TO_ANSWER = 'A denial may include a reason, which the agent reads: "n use the staging cluster".';
@@ -190,7 +194,8 @@ export const HOW_TO_ANSWER = 'A denial may include a reason, which the agent rea
 export function decisionPrompt(approval: ShownApproval, now: number | undefined): string {
   const left = `${printable(approval.tool)}, ${timeLeft(approval.decideBy, now)}`;
   if (isHighRisk(approval)) return `[${left}] Approve? type "yes" / [n]o:`;
-  return `[${left}] Approve? [y]es / ${offersSession(approval) ? "[s]ession / " : ""}[n]o:`;
+  const wider = `${offersSession(approval) ? "[s]ession / " : ""}${offersGrant(approval) ? "[g]rant runs=…,minutes=… / " : ""}`;
+  return `[${left}] Approve? [y]es / ${wider}[n]o:`;
 }
 
 /** Returns undefined when the text is neither clearly an approval nor clearly a denial. */
@@ -204,14 +209,21 @@ export function readChoice(approval: ShownApproval, text: string): Choice | unde
   if (isHighRisk(approval)) return word === "yes" ? { decision: "approve", scope: "once" } : undefined;
   if (ONCE.has(word.toLowerCase())) return { decision: "approve", scope: "once" };
   if (SESSION.has(word.toLowerCase()) && offersSession(approval)) return { decision: "approve", scope: "session" };
-  return undefined;
+  const [, terms = ""] = offersGrant(approval) ? (GRANT.exec(word) ?? []) : [];
+  const grant = terms === "" ? undefined : readTerms(terms);
+  return grant && { decision: "approve", scope: "bounded", grant };
 }
 
 export function unclearText(approval: ShownApproval, text: string): string {
   const typed = text.trim() === "" ? "an empty line" : `"${printable(text.trim())}"`;
   const isWhole = isHighRisk(approval);
   const session = offersSession(approval) && !isWhole ? ", s to approve for the session" : "";
-  return `${typed} is not an answer; nothing is decided. Type ${isWhole ? "yes" : "y"} to approve${session}, n to deny.`;
+  const grant = offersGrant(approval) && !isWhole ? ", g runs=5,minutes=30 to approve several calls" : "";
+  return `${typed} is not an answer; nothing is decided. Type ${isWhole ? "yes" : "y"} to approve${session}${grant}, n to deny.`;
+}
+
+function offersGrant({ options }: ShownApproval): boolean {
+  return options.includes("bounded");
 }
 
 function offersSession({ options }: ShownApproval): boolean {

@@ -161,8 +161,9 @@ function valueDigest(tool: Tool): string {
   const { classification, category, permissions, outputPolicy, approval } = tool;
   const { required, elevatedIf } = permissions;
   const declared = { classification, category, required, elevated: elevatedIf?.required, outputPolicy, functions };
-  const { needsApproval: _, answer: __, ...gate } = approval;
-  return sha256Hex(canonicalJson({ tool: toJson(tool), ...declared, approval: gate }, LIMITS));
+  // JSON leaves the functions out.
+  const data = JSON.parse(JSON.stringify({ approval, target: tool.target })) as Json;
+  return sha256Hex(canonicalJson({ tool: toJson(tool), ...declared, data }, LIMITS));
 }
 
 export interface LoadedTools {

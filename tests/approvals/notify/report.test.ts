@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import type { OpenedApprovals } from "../../../src/approvals/approvals.ts";
+import { offerFor } from "../../../src/approvals/grants.ts";
 import { type ReportRow, reportOf } from "../../../src/approvals/notify/report.ts";
 import type { NewApproval } from "../../../src/approvals/types.ts";
 import { AGENT, type ApprovalWorld, askFor, createApprovalWorld, OPERATOR } from "../../support/approvals.ts";
@@ -210,6 +211,19 @@ describe("APR-60: rules that would avoid approval requests", () => {
     expect((await wholeReport()).suggestions).toEqual([]);
   });
 
+  test("calls that a bounded grant could cover, approved one by one", async () => {
+    const scopes = ["once", "bounded"] as const;
+    const offer = offerFor(
+      {
+        ...{ requester: AGENT, boundsKey: "k", input: {}, isElevated: false, risk: "medium", rules: [] },
+      },
+      { runs: 9, minutes: 9 },
+      "s",
+    );
+    for (let count = 0; count < 6; count += 1) await answer({ category: "network", scopes, offer });
+    expect((await wholeReport()).suggestions).toEqual([{ kind: "bounded_grant", tool: "deploy", prompts: 5 }]);
+  });
+
   test("a tool that only reads; the writes of one session", async () => {
     for (let count = 0; count < 5; count += 1) await answer({ tool: "look", classification: "read", category: "read" });
     for (let count = 0; count < 10; count += 1) await answer({ category: "write" });
@@ -223,7 +237,15 @@ describe("APR-60: rules that would avoid approval requests", () => {
 test("the lists of a report are limited", () => {
   const rows: readonly ReportRow[] = Array.from({ length: 500 }, (_, index) => ({
     ...{ tool: `tool-${index}`, category: "write", classification: "read", risk: "low", session: `s-${index}` },
-    ...{ requester: "[]", grantKey: "k", offersSession: true, state: "approved", isApproved: true, scope: "once" },
+    ...{
+      requester: "[]",
+      grantKey: "k",
+      offersSession: true,
+      offersBounded: false,
+      state: "approved",
+      isApproved: true,
+      scope: "once",
+    },
     ...{
       createdAt: index,
       decidedAt: index + 1,

@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import type { OpenedApprovals } from "../../../src/approvals/approvals.ts";
+import { offerFor } from "../../../src/approvals/grants.ts";
 import { DecisionTally } from "../../../src/approvals/notify/tally.ts";
 import { createMetrics } from "../../../src/http/metrics.ts";
-import { type ApprovalWorld, askFor, createApprovalWorld, OPERATOR } from "../../support/approvals.ts";
+import { AGENT, type ApprovalWorld, askFor, createApprovalWorld, OPERATOR } from "../../support/approvals.ts";
 
 let world: ApprovalWorld;
 let store: OpenedApprovals;
@@ -74,6 +75,24 @@ test("after a hundred approvers, the others share one name", async () => {
   expect(names).toHaveLength(101);
   expect(names.at(-1)?.slice(1)).toEqual(["other", "3"]);
   expect(text).toContain('approver="person-7",decision="deny"} 1\n');
+});
+
+test("grants and the runs of bounded ones are counted", async () => {
+  const call = {
+    ...{ requester: AGENT, boundsKey: "k", input: {}, isElevated: false, rules: [] },
+    risk: "medium" as const,
+  };
+  const { id } = await askFor(store, {
+    offer: offerFor(call, { runs: 3, minutes: 1 }, "s"),
+    scopes: ["once", "bounded"],
+  });
+  await store.decide({ id, by: OPERATOR, decision: "approve", scope: "bounded" });
+  const [grant] = await store.findBoundedGrants(call);
+  for (let run = 0; run < 2; run += 1) await store.useGrant(grant?.id ?? "", "trace");
+  await store.revokeGrant(grant?.id ?? "", OPERATOR);
+  const lines = ["created", "revoked"].map((change) => `stc_grants_total{change="${change}"} 1\n`);
+  const shown = (await metrics()).split("\n").filter((line) => line.startsWith("stc_grants_total"));
+  expect(shown.map((line) => `${line}\n`).sort()).toEqual([...lines, 'stc_grants_total{change="used"} 2\n'].sort());
 });
 
 test("escalation steps are counted by policy", async () => {

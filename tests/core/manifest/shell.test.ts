@@ -66,3 +66,7 @@ test.each([
 ])("%s is an error of its field", (_title, manifest, cli, field) => {
   expect(faultsOf(manifest, cli)).toContain(field);
 });
+
+test("a shell offers no bounded grants", () => {
+  expect(faultsOf({ approval: { required: true, grants: { runs: 1, minutes: 1 } } }, {})).toEqual(["approval.grants"]);
+});

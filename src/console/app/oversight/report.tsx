@@ -375,6 +375,7 @@ function Alerts({ of: { alerts } }: { readonly of: Decisions }): VNode {
 const SUGGESTIONS: Readonly<Record<string, string>> = {
   session_scope: "Approve for the session what is requested again and again:",
   read_tool: "Let the mode allow a tool that only reads and is always approved:",
+  bounded_grant: "Approve several calls at once, within bounds, where calls are approved one by one:",
   auto_edit: "Set the mode autoEdit for sessions whose file changes are always approved.",
 };
 
