@@ -34,6 +34,8 @@ const FILE_BYTES_MAX = 8_388_608;
 const POLICIES_MAX = 10_000;
 const PROBLEMS_MAX = 50;
 const NAMED_MAX = 4;
+const AMBIGUOUS =
+  'several issuers have agents, and Client::"…" is a subject of any of them: add when { principal in Issuer::"…" }';
 const ACTION: TypeAndId = { type: "Action", id: "call_tool" };
 
 /** Reads, parses and validates the files. Adds all problems with their places; returns undefined after one. */
@@ -51,6 +53,8 @@ export async function openCedar(files: CedarFiles, context: PointContext): Promi
   const entities = texts.entities === undefined ? [] : loading.entities(texts.entities, texts.schema);
   if (loading.hasFailed) return undefined;
   const { notes } = loading;
+  const named = policies.filter(({ json: { principal } }) => principal.op === "==");
+  if (context.issuers.length > 1) notes.push(...named.map(({ id }) => `${context.field}: policy ${id}: ${AMBIGUOUS}`));
   return new CedarPoint(engine, { policies, entities: entityMap([...actions, ...entities]), notes, now: context.now });
 }
 
