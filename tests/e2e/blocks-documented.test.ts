@@ -37,6 +37,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/audit.md: prev=": "tests/e2e/auditor.test.ts",
   "docs/console.md: npx -y bun@1.4.5 run --silent stc console --dev": "tests/e2e/newcomer.slow.ts",
   'docs/decision-points.md: curl -s "$STC_URL/access': "tests/e2e/roles-example.test.ts",
+  "docs/decision-points.md: // Everybody with": "tests/policy/points/documented.test.ts",
+  "docs/decision-points.md: stc plan": "tests/policy/points/documented.test.ts",
   "docs/first-service.md: mkdir -p": "tests/e2e/first-service.slow.ts",
   "docs/first-service.md: import { defineTool } ": "tests/e2e/first-service.slow.ts",
   'docs/first-service.md: syntax = "proto3"': "tests/e2e/first-service.slow.ts",

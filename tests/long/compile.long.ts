@@ -133,6 +133,25 @@ test("the shipped manifests behave the same", async () => {
   expect(out).toStartWith("ok: 7 tools\n");
 });
 
+test("policies in Cedar are decided in the binary, far from the packages that it was made of", async () => {
+  writeFileSync(
+    join(place, "rules.cedar"),
+    'permit(principal == Client::"ann", action, resource) when { context.arg_name like "w*" };',
+  );
+  const decisionPoints = [{ name: "rules", cedar: { policiesFile: "./rules.cedar" } }];
+  writeFileSync(
+    join(place, "cedar.yaml"),
+    JSON.stringify({ ...(JSON.parse(configuration(0, "./tools")) as object), decisionPoints }),
+  );
+  const planned = async (name: string) => {
+    const args = ["plan", "greet", JSON.stringify({ name }), "--sub", "ann", "--config", "cedar.yaml"];
+    const { out, err } = await stc(args);
+    expect(err).toBe("");
+    return JSON.parse(out).decisionPoints.rules.answer.verdict;
+  };
+  expect([await planned("world"), await planned("moon")]).toEqual(["allow", "deny"]);
+});
+
 test("variables that take over the runtime are refused, and development needs the repository", async () => {
   const taken = await stc(["check", "--config", "stc.yaml"], { BUN_OPTIONS: "--smol" });
   expect(taken).toMatchObject({ code: 78, err: expect.stringContaining("BUN_OPTIONS is set") });

@@ -25,6 +25,8 @@ export interface PointContext extends UrlContext, Pick<TargetContext, "random"> 
   /** Field of the settings: `decisionPoints[0].authzen`. */
   readonly field: string;
   readonly timeoutMs: number;
+  /** Issuers of agents' tokens: a subject is unique only within one. */
+  readonly issuers: readonly string[];
 }
 
 /** The question whether a call may run. */

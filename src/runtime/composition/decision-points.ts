@@ -144,6 +144,12 @@ export function statesShown(states: readonly PointState[]) {
 function contextOf(config: Config, field: string, { name, timeoutMs }: Entry, { now, random, problems }: OpeningParts) {
   return {
     ...{ name, field, timeoutMs, now, random, problems },
+    issuers: [
+      ...new Set([
+        ...config.jwt.issuers.filter(({ operators }) => !operators).map(({ issuer }) => issuer),
+        ...config.jwt.clientCertificates.map(({ issuer }) => issuer),
+      ]),
+    ],
     pathOf: (path: string) => pathFrom(config, path),
     readFile: (path: string) => readPlainFile(pathFrom(config, path)),
     watchFiles: (paths: readonly string[], changed: () => void) => {

@@ -11,13 +11,19 @@ interface Files {
   readonly policies: string;
   readonly schema?: string;
   readonly entities?: unknown;
+  readonly issuers?: readonly string[];
 }
 
 /** Opens a point with these files. Returns the problems instead when there are any. */
 export async function cedarPoint(
   files: string | Files,
 ): Promise<{ point: OpenedPoint | undefined; problems: string[] }> {
-  const { policies, schema, entities } = typeof files === "string" ? { policies: files } : (files as Files);
+  const {
+    policies,
+    schema,
+    entities,
+    issuers = ["https://idp.test"],
+  } = typeof files === "string" ? { policies: files } : (files as Files);
   const problems: string[] = [];
   const texts: Readonly<Record<string, string | undefined>> = {
     "p.cedar": policies,
@@ -30,7 +36,7 @@ export async function cedarPoint(
     ...(entities !== undefined && { entitiesFile: "e.json" }),
   };
   const point = await openCedar(settings, {
-    ...{ name: "rules", field: "decisionPoints[0].cedar", timeoutMs: 1_000, problems },
+    ...{ name: "rules", field: "decisionPoints[0].cedar", timeoutMs: 1_000, problems, issuers },
     ...{ now: () => NOW, random: () => 0, pathOf: (path: string) => path, watchFiles: () => () => {} },
     readFile: (path) => Buffer.from(texts[path] ?? ""),
   });

@@ -275,6 +275,17 @@ permit(principal, action == Action::"call_tool", resource) when { context.arg_am
     expect(problems[0]).toMatch(expected);
   });
 
+  test("and a policy that names a caller is noted where several issuers have agents", async () => {
+    const policies = '@id("x") permit(principal == Client::"ann", action, resource);';
+    const issuers = ["https://idp.test", "https://other.test"];
+    const { point } = await cedarPoint({ policies, issuers });
+    expect(point?.notes).toEqual([
+      expect.stringMatching(/^decisionPoints\[0\]\.cedar: policy x: several issuers have agents/),
+    ]);
+    const { point: alone } = await cedarPoint({ policies });
+    expect(alone?.notes).toEqual([]);
+  });
+
   test("and a policy about a tool that there is not is noted", async () => {
     const { point } = await cedarPoint('@id("x") forbid(principal, action, resource == Tool::"pya");');
     expect(point?.prepare?.([PAY])).toEqual(["policy x: no tool is called pya; did you mean pay?"]);

@@ -34,6 +34,8 @@ const FILE_BYTES_MAX = 8_388_608;
 const POLICIES_MAX = 10_000;
 const PROBLEMS_MAX = 50;
 const NAMED_MAX = 4;
+const AMBIGUOUS =
+  'several issuers have agents, and Client::"…" is a subject of any of them: add when { principal in Issuer::"…" }';
 const ACTION: TypeAndId = { type: "Action", id: "call_tool" };
 
 /** Reads, parses and validates the files. Adds all problems with their places; returns undefined after one. */
@@ -51,6 +53,8 @@ export async function openCedar(files: CedarFiles, context: PointContext): Promi
   const entities = texts.entities === undefined ? [] : loading.entities(texts.entities, texts.schema);
   if (loading.hasFailed) return undefined;
   const { notes } = loading;
+  const named = policies.filter(({ json: { principal } }) => principal.op === "==");
+  if (context.issuers.length > 1) notes.push(...named.map(({ id }) => `${context.field}: policy ${id}: ${AMBIGUOUS}`));
   return new CedarPoint(engine, { policies, entities: entityMap([...actions, ...entities]), notes, now: context.now });
 }
 
@@ -210,12 +214,15 @@ class CedarPoint implements OpenedPoint {
   readonly #tools = new WeakMap<Tool, ToolPolicies>();
   /** Entities that a policy names: it may read them whoever calls. */
   readonly #named: readonly EntityKey[];
+  /** Whether a policy reads the time: Cedar takes longer to read one than for ten policies. */
+  readonly #readsTime: boolean;
 
   constructor(engine: Engine, parts: CedarParts) {
     this.notes = parts.notes;
     this.#engine = engine;
     this.#parts = parts;
     this.#sets = new PolicySets(engine);
+    this.#readsTime = parts.policies.some(({ json }) => JSON.stringify(json.conditions).includes('"now"'));
     this.#named = [...new Set(parts.policies.flatMap(({ json }) => [...entitiesIn(json)]))];
   }
 
@@ -274,7 +281,7 @@ class CedarPoint implements OpenedPoint {
     const context = {
       ...known,
       ...(args !== undefined && prefixed("arg_", args, shape)),
-      now: { __extn: { fn: "datetime", arg: new Date(this.#parts.now()).toISOString() } },
+      ...(this.#readsTime && { now: { __extn: { fn: "datetime", arg: new Date(this.#parts.now()).toISOString() } } }),
     };
     return {
       setId,
