@@ -30,11 +30,16 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "runtime/reload": ["core", "audit", "pipeline", "runtime/config", "runtime/manifests", "runtime/composition"],
   "runtime/composition": [
     ...["core", "runtime/config", "runtime/manifests", "runtime/modules.ts", "runtime/own-code.ts", "runtime/reload"],
-    ...["runtime/telemetry", "runtime/inventory", "pipeline", "approvals", "audit", "detection"],
+    ...["runtime/telemetry", "runtime/inventory", "runtime/replay"],
+    ...["pipeline", "approvals", "audit", "detection"],
   ],
   "runtime/inventory": [
     ...["core", "approvals", "detection", "pipeline"],
     ...["runtime/composition", "runtime/config", "runtime/reload"],
+  ],
+  "runtime/replay": [
+    ...["core", "approvals", "audit", "detection", "pipeline"],
+    ...["runtime/composition", "runtime/config"],
   ],
   "runtime/safe-tool-call.ts": [
     ...["core", "approvals", "detection", "pipeline", "runtime/composition", "runtime/config", "runtime/modules.ts"],
@@ -47,7 +52,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cli: [
     ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
     ...["runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts", "runtime/own-code.ts"],
-    ...["runtime/manifests", "runtime/inventory", "targets/http"],
+    ...["runtime/manifests", "runtime/inventory", "runtime/replay", "targets/http"],
   ],
   "cli/development": ["core", "runtime/config"],
   "index.ts": [
