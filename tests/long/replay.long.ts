@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { changes } from "../runtime/replay/policy-changes.ts";
-import { differences, mixture, ReplayWorld, usualPolicy } from "../runtime/replay/replay-world.ts";
+import { expectReported, mixture, ReplayWorld, usualPolicy } from "../runtime/replay/replay-world.ts";
 
 const MANY = 100_000;
 const CALLS = 400;
@@ -27,17 +27,13 @@ test.each(changes(CHANGES))(
     const after = await world.play(calls, AT_ONCE);
     await world.stop();
     world.removeAudit("audit-again");
-    const { count, groups } = differences(calls, before, after);
-    const found = report.changes.map(({ tool, sub, then, now, calls: k }) => [`${tool} ${sub} ${then} ${now}`, k]);
-    expect(Object.fromEntries(found)).toEqual(groups);
-    expect([report.changed, report.notJudged]).toEqual([count, {}]);
-    counts.push(count);
+    counts.push(expectReported({ calls, before, after }, report));
   },
   120_000,
 );
 
 test("most of these changes alter verdicts", () => {
-  expect(counts.filter((count) => count > 0).length).toBeGreaterThan(CHANGES * 0.7);
+  expect(counts.filter((count) => count > 0).length).toBeGreaterThan(CHANGES * 0.6);
 });
 
 test("an unchanged configuration shows no difference on 100,000 recorded calls", async () => {

@@ -18,8 +18,8 @@ export interface RecordedCall {
   readonly sub: string;
   readonly permissions: readonly string[];
   readonly actors: readonly string[];
-  /** The mode that an operator had set for the session, if the approval rules read it. */
-  readonly sessionMode: Mode | undefined;
+  /** The mode that an operator had set for the session; "usual" without one, undefined when it is not known whether there was one. */
+  readonly sessionMode: Mode | "usual" | undefined;
   readonly then: CallVerdict;
   /** The person or the callback that approved the call, or the grant. */
   readonly approvedBy: string | undefined;
@@ -48,7 +48,7 @@ export function readRecorded(line: LineMembers): RecordedCall | { readonly leftO
     traceId: textOf(line["traceId"]) ?? "",
     tool: textOf(tool?.["name"]) ?? "",
     ...{ iss, sub, permissions: textsOf(caller?.["permissions"]), actors: textsOf(caller?.["act"]) },
-    sessionMode: modeOf(line["sessionMode"]),
+    sessionMode: modeOf(line["sessionMode"]) ?? (isModeRead(line, then, by) ? "usual" : undefined),
     then,
     approvedBy: by !== undefined && isByApproval(by) ? by : undefined,
     policyVersion: textOf(line["policyVersion"]),
@@ -96,6 +96,11 @@ function isRefusalCode(code: string): code is RefusalCode {
 
 function modeOf(value: unknown): Mode | undefined {
   return value === "default" || value === "autoEdit" || value === "yolo" ? value : undefined;
+}
+
+/** Returns whether the session's mode was read, or there was no session that could have one. */
+function isModeRead(line: LineMembers, then: CallVerdict, by: string | undefined): boolean {
+  return membersOf(line["request"])?.["session"] === undefined || then === "ask" || by?.startsWith("mode:") === true;
 }
 
 function textsOf(value: unknown): readonly string[] {
@@ -196,7 +201,8 @@ function holdsHidden(value: unknown): boolean {
 
 /** Returns the recorded arguments with `HIDDEN` in place of values that the policy does not let into the audit unchanged. */
 function shownOf(node: CompiledPolicy["root"], value: unknown): unknown {
-  if (typeof value !== "object" || value === null) return node.action === "allow" ? value : HIDDEN;
+  if (typeof value !== "object" || value === null)
+    return node.action === "allow" && value !== NOT_LOGGED ? value : HIDDEN;
   if (Array.isArray(value)) return value.map((item) => shownOf(node.element.node, item));
   return Object.fromEntries(
     Object.entries(value).map(([key, inner]) => [key, shownOf((node.keys.get(key) ?? node.other).node, inner)]),

@@ -1,6 +1,8 @@
+import type { Mode } from "../../approvals/types.ts";
 import type { Filter } from "../../audit/query/filter.ts";
 import { searchPages } from "../../audit/query/query.ts";
 import { parseLine } from "../../audit/query/view.ts";
+import type { PolicyPoint } from "../../core/policy-point.ts";
 import type { Caller } from "../../core/types.ts";
 import type { Parts } from "../composition/assembly.ts";
 import type { Config } from "../config/config.ts";
@@ -122,20 +124,21 @@ class Replaying {
       registered === undefined
         ? ({ kind: "sent", value: undefined } as const)
         : argumentsOf(call, registered, this.#recognizer);
-    const { store, storeUrlFile, mode: usual } = config.approvals;
-    // Sessions and their modes are in the store.
-    const mode = store === undefined && storeUrlFile === undefined ? usual : (call.sessionMode ?? usual);
-    const now = await judge(
-      {
-        ...{ parts, config },
-        asks: ({ isLocal }) => asksExternal || isLocal === true,
-        hasCallback: call.approvedBy?.startsWith("callback") === true,
-      },
-      { tool: call.tool, caller, args, mode },
+    const judging = {
+      ...{ parts, config },
+      asks: ({ isLocal }: PolicyPoint) => asksExternal || isLocal === true,
+      hasCallback: call.approvedBy?.startsWith("callback") === true,
+    };
+    const modes = modesOf(call, config);
+    const [first, ...others] = await Promise.all(
+      modes.map((mode) => judge(judging, { tool: call.tool, caller, args, mode })),
     );
+    const now = others.reduce(joined, first ?? certain("INTERNAL"));
     // The operator may have changed the mode between the request and its claim, and only the claim's mode is recorded.
-    const isByMode = call.sessionMode !== undefined && call.approvedBy !== undefined && now.verdicts.has("allow");
-    return isByMode ? "the session's mode" : now;
+    const isClaimed = call.sessionMode !== "usual" && call.approvedBy !== undefined;
+    if (isClaimed && now.verdicts.has("allow")) return "the session's mode";
+    const isByMode = now.verdicts.size > (first?.verdicts.size ?? 0);
+    return isByMode && now.verdicts.has(call.then) ? "the session's mode" : now;
   }
 
   #differs(call: RecordedCall, now: Judgement): void {
@@ -176,6 +179,20 @@ function permissionsNow({ iss, sub, permissions }: RecordedCall, { jwt }: Config
   const table = profile.subjectPermissions;
   if (table === undefined) return permissions;
   return Object.hasOwn(table, sub) ? (table[sub] ?? []) : [];
+}
+
+const MODES: readonly Mode[] = ["default", "autoEdit", "yolo"];
+
+/** Returns the modes that the call's session can have had. Sessions and their modes are in the store. */
+function modesOf({ sessionMode }: RecordedCall, { approvals }: Config): readonly Mode[] {
+  const hasStore = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
+  if (!hasStore || sessionMode === "usual") return [approvals.mode];
+  return sessionMode === undefined ? MODES : [sessionMode];
+}
+
+function joined(one: Judgement, other: Judgement): Judgement {
+  const verdicts = new Set([...one.verdicts, ...other.verdicts]);
+  return { ...one, verdicts, unknown: new Set([...one.unknown, ...other.unknown]) };
 }
 
 function certain(verdict: CallVerdict): Judgement {

@@ -1,3 +1,4 @@
+import { expect } from "bun:test";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { assemble } from "../../../src/runtime/composition/wiring.ts";
@@ -240,23 +241,44 @@ export class ReplayWorld extends AskingService {
   }
 }
 
-/** Returns how many calls ended differently, and how many by tool, caller and both outcomes. */
-export function differences(
-  calls: readonly PlayedCall[],
-  before: ReadonlyMap<string, Outcome>,
-  after: ReadonlyMap<string, Outcome>,
-): { readonly count: number; readonly groups: Readonly<Record<string, number>> } {
-  const groups: Record<string, number> = {};
+export interface Played {
+  readonly calls: readonly PlayedCall[];
+  readonly before: ReadonlyMap<string, Outcome>;
+  readonly after: ReadonlyMap<string, Outcome>;
+}
+
+/**
+ * Compares a report with what the rerun shows: by tool, caller and former outcome, as many calls have changed, and each to an
+ * outcome that the report names. Returns the number of calls that ended differently.
+ */
+export function expectReported({ calls, before, after }: Played, report: ReplayReport): number {
+  const wanted: Record<string, number> = {};
+  const named = new Set(
+    report.changes.flatMap(({ tool, sub, then, now }) =>
+      now.split(" or ").map((one) => `${tool} ${sub} ${then} ${one}`),
+    ),
+  );
+  const unnamed: string[] = [];
   let count = 0;
   for (const [key, then] of before) {
     const now = after.get(key);
     if (now === then) continue;
     count += 1;
     const { tool, sub } = calls[Number.parseInt(key, 10)] as PlayedCall;
-    const name = `${tool} ${sub} ${then} ${now}`;
-    groups[name] = (groups[name] ?? 0) + 1;
+    const group = `${tool} ${sub} ${then}`;
+    wanted[group] = (wanted[group] ?? 0) + 1;
+    if (!named.has(`${group} ${now}`)) unnamed.push(`${group} ${now}`);
   }
-  return { count, groups };
+  const found: Record<string, number> = {};
+  for (const { tool, sub, then, calls: k } of report.changes) {
+    const group = `${tool} ${sub} ${then}`;
+    found[group] = (found[group] ?? 0) + k;
+  }
+  expect(found).toEqual(wanted);
+  expect([report.changed, unnamed]).toEqual([count, []]);
+  // A mode that was not read at the time of the call is not in the audit.
+  expect(Object.keys(report.notJudged).filter((reason) => reason !== "the session's mode")).toEqual([]);
+  return count;
 }
 
 const PASSED = new Set(["TARGET_REFUSED", "TARGET_FAILED", "TARGET_UNAVAILABLE", "INVALID_OUTPUT"]);
