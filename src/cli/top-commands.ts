@@ -42,7 +42,10 @@ export const commands = [
     summary: "Load everything and print all errors",
     uses: CONFIGURED,
     options: {
-      matrix: flag("print who can call what: tools, their permissions, classifications and categories"),
+      matrix: flag(
+        "print who can call what: tools, their permissions and categories, and what each subject may do (~ depends on the arguments)",
+      ),
+      csv: flag("print what each subject may do as CSV, with --matrix", { excludes: "json" }),
       json: JSON_FLAG,
     },
     run: async (_, options) => (await import("./check.ts")).check(options),
