@@ -93,7 +93,8 @@ const KINDS: readonly Make[] = [
     ];
   },
   (next) => {
-    const sub = AGENTS[next(AGENTS.length)] ?? "";
+    // With only the smaller payments, the verdict would depend on amounts, which are not in the audit of refused calls.
+    const sub = ["agent-0", "agent-3"][next(2)] ?? "";
     return [
       `agent-9 gets the permissions of ${sub}`,
       (policy) => {
