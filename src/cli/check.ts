@@ -5,6 +5,7 @@ import { roleNotes } from "../runtime/composition/roles.ts";
 import type { Parts } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { type MatrixRow, matrixOf, protectionNotes } from "../runtime/inventory/inventory.ts";
+import type { VerdictRow } from "../runtime/replay/matrix.ts";
 import { type ConfigurationOptions, withParts } from "./configuration.ts";
 import { EXIT, print, table } from "./output.ts";
 
@@ -15,14 +16,16 @@ const NOTHING = { tools: [], notRegistered: [], contracts: [], notes: [] } as co
 interface CheckOptions extends ConfigurationOptions {
   readonly json?: boolean;
   readonly matrix?: boolean;
+  readonly csv?: boolean;
 }
 
 /** `stc check`: reports everything that would prevent the service from starting, all at once. */
 export async function check(options: CheckOptions): Promise<void> {
   try {
-    await withParts(options, (parts, config, nowMs) => {
-      if (options.matrix === true) showMatrix(matrixOf(toolsOf(parts), config, nowMs), options);
-      else showParts(parts, config, { ...options, nowMs });
+    await withParts(options, async (parts, config, nowMs) => {
+      if (options.matrix !== true) return showParts(parts, config, { ...options, nowMs });
+      const { verdictsOf } = await import("../runtime/replay/matrix.ts");
+      showMatrix(matrixOf(toolsOf(parts), config, nowMs), await verdictsOf(parts, config), options);
     });
   } catch (error) {
     if (!(error instanceof StartupError) || options.json !== true) throw error;
@@ -54,9 +57,33 @@ function toolsOf({ registry }: Parts): readonly Tool[] {
   return registry.list().map(({ tool }) => tool);
 }
 
-function showMatrix(matrix: readonly MatrixRow[], { json }: CheckOptions): void {
-  if (json === true) print.json({ ok: true, matrix, problems: [] });
-  else print.line(matrixTable(matrix));
+function showMatrix(matrix: readonly MatrixRow[], verdicts: readonly VerdictRow[], { json, csv }: CheckOptions): void {
+  if (json === true) return print.json({ ok: true, matrix, verdicts, problems: [] });
+  const [heads = [], ...rows] = verdictCells(verdicts);
+  if (csv === true) {
+    for (const cells of [heads, ...rows]) print.line(cells.map(csvCell).join(","));
+    return;
+  }
+  print.line(matrixTable(matrix));
+  if (heads.length < 2) return;
+  const shown = [heads, ...rows].map((cells) => cells.slice(0, 1 + SUBJECTS_MAX));
+  print.line(`\n${table(shown)}`);
+  const more = heads.length - 1 - SUBJECTS_MAX;
+  if (more > 0) print.line(`note: ${more} subjects are left out; --json and --csv have all`);
+}
+
+/** Columns of the table for a terminal. */
+const SUBJECTS_MAX = 12;
+
+/** Returns one row for each tool, and one column for each subject. */
+function verdictCells(rows: readonly VerdictRow[]): readonly (readonly string[])[] {
+  const subjects = rows[0]?.subjects.map(({ sub }) => sub) ?? [];
+  return [["TOOL", ...subjects], ...rows.map((row) => [row.tool, ...row.subjects.map(({ verdict }) => verdict)])];
+}
+
+/** Returns one quoted cell. A possible formula gets an apostrophe. */
+function csvCell(text: string): string {
+  return `"${/^[=+\-@|%]/.test(text) ? "'" : ""}${text.replaceAll('"', '""')}"`;
 }
 
 /** Returns notes about settings that allow the service to start but may not be intended. */

@@ -4,8 +4,7 @@ import { errorText } from "../core/error-text.ts";
 import { Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import { printable, printableCell } from "../core/printable.ts";
-import { policyVersion } from "../runtime/composition/reloading.ts";
-import { fingerprintOf } from "../runtime/reload/fingerprints.ts";
+import { policyVersionOf } from "../runtime/composition/reloading.ts";
 import { callerOf, explainCall, type StatedCaller } from "../runtime/replay/explain.ts";
 import { type ClientOptions, connectAndRequest, unknownAnswer } from "./client.ts";
 import { type ConfigurationOptions, withParts } from "./configuration.ts";
@@ -110,7 +109,7 @@ async function explainOffline(
   stated: StatedCaller,
 ): Promise<unknown> {
   return withParts(options, async (parts, config) => {
-    const asked = { parts, config, policyVersion: policyVersion(fingerprintOf(config), parts) };
+    const asked = { parts, config, policyVersion: policyVersionOf(config, parts) };
     try {
       return await explainCall(asked, { ...call, caller: await callerOf(asked, stated) });
     } catch (error) {

@@ -49,7 +49,10 @@ export const commands = [
     summary: "Load everything and print all errors",
     uses: CONFIGURED,
     options: {
-      matrix: flag("print who can call what: tools, their permissions, classifications and categories"),
+      matrix: flag(
+        "print who can call what: tools, their permissions and categories, and what each subject may do (~ depends on the arguments)",
+      ),
+      csv: flag("print what each subject may do as CSV, with --matrix", { excludes: "json" }),
       json: JSON_FLAG,
     },
     run: async (_, options) => (await import("./check.ts")).check(options),
@@ -172,6 +175,25 @@ export const commands = [
       66: "the token cannot be read",
     },
     run: async ({ tool }, options) => (await import("./explain.ts")).explain(tool, options),
+  }),
+  command({
+    name: "replay",
+    summary: "Compare the verdicts of recorded calls with those of a changed configuration",
+    uses: CONFIGURED,
+    options: {
+      from: option(text("time"), "calls since then: 24h, 7d, yesterday, 2026-02-16 (default: all)"),
+      to: option(text("time"), "calls before then"),
+      audit: option(text("directory"), "audit directory (default: that of the configuration)"),
+      askExternal: flag("also ask policy points that decide elsewhere, which counts and costs as a call does"),
+      json: JSON_FLAG,
+    },
+    exits: {
+      0: "no verdict differs",
+      1: "at least one differs",
+      64: "wrong usage",
+      66: "there is no audit directory",
+    },
+    run: async (_, options) => (await import("./replay.ts")).replay(options),
   }),
   command({
     name: "filter",

@@ -104,7 +104,7 @@ const CAPABILITIES: readonly Capability[] = [
         "src/cli/token.ts",
         "src/cli/audit/directory.ts",
       ],
-      "src/cli/approvals/watch.ts",
+      ...["src/cli/approvals/watch.ts", "src/cli/replay.ts"],
       "src/console/app/",
     ],
   },

@@ -45,11 +45,16 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "runtime/reload": ["core", "audit", "pipeline", "runtime/config", "runtime/manifests", "runtime/composition"],
   "runtime/composition": [
     ...["core", "runtime/config", "runtime/manifests", "runtime/modules.ts", "runtime/own-code.ts", "runtime/reload"],
-    ...["runtime/telemetry", "runtime/inventory", "database", "pipeline", "approvals", "policy", "audit", "detection"],
+    ...["runtime/telemetry", "runtime/inventory", "runtime/replay"],
+    ...["database", "pipeline", "approvals", "policy", "audit", "detection"],
   ],
   "runtime/inventory": [
     ...["core", "approvals", "detection", "pipeline"],
     ...["runtime/composition", "runtime/config", "runtime/reload"],
+  ],
+  "runtime/replay": [
+    ...["core", "approvals", "audit", "detection", "pipeline"],
+    ...["runtime/composition", "runtime/config"],
   ],
   "runtime/safe-tool-call.ts": [
     ...[
@@ -71,7 +76,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cli: [
     ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
     ...["runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts", "runtime/own-code.ts"],
-    ...["runtime/manifests", "runtime/inventory", "targets/http"],
+    ...["runtime/manifests", "runtime/inventory", "runtime/replay", "targets/http"],
   ],
   "cli/development": ["core", "runtime/config"],
   "index.ts": [

@@ -88,6 +88,20 @@ const NOT_RUN: Readonly<Record<string, string>> = {
     "shows a file's form, shortened; tests/audit/verify/independent-verifier.ts is written from it",
   "docs/mcp-upstreams.md: npm install":
     "installs a package; tests/e2e/mcp-upstreams-documented.test.ts runs it from node_modules",
+  ...Object.fromEntries(
+    [
+      "stc call update_customer_status",
+      "stc explain order_update",
+      "ask: order_update",
+      "stc replay",
+      "48211 calls",
+    ].map((begin) => [
+      `docs/policy-changes.md: ${begin}`,
+      "names the reader's tools and calls; tests/runtime/replay/replay.slow.ts runs these commands",
+    ]),
+  ),
+  "docs/policy-changes.md: stc audit query":
+    "wants calls of the reader; tests/audit/query/filter.test.ts has the filter",
   "docs/operating.md: docker run":
     "wants a container runtime and the image; tests/deploy/image.test.ts reads the image's file",
   "docs/operating.md: kubectl create namespace": "wants a cluster; tests/deploy/kubernetes.test.ts reads the manifests",

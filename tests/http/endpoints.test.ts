@@ -31,6 +31,7 @@ const parts = serverParts({
     inventory: unusedFunction,
     halts: unused,
     evaluate: unusedFunction,
+    explain: unusedFunction,
   },
   ...{
     resource: "https://tools.example/",
@@ -77,6 +78,7 @@ const BODIES: readonly unknown[] = [
   { subject: { type: "user", id: "a" }, action: { name: "tools/call" }, resource: { type: "tool", id: "t" } },
   { kind: "all", reason: "drill" },
   { quota: "daily" },
+  { tool: "a" },
 ];
 
 test.each(guarded.filter((endpoint) => "receive" in endpoint).map((endpoint) => [nameOf(endpoint), endpoint] as const))(
@@ -143,7 +145,7 @@ test("the listener for operators has probes and metrics only", () => {
 test("what needs a part of the service that there is not does not exist", async () => {
   const { approvals: _approvals, auditDir: _dir, reload: _reload, resource: _resource, mcp: _mcp, ...others } = parts;
   const { learning: _learning, inventory: _inventory, halts: _halts, quotas: _quotas, ...unneeded } = others;
-  const { evaluate: _evaluate, ...bare } = unneeded;
+  const { evaluate: _evaluate, explain: _explain, ...bare } = unneeded;
   const app = createServer(bare, ENDPOINTS);
   for (const endpoint of ENDPOINTS) {
     const answer = await app.inject({ method: endpoint.method, url: urlOf(endpoint) });

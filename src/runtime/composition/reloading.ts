@@ -8,7 +8,7 @@ import { createApprovalGate } from "../../pipeline/approval-gate.ts";
 import type { DataFlowPolicy } from "../../policy/flow/flow.ts";
 import type { Config } from "../config/config.ts";
 import { isPipe } from "../config/plain-file.ts";
-import type { Fingerprint } from "../reload/fingerprints.ts";
+import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { Reload, type Reloadable } from "../reload/reload.ts";
 import { protectingGlobals } from "../reload/shared-globals.ts";
 import type { LiveSnapshots } from "../reload/snapshots.ts";
@@ -62,14 +62,16 @@ export function joinSnapshot(config: Config, parts: Parts, options: JoinOptions)
   };
 }
 
+/** Returns the version of a configuration that was just read. */
+export function policyVersionOf(config: Config, parts: Parts): string {
+  return policyVersion(fingerprintOf(config), parts);
+}
+
 /**
  * Returns what audit entries name as the configuration that judged them: its fingerprint. Tools that an embedder gives as values
  * are in no file, so their identities count too.
  */
-export function policyVersion(
-  { sha256 }: Fingerprint,
-  { registry, loaded }: Pick<Parts, "registry" | "loaded">,
-): string {
+function policyVersion({ sha256 }: Fingerprint, { registry, loaded }: Pick<Parts, "registry" | "loaded">): string {
   const given = registry.list().filter(({ tool }) => !loaded.origins.has(tool));
   return given.length === 0 ? sha256 : sha256Hex([sha256, ...given.map(({ identity }) => identity)].join("\n"));
 }

@@ -14,7 +14,7 @@ import type { Parts } from "../composition/assembly.ts";
 import type { Config } from "../config/config.ts";
 
 /** What policies say about a call: it runs, a person is asked, or it gets a refusal with this code. */
-export type Verdict = "allow" | "ask" | RefusalCode;
+export type CallVerdict = "allow" | "ask" | RefusalCode;
 
 /** The arguments of a call, as far as they are known. */
 export type KnownArguments =
@@ -49,7 +49,7 @@ export interface Statement {
 
 export interface Judgement {
   /** Every verdict that the call can have. More than one when something that decides is not known. */
-  readonly verdicts: ReadonlySet<Verdict>;
+  readonly verdicts: ReadonlySet<CallVerdict>;
   /** What is not known and decides. */
   readonly unknown: ReadonlySet<Unknown>;
   readonly statements: readonly Statement[];
@@ -93,7 +93,7 @@ class Judging {
   readonly #options: JudgeOptions;
   readonly #call: JudgedCall;
   readonly #statements: Statement[] = [];
-  readonly #possible = new Set<Verdict>();
+  readonly #possible = new Set<CallVerdict>();
   readonly #unknown = new Set<Unknown>();
   #registered: RegisteredTool | undefined;
   #refusal: Refusal | undefined;
@@ -144,7 +144,7 @@ class Judging {
     this.#statements.push({ stage, ...statement });
   }
 
-  end(verdicts: readonly Verdict[]): Judgement {
+  end(verdicts: readonly CallVerdict[]): Judgement {
     const all = new Set([...this.#possible, ...verdicts]);
     return {
       verdicts: all,
@@ -215,7 +215,7 @@ class Judging {
     { tool }: RegisteredTool,
     { input, bounds }: { readonly input: unknown; readonly bounds: readonly RiskAssessment[] },
   ): Promise<Judgement> {
-    const verdicts: Verdict[] = [];
+    const verdicts: CallVerdict[] = [];
     const { caller, mode } = this.#call;
     for (const assessment of bounds) {
       const level = levelOf(tool, assessment);
@@ -240,7 +240,7 @@ class Judging {
   }
 
   /** A call that needs an approval is denied where nobody can be asked. */
-  #asked(): Verdict {
+  #asked(): CallVerdict {
     const { approvals } = this.#options.config;
     const hasStore = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
     return hasStore || this.#options.hasCallback === true ? "ask" : "APPROVAL_DENIED";

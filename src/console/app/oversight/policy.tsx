@@ -79,6 +79,13 @@ function Shown({ configuration: { state, problems, values, liveKeys }, again }: 
           </ul>
         </div>
       )}
+      <Section id="replay" title="Before you change it">
+        <p>
+          Try a changed copy on the calls of the last week. The command runs none of them and ends with 1 when a verdict
+          differs:
+        </p>
+        <Block value="stc replay --config candidate.yaml --from 7d" label="Command" />
+      </Section>
       <Section id="values" title="Settings">
         <p class="help">
           With their defaults. Secrets and paths of files are left out. A reload changes what is marked; everything else

@@ -8,6 +8,7 @@ import { hrefOf } from "../route.ts";
 import { type AppPage, route } from "../state.ts";
 import { Block, Text } from "../text.tsx";
 import { counted } from "../words.ts";
+import { WouldHappen } from "./explain.tsx";
 
 /** The tools: what each may do, who may call it, who approves it, and what is released of its answers. */
 
@@ -242,6 +243,7 @@ function Details({ tool }: { readonly tool: ToolDetails }): VNode {
           </Section>
         </div>
         <div>
+          <WouldHappen key={name} tool={name} />
           <Approval tool={tool} />
           <Section id="callers" title="Who may call it">
             <Facts

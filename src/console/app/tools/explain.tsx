@@ -1,0 +1,143 @@
+import { useSignal } from "@preact/signals";
+import type { VNode } from "preact";
+import { type ApiError, request } from "../api.ts";
+import { Badge, Facts, Problem } from "../parts.tsx";
+import { codeRow, jsonLines, Names, Section } from "../records.tsx";
+import { permissions } from "../session.ts";
+import { errorOf } from "../state.ts";
+import { Block, Text } from "../text.tsx";
+
+/** What every policy says about a call that is not made: `POST /explain`. */
+
+interface Statement {
+  readonly stage: string;
+  readonly point: string;
+  readonly verdict: string;
+  readonly reasons: readonly string[];
+}
+
+interface Explanation {
+  readonly verdict: string;
+  readonly code?: string;
+  readonly statements: readonly Statement[];
+  readonly permissions: { readonly required: readonly string[]; readonly missing: readonly string[] };
+  readonly risk?: string;
+  readonly rules: readonly string[];
+  readonly plan?: unknown;
+  readonly noPlan?: string;
+  readonly changes: readonly { readonly names: readonly string[]; readonly text: string }[];
+  readonly policyVersion: string;
+}
+
+const WORDS: Readonly<Record<string, readonly [words: string, tone: "good" | "bad" | "warn" | "plain"]>> = {
+  allow: ["would run", "good"],
+  ask: ["would ask a person", "plain"],
+  deny: ["would be refused", "bad"],
+};
+
+/** Asks what would happen to a call of this tool. Shown to those who may ask. */
+export function WouldHappen({ tool }: { readonly tool: string }): VNode | null {
+  const answer = useSignal<Explanation | ApiError | string | undefined>(undefined);
+  if (!permissions.value.has("policy:explain")) return null;
+  const submit = async (event: SubmitEvent): Promise<void> => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    const given = (name: string): string => String(form.get(name) ?? "").trim();
+    const args = parsed(given("args"));
+    if (args === undefined) {
+      answer.value = "The arguments are not a JSON object.";
+      return;
+    }
+    const held = given("permissions");
+    const body = { tool, args, sub: given("sub"), ...(held !== "" && { permissions: held.split(/[\s,]+/) }) };
+    answer.value = await request<Explanation>("POST", "/explain", { body }).catch(errorOf);
+  };
+  return (
+    <Section id="explain" title="What would happen">
+      <form onSubmit={(event) => void submit(event)}>
+        <div class="field">
+          <label for="explain-sub">Caller</label>
+          <input id="explain-sub" name="sub" required maxLength={256} placeholder="agent-7" />
+        </div>
+        <div class="field">
+          <label for="explain-permissions">Permissions</label>
+          <input id="explain-permissions" name="permissions" placeholder="those that the configuration gives it" />
+        </div>
+        <div class="field">
+          <label for="explain-args">Arguments as JSON</label>
+          <textarea id="explain-args" name="args" rows={3} defaultValue="{}" />
+        </div>
+        <button type="submit">Ask the policies</button>
+        <p class="help">Nothing runs, and nobody is asked.</p>
+      </form>
+      <div aria-live="polite">
+        <Answer answer={answer.value} />
+      </div>
+    </Section>
+  );
+}
+
+function parsed(text: string): unknown {
+  try {
+    const value: unknown = JSON.parse(text === "" ? "{}" : text);
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function Answer({ answer }: { readonly answer: Explanation | ApiError | string | undefined }): VNode | null {
+  if (answer === undefined) return null;
+  if (typeof answer === "string") return <p class="callout tone-bad">{answer}</p>;
+  if (answer instanceof Error) return <Problem error={answer} />;
+  const { verdict, code, statements, permissions: needed, risk, rules, plan, noPlan, changes, policyVersion } = answer;
+  const [words, tone] = WORDS[verdict] ?? ["cannot be said", "warn"];
+  return (
+    <>
+      <p>
+        <Badge tone={tone}>{words}</Badge> {code !== undefined && <code>{code}</code>}
+      </p>
+      <ul class="reasons">
+        {statements.map(({ stage, point, verdict: said, reasons }, at) => (
+          <li key={at}>
+            <Badge tone={said === "deny" ? "bad" : "plain"}>{said}</Badge>
+            <span>
+              <strong>
+                <Text value={point} max={80} />
+              </strong>{" "}
+              {stage.toLowerCase()} <Text value={reasons.join("; ")} max={600} />
+            </span>
+          </li>
+        ))}
+      </ul>
+      {changes.length > 0 && (
+        <>
+          <p>For the call to run by itself:</p>
+          <ul class="notes">
+            {changes.map(({ names, text }, at) => (
+              <li key={at}>
+                <Names names={names} /> <Text value={text} max={300} />
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+      <Facts
+        rows={[
+          ["Permissions needed", <Names key="needed" names={needed.required} none="none" />],
+          ["Missing", <Names key="missing" names={needed.missing} none="none" />],
+          risk === undefined ? undefined : ["Risk", risk],
+          rules.length === 0 ? undefined : ["Rules that matched", <Names key="rules" names={rules} />],
+          codeRow("Configuration", policyVersion),
+        ]}
+      />
+      {plan === undefined ? (
+        <p class="dim">
+          No plan: <Text value={noPlan ?? ""} max={300} />
+        </p>
+      ) : (
+        <Block value={jsonLines(plan)} label="What an approver would see" />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,52 @@
+import { HIDDEN } from "../../approvals/risk/operators.ts";
+import type { Parts } from "../composition/assembly.ts";
+import type { Config } from "../config/config.ts";
+import { judge } from "./judge.ts";
+
+/** What a subject may do with a tool; `~`: that depends on the arguments. */
+type MatrixVerdict = "allow" | "ask" | "deny" | "~";
+
+interface SubjectVerdict {
+  readonly iss: string;
+  readonly sub: string;
+  readonly verdict: MatrixVerdict;
+  /** Every verdict that some arguments have: `allow`, `ask`, or the code of a refusal. */
+  readonly possible: readonly string[];
+}
+
+export interface VerdictRow {
+  readonly tool: string;
+  readonly subjects: readonly SubjectVerdict[];
+}
+
+/**
+ * Returns what each subject of `jwt.issuers[].subjectPermissions` may do with each tool in a session without a mode of its own, for
+ * arguments that the input schema accepts.
+ */
+export async function verdictsOf(parts: Parts, config: Config): Promise<readonly VerdictRow[]> {
+  const callers = config.jwt.issuers
+    .filter(({ operators }) => !operators)
+    .flatMap(({ issuer, subjectPermissions = {} }) =>
+      Object.entries(subjectPermissions).map(([subject, permissions]) => ({ issuer, subject, permissions })),
+    )
+    .sort((one, other) => (one.subject < other.subject ? -1 : 1));
+  const names = parts.registry.list().map(({ tool }) => tool.name);
+  const args = { kind: "hidden", isAccepted: true, shown: HIDDEN } as const;
+  const { mode } = config.approvals;
+  const rows = names.sort().map(async (tool) => {
+    const subjects = callers.map(async (caller) => {
+      const asked = { tool, args, mode, caller: { ...caller, actors: [], expiresAt: Number.MAX_SAFE_INTEGER } };
+      const { verdicts } = await judge({ parts, config, asks: ({ isLocal }) => isLocal === true }, asked);
+      const possible = [...verdicts].sort();
+      return { iss: caller.issuer, sub: caller.subject, verdict: verdictIn(possible), possible };
+    });
+    return { tool, subjects: await Promise.all(subjects) };
+  });
+  return Promise.all(rows);
+}
+
+function verdictIn(possible: readonly string[]): MatrixVerdict {
+  const kinds = new Set(possible.map((one) => (one === "allow" || one === "ask" ? one : "deny")));
+  const [only, another] = kinds;
+  return only === undefined || another !== undefined ? "~" : only;
+}
