@@ -58,7 +58,10 @@ function toolsOf({ registry }: Parts): readonly Tool[] {
 }
 
 function showMatrix(matrix: readonly MatrixRow[], verdicts: readonly VerdictRow[], { json, csv }: CheckOptions): void {
-  if (json === true) return print.json({ ok: true, matrix, verdicts, problems: [] });
+  if (json === true) {
+    print.json({ ok: true, matrix, verdicts, problems: [] });
+    return;
+  }
   const [heads = [], ...rows] = verdictCells(verdicts);
   if (csv === true) {
     for (const cells of [heads, ...rows]) print.line(cells.map(csvCell).join(","));

@@ -8,5 +8,6 @@ export const COMMANDS: readonly CommandFile[] = [
   () => import("./top-commands.ts"),
   () => import("./halt-commands.ts"),
   () => import("./approvals/commands.ts"),
+  () => import("./flow-commands.ts"),
   () => import("./audit/commands.ts"),
 ];

@@ -4,13 +4,16 @@ export type Row = Readonly<Record<string, unknown>>;
 /** Runs a statement, given as a tagged template. Values are bound, not interpolated; a nested statement becomes a part of it. */
 export type Sql = (text: TemplateStringsArray, ...values: readonly unknown[]) => PromiseLike<readonly Row[]>;
 
+export type TransactionKind = "read" | "write" | "relaxed";
+
 /** Transactions on the connections of one user of a database. */
 export interface Transactions {
   /**
    * Runs a transaction. `now`: integer Unix milliseconds by the clock that all processes of the database share, read after the
-   * right to write is acquired, where `begin` acquires one.
+   * right to write is acquired, where `begin` acquires one. `relaxed`: a write that others see as soon as it is committed, but that a
+   * crash of the machine may lose; a crash of the process does not.
    */
-  begin<T>(kind: "read" | "write", work: (sql: Sql, now: number) => Promise<T>): Promise<T>;
+  begin<T>(kind: TransactionKind, work: (sql: Sql, now: number) => Promise<T>): Promise<T>;
   /** Returns whether the transaction may be retried: another one holds the write lock or conflicted, and nothing was changed. */
   isBusy(error: unknown): boolean;
   close(): Promise<void>;

@@ -72,7 +72,7 @@ export async function openPostgres(url: string, log: Log): Promise<Dialect> {
   const listener = new Listener(() => connect(address), log);
   return {
     begin: (kind, work) =>
-      kind === "write"
+      kind !== "read"
         ? writers.run(WRITE, async (sql) => work(sql, await acquireWriteLock(sql)))
         : readers.run(READ, async (sql) => work(sql, await clockOf(sql))),
     isBusy: (error) => BUSY.has(stateOf(error)),
@@ -101,7 +101,11 @@ export async function postgresBeside(url: string): Promise<Transactions> {
   });
   return {
     begin: (kind, work) =>
-      pool.run(kind === "write" ? WRITE : READ, async (sql) => work(sql, await boundedClockOf(sql))),
+      pool.run(kind === "read" ? READ : WRITE, async (sql) => {
+        const now = await boundedClockOf(sql);
+        if (kind === "relaxed") await sql`SELECT set_config('synchronous_commit', 'off', true)`;
+        return work(sql, now);
+      }),
     isBusy: (error) => BUSY.has(stateOf(error)),
     close: () => pool.close(),
   };

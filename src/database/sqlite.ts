@@ -9,6 +9,7 @@ import {
   STATE_MS_MAX,
   StoreProblem,
   schemaVersion,
+  type TransactionKind,
   type Transactions,
   transact,
 } from "./dialect.ts";
@@ -46,14 +47,15 @@ export const sqliteStore: ApprovalStore = {
 /** Waits for no lock itself: whoever calls retries, and the process is not blocked. */
 async function sqliteBeside(path: string, now: () => number): Promise<Transactions> {
   const opened: Bun.SQL[] = [];
-  const open = async (kind: "read" | "write"): Promise<Bun.SQL> => {
+  const open = async (kind: TransactionKind): Promise<Bun.SQL> => {
     const sql = new Bun.SQL({ adapter: "sqlite", filename: path, create: false });
     opened.push(sql);
     await sql.unsafe("PRAGMA busy_timeout = 0");
-    await sql.unsafe(kind === "read" ? "PRAGMA query_only = ON" : "PRAGMA synchronous = FULL");
+    if (kind === "read") await sql.unsafe("PRAGMA query_only = ON");
+    else await sql.unsafe(`PRAGMA synchronous = ${kind === "write" ? "FULL" : "NORMAL"}`);
     return sql;
   };
-  const connections: Partial<Record<"read" | "write", Promise<Bun.SQL> | undefined>> = {};
+  const connections: Partial<Record<TransactionKind, Promise<Bun.SQL> | undefined>> = {};
   return {
     async begin(kind, work) {
       connections[kind] ??= open(kind).catch((error) => {

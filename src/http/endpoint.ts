@@ -73,6 +73,8 @@ interface OptionalParts {
   readonly evaluate?: ((question: AccessQuestion) => Promise<AccessDecision>) | undefined;
   /** Returns what the policies in use say about a call; loads its code at the first use. `routes/explain.ts` has the schemas. */
   readonly explain?: ((caller: StatedCaller, call: ExplainedCall) => Promise<object>) | undefined;
+  /** Returns what follows data in the configuration in use; undefined while that is off. */
+  readonly dataFlow?: (() => Snapshot["dataFlow"]) | undefined;
   /** Returns the tools, systems and settings in use; loads their code at the first use. */
   readonly inventory?: (() => Promise<ServiceInventory>) | undefined;
 }

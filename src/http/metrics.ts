@@ -25,6 +25,8 @@ interface MetricSources {
   /** Returns the console's sessions, and its sign-ins by means and result, two words; undefined without a console. */
   readonly console?: () => { readonly sessions: number; readonly signIns: ReadonlyMap<string, number> } | undefined;
   readonly decisionPoints?: () => readonly PointState[];
+  /** Returns counts of data flow; undefined while it has never been on. */
+  readonly flowCounts?: () => Readonly<Record<string, number>> | undefined;
   readonly dropped?: Readonly<Record<string, () => number>>;
 }
 
@@ -253,6 +255,15 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
   ),
   row(Gauge, ["stc_halts_known", "1 while the halts are known, 0 while they cannot be read"], ({ halts }) =>
     lone(Number(halts === undefined || halts.describe().status === "ok")),
+  ),
+  row(
+    Counter,
+    [
+      "stc_data_flow_total",
+      "Calls judged by what their callers have read, by verdict, and answers withheld because they could not be remembered",
+      "result",
+    ],
+    ({ flowCounts }) => Object.entries(flowCounts?.() ?? {}).map(([result, count]) => [{ result }, count]),
   ),
   row(Gauge, ["stc_console_sessions", "Sessions of the console that have not ended"], ({ console }) => {
     const tally = console?.();

@@ -1,4 +1,10 @@
-import { type ApprovalStore, type Sql, STATE_MS_MAX, type Transactions } from "../database/dialect.ts";
+import {
+  type ApprovalStore,
+  type Sql,
+  STATE_MS_MAX,
+  type TransactionKind,
+  type Transactions,
+} from "../database/dialect.ts";
 import { memoryTransactions } from "../database/sqlite.ts";
 
 /** Interval at which watchers are called: each looks up twice a second what other processes wrote. */
@@ -18,6 +24,8 @@ export interface PolicyState {
    */
   read<T>(work: (sql: Sql, now: number) => Promise<T>): Promise<T>;
   write<T>(work: (sql: Sql, now: number) => Promise<T>): Promise<T>;
+  /** As `write`, but a crash of the machine may lose it: for rows that are many and only help. */
+  writeRelaxed<T>(work: (sql: Sql, now: number) => Promise<T>): Promise<T>;
   /** Calls `changed` twice a second, as a hint that another process may have written, until the returned function is called. */
   watch(changed: () => void): () => void;
   close(): Promise<void>;
@@ -40,7 +48,7 @@ export function openPolicyState({ store, now, monotonic, log = () => {} }: Polic
   const open = async (): Promise<Transactions> =>
     store === undefined ? memoryTransactions(now) : store.kind.beside(store.url, { now, log });
 
-  const run = async <T>(kind: "read" | "write", work: (sql: Sql, now: number) => Promise<T>): Promise<T> => {
+  const run = async <T>(kind: TransactionKind, work: (sql: Sql, now: number) => Promise<T>): Promise<T> => {
     if (isClosed) throw new Error("the state of policies is closed");
     opened ??= open();
     const transactions = await opened;
@@ -75,6 +83,7 @@ export function openPolicyState({ store, now, monotonic, log = () => {} }: Polic
     scope: store === undefined ? "process" : "shared",
     read: (work) => run("read", work),
     write: (work) => run("write", work),
+    writeRelaxed: (work) => run("relaxed", work),
     watch(changed) {
       // An object of its own: the same function may watch twice.
       const watcher = (): void => changed();

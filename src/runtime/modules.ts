@@ -94,6 +94,7 @@ export const MODULES = {
     () => import("../http/routes/inventory.ts"),
     () => import("../http/routes/halts.ts"),
     () => import("../http/routes/explain.ts"),
+    () => import("../http/routes/data-flow.ts"),
     () => import("../http/routes/approvals.ts"),
     () => import("../http/routes/sessions.ts"),
     () => import("../http/routes/rpc.ts"),

@@ -71,6 +71,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/mcp.md: from langchain_mcp_adapters": "tests/fleet/mcp-clients.fleet.ts",
   "docs/messages.md: openssl ": "tests/e2e/keys-documented.slow.ts",
   'docs/webhooks.md: echo "whsec_': "tests/e2e/keys-documented.slow.ts",
+  "docs/data-flow.md: # in a tool's manifest": "tests/e2e/data-flow-example.test.ts",
   "docs/redaction.md: stc filter": "tests/e2e/redaction.test.ts",
   "docs/redaction.md: FIELD ": "tests/e2e/redaction.test.ts",
   "docs/redaction.md: note: ": "tests/e2e/redaction.test.ts",

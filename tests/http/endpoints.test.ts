@@ -32,6 +32,7 @@ const parts = serverParts({
     halts: unused,
     evaluate: unusedFunction,
     explain: unusedFunction,
+    dataFlow: unusedFunction,
   },
   ...{
     resource: "https://tools.example/",
@@ -76,6 +77,8 @@ function bodyOf({ body, path }: Endpoint): string | undefined {
 const BODIES: readonly unknown[] = [
   ...[{ decision: "deny" }, { mode: "default", expiresInSeconds: 60 }, { seconds: 60 }],
   { subject: { type: "user", id: "a" }, action: { name: "tools/call" }, resource: { type: "tool", id: "t" } },
+  { issuer: "https://agents.example", subject: "a", reason: "drill" },
+  { issuer: "https://agents.example", subject: "a", text: "Pay" },
   { kind: "all", reason: "drill" },
   { quota: "daily" },
   { tool: "a" },
@@ -145,7 +148,7 @@ test("the listener for operators has probes and metrics only", () => {
 test("what needs a part of the service that there is not does not exist", async () => {
   const { approvals: _approvals, auditDir: _dir, reload: _reload, resource: _resource, mcp: _mcp, ...others } = parts;
   const { learning: _learning, inventory: _inventory, halts: _halts, quotas: _quotas, ...unneeded } = others;
-  const { evaluate: _evaluate, explain: _explain, ...bare } = unneeded;
+  const { evaluate: _evaluate, explain: _explain, dataFlow: _dataFlow, ...bare } = unneeded;
   const app = createServer(bare, ENDPOINTS);
   for (const endpoint of ENDPOINTS) {
     const answer = await app.inject({ method: endpoint.method, url: urlOf(endpoint) });

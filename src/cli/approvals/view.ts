@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { dataFlowSentences } from "../../core/data-flow.ts";
 import { isTable } from "../../core/json.ts";
 import { isAscii, isMisreadable, printable, printableAscii, wrap } from "../../core/printable.ts";
 import type { Json } from "../../core/types.ts";
@@ -28,7 +29,7 @@ const EXACT: ReadonlySet<string> = new Set(["command", "workingDir", "environmen
 const ORDER = ["environment", "files", "message", "arguments", "target", "confinement", "grant"];
 /** Fields that are shown in the header, in a box or as the subject. */
 const SHOWN_SEPARATELY: ReadonlySet<string> = new Set(
-  "tool description classification category risk rules notes requester reason command workingDir".split(" "),
+  "tool description classification category risk rules notes requester reason command workingDir dataFlow".split(" "),
 );
 
 type JsonObject = Readonly<Record<string, Json>>;
@@ -56,6 +57,9 @@ export function approvalParts(approval: ShownApproval, options: ViewOptions): Ap
     ...agentReason(view["reason"]),
     ...(approval.rules.length > 0 ? section("rules", approval.rules) : []),
     ...earlierLines(approval),
+    ...(Object.hasOwn(view, "dataFlow")
+      ? section("data flow", [...(dataFlowSentences(view["dataFlow"]) ?? [view["dataFlow"] ?? null])])
+      : []),
     ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
   ];
   const subjectLines = [

@@ -1,6 +1,7 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { dataFlowSentences } from "../../core/data-flow.ts";
 import { type ApiError, request } from "./api.ts";
 import { Heading, Problem } from "./parts.tsx";
 import { errorOf } from "./state.ts";
@@ -91,6 +92,21 @@ export function Names({ names, none }: { readonly names: readonly string[]; read
           <code>
             <Text value={name} max={120} />
           </code>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** What the caller had read, and where the arguments had appeared before. */
+export function DataFlow({ value }: { readonly value: unknown }): VNode | null {
+  if (value === undefined) return null;
+  const sentences = dataFlowSentences(value) ?? jsonLines(value);
+  return (
+    <ul class="notes" aria-label="Data flow">
+      {sentences.map((sentence) => (
+        <li key={sentence}>
+          <Text value={sentence} max={1_000} />
         </li>
       ))}
     </ul>

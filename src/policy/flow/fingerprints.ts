@@ -372,7 +372,7 @@ export class Fingerprints {
   #exact(from: number, to: number, take: (low: number, high: number) => void): void {
     this.#hashBetween(this.#start[from] as number, this.#end[to] as number);
     // Another factor: no word and no phrase has such a fingerprint.
-    take(Math.imul(this.#low, this.#two) ^ this.#high, Math.imul(this.#high, this.#one) + this.#seedLow);
+    take(Math.imul(this.#low, this.#two) ^ this.#high, (Math.imul(this.#high, this.#one) + this.#seedLow) | 0);
   }
 
   /** Returns what the first words tell, in bits. Round numbers and years tell less than their digits. */

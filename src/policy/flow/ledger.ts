@@ -68,6 +68,13 @@ interface Cached {
   youngest: number;
 }
 
+interface Remembering {
+  readonly carriers: readonly Carrier[];
+  readonly answer: ReadAnswer;
+  readonly now: number;
+  readonly mayEarn: boolean;
+}
+
 interface LedgerOptions {
   readonly state: PolicyState;
   /** Returns 32 random bytes, in hex: the deployment's secret when there is none yet. */
@@ -89,6 +96,9 @@ export class FlowLedger {
     this.#newSecret = newSecret;
   }
 
+  /** Judgments by verdict, and answers that were withheld because they could not be remembered, since the start. */
+  readonly counts = { passed: 0, asked: 0, denied: 0, unknown: 0, withheld: 0 };
+
   /** Returns the secret of the deployment's fingerprints; the first process makes it. */
   secret(): Promise<Uint8Array> {
     this.#secret ??= this.#state
@@ -104,11 +114,8 @@ export class FlowLedger {
     return this.#secret;
   }
 
-  /** Returns the labels of the carriers as they are in the database now, and the answers that they got if they are wanted. */
-  judge(
-    carriers: readonly Carrier[],
-    wantsSources: boolean,
-  ): Promise<CarriedLabels & { readonly sources: readonly Source[] }> {
+  /** Returns the labels of the carriers as they are in the database now, and the answers that they got. */
+  judge(carriers: readonly Carrier[]): Promise<CarriedLabels & { readonly sources: readonly Source[] }> {
     return this.#state.read(async (sql, now) => {
       const marks = new Set<Mark>();
       const sources = new Map<string, Source>();
@@ -116,7 +123,6 @@ export class FlowLedger {
         const rows = await marksOf(sql, carrier);
         const clearedAt = Math.max(0, ...rows.filter(({ mark }) => mark === "cleared").map(({ since }) => since));
         for (const { mark, until } of rows) if (until > now) marks.add(mark);
-        if (!wantsSources) continue;
         for (const source of await this.#sourcesOf(sql, carrier, { now, clearedAt })) sources.set(source.id, source);
       }
       return { ...carriedOf(marks), sources: [...sources.values()] };
@@ -124,30 +130,45 @@ export class FlowLedger {
   }
 
   /**
-   * Keeps an answer's labels and fingerprints for each carrier. They are in the database when the promise resolves. Returns the
-   * labels before and after.
+   * Keeps an answer's labels and fingerprints for each carrier. Others see them when the promise resolves. New labels are on disk
+   * then; of fingerprints, a crash of the machine may lose the last ones. Returns the labels before and after.
    */
-  remember(carriers: readonly Carrier[], answer: ReadAnswer): Promise<{ before: CarriedLabels; after: CarriedLabels }> {
-    return this.#state.write(async (sql, now) => {
-      const before = new Set<Mark>();
-      const until = now + answer.rememberMs;
-      const earned: readonly Mark[] = [
-        ...answer.labels,
-        ...(answer.isCut && answer.labels.includes("untrusted") ? (["lost"] as const) : []),
-      ];
-      for (const carrier of carriers) {
-        const rows = await marksOf(sql, carrier);
-        for (const { mark, until: last } of rows) if (last > now) before.add(mark);
-        for (const mark of earned) {
-          const lasts = rows.find((row) => row.mark === mark && row.session === carrier.session)?.until ?? 0;
-          if (lasts <= now || until - lasts > answer.rememberMs * RENEWED_SHARE)
-            await setMark(sql, carrier, { mark, now, until, tool: answer.tool, traceId: answer.traceId });
-        }
-        if (answer.prints.byteLength > 0) await this.#store(sql, carrier, { ...answer, now, until });
+  async remember(
+    carriers: readonly Carrier[],
+    answer: ReadAnswer,
+  ): Promise<{ before: CarriedLabels; after: CarriedLabels }> {
+    // Most answers earn nothing new, and wait for no disk.
+    const kept = await this.#state.writeRelaxed((sql, now) =>
+      this.#remember(sql, { carriers, answer, now, mayEarn: false }),
+    );
+    if (kept !== undefined) return kept;
+    const earned = await this.#state.write((sql, now) => this.#remember(sql, { carriers, answer, now, mayEarn: true }));
+    if (earned === undefined) throw new Error("the labels of an answer were not written");
+    return earned;
+  }
+
+  /** Returns undefined when a label would have to be written and may not. Then nothing is written. */
+  async #remember(sql: Sql, { carriers, answer, now, mayEarn }: Remembering) {
+    const before = new Set<Mark>();
+    const until = now + answer.rememberMs;
+    const isLost = answer.isCut && answer.labels.includes("untrusted");
+    const earned: readonly Mark[] = [...answer.labels, ...(isLost ? (["lost"] as const) : [])];
+    const missing: { readonly carrier: Carrier; readonly mark: Mark }[] = [];
+    for (const carrier of carriers) {
+      const rows = await marksOf(sql, carrier);
+      for (const { mark, until: last } of rows) if (last > now) before.add(mark);
+      for (const mark of earned) {
+        const lasts = rows.find((row) => row.mark === mark && row.session === carrier.session)?.until ?? 0;
+        if (lasts <= now || until - lasts > answer.rememberMs * RENEWED_SHARE) missing.push({ carrier, mark });
       }
-      await this.#sweep(sql, now);
-      return { before: carriedOf(before), after: carriedOf(new Set([...before, ...earned])) };
-    });
+    }
+    if (missing.length > 0 && !mayEarn) return undefined;
+    const { tool, traceId, prints } = answer;
+    for (const { carrier, mark } of missing) await setMark(sql, carrier, { mark, now, until, tool, traceId });
+    if (prints.byteLength > 0)
+      for (const carrier of carriers) await this.#store(sql, carrier, { ...answer, now, until });
+    await this.#sweep(sql, now);
+    return { before: carriedOf(before), after: carriedOf(new Set([...before, ...earned])) };
   }
 
   /** Returns the labels of a caller in all sessions that have not expired. */

@@ -134,6 +134,24 @@ test("a part of a text is attributed when it tells much", () => {
   expect(lookUp({ text: "Hi, the project is fine. Bye" }, [source])).toEqual([]);
 });
 
+test("fingerprints agree with every key", () => {
+  for (let key = 0; key < 200; key += 1) {
+    const prints = new Fingerprints(crypto.getRandomValues(new Uint8Array(32)));
+    const { root } = compilePolicy({ sender: "allow" }, OUTPUT);
+    const answer = { sender: "Carol <carol@partner.example>", body: `${IBAN} or mark@evil.example` };
+    const { fields, prints: stored } = new PrintCollector(prints).read(answer, new AnswerFields(root, true));
+    const columns = columnsOf(stored) ?? expect.unreachable();
+    const source = { ...sourceOf(""), fields, columns };
+    const input = { to: ["carol carol@partner.example", "DE89370400440532013000", "MARK@EVIL.EXAMPLE"] };
+    const values = input.to.map((to) => originsOf(needlesOf(prints, { to }, destinations), [source])[0]);
+    expect(values.map((value) => [value?.isVouched, value?.isUntrusted])).toEqual([
+      [true, false],
+      [false, true],
+      [false, true],
+    ]);
+  }
+});
+
 test("random values are not attributed to random texts", () => {
   let seed = 1;
   const next = (below: number): number => {

@@ -3,7 +3,7 @@ import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { members, serviceNow } from "../api.ts";
 import { AgentSays, Ago, Badge, Countdown, Facts, Heading, localTime, Party, Problem, RiskBadge } from "../parts.tsx";
-import { Names } from "../records.tsx";
+import { DataFlow, Names } from "../records.tsx";
 import { tick } from "../state.ts";
 import { Block, Text } from "../text.tsx";
 import { DecisionBar } from "./decision-bar.tsx";
@@ -191,7 +191,7 @@ function MorePlan({ plan: { more } }: { readonly plan: PlanShown }): VNode | nul
 }
 
 function Why({ request }: { readonly request: ShownRequest }): VNode {
-  const { toolMessage, notes, rules, reason } = members(request.view);
+  const { toolMessage, notes, rules, reason, dataFlow } = members(request.view);
   const names = texts(rules).length > 0 ? texts(rules) : (request.rules ?? []);
   const said = members(reason)["text"];
   const policies = request.quorum?.policies ?? [];
@@ -221,6 +221,7 @@ function Why({ request }: { readonly request: ShownRequest }): VNode {
           ))}
         </ul>
       )}
+      <DataFlow value={dataFlow} />
       <AgentSays text={said} />
     </section>
   );

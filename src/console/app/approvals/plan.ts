@@ -35,7 +35,9 @@ type Members = Readonly<Record<string, unknown>>;
 
 /** Members of the view that the page shows elsewhere. */
 const ELSEWHERE: ReadonlySet<string> = new Set(
-  "tool description toolMessage classification category risk rules notes requester reason confinement".split(" "),
+  "tool description toolMessage classification category risk rules notes requester reason confinement dataFlow".split(
+    " ",
+  ),
 );
 
 /** Reads the plan in a view. A view of an unknown form is shown whole. */

@@ -1,7 +1,7 @@
 import type { VNode } from "preact";
 import { members } from "../api.ts";
 import { AgentSays, Badge, Facts, Heading, localTime, Party } from "../parts.tsx";
-import { codeRow, jsonLines, Names, Section, Unread, useRead } from "../records.tsx";
+import { codeRow, DataFlow, jsonLines, Names, Section, Unread, useRead } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { Block, Text } from "../text.tsx";
 import { counted } from "../words.ts";
@@ -257,6 +257,7 @@ function Decided({ line }: { readonly line: Line }): VNode {
           ))}
         </ul>
       )}
+      <DataFlow value={line["dataFlow"]} />
       <Facts
         rows={[
           codeRow("Approved by", by),

@@ -1,0 +1,60 @@
+import { isTable } from "./json.ts";
+
+/**
+ * Says in sentences what an approver, or a reader of the audit, is told of data flow. The texts come from others: show them escaped.
+ * Returns undefined when the value has another form, which is then to be shown as it is.
+ */
+export function dataFlowSentences(dataFlow: unknown): readonly string[] | undefined {
+  if (!isTable(dataFlow)) return undefined;
+  const { carried, arguments: named, before, after, sources, ...others } = dataFlow;
+  if (Object.keys(others).length > 0) return undefined;
+  const sentences = [
+    ...labelSentence("The caller has read", carried ?? before),
+    ...(after === undefined || areSame(before, after) ? [] : labelSentence("After the call it has read", after)),
+  ];
+  for (const argument of listOf(named)) {
+    const { argument: name, destination, sources: found, more } = argument;
+    const what = `${textOf(name)}${destination === true ? " (a destination)" : ""}`;
+    sentences.push(...listOf(found).map((source) => sourceSentence(what, source)));
+    if (typeof more === "number") sentences.push(`${what} appeared in ${more} more`);
+  }
+  sentences.push(...listOf(sources).map((source) => sourceSentence(textOf(source["argument"]), source)));
+  return sentences;
+}
+
+type Table = Readonly<Record<string, unknown>>;
+
+function listOf(value: unknown): readonly Table[] {
+  return Array.isArray(value) ? value.filter(isTable) : [];
+}
+
+function textOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+function textsOf(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.filter((item) => typeof item === "string") : [];
+}
+
+function areSame(one: unknown, other: unknown): boolean {
+  return textsOf(one).join() === textsOf(other).join();
+}
+
+function labelSentence(beginning: string, labels: unknown): readonly string[] {
+  const named = textsOf(labels);
+  return named.length === 0 ? [] : [`${beginning} ${named.join(" and ")} data`];
+}
+
+/** Such as `to (a destination) appeared in get_ticket (id: 812), field body, untrusted; call 01…`. */
+function sourceSentence(what: string, { tool, traceId, of, field, labels, trusted, part }: Table): string {
+  const reference = textOf(of) === "" ? "" : ` (${textOf(of)})`;
+  const where = textOf(field) === "" ? "" : `, field ${textOf(field)}`;
+  const kind =
+    trusted === true
+      ? ", trusted"
+      : textsOf(labels)
+          .map((label) => `, ${label}`)
+          .join("");
+  const call = textOf(traceId) === "" ? "" : `; call ${textOf(traceId)}`;
+  return `${part === true ? "A part of " : ""}${what} appeared in ${textOf(tool)}${reference}${where}${kind}${call}`;
+}

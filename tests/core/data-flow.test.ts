@@ -1,0 +1,33 @@
+import { expect, test } from "bun:test";
+import { dataFlowSentences } from "../../src/core/data-flow.ts";
+
+test("an approver reads in sentences where each argument appeared", () => {
+  const source = { tool: "get_ticket", traceId: "01-a", of: "id: 812", field: "body", labels: ["untrusted"] };
+  const dataFlow = {
+    carried: ["private", "untrusted"],
+    arguments: [
+      { argument: "to", destination: true, untrusted: true, sources: [source], more: 2 },
+      { argument: "body", sources: [{ ...source, of: "", field: "", trusted: true, part: true }] },
+    ],
+  };
+  expect(dataFlowSentences(dataFlow)).toEqual([
+    "The caller has read private and untrusted data",
+    "to (a destination) appeared in get_ticket (id: 812), field body, untrusted; call 01-a",
+    "to (a destination) appeared in 2 more",
+    "A part of body appeared in get_ticket, trusted; call 01-a",
+  ]);
+});
+
+test("a reader of the audit learns what changed", () => {
+  const sources = [{ argument: "to", tool: "read_mail", traceId: "01-b", field: "body", labels: ["untrusted"] }];
+  expect(dataFlowSentences({ before: ["untrusted"], after: ["private", "untrusted"], sources })).toEqual([
+    "The caller has read untrusted data",
+    "After the call it has read private and untrusted data",
+    "to appeared in read_mail, field body, untrusted; call 01-b",
+  ]);
+  expect(dataFlowSentences({ before: [], after: [] })).toEqual([]);
+});
+
+test("another form is left to be shown as it is", () => {
+  expect([dataFlowSentences("x"), dataFlowSentences({ carried: [], more: 1 })]).toEqual([undefined, undefined]);
+});
