@@ -132,9 +132,11 @@ export type {
   ToolLimits,
   ToolPermissions,
 } from "./core/types.ts";
+export type { CallHalt } from "./policy/halts/halt.ts";
 export { MODULES, type Modules } from "./runtime/modules.ts";
 export {
   type CallOptions,
+  type HaltOrder,
   type Reloaded,
   SafeToolCall,
   type SafeToolCallOptions,

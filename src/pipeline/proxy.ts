@@ -67,7 +67,8 @@ export function createProxy(parts: ProxyParts): ToolProxy {
 
 /** Runs the pipeline. Each stage takes the evidence of the previous stage, so that a skipped stage does not compile. */
 async function decide(parts: ProxyParts, request: CallRequest, record: CallRecord): Promise<Released> {
-  const { admission, executor } = parts;
+  const { admission, executor, halts } = parts;
+  const { session } = request;
   const { registry, callers, policy, gate, detector, leave } = parts.snapshots.enter();
   record.detector = detector;
   record.atEnd(leave);
@@ -77,8 +78,7 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const admitted = record.at("LIMIT").keep(admission.admit(verified, record.steppedAt));
   record.atEnd(() => admission.leave(admitted, request.disconnect?.disconnected === true));
   const known = record.at("REGISTRY").keep(registry.known(found, admitted));
-  const halting = { session: request.session, halts: parts.halts };
-  const permitted = record.at("PERMISSION").keep(await policy.permit(known, halting));
+  const permitted = record.at("PERMISSION").keep(await policy.permit(known, { session, halts }));
   const limited = record.at("LIMIT").keep(admission.limitRate(permitted, record.steppedAt));
   const parsed = record.at("VALIDATION").keep(parseInput(limited, request.args));
   const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed));

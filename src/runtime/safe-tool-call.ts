@@ -10,6 +10,7 @@ import type { Json, Tool } from "../core/types.ts";
 import { sanitizeArgs } from "../detection/sanitize-args.ts";
 import type { CallRequest } from "../pipeline/call-request.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
+import type { CallHalt, HaltTarget } from "../policy/halts/halt.ts";
 import { type Hooks, type Reloaded, type Service, wire } from "./composition/wiring.ts";
 import { type Config, type ConfigInput, readConfig } from "./config/config.ts";
 import { processEnvironment } from "./config/environment.ts";
@@ -26,7 +27,7 @@ type JwtInput = ConfigInput["jwt"] | ConfigInput["jwt"]["issuers"][number];
 export interface SafeToolCallOptions
   extends Pick<
     ConfigInput,
-    "systems" | "audit" | "commands" | "workspace" | "limits" | "redaction" | "assertion" | "approvals"
+    "systems" | "audit" | "commands" | "workspace" | "halts" | "limits" | "redaction" | "assertion" | "approvals"
   > {
   /** Tools made by `defineTool`, or files and folders of manifests. */
   readonly tools: readonly (Tool | ToolFactory | string)[];
@@ -55,6 +56,23 @@ export interface CallOptions {
   /** The agent's stated reason for the call; recorded in the audit, untrusted. */
   readonly reason?: string;
   readonly traceparent?: string;
+}
+
+/** Calls to stop. */
+export interface HaltOrder {
+  readonly of:
+    | "all"
+    | { readonly tool: string }
+    | { readonly system: string }
+    | { readonly session: string }
+    | { readonly issuer: string; readonly subject: string };
+  /** For operators and the audit; agents are not told. */
+  readonly reason: string;
+  /** When the halt ends by itself. */
+  readonly until?: Date;
+  /** Ends running calls, too: a change that is running is then OUTCOME_UNKNOWN. */
+  readonly cancelRunning?: boolean;
+  readonly by: { readonly issuer: string; readonly subject: string };
 }
 
 export type ToolFormat = keyof typeof FORMATS;
@@ -150,6 +168,30 @@ export class SafeToolCall {
   }
 
   /**
+   * Stops calls from now on: those of a tool, a system, a caller or a session, or all of them. The code that calls this vouches
+   * for the identity of `by`. Returns the id of the halt.
+   *
+   * @throws {Error} when `until` has passed, there are too many halts, or the store does not answer
+   */
+  async halt({ of, reason, by, until, cancelRunning = false }: HaltOrder): Promise<string> {
+    const { halts } = await this.#start();
+    const set = await halts.set({ target: targetOf(of), reason, by, cancelRunning, until: until?.getTime() });
+    if (set.outcome === "set") return set.halt.id;
+    throw new Error(set.outcome === "past" ? "until: must be in the future" : "there are too many halts: lift some");
+  }
+
+  /** Lifts a halt. Returns whether it was in force. */
+  async resume(id: string, by: HaltOrder["by"]): Promise<boolean> {
+    const { halts } = await this.#start();
+    return (await halts.lift(id, by)) !== undefined;
+  }
+
+  /** Lists the halts in force. */
+  async halts(): Promise<readonly CallHalt[]> {
+    return (await this.#start()).halts.active;
+  }
+
+  /**
    * Applies changed options, as a whole or not at all; without options, reads the files named by the current ones again.
    * Running calls finish with their old snapshot, and counts are kept. Changes to settings that are read only at startup
    * (`audit`, the store, the folder) are refused; `onToolApprove` stays as it is. Never rejects once `ready()` has resolved. Of
@@ -198,6 +240,15 @@ export class SafeToolCall {
     };
     return wire(this.#config, hooks, this.#modules);
   }
+}
+
+function targetOf(of: HaltOrder["of"]): HaltTarget {
+  if (of === "all") return { kind: "all", issuer: "", value: "" };
+  if ("issuer" in of) return { kind: "caller", issuer: of.issuer, value: of.subject };
+  if ("tool" in of) return { kind: "tool", issuer: "", value: of.tool };
+  return "system" in of
+    ? { kind: "system", issuer: "", value: of.system }
+    : { kind: "session", issuer: "", value: of.session };
 }
 
 type Surroundings = Pick<Config, "folder" | "searchPath">;

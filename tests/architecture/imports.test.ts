@@ -52,7 +52,16 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...["runtime/composition", "runtime/config", "runtime/reload"],
   ],
   "runtime/safe-tool-call.ts": [
-    ...["core", "approvals", "detection", "pipeline", "runtime/composition", "runtime/config", "runtime/modules.ts"],
+    ...[
+      "core",
+      "approvals",
+      "policy",
+      "detection",
+      "pipeline",
+      "runtime/composition",
+      "runtime/config",
+      "runtime/modules.ts",
+    ],
   ],
   http: ["core", "pipeline", "approvals", "policy", "audit", "runtime/reload"],
   mcp: ["core", "pipeline", "approvals", "policy", "http"],
@@ -66,7 +75,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   "cli/development": ["core", "runtime/config"],
   "index.ts": [
-    ...["core", "approvals", "approvals/messages", "targets/command", "runtime/modules.ts"],
+    ...["core", "approvals", "approvals/messages", "policy", "targets/command", "runtime/modules.ts"],
     "runtime/safe-tool-call.ts",
   ],
 };

@@ -132,6 +132,7 @@ describe("/readyz", () => {
     expect(await ready(await tokenOf("operator", ["metrics:read"]))).toEqual({
       status: "ready",
       audit: { status: "ok" },
+      halts: { scope: "process", status: "ok", active: 0 },
       systems: {
         lab: {
           state: "READY",

@@ -1,4 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import type { ApprovalStore } from "../../src/database/dialect.ts";
+import { sqliteStore } from "../../src/database/sqlite.ts";
+import { MODULES } from "../../src/runtime/modules.ts";
 import { HaltService } from "../support/halt-service.ts";
 import { until } from "../support/until.ts";
 
@@ -266,5 +269,68 @@ describe("a running call", () => {
     await service.halt({ kind: "tool", tool: "slow_read", cancelRunning: true });
     service.finish();
     expect(codeOf(await running)).toBe("success");
+  });
+});
+
+describe("a halt between the claim of an approval and the run", () => {
+  let own: HaltService;
+  /** Called after a claim is committed, before the call learns of it. */
+  let afterClaim: () => Promise<unknown> = async () => {};
+
+  const hooked: ApprovalStore = {
+    ...sqliteStore,
+    accepts: /^hooked:/,
+    async open(url, parts) {
+      const dialect = await sqliteStore.open(url.replace("hooked:", "sqlite:"), parts);
+      return {
+        ...dialect,
+        async begin(kind, work) {
+          const result = await dialect.begin(kind, work);
+          if (JSON.stringify(result)?.includes('"outcome":"claimed"') === true) await afterClaim();
+          return result;
+        },
+      };
+    },
+    beside: (url, parts) => sqliteStore.beside(url.replace("hooked:", "sqlite:"), parts),
+  };
+
+  beforeAll(async () => {
+    own = new HaltService();
+    const approvals = { store: "hooked://./approvals.sqlite" };
+    await own.start({ approvals }, { ...MODULES, approvalStores: [hooked] });
+  });
+  afterAll(() => own.end());
+
+  test("refuses the call before it runs, and the approval is used after the halt, once", async () => {
+    const asked = await own.call("do_write");
+    const { id } = asked.body.approval;
+    await own.decide(id, "approve");
+    let haltId = "";
+    afterClaim = async () => {
+      afterClaim = async () => {};
+      haltId = (await own.halt({ kind: "tool", tool: "do_write" })).body.halt.id;
+    };
+    const refused = await own.call("do_write", { approval: { id } });
+    expect([codeOf(refused), own.begun]).toEqual(["HALTED", []]);
+    expect(own.journal().findLast(({ type }) => type === "approval.settled")).toMatchObject({ id, outcome: "unused" });
+    await own.resume(haltId);
+    expect(codeOf(await own.call("do_write", { approval: { id } }))).toBe("success");
+    expect(codeOf(await own.call("do_write", { approval: { id } }))).toBe("APPROVAL_CONSUMED");
+    expect(own.begun).toEqual(["a"]);
+  });
+
+  test("with an Idempotency-Key, the same key uses the approval after the halt", async () => {
+    const headers = { "idempotency-key": "k-2" };
+    const asked = await own.call("do_write", { what: "b", headers });
+    await own.decide(asked.body.approval.id, "approve");
+    let haltId = "";
+    afterClaim = async () => {
+      afterClaim = async () => {};
+      haltId = (await own.halt({ kind: "all", cancelRunning: true })).body.halt.id;
+    };
+    expect(codeOf(await own.call("do_write", { what: "b", headers }))).toBe("HALTED");
+    await own.resume(haltId);
+    expect(codeOf(await own.call("do_write", { what: "b", headers }))).toBe("success");
+    expect(own.begun).toEqual(["a", "b"]);
   });
 });

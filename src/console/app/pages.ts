@@ -1,5 +1,6 @@
 import { approvalsPage } from "./approvals/page.tsx";
 import { callsPage } from "./calls/page.tsx";
+import { limitsPage } from "./limits/page.tsx";
 import { evidencePage } from "./oversight/evidence.tsx";
 import { policyPage } from "./oversight/policy.tsx";
 import { reportPage } from "./oversight/report.tsx";
@@ -10,6 +11,6 @@ import { toolsPage } from "./tools/page.tsx";
 
 /** The pages in the order of the navigation. A new one is one line here. */
 export const PAGES: readonly AppPage[] = [
-  ...[approvalsPage, callsPage, toolsPage, systemsPage, sessionsPage],
+  ...[approvalsPage, callsPage, toolsPage, systemsPage, sessionsPage, limitsPage],
   ...[policyPage, evidencePage, reportPage],
 ];

@@ -41,6 +41,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   OVERLOADED: "The service is busy. Wait a moment, then repeat.",
   SHUTTING_DOWN: "The service is restarting. Wait a moment, then repeat.",
   AUTH_UNAVAILABLE: "The service cannot check tokens at the moment. Repeat in a minute.",
+  POLICY_STATE_UNAVAILABLE: "The service cannot read or write its database. Look what is in force, then repeat.",
   AUDIT_UNAVAILABLE: "The service cannot write its audit, so it does nothing. Its operators have to repair the disk.",
   APPROVAL_UNAVAILABLE: "The store of approvals is not available. Look at the state, then repeat.",
   APPROVAL_MISMATCH: "The request has changed since you read it. Read it again, then decide.",

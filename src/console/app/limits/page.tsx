@@ -1,0 +1,429 @@
+import { signal } from "@preact/signals";
+import type { VNode } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { ApiError, request } from "../api.ts";
+import { Ago, Badge, Countdown, Dialog, Empty, Heading, Party, Problem } from "../parts.tsx";
+import { Columns, ROLE, Scrolling, Section, Unread, useRead } from "../records.tsx";
+import { permissions } from "../session.ts";
+import { type AppPage, notify, notifyError } from "../state.ts";
+import { Text } from "../text.tsx";
+
+/** Halts in force, which operators set and lift here, and quotas with their use. */
+
+interface HaltShown {
+  readonly id: string;
+  readonly kind: string;
+  readonly tool?: string;
+  readonly system?: string;
+  readonly issuer?: string;
+  readonly subject?: string;
+  readonly session?: string;
+  readonly reason: string;
+  readonly cancelRunning: boolean;
+  readonly setBy: { readonly issuer: string; readonly subject: string };
+  readonly setAt: string;
+  readonly until?: string;
+}
+
+interface HaltList {
+  readonly halts: readonly HaltShown[];
+  readonly state: { readonly scope: string; readonly status: string };
+}
+
+/** What `POST /halts` takes. */
+type Wanted = Readonly<Record<string, string | number | boolean>>;
+
+const READ_EVERY_MS = 5_000;
+/** A confirmation counts only after this time: a second click on the button before it must not confirm. */
+const ARM_MS = 700;
+
+/** The dialog that is open. */
+type Open =
+  | { readonly kind: "compose" }
+  | { readonly kind: "confirm"; readonly wanted: Wanted }
+  | { readonly kind: "lift"; readonly halt: HaltShown };
+
+const open = signal<Open | undefined>(undefined);
+const close = (): void => {
+  open.value = undefined;
+};
+
+function LimitsView(): VNode {
+  const { read, again } = useRead<HaltList>("/halts");
+  useEffect(() => {
+    const timer = setInterval(() => document.visibilityState === "visible" && again(), READ_EVERY_MS);
+    return () => clearInterval(timer);
+  }, []);
+  const dialog = open.value;
+  return (
+    <div class="sheet story">
+      {read.value === undefined ? (
+        <Unread title="Limits" read={read} again={again} />
+      ) : (
+        <>
+          <Heading>Limits</Heading>
+          <Halts list={read.value} />
+        </>
+      )}
+      {permissions.value.has("quotas:read") && <Quotas />}
+      {dialog?.kind === "compose" && <Compose />}
+      {dialog?.kind === "confirm" && <ConfirmHalt wanted={dialog.wanted} after={again} />}
+      {dialog?.kind === "lift" && <ConfirmLift halt={dialog.halt} after={again} />}
+    </div>
+  );
+}
+
+function Halts({ list: { halts, state } }: { readonly list: HaltList }): VNode {
+  const mayWrite = permissions.value.has("halts:write");
+  return (
+    <>
+      {state.status !== "ok" && (
+        <p class="callout tone-bad" role="alert">
+          The service cannot read the halts from its database. Those that it knows stay in force.
+        </p>
+      )}
+      {state.scope === "process" && (
+        <p class="callout tone-plain">
+          Halts apply to this process only, and end with it: there is no store of approvals.
+        </p>
+      )}
+      {mayWrite && (
+        <p>
+          <button type="button" class="danger" onClick={() => (open.value = { kind: "compose" })}>
+            Halt calls …
+          </button>
+        </p>
+      )}
+      {halts.length === 0 ? (
+        <Empty title="Nothing is halted">
+          <p>A halt stops calls of a tool, a system, a caller or a session, or all calls, at once and everywhere.</p>
+        </Empty>
+      ) : (
+        <table class="records acted" {...ROLE.table}>
+          <caption class="sr-only">Halts in force</caption>
+          <Columns titles={["Halted", "Why", "Set by", "Ends", "Change"]} />
+          <tbody {...ROLE.group}>
+            {halts.map((halt) => (
+              <HaltRow key={halt.id} halt={halt} mayWrite={mayWrite} />
+            ))}
+          </tbody>
+        </table>
+      )}
+    </>
+  );
+}
+
+function HaltRow({ halt, mayWrite }: { readonly halt: HaltShown; readonly mayWrite: boolean }): VNode {
+  const { reason, setBy, setAt, until } = halt;
+  return (
+    <tr {...ROLE.row}>
+      <td class="cell-lead" {...ROLE.cell}>
+        <Target {...halt} />
+      </td>
+      <td data-label="Why" {...ROLE.cell}>
+        <Text value={reason} max={300} />
+      </td>
+      <td data-label="Set by" {...ROLE.cell}>
+        <span>
+          <Party sub={setBy.subject} iss={setBy.issuer} />, <Ago iso={setAt} />
+        </span>
+      </td>
+      <td data-label="Ends" {...ROLE.cell}>
+        {until === undefined ? (
+          "when it is lifted"
+        ) : (
+          <span>
+            in <Countdown iso={until} />
+          </span>
+        )}
+      </td>
+      <td class="cell-action" {...ROLE.cell}>
+        {mayWrite && (
+          <button type="button" onClick={() => (open.value = { kind: "lift", halt })}>
+            Lift …
+          </button>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+/** What is halted, in words. */
+function Target({ kind, cancelRunning, ...names }: Omit<HaltShown, "id" | "reason" | "setBy" | "setAt">): VNode {
+  const named = names.tool ?? names.system ?? names.session;
+  return (
+    <span>
+      {kind === "all" && <Badge tone="bad">all calls</Badge>}
+      {kind === "caller" && (
+        <>
+          caller <Party sub={names.subject ?? ""} iss={names.issuer} />
+        </>
+      )}
+      {named !== undefined && (
+        <>
+          {kind}{" "}
+          <code>
+            <Text value={named} max={120} />
+          </code>
+        </>
+      )}
+      {cancelRunning && <span class="dim"> and running ones</span>}
+    </span>
+  );
+}
+
+const KINDS = [
+  ["tool", "Calls of a tool"],
+  ["system", "Calls of the tools of a system"],
+  ["caller", "Calls of a caller, also as an actor for others"],
+  ["session", "Calls in a session"],
+  ["all", "All calls"],
+] as const;
+
+const FIELDS: Readonly<Record<string, readonly (readonly [name: string, words: string])[]>> = {
+  tool: [["tool", "Tool"]],
+  system: [["system", "System"]],
+  session: [["session", "Session"]],
+  caller: [
+    ["issuer", "Issuer of the caller's tokens"],
+    ["subject", "Subject of the caller's tokens"],
+  ],
+};
+
+const DURATIONS = [
+  [0, "until it is lifted"],
+  [900, "15 minutes"],
+  [3_600, "an hour"],
+  [28_800, "8 hours"],
+  [86_400, "a day"],
+] as const;
+
+const REASON_CHARACTERS_MAX = 500;
+
+/** Asks what to halt, and why. Nothing is halted before the next dialog is confirmed. */
+function Compose(): VNode {
+  const [kind, setKind] = useState<string>("tool");
+  const submit = (event: SubmitEvent): void => {
+    event.preventDefault();
+    if (!(event.currentTarget instanceof HTMLFormElement)) return;
+    const written = new FormData(event.currentTarget);
+    const forSeconds = Number(written.get("seconds"));
+    const names = (FIELDS[kind] ?? []).map(([name]) => [name, String(written.get(name)).trim()] as const);
+    open.value = {
+      kind: "confirm",
+      wanted: {
+        ...{ kind, ...Object.fromEntries(names), reason: String(written.get("reason")).trim() },
+        cancelRunning: written.get("cancel") !== null,
+        ...(forSeconds > 0 && { forSeconds }),
+      },
+    };
+  };
+  return (
+    <Dialog title="Halt calls" onClose={close}>
+      <form onSubmit={submit}>
+        <fieldset class="choices">
+          <legend>What is halted</legend>
+          {KINDS.map(([name, words]) => (
+            <label key={name}>
+              <input type="radio" name="kind" value={name} checked={kind === name} onChange={() => setKind(name)} />
+              <span>{words}</span>
+            </label>
+          ))}
+        </fieldset>
+        {(FIELDS[kind] ?? []).map(([name, words]) => (
+          <div class="field" key={name}>
+            <label for={`halt-${name}`}>{words}</label>
+            <input id={`halt-${name}`} name={name} type="text" required pattern=".*\S.*" autocomplete="off" />
+          </div>
+        ))}
+        <div class="field">
+          <label for="halt-reason">Why. Agents are not told</label>
+          <textarea id="halt-reason" name="reason" rows={2} maxLength={REASON_CHARACTERS_MAX} required />
+        </div>
+        <div class="field">
+          <label for="halt-seconds">How long</label>
+          <select id="halt-seconds" name="seconds">
+            {DURATIONS.map(([seconds, words]) => (
+              <option key={seconds} value={seconds}>
+                {words}
+              </option>
+            ))}
+          </select>
+        </div>
+        <fieldset class="choices">
+          <legend>Running calls</legend>
+          <label>
+            <input type="checkbox" name="cancel" />
+            <span>End them too. Of a change it is then unknown whether it happened.</span>
+          </label>
+        </fieldset>
+        <div class="decide-buttons dialog-buttons">
+          <button type="submit" class="danger">
+            Continue …
+          </button>
+          <button type="button" onClick={close}>
+            Back
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+interface ConfirmButtonProps {
+  readonly title: string;
+  readonly onConfirm: () => void;
+}
+
+/** The buttons of a confirmation, which counts only some time after it appeared. */
+function ConfirmButtons({ title, onConfirm }: ConfirmButtonProps): VNode {
+  const [isArmed, setArmed] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setArmed(true), ARM_MS);
+    return () => clearTimeout(timer);
+  }, []);
+  return (
+    <div class="decide-buttons dialog-buttons">
+      <button type="button" class="danger solid" disabled={!isArmed} onClick={onConfirm}>
+        {title}
+      </button>
+      <button type="button" onClick={close}>
+        Back
+      </button>
+    </div>
+  );
+}
+
+function ConfirmHalt({ wanted, after }: { readonly wanted: Wanted; readonly after: () => void }): VNode {
+  const confirm = async (): Promise<void> => {
+    close();
+    try {
+      const { notes } = await request<{ readonly notes: readonly string[] }>("POST", "/halts", { body: wanted });
+      notify("done", ["The calls are halted.", ...notes].join(" "));
+    } catch (error) {
+      notifyError("Nothing was halted", error);
+    }
+    after();
+  };
+  const text = (name: string): string | undefined => (wanted[name] === undefined ? undefined : String(wanted[name]));
+  const names = { tool: text("tool"), system: text("system"), session: text("session") };
+  const caller = { issuer: text("issuer"), subject: text("subject") };
+  const shown = Object.fromEntries(Object.entries({ ...names, ...caller }).filter(([, value]) => value !== undefined));
+  const duration = DURATIONS.find(([seconds]) => seconds === (wanted["forSeconds"] ?? 0))?.[1];
+  return (
+    <Dialog title="Halt these calls?" onClose={close}>
+      <p>
+        <Target kind={String(wanted["kind"])} cancelRunning={wanted["cancelRunning"] === true} {...shown} />, {duration}
+      </p>
+      <p>
+        They are refused on every replica within a second. Calls that wait for an approver end; their requests stay.
+      </p>
+      <ConfirmButtons title="Halt now" onConfirm={() => void confirm()} />
+    </Dialog>
+  );
+}
+
+function ConfirmLift({ halt, after }: { readonly halt: HaltShown; readonly after: () => void }): VNode {
+  const confirm = async (): Promise<void> => {
+    close();
+    try {
+      await request("DELETE", `/halts/${encodeURIComponent(halt.id)}`);
+      notify("done", "The halt is lifted.");
+    } catch (error) {
+      notifyError("The halt was not lifted", error);
+    }
+    after();
+  };
+  return (
+    <Dialog title="Lift this halt?" onClose={close}>
+      <p>
+        <Target {...halt} />
+      </p>
+      <p>
+        It was set because: <Text value={halt.reason} max={300} />
+      </p>
+      <ConfirmButtons title="Lift the halt" onConfirm={() => void confirm()} />
+    </Dialog>
+  );
+}
+
+interface QuotaUse {
+  readonly quota: string;
+  readonly issuer?: string;
+  readonly subject?: string;
+  readonly tool?: string;
+  readonly system?: string;
+  readonly unit: string;
+  readonly used: number;
+  readonly limit?: number;
+  readonly endsAt: number;
+}
+
+function Quotas(): VNode {
+  const { read, again } = useRead<{ readonly use: readonly QuotaUse[]; readonly cursor?: string }>("/quotas");
+  const isMissing = read.error instanceof ApiError && read.error.code === "ROUTE_NOT_FOUND";
+  const use = read.value?.use;
+  return (
+    <Section id="quotas" title="Quotas">
+      {read.error !== undefined && !isMissing && <Problem error={read.error} onRetry={again} />}
+      {isMissing && <p class="dim">The configuration has no quotas.</p>}
+      {use?.length === 0 && <p class="dim">No quota is used in the present windows.</p>}
+      {use !== undefined && use.length > 0 && (
+        <Scrolling label="Use of the quotas">
+          <table>
+            <Columns titles={["Quota", "Of", "Used", "Limit", "Ends"]} numbers={["Used", "Limit"]} />
+            <tbody>
+              {use.map((one, at) => (
+                <tr key={at}>
+                  <td>
+                    <code>
+                      <Text value={one.quota} max={64} />
+                    </code>
+                  </td>
+                  <td>
+                    <QuotaOwner use={one} />
+                  </td>
+                  <td class="cell-number">
+                    {isSpent(one) && <Badge tone="bad">used up</Badge>} {one.used.toLocaleString()} {one.unit}
+                  </td>
+                  <td class="cell-number">{one.limit?.toLocaleString() ?? "none now"}</td>
+                  <td>
+                    in <Countdown iso={new Date(one.endsAt).toISOString()} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scrolling>
+      )}
+      {read.value?.cursor !== undefined && <p class="help">There are more. `stc quotas list` lists all of them.</p>}
+    </Section>
+  );
+}
+
+function isSpent({ used, limit }: QuotaUse): boolean {
+  return limit !== undefined && used >= limit;
+}
+
+function QuotaOwner({ use: { subject, issuer, tool, system } }: { readonly use: QuotaUse }): VNode {
+  const name = tool ?? system;
+  if (subject === undefined && name === undefined) return <span>everybody</span>;
+  return (
+    <span>
+      {subject !== undefined && <Party sub={subject} iss={issuer} />}{" "}
+      {name !== undefined && (
+        <code>
+          <Text value={name} max={80} />
+        </code>
+      )}
+    </span>
+  );
+}
+
+export const limitsPage: AppPage = {
+  name: "limits",
+  title: "Limits",
+  permission: "halts:read",
+  view: LimitsView,
+  run: () => close,
+};
