@@ -62,6 +62,8 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["access export --config {folder}/broken.yaml", 78, "broken.yaml"],
   ["import", 64, "Usage: stc import"],
   ["learn", 64, "missing required argument 'tool'"],
+  ["quotas list --caller one", 64, "--caller takes two values"],
+  ["quotas reset", 64, "missing required argument 'name'"],
   ["import mcp x", 64, "required option '--out <directory>' not specified"],
   ["import openapi", 64, "missing required argument 'system'"],
   ["import openapi --dev x --list", 64, "systems has no HTTP system x"],
