@@ -47,7 +47,8 @@ test("an unchanged configuration shows no difference on 100,000 recorded calls",
   console.log(
     `replayed ${report.calls} calls in ${seconds.toFixed(1)} s, ${((process.memoryUsage().rss - heapBefore) / 1e6).toFixed(0)} MB more`,
   );
-  expect(report).toMatchObject({ changed: 0, changes: [], notJudged: {}, leftOut: {} });
+  const { changed, notJudged, leftOut } = report;
+  expect({ changed, notJudged, leftOut }).toEqual({ changed: 0, notJudged: {}, leftOut: {} });
   expect(report.calls).toBe(played.size);
   expect(report.unchanged).toBe(played.size);
   expect(played.size).toBeGreaterThanOrEqual(MANY);

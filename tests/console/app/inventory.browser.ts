@@ -62,6 +62,25 @@ test("tools are listed and filtered, and one says who may call it and what is re
   expect(page.url()).toEndWith("#/calls?tool=create_order");
 });
 
+test("a tool's page says what would happen to a call, to those who may ask", async () => {
+  const without = await visit("#/tools/create_order");
+  await without.getByRole("heading", { name: /create_order/ }).waitFor();
+  expect(await without.getByText("What would happen").count()).toBe(0);
+  const page = await visit("#/tools/create_order", { holds: [...HOLDS, "policy:explain"] });
+  await page.getByLabel("Caller").fill("agent-7");
+  await page.getByLabel("Permissions").fill("nothing:else");
+  await page.getByRole("button", { name: "Ask the policies" }).click();
+  await page.getByText("would be refused").waitFor();
+  await page.getByText("PERMISSION_DENIED").waitFor();
+  await page.getByLabel("Arguments as JSON").fill("[]");
+  await page.getByRole("button", { name: "Ask the policies" }).click();
+  await page.getByText("The arguments are not a JSON object.").waitFor();
+  await page.getByLabel("Permissions").fill("deeds:do");
+  await page.getByLabel("Arguments as JSON").fill("{}");
+  await page.getByRole("button", { name: "Ask the policies" }).click();
+  await page.getByText("INVALID_INPUT").first().waitFor();
+});
+
 test("an unknown tool is said not to be there", async () => {
   const page = await visit(`#/tools/${encodeURIComponent("<b>x</b>")}`);
   await page.getByText("TOOL_NOT_FOUND").waitFor();

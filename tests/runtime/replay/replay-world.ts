@@ -154,7 +154,7 @@ export class ReplayWorld extends AskingService {
       limits,
       approvals: {
         ...(policy.hasStore && { store: `sqlite://./approvals-${this.#started}.sqlite` }),
-        ...{ mode: policy.mode, rules: policy.rules, pendingPerCallerMax: 10_000, pendingPerSessionMax: 10_000 },
+        ...{ mode: policy.mode, rules: policy.rules, pendingPerCallerMax: 200, pendingPerSessionMax: 200 },
       },
     };
   }
@@ -221,19 +221,24 @@ export class ReplayWorld extends AskingService {
     return this.send("POST", "/call", { token: await this.#tokenOf(sub), body: { tool, args, ...session, ...more } });
   }
 
-  readonly #tokens = new Map<string, Promise<string>>();
+  readonly #tokens = new Map<string, { readonly at: number; readonly token: Promise<string> }>();
 
   /** Tokens list no permissions: the configuration's table does. */
   #tokenOf(sub: string): Promise<string> {
-    const known = this.#tokens.get(sub) ?? this.agent({ sub, permissions: [] });
-    this.#tokens.set(sub, known);
-    return known;
+    return this.#kept(sub, () => this.agent({ sub, permissions: [] }));
   }
 
   #person(): Promise<string> {
-    const known = this.#tokens.get("(person)") ?? this.person();
-    this.#tokens.set("(person)", known);
-    return known;
+    return this.#kept("(person)", () => this.person());
+  }
+
+  /** Tokens last ten minutes, which a long run exceeds. */
+  #kept(name: string, make: () => Promise<string>): Promise<string> {
+    const known = this.#tokens.get(name);
+    if (known !== undefined && performance.now() - known.at < 240_000) return known.token;
+    const token = make();
+    this.#tokens.set(name, { at: performance.now(), token });
+    return token;
   }
 
   removeAudit(audit: string): void {
@@ -285,7 +290,7 @@ const PASSED = new Set(["TARGET_REFUSED", "TARGET_FAILED", "TARGET_UNAVAILABLE",
 
 function outcomeOf({ status, error }: Loose): Outcome {
   if (status === "success") return "allow";
-  if (status === "pending") return "ask";
+  if (status === "pending" || error.details?.limit === "pendingApprovals") return "ask";
   return PASSED.has(error.code) ? "allow" : error.code;
 }
 

@@ -21,7 +21,9 @@ test("the recorded calls are a mixture", () => {
 
 test("an unchanged configuration changes no verdict, and judges every call", async () => {
   const report = await world.replay(usualPolicy(), "audit");
-  expect({ ...report, changes: [] }).toMatchObject({ changed: 0, notJudged: {}, leftOut: {}, unchanged: before.size });
+  const { changed, notJudged, leftOut, unchanged } = report;
+  expect({ changed, notJudged, leftOut }).toEqual({ changed: 0, notJudged: {}, leftOut: {} });
+  expect(unchanged).toBe(before.size);
   expect(report.calls).toBe(before.size);
 });
 
