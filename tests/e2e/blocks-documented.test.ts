@@ -16,6 +16,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "README.md: npx -y bun@1.4.5 run --silent stc token --operator": "tests/e2e/blocks-documented.slow.ts",
   "README.md: alias stc=": "tests/e2e/blocks-documented.slow.ts",
   "docs/approvals.md: export STC_URL=": "tests/e2e/blocks-documented.slow.ts",
+  "docs/approvals.md: stc approvals approve <id> --grant": "tests/cli/approvals/approvals.slow.ts",
   "docs/operating.md: stc check --matrix": "tests/e2e/blocks-documented.slow.ts",
   "docs/webhooks.md: stc approvals report": "tests/e2e/blocks-documented.slow.ts",
   "docs/webhooks.md: mkdir -m 700 slack": "tests/e2e/slack-relay.test.ts",
