@@ -16,7 +16,6 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "README.md: npx -y bun@1.4.5 run --silent stc token --operator": "tests/e2e/blocks-documented.slow.ts",
   "README.md: alias stc=": "tests/e2e/blocks-documented.slow.ts",
   "docs/approvals.md: export STC_URL=": "tests/e2e/blocks-documented.slow.ts",
-  "docs/approvals.md: stc approvals approve <id> --grant": "tests/cli/approvals/approvals.slow.ts",
   "docs/operating.md: stc check --matrix": "tests/e2e/blocks-documented.slow.ts",
   "docs/webhooks.md: stc approvals report": "tests/e2e/blocks-documented.slow.ts",
   "docs/webhooks.md: mkdir -m 700 slack": "tests/e2e/slack-relay.test.ts",
@@ -75,6 +74,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
 
 /** Blocks that no test can paste, and why. */
 const NOT_RUN: Readonly<Record<string, string>> = {
+  "docs/approvals.md: stc approvals approve <id> --grant":
+    "needs the id of a request that offers a grant; tests/cli/approvals sends the option",
   "README.md: npx -y bun@1.4.5 run start": "installs packages; what it starts is started by many tests",
   "README.md: npx -y bun@1.4.5 run test": "is what runs this test",
   "README.md: npx -y bun@1.4.5 run --silent stc check --config stc.yaml":
