@@ -15,7 +15,7 @@ test("settings that are left out", () => {
   ).toEqual([
     {
       ...{ name: "p", when: { tools: ["deploy_*"] }, distinctPeople: true, reasonRequired: "never" },
-      ...{ scopes: ["once", "session"], callback: false },
+      ...{ scopes: ["once", "session", "bounded"], callback: false },
       require: { stages: [{ name: "team", count: 1, deciders: {} }] },
     },
   ]);
