@@ -17,6 +17,7 @@ import { identityOf, type LoadedTools } from "../manifests/sources.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { readApprovals } from "./approvals.ts";
 import { readCheckpointKey, readExports, readHashKey } from "./audit.ts";
+import { dataFlowNotes } from "./data-flow.ts";
 import { type IdentityParts, readIdentity, readIssuers } from "./identity.ts";
 import { limitProblems } from "./limits.ts";
 import { readListeners } from "./listeners.ts";
@@ -138,7 +139,8 @@ async function readParts(
   const close = (): Promise<void> => closeOpened(opened);
   return {
     ...{ registry, callers, detector, targets, loaded, report, ...approvals, policy, hashKey, checkpointKey, exports },
-    ...{ traces, identity, listeners, close, policyNotes: policies.notes },
+    ...{ traces, identity, listeners, close },
+    policyNotes: [...policies.notes, ...dataFlowNotes(config, loaded.tools, modules.targetKinds)],
   };
 }
 
