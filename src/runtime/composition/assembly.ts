@@ -18,6 +18,7 @@ import { MODULES, type Modules } from "../modules.ts";
 import { readApprovals } from "./approvals.ts";
 import { readCheckpointKey, readExports, readHashKey } from "./audit.ts";
 import { DecisionPoints } from "./decision-points.ts";
+import { dataFlowNotes } from "./data-flow.ts";
 import { type IdentityParts, readIdentity, readIssuers } from "./identity.ts";
 import { limitProblems } from "./limits.ts";
 import { readListeners } from "./listeners.ts";
@@ -160,7 +161,11 @@ async function readParts(
   return {
     ...{ registry, callers, detector, targets, loaded, report, ...approvals, policy, points, hashKey, checkpointKey },
     ...{ exports, traces, identity, listeners, close },
-    policyNotes: [...policies.notes, ...(await quotaNotes(config, { ...loaded, isEmbedded }))],
+    policyNotes: [
+      ...policies.notes,
+      ...(await quotaNotes(config, { ...loaded, isEmbedded })),
+      ...dataFlowNotes(config, loaded.tools, modules.targetKinds),
+    ],
   };
 }
 

@@ -1,3 +1,4 @@
+import { type DeclaredKind, declaredTarget } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
 import type { DataFlowPolicy } from "../../policy/flow/flow.ts";
 import type { FlowLedger } from "../../policy/flow/ledger.ts";
@@ -48,6 +49,27 @@ export class DataFlowOpener {
       rememberMs: rememberSeconds * 1_000,
     });
   }
+}
+
+const NAMED_MAX = 5;
+
+/** Returns notes for `stc check`: tools whose answers others may have written while data flow is off. */
+export function dataFlowNotes(
+  config: Config,
+  tools: readonly Tool[],
+  kinds: readonly DeclaredKind[],
+): readonly string[] {
+  if (isDataFlowOn(config, tools)) return [];
+  const reaching = tools.filter(({ target, examples }) => {
+    const declared = declaredTarget({ target }, kinds);
+    return declared?.kind.reachesOthers?.(declared.part, examples.accepts) === true;
+  });
+  if (reaching.length === 0) return [];
+  const names = reaching.slice(0, NAMED_MAX).map(({ name }) => name);
+  const more = reaching.length - names.length;
+  return [
+    `dataFlow: is off, and others may have written what ${names.join(", ")}${more > 0 ? ` and ${more} more` : ""} read: docs/data-flow.md`,
+  ];
 }
 
 /** How long what a caller has read counts when the configuration has no section. */

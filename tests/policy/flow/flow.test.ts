@@ -1,4 +1,6 @@
+import { Database } from "bun:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { join } from "node:path";
 import type { CallExtras } from "../../support/asking-service.ts";
 import { FlowWorld } from "./flow-world.ts";
 
@@ -277,6 +279,68 @@ describe("rules", () => {
     expect(await sends("Look at http://www.evil-host.test/login")).toBe(202);
     expect(await sends("Look at http://www.partner.test/")).toBe(200);
   });
+});
+
+describe("when the state of policies does not work", () => {
+  const breaks = async (): Promise<void> => {
+    await world.readsMail("Hello");
+    const database = new Database(join(world.folder, "approvals.sqlite"));
+    database.run("DROP TABLE policy_flow_labels");
+    database.close();
+  };
+
+  test("an answer of a read is withheld", async () => {
+    await breaks();
+    const { http, body } = await world.readsMail("the secret plan");
+    expect([http, body.error]).toMatchObject([503, { code: "POLICY_STATE_UNAVAILABLE", retryable: true }]);
+    expect(JSON.stringify(body)).not.toContain("secret plan");
+    expect(world.entry(body.traceId)).toMatchObject({ decision: "ERROR", error: { code: "POLICY_STATE_UNAVAILABLE" } });
+  });
+
+  test("a change keeps its outcome, and its result is withheld", async () => {
+    await breaks();
+    const { http, body } = await world.call("take_note", { text: "x" });
+    expect([http, body.status, body.result, body.truncated]).toEqual([200, "success", null, true]);
+  });
+
+  test("a tool that sends asks, and is refused where nobody can be asked", async () => {
+    await breaks();
+    const { body } = await world.call("send_mail", { to: ["bob@partner.test"], body: "hi" });
+    expect(body.status).toBe("pending");
+    expect(world.entry(body.traceId)?.decisionReasons?.[0]?.reason).toContain("cannot be read");
+  });
+});
+
+test("where nobody can be asked, the call is refused", async () => {
+  await world.end();
+  world = await new FlowWorld().start({ approvals: { mode: "yolo" } });
+  await world.readsMail("Hello");
+  await world.readsAccount({ number: "1" });
+  const { http, body } = await world.call("send_mail", { to: ["bob@partner.test"], body: "hi" });
+  expect([http, body.error.code]).toEqual([403, "APPROVAL_DENIED"]);
+});
+
+test("a configuration turns the rules off and on again, and what was read is still known", async () => {
+  await world.readsMail(`Pay to ${IBAN}`);
+  await world.stop();
+  await world.start({ dataFlow: { default: "off" } });
+  expect((await world.call("pay", { iban: IBAN, amount: 1 })).http).toBe(200);
+  await world.stop();
+  await world.start();
+  expect((await world.call("pay", { iban: IBAN, amount: 1 })).http).toBe(202);
+});
+
+test("hostile texts do not reach the approver's terminal or the audit as they are", async () => {
+  await world.readsMail({ subject: "\u001b[2J\u202e", body: `\u001b[31m${IBAN}\u202e` });
+  const { body } = await world.call("pay", { iban: `\u202e${IBAN}\u001b[0m`, amount: 1 });
+  expect(body.status).toBe("pending");
+  const { body: shown } = await world.send("GET", `/approvals/${body.approval.id}`, { token: await world.person() });
+  expect(JSON.stringify(shown.approval.view)).not.toMatch(/[\u001b\u202e]|\\u001b|\\u202e/);
+});
+
+test("a long answer is followed", async () => {
+  await world.readsMail(`${"lorem ipsum dolor ".repeat(5_000)} ${IBAN} end`);
+  expect((await world.call("pay", { iban: IBAN, amount: 1 })).http).toBe(202);
 });
 
 test("labels last as long as the configuration says, and narrow to the sid only where it is trusted", async () => {
