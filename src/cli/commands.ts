@@ -7,5 +7,6 @@ import type { CommandFile } from "./command.ts";
 export const COMMANDS: readonly CommandFile[] = [
   () => import("./top-commands.ts"),
   () => import("./approvals/commands.ts"),
+  () => import("./flow-commands.ts"),
   () => import("./audit/commands.ts"),
 ];

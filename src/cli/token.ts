@@ -15,6 +15,9 @@ interface TokenOptions {
 
 const OPERATOR_PERMISSIONS = [
   "approvals:decide",
+  "data-flow:read",
+  "data-flow:vouch",
+  "data-flow:write",
   "grants:manage",
   "modes:manage",
   "audit:read",

@@ -62,6 +62,8 @@ interface OptionalParts {
   readonly mcp?: McpSettings | undefined;
   /** Returns the observations of answers; loads their code at the first use. */
   readonly learning?: (() => Promise<Learning>) | undefined;
+  /** Returns what follows data in the configuration in use; undefined while that is off. */
+  readonly dataFlow?: (() => Snapshot["dataFlow"]) | undefined;
   /** Returns the tools, systems and settings in use; loads their code at the first use. */
   readonly inventory?: (() => Promise<ServiceInventory>) | undefined;
 }

@@ -20,6 +20,8 @@ interface MetricSources {
   readonly approvals?: () => NotifiedApprovals | undefined;
   /** Returns the console's sessions, and its sign-ins by means and result, two words; undefined without a console. */
   readonly console?: () => { readonly sessions: number; readonly signIns: ReadonlyMap<string, number> } | undefined;
+  /** Returns counts of data flow; undefined while it has never been on. */
+  readonly flowCounts?: () => Readonly<Record<string, number>> | undefined;
   readonly dropped?: Readonly<Record<string, () => number>>;
 }
 
@@ -231,6 +233,15 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
       "signal",
     ],
     ({ dropped = {} }) => Object.entries(dropped).map(([signal, count]) => [{ signal }, count()]),
+  ),
+  row(
+    Counter,
+    [
+      "stc_data_flow_total",
+      "Calls judged by what their callers have read, by verdict, and answers withheld because they could not be remembered",
+      "result",
+    ],
+    ({ flowCounts }) => Object.entries(flowCounts?.() ?? {}).map(([result, count]) => [{ result }, count]),
   ),
   row(Gauge, ["stc_console_sessions", "Sessions of the console that have not ended"], ({ console }) => {
     const tally = console?.();

@@ -49,6 +49,7 @@ export class CallFlow {
       this.#after = after.labels;
       return outcome;
     } catch (cause) {
+      this.#policy.withheld();
       return untold(outcome, this.#call, cause);
     }
   }

@@ -85,6 +85,7 @@ export const MODULES = {
     () => import("../http/routes/tools.ts"),
     () => import("../http/routes/learning.ts"),
     () => import("../http/routes/inventory.ts"),
+    () => import("../http/routes/data-flow.ts"),
     () => import("../http/routes/approvals.ts"),
     () => import("../http/routes/sessions.ts"),
     () => import("../http/routes/rpc.ts"),

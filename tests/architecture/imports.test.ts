@@ -77,6 +77,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   detection: ["libphonenumber-js/metadata.max.json", "re2js"],
   approvals: ["jose", "unbash", "zod"],
   "approvals/messages": ["zod"],
+  policy: ["zod"],
   "targets/command": ["unbash", "yaml", "zod"],
   egress: ["jose", "zod"],
   "targets/grpc": ["@grpc/grpc-js", "protobufjs", "zod"],

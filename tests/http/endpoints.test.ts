@@ -28,6 +28,7 @@ const parts = serverParts({
     reload: unusedFunction,
     learning: unusedFunction,
     inventory: unusedFunction,
+    dataFlow: unusedFunction,
   },
   ...{
     resource: "https://tools.example/",
@@ -69,7 +70,13 @@ function bodyOf({ body, path }: Endpoint): string | undefined {
   if (found === undefined) throw new Error(`add a valid body of ${path} to BODIES`);
   return JSON.stringify(found);
 }
-const BODIES: readonly unknown[] = [{ decision: "deny" }, { mode: "default", expiresInSeconds: 60 }, { seconds: 60 }];
+const BODIES: readonly unknown[] = [
+  { decision: "deny" },
+  { mode: "default", expiresInSeconds: 60 },
+  { seconds: 60 },
+  { issuer: "https://agents.example", subject: "a", reason: "drill" },
+  { issuer: "https://agents.example", subject: "a", text: "Pay" },
+];
 
 test.each(guarded.filter((endpoint) => "receive" in endpoint).map((endpoint) => [nameOf(endpoint), endpoint] as const))(
   "%s, which judges its requests itself, refuses a request without a token, and one with a wrong token",
@@ -134,7 +141,7 @@ test("the listener for operators has probes and metrics only", () => {
 
 test("what needs a part of the service that there is not does not exist", async () => {
   const { approvals: _approvals, auditDir: _dir, reload: _reload, resource: _resource, mcp: _mcp, ...others } = parts;
-  const { learning: _learning, inventory: _inventory, ...bare } = others;
+  const { learning: _learning, inventory: _inventory, dataFlow: _dataFlow, ...bare } = others;
   const app = createServer(bare, ENDPOINTS);
   for (const endpoint of ENDPOINTS) {
     const answer = await app.inject({ method: endpoint.method, url: urlOf(endpoint) });

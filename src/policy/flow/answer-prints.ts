@@ -10,6 +10,8 @@ const PRINT_BYTES = 9;
 const FIELDS_MAX = 255;
 const FIELD_CHARACTERS_MAX = 120;
 const DEPTH_MAX = 64;
+/** Longest value of a trusted field that it vouches for as a whole (UTF-16 units). */
+const VOUCHED_CHARACTERS_MAX = 1_024;
 /** Slots of the table that leaves out what was added just before, in the same field. */
 const RECENT_SLOTS = 4_096;
 
@@ -35,8 +37,11 @@ export class AnswerFields {
   #count = 0;
   readonly #rest: FieldNode;
   readonly top: FieldNode;
+  /** Whether the answers hold untrusted text, also next to what is trusted. */
+  readonly isMixed: boolean;
 
-  constructor(trusted: PolicyNode) {
+  constructor(trusted: PolicyNode, isMixed: boolean) {
+    this.isMixed = isMixed;
     this.top = this.#add("", trusted);
     // Paths beyond the limit share a field, which is not trusted.
     this.#rest = {
@@ -125,8 +130,10 @@ export class PrintCollector {
   #visit(value: Json, fields: AnswerFields, node: FieldNode, depth: number): void {
     if (typeof value === "string") {
       if (value !== "") for (const variant of variantsOf(value)) this.#add(variant, this.#numberOf(node));
+      if (node.isTrusted) this.#vouch(value, fields, this.#numberOf(node));
     } else if (typeof value === "number") {
       this.#add(String(value), this.#numberOf(node));
+      if (node.isTrusted) this.#vouch(String(value), fields, this.#numberOf(node));
     } else if (typeof value !== "object" || value === null) {
       return;
     } else if (depth >= DEPTH_MAX) {
@@ -158,6 +165,26 @@ export class PrintCollector {
     this.#texts.push(text);
     this.#fields.push(field);
     this.#waiting += text.length + 1;
+  }
+
+  /**
+   * Adds what a trusted field vouches for: exactly its value and, where the answers hold no untrusted text, each word and each two in
+   * a row.
+   */
+  #vouch(value: string, { isMixed }: AnswerFields, field: number): void {
+    if (value.length > (isMixed ? VOUCHED_CHARACTERS_MAX : PIECE_CHARACTERS)) return;
+    this.#take();
+    this.#fingerprints.read(variantsOf(value).slice(0, 1));
+    const take = (low: number, high: number): void => {
+      if (this.#count >= ANSWER_PRINTS_MAX) return;
+      this.#reserve(1);
+      this.#low[this.#count] = low;
+      this.#high[this.#count] = high;
+      this.#field[this.#count] = field;
+      this.#count += 1;
+    };
+    this.#fingerprints.exact(take);
+    if (!isMixed) this.#fingerprints.exactWords(take);
   }
 
   /** Reads the texts that wait. What was added just before, in the same field, is left out. */

@@ -72,7 +72,9 @@ const CODE_POINT_LAST = 0x10_ffff;
 const [IN_CODES, IN_NUMBERS] = [1, 2];
 const GROUPING = Uint8Array.from(
   { length: 256 },
-  (_, code) => (" -./()".includes(String.fromCharCode(code)) ? IN_CODES : 0) | (",.'".includes(String.fromCharCode(code)) ? IN_NUMBERS : 0),
+  (_, code) =>
+    (" -./()".includes(String.fromCharCode(code)) ? IN_CODES : 0) |
+    (",.'".includes(String.fromCharCode(code)) ? IN_NUMBERS : 0),
 );
 
 const FREQUENT_SLOTS = 4_096;
@@ -145,7 +147,13 @@ export class Fingerprints {
   #scan(length: number): void {
     const { low: lows, high: highs, from, to, text: texts, bits } = this;
     const bytes = this.#bytes;
-    const [wordLow, wordHigh, starts, ends, kinds] = [this.#wordLow, this.#wordHigh, this.#start, this.#end, this.#kind];
+    const [wordLow, wordHigh, starts, ends, kinds] = [
+      this.#wordLow,
+      this.#wordHigh,
+      this.#start,
+      this.#end,
+      this.#kind,
+    ];
     const frequent = this.#frequent;
     const [seedLow, seedHigh, factor, one, two] = [this.#seedLow, this.#seedHigh, this.#factor, this.#one, this.#two];
     let count = 0;
@@ -183,7 +191,11 @@ export class Fingerprints {
         if (kind === LETTER) {
           tells = size < 5 ? (LETTERS_BITS[size] as number) : 10 + (size - 4) * FURTHER_LETTER_BITS;
           if (size > 2 && size < 13) {
-            for (let slot = low & (FREQUENT_SLOTS - 1); frequent[slot] !== 0; slot = (slot + 1) & (FREQUENT_SLOTS - 1)) {
+            for (
+              let slot = low & (FREQUENT_SLOTS - 1);
+              frequent[slot] !== 0;
+              slot = (slot + 1) & (FREQUENT_SLOTS - 1)
+            ) {
               if (frequent[slot] === low) tells = FREQUENT_BITS;
             }
           }
@@ -276,7 +288,10 @@ export class Fingerprints {
   }
 
   /** Adds what a number means that is written with groups or decimals. */
-  #number(word: number, { first, end, text }: { readonly first: number; readonly end: number; readonly text: number }): void {
+  #number(
+    word: number,
+    { first, end, text }: { readonly first: number; readonly end: number; readonly text: number },
+  ): void {
     const kinds = this.#kind;
     const goesOn = (at: number): boolean => kinds[at] === DIGIT && this.#isNextTo(at, IN_NUMBERS);
     // The first group speaks for the whole number.
@@ -341,6 +356,25 @@ export class Fingerprints {
     this.count = at + 1;
   }
 
+  /** Makes the fingerprint of the text that was read last, for values that are exactly this; none when it has no words. */
+  exact(take: (low: number, high: number) => void): void {
+    if (this.words > 0) this.#exact(0, this.words - 1, take);
+  }
+
+  /** Makes such fingerprints of each word of the text that was read last, and of each two in a row. */
+  exactWords(take: (low: number, high: number) => void): void {
+    for (let word = 0; word < this.words; word += 1) {
+      this.#exact(word, word, take);
+      if (word > 0) this.#exact(word - 1, word, take);
+    }
+  }
+
+  #exact(from: number, to: number, take: (low: number, high: number) => void): void {
+    this.#hashBetween(this.#start[from] as number, this.#end[to] as number);
+    // Another factor: no word and no phrase has such a fingerprint.
+    take(Math.imul(this.#low, this.#two) ^ this.#high, (Math.imul(this.#high, this.#one) + this.#seedLow) | 0);
+  }
+
   /** Returns what the first words tell, in bits. Round numbers and years tell less than their digits. */
   wordBits(words: number): Float32Array {
     const told = this.bits.slice(0, words);
@@ -377,7 +411,8 @@ export function variantsOf(text: string): readonly string[] {
   if (!own.includes("%") && !own.includes("&")) return [own];
   const decoded = own.replace(ENCODED, (encoded, decimal?: string, hex?: string, name?: string) => {
     if (name !== undefined) return ENTITIES[name] ?? encoded;
-    if (decimal === undefined && hex === undefined) return Buffer.from(encoded.replaceAll("%", ""), "hex").toString("utf8");
+    if (decimal === undefined && hex === undefined)
+      return Buffer.from(encoded.replaceAll("%", ""), "hex").toString("utf8");
     const code = decimal === undefined ? Number.parseInt(hex ?? "", 16) : Number(decimal);
     return code <= CODE_POINT_LAST ? String.fromCodePoint(code) : encoded;
   });

@@ -1,23 +1,26 @@
+import { z } from "zod";
 import { NOT_LOGGED, sanitizeInput } from "../../core/manifest/input-policy.ts";
-import type { CompiledPolicy } from "../../core/policy/output-policy.ts";
+import { type CompiledPolicy, compilePolicy } from "../../core/policy/output-policy.ts";
 import type { DeclaredKind } from "../../core/target-kind.ts";
 import type { Caller, DataLabel, Json, Tool } from "../../core/types.ts";
 import { AnswerFields, PrintCollector } from "./answer-prints.ts";
 import { type ToolFlow, toolFlow } from "./declarations.ts";
 import { Fingerprints } from "./fingerprints.ts";
-import type { CarriedLabels, Carrier, FlowLedger } from "./ledger.ts";
+import type { CarriedLabels, Carrier, FlowLedger, LabelRow } from "./ledger.ts";
 import { type ArgumentOrigins, needlesOf, originsOf } from "./origins.ts";
 
 /** A rule about what may follow what a caller has read. All `after` labels must be carried. */
 export interface LabelRule {
   readonly after: readonly DataLabel[];
   readonly before: "outside";
+  /** `vouched`: not for calls of which every destination is vouched for. */
+  readonly unless?: "vouched" | undefined;
   readonly verdict: "ask" | "deny";
 }
 
 /** A rule about arguments whose values appeared in untrusted text. */
 export interface ArgumentRule {
-  readonly argument: "destinations";
+  readonly argument: "destinations" | "links";
   readonly from: "untrusted";
   readonly verdict: "ask" | "deny";
 }
@@ -42,6 +45,9 @@ export interface FlowJudgement {
   readonly findings: readonly FlowFinding[];
   readonly origins: readonly ArgumentOrigins[];
 }
+
+/** A caller, whatever the session. */
+type FlowCaller = Pick<Carrier, "issuer" | "subject">;
 
 /** A call as far as data flow concerns it. */
 export interface FollowedCall {
@@ -85,24 +91,24 @@ export class DataFlowPolicy {
   /** Judges the arguments of a call by what its caller, and everybody who acts for him, has read until now. Never throws. */
   async judge({ tool, caller, input }: Omit<FollowedCall, "traceId" | "inputPolicy">): Promise<FlowJudgement> {
     const flow = this.#flowOf(tool);
+    const { ledger, rules, log } = this.#options;
     try {
       const { fingerprints } = await this.#read();
-      const { labels, isLost, sources } = await this.#options.ledger.judge(this.#carriers(caller), true);
+      const { labels, isLost, sources } = await ledger.judge(this.#carriers(caller));
       const needles = needlesOf(fingerprints, input, flow.destinations);
       const origins = originsOf(needles, sources);
-      const findings = this.#options.rules.flatMap((rule) =>
-        "after" in rule
-          ? labelFindings(rule, flow, labels)
-          : argumentFindings(rule, origins, { isLost, isCut: needles.isCut }),
+      const judged = { flow, labels, isLost, isCut: needles.isCut, origins };
+      const found = rules.flatMap((rule) =>
+        "after" in rule ? labelFindings(rule, judged) : argumentFindings(rule, judged),
       );
-      return {
-        labels,
-        findings: [...new Map(findings.map((one) => [`${one.verdict} ${one.reason}`, one])).values()],
-        origins,
-      };
+      const findings = [...new Map(found.map((one) => [`${one.verdict} ${one.reason}`, one])).values()];
+      ledger.counts[verdictIn(findings)] += 1;
+      return { labels, findings, origins };
     } catch (cause) {
-      this.#options.log("what a caller has read could not be looked up", cause);
-      return { labels: undefined, findings: [UNKNOWN], origins: [] };
+      log("what a caller has read could not be looked up", cause);
+      ledger.counts.unknown += 1;
+      const isRuled = rules.some((rule) => ("after" in rule ? flow.sendsOutside : true));
+      return { labels: undefined, findings: isRuled ? [UNKNOWN] : [], origins: [] };
     }
   }
 
@@ -123,12 +129,37 @@ export class DataFlowPolicy {
     });
   }
 
+  /** Counts an answer that was withheld because it could not be remembered. */
+  withheld(): void {
+    this.#options.ledger.counts.withheld += 1;
+  }
+
+  /** Returns the labels of a caller that have not expired. */
+  labelsOf(caller: FlowCaller): Promise<readonly LabelRow[]> {
+    return this.#options.ledger.labelsOf(caller);
+  }
+
+  /** Forgets the labels of a caller, and where values came from. */
+  clear(caller: FlowCaller): Promise<void> {
+    return this.#options.ledger.clear(caller);
+  }
+
+  /** Keeps the fingerprints of what the user asked the caller to do: a source that vouches for each of its words and phrases. */
+  async vouch({ issuer, subject }: FlowCaller, request: string): Promise<void> {
+    const { reader } = await this.#read();
+    const { ledger, newId, rememberMs } = this.#options;
+    await ledger.remember([{ issuer, subject, session: "" }], {
+      ...reader.read({ request }, new AnswerFields(REQUEST.root, false)),
+      ...{ id: newId(), tool: "the user's request", traceId: "", of: "", labels: [], rememberMs },
+    });
+  }
+
   #flowOf(tool: Tool): ToolFlow {
     return this.#flows.get(tool) ?? toolFlow(tool, this.#options.kinds);
   }
 
-  #fieldsOf(tool: Tool, { trusted }: ToolFlow): AnswerFields {
-    const known = this.#fields.get(tool) ?? new AnswerFields(trusted);
+  #fieldsOf(tool: Tool, { trusted, reads }: ToolFlow): AnswerFields {
+    const known = this.#fields.get(tool) ?? new AnswerFields(trusted, reads.includes("untrusted"));
     this.#fields.set(tool, known);
     return known;
   }
@@ -148,59 +179,67 @@ export class DataFlowPolicy {
   }
 }
 
+const REQUEST = compilePolicy({ request: "allow" }, z.object({ request: z.string() }));
+
 const UNKNOWN: FlowFinding = {
   verdict: "requireApproval",
   reason: "what the caller has read before is not known: the state of policies cannot be read",
 };
 
-function labelFindings(
-  { after, verdict }: LabelRule,
-  { sendsOutside }: ToolFlow,
-  labels: readonly DataLabel[],
-): readonly FlowFinding[] {
-  if (!sendsOutside || !after.every((label) => labels.includes(label))) return [];
-  return [
-    {
-      verdict: verdictOf(verdict),
-      reason: `the caller has read ${after.join(" and ")} data, and this tool sends outside`,
-    },
-  ];
-}
-
-interface Knowledge {
+/** What is known of a call when the rules judge it. */
+interface Judged {
+  readonly flow: ToolFlow;
+  readonly labels: readonly DataLabel[];
   /** Fingerprints of untrusted text are missing. */
   readonly isLost: boolean;
   /** Some arguments were not looked up. */
   readonly isCut: boolean;
+  readonly origins: readonly ArgumentOrigins[];
 }
 
-function argumentFindings(
-  { verdict }: ArgumentRule,
-  origins: readonly ArgumentOrigins[],
-  { isLost, isCut }: Knowledge,
-): readonly FlowFinding[] {
-  const found = origins.flatMap(
-    ({ argument, isDestination, isUntrusted, isUnknown, origins: named }): FlowFinding[] => {
-      if (!isDestination) return [];
-      const first = named.find(({ labels, isTrusted }) => labels.includes("untrusted") && !isTrusted);
-      if (isUntrusted) {
-        const where =
-          first === undefined
-            ? "untrusted text"
-            : `${first.tool}${first.of === "" ? "" : ` (${first.of})`}, field ${first.field || "(top)"}`;
-        return [{ verdict: verdictOf(verdict), reason: `${argument} appeared in ${where}, untrusted` }];
-      }
-      if (isUnknown && isLost) {
-        return [
-          { verdict: verdictOf(verdict), reason: `${argument} may be from untrusted text that is not known any more` },
-        ];
-      }
-      return [];
-    },
+/** Returns whether a call sends outside: without a value in any of the arguments that say where to, it sends to nobody. */
+function sends({ flow: { sendsOutside, hasDestinations }, origins, isCut }: Judged): boolean {
+  return sendsOutside && (!hasDestinations || isCut || origins.some(({ isDestination }) => isDestination));
+}
+
+function areVouched({ origins, isCut }: Judged): boolean {
+  const destinations = origins.filter(({ isDestination }) => isDestination);
+  return !isCut && destinations.length > 0 && destinations.every(({ isVouched }) => isVouched);
+}
+
+function labelFindings({ after, unless, verdict }: LabelRule, judged: Judged): readonly FlowFinding[] {
+  if (!sends(judged) || !after.every((label) => judged.labels.includes(label))) return [];
+  if (unless === "vouched" && areVouched(judged)) return [];
+  const reason = `the caller has read ${after.join(" and ")} data, and this tool sends outside`;
+  return [{ verdict: verdictOf(verdict), reason }];
+}
+
+function argumentFindings({ argument: about, verdict }: ArgumentRule, judged: Judged): readonly FlowFinding[] {
+  const { origins, isLost, isCut } = judged;
+  const concerned = origins.filter(({ isDestination, isLink }) =>
+    about === "destinations" ? isDestination : isLink && sends(judged),
   );
-  return isCut
-    ? [...found, { verdict: verdictOf(verdict), reason: "the call has too many arguments to look all of them up" }]
-    : found;
+  const found = concerned.flatMap(({ argument, isUntrusted, isUnknown, origins: named }): FlowFinding[] => {
+    if (isUntrusted)
+      return [{ verdict: verdictOf(verdict), reason: `${argument} appeared in ${whereIn(named)}, untrusted` }];
+    if (!isUnknown || !isLost) return [];
+    const reason = `${argument} may be from untrusted text that is not known any more`;
+    return [{ verdict: verdictOf(verdict), reason }];
+  });
+  if (!isCut) return found;
+  return [...found, { verdict: verdictOf(verdict), reason: "the call has too many arguments to look all of them up" }];
+}
+
+function whereIn(origins: ArgumentOrigins["origins"]): string {
+  const untrusted = origins.find(({ labels, isTrusted }) => labels.includes("untrusted") && !isTrusted);
+  if (untrusted === undefined) return "a text";
+  const { tool, of, field } = untrusted;
+  return `${tool}${of === "" ? "" : ` (${of})`}${field === "" ? "" : `, field ${field}`}`;
+}
+
+function verdictIn(findings: readonly FlowFinding[]): "denied" | "asked" | "passed" {
+  if (findings.some(({ verdict }) => verdict === "deny")) return "denied";
+  return findings.length > 0 ? "asked" : "passed";
 }
 
 function verdictOf(verdict: FlowRule["verdict"]): FlowFinding["verdict"] {

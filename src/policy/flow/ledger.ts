@@ -89,6 +89,9 @@ export class FlowLedger {
     this.#newSecret = newSecret;
   }
 
+  /** Judgments by verdict, and answers that were withheld because they could not be remembered, since the start. */
+  readonly counts = { passed: 0, asked: 0, denied: 0, unknown: 0, withheld: 0 };
+
   /** Returns the secret of the deployment's fingerprints; the first process makes it. */
   secret(): Promise<Uint8Array> {
     this.#secret ??= this.#state
@@ -104,11 +107,8 @@ export class FlowLedger {
     return this.#secret;
   }
 
-  /** Returns the labels of the carriers as they are in the database now, and the answers that they got if they are wanted. */
-  judge(
-    carriers: readonly Carrier[],
-    wantsSources: boolean,
-  ): Promise<CarriedLabels & { readonly sources: readonly Source[] }> {
+  /** Returns the labels of the carriers as they are in the database now, and the answers that they got. */
+  judge(carriers: readonly Carrier[]): Promise<CarriedLabels & { readonly sources: readonly Source[] }> {
     return this.#state.read(async (sql, now) => {
       const marks = new Set<Mark>();
       const sources = new Map<string, Source>();
@@ -116,7 +116,6 @@ export class FlowLedger {
         const rows = await marksOf(sql, carrier);
         const clearedAt = Math.max(0, ...rows.filter(({ mark }) => mark === "cleared").map(({ since }) => since));
         for (const { mark, until } of rows) if (until > now) marks.add(mark);
-        if (!wantsSources) continue;
         for (const source of await this.#sourcesOf(sql, carrier, { now, clearedAt })) sources.set(source.id, source);
       }
       return { ...carriedOf(marks), sources: [...sources.values()] };

@@ -33,6 +33,10 @@ export interface ArgumentOrigins {
   /** Path of the argument. */
   readonly argument: string;
   readonly isDestination: boolean;
+  /** A web or mail address in a longer text. */
+  readonly isLink: boolean;
+  /** A trusted field has exactly this value, or a trusted answer without untrusted text contains it. */
+  readonly isVouched: boolean;
   /** The value, or a telling part of it, appeared in untrusted text and in no trusted field. */
   readonly isUntrusted: boolean;
   /** Nothing is known of the value, although it tells enough to be recognized. */
@@ -64,6 +68,7 @@ type PolicyNode = CompiledPolicy["root"];
 interface Value {
   readonly argument: string;
   readonly isDestination: boolean;
+  readonly isLink: boolean;
   readonly words: number;
   readonly bits: Float32Array;
 }
@@ -74,6 +79,7 @@ interface Needle {
   readonly low: number;
   readonly high: number;
   readonly from: number;
+  /** `WHOLE`: the fingerprint of exactly this value. */
   readonly to: number;
 }
 
@@ -87,7 +93,14 @@ export interface Needles {
   readonly isCut: boolean;
 }
 
+/** Stands for all words: only a value that is nothing else matches. */
+const WHOLE = -1;
+
 const FILTER_BITS = 65_536;
+
+/** Web and mail addresses in a text. */
+const LINK = /(?:[a-z][a-z0-9+.-]{0,32}:\/\/|www\.)[^\s<>"'()]{1,2048}|[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+/gi;
+const LINKS_MAX = 64;
 
 export function needlesOf(fingerprints: Fingerprints, input: unknown, destinations: PolicyNode): Needles {
   const values: Value[] = [];
@@ -96,32 +109,38 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
   let needles = 0;
   let isCut = false;
 
-  const addPiece = (argument: string, isDestination: boolean): void => {
+  const add = (needle: Needle): void => {
+    const known = byLow.get(needle.low);
+    if (known === undefined) byLow.set(needle.low, [needle]);
+    else known.push(needle);
+    const slot = needle.low & (FILTER_BITS - 1);
+    filter[slot >>> 5] = (filter[slot >>> 5] as number) | (1 << (slot & 31));
+    needles += 1;
+  };
+  const addPiece = (of: Pick<Value, "argument" | "isDestination" | "isLink">): void => {
     const { count, low, high, from, to } = fingerprints;
     const words = Math.min(fingerprints.words, VALUE_WORDS_MAX);
     if (values.length >= VALUES_MAX || needles + count > NEEDLES_MAX) {
       isCut = true;
       return;
     }
-    const value = values.push({ argument, isDestination, words, bits: fingerprints.wordBits(words) }) - 1;
+    const value = values.push({ ...of, words, bits: fingerprints.wordBits(words) }) - 1;
     for (let at = 0; at < count; at += 1) {
-      const needle = {
-        ...{ value, low: low[at] as number, high: high[at] as number },
-        ...{ from: from[at] as number, to: to[at] as number },
-      };
-      if (needle.to >= words) continue;
-      const known = byLow.get(needle.low);
-      if (known === undefined) byLow.set(needle.low, [needle]);
-      else known.push(needle);
-      const slot = needle.low & (FILTER_BITS - 1);
-      filter[slot >>> 5] = (filter[slot >>> 5] as number) | (1 << (slot & 31));
-      needles += 1;
+      const covered = { from: from[at] as number, to: to[at] as number };
+      if (covered.to < words) add({ value, low: low[at] as number, high: high[at] as number, ...covered });
     }
+    if (!of.isDestination && !of.isLink) return;
+    fingerprints.exact((low, high) => add({ value, low, high, from: 0, to: WHOLE }));
   };
   const visit = (value: unknown, node: PolicyNode, argument: string, depth: number): void => {
-    const isText = typeof value === "string" || typeof value === "number" || typeof value === "bigint";
-    if (isText) {
-      fingerprints.readText(String(value), () => addPiece(argument, node.action === "allow"));
+    if (typeof value === "string" || typeof value === "number" || typeof value === "bigint") {
+      const text = String(value);
+      if (text.trim() === "") return;
+      const isDestination = node.action === "allow";
+      fingerprints.readText(text, () => addPiece({ argument, isDestination, isLink: false }));
+      if (isDestination) return;
+      for (const [link] of [...text.matchAll(LINK)].slice(0, LINKS_MAX))
+        fingerprints.readText(link, () => addPiece({ argument, isDestination, isLink: true }));
     } else if (depth >= DEPTH_MAX) {
       isCut = true;
     } else if (Array.isArray(value)) {
@@ -142,6 +161,7 @@ interface Match {
   readonly source: Source;
   readonly field: AnswerField;
   readonly covered: Uint8Array;
+  isExact: boolean;
 }
 
 /** Returns where the values of the arguments appeared before. An argument of which nothing is known is left out. */
@@ -154,8 +174,9 @@ export function originsOf({ values, byLow, filter }: Needles, sources: readonly 
   for (const [index, value] of values.entries()) {
     const found = judged(value, matches[index] ?? []);
     if (found === undefined) continue;
-    const before = byArgument.get(value.argument);
-    byArgument.set(value.argument, before === undefined ? found : joined(before, found));
+    const name = `${value.isLink ? "link" : ""} ${value.argument}`;
+    const before = byArgument.get(name);
+    byArgument.set(name, before === undefined ? found : joined(before, found));
   }
   return [...byArgument.values()];
 }
@@ -177,8 +198,12 @@ function matchesIn(source: Source, { values, byLow, filter }: Omit<Needles, "isC
       const name = value * 256 + number;
       let match = found.get(name);
       if (match === undefined) {
-        match = { value, source, field: known, covered: new Uint8Array(of.words) };
+        match = { value, source, field: known, covered: new Uint8Array(of.words), isExact: false };
         found.set(name, match);
+      }
+      if (to === WHOLE) {
+        match.isExact = true;
+        match.covered.fill(1);
       }
       // A word of a longer value counts alone only if it tells much.
       if (from === to && of.words > 1 && (of.bits[from] as number) < LONE_WORD_BITS) continue;
@@ -189,42 +214,51 @@ function matchesIn(source: Source, { values, byLow, filter }: Omit<Needles, "isC
 }
 
 function judged(value: Value, matches: readonly Match[]): ArgumentOrigins | undefined {
-  const { argument, isDestination, words, bits } = value;
+  const { argument, isDestination, isLink, words, bits } = value;
   let total = 0;
   for (let word = 0; word < words; word += 1) total += bits[word] as number;
-  if (total < WHOLE_BITS) return undefined;
-  const needed = isDestination ? DESTINATION_PART_BITS : TEXT_PART_BITS;
+  const tellsEnough = total >= WHOLE_BITS;
+  const needed = isDestination || isLink ? DESTINATION_PART_BITS : TEXT_PART_BITS;
   const telling = matches.flatMap((match) => {
     const part = longestRun(match.covered, bits);
-    const isWhole = isCovered(match.covered, bits);
-    return isWhole || part >= needed ? [{ ...match, isWhole, part: isWhole ? total : part }] : [];
+    const isWhole = match.isExact || isCovered(match.covered, bits);
+    const tells = match.isExact || (tellsEnough && (isWhole || part >= needed));
+    return tells ? [{ ...match, isWhole, part: isWhole ? total : part }] : [];
   });
-  const trusted = telling.filter(({ field }) => field.isTrusted);
+  if (telling.length === 0 && !isDestination) return undefined;
+  const vouching = telling.filter(vouches);
   const isUntrusted = telling.some(
-    ({ source, field, covered }) =>
-      source.labels.includes("untrusted") &&
-      !field.isTrusted &&
-      !trusted.some((one) => covered.every((is, word) => is === 0 || one.covered[word] === 1)),
+    (match) =>
+      isTold(match) &&
+      !vouching.some((one) => one.isExact || match.covered.every((is, word) => is === 0 || one.covered[word] === 1)),
   );
-  const isUnknown = telling.length === 0;
-  if (isUnknown && !isDestination) return undefined;
-  const isTold = ({ source, field }: Match): boolean => source.labels.includes("untrusted") && !field.isTrusted;
   const origins = telling
     .sort((a, b) => b.part - a.part || Number(isTold(b)) - Number(isTold(a)) || b.source.at - a.source.at)
-    .map(({ source, field, isWhole }) => originOf(source, field, isWhole));
+    .map((match) => originOf(match, match.isWhole));
   return {
-    ...{ argument, isDestination, isUntrusted, isUnknown },
+    ...{ argument, isDestination, isLink, isUntrusted },
+    isUnknown: telling.length === 0 && tellsEnough,
+    isVouched: vouching.some(({ isWhole }) => isWhole),
     origins: origins.slice(0, ORIGINS_MAX),
     more: Math.max(0, origins.length - ORIGINS_MAX),
   };
 }
 
-function originOf(
-  { tool, traceId, of, labels, at }: Source,
-  { path, isTrusted }: AnswerField,
-  isWhole: boolean,
-): ValueOrigin {
-  return { tool, traceId, of, labels, at, field: path, isTrusted, isWhole };
+/**
+ * Returns whether the manifest vouches for the value. A trusted field next to untrusted text vouches for its whole value only: others
+ * choose the name of a channel, but not which channels there are.
+ */
+function vouches({ source, field, isExact }: Match): boolean {
+  return field.isTrusted && (isExact || !source.labels.includes("untrusted"));
+}
+
+function isTold(match: Match): boolean {
+  return match.source.labels.includes("untrusted") && !vouches(match);
+}
+
+function originOf(match: Match, isWhole: boolean): ValueOrigin {
+  const { tool, traceId, of, labels, at } = match.source;
+  return { tool, traceId, of, labels, at, field: match.field.path, isTrusted: vouches(match), isWhole };
 }
 
 /** Returns whether all telling words are covered; frequent words around them may be missing. */
@@ -254,6 +288,8 @@ function joined(one: ArgumentOrigins, other: ArgumentOrigins): ArgumentOrigins {
   return {
     argument: one.argument,
     isDestination: one.isDestination,
+    isLink: one.isLink,
+    isVouched: one.isVouched && other.isVouched,
     isUntrusted: one.isUntrusted || other.isUntrusted,
     isUnknown: one.isUnknown || other.isUnknown,
     origins: all.slice(0, ORIGINS_MAX),

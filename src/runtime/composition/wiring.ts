@@ -129,6 +129,9 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     approvals,
     /** Whether the policies' state is shared with other processes. */
     policyScope: state.scope,
+    dataFlow: () => snapshots.current().dataFlow,
+    /** Counts of data flow since the start; undefined until a configuration has turned it on. */
+    flowCounts: () => flow.ledger?.counts,
     /** Returns whether the same call again uses the approval that was given for it. */
     attaches: () => snapshots.current().config.approvals.attach === "on",
     clock,

@@ -14,12 +14,17 @@ const labelRule = z.strictObject({
   ),
   /** `outside`: the rule is about tools that send outside. */
   before: z.literal("outside"),
+  /** `vouched`: the rule does not apply to calls of which every destination is vouched for, by a trusted field or a trusted answer. */
+  unless: z.literal("vouched").optional(),
   verdict,
 });
 
 const argumentRule = z.strictObject({
-  /** `destinations`: the arguments that manifests declare as `dataFlow.destinations`. */
-  argument: z.literal("destinations"),
+  /**
+   * `destinations`: the arguments that manifests declare as `dataFlow.destinations`. `links`: web and mail addresses in the other
+   * arguments of tools that send outside.
+   */
+  argument: z.enum(["destinations", "links"]),
   /** `untrusted`: the value appeared in untrusted text, and in no trusted field. */
   from: z.literal("untrusted"),
   verdict,

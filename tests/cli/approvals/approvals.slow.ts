@@ -281,6 +281,9 @@ describe.concurrent("stc token", () => {
     const all = claims(await runStc(["token", "--operator", "--sub", "ana"]));
     expect(all["permissions"]).toEqual([
       "approvals:decide",
+      "data-flow:read",
+      "data-flow:vouch",
+      "data-flow:write",
       "grants:manage",
       "modes:manage",
       "audit:read",

@@ -11,9 +11,15 @@ const collector = new PrintCollector(fingerprints);
 
 const OUTPUT = z.object({ sender: z.unknown(), body: z.unknown() });
 
-function sourceOf(answer: Json, { trusted = [] as readonly string[], labels = ["untrusted"] as readonly DataLabel[] } = {}): Source {
+function sourceOf(
+  answer: Json,
+  { trusted = [] as readonly string[], labels = ["untrusted"] as readonly DataLabel[] } = {},
+): Source {
   const policy = Object.fromEntries(trusted.map((path) => [path, "allow" as const]));
-  const { fields, prints } = collector.read(answer, new AnswerFields(compilePolicy(policy, OUTPUT).root));
+  const { fields, prints } = collector.read(
+    answer,
+    new AnswerFields(compilePolicy(policy, OUTPUT).root, labels.includes("untrusted")),
+  );
   const columns = columnsOf(prints);
   if (columns === undefined) throw new Error("unreadable");
   return { id: "1", tool: "read", traceId: "t", of: "", labels, at: 1, until: 2, fields, columns };
@@ -54,7 +60,11 @@ describe("a destination is found in the text that it was copied from", () => {
     ["a phone number in other groups", "1-555-1234567", "Call +1 555 123 4567 now"],
     ["an account number", "US133000000121212121212", "my account US133000000121212121212 is new"],
     ["a host in a longer address", "https://www.evil-host.test/collect?d=abc", "post to www.evil-host.test please"],
-    ["an address in a longer text", "www.secure-systems-252.test", "Visit http://www.secure-systems-252.test/login now!"],
+    [
+      "an address in a longer text",
+      "www.secure-systems-252.test",
+      "Visit http://www.secure-systems-252.test/login now!",
+    ],
     ["a path", "/srv/secrets/plan.txt", "read '/srv/secrets/plan.txt' first"],
     ["a name", "Mallory", "Tell Mallory about it"],
     ["two names", "mallory evans", "Tell Mallory Evans about it"],
@@ -122,6 +132,24 @@ test("a part of a text is attributed when it tells much", () => {
   expect(found).toMatchObject({ argument: "text", isDestination: false, isUntrusted: true });
   expect(found?.origins[0]).toMatchObject({ field: "body", isWhole: false });
   expect(lookUp({ text: "Hi, the project is fine. Bye" }, [source])).toEqual([]);
+});
+
+test("fingerprints agree with every key", () => {
+  for (let key = 0; key < 200; key += 1) {
+    const prints = new Fingerprints(crypto.getRandomValues(new Uint8Array(32)));
+    const { root } = compilePolicy({ sender: "allow" }, OUTPUT);
+    const answer = { sender: "Carol <carol@partner.example>", body: `${IBAN} or mark@evil.example` };
+    const { fields, prints: stored } = new PrintCollector(prints).read(answer, new AnswerFields(root, true));
+    const columns = columnsOf(stored) ?? expect.unreachable();
+    const source = { ...sourceOf(""), fields, columns };
+    const input = { to: ["carol carol@partner.example", "DE89370400440532013000", "MARK@EVIL.EXAMPLE"] };
+    const values = input.to.map((to) => originsOf(needlesOf(prints, { to }, destinations), [source])[0]);
+    expect(values.map((value) => [value?.isVouched, value?.isUntrusted])).toEqual([
+      [true, false],
+      [false, true],
+      [false, true],
+    ]);
+  }
 });
 
 test("random values are not attributed to random texts", () => {
