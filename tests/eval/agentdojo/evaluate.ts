@@ -32,9 +32,20 @@ interface RuleSet {
   readonly dataFlow: Readonly<Record<string, unknown>>;
 }
 
+/** Asks before anything goes, after untrusted text, to a destination that nobody vouches for; or with a link from such text. */
+const VOUCHED = {
+  default: "off",
+  rules: [
+    { after: "untrusted", before: "outside", unless: "vouched", verdict: "ask" },
+    { argument: "destinations", from: "untrusted", verdict: "ask" },
+    { argument: "links", from: "untrusted", verdict: "ask" },
+  ],
+};
+
 const RULE_SETS: readonly RuleSet[] = [
+  { name: "vouched, request known", isRequestKnown: true, dataFlow: VOUCHED },
+  { name: "vouched", isRequestKnown: false, dataFlow: VOUCHED },
   { name: "default", isRequestKnown: false, dataFlow: {} },
-  { name: "default, request known", isRequestKnown: true, dataFlow: {} },
 ];
 
 interface Measured {

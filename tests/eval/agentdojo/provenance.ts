@@ -48,8 +48,7 @@ export function merged(parts: readonly Provenance[]): Provenance {
 
 function attributionsIn(run: Run, { plan, flows, audit, values }: Known): Provenance {
   const counts = { destinations: { all: 0, named: 0 }, others: { all: 0, named: 0 }, marked: 0, wrong: 0, both: 0 };
-  const injected = plan.cases.find(({ user, injection }) => user === run.user && injection === run.injection);
-  const texts = Object.values(injected?.injections ?? {}).map(plain);
+  const texts = Object.values(run.injections).map(plain);
   const prompt = plain(plan.tasks.find(({ id }) => id === run.user)?.prompt ?? "");
   const holders = new Set(run.userCalls.filter(({ result }) => hasAnyOf(result, texts)).map(({ traceId }) => traceId));
   eachCall(run, flows, (call, memory, isAttack) => {
