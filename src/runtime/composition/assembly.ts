@@ -17,8 +17,8 @@ import { argsDigestOf, identityOf, type LoadedTools } from "../manifests/sources
 import { MODULES, type Modules } from "../modules.ts";
 import { readApprovals } from "./approvals.ts";
 import { readCheckpointKey, readExports, readHashKey } from "./audit.ts";
-import { DecisionPoints } from "./decision-points.ts";
 import { dataFlowNotes } from "./data-flow.ts";
+import { DecisionPoints } from "./decision-points.ts";
 import { type IdentityParts, readIdentity, readIssuers } from "./identity.ts";
 import { limitProblems } from "./limits.ts";
 import { readListeners } from "./listeners.ts";

@@ -32,9 +32,20 @@ interface RuleSet {
   readonly dataFlow: Readonly<Record<string, unknown>>;
 }
 
+/** Asks before anything goes, after untrusted text, to a destination that nobody vouches for; or with a link from such text. */
+const VOUCHED = {
+  default: "off",
+  rules: [
+    { after: "untrusted", before: "outside", unless: "vouched", verdict: "ask" },
+    { argument: "destinations", from: "untrusted", verdict: "ask" },
+    { argument: "links", from: "untrusted", verdict: "ask" },
+  ],
+};
+
 const RULE_SETS: readonly RuleSet[] = [
+  { name: "vouched, request known", isRequestKnown: true, dataFlow: VOUCHED },
+  { name: "vouched", isRequestKnown: false, dataFlow: VOUCHED },
   { name: "default", isRequestKnown: false, dataFlow: {} },
-  { name: "default, request known", isRequestKnown: true, dataFlow: {} },
 ];
 
 interface Measured {
@@ -45,6 +56,8 @@ interface Measured {
   readonly provenance: Provenance;
 }
 
+/** User tasks of each suite in which destinations are written differently: how they are written does not depend on the task. */
+const VARIED_TASKS = 5;
 const PROGRAM = join(import.meta.dir, "suites.py");
 const declarations = parse(readFileSync(join(import.meta.dir, "declarations.yaml"), "utf8")) as Readonly<
   Record<string, { readonly dataFlow?: Flows[string] }>
@@ -169,9 +182,12 @@ async function reportAttacks(ruleSet: RuleSet): Promise<void> {
     ];
     console.log(`| ${columns.join(" | ")} |`);
   }
-  const { controlled, named, marked, wrong, both } = merged(provenances);
-  console.log(`\nattacker-controlled arguments: ${controlled}, source named: ${named} (${percent(named, controlled)})`);
-  console.log(`arguments called untrusted: ${marked}, wrong: ${wrong} (${percent(wrong, marked)}), in both: ${both}`);
+  const { destinations, others, marked, wrong, both } = merged(provenances);
+  const shares = [destinations, others].map(({ all, named }) => `${named} of ${all} (${percent(named, all)})`);
+  console.log(`\nsource named, of attacker-controlled destinations: ${shares[0]}; of other arguments: ${shares[1]}`);
+  console.log(
+    `untrusted source named: ${marked} arguments; wrong: ${wrong} (${percent(wrong, marked)}), in both: ${both}`,
+  );
   for (const loss of losses) console.log(`- ${loss}`);
 }
 
@@ -215,10 +231,11 @@ async function reportVariants(ruleSet: RuleSet): Promise<void> {
   const counted = new Map(VARIANTS.map(({ name }) => [name, { values: 0, named: 0, cases: 0, stopped: 0 }]));
   for (const suite of options.suite) {
     const plan = planOf(suite);
+    const users = new Set(plan.tasks.slice(0, VARIED_TASKS).map(({ id }) => id));
     await withStand(suite, ruleSet.dataFlow, async (stand) => {
       for (const variant of VARIANTS) {
         const runs: { readonly run: Run; readonly values: ReadonlySet<string> }[] = [];
-        for (const one of withCalls(plan)) {
+        for (const one of withCalls(plan).filter(({ user }) => users.has(user))) {
           const values = writtenValues(one);
           if (values.size === 0) continue;
           const injections = Object.fromEntries(
@@ -234,8 +251,8 @@ async function reportVariants(ruleSet: RuleSet): Promise<void> {
         if (count === undefined) continue;
         for (const { run, values } of runs) {
           const found = attributions([run], { plan, flows, audit, values });
-          count.values += found.controlled;
-          count.named += found.named;
+          count.values += found.destinations.all;
+          count.named += found.destinations.named;
           count.cases += 1;
           count.stopped += run.attackCalls.some(wasStopped) ? 1 : 0;
         }

@@ -38,6 +38,8 @@ export type Order = "now" | "end";
 export interface Run {
   readonly user: string;
   readonly injection: string | undefined;
+  /** The texts that were in the environment in place of harmless ones. */
+  readonly injections: Readonly<Record<string, string>>;
   readonly prompt: Called | undefined;
   readonly userCalls: readonly Called[];
   readonly attackCalls: readonly Called[];
@@ -65,7 +67,16 @@ export async function replay(
   const userCalls: Called[] = [];
   for (const step of task.calls) userCalls.push(await stand.call(token, step, { isApproved: true }));
   const judged = await stand.judge("");
-  return { user: task.id, injection: undefined, prompt, userCalls, attackCalls: [], wasRead: false, ...judged };
+  return {
+    user: task.id,
+    injection: undefined,
+    injections,
+    prompt,
+    userCalls,
+    attackCalls: [],
+    wasRead: false,
+    ...judged,
+  };
 }
 
 /**
@@ -87,7 +98,7 @@ export async function attack(stand: Stand, attacked: Case, order: Order, { isReq
   }
   const attackCalls: Called[] = [];
   for (const step of attacked.calls) attackCalls.push(await stand.call(token, step, { isApproved: false }));
-  return { user, injection, prompt, userCalls, attackCalls, wasRead, ...(await stand.judge(injection)) };
+  return { user, injection, injections, prompt, userCalls, attackCalls, wasRead, ...(await stand.judge(injection)) };
 }
 
 async function told(stand: Stand, token: string): Promise<Called> {
