@@ -44,6 +44,7 @@ describe("stampEntry", () => {
       decisionReasons: [{ point: "permissions", verdict: "deny", reason: "a:b" }],
       policyVersion: "44",
       dryRun: true,
+      dataFlow: { before: ["untrusted"], after: ["private", "untrusted"] },
       error: { code: "UNAUTHENTICATED" },
       approval: { by: "rule" },
       sessionMode: "yolo",

@@ -142,7 +142,7 @@ function fileOf({ name }: Tool): string {
 }
 
 /** Values that differ between two services: ids, times, and digests that cover the file of the tool. */
-const VARYING = /^(?:traceId|id|timestamp|duration|durationMs|digest|hash|prev)$/;
+const VARYING = /^(?:traceId|id|timestamp|duration|durationMs|digest|argsDigest|policyVersion|hash|prev)$/;
 
 /** Several checks of one field say the same: of a format, Zod's own pattern is in its JSON Schema, too. */
 function comparable(value: unknown): unknown {
