@@ -206,14 +206,14 @@ describe("ask, decide, claim", () => {
     }
   });
 
-  test("APR-11: a rule that changed between approval and run voids the approval", async () => {
+  test("APR-11: a rule of the tool that changed between approval and run voids the approval", async () => {
     const own = await new ApprovalService().start();
     try {
       const token = await own.agent();
       const { id } = (await own.call("do_write", "a", { token })).body.approval;
       await own.decide(id, "approve");
       await own.stop();
-      const rule = { name: "mine", when: { tool: "do_read" }, verdict: "ask", examples: { matches: [{}], misses: [] } };
+      const rule = { name: "mine", when: { tool: "do_write" }, verdict: "ask", examples: { matches: [{}], misses: [] } };
       await own.start({ rules: [rule] });
       const claimed = await own.call("do_write", "a", { token, approval: { id } });
       expect([claimed.http, claimed.body.error.code]).toEqual([409, "APPROVAL_MISMATCH"]);

@@ -136,7 +136,7 @@ describe.skipIf(!canPaste)("the commands that the welcome prints", () => {
     expect(tail.map((line) => line.split(/ {2,}/)[1])).toEqual([
       ...["ALLOWED", "ALLOWED", "DENIED PERMISSION_DENIED", "DENIED INVALID_INPUT"],
     ]);
-    expect(tail.map((line) => line.split(" ").at(-1) ?? "")).toEqual(answers.map(({ traceId }) => traceId));
+    expect(tail.map((line) => / ([0-9a-f-]{36})\b/.exec(line)?.[1])).toEqual(answers.map(({ traceId }) => traceId));
   });
 });
 

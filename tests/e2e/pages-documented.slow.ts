@@ -35,7 +35,7 @@ interface Usage {
   readonly options: readonly string[];
 }
 
-const GROUPS: readonly string[] = ["approvals", "audit", "grants", "import", "mode"];
+const GROUPS: readonly string[] = ["access", "approvals", "audit", "flow", "grants", "import", "mode", "quotas"];
 
 function usagesOf(page: string): readonly Usage[] {
   const lines = blocksOf(page).flatMap(({ language, text }) => (language === "sh" ? text.split("\n") : []));
