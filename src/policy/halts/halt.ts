@@ -1,5 +1,5 @@
 import { Refusal } from "../../core/errors.ts";
-import type { Caller, Json, Tool } from "../../core/types.ts";
+import type { Caller, Tool } from "../../core/types.ts";
 import type { Row } from "../../database/dialect.ts";
 import { integer, oneOf, optionalInteger, text } from "../../database/rows.ts";
 
@@ -57,7 +57,7 @@ export function haltJson({ id, target, reason, cancelRunning, setBy, setAt, unti
     setBy: { issuer: setBy.issuer, subject: setBy.subject },
     setAt: new Date(setAt).toISOString(),
     ...(until !== undefined && { until: new Date(until).toISOString() }),
-  } satisfies Json;
+  };
 }
 
 function targetJson({ kind, issuer, value }: HaltTarget) {

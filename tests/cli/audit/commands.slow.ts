@@ -40,7 +40,7 @@ describe.concurrent("query", () => {
     expect({ code, err }).toEqual({ code: 0, err: "" });
     expect(out).not.toContain("\u001b");
     const rows = out.trimEnd().split("\n");
-    expect(rows.map((row) => row.split(/ +/).at(-1))).toEqual(["TRACE", "t-3", "t-2", "t-1"]);
+    expect(rows.map((row) => row.split(/ +/).at(-1))).toEqual(["POLICY", "t-3", "t-2", "t-1"]);
     expect(rows[1]).toContain("evil\\u001b[2J\\u202e");
     const [header = "", , refused = ""] = rows;
     expect(refused.indexOf("DENIED INVALID_INPUT")).toBe(header.indexOf("DECISION"));
@@ -84,7 +84,7 @@ describe.concurrent("query", () => {
   test.each([
     [["--sub", "nobody"], 1, "no call matches\n"],
     [["--sub", "nobody", "--json"], 1, ""],
-    [["--decision", "denied"], 64, "decision must be one of ALLOWED, DENIED, ERROR, PENDING\n"],
+    [["--decision", "denied"], 64, "decision must be one of ALLOWED, DENIED, ERROR, PENDING, DRY_RUN\n"],
     [["--limit", "x"], 64, "limit must be a whole number from 1 to 1000000\n"],
     [["--cursor", "x"], 64, "cursor is not one of this query: send the filters and the order that it came with\n"],
   ])("%p ends with %d", async (args, code, err) => {
