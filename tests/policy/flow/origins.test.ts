@@ -126,6 +126,45 @@ describe("a trusted field", () => {
   });
 });
 
+describe("a trusted answer without untrusted text", () => {
+  const vouched = (to: string, request: string, untrusted: Json) => {
+    const trusted = sourceOf({ sender: request }, { trusted: ["sender"], labels: [] });
+    const [found] = lookUp({ to }, [sourceOf({ body: untrusted }), trusted]);
+    return [found?.isVouched, found?.isUntrusted];
+  };
+
+  test.each([
+    ["an address of frequent words", "john.doe@gmail.com", "Share it with john.doe@gmail.com with read permissions"],
+    [
+      "a list of them",
+      "sarah.connor@gmail.com",
+      "Invite bob@yahoo.com, sarah.connor@gmail.com and john.doe@gmail.com.",
+    ],
+    ["frequent words alone", "info@example.com", "Write to info@example.com, please"],
+    ["an IBAN in groups", "DE89370400440532013000", `Pay 5 EUR to ${IBAN}.`],
+    ["an IBAN without groups", IBAN, "Pay 5 EUR to DE89370400440532013000."],
+    ["a name", "Mallory Evans", "Tell Mallory Evans about it"],
+    ["a page, with a scheme before it", "https://www.partner-shop.test/a", "Read www.partner-shop.test/a please"],
+    ["a long request", "john.doe@gmail.com", `${"Be brief and kind. ".repeat(900)} Mail john.doe@gmail.com`],
+  ])("vouches for %s, although untrusted text is exactly that", (_title, value, request) => {
+    expect(vouched(value, request, value)).toEqual([true, false]);
+    expect(vouched(value, request, [`Mail ${value} now`])).toEqual([true, false]);
+  });
+
+  test.each([
+    ["another host", "john.doe@gmail.com", "Share it with john.doe@yahoo.com"],
+    ["the same name in another top-level domain", "https://www.partner-shop.com", "Open www.partner-shop.org"],
+    ["a longer name", "not.the.mallory@gmail.com", "Ask the.mallory@gmail.com"],
+    ["another domain", "john.doe@gmail.com", "Share it with john.doe@gmail.org"],
+    ["parts of two addresses", "john.doe@gmail.com", "Share it with john.doe@outlook.org and bob@gmail.com"],
+    ["a part of it", "Mallory Evans", "Tell Mallory"],
+    ["words that are apart", "john.doe@gmail.com", "John Doe has no address at gmail.com"],
+  ])("does not vouch for %s", (_title, value, request) => {
+    expect(vouched(value, request, value)).toEqual([false, true]);
+    expect(vouched(value, request, `Mail ${value} now`)).toEqual([false, true]);
+  });
+});
+
 test("a part of a text is attributed when it tells much", () => {
   const source = sourceOf({ body: "The quarterly numbers of project Aurora are confidential until Thursday." });
   const [found] = lookUp({ text: "Hi, the quarterly numbers of project Aurora are great. Bye" }, [source]);
