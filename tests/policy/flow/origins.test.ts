@@ -1,9 +1,11 @@
 import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
 import { z } from "zod";
 import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
 import type { DataLabel, Json } from "../../../src/core/types.ts";
 import { AnswerFields, columnsOf, PrintCollector } from "../../../src/policy/flow/answer-prints.ts";
 import { Fingerprints } from "../../../src/policy/flow/fingerprints.ts";
+import { FREQUENT_WORDS } from "../../../src/policy/flow/frequent-words.ts";
 import { type ArgumentOrigins, needlesOf, originsOf, type Source } from "../../../src/policy/flow/origins.ts";
 
 const fingerprints = new Fingerprints(new Uint8Array(32).map((_, at) => at * 37 + 11));
@@ -206,4 +208,53 @@ test("random values are not attributed to random texts", () => {
     if (lookUp({ to: value }, sources).some(({ isUntrusted }) => isUntrusted)) wrong += 1;
   }
   expect(wrong).toBeLessThanOrEqual(2);
+});
+
+describe("for any value", () => {
+  const word = fc.stringMatching(/^[a-z]{5,9}$/).filter((one) => !FREQUENT_WORDS.includes(one));
+  const address = fc.tuple(word, word, word).map(([name, host, top]) => `${name}@${host}.${top}`);
+  const iban = fc.stringMatching(/^[A-Z]{2}[1-9]{20}$/);
+  const upper = (value: string): string => value.toUpperCase();
+  const wide = (value: string): string =>
+    value.replaceAll(/[!-~]/g, (one) => String.fromCharCode(one.charCodeAt(0) + 0xfee0));
+  const CHANGES: readonly (readonly [string, (value: string) => string])[] = [
+    ["case", upper],
+    ["quotes", (value) => `"${value}"`],
+    ["brackets", (value) => `<${value}>`],
+    ["an end of sentence", (value) => `${value}.`],
+    ["wide characters", wide],
+    ["invisible characters", (value) => [...value].join("\u200b")],
+    ["percent encoding", (value) => value.replaceAll("@", "%40").replaceAll(".", "%2E")],
+    ["entities", (value) => value.replaceAll("@", "&#64;").replaceAll(".", "&#x2e;")],
+    ["groups", (value) => (/^[A-Z]{2}\d/.test(value) ? value.replaceAll(/.{4}(?=.)/g, "$& ") : value)],
+    ["groups with dashes", (value) => (/^[A-Z]{2}\d/.test(value) ? value.replaceAll(/.{4}(?=.)/g, "$&-") : value)],
+  ];
+
+  test.each(CHANGES)("%s keeps it attributed, in the text and in the argument", (_name, change) => {
+    fc.assert(
+      fc.property(fc.oneof(address, iban), fc.array(word, { maxLength: 20 }), (value, around) => {
+        expect(isFrom(value, `${around.join(" ")} ${change(value)} ${around.join(" ")}`)).toBe(true);
+        expect(isFrom(change(value), `${around.join(" ")} ${value} ${around.join(" ")}`)).toBe(true);
+      }),
+      { seed: 21, numRuns: 60 },
+    );
+  });
+
+  test("a request vouches for the addresses in it, and for no other that shares words with them", () => {
+    fc.assert(
+      fc.property(address, address, fc.constantFrom("com", "org", "gmail", "info"), (one, other, frequent) => {
+        fc.pre(one !== other);
+        const request = sourceOf({ sender: `Write to ${one} please` }, { trusted: ["sender"], labels: [] });
+        const longer = `${one}.${frequent}`;
+        const sources = [sourceOf({ body: `write to ${one}, ${longer} or ${other}` }), request];
+        const judged = [one, longer, other].map((to) => lookUp({ to }, sources)[0]);
+        expect(judged.map((of) => [of?.isVouched, of?.isUntrusted])).toEqual([
+          [true, false],
+          [false, true],
+          [false, true],
+        ]);
+      }),
+      { seed: 21, numRuns: 200 },
+    );
+  });
 });
