@@ -172,9 +172,8 @@ export class PrintCollector {
    * a row.
    */
   #vouch(value: string, { isMixed }: AnswerFields, field: number): void {
-    if (value.length > (isMixed ? VOUCHED_CHARACTERS_MAX : PIECE_CHARACTERS)) return;
+    if (isMixed && value.length > VOUCHED_CHARACTERS_MAX) return;
     this.#take();
-    this.#fingerprints.read(variantsOf(value).slice(0, 1));
     const take = (low: number, high: number): void => {
       if (this.#count >= ANSWER_PRINTS_MAX) return;
       this.#reserve(1);
@@ -183,8 +182,14 @@ export class PrintCollector {
       this.#field[this.#count] = field;
       this.#count += 1;
     };
-    this.#fingerprints.exact(take);
-    if (!isMixed) this.#fingerprints.exactWords(take);
+    const [own = ""] = variantsOf(value);
+    for (const piece of piecesOf(own)) {
+      this.#fingerprints.read([piece]);
+      this.#fingerprints.exact(take);
+      if (isMixed) continue;
+      this.#fingerprints.exactWords(take);
+      this.#fingerprints.exactPairs(take);
+    }
   }
 
   /** Reads the texts that wait. What was added just before, in the same field, is left out. */

@@ -361,12 +361,15 @@ export class Fingerprints {
     if (this.words > 0) this.#exact(0, this.words - 1, take);
   }
 
-  /** Makes such fingerprints of each word of the text that was read last, and of each two in a row. */
+  /** Makes such fingerprints of each two words in a row of the text that was read last. */
+  exactPairs(take: (low: number, high: number, from: number) => void): void {
+    for (let word = 1; word < this.words; word += 1)
+      this.#exact(word - 1, word, (low, high) => take(low, high, word - 1));
+  }
+
+  /** Makes such fingerprints of each word of the text that was read last. */
   exactWords(take: (low: number, high: number) => void): void {
-    for (let word = 0; word < this.words; word += 1) {
-      this.#exact(word, word, take);
-      if (word > 0) this.#exact(word - 1, word, take);
-    }
+    for (let word = 0; word < this.words; word += 1) this.#exact(word, word, take);
   }
 
   #exact(from: number, to: number, take: (low: number, high: number) => void): void {

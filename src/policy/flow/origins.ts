@@ -69,6 +69,8 @@ interface Value {
   readonly argument: string;
   readonly isDestination: boolean;
   readonly isLink: boolean;
+  /** Its first word is a scheme, such as `https`, which need not be vouched for. */
+  readonly hasScheme: boolean;
   readonly words: number;
   readonly bits: Float32Array;
 }
@@ -101,6 +103,7 @@ const FILTER_BITS = 65_536;
 /** Web and mail addresses in a text. */
 const LINK = /(?:[a-z][a-z0-9+.-]{0,32}:\/\/|www\.)[^\s<>"'()]{1,2048}|[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+/gi;
 const LINKS_MAX = 64;
+const SCHEME = /^\s*(?:[a-z][a-z0-9]*:\/\/|mailto:)/i;
 
 export function needlesOf(fingerprints: Fingerprints, input: unknown, destinations: PolicyNode): Needles {
   const values: Value[] = [];
@@ -117,7 +120,7 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
     filter[slot >>> 5] = (filter[slot >>> 5] as number) | (1 << (slot & 31));
     needles += 1;
   };
-  const addPiece = (of: Pick<Value, "argument" | "isDestination" | "isLink">): void => {
+  const addPiece = (of: Pick<Value, "argument" | "isDestination" | "isLink" | "hasScheme">): void => {
     const { count, low, high, from, to } = fingerprints;
     const words = Math.min(fingerprints.words, VALUE_WORDS_MAX);
     if (values.length >= VALUES_MAX || needles + count > NEEDLES_MAX) {
@@ -131,16 +134,22 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
     }
     if (!of.isDestination && !of.isLink) return;
     fingerprints.exact((low, high) => add({ value, low, high, from: 0, to: WHOLE }));
+    fingerprints.exactPairs((low, high, first) => {
+      if (words > 2 && first + 1 < words) add({ value, low, high, from: first, to: first + 1 });
+    });
   };
   const visit = (value: unknown, node: PolicyNode, argument: string, depth: number): void => {
     if (typeof value === "string" || typeof value === "number" || typeof value === "bigint") {
       const text = String(value);
       if (text.trim() === "") return;
       const isDestination = node.action === "allow";
-      fingerprints.readText(text, () => addPiece({ argument, isDestination, isLink: false }));
+      const hasScheme = SCHEME.test(text);
+      fingerprints.readText(text, () => addPiece({ argument, isDestination, isLink: false, hasScheme }));
       if (isDestination) return;
       for (const [link] of [...text.matchAll(LINK)].slice(0, LINKS_MAX))
-        fingerprints.readText(link, () => addPiece({ argument, isDestination, isLink: true }));
+        fingerprints.readText(link, () =>
+          addPiece({ argument, isDestination, isLink: true, hasScheme: SCHEME.test(link) }),
+        );
     } else if (depth >= DEPTH_MAX) {
       isCut = true;
     } else if (Array.isArray(value)) {
@@ -161,6 +170,8 @@ interface Match {
   readonly source: Source;
   readonly field: AnswerField;
   readonly covered: Uint8Array;
+  /** Words that the field contains together with the word after them. */
+  readonly linked: Uint8Array;
   isExact: boolean;
 }
 
@@ -198,39 +209,42 @@ function matchesIn(source: Source, { values, byLow, filter }: Omit<Needles, "isC
       const name = value * 256 + number;
       let match = found.get(name);
       if (match === undefined) {
-        match = { value, source, field: known, covered: new Uint8Array(of.words), isExact: false };
+        const [covered, linked] = [new Uint8Array(of.words), new Uint8Array(of.words)];
+        match = { value, source, field: known, covered, linked, isExact: false };
         found.set(name, match);
       }
       if (to === WHOLE) {
         match.isExact = true;
         match.covered.fill(1);
+        match.linked.fill(1);
       }
       // A word of a longer value counts alone only if it tells much.
       if (from === to && of.words > 1 && (of.bits[from] as number) < LONE_WORD_BITS) continue;
       match.covered.fill(1, from, to + 1);
+      match.linked.fill(1, from, to);
     }
   }
   return found.values();
 }
 
 function judged(value: Value, matches: readonly Match[]): ArgumentOrigins | undefined {
-  const { argument, isDestination, isLink, words, bits } = value;
+  const { argument, isDestination, isLink, hasScheme, words, bits } = value;
   let total = 0;
   for (let word = 0; word < words; word += 1) total += bits[word] as number;
   const tellsEnough = total >= WHOLE_BITS;
   const needed = isDestination || isLink ? DESTINATION_PART_BITS : TEXT_PART_BITS;
+  const all = new Uint8Array(words).fill(1, hasScheme ? 1 : 0);
   const telling = matches.flatMap((match) => {
     const part = longestRun(match.covered, bits);
     const isWhole = match.isExact || isCovered(match.covered, bits);
-    const tells = match.isExact || (tellsEnough && (isWhole || part >= needed));
+    const isFound = match.isExact || (vouches(match) && contains(match, all));
+    const tells = isFound || (tellsEnough && (isWhole || part >= needed));
     return tells ? [{ ...match, isWhole, part: isWhole ? total : part }] : [];
   });
   if (telling.length === 0 && !isDestination) return undefined;
   const vouching = telling.filter(vouches);
   const isUntrusted = telling.some(
-    (match) =>
-      isTold(match) &&
-      !vouching.some((one) => one.isExact || match.covered.every((is, word) => is === 0 || one.covered[word] === 1)),
+    (match) => isTold(match) && !vouching.some((one) => contains(one, extended(match.covered, value))),
   );
   const origins = telling
     .sort((a, b) => b.part - a.part || Number(isTold(b)) - Number(isTold(a)) || b.source.at - a.source.at)
@@ -238,7 +252,7 @@ function judged(value: Value, matches: readonly Match[]): ArgumentOrigins | unde
   return {
     ...{ argument, isDestination, isLink, isUntrusted },
     isUnknown: telling.length === 0 && tellsEnough,
-    isVouched: vouching.some(({ isWhole }) => isWhole),
+    isVouched: vouching.some((one) => contains(one, all)),
     origins: origins.slice(0, ORIGINS_MAX),
     more: Math.max(0, origins.length - ORIGINS_MAX),
   };
@@ -259,6 +273,27 @@ function isTold(match: Match): boolean {
 function originOf(match: Match, isWhole: boolean): ValueOrigin {
   const { tool, traceId, of, labels, at } = match.source;
   return { tool, traceId, of, labels, at, field: match.field.path, isTrusted: vouches(match), isWhole };
+}
+
+/**
+ * Returns whether a field contains all of these words of a value, and those that are next to each other as they are in the value:
+ * `john.doe@one.example` does not stand for `john.doe@gmail.com`.
+ */
+function contains({ isExact, covered, linked }: Match, words: Uint8Array): boolean {
+  return (
+    isExact ||
+    words.every((is, word) => is === 0 || (covered[word] === 1 && (words[word + 1] !== 1 || linked[word] === 1)))
+  );
+}
+
+/** Returns covered words, and the frequent words next to them: `com` belongs to what was found of `john.doe@gmail.com`. */
+function extended(covered: Uint8Array, { bits, hasScheme }: Value): Uint8Array {
+  const all = covered.slice();
+  const isFrequent = (word: number): boolean => (bits[word] as number) < TELLING_BITS;
+  for (let word = 1; word < all.length; word += 1) if (all[word - 1] === 1 && isFrequent(word)) all[word] = 1;
+  for (let word = all.length - 2; word >= 0; word -= 1) if (all[word + 1] === 1 && isFrequent(word)) all[word] = 1;
+  if (hasScheme) all[0] = 0;
+  return all;
 }
 
 /** Returns whether all telling words are covered; frequent words around them may be missing. */

@@ -164,7 +164,7 @@ async function readParts(
     policyNotes: [
       ...policies.notes,
       ...(await quotaNotes(config, { ...loaded, isEmbedded })),
-      ...dataFlowNotes(config, loaded.tools, modules.targetKinds),
+      ...(await dataFlowNotes(config, loaded.tools, modules.targetKinds)),
     ],
   };
 }

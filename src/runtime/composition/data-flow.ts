@@ -53,23 +53,37 @@ export class DataFlowOpener {
 
 const NAMED_MAX = 5;
 
-/** Returns notes for `stc check`: tools whose answers others may have written while data flow is off. */
-export function dataFlowNotes(
+/**
+ * Returns notes for `stc check`: tools whose answers others may have written while data flow is off, and tools whose manifests
+ * declare how data flows and leave out that they send outside.
+ */
+export async function dataFlowNotes(
   config: Config,
   tools: readonly Tool[],
   kinds: readonly DeclaredKind[],
-): readonly string[] {
+): Promise<readonly string[]> {
+  const declaring = tools.filter(({ dataFlow }) => dataFlow !== undefined && dataFlow.sends === undefined);
+  if (declaring.length > 0) {
+    const { toolFlow } = await import("../../policy/flow/declarations.ts");
+    const sending = declaring.filter((tool) => toolFlow(tool, kinds).sendsOutside);
+    if (sending.length === 0) return [];
+    return [
+      `dataFlow: sends is left out for ${named(sending)}: calls count as sending outside, as is usual for the kind; declare sends: [] or [outside]`,
+    ];
+  }
   if (isDataFlowOn(config, tools)) return [];
   const reaching = tools.filter(({ target, examples }) => {
     const declared = declaredTarget({ target }, kinds);
     return declared?.kind.reachesOthers?.(declared.part, examples.accepts) === true;
   });
   if (reaching.length === 0) return [];
-  const names = reaching.slice(0, NAMED_MAX).map(({ name }) => name);
-  const more = reaching.length - names.length;
-  return [
-    `dataFlow: is off, and others may have written what ${names.join(", ")}${more > 0 ? ` and ${more} more` : ""} read: docs/data-flow.md`,
-  ];
+  return [`dataFlow: is off, and others may have written what ${named(reaching)} read: docs/data-flow.md`];
+}
+
+function named(tools: readonly Tool[]): string {
+  const names = tools.slice(0, NAMED_MAX).map(({ name }) => name);
+  const more = tools.length - names.length;
+  return `${names.join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
 /** How long what a caller has read counts when the configuration has no section. */

@@ -1,9 +1,11 @@
 import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
 import { z } from "zod";
 import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
 import type { DataLabel, Json } from "../../../src/core/types.ts";
 import { AnswerFields, columnsOf, PrintCollector } from "../../../src/policy/flow/answer-prints.ts";
 import { Fingerprints } from "../../../src/policy/flow/fingerprints.ts";
+import { FREQUENT_WORDS } from "../../../src/policy/flow/frequent-words.ts";
 import { type ArgumentOrigins, needlesOf, originsOf, type Source } from "../../../src/policy/flow/origins.ts";
 
 const fingerprints = new Fingerprints(new Uint8Array(32).map((_, at) => at * 37 + 11));
@@ -126,6 +128,45 @@ describe("a trusted field", () => {
   });
 });
 
+describe("a trusted answer without untrusted text", () => {
+  const vouched = (to: string, request: string, untrusted: Json) => {
+    const trusted = sourceOf({ sender: request }, { trusted: ["sender"], labels: [] });
+    const [found] = lookUp({ to }, [sourceOf({ body: untrusted }), trusted]);
+    return [found?.isVouched, found?.isUntrusted];
+  };
+
+  test.each([
+    ["an address of frequent words", "john.doe@gmail.com", "Share it with john.doe@gmail.com with read permissions"],
+    [
+      "a list of them",
+      "sarah.connor@gmail.com",
+      "Invite bob@yahoo.com, sarah.connor@gmail.com and john.doe@gmail.com.",
+    ],
+    ["frequent words alone", "info@example.com", "Write to info@example.com, please"],
+    ["an IBAN in groups", "DE89370400440532013000", `Pay 5 EUR to ${IBAN}.`],
+    ["an IBAN without groups", IBAN, "Pay 5 EUR to DE89370400440532013000."],
+    ["a name", "Mallory Evans", "Tell Mallory Evans about it"],
+    ["a page, with a scheme before it", "https://www.partner-shop.test/a", "Read www.partner-shop.test/a please"],
+    ["a long request", "john.doe@gmail.com", `${"Be brief and kind. ".repeat(900)} Mail john.doe@gmail.com`],
+  ])("vouches for %s, although untrusted text is exactly that", (_title, value, request) => {
+    expect(vouched(value, request, value)).toEqual([true, false]);
+    expect(vouched(value, request, [`Mail ${value} now`])).toEqual([true, false]);
+  });
+
+  test.each([
+    ["another host", "john.doe@gmail.com", "Share it with john.doe@yahoo.com"],
+    ["the same name in another top-level domain", "https://www.partner-shop.com", "Open www.partner-shop.org"],
+    ["a longer name", "not.the.mallory@gmail.com", "Ask the.mallory@gmail.com"],
+    ["another domain", "john.doe@gmail.com", "Share it with john.doe@gmail.org"],
+    ["parts of two addresses", "john.doe@gmail.com", "Share it with john.doe@outlook.org and bob@gmail.com"],
+    ["a part of it", "Mallory Evans", "Tell Mallory"],
+    ["words that are apart", "john.doe@gmail.com", "John Doe has no address at gmail.com"],
+  ])("does not vouch for %s", (_title, value, request) => {
+    expect(vouched(value, request, value)).toEqual([false, true]);
+    expect(vouched(value, request, `Mail ${value} now`)).toEqual([false, true]);
+  });
+});
+
 test("a part of a text is attributed when it tells much", () => {
   const source = sourceOf({ body: "The quarterly numbers of project Aurora are confidential until Thursday." });
   const [found] = lookUp({ text: "Hi, the quarterly numbers of project Aurora are great. Bye" }, [source]);
@@ -167,4 +208,53 @@ test("random values are not attributed to random texts", () => {
     if (lookUp({ to: value }, sources).some(({ isUntrusted }) => isUntrusted)) wrong += 1;
   }
   expect(wrong).toBeLessThanOrEqual(2);
+});
+
+describe("for any value", () => {
+  const word = fc.stringMatching(/^[a-z]{5,9}$/).filter((one) => !FREQUENT_WORDS.includes(one));
+  const address = fc.tuple(word, word, word).map(([name, host, top]) => `${name}@${host}.${top}`);
+  const iban = fc.stringMatching(/^[A-Z]{2}[1-9]{20}$/);
+  const upper = (value: string): string => value.toUpperCase();
+  const wide = (value: string): string =>
+    value.replaceAll(/[!-~]/g, (one) => String.fromCharCode(one.charCodeAt(0) + 0xfee0));
+  const CHANGES: readonly (readonly [string, (value: string) => string])[] = [
+    ["case", upper],
+    ["quotes", (value) => `"${value}"`],
+    ["brackets", (value) => `<${value}>`],
+    ["an end of sentence", (value) => `${value}.`],
+    ["wide characters", wide],
+    ["invisible characters", (value) => [...value].join("\u200b")],
+    ["percent encoding", (value) => value.replaceAll("@", "%40").replaceAll(".", "%2E")],
+    ["entities", (value) => value.replaceAll("@", "&#64;").replaceAll(".", "&#x2e;")],
+    ["groups", (value) => (/^[A-Z]{2}\d/.test(value) ? value.replaceAll(/.{4}(?=.)/g, "$& ") : value)],
+    ["groups with dashes", (value) => (/^[A-Z]{2}\d/.test(value) ? value.replaceAll(/.{4}(?=.)/g, "$&-") : value)],
+  ];
+
+  test.each(CHANGES)("%s keeps it attributed, in the text and in the argument", (_name, change) => {
+    fc.assert(
+      fc.property(fc.oneof(address, iban), fc.array(word, { maxLength: 20 }), (value, around) => {
+        expect(isFrom(value, `${around.join(" ")} ${change(value)} ${around.join(" ")}`)).toBe(true);
+        expect(isFrom(change(value), `${around.join(" ")} ${value} ${around.join(" ")}`)).toBe(true);
+      }),
+      { seed: 21, numRuns: 60 },
+    );
+  });
+
+  test("a request vouches for the addresses in it, and for no other that shares words with them", () => {
+    fc.assert(
+      fc.property(address, address, fc.constantFrom("com", "org", "gmail", "info"), (one, other, frequent) => {
+        fc.pre(one !== other);
+        const request = sourceOf({ sender: `Write to ${one} please` }, { trusted: ["sender"], labels: [] });
+        const longer = `${one}.${frequent}`;
+        const sources = [sourceOf({ body: `write to ${one}, ${longer} or ${other}` }), request];
+        const judged = [one, longer, other].map((to) => lookUp({ to }, sources)[0]);
+        expect(judged.map((of) => [of?.isVouched, of?.isUntrusted])).toEqual([
+          [true, false],
+          [false, true],
+          [false, true],
+        ]);
+      }),
+      { seed: 21, numRuns: 200 },
+    );
+  });
 });
