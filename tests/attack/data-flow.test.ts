@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { z } from "zod";
 import { defineTool } from "../../src/index.ts";
+import { TASKS_EXTENSION } from "../../src/mcp/tasks.ts";
+import { McpWorld } from "../mcp/mcp-world.ts";
 import { FlowWorld, TOOLS } from "../policy/flow/flow-world.ts";
 
 const text = z.string().max(1_000);
@@ -92,4 +94,46 @@ test("a destination that is a key is one, and so is what appeared as a key", asy
   expect(world.entry(body.traceId)?.decisionReasons).toMatchObject([
     { point: "data-flow", verdict: "requireApproval", reason: expect.stringContaining("appeared in members") },
   ]);
+});
+
+/** Asks before it reads. */
+const fetchLetter = defineTool({
+  name: "fetch_letter",
+  description: "Fetch a letter",
+  classification: "write",
+  category: "network",
+  permissions: { required: ["deeds:do"] },
+  input: z.strictObject({}),
+  target: { system: "notes" },
+  handler: () => ({ letter: "the balance is 12345" }),
+  output: z.strictObject({ letter: text }),
+  outputPolicy: { letter: "allow" },
+  dataFlow: { reads: ["private"], sends: [] },
+});
+
+test("a task's kept answer that is fetched again counts as read again", async () => {
+  const own = await new McpWorld().start({ tools: [fetchLetter] });
+  try {
+    const token = await own.agent();
+    const _meta = { "io.modelcontextprotocol/clientCapabilities": { extensions: { [TASKS_EXTENSION]: {} } } };
+    const { body } = await own.call("fetch_letter", {}, { _meta, token });
+    const { taskId } = body.result;
+    const get = async () => {
+      const sent = { token, headers: { "mcp-name": taskId } };
+      return (await own.modern("tasks/get", { taskId, _meta }, sent)).body.result.status;
+    };
+    const { id } = body.result._meta["safe-tool-call/approval"];
+    await own.decide(id, "approve");
+    expect(await get()).toBe("completed");
+    const operator = await own.person({ permissions: ["data-flow:read", "data-flow:write"] });
+    const issuer = own.last()?.caller.iss;
+    const clear = { issuer, subject: "agent-7", reason: "the agent starts anew" };
+    const cleared = await own.send("POST", "/data-flow/clear", { token: operator, body: clear });
+    expect(cleared.body.cleared).toEqual(["private"]);
+    expect(await get()).toBe("completed");
+    const again = await own.send("POST", "/data-flow/clear", { token: operator, body: clear });
+    expect(again.body.cleared).toEqual(["private"]);
+  } finally {
+    await own.end();
+  }
 });
