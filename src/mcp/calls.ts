@@ -96,6 +96,18 @@ export function taskRequester(
       const { registered } = services.registry.find(name);
       return registered !== undefined && isListed(registered.tool, caller) && couldUse(caller.permissions, required);
     },
+    async remember(name: string, answer: Json): Promise<void> {
+      const { registered } = services.registry.find(name);
+      const flow = services.dataFlow?.();
+      if (registered === undefined || flow === undefined) return;
+      const { tool, inputPolicy } = registered;
+      try {
+        await flow.remember({ tool, caller, input: {}, inputPolicy, traceId: "" }, answer);
+      } catch (cause) {
+        flow.withheld();
+        throw new Refusal("POLICY_STATE_UNAVAILABLE", "The answer cannot be released now. Try again later.", { cause });
+      }
+    },
     async run({ approvalId, call: made }: Pick<DueTask, "approvalId" | "call">): Promise<TaskRun> {
       const call = new ToolCall(exchange, services);
       call.resume(request, { approvalId, ...made });

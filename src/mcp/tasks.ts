@@ -95,6 +95,11 @@ interface TaskRequester {
   readonly caller: Caller;
   /** Returns whether the caller holds these permissions, and its list of tools has this one. */
   readonly mayUse: (tool: string, required: readonly string[]) => boolean;
+  /**
+   * Remembers what a kept answer of the tool tells the caller, as when it was released first.
+   * @throws {Refusal} POLICY_STATE_UNAVAILABLE
+   */
+  readonly remember: (tool: string, answer: Json) => Promise<void>;
   /** Makes the call of a task whose approval request is decided. */
   readonly run: (task: DueTask) => Promise<TaskRun>;
 }
@@ -106,7 +111,7 @@ export type DueTask = Extract<Task, { readonly state: "due" }>;
  * Answers `tasks/get`, `tasks/update` and `tasks/cancel`.
  *
  * @throws {RpcError} for an unknown task, such as a task of another caller, chain of actors or session
- * @throws {Refusal} APPROVAL_UNAVAILABLE; UNAUTHENTICATED when the token is not valid any more when the call is made
+ * @throws {Refusal} APPROVAL_UNAVAILABLE, POLICY_STATE_UNAVAILABLE; UNAUTHENTICATED when the token is not valid any more when the call is made
  */
 export async function answerTask(
   request: RpcRequest,
@@ -133,6 +138,8 @@ export async function answerTask(
   }
   const task = await inStore(services, () => approvals.readTask(taskId, owner));
   if (task === undefined || !mayRead(task, requester)) throw unknownTask(id);
+  if (task.state === "answered" && keptIn(task).required !== undefined)
+    await requester.remember(task.tool, toldBy(keptIn(task).answer));
   return rpcResult(request, task.state === "due" ? await runTask(task, requester, services) : detailsOf(task));
 }
 
@@ -145,6 +152,13 @@ function mayRead(task: Task, { mayUse }: TaskRequester): boolean {
   if (task.state !== "answered") return true;
   const { required } = keptIn(task);
   return required === undefined || mayUse(task.tool, required);
+}
+
+/** Returns the target's words in an answer. */
+function toldBy(answer: TaskAnswer): Json {
+  if ("error" in answer) return answer.error as Json;
+  const { structuredContent, content } = answer.result;
+  return (structuredContent ?? content ?? null) as Json;
 }
 
 function keptIn({ answer }: Extract<Task, { readonly state: "answered" }>): KeptAnswer {

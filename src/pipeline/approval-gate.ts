@@ -512,6 +512,8 @@ type GateWithStore = GateOptions & { readonly approvals: Approvals };
 async function requestApproval(options: GateWithStore, call: Call, order: RequestOrder): Promise<Refusal | "outdated"> {
   const wanted = newApprovalOf(options, call, order);
   if (wanted instanceof Refusal) return wanted;
+  // Nobody is asked about a call that was halted while it was planned and judged.
+  call.scope.assertNotHalted();
   const asked = await guarded(() => options.approvals.ask(wanted));
   if (asked.outcome === "outdated") return "outdated";
   if (asked.outcome === "asked") return pendingRefusal(asked.approval);
@@ -622,9 +624,9 @@ function pass(planned: Planned, passed: Passed, { budget }: Pick<GateContext, "b
   return budget?.reserve(planned)?.then(approve) ?? approve();
 }
 
-/** Says that the call would pass, unless a quota refuses it. What is reserved is given back when the dry run ends. */
+/** Says that the call would pass, unless a quota refuses it. Nothing is taken of the quota, so that no other call is refused. */
 async function judgedAllowed(planned: Planned, { budget }: Pick<GateContext, "budget">): Promise<Judged> {
-  await budget?.reserve(planned);
+  await budget?.judge(planned);
   return mint<Judged>({ verdict: "allow" });
 }
 

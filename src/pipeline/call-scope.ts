@@ -175,6 +175,12 @@ export class CallScope implements PlanContext {
    */
   assertOpen(): void {
     if (this.#ended !== undefined) throw refusalOf(this.#ended);
+    this.assertNotHalted();
+  }
+
+  /** @throws {Refusal} HALTED when operators have halted the call; POLICY_STATE_UNAVAILABLE when that is not known */
+  assertNotHalted(): void {
+    if (this.#ended instanceof Refusal) throw this.#ended;
     const refusal = this.call && !this.#isRunning ? this.#scopes.refusalFor(this.call) : undefined;
     if (refusal !== undefined) throw refusal;
   }

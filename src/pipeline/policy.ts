@@ -202,7 +202,9 @@ async function followed(
 ): Promise<Assessed> {
   const flow = await judging;
   const { planned, assessment, findings: before = [] } = await assess();
-  const found = flow.findings.slice(0, FINDINGS_MAX / 2).map(
+  // Denials first: however many arguments ask, no denial is left out.
+  const strictest = flow.findings.toSorted((a, b) => Number(b.verdict === "deny") - Number(a.verdict === "deny"));
+  const found = strictest.slice(0, FINDINGS_MAX / 2).map(
     ({ verdict, reason }): PolicyFinding => ({
       ...{ point: DATA_FLOW, verdict, reason: safeLine(reason, detector) },
       ...{ rememberable: false, peopleOnly: true },
@@ -306,8 +308,10 @@ function bounded(findings: readonly PolicyFinding[]): Before["findings"] {
   if (findings.length <= FINDINGS_MAX) return findings.length === 0 ? undefined : findings;
   const isDenied = ({ verdict }: PolicyFinding): boolean => verdict === "deny";
   const required = findings.filter((finding) => !isDenied(finding));
-  // Findings that are not rememberable must stay: one of them prevents a session approval.
-  const sorted = [...required].sort((a, b) => Number(a.rememberable) - Number(b.rememberable));
+  // Findings that people decide, and those that are not rememberable, must stay: one of them prevents a callback or a grant.
+  const weight = ({ peopleOnly, rememberable }: PolicyFinding): number =>
+    Number(peopleOnly !== true) + Number(rememberable);
+  const sorted = required.toSorted((a, b) => weight(a) - weight(b));
   return [...findings.filter(isDenied), ...sorted].slice(0, FINDINGS_MAX);
 }
 

@@ -1,7 +1,16 @@
 import type { Approver } from "../approvals/identities.ts";
 import type { Approvals, Mode } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
-import type { CallOutcome, Fresh, Judged, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
+import type {
+  AnyEvidence,
+  CallOutcome,
+  Fresh,
+  Judged,
+  Receipt,
+  Released,
+  Verified,
+  WithinRate,
+} from "../core/evidence.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import type { DataFlowPolicy } from "../policy/flow/flow.ts";
 import type { Halts } from "../policy/halts/halts.ts";
@@ -75,7 +84,7 @@ async function outcomeOf(parts: ProxyParts, request: CallRequest, record: CallRe
 
 /** Runs the pipeline. Each stage takes the evidence of the previous stage, so that a skipped stage does not compile. */
 async function decide(parts: ProxyParts, request: CallRequest, record: CallRecord): Promise<Released | Judged> {
-  const { admission, executor, halts } = parts;
+  const { admission, approvals, executor, halts } = parts;
   const { registry, callers, policy, gate, detector, dataFlow } = record.use(parts.snapshots.enter());
 
   const found = record.at("REGISTRY").keep(registry.find(request.tool));
@@ -88,7 +97,7 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const parsed = record.at("VALIDATION").keep(parseInput(limited, request.args));
   const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed, record));
   record.follow(dataFlow, elevated);
-  const fresh = record.at("VALIDATION").keep(await checkRepeat(elevated, record, parts.approvals));
+  const fresh = unhalted(halts, record, record.at("VALIDATION").keep(await checkRepeat(elevated, record, approvals)));
   if ("result" in fresh) return fresh;
   const scope = record.openScope(elevated.tool.timeoutMs);
   const planned = record.at("PLAN").keep(await makePlan(fresh, scope, record));
@@ -103,6 +112,18 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const executed = record.at("EXECUTION").keep(await executor.execute(approved, record.execution(scope, budget)));
   const options = { bytesMax: request.resultBytesMax, observer: parts.observerSlot?.observer };
   return charged(record.at("OUTPUT").keep(release(executed, detector, options)), budget);
+}
+
+/**
+ * Returns the evidence of a call that nobody has halted while decision points and the store were asked: a halted call plans, requests
+ * and repeats nothing.
+ *
+ * @throws {Refusal} HALTED, POLICY_STATE_UNAVAILABLE
+ */
+function unhalted<E extends AnyEvidence>(halts: ProxyParts["halts"], { haltable }: CallRecord, evidence: E): E {
+  const refusal = haltable && halts.refusalFor(haltable);
+  if (refusal !== undefined) throw refusal;
+  return evidence;
 }
 
 /** Returns what a call takes of the quotas; what it has taken is given back if its run does not begin. */

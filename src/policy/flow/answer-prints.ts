@@ -27,6 +27,8 @@ export interface AnswerField {
 
 interface FieldNode extends AnswerField {
   readonly number: number;
+  /** Whether the keys that lead here are data: then they are read like values. */
+  readonly hasDataKeys: boolean;
   readonly policy: PolicyNode;
   readonly keys: Map<string, FieldNode>;
   element: FieldNode | undefined;
@@ -48,6 +50,7 @@ export class AnswerFields {
       path: "…",
       isTrusted: false,
       number: FIELDS_MAX,
+      hasDataKeys: true,
       policy: trusted,
       keys: new Map(),
       element: undefined,
@@ -77,13 +80,14 @@ export class AnswerFields {
 
   #below(node: FieldNode, shown: string, policy: PolicyNode): FieldNode {
     if (this.#count >= FIELDS_MAX) return this.#rest;
-    return this.#add(joinPath(node.path, shown), policy);
+    return this.#add(joinPath(node.path, shown), policy, shown === "*");
   }
 
-  #add(path: string, policy: PolicyNode): FieldNode {
+  #add(path: string, policy: PolicyNode, hasDataKeys = false): FieldNode {
     const number = this.#count;
     this.#count += 1;
-    return { path, isTrusted: policy.action === "allow", number, policy, keys: new Map(), element: undefined };
+    const isTrusted = policy.action === "allow";
+    return { path, isTrusted, number, hasDataKeys, policy, keys: new Map(), element: undefined };
   }
 }
 
@@ -143,7 +147,11 @@ export class PrintCollector {
       for (const item of value as readonly Json[]) this.#visit(item, fields, element, depth + 1);
     } else {
       const table = value as { readonly [key: string]: Json };
-      for (const key in table) this.#visit(table[key] as Json, fields, fields.key(node, key), depth + 1);
+      for (const key in table) {
+        const field = fields.key(node, key);
+        if (field.hasDataKeys) this.#visit(key, fields, field, depth + 1);
+        this.#visit(table[key] as Json, fields, field, depth + 1);
+      }
     }
   }
 

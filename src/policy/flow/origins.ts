@@ -156,8 +156,16 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
       for (const item of value as readonly unknown[])
         visit(item, node.element.node, joinPath(argument, "[]"), depth + 1);
     } else if (isTable(value)) {
-      for (const [key, inner] of Object.entries(value))
-        visit(inner, edgeOf(node, key).node, joinPath(argument, key), depth + 1);
+      for (const [key, inner] of Object.entries(value)) {
+        const { node: below, shown } = edgeOf(node, key);
+        const path = joinPath(argument, key);
+        // A key that is data says where to, as its value does.
+        if (shown === "*" && below.action === "allow") visit(key, below, path, depth + 1);
+        visit(inner, below, path, depth + 1);
+      }
+    } else if (typeof value === "boolean" && node.action === "allow") {
+      // Nothing to be found, but a destination: `isPublic` sends to everybody.
+      values.push({ argument, isDestination: true, isLink: false, words: 0, bits: new Float32Array(0) });
     }
   };
   visit(input, destinations, "", 0);

@@ -155,7 +155,9 @@ export class Quotas {
           const period = periodAt(quota.window, now);
           const id = rowKey(quota, userOf(quota, call.caller, call.tool), period.startsAt);
           const [row] = await sql`SELECT used FROM policy_quota_use WHERE id = ${id}`;
-          const left = quota.limit - Number(row?.["used"] ?? 0) + this.#meterOf(quota, call).rest;
+          const { rest, owed, startsAt } = this.#meterOf(quota, call);
+          const held = startsAt === period.startsAt ? rest : 0;
+          const left = quota.limit - Number(row?.["used"] ?? 0) + held - owed;
           if (left < (amount || 1)) return quotaExceeded(quota, period, now);
         }
         return undefined;
@@ -328,6 +330,15 @@ export class CallBudget {
       if (this.#isEnded) this.#quotas.giveBack(holds);
       else this.#holds = holds;
     });
+  }
+
+  /**
+   * Takes nothing.
+   * @throws {Refusal} that of `reserve`
+   */
+  async judge(call: CountedCall): Promise<void> {
+    const refusal = await this.#quotas.judge(call);
+    if (refusal !== undefined) throw refusal;
   }
 
   /** The run begins: from now on the call is charged, whatever its outcome. */
