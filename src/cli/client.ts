@@ -294,3 +294,13 @@ function readBounded(file: string): Buffer {
     closeSync(descriptor);
   }
 }
+
+/** Returns the two values of the option `--caller`. */
+export function issuerAndSubject([issuer, subject, ...more]: readonly string[]): {
+  readonly issuer: string;
+  readonly subject: string;
+} {
+  if (issuer === undefined || subject === undefined || more.length > 0)
+    return wrongUsage("--caller takes two values: the issuer and the subject of the caller's tokens");
+  return { issuer, subject };
+}

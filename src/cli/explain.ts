@@ -46,7 +46,7 @@ const explanation = z.object({
       ),
     }),
   ),
-  plan: z.unknown(),
+  plan: z.unknown().optional(),
   noPlan: z.string().optional(),
   changes: z.array(z.object({ kind: z.string(), names, text: z.string() })),
 });

@@ -21,8 +21,8 @@ export const commands = [
     uses: CLIENT,
     options: {
       all: flag("all calls"),
-      tool: option(text("name"), "calls of this tool"),
-      system: option(text("name"), "calls of the tools of this system"),
+      tool: option(text("tool"), "calls of this tool"),
+      system: option(text("system"), "calls of the tools of this system"),
       caller: list(
         text("issuer-and-subject"),
         "calls of this caller, also as an actor for others: its issuer and its subject",

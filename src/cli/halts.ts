@@ -2,7 +2,7 @@ import { z } from "zod";
 import { isTable } from "../core/json.ts";
 import { printable, printableCell } from "../core/printable.ts";
 import { printListing } from "./approvals/view.ts";
-import { type ClientOptions, connectAndRequest, segment, unknownAnswer } from "./client.ts";
+import { type ClientOptions, connectAndRequest, issuerAndSubject, segment, unknownAnswer } from "./client.ts";
 import { CommandError, EXIT, print, reportChange, wrongUsage } from "./output.ts";
 
 interface HaltOptions extends ClientOptions {
@@ -59,19 +59,13 @@ function targetOf({ all, tool, system, caller, session }: HaltOptions) {
     ...(all === true ? [{ kind: "all" }] : []),
     ...(tool === undefined ? [] : [{ kind: "tool", tool }]),
     ...(system === undefined ? [] : [{ kind: "system", system }]),
-    ...(caller === undefined ? [] : [callerOf(caller)]),
+    ...(caller === undefined ? [] : [{ kind: "caller", ...issuerAndSubject(caller) }]),
     ...(session === undefined ? [] : [{ kind: "session", session }]),
   ];
   const [target, another] = named;
   if (target === undefined || another !== undefined)
     return wrongUsage("name exactly one of --all, --tool, --system, --caller and --session");
   return target;
-}
-
-function callerOf([issuer, subject, ...more]: readonly string[]) {
-  if (issuer === undefined || subject === undefined || more.length > 0)
-    return wrongUsage("--caller takes two values: the issuer and the subject of the caller's tokens");
-  return { kind: "caller", issuer, subject };
 }
 
 /** `stc resume`: lifts halts, one after the other. */

@@ -13,7 +13,7 @@ const PLAN_TIMEOUT_MS = 30_000;
 interface PlanOptions extends ConfigurationOptions {
   readonly json?: boolean;
   readonly sub?: string | undefined;
-  readonly issuer?: string | undefined;
+  readonly iss?: string | undefined;
   readonly askExternal?: boolean;
 }
 
@@ -41,14 +41,14 @@ export async function plan(tool: string, args: string, options: PlanOptions): Pr
 }
 
 /** The caller of a call that nobody makes, with the permissions that the configuration gives it, or else those of the tool. */
-function callerOf({ permissions }: Tool, { jwt }: Config, { sub, issuer, askExternal }: PlanOptions): Caller {
+function callerOf({ permissions }: Tool, { jwt }: Config, { sub, iss, askExternal }: PlanOptions): Caller {
   const agents = jwt.issuers.filter(({ operators }) => !operators);
   const [only] = agents;
-  const named = issuer === undefined && agents.length === 1 ? only : agents.find((each) => each.issuer === issuer);
+  const named = iss === undefined && agents.length === 1 ? only : agents.find(({ issuer }) => issuer === iss);
   if (askExternal === true && sub === undefined) return wrongUsage("--ask-external needs --sub");
   if (sub !== undefined && named === undefined) {
     const known = agents.map((each) => each.issuer).join(", ");
-    return wrongUsage(`--issuer must name one of ${known}`);
+    return wrongUsage(`--iss must name one of ${known}`);
   }
   const held = named?.subjectPermissions?.[sub ?? ""] ?? permissions.required;
   return {

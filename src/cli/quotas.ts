@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { printableCell } from "../core/printable.ts";
-import { type ClientOptions, connectAndRequest, unknownAnswer } from "./client.ts";
+import { type ClientOptions, connectAndRequest, issuerAndSubject, unknownAnswer } from "./client.ts";
 import { print, reportChange, table, wrongUsage } from "./output.ts";
 
 /** `stc quotas`: shows who has used how much, and sets uses to zero. */
@@ -77,11 +77,7 @@ export async function resetQuota(name: string, options: UserOptions): Promise<vo
 }
 
 function userOf({ caller, tool, system }: UserOptions): Readonly<Record<string, string>> {
-  const [issuer, subject, ...more] = caller ?? [];
-  if (caller !== undefined && (issuer === undefined || subject === undefined || more.length > 0)) {
-    return wrongUsage("--caller takes two values: the issuer and the subject of the caller's tokens");
-  }
-  const given = Object.entries({ issuer, subject, tool, system });
+  const given = Object.entries({ ...(caller && issuerAndSubject(caller)), tool, system });
   return Object.fromEntries(
     given.flatMap(([key, value]) => {
       if (value === "") return wrongUsage("the values of --caller, --tool and --system must not be empty");

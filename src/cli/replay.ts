@@ -58,7 +58,7 @@ function linesOf(report: ReplayReport, policyVersion: string): readonly string[]
       ...[printable(then), printable(now), examples.map(printable).join(" ")],
     ]);
   return [
-    `${calls} calls, judged by configuration ${printable(policyVersion)}`,
+    `${calls} ${calls === 1 ? "call" : "calls"}, judged by configuration ${printable(policyVersion)}`,
     `${unchanged} unchanged, ${changed} changed, ${sum(notJudged)} not judged, ${sum(leftOut)} left out`,
     ...(rows.length === 0
       ? []

@@ -131,7 +131,7 @@ export const commands = [
     uses: CONFIGURED,
     options: {
       sub: option(text("subject"), "show what decision points are asked about a call of this subject"),
-      issuer: option(text("issuer"), "issuer of the subject; needed with several issuers of agents"),
+      iss: option(text("issuer"), "issuer of the caller's token (default: the only one of agents)"),
       askExternal: flag("also ask decision points that are other systems; needs --sub"),
       json: JSON_FLAG,
     },
@@ -184,7 +184,7 @@ export const commands = [
       from: option(text("time"), "calls since then: 24h, 7d, yesterday, 2026-02-16 (default: all)"),
       to: option(text("time"), "calls before then"),
       audit: option(text("directory"), "audit directory (default: that of the configuration)"),
-      askExternal: flag("also ask policy points that decide elsewhere, which counts and costs as a call does"),
+      askExternal: flag("also ask policy points that are other systems"),
       json: JSON_FLAG,
     },
     exits: {
@@ -219,7 +219,7 @@ export const commands = [
       sub: required(text("subject"), "subject of the token"),
       permission: list(
         text("permission"),
-        "what the caller may do (default: nothing; for an operator: decide, manage grants and modes, read the audit, observe answers, see and reset quotas)",
+        "what the caller may do (default: nothing; for an operator: every permission of the operators' endpoints)",
       ),
       operator: flag("a token for the operators' endpoints; it cannot call tools"),
       session: option(

@@ -158,3 +158,12 @@ test("a session is set to ask less, listed and ended", async () => {
   expect(ran.code).toBe(0);
   expect(await decide("mode", "end", "sid:session-1")).toMatchObject({ code: 0, out: "ended: sid:session-1\n" });
 });
+
+test("stc explain --service says what a running service says, also about a call without a plan", async () => {
+  const asking = await service.person({ permissions: ["policy:explain"] });
+  const env = tokenFile("explaining", asking);
+  const caller = ["--service", "--sub", "agent-7", "--iss", issuer, "--permissions", "nothing:useful"];
+  const explained = await runStc(["explain", "do_write", ...caller, "--args", '{"what":"a"}'], { env });
+  expect(explained).toMatchObject({ code: 1, err: "" });
+  expect(explained.out).toStartWith(`deny PERMISSION_DENIED: do_write for agent-7 (${issuer}), mode default`);
+});

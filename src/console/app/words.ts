@@ -9,6 +9,7 @@ export function timeLeft(ms: number): string {
   if (seconds <= 0) return "none";
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3_600) return `${Math.floor(seconds / 60)} min ${String(seconds % 60).padStart(2, "0")} s`;
+  if (seconds >= 172_800) return `${Math.floor(seconds / 86_400)} d ${Math.floor((seconds % 86_400) / 3_600)} h`;
   return `${Math.floor(seconds / 3_600)} h ${String(Math.floor((seconds % 3_600) / 60)).padStart(2, "0")} min`;
 }
 

@@ -252,16 +252,18 @@ export async function callerOf(
   { token, sub, iss, permissions }: StatedCaller,
 ): Promise<Caller> {
   if (token !== undefined) return (await parts.callers.verifyToken(token, "agents")).caller;
-  if (sub === undefined) throw malformed("Say who calls: the subject, or a token.");
+  if (sub === undefined) throw malformed("sub: required, unless there is a token.");
   const agents = config.jwt.issuers.filter(({ operators }) => !operators);
   const [first, another] = agents;
   if (iss === undefined && another !== undefined)
-    throw malformed(`Say whose token it is: ${agents.map(({ issuer }) => issuer).join(", ")}.`);
+    throw malformed(
+      `iss: required, because there are several issuers: ${agents.map(({ issuer }) => issuer).join(", ")}.`,
+    );
   const profile = iss === undefined ? first : agents.find(({ issuer }) => issuer === iss);
-  if (profile === undefined) throw malformed(`${iss ?? "Nobody"} is not an issuer of agents' tokens here.`);
+  if (profile === undefined) throw malformed(`iss: ${iss ?? "nobody"} is not an issuer of agents' tokens here.`);
   const table = profile.subjectPermissions;
   if (permissions === undefined && table === undefined)
-    throw malformed("State the permissions: the tokens of this issuer list them.");
+    throw malformed("permissions: required, because the configuration does not list them for this issuer.");
   const held = table !== undefined && Object.hasOwn(table, sub) ? table[sub] : [];
   return {
     ...{ issuer: profile.issuer, subject: sub, actors: [], session: undefined },

@@ -63,6 +63,11 @@ const BY_POLICY: ReadonlySet<string> = new Set<RefusalCode>([
   ...(["TOOL_NOT_FOUND", "PERMISSION_DENIED", "POLICY_DENIED", "INVALID_INPUT"] as const),
 ]);
 
+/** Refusals by what operators and calls had changed by then, which no configuration says. */
+const BY_STATE: ReadonlySet<string> = new Set<RefusalCode>([
+  ...(["HALTED", "QUOTA_EXCEEDED", "POLICY_STATE_UNAVAILABLE"] as const),
+]);
+
 function verdictThen(line: LineMembers, code: string | undefined): CallVerdict | { readonly leftOut: string } {
   const approval = membersOf(line["approval"]);
   const stages = membersOf(line["stages"]) ?? {};
@@ -73,6 +78,7 @@ function verdictThen(line: LineMembers, code: string | undefined): CallVerdict |
     return isByApproval(by) ? "ask" : "allow";
   }
   if (code === undefined || !isRefusalCode(code)) return { leftOut: "unknown outcome" };
+  if (BY_STATE.has(code)) return { leftOut: code };
   const details = membersOf(membersOf(line["denial"])?.["details"]);
   const isPlanning = stages["PLAN"] !== undefined && stages["APPROVAL"] === undefined;
   if (isPlanning) return { leftOut: `planning ended with ${code}` };

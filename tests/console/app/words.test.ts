@@ -82,8 +82,8 @@ describe("routes", () => {
 
 describe("words", () => {
   test("times that are left and that have passed", () => {
-    expect([0, 1, 59_001, 61_000, 3_600_000, 7_320_000].map(timeLeft)).toEqual([
-      ...["none", "1 s", "1 min 00 s", "1 min 01 s", "1 h 00 min", "2 h 02 min"],
+    expect([0, 1, 59_001, 61_000, 3_600_000, 7_320_000, 1_976_400_000].map(timeLeft)).toEqual([
+      ...["none", "1 s", "1 min 00 s", "1 min 01 s", "1 h 00 min", "2 h 02 min", "22 d 21 h"],
     ]);
     expect([0, 5_000, 60_000, 7_200_000, 86_400_000, 200_000_000].map(timeAgo)).toEqual([
       ...["just now", "5 s ago", "1 min ago", "2 h ago", "1 day ago", "2 days ago"],

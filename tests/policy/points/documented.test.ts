@@ -59,7 +59,7 @@ test("the page's policies decide as the page says", async () => {
 test("the page's `stc plan` shows the questions and what Cedar answers, and asks others only when it is told to", async () => {
   const [, command = ""] = /^stc (plan .*)$/m.exec(page) ?? [];
   const args = [...command.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain ?? "");
-  const issuer = ["--issuer", "https://idp.test", "--config", config];
+  const issuer = ["--iss", "https://idp.test", "--config", config];
   const { code, out, err } = await runStc([...args, ...issuer]);
   expect([code, err]).toEqual([0, ""]);
   const { decisionPoints, method } = JSON.parse(out);

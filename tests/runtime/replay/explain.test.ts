@@ -154,7 +154,7 @@ test("the caller is a valid agent's token, or stated completely", async () => {
   const both = await world.explain("deeds_read", { id: "a" }, { token });
   expect([both.http, both.body.error.code]).toEqual([400, "MALFORMED_REQUEST"]);
   const unstated = await world.explain("deeds_read", { id: "a" }, { permissions: undefined });
-  expect(unstated.body.error.message).toContain("State the permissions");
+  expect(unstated.body.error.message).toContain("permissions: required");
   const unknown = await world.explain("deeds_read", { id: "a" }, { iss: "https://nobody.example" });
   expect(unknown.body.error.message).toContain("is not an issuer");
 });

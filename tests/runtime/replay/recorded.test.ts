@@ -121,6 +121,22 @@ test("a call that was denied a permission, and is not any more, has changed what
 
 test.each<[string, Changes, string]>([
   ["a rate limit", denied("RATE_LIMITED", "LIMIT"), "RATE_LIMITED"],
+  [
+    "a halt",
+    {
+      ...denied("HALTED", "PERMISSION"),
+      decisionReasons: [{ stage: "PERMISSION", point: "halts", verdict: "deny", reason: "halt 4f0c" }],
+    },
+    "HALTED",
+  ],
+  [
+    "a quota that is used up",
+    {
+      ...denied("QUOTA_EXCEEDED", "LIMIT"),
+      decisionReasons: [{ stage: "LIMIT", point: "quotas", verdict: "deny", reason: "daily" }],
+    },
+    "QUOTA_EXCEEDED",
+  ],
   ["an approval that could not be used", denied("APPROVAL_EXPIRED", "APPROVAL"), "APPROVAL_EXPIRED"],
   ["a dry run", { decision: "DRY_RUN", dryRun: true }, "dry run"],
   [

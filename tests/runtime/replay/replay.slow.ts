@@ -68,7 +68,7 @@ test("stc explain and stc check --matrix: from the configuration alone", async (
   expect(allowed.code).toBe(0);
   expect(JSON.parse(allowed.out)).toMatchObject({ verdict: "allow", plan: { tool: "order_get" }, changes: [] });
   const wrong = await runStc(["explain", "order_get", "--config", config], { env });
-  expect([wrong.code, wrong.err]).toEqual([64, expect.stringContaining("Say who calls")]);
+  expect([wrong.code, wrong.err]).toEqual([64, expect.stringContaining("sub: required")]);
   const matrix = await runStc(["check", "--matrix", "--csv", "--config", config], { env });
   expect([matrix.code, matrix.err]).toEqual([0, ""]);
   const [heads, ...rows] = matrix.out.trim().split("\n");
