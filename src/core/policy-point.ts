@@ -62,6 +62,10 @@ export interface StagePoint<Stage extends PointStage, Decision = PolicyDecision 
   readonly stage: Stage;
   /** True when the point decides from the request alone. `stc replay` asks other points only with `--ask-external`. */
   readonly isLocal?: boolean;
+  /** True when the decision may depend on claims of the caller's token, which the audit does not have, or on the time. */
+  readonly readsMoment?: boolean;
+  /** Returns whether the point decides about a tool: about all when left out. It allows every call of another tool. */
+  concerns?(tool: Tool): boolean;
   /** Milliseconds for an asynchronous decision; default 1,000. */
   readonly timeoutMs?: number;
   /** Decides about one call. An exception or a late decision denies the call. Must not change the request. */

@@ -22,6 +22,7 @@ import {
   type StagePoint,
   undecided,
 } from "../core/policy-point.ts";
+import type { Tool } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import type { FlowJudgement } from "../policy/flow/flow.ts";
 import type { Halts } from "../policy/halts/halts.ts";
@@ -88,8 +89,8 @@ export interface Policy {
     call: CallTraced,
     asks?: (point: PolicyPoint) => boolean,
   ): Promise<StageStatements>;
-  /** Whether policy points that are not built in read the arguments or the plan. */
-  readonly readsArguments: boolean;
+  /** Whether policy points that are not built in read the arguments or the plan of a tool's calls. */
+  readsArguments(tool: Tool): boolean;
 }
 
 interface CallTraced {
@@ -145,7 +146,7 @@ export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "asses
       return judging === undefined ? assess(planned) : followed(judging, () => assess(planned), detector);
     },
     confirmation: confirming(others, detector),
-    readsArguments: others.some(({ stage }) => stage !== "permission"),
+    readsArguments: (tool) => others.some((point) => point.stage !== "permission" && concerns(point, tool)),
     async state(stage, request, call, asks = () => true) {
       const full = request as PolicyRequests["approval"];
       const own: PointDecision & { readonly assessment?: RiskAssessment } = {
@@ -155,7 +156,9 @@ export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "asses
       }[stage]();
       const { point, decision, assessment } = own;
       // A denial by the built-in point is final.
-      const more = isDenial(decision) ? [] : others.filter((other) => other.stage === stage);
+      const more = isDenial(decision)
+        ? []
+        : others.filter((other) => other.stage === stage && concerns(other, full.tool));
       const asked = more.filter(asks) as readonly StagePoint<PointStage>[];
       const answers = await Promise.all(
         asked.map((other) => askPoint(other, () => other.decide(publicView(full, call)))),
@@ -269,6 +272,10 @@ function combined<From extends Before, Own extends PointDecision, To extends Any
 }
 
 type Denial = Extract<PolicyDecision, { verdict: "deny" }>;
+
+function concerns(point: PolicyPoint, tool: Tool): boolean {
+  return point.concerns?.(tool) !== false;
+}
 
 function isDenial(decision: PolicyDecision): decision is Denial {
   return decision.verdict === "deny";

@@ -89,7 +89,15 @@ export class DataFlowPolicy {
   }
 
   /** Judges the arguments of a call by what its caller, and everybody who acts for him, has read until now. Never throws. */
-  async judge({ tool, caller, input }: Omit<FollowedCall, "traceId" | "inputPolicy">): Promise<FlowJudgement> {
+  async judge(call: Omit<FollowedCall, "traceId" | "inputPolicy">): Promise<FlowJudgement> {
+    const judgement = await this.preview(call);
+    const { counts } = this.#options.ledger;
+    counts[judgement.labels === undefined ? "unknown" : verdictIn(judgement.findings)] += 1;
+    return judgement;
+  }
+
+  /** As `judge`, about a call that is not made: it is not counted. */
+  async preview({ tool, caller, input }: Omit<FollowedCall, "traceId" | "inputPolicy">): Promise<FlowJudgement> {
     const flow = this.#flowOf(tool);
     const { ledger, rules, log } = this.#options;
     try {
@@ -102,11 +110,9 @@ export class DataFlowPolicy {
         "after" in rule ? labelFindings(rule, judged) : argumentFindings(rule, judged),
       );
       const findings = [...new Map(found.map((one) => [`${one.verdict} ${one.reason}`, one])).values()];
-      ledger.counts[verdictIn(findings)] += 1;
       return { labels, findings, origins };
     } catch (cause) {
       log("what a caller has read could not be looked up", cause);
-      ledger.counts.unknown += 1;
       const isRuled = rules.some((rule) => ("after" in rule ? flow.sendsOutside : true));
       return { labels: undefined, findings: isRuled ? [UNKNOWN] : [], origins: [] };
     }

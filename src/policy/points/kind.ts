@@ -56,6 +56,8 @@ export interface OpenedPoint {
   state?(): Pick<PointState, "circuit" | "calls" | "facts">;
   /** Receives the tools that the point decides about, once they are loaded. Returns observations for `stc check`. */
   prepare?(tools: readonly Tool[]): readonly string[];
+  /** True when answers may depend on claims of the caller's token or on the time. */
+  readonly readsMoment?: boolean;
   /** Observations for `stc check` that are not errors. */
   readonly notes?: readonly string[];
   /** Starts watching the files that may change without a reload. */

@@ -102,6 +102,18 @@ export class ConfiguredPoint implements StagePoint<"elevation"> {
     };
   }
 
+  get isLocal(): boolean {
+    return !this.#options.isRemote;
+  }
+
+  get readsMoment(): boolean {
+    return this.#options.claims.length > 0 || this.#opened.readsMoment === true;
+  }
+
+  concerns(tool: Tool): boolean {
+    return this.#options.concerns(tool);
+  }
+
   get isRemote(): boolean {
     return this.#options.isRemote;
   }

@@ -52,6 +52,7 @@ export interface Parts {
   /** Finds secrets and personal data by the built-in rules and those of the configuration. */
   readonly detector: Detector;
   readonly targets: Targets;
+  readonly targetKinds: Modules["targetKinds"];
   readonly loaded: LoadedTools;
   readonly report: Required<KindReport>;
   readonly risk: RiskRules;
@@ -160,7 +161,7 @@ async function readParts(
   const close = (): Promise<void> => closeOpened(opened);
   return {
     ...{ registry, callers, detector, targets, loaded, report, ...approvals, policy, points, hashKey, checkpointKey },
-    ...{ exports, traces, identity, listeners, close },
+    ...{ exports, traces, identity, listeners, close, targetKinds: modules.targetKinds },
     policyNotes: [
       ...policies.notes,
       ...(await quotaNotes(config, { ...loaded, isEmbedded })),

@@ -1,6 +1,6 @@
 import { type DeclaredKind, declaredTarget } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
-import type { DataFlowPolicy } from "../../policy/flow/flow.ts";
+import type { DataFlowPolicy, FlowRule } from "../../policy/flow/flow.ts";
 import type { FlowLedger } from "../../policy/flow/ledger.ts";
 import type { PolicyState } from "../../policy/state.ts";
 import type { Config } from "../config/config.ts";
@@ -37,18 +37,22 @@ export class DataFlowOpener {
       import("../../policy/flow/ledger.ts"),
     ]);
     this.#ledger ??= new Ledger({ state, newSecret });
-    const {
-      default: byDefault = "on",
-      rules = [],
-      rememberSeconds = REMEMBER_SECONDS,
-      trustSid = false,
-    } = dataFlow ?? {};
+    const { rememberSeconds = REMEMBER_SECONDS, trustSid = false } = dataFlow ?? {};
     return new Policy({
       ...{ tools, kinds: modules.targetKinds, ledger: this.#ledger, newId, log, trustSid },
-      rules: [...(byDefault === "on" ? DEFAULT_RULES : []), ...rules],
+      rules: flowRulesOf({ dataFlow }, DEFAULT_RULES),
       rememberMs: rememberSeconds * 1_000,
     });
   }
+}
+
+/** Returns the rules of a configuration in which data flow is on. */
+export function flowRulesOf(
+  { dataFlow }: Pick<Config, "dataFlow">,
+  byDefault: readonly FlowRule[],
+): readonly FlowRule[] {
+  const { default: isDefault = "on", rules = [] } = dataFlow ?? {};
+  return [...(isDefault === "on" ? byDefault : []), ...rules];
 }
 
 const NAMED_MAX = 5;

@@ -8,10 +8,11 @@ import type { PointStage, PolicyPoint, PolicyRequests } from "../../core/policy-
 import type { Caller, ExecutionPlan } from "../../core/types.ts";
 import { ruleByMode } from "../../pipeline/approval-gate.ts";
 import { couldUse } from "../../pipeline/permission-engine.ts";
-import type { PointDecision } from "../../pipeline/policy.ts";
+import { DATA_FLOW, type PointDecision } from "../../pipeline/policy.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
 import type { Parts } from "../composition/assembly.ts";
 import type { Config } from "../config/config.ts";
+import type { FlowJudge } from "./flow.ts";
 
 /** What policies say about a call: it runs, a person is asked, or it gets a refusal with this code. */
 export type CallVerdict = "allow" | "ask" | RefusalCode;
@@ -59,21 +60,26 @@ export interface Judgement {
   readonly assessment?: RiskAssessment | undefined;
 }
 
-/** `arguments`: their values; `schema`: whether the schema accepts them; `plan`; `points`: policy points that are not asked. */
-export type Unknown = "arguments" | "schema" | "plan" | "points";
+/**
+ * `arguments`: their values; `schema`: whether the schema accepts them; `plan`; `points`: policy points that are not asked; `flow`:
+ * what the caller has read.
+ */
+export type Unknown = "arguments" | "schema" | "plan" | "points" | "flow";
 
 export interface JudgeOptions {
   readonly parts: Pick<Parts, "registry" | "policy" | "risk">;
   readonly config: Pick<Config, "approvals">;
   /** Which policy points are asked that are not built in. */
   readonly asks: (point: PolicyPoint) => boolean;
+  /** Judges by what the caller has read; undefined: data flow is off. */
+  readonly flow?: FlowJudge | undefined;
   /** Whether an approver can be asked without an approval store. */
   readonly hasCallback?: boolean;
 }
 
 /**
  * Returns what the policies of a configuration say about a call, from its arguments alone: nothing is planned, looked up, written
- * or counted. Limits, halts and approvals that were given before are no part of it.
+ * or counted. Limits, halts, quotas and approvals that were given before are no part of it.
  */
 export async function judge(options: JudgeOptions, call: JudgedCall): Promise<Judgement> {
   const { registered } = options.parts.registry.find(call.tool);
@@ -100,6 +106,8 @@ class Judging {
   #assessment: RiskAssessment | undefined;
   /** Whether a policy point requires an approval; undefined when that is not known. */
   #isRequired: boolean | undefined = false;
+  /** Whether only a person may approve. */
+  #needsPeople = false;
 
   constructor(options: JudgeOptions, call: JudgedCall) {
     this.#options = options;
@@ -128,10 +136,14 @@ class Judging {
     const plan = this.#call.plan ?? pure;
     if (plan === undefined) {
       this.#unknown.add("plan");
+      const stopped = await this.#askFlow(tool, input);
+      if (stopped !== undefined) return this.end([stopped]);
       return this.#endByRules(registered, { input, bounds: this.#boundsOf(registered, input, true) });
     }
     const refused = await this.#ask("approval", { tool, caller, input, plan });
     if (refused !== undefined) return this.end([refused]);
+    const stopped = await this.#askFlow(tool, input);
+    if (stopped !== undefined) return this.end([stopped]);
     const rule = await ruleByMode({ tool, input, caller }, this.#call.mode, this.#isRequired === true);
     if (this.#isRequired === false)
       this.state("APPROVAL", { point: "approval", verdict: rule.verdict, reasons: [rule.by] });
@@ -174,6 +186,30 @@ class Judging {
     return undefined;
   }
 
+  /** Judges by what the caller has read. Returns the code of a denial that is certain. */
+  async #askFlow(tool: RegisteredTool["tool"], input: unknown): Promise<RefusalCode | undefined> {
+    const found = await this.#options.flow?.({ tool, caller: this.#call.caller, input });
+    if (found === undefined) return undefined;
+    const { verdicts, reasons } = found;
+    const isCertain = verdicts.size === 1;
+    const [verdict = "allow"] = isCertain ? verdicts : (["unknown"] as const);
+    this.state("APPROVAL", {
+      point: DATA_FLOW,
+      verdict,
+      reasons,
+      ...(verdict === "deny" && { code: "POLICY_DENIED" }),
+    });
+    if (!isCertain) this.#unknown.add("flow");
+    if (verdict === "deny") return "POLICY_DENIED";
+    if (verdicts.has("deny")) this.#possible.add("POLICY_DENIED");
+    if (!verdicts.has("ask")) return undefined;
+    if (!verdicts.has("allow")) {
+      this.#isRequired = true;
+      this.#needsPeople = true;
+    } else if (this.#isRequired === false) this.#isRequired = undefined;
+    return undefined;
+  }
+
   /** A point that is not asked may deny, or require an approval. */
   #notAsked(): void {
     this.#unknown.add("points");
@@ -181,10 +217,10 @@ class Judging {
     if (this.#isRequired === false) this.#isRequired = undefined;
   }
 
-  #runHidden(
+  async #runHidden(
     registered: RegisteredTool,
     { isAccepted, shown }: KnownArguments & { kind: "hidden" },
-  ): Judgement | Promise<Judgement> {
+  ): Promise<Judgement> {
     const { tool } = registered;
     const { permissions } = this.#call.caller;
     if (isAccepted === false) return this.end(["INVALID_INPUT"]);
@@ -197,7 +233,9 @@ class Judging {
       this.#possible.add("PERMISSION_DENIED");
       this.#unknown.add("arguments");
     }
-    if (this.#options.parts.policy.readsArguments) this.#notAsked();
+    if (this.#options.parts.policy.readsArguments(tool)) this.#notAsked();
+    const stopped = await this.#askFlow(tool, HIDDEN);
+    if (stopped !== undefined) return this.end([stopped]);
     const hasScript = registered.binding.planForRules !== undefined;
     return this.#endByRules(registered, { input: HIDDEN, bounds: this.#boundsOf(registered, shown, hasScript) });
   }
@@ -243,7 +281,7 @@ class Judging {
   #asked(): CallVerdict {
     const { approvals } = this.#options.config;
     const hasStore = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
-    return hasStore || this.#options.hasCallback === true ? "ask" : "APPROVAL_DENIED";
+    return hasStore || (this.#options.hasCallback === true && !this.#needsPeople) ? "ask" : "APPROVAL_DENIED";
   }
 }
 

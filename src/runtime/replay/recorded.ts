@@ -7,7 +7,9 @@ import type { RegisteredTool } from "../../core/evidence.ts";
 import { ARGUMENT_LIMITS, isTable } from "../../core/json.ts";
 import { NOT_LOGGED } from "../../core/manifest/input-policy.ts";
 import type { CompiledPolicy } from "../../core/policy/output-policy.ts";
+import { DATA_FLOW } from "../../pipeline/policy.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
+import type { RecordedFlow } from "./flow.ts";
 import type { CallVerdict, KnownArguments } from "./judge.ts";
 
 /** A call as the audit recorded it, with what policies said then. */
@@ -17,6 +19,8 @@ export interface RecordedCall {
   readonly iss: string;
   readonly sub: string;
   readonly permissions: readonly string[];
+  /** Roles that the caller held. */
+  readonly roles: readonly string[];
   readonly actors: readonly string[];
   /** The mode that an operator had set for the session; "usual" without one, undefined when it is not known whether there was one. */
   readonly sessionMode: Mode | "usual" | undefined;
@@ -28,6 +32,9 @@ export interface RecordedCall {
   readonly argsDigest: string | undefined;
   /** Whether the input schema of that time has accepted the arguments; undefined when the call was refused before. */
   readonly isAccepted: boolean | undefined;
+  readonly flow: RecordedFlow;
+  /** What data flow said by the configuration of that time. */
+  readonly flowThen: "allow" | "ask" | "deny";
 }
 
 /**
@@ -48,6 +55,8 @@ export function readRecorded(line: LineMembers): RecordedCall | { readonly leftO
     traceId: textOf(line["traceId"]) ?? "",
     tool: textOf(tool?.["name"]) ?? "",
     ...{ iss, sub, permissions: textsOf(caller?.["permissions"]), actors: textsOf(caller?.["act"]) },
+    roles: textsOf(caller?.["roles"]),
+    ...{ flow: flowOf(line), flowThen: flowThen(line) },
     sessionMode: modeOf(line["sessionMode"]) ?? (isModeRead(line, then, by) ? "usual" : undefined),
     then,
     approvedBy: by !== undefined && isByApproval(by) ? by : undefined,
@@ -56,6 +65,28 @@ export function readRecorded(line: LineMembers): RecordedCall | { readonly leftO
     argsDigest: textOf(tool?.["argsDigest"]),
     isAccepted: membersOf(line["stages"])?.["VALIDATION"] === undefined ? undefined : then !== "INVALID_INPUT",
   };
+}
+
+function flowOf(line: LineMembers): RecordedFlow {
+  const { before, sources } = membersOf(line["dataFlow"]) ?? {};
+  return {
+    before: Array.isArray(before) ? textsOf(before) : undefined,
+    sources: tablesOf(sources).map((source) => ({
+      ...{ argument: textOf(source["argument"]) ?? "", labels: textsOf(source["labels"]) },
+      ...{ isTrusted: source["trusted"] === true, isWhole: source["part"] !== true },
+    })),
+  };
+}
+
+function flowThen(line: LineMembers): RecordedCall["flowThen"] {
+  const found = tablesOf(line["decisionReasons"]).filter(({ point }) => point === DATA_FLOW);
+  if (found.some(({ verdict }) => verdict === "deny")) return "deny";
+  return found.length > 0 ? "ask" : "allow";
+}
+
+function tablesOf(value: unknown): readonly LineMembers[] {
+  const items: readonly unknown[] = Array.isArray(value) ? value : [];
+  return items.map(membersOf).filter((members) => members !== undefined);
 }
 
 /** Refusals with which a policy ends a call. */

@@ -5,7 +5,9 @@ import { parseLine } from "../../audit/query/view.ts";
 import type { PolicyPoint } from "../../core/policy-point.ts";
 import type { Caller } from "../../core/types.ts";
 import type { Parts } from "../composition/assembly.ts";
+import { policyVersionOf } from "../composition/reloading.ts";
 import type { Config } from "../config/config.ts";
+import { type FlowJudge, recordedFlowJudge } from "./flow.ts";
 import { type CallVerdict, type Judgement, judge } from "./judge.ts";
 import { argumentsOf, type Recognizer, type RecordedCall, readRecorded } from "./recorded.ts";
 
@@ -64,7 +66,9 @@ const OTHERS = "(others)";
  */
 export async function replay(options: ReplayOptions): Promise<ReplayReport> {
   const { dir, filter } = options;
-  const replaying = new Replaying(options);
+  const { parts, config } = options;
+  const flowJudge = await recordedFlowJudge(config, parts);
+  const replaying = new Replaying({ ...options, flowJudge, policyVersion: policyVersionOf(config, parts) });
   const query = { filter: { ...filter, exact: {} }, order: "oldest", limit: Number.MAX_SAFE_INTEGER } as const;
   const found = searchPages({ dir, query: { ...query, cursor: undefined, digest: "" }, pageBytesMax: PAGE_BYTES_MAX });
   for await (const page of found) {
@@ -74,10 +78,15 @@ export async function replay(options: ReplayOptions): Promise<ReplayReport> {
   return replaying.report();
 }
 
+interface ReplayingOptions extends ReplayOptions {
+  readonly flowJudge: Awaited<ReturnType<typeof recordedFlowJudge>>;
+  readonly policyVersion: string;
+}
+
 type Counts = Map<string, number>;
 
 class Replaying {
-  readonly #options: ReplayOptions;
+  readonly #options: ReplayingOptions;
   readonly #recognizer: Recognizer;
   readonly #changes = new Map<string, { -readonly [Member in keyof ReplayChange]: ReplayChange[Member] }>();
   readonly #notJudged: Counts = new Map();
@@ -87,7 +96,7 @@ class Replaying {
   #unchanged = 0;
   #changed = 0;
 
-  constructor(options: ReplayOptions) {
+  constructor(options: ReplayingOptions) {
     this.#options = options;
     this.#recognizer = { hashKey: options.parts.hashKey, lastOmitted: new Map() };
   }
@@ -126,7 +135,9 @@ class Replaying {
         : argumentsOf(call, registered, this.#recognizer);
     const judging = {
       ...{ parts, config },
-      asks: ({ isLocal }: PolicyPoint) => asksExternal || isLocal === true,
+      // Claims of the token and the time of the call are not known any more.
+      asks: ({ isLocal, readsMoment }: PolicyPoint) => (asksExternal || isLocal === true) && readsMoment !== true,
+      flow: this.#flowOf(call),
       hasCallback: call.approvedBy?.startsWith("callback") === true,
     };
     const modes = modesOf(call, config);
@@ -139,6 +150,14 @@ class Replaying {
     if (isClaimed && now.verdicts.has("allow")) return "the session's mode";
     const isByMode = now.verdicts.size > (first?.verdicts.size ?? 0);
     return isByMode && now.verdicts.has(call.then) ? "the session's mode" : now;
+  }
+
+  /** The same configuration says the same again; another one is asked what it says about the recorded facts. */
+  #flowOf({ policyVersion, flow, flowThen }: RecordedCall): FlowJudge | undefined {
+    const { flowJudge, policyVersion: inUse } = this.#options;
+    const judgeBy = flowJudge?.(flow);
+    if (judgeBy === undefined || policyVersion !== inUse) return judgeBy;
+    return async (call) => (await judgeBy(call)) && { verdicts: new Set([flowThen]), reasons: [] };
   }
 
   #differs(call: RecordedCall, now: Judgement): void {
@@ -204,10 +223,11 @@ const REASONS = {
   schema: "arguments that are not in the audit",
   arguments: "arguments that are not in the audit",
   plan: "a plan that needs its target",
+  flow: "what the caller had read",
 } as const satisfies Record<string, string>;
 
 function reasonOf({ unknown }: Judgement): string {
-  const first = (["points", "schema", "arguments", "plan"] as const).find((each) => unknown.has(each));
+  const first = (["points", "flow", "schema", "arguments", "plan"] as const).find((each) => unknown.has(each));
   return first === undefined ? "unknown" : REASONS[first];
 }
 

@@ -214,6 +214,7 @@ class CedarPoint implements OpenedPoint {
   readonly #tools = new WeakMap<Tool, ToolPolicies>();
   /** Entities that a policy names: it may read them whoever calls. */
   readonly #named: readonly EntityKey[];
+  readonly readsMoment: boolean;
   /** Whether a policy reads the time: Cedar takes longer to read one than for ten policies. */
   readonly #readsTime: boolean;
 
@@ -223,6 +224,7 @@ class CedarPoint implements OpenedPoint {
     this.#parts = parts;
     this.#sets = new PolicySets(engine);
     this.#readsTime = parts.policies.some(({ json }) => JSON.stringify(json.conditions).includes('"now"'));
+    this.readsMoment = this.#readsTime || parts.policies.some(({ json }) => OWN_CLAIM.test(JSON.stringify(json)));
     this.#named = [...new Set(parts.policies.flatMap(({ json }) => [...entitiesIn(json)]))];
   }
 
@@ -333,6 +335,9 @@ class CedarPoint implements OpenedPoint {
     return [...reached.values()];
   }
 }
+
+/** A claim other than those that every call has, also in the audit. */
+const OWN_CLAIM = /"claim_(?!(?:iss|sub|act|permissions)")/;
 
 const ANY_SHAPE: NumberShape = { members: new Map() };
 

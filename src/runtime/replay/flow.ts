@@ -1,0 +1,152 @@
+import { HIDDEN } from "../../approvals/risk/operators.ts";
+import type { Caller, Tool } from "../../core/types.ts";
+import type { DataFlowPolicy, FlowRule } from "../../policy/flow/flow.ts";
+import type { Parts } from "../composition/assembly.ts";
+import { flowRulesOf, isDataFlowOn } from "../composition/data-flow.ts";
+import type { Config } from "../config/config.ts";
+
+/** What data flow says about a call: every verdict that is possible by what is known, and why. */
+export interface FlowVerdict {
+  readonly verdicts: ReadonlySet<"allow" | "ask" | "deny">;
+  readonly reasons: readonly string[];
+}
+
+interface FlowCall {
+  readonly tool: Tool;
+  readonly caller: Caller;
+  /** `HIDDEN` or the parsed arguments. */
+  readonly input: unknown;
+}
+
+/** Judges a call by what its caller has read; undefined when that does not matter to the tool. */
+export type FlowJudge = (call: FlowCall) => FlowVerdict | undefined | Promise<FlowVerdict | undefined>;
+
+/** What an audit entry says of data flow. */
+export interface RecordedFlow {
+  /** Labels that the call carried; undefined when the entry names none. */
+  readonly before: readonly string[] | undefined;
+  readonly sources: readonly RecordedSource[];
+}
+
+interface RecordedSource {
+  readonly argument: string;
+  readonly labels: readonly string[];
+  readonly isTrusted: boolean;
+  readonly isWhole: boolean;
+}
+
+/** Nothing is known of what the caller has read. */
+export const NOTHING_READ: RecordedFlow = { before: undefined, sources: [] };
+
+/** Entries name at most this many sources of one argument, so that there may have been others. */
+const SOURCES_MAX = 3;
+
+type Applies = "yes" | "no" | "maybe";
+
+/**
+ * Returns what judges calls by the labels and sources that were recorded, by the rules of a configuration; undefined when its data
+ * flow is off. What recorded facts leave open stays open.
+ */
+export async function recordedFlowJudge(
+  config: Pick<Config, "dataFlow">,
+  { loaded, targetKinds }: Pick<Parts, "loaded" | "targetKinds">,
+): Promise<((recorded: RecordedFlow) => FlowJudge) | undefined> {
+  if (!isDataFlowOn(config, loaded.tools)) return undefined;
+  const [{ DEFAULT_RULES }, { toolFlow }, { Fingerprints }, { needlesOf, originsOf }] = await Promise.all([
+    import("../../policy/flow/flow.ts"),
+    import("../../policy/flow/declarations.ts"),
+    import("../../policy/flow/fingerprints.ts"),
+    import("../../policy/flow/origins.ts"),
+  ]);
+  const rules = flowRulesOf(config, DEFAULT_RULES);
+  // Nothing is compared with these fingerprints: they only tell which arguments have a value that can be looked up.
+  const fingerprints = new Fingerprints(new Uint8Array(32));
+  const flows = new Map<Tool, ReturnType<typeof toolFlow>>();
+  return (recorded) =>
+    ({ tool, input }) => {
+      const flow = flows.get(tool) ?? toolFlow(tool, targetKinds);
+      flows.set(tool, flow);
+      if (!flow.sendsOutside && !flow.hasDestinations) return undefined;
+      const isHidden = input === HIDDEN;
+      const needles = isHidden ? undefined : needlesOf(fingerprints, input, flow.destinations);
+      const origins = needles === undefined ? [] : originsOf(needles, []);
+      const destinations = origins.filter(({ isDestination }) => isDestination).map(({ argument }) => argument);
+      return verdictOf(rules, {
+        ...{ ...recorded, isHidden, destinations },
+        ...{ sendsOutside: flow.sendsOutside, hasDestinations: flow.hasDestinations },
+        isCut: needles?.isCut === true,
+      });
+    };
+}
+
+interface Facts extends RecordedFlow {
+  readonly isHidden: boolean;
+  /** Arguments that say where something goes and have a value. */
+  readonly destinations: readonly string[];
+  readonly sendsOutside: boolean;
+  readonly hasDestinations: boolean;
+  readonly isCut: boolean;
+}
+
+function verdictOf(rules: readonly FlowRule[], facts: Facts): FlowVerdict {
+  const found = rules.map((rule) => ({ rule, applies: "after" in rule ? after(rule, facts) : from(rule, facts) }));
+  const has = (verdict: FlowRule["verdict"], applies: Applies): boolean =>
+    found.some((one) => one.rule.verdict === verdict && one.applies === applies);
+  const reasons = found.flatMap(({ rule, applies }) => (applies === "no" ? [] : [textOf(rule, applies)]));
+  if (has("deny", "yes")) return { verdicts: new Set(["deny"]), reasons };
+  const verdicts = new Set<"allow" | "ask" | "deny">();
+  if (has("deny", "maybe")) verdicts.add("deny");
+  if (has("ask", "yes") || has("ask", "maybe")) verdicts.add("ask");
+  if (!has("ask", "yes")) verdicts.add("allow");
+  return { verdicts, reasons };
+}
+
+function sends({ sendsOutside, hasDestinations, isHidden, isCut, destinations }: Facts): Applies {
+  if (!sendsOutside) return "no";
+  if (!hasDestinations || isCut || destinations.length > 0) return "yes";
+  return isHidden ? "maybe" : "no";
+}
+
+function after(rule: Extract<FlowRule, { after: unknown }>, facts: Facts): Applies {
+  const { before, destinations, isHidden } = facts;
+  const sending = sends(facts);
+  if (sending === "no" || (before !== undefined && !rule.after.every((label) => before.includes(label)))) return "no";
+  const mayBeVouched = rule.unless === "vouched" && (isHidden || destinations.length > 0);
+  return before === undefined || sending === "maybe" || mayBeVouched ? "maybe" : "yes";
+}
+
+function from({ argument }: Extract<FlowRule, { argument: unknown }>, facts: Facts): Applies {
+  const { before, sources, destinations, isHidden, isCut, hasDestinations } = facts;
+  if (isCut) return "yes";
+  const isConcerned =
+    argument === "links" ? sends(facts) !== "no" : hasDestinations && (isHidden || destinations.length > 0);
+  if (!isConcerned || (before !== undefined && !before.includes("untrusted"))) return "no";
+  if (argument === "links") return "maybe";
+  const isCertain = destinations.some((destination) => {
+    const named = sources.filter((source) => source.argument === destination);
+    const isTold = named.some(({ labels, isWhole }) => isWhole && labels.includes("untrusted"));
+    return isTold && named.length < SOURCES_MAX && named.every(({ isTrusted }) => !isTrusted);
+  });
+  return isCertain ? "yes" : "maybe";
+}
+
+function textOf(rule: FlowRule, applies: Applies): string {
+  const begin = applies === "maybe" ? "depends on what the caller has read: " : "";
+  return "after" in rule
+    ? `${begin}${rule.after.join(" and ")} data before ${rule.before}`
+    : `${begin}${rule.argument} from ${rule.from} text`;
+}
+
+/** Returns what judges a call by what its caller has read until now. */
+export function liveFlowJudge(policy: DataFlowPolicy): FlowJudge {
+  return async ({ tool, caller, input }) => {
+    if (!policy.judges(tool)) return undefined;
+    const { labels, findings } = await policy.preview({ tool, caller, input });
+    const isDenied = findings.some((one) => one.verdict === "deny");
+    const passed = findings.length > 0 ? "ask" : "allow";
+    const verdict = isDenied ? "deny" : passed;
+    const carried = labels === undefined || labels.length === 0 ? "nothing" : `${labels.join(" and ")} data`;
+    const known = labels === undefined ? [] : [`the caller has read ${carried}`];
+    return { verdicts: new Set([verdict]), reasons: [...known, ...findings.map(({ reason }) => reason)] };
+  };
+}

@@ -1,0 +1,87 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { join } from "node:path";
+import { assemble } from "../../../src/runtime/composition/wiring.ts";
+import { readConfig } from "../../../src/runtime/config/config.ts";
+import { type ReplayReport, replay } from "../../../src/runtime/replay/replay.ts";
+import { FlowWorld, TOOLS } from "../../policy/flow/flow-world.ts";
+
+const BAD = "DE89 3704 0044 0532 0130 00";
+const world = new FlowWorld();
+let recorded = 0;
+
+/** The agent reads an invoice of a stranger, its account, and pays or sends. */
+beforeAll(async () => {
+  await world.start();
+  const calls = [
+    () => world.call("send_mail", { to: ["carol@example.org"], body: "before anything was read" }),
+    () => world.readsMail(`please pay to ${BAD}`),
+    () => world.call("pay", { iban: BAD, amount: 3 }),
+    () => world.call("send_mail", { to: ["carol@example.org"], body: "after untrusted text" }),
+    () => world.readsAccount({ note: "nobody may know" }),
+    () => world.call("send_mail", { to: ["carol@example.org"], body: "after both" }),
+    () => world.call("take_note", { text: "nothing leaves" }),
+  ];
+  for (const call of calls) {
+    await call();
+    recorded += 1;
+  }
+});
+afterAll(() => world.end());
+
+const APPROVALS = { store: "sqlite://./approvals.sqlite", mode: "yolo" };
+
+/** Judges by a configuration whose data flow differs. Without an argument: by the one that judged the calls. */
+async function replayBy(sections: object = {}): Promise<ReplayReport> {
+  const usual = {
+    ...{ server: { port: 0 }, log: { level: "silent" }, audit: { dir: "audit" }, tools: TOOLS, approvals: APPROVALS },
+    jwt: { issuers: world.issuers.profiles() },
+  };
+  const config = readConfig(
+    { ...usual, ...sections },
+    { folder: world.folder, environment: { PATH: "" }, origin: "test" },
+  );
+  const parts = await assemble(config);
+  try {
+    return await replay({ parts, config, dir: join(world.folder, "audit"), filter: {}, asksExternal: false });
+  } finally {
+    await parts.close();
+  }
+}
+
+const changesOf = ({ changes }: ReplayReport) => changes.map(({ tool, then, now, calls }) => [tool, then, now, calls]);
+
+test("the configuration that judged the calls says the same again, also where data flow asked", async () => {
+  const report = await replayBy(undefined);
+  expect([report.changed, report.unchanged, report.notJudged]).toEqual([0, recorded, {}]);
+});
+
+test("a rule for labels is judged by the labels that the calls carried", async () => {
+  const denying = { default: "off", rules: [{ after: "untrusted", before: "outside", verdict: "deny" }] };
+  const report = await replayBy({ dataFlow: denying });
+  expect(changesOf(report).sort()).toEqual([
+    ["pay", "ask", "allow", 1],
+    ["send_mail", "allow", "POLICY_DENIED", 1],
+    ["send_mail", "ask", "POLICY_DENIED", 1],
+  ]);
+  expect([report.unchanged, report.notJudged]).toEqual([recorded - 3, {}]);
+});
+
+test("a rule for arguments is judged where the entry names their sources, and otherwise the call is not judged", async () => {
+  const denying = { default: "off", rules: [{ argument: "destinations", from: "untrusted", verdict: "deny" }] };
+  const report = await replayBy({ dataFlow: denying });
+  expect(changesOf(report).sort()).toEqual([
+    ["pay", "ask", "POLICY_DENIED", 1],
+    ["send_mail", "ask", "POLICY_DENIED or allow", 1],
+  ]);
+  expect(report.notJudged).toEqual({ "what the caller had read": 1 });
+  expect(report.unchanged).toBe(recorded - 3);
+});
+
+test("without its rules, data flow asks nobody", async () => {
+  const report = await replayBy({ dataFlow: { default: "off" } });
+  expect(changesOf(report).sort()).toEqual([
+    ["pay", "ask", "allow", 1],
+    ["send_mail", "ask", "allow", 1],
+  ]);
+  expect([report.unchanged, report.notJudged]).toEqual([recorded - 2, {}]);
+});
