@@ -213,7 +213,12 @@ describe("ask, decide, claim", () => {
       const { id } = (await own.call("do_write", "a", { token })).body.approval;
       await own.decide(id, "approve");
       await own.stop();
-      const rule = { name: "mine", when: { tool: "do_write" }, verdict: "ask", examples: { matches: [{}], misses: [] } };
+      const rule = {
+        name: "mine",
+        when: { tool: "do_write" },
+        verdict: "ask",
+        examples: { matches: [{}], misses: [] },
+      };
       await own.start({ rules: [rule] });
       const claimed = await own.call("do_write", "a", { token, approval: { id } });
       expect([claimed.http, claimed.body.error.code]).toEqual([409, "APPROVAL_MISMATCH"]);
