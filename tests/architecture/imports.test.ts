@@ -53,7 +53,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...["runtime/composition", "runtime/config", "runtime/reload"],
   ],
   "runtime/replay": [
-    ...["core", "approvals", "audit", "detection", "pipeline"],
+    ...["core", "approvals", "audit", "detection", "pipeline", "policy"],
     ...["runtime/composition", "runtime/config"],
   ],
   "runtime/safe-tool-call.ts": [
