@@ -80,7 +80,6 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
 
 /** Blocks that no test can paste, and why. */
 const NOT_RUN: Readonly<Record<string, string>> = {
-  "docs/data-flow-evaluation.md: bun run eval:agentdojo": "an evaluation of about an hour that needs PyPI",
   "docs/approvals.md: stc approvals approve <id> --grant":
     "needs the id of a request that offers a grant; tests/cli/approvals sends the option",
   "README.md: npx -y bun@1.4.5 run start": "installs packages; what it starts is started by many tests",

@@ -46,7 +46,7 @@ const DESCRIPTION_CHARACTERS_MAX = 4_096;
 const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
 /** Permissions for operators only: a tool that required one would make operators grant it to agents. */
-const OPERATOR_PERMISSIONS = /^(approvals|audit|data-flow|modes|grants|metrics|service):/;
+const OPERATOR_PERMISSIONS = /^(approvals|audit|data-flow|halts|modes|grants|metrics|policy|quotas|service):/;
 
 /** Returns all errors in a manifest, each with its field. Empty: the tool may load. */
 export function manifestFaults(manifest: unknown, kinds: readonly DeclaredKind[]): readonly Fault[] {

@@ -165,7 +165,14 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
       }
     } else if (typeof value === "boolean" && node.action === "allow") {
       // Nothing to be found, but a destination: `isPublic` sends to everybody.
-      values.push({ argument, isDestination: true, isLink: false, words: 0, bits: new Float32Array(0) });
+      values.push({
+        argument,
+        isDestination: true,
+        isLink: false,
+        hasScheme: false,
+        words: 0,
+        bits: new Float32Array(0),
+      });
     }
   };
   visit(input, destinations, "", 0);

@@ -1,6 +1,6 @@
 import { HIDDEN } from "../../approvals/risk/operators.ts";
 import type { Caller, Tool } from "../../core/types.ts";
-import type { DataFlowPolicy, FlowRule } from "../../policy/flow/flow.ts";
+import type { FlowRule } from "../../policy/flow/flow.ts";
 import type { Parts } from "../composition/assembly.ts";
 import { flowRulesOf, isDataFlowOn } from "../composition/data-flow.ts";
 import type { Config } from "../config/config.ts";
@@ -34,9 +34,6 @@ interface RecordedSource {
   readonly isTrusted: boolean;
   readonly isWhole: boolean;
 }
-
-/** Nothing is known of what the caller has read. */
-export const NOTHING_READ: RecordedFlow = { before: undefined, sources: [] };
 
 /** Entries name at most this many sources of one argument, so that there may have been others. */
 const SOURCES_MAX = 3;
@@ -135,18 +132,4 @@ function textOf(rule: FlowRule, applies: Applies): string {
   return "after" in rule
     ? `${begin}${rule.after.join(" and ")} data before ${rule.before}`
     : `${begin}${rule.argument} from ${rule.from} text`;
-}
-
-/** Returns what judges a call by what its caller has read until now. */
-export function liveFlowJudge(policy: DataFlowPolicy): FlowJudge {
-  return async ({ tool, caller, input }) => {
-    if (!policy.judges(tool)) return undefined;
-    const { labels, findings } = await policy.preview({ tool, caller, input });
-    const isDenied = findings.some((one) => one.verdict === "deny");
-    const passed = findings.length > 0 ? "ask" : "allow";
-    const verdict = isDenied ? "deny" : passed;
-    const carried = labels === undefined || labels.length === 0 ? "nothing" : `${labels.join(" and ")} data`;
-    const known = labels === undefined ? [] : [`the caller has read ${carried}`];
-    return { verdicts: new Set([verdict]), reasons: [...known, ...findings.map(({ reason }) => reason)] };
-  };
 }

@@ -121,8 +121,10 @@ class Replaying {
 
   /** Returns the judgement, or why there is none. */
   async #judged(call: RecordedCall): Promise<Judgement | string> {
-    const { parts, config, asksExternal } = this.#options;
-    const permissions = permissionsNow(call, config);
+    const { parts, config, asksExternal, policyVersion } = this.#options;
+    const isSame = call.policyVersion === policyVersion;
+    if (!isSame && mayHoldRoles(call, config)) return "the caller's roles";
+    const permissions = isSame ? call.permissions : permissionsNow(call, config);
     if (permissions === undefined) return certain("UNAUTHENTICATED");
     const caller: Caller = {
       ...{ issuer: call.iss, subject: call.sub, permissions, actors: call.actors, session: undefined },
@@ -184,6 +186,13 @@ class Replaying {
       recordedBy: sorted(this.#recordedBy),
     };
   }
+}
+
+/**
+ * Returns whether the caller's permissions depend on bindings: on claims that are not in the audit, or on what a role gave then.
+ */
+function mayHoldRoles({ iss, roles }: RecordedCall, { bindings }: Config): boolean {
+  return roles.length > 0 || bindings.some(({ issuer }) => issuer === undefined || issuer === iss);
 }
 
 /**

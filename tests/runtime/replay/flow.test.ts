@@ -85,3 +85,10 @@ test("without its rules, data flow asks nobody", async () => {
   ]);
   expect([report.unchanged, report.notJudged]).toEqual([recorded - 2, {}]);
 });
+
+test("a configuration with bindings is not judged: the claims that decide are not in the audit", async () => {
+  const roles = { helper: { permissions: ["mail:send"] } };
+  const bindings = [{ role: "helper", issuer: world.issuers.profiles()[0]?.["issuer"], group: "helpers" }];
+  const report = await replayBy({ roles, bindings });
+  expect([report.changed, report.unchanged, report.notJudged]).toEqual([0, 0, { "the caller's roles": recorded }]);
+});
