@@ -74,3 +74,26 @@ test("a configuration that would not start has no matrix", async () => {
   expect({ code, out }).toEqual({ code: 78, out: "" });
   expect(err).toContain("jwt.issuers[0].subjectPermissions.reader[0]: must be a permission's name");
 });
+
+test("the table of verdicts counts roles that are bound to a subject", async () => {
+  const file = join(folder, "roles.yaml");
+  const roles = { looker: { tools: ["look"] } };
+  const bindings = [
+    { role: "looker", subject: "half" },
+    { role: "looker", subject: "nobody-else" },
+  ];
+  const jwt = { issuers: [{ ...agents, subjectPermissions: { half: ["a:read"] } }] };
+  writeFileSync(file, JSON.stringify({ tools: ["./tools.ts"], audit: { dir: "./audit" }, jwt, roles, bindings }));
+  const { code, out, err } = await runStc(["check", "--matrix", "--csv", "--config", file]);
+  expect({ code, err }).toEqual({ code: 0, err: "" });
+  const cells = out
+    .trimEnd()
+    .split(/\r?\n/)
+    .map((line) => line.replaceAll('"', "").split(","));
+  expect(cells).toEqual([
+    ["TOOL", "half", "nobody-else"],
+    ["alter", "deny", "deny"],
+    ["drop", "deny", "deny"],
+    ["look", "allow", "allow"],
+  ]);
+});

@@ -2,6 +2,7 @@ import { createPublicKey, randomBytes, randomUUID } from "node:crypto";
 import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
+import type { Caller, Tool } from "../../core/types.ts";
 import type { Admission } from "../../pipeline/admission.ts";
 import type { AccessQuestion } from "../../pipeline/evaluation.ts";
 import { createExecutor } from "../../pipeline/executor.ts";
@@ -189,7 +190,9 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     explain: async (caller: StatedCaller, call: Omit<ExplainedCall, "caller">) => {
       const { callerOf, explainCall } = await import("../replay/explain.ts");
       const { config: inUse, parts: current, version } = snapshots.current();
-      const asked = { parts: current, config: inUse, policyVersion: version };
+      const haltOf = (asked: { readonly tool: Tool; readonly caller: Caller }) =>
+        halts.refusalFor({ ...asked, session: asked.caller.session });
+      const asked = { parts: current, config: inUse, policyVersion: version, haltOf };
       return explainCall(asked, { ...call, caller: await callerOf(asked, caller) });
     },
     reload: reloading.reload,

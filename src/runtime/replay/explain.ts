@@ -3,7 +3,7 @@ import { renderView } from "../../approvals/view.ts";
 import { errorText } from "../../core/error-text.ts";
 import { Refusal } from "../../core/errors.ts";
 import { closestName } from "../../core/nearest.ts";
-import type { Caller, ExecutionPlan, Json } from "../../core/types.ts";
+import type { Caller, ExecutionPlan, Json, Tool } from "../../core/types.ts";
 import { namesSecret } from "../../detection/sanitize-args.ts";
 import { permissionsFor } from "../../pipeline/permission-engine.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
@@ -66,6 +66,8 @@ interface ExplainParts {
   readonly config: Config;
   /** Digest of the configuration, as audit entries name it. */
   readonly policyVersion: string;
+  /** Returns why operators have stopped such calls; a configuration alone has no halts. */
+  readonly haltOf?: ((call: { readonly tool: Tool; readonly caller: Caller }) => Refusal | undefined) | undefined;
 }
 
 const PLAN_TIMEOUT_MS = 30_000;
@@ -75,10 +77,12 @@ const PLAN_TIMEOUT_MS = 30_000;
  * needs no target or `lookups` allows it. Runs, writes and counts nothing.
  */
 export async function explainCall(
-  { parts, config, policyVersion }: ExplainParts,
+  { parts, config, policyVersion, haltOf }: ExplainParts,
   call: ExplainedCall,
 ): Promise<Explanation> {
   const { caller, tool } = call;
+  const { registered: named } = parts.registry.find(tool);
+  const halt = named && haltOf?.({ tool: named.tool, caller });
   const mode = call.mode ?? config.approvals.mode;
   const planned = await planOf(parts, call);
   const judged = await judge(
@@ -95,17 +99,26 @@ export async function explainCall(
     policyVersion,
     caller: { iss: caller.issuer, sub: caller.subject, permissions: caller.permissions },
     mode,
-    verdict: isVerdict ? verdict : "deny",
-    code: isVerdict ? undefined : verdict,
-    statements: judged.statements,
+    verdict: isVerdict && halt === undefined ? verdict : "deny",
+    code: halt?.code ?? (isVerdict ? undefined : verdict),
+    statements: [...(halt === undefined ? [] : [haltStatement(halt)]), ...judged.statements],
     permissions: { required, missing: required.filter((name) => !caller.permissions.includes(name)) },
     risk: assessment?.risk,
     rules: assessment?.rules ?? [],
     approvalPolicies: assessment?.requirement?.policies ?? [],
     ...shownPlan(parts, judged, { call, planned }),
-    changes:
-      verdict === "allow" ? [] : changesFor(judged, { parts, config, call, missing: missingIn(required, caller) }),
+    changes: [
+      ...(halt === undefined ? [] : [LIFT]),
+      ...(verdict === "allow" ? [] : changesFor(judged, { parts, config, call, missing: missingIn(required, caller) })),
+    ],
   };
+}
+
+const LIFT: Change = { kind: "points", names: ["halts"], text: "the halt ends, or is lifted (stc halts, stc resume)" };
+
+function haltStatement({ code, findings = [] }: Refusal): Statement {
+  const reasons = findings.map(({ reason }) => reason);
+  return { stage: "PERMISSION", point: "halts", verdict: "deny", reasons, code };
 }
 
 function missingIn(required: readonly string[], { permissions }: Caller): readonly string[] {
@@ -261,15 +274,13 @@ export async function callerOf(
     );
   const profile = iss === undefined ? first : agents.find(({ issuer }) => issuer === iss);
   if (profile === undefined) throw malformed(`iss: ${iss ?? "nobody"} is not an issuer of agents' tokens here.`);
-  const table = profile.subjectPermissions;
-  if (permissions === undefined && table === undefined)
+  const stated = { issuer: profile.issuer, subject: sub, actors: [], session: undefined };
+  const expiresAt = Number.MAX_SAFE_INTEGER;
+  if (permissions !== undefined) return { ...stated, permissions, expiresAt };
+  const known = parts.callers.configuredAgent(stated);
+  if (profile.subjectPermissions === undefined && known.permissions.length === 0)
     throw malformed("permissions: required, because the configuration does not list them for this issuer.");
-  const held = table !== undefined && Object.hasOwn(table, sub) ? table[sub] : [];
-  return {
-    ...{ issuer: profile.issuer, subject: sub, actors: [], session: undefined },
-    permissions: permissions ?? held ?? [],
-    expiresAt: Number.MAX_SAFE_INTEGER,
-  };
+  return { ...known, expiresAt };
 }
 
 function malformed(message: string): Refusal {

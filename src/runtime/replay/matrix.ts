@@ -1,4 +1,6 @@
 import { HIDDEN } from "../../approvals/risk/operators.ts";
+import { Refusal } from "../../core/errors.ts";
+import type { Caller } from "../../core/types.ts";
 import type { Parts } from "../composition/assembly.ts";
 import type { Config } from "../config/config.ts";
 import { judge } from "./judge.ts";
@@ -20,22 +22,24 @@ export interface VerdictRow {
 }
 
 /**
- * Returns what each subject of `jwt.issuers[].subjectPermissions` may do with each tool in a session without a mode of its own, for
+ * Returns what each subject of `jwt.issuers[].subjectPermissions` and of `bindings` may do with each tool in a session without a mode of its own, for
  * arguments that the input schema accepts.
  */
 export async function verdictsOf(parts: Parts, config: Config): Promise<readonly VerdictRow[]> {
   const callers = config.jwt.issuers
     .filter(({ operators }) => !operators)
-    .flatMap(({ issuer, subjectPermissions = {} }) =>
-      Object.entries(subjectPermissions).map(([subject, permissions]) => ({ issuer, subject, permissions })),
-    )
+    .flatMap(({ issuer, subjectPermissions = {} }) => {
+      const bound = config.bindings.filter((binding) => binding.issuer === undefined || binding.issuer === issuer);
+      const subjects = new Set([...Object.keys(subjectPermissions), ...bound.flatMap(({ subject = [] }) => subject)]);
+      return [...subjects].map((subject) => agentOf(parts, { issuer, subject }));
+    })
     .sort((one, other) => (one.subject < other.subject ? -1 : 1));
   const names = parts.registry.list().map(({ tool }) => tool.name);
   const args = { kind: "hidden", isAccepted: true, shown: HIDDEN } as const;
   const { mode } = config.approvals;
   const rows = names.sort().map(async (tool) => {
     const subjects = callers.map(async (caller) => {
-      const asked = { tool, args, mode, caller: { ...caller, actors: [], expiresAt: Number.MAX_SAFE_INTEGER } };
+      const asked = { tool, args, mode, caller: { ...caller, expiresAt: Number.MAX_SAFE_INTEGER } };
       const { verdicts } = await judge({ parts, config, asks: ({ isLocal }) => isLocal === true }, asked);
       const possible = [...verdicts].sort();
       return { iss: caller.issuer, sub: caller.subject, verdict: verdictIn(possible), possible };
@@ -43,6 +47,16 @@ export async function verdictsOf(parts: Parts, config: Config): Promise<readonly
     return { tool, subjects: await Promise.all(subjects) };
   });
   return Promise.all(rows);
+}
+
+/** Returns an agent as the configuration alone knows it. One who is revoked has no permissions. */
+function agentOf({ callers }: Parts, agent: { readonly issuer: string; readonly subject: string }): Caller {
+  try {
+    return callers.configuredAgent(agent);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    return { ...agent, permissions: [], actors: [], expiresAt: 0 };
+  }
 }
 
 function verdictIn(possible: readonly string[]): MatrixVerdict {

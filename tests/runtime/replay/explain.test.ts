@@ -46,7 +46,9 @@ class World extends AskingService {
     const rules = [{ name: "frozen", when: { args: { id: "frozen" } }, verdict: "deny" }];
     const approvals = { store: "sqlite://./approvals.sqlite", policies, rules };
     const modules = { ...MODULES, policyPoints: { ...MODULES.policyPoints, others: [picky] } };
-    await this.run({ tools: TOOLS, approvals }, "", modules);
+    const issuer = this.issuers.profiles()[0]?.["issuer"];
+    const bindings = [{ role: "doer", issuer, subject: "agent-bound" }];
+    await this.run({ tools: TOOLS, approvals, roles: { doer: { permissions: ["deeds:do"] } }, bindings }, "", modules);
   }
 
   async explain(tool: string, args: object, more: Loose = {}): Promise<Reply> {
@@ -157,4 +159,24 @@ test("the caller is a valid agent's token, or stated completely", async () => {
   expect(unstated.body.error.message).toContain("permissions: required");
   const unknown = await world.explain("deeds_read", { id: "a" }, { iss: "https://nobody.example" });
   expect(unknown.body.error.message).toContain("is not an issuer");
+});
+
+test("a halt is the first statement, and the verdict", async () => {
+  const token = await world.person({ permissions: ["halts:write"] });
+  const body = { kind: "tool", tool: "deeds_read", reason: "drill" };
+  const set = await world.send("POST", "/halts", { token, body });
+  const { id } = set.body["halt"] as { readonly id: string };
+  const halted = await world.explain("deeds_read", { id: "a" });
+  expect(halted.body).toMatchObject({ verdict: "deny", code: "HALTED" });
+  expect((halted.body["statements"] as readonly object[])[0]).toMatchObject({
+    ...{ stage: "PERMISSION", point: "halts", verdict: "deny", code: "HALTED", reasons: [`halt ${id}`] },
+  });
+  expect((halted.body["changes"] as readonly object[])[0]).toMatchObject({ names: ["halts"] });
+  await world.send("DELETE", `/halts/${id}`, { token });
+  expect((await world.explain("deeds_read", { id: "a" })).body).toMatchObject({ verdict: "allow" });
+});
+
+test("a subject holds the roles that are bound to it", async () => {
+  const named = await world.explain("deeds_read", { id: "a" }, { sub: "agent-bound", permissions: undefined });
+  expect(named.body).toMatchObject({ verdict: "allow", caller: { permissions: ["deeds:do"] } });
 });
