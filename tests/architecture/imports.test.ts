@@ -158,6 +158,7 @@ const DECLARED: Readonly<Record<string, readonly string[]>> = {
   "src/targets/http/": ["kind.ts", "manifest.ts", "request.ts"],
   "src/targets/mcp/": ["kind.ts", "settings.ts"],
   "src/policy/points/": ["authzen/kind.ts", "cedar/kind.ts"],
+  "src/policy/flow/": [],
   "src/policy/quotas/": [],
   "src/mcp/": [],
   "src/console/": [],
