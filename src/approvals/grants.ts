@@ -8,7 +8,7 @@ import type { Requester } from "./identities.ts";
 /** A bound under which an argument may vary. Arguments without one must be as in the approved call. */
 export type VaryingBound = Exclude<ArgumentBound, "equal">;
 
-/** What a bounded grant covers: so many runs, so long, while the arguments are within their bounds. */
+/** The terms of a bounded grant: a number of runs, for a time, while the arguments are within their bounds. */
 export interface GrantTerms {
   /** Runs altogether, the approved call included. */
   readonly runs: number;

@@ -91,7 +91,7 @@ export interface Approval extends RequestFacts {
   /** Approver who ended the request: with a denial, or with the last vote that was missing. */
   readonly decidedBy: Approver | undefined;
   readonly scope: Scope | undefined;
-  /** What was granted, for scope `bounded`. */
+  /** The terms of the grant, for scope `bounded`. */
   readonly granted: GrantTerms | undefined;
   readonly decisionReason: string | undefined;
 }

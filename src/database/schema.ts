@@ -282,9 +282,8 @@ CREATE INDEX policy_flow_sources_by_age ON policy_flow_sources (issuer, subject,
 CREATE INDEX policy_flow_sources_expiry ON policy_flow_sources (until);
 `;
 
-export const SQLITE_STEPS: readonly string[] = [
-  firstTables(false),
-  `\nALTER TABLE approvals ADD COLUMN call_digest TEXT;\n${BY_CALL}`,
+/** The steps that both databases have. */
+const LATER_STEPS: readonly string[] = [
   REQUIREMENTS,
   WEBHOOKS,
   TASKS,
@@ -295,17 +294,13 @@ export const SQLITE_STEPS: readonly string[] = [
   POLICY_FLOW,
 ];
 
-export const POSTGRES_STEPS: readonly string[] = [
-  firstTables(true),
-  REQUIREMENTS,
-  WEBHOOKS,
-  TASKS,
-  ESCALATIONS,
-  POLICY_HALTS,
-  POLICY_QUOTAS,
-  GRANT_BOUNDS,
-  POLICY_FLOW,
-].map((step) =>
+export const SQLITE_STEPS: readonly string[] = [
+  firstTables(false),
+  `\nALTER TABLE approvals ADD COLUMN call_digest TEXT;\n${BY_CALL}`,
+  ...LATER_STEPS,
+];
+
+export const POSTGRES_STEPS: readonly string[] = [firstTables(true), ...LATER_STEPS].map((step) =>
   step
     .replace(/\bTEXT\b/g, 'TEXT COLLATE "C"')
     .replaceAll("INTEGER", "BIGINT")

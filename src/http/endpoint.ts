@@ -65,7 +65,7 @@ interface OptionalParts {
   readonly mcp?: McpSettings | undefined;
   /** Returns the observations of answers; loads their code at the first use. */
   readonly learning?: (() => Promise<Learning>) | undefined;
-  /** What operators have halted. */
+  /** The halts that operators have set. */
   readonly halts?: Halts | undefined;
   /** Returns the quotas in use; undefined while the configuration has none. */
   readonly quotas?: (() => Quotas | undefined) | undefined;

@@ -218,7 +218,7 @@ async function followed(
   return mint<Assessed>({ planned: carrying(planned, flow.labels ?? UNREAD), assessment, findings, flow });
 }
 
-/** Stands for labels that cannot be read: an approval that was given then covers no call whose labels are known. */
+/** Represents labels that cannot be read: an approval that was given then covers no call whose labels are known. */
 const UNREAD: readonly string[] = ["unknown"];
 
 /** The decision of one point about one request. */

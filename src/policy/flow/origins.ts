@@ -95,7 +95,7 @@ export interface Needles {
   readonly isCut: boolean;
 }
 
-/** Stands for all words: only a value that is nothing else matches. */
+/** Represents all words: only a value that is nothing else matches. */
 const WHOLE = -1;
 
 const FILTER_BITS = 65_536;

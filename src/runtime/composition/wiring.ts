@@ -149,7 +149,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     limits: inUse,
     /** Stores approval requests; undefined when the configuration names no store. */
     approvals,
-    /** What operators have halted. */
+    /** The halts that operators have set. */
     halts,
     /** Whether the policies' state is shared with other processes. */
     policyScope: state.scope,

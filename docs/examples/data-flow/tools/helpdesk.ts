@@ -1,7 +1,7 @@
 import { defineTool } from "safe-tool-call";
 import { z } from "zod";
 
-/** Stands for a help desk: anybody may open a ticket, and write into it what he likes. */
+/** Represents a help desk: anybody may open a ticket and write any text into it. */
 const TICKETS: Readonly<Record<string, { requester: string; body: string }>> = {
   "812": { requester: "ann@customer.example", body: "The refund goes to DE89 3704 0044 0532 0130 00, please." },
 };

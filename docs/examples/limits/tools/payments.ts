@@ -1,7 +1,7 @@
 import { defineTool } from "safe-tool-call";
 import { z } from "zod";
 
-/** Stands for a payment system. */
+/** Represents a payment system. */
 const refunds = new Map<string, number>();
 
 const payment = z.string().regex(/^P-\d{1,9}$/);

@@ -56,7 +56,7 @@ export interface ListedRequest {
   readonly decideBy?: string;
   readonly executeBy?: string;
   readonly scope?: string;
-  /** What was granted, for scope `bounded`. */
+  /** The terms of the grant, for scope `bounded`. */
   readonly granted?: Terms;
   /** The widest grant that an approver may give. */
   readonly offer?: Terms;

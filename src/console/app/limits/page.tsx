@@ -30,7 +30,7 @@ interface HaltList {
   readonly state: { readonly scope: string; readonly status: string };
 }
 
-/** What `POST /halts` takes. */
+/** The body of `POST /halts`. */
 type Wanted = Readonly<Record<string, string | number | boolean>>;
 
 const READ_EVERY_MS = 5_000;
@@ -148,7 +148,7 @@ function HaltRow({ halt, mayWrite }: { readonly halt: HaltShown; readonly mayWri
   );
 }
 
-/** What is halted, in words. */
+/** Returns in words which calls are halted. */
 function Target({ kind, cancelRunning, ...names }: Omit<HaltShown, "id" | "reason" | "setBy" | "setAt">): VNode {
   const named = names.tool ?? names.system ?? names.session;
   return (
