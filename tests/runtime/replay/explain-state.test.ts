@@ -144,8 +144,9 @@ test("a session's mode and halts count when the call names it", async () => {
 
 test("a configuration alone does not know what the caller has read: the verdict is unknown where that decides", async () => {
   const written = {
+    audit: { dir: "audit" },
     tools: TOOLS,
-    approvals: { mode: "yolo" },
+    approvals: { store: "sqlite://./approvals.sqlite", mode: "yolo" },
     dataFlow: {},
     jwt: { issuers: world.issuers.profiles() },
   };
