@@ -16,12 +16,17 @@ interface ExplainOptions extends ConfigurationOptions, ClientOptions {
   readonly permissions?: string;
   readonly agentTokenFile?: string;
   readonly args: string;
+  readonly session?: string;
   readonly mode?: "default" | "autoEdit" | "yolo";
   readonly lookups?: boolean;
   readonly service?: boolean;
 }
 
 const names = z.array(z.string());
+const flowSource = z.object({
+  ...{ argument: z.string(), tool: z.string(), traceId: z.string(), field: z.string(), labels: names },
+  trusted: z.boolean().optional(),
+});
 const explanation = z.object({
   policyVersion: z.string(),
   caller: z.object({ iss: z.string(), sub: z.string() }),
@@ -46,6 +51,7 @@ const explanation = z.object({
       ),
     }),
   ),
+  dataFlow: z.object({ labels: names.optional(), sources: z.array(flowSource).optional() }).optional(),
   plan: z.unknown().optional(),
   noPlan: z.string().optional(),
   changes: z.array(z.object({ kind: z.string(), names, text: z.string() })),
@@ -56,11 +62,13 @@ type Explanation = z.output<typeof explanation>;
 /** `stc explain`: prints what every policy says about a call, from the configuration or from a running service. */
 export async function explain(tool: string, options: ExplainOptions): Promise<void> {
   const args = argumentsIn(options.args);
-  const { mode, lookups = false } = options;
+  const { session, mode, lookups = false } = options;
+  if (session !== undefined && options.service !== true)
+    wrongUsage("--session needs --service: only a running service knows sessions");
   const caller = statedCaller(options);
   const found =
     options.service === true
-      ? await askService(options, { tool, args, mode, lookups, ...caller })
+      ? await askService(options, { tool, args, session, mode, lookups, ...caller })
       : await explainOffline(options, { tool, args, mode, lookups }, caller);
   if (options.json === true) print.json(found);
   const shown = explanation.safeParse(found).data ?? unknownAnswer();
@@ -134,6 +142,7 @@ function linesOf(tool: string, shown: Explanation): readonly string[] {
     "",
     `permissions required: ${list(permissions.required)}; missing: ${list(permissions.missing)}`,
     ...(shown.risk === undefined ? [] : [`risk: ${printable(shown.risk)}; rules that matched: ${list(rules)}`]),
+    ...(shown.dataFlow === undefined ? [] : flowLines(shown.dataFlow)),
     ...shown.approvalPolicies.map(policyLine),
     ...(changes.length === 0 ? [] : ["", "what would have to change for the call to run by itself:"]),
     ...changes.map(({ names: named, text }) => `  ${named.length === 0 ? "" : `${list(named)}: `}${printable(text)}`),
@@ -142,6 +151,18 @@ function linesOf(tool: string, shown: Explanation): readonly string[] {
       ? [`plan: ${printable(noPlan ?? "none")}`]
       : ["plan, as an approver sees it:", JSON.stringify(plan, null, 2)]),
     `configuration ${printable(shown.policyVersion)}`,
+  ];
+}
+
+function flowLines({ labels, sources = [] }: NonNullable<Explanation["dataFlow"]>): readonly string[] {
+  const read = labels === undefined ? "not known" : labels.map(printable).join(" and ") || "nothing";
+  return [
+    `the caller has read: ${read}`,
+    ...sources.map(({ argument, tool, traceId, field, labels: carried, trusted }) => {
+      const where = `${printableCell(tool)}, field ${printableCell(field)}, call ${printable(traceId)}`;
+      const kind = trusted === true ? "trusted" : carried.map(printable).join(" and ");
+      return `${printableCell(argument)} appeared in ${where}${kind === "" ? "" : `: ${kind}`}`;
+    }),
   ];
 }
 

@@ -156,6 +156,7 @@ export const commands = [
       ),
       agentTokenFile: option(text("file"), "file with a token of the agent, instead of its subject and permissions"),
       args: defaulted(text("json"), { help: "arguments as JSON", fallback: "{}" }),
+      session: option(text("id"), "session that the call names; needs --service"),
       mode: option(
         choice<"default" | "autoEdit" | "yolo">("mode", ["default", "autoEdit", "yolo"]),
         "mode of the session (default: the configuration's)",

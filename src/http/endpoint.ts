@@ -90,6 +90,7 @@ interface StatedCaller {
 interface ExplainedCall {
   readonly tool: string;
   readonly args: unknown;
+  readonly session?: string | undefined;
   readonly mode?: "default" | "autoEdit" | "yolo" | undefined;
   /** Whether planning may ask the target. */
   readonly lookups: boolean;

@@ -156,7 +156,7 @@ async function ruleOn(options: GateOptions, call: Call): Promise<Pick<Approved, 
 }
 
 /** Returns the name of the rule that requires the approval. The risk rules name theirs themselves. */
-function ruleOf({ point, reason }: PolicyFinding): string {
+export function ruleOf({ point, reason }: Pick<PolicyFinding, "point" | "reason">): string {
   return point === "risk" ? reason : `policy:${point}`;
 }
 
@@ -317,7 +317,7 @@ async function coveringGrants({ approvals }: GateOptions, call: Call, order: App
   const grantKey = grantKeyOf(call);
   const isKeyed = grantKey !== undefined && requester.session !== undefined;
   const exact = isKeyed ? await approvals.findGrant(requester, grantKey) : undefined;
-  const wanted = exact === undefined ? boundedCallOf(call, order) : undefined;
+  const wanted = exact === undefined && isRememberable(call) ? boundedCallOf(call, order) : undefined;
   return { exact, bounded: wanted === undefined ? [] : await approvals.findBoundedGrants(wanted) };
 }
 
@@ -341,13 +341,25 @@ function grantedBy({ id }: Grant): string {
   return `grant:${id}`;
 }
 
-/** Returns what a bounded grant for the call depends on. Undefined: the tool offers none, or a person decides about this call. */
-function boundedCallOf(call: Call, { requester, rules }: ApprovalOrder): BoundedCall | undefined {
-  const { tool, identity: toolIdentity, binding, plan, input } = call.planned;
-  if (tool.approval.grants === undefined || !isRememberable(call)) return undefined;
+/** A call whose bounded grants are looked up. */
+interface GrantableCall {
+  readonly planned: Pick<Planned, "tool" | "identity" | "binding" | "plan" | "input">;
+  readonly assessment: Pick<RiskAssessment, "risk" | "rules">;
+}
+
+/**
+ * Returns what a bounded grant for the call depends on; undefined when its tool offers none. Only for calls that are rememberable:
+ * otherwise a person decides about each.
+ */
+export function boundedCallOf(
+  { planned, assessment }: GrantableCall,
+  { requester, rules }: ApprovalOrder,
+): BoundedCall | undefined {
+  const { tool, identity: toolIdentity, binding, plan, input } = planned;
+  if (tool.approval.grants === undefined) return undefined;
   const fixed = binding.fixedParts?.(plan);
   if (fixed === undefined) return undefined;
-  const { risk, rules: matched } = call.assessment;
+  const { risk, rules: matched } = assessment;
   return {
     ...{ requester, input, risk, rules: [...rules, ...matched], isElevated: isElevated(tool, input) },
     boundsKey: boundsKeyOf(requester, { identity: toolIdentity, fixed }),
@@ -359,7 +371,7 @@ function grantOffer(call: Call, order: ApprovalOrder): GrantBounds | undefined {
   const { tool, digest } = call.planned;
   const { grants } = tool.approval;
   const isAllowed = call.assessment.requirement?.scopes.includes("bounded") ?? true;
-  const bounded = grants === undefined || !isAllowed ? undefined : boundedCallOf(call, order);
+  const bounded = isAllowed && isRememberable(call) ? boundedCallOf(call, order) : undefined;
   return bounded && grants && offerFor(bounded, grants, digest);
 }
 

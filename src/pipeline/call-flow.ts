@@ -59,17 +59,24 @@ export class CallFlow {
   facts(): AuditEntry["dataFlow"] {
     const before = this.#before;
     const after = this.#after ?? before;
-    const sources = (this.#judgement?.origins ?? []).flatMap(({ argument, origins }) =>
-      origins.slice(0, ORIGINS_MAX).map(({ tool, traceId, field, labels, isTrusted, isWhole }) => ({
-        ...{ argument, tool, traceId, field, labels },
-        ...(isTrusted && { trusted: true as const }),
-        ...(!isWhole && { part: true as const }),
-      })),
-    );
     if (before === undefined && after === undefined) return undefined;
-    return { before, after, sources: sources.length === 0 ? undefined : sources.slice(0, ARGUMENTS_MAX * ORIGINS_MAX) };
+    return { before, after, sources: this.#judgement && sourcesOf(this.#judgement) };
   }
 }
+
+/** Returns where the values of arguments appeared, as the audit names it; undefined when they appeared nowhere. */
+export function sourcesOf({ origins: all }: Pick<FlowJudgement, "origins">): FlowSources {
+  const sources = all.flatMap(({ argument, origins }) =>
+    origins.slice(0, ORIGINS_MAX).map(({ tool, traceId, field, labels, isTrusted, isWhole }) => ({
+      ...{ argument, tool, traceId, field, labels },
+      ...(isTrusted && { trusted: true as const }),
+      ...(!isWhole && { part: true as const }),
+    })),
+  );
+  return sources.length === 0 ? undefined : sources.slice(0, ARGUMENTS_MAX * ORIGINS_MAX);
+}
+
+export type FlowSources = NonNullable<AuditEntry["dataFlow"]>["sources"];
 
 /** Returns what an outcome tells the caller of the target's words; undefined when it tells none of them. */
 function toldBy(outcome: CallOutcome, detector: Detector): Json | undefined {

@@ -22,10 +22,11 @@ const body = z
       .optional()
       .describe("Default: those that the configuration gives the subject."),
     token: z.string().max(8_192).optional().describe("A token of an agent, instead of the subject."),
+    session: name.optional().describe("Session that the call names: its halts, mode and grants count."),
     mode: z
       .enum(["default", "autoEdit", "yolo"])
       .optional()
-      .describe("Mode of the session; default: the configuration's."),
+      .describe("Mode of the session; default: what operators have set for it, otherwise the configuration's."),
     lookups: z.boolean().default(false).describe("Whether planning may ask the target."),
   })
   .refine(({ sub, iss, permissions, token }) => token === undefined || (sub ?? iss ?? permissions) === undefined, {
@@ -33,8 +34,8 @@ const body = z
   });
 
 const statement = z.object({
-  stage: z.enum(["REGISTRY", "PERMISSION", "VALIDATION", "APPROVAL"]),
-  point: z.string().describe("A policy point, or `registry`, `schema`, `approval`."),
+  stage: z.enum(["REGISTRY", "PERMISSION", "VALIDATION", "APPROVAL", "LIMIT"]),
+  point: z.string().describe("A policy point, or `registry`, `schema`, `approval`, `grants`, `quotas`."),
   verdict: z.enum(["allow", "ask", "deny", "unknown"]),
   reasons: names,
   code: z.string().optional(),
@@ -52,6 +53,10 @@ const explanation = z.object({
   risk: z.string().optional(),
   rules: names.describe("Rules that matched: `operator:` and a name, or a built-in one."),
   approvalPolicies: z.array(z.looseObject({ name: z.string() })).describe("Who would have to approve; empty: anybody."),
+  dataFlow: z
+    .object({ labels: names.optional(), sources: z.array(z.looseObject({ argument: z.string() })).optional() })
+    .optional()
+    .describe("What the caller has read, and where values of arguments appeared in it."),
   plan: z.unknown().describe("What an approver would see."),
   noPlan: z.string().optional().describe("Why there is no plan."),
   changes: z
@@ -71,8 +76,8 @@ export const endpoints: readonly Endpoint[] = [
     responses: { 200: { schema: explanation } },
     limits: { totalMax: 8, perCallerMax: 2 },
     audited: "policy.explained",
-    async handle({ body: { tool, args, mode, lookups, ...caller } }, { explain }) {
-      const explained = await explain(caller, { tool, args, mode, lookups });
+    async handle({ body: { tool, args, session, mode, lookups, ...caller } }, { explain }) {
+      const explained = await explain(caller, { tool, args, session, mode, lookups });
       const { token, sub } = caller;
       const recorded = { tool, lookups, ...(sub !== undefined && { of: sub }), byToken: token !== undefined };
       return json(200, explained, { recorded });

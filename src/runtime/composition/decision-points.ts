@@ -178,8 +178,13 @@ function optionsOf(entry: Entry, { key: kind, isRemote }: Kind, parts: OpeningPa
 
 type Seen = NonNullable<Entry["arguments"]>;
 
-/** Returns the function that says which of a call's arguments a point sees. */
+/** Returns the function that says which of a call's arguments a point sees: none where they are not known. */
 function argumentsSeen(seen: Seen, detector: Detector): PointOptions["argumentsOf"] {
+  const argumentsOf = knownArgumentsSeen(seen, detector);
+  return (tool, input) => (input === undefined ? undefined : argumentsOf(tool, input));
+}
+
+function knownArgumentsSeen(seen: Seen, detector: Detector): PointOptions["argumentsOf"] {
   if (seen === "none") return () => undefined;
   if (seen === "all") return (_tool, input) => tableOf(canonical(input, ARGUMENT_LIMITS).value);
   const policies = new WeakMap<Tool, CompiledPolicy>();

@@ -2,7 +2,6 @@ import { createPublicKey, randomBytes, randomUUID } from "node:crypto";
 import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
-import type { Caller, Tool } from "../../core/types.ts";
 import type { Admission } from "../../pipeline/admission.ts";
 import type { AccessQuestion } from "../../pipeline/evaluation.ts";
 import { createExecutor } from "../../pipeline/executor.ts";
@@ -15,7 +14,7 @@ import { MODULES, type Modules } from "../modules.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
 import type { Reloaded } from "../reload/types.ts";
-import type { ExplainedCall, StatedCaller } from "../replay/explain.ts";
+import type { ExplainedCall, KnownState, StatedCaller } from "../replay/explain.ts";
 import { openState, openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
 import { auditState, intend, openAudit, startExports } from "./audit.ts";
@@ -189,10 +188,12 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     /** Returns what the policies in use say about a call, for operators; loads its code at the first use. */
     explain: async (caller: StatedCaller, call: Omit<ExplainedCall, "caller">) => {
       const { callerOf, explainCall } = await import("../replay/explain.ts");
-      const { config: inUse, parts: current, version } = snapshots.current();
-      const haltOf = (asked: { readonly tool: Tool; readonly caller: Caller }) =>
-        halts.refusalFor({ ...asked, session: asked.caller.session });
-      const asked = { parts: current, config: inUse, policyVersion: version, haltOf };
+      const { config: inUse, parts: current, version, dataFlow } = snapshots.current();
+      const known: KnownState = {
+        haltOf: (halting) => halts.refusalFor(halting),
+        ...{ dataFlow, approvals, quotas: quotas.slot.quotas },
+      };
+      const asked = { parts: current, config: inUse, policyVersion: version, known };
       return explainCall(asked, { ...call, caller: await callerOf(asked, caller) });
     },
     reload: reloading.reload,

@@ -1,14 +1,21 @@
 import type { RequiredPolicy } from "../../approvals/policies/requirement.ts";
+import type { Approvals, Grant } from "../../approvals/types.ts";
 import { renderView } from "../../approvals/view.ts";
 import { errorText } from "../../core/error-text.ts";
 import { Refusal } from "../../core/errors.ts";
 import { closestName } from "../../core/nearest.ts";
-import type { Caller, ExecutionPlan, Json, Tool } from "../../core/types.ts";
+import type { Caller, DataLabel, ExecutionPlan, Json, Tool } from "../../core/types.ts";
 import { namesSecret } from "../../detection/sanitize-args.ts";
+import { boundedCallOf } from "../../pipeline/approval-gate.ts";
+import { type FlowSources, sourcesOf } from "../../pipeline/call-flow.ts";
 import { permissionsFor } from "../../pipeline/permission-engine.ts";
+import { DATA_FLOW } from "../../pipeline/policy.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
+import type { DataFlowPolicy, FlowJudgement } from "../../policy/flow/flow.ts";
+import type { Quotas } from "../../policy/quotas/quotas.ts";
 import type { Parts } from "../composition/assembly.ts";
 import type { Config } from "../config/config.ts";
+import { type FlowJudge, liveFlowJudge, recordedFlowJudge } from "./flow.ts";
 import { type Judgement, judge, type Statement } from "./judge.ts";
 
 /** A call that an operator asks about. */
@@ -16,7 +23,9 @@ export interface ExplainedCall {
   readonly tool: string;
   readonly args: unknown;
   readonly caller: Caller;
-  /** Mode of the session; default: the configuration's. */
+  /** Session that the call names; a token that names its own session comes first. */
+  readonly session?: string | undefined;
+  /** Mode of the session; default: what operators have set for it, otherwise the configuration's. */
   readonly mode?: Config["approvals"]["mode"] | undefined;
   /** Whether planning may ask the target. */
   readonly lookups: boolean;
@@ -32,6 +41,9 @@ interface Change {
     | "points"
     | "approval"
     | "manifest"
+    | "halts"
+    | "dataFlow"
+    | "quotas"
     | "store"
     | "nothing";
   readonly names: readonly string[];
@@ -54,6 +66,10 @@ export interface Explanation {
   readonly rules: readonly string[];
   /** What an approval of the call would need; empty when any approver may give it. */
   readonly approvalPolicies: readonly RequiredPolicy[];
+  /** What the caller has read, and where the values of arguments appeared in it, where that matters and is known. */
+  readonly dataFlow?:
+    | { readonly labels?: readonly DataLabel[] | undefined; readonly sources?: FlowSources }
+    | undefined;
   /** What an approver would see. */
   readonly plan?: Json | undefined;
   /** Why there is no plan. */
@@ -66,8 +82,25 @@ interface ExplainParts {
   readonly config: Config;
   /** Digest of the configuration, as audit entries name it. */
   readonly policyVersion: string;
-  /** Returns why operators have stopped such calls; a configuration alone has no halts. */
-  readonly haltOf?: ((call: { readonly tool: Tool; readonly caller: Caller }) => Refusal | undefined) | undefined;
+  /** What a running service knows besides; a configuration alone knows nothing of it. */
+  readonly known?: KnownState | undefined;
+}
+
+interface KnownCall {
+  readonly tool: Tool;
+  readonly caller: Caller;
+}
+
+/** What a running service knows of callers and their calls. */
+export interface KnownState {
+  /** Returns why operators have stopped such calls. */
+  haltOf(call: KnownCall & { readonly session: string | undefined }): Refusal | undefined;
+  /** What callers have read; undefined: data flow is off. */
+  readonly dataFlow: DataFlowPolicy | undefined;
+  /** Undefined: there are no quotas. */
+  readonly quotas: Pick<Quotas, "judge"> | undefined;
+  /** Sessions with their modes, and grants; undefined without a store. */
+  readonly approvals: Pick<Approvals, "findSession" | "findBoundedGrants"> | undefined;
 }
 
 const PLAN_TIMEOUT_MS = 30_000;
@@ -77,20 +110,28 @@ const PLAN_TIMEOUT_MS = 30_000;
  * needs no target or `lookups` allows it. Runs, writes and counts nothing.
  */
 export async function explainCall(
-  { parts, config, policyVersion, haltOf }: ExplainParts,
+  { parts, config, policyVersion, known }: ExplainParts,
   call: ExplainedCall,
 ): Promise<Explanation> {
   const { caller, tool } = call;
   const { registered: named } = parts.registry.find(tool);
-  const halt = named && haltOf?.({ tool: named.tool, caller });
-  const mode = call.mode ?? config.approvals.mode;
+  const session = caller.session ?? call.session;
+  const halt = named && known?.haltOf({ tool: named.tool, caller, session: call.session });
+  const openSession = session === undefined ? undefined : await known?.approvals?.findSession(session, caller);
+  const mode = call.mode ?? (openSession?.modeSetBy === undefined ? config.approvals.mode : openSession.mode);
   const planned = await planOf(parts, call);
+  let seen: FlowJudgement | undefined;
   const judged = await judge(
-    { parts, config, asks: () => true },
+    { parts, config, asks: () => true, flow: await flowJudgeOf({ parts, config, known }, (found) => (seen = found)) },
     { tool, caller, mode, args: { kind: "sent", value: call.args }, plan: planned.plan },
   );
-  const [only, ...others] = judged.verdicts;
-  const verdict = only === undefined || others.length > 0 ? "unknown" : only;
+  const granted = await byGrant(known, { call, judged, planned, session: openSession?.id ?? caller.session });
+  const [only = "unknown", ...others] = granted?.verdict === "allow" ? ["allow" as const] : judged.verdicts;
+  const permitted = others.length > 0 ? "unknown" : only;
+  const isPermitted = permitted === "allow" || permitted === "ask" || permitted === "unknown";
+  const quota = named && isPermitted ? await known?.quotas?.judge({ tool: named.tool, caller }) : undefined;
+  // A request for an approval takes nothing of a quota; the call that uses the approval does.
+  const verdict = permitted === "allow" && quota !== undefined ? quota.code : permitted;
   const isVerdict = verdict === "allow" || verdict === "ask" || verdict === "unknown";
   const { assessment, registered } = judged;
   const required = registered === undefined ? [] : requiredBy(registered.tool, call.args);
@@ -101,24 +142,80 @@ export async function explainCall(
     mode,
     verdict: isVerdict && halt === undefined ? verdict : "deny",
     code: halt?.code ?? (isVerdict ? undefined : verdict),
-    statements: [...(halt === undefined ? [] : [haltStatement(halt)]), ...judged.statements],
+    statements: [
+      ...(halt === undefined ? [] : [refusedBy("halts", "PERMISSION", halt)]),
+      ...judged.statements,
+      ...(granted === undefined ? [] : [granted]),
+      ...(quota === undefined ? [] : [refusedBy("quotas", "LIMIT", quota)]),
+    ],
     permissions: { required, missing: required.filter((name) => !caller.permissions.includes(name)) },
     risk: assessment?.risk,
     rules: assessment?.rules ?? [],
     approvalPolicies: assessment?.requirement?.policies ?? [],
+    ...(seen !== undefined && { dataFlow: { labels: seen.labels, sources: sourcesOf(seen) } }),
     ...shownPlan(parts, judged, { call, planned }),
     changes: [
       ...(halt === undefined ? [] : [LIFT]),
-      ...(verdict === "allow" ? [] : changesFor(judged, { parts, config, call, missing: missingIn(required, caller) })),
+      ...(permitted === "allow"
+        ? []
+        : changesFor(judged, { parts, config, call, missing: missingIn(required, caller) })),
+      ...(quota === undefined ? [] : [changeOfQuota(quota)]),
     ],
   };
 }
 
-const LIFT: Change = { kind: "points", names: ["halts"], text: "the halt ends, or is lifted (stc halts, stc resume)" };
+const LIFT: Change = { kind: "halts", names: ["halts"], text: "the halt ends, or is lifted (stc halts, stc resume)" };
 
-function haltStatement({ code, findings = [] }: Refusal): Statement {
-  const reasons = findings.map(({ reason }) => reason);
-  return { stage: "PERMISSION", point: "halts", verdict: "deny", reasons, code };
+function refusedBy(point: string, stage: Statement["stage"], { code, findings = [] }: Refusal): Statement {
+  return { stage, point, verdict: "deny", reasons: findings.map(({ reason }) => reason), code };
+}
+
+function changeOfQuota({ code, details = {} }: Refusal): Change {
+  if (code !== "QUOTA_EXCEEDED")
+    return { kind: "quotas", names: [], text: "the database of policies answers again, so that quotas can be read" };
+  const { quota, resetsAt } = details as { readonly quota: string; readonly resetsAt: string };
+  const text = `the quota is available again at ${resetsAt}, its limit is raised, or its use is set to zero (stc quotas)`;
+  return { kind: "quotas", names: [quota], text };
+}
+
+/** Judges by what the caller has read: as the service remembers it, otherwise only by what is possible. */
+async function flowJudgeOf(
+  { parts, config, known }: Pick<ExplainParts, "parts" | "config" | "known">,
+  seen: (judgement: FlowJudgement) => void,
+): Promise<FlowJudge | undefined> {
+  if (known?.dataFlow !== undefined) return liveFlowJudge(known.dataFlow, seen);
+  return (await recordedFlowJudge(config, parts))?.({ before: undefined, sources: [] });
+}
+
+interface GrantableCall {
+  readonly call: ExplainedCall;
+  readonly judged: Judgement;
+  readonly planned: Planned;
+  readonly session: string | undefined;
+}
+
+/** Returns which bounded grants cover the call; undefined when none does, or its tool offers none. */
+async function byGrant(
+  known: ExplainParts["known"],
+  { call: { caller }, judged, planned: { plan, input }, session }: GrantableCall,
+): Promise<Statement | undefined> {
+  const { registered, assessment, grantableRules: rules } = judged;
+  if (known?.approvals === undefined || registered?.tool.approval.grants === undefined) return undefined;
+  if (assessment === undefined || rules === undefined) return undefined;
+  const said = { stage: "APPROVAL", point: "grants" } as const;
+  if (plan === undefined) return { ...said, verdict: "unknown", reasons: ["depends on the plan: allow lookups"] };
+  const { issuer, subject, actors } = caller;
+  const requester = { issuer, subject, actors, session };
+  const wanted = boundedCallOf({ planned: { ...registered, plan, input }, assessment }, { requester, rules });
+  const found = wanted === undefined ? [] : await known.approvals.findBoundedGrants(wanted);
+  return found.length === 0 ? undefined : { ...said, verdict: "allow", reasons: found.map(grantText) };
+}
+
+function grantText({ id, expiresAt, bounded }: Grant): string {
+  const until = new Date(expiresAt).toISOString();
+  if (bounded === undefined) return `grant ${id} until ${until}`;
+  const { bounds, runsUsed } = bounded;
+  return `grant ${id}: ${runsUsed} of ${bounds.terms.runs} runs used, until ${until}`;
 }
 
 function missingIn(required: readonly string[], { permissions }: Caller): readonly string[] {
@@ -136,6 +233,8 @@ function requiredBy(tool: NonNullable<Judgement["registered"]>["tool"], args: un
 
 interface Planned {
   readonly plan?: ExecutionPlan | undefined;
+  /** The parsed arguments of a plan. */
+  readonly input?: unknown;
   readonly noPlan?: string | undefined;
 }
 
@@ -146,7 +245,8 @@ async function planOf({ registry }: Parts, { tool: name, args, lookups }: Explai
   if (!lookups && binding.plansFromArguments !== true && binding.planIsInput !== true)
     return { noPlan: "planning reads the target: allow lookups to see the plan" };
   try {
-    return { plan: await binding.plan(readInput(tool, args), { signal: AbortSignal.timeout(PLAN_TIMEOUT_MS) }) };
+    const input = readInput(tool, args);
+    return { input, plan: await binding.plan(input, { signal: AbortSignal.timeout(PLAN_TIMEOUT_MS) }) };
   } catch (error) {
     return { noPlan: error instanceof Refusal ? `${error.code}: ${error.message}` : errorText(error) };
   }
@@ -190,7 +290,8 @@ function changesFor({ statements, verdicts, refusal, unknown }: Judgement, conte
   for (const { point, verdict, reasons } of statements) {
     if (verdict === "allow" || point === "permissions" || point === "elevation" || point === "registry") continue;
     if (point === "risk") for (const reason of reasons) changes.push(changeOfRule(reason));
-    else if (point === "approval") changes.push(byMode(parts, call));
+    else if (point === "approval") changes.push(...byApproval(parts, call));
+    else if (point === DATA_FLOW) add("dataFlow", [DATA_FLOW], verdict === "unknown" ? FLOW_UNKNOWN : FLOW_ASKS);
     else if (point !== "schema")
       add("points", [point], `the policy point ${point} must ${verdict === "unknown" ? "be asked" : "allow it"}`);
   }
@@ -238,12 +339,23 @@ function changeOfRule(reason: string): Change {
     : { kind: "rules", names: rules, text: BUILT_IN };
 }
 
-function byMode({ registry }: Parts, { tool: name }: ExplainedCall): Change {
-  const category = registry.find(name).registered?.tool.category;
+const FLOW_ASKS =
+  "another destination, one that the user or a trusted field names; the caller's labels end or are cleared (stc flow); or other rules in dataFlow";
+const FLOW_UNKNOWN = "only a running service knows what the caller has read: ask it with --service";
+
+function byApproval({ registry }: Parts, { tool: name }: ExplainedCall): readonly Change[] {
+  const { category, approval } = registry.find(name).registered?.tool ?? {};
   const modes = category === "write" ? ["autoEdit", "yolo"] : ["yolo"];
   const text = `a session in one of these modes, needsApproval in the manifest, or an approval: stc approvals list`;
-  return { kind: "approval", names: modes, text };
+  const byMode: Change = { kind: "approval", names: modes, text };
+  return approval?.grants === undefined ? [byMode] : [byMode, OFFERED];
 }
+
+const OFFERED: Change = {
+  kind: "approval",
+  names: ["bounded"],
+  text: "an approver of such a call may cover further ones within bounds: stc grants list",
+};
 
 /** Who would make the call: a token that is verified, or a subject as the operator states it. */
 export interface StatedCaller {

@@ -1,6 +1,6 @@
 import { HIDDEN } from "../../approvals/risk/operators.ts";
 import type { Caller, Tool } from "../../core/types.ts";
-import type { FlowRule } from "../../policy/flow/flow.ts";
+import type { DataFlowPolicy, FlowJudgement, FlowRule } from "../../policy/flow/flow.ts";
 import type { Parts } from "../composition/assembly.ts";
 import { flowRulesOf, isDataFlowOn } from "../composition/data-flow.ts";
 import type { Config } from "../config/config.ts";
@@ -37,6 +37,25 @@ interface RecordedSource {
 
 /** Entries name at most this many sources of one argument, so that there may have been others. */
 const SOURCES_MAX = 3;
+
+/**
+ * Returns what judges calls by what their callers have read until now, as a running service remembers it. `seen` receives what was
+ * found.
+ */
+export function liveFlowJudge(
+  policy: Pick<DataFlowPolicy, "judges" | "preview">,
+  seen: (judgement: FlowJudgement) => void,
+): FlowJudge {
+  return async (call) => {
+    if (!policy.judges(call.tool)) return undefined;
+    const judgement = await policy.preview(call);
+    seen(judgement);
+    const { findings } = judgement;
+    const asks = findings.length > 0 ? "ask" : "allow";
+    const verdict = findings.some((finding) => finding.verdict === "deny") ? "deny" : asks;
+    return { verdicts: new Set([verdict]), reasons: findings.map(({ reason }) => reason) };
+  };
+}
 
 type Applies = "yes" | "no" | "maybe";
 

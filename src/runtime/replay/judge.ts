@@ -6,7 +6,7 @@ import { Refusal, type RefusalCode } from "../../core/errors.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import type { PointStage, PolicyPoint, PolicyRequests } from "../../core/policy-point.ts";
 import type { Caller, ExecutionPlan } from "../../core/types.ts";
-import { ruleByMode } from "../../pipeline/approval-gate.ts";
+import { ruleByMode, ruleOf } from "../../pipeline/approval-gate.ts";
 import { couldUse } from "../../pipeline/permission-engine.ts";
 import { DATA_FLOW, type PointDecision } from "../../pipeline/policy.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
@@ -40,8 +40,8 @@ export interface JudgedCall {
 
 /** One thing that was decided about the call, in the order of the pipeline. */
 export interface Statement {
-  readonly stage: "REGISTRY" | "PERMISSION" | "VALIDATION" | "APPROVAL";
-  /** A policy point, or the part of the service that decides: `registry`, `schema`, `approval`. */
+  readonly stage: "REGISTRY" | "PERMISSION" | "VALIDATION" | "APPROVAL" | "LIMIT";
+  /** A policy point, or the part of the service that decides: `registry`, `schema`, `approval`, `grants`, `quotas`. */
   readonly point: string;
   readonly verdict: "allow" | "ask" | "deny" | "unknown";
   readonly reasons: readonly string[];
@@ -58,6 +58,8 @@ export interface Judgement {
   /** The refusal that ends the call, if one is certain. */
   readonly refusal?: Refusal | undefined;
   readonly assessment?: RiskAssessment | undefined;
+  /** The rules for which a call asks that a grant may cover; undefined for every other call. */
+  readonly grantableRules?: readonly string[] | undefined;
 }
 
 /**
@@ -108,6 +110,10 @@ class Judging {
   #isRequired: boolean | undefined = false;
   /** Whether only a person may approve. */
   #needsPeople = false;
+  /** The rules that require an approval. */
+  readonly #requiring = new Set<string>();
+  /** Whether a grant may cover the call. */
+  #isRememberable = true;
 
   constructor(options: JudgeOptions, call: JudgedCall) {
     this.#options = options;
@@ -149,7 +155,9 @@ class Judging {
       this.state("APPROVAL", { point: "approval", verdict: rule.verdict, reasons: [rule.by] });
     const asks = rule.verdict === "ask";
     if (this.#isRequired === undefined) this.#possible.add(this.#asked());
-    return this.end([asks ? this.#asked() : "allow"]);
+    const isGrantable = asks && this.#isRememberable && this.#assessment?.rememberable === true;
+    const rules = this.#requiring.size > 0 ? [...this.#requiring] : [rule.by];
+    return { ...this.end([asks ? this.#asked() : "allow"]), ...(isGrantable && { grantableRules: rules }) };
   }
 
   state(stage: Statement["stage"], statement: Omit<Statement, "stage">): void {
@@ -180,8 +188,12 @@ class Judging {
       this.#refusal = new Refusal(code, message, { details });
       return code;
     }
-    const requires = statements.some(({ decision }) => decision.verdict === "requireApproval");
-    if (requires) this.#isRequired = true;
+    for (const { point, decision } of statements) {
+      if (decision.verdict !== "requireApproval") continue;
+      this.#isRequired = true;
+      if (decision.rememberable !== true) this.#isRememberable = false;
+      for (const reason of decision.reasons) this.#requiring.add(ruleOf({ point, reason }));
+    }
     if (unasked.length > 0) this.#notAsked();
     return undefined;
   }
@@ -203,6 +215,7 @@ class Judging {
     if (verdict === "deny") return "POLICY_DENIED";
     if (verdicts.has("deny")) this.#possible.add("POLICY_DENIED");
     if (!verdicts.has("ask")) return undefined;
+    this.#isRememberable = false;
     if (!verdicts.has("allow")) {
       this.#isRequired = true;
       this.#needsPeople = true;

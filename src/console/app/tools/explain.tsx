@@ -16,6 +16,14 @@ interface Statement {
   readonly reasons: readonly string[];
 }
 
+interface FlowSource {
+  readonly argument: string;
+  readonly tool: string;
+  readonly field: string;
+  readonly labels: readonly string[];
+  readonly trusted?: boolean;
+}
+
 interface Explanation {
   readonly verdict: string;
   readonly code?: string;
@@ -23,6 +31,7 @@ interface Explanation {
   readonly permissions: { readonly required: readonly string[]; readonly missing: readonly string[] };
   readonly risk?: string;
   readonly rules: readonly string[];
+  readonly dataFlow?: { readonly labels?: readonly string[]; readonly sources?: readonly FlowSource[] };
   readonly plan?: unknown;
   readonly noPlan?: string;
   readonly changes: readonly { readonly names: readonly string[]; readonly text: string }[];
@@ -48,8 +57,12 @@ export function WouldHappen({ tool }: { readonly tool: string }): VNode | null {
       answer.value = "The arguments are not a JSON object.";
       return;
     }
-    const held = given("permissions");
-    const body = { tool, args, sub: given("sub"), ...(held !== "" && { permissions: held.split(/[\s,]+/) }) };
+    const [held, session] = [given("permissions"), given("session")];
+    const stated = {
+      ...(held !== "" && { permissions: held.split(/[\s,]+/) }),
+      ...(session !== "" && { session }),
+    };
+    const body = { tool, args, sub: given("sub"), ...stated };
     answer.value = await request<Explanation>("POST", "/explain", { body }).catch(errorOf);
   };
   return (
@@ -62,6 +75,10 @@ export function WouldHappen({ tool }: { readonly tool: string }): VNode | null {
         <div class="field">
           <label for="explain-permissions">Permissions</label>
           <input id="explain-permissions" name="permissions" placeholder="those that the configuration gives it" />
+        </div>
+        <div class="field">
+          <label for="explain-session">Session</label>
+          <input id="explain-session" name="session" maxLength={256} placeholder="none" />
         </div>
         <div class="field">
           <label for="explain-args">Arguments as JSON</label>
@@ -90,7 +107,19 @@ function Answer({ answer }: { readonly answer: Explanation | ApiError | string |
   if (answer === undefined) return null;
   if (typeof answer === "string") return <p class="callout tone-bad">{answer}</p>;
   if (answer instanceof Error) return <Problem error={answer} />;
-  const { verdict, code, statements, permissions: needed, risk, rules, plan, noPlan, changes, policyVersion } = answer;
+  const {
+    verdict,
+    code,
+    statements,
+    permissions: needed,
+    risk,
+    rules,
+    dataFlow,
+    plan,
+    noPlan,
+    changes,
+    policyVersion,
+  } = answer;
   const [words, tone] = WORDS[verdict] ?? ["cannot be said", "warn"];
   return (
     <>
@@ -127,6 +156,11 @@ function Answer({ answer }: { readonly answer: Explanation | ApiError | string |
           ["Permissions needed", <Names key="needed" names={needed.required} none="none" />],
           ["Missing", <Names key="missing" names={needed.missing} none="none" />],
           risk === undefined ? undefined : ["Risk", risk],
+          dataFlow && [
+            "The caller has read",
+            <Names key="read" names={dataFlow.labels ?? ["not known"]} none="nothing" />,
+          ],
+          dataFlow?.sources && ["Values appeared in", <Sources key="sources" sources={dataFlow.sources} />],
           rules.length === 0 ? undefined : ["Rules that matched", <Names key="rules" names={rules} />],
           codeRow("Configuration", policyVersion),
         ]}
@@ -139,5 +173,20 @@ function Answer({ answer }: { readonly answer: Explanation | ApiError | string |
         <Block value={jsonLines(plan)} label="What an approver would see" />
       )}
     </>
+  );
+}
+
+function Sources({ sources }: { readonly sources: readonly FlowSource[] }): VNode {
+  return (
+    <ul class="notes">
+      {sources.map(({ argument, tool, field, labels, trusted }, at) => (
+        <li key={at}>
+          <Text
+            value={`${argument}: ${tool}, field ${field}, ${trusted === true ? "trusted" : labels.join(" and ")}`}
+            max={300}
+          />
+        </li>
+      ))}
+    </ul>
   );
 }
