@@ -30,7 +30,7 @@ export function closestName(name: string, known: Iterable<string>): string | und
   const bound = Number(name.length >= ONE_TYPO_CHARS) + Number(name.length >= TWO_TYPOS_CHARS);
   const near = names
     .filter((other) => Math.abs(other.length - name.length) <= bound)
-    .map((other) => ({ other, edits: edits(name, other) }))
+    .map((other) => ({ other, edits: edits(name, other, bound) }))
     .filter((one) => one.edits <= bound);
   return near.sort((left, right) => left.edits - right.edits)[0]?.other;
 }
@@ -41,23 +41,35 @@ export function hint(name: string, known: Iterable<string>): string {
   return like === undefined ? "" : `; did you mean ${like}?`;
 }
 
-/** Returns how many characters must be added, removed, replaced or swapped with their neighbor. */
-function edits(from: string, to: string): number {
+/**
+ * Returns how many characters must be added, removed, replaced or swapped with their neighbor. For more than `bound`, returns any
+ * larger number: only the cells near the diagonal are computed, and only until none of them can end within the bound.
+ */
+function edits(from: string, to: string, bound: number): number {
+  const far = bound + 1;
+  let leastBefore = 0;
   let before: readonly number[] = [];
   let row: readonly number[] = Array.from({ length: to.length + 1 }, (_, at) => at);
   for (let at = 1; at <= from.length; at += 1) {
-    const next = [at];
-    for (let other = 1; other <= to.length; other += 1) {
+    const next: number[] = [];
+    let least = far;
+    if (at <= bound) next[0] = least = at;
+    for (let other = Math.max(1, at - bound); other <= Math.min(to.length, at + bound); other += 1) {
       const isSame = from[at - 1] === to[other - 1];
       const isSwapped = at > 1 && from[at - 1] === to[other - 2] && from[at - 2] === to[other - 1];
-      const swapped = isSwapped ? (before[other - 2] ?? Number.POSITIVE_INFINITY) + 1 : Number.POSITIVE_INFINITY;
-      const changed = (row[other - 1] ?? 0) + (isSame ? 0 : 1);
-      next.push(Math.min((row[other] ?? 0) + 1, (next[other - 1] ?? 0) + 1, changed, swapped));
+      const swapped = isSwapped ? (before[other - 2] ?? far) + 1 : far;
+      const changed = (row[other - 1] ?? far) + (isSame ? 0 : 1);
+      const cell = Math.min((row[other] ?? far) + 1, (next[other - 1] ?? far) + 1, changed, swapped);
+      next[other] = cell;
+      least = Math.min(least, cell);
     }
+    // A swap reaches back over two rows.
+    if (least > bound && leastBefore > bound) return far;
+    leastBefore = least;
     before = row;
     row = next;
   }
-  return row[to.length] ?? 0;
+  return row[to.length] ?? far;
 }
 
 /** Returns the first names as text for a message, with the number of those left out. */

@@ -6,7 +6,7 @@ import type { AnyEvidence, CallOutcome, Elevated, Receipt, Verified } from "../c
 import { ARGUMENT_LIMITS } from "../core/json.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
-import type { Caller, KeyUse, Tool } from "../core/types.ts";
+import type { Caller, Json, KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import type { DataFlowPolicy } from "../policy/flow/flow.ts";
 import type { HaltableCall } from "../policy/halts/halt.ts";
@@ -226,6 +226,11 @@ export class CallRecord {
   get argsText(): string {
     this.#argsText ??= canonicalJson(this.request.args, ARGUMENT_LIMITS);
     return this.#argsText;
+  }
+
+  /** Takes these as the arguments: the call is the same as one that was sent with them. */
+  readAs(args: Json): void {
+    this.#argsText = canonicalJson(args, ARGUMENT_LIMITS);
   }
 
   /** True when anything may have run. */

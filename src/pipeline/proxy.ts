@@ -94,7 +94,7 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const known = record.at("REGISTRY").keep(registry.known(found, admitted));
   const permitted = record.at("PERMISSION").keep(await policy.permit(known, { session: request.session, halts }));
   const limited = record.at("LIMIT").keep(admission.limitRate(permitted, record.steppedAt));
-  const parsed = record.at("VALIDATION").keep(parseInput(limited, request.args));
+  const parsed = record.at("VALIDATION").keep(parseInput(limited, request.args, record));
   const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed, record));
   record.follow(dataFlow, elevated);
   const fresh = unhalted(halts, record, record.at("VALIDATION").keep(await checkRepeat(elevated, record, approvals)));

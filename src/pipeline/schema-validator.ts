@@ -3,36 +3,53 @@ import { Refusal } from "../core/errors.ts";
 import { mint, type Parsed, type WithinRate } from "../core/evidence.ts";
 import { element } from "../core/policy/field-path.ts";
 import { type CompiledPolicy, shownPath } from "../core/policy/output-policy.ts";
+import { withoutAbsentNulls } from "../core/schema/absent-nulls.ts";
 import { type PlainRead, plainReader, unread } from "../core/schema/plain-reader.ts";
+import { shownKey, violationText } from "../core/schema/violation-text.ts";
 import type { Json, Tool } from "../core/types.ts";
 
 const ISSUES_MAX = 20;
 const PATH_CHARACTERS_MAX = 128;
 const MESSAGE_CHARACTERS_MAX = 240;
+/** Limits the text of an issue, and of all issues together. */
+const ISSUE_CHARACTERS_MAX = 400;
+const ISSUES_CHARACTERS_MAX = 6_000;
+const FIELDS_CHARACTERS_MAX = 512;
+
+/** Receives the arguments without the nulls that mean "absent", when they had any. */
+export interface SentArguments {
+  readAs(args: Json): void;
+}
 
 /** @throws {Refusal} INVALID_INPUT naming each field */
-export function parseInput(limited: WithinRate, args: unknown): Parsed {
-  return mint<Parsed>({ ...limited, input: readInput(limited.tool, args) });
+export function parseInput(limited: WithinRate, args: unknown, sent?: SentArguments): Parsed {
+  return mint<Parsed>({ ...limited, input: readInput(limited.tool, args, sent) });
 }
 
 /**
  * Parses the arguments with the tool's input schema. Every endpoint delivers plain JSON. Later stages see only what the schema
- * returns.
+ * returns. Arguments that the schema refuses are read again without the nulls that mean "absent".
  *
  * @throws {Refusal} INVALID_INPUT naming each field
  */
-export function readInput(tool: Tool, args: unknown): unknown {
+export function readInput(tool: Tool, args: unknown, sent?: SentArguments): unknown {
   const plain = readPlain(tool, "input", args as Json);
   if (plain !== unread) return deepFreeze(plain);
-  const parsed = parse(tool.input, args);
-  if (parsed.success) return deepFreeze(parsed.data);
+  const asSent = parse(tool.input, args, violationText);
+  if (asSent.success) return deepFreeze(asSent.data);
+  const present = args === undefined ? args : withoutAbsentNulls(tool.input, args as Json);
+  const parsed = present === args ? asSent : parse(tool.input, present, violationText);
+  if (parsed.success) {
+    sent?.readAs(present as Json);
+    return deepFreeze(parsed.data);
+  }
   if ("threw" in parsed) {
     throw new Refusal("INVALID_INPUT", "The arguments do not match the tool's input schema.", {
       cause: new Error(`input schema of ${tool.name}: threw ${parsed.threw}`),
     });
   }
   const issues = describe(parsed.error);
-  const fields = [...new Set(issues.map((issue) => issue.path))].join(", ");
+  const fields = fieldsOf(issues, parsed.error.issues.length - issues.length);
   throw new Refusal("INVALID_INPUT", `The arguments do not match the tool's input schema: ${fields}.`, {
     details: { issues },
   });
@@ -61,9 +78,13 @@ interface Threw {
 }
 
 /** Parses a value. A schema that throws, such as an intersection whose sides conflict, has rejected the value. */
-function parse(schema: z.ZodType, value: unknown): z.ZodSafeParseResult<unknown> | Threw {
+function parse(
+  schema: z.ZodType,
+  value: unknown,
+  error?: (violation: z.core.$ZodRawIssue) => string,
+): z.ZodSafeParseResult<unknown> | Threw {
   try {
-    return schema.safeParse(value);
+    return schema.safeParse(value, error && { error });
   } catch (error) {
     return { success: false, threw: error instanceof Error ? error.name : typeof error };
   }
@@ -134,12 +155,38 @@ function readPlain(tool: Tool, side: keyof PlainReads, value: Json): Json | type
   }
 }
 
-/** Returns the violations without the values that were sent. */
-function describe(error: z.ZodError): readonly { readonly path: string; readonly message: string }[] {
-  return error.issues.slice(0, ISSUES_MAX).map((issue) => ({
-    path: (issue.path.map(String).join(".") || "(arguments)").slice(0, PATH_CHARACTERS_MAX),
-    message: issue.message.slice(0, MESSAGE_CHARACTERS_MAX),
-  }));
+interface Issue {
+  readonly path: string;
+  readonly message: string;
+}
+
+/** Returns the violations, bounded, without the values that were sent. */
+function describe(error: z.ZodError): readonly Issue[] {
+  const issues: Issue[] = [];
+  let characters = 0;
+  for (const issue of error.issues.slice(0, ISSUES_MAX)) {
+    const path = issue.path.map((part) => shownKey(part, PATH_CHARACTERS_MAX)).join(".");
+    const described = {
+      path: (path || "(arguments)").slice(0, PATH_CHARACTERS_MAX),
+      message: issue.message.slice(0, ISSUE_CHARACTERS_MAX),
+    };
+    characters += described.path.length + described.message.length;
+    if (characters > ISSUES_CHARACTERS_MAX) break;
+    issues.push(described);
+  }
+  return issues;
+}
+
+/** Returns the fields of the issues for a sentence, and how many more issues there are. */
+function fieldsOf(issues: readonly Issue[], more: number): string {
+  const fields: string[] = [];
+  let characters = 0;
+  for (const field of new Set(issues.map(({ path }) => path))) {
+    characters += field.length + 2;
+    if (characters > FIELDS_CHARACTERS_MAX) return `${fields.join(", ")} and others`;
+    fields.push(field);
+  }
+  return more > 0 ? `${fields.join(", ")} (${more} more not shown)` : fields.join(", ");
 }
 
 /**

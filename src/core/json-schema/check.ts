@@ -255,7 +255,7 @@ class Compiler {
         seen = placed(run, seen, key);
       }
       if (unknown.length === 0) return isAccepted;
-      return refuse(run, table, { code: "unrecognized_keys", keys: unknown });
+      return refuse(run, table, { code: "unrecognized_keys", keys: unknown, allowed: [...declared.keys()] });
     };
   }
 
@@ -299,8 +299,74 @@ class Compiler {
       return only !== undefined && another === undefined ? only : choiceCheck(checks, isExactlyOne);
     };
     const byType = new Map([undefined, ...JSON_TYPES].map((type) => [type, checkOf(type)]));
-    return (value, run) => byType.get(typeOf(value))?.(value, run) === true;
+    const tag = tagOf(choices);
+    return (value, run) => {
+      const check = byType.get(typeOf(value));
+      if (tag === undefined || run.isAsking || !isTable(value)) return check?.(value, run) === true;
+      const isAccepted = accepts(check ?? (() => false), value, run);
+      if (isAccepted) return true;
+      const tagged = tag.options.get(value[tag.name]);
+      const one = tagged === undefined ? undefined : options[tagged];
+      if (one !== undefined) return one.check(value, run);
+      const violation = {
+        code: "invalid_union",
+        errors: [],
+        discriminator: tag.name,
+        options: [...tag.options.keys()],
+      };
+      return refuse(run, value, { ...violation, path: [tag.name] });
+    };
   }
+}
+
+/** A member that every choice requires, with another fixed value in each: it says which of them a value is meant to be. */
+interface Tag {
+  readonly name: string;
+  /** The positions of the choices, by the values of the member. */
+  readonly options: ReadonlyMap<unknown, number>;
+}
+
+function tagOf(choices: readonly JsonSchema[]): Tag | undefined {
+  const [first] = choices;
+  if (choices.length < 2 || typeof first !== "object") return undefined;
+  for (const name of first.required ?? []) {
+    const options = new Map<unknown, number>();
+    const isTag = choices.every((choice, at) => {
+      const values = typeof choice === "object" && choice.required?.includes(name) ? fixedValues(choice, name) : [];
+      const isNew = values.every((value) => typeof value === "string" && !options.has(value));
+      for (const value of values) options.set(value, at);
+      return values.length > 0 && isNew;
+    });
+    if (isTag) return { name, options };
+  }
+  return undefined;
+}
+
+function fixedValues({ properties = {} }: SchemaTable, name: string): readonly Json[] {
+  const part = Object.hasOwn(properties, name) ? properties[name] : undefined;
+  if (typeof part !== "object") return [];
+  return part.const === undefined ? (part.enum ?? []) : [part.const];
+}
+
+/** Describing a refused choice takes at most so many of the steps of the whole check. */
+const STEPS_TO_DESCRIBE_MAX = 100_000;
+const CHOICES_DESCRIBED_MAX = 20;
+
+/** Returns the violations of each choice, for as long as the steps last. */
+function violationsOf(checks: readonly Check[], value: unknown, run: Run): readonly (readonly Violation[])[] {
+  const errors: Violation[][] = [];
+  const inner: Run = { violations: [], steps: Math.min(run.steps / 2, STEPS_TO_DESCRIBE_MAX), isAsking: false };
+  const { steps } = inner;
+  try {
+    for (const check of checks.slice(0, CHOICES_DESCRIBED_MAX)) {
+      check(value, inner);
+      errors.push(inner.violations.splice(0));
+    }
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+  }
+  run.steps -= steps - Math.max(inner.steps, 0);
+  return errors;
 }
 
 function choiceCheck(checks: readonly Check[], isExactlyOne: boolean): Check {
@@ -311,7 +377,9 @@ function choiceCheck(checks: readonly Check[], isExactlyOne: boolean): Check {
       if (accepting === 1 && !isExactlyOne) return true;
     }
     if (accepting === 1) return true;
-    return refuse(run, value, { code: "invalid_union", errors: [], ...(accepting > 1 && { inclusive: false }) });
+    if (accepting > 1) return refuse(run, value, { code: "invalid_union", errors: [], inclusive: false });
+    const errors = run.isAsking ? [] : violationsOf(checks, value, run);
+    return refuse(run, value, { code: "invalid_union", errors });
   };
 }
 
@@ -347,7 +415,8 @@ function membersCheck(members: readonly Member[], isClosed: boolean): TableCheck
     if (!isClosed) return isAccepted;
     const keys = keysOf(table, run);
     if (keys.length === present) return isAccepted;
-    return refuse(run, table, { code: "unrecognized_keys", keys: keys.filter((key) => !declared.has(key)) });
+    const unknown = keys.filter((key) => !declared.has(key));
+    return refuse(run, table, { code: "unrecognized_keys", keys: unknown, allowed: [...declared] });
   };
 }
 
@@ -369,12 +438,19 @@ const ZOD_FORMATS: Readonly<Record<string, string>> = {
   ...{ ipv4: "ipv4", ipv6: "ipv6", uuid: "uuid", uri: "URI", "uri-reference": "URI reference" },
 };
 
+const VALUES_CHARACTERS_MAX = 200;
+
+function valuesText(values: readonly Json[]): string {
+  const text = values.map((value) => JSON.stringify(value)).join(" | ");
+  return text.length <= VALUES_CHARACTERS_MAX ? text : `${text.slice(0, VALUES_CHARACTERS_MAX).toWellFormed()}…`;
+}
+
 function valuesCheck(values: readonly Json[]): Check {
   const scalars = new Set<unknown>(values.filter((value) => typeof value !== "object" || value === null));
   const others = new Set(values.filter((value) => typeof value === "object" && value !== null).map(textOf));
   const violation =
     others.size > 0
-      ? { code: "custom", message: "Invalid input: is not one of the allowed values" }
+      ? { code: "custom", message: `Invalid input: is not one of the allowed values: ${valuesText(values)}` }
       : { code: "invalid_value", values: [...scalars] };
   return (value, run) => {
     if (typeof value !== "object" || value === null) return scalars.has(value) || refuse(run, value, violation);
@@ -408,7 +484,10 @@ function typeCheck(names: readonly TypeName[]): Check {
 /** Returns a function that returns the violation of a value that has none of these types. */
 function typeViolations(names: readonly TypeName[]): (value: unknown) => Table & { readonly code: string } {
   const [expected, another] = names.filter((name) => name !== "null");
-  if (another !== undefined) return () => ({ code: "invalid_union", errors: [] });
+  if (another !== undefined) {
+    const errors = names.map((name) => [{ code: "invalid_type", expected: name, path: [] }]);
+    return () => ({ code: "invalid_union", errors });
+  }
   if (expected !== "integer") return () => ({ code: "invalid_type", expected: expected ?? "null" });
   return (value) =>
     typeof value === "number"

@@ -1,8 +1,10 @@
 import { z } from "zod";
 import type { Fault } from "../errors.ts";
 import { unless } from "../manifest/checks.ts";
+import { readNullsWith } from "../schema/absent-nulls.ts";
 import { plainReader, unread } from "../schema/plain-reader.ts";
 import type { Json } from "../types.ts";
+import { nullReaderOf } from "./absent-nulls.ts";
 import { checkerOf } from "./check.ts";
 import {
   isUnrestricted,
@@ -37,6 +39,7 @@ export function zodFromJson(side: SchemaSide, declared: unknown): ZodFromJson {
   const schema = new Skeleton(side).of([json]);
   const violations = checkerOf(json);
   const readPlain = plainReader(schema, { isChecked: true });
+  readNullsWith(schema, nullReaderOf(json));
   const parse = schema._zod.run;
   schema._zod.run = (payload, context) => {
     const found = violations(payload.value);
