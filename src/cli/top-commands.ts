@@ -364,4 +364,12 @@ export const commands = [
       (await import("./output.ts")).print.json(editorSchema(MODULES.targetKinds), 2);
     },
   }),
+  command({
+    name: "schema test",
+    summary: "Print the JSON Schema of the fixtures beside manifests",
+    run: async () => {
+      const { fixturesSchema } = await import("./authoring/fixtures.ts");
+      (await import("./output.ts")).print.json(fixturesSchema(), 2);
+    },
+  }),
 ];

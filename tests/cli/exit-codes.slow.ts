@@ -43,6 +43,7 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["mode nonsense", 64, "unknown command"],
   ["schema", 64, "Usage: stc schema"],
   ["schema tool extra", 64, "too many arguments"],
+  ["schema test extra", 64, "too many arguments"],
 
   ["serve extra", 64, "too many arguments"],
   ["serve --config", 64, "argument missing"],
