@@ -92,6 +92,33 @@ export const commands = [
     run: async ({ system }, options) => (await import("./import/mcp.ts")).importTools(system, options),
   }),
   command({
+    name: "import grpc",
+    summary: "Write data-only manifests for methods of a gRPC service, which release nothing until you allow fields",
+    arguments: {
+      system: argument(text("system"), "a gRPC system: its proto files, descriptor set or reflection are read"),
+      methods: remaining(text("method"), "Method, Service.Method, or package.Service.Method"),
+    },
+    uses: CONFIGURED,
+    options: {
+      list: flag("list the methods instead, with the reason for each that cannot be imported"),
+      all: flag("all methods"),
+      service: repeated(text("service"), "methods of this service"),
+      out: option(text("directory"), "where the manifests are written; existing files are left as they are"),
+      read: list(text("method"), "methods that only read, as you judge: classification read"),
+      accept: ACCEPT,
+      json: JSON_FLAG,
+    },
+    exits: {
+      0: "written or listed",
+      1: "a method could not be imported, or a file exists already",
+      2: "the service cannot be reached",
+      64: "wrong usage, or an unknown system or method",
+      78: "the configuration or the contract is invalid",
+    },
+    run: async ({ system, methods }, options) =>
+      (await import("./import/grpc.ts")).importGrpc(system, methods, options),
+  }),
+  command({
     name: "import openapi",
     summary:
       "Write data-only manifests for operations of an OpenAPI document, which release nothing until you allow fields",
@@ -336,6 +363,14 @@ export const commands = [
       const { editorSchema } = await import("../runtime/manifests/editor-schema.ts");
       const { MODULES } = await import("../runtime/modules.ts");
       (await import("./output.ts")).print.json(editorSchema(MODULES.targetKinds), 2);
+    },
+  }),
+  command({
+    name: "schema test",
+    summary: "Print the JSON Schema of the fixtures beside manifests",
+    run: async () => {
+      const { fixturesSchema } = await import("./authoring/fixtures.ts");
+      (await import("./output.ts")).print.json(fixturesSchema(), 2);
     },
   }),
 ];

@@ -143,6 +143,8 @@ export interface ToolDraft {
   readonly hints: readonly string[];
   /** Remarks on the draft for its author. */
   readonly notes: readonly string[];
+  /** Why no manifest can call the tool. Its schemas are empty then. */
+  readonly problem?: string;
 }
 
 /** State of a system. Each kind adds members of its own. */

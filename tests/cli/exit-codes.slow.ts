@@ -43,6 +43,7 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["mode nonsense", 64, "unknown command"],
   ["schema", 64, "Usage: stc schema"],
   ["schema tool extra", 64, "too many arguments"],
+  ["schema test extra", 64, "too many arguments"],
 
   ["serve extra", 64, "too many arguments"],
   ["serve --config", 64, "argument missing"],
@@ -73,6 +74,9 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["import openapi --dev x --list", 64, "systems has no HTTP system x"],
   ["import openapi x --list --method GETS", 64, "is invalid"],
   ["import openapi x --list", 78, "no configuration"],
+  ["import grpc", 64, "missing required argument 'system'"],
+  ["import grpc --dev x --list", 64, "systems has no gRPC system x"],
+  ["import grpc x --list", 78, "no configuration"],
   ["plan", 64, "missing required argument 'tool'"],
   ["plan --dev --config x.yaml git_log", 64, "'--dev' cannot be used with option '--config <file>'"],
   ["plan --dev nonsense", 64, "there is no tool nonsense"],

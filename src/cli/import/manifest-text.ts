@@ -283,6 +283,16 @@ export function manifestProblems(text: string): readonly string[] {
   return "problems" in read ? read.problems : [];
 }
 
+/** The text of a manifest, or why there is none. */
+export type Made = { readonly text: string } | { readonly problem: string };
+
+/** Returns the text of a manifest if it can be loaded: one that cannot would stop the service's next start. */
+export function madeManifest(text: string): Made {
+  const [problem, another] = manifestProblems(text);
+  if (problem === undefined) return { text };
+  return { problem: `no manifest can say this: ${problem}${another === undefined ? "" : "; and more"}` };
+}
+
 /**
  * Writes a new manifest and returns its path. Never replaces a file and never follows a link.
  *

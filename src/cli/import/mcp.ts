@@ -38,9 +38,8 @@ interface Imported {
 /** Writes a manifest for each tool, or for those that are named. An existing file is left as it is. */
 export async function importTools(system: string, options: ImportOptions): Promise<void> {
   await withParts(options, async ({ targets, registry }) => {
-    const drafts = await targets.drafts(system);
-    if (drafts === undefined)
-      return wrongUsage(`no system ${printableCell(system)} is configured that tools can be imported from`);
+    const drafts = await targets.drafts("mcp", system);
+    if (drafts === undefined) return wrongUsage(`systems has no MCP server ${printableCell(system)}`);
     if (typeof drafts === "string") throw new CommandError(EXIT.unreachable, printable(`systems.${system}: ${drafts}`));
     const wanted = drafts.filter(({ name }) => options.tool === undefined || isNamed(name, options.tool));
     const named = [...(options.tool ?? []), ...(options.read ?? [])];

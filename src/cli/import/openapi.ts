@@ -7,27 +7,24 @@ import { readPlainFile } from "../../runtime/config/plain-file.ts";
 import { ApiDocument, type ApiOperation } from "../../targets/http/openapi/document.ts";
 import { draftOf, NotImportable, type OperationDraft } from "../../targets/http/openapi/draft.ts";
 import { type ConfigurationOptions, configuration } from "../configuration.ts";
-import { CommandError, EXIT, print, table, wrongUsage } from "../output.ts";
+import { CommandError, EXIT, wrongUsage } from "../output.ts";
 import {
-  manifestProblems,
+  type Made,
+  madeManifest,
   manifestText,
   proposedPermission,
   shownText,
   snakeCase,
   tolerant,
   toolName,
-  writeManifest,
 } from "./manifest-text.ts";
+import { type ImportItem, importSelected, type SelectionOptions } from "./selection.ts";
 
-interface ImportOptions extends ConfigurationOptions {
-  readonly list?: boolean;
-  readonly all?: boolean;
+interface ImportOptions extends ConfigurationOptions, SelectionOptions {
   readonly tag: readonly string[];
   readonly method: readonly string[];
-  readonly out?: string;
   readonly accept?: boolean;
   readonly openOutput?: boolean;
-  readonly json?: boolean;
 }
 
 /** An operation with the name of its tool. Names depend on the document alone, so each import finds the same. */
@@ -36,34 +33,41 @@ interface NamedOperation {
   readonly tool: string;
 }
 
-interface Result extends NamedOperation {
-  readonly file?: string;
-  readonly problem?: string;
-}
-
 /** `stc import openapi`: writes manifests for operations of an OpenAPI document. Nothing is sent to the system. */
 export async function importOpenApi(system: string, wanted: readonly string[], options: ImportOptions): Promise<void> {
   const { config } = await configuration(options);
   const document = documentOf(config, system);
-  const named = namedOperations(system, document.operations);
-  const isFiltered = options.tag.length > 0 || options.method.length > 0;
-  const isChosen = wanted.length > 0 || isFiltered || options.all === true;
-  if (!isChosen && options.list !== true) {
-    return wrongUsage("name operations, or give --tag, --method or --all; --list lists them");
-  }
-  const chosen = filtered(chosenOf(named, wanted), options);
-  if (options.list === true) return list(chosen, document, options);
-  const folder = options.out ?? wrongUsage("--out is missing: where are the manifests written?");
-  const results = chosen.map((each) =>
-    imported(each, {
-      system,
-      document,
-      folder,
-      accepted: options.accept === true,
-      isOpen: options.openOutput === true,
-    }),
+  const { tag, method, accept: accepted = false, openOutput: isOpen = false } = options;
+  importSelected(
+    namedOperations(system, document.operations).map((named) =>
+      offered(named, { system, document, accepted, isOpen }, options),
+    ),
+    {
+      ...{ noun: "operation", source: "the document", columns: ["OPERATION", "METHOD", "PATH", "TAGS"] },
+      advice: { several: 'write "GET /path"', filters: "--tag, --method" },
+    },
+    { ...options, wanted, isFiltered: tag.length > 0 || method.length > 0 },
   );
-  report(results, options);
+}
+
+function offered(named: NamedOperation, drafted: Drafted, { tag, method: methods }: ImportOptions): ImportItem {
+  const { operation, tool } = named;
+  const { id, method, path, tags, isDeprecated } = operation;
+  return {
+    tool,
+    names: [...(id === undefined ? [] : [id]), keyOf(operation)],
+    isWanted:
+      (tag.length === 0 || tags.some((one) => tag.includes(one))) && (methods.length === 0 || methods.includes(method)),
+    cells: [id ?? "-", method, path, tags.join(" ") || "-"],
+    remark: isDeprecated ? "deprecated" : "",
+    key: { operationId: id ?? null, method, path },
+    facts: { tags, deprecated: isDeprecated },
+    problem: () => {
+      const made = attempt(drafted.document, operation);
+      return typeof made === "string" ? made : undefined;
+    },
+    make: () => manifestOf(named, drafted),
+  };
 }
 
 /** @throws {CommandError} */
@@ -102,57 +106,6 @@ function keyOf({ method, path }: ApiOperation): string {
   return `${method} ${path}`;
 }
 
-/** @throws {CommandError} for a text that names no operation, or several */
-function chosenOf(named: readonly NamedOperation[], wanted: readonly string[]): readonly NamedOperation[] {
-  if (wanted.length === 0) return named;
-  const problems: string[] = [];
-  const found = wanted.flatMap((text) => {
-    const same = named.filter(
-      ({ operation, tool }) => operation.id === text || tool === text || keyOf(operation) === text,
-    );
-    if (same.length > 1) problems.push(`several operations are called ${printableCell(text)}: write "GET /path"`);
-    if (same.length === 0) {
-      const known = named.map(({ operation }) => operation.id ?? keyOf(operation));
-      problems.push(`the document has no operation ${printableCell(text)}${printableCell(hint(text, known))}`);
-    }
-    return same;
-  });
-  return problems.length > 0 ? wrongUsage(...problems) : [...new Set(found)];
-}
-
-function filtered(
-  named: readonly NamedOperation[],
-  { tag, method }: Pick<ImportOptions, "tag" | "method">,
-): readonly NamedOperation[] {
-  return named.filter(
-    ({ operation }) =>
-      (tag.length === 0 || operation.tags.some((one) => tag.includes(one))) &&
-      (method.length === 0 || method.includes(operation.method)),
-  );
-}
-
-function list(chosen: readonly NamedOperation[], document: ApiDocument, { json }: ImportOptions): void {
-  const rows = chosen.map(({ operation, tool }) => {
-    const drafted = attempt(document, operation);
-    const problem = typeof drafted === "string" ? drafted : undefined;
-    return { operation, tool, problem };
-  });
-  if (json === true) {
-    print.json({
-      operations: rows.map(({ operation: { id, method, path, tags, isDeprecated }, tool, problem }) => ({
-        ...{ operationId: id ?? null, method, path, tags, deprecated: isDeprecated, tool },
-        ...(problem !== undefined && { problem }),
-      })),
-    });
-    return;
-  }
-  const lines = rows.map(({ operation: { id, method, path, tags, isDeprecated }, problem }) => [
-    ...[printableCell(id ?? "-"), method, printableCell(path), printableCell(tags.join(" ") || "-")],
-    `${isDeprecated ? "deprecated " : ""}${problem === undefined ? "" : `cannot be imported: ${problem}`}`,
-  ]);
-  print.line(table([["OPERATION", "METHOD", "PATH", "TAGS", "NOTE"], ...lines]));
-}
-
 /** Returns a draft; a text says why there is none. */
 function attempt(document: ApiDocument, operation: ApiOperation): OperationDraft | string {
   try {
@@ -184,7 +137,7 @@ interface Drafted {
 function manifestOf(
   { operation, tool }: NamedOperation,
   { system, document, accepted = false, isOpen = false }: Drafted,
-): { readonly text: string } | { readonly problem: string } {
+): Made {
   const drafted = attempt(document, operation);
   if (typeof drafted === "string") return { problem: drafted };
   const { classification, http, input, output, notes } = drafted;
@@ -205,9 +158,7 @@ function manifestOf(
       ...notes,
     ],
   });
-  const [problem, another] = manifestProblems(text);
-  if (problem === undefined) return { text };
-  return { problem: `no manifest can say this: ${problem}${another === undefined ? "" : "; and more"}` };
+  return madeManifest(text);
 }
 
 function descriptionOf({ summary, description, method, path }: ApiOperation): string {
@@ -216,32 +167,4 @@ function descriptionOf({ summary, description, method, path }: ApiOperation): st
   );
   const text = parts.filter((part) => part !== "").map((part) => (/[.!?…]$/.test(part) ? part : `${part}.`));
   return shownText(text.join(" ") || `${method} ${path}`, DESCRIPTION_CHARACTERS_MAX);
-}
-
-function imported(named: NamedOperation, to: Drafted & { readonly folder: string }): Result {
-  const made = manifestOf(named, to);
-  if ("problem" in made) return { ...named, problem: made.problem };
-  try {
-    return { ...named, file: writeManifest(to.folder, named.tool, made.text) };
-  } catch (error) {
-    return { ...named, problem: errorText(error) };
-  }
-}
-
-function report(results: readonly Result[], { json }: ImportOptions): void {
-  const failed = results.filter(({ problem }) => problem !== undefined);
-  if (json === true) {
-    const rows = results.map(({ operation, tool, file, problem }) => ({
-      ...{ operationId: operation.id ?? null, method: operation.method, path: operation.path, tool },
-      ...{ file: file ?? null, problem: problem ?? null },
-    }));
-    print.json({ written: results.length - failed.length, results: rows });
-  } else {
-    for (const { file } of results) if (file !== undefined) print.line(`wrote ${file}`);
-    for (const { operation, problem } of failed) {
-      print.error(`${printableCell(operation.id ?? keyOf(operation))}: ${problem ?? ""}`);
-    }
-    print.line(`${results.length - failed.length} of ${results.length} operations imported`);
-  }
-  if (failed.length > 0) process.exitCode = EXIT.failed;
 }

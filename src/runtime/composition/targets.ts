@@ -140,10 +140,12 @@ export class Targets {
     return this.#opened.map(({ handler }) => handler.confinement?.()).find((shown) => shown !== undefined);
   }
 
-  /** Returns drafts of manifests for the tools of a system; a text when they cannot be read, undefined when no kind can. */
-  async drafts(system: string): Promise<readonly ToolDraft[] | string | undefined> {
-    const found = await Promise.all(this.#opened.map(({ handler }) => handler.drafts?.(system)));
-    return found.find((drafts) => drafts !== undefined);
+  /**
+   * Returns drafts of manifests for the tools of a system of a kind; a text when they cannot be read, undefined for a system that
+   * this kind does not have.
+   */
+  async drafts(kind: string, system: string): Promise<readonly ToolDraft[] | string | undefined> {
+    return this.#opened.find(({ kind: { name } }) => name === kind)?.handler.drafts?.(system);
   }
 
   /** Starts to follow the files that may change without a reload. */

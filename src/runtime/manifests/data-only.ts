@@ -47,14 +47,30 @@ interface Located {
   readonly lineOf: (fault: Fault) => number | undefined;
 }
 
-/** Reads a manifest that is a YAML file. Nothing in it is run; its schemas are JSON Schemas. */
-export function readDataOnly(source: string, build: Build): DataOnlyTool {
+/** A YAML file that holds JSON only, or everything that keeps it from that, each with its line. */
+type PlainYaml = ReadYaml | { readonly problems: readonly string[] };
+
+interface ReadYaml {
+  readonly value: unknown;
+  /** Returns the line of a fault's field, or of the part of the file nearest to it. */
+  readonly lineOf: (fault: Fault) => number | undefined;
+}
+
+/** Reads YAML that anybody reads in the same way. `dataFields`: top-level fields whose texts may hold hidden characters. */
+export function readPlainYaml(source: string, dataFields: readonly unknown[]): PlainYaml {
   const lines = new LineCounter();
   const document = parse(source, lines);
   if (document instanceof Error) return { problems: [document.message] };
-  const unclear = unclearParts(document, lines);
+  const unclear = unclearParts(document, lines, dataFields);
   if (unclear.length > 0) return { problems: unclear };
-  const manifest: unknown = document.toJS();
+  return { value: document.toJS(), lineOf: (fault) => lineOf(document, fault, lines) };
+}
+
+/** Reads a manifest that is a YAML file. Nothing in it is run; its schemas are JSON Schemas. */
+export function readDataOnly(source: string, build: Build): DataOnlyTool {
+  const read = readPlainYaml(source, DATA_FIELDS);
+  if ("problems" in read) return read;
+  const { value: manifest } = read;
   if (!isTable(manifest)) return { problems: ["must be a table: name, description, …"] };
   try {
     const tool = toolOf(manifest, build);
@@ -62,7 +78,7 @@ export function readDataOnly(source: string, build: Build): DataOnlyTool {
   } catch (error) {
     if (!(error instanceof ManifestError)) throw error;
     const problems = error.faults.slice(0, FAULTS_MAX).map((fault) => {
-      const line = lineOf(document, fault, lines);
+      const line = read.lineOf(fault);
       return `${line === undefined ? "" : `line ${line}: `}tool ${error.tool}: ${fault.field}: ${fault.message}`;
     });
     return { problems };
@@ -152,7 +168,7 @@ function lineAt(source: string, offset: number): number {
 }
 
 /** Returns an error for everything that makes YAML more than JSON, or that hides what the file says. */
-function unclearParts(document: Document, lines: LineCounter): readonly string[] {
+function unclearParts(document: Document, lines: LineCounter, dataFields: readonly unknown[]): readonly string[] {
   const problems: string[] = [];
   const report = (node: Node, message: string): void => {
     const at = node.range?.[0];
@@ -179,7 +195,7 @@ function unclearParts(document: Document, lines: LineCounter): readonly string[]
       if (key === "key" && (value === "__proto__" || value === "<<")) report(node, `the key ${value} is not supported`);
       if (typeof value === "number" && !isExact(value))
         report(node, "is not a number that JSON keeps exactly: write it as a text");
-      if (typeof value === "string" && !isVisible(value) && !isData(path)) {
+      if (typeof value === "string" && !isVisible(value) && !isData(path, dataFields)) {
         report(node, "holds control or bidirectional characters");
       }
       return undefined;
@@ -203,9 +219,9 @@ function isExact(value: number): boolean {
 }
 
 /** Returns whether a position is inside one of the fields whose texts are data. */
-function isData(path: readonly unknown[]): boolean {
+function isData(path: readonly unknown[], dataFields: readonly unknown[]): boolean {
   const top = path.find((step) => isTable(step) && "key" in step && "value" in step);
-  return isTable(top) && isScalar(top["key"]) && DATA_FIELDS.includes(top["key"].value);
+  return isTable(top) && isScalar(top["key"]) && dataFields.includes(top["key"].value);
 }
 
 function lineIn(source: string, fault: Fault): number | undefined {

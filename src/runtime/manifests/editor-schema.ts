@@ -180,7 +180,7 @@ export function editorSchema(kinds: readonly DeclaredKind[]): Json {
   };
 }
 
-function jsonSchemaOf(
+export function jsonSchemaOf(
   schema: z.ZodType,
 ): Readonly<Record<string, Json>> & { readonly properties: Readonly<Record<string, Json>> } {
   const { $schema: _, ...exported } = z.toJSONSchema(schema, {

@@ -207,6 +207,10 @@ function open(context: AssertionContext): OpenedKind {
       const certificates = certificateNotes(handler?.certificates() ?? [], context.now());
       return { contracts, ...rest, notes: [...notes, ...certificates] };
     },
+    async drafts(name) {
+      const described = systems.get(name);
+      return described && (await import("./drafts.ts")).draftsOf(name, described);
+    },
     status: async () => handler?.status() ?? {},
     channels: () => handler?.channels() ?? [],
     certificates: () => handler?.certificates() ?? [],

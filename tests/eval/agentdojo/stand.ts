@@ -116,7 +116,7 @@ export class Stand {
     const { folder, ...written } = this.#configuration(["."]);
     const parts = await assemble(readConfig(written, { folder, environment: { PATH: "" }, origin: "evaluation" }));
     try {
-      const drafts = await parts.targets.drafts(SYSTEM);
+      const drafts = await parts.targets.drafts("mcp", SYSTEM);
       if (drafts === undefined || typeof drafts === "string") throw new Error(`no tools: ${drafts}`);
       return drafts;
     } finally {

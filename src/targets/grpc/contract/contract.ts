@@ -7,6 +7,7 @@ import type { GrpcTarget, Json, Tool } from "../../../core/types.ts";
 import { fieldBudget } from "../codec/answer-reader.ts";
 import { type Difference, type EncodedMessage, MessageCodec } from "../codec/message-codec.ts";
 import {
+  type Comments,
   type Declarations,
   type FieldShape,
   type MessageShape,
@@ -74,7 +75,7 @@ export class Contract {
     this.system = system;
     this.origin = originOf(source);
     this.pin = source.contractSha256;
-    this.#declarations = read(system, source);
+    this.#declarations = readDeclarations(system, source);
     this.#codec = new MessageCodec(this.#declarations, source.anyTypes);
     const { problems } = this.#codec.anyTypes;
     if (problems.length > 0) throw new StartupError(problems.map((text) => `systems.${system}.anyTypes: ${text}`));
@@ -149,16 +150,24 @@ function originOf(source: ProtoSource): ContractOrigin {
   return source.descriptorSet === undefined ? "proto files" : "descriptor set";
 }
 
-function read(system: string, source: ProtoSource): Declarations {
+/**
+ * Reads and parses the source of a system's contract. Adds to `comments`, if given.
+ *
+ * @throws {StartupError} that names the system and the file
+ */
+export function readDeclarations(system: string, source: ProtoSource, comments?: Comments): Declarations {
   const { protoDirs = [], protoFiles, descriptorSet, reflection, reflected } = source;
   const given = [source.protoDirs ?? protoFiles, descriptorSet, reflection === true || undefined];
   if (given.filter((one) => one !== undefined).length !== 1) {
     throw new StartupError([`systems.${system}: needs exactly one of proto, descriptorSet and reflection`]);
   }
   try {
-    if (reflection === true) return declarationsOf((reflected ?? []).map((bytes) => readFileDescriptor(bytes)));
-    if (descriptorSet !== undefined) return declarationsOf(readDescriptorSet(descriptorSet.bytes));
-    return readProtoFiles(protoDirs, protoFiles);
+    if (reflection === true) {
+      const files = (reflected ?? []).map((bytes) => readFileDescriptor(bytes));
+      return declarationsOf(files, comments);
+    }
+    if (descriptorSet !== undefined) return declarationsOf(readDescriptorSet(descriptorSet.bytes), comments);
+    return readProtoFiles(protoDirs, protoFiles, comments);
   } catch (error) {
     throw new StartupError([`systems.${system}.${fieldOf(source)}: ${errorText(error)}`]);
   }

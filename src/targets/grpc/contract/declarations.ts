@@ -77,6 +77,9 @@ export interface Declarations {
   readonly services: ReadonlyMap<string, ReadonlyMap<string, MethodDeclaration>>;
 }
 
+/** Comments of methods and fields, by `package.Service.Method` and by `package.Message.jsonName`. */
+export type Comments = Map<string, string>;
+
 export type ReadField = { readonly name: string } & (FieldShape | { readonly reason: string });
 
 const PLAIN_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;

@@ -1,6 +1,7 @@
 import { type FieldBudget, fieldBudget } from "../codec/answer-reader.ts";
 import { MessageCodec } from "../codec/message-codec.ts";
 import {
+  type Comments,
   type Declarations,
   DeclaredMessage,
   type EnumShape,
@@ -62,6 +63,13 @@ interface FileDescriptor extends Descriptor {
   readonly service: readonly (Descriptor & { readonly method: readonly MethodDescriptor[] })[];
   readonly syntax?: string;
   readonly edition?: string;
+  readonly sourceCodeInfo?: {
+    readonly location: readonly {
+      readonly path: readonly number[];
+      readonly leadingComments?: string;
+      readonly trailingComments?: string;
+    }[];
+  } | null;
 }
 
 let known: MessageCodec | undefined;
@@ -84,13 +92,46 @@ export function readDescriptorSet(bytes: Uint8Array): readonly FileDescriptor[] 
   return files;
 }
 
-/** Returns the declarations of the files, with all names resolved. Throws for a name that is declared twice. */
-export function declarationsOf(files: readonly FileDescriptor[]): Declarations {
+/**
+ * Returns the declarations of the files, with all names resolved. Throws for a name that is declared twice. Adds to `comments`, if
+ * given, what the files still have: protoc leaves comments out unless `--include_source_info` is given.
+ */
+export function declarationsOf(files: readonly FileDescriptor[], comments?: Comments): Declarations {
   if (files.length > DESCRIPTOR_FILES_MAX) throw new Error(`more than ${DESCRIPTOR_FILES_MAX} files`);
   const reader = new Reader();
   const unique = new Map(files.map((file) => [file.name ?? "", file]));
   for (const file of unique.values()) reader.index(file);
+  if (comments !== undefined) for (const file of unique.values()) addComments(file, comments);
   return reader.declarations();
+}
+
+function addComments(file: FileDescriptor, comments: Comments): void {
+  const texts = new Map(
+    (file.sourceCodeInfo?.location ?? []).map((at) => [at.path.join("."), at.leadingComments ?? at.trailingComments]),
+  );
+  const add = (name: string, path: string): void => {
+    const text = texts.get(path);
+    if (text !== undefined) comments.set(name, text);
+  };
+  // The paths consist of the numbers of fields in descriptor.proto, and of indexes.
+  const addFields = (message: MessageDescriptor, fullName: string, path: string): void => {
+    for (const [at, field] of message.field.entries()) add(`${fullName}.${jsonName(field)}`, `${path}.2.${at}`);
+    for (const [at, nested] of message.nestedType.entries()) {
+      addFields(nested, qualified(fullName, nested.name), `${path}.3.${at}`);
+    }
+  };
+  const scope = file.package ?? "";
+  for (const [index, message] of file.messageType.entries()) {
+    addFields(message, qualified(scope, message.name), `4.${index}`);
+  }
+  for (const [index, { name, method: methods }] of file.service.entries()) {
+    const service = qualified(scope, name);
+    for (const [at, method] of methods.entries()) add(`${service}.${method.name ?? ""}`, `6.${index}.2.${at}`);
+  }
+}
+
+function jsonName({ jsonName: declared, name = "" }: FieldDescriptor): string {
+  return declared ?? jsonNameOf(name);
 }
 
 interface IndexedMessage {
@@ -160,7 +201,7 @@ class Reader {
     field: FieldDescriptor,
     at: { readonly fullName: string; readonly features: Features; readonly oneof: string | undefined },
   ): ReadField {
-    const name = field.jsonName ?? jsonNameOf(field.name ?? "");
+    const name = jsonName(field);
     const value = this.#value(field, at.fullName);
     if (typeof value === "string") return { name, reason: value };
     const entry = this.#mapEntry(value);

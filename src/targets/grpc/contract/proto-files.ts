@@ -7,6 +7,7 @@ import sourceContextJson from "protobufjs/google/protobuf/source_context.json" w
 import typeJson from "protobufjs/google/protobuf/type.json" with { type: "json" };
 import { errorText } from "../../../core/error-text.ts";
 import {
+  type Comments,
   type Declarations,
   DeclaredMessage,
   type EnumShape,
@@ -40,8 +41,12 @@ export function descriptorDeclarations(): Declarations {
   return declarationsOf(protobuf.Root.fromJSON(descriptorJson).resolveAll());
 }
 
-/** Parses `protoFiles`, or else every `.proto` file below the folders. Errors name the file. */
-export function readProtoFiles(protoDirs: readonly string[], protoFiles?: readonly string[]): Declarations {
+/** Parses `protoFiles`, or else every `.proto` file below the folders. Errors name the file. Adds to `comments`, if given. */
+export function readProtoFiles(
+  protoDirs: readonly string[],
+  protoFiles?: readonly string[],
+  comments?: Comments,
+): Declarations {
   const folders = protoDirs.map((folder) => resolve(folder));
   const files = protoFiles ?? folders.flatMap((folder) => filesBelow(folder));
   if (files.length === 0) throw new Error("no .proto file there");
@@ -55,7 +60,8 @@ export function readProtoFiles(protoDirs: readonly string[], protoFiles?: readon
     return found;
   };
   try {
-    return declarationsOf(root.loadSync([...files], { keepCase: true }).resolveAll());
+    const options = { keepCase: true, alternateCommentMode: comments !== undefined };
+    return declarationsOf(root.loadSync([...files], options).resolveAll(), comments);
   } catch (error) {
     throw withFileName(error);
   }
@@ -92,7 +98,7 @@ function filesBelow(folder: string, depth = 0): readonly string[] {
 }
 
 /** Returns the declarations in a parsed and resolved tree with the field names of the proto files (`keepCase`). */
-function declarationsOf(root: protobuf.NamespaceBase): Declarations {
+function declarationsOf(root: protobuf.NamespaceBase, comments?: Comments): Declarations {
   const messages = new Map<string, DeclaredMessage>();
   const services = new Map<string, ReadonlyMap<string, MethodDeclaration>>();
   const types: protobuf.Type[] = [];
@@ -108,6 +114,7 @@ function declarationsOf(root: protobuf.NamespaceBase): Declarations {
       enums.set(fullName, enumShape(fullName, Object.entries(object.values), isClosed(object)));
     }
     if (object instanceof protobuf.Service) services.set(fullName, methodsOf(object));
+    if (comments !== undefined) addComments(object, comments);
     if (object instanceof protobuf.Namespace) todo.push(...object.nestedArray);
   }
   const shapeOf = ({ resolvedType, type }: protobuf.Field): ValueShape | undefined => {
@@ -119,6 +126,14 @@ function declarationsOf(root: protobuf.NamespaceBase): Declarations {
     messages.get(nameOf(type))?.fill(type.fieldsArray.flatMap((field) => fieldOf(field, shapeOf(field))));
   }
   return { messages, services };
+}
+
+function addComments(object: protobuf.ReflectionObject, comments: Comments): void {
+  const add = (name: string, { comment }: protobuf.ReflectionObject): void => {
+    if (comment) comments.set(`${nameOf(object)}.${name}`, comment);
+  };
+  if (object instanceof protobuf.Type) for (const field of object.fieldsArray) add(jsonName(field), field);
+  if (object instanceof protobuf.Service) for (const method of object.methodsArray) add(method.name, method);
 }
 
 /** Reads the resolved features of an enum, which the types of protobufjs do not declare. */
@@ -134,8 +149,7 @@ function nameOf(object: protobuf.ReflectionObject): string {
 function fieldOf(field: protobuf.Field, value: ValueShape | undefined): readonly ReadField[] {
   // Extensions are not supported and ignored.
   if (field.declaringField) return [];
-  const named: unknown = field.getOption("json_name");
-  const name = typeof named === "string" ? named : jsonNameOf(field.name);
+  const name = jsonName(field);
   if (value === undefined) return [{ name, reason: `has the unknown type ${field.type}` }];
   // A map inherits the features of its file, but it and its values stay length-prefixed.
   if (field.delimited && !field.map) return [{ name, reason: "is a group, which this version does not support" }];
@@ -154,6 +168,11 @@ function fieldOf(field: protobuf.Field, value: ValueShape | undefined): readonly
       ...(field.partOf && !isOptional && { oneof: jsonNameOf(field.partOf.name) }),
     },
   ];
+}
+
+function jsonName(field: protobuf.Field): string {
+  const named: unknown = field.getOption("json_name");
+  return typeof named === "string" ? named : jsonNameOf(field.name);
 }
 
 function labelOf(field: protobuf.Field): "single" | "repeated" | "map" {

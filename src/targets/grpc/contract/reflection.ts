@@ -53,7 +53,8 @@ interface Answer {
 interface ReflectionOptions {
   readonly endpoints: Pick<SystemEndpoints, "servers" | "credentials">;
   readonly metadata: Metadata;
-  readonly services: readonly string[];
+  /** `all`: those that the server lists, without gRPC's own. */
+  readonly services: readonly string[] | "all";
   readonly timeoutMs?: number;
 }
 
@@ -142,6 +143,11 @@ function reasonOf(code: number | undefined): string {
   return `ended with ${status[code] ?? code}`;
 }
 
+/** Returns false for gRPC's services about the server itself, such as its health. */
+function isOwn(service: string): boolean {
+  return !service.startsWith("grpc.");
+}
+
 class ReflectionSession {
   readonly #stream: Stream;
   readonly #answers: AsyncIterator<Buffer>;
@@ -158,8 +164,8 @@ class ReflectionSession {
     this.#answers = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   }
 
-  async collect(services: readonly string[]): Promise<readonly Uint8Array[]> {
-    for (const service of services) {
+  async collect(services: readonly string[] | "all"): Promise<readonly Uint8Array[]> {
+    for (const service of services === "all" ? (await this.#listed()).filter(isOwn) : services) {
       if (!(await this.#add({ fileContainingSymbol: service }))) throw await this.#missing(service);
     }
     for (const name of this.#wanted) {
@@ -205,9 +211,13 @@ class ReflectionSession {
     }
   }
 
-  async #missing(service: string): Promise<ReflectionFailed> {
+  async #listed(): Promise<readonly string[]> {
     const answer = await this.#request({ listServices: "*" });
-    const names = (answer.listServicesResponse?.service ?? []).slice(0, SERVICES_LISTED_MAX).map(({ name }) => name);
+    return (answer.listServicesResponse?.service ?? []).slice(0, SERVICES_LISTED_MAX).map(({ name }) => name);
+  }
+
+  async #missing(service: string): Promise<ReflectionFailed> {
+    const names = await this.#listed();
     return new ReflectionFailed(`has no service ${service}; it has ${listed(nearest(service, names))}`);
   }
 }
@@ -231,12 +241,7 @@ export async function withReflection<System extends ReflectingSystem>(
     const services = [...new Set(targets.map(serviceOf))];
     if (services.length === 0) return [name, { ...system, reflected: [] }];
     try {
-      const options = {
-        endpoints: resolveEndpoints(name, system),
-        metadata: systemMetadata(name, system.metadata),
-        services,
-      };
-      return [name, { ...system, reflected: await reflectedFiles(options) }];
+      return [name, { ...system, reflected: await filesOfSystem(name, system, services) }];
     } catch (error) {
       const hint = "if it cannot be reached at a start, name a descriptorSet file instead";
       if (error instanceof StartupError) problems.push(...error.problems);
@@ -246,4 +251,21 @@ export async function withReflection<System extends ReflectingSystem>(
   });
   const all = new Map(await Promise.all(described));
   return problems.length > before ? undefined : all;
+}
+
+/**
+ * Requests the files that declare these services of a system.
+ *
+ * @throws {Error} that says what the server lacks, or that it cannot be reached
+ */
+export function filesOfSystem(
+  name: string,
+  system: ReflectingSystem,
+  services: readonly string[] | "all",
+): Promise<readonly Uint8Array[]> {
+  return reflectedFiles({
+    endpoints: resolveEndpoints(name, system),
+    metadata: systemMetadata(name, system.metadata),
+    services,
+  });
 }

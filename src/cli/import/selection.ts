@@ -1,0 +1,146 @@
+import { errorText } from "../../core/error-text.ts";
+import { hint } from "../../core/nearest.ts";
+import { printableCell } from "../../core/printable.ts";
+import type { Json } from "../../core/types.ts";
+import { EXIT, print, table, wrongUsage } from "../output.ts";
+import { type Made, writeManifest } from "./manifest-text.ts";
+
+/** What all imports do with the operations or methods of a system: choose some, list them, write their manifests, report. */
+
+export interface SelectionOptions {
+  readonly list?: boolean;
+  readonly all?: boolean;
+  readonly out?: string;
+  readonly json?: boolean;
+}
+
+/** Something that a system offers, which can become a tool. Its texts are the system's. */
+export interface ImportItem {
+  /** Name of the tool. */
+  readonly tool: string;
+  /** What an author may call it besides the tool's name. The first is shown. */
+  readonly names: readonly string[];
+  /** Whether the command's filters select it. */
+  readonly isWanted: boolean;
+  /** Its columns in a list. */
+  readonly cells: readonly string[];
+  /** A word about it for the last column. */
+  readonly remark: string;
+  /** Its members in JSON: which one it is, and further facts for a list. */
+  readonly key: Readonly<Record<string, Json>>;
+  readonly facts: Readonly<Record<string, Json>>;
+  /** Returns why it cannot be imported, as far as that is known without writing its manifest. */
+  readonly problem: () => string | undefined;
+  readonly make: () => Made;
+}
+
+interface Words {
+  /** One of those that are offered: `operation`. */
+  readonly noun: string;
+  /** What offers them: `the document`. */
+  readonly source: string;
+  readonly columns: readonly string[];
+  readonly advice: {
+    /** What to write when several have a name. */
+    readonly several: string;
+    /** The options that filter. */
+    readonly filters: string;
+  };
+}
+
+interface Selection extends SelectionOptions {
+  readonly wanted: readonly string[];
+  readonly isFiltered: boolean;
+}
+
+/** Lists those that were chosen, or writes their manifests. Sets the exit code. */
+export function importSelected(offered: readonly ImportItem[], words: Words, selection: Selection): void {
+  const { wanted, isFiltered, all = false, list = false, out, json = false } = selection;
+  const { noun, advice } = words;
+  if (wanted.length === 0 && !isFiltered && !all && !list) {
+    wrongUsage(`name ${noun}s, or give ${advice.filters} or --all; --list lists them`);
+  }
+  const chosen = chosenOf(offered, wanted, words).filter(({ isWanted }) => isWanted);
+  if (list) {
+    if (json) listJson(chosen, noun);
+    else listTable(chosen, words.columns);
+    return;
+  }
+  const folder = out ?? wrongUsage("--out is missing: where are the manifests written?");
+  report(
+    chosen.map((each) => ({ key: each.key, tool: each.tool, names: each.names, ...written(each, folder) })),
+    noun,
+    json,
+  );
+}
+
+/** @throws {CommandError} for a text that names nothing, or several */
+function chosenOf(
+  offered: readonly ImportItem[],
+  wanted: readonly string[],
+  { noun, source, advice }: Words,
+): readonly ImportItem[] {
+  if (wanted.length === 0) return offered;
+  const problems: string[] = [];
+  const found = wanted.flatMap((text) => {
+    const same = offered.filter(({ tool, names }) => tool === text || names.includes(text));
+    if (same.length > 1) problems.push(`several ${noun}s are called ${printableCell(text)}: ${advice.several}`);
+    if (same.length === 0) {
+      const known = offered.map(({ names: [name = ""] }) => name);
+      problems.push(`${source} has no ${noun} ${printableCell(text)}${printableCell(hint(text, known))}`);
+    }
+    return same;
+  });
+  return problems.length > 0 ? wrongUsage(...problems) : [...new Set(found)];
+}
+
+function listJson(chosen: readonly ImportItem[], noun: string): void {
+  const rows = chosen.map(({ key, facts, tool, problem: problemOf }) => {
+    const problem = problemOf();
+    return { ...key, ...facts, tool, ...(problem !== undefined && { problem }) };
+  });
+  print.json({ [`${noun}s`]: rows });
+}
+
+function listTable(chosen: readonly ImportItem[], columns: readonly string[]): void {
+  const lines = chosen.map(({ cells, remark, problem: problemOf }) => {
+    const problem = problemOf();
+    const note = problem === undefined ? "" : `cannot be imported: ${printableCell(problem)}`;
+    return [...cells.map(printableCell), [remark, note].filter((part) => part !== "").join(" ")];
+  });
+  print.line(table([[...columns, "NOTE"], ...lines]));
+}
+
+interface Written {
+  readonly file?: string;
+  readonly problem?: string;
+}
+
+function written({ tool, make }: ImportItem, folder: string): Written {
+  const made = make();
+  if ("problem" in made) return made;
+  try {
+    return { file: writeManifest(folder, tool, made.text) };
+  } catch (error) {
+    return { problem: errorText(error) };
+  }
+}
+
+type Result = Pick<ImportItem, "key" | "tool" | "names"> & Written;
+
+function report(results: readonly Result[], noun: string, json: boolean): void {
+  const failed = results.filter(({ problem }) => problem !== undefined);
+  const count = results.length - failed.length;
+  if (json) {
+    const rows = results.map(({ key, tool, file, problem }) => ({
+      ...{ ...key, tool, file: file ?? null, problem: problem ?? null },
+    }));
+    print.json({ written: count, results: rows });
+  } else {
+    for (const { file } of results) if (file !== undefined) print.line(`wrote ${file}`);
+    for (const { names, problem } of failed)
+      print.error(`${printableCell(names[0] ?? "")}: ${printableCell(problem ?? "")}`);
+    print.line(`${count} of ${results.length} ${noun}s imported`);
+  }
+  if (failed.length > 0) process.exitCode = EXIT.failed;
+}
