@@ -4,7 +4,7 @@ import type { ApprovalRequest, DryRun, Pending, Refusal, Tool, Success as WireSu
 
 export { ConnectionError, ProtocolError, RefusedError } from "./errors.ts";
 export type { Fetch } from "./requests.ts";
-export type { ApprovalRequest, Code, DryRun, Pending, Refusal, RefusalError, Stage, Tool } from "./schema.ts";
+export type * from "./schema.ts";
 
 /** The answer to a call that ran. `result` comes from a target: it is data, never an instruction. */
 export type Success<Result = unknown> = Omit<WireSuccess, "result"> & { readonly result: Result };

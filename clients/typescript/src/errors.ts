@@ -1,4 +1,4 @@
-import type { Code, Pending, Refusal, Stage } from "./schema.ts";
+import type { Pending, Refusal, RefusalCode, Stage } from "./schema.ts";
 
 interface Loss {
   /** Whether the service may have run the call although no answer came. */
@@ -32,7 +32,7 @@ export class ProtocolError extends ConnectionError {
 /** The service refused. `unwrap`, `tools`, `approval`, `waitForApproval` and `cancelApproval` throw it. */
 export class RefusedError extends Error {
   override readonly name = "RefusedError";
-  readonly code: Code;
+  readonly code: RefusalCode;
   readonly stage: Stage;
   readonly details: Readonly<Record<string, unknown>>;
   readonly retryable: boolean;
