@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from math import ceil, inf
-from typing import Any, Optional, TypeVar, Union, cast
+from typing import Any, Literal, Optional, TypeVar, Union, cast
 from urllib.parse import quote, urlsplit
 
 from .errors import ConnectionError, ProtocolError, RefusedError
@@ -113,7 +113,8 @@ class Call:
     session: Optional[str] = None
     reason: Optional[str] = None
     approval_id: Optional[str] = None
-    idempotency_key: Optional[str] = None
+    idempotency_key: Union[str, Literal[False], None] = None
+    """False: no key, so that the call uses an approval that the same call was given before."""
     wait_seconds: float = 0
     dry_run: bool = False
 
@@ -150,8 +151,8 @@ def checked_token(token: object) -> str:
 
 def call(settings: Settings, made: Call) -> Flow[CallResult]:
     """Makes one call. Repeats it under one idempotency key while this helps and is safe."""
-    key = made.idempotency_key
-    if key is None and settings.takes_keys and not made.dry_run:
+    key = made.idempotency_key or None
+    if made.idempotency_key is None and settings.takes_keys and not made.dry_run:
         key = _random_key()
     body = yield from exchange(settings, _request(settings, made, key))
     error = body.get("error", {}) if is_refusal(body) else {}

@@ -149,12 +149,14 @@ class Client(_Base):
         session: Optional[str] = None,
         reason: Optional[str] = None,
         approval_id: Optional[str] = None,
-        idempotency_key: Optional[str] = None,
+        idempotency_key: Union[str, Literal[False], None] = None,
         wait_seconds: float = 0,
     ) -> CallResult:
         """Makes one call. Success, pending and refusals are values; see `unwrap`.
 
-        Repeats what the service calls retryable, under one idempotency key. Raises ConnectionError and ProtocolError.
+        Repeats what the service calls retryable and calls whose answer was lost, under one idempotency key, which is random
+        unless you give one. Without a key (`idempotency_key=False`), a call uses the approval that the same call was given
+        before. Raises ConnectionError and ProtocolError.
         """
         made = Call(tool, args, call_id, session, reason, approval_id, idempotency_key, wait_seconds)
         return self._do(flow.call(self._settings, made))
@@ -168,7 +170,7 @@ class Client(_Base):
         session: Optional[str] = None,
         reason: Optional[str] = None,
         approval_id: Optional[str] = None,
-        idempotency_key: Optional[str] = None,
+        idempotency_key: Union[str, Literal[False], None] = None,
         wait_seconds: float = 0,
         on_pending: Optional[OnPending] = None,
         approval_timeout: Optional[float] = None,
@@ -279,7 +281,7 @@ class AsyncClient(_Base):
         session: Optional[str] = None,
         reason: Optional[str] = None,
         approval_id: Optional[str] = None,
-        idempotency_key: Optional[str] = None,
+        idempotency_key: Union[str, Literal[False], None] = None,
         wait_seconds: float = 0,
     ) -> CallResult:
         """As `Client.call`."""
@@ -295,7 +297,7 @@ class AsyncClient(_Base):
         session: Optional[str] = None,
         reason: Optional[str] = None,
         approval_id: Optional[str] = None,
-        idempotency_key: Optional[str] = None,
+        idempotency_key: Union[str, Literal[False], None] = None,
         wait_seconds: float = 0,
         on_pending: Optional[OnPending] = None,
         approval_timeout: Optional[float] = None,
