@@ -1,10 +1,11 @@
 import { expect, test } from "bun:test";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Connect, testClients } from "../mcp/client-suite.ts";
 import { McpWorld, MODERN } from "../mcp/mcp-world.ts";
 import { blockNamed } from "../support/documented.ts";
 import { environmentOf, run } from "../support/stc.ts";
-import { pythonWith } from "./python.ts";
+import { pythonWith } from "../support/python.ts";
 
 const PROGRAM = fileURLToPath(import.meta.resolve("./clients.py"));
 
@@ -23,7 +24,7 @@ interface Waiting {
 const python =
   (requirements: string, ...client: readonly string[]): Connect =>
   async ({ url, token }) => {
-    const child = Bun.spawn([await pythonWith(requirements), "-u", PROGRAM, ...client], {
+    const child = Bun.spawn([await pythonWith(join(import.meta.dir, requirements)), "-u", PROGRAM, ...client], {
       env: environmentOf({ CLIENT_URL: url, CLIENT_TOKEN: token, PYTHONDONTWRITEBYTECODE: "1" }),
       stdin: "pipe",
       stdout: "pipe",
@@ -117,7 +118,7 @@ test.each(PROGRAMS)("the guide's program connects: %s", async (begin, requiremen
     "print(json.dumps(asyncio.run(listed())))",
   ].join("\n");
   const env = { CLIENT_TOKEN: await world.caller() };
-  const { code, out, err } = await run([await pythonWith(requirements), "-c", program], { env });
+  const { code, out, err } = await run([await pythonWith(join(import.meta.dir, requirements)), "-c", program], { env });
   expect({ code, err }).toEqual({ code: 0, err: "" });
   expect(JSON.parse(out).toSorted()).toEqual(["orders_find", "orders_refund", "reports_read"]);
   await world.end();

@@ -5,7 +5,7 @@ import { z } from "zod";
 import { defineTool, mcpTool } from "../../src/index.ts";
 import { environmentOf } from "../support/stc.ts";
 import { HostileWorld } from "../targets/mcp/world.ts";
-import { pythonWith } from "./python.ts";
+import { pythonWith } from "../support/python.ts";
 
 const PROGRAM = join(import.meta.dir, "mcp_server.py");
 
@@ -60,7 +60,7 @@ const ENTRIES: Readonly<Record<string, (python: string) => Promise<Readonly<Reco
 };
 
 test.each(Object.keys(ENTRIES))("a server in Python over %s lists its tools and answers calls", async (transport) => {
-  const entry = await ENTRIES[transport]?.(await pythonWith("requirements.txt"));
+  const entry = await ENTRIES[transport]?.(await pythonWith(join(import.meta.dir, "requirements.txt")));
   world = await new HostileWorld().startWith(TOOLS, entry ?? {});
   const token = await world.agent();
   const call = (tool: string) => world?.send("POST", "/call", { token, body: { tool, args: { id: "t-7" } } });

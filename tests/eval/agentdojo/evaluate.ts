@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { parse } from "yaml";
-import { pythonWith } from "../../fleet/python.ts";
+import { pythonWith } from "../../support/python.ts";
 import { latency } from "./latency.ts";
 import { attributions, merged, type Provenance } from "./provenance.ts";
 import { attack, type Case, type Order, type Run, replay, type SuitePlan, wasStopped } from "./runs.ts";
@@ -283,7 +283,7 @@ async function reportLatency(ruleSet: RuleSet): Promise<void> {
   for (const line of await latency({ suites: options.suite, planOf, withStand, ruleSet })) console.log(line);
 }
 
-const python = await pythonWith("requirements.txt", import.meta.dir);
+const python = await pythonWith(join(import.meta.dir, "requirements.txt"));
 const plans = await plansOf(options.benchmark);
 for (const ruleSet of RULE_SETS) {
   if (options.rules !== undefined && !options.rules.includes(ruleSet.name)) continue;

@@ -1,21 +1,22 @@
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { PROJECT } from "../support/world.ts";
+import { PROJECT } from "./world.ts";
 
-const FOLDER = join(PROJECT, "tests/fleet");
 /** Ignored by git, kept between runs. */
-const CACHE = join(PROJECT, "var/fleet");
+const CACHE = join(PROJECT, "var/python");
+
+const NO_PYTHON =
+  "these tests need Python 3.11 or later with venv and pip: on Debian, apt-get install python3-venv python3-pip";
 
 /**
- * Returns a Python with exactly the packages of a requirements file, by default of this folder, from a virtual environment that is
- * made once for each version of the file.
+ * Returns a Python with exactly the packages of a requirements file, from a virtual environment that is made once for each version
+ * of the file.
  * @throws {Error} when this machine has no Python, or the packages cannot be installed
  */
-export async function pythonWith(requirements: string, folder = FOLDER): Promise<string> {
-  const file = join(folder, requirements);
+export async function pythonWith(file: string): Promise<string> {
   const python = Bun.which("python3");
-  if (python === null) throw new Error("python3 is not on PATH: this suite needs Python 3.11 or later");
+  if (python === null) throw new Error(NO_PYTHON);
   const { stdout } = Bun.spawnSync([python, "-VV"]);
   const digest = createHash("sha256").update(stdout).update(readFileSync(file)).digest("hex");
   const environment = join(CACHE, `python-${digest.slice(0, 16)}`);
@@ -24,16 +25,16 @@ export async function pythonWith(requirements: string, folder = FOLDER): Promise
   if (existsSync(ready)) return own;
   rmSync(environment, { recursive: true, force: true });
   mkdirSync(CACHE, { recursive: true });
-  await install([python, "-m", "venv", environment]);
+  await run([python, "-m", "venv", environment], NO_PYTHON);
   const options = ["--quiet", "--disable-pip-version-check", "--no-input", "--require-hashes", "--only-binary=:all:"];
-  await install([own, "-m", "pip", "install", ...options, "--requirement", file]);
+  await run([own, "-m", "pip", "install", ...options, "--requirement", file]);
   writeFileSync(ready, "");
   return own;
 }
 
 /** With the caller's environment: a machine's settings of pip may be there. */
-async function install(argv: readonly string[]): Promise<void> {
-  const child = Bun.spawn([...argv], { cwd: FOLDER, stdin: "ignore", stdout: "inherit", stderr: "pipe" });
+async function run(argv: readonly string[], hint = ""): Promise<void> {
+  const child = Bun.spawn([...argv], { cwd: CACHE, stdin: "ignore", stdout: "inherit", stderr: "pipe" });
   const [err, code] = await Promise.all([new Response(child.stderr).text(), child.exited]);
-  if (code !== 0) throw new Error(`${argv.slice(1, 4).join(" ")} ended with ${code}: ${err}`);
+  if (code !== 0) throw new Error(`${argv.slice(1, 4).join(" ")} ended with ${code}: ${err}${hint}`);
 }

@@ -1,0 +1,252 @@
+"""What all adapters share: the caller's tools, and what the model is told of its calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Optional, TypedDict, TypeVar, Union, cast
+
+from .. import _flow as flow
+from .._flow import CallResult, Flow
+from ..client import AsyncClient, Client
+from ..errors import ConnectionError, RefusedError
+from ..schema import Pending, PendingApproval
+
+T = TypeVar("T")
+_CALL_ID = re.compile(r"[\x21-\x7e]{1,128}\Z")
+
+
+class PendingCall(TypedDict):
+    """A call of the model that waits for an approver."""
+
+    tool: str
+    args: dict[str, Any]
+    approval: PendingApproval
+
+
+OnPending = Union[Literal["return"], Callable[[PendingCall], object], None]
+"""Called when a person is asked; may be asynchronous with an AsyncClient. The call then waits for the decision. After "return" it
+does not wait: the framework is interrupted, or the model is told to make the call again later."""
+
+
+class Options(TypedDict, total=False):
+    """Settings that all adapters share."""
+
+    only: Sequence[str]
+    """Offers only these of the caller's tools, and refuses calls of the others."""
+    on_pending: OnPending
+    approval_timeout: float
+    """Longest wait for a decision, in seconds. Afterwards, the model is told to make the call again later."""
+
+
+@dataclass(frozen=True)
+class OfferedTool:
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """A call as the model made it: `args` is JSON text, or the object that it means."""
+
+    name: str
+    args: object
+    id: Optional[str] = None
+    """For correlation only: some models name their calls `call_0` in each turn."""
+    idempotency_key: Union[str, Literal[False], None] = None
+    waits: bool = False
+    """Whether this call waits for a decision whatever the settings say, because the framework was interrupted for it before."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the model is told: `{"untrusted": true, "output"}`, with `"truncated": true` when it is partial, or `{"error"}`."""
+
+    content: dict[str, Any]
+    pending: Optional[PendingCall] = None
+
+    @property
+    def text(self) -> str:
+        return flow.to_json(self.content)
+
+    @property
+    def is_error(self) -> bool:
+        return "error" in self.content
+
+
+@dataclass(frozen=True)
+class Part:
+    """A call or, with `content`, its result in a stored conversation. Calls and results are paired by id, in their order."""
+
+    id: str
+    name: str = ""
+    args: object = None
+    is_result: bool = False
+    content: object = None
+
+
+class ServiceTools:
+    """The caller's tools and what became of the model's calls."""
+
+    def __init__(self, client: Union[Client, AsyncClient], options: Options, listed: Sequence[Mapping[str, Any]]) -> None:
+        self.client = client
+        self._only = options.get("only")
+        self._on_pending = options.get("on_pending")
+        self._approval_timeout = options.get("approval_timeout")
+        self._waiting: dict[str, list[str]] = {}
+        """Approvals of calls that were left waiting, by tool and arguments."""
+        functions = [tool["function"] for tool in listed]
+        self.offered = [
+            OfferedTool(each["name"], each["description"], each["parameters"]) for each in functions if self._offers(each["name"])
+        ]
+
+    @classmethod
+    def load(cls, client: Client, options: Options) -> "ServiceTools":
+        return cls(client, options, client.tools("openai"))
+
+    @classmethod
+    async def aload(cls, client: AsyncClient, options: Options) -> "ServiceTools":
+        return cls(client, options, await client.tools("openai"))
+
+    @property
+    def interrupts(self) -> bool:
+        return self._on_pending == "return"
+
+    def tell(self, call: ModelCall) -> Told:
+        """Makes a call of the model. Refusals and lost connections are for the model: they are not raised."""
+        return cast(Client, self.client)._do(self._tell(call))
+
+    async def atell(self, call: ModelCall) -> Told:
+        return await cast(AsyncClient, self.client)._do(self._tell(call))
+
+    async def aask(self, call: ModelCall) -> Optional[Told]:
+        """Asks for the approval of a call that needs one, without waiting. Returns None for a call that asks nobody."""
+        args = _object_of(call.args)
+        if args is None or not self._offers(call.name):
+            return None
+        try:
+            judged = await cast(AsyncClient, self.client).dry_run(call.name, args)
+        except ConnectionError:
+            return None
+        return await self.atell(call) if judged["status"] == "dryRun" and judged["verdict"] == "ask" else None
+
+    def answer(self, parts: Iterable[Part], write: Callable[[Part, Told], T]) -> "list[T]":
+        """Makes the calls of a conversation that have no result yet."""
+        return [write(part, self.tell(_made(part))) for part in self._unanswered(parts)]
+
+    async def aanswer(self, parts: Iterable[Part], write: Callable[[Part, Told], T]) -> "list[T]":
+        unanswered = self._unanswered(parts)
+        return [write(*each) for each in zip(unanswered, await asyncio.gather(*(self.atell(_made(part)) for part in unanswered)))]
+
+    def _offers(self, name: str) -> bool:
+        return self._only is None or name in self._only
+
+    def _tell(self, call: ModelCall) -> Flow[Told]:
+        args = _object_of(call.args)
+        if args is None:
+            return _failed("INVALID_INPUT", "The arguments must be one JSON object.")
+        if not self._offers(call.name):
+            return _failed("TOOL_NOT_FOUND", f"There is no tool {call.name}.")
+        call_id = call.id if call.id is not None and _CALL_ID.match(call.id) else None
+        made = flow.Call(call.name, args, call_id=call_id, idempotency_key=call.idempotency_key)
+        kept = self._waiting.get(_key_of(call.name, args))
+        if kept and not isinstance(call.idempotency_key, str):
+            made = replace(made, approval_id=kept.pop(0), idempotency_key=None)
+
+        def notify(pending: Pending) -> object:
+            if not callable(self._on_pending):
+                return None if call.waits else self._on_pending
+            return self._on_pending({"tool": call.name, "args": args, "approval": pending["approval"]})
+
+        try:
+            result = yield from flow.run(self.client._settings, made, notify, self._approval_timeout)
+        except RefusedError as error:
+            return _failed(error.code, error.message)
+        except ConnectionError as error:
+            ran = "The call may have run: check before you make it again." if error.may_have_run else "The call was not run."
+            return _failed("SERVICE_UNREACHABLE", f"The service of this tool did not answer. {ran}")
+        except (ValueError, TypeError):
+            return _failed("INVALID_INPUT", "The arguments must be one JSON object.")
+        return self._told(call.name, args, result)
+
+    def _told(self, tool: str, args: "dict[str, Any]", result: CallResult) -> Told:
+        if result["status"] == "success":
+            truncated = {"truncated": True} if result.get("truncated") else {}
+            return Told({"untrusted": True, **truncated, "output": result["result"]})
+        if result["status"] == "pending":
+            approval = result["approval"]
+            self._waiting.setdefault(_key_of(tool, args), []).append(approval["id"])
+            message = (
+                f"This call waits for a person's approval: {approval['id']}. "
+                "Make the same call again later, with the same arguments."
+            )
+            details = {"approval": {"id": approval["id"], "decideBy": approval.get("decideBy")}}
+            told = _failed("APPROVAL_REQUIRED", message, details=details)
+            return replace(told, pending={"tool": tool, "args": args, "approval": approval})
+        error = result["error"]
+        more = {name: error[name] for name in ("details", "retryAfterMs") if name in error}
+        return _failed(error["code"], error["message"], **more)
+
+    def _unanswered(self, parts: Iterable[Part]) -> "list[Part]":
+        unanswered: list[Part] = []
+        left: dict[str, list[str]] = {}
+        for part in parts:
+            if not part.is_result:
+                unanswered.append(part)
+                continue
+            call = next((each for each in unanswered if each.id == part.id), None)
+            if call is None:
+                continue
+            unanswered.remove(call)
+            args = _object_of(call.args)
+            if args is not None:
+                approval_id = _approval_id_in(part.content)
+                left[_key_of(call.name, args)] = [] if approval_id is None else [approval_id]
+        # What this program knows is newer than what the conversation says.
+        for key, ids in left.items():
+            self._waiting.setdefault(key, ids)
+        return unanswered
+
+
+def table_of(item: object) -> Mapping[str, Any]:
+    """Returns a message as a table: frameworks have them as tables and as objects of pydantic."""
+    if isinstance(item, Mapping):
+        return item
+    dump = getattr(item, "model_dump", None)
+    return cast("dict[str, Any]", dump()) if callable(dump) else {}
+
+
+def _made(part: Part) -> ModelCall:
+    return ModelCall(part.name, part.args, part.id)
+
+
+def _failed(code: str, message: str, **more: object) -> Told:
+    return Told({"error": {"code": code, "message": message, **more}})
+
+
+def _key_of(tool: str, args: object) -> str:
+    return json.dumps([tool, args], sort_keys=True)
+
+
+def _object_of(args: object) -> "Optional[dict[str, Any]]":
+    """Returns the arguments as a table; None when they are not one, or not JSON."""
+    try:
+        value = json.loads(args if args.strip() else "{}") if isinstance(args, str) else args
+    except (ValueError, RecursionError):
+        return None
+    return dict(value) if isinstance(value, Mapping) else None
+
+
+def _approval_id_in(content: object) -> Optional[str]:
+    """Returns the approval that an earlier result says a call waits for."""
+    error = (_object_of(content) or {}).get("error")
+    if not isinstance(error, dict) or error.get("code") != "APPROVAL_REQUIRED":
+        return None
+    details = error.get("details")
+    approval = details.get("approval") if isinstance(details, dict) else None
+    found = approval.get("id") if isinstance(approval, dict) else None
+    return found if isinstance(found, str) and flow._APPROVAL_ID.match(found) else None

@@ -1,0 +1,98 @@
+"""The caller's tools for loops over OpenAI's chat completions and Responses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionToolMessageParam
+from openai.types.responses import FunctionToolParam
+from openai.types.responses.response_input_param import FunctionCallOutput
+from typing_extensions import Unpack
+
+from ..client import AsyncClient, Client
+from ._core import Options, Part, ServiceTools, Told, table_of
+
+
+class ChatCompletionTools:
+    """The caller's tools for `client.chat.completions`."""
+
+    def __init__(self, service: ServiceTools) -> None:
+        self._service = service
+        self.tools: list[ChatCompletionFunctionToolParam] = [
+            {"type": "function", "function": {"name": each.name, "description": each.description, "parameters": each.schema}}
+            for each in service.offered
+        ]
+
+    def answer(self, messages: Iterable[Any]) -> "list[ChatCompletionToolMessageParam]":
+        """Makes the calls in `messages` that have no result yet. Returns the messages to append."""
+        return self._service.answer(_parts_of_messages(messages), _tool_message)
+
+    async def aanswer(self, messages: Iterable[Any]) -> "list[ChatCompletionToolMessageParam]":
+        """As `answer`, with an AsyncClient; all calls at once."""
+        return await self._service.aanswer(_parts_of_messages(messages), _tool_message)
+
+
+def chat_completion_tools(client: Client, **options: Unpack[Options]) -> ChatCompletionTools:
+    """Reads the caller's tools."""
+    return ChatCompletionTools(ServiceTools.load(client, options))
+
+
+async def achat_completion_tools(client: AsyncClient, **options: Unpack[Options]) -> ChatCompletionTools:
+    """As `chat_completion_tools`, for `aanswer`."""
+    return ChatCompletionTools(await ServiceTools.aload(client, options))
+
+
+class ResponsesTools:
+    """The caller's tools for `client.responses`."""
+
+    def __init__(self, service: ServiceTools) -> None:
+        self._service = service
+        # Strict mode would refuse schemas with optional arguments, and is the default of this API.
+        self.tools: list[FunctionToolParam] = [
+            {"type": "function", "name": each.name, "description": each.description, "parameters": each.schema, "strict": False}
+            for each in service.offered
+        ]
+
+    def answer(self, items: Iterable[Any]) -> "list[FunctionCallOutput]":
+        """Makes the calls in `items` that have no output yet. Returns the items to append."""
+        return self._service.answer(_parts_of_items(items), _call_output)
+
+    async def aanswer(self, items: Iterable[Any]) -> "list[FunctionCallOutput]":
+        """As `answer`, with an AsyncClient; all calls at once."""
+        return await self._service.aanswer(_parts_of_items(items), _call_output)
+
+
+def responses_tools(client: Client, **options: Unpack[Options]) -> ResponsesTools:
+    """Reads the caller's tools."""
+    return ResponsesTools(ServiceTools.load(client, options))
+
+
+async def aresponses_tools(client: AsyncClient, **options: Unpack[Options]) -> ResponsesTools:
+    """As `responses_tools`, for `aanswer`."""
+    return ResponsesTools(await ServiceTools.aload(client, options))
+
+
+def _parts_of_messages(messages: Iterable[Any]) -> Iterator[Part]:
+    for message in map(table_of, messages):
+        if message.get("role") == "tool":
+            yield Part(message["tool_call_id"], is_result=True, content=message["content"])
+        for call in (message.get("tool_calls") or []) if message.get("role") == "assistant" else []:
+            function = call.get("function") or {"name": call["custom"]["name"], "arguments": call["custom"]["input"]}
+            yield Part(call["id"], function["name"], function["arguments"])
+
+
+def _parts_of_items(items: Iterable[Any]) -> Iterator[Part]:
+    for item in map(table_of, items):
+        if item.get("type") == "function_call":
+            yield Part(item["call_id"], item["name"], item["arguments"])
+        if item.get("type") == "function_call_output":
+            yield Part(item["call_id"], is_result=True, content=item["output"])
+
+
+def _tool_message(part: Part, told: Told) -> ChatCompletionToolMessageParam:
+    return {"role": "tool", "tool_call_id": part.id, "content": told.text}
+
+
+def _call_output(part: Part, told: Told) -> FunctionCallOutput:
+    return {"type": "function_call_output", "call_id": part.id, "output": told.text}
