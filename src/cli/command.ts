@@ -218,7 +218,7 @@ export interface Command {
   readonly run?: (args: never, options: never) => void | Promise<void>;
 }
 
-/** Declares a command; parsing, help and the README's table are derived from it. */
+/** Declares a command; parsing, help and the table in `docs/commands.md` are derived from it. */
 export function command<A extends Arguments = None, G extends Options = None, O extends Options = None>(
   declaration: Declaration<A, G, O>,
 ): Command {

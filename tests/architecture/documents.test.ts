@@ -2,10 +2,10 @@ import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { REFUSALS } from "../../src/core/errors.ts";
-import { ROOT } from "./sources.ts";
+import { ROOT, sources } from "./sources.ts";
 
-test("the README's refusal table equals the code's", () => {
-  const rows = [...readFileSync(join(ROOT, "README.md"), "utf8").matchAll(/^\| ([A-Z_]+) \| (\w+) \| (\d+) \|/gm)];
+test("the table of refusals equals the code's", () => {
+  const rows = [...readFileSync(join(ROOT, "docs/errors.md"), "utf8").matchAll(/^\| ([A-Z_]+) \| (\w+) \| (\d+) \|/gm)];
   const documented = Object.fromEntries(
     rows.map(([, code = "", stage, http]) => [code, { stage, http: Number(http) }]),
   );
@@ -21,6 +21,18 @@ test("the threats page names only existing refusals", () => {
   const named = [...new Set(text.match(/\b[A-Z]+(?:_[A-Z]+)+\b/g))];
   expect(named.length).toBeGreaterThan(15);
   expect(named.filter((code) => !Object.hasOwn(REFUSALS, code))).toEqual([]);
+});
+
+test("every message that the troubleshooting page quotes is in the code", () => {
+  const code = sources("src")
+    .map(({ text }) => text)
+    .join("\n");
+  const rows = readFileSync(join(ROOT, "docs/troubleshooting.md"), "utf8").match(/^\| .*$/gm) ?? [];
+  const quoted = rows.flatMap((row) => (row.split("|")[1] ?? "").match(/`[^`]+`/g) ?? []);
+  // "…" stands for what differs from case to case.
+  const parts = quoted.flatMap((message) => message.slice(1, -1).split("…")).filter((part) => part.trim().length > 3);
+  expect(parts.length).toBeGreaterThan(50);
+  expect(parts.filter((part) => !code.includes(part.trim()))).toEqual([]);
 });
 
 test("the scripts that the documents name exist", () => {

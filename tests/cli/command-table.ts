@@ -5,8 +5,8 @@ import { MODULES } from "../../src/runtime/modules.ts";
 import { withSection } from "../support/generated-section.ts";
 import { PROJECT } from "../support/world.ts";
 
-/** The README's table of commands, made from their declarations. Run as a program, this file writes it; a test compares. */
-export const PAGE = join(PROJECT, "README.md");
+/** The table of commands in docs/commands.md, made from their declarations. Run as a program, this file writes it; a test compares. */
+export const PAGE = join(PROJECT, "docs/commands.md");
 
 export function commandTable(commands: readonly Command[]): string {
   const rows = commands

@@ -6,7 +6,7 @@ import { MODULES } from "../../src/runtime/modules.ts";
 import { PROJECT } from "../support/world.ts";
 import { PAGE, withTable } from "./command-table.ts";
 
-test("the README's table of commands is current: otherwise run `bun run docs:commands`", async () => {
+test("the table of commands is current: otherwise run `bun run docs:commands`", async () => {
   const page = readFileSync(PAGE, "utf8");
   expect(withTable(page, await loadCommands(MODULES.commands))).toBe(page);
 });

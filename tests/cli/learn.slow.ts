@@ -83,7 +83,7 @@ test("the guide's example is what stc learn prints, and what the guide says abou
   for (let calls = 0; calls < 50; calls += 1) await callOnce("list_orders");
   expect(await running.child.exited).toBe(0);
   await until("the last line", () => running.out.includes('orders[].note": allow') || undefined);
-  const shown = blockNamed("docs/manifests.md: # list_orders").text.replace(/^ {3}/gm, "");
+  const shown = blockNamed("docs/manifests.md: # list_orders").text;
   expect(running.out).toBe(shown);
 });
 

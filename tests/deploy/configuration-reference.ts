@@ -8,10 +8,10 @@ import { MEANINGS } from "./configuration-meanings.ts";
 import { PROJECT } from "./documents.ts";
 
 /**
- * The reference of the configuration in docs/operating.md, made of the schema: keys, values and defaults are the schema's, the
+ * The reference of the configuration in docs/configuration.md, made of the schema: keys, values and defaults are the schema's, the
  * words are its comments'. Run as a program it writes the page; a test compares.
  */
-export const PAGE = join(PROJECT, "docs/operating.md");
+export const PAGE = join(PROJECT, "docs/configuration.md");
 
 /** What `z.toJSONSchema` says of a value. */
 interface Shape {
@@ -76,11 +76,12 @@ export function configurationReference(): string {
     const shape = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" }) as Shape;
     const rows = rowsOf(shape, at, "config");
     const lines = rows.map(({ key, value, fallback, says }) => `| \`${key}\` | ${value} | ${fallback} | ${says} |`);
-    const heading = title === undefined ? [] : [`#### ${title}`, ""];
+    const heading = title === undefined ? [] : [`### ${title}`, ""];
     return [...heading, "| key | value | default | says |", "|---|---|---|---|", ...lines].join("\n");
   });
   const overrides = environmentOverrides.map(({ variable, path }) => `| \`${variable}\` | \`${path.join(".")}\` |`);
-  return [...tables, ["| variable | is written over |", "|---|---|", ...overrides].join("\n")].join("\n\n");
+  const variables = ["### Environment variables", "", "| variable | replaces |", "|---|---|", ...overrides].join("\n");
+  return [...tables, variables].join("\n\n");
 }
 
 /** The page with this reference in its place. */

@@ -9,13 +9,17 @@ import { configurationReference, PAGE, withReference } from "./configuration-ref
 import { readPrometheusRule } from "./custom-resources.ts";
 import { PROJECT, writtenDocuments } from "./documents.ts";
 
-const page = readFileSync(PAGE, "utf8");
+const reference = readFileSync(PAGE, "utf8");
+const observability = readFileSync(join(PROJECT, "docs/observability.md"), "utf8");
+const pages = ["install", "operating", "observability"].map((name) =>
+  readFileSync(join(PROJECT, `docs/${name}.md`), "utf8"),
+);
 const rows = [...configurationReference().matchAll(/^\| `([^`]+)` \| (.*) \| (.*) \| (.*) \|$/gm)].map(
   ([, key = "", , fallback = "", says = ""]) => ({ key, fallback, says }),
 );
 
 test("the reference of the configuration matches the schema: else run `bun run docs:configuration`", () => {
-  expect(page).toBe(withReference(page));
+  expect(reference).toBe(withReference(reference));
 });
 
 test("every key has a meaning, and no meaning is left over", () => {
@@ -83,7 +87,7 @@ test("every alert is explained, and no other", () => {
     .filter(({ kind }) => kind === "PrometheusRule")
     .map(readPrometheusRule);
   const alerts = rule?.spec.groups.flatMap((group) => group.rules.map(({ alert }) => alert)) ?? [];
-  const explained = new Set([...page.matchAll(/`(SafeToolCall\w+)`/g)].map(([, name]) => name ?? ""));
+  const explained = new Set([...observability.matchAll(/`(SafeToolCall\w+)`/g)].map(([, name]) => name ?? ""));
   expect([...explained].sort()).toEqual([...alerts].sort());
 });
 
@@ -93,14 +97,14 @@ test("every metric is explained, and no other", async () => {
   metrics.load.watchConnections(() => 0);
   const ours = [...(await metrics.text()).matchAll(/^# TYPE (stc_\w+)/gm)].map(([, name = ""]) => name);
   expect(ours.length).toBeGreaterThan(30);
-  const [, section = ""] = page.split("\n## Metrics\n");
+  const [, section = ""] = observability.split("\n## Metrics\n");
   const explained = [...section.matchAll(/^\| (`stc_.*?) \|/gm)].flatMap(
     ([, cell = ""]) => cell.match(/stc_\w+/g) ?? [],
   );
   expect(explained.sort()).toEqual(ours.sort());
 });
 
-test("commands and files that the page names exist", async () => {
+test("commands and files that the pages name exist", async () => {
   const help = async (...args: string[]): Promise<string> => (await runStc([...args, "--help"])).out;
   expect(await help("check")).toContain("--matrix");
   expect(await help("health")).toContain("--ready");
@@ -108,11 +112,11 @@ test("commands and files that the page names exist", async () => {
   expect(await help("audit", "verify")).toContain("--dir");
   const stats = await help("audit", "stats");
   expect([stats.includes("--decision"), stats.includes("--compare")]).toEqual([true, true]);
-  const files = [...page.matchAll(/`(deploy\/[\w./-]+)`/g)].map(([, file = ""]) => file);
+  const files = [...pages.join("\n").matchAll(/`(deploy\/[\w./-]+)`/g)].map(([, file = ""]) => file);
   expect(files.length).toBeGreaterThan(3);
   expect(files.filter((file) => !existsSync(join(PROJECT, file)))).toEqual([]);
   const { scripts } = JSON.parse(readFileSync(join(PROJECT, "package.json"), "utf8")) as { scripts: object };
-  const named = [...page.matchAll(/bun run ([a-z:]+)/g)].map(([, name = ""]) => name);
+  const named = [...pages.join("\n").matchAll(/bun run ([a-z:]+)/g)].map(([, name = ""]) => name);
   expect(named.filter((name) => !Object.keys(scripts).includes(name))).toEqual([]);
 });
 

@@ -70,7 +70,7 @@ const ANSWERS: Readonly<Record<string, { readonly ids?: readonly string[]; reado
   "Which refusals rose": {
     says: /INVALID_INPUT VALIDATION get_customer +0 +2 +\+2\n[\s\S]*PERMISSION_DENIED PERMISSION get_customer +1 +0 +-1\n/,
   },
-  "Who knocks": { ids: ["4"] },
+  "Who calls": { ids: ["4"] },
   "Which changes have": { ids: ["8"] },
   "How long does": { says: /"tool":"get_customer","calls":6,"p50":12.5/ },
   "What belongs": { ids: ["6"] },

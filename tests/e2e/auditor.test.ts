@@ -62,7 +62,7 @@ test("and find a line that was changed", async () => {
 });
 
 test("each field of a line is explained, and no other", () => {
-  const [, section = ""] = page.split("\n## What stands in a line\n");
+  const [, section = ""] = page.split("\n## What a line holds\n");
   const explained = [...section.matchAll(/^\| (`[a-zA-Z`]+(?: `\w+`)*) \|/gm)].flatMap(
     ([, cell = ""]) => cell.match(/\w+/g) ?? [],
   );

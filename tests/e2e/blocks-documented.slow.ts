@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
@@ -65,7 +65,7 @@ function ours(lines: string): string {
 }
 
 async function paste(lines: string): Promise<string> {
-  const alias = blockNamed("README.md: alias stc=").text;
+  const alias = blockNamed("docs/README.md: alias stc=").text;
   const { code, out, err } = await run(["sh", "-ec", ours(`export STC_URL=${url}\n${alias}${lines}`)], { cwd: clone });
   expect({ code, err }).toEqual({ code: 0, err: "" });
   return out;
@@ -86,9 +86,44 @@ test("README.md: the first governed call answers what the page shows", async () 
   expect(JSON.parse(out)).toEqual(shownOf(JSON.parse(shown)));
 });
 
-test.skipIf(!hasTerminals)("README.md: an approver's token, and a terminal that watches", async () => {
-  const { text } = blockNamed("README.md: npx -y bun@1.4.5 run --silent stc token --operator");
-  const through = ["sh", "-ec", `cd '${clone}'; ${ours(`export STC_URL=${url}\n${text}`)}`];
+/** The lines of the quick starts' blocks whose names begin so, as one reader types them after the alias. */
+const quickStart = (...begins: readonly string[]): string =>
+  begins.map((begin) => blockNamed(`docs/README.md: ${begin}`).text).join("");
+
+test("README.md: the first call's audit line", async () => {
+  expect(await paste(blockNamed("README.md: npx -y bun@1.4.5 run --silent stc audit tail").text)).toContain(
+    "get_customer",
+  );
+});
+
+describe("docs/README.md: the quick start of", () => {
+  test("agent developers lists the tools and calls one", async () => {
+    const out = await paste(quickStart("stc token --sub", "curl -s", "stc call"));
+    expect(out).toContain('"name":"get_customer"');
+    expect(out).toContain('"fullName": "J*** S****"');
+  });
+
+  test("tool authors shows the message of a call, and what is released of an answer", async () => {
+    const out = await paste(quickStart("stc plan", "echo"));
+    expect(out).toContain("CustomerMasterService/GetCustomer");
+    expect(out).toMatch(/customer\.email +not in the schema/);
+  });
+
+  test("operators lists approval requests and halts", async () => {
+    await paste(quickStart("stc token --operator", "stc approvals list"));
+  });
+
+  test("auditors lists today's calls and verifies the log", async () => {
+    expect(await paste(quickStart("stc audit query"))).toContain("ALLOWED");
+    const verified = await paste(`${quickStart("stc audit verify").trim()} || test $? = 4\n`);
+    expect(verified).toContain("calls");
+  });
+});
+
+test.skipIf(!hasTerminals)("docs/README.md: an approver's token, and a terminal that watches", async () => {
+  const lines = ours(`export STC_URL=${url}\n${blockNamed("docs/README.md: alias stc=").text}`);
+  const typed = quickStart("stc token --operator", "stc approvals watch");
+  const through = ["sh", "-ec", `cd '${clone}'; ${lines}${typed}`];
   const screen = new TerminalStc([], { env: {}, through });
   await screen.shows(`Watching ${url}`);
   screen.type("\u0003");

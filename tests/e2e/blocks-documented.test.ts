@@ -13,8 +13,22 @@ import { PROJECT } from "../support/world.ts";
 /** Blocks that another test pastes. That test reads the page, or the block by its name. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   "README.md: TOKEN=": "tests/e2e/blocks-documented.slow.ts",
-  "README.md: npx -y bun@1.4.5 run --silent stc token --operator": "tests/e2e/blocks-documented.slow.ts",
-  "README.md: alias stc=": "tests/e2e/blocks-documented.slow.ts",
+  "README.md: npx -y bun@1.4.5 run --silent stc audit tail": "tests/e2e/blocks-documented.slow.ts",
+  "docs/README.md: alias stc=": "tests/e2e/blocks-documented.slow.ts",
+  ...Object.fromEntries(
+    [
+      "stc token --sub",
+      "curl -s",
+      "stc call",
+      "stc plan",
+      "echo",
+      "stc token --operator",
+      "stc approvals list",
+      "stc approvals watch",
+      "stc audit query",
+      "stc audit verify",
+    ].map((begin) => [`docs/README.md: ${begin}`, "tests/e2e/blocks-documented.slow.ts"]),
+  ),
   "docs/approvals.md: export STC_URL=": "tests/e2e/blocks-documented.slow.ts",
   "docs/operating.md: stc check --matrix": "tests/e2e/blocks-documented.slow.ts",
   "docs/webhooks.md: stc approvals report": "tests/e2e/blocks-documented.slow.ts",
@@ -39,18 +53,30 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   'docs/decision-points.md: curl -s "$STC_URL/access': "tests/e2e/roles-example.test.ts",
   "docs/decision-points.md: // Everybody with": "tests/policy/points/documented.test.ts",
   "docs/decision-points.md: stc plan": "tests/policy/points/documented.test.ts",
-  "docs/first-service.md: mkdir -p": "tests/e2e/first-service.slow.ts",
-  "docs/first-service.md: import { defineTool } ": "tests/e2e/first-service.slow.ts",
-  'docs/first-service.md: syntax = "proto3"': "tests/e2e/first-service.slow.ts",
-  "docs/first-service.md: import { defineTool, grpcMethod }": "tests/e2e/first-service.slow.ts",
-  "docs/first-service.md: tools: [": "tests/e2e/first-service.slow.ts",
-  "docs/first-service.md: stc token": "tests/e2e/first-service.slow.ts",
-  "docs/first-service.md: stc check": "tests/e2e/first-service.slow.ts",
-  "docs/first-service.md: npx -y bun@1.4.5 run serve": "tests/e2e/first-service.slow.ts",
-  "docs/first-service.md: export STC_URL=": "tests/e2e/first-service.slow.ts",
-  "docs/first-service.md: ID=$(": "tests/e2e/first-service.slow.ts",
-  "docs/first-service.md: STC_TOKEN=": "tests/e2e/first-service.slow.ts",
-  "docs/first-service.md: import { SafeToolCall, unwrap }": "tests/e2e/first-service.slow.ts",
+  ...Object.fromEntries(
+    [
+      "mkdir -p",
+      "import { defineTool } ",
+      'syntax = "proto3"',
+      "import { loadPackageDefinition",
+      "import { defineTool, grpcMethod }",
+      "tools: [",
+      "stc token",
+      "stc check",
+      "stc plan disk_usage",
+      "stc plan cancel_order",
+      "echo",
+      "npx -y bun@1.4.5 shop/orders.ts",
+      "npx -y bun@1.4.5 run serve",
+      "export STC_URL=",
+      "stc call cancel_order",
+      "stc call --token-file",
+      "ID=$(",
+      "stc audit query",
+      "STC_TOKEN=",
+      "import { SafeToolCall, unwrap }",
+    ].map((begin) => [`docs/first-service.md: ${begin}`, "tests/e2e/first-service.slow.ts"]),
+  ),
   "docs/limits.md: stc halt --tool": "tests/e2e/limits-documented.test.ts",
   "docs/limits.md: stc quotas list": "tests/e2e/limits-documented.test.ts",
   "docs/authoring.md: # yaml-language-server": "tests/cli/authoring/fixtures.test.ts",
@@ -85,8 +111,19 @@ const NOT_RUN: Readonly<Record<string, string>> = {
     "needs the id of a request that offers a grant; tests/cli/approvals sends the option",
   "README.md: npx -y bun@1.4.5 run start": "installs packages; what it starts is started by many tests",
   "README.md: npx -y bun@1.4.5 run test": "is what runs this test",
-  "README.md: npx -y bun@1.4.5 run --silent stc check --config stc.yaml":
-    "stc.yaml is the reader's, with systems of the reader; the block before it is read as a configuration",
+  "docs/README.md: npx -y bun@1.4.5 run start": "is the README's; it installs packages",
+  "docs/library.md: npx -y bun@1.4.5 order.ts": "runs the program before it, which is run below",
+  ...Object.fromEntries(
+    ["npx -y bun@1.4.5 run --silent stc check", "npx -y bun@1.4.5 run serve"].map((begin) => [
+      `docs/configuration.md: ${begin}`,
+      "stc.yaml is the reader's, with systems of the reader; the block before it is read as a configuration",
+    ]),
+  ),
+  "docs/install.md: bun run serve": "stc.yaml is the reader's; tests/e2e/first-service.slow.ts starts a service so",
+  "docs/install.md: bun run compile": "takes a minute; tests/long/compile.long.ts builds and runs the binary",
+  "docs/install.md: docker build": "wants a container runtime; tests/deploy/image.test.ts reads the image's file",
+  "docs/install.md: stc health": "wants the reader's service; tests/deploy/running.test.ts has the command",
+  "docs/operating.md: stc check --config": "stc.yaml is the reader's; tests/e2e/first-service.slow.ts checks one so",
   "docs/audit.md: STC_CRASH_ROUNDS=64": "is a test itself, which runs for minutes: a part of test:long",
   "docs/audit.md: safe-tool-call/audit/calls/":
     "shows a file's form, shortened; tests/audit/verify/independent-verifier.ts is written from it",
@@ -107,9 +144,9 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   ),
   "docs/policy-changes.md: stc audit query":
     "wants calls of the reader; tests/audit/query/filter.test.ts has the filter",
-  "docs/operating.md: docker run":
+  "docs/install.md: docker run":
     "wants a container runtime and the image; tests/deploy/image.test.ts reads the image's file",
-  "docs/operating.md: kubectl create namespace": "wants a cluster; tests/deploy/kubernetes.test.ts reads the manifests",
+  "docs/install.md: kubectl create namespace": "wants a cluster; tests/deploy/kubernetes.test.ts reads the manifests",
 };
 
 /** Languages whose blocks are all run, loaded or read below. */
@@ -172,7 +209,7 @@ function saved(text: string): string {
 describe("a program", () => {
   test("is on each of these pages", () => {
     const pages = programs.map(([, { page }]) => page);
-    expect(pages).toEqual(["README.md", "docs/approvals.md", "docs/messages.md", "docs/workspace.md"]);
+    expect(pages).toEqual(["docs/approvals.md", "docs/library.md", "docs/messages.md", "docs/workspace.md"]);
   });
 
   test.concurrent.each(programs)("%s: runs unchanged, and prints what its comments say", async (_, { text }) => {

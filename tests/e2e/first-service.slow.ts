@@ -1,45 +1,37 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type handleUnaryCall, loadPackageDefinition, Server, ServerCredentials } from "@grpc/grpc-js";
-import { loadSync } from "@grpc/proto-loader";
+import { blocksOf } from "../support/documented.ts";
 import { freePorts, RunningStc, run, STC } from "../support/stc.ts";
+import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
 
-const page = readFileSync(join(PROJECT, "docs/first-service.md"), "utf8");
-const blocks = [...page.matchAll(/^```(\w+)\n([\s\S]*?)^```/gm)].map(([, language = "", text = ""]) => ({
-  language,
-  text,
-}));
+const blocks = blocksOf("docs/first-service.md");
 const inLanguage = (language: string): readonly string[] =>
   blocks.filter((block) => block.language === language).map(({ text }) => text);
-const [diskUsage = "", cancelOrder = "", program = ""] = inLanguage("ts");
-const [folders = "", tokens = "", looks = "", serve = "", calls = "", approves = "", decides = ""] = inLanguage("sh");
+const [ordersService = "", cancelOrder = "", diskUsage = "", program = ""] = inLanguage("ts");
+const [folders = "", tokens = "", ...commands] = inLanguage("sh");
+const looks = commands.slice(0, 4).join("");
+const [startOrders = "", serve = "", ...calls] = commands.slice(4);
+const decides = calls.pop() ?? "";
 
 mkdirSync(join(PROJECT, "var"), { recursive: true });
 // The page is read in the clone's folder; this one stands below it, with the same things in it.
 const clone = mkdtempSync(join(PROJECT, "var", "first-service-"));
 const port = freePorts();
+const ordersPort = freePorts();
 const url = `http://127.0.0.1:${port}`;
-const server = new Server();
-let orders = 0;
+const orders = { child: undefined as Bun.Subprocess<"ignore", "pipe", "inherit"> | undefined, out: "" };
 let service: RunningStc;
 
-type CancelOrder = handleUnaryCall<{ readonly orderId: string }, object>;
-type Service = Parameters<Server["addService"]>[0];
-
-async function serveOrders(): Promise<void> {
-  const loaded = loadPackageDefinition(loadSync(join(clone, "shop/proto/orders.proto")));
-  const { shop } = loaded as unknown as { shop: { orders: { v1: { OrderService: { service: Service } } } } };
-  server.addService(shop.orders.v1.OrderService.service, {
-    CancelOrder: (({ request: { orderId } }, answer) =>
-      answer(null, { orderId, status: "CANCELLED", buyerEmail: "ada@example.org" })) satisfies CancelOrder,
-  });
-  const { promise, resolve, reject } = Promise.withResolvers<number>();
-  server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) =>
-    error === null ? resolve(bound) : reject(error),
-  );
-  orders = await promise;
+async function startOrderService(): Promise<void> {
+  const file = startOrders.trim().split(" ").at(-1) ?? "";
+  const child = Bun.spawn([process.execPath, file], { cwd: clone, stdin: "ignore", stdout: "pipe", stderr: "inherit" });
+  orders.child = child;
+  void (async () => {
+    for await (const part of child.stdout.pipeThrough(new TextDecoderStream())) orders.out += part;
+  })();
+  await until("the gRPC service", () => orders.out.includes("listening") || undefined);
 }
 
 /** Types the page's lines into a shell that stands where its reader does. */
@@ -55,14 +47,15 @@ async function type(lines: string): Promise<string> {
 }
 
 function put(path: string, text: string): void {
-  writeFileSync(join(clone, path), text.replaceAll("127.0.0.1:9090", `127.0.0.1:${orders}`));
+  writeFileSync(join(clone, path), text.replaceAll("127.0.0.1:9090", `127.0.0.1:${ordersPort}`));
 }
 
 beforeAll(async () => {
   await type(folders);
   for (const name of ["certs", "docs"]) symlinkSync(join(PROJECT, name), join(clone, name));
   put("shop/proto/orders.proto", inLanguage("proto")[0] ?? "");
-  await serveOrders();
+  put("shop/orders.ts", ordersService);
+  await startOrderService();
   put("shop/tools/disk-usage.ts", diskUsage);
   put("shop/tools/cancel-order.ts", cancelOrder);
   put("shop/stc.yaml", inLanguage("yaml")[0] ?? "");
@@ -72,7 +65,8 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await service?.end("SIGKILL");
-  server.forceShutdown();
+  orders.child?.kill();
+  await orders.child?.exited;
   rmSync(clone, { recursive: true, force: true });
 });
 
@@ -88,13 +82,15 @@ test("the service runs the calls: the command runs, the change asks, alice appro
   expect(serve).toBe("npx -y bun@1.4.5 run serve --config shop/stc.yaml\n");
   service = new RunningStc(["serve", "--config", join(clone, "shop/stc.yaml")], { env: { STC_PORT: String(port) } });
   await service.printed("listening");
-  const called = await type(calls);
+  const called = await type(calls.slice(0, 2).join(""));
   expect(called).toMatch(/"kilobytes": \d+/);
   expect(called).toContain('{"status":"pending","approval":{"id":');
-  const approved = await type(approves);
+  expect(orders.out).not.toContain("cancelled");
+  const approved = await type(calls.slice(2).join(""));
   expect(approved).toContain("approved (once): ");
   expect(approved).toContain('"status": "CANCELLED"');
   expect(approved).toMatch(/approval\.voted +cancel_order +alice/);
+  expect(orders.out).toContain("cancelled AB-123456: twice");
   expect(approved.match(/ ALLOWED /g)).not.toBeNull();
 });
 

@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { stringify } from "yaml";
+import { blockNamed } from "../support/documented.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { run, runStc } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
@@ -51,7 +52,7 @@ describe.skipIf(Bun.which("openssl") === null)("docs/messages.md", () => {
 });
 
 test("the key of docs/webhooks.md signs notifications", async () => {
-  await type(linesOf("docs/webhooks.md", 'echo "whsec_'));
+  await type(blockNamed('docs/webhooks.md: echo "whsec_').text.trim().split("\n"));
   const webhook = { name: "chat", url: "https://hooks.example/x" };
   expect(await problemsWith({ webhooks: [{ ...webhook, secretFile: "./chat-key" }] })).toBe("");
 });

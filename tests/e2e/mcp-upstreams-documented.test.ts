@@ -20,8 +20,7 @@ class NotesService extends AskingService {
   }
 
   prepare(pins: Readonly<Record<string, string>> = {}): void {
-    const indent = /^ {3}/gm;
-    const manifest = blockNamed(`${PAGE}: import { defineTool`).text.replace(indent, "");
+    const manifest = blockNamed(`${PAGE}: import { defineTool`).text;
     const pattern = this.notes.replaceAll("/", String.raw`\/`);
     const placed = manifest.replace(String.raw`\/srv\/notes`, pattern);
     const pinned = placed.replace(/mcpTool\("notes", "(\w+)"\)/g, (text, tool) =>

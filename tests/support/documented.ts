@@ -16,13 +16,16 @@ export interface Block {
   readonly page: string;
   /** Empty where the fence names none. */
   readonly language: string;
+  /** Without the indentation of the fence. */
   readonly text: string;
   /** The page and the first line: how a list names the block. */
   readonly name: string;
 }
 
 export function blocksOf(page: string): readonly Block[] {
-  return [...textOf(page).matchAll(/^ *```(\S*).*\n([\s\S]*?)^ *```/gm)].map(([, language = "", text = ""]) => {
+  return [...textOf(page).matchAll(/^( *)```(\S*).*\n([\s\S]*?)^ *```/gm)].map((fenced) => {
+    const [, indent = "", language = "", written = ""] = fenced;
+    const text = written.replaceAll(new RegExp(`^${indent}`, "gm"), "");
     const [first = ""] = text.trim().split("\n");
     return { page, language, text, name: `${page}: ${first}` };
   });

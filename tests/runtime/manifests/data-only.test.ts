@@ -74,7 +74,7 @@ const changed = (from: string, to: string): string => {
 
 test("the guide's manifest is a tool", () => {
   const [example] = blocksOf("docs/manifests.md").filter(({ language }) => language === "yaml");
-  const source = (example?.text ?? "").replaceAll(/^ {3}/gm, "");
+  const source = example?.text ?? "";
   expect(problemsOf(source)).toEqual([]);
   const misspelt = source.replace("account.owner: mask", "account.ownr: mask");
   const [shown] = blocksOf("docs/manifests.md").filter(({ language }) => language === "text");
