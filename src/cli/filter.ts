@@ -24,7 +24,7 @@ const ISSUES_MAX = 20;
 const LEFT_OUT_MAX = 100;
 const CELL_CHARS_MAX = 72;
 
-interface ShownAnswer extends FilteredAnswer {
+export interface ShownAnswer extends FilteredAnswer {
   readonly truncated?: boolean;
 }
 
@@ -34,7 +34,7 @@ interface Issue {
 }
 
 /** The agent would get an error instead of the answer. */
-class Withheld extends Error {
+export class Withheld extends Error {
   readonly code: string;
   readonly issues: readonly Issue[];
 
@@ -65,7 +65,7 @@ export async function filter(name: string, { sample, json, ...options }: FilterO
 }
 
 /** Returns the error that `make` throws. A schema of a manifest may throw anything. */
-function tried<T>(make: () => T): T | Error {
+export function tried<T>(make: () => T): T | Error {
   try {
     return make();
   } catch (error) {
@@ -84,7 +84,7 @@ function readSample(file: string): unknown {
 }
 
 /** Runs the same steps as for every answer: plain JSON → the tool's size limit → output schema → output policy → redaction. */
-function filterSample(
+export function filterSample(
   { tool, outputPolicy, scan: level }: RegisteredTool,
   detector: Detector,
   sample: unknown,
@@ -101,7 +101,10 @@ function filterSample(
       const issues = parsed.error.issues.slice(0, ISSUES_MAX);
       throw new Withheld(
         "INVALID_OUTPUT",
-        issues.map(({ path, message }) => ({ path: pathText(path) || "(answer)", message })),
+        issues.map(({ path, message }) => ({
+          path: pathText(path) || "(answer)",
+          message: message.includes("received") ? message : `${message}; got ${kindAt(raw, path)}`,
+        })),
       );
     }
     const answer = filterAnswer(
@@ -128,7 +131,16 @@ function notInSchema(path: string): FilteredField {
   return { path, fate: "not in the schema", pattern: undefined, rules: [], value: undefined };
 }
 
-function pathText(path: readonly PropertyKey[]): string {
+/** Returns the type of the value at a path. */
+export function kindAt(value: unknown, path: readonly PropertyKey[]): string {
+  let at: unknown = value;
+  for (const step of path) at = typeof at === "object" && at !== null ? Reflect.get(at, step) : undefined;
+  if (at === undefined) return "nothing";
+  if (at === null) return "null";
+  return Array.isArray(at) ? "array" : typeof at;
+}
+
+export function pathText(path: readonly PropertyKey[]): string {
   return path.reduce<string>(
     (text, step) => (typeof step === "number" ? `${text}[${step}]` : joined(text, String(step))),
     "",

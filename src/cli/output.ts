@@ -88,6 +88,11 @@ function escapeForTerminal(text: string): string {
 
 const COLOURS = { red: 31, green: 32, yellow: 33, cyan: 36 } as const;
 
+/** Returns whether standard output is a terminal that shows colours. */
+export function isColoured({ NO_COLOR, TERM }: Readonly<Record<string, string | undefined>>): boolean {
+  return process.stdout.isTTY === true && !NO_COLOR && TERM !== "dumb";
+}
+
 export interface StyledText {
   readonly text: string;
   readonly colour?: keyof typeof COLOURS | undefined;

@@ -241,6 +241,23 @@ export const commands = [
     run: async ({ tool }, options) => (await import("./filter.ts")).filter(tool, options),
   }),
   command({
+    name: "try",
+    summary: "Run a tool on this machine, and show its author everything that an agent must not see",
+    arguments: { tool: argument(text("tool")), args: argument(text("args"), "arguments as JSON", "{}") },
+    uses: CONFIGURED,
+    options: {
+      yes: flag("run a tool that can change something without a question"),
+      sub: option(text("subject"), "subject of the caller (default: stc-try)"),
+      json: JSON_FLAG,
+    },
+    exits: {
+      0: "an agent would get an answer",
+      1: "it would get an error, or the tool was not run",
+      64: "wrong usage, an unknown tool, arguments that are not a JSON object, or a change without --yes",
+    },
+    run: async ({ tool, args }, options) => (await import("./authoring/try.ts")).tryTool(tool, args, options),
+  }),
+  command({
     name: "token",
     summary: "Print a token signed with the development keys",
     options: {

@@ -366,8 +366,15 @@ export interface ExecutionPlan {
   readonly [key: string]: Json;
 }
 
+/**
+ * Receives what a target did, unfiltered: bytes, headers, statuses, without the service's credentials. Only `stc try` passes one,
+ * to show it to the tool's author.
+ */
+export type TargetObserver = (what: string, facts: Readonly<Record<string, unknown>>) => void;
+
 export interface PlanContext {
   readonly signal: AbortSignal;
+  readonly observe?: TargetObserver | undefined;
 }
 
 export interface RunContext {
@@ -386,6 +393,8 @@ export interface RunContext {
    */
   readonly callerToken?: (() => string | undefined) | undefined;
   readonly answer?: GivenAnswer | undefined;
+  /** Undefined in every call of a service. */
+  readonly observe?: TargetObserver | undefined;
 }
 
 /** An `Idempotency-Key` of one caller with one tool. */

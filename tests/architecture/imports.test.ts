@@ -74,7 +74,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // Runs in browsers: nothing of the service but pure functions of `core`.
   "console/app": ["core"],
   cli: [
-    ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
+    ...["core", "approvals", "audit", "detection", "egress", "http", "pipeline", "targets/command", "cli/development"],
     ...["runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts", "runtime/own-code.ts"],
     ...["runtime/manifests", "runtime/inventory", "runtime/replay", "targets/http"],
   ],

@@ -4,7 +4,7 @@ import { isAuditDir } from "../../audit/journal/day-files.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { LineIndex } from "../../audit/query/line-index.ts";
 import { processEnvironment } from "../../runtime/config/environment.ts";
-import { EXIT, print } from "../output.ts";
+import { EXIT, isColoured, print } from "../output.ts";
 
 const PROGRESS_EVERY_MS = 250;
 const MEGABYTE = 1_000_000;
@@ -30,8 +30,7 @@ export function auditDirectory(named: string | undefined): AuditDirectory | unde
     process.exitCode = EXIT.noInput;
     return undefined;
   }
-  const isColoured = process.stdout.isTTY === true && !environment["NO_COLOR"] && environment["TERM"] !== "dumb";
-  return { dir, nowMs: Date.now(), isColoured };
+  return { dir, nowMs: Date.now(), isColoured: isColoured(environment) };
 }
 
 /**

@@ -1,6 +1,6 @@
 import { isAbsolute } from "node:path";
 import { endedWithin } from "../../core/time-limits.ts";
-import type { StderrMeaning } from "../../core/types.ts";
+import type { StderrMeaning, TargetObserver } from "../../core/types.ts";
 import { argvFault } from "./argv.ts";
 import { COMMAND_BYTES_MAX, type CommandMemory } from "./command-memory.ts";
 import type { Sandbox } from "./confinement/confinement.ts";
@@ -30,6 +30,8 @@ const DRAINED = "d";
 const OOM_SCORE_ATTEMPTS_MAX = 50;
 const OOM_SCORE_PAUSE_MS = 2;
 const KILL_WAIT_MS = 300;
+/** Bytes at the start of each stream that the tool's author sees. */
+const OBSERVED_BYTES_MAX = 65_536;
 /** Longest wait for the pipes to close after the child has ended: once before its group is killed, once after. */
 const PIPE_GRACE_MS = 200;
 
@@ -49,6 +51,8 @@ export interface ChildSpec {
   readonly stderrMeans: readonly StderrMeaning[];
   /** True when the end of stderr is kept, to be returned after filtering. */
   readonly keepsStderr?: boolean | undefined;
+  /** Receives how the child ended, with the beginnings of its output. */
+  readonly observe?: TargetObserver | undefined;
   readonly timeoutMs: number;
   readonly signals: readonly AbortSignal[];
   /** Confines the child; without it, only its user's permissions restrict it. */
@@ -158,10 +162,16 @@ async function waitForEnd(child: Child, spec: ChildSpec, halt: Halt): Promise<Ch
   const out = outputHead(spec.stdoutBytesMax);
   const err = outputHead(spec.stderrMeans.length === 0 && spec.sandbox === undefined ? 0 : STDERR_HEAD_BYTES);
   const tail = spec.keepsStderr === true ? stderrTail() : undefined;
-  const stdout = readPipe(child.stdout, out.add, onError);
+  const observed = spec.observe && { stdout: outputHead(OBSERVED_BYTES_MAX), stderr: outputHead(OBSERVED_BYTES_MAX) };
+  const onStdout = (chunk: Uint8Array): void => {
+    out.add(chunk);
+    observed?.stdout.add(chunk);
+  };
+  const stdout = readPipe(child.stdout, onStdout, onError);
   const onStderr = (chunk: Uint8Array): void => {
     err.add(chunk);
     tail?.add(chunk);
+    observed?.stderr.add(chunk);
     if (spec.mergesStderr === true) out.add(chunk);
   };
   const stderr = readPipe(child.stderr, onStderr, onError);
@@ -171,6 +181,7 @@ async function waitForEnd(child: Child, spec: ChildSpec, halt: Halt): Promise<Ch
   // The deadline and cancellation apply until the child ends. After that, only the grace period limits its pipes.
   stopListening();
   const { survivors, isCut } = await cleanUp(child, { stdout, stderr, halt, spec });
+  if (observed !== undefined) reportChild(spec, halt.ending() ?? endingOfExit(child), observed);
   const cause = launchError(err, spec.sandbox);
   if (cause !== undefined && halt.ending() === undefined) return notStarted({ kind: "spawnError", cause });
   return {
@@ -183,6 +194,26 @@ async function waitForEnd(child: Child, spec: ChildSpec, halt: Halt): Promise<Ch
     stderrStatus: statusOfStderr(err.kept(), spec.stderrMeans),
     survivors,
   };
+}
+
+function reportChild(
+  { command, argv, sandbox, observe }: ChildSpec,
+  ending: Ending,
+  { stdout, stderr }: { readonly stdout: OutputHead; readonly stderr: OutputHead },
+): void {
+  const { kind, ...details } = ending;
+  const secret = sandbox && Buffer.from(sandbox.token);
+  observe?.("process", {
+    ...{ argv: [command, ...argv], ended: kind, ...details },
+    ...{ stdout: stdout.kept(), stdoutBytes: stdout.bytes() },
+    ...{ stderr: withoutToken(stderr.kept(), secret), stderrBytes: stderr.bytes() },
+  });
+}
+
+/** Returns the text of a launcher's error without the word that proves where it comes from. */
+function withoutToken(stderr: Uint8Array, token: Buffer | undefined): Uint8Array {
+  const isLauncher = token !== undefined && Buffer.from(stderr.subarray(0, token.length)).equals(token);
+  return isLauncher ? stderr.subarray(token.length + 1) : stderr;
 }
 
 /** Returns the error of a launcher that could not start the program. A program cannot forge one without the token. */

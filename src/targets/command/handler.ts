@@ -75,7 +75,10 @@ type CliPlan = ExecutionPlan & {
 type PlannedProgram = Pick<CliPlan, "command" | "argv" | "cwd" | "environment"> & {
   readonly confinement: CliPlan["confinement"] | undefined;
 };
-type SpawnLimits = Pick<ChildSpec, "stdoutBytesMax" | "mergesStderr" | "stderrMeans" | "keepsStderr" | "timeoutMs"> & {
+type SpawnLimits = Pick<
+  ChildSpec,
+  "stdoutBytesMax" | "mergesStderr" | "stderrMeans" | "keepsStderr" | "observe" | "timeoutMs"
+> & {
   readonly signal: AbortSignal;
 };
 
@@ -173,7 +176,8 @@ async function planProgram(
   const environment = childEnvironment(parts, declaredEnvironment(cli.environment, input));
   const confinement = parts.confinement?.planned(tool, input);
   const { timeoutMs } = tool;
-  const limits = { stdoutBytesMax: LOOKUP_BYTES_MAX, stderrMeans: [], timeoutMs, signal: context.signal };
+  const { signal, observe } = context;
+  const limits = { stdoutBytesMax: LOOKUP_BYTES_MAX, stderrMeans: [], timeoutMs, signal, observe };
   const inspect = (build: Build): void => {
     if (isFreeTextSafe(freeText, input, build)) return;
     throw unbuildable("free text appears where a program may take it for an option");
@@ -225,6 +229,7 @@ async function runProgram(bound: CliTool, parts: Parts, { plan, context }: Plann
       stdoutBytesMax: tool.limits.outputBytesMax + (parse === "text" ? CUT_MARGIN_BYTES : 0),
       stderrMeans: bound.cli.stderrMeans ?? [],
       keepsStderr: tool.errors === "filtered",
+      observe: context.observe,
       timeoutMs: context.deadline - parts.now(),
       signal: context.signal,
     },
@@ -234,7 +239,9 @@ async function runProgram(bound: CliTool, parts: Parts, { plan, context }: Plann
   const exitCode = result.ending.kind === "exit" ? result.ending.code : 0;
   // A parser might take partial output for the complete output.
   if (result.truncated && parse !== "text") return new PartialAnswer(undefined);
-  const answer = parseStdout(result.stdout, { parse, textField, input: plan["input"], exitCode });
+  const { observe } = context;
+  const onError = observe && ((error: unknown) => observe("parse", { error }));
+  const answer = parseStdout(result.stdout, { parse, textField, input: plan["input"], exitCode, onError });
   return result.truncated ? new PartialAnswer(answer, cutTextOf(result, textField ?? "text")) : answer;
 }
 
@@ -252,7 +259,7 @@ async function runShell(bound: CliTool, parts: Parts, { plan, context }: Planned
   if (realDirectory(cwd) !== cwd) throw unusable("the working directory was replaced after the call was planned");
   const left = context.deadline - parts.now();
   const limits = {
-    ...{ mergesStderr: true, stderrMeans: [], signal: context.signal },
+    ...{ mergesStderr: true, stderrMeans: [], signal: context.signal, observe: context.observe },
     stdoutBytesMax: tool.limits.outputBytesMax + CUT_MARGIN_BYTES,
     timeoutMs: Math.min(left - Math.min(SCRIPT_END_MS, left / 10), timeoutMs),
   };

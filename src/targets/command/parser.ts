@@ -23,6 +23,8 @@ export interface StdoutReading {
   readonly textField: string | undefined;
   readonly input: unknown;
   readonly exitCode: number;
+  /** Receives what `parse` threw, for the tool's author. */
+  readonly onError?: ((error: unknown) => void) | undefined;
 }
 
 /**
@@ -30,13 +32,17 @@ export interface StdoutReading {
  *
  * @throws {Refusal} INVALID_OUTPUT when it cannot be parsed
  */
-export function parseStdout(stdout: Uint8Array, { parse, textField, input, exitCode }: StdoutReading): unknown {
+export function parseStdout(
+  stdout: Uint8Array,
+  { parse, textField, input, exitCode, onError }: StdoutReading,
+): unknown {
   const text = plainText(decode(stdout));
   if (parse === "text") return { [textField ?? "text"]: text };
   try {
     return parse === "json" ? parseJson(text) : parse(text, input, exitCode);
   } catch (cause) {
     if (cause instanceof Refusal) throw cause;
+    onError?.(cause);
     // The message may quote the output, which must not be passed on.
     const name = cause instanceof Error ? cause.name : typeof cause;
     const what = parse === "json" ? "not JSON that can be read" : "the manifest's parse threw";

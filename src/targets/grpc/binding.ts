@@ -149,9 +149,17 @@ export class GrpcBinding implements Binding {
     try {
       answer = await system.resilience.run(call);
     } catch (error) {
-      throw error instanceof AttemptFailed ? refusalOf(error, call) : error;
+      if (!(error instanceof AttemptFailed)) throw error;
+      const { status, origin, text, trailers } = error;
+      context.observe?.("gRPC status", { status, origin, details: text, trailers: trailers() });
+      throw refusalOf(error, call);
     }
-    return this.#read(answer, call);
+    const read = this.#read(answer, call);
+    context.observe?.("gRPC answer", {
+      status: "OK",
+      ...(Buffer.isBuffer(answer) ? { bytes: answer.length } : { messages: answer.items.length }),
+    });
+    return read;
   }
 
   #attempt(attempt: Attempt): Promise<Buffer | StreamedList> {

@@ -20,12 +20,23 @@ export class AttemptFailed extends FailedAttempt {
   readonly status: StatusName;
   /** The service's error text. By default, only its origin and length are recorded, and it is not passed on. */
   readonly text: string;
+  /** Returns the metadata that came with the status. */
+  readonly trailers: () => Readonly<Record<string, string>>;
 
-  constructor(facts: Pick<AttemptFailed, "origin" | "status" | "answerStarted" | "sent"> & { readonly text?: string }) {
+  constructor(
+    facts: Pick<AttemptFailed, "origin" | "status" | "answerStarted" | "sent"> & {
+      readonly text?: string;
+      readonly metadata?: Headers | undefined;
+    },
+  ) {
     const { origin, status: name } = facts;
     super(`${origin} ${name}`, { ...facts, isUnavailable: origin === "transport" || name === "UNAVAILABLE" });
     this.status = name;
     this.text = facts.text ?? "";
+    this.trailers = () => {
+      const values = Object.entries(facts.metadata?.getMap?.() ?? {});
+      return Object.fromEntries(values.map(([name, value]) => [name, String(value)]));
+    };
   }
 }
 
@@ -78,6 +89,7 @@ export type ReceivedHeaders = "none" | "service" | "other";
 
 interface Headers {
   get(key: string): readonly unknown[];
+  getMap?(): Readonly<Record<string, unknown>>;
 }
 
 /** Returns the sender of headers. Every gRPC service sends the same content type. */
@@ -112,6 +124,7 @@ export function attemptFailed(error: unknown, received: ReceivedHeaders): Attemp
     origin: originOf(reported, text, received),
     status: nameOf(reported.code),
     text,
+    metadata: reported.metadata,
     answerStarted: received !== "none",
     sent: true,
   });

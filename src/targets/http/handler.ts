@@ -14,7 +14,7 @@ import type { Credentials } from "../../egress/credentials.ts";
 import { type Circuit, Resilience, type ResilienceLimits } from "../../egress/resilience.ts";
 import { RotatingClient } from "../../egress/rotating-client.ts";
 import type { CertificateSource } from "../../egress/rotation.ts";
-import { bytesWithout, secretsInHeaders } from "../../egress/sent-secrets.ts";
+import { bytesWithout, secretsInHeaders, textWithout } from "../../egress/sent-secrets.ts";
 import { type ApiCall, failureOf, failureOfRequest, HttpFailure, isSuccess, refusalOf, resultOf } from "./answer.ts";
 import { fieldsOf, patternsOf } from "./manifest.ts";
 import { type BodyForm, bodyFormOf, bodyText, JSON_TYPE, RequestBuilder } from "./request.ts";
@@ -120,6 +120,14 @@ function statusOf({ resilience, connections }: OpenedSystem): SystemStatus {
     connections: client.connections,
     certificateExpiresAt: clientCertificate === null ? null : new Date(clientCertificate.notAfter).toISOString(),
   };
+}
+
+/** Bytes of an answer's body that the tool's author sees. */
+const OBSERVED_BYTES_MAX = 65_536;
+
+function redactedHeaders(headers: EgressAnswer["headers"], secrets: readonly string[]): Record<string, string> {
+  const shown = Object.entries(headers).map(([name, value]) => [name, textWithout(String(value), secrets)]);
+  return Object.fromEntries(shown);
 }
 
 function httpTarget({ name, target }: Tool): HttpTarget {
@@ -318,9 +326,16 @@ class HttpBinding implements Binding {
         ...{ bodyBytesMax: this.#system.system.answerBytesMax, isRepeatable: this.#safe },
       });
       span?.end(String(answer.status));
-      return { ...answer, body: bytesWithout(answer.body, secretsInHeaders(Object.values(secret))) };
+      const secrets = secretsInHeaders(Object.values(secret));
+      const shown = { ...answer, body: bytesWithout(answer.body, secrets) };
+      context.observe?.("HTTP answer", {
+        ...{ status: answer.status, headers: redactedHeaders(answer.headers, secrets) },
+        ...{ body: shown.body.subarray(0, OBSERVED_BYTES_MAX), bodyBytes: shown.body.length },
+      });
+      return shown;
     } catch (error) {
       span?.end(error instanceof EgressError ? String(error.status ?? error.failure) : "UNKNOWN");
+      context.observe?.("HTTP request", { error });
       throw error;
     }
   }

@@ -1,0 +1,269 @@
+import { randomUUID } from "node:crypto";
+import { createInterface } from "node:readline/promises";
+import { Refusal } from "../../core/errors.ts";
+import type { RegisteredTool } from "../../core/evidence.ts";
+import { isTable } from "../../core/json.ts";
+import { PartialAnswer } from "../../core/partial-answer.ts";
+import type { Caller, ExecutionPlan, RunContext } from "../../core/types.ts";
+import type { Parts } from "../../runtime/composition/wiring.ts";
+import { assemble } from "../../runtime/composition/wiring.ts";
+import type { Config } from "../../runtime/config/config.ts";
+import { judge } from "../../runtime/replay/judge.ts";
+import { type ConfigurationOptions, configuration, findTool } from "../configuration.ts";
+import { filterSample, kindAt, pathText, type ShownAnswer, tried, Withheld } from "../filter.ts";
+import { CommandError, EXIT, print, wrongUsage } from "../output.ts";
+import { type Cause, causesOf } from "./causes.ts";
+import { credentialsIn, withoutCredentials } from "./credentials.ts";
+import { type Denial, denialsIn } from "./denials.ts";
+
+interface TryOptions extends ConfigurationOptions {
+  readonly yes?: boolean;
+  readonly json?: boolean;
+  readonly sub?: string;
+}
+
+/** One thing that a target did. */
+export interface Observation {
+  readonly what: string;
+  readonly facts: Readonly<Record<string, unknown>>;
+}
+
+interface Issue {
+  readonly path: string;
+  readonly message: string;
+  readonly received: string;
+}
+
+/** Everything that the author of a tool sees of one run. */
+export interface Attempt {
+  readonly tool: string;
+  /** Whether an agent would have got an answer. */
+  readonly ok: boolean;
+  /** What a service would have decided before; nothing of it was applied. */
+  notApplied?: {
+    readonly verdict: string;
+    readonly reasons: readonly string[];
+    readonly permissions: readonly string[];
+  };
+  input?: unknown;
+  issues?: readonly Issue[];
+  plan?: unknown;
+  readonly observed: Observation[];
+  denials?: readonly Denial[];
+  /** The handler's answer, before the output schema. */
+  raw?: unknown;
+  released?: ShownAnswer;
+  withheld?: { readonly code: string; readonly issues: readonly { readonly path: string; readonly message: string }[] };
+  /** The refusal that an agent would get. */
+  refusal?: { readonly code: string; readonly message: string; readonly details?: unknown };
+  causes?: readonly Cause[];
+  readonly timings: { readonly stage: string; readonly ms: number }[];
+}
+
+const PLAN_TIMEOUT_MS = 30_000;
+
+/**
+ * `stc try`: runs a tool once, on this machine, and shows its author what the agent must not see. Applies no permission, approval,
+ * quota or limit of rate, and writes nothing: no audit, no approval store.
+ */
+export async function tryTool(name: string, args: string, options: TryOptions): Promise<void> {
+  const sent = argumentsIn(args);
+  const { config, start } = await configuration(options);
+  // On the development stand, the service may be running already, with its own targets.
+  const stop = await start().catch(() => async () => {});
+  try {
+    const parts = await assemble(config);
+    try {
+      await tryWith(parts, config, { name, sent, options });
+    } finally {
+      await parts.close();
+    }
+  } finally {
+    await stop();
+  }
+}
+
+function argumentsIn(text: string): Readonly<Record<string, unknown>> {
+  try {
+    const args: unknown = JSON.parse(text);
+    if (isTable(args)) return args;
+  } catch {
+    // The message below says what is expected.
+  }
+  return wrongUsage("the arguments are not a JSON object");
+}
+
+interface Trial {
+  readonly name: string;
+  readonly sent: Readonly<Record<string, unknown>>;
+  readonly options: TryOptions;
+}
+
+async function tryWith(parts: Parts, config: Config, { name, sent, options }: Trial): Promise<void> {
+  const found = findTool(parts, name);
+  await confirm(found, options);
+  const attempt: Attempt = { tool: name, ok: false, observed: [], timings: [] };
+  const caller = callerFor(found, config, options);
+  const isOk = await new Trying(attempt, { parts, config, found, caller }).run(sent);
+  const shown = withoutCredentials({ ...attempt, ok: isOk }, credentialsIn(config)) as Attempt;
+  if (options.json === true) print.json(jsonOf(shown));
+  else (await import("./attempt-view.ts")).showAttempt(shown, found.tool);
+  if (!isOk) process.exitCode = EXIT.failed;
+}
+
+/** Asks before a tool runs that can change something. */
+async function confirm({ tool }: RegisteredTool, { yes }: TryOptions): Promise<void> {
+  if (tool.classification === "read" || yes === true) return;
+  const says = `${tool.name} is classified ${tool.classification}: it runs on the real target, and no approver is asked.`;
+  if (process.stdin.isTTY !== true) return wrongUsage(`${says} Give --yes to run it.`);
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    const answer = await terminal.question(`${says} Run it? Type yes: `);
+    if (answer.trim() !== "yes") throw new CommandError(EXIT.failed, "not run");
+  } finally {
+    terminal.close();
+  }
+}
+
+/** Returns a caller with every permission that the tool may need. */
+function callerFor({ tool }: RegisteredTool, { jwt }: Config, { sub }: TryOptions): Caller {
+  const { required, elevatedIf } = tool.permissions;
+  const issuer = jwt.issuers.find(({ operators }) => !operators)?.issuer ?? "(issuer)";
+  return {
+    ...{ issuer, subject: sub ?? "stc-try", actors: [], expiresAt: Number.MAX_SAFE_INTEGER },
+    permissions: [...required, ...(elevatedIf?.required ?? [])],
+  };
+}
+
+interface TryingParts {
+  readonly parts: Parts;
+  readonly config: Config;
+  readonly found: RegisteredTool;
+  readonly caller: Caller;
+}
+
+/** Runs the stages of one call, and keeps what each of them did. */
+class Trying {
+  readonly #attempt: Attempt;
+  readonly #with: TryingParts;
+  readonly #observe = (what: string, facts: Readonly<Record<string, unknown>>): void =>
+    void this.#attempt.observed.push({ what, facts: shownFacts(facts) });
+
+  constructor(attempt: Attempt, parts: TryingParts) {
+    this.#attempt = attempt;
+    this.#with = parts;
+  }
+
+  /** Returns whether an agent would have got an answer. */
+  async run(sent: Readonly<Record<string, unknown>>): Promise<boolean> {
+    try {
+      return await this.#stages(sent);
+    } catch (error) {
+      const refusal = error instanceof Refusal ? error : undefined;
+      this.#attempt.refusal = {
+        code: refusal?.code ?? "INTERNAL",
+        message: refusal?.message ?? "The call failed inside the service.",
+        ...(refusal?.details !== undefined && { details: refusal.details }),
+      };
+      this.#attempt.causes = causesOf(error);
+      return false;
+    } finally {
+      this.#attempt.denials = this.#denials();
+    }
+  }
+
+  async #stages(sent: Readonly<Record<string, unknown>>): Promise<boolean> {
+    const { found, parts, caller } = this.#with;
+    const { tool, binding } = found;
+    const parsed = await this.#timed("validation", () => tool.input.safeParse(sent));
+    if (!parsed.success) {
+      this.#attempt.issues = parsed.error.issues.map((issue) => ({
+        path: pathText(issue.path) || "(arguments)",
+        message: issue.message,
+        received: kindAt(sent, issue.path),
+      }));
+      const message = "The arguments do not match the tool's input schema.";
+      this.#attempt.refusal = { code: "INVALID_INPUT", message };
+      return false;
+    }
+    const input: unknown = parsed.data;
+    this.#attempt.input = input;
+    const plan = await this.#timed("plan", () =>
+      binding.plan(input, { signal: AbortSignal.timeout(PLAN_TIMEOUT_MS), observe: this.#observe }),
+    );
+    this.#attempt.plan = binding.preview?.(plan) ?? plan;
+    this.#attempt.notApplied = await this.#policies(sent, plan);
+    const stop = new AbortController();
+    const onSignal = (): void => stop.abort();
+    process.once("SIGINT", onSignal);
+    const context: RunContext = {
+      signal: AbortSignal.any([AbortSignal.timeout(tool.timeoutMs), stop.signal]),
+      deadline: Date.now() + tool.timeoutMs,
+      traceId: randomUUID(),
+      caller,
+      observe: this.#observe,
+    };
+    const raw = await this.#timed("run", () => binding.run(plan, context)).finally(() => {
+      process.off("SIGINT", onSignal);
+    });
+    const answer = PartialAnswer.is(raw) ? raw.kept : raw;
+    if (PartialAnswer.is(raw))
+      this.#observe("limit", { note: "the answer is over a limit: only its beginning was read" });
+    this.#attempt.raw = answer;
+    const filtered = await this.#timed("output", () => tried(() => filterSample(found, parts.detector, answer)));
+    if (filtered instanceof Withheld) {
+      this.#attempt.withheld = { code: filtered.code, issues: filtered.issues };
+      return false;
+    }
+    if (filtered instanceof Error) throw filtered;
+    this.#attempt.released = filtered;
+    return true;
+  }
+
+  async #timed<T>(stage: string, work: () => T | Promise<T>): Promise<T> {
+    const from = performance.now();
+    try {
+      return await work();
+    } finally {
+      this.#attempt.timings.push({ stage, ms: Math.round((performance.now() - from) * 100) / 100 });
+    }
+  }
+
+  /** Returns what policies would say. Points that are other systems are not asked. */
+  async #policies(sent: unknown, plan: ExecutionPlan): Promise<NonNullable<Attempt["notApplied"]>> {
+    const { parts, config, found, caller } = this.#with;
+    const { mode } = config.approvals;
+    const call = { tool: found.tool.name, caller, mode, plan, args: { kind: "sent", value: sent } as const };
+    const judged = await judge({ parts, config, asks: ({ isLocal }) => isLocal === true }, call);
+    const reasons = judged.statements
+      .filter(({ verdict }) => verdict !== "allow")
+      .map(
+        ({ point, verdict, reasons: why }) => `${point}: ${verdict}${why.length === 0 ? "" : ` (${why.join("; ")})`}`,
+      );
+    return { verdict: [...judged.verdicts].sort().join(" or "), reasons, permissions: caller.permissions };
+  }
+
+  #denials(): readonly Denial[] {
+    const { plan, observed } = this.#attempt;
+    if (!isTable(plan) || plan["kind"] !== "cli") return [];
+    const stderr = observed.flatMap(({ what, facts }) => (what === "process" ? [String(facts["stderr"] ?? "")] : []));
+    const { confinement, command, cwd } = plan;
+    return denialsIn({ stderr: stderr.join("\n"), confinement, command: String(command), cwd: String(cwd) });
+  }
+}
+
+/** Returns facts as JSON: bytes as text, errors as their chains of causes. */
+function shownFacts(facts: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const shown = Object.entries(facts).map(([name, value]) => {
+    if (value instanceof Uint8Array) return [name, new TextDecoder().decode(value)];
+    if (value instanceof Error) return [name, causesOf(value)];
+    return [name, value];
+  });
+  return Object.fromEntries(shown);
+}
+
+/** Returns the attempt as JSON; values that JSON does not know become texts. */
+function jsonOf(attempt: Attempt): unknown {
+  const seen = (_: string, value: unknown): unknown => (typeof value === "bigint" ? String(value) : value);
+  return JSON.parse(JSON.stringify(attempt, seen));
+}

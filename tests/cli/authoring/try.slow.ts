@@ -1,0 +1,212 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { blockNamed } from "../../support/documented.ts";
+import { type Ended, runStc } from "../../support/stc.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "stc try "));
+const config = join(folder, "stc.yaml");
+const TOKEN = "credential-of-the-service-4711";
+const api = Bun.serve({
+  port: 0,
+  hostname: "127.0.0.1",
+  fetch(request) {
+    const { pathname } = new URL(request.url);
+    const sent = request.headers.get("authorization") ?? "";
+    const headers = { "x-request-id": "r-1", "x-echo": sent };
+    if (pathname.endsWith("/missing")) return Response.json({ why: "no such order", sent }, { status: 404, headers });
+    return Response.json({ id: "7", secretNote: "not for agents", sent }, { headers });
+  },
+});
+
+const MANIFESTS = `
+import { defineTool } from "safe-tool-call";
+import { z } from "zod";
+const base = { version: "1.0.0", classification: "read" as const, permissions: { required: ["a:read"] } };
+const examples = { accepts: [{}], rejects: [] };
+const text = { output: z.object({ text: z.string() }), outputPolicy: { text: "allow" } as const };
+export const show = defineTool({ ...base, ...text, name: "show_file", description: "Show a file", category: "command",
+  input: z.strictObject({ file: z.enum([${JSON.stringify(join(folder, "stc.yaml"))}, "/usr/missing"]) }),
+  target: { system: "local", cli: { command: "cat", argsBuilder: ({ file }) => ["--", file], confinement: {} } },
+  examples: { accepts: [{ file: "/usr/missing" }], rejects: [] } });
+export const parsing = defineTool({ ...base, ...text, name: "parse_it", description: "Show a text", category: "command",
+  input: z.strictObject({}),
+  target: { system: "local", cli: { command: "echo", argsBuilder: () => ["plain"], parse: () => {
+    throw new SyntaxError("line 1 has no number");
+  } } }, examples });
+function fails(): never {
+  throw new TypeError("\\u001b[31mred\\u001b[0m \\u202e", { cause: new Error("the deeper cause") });
+}
+export const boom = defineTool({ ...base, ...text, name: "boom", description: "Throw an error", input: z.strictObject({}),
+  target: { system: "local", handler: () => {
+    const answer = fails();
+    return answer;
+  } }, examples });
+export const wrong = defineTool({ ...base, name: "wrong", description: "Return a wrong answer", input: z.strictObject({}),
+  output: z.object({ items: z.array(z.object({ n: z.number() })) }), outputPolicy: { "items[].n": "allow" },
+  target: { system: "local", handler: () => ({ items: [{ n: "x" }] }) }, examples });
+export const huge = defineTool({ ...base, ...text, name: "huge", description: "Return a huge answer", input: z.strictObject({}),
+  target: { system: "local", handler: () => ({ text: "\\u001b[2J".repeat(100_000) }) }, examples });
+export const change = defineTool({ ...base, ...text, name: "change", description: "Change something", classification: "write",
+  category: "write", input: z.strictObject({}), target: { system: "local", handler: () => ({ text: "changed" }) }, examples });
+`;
+const GET_ORDER = `
+name: get_order
+description: Get one order by its number
+classification: read
+permissions: { required: [a:read] }
+target: { system: api, http: { method: GET, path: "/orders/{order}" } }
+input: { type: object, properties: { order: { type: string, maxLength: 40, pattern: "^[A-Za-z0-9-]+$" } }, required: [order] }
+output: { type: object, properties: { id: { type: string }, secretNote: { type: string }, sent: { type: string } } }
+outputPolicy: { id: allow }
+examples: { accepts: [{ order: "7" }] }
+`;
+
+beforeAll(() => {
+  mkdirSync(join(folder, "tools"));
+  writeFileSync(join(folder, "tools/tools.ts"), MANIFESTS);
+  writeFileSync(join(folder, "tools/get-order.tool.yaml"), GET_ORDER);
+  writeFileSync(join(folder, "token"), `${TOKEN}\n`);
+  const issuer =
+    "{ issuer: https://login.example.com/, audience: stc, algorithms: [ES256], jwksUri: https://login.example.com/jwks.json }";
+  writeFileSync(
+    config,
+    [
+      "tools: [./tools]",
+      "audit: { dir: ./audit }",
+      'approvals: { store: "sqlite://./approvals.sqlite" }',
+      `jwt: { issuers: [${issuer}] }`,
+      "commands: { allowed: [cat, echo], confinement: prefer }",
+      `systems: { api: { http: { baseUrl: "http://127.0.0.1:${api.port}/v1", addresses: [loopback], auth: { bearerFile: token } } } }`,
+    ].join("\n"),
+  );
+});
+afterAll(async () => {
+  await api.stop(true);
+  rmSync(folder, { recursive: true, force: true });
+});
+
+function tried(tool: string, args: object, ...options: readonly string[]): Promise<Ended> {
+  return runStc(["try", tool, JSON.stringify(args), "--config", config, ...options]);
+}
+
+async function asJson(tool: string, args: object) {
+  const { code, out } = await tried(tool, args, "--json");
+  return { code, shown: JSON.parse(out) };
+}
+
+describe("a command that fails", () => {
+  test("is shown with its stderr, exit code, and the file that the kernel refused", async () => {
+    const { code, shown } = await asJson("show_file", { file: config });
+    expect(code).toBe(1);
+    const [run] = shown.observed;
+    expect(run).toMatchObject({ what: "process", facts: { ended: "exit", code: 1, stdout: "" } });
+    expect(run.facts.stderr).toContain("Permission denied");
+    expect(shown.refusal).toMatchObject({ code: "TARGET_FAILED" });
+    if (shown.plan.confinement.level !== "confined") return;
+    expect(shown.denials).toEqual([
+      {
+        observed: expect.stringContaining("Permission denied"),
+        path: config,
+        inferred: expect.stringContaining(`confinement.reads: ["${config}"]`),
+      },
+    ]);
+  });
+
+  test("is not taken for one that the kernel refused", async () => {
+    const { shown } = await asJson("show_file", { file: "/usr/missing" });
+    expect(shown.observed[0].facts.stderr).toContain("No such file");
+    expect(shown.denials).toEqual([]);
+  });
+
+  test("of which the manifest's parse throws is shown with the author's own line", async () => {
+    const { shown } = await asJson("parse_it", {});
+    const { facts } = shown.observed.find(({ what }: { what: string }) => what === "parse");
+    expect(facts.error[0]).toMatchObject({ name: "SyntaxError", message: "line 1 has no number" });
+    expect(facts.error[0].at[0]).toMatch(/tools\/tools\.ts:\d+:\d+/);
+    expect(shown.refusal.code).toBe("INVALID_OUTPUT");
+  });
+});
+
+describe("a function that throws", () => {
+  test("is shown with its whole chain of causes, and no escape sequence reaches the terminal", async () => {
+    const { code, out } = await tried("boom", {});
+    expect(code).toBe(1);
+    expect(out).toContain("TypeError: \\u001b[31mred\\u001b[0m \\u202e");
+    expect(out).toMatch(/at \/.*tools\/tools\.ts:\d+:\d+/);
+    expect(out).toContain("the deeper cause");
+    expect(out).not.toMatch(/[\u001b\u202e]/);
+  });
+});
+
+describe("an answer", () => {
+  test("that the output schema refuses is shown with path and type", async () => {
+    const { code, shown } = await asJson("wrong", {});
+    expect(code).toBe(1);
+    expect(shown.withheld).toEqual({
+      code: "INVALID_OUTPUT",
+      issues: [{ path: "items[0].n", message: "Invalid input: expected number, received string" }],
+    });
+    expect(shown.raw).toEqual({ items: [{ n: "x" }] });
+  });
+
+  test("of an HTTP API is shown raw and released, without the service's credential", async () => {
+    const { code, shown } = await asJson("get_order", { order: "7" });
+    expect(code).toBe(0);
+    expect(shown.observed[0]).toMatchObject({
+      what: "HTTP answer",
+      facts: { status: 200, headers: { "x-request-id": "r-1", "x-echo": "Bearer [REDACTED]" } },
+    });
+    expect(shown.raw).toEqual({ id: "7", secretNote: "not for agents", sent: "Bearer [REDACTED]" });
+    expect(shown.released.result).toEqual({ id: "7" });
+    const { out } = await tried("get_order", { order: "7" });
+    expect(out).toMatch(/secretNote +"not for agents" +stripped +no pattern/);
+    expect(JSON.stringify(shown) + out).not.toContain(TOKEN);
+  });
+
+  test("with an error status is shown with its body", async () => {
+    const { code, shown } = await asJson("get_order", { order: "missing" });
+    expect(code).toBe(1);
+    expect(shown.observed[0].facts).toMatchObject({ status: 404, body: expect.stringContaining("no such order") });
+    expect(shown.refusal).toMatchObject({ code: "TARGET_REFUSED", details: { status: "NOT_FOUND" } });
+  });
+
+  test("that is huge is cut, and its control characters are visible", async () => {
+    const { out } = await tried("huge", {});
+    expect(out.length).toBeLessThan(400_000);
+    expect(out).toContain("more characters");
+    expect(out).not.toContain("\u001b");
+  });
+});
+
+describe("a tool that can change something", () => {
+  test("needs --yes without a terminal", async () => {
+    const { code, err } = await tried("change", {});
+    expect([code, err]).toEqual([64, expect.stringContaining("Give --yes to run it.")]);
+  });
+
+  test("runs with --yes, names who would be asked, and writes nothing of the service", async () => {
+    const { code, out } = await tried("change", {}, "--yes");
+    expect(code).toBe(0);
+    expect(out).toContain("would get: ask");
+    expect(out).toContain('"text": "changed"');
+    expect(readdirSync(folder).sort()).toEqual(["stc.yaml", "token", "tools"]);
+  });
+});
+
+test("the documented command runs as it is", async () => {
+  const { text } = blockNamed("docs/authoring.md: stc try");
+  const [, tool = "", args = ""] = /^stc try (\S+) '(.*)' --config stc\.yaml$/.exec(text.trim()) ?? [];
+  const { code, out } = await tried(tool, JSON.parse(args));
+  expect([code, out]).toEqual([0, expect.stringContaining("get_order, read: answered")]);
+});
+
+test("arguments that the schema refuses are shown with field and type, and nothing runs", async () => {
+  const { code, shown } = await asJson("show_file", { file: 7 });
+  expect(code).toBe(1);
+  expect(shown.issues).toEqual([
+    { path: "file", message: expect.stringContaining("expected one of"), received: "number" },
+  ]);
+  expect(shown.observed).toEqual([]);
+});
