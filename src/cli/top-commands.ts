@@ -38,6 +38,15 @@ const QUOTA_USER = {
 /** Commands outside any group: those that load a configuration first, then those that ask a running service. */
 export const commands = [
   command({
+    name: "init",
+    summary: "Write a service that runs at once: a configuration, two tools, tests, and keys for this machine",
+    arguments: {
+      directory: argument(text("directory"), "where it is written; existing files are left as they are", "."),
+    },
+    exits: { 1: "a file exists already, or cannot be written" },
+    run: async ({ directory }) => (await import("./init.ts")).init(directory),
+  }),
+  command({
     name: "serve",
     summary: "Run the service",
     uses: CONFIGURED,
@@ -243,6 +252,10 @@ export const commands = [
     name: "token",
     summary: "Print a token signed with the development keys",
     options: {
+      keys: option(
+        text("directory"),
+        "folder of the keys, as stc init makes it; missing keys are made (default: those of the development mode)",
+      ),
       sub: required(text("subject"), "subject of the token"),
       permission: list(
         text("permission"),
