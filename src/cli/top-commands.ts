@@ -367,6 +367,12 @@ export const commands = [
     options: QUOTA_USER,
     run: async ({ name }, options) => (await import("./quotas.ts")).resetQuota(name, options),
   }),
+  command({
+    name: "completion",
+    summary: "Print a script that completes commands, options and choices in a shell",
+    arguments: { shell: argument(choice<"bash" | "zsh" | "fish">("shell", ["bash", "zsh", "fish"])) },
+    run: async ({ shell }, _, commands) => (await import("./completion.ts")).completion(shell, commands),
+  }),
   group("schema", "Print what editors check files with"),
   command({
     name: "schema tool",

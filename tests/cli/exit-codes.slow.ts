@@ -95,6 +95,7 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["filter --dev get_customer --sample {folder}/text", 66, "is not JSON"],
   ["filter --dev get_customer --sample {folder}/sample.json", 1, "INVALID_OUTPUT"],
 
+  ["completion tcsh", 64, "is invalid"],
   ["init a b", 64, "too many arguments"],
   ["init {folder}/text/below", 1, "cannot be written"],
   ["token", 64, "--sub"],
