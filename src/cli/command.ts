@@ -205,7 +205,12 @@ interface Declaration<A extends Arguments, G extends Options, O extends Options>
   /** Exit codes that differ from the group's, and from 0 (done) and 64 (wrong usage). */
   readonly exits?: Exits;
   /** Runs the command and sets `process.exitCode`. Imports the implementation here, not at the top of the file. */
-  readonly run: (args: ArgumentValues<A>, options: OptionValues<G & O>) => void | Promise<void>;
+  readonly run: (
+    args: ArgumentValues<A>,
+    options: OptionValues<G & O>,
+    /** All commands of `stc`. */
+    commands: readonly Command[],
+  ) => void | Promise<void>;
 }
 
 /** A command of `stc`, or a group of commands when it has no `run`. */
@@ -215,7 +220,7 @@ export interface Command {
   readonly arguments: Arguments;
   readonly options: Options;
   readonly exits: Exits;
-  readonly run?: (args: never, options: never) => void | Promise<void>;
+  readonly run?: (args: never, options: never, commands: readonly Command[]) => void | Promise<void>;
 }
 
 /** Declares a command; parsing, help and the table in `docs/commands.md` are derived from it. */
@@ -243,7 +248,7 @@ export async function loadCommands(files: readonly CommandFile[]): Promise<reado
 }
 
 /** Returns the flag of an option: `--ca-file` for `caFile`. */
-function flagOf(key: string): string {
+export function flagOf(key: string): string {
   return `--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 
@@ -300,7 +305,7 @@ function parserOf(commands: readonly Command[]): Parser {
     .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : EXIT.usage))
     .helpCommand(false)
     .enablePositionalOptions();
-  for (const declared of commands) define(program, declared);
+  for (const declared of commands) define(program, declared, commands);
   program
     .command("help")
     .description("Show the help of a command, such as: help audit query")
@@ -317,7 +322,11 @@ function childOf(parent: Parser, name: string): Parser | undefined {
   return parent.commands.find((child) => child.name() === name);
 }
 
-function define(program: Parser, { name, summary, exits, run, ...declared }: Command): void {
+function define(
+  program: Parser,
+  { name, summary, exits, run, ...declared }: Command,
+  commands: readonly Command[],
+): void {
   const path = name.split(" ");
   const parent = path.slice(0, -1).reduce((at, word) => childOf(at, word) ?? at.command(word), program);
   const parser = parent.command(path.at(-1) ?? name).description(summary);
@@ -327,7 +336,7 @@ function define(program: Parser, { name, summary, exits, run, ...declared }: Com
   for (const [key, one] of Object.entries(declared.options)) parser.addOption(optionOf(key, one));
   parser.addHelpText("after", exitsText(exits)).action(async (...given: readonly unknown[]) => {
     const args = Object.fromEntries(argumentsOf.map(([key], at) => [key, given[at]]));
-    await run(args as never, parser.opts() as never);
+    await run(args as never, parser.opts() as never, commands);
   });
 }
 

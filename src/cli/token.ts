@@ -9,6 +9,8 @@ interface TokenOptions {
   readonly permission?: readonly string[];
   readonly operator?: boolean;
   readonly session?: string;
+  /** Folder of the keys. */
+  readonly keys?: string;
   /** Token lifetime in seconds. */
   readonly ttl: number;
 }
@@ -38,8 +40,8 @@ const DEVELOPMENT_TOKEN_SECONDS = 3_600;
 
 const VISIBLE = /^[\x21-\x7e]{1,128}$/;
 
-/** `stc token`: prints a token of the development issuers and nothing else. Never uses other keys. */
-export async function token({ sub, permission, operator, session, ttl }: TokenOptions): Promise<void> {
+/** `stc token`: prints a token of the development issuers and nothing else. Never uses keys of other issuers. */
+export async function token({ sub, permission, operator, session, ttl, keys }: TokenOptions): Promise<void> {
   const isOperator = operator === true;
   if (isOperator && session !== undefined) return wrongUsage("an operator's token has no session");
   if (session !== undefined && !VISIBLE.test(session)) {
@@ -50,12 +52,12 @@ export async function token({ sub, permission, operator, session, ttl }: TokenOp
   if (permission?.some((name) => !VISIBLE.test(name)) === true) {
     return wrongUsage("no service would accept this permission: 1 to 128 visible characters, no space");
   }
-  if (isCompiled()) return wrongUsage(NO_DEVELOPMENT);
-  const { DEVELOPMENT_DIRECTORY } = await import("./development/environment.ts");
+  if (keys === undefined && isCompiled()) return wrongUsage(NO_DEVELOPMENT);
+  const directory = keys ?? (await import("./development/environment.ts")).DEVELOPMENT_DIRECTORY;
   const { signDevelopmentToken } = await import("./development/keys.ts");
   print.line(
     await signDevelopmentToken({
-      directory: DEVELOPMENT_DIRECTORY,
+      directory,
       operator: isOperator,
       sub,
       permissions: permission ?? (isOperator ? OPERATOR_PERMISSIONS : []),

@@ -38,6 +38,15 @@ const QUOTA_USER = {
 /** Commands outside any group: those that load a configuration first, then those that ask a running service. */
 export const commands = [
   command({
+    name: "init",
+    summary: "Write a service that runs at once: a configuration, two tools, tests, and keys for this machine",
+    arguments: {
+      directory: argument(text("directory"), "where it is written; existing files are left as they are", "."),
+    },
+    exits: { 1: "a file exists already, or cannot be written" },
+    run: async ({ directory }) => (await import("./init.ts")).init(directory),
+  }),
+  command({
     name: "serve",
     summary: "Run the service",
     uses: CONFIGURED,
@@ -261,6 +270,10 @@ export const commands = [
     name: "token",
     summary: "Print a token signed with the development keys",
     options: {
+      keys: option(
+        text("directory"),
+        "folder of the keys, as stc init makes it; missing keys are made (default: those of the development mode)",
+      ),
       sub: required(text("subject"), "subject of the token"),
       permission: list(
         text("permission"),
@@ -371,6 +384,12 @@ export const commands = [
     uses: CLIENT,
     options: QUOTA_USER,
     run: async ({ name }, options) => (await import("./quotas.ts")).resetQuota(name, options),
+  }),
+  command({
+    name: "completion",
+    summary: "Print a script that completes commands, options and choices in a shell",
+    arguments: { shell: argument(choice<"bash" | "zsh" | "fish">("shell", ["bash", "zsh", "fish"])) },
+    run: async ({ shell }, _, commands) => (await import("./completion.ts")).completion(shell, commands),
   }),
   group("schema", "Print what editors check files with"),
   command({

@@ -96,6 +96,9 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["filter --dev get_customer --sample {folder}/text", 66, "is not JSON"],
   ["filter --dev get_customer --sample {folder}/sample.json", 1, "INVALID_OUTPUT"],
 
+  ["completion tcsh", 64, "is invalid"],
+  ["init a b", 64, "too many arguments"],
+  ["init {folder}/text/below", 1, "cannot be written"],
   ["token", 64, "--sub"],
   ["token --sub a --ttl 2h", 64, "--ttl"],
   ["token --sub a --ttl soon", 64, "--ttl"],

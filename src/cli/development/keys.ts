@@ -15,12 +15,13 @@ interface DevelopmentTokenOptions {
   readonly nowMs: number;
 }
 
-const ISSUERS = {
+/** Issuers of tokens for use on one machine. */
+export const DEVELOPMENT_ISSUERS = {
   agents: { issuer: "https://dev.safe-tool-call.local/agents", audience: "safe-tool-call" },
   operators: { issuer: "https://dev.safe-tool-call.local/people", audience: "safe-tool-call-operators" },
 } as const;
 
-type IssuerName = keyof typeof ISSUERS;
+type IssuerName = keyof typeof DEVELOPMENT_ISSUERS;
 
 const ALGORITHM = "ES256";
 const PRIVATE_FILE = "private.jwk.json";
@@ -67,7 +68,10 @@ function privateJwkOf(directory: string, name: IssuerName): Promise<JWK & { read
  */
 export async function developmentKeys(directory: string) {
   await Promise.all([privateJwkOf(directory, "agents"), privateJwkOf(directory, "operators")]);
-  const issuer = (name: IssuerName) => ({ ...ISSUERS[name], jwksFile: join(folderOf(directory, name), PUBLIC_FILE) });
+  const issuer = (name: IssuerName) => ({
+    ...DEVELOPMENT_ISSUERS[name],
+    jwksFile: join(folderOf(directory, name), PUBLIC_FILE),
+  });
   return { agents: issuer("agents"), operators: issuer("operators") };
 }
 
@@ -97,8 +101,8 @@ export async function signDevelopmentToken(options: DevelopmentTokenOptions): Pr
   const { permissions, session } = options;
   return new SignJWT({ permissions: [...permissions], ...(session !== undefined && { sid: session }) })
     .setProtectedHeader({ alg: ALGORITHM, kid: jwk.kid, typ: "JWT" })
-    .setIssuer(ISSUERS[name].issuer)
-    .setAudience(ISSUERS[name].audience)
+    .setIssuer(DEVELOPMENT_ISSUERS[name].issuer)
+    .setAudience(DEVELOPMENT_ISSUERS[name].audience)
     .setSubject(options.sub)
     .setIssuedAt(issuedAt)
     .setExpirationTime(issuedAt + options.ttlSeconds)
