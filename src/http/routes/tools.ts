@@ -3,6 +3,7 @@ import { Refusal } from "../../core/errors.ts";
 import { toAnthropic, toJson, toOpenAi } from "../../core/tool-formats.ts";
 import type { Caller, Tool } from "../../core/types.ts";
 import { couldUse } from "../../pipeline/permission-engine.ts";
+import { meantTool } from "../../pipeline/registry.ts";
 import { json } from "../answers.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
 
@@ -34,7 +35,13 @@ export const endpoints: readonly Endpoint[] = [
     handle({ caller, params: { name }, query: { format } }, { registry }) {
       const tool = registry.find(name).registered?.tool;
       if (tool !== undefined && isUsable(tool, caller)) return json(200, FORMATS[format](tool));
-      throw new Refusal("TOOL_NOT_FOUND", "There is no tool of this name that you may use: GET /tools lists those.");
+      const meant = meantTool(name, registry.list(), caller);
+      const question = meant === undefined ? "" : `; did you mean ${meant}?`;
+      throw new Refusal(
+        "TOOL_NOT_FOUND",
+        `There is no tool of this name that you may use: GET /tools lists those${question || "."}`,
+        meant === undefined ? {} : { details: { didYouMean: meant } },
+      );
     },
   }),
 ];
