@@ -1,15 +1,17 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
-import { toAnthropic, toJson, toOpenAi } from "../../core/tool-formats.ts";
+import { exportTool, TOOL_FORMATS } from "../../core/tool-export.ts";
 import type { Caller, Tool } from "../../core/types.ts";
 import { couldUse } from "../../pipeline/permission-engine.ts";
 import { meantTool } from "../../pipeline/registry.ts";
 import { json } from "../answers.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
 
-const FORMATS = { json: toJson, openai: toOpenAi, anthropic: toAnthropic } as const;
-
-const query = z.object({ format: z.enum(["json", "openai", "anthropic"]).default("json") });
+/** `strict`: as the format's strict mode takes them, for the tools whose schemas it can express. */
+const query = z.object({
+  format: z.enum(TOOL_FORMATS).default("json"),
+  strict: z.enum(["true", "false"]).default("false"),
+});
 
 export const endpoints: readonly Endpoint[] = [
   endpoint({
@@ -19,9 +21,9 @@ export const endpoints: readonly Endpoint[] = [
     audience: "agents",
     query,
     audited: "tools.listed",
-    handle({ caller, query: { format } }, { registry }) {
+    handle({ caller, query: { format, strict } }, { registry }) {
       const usable = registry.list().filter(({ tool }) => isUsable(tool, caller));
-      return json(200, { tools: usable.map(({ tool }) => FORMATS[format](tool)) });
+      return json(200, { tools: usable.map(({ tool }) => exportTool(tool, { format, strict: strict === "true" })) });
     },
   }),
   endpoint({
@@ -32,9 +34,10 @@ export const endpoints: readonly Endpoint[] = [
     params: z.object({ name: z.string() }),
     query,
     audited: "tools.listed",
-    handle({ caller, params: { name }, query: { format } }, { registry }) {
+    handle({ caller, params: { name }, query: { format, strict } }, { registry }) {
       const tool = registry.find(name).registered?.tool;
-      if (tool !== undefined && isUsable(tool, caller)) return json(200, FORMATS[format](tool));
+      if (tool !== undefined && isUsable(tool, caller))
+        return json(200, exportTool(tool, { format, strict: strict === "true" }));
       const meant = meantTool(name, registry.list(), caller);
       const question = meant === undefined ? "" : `; did you mean ${meant}?`;
       throw new Refusal(
