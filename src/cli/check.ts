@@ -1,5 +1,5 @@
 import { StartupError } from "../core/errors.ts";
-import { toJson } from "../core/tool-formats.ts";
+import { toJson } from "../core/tool-export.ts";
 import type { EpochMs, Tool } from "../core/types.ts";
 import { roleNotes } from "../runtime/composition/roles.ts";
 import type { Parts } from "../runtime/composition/wiring.ts";

@@ -24,8 +24,10 @@ const TWO_TYPOS_CHARS = 10;
 /** Returns the name that was probably meant: one with the same words, or one with a typo (two in a long name). */
 export function closestName(name: string, known: Iterable<string>): string | undefined {
   const plain = (text: string): string => text.toLowerCase().replaceAll(/[_-]/g, "");
+  if (name.length > COMPARED_CHARS_MAX) return undefined;
+  const wanted = plain(name);
   const names = [...known].filter((other) => other.length <= NAME_CHARS_MAX);
-  const same = names.find((other) => plain(other) === plain(name));
+  const same = names.find((other) => plain(other) === wanted);
   if (same !== undefined || name.length > NAME_CHARS_MAX) return same;
   const bound = Number(name.length >= ONE_TYPO_CHARS) + Number(name.length >= TWO_TYPOS_CHARS);
   const near = names

@@ -2,61 +2,11 @@ import { z } from "zod";
 import type { Fault } from "./errors.ts";
 import { isList, isTable } from "./json.ts";
 import { joinPath } from "./policy/field-path.ts";
-import type { Json, Tool } from "./types.ts";
+import type { Json } from "./types.ts";
 
 type JsonObject = { readonly [key: string]: Json };
 
-/** Longer patterns are left out: they cost a model more than they help it. */
-const PATTERN_CHARS_MAX = 100;
-const SCHEMA_DEPTH_MAX = 64;
 const SCHEMA_PARTS_MAX = 10_000;
-
-/** Formats that OpenAI and Anthropic support. */
-const FORMATS: ReadonlySet<string> = new Set(
-  ["date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"], //
-);
-
-/** Keywords that both providers accept unchanged. */
-const PLAIN_KEYWORDS: ReadonlySet<string> = new Set(
-  "type description enum const required minimum maximum exclusiveMinimum exclusiveMaximum multipleOf".split(" "),
-);
-
-/** A tool as `GET /tools` returns it: callers who may see a tool also see its classification and its full input schema. */
-export interface JsonTool {
-  readonly name: string;
-  readonly title: string;
-  readonly description: string;
-  readonly version: string;
-  readonly classification: Tool["classification"];
-  readonly category: Tool["category"];
-  readonly inputSchema: JsonObject;
-}
-
-/** An entry of `tools` in OpenAI's chat completions. */
-export interface OpenAiTool {
-  readonly type: "function";
-  readonly function: { readonly name: string; readonly description: string; readonly parameters: JsonObject };
-}
-
-/** An entry of `tools` in Anthropic's messages. */
-export interface AnthropicTool {
-  readonly name: string;
-  readonly description: string;
-  readonly input_schema: JsonObject;
-}
-
-export function toJson(tool: Tool): JsonTool {
-  const { name, title, description, version, classification, category } = tool;
-  return { name, title, description, version, classification, category, inputSchema: inputJsonSchema(tool.input) };
-}
-
-export function toOpenAi({ name, description, input }: Tool): OpenAiTool {
-  return { type: "function", function: { name, description, parameters: plainSchema(inputJsonSchema(input)) } };
-}
-
-export function toAnthropic({ name, description, input }: Tool): AnthropicTool {
-  return { name, description, input_schema: plainSchema(inputJsonSchema(input)) };
-}
 
 /**
  * Returns the draft-7 JSON Schema of a tool's input: flat (no `$ref`), its top level an object with named properties.
@@ -110,69 +60,6 @@ function inline(node: Json, context: Inlining): Json {
   if (target === undefined || context.open.includes(reference)) throw new TypeError("the input schema is recursive");
   const replaced = inline(target, { ...context, open: [...context.open, reference] });
   return { ...(isTable(replaced) ? replaced : {}), ...mapValues(others, (part) => inline(part, context)) };
-}
-
-/**
- * Returns the part of a JSON Schema that every function-calling API supports. Without the other keywords the schema
- * only accepts more; the tool's own schema parses the arguments anyway.
- */
-function plainSchema(schema: JsonObject, depth = 0): JsonObject {
-  if (depth > SCHEMA_DEPTH_MAX) return {};
-  const plain: Record<string, Json> = {};
-  const recurse = (part: Json | undefined): Json => (isTable(part) ? plainSchema(part, depth + 1) : {});
-  for (const [keyword, value] of Object.entries(mergeAllOf(schema))) {
-    if (PLAIN_KEYWORDS.has(keyword)) plain[keyword] = value;
-    if (keyword === "format" && typeof value === "string" && FORMATS.has(value)) plain["format"] = value;
-    if (keyword === "pattern" && typeof value === "string" && isPortable(value)) plain["pattern"] = value;
-    if (keyword === "properties" && isTable(value)) plain["properties"] = mapValues(value, recurse);
-    if (keyword === "items") plain["items"] = isList(value) ? anyItem(value, schema, recurse) : recurse(value);
-    if ((keyword === "anyOf" || keyword === "oneOf") && isList(value)) plain["anyOf"] = value.map(recurse);
-  }
-  if (!allowsObject(plain["type"])) return plain;
-  const { additionalProperties: open, propertyNames: names } = schema;
-  const closed = isTable(names) && isTable(open) && isList(names["enum"]) ? names["enum"] : [];
-  return {
-    ...plain,
-    properties: plain["properties"] ?? Object.fromEntries(closed.map((name) => [String(name), recurse(open)])),
-    additionalProperties: isTable(open) && closed.length === 0 ? recurse(open) : false,
-  };
-}
-
-/** Converts a tuple to a list whose items may match any of its schemas: providers do not support positional items. */
-function anyItem(items: readonly Json[], { additionalItems: rest }: JsonObject, recurse: (part: Json) => Json): Json {
-  const all = [...items, ...(isTable(rest) ? [rest] : [])];
-  return all.length === 0 ? {} : { anyOf: all.map(recurse) };
-}
-
-function allowsObject(type: Json | undefined): boolean {
-  return type === "object" || (isList(type) && type.includes("object"));
-}
-
-/** Merges the parts of an `allOf`, which providers refuse; when two parts differ on a keyword, the first one wins. */
-function mergeAllOf(schema: JsonObject): JsonObject {
-  const { allOf, ...own } = schema;
-  if (!isList(allOf)) return schema;
-  const merged: Record<string, Json> = own;
-  for (const part of allOf.flatMap((part) => (isTable(part) ? [mergeAllOf(part)] : []))) {
-    for (const [keyword, value] of Object.entries(part))
-      merged[keyword] = mergeKeyword(keyword, merged[keyword], value);
-  }
-  return merged;
-}
-
-function mergeKeyword(keyword: string, mine: Json | undefined, other: Json): Json {
-  if (keyword === "properties" && isTable(mine) && isTable(other)) return { ...other, ...mine };
-  if (keyword === "required" && isList(mine) && isList(other)) return [...new Set([...mine, ...other])];
-  return mine ?? other;
-}
-
-function isPortable(pattern: string): boolean {
-  return (
-    pattern.length <= PATTERN_CHARS_MAX &&
-    !pattern.includes("(?=") &&
-    !pattern.includes("(?!") &&
-    !pattern.includes("(?<")
-  );
 }
 
 function mapValues(source: JsonObject, change: (value: Json) => Json): JsonObject {

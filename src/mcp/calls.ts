@@ -10,6 +10,7 @@ import { eventStream } from "../http/server-sent-events.ts";
 import type { Answer } from "../pipeline/answer.ts";
 import { protocolFacts } from "../pipeline/entry-facts.ts";
 import { couldUse, permissionsFor } from "../pipeline/permission-engine.ts";
+import { meantTool } from "../pipeline/registry.ts";
 import { type PageRound, pageError, pageRequest, pageRoundOf, waitRequest } from "./elicitation.ts";
 import { ageOf, allowHold, type Held, sendWhenEnded } from "./holds.ts";
 import { RpcError, type RpcRequest, shown } from "./protocol.ts";
@@ -258,12 +259,14 @@ function outcomeOf(request: RpcRequest, { answer: { result }, instead }: Replied
 
 /** A tool that the caller may not use gets the same answer as a tool that does not exist; only the audit tells them apart. */
 function unknownToolError({ id }: RpcRequest, code: string, { services, call }: Answering): RpcError | undefined {
+  const caller = services.callers.recall(call.authorization, "agents", call.certificate)?.caller;
   if (code === "PERMISSION_DENIED") {
-    const caller = services.callers.recall(call.authorization, "agents", call.certificate)?.caller;
     const tool = registeredFor(call, services)?.tool;
     if (caller !== undefined && tool !== undefined && isListed(tool, caller)) return undefined;
   } else if (code !== "TOOL_NOT_FOUND") return undefined;
-  return new RpcError(ERROR.invalidParams, `Unknown tool: ${shown(call.tool)}`, { id, http: HTTP_OK });
+  const meant = caller && meantTool(call.tool, services.registry.list(), caller);
+  const message = `Unknown tool: ${shown(call.tool)}${meant === undefined ? "" : `; did you mean ${meant}?`}`;
+  return new RpcError(ERROR.invalidParams, message, { id, http: HTTP_OK });
 }
 
 const HTTP_OK = 200;

@@ -2,6 +2,7 @@ import { z } from "zod";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isList, isTable } from "../core/json.ts";
 import { edgeOf } from "../core/policy/output-policy.ts";
+import { annotationsOf } from "../core/tool-export.ts";
 import { inputJsonSchema } from "../core/tool-formats.ts";
 import type { Caller, Json, Tool } from "../core/types.ts";
 import { couldUse } from "../pipeline/permission-engine.ts";
@@ -84,13 +85,7 @@ function describe(registered: RegisteredTool, hasApprovals: boolean): Json {
     description: tool.description,
     inputSchema: inputJsonSchema(tool.input, "draft-2020-12"),
     ...(outputSchema !== undefined && { outputSchema }),
-    annotations: {
-      title: tool.title,
-      readOnlyHint: tool.classification === "read",
-      destructiveHint: tool.classification === "destructive",
-      idempotentHint: tool.classification === "read" || tool.idempotent,
-      openWorldHint: tool.category === "network" || tool.category === "command",
-    },
+    annotations: annotationsOf(tool),
     _meta: { [APPROVAL_META]: { category: tool.category, asks: asksOf(tool) }, ...sizeMeta(tool) },
   };
 }

@@ -1,9 +1,11 @@
 import { ManifestError, Refusal } from "../core/errors.ts";
 import { type Admitted, type Found, type Known, mint, type RegisteredTool } from "../core/evidence.ts";
 import { compileInputPolicy } from "../core/manifest/input-policy.ts";
+import { closestName } from "../core/nearest.ts";
 import { compilePolicy } from "../core/policy/output-policy.ts";
 import { compileScan } from "../core/policy/scan-policy.ts";
-import type { Handler, Tool } from "../core/types.ts";
+import type { Caller, Handler, Tool } from "../core/types.ts";
+import { couldUse } from "./permission-engine.ts";
 
 /** Handlers by their key in a manifest's `target`. The pipeline knows no kind by name. */
 export type HandlerTable = Readonly<Record<string, Handler>>;
@@ -31,6 +33,20 @@ const ALIASES: ReadonlyMap<string, string> = new Map([
   ["fs.write", "fs_write"],
   ["fs.apply_patch", "fs_apply_patch"],
 ]);
+
+/** Models add the name of the server or of the toolbox: `functions.find_orders`, `mcp__orders__find_orders`. */
+const NAME_PREFIX = /^.{0,128}(?:[./:]|__)/s;
+
+/** Returns the tool that was probably meant, among those that the caller may use. */
+export function meantTool(
+  name: string,
+  tools: readonly RegisteredTool[],
+  { permissions }: Pick<Caller, "permissions">,
+): string | undefined {
+  const own = tools.filter(({ tool }) => couldUse(permissions, tool.permissions.required)).map(({ tool }) => tool.name);
+  const bare = name.replace(NAME_PREFIX, "");
+  return closestName(name, own) ?? (bare === name ? undefined : closestName(bare, own));
+}
 
 /**
  * Binds every tool to its handler and compiles its policies, once.
@@ -71,8 +87,10 @@ export function createRegistry(
     find: (name) => mint<Found>({ name, registered: registered.get(ALIASES.get(name) ?? name) }),
     known: ({ name, registered: entry }, { caller }) => {
       if (entry === undefined) {
-        throw new Refusal("TOOL_NOT_FOUND", "There is no tool of this name. GET /tools lists the tools you may use.", {
-          details: { tool: name.slice(0, 128) },
+        const meant = meantTool(name, listed, caller);
+        const message = `There is no tool of this name${meant === undefined ? "." : `; did you mean ${meant}?`}`;
+        throw new Refusal("TOOL_NOT_FOUND", `${message} GET /tools lists the tools you may use.`, {
+          details: { tool: name.slice(0, 128), ...(meant !== undefined && { didYouMean: meant }) },
         });
       }
       const { tool, binding, outputPolicy, inputPolicy, scan, identity } = entry;

@@ -5,7 +5,7 @@ import { type DefinedTool, isTool, type ToolFactory } from "../core/define-tool.
 import { type Canonical, canonical, NotJsonError } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { ARGUMENT_LIMITS } from "../core/json.ts";
-import { toAnthropic, toJson, toOpenAi } from "../core/tool-formats.ts";
+import { exportTool, type ToolFormat } from "../core/tool-export.ts";
 import type { Json, Tool } from "../core/types.ts";
 import { sanitizeArgs } from "../detection/sanitize-args.ts";
 import type { CallRequest } from "../pipeline/call-request.ts";
@@ -86,9 +86,8 @@ export interface HaltOrder {
   readonly by: { readonly issuer: string; readonly subject: string };
 }
 
-export type ToolFormat = keyof typeof FORMATS;
+export type { ToolFormat };
 
-const FORMATS = { json: toJson, openai: toOpenAi, anthropic: toAnthropic } as const;
 const CLOSE_GRACE_MS = 10_000;
 const PENDING_SHOWN_MAX = 200;
 const WAIT_MS_MAX = 3_600_000;
@@ -173,12 +172,19 @@ export class SafeToolCall {
   }
 
   /**
-   * Lists the tools in the format of an LLM's API. Tools from paths and from the configuration are included once `ready()` has
+   * Lists the tools in the format of an LLM's API; `strict`: as its strict mode takes them, for those whose schemas it can
+   * express. Tools from paths and from the configuration are included once `ready()` has
    * resolved.
    */
-  listTools({ format = "openai" }: { readonly format?: ToolFormat } = {}): readonly Json[] {
+  listTools({
+    format = "openai",
+    strict = false,
+  }: {
+    readonly format?: ToolFormat;
+    readonly strict?: boolean;
+  } = {}): readonly Json[] {
     const tools = this.#service?.registry.list().map(({ tool }) => tool) ?? this.#options.tools.filter(isTool);
-    return tools.map((tool) => FORMATS[format](tool) as unknown as Json);
+    return tools.map((tool) => exportTool(tool, { format, strict }) as unknown as Json);
   }
 
   /** Lists the open approval requests, newest first. For operators: the list contains the requests of every caller. */

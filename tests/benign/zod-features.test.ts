@@ -1,7 +1,8 @@
 import { describe, expect, test } from "bun:test";
+import type { ChatCompletionFunctionTool } from "openai/resources";
 import { z } from "zod";
 import { ManifestError } from "../../src/core/errors.ts";
-import { toOpenAi } from "../../src/core/tool-formats.ts";
+import { exportTool } from "../../src/core/tool-export.ts";
 import { defineTool } from "../../src/index.ts";
 
 const text = z.string();
@@ -137,11 +138,19 @@ describe("types that JSON cannot carry are refused with their field and the type
 });
 
 describe("the schemas shown to LLM providers", () => {
-  const shown = (value: z.ZodType): unknown => toOpenAi(takes(value)).function.parameters["properties"];
+  const shown = (value: z.ZodType): unknown =>
+    (exportTool(takes(value), { format: "openai" }) as ChatCompletionFunctionTool).function.parameters?.["properties"];
 
   test("a tuple's rest is not forgotten", () => {
     const items = { anyOf: [{ type: "string" }, { type: "number" }] };
-    expect(shown(z.tuple([text], z.number()))).toEqual({ value: { type: "array", items } });
+    expect(shown(z.tuple([text], z.number()))).toEqual({
+      value: {
+        type: "array",
+        items,
+        minItems: 1,
+        description: 'Elements in this order: {"type":"string"}, then {"type":"number"}.',
+      },
+    });
   });
 
   test("a record of an enum names its keys, which providers need as required", () => {
@@ -152,6 +161,6 @@ describe("the schemas shown to LLM providers", () => {
   });
 
   test("a tuple of nothing has a schema", () => {
-    expect(shown(z.tuple([]))).toEqual({ value: { type: "array", items: {} } });
+    expect(shown(z.tuple([]))).toEqual({ value: { type: "array", items: {}, maxItems: 0 } });
   });
 });

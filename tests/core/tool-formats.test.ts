@@ -1,6 +1,8 @@
 import { describe, expect, test } from "bun:test";
+import type { ChatCompletionFunctionTool } from "openai/resources";
 import { z } from "zod";
-import { inputJsonSchema, toAnthropic, toJson, toOpenAi } from "../../src/core/tool-formats.ts";
+import { exportTool } from "../../src/core/tool-export.ts";
+import { inputJsonSchema } from "../../src/core/tool-formats.ts";
 import type { Tool } from "../../src/core/types.ts";
 
 function toolOf(input: z.ZodObject): Tool {
@@ -30,8 +32,9 @@ function toolOf(input: z.ZodObject): Tool {
 const shared = z.strictObject({ street: z.string() }).meta({ id: "Address" });
 
 function parametersOf(schema: z.ZodType): unknown {
-  const { parameters } = toOpenAi(toolOf(z.strictObject({ field: schema }))).function;
-  return (parameters["properties"] as { field: unknown }).field;
+  const tool = toolOf(z.strictObject({ field: schema }));
+  const { parameters } = (exportTool(tool, { format: "openai" }) as ChatCompletionFunctionTool).function;
+  return (parameters as { properties: { field: unknown } }).properties.field;
 }
 
 test("the three formats", () => {
@@ -43,12 +46,16 @@ test("the three formats", () => {
     count: { type: "integer", minimum: 1, maximum: 9 },
   };
   const schema = { type: "object", properties, required: ["id"], additionalProperties: false };
-  expect(toOpenAi(tool)).toEqual({
+  expect(exportTool(tool, { format: "openai" })).toEqual({
     type: "function",
     function: { name: "find_orders", description: "Find orders", parameters: schema },
   });
-  expect(toAnthropic(tool)).toEqual({ name: "find_orders", description: "Find orders", input_schema: schema });
-  expect(toJson(tool)).toEqual({
+  expect(exportTool(tool, { format: "anthropic" })).toEqual({
+    name: "find_orders",
+    description: "Find orders",
+    input_schema: schema,
+  });
+  expect(exportTool(tool, { format: "json" })).toEqual({
     name: "find_orders",
     title: "Find my orders",
     description: "Find orders",
@@ -67,27 +74,55 @@ describe("the description for a provider", () => {
         .string()
         .max(5)
         .regex(/^[a-z]+$/),
-      { type: "string", pattern: "^[a-z]+$" },
+      { type: "string", maxLength: 5, pattern: "^[a-z]+$" },
     ],
-    ["not a long one", z.string().regex(new RegExp(`^${"a".repeat(200)}$`)), { type: "string" }],
-    ["not one with a lookahead", z.string().regex(/^(?!-)[a-z]+$/), { type: "string" }],
-    ["several patterns: one", z.string().regex(/^a/).regex(/b$/), { type: "string", pattern: "^a" }],
+    [
+      "a long one",
+      z.string().regex(new RegExp(`^${"a".repeat(200)}$`)),
+      { type: "string", pattern: `^${"a".repeat(200)}$` },
+    ],
+    [
+      "that there is one that is too long",
+      z.string().regex(new RegExp(`^${"a".repeat(2_000)}$`)),
+      { type: "string", description: "Must match a pattern of 2002 characters, which GET /tools/<name> shows." },
+    ],
+    [
+      "one with a lookahead in words",
+      z.string().regex(/^(?!-)[a-z]+$/),
+      { type: "string", description: "Pattern: ^(?!-)[a-z]+$" },
+    ],
+    [
+      "several patterns: one, and the others in words",
+      z.string().regex(/^a/).regex(/b$/),
+      { type: "string", pattern: "^a", description: "Pattern: b$" },
+    ],
     ["known formats", z.iso.datetime(), { type: "string", format: "date-time" }],
     ["no others", z.cuid2(), { type: "string", pattern: "^[0-9a-z]+$" }],
     ["enum", z.enum(["a", "b"]), { type: "string", enum: ["a", "b"] }],
     ["literal", z.literal("a"), { type: "string", const: "a" }],
     ["nullable", z.string().nullable(), { type: ["string", "null"] }],
-    ["default", z.string().default("a"), { type: "string" }],
-    ["list", z.array(z.string()).min(1).max(3), { type: "array", items: { type: "string" } }],
+    ["default", z.string().default("a"), { type: "string", default: "a" }],
+    ["list", z.array(z.string()).min(1).max(3), { type: "array", items: { type: "string" }, minItems: 1, maxItems: 3 }],
     [
       "tuple",
       z.tuple([z.string(), z.number()]),
-      { type: "array", items: { anyOf: [{ type: "string" }, { type: "number" }] } },
+      {
+        type: "array",
+        items: { anyOf: [{ type: "string" }, { type: "number" }] },
+        minItems: 2,
+        maxItems: 2,
+        description: 'Elements in this order: {"type":"string"}, {"type":"number"}.',
+      },
     ],
     [
       "record",
       z.record(z.string().max(5), z.number()),
-      { type: "object", properties: {}, additionalProperties: { type: "number" } },
+      {
+        type: "object",
+        properties: {},
+        additionalProperties: { type: "number" },
+        description: 'Names of members: {"type":"string","maxLength":5}.',
+      },
     ],
     [
       "choice",

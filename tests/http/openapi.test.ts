@@ -135,7 +135,7 @@ test("parameters, bodies and kinds of answers are those of the routes", async ()
   const operations = operationsIn(document);
   for (const [name, place, parameters] of [
     ["POST /call", "header", ["Idempotency-Key", "Prefer", "traceparent", "tracestate"]],
-    ["GET /tools", "query", ["format"]],
+    ["GET /tools", "query", ["format", "strict"]],
     ["GET /approvals", "query", ["state", "limit", "cursor"]],
     ["GET /approvals/:id", "query", ["wait"]],
     ["GET /approvals/report", "query", ["from", "to"]],

@@ -83,7 +83,10 @@ test("a tool is found by the words of its title", async () => {
 test("a tool that the caller may not use is unknown to the search and to the call", async () => {
   expect(namesIn((await find("warehouse_67")).body.result.structuredContent.tools)).not.toContain("warehouse_67");
   const hidden = await world.call("call_tool", { name: "warehouse_67" }, { token });
-  expect([hidden.body.error.code, hidden.body.error.message]).toEqual([-32_602, "Unknown tool: warehouse_67"]);
+  expect([hidden.body.error.code, hidden.body.error.message]).toEqual([
+    -32_602,
+    "Unknown tool: warehouse_67; did you mean warehouse_07?",
+  ]);
   expect(world.last()).toMatchObject({ error: { code: "PERMISSION_DENIED" }, tool: { name: "warehouse_67" } });
   for (const name of ["find_tools", "call_tool", "nothing"]) {
     expect((await world.call("call_tool", { name }, { token })).body.error.code).toBe(-32_602);

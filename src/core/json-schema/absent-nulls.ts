@@ -1,4 +1,4 @@
-import { type NullReader, Reading, withElements, withMembers } from "../schema/absent-nulls.ts";
+import { type NullReader, NullReading, withElements, withMembers } from "../schema/absent-nulls.ts";
 import type { Json } from "../types.ts";
 import { checkerOf } from "./check.ts";
 import type { JsonSchema, SchemaTable } from "./schema.ts";
@@ -9,7 +9,7 @@ export function nullReaderOf(schema: JsonSchema): NullReader {
 }
 
 class SchemaReader {
-  readonly #reading = new Reading();
+  readonly #reading = new NullReading();
 
   read(schema: JsonSchema, value: Json): Json {
     if (typeof schema === "boolean" || typeof value !== "object" || value === null) return value;

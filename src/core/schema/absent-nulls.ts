@@ -18,7 +18,7 @@ export function readNullsWith(schema: Schema, reader: NullReader): void {
 const STEPS_MAX = 200_000;
 
 /** Limits the time of one reading, in visited values: a form of a union may be tried on the same value again and again. */
-export class Reading {
+export class NullReading {
   #steps = STEPS_MAX;
 
   /** @throws {RangeError} when the reading takes too long */
@@ -44,7 +44,7 @@ export class Reading {
 export function withoutAbsentNulls(schema: Schema, args: Json): Json {
   if (!hasNull(args)) return args;
   try {
-    return otherReaders.get(schema)?.(args) ?? read(schema, args, new Reading());
+    return otherReaders.get(schema)?.(args) ?? read(schema, args, new NullReading());
   } catch (error) {
     if (error instanceof RangeError) return args;
     throw error;
@@ -57,7 +57,7 @@ function hasNull(value: Json): boolean {
   return (isList(value) ? value : Object.values(value)).some(hasNull);
 }
 
-function read(schema: Schema, value: Json, reading: Reading): Json {
+function read(schema: Schema, value: Json, reading: NullReading): Json {
   if (typeof value !== "object" || value === null) return value;
   reading.visit();
   const def = defOf(schema);
@@ -94,7 +94,7 @@ function read(schema: Schema, value: Json, reading: Reading): Json {
 }
 
 /** Reads a value as the first form of a union that takes it. */
-function readForm(options: readonly Schema[], value: Json, reading: Reading): Json {
+function readForm(options: readonly Schema[], value: Json, reading: NullReading): Json {
   for (const option of options) {
     const form = read(option, value, reading);
     reading.visitAll(form);
@@ -103,7 +103,7 @@ function readForm(options: readonly Schema[], value: Json, reading: Reading): Js
   return value;
 }
 
-function readObject({ shape, catchall }: z.core.$ZodObjectDef, value: Json, reading: Reading): Json {
+function readObject({ shape, catchall }: z.core.$ZodObjectDef, value: Json, reading: NullReading): Json {
   return withMembers(value, (name, inner) => {
     const member = Object.hasOwn(shape, name) ? shape[name] : undefined;
     if (member === undefined) return catchall === undefined ? inner : read(catchall, inner, reading);

@@ -1,15 +1,18 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
-import { toAnthropic, toJson, toOpenAi } from "../../core/tool-formats.ts";
+import { exportTool, TOOL_FORMATS } from "../../core/tool-export.ts";
 import type { Caller, Tool } from "../../core/types.ts";
 import { couldUse } from "../../pipeline/permission-engine.ts";
+import { meantTool } from "../../pipeline/registry.ts";
 import { json } from "../answers.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
 import { TOOL, TOOL_LIST } from "../openapi.ts";
 
-const FORMATS = { json: toJson, openai: toOpenAi, anthropic: toAnthropic } as const;
-
-const query = z.object({ format: z.enum(["json", "openai", "anthropic"]).default("json") });
+/** `strict`: as the format's strict mode takes them, for the tools whose schemas it can express. */
+const query = z.object({
+  format: z.enum(TOOL_FORMATS).default("json"),
+  strict: z.enum(["true", "false"]).default("false"),
+});
 
 export const endpoints: readonly Endpoint[] = [
   endpoint({
@@ -20,9 +23,9 @@ export const endpoints: readonly Endpoint[] = [
     query,
     responses: { 200: { schema: TOOL_LIST } },
     audited: "tools.listed",
-    handle({ caller, query: { format } }, { registry }) {
+    handle({ caller, query: { format, strict } }, { registry }) {
       const usable = registry.list().filter(({ tool }) => isUsable(tool, caller));
-      return json(200, { tools: usable.map(({ tool }) => FORMATS[format](tool)) });
+      return json(200, { tools: usable.map(({ tool }) => exportTool(tool, { format, strict: strict === "true" })) });
     },
   }),
   endpoint({
@@ -34,10 +37,17 @@ export const endpoints: readonly Endpoint[] = [
     query,
     responses: { 200: { schema: { anyOf: [TOOL, { type: "object" }] } } },
     audited: "tools.listed",
-    handle({ caller, params: { name }, query: { format } }, { registry }) {
+    handle({ caller, params: { name }, query: { format, strict } }, { registry }) {
       const tool = registry.find(name).registered?.tool;
-      if (tool !== undefined && isUsable(tool, caller)) return json(200, FORMATS[format](tool));
-      throw new Refusal("TOOL_NOT_FOUND", "There is no tool of this name that you may use: GET /tools lists those.");
+      if (tool !== undefined && isUsable(tool, caller))
+        return json(200, exportTool(tool, { format, strict: strict === "true" }));
+      const meant = meantTool(name, registry.list(), caller);
+      const question = meant === undefined ? "" : `; did you mean ${meant}?`;
+      throw new Refusal(
+        "TOOL_NOT_FOUND",
+        `There is no tool of this name that you may use: GET /tools lists those${question || "."}`,
+        meant === undefined ? {} : { details: { didYouMean: meant } },
+      );
     },
   }),
 ];
