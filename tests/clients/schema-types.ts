@@ -32,6 +32,7 @@ export interface NamedSchema {
 /** Each language: its file below `clients/`, and its text for the schemas, which come in an order without forward references. */
 export const LANGUAGES: readonly { readonly file: string; write(schemas: readonly NamedSchema[]): string }[] = [
   { file: "typescript/src/schema.ts", write: typescript },
+  { file: "python/src/safe_tool_call/schema.py", write: python },
 ];
 
 /** Returns the named schemas of an OpenAPI document, those that others refer to first. */
@@ -96,6 +97,57 @@ function objectOf({ properties = {}, required = [] }: Schema, indent: string): s
 
 function comment({ description }: Schema, indent: string): string {
   return description === undefined ? "" : `${indent}/** ${description} */\n`;
+}
+
+/** Python 3.10 marks optional members by a second class: `NotRequired` is newer. */
+function python(schemas: readonly NamedSchema[]): string {
+  const declarations = schemas.map(({ name, schema }) => {
+    if (schema.properties !== undefined) return pythonClass(name, schema);
+    const { title: _, ...declared } = schema;
+    return `${name} = ${pythonType(declared)}\n${docstring(schema, "")}`;
+  });
+  const head = `"""Generated from /openapi.json by \`bun run clients:types\`: do not edit."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict, Union
+`;
+  return [head, ...declarations].join("\n\n");
+}
+
+function pythonClass(name: string, schema: Schema): string {
+  const { properties = {}, required = [] } = schema;
+  const membersOf = (isRequired: boolean): string => {
+    const chosen = Object.entries(properties).filter(([key]) => required.includes(key) === isRequired);
+    return chosen.map(([key, part]) => `    ${key}: ${pythonType(part, "    ")}\n${docstring(part, "    ")}`).join("");
+  };
+  const [always, optional] = [membersOf(true), membersOf(false)];
+  const doc = docstring(schema, "    ");
+  if (optional === "") return `class ${name}(TypedDict):\n${doc}${doc && "\n"}${always}`;
+  const base = `class _${name}Always(TypedDict):\n${always}`;
+  return `${base}\n\nclass ${name}(_${name}Always, total=False):\n${doc}${doc && "\n"}${optional}`;
+}
+
+/** Returns a type of at most one line, or one value in each. */
+function pythonType(schema: Schema, indent = ""): string {
+  const { type, enum: values, anyOf, items } = schema;
+  const name = nameOf(schema);
+  if (name !== undefined) return name;
+  if (schema.properties !== undefined) throw new Error("an object with properties needs a title, which names its type");
+  if (schema.const !== undefined) return `Literal[${schema.const === true ? "True" : JSON.stringify(schema.const)}]`;
+  if (values !== undefined) {
+    const listed = values.map((value) => JSON.stringify(value));
+    const line = `Literal[${listed.join(", ")}]`;
+    return line.length <= 100 ? line : `Literal[\n${listed.map((value) => `${indent}    ${value},\n`).join("")}${indent}]`;
+  }
+  if (anyOf !== undefined) return `Union[${anyOf.map((part) => pythonType(part, indent)).join(", ")}]`;
+  if (type === "array") return `list[${pythonType(items ?? {}, indent)}]`;
+  const plain = { string: "str", number: "float", integer: "int", boolean: "bool", object: "dict[str, Any]" } as const;
+  return type === undefined ? "Any" : plain[type];
+}
+
+function docstring({ description }: Schema, indent: string): string {
+  return description === undefined ? "" : `${indent}"""${description}"""\n`;
 }
 
 if (import.meta.main) {

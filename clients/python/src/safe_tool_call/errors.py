@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any, Optional, Union
 
-from .schema import Code, Pending, Refusal, RefusalError, Stage
+from .schema import Pending, Refusal, RefusalCode, RefusalError, Stage
 
 
 class SafeToolCallError(Exception):
@@ -33,7 +33,7 @@ class RefusedError(SafeToolCallError):
     def __init__(self, refused: Union[Refusal, Pending]) -> None:
         error = _asked(refused) if refused["status"] == "pending" else refused["error"]
         super().__init__(f"{error['code']}: {error['message']}")
-        self.code: Code = error["code"]
+        self.code: RefusalCode = error["code"]
         self.stage: Stage = error["stage"]
         self.message: str = error["message"]
         self.details: dict[str, Any] = error.get("details") or {}
