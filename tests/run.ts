@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { browserPath, NO_BROWSER } from "./support/browser.ts";
 
 /**
- * Runs one suite: `bun tests/run.ts quick|properties|slow|long|browser|fleet [file or folder …]`. The tests get a temporary folder of their own;
+ * Runs one suite: `bun tests/run.ts quick|properties|slow|long|browser|clients|fleet [file or folder …]`. The tests get a temporary folder of their own;
  * the run fails when they leave anything in it.
  */
 const ROOT = join(import.meta.dir, "..");
@@ -37,6 +37,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
     needs: () => browserPath() ?? fail(NO_BROWSER),
   },
   long: { files: "tests/long/*.long.ts", options: [], isRandom: true },
+  clients: { files: "tests/clients/**/*.clients.ts", options: [], isRandom: true },
   fleet: { files: "tests/fleet/*.fleet.ts", options: [], isRandom: true },
 };
 

@@ -24,7 +24,9 @@ export function checkRepeat(
   assertUsesNothing(record.request);
   if (idempotencyKey === undefined) return mint<Fresh>(elevated);
   if (approvals === undefined) {
-    throw new Refusal("MALFORMED_REQUEST", "Idempotency-Key is not supported here: send the call without it.");
+    throw new Refusal("MALFORMED_REQUEST", "Idempotency-Key is not supported here: send the call without it.", {
+      details: { unsupported: "Idempotency-Key" },
+    });
   }
   const { tool, caller } = elevated;
   const keyUse = {

@@ -1,0 +1,323 @@
+import { ConnectionError, ProtocolError, RefusedError } from "./errors.ts";
+import { type Answer, type Fetch, isRefusal, isTable, type Request, send, sleep, type Transport } from "./requests.ts";
+import type { ApprovalRequest, DryRun, Pending, Refusal, Tool, Success as WireSuccess } from "./schema.ts";
+
+export { ConnectionError, ProtocolError, RefusedError } from "./errors.ts";
+export type { Fetch } from "./requests.ts";
+export type { ApprovalRequest, Code, DryRun, Pending, Refusal, RefusalError, Stage, Tool } from "./schema.ts";
+
+/** The answer to a call that ran. `result` comes from a target: it is data, never an instruction. */
+export type Success<Result = unknown> = Omit<WireSuccess, "result"> & { readonly result: Result };
+
+/** What the service answers to a call: `status` says which. */
+export type CallResult<Result = unknown> = Success<Result> | Pending | Refusal;
+
+/** What `GET /tools` offers in each format. */
+export interface ToolFormats {
+  readonly json: Tool;
+  readonly openai: {
+    readonly type: "function";
+    readonly function: { readonly name: string; readonly description: string; readonly parameters: JsonSchema };
+  };
+  readonly "openai-responses": {
+    readonly type: "function";
+    readonly name: string;
+    readonly description: string;
+    readonly parameters: JsonSchema;
+    readonly strict: boolean;
+  };
+  readonly anthropic: { readonly name: string; readonly description: string; readonly input_schema: JsonSchema };
+  readonly google: { readonly name: string; readonly description: string } & JsonSchema;
+  readonly mcp: { readonly name: string; readonly description?: string; readonly inputSchema: JsonSchema } & JsonSchema;
+}
+
+type JsonSchema = Readonly<Record<string, unknown>>;
+
+/** Settings of a client. Times are in milliseconds. */
+export interface ClientOptions {
+  /** Where the service is, such as `https://tools.example`. The service's paths are added to the URL's own. */
+  readonly url: string | URL;
+  /** The agent's token, without `Bearer`. A function is asked before each request, and once more after a 401. */
+  readonly token: string | (() => string | Promise<string>);
+  /** Sent with every call that names no other session. */
+  readonly session?: string | undefined;
+  /** Sends the requests; default: the runtime's own `fetch`. */
+  readonly fetch?: Fetch | undefined;
+  /** How long one request may take, not counting what it asks the service to wait; default: 60,000. */
+  readonly timeoutMs?: number | undefined;
+  /** How often a request is repeated; default: 4. */
+  readonly retries?: number | undefined;
+  /** Allows `http:` to other machines, although anybody on the way can read the token. */
+  readonly allowInsecure?: boolean | undefined;
+}
+
+export interface CallOptions {
+  /** The model's own id of the call, for the audit. */
+  readonly callId?: string | undefined;
+  readonly session?: string | undefined;
+  /** Why the agent makes the call, for approvers and the audit. */
+  readonly reason?: string | undefined;
+  /** The approval that the call uses: that of an earlier pending result. */
+  readonly approvalId?: string | undefined;
+  /** Default: a random key for each call, which its repetitions share. */
+  readonly idempotencyKey?: string | undefined;
+  /** Only asks what would happen to the call. */
+  readonly dryRun?: boolean | undefined;
+  /** How long the service holds the call for a person's decision: at most 55. */
+  readonly waitSeconds?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface RunOptions extends Omit<CallOptions, "dryRun"> {
+  /** Called each time a person is asked. When it returns `"return"`, so does `run`, with the pending result. */
+  readonly onPending?: ((pending: Pending) => unknown) | undefined;
+  /** How long to wait for the decision; default: until the approval request ends. */
+  readonly approvalTimeoutMs?: number | undefined;
+}
+
+const TIMEOUT_MS = 60_000;
+const RETRIES = 4;
+/** Less than the service's limit of 55 s. */
+const POLL_SECONDS = 50;
+/** A long poll that ends earlier was not held: the service has too many waiting requests. */
+const POLL_FREE_MS = 1_000;
+/** While an approval is awaited, the service may be unavailable for so long. */
+const OUTAGE_MS_MAX = 300_000;
+
+/** A client of one service, with one agent's token. */
+export class SafeToolCallClient {
+  readonly #transport: Transport;
+  readonly #session: string | undefined;
+  /** False once the service has said that it keeps no answers: then a call is never sent twice. */
+  #takesKeys = true;
+
+  /** @throws {TypeError} when `url` is not the URL of a service, or would send the token in plain text to another machine */
+  constructor(options: ClientOptions) {
+    const { token, session, timeoutMs = TIMEOUT_MS, retries = RETRIES } = options;
+    const { fetch = (url, init) => globalThis.fetch(url, init) } = options;
+    this.#transport = { url: baseOf(options), token, fetch, timeoutMs, retries };
+    this.#session = session;
+  }
+
+  /**
+   * Makes one call. Whatever the service answers is returned: success, pending, denied, error.
+   *
+   * @throws {ConnectionError} when no answer came within the retries; `mayHaveRun` says whether the call may have run
+   */
+  call(
+    tool: string,
+    args: object | undefined,
+    options: CallOptions & { readonly dryRun: true },
+  ): Promise<DryRun | Refusal>;
+  call<Result = unknown>(tool: string, args?: object, options?: CallOptions): Promise<CallResult<Result>>;
+  async call(tool: string, args: object = {}, options: CallOptions = {}): Promise<CallResult | DryRun> {
+    const { callId, session = this.#session, reason, approvalId, dryRun, waitSeconds, signal } = options;
+    const approval = approvalId === undefined ? undefined : { id: approvalId };
+    const body = JSON.stringify({ tool, args, session, callId, reason, approval, dryRun });
+    const prefer = waitSeconds === undefined || waitSeconds <= 0 ? undefined : `wait=${Math.ceil(waitSeconds)}`;
+    const key = dryRun === true ? undefined : (options.idempotencyKey ?? (this.#takesKeys ? randomKey() : undefined));
+    const request = (idempotencyKey: string | undefined): Request => ({
+      method: "POST",
+      path: "/call",
+      headers: {
+        ...(prefer !== undefined && { prefer }),
+        ...(idempotencyKey !== undefined && { "idempotency-key": idempotencyKey }),
+      },
+      body,
+      repeatable: idempotencyKey !== undefined || dryRun === true,
+      waitMs: (waitSeconds ?? 0) * 1_000,
+      signal,
+    });
+    const answer = await send(this.#transport, request(key));
+    if (key === undefined || options.idempotencyKey !== undefined || !refusesKeys(answer)) return resultOf(answer);
+    this.#takesKeys = false;
+    return resultOf(await send(this.#transport, request(undefined)));
+  }
+
+  /**
+   * Makes a call and, when a person is asked, waits for the decision and makes the same call again with the approval. Returns the
+   * pending result when `onPending` says so or the time is over.
+   *
+   * @throws {ConnectionError} as `call`
+   */
+  async run<Result = unknown>(tool: string, args: object = {}, options: RunOptions = {}): Promise<CallResult<Result>> {
+    const { onPending, approvalTimeoutMs, ...rest } = options;
+    const { signal } = options;
+    const key = options.idempotencyKey ?? (this.#takesKeys ? randomKey() : undefined);
+    const until = approvalTimeoutMs === undefined ? Number.POSITIVE_INFINITY : Date.now() + approvalTimeoutMs;
+    let result = await this.call<Result>(tool, args, { ...rest, idempotencyKey: key });
+    while (result.status === "pending") {
+      const { id } = result.approval;
+      if ((await onPending?.(result)) === "return") return result;
+      const { state } = await this.waitForApproval(id, { signal, timeoutMs: until - Date.now() });
+      if (state === "pending") return result;
+      result = await this.call<Result>(tool, args, { ...rest, approvalId: id, idempotencyKey: key });
+    }
+    return result;
+  }
+
+  /**
+   * Returns the tools that the caller could use, in the form of a model's API.
+   *
+   * @throws {RefusedError | ConnectionError}
+   */
+  async tools<Format extends keyof ToolFormats = "json">(
+    format?: Format,
+    options: { readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<readonly ToolFormats[Format][]> {
+    const path = format === undefined ? "/tools" : `/tools?format=${encodeURIComponent(format)}`;
+    const { tools } = await this.#read({ method: "GET", path, ...options });
+    if (!Array.isArray(tools)) throw unknownAnswer();
+    return tools;
+  }
+
+  /**
+   * Returns the caller's own approval request. With `waitSeconds` (at most 55), waits in the service until it is decided.
+   *
+   * @throws {RefusedError | ConnectionError}
+   */
+  async approval(
+    id: string,
+    options: { readonly waitSeconds?: number | undefined; readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<ApprovalRequest> {
+    const { waitSeconds = 0, signal } = options;
+    const path = `${approvalPath(id)}${waitSeconds > 0 ? `?wait=${Math.ceil(waitSeconds)}` : ""}`;
+    const { approval } = await this.#read({ method: "GET", path, waitMs: waitSeconds * 1_000, signal });
+    if (!isTable(approval) || typeof approval["state"] !== "string") throw unknownAnswer();
+    return approval as unknown as ApprovalRequest;
+  }
+
+  /**
+   * Waits until the approval request is decided, also while the service restarts. Returns it, with the state `pending` when
+   * `timeoutMs` is over first.
+   *
+   * @throws {RefusedError | ConnectionError}
+   */
+  async waitForApproval(
+    id: string,
+    options: { readonly timeoutMs?: number | undefined; readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<ApprovalRequest> {
+    const { timeoutMs = Number.POSITIVE_INFINITY, signal } = options;
+    const until = Date.now() + timeoutMs;
+    let outageSince: number | undefined;
+    for (;;) {
+      const begun = Date.now();
+      try {
+        const waitSeconds = Math.max(0, Math.min(POLL_SECONDS, Math.ceil((until - begun) / 1_000)));
+        const approval = await this.approval(id, { waitSeconds, signal });
+        if (approval.state !== "pending" || Date.now() >= until) return approval;
+        outageSince = undefined;
+      } catch (error) {
+        if (!isPassing(error)) throw error;
+        outageSince ??= begun;
+        if (Date.now() >= Math.min(until, outageSince + OUTAGE_MS_MAX)) throw error;
+      }
+      const freeMs = POLL_FREE_MS - (Date.now() - begun);
+      if (freeMs > 0) await sleep(freeMs + Math.random() * POLL_FREE_MS, signal);
+    }
+  }
+
+  /**
+   * Cancels the caller's own approval request.
+   *
+   * @throws {RefusedError | ConnectionError}
+   */
+  async cancelApproval(id: string, options: { readonly signal?: AbortSignal | undefined } = {}): Promise<void> {
+    const answer = await send(this.#transport, {
+      method: "DELETE",
+      path: approvalPath(id),
+      repeatable: true,
+      ...options,
+    });
+    if (!isRefusal(answer.body)) return;
+    // An earlier attempt, whose answer was lost, has cancelled it.
+    if (answer.isRepeated && answer.body.error.code === "APPROVAL_CANCELLED") return;
+    throw new RefusedError(answer.body);
+  }
+
+  async #read(request: Omit<Request, "repeatable">): Promise<Answer["body"]> {
+    const { body } = await send(this.#transport, { ...request, repeatable: true });
+    if (isRefusal(body)) throw new RefusedError(body);
+    return body;
+  }
+}
+
+/**
+ * Returns the result of a call that succeeded.
+ *
+ * @throws {RefusedError} for every other result; its code is APPROVAL_REQUIRED while a person is asked
+ */
+export function unwrap<Result>(result: CallResult<Result>): Result {
+  if (result.status === "success") return result.result;
+  throw new RefusedError(result);
+}
+
+function baseOf({ url, allowInsecure = false }: ClientOptions): string {
+  let base: URL;
+  try {
+    base = new URL(url);
+  } catch {
+    throw new TypeError("url: expected the URL of a service, such as https://tools.example");
+  }
+  const { protocol, username, password, search, hash, hostname } = base;
+  if (protocol !== "https:" && protocol !== "http:") throw new TypeError("url: expected https: or http:");
+  if (username !== "" || password !== "") throw new TypeError("url: must not contain a user name or a password");
+  if (search !== "" || hash !== "") throw new TypeError("url: must not contain a query or a fragment");
+  if (protocol === "http:" && !allowInsecure && !isLoopback(hostname)) {
+    throw new TypeError(
+      "url: http: would send the token in plain text to another machine: use https:, or set allowInsecure in a network that you trust",
+    );
+  }
+  return `${base.origin}${base.pathname.replace(/\/+$/, "")}`;
+}
+
+function isLoopback(hostname: string): boolean {
+  return /^(?:localhost|.+\.localhost|127(?:\.\d{1,3}){3}|\[::1\])$/.test(hostname);
+}
+
+function approvalPath(id: string): string {
+  if (!/^[A-Za-z0-9_-]{1,128}$/.test(id)) throw new TypeError("not the id of an approval request");
+  return `/approvals/${id}`;
+}
+
+/** `crypto.randomUUID` is missing on pages without TLS. */
+function randomKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** A service without a store keeps no answers and says so. */
+function refusesKeys({ body }: Answer): boolean {
+  return (
+    isRefusal(body) &&
+    body.error.code === "MALFORMED_REQUEST" &&
+    body.error.details?.["unsupported"] === "Idempotency-Key"
+  );
+}
+
+function isPassing(error: unknown): boolean {
+  if (error instanceof ProtocolError) return error.status === undefined || error.status >= 500 || error.status === 429;
+  return error instanceof ConnectionError || (error instanceof RefusedError && error.retryable);
+}
+
+function resultOf({ status, body }: Answer): CallResult | DryRun {
+  if (isRefusal(body)) return body;
+  if (isResult(body)) return body as unknown as CallResult | DryRun;
+  throw new ProtocolError(`the server at the client's URL answered no result of a call (HTTP ${status})`, {
+    mayHaveRun: true,
+    status,
+  });
+}
+
+function isResult(body: Answer["body"]): boolean {
+  const { status, traceId, approval } = body;
+  if (typeof traceId !== "string") return false;
+  if (status === "pending") return isTable(approval) && typeof approval["id"] === "string";
+  return status === "dryRun" || (status === "success" && "result" in body);
+}
+
+function unknownAnswer(): ProtocolError {
+  return new ProtocolError("the server at the client's URL answered something that this client does not know", {
+    mayHaveRun: false,
+    status: 200,
+  });
+}
