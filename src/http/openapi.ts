@@ -1,5 +1,7 @@
 import { z } from "zod";
+import { SCOPES } from "../approvals/identities.ts";
 import { REFUSALS, type RefusalCode, type Stage } from "../core/errors.ts";
+import { APPROVAL_STATES } from "../core/types.ts";
 import type { Endpoint, Route } from "./endpoint.ts";
 
 /**
@@ -20,6 +22,11 @@ const anyObject = { type: "object" } as const;
 export const SUCCESS = reference("Success");
 export const PENDING = reference("Pending");
 export const DRY_RUN = reference("DryRun");
+export const TOOL = reference("Tool");
+export const TOOL_LIST = reference("ToolList");
+export const APPROVAL_ANSWER = reference("ApprovalAnswer");
+export const APPROVAL_LIST = reference("ApprovalList");
+export const SESSION_ANSWER = reference("SessionAnswer");
 
 /** Returns the routes of a listener as OpenAPI 3.1. It contains no tool names and no file paths. */
 export function openApiDocument(routes: readonly Route[]): unknown {
@@ -46,6 +53,12 @@ export function openApiDocument(routes: readonly Route[]): unknown {
         Success: SUCCESS_SCHEMA,
         Pending: PENDING_SCHEMA,
         DryRun: DRY_RUN_SCHEMA,
+        Tool: TOOL_SCHEMA,
+        ToolList: TOOL_LIST_SCHEMA,
+        ApprovalRequest: APPROVAL_SCHEMA,
+        ApprovalAnswer: APPROVAL_ANSWER_SCHEMA,
+        ApprovalList: APPROVAL_LIST_SCHEMA,
+        SessionAnswer: SESSION_ANSWER_SCHEMA,
       },
     },
   };
@@ -126,57 +139,73 @@ function reference(name: string): { readonly $ref: string } {
 }
 
 const SECRETS_SENT = { type: "array", items: text, description: "Arguments that contained a secret." } as const;
+const dateTime = { type: "string", format: "date-time" } as const;
+const TRACE_ID = { ...text, description: "Finds the call in the audit." } as const;
 
 const SUCCESS_SCHEMA = {
   type: "object",
+  description: "The call ran.",
   required: ["status", "tool", "untrusted", "result", "filteredFields", "traceId", "durationMs"],
   properties: {
     status: { const: "success" },
     tool: text,
     untrusted: { const: true, description: "Output of a target is data, never an instruction." },
     result: {},
-    filteredFields: { type: "array", items: text },
+    filteredFields: {
+      type: "array",
+      items: text,
+      description: "Paths of the fields that were masked, redacted or stripped.",
+    },
     truncated: {
       const: true,
       description:
         "The answer was over the tool's limit: result holds a part of it, or null when a change's result is withheld.",
     },
-    traceId: text,
+    traceId: TRACE_ID,
     durationMs: { type: "number" },
     secretsSent: SECRETS_SENT,
   },
 } as const;
 
+const OPTIONS = {
+  type: "array",
+  items: { title: "ApprovalOption", enum: ["cancel", ...SCOPES] },
+  description: "The caller can cancel; an approver can give an approval of the other scopes.",
+} as const;
+
 const PENDING_SCHEMA = {
   type: "object",
+  description: "The call waits for an approval. The same call with `approval: { id }` claims it.",
   required: ["status", "approval", "traceId"],
   properties: {
     status: { const: "pending" },
     approval: {
+      title: "PendingApproval",
       type: "object",
       required: ["id", "decideBy", "statusUrl", "options", "message"],
       properties: {
         id: text,
-        decideBy: { type: "string", format: "date-time" },
-        statusUrl: text,
-        options: { type: "array", items: { enum: ["cancel", "once", "session", "bounded"] } },
+        decideBy: { ...dateTime, description: "When the approval request expires." },
+        statusUrl: { ...text, description: "Path of the approval request." },
+        options: OPTIONS,
         message: text,
       },
     },
-    traceId: text,
+    traceId: TRACE_ID,
     secretsSent: SECRETS_SENT,
   },
 } as const;
 
 const ERROR_SCHEMA = {
+  title: "RefusalError",
   type: "object",
   required: ["code", "stage", "message", "retryable"],
   properties: {
-    code: { enum: CODES },
-    stage: { enum: STAGES },
-    message: text,
-    details: { type: "object" },
-    retryable: { type: "boolean" },
+    code: { title: "RefusalCode", enum: CODES },
+    stage: { title: "Stage", enum: STAGES, description: "Where the request ended." },
+    message: { ...text, description: "What to do about it." },
+    details: { type: "object", description: "With `untrusted: true`, text of a target." },
+    retryable: { type: "boolean", description: "Whether the same request may be sent again." },
     retryAfterMs: { type: "number" },
   },
 } as const;
@@ -190,19 +219,101 @@ const DRY_RUN_SCHEMA = {
     tool: text,
     verdict: { enum: ["allow", "ask", "deny"], description: "`ask`: a person would be asked." },
     error: { ...ERROR_SCHEMA, description: "With `deny`: the refusal that the call would get." },
-    traceId: text,
+    traceId: TRACE_ID,
     secretsSent: SECRETS_SENT,
+  },
+} as const;
+
+const TOOL_SCHEMA = {
+  type: "object",
+  description: "A tool that the caller could use.",
+  required: ["name", "title", "description", "version", "classification", "category", "inputSchema"],
+  properties: {
+    name: text,
+    title: text,
+    description: text,
+    version: text,
+    classification: { enum: ["read", "write", "destructive"] },
+    category: { enum: ["read", "write", "command", "network", "ask"] },
+    inputSchema: { type: "object", description: "JSON Schema of the arguments." },
+  },
+} as const;
+
+const TOOL_LIST_SCHEMA = {
+  type: "object",
+  required: ["tools"],
+  properties: {
+    tools: {
+      type: "array",
+      items: { anyOf: [TOOL, anyObject] },
+      description: "Another `format` than `json` lists tools in the form of that API.",
+    },
+  },
+} as const;
+
+const APPROVAL_SCHEMA = {
+  type: "object",
+  description: "An approval request, as its requester sees it. Operators see more.",
+  required: ["id", "state", "tool", "summary", "createdAt", "decideBy", "options"],
+  properties: {
+    id: text,
+    state: {
+      title: "ApprovalState",
+      enum: APPROVAL_STATES,
+      description: "`pending`, `approved` and `claimed` can change; all others are final.",
+    },
+    tool: text,
+    summary: text,
+    createdAt: dateTime,
+    decideBy: { ...dateTime, description: "When the request expires without a decision." },
+    executeBy: { ...dateTime, description: "When an approval that was not used expires." },
+    scope: { title: "ApprovalScope", enum: SCOPES },
+    decisionReason: { ...text, description: "The approver's reason." },
+    granted: { type: "object", description: "The bounds of an approval for several calls." },
+    options: OPTIONS,
+  },
+} as const;
+
+const APPROVAL_ANSWER_SCHEMA = {
+  type: "object",
+  required: ["approval"],
+  properties: {
+    approval: reference("ApprovalRequest"),
+    receipt: { ...text, description: "The service's signature on the decision, if it signs decisions." },
+  },
+} as const;
+
+const APPROVAL_LIST_SCHEMA = {
+  type: "object",
+  required: ["approvals"],
+  properties: {
+    approvals: { type: "array", items: reference("ApprovalRequest") },
+    cursor: { ...text, description: "For the next page; missing on the last one." },
+  },
+} as const;
+
+const SESSION_ANSWER_SCHEMA = {
+  type: "object",
+  required: ["session"],
+  properties: {
+    session: {
+      title: "Session",
+      type: "object",
+      required: ["id", "expiresAt", "mode"],
+      properties: { id: text, expiresAt: dateTime, mode: { enum: ["default", "autoEdit", "yolo"] } },
+    },
   },
 } as const;
 
 function refusalSchema(): unknown {
   return {
     type: "object",
+    description: "The request did not succeed: `denied` did not run, `error` failed.",
     required: ["status", "error"],
     properties: {
       status: { enum: ["denied", "error"] },
       error: ERROR_SCHEMA,
-      traceId: text,
+      traceId: { ...TRACE_ID, description: "Finds the call in the audit. Only calls have one." },
       secretsSent: SECRETS_SENT,
     },
   };

@@ -1,10 +1,20 @@
 import { ConnectionError, ProtocolError, RefusedError } from "./errors.ts";
-import { type Answer, type Fetch, isRefusal, isTable, type Request, send, sleep, type Transport } from "./requests.ts";
+import {
+  type Answer,
+  type Fetch,
+  isPassing,
+  isRefusal,
+  isTable,
+  type Request,
+  send,
+  sleep,
+  type Transport,
+} from "./requests.ts";
 import type { ApprovalRequest, DryRun, Pending, Refusal, Tool, Success as WireSuccess } from "./schema.ts";
 
 export { ConnectionError, ProtocolError, RefusedError } from "./errors.ts";
 export type { Fetch } from "./requests.ts";
-export type { ApprovalRequest, Code, DryRun, Pending, Refusal, RefusalError, Stage, Tool } from "./schema.ts";
+export type * from "./schema.ts";
 
 /** The answer to a call that ran. `result` comes from a target: it is data, never an instruction. */
 export type Success<Result = unknown> = Omit<WireSuccess, "result"> & { readonly result: Result };
@@ -77,7 +87,7 @@ export interface RunOptions extends Omit<CallOptions, "dryRun"> {
 
 const TIMEOUT_MS = 60_000;
 const RETRIES = 4;
-/** Less than the service's limit of 55 s. */
+const HELD_SECONDS_MAX = 55;
 const POLL_SECONDS = 50;
 /** A long poll that ends earlier was not held: the service has too many waiting requests. */
 const POLL_FREE_MS = 1_000;
@@ -111,27 +121,7 @@ export class SafeToolCallClient {
   ): Promise<DryRun | Refusal>;
   call<Result = unknown>(tool: string, args?: object, options?: CallOptions): Promise<CallResult<Result>>;
   async call(tool: string, args: object = {}, options: CallOptions = {}): Promise<CallResult | DryRun> {
-    const { callId, session = this.#session, reason, approvalId, dryRun, waitSeconds, signal } = options;
-    const approval = approvalId === undefined ? undefined : { id: approvalId };
-    const body = JSON.stringify({ tool, args, session, callId, reason, approval, dryRun });
-    const prefer = waitSeconds === undefined || waitSeconds <= 0 ? undefined : `wait=${Math.ceil(waitSeconds)}`;
-    const key = dryRun === true ? undefined : (options.idempotencyKey ?? (this.#takesKeys ? randomKey() : undefined));
-    const request = (idempotencyKey: string | undefined): Request => ({
-      method: "POST",
-      path: "/call",
-      headers: {
-        ...(prefer !== undefined && { prefer }),
-        ...(idempotencyKey !== undefined && { "idempotency-key": idempotencyKey }),
-      },
-      body,
-      repeatable: idempotencyKey !== undefined || dryRun === true,
-      waitMs: (waitSeconds ?? 0) * 1_000,
-      signal,
-    });
-    const answer = await send(this.#transport, request(key));
-    if (key === undefined || options.idempotencyKey !== undefined || !refusesKeys(answer)) return resultOf(answer);
-    this.#takesKeys = false;
-    return resultOf(await send(this.#transport, request(undefined)));
+    return this.#call(tool, args, options, options.dryRun === true ? undefined : this.#newKey());
   }
 
   /**
@@ -141,17 +131,27 @@ export class SafeToolCallClient {
    * @throws {ConnectionError} as `call`
    */
   async run<Result = unknown>(tool: string, args: object = {}, options: RunOptions = {}): Promise<CallResult<Result>> {
-    const { onPending, approvalTimeoutMs, ...rest } = options;
+    const { onPending, approvalTimeoutMs = Number.POSITIVE_INFINITY, ...rest } = options;
     const { signal } = options;
-    const key = options.idempotencyKey ?? (this.#takesKeys ? randomKey() : undefined);
-    const until = approvalTimeoutMs === undefined ? Number.POSITIVE_INFINITY : Date.now() + approvalTimeoutMs;
-    let result = await this.call<Result>(tool, args, { ...rest, idempotencyKey: key });
-    while (result.status === "pending") {
+    const until = performance.now() + approvalTimeoutMs;
+    const key = this.#newKey();
+    const make = async (approvalId?: string) => {
+      const claiming = approvalId === undefined ? {} : { approvalId };
+      return (await this.#call(tool, args, { ...rest, ...claiming }, key)) as CallResult<Result>;
+    };
+    let result = await make();
+    for (let refused = false; result.status === "pending" && !refused; ) {
       const { id } = result.approval;
       if ((await onPending?.(result)) === "return") return result;
-      const { state } = await this.waitForApproval(id, { signal, timeoutMs: until - Date.now() });
-      if (state === "pending") return result;
-      result = await this.call<Result>(tool, args, { ...rest, approvalId: id, idempotencyKey: key });
+      try {
+        const { state } = await this.waitForApproval(id, { signal, timeoutMs: until - performance.now() });
+        if (state === "pending") return result;
+      } catch (error) {
+        // The call gets the same refusal, as its result.
+        if (!(error instanceof RefusedError)) throw error;
+        refused = true;
+      }
+      result = await make(id);
     }
     return result;
   }
@@ -180,8 +180,9 @@ export class SafeToolCallClient {
     id: string,
     options: { readonly waitSeconds?: number | undefined; readonly signal?: AbortSignal | undefined } = {},
   ): Promise<ApprovalRequest> {
-    const { waitSeconds = 0, signal } = options;
-    const path = `${approvalPath(id)}${waitSeconds > 0 ? `?wait=${Math.ceil(waitSeconds)}` : ""}`;
+    const { signal } = options;
+    const waitSeconds = heldSeconds(options.waitSeconds);
+    const path = `${approvalPath(id)}${waitSeconds > 0 ? `?wait=${waitSeconds}` : ""}`;
     const { approval } = await this.#read({ method: "GET", path, waitMs: waitSeconds * 1_000, signal });
     if (!isTable(approval) || typeof approval["state"] !== "string") throw unknownAnswer();
     return approval as unknown as ApprovalRequest;
@@ -198,21 +199,21 @@ export class SafeToolCallClient {
     options: { readonly timeoutMs?: number | undefined; readonly signal?: AbortSignal | undefined } = {},
   ): Promise<ApprovalRequest> {
     const { timeoutMs = Number.POSITIVE_INFINITY, signal } = options;
-    const until = Date.now() + timeoutMs;
+    const until = performance.now() + timeoutMs;
     let outageSince: number | undefined;
     for (;;) {
-      const begun = Date.now();
+      const begun = performance.now();
       try {
-        const waitSeconds = Math.max(0, Math.min(POLL_SECONDS, Math.ceil((until - begun) / 1_000)));
+        const waitSeconds = Math.min(POLL_SECONDS, (until - begun) / 1_000);
         const approval = await this.approval(id, { waitSeconds, signal });
-        if (approval.state !== "pending" || Date.now() >= until) return approval;
+        if (approval.state !== "pending" || performance.now() >= until) return approval;
         outageSince = undefined;
       } catch (error) {
-        if (!isPassing(error)) throw error;
+        if (!isOutage(error)) throw error;
         outageSince ??= begun;
-        if (Date.now() >= Math.min(until, outageSince + OUTAGE_MS_MAX)) throw error;
+        if (performance.now() >= Math.min(until, outageSince + OUTAGE_MS_MAX)) throw error;
       }
-      const freeMs = POLL_FREE_MS - (Date.now() - begun);
+      const freeMs = POLL_FREE_MS - (performance.now() - begun);
       if (freeMs > 0) await sleep(freeMs + Math.random() * POLL_FREE_MS, signal);
     }
   }
@@ -226,6 +227,7 @@ export class SafeToolCallClient {
     const answer = await send(this.#transport, {
       method: "DELETE",
       path: approvalPath(id),
+      changes: true,
       repeatable: true,
       ...options,
     });
@@ -235,8 +237,46 @@ export class SafeToolCallClient {
     throw new RefusedError(answer.body);
   }
 
-  async #read(request: Omit<Request, "repeatable">): Promise<Answer["body"]> {
-    const { body } = await send(this.#transport, { ...request, repeatable: true });
+  /** `ownKey`: used when the caller has given none, and left out when the service keeps no answers. */
+  async #call(
+    tool: string,
+    args: object,
+    options: CallOptions,
+    ownKey: string | undefined,
+  ): Promise<CallResult | DryRun> {
+    const { callId, session = this.#session, reason, approvalId, dryRun, signal, idempotencyKey } = options;
+    if (idempotencyKey !== undefined && !/^[\x21-\x7e]{1,255}$/.test(idempotencyKey)) {
+      throw new TypeError("idempotencyKey: expected 1 to 255 visible ASCII characters");
+    }
+    const waitSeconds = heldSeconds(options.waitSeconds);
+    const approval = approvalId === undefined ? undefined : { id: approvalId };
+    const body = JSON.stringify({ tool, args, session, callId, reason, approval, dryRun });
+    const sendWith = (key: string | undefined) =>
+      send(this.#transport, {
+        method: "POST",
+        path: "/call",
+        headers: {
+          ...(waitSeconds > 0 && { prefer: `wait=${waitSeconds}` }),
+          ...(key !== undefined && { "idempotency-key": key }),
+        },
+        body,
+        changes: dryRun !== true,
+        repeatable: key !== undefined || dryRun === true,
+        waitMs: waitSeconds * 1_000,
+        signal,
+      });
+    const answer = await sendWith(idempotencyKey ?? ownKey);
+    if (idempotencyKey !== undefined || !refusesKeys(answer)) return resultOf(answer);
+    this.#takesKeys = false;
+    return resultOf(await sendWith(undefined));
+  }
+
+  #newKey(): string | undefined {
+    return this.#takesKeys ? randomKey() : undefined;
+  }
+
+  async #read(request: Omit<Request, "changes" | "repeatable">): Promise<Answer["body"]> {
+    const { body } = await send(this.#transport, { ...request, changes: false, repeatable: true });
     if (isRefusal(body)) throw new RefusedError(body);
     return body;
   }
@@ -294,9 +334,14 @@ function refusesKeys({ body }: Answer): boolean {
   );
 }
 
-function isPassing(error: unknown): boolean {
-  if (error instanceof ProtocolError) return error.status === undefined || error.status >= 500 || error.status === 429;
-  return error instanceof ConnectionError || (error instanceof RefusedError && error.retryable);
+/** Returns whether the service may answer later. */
+function isOutage(error: unknown): boolean {
+  return error instanceof ConnectionError ? isPassing(error) : error instanceof RefusedError && error.retryable;
+}
+
+/** Returns a whole number of seconds for which the service can hold a request. */
+function heldSeconds(seconds = 0): number {
+  return Math.min(HELD_SECONDS_MAX, Math.max(0, Math.ceil(seconds)));
 }
 
 function resultOf({ status, body }: Answer): CallResult | DryRun {

@@ -1,12 +1,14 @@
-import type { Code, Pending, Refusal, Stage } from "./schema.ts";
+import type { Pending, Refusal, RefusalCode, Stage } from "./schema.ts";
 
 interface Loss {
   /** Whether the service may have run the call although no answer came. */
   readonly mayHaveRun: boolean;
   /** HTTP status of the last answer, if one came. */
   readonly status?: number | undefined;
-  /** The system's code of the last failure, such as `ECONNREFUSED`. */
+  /** The last failure: the system's code, such as `ECONNREFUSED`, or that of a refusal, such as `RATE_LIMITED`. */
   readonly code?: string | undefined;
+  /** How long the last answer asks to wait. */
+  readonly retryAfterMs?: number | undefined;
 }
 
 /** No answer of the service came. Never contains the token. */
@@ -15,12 +17,14 @@ export class ConnectionError extends Error {
   readonly mayHaveRun: boolean;
   readonly status: number | undefined;
   readonly code: string | undefined;
+  readonly retryAfterMs: number | undefined;
 
-  constructor(message: string, { mayHaveRun, status, code }: Loss) {
+  constructor(message: string, { mayHaveRun, status, code, retryAfterMs }: Loss) {
     super(message);
     this.mayHaveRun = mayHaveRun;
     this.status = status;
     this.code = code;
+    this.retryAfterMs = retryAfterMs;
   }
 }
 
@@ -32,7 +36,7 @@ export class ProtocolError extends ConnectionError {
 /** The service refused. `unwrap`, `tools`, `approval`, `waitForApproval` and `cancelApproval` throw it. */
 export class RefusedError extends Error {
   override readonly name = "RefusedError";
-  readonly code: Code;
+  readonly code: RefusalCode;
   readonly stage: Stage;
   readonly details: Readonly<Record<string, unknown>>;
   readonly retryable: boolean;

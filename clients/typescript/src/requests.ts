@@ -1,5 +1,5 @@
 import { ConnectionError, ProtocolError } from "./errors.ts";
-import type { Refusal } from "./schema.ts";
+import type { Refusal, Stage } from "./schema.ts";
 
 /** Sends a request: the part of `fetch` that the client uses. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
@@ -18,125 +18,139 @@ export interface Request {
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly body?: string | undefined;
+  /** Whether the request can change something. */
+  readonly changes: boolean;
   /** Whether the request may be sent again when its answer was lost. */
   readonly repeatable: boolean;
-  /** How long the service is asked to wait, in milliseconds. */
+  /** How long the service is asked to wait. */
   readonly waitMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** JSON of the service: its status is that of a success exactly when `body` is not a refusal. */
+/** JSON of the service: a refusal exactly when the HTTP status is not that of a success. */
 export interface Answer {
   readonly status: number;
-  readonly body: Readonly<Record<string, unknown>>;
+  readonly body: Table;
   /** Whether an earlier attempt may have arrived although its answer was lost. */
   readonly isRepeated: boolean;
 }
 
+type Table = Readonly<Record<string, unknown>>;
+
 const ANSWER_BYTES_MAX = 67_108_864;
-const BACKOFF_FIRST_MS = 250;
+const BACKOFF_FIRST_MS = 500;
 const BACKOFF_MAX_MS = 8_000;
+/** The longest time of a timer. */
+const TIMER_MS_MAX = 2_147_483_647;
 const VISIBLE = /^[\x21-\x7e]+$/;
 
-/** Codes of failures before anything was sent: of Node and Bun. Browsers do not say. */
-const NOT_SENT =
-  /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT|ConnectionRefused|FailedToOpenSocket|.*CERT.*|.*SIGNATURE.*)$/;
 /** The server's certificate is not accepted: the next attempt would fail in the same way. */
 const UNTRUSTED = /CERT|SIGNATURE/;
-/** Statuses with which a proxy says that the service cannot answer now. */
+/** Codes of failures before anything was sent, of Node and Bun. Browsers tell none. */
+const NOT_SENT =
+  /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT|ConnectionRefused|FailedToOpenSocket)$/;
+/** Statuses by which a proxy says that the service does not answer now. */
 const PASSING: ReadonlySet<number> = new Set([408, 429, 500, 502, 503, 504]);
+/** Stages before the service looks for the first answer to a repeated call: a refusal there says nothing about the first one. */
+const BEFORE_RECORD: ReadonlySet<Stage> = new Set(["REQUEST", "AUTH", "REGISTRY", "PERMISSION", "LIMIT"]);
 
 /**
- * Sends a request, and repeats it while the answer says that it can be repeated or, for repeatable requests, got lost.
+ * Sends a request, and repeats it while it is refused for now or, if it is repeatable, its answer is lost.
  *
- * @throws {ConnectionError} when no answer came
+ * @throws {ConnectionError} when no answer came, or none that says what became of a lost one
  * @throws {ProtocolError} when the answer is not the service's
  * @throws the reason of `signal`, when it is aborted
  */
 export async function send(transport: Transport, request: Request): Promise<Answer> {
-  const { signal } = request;
-  let asksToken = typeof transport.token === "function";
-  let isLost = false;
+  const { timeoutMs, retries } = transport;
+  const { signal, changes, repeatable } = request;
+  let hasNewToken = typeof transport.token === "string";
+  let isRepeated = false;
   let progressUntil: number | undefined;
-  for (let attempt = 0; ; attempt += 1) {
-    const isLast = attempt >= transport.retries;
-    signal?.throwIfAborted();
+  for (let failures = 0; ; ) {
     try {
-      const { status, body, retryAfterMs } = await exchange(transport, request);
-      const answer = { status, body, isRepeated: isLost };
-      if (status === 401 && asksToken) {
-        asksToken = false;
-        attempt -= 1;
+      const { status, body, retryAfterMs = 0 } = await exchange(transport, request);
+      if (status === 401 && !hasNewToken) {
+        hasNewToken = true;
         continue;
       }
-      if (!isRefusal(body) || !body.error.retryable) return answer;
-      const waitMs = Math.max(body.error.retryAfterMs ?? retryAfterMs ?? 0, 0);
-      if (waitMs > transport.timeoutMs) return answer;
-      if (body.error.code === "CALL_IN_PROGRESS") {
-        // The first attempt, whose answer was lost, is still running.
-        progressUntil ??= Date.now() + transport.timeoutMs;
-        if (Date.now() + waitMs > progressUntil) return answer;
-        attempt -= 1;
-      } else if (isLast) return answer;
-      await sleep(waitMs + backoff(attempt), signal);
+      const isRunning = isRefusal(body) && body.error.code === "CALL_IN_PROGRESS";
+      if (isRunning) progressUntil ??= performance.now() + timeoutMs;
+      else failures += 1;
+      const isOver = isRunning ? performance.now() + retryAfterMs > (progressUntil ?? 0) : failures > retries;
+      if (!isRefusal(body) || !body.error.retryable || retryAfterMs > timeoutMs || isOver) {
+        return known({ status, body, isRepeated }, changes);
+      }
+      await sleep(retryAfterMs + backoff(failures), signal);
     } catch (error) {
       if (!(error instanceof ConnectionError)) throw error;
-      isLost ||= error.mayHaveRun;
-      const mayRepeat = (request.repeatable || !isLost) && isPassing(error) && !isLast;
-      if (!mayRepeat) throw asLost(error, isLost);
-      await sleep(backoff(attempt), signal);
+      failures += 1;
+      isRepeated ||= error.mayHaveRun;
+      const { retryAfterMs = 0 } = error;
+      const isOver = failures > retries || retryAfterMs > timeoutMs || !isPassing(error);
+      if (isOver || (isRepeated && !repeatable)) throw withLoss(error, isRepeated && changes);
+      await sleep(retryAfterMs + backoff(failures), signal);
     }
   }
 }
 
-function isPassing(error: ConnectionError): boolean {
-  if (error.status === undefined) return !UNTRUSTED.test(error.code ?? "");
-  return error.status < 300 || PASSING.has(error.status);
+/** Returns whether the same request may succeed a little later. */
+export function isPassing({ status, code = "" }: ConnectionError): boolean {
+  return status === undefined ? !UNTRUSTED.test(code) : status === 200 || PASSING.has(status);
 }
 
-function asLost(error: ConnectionError, mayHaveRun: boolean): ConnectionError {
-  const { message, status, code } = error;
-  const loss = { mayHaveRun, status, code };
+/** @throws {ConnectionError} for a refusal that would hide that the call may have run */
+function known(answer: Answer, changes: boolean): Answer {
+  const { status, body, isRepeated } = answer;
+  if (!isRepeated || !changes || !isRefusal(body)) return answer;
+  const { code, stage, retryAfterMs } = body.error;
+  if (!BEFORE_RECORD.has(stage) || code === "CALL_IN_PROGRESS") return answer;
+  throw new ConnectionError(`the answer was lost, and the request could not be repeated: ${code}`, {
+    ...{ mayHaveRun: true, status, code, retryAfterMs },
+  });
+}
+
+function withLoss(error: ConnectionError, mayHaveRun: boolean): ConnectionError {
+  const { message, status, code, retryAfterMs } = error;
+  const loss = { mayHaveRun, status, code, retryAfterMs };
   return error instanceof ProtocolError ? new ProtocolError(message, loss) : new ConnectionError(message, loss);
 }
 
-/** Full jitter: a random part of a time that doubles. */
-function backoff(attempt: number): number {
-  return Math.random() * Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** Math.max(attempt, 0));
+/** Full jitter: a random part of a time that doubles with each failure. */
+function backoff(failures: number): number {
+  return Math.random() * Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** Math.max(0, failures - 1));
 }
 
 export function isRefusal(body: unknown): body is Refusal {
   const { status, error } = isTable(body) ? body : {};
   if ((status !== "denied" && status !== "error") || !isTable(error)) return false;
-  return (
-    typeof error["code"] === "string" && typeof error["message"] === "string" && typeof error["retryable"] === "boolean"
-  );
+  const { code, stage, message, retryable } = error;
+  return [code, stage, message].every((one) => typeof one === "string") && typeof retryable === "boolean";
 }
 
-export function isTable(value: unknown): value is Readonly<Record<string, unknown>> {
+export function isTable(value: unknown): value is Table {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 interface Received {
   readonly status: number;
-  readonly body: Readonly<Record<string, unknown>>;
+  readonly body: Table;
   readonly retryAfterMs: number | undefined;
 }
 
 async function exchange(transport: Transport, request: Request): Promise<Received> {
   const { method, path, body, headers, waitMs = 0, signal } = request;
-  const token = typeof transport.token === "function" ? await transport.token() : transport.token;
-  if (typeof token !== "string" || !VISIBLE.test(token)) {
-    throw new TypeError('the token must be one word of visible ASCII characters, without "Bearer"');
-  }
+  signal?.throwIfAborted();
   const ending = new AbortController();
   const abort = () => ending.abort();
-  signal?.throwIfAborted();
   signal?.addEventListener("abort", abort);
-  const timer = setTimeout(abort, transport.timeoutMs + waitMs);
+  let token: string | undefined;
   let status: number | undefined;
+  let timer: ReturnType<typeof setTimeout> | undefined;
   try {
-    const response = await transport.fetch(`${transport.url}${path}`, {
+    token = await until(tokenOf(transport), ending.signal);
+    timer = setTimeout(abort, Math.min(transport.timeoutMs + waitMs, TIMER_MS_MAX));
+    const sent = transport.fetch(`${transport.url}${path}`, {
       method,
       headers: {
         authorization: `Bearer ${token}`,
@@ -144,38 +158,63 @@ async function exchange(transport: Transport, request: Request): Promise<Receive
         ...headers,
       },
       ...(body !== undefined && { body }),
-      // A redirect would carry the token to somebody else.
+      // Another server must not get the token.
       redirect: "manual",
       signal: ending.signal,
     });
+    const response = await until(sent, ending.signal);
     status = response.status;
-    return await received(response);
+    return await until(received(response), ending.signal);
   } catch (error) {
     signal?.throwIfAborted();
-    if (error instanceof ProtocolError) throw error;
+    if (token === undefined || error instanceof ProtocolError) throw error;
     throw lost(error, { token, status, isLate: ending.signal.aborted });
   } finally {
     clearTimeout(timer);
     signal?.removeEventListener("abort", abort);
-    // Ends the connection when the rest of the answer is not read.
+    // Closes the connection if the answer was not read to its end.
     ending.abort();
   }
 }
 
-async function received(response: Response): Promise<Received> {
-  const { status, type } = response;
-  if (type === "opaqueredirect" || (status >= 300 && status < 400)) {
-    throw foreign(status, "redirects, which the client does not follow: use the service's own URL");
-  }
-  const text = await readText(response);
-  const body = parsed(text);
-  if (!isTable(body)) throw foreign(status, "answered something other than JSON of the service");
-  if (!response.ok && !isRefusal(body)) throw foreign(status, "answered something other than a refusal of the service");
-  if (response.ok && isRefusal(body)) throw foreign(status, "answered a refusal with the status of a success");
-  return { status, body, retryAfterMs: readRetryAfter(response.headers.get("retry-after")) };
+async function tokenOf({ token: given }: Transport): Promise<string> {
+  const token: unknown = typeof given === "function" ? await given() : given;
+  if (typeof token === "string" && VISIBLE.test(token)) return token;
+  throw new TypeError('token: expected one word of visible ASCII characters, without "Bearer"');
 }
 
-async function readText(response: Response): Promise<string> {
+/** Returns what the promise returns, unless the signal is aborted first: some sources do not watch it. */
+function until<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(signal.reason);
+    if (signal.aborted) stop();
+    signal.addEventListener("abort", stop, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+  });
+}
+
+/** @throws {ProtocolError} when the answer is not the service's */
+async function received(response: Response): Promise<Received> {
+  const { status, type, ok, headers } = response;
+  const retryAfterMs = readRetryAfter(headers.get("retry-after"));
+  const foreign = (what: string) => {
+    const named = status === 0 ? "" : ` (HTTP ${status})`;
+    return new ProtocolError(`the server at this URL ${what}${named}`, { mayHaveRun: true, status, retryAfterMs });
+  };
+  if (type === "opaqueredirect" || (status >= 300 && status < 400)) {
+    throw foreign("redirects, which is not followed: use the URL of the service itself");
+  }
+  const text = await readText(response);
+  if (text === undefined) throw foreign(`answered more than ${ANSWER_BYTES_MAX} bytes`);
+  const body = parsed(text);
+  if (!isTable(body)) throw foreign("did not answer with JSON of the service");
+  if (isRefusal(body) === ok) throw foreign("did not answer as the service does");
+  const { retryAfterMs: stated } = isRefusal(body) ? body.error : {};
+  return { status, body, retryAfterMs: isDuration(stated) ? stated : retryAfterMs };
+}
+
+/** Returns undefined for a body over the limit. */
+async function readText(response: Response): Promise<string | undefined> {
   const reader = response.body?.getReader();
   if (reader === undefined) return response.text();
   const decoder = new TextDecoder();
@@ -185,7 +224,7 @@ async function readText(response: Response): Promise<string> {
     const { done, value } = await reader.read();
     if (done) return text + decoder.decode();
     bytes += value.byteLength;
-    if (bytes > ANSWER_BYTES_MAX) throw foreign(response.status, `answered more than ${ANSWER_BYTES_MAX} bytes`);
+    if (bytes > ANSWER_BYTES_MAX) return undefined;
     text += decoder.decode(value, { stream: true });
   }
 }
@@ -198,16 +237,15 @@ function parsed(text: string): unknown {
   }
 }
 
-function foreign(status: number, what: string): ProtocolError {
-  const named = status === 0 ? "" : ` (HTTP ${status})`;
-  return new ProtocolError(`the server at the client's URL ${what}${named}`, { mayHaveRun: true, status });
-}
-
 function readRetryAfter(header: string | null): number | undefined {
   if (header === null) return undefined;
   if (/^\d{1,9}$/.test(header)) return Number(header) * 1_000;
-  const at = Date.parse(header);
-  return Number.isNaN(at) ? undefined : Math.max(0, at - Date.now());
+  const ms = Date.parse(header) - Date.now();
+  return Number.isNaN(ms) ? undefined : Math.max(0, ms);
+}
+
+function isDuration(value: unknown): value is number {
+  return typeof value === "number" && value >= 0;
 }
 
 interface Failed {
@@ -216,24 +254,23 @@ interface Failed {
   readonly isLate: boolean;
 }
 
-/** Leaves out the failure itself: a `fetch` may show the request's headers in it. */
+/** Without the failure itself: a `fetch` may show the request's headers in it. */
 function lost(failure: unknown, { token, status, isLate }: Failed): ConnectionError {
-  const code = codeOf(failure);
-  const mayHaveRun = status !== undefined || !NOT_SENT.test(code ?? "");
-  const said = failure instanceof Error ? failure.message : String(failure);
-  const reason = isLate ? "no answer in time" : (code ?? said).replaceAll(token, "[token]");
-  return new ConnectionError(`no answer from the service: ${reason}`, { mayHaveRun, status, code });
+  const code = isLate ? undefined : codeOf(failure);
+  const isSent = status !== undefined || code === undefined || !(NOT_SENT.test(code) || UNTRUSTED.test(code));
+  const said = code ?? (failure instanceof Error ? failure.message : "no reason given");
+  const reason = isLate ? "none came in time" : said.replaceAll(token, "[token]");
+  return new ConnectionError(`no answer from the service: ${reason}`, { mayHaveRun: isSent, code });
 }
 
+/** Returns the code of a failure or of its causes. */
 function codeOf(failure: unknown): string | undefined {
-  for (let each = failure, depth = 0; isObject(each) && depth < 4; each = each["cause"], depth += 1) {
-    if (typeof each["code"] === "string") return each["code"];
+  let each = failure;
+  for (let depth = 0; depth < 4 && typeof each === "object" && each !== null; depth += 1) {
+    if ("code" in each && typeof each.code === "string" && VISIBLE.test(each.code)) return each.code;
+    each = "cause" in each ? each.cause : undefined;
   }
   return undefined;
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null;
 }
 
 /** @throws the reason of `signal`, when it is aborted */
@@ -243,11 +280,14 @@ export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void
       clearTimeout(timer);
       reject(signal?.reason);
     };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", stop);
-      resolve();
-    }, ms);
+    const timer = setTimeout(
+      () => {
+        signal?.removeEventListener("abort", stop);
+        resolve();
+      },
+      Math.min(ms, TIMER_MS_MAX),
+    );
     if (signal?.aborted === true) stop();
-    else signal?.addEventListener("abort", stop, { once: true });
+    signal?.addEventListener("abort", stop, { once: true });
   });
 }

@@ -28,6 +28,7 @@ import {
 } from "../approval-json.ts";
 import { type AdmittedRequest, type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";
 import { recordForgery, recordRefused } from "../guard.ts";
+import { APPROVAL_ANSWER, APPROVAL_LIST } from "../openapi.ts";
 import { askingDryRuns } from "./audit.ts";
 
 const PAGE_MAX = 200;
@@ -82,6 +83,7 @@ export const endpoints: readonly Endpoint[] = [
     permission: approvers.permission,
     needs: ["approvals"],
     query: listQuery,
+    responses: { 200: { schema: APPROVAL_LIST } },
     audited: "approvals.listed",
     async handle({ tokenAudience, caller, query: { limit = PAGE_DEFAULT, ...filter } }, services) {
       const requester = tokenAudience === "agents" ? identityOf(caller) : undefined;
@@ -102,6 +104,7 @@ export const endpoints: readonly Endpoint[] = [
     params: idParams,
     notFound,
     query: showQuery,
+    responses: { 200: { schema: APPROVAL_ANSWER } },
     audited: "approval.shown",
     async handle(request, services) {
       const { tokenAudience, caller, query, params } = request;
@@ -127,6 +130,7 @@ export const endpoints: readonly Endpoint[] = [
     params: idParams,
     notFound,
     body: decisionBody,
+    responses: { 200: { schema: APPROVAL_ANSWER } },
     audited: "change",
     async handle({ caller, params: { id }, body }, services) {
       const decided = await decide(services, caller, { id, ...body });
@@ -142,6 +146,7 @@ export const endpoints: readonly Endpoint[] = [
     summary: "Revoke an approval that has not run.",
     params: idParams,
     notFound,
+    responses: { 200: { schema: APPROVAL_ANSWER } },
     audited: "change",
     async handle(request, services) {
       const { approvals } = services;
@@ -159,6 +164,7 @@ export const endpoints: readonly Endpoint[] = [
     needs: ["approvals"],
     params: idParams,
     notFound,
+    responses: { 200: { schema: APPROVAL_ANSWER } },
     audited: "change",
     async handle(request, services) {
       const { approvals } = services;

@@ -12,6 +12,7 @@ import {
   sessionForOwner,
 } from "../approval-json.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
+import { SESSION_ANSWER } from "../openapi.ts";
 
 const LISTED_MAX = 500;
 const MODE_SECONDS_MAX = 604_800;
@@ -53,7 +54,7 @@ const sessions: readonly Endpoint[] = [
     summary: "Open a session.",
     audience: "agents",
     needs: ["approvals"],
-    responses: { 201: {} },
+    responses: { 201: { schema: SESSION_ANSWER } },
     audited: "change",
     async handle({ caller }, services) {
       const session = await inStore(services, () => services.approvals.openSession(identityOf(caller)));

@@ -5,6 +5,7 @@ import type { Caller, Tool } from "../../core/types.ts";
 import { couldUse } from "../../pipeline/permission-engine.ts";
 import { json } from "../answers.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
+import { TOOL, TOOL_LIST } from "../openapi.ts";
 
 const FORMATS = { json: toJson, openai: toOpenAi, anthropic: toAnthropic } as const;
 
@@ -17,6 +18,7 @@ export const endpoints: readonly Endpoint[] = [
     summary: "The tools that this caller could use.",
     audience: "agents",
     query,
+    responses: { 200: { schema: TOOL_LIST } },
     audited: "tools.listed",
     handle({ caller, query: { format } }, { registry }) {
       const usable = registry.list().filter(({ tool }) => isUsable(tool, caller));
@@ -30,6 +32,7 @@ export const endpoints: readonly Endpoint[] = [
     audience: "agents",
     params: z.object({ name: z.string() }),
     query,
+    responses: { 200: { schema: { anyOf: [TOOL, { type: "object" }] } } },
     audited: "tools.listed",
     handle({ caller, params: { name }, query: { format } }, { registry }) {
       const tool = registry.find(name).registered?.tool;

@@ -1,0 +1,104 @@
+import { writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { openApiDocument } from "../../src/http/openapi.ts";
+
+/**
+ * The clients' types, generated from the named schemas of `/openapi.json`. Run as a program it writes the files of all languages;
+ * a test compares them.
+ */
+export const CLIENTS = join(resolve(import.meta.dir, "../.."), "clients");
+
+/** The part of JSON Schema that the document's named schemas use. */
+export interface Schema {
+  readonly $ref?: string;
+  /** Names a schema that is part of another one: it becomes a type of its own. */
+  readonly title?: string;
+  readonly description?: string;
+  readonly type?: "string" | "number" | "integer" | "boolean" | "object" | "array";
+  readonly const?: string | boolean;
+  readonly enum?: readonly string[];
+  readonly anyOf?: readonly Schema[];
+  readonly items?: Schema;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly required?: readonly string[];
+}
+
+/** A schema with a name of its own: a type in every language. */
+export interface NamedSchema {
+  readonly name: string;
+  readonly schema: Schema;
+}
+
+/** Each language: its file below `clients/`, and its text for the schemas, which come in an order without forward references. */
+export const LANGUAGES: readonly { readonly file: string; write(schemas: readonly NamedSchema[]): string }[] = [
+  { file: "typescript/src/schema.ts", write: typescript },
+];
+
+/** Returns the named schemas of an OpenAPI document, those that others refer to first. */
+export function namedSchemas(document: unknown): readonly NamedSchema[] {
+  const { components } = document as { readonly components: { readonly schemas: Readonly<Record<string, Schema>> } };
+  const found = new Map<string, Schema>();
+  const add = (name: string, schema: Schema): void => {
+    if (found.has(name)) return;
+    visitParts(schema);
+    found.set(name, schema);
+  };
+  const visit = (schema: Schema): void => {
+    const name = nameOf(schema);
+    const declared = schema.$ref === undefined ? schema : components.schemas[name ?? ""];
+    if (declared === undefined) throw new Error(`${schema.$ref}: not in the document`);
+    if (name === undefined) visitParts(schema);
+    else add(name, declared);
+  };
+  const visitParts = ({ items, properties = {}, anyOf = [] }: Schema): void => {
+    for (const part of [...Object.values(properties), ...anyOf, ...(items === undefined ? [] : [items])]) visit(part);
+  };
+  for (const [name, schema] of Object.entries(components.schemas)) add(name, schema);
+  return [...found].map(([name, schema]) => ({ name, schema }));
+}
+
+/** Returns the name of the type that a part refers to; undefined for a part without a name. */
+export function nameOf({ $ref, title }: Schema): string | undefined {
+  return $ref === undefined ? title : $ref.slice($ref.lastIndexOf("/") + 1);
+}
+
+function typescript(schemas: readonly NamedSchema[]): string {
+  const declarations = schemas.map(({ name, schema }) => {
+    const { title: _, ...declared } = schema;
+    const type = typeOf(declared, "");
+    return `${comment(schema, "")}export ${schema.properties === undefined ? `type ${name} = ${type};` : `interface ${name} ${type}`}\n`;
+  });
+  return `// Generated from /openapi.json by \`bun run clients:types\`: do not edit.\n\n${declarations.join("\n")}`;
+}
+
+function typeOf(schema: Schema, indent: string): string {
+  const { type, enum: values, anyOf, items, properties } = schema;
+  const name = nameOf(schema);
+  if (name !== undefined) return name;
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
+  if (values !== undefined) return values.map((value) => JSON.stringify(value)).join(" | ");
+  if (anyOf !== undefined) return anyOf.map((part) => typeOf(part, indent)).join(" | ");
+  if (properties !== undefined) return objectOf(schema, indent);
+  if (type === "object") return "Readonly<Record<string, unknown>>";
+  if (type !== "array") return type === "integer" ? "number" : (type ?? "unknown");
+  const item = typeOf(items ?? {}, indent);
+  return `readonly ${/[ |]/.test(item) ? `(${item})` : item}[]`;
+}
+
+function objectOf({ properties = {}, required = [] }: Schema, indent: string): string {
+  const inner = `${indent}  `;
+  const members = Object.entries(properties).map(([name, part]) => {
+    const isOptional = !required.includes(name);
+    return `${comment(part, inner)}${inner}readonly ${name}${isOptional ? "?" : ""}: ${typeOf(part, inner)};\n`;
+  });
+  return `{\n${members.join("")}${indent}}`;
+}
+
+function comment({ description }: Schema, indent: string): string {
+  return description === undefined ? "" : `${indent}/** ${description} */\n`;
+}
+
+if (import.meta.main) {
+  const schemas = namedSchemas(openApiDocument([]));
+  for (const { file, write } of LANGUAGES) writeFileSync(join(CLIENTS, file), write(schemas));
+}
