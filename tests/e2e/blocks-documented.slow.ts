@@ -115,8 +115,7 @@ describe("docs/README.md: the quick start of", () => {
 
   test("auditors lists today's calls and verifies the log", async () => {
     expect(await paste(quickStart("stc audit query"))).toContain("ALLOWED");
-    const verified = await paste(`${quickStart("stc audit verify").trim()} || test $? = 4\n`);
-    expect(verified).toContain("calls");
+    expect(await paste(quickStart("stc audit verify"))).toEndWith("\nok\n");
   });
 });
 
