@@ -229,7 +229,7 @@ function countingJournal<Line extends { readonly type: string }>(
   };
 }
 
-interface WithWebhooks extends NotifiedApprovals {
+export interface WithWebhooks extends NotifiedApprovals {
   readonly webhooks: LiveWebhooks;
 }
 

@@ -91,7 +91,7 @@ function authorizationServers({ jwt }: Config): readonly string[] {
     .map(({ issuer }) => issuer);
 }
 
-interface RevocationState {
+export interface RevocationState {
   /** `stale`: the file is broken or missing, and the previous list applies. */
   readonly status: "ok" | "stale";
   readonly entries: number;

@@ -7,7 +7,7 @@ import { watchFiles } from "../config/watched-files.ts";
 import { readNamedFile } from "./problems.ts";
 
 /** The certificate and key that a TLS listener presents, and the CA that it trusts. PEM. */
-interface TlsMaterial {
+export interface ListenerMaterial {
   readonly cert: string;
   readonly key: string;
   readonly clientCa: string | undefined;
@@ -74,7 +74,7 @@ function readTls(config: Config, tls: NonNullable<Config["server"]["tls"]>, { fi
   const files = [certFile, keyFile, ...(clientCaFile === undefined ? [] : [clientCaFile])].map((path) =>
     pathFrom(config, path),
   );
-  const read = (): TlsMaterial => readMaterial(config, files);
+  const read = (): ListenerMaterial => readMaterial(config, files);
   try {
     read();
   } catch (error) {
@@ -88,7 +88,10 @@ function readTls(config: Config, tls: NonNullable<Config["server"]["tls"]>, { fi
 }
 
 /** @throws {Error} when a file cannot be read, or when the three files do not belong together */
-function readMaterial(config: Config, [certFile = "", keyFile = "", clientCaFile]: readonly string[]): TlsMaterial {
+function readMaterial(
+  config: Config,
+  [certFile = "", keyFile = "", clientCaFile]: readonly string[],
+): ListenerMaterial {
   const read = (path: string): string => readNamedFile(config, path).toString("utf8");
   const cert = read(certFile);
   const key = read(keyFile);

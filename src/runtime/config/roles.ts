@@ -41,7 +41,7 @@ export const roles = z
   .default({});
 
 /** Claims as the configuration writes them: nested as in the token, each with the text that it must have. */
-interface WrittenClaims {
+export interface WrittenClaims {
   readonly [name: string]: string | WrittenClaims;
 }
 
