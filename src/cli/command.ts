@@ -90,9 +90,11 @@ export interface CommandOption<T = unknown> {
   readonly many?: "repeated" | "list";
   /** Key of an option that cannot be given together with this one. */
   readonly excludes?: string;
+  /** Former name of another option: accepted, and not shown in the help. */
+  readonly isFormer?: true;
 }
 
-type Details = Pick<CommandOption, "short" | "excludes">;
+type Details = Pick<CommandOption, "short" | "excludes" | "isFormer">;
 
 export function flag(help: string, details: Details = {}): CommandOption<boolean | undefined> {
   return { help, ...details };
@@ -352,7 +354,7 @@ function argumentOf(key: string, one: CommandArgument): Argument {
   return one.fallback === undefined ? parsed : parsed.default(one.fallback, one.isList === true ? "none" : undefined);
 }
 
-function optionOf(key: string, { help, kind, short, isRequired, fallback, many, excludes }: CommandOption): Option {
+function optionOf(key: string, { help, kind, short, fallback, many, ...rest }: CommandOption): Option {
   const value = kind === undefined ? "" : ` <${kind.placeholder}${many === "list" ? "..." : ""}>`;
   const parsed = new Option(`${short === undefined ? "" : `-${short}, `}${flagOf(key)}${value}`, help);
   if (kind?.choices !== undefined) parsed.choices(kind.choices);
@@ -362,7 +364,8 @@ function optionOf(key: string, { help, kind, short, isRequired, fallback, many, 
   }
   const shown = Array.isArray(fallback) ? "none" : (kind as ValueKind<never> | undefined)?.shown?.(fallback as never);
   if (fallback !== undefined) parsed.default(fallback, shown);
-  return parsed.conflicts(excludes ?? []).makeOptionMandatory(isRequired === true);
+  const { excludes = [], isRequired = false, isFormer = false } = rest;
+  return parsed.conflicts(excludes).makeOptionMandatory(isRequired).hideHelp(isFormer);
 }
 
 function parseValue<T>({ read, expected }: ValueKind<T>, typed: string): T {

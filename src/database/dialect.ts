@@ -50,14 +50,14 @@ export interface ApprovalStore {
   /** @throws {Error} that says what is wrong without quoting the URL */
   open(url: string, parts: StoreParts): Promise<Dialect>;
   /**
-   * Returns short transactions beside the approvals' own, in tables that `open` created: at most two connections, opened at first
+   * Returns short transactions, separate from the approvals' own, in tables that `open` created: at most two connections, opened at first
    * use. Nobody takes turns: rows are changed by one conditional statement each. A transaction that gets no answer rejects after
    * `STATE_MS_MAX`; whether its changes were made is then unknown.
    */
-  beside(url: string, parts: StoreParts): Promise<Transactions>;
+  stateTransactions(url: string, parts: StoreParts): Promise<Transactions>;
 }
 
-/** Limit for a transaction beside the approvals, in milliseconds. */
+/** Limit for a transaction of the policies' state, in milliseconds. */
 export const STATE_MS_MAX = 1_000;
 
 /** A problem that an operator can fix; the message continues "approvals store <name>: ". */

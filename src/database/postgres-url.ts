@@ -12,7 +12,7 @@ export const postgresStore: ApprovalStore = {
     const { openPostgres } = await import("./postgres.ts");
     return openPostgres(url, log);
   },
-  async beside(url) {
+  async stateTransactions(url) {
     const { postgresBeside } = await import("./postgres.ts");
     return postgresBeside(url);
   },

@@ -39,7 +39,7 @@ export const sqliteStore: ApprovalStore = {
     if (path === undefined) throw new Error(`the approvals store must be named as ${this.example}`);
     return openSqlite(path, now);
   },
-  async beside(url, { now }) {
+  async stateTransactions(url, { now }) {
     return sqliteBeside(url.slice("sqlite://".length), now);
   },
 };
@@ -65,7 +65,7 @@ async function sqliteBeside(path: string, now: () => number): Promise<Transactio
       const run = (sql: Sql) => work(sql, Math.floor(now()));
       const connection = await connections[kind];
       if (kind === "read") return transact(connection, "DEFERRED", run);
-      return inTurn({ path, queue: "beside", waitMsMax: STATE_MS_MAX }, () => transact(connection, "IMMEDIATE", run));
+      return inTurn({ path, queue: "state", waitMsMax: STATE_MS_MAX }, () => transact(connection, "IMMEDIATE", run));
     },
     isBusy,
     close: () => closeAll(opened),
@@ -74,7 +74,7 @@ async function sqliteBeside(path: string, now: () => number): Promise<Transactio
 
 interface Turn {
   readonly path: string;
-  readonly queue: "approvals" | "beside";
+  readonly queue: "approvals" | "state";
   readonly waitMsMax?: number;
 }
 
@@ -93,7 +93,7 @@ const writing = new Map<string, Writers>();
 async function inTurn<T>({ path, queue, waitMsMax }: Turn, act: () => Promise<T>): Promise<T> {
   const present = writing.get(path);
   if (present === undefined) {
-    writing.set(path, { waiting: { approvals: new Set(), beside: new Set() }, next: "beside" });
+    writing.set(path, { waiting: { approvals: new Set(), state: new Set() }, next: "state" });
   } else await turnIn(present.waiting[queue], waitMsMax);
   try {
     return await act();
@@ -119,7 +119,7 @@ function passOn(path: string): void {
   const writers = writing.get(path);
   if (writers === undefined) return;
   const { waiting, next } = writers;
-  const other = next === "beside" ? "approvals" : "beside";
+  const other = next === "state" ? "approvals" : "state";
   const queue = waiting[next].size > 0 ? next : other;
   writers.next = queue === next ? other : next;
   const [begin] = waiting[queue];

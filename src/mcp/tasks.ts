@@ -139,7 +139,7 @@ export async function answerTask(
   const task = await inStore(services, () => approvals.readTask(taskId, owner));
   if (task === undefined || !mayRead(task, requester)) throw unknownTask(id);
   if (task.state === "answered" && keptIn(task).required !== undefined)
-    await requester.remember(task.tool, toldBy(keptIn(task).answer));
+    await requester.remember(task.tool, answerText(keptIn(task).answer));
   return rpcResult(request, task.state === "due" ? await runTask(task, requester, services) : detailsOf(task));
 }
 
@@ -155,7 +155,7 @@ function mayRead(task: Task, { mayUse }: TaskRequester): boolean {
 }
 
 /** Returns the target's words in an answer. */
-function toldBy(answer: TaskAnswer): Json {
+function answerText(answer: TaskAnswer): Json {
   if ("error" in answer) return answer.error as Json;
   const { structuredContent, content } = answer.result;
   return (structuredContent ?? content ?? null) as Json;

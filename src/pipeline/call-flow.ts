@@ -38,20 +38,20 @@ export class CallFlow {
   }
 
   /**
-   * Makes what the outcome tells the caller durable, before anybody is told. When that fails, nothing is told: a read ends with
-   * POLICY_STATE_UNAVAILABLE, a change keeps its outcome without its result.
+   * Makes what the outcome releases to the caller durable before it is released. When that fails, nothing is released: a read ends
+   * with POLICY_STATE_UNAVAILABLE, a change keeps its outcome without its result.
    */
   async settle(outcome: CallOutcome, detector: Detector): Promise<CallOutcome> {
-    const told = toldBy(outcome, detector);
-    if (told === undefined) return outcome;
+    const released = releasedBy(outcome, detector);
+    if (released === undefined) return outcome;
     try {
-      const { before, after } = await this.#policy.remember(this.#call, told);
+      const { before, after } = await this.#policy.remember(this.#call, released);
       this.#before ??= before.labels;
       this.#after = after.labels;
       return outcome;
     } catch (cause) {
       this.#policy.withheld();
-      return untold(outcome, this.#call, cause);
+      return unreleased(outcome, this.#call, cause);
     }
   }
 
@@ -78,15 +78,15 @@ export function sourcesOf({ origins: all }: Pick<FlowJudgement, "origins">): Flo
 
 export type FlowSources = NonNullable<AuditEntry["dataFlow"]>["sources"];
 
-/** Returns what an outcome tells the caller of the target's words; undefined when it tells none of them. */
-function toldBy(outcome: CallOutcome, detector: Detector): Json | undefined {
+/** Returns the part of the target's answer that an outcome releases to the caller; undefined when it releases none. */
+function releasedBy(outcome: CallOutcome, detector: Detector): Json | undefined {
   if (isJudged(outcome)) return undefined;
   if (!(outcome instanceof Refusal)) return outcome.result ?? undefined;
   const text = releasableText(Refusal.targetTextOf(outcome), detector);
   return text?.message ?? outputReleasedWith(outcome)?.result;
 }
 
-function untold(outcome: CallOutcome, { tool }: FollowedCall, cause: unknown): CallOutcome {
+function unreleased(outcome: CallOutcome, { tool }: FollowedCall, cause: unknown): CallOutcome {
   if (outcome instanceof Refusal) {
     const { code, message, details, retryAfterMs, isLasting, findings } = outcome;
     // Neither the target's text nor its output: they belong to the other refusal.

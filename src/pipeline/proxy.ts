@@ -76,7 +76,7 @@ export function createProxy(parts: ProxyParts): ToolProxy {
   };
 }
 
-/** Runs the pipeline. Whatever the outcome tells the caller of what was read is remembered before anybody is told. */
+/** Runs the pipeline. What the outcome releases of the target's answer is remembered before it is released. */
 async function outcomeOf(parts: ProxyParts, request: CallRequest, record: CallRecord): Promise<CallOutcome> {
   const outcome = await decide(parts, request, record).catch(asRefusal);
   return record.flow === undefined ? outcome : await record.flow.settle(outcome, record.detector);

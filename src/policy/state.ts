@@ -46,7 +46,7 @@ export function openPolicyState({ store, now, monotonic, log = () => {} }: Polic
   let opened: Promise<Transactions> | undefined;
   let isClosed = false;
   const open = async (): Promise<Transactions> =>
-    store === undefined ? memoryTransactions(now) : store.kind.beside(store.url, { now, log });
+    store === undefined ? memoryTransactions(now) : store.kind.stateTransactions(store.url, { now, log });
 
   const run = async <T>(kind: TransactionKind, work: (sql: Sql, now: number) => Promise<T>): Promise<T> => {
     if (isClosed) throw new Error("the state of policies is closed");

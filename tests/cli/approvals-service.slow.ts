@@ -143,12 +143,12 @@ test.skipIf(!hasTerminals)(
 test("the owner of a session that the service has not seen must be named", async () => {
   const unseen = await decide("mode", "set", "sid:unseen", "yolo", "--for", "30m");
   expect(unseen).toMatchObject({ code: 1, out: "" });
-  expect(unseen.err).toMatch(/^APPROVAL_NOT_FOUND: .*\n.*--subject and --issuer.*\n$/);
-  expect((await decide("mode", "end", "sid:unseen")).err).not.toContain("--subject");
+  expect(unseen.err).toMatch(/^APPROVAL_NOT_FOUND: .*\n.*--sub and --iss.*\n$/);
+  expect((await decide("mode", "end", "sid:unseen")).err).not.toContain("--sub");
 });
 
 test("a session is set to ask less, listed and ended", async () => {
-  const whose = ["--subject", "agent-7", "--issuer", issuer];
+  const whose = ["--sub", "agent-7", "--iss", issuer];
   expect(await decide("mode", "set", "sid:session-1", "yolo", "--for", "30m", ...whose)).toMatchObject({
     code: 0,
     err: "",

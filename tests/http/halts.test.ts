@@ -62,7 +62,10 @@ describe("a halt", () => {
       id,
       liftedBy: { subject: "olga" },
     });
-    expect((await service.resume(id)).http).toBe(404);
+    for (const unknown of [id, crypto.randomUUID(), "no-id"]) {
+      const { http, body } = await service.resume(unknown);
+      expect([http, body.error.code]).toEqual([404, "HALT_NOT_FOUND"]);
+    }
   });
 
   test("tells the agent until when, and ends then", async () => {
@@ -291,7 +294,7 @@ describe("a halt between the claim of an approval and the run", () => {
         },
       };
     },
-    beside: (url, parts) => sqliteStore.beside(url.replace("hooked:", "sqlite:"), parts),
+    stateTransactions: (url, parts) => sqliteStore.stateTransactions(url.replace("hooked:", "sqlite:"), parts),
   };
 
   beforeAll(async () => {

@@ -26,7 +26,7 @@ const counted: ApprovalStore = {
       },
     };
   },
-  beside: (url, parts) => sqliteStore.beside(url.replace("counted:", "sqlite:"), parts),
+  stateTransactions: (url, parts) => sqliteStore.stateTransactions(url.replace("counted:", "sqlite:"), parts),
 };
 
 const BUILD: Modules = { ...withPoints(spending), approvalStores: [...MODULES.approvalStores, counted] };

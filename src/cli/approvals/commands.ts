@@ -31,6 +31,12 @@ const REASON = option(text("text"), "reason, for the agent");
 const approvals = () => import("./approvals.ts");
 const sessions = () => import("./sessions.ts");
 
+/** Former names of `--sub` and `--iss`. */
+const FORMER_OWNER = {
+  subject: option(text("subject"), "--sub", { excludes: "sub", isFormer: true }),
+  issuer: option(text("issuer"), "--iss", { excludes: "iss", isFormer: true }),
+};
+
 export const commands = [
   group("approvals", "Show approval requests, and decide them"),
   command({
@@ -145,8 +151,9 @@ export const commands = [
     uses: CLIENT,
     options: {
       for: required(duration(MODE_SECONDS_MAX), "30s, 15m, 8h"),
-      subject: option(text("subject"), "subject of the session, if the service has not seen the session yet"),
-      issuer: option(text("issuer"), "issuer of that subject's tokens"),
+      sub: option(text("subject"), "subject of the session, if the service has not seen the session yet"),
+      iss: option(text("issuer"), "issuer of that subject's tokens"),
+      ...FORMER_OWNER,
     },
     run: async ({ session, mode }, options) => (await sessions()).setMode(session, mode, options),
   }),
@@ -156,8 +163,9 @@ export const commands = [
     arguments: { session: argument(text("session")) },
     uses: CLIENT,
     options: {
-      subject: option(text("subject"), "subject of the session, if several callers have a session of this id"),
-      issuer: option(text("issuer"), "issuer of that subject's tokens"),
+      sub: option(text("subject"), "subject of the session, if several callers have a session of this id"),
+      iss: option(text("issuer"), "issuer of that subject's tokens"),
+      ...FORMER_OWNER,
     },
     run: async ({ session }, options) => (await sessions()).endSession(session, options),
   }),

@@ -48,7 +48,11 @@ export async function revokeGrant(id: string, options: ClientOptions): Promise<v
 
 /** Whose session it is: `sid`s of two callers may be equal. */
 interface OwnerOptions extends ClientOptions {
+  readonly sub?: string;
+  readonly iss?: string;
+  /** Former name of `sub`. */
   readonly subject?: string;
+  /** Former name of `iss`. */
   readonly issuer?: string;
 }
 
@@ -57,22 +61,22 @@ interface ModeOptions extends OwnerOptions {
   readonly for: number;
 }
 
-/** Returns what is wrong with the options that name a session's owner; undefined when nothing is. */
-function ownerProblem({ subject, issuer }: OwnerOptions): string | undefined {
-  if ((subject === undefined) !== (issuer === undefined)) return "--subject and --issuer go together";
-  return subject === "" || issuer === "" ? "--subject and --issuer must not be empty" : undefined;
+/** Returns the session's owner, if the options name one. */
+function ownerIn(options: OwnerOptions): { readonly subject: string; readonly issuer: string } | undefined {
+  const { subject, issuer, sub = subject, iss = issuer } = options;
+  if (sub === undefined && iss === undefined) return undefined;
+  if (sub === undefined || iss === undefined) return wrongUsage("--sub and --iss go together");
+  return sub === "" || iss === "" ? wrongUsage("--sub and --iss must not be empty") : { subject: sub, issuer: iss };
 }
 
 const UNKNOWN_SESSION =
-  "note: for a session that has made no call yet, give --subject and --issuer of the token that will name it";
+  "note: for a session that has made no call yet, give --sub and --iss of the token that will name it";
 
 /** `stc mode set <session> <mode> --for 30m`. A session that the service does not know yet needs its owner. */
 export async function setMode(session: string, mode: string, options: ModeOptions): Promise<void> {
-  const { subject, issuer } = options;
-  const problem = ownerProblem(options);
-  if (problem !== undefined) return wrongUsage(problem);
-  const body = JSON.stringify({ mode, expiresInSeconds: options.for, subject, issuer });
-  const hint = subject === undefined ? { ifNotFound: UNKNOWN_SESSION } : {};
+  const owner = ownerIn(options);
+  const body = JSON.stringify({ mode, expiresInSeconds: options.for, ...owner });
+  const hint = owner === undefined ? { ifNotFound: UNKNOWN_SESSION } : {};
   const path = `/sessions/${segment(session)}/mode`;
   const answer = await connectAndRequest(options, { method: "PUT", path, body, ...hint });
   const done = `${printable(mode)} for ${options.for} s: ${printable(session)}`;
@@ -81,11 +85,8 @@ export async function setMode(session: string, mode: string, options: ModeOption
 
 /** `stc mode end <session>`: ends the session together with its mode and its grants. */
 export async function endSession(session: string, options: OwnerOptions): Promise<void> {
-  const { subject, issuer } = options;
-  const problem = ownerProblem(options);
-  if (problem !== undefined) return wrongUsage(problem);
-  const owner = subject === undefined || issuer === undefined ? "" : `?${new URLSearchParams({ issuer, subject })}`;
-  const path = `/sessions/${segment(session)}${owner}`;
+  const owner = ownerIn(options);
+  const path = `/sessions/${segment(session)}${owner === undefined ? "" : `?${new URLSearchParams(owner)}`}`;
   const answer = await connectAndRequest(options, { method: "DELETE", path });
   report(answer, options, { kind: "session", id: session, done: `ended: ${printable(session)}` });
 }

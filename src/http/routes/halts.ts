@@ -3,8 +3,8 @@ import { Refusal } from "../../core/errors.ts";
 import { hint } from "../../core/nearest.ts";
 import type { CallHalt, HaltTarget } from "../../policy/halts/halt.ts";
 import { haltJson } from "../../policy/halts/halt.ts";
-import { json } from "../answers.ts";
-import { identityOf, idParams, notFound, REASON_CHARACTERS_MAX } from "../approval-json.ts";
+import { deniedAnswer, json } from "../answers.ts";
+import { identityOf, REASON_CHARACTERS_MAX } from "../approval-json.ts";
 import { type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";
 
 /** A year. */
@@ -98,20 +98,16 @@ export const endpoints: readonly Endpoint[] = [
     summary: "Lift a halt.",
     ...operators,
     permission: "halts:write",
-    params: idParams,
-    notFound: noHalt,
+    params: z.object({ id: z.string().max(128).refine(wellFormed, "must be text without NUL") }),
+    errors: { 404: "HALT_NOT_FOUND" },
     audited: "change",
     async handle({ caller, params: { id } }, services) {
       const lifted = await inState(services, () => services.halts.lift(id, identityOf(caller)));
-      if (lifted === undefined) throw noHalt();
+      if (lifted === undefined) return deniedAnswer(404, "HALT_NOT_FOUND", "No halt with this id is in force.");
       return json(200, { halt: { ...haltJson(lifted), lifted: true } });
     },
   }),
 ];
-
-function noHalt(): Error {
-  return notFound("halt");
-}
 
 /** An alias names its tool. */
 function targetOf(body: HaltBody, { registry }: EndpointServices): HaltTarget {

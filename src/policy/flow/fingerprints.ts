@@ -380,14 +380,14 @@ export class Fingerprints {
 
   /** Returns what the first words tell, in bits. Round numbers and years tell less than their digits. */
   wordBits(words: number): Float32Array {
-    const told = this.bits.slice(0, words);
+    const weights = this.bits.slice(0, words);
     for (let word = 0; word < words; word += 1) {
       if (this.#kind[word] !== DIGIT) continue;
       const digits = this.#written(word, word);
-      if (/^(?:19|20)\d\d$/.test(digits)) told[word] = YEAR_BITS;
-      else told[word] = digits.replace(/^0+|0+$/g, "").length * DIGIT_BITS + DIGITS_BASE_BITS;
+      if (/^(?:19|20)\d\d$/.test(digits)) weights[word] = YEAR_BITS;
+      else weights[word] = digits.replace(/^0+|0+$/g, "").length * DIGIT_BITS + DIGITS_BASE_BITS;
     }
-    return told;
+    return weights;
   }
 }
 

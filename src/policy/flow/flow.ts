@@ -61,6 +61,8 @@ export interface FollowedCall {
 export interface DataFlowOptions {
   readonly tools: readonly Tool[];
   readonly kinds: readonly DeclaredKind[];
+  /** Whether the configuration confines commands. */
+  readonly isConfined: boolean;
   readonly rules: readonly FlowRule[];
   readonly rememberMs: number;
   /** Whether labels are narrowed to the token's `sid`. */
@@ -79,7 +81,7 @@ export class DataFlowPolicy {
 
   constructor(options: DataFlowOptions) {
     this.#options = options;
-    this.#flows = new Map(options.tools.map((tool) => [tool, toolFlow(tool, options.kinds)]));
+    this.#flows = new Map(options.tools.map((tool) => [tool, toolFlow(tool, options.kinds, options.isConfined)]));
   }
 
   /** Returns whether the labels of a caller matter to calls of a tool. */
@@ -161,7 +163,7 @@ export class DataFlowPolicy {
   }
 
   #flowOf(tool: Tool): ToolFlow {
-    return this.#flows.get(tool) ?? toolFlow(tool, this.#options.kinds);
+    return this.#flows.get(tool) ?? toolFlow(tool, this.#options.kinds, this.#options.isConfined);
   }
 
   #fieldsOf(tool: Tool, { trusted, reads }: ToolFlow): AnswerFields {

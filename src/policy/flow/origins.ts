@@ -158,7 +158,8 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
     } else if (isTable(value)) {
       for (const [key, inner] of Object.entries(value)) {
         const { node: below, shown } = edgeOf(node, key);
-        const path = joinPath(argument, key);
+        // Not the key itself where it is data: the audit names arguments, and input policies hide values.
+        const path = joinPath(argument, shown);
         // A key that is data says where to, as its value does.
         if (shown === "*" && below.action === "allow") visit(key, below, path, depth + 1);
         visit(inner, below, path, depth + 1);

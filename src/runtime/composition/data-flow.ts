@@ -29,7 +29,7 @@ export class DataFlowOpener {
     return this.#ledger;
   }
 
-  async policyFor({ dataFlow }: Config, tools: readonly Tool[]): Promise<DataFlowPolicy | undefined> {
+  async policyFor({ dataFlow, commands }: Config, tools: readonly Tool[]): Promise<DataFlowPolicy | undefined> {
     if (!isDataFlowOn({ dataFlow }, tools)) return undefined;
     const { state, modules, newId, newSecret, log } = this.#parts;
     const [{ DataFlowPolicy: Policy, DEFAULT_RULES }, { FlowLedger: Ledger }] = await Promise.all([
@@ -39,7 +39,15 @@ export class DataFlowOpener {
     this.#ledger ??= new Ledger({ state, newSecret });
     const { rememberSeconds = REMEMBER_SECONDS, trustSid = false } = dataFlow ?? {};
     return new Policy({
-      ...{ tools, kinds: modules.targetKinds, ledger: this.#ledger, newId, log, trustSid },
+      ...{
+        tools,
+        kinds: modules.targetKinds,
+        isConfined: areConfined({ commands }),
+        ledger: this.#ledger,
+        newId,
+        log,
+        trustSid,
+      },
       rules: flowRulesOf({ dataFlow }, DEFAULT_RULES),
       rememberMs: rememberSeconds * 1_000,
     });
@@ -69,7 +77,7 @@ export async function dataFlowNotes(
   const declaring = tools.filter(({ dataFlow }) => dataFlow !== undefined && dataFlow.sends === undefined);
   if (declaring.length > 0) {
     const { toolFlow } = await import("../../policy/flow/declarations.ts");
-    const sending = declaring.filter((tool) => toolFlow(tool, kinds).sendsOutside);
+    const sending = declaring.filter((tool) => toolFlow(tool, kinds, areConfined(config)).sendsOutside);
     if (sending.length === 0) return [];
     return [
       `dataFlow: sends is left out for ${named(sending)}: calls count as sending outside, as is usual for the kind; declare sends: [] or [outside]`,
@@ -78,7 +86,7 @@ export async function dataFlowNotes(
   if (isDataFlowOn(config, tools)) return [];
   const reaching = tools.filter(({ target, examples }) => {
     const declared = declaredTarget({ target }, kinds);
-    return declared?.kind.reachesOthers?.(declared.part, examples.accepts) === true;
+    return declared?.kind.reachesOthers?.(declared.part, examples.accepts, areConfined(config)) === true;
   });
   if (reaching.length === 0) return [];
   return [`dataFlow: is off, and others may have written what ${named(reaching)} read: docs/data-flow.md`];
@@ -92,6 +100,11 @@ function named(tools: readonly Tool[]): string {
 
 /** How long what a caller has read counts when the configuration has no section. */
 const REMEMBER_SECONDS = 86_400;
+
+/** Returns whether a configuration confines the commands that it runs. */
+export function areConfined({ commands }: Pick<Config, "commands">): boolean {
+  return commands.confinement !== "off";
+}
 
 /** Data flow is on when the configuration has its section or a tool declares how data flows through it. */
 export function isDataFlowOn({ dataFlow }: Pick<Config, "dataFlow">, tools: readonly Tool[]): boolean {

@@ -2,7 +2,7 @@ import { HIDDEN } from "../../approvals/risk/operators.ts";
 import type { Caller, Tool } from "../../core/types.ts";
 import type { DataFlowPolicy, FlowJudgement, FlowRule } from "../../policy/flow/flow.ts";
 import type { Parts } from "../composition/assembly.ts";
-import { flowRulesOf, isDataFlowOn } from "../composition/data-flow.ts";
+import { areConfined, flowRulesOf, isDataFlowOn } from "../composition/data-flow.ts";
 import type { Config } from "../config/config.ts";
 
 /** What data flow says about a call: every verdict that is possible by what is known, and why. */
@@ -64,7 +64,7 @@ type Applies = "yes" | "no" | "maybe";
  * flow is off. What recorded facts leave open stays open.
  */
 export async function recordedFlowJudge(
-  config: Pick<Config, "dataFlow">,
+  config: Pick<Config, "dataFlow" | "commands">,
   { loaded, targetKinds }: Pick<Parts, "loaded" | "targetKinds">,
 ): Promise<((recorded: RecordedFlow) => FlowJudge) | undefined> {
   if (!isDataFlowOn(config, loaded.tools)) return undefined;
@@ -80,7 +80,7 @@ export async function recordedFlowJudge(
   const flows = new Map<Tool, ReturnType<typeof toolFlow>>();
   return (recorded) =>
     ({ tool, input }) => {
-      const flow = flows.get(tool) ?? toolFlow(tool, targetKinds);
+      const flow = flows.get(tool) ?? toolFlow(tool, targetKinds, areConfined(config));
       flows.set(tool, flow);
       if (!flow.sendsOutside && !flow.hasDestinations) return undefined;
       const isHidden = input === HIDDEN;

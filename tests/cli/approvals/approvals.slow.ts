@@ -273,6 +273,12 @@ describe.concurrent("stc grants and stc mode", () => {
       [{ mode: "autoEdit", expiresInSeconds: 1_800, subject: "agent-7", issuer: "https://idp.test" }],
       /^autoEdit for 1800 s: s-1\n$/,
     ],
+    [
+      ["mode", "set", "s-1", "yolo", "--for", "1m", "--sub", "agent-7", "--iss", "https://idp.test"],
+      "PUT /sessions/s-1/mode",
+      [{ mode: "yolo", expiresInSeconds: 60, subject: "agent-7", issuer: "https://idp.test" }],
+      /^yolo for 60 s: s-1\n$/,
+    ],
     [["mode", "end", "s-1"], "DELETE /sessions/s-1", [], /^ended: s-1\n$/],
   ] as const)("%p", async (args, request, bodies, out) => {
     const people = await operate(args);

@@ -27,7 +27,8 @@ function sourceOf(
   return { id: "1", tool: "read", traceId: "t", of: "", labels, at: 1, until: 2, fields, columns };
 }
 
-const destinations = compilePolicy({ to: "allow" }, z.unknown()).root;
+const INPUT = z.object({ to: z.unknown(), text: z.string(), tags: z.record(z.string(), z.string()) });
+const destinations = compilePolicy({ to: "allow" }, INPUT).root;
 
 function lookUp(input: Json, sources: readonly Source[]): readonly ArgumentOrigins[] {
   return originsOf(needlesOf(fingerprints, input, destinations), sources);
@@ -173,6 +174,12 @@ test("a part of a text is attributed when it tells much", () => {
   expect(found).toMatchObject({ argument: "text", isDestination: false, isUntrusted: true });
   expect(found?.origins[0]).toMatchObject({ field: "body", isWhole: false });
   expect(lookUp({ text: "Hi, the project is fine. Bye" }, [source])).toEqual([]);
+});
+
+test("a key that the agent chose is not part of an argument's name", () => {
+  const text = "The quarterly numbers of project Aurora are confidential until Thursday.";
+  const found = lookUp({ tags: { "my secret": text, another: text } }, [sourceOf({ body: text })]);
+  expect(found.map(({ argument }) => argument)).toEqual(["tags.*"]);
 });
 
 test("fingerprints agree with every key", () => {

@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { z } from "zod";
 import type { DataFlow } from "../../../src/core/types.ts";
 import { defineTool } from "../../../src/index.ts";
+import { toolFlow } from "../../../src/policy/flow/declarations.ts";
 import { dataFlowNotes } from "../../../src/runtime/composition/data-flow.ts";
 import { MODULES } from "../../../src/runtime/modules.ts";
 
@@ -19,7 +20,7 @@ function tool(name: string, dataFlow?: DataFlow) {
 }
 
 const notes = (...tools: readonly ReturnType<typeof tool>[]) =>
-  dataFlowNotes({} as never, tools as never, MODULES.targetKinds);
+  dataFlowNotes({ commands: { confinement: "require" } } as never, tools as never, MODULES.targetKinds);
 
 test("tools that declare what they read, and not what they send, are named", async () => {
   const reads: DataFlow = { reads: [] };
@@ -34,4 +35,15 @@ test("tools whose answers others may have written are named while data flow is o
   expect(await notes(...many)).toEqual([
     "dataFlow: is off, and others may have written what post_0, post_1, post_2, post_3, post_4 and 2 more read: docs/data-flow.md",
   ]);
+});
+
+test("a shell that is not confined can use the network, and other commands only where they declare it", () => {
+  const command = (cli: object) => ({ ...tool("run"), target: { system: "shell", cli } }) as never;
+  const flow = (cli: object, isConfined: boolean) => {
+    const { reads, sendsOutside } = toolFlow(command(cli), MODULES.targetKinds, isConfined);
+    return [reads, sendsOutside];
+  };
+  expect(flow({ shell: {} }, false)).toEqual([["untrusted"], true]);
+  expect(flow({ shell: {} }, true)).toEqual([[], false]);
+  expect(flow({ command: "git" }, false)).toEqual([[], false]);
 });
