@@ -367,6 +367,14 @@ export const commands = [
     },
   }),
   command({
+    name: "schema configuration",
+    summary: "Print the JSON Schema of the configuration",
+    run: async () => {
+      const { default: schema } = await import("../../docs/configuration.schema.json", { with: { type: "json" } });
+      (await import("./output.ts")).print.json(schema, 2);
+    },
+  }),
+  command({
     name: "schema test",
     summary: "Print the JSON Schema of the fixtures beside manifests",
     run: async () => {
