@@ -15,6 +15,7 @@ WORKDIR /build
 COPY package.json bun.lock bunfig.toml tsconfig.json ./
 RUN bun install --frozen-lockfile --production
 COPY src ./src
+COPY docs/configuration.schema.json ./docs/
 RUN bun run compile
 
 FROM ${BASE_IMAGE}

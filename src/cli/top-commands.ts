@@ -267,6 +267,18 @@ export const commands = [
     run: async ({ tool, args }, options) => (await import("./authoring/try.ts")).tryTool(tool, args, options),
   }),
   command({
+    name: "test",
+    summary: "Compare what becomes of calls and answers with the fixtures beside manifests; reach no target",
+    arguments: { selected: remaining(text("files-or-tools"), "files of fixtures, or names of tools (default: all)") },
+    uses: CONFIGURED,
+    options: {
+      update: flag("write what answers release into the fixtures, after showing each difference"),
+      json: JSON_FLAG,
+    },
+    exits: { 0: "all passed", 1: "at least one failed", 66: "there are no fixtures" },
+    run: async ({ selected }, options) => (await import("./authoring/test.ts")).test(selected, options),
+  }),
+  command({
     name: "token",
     summary: "Print a token signed with the development keys",
     options: {
@@ -399,6 +411,14 @@ export const commands = [
       const { editorSchema } = await import("../runtime/manifests/editor-schema.ts");
       const { MODULES } = await import("../runtime/modules.ts");
       (await import("./output.ts")).print.json(editorSchema(MODULES.targetKinds), 2);
+    },
+  }),
+  command({
+    name: "schema configuration",
+    summary: "Print the JSON Schema of the configuration",
+    run: async () => {
+      const { default: schema } = await import("../../docs/configuration.schema.json", { with: { type: "json" } });
+      (await import("./output.ts")).print.json(schema, 2);
     },
   }),
   command({

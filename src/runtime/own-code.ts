@@ -2,7 +2,7 @@ import { realpathSync } from "node:fs";
 import { dirname } from "node:path";
 
 /** The virtual folder that the runtime shows to code inside a compiled binary; it does not exist in any file system. */
-const EMBEDDED = "/$bunfs/";
+export const EMBEDDED = "/$bunfs/";
 
 /** Returns whether this process runs as the single binary. */
 export function isCompiled(): boolean {

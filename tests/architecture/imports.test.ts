@@ -104,7 +104,8 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "console/app": ["@preact/signals", "preact", "preact/hooks"],
   console: ["oauth4webapi", "zod"],
   audit: ["zod"],
-  cli: ["commander", "fastify", "pino", "yaml", "zod"],
+  // The schema that editors read is data, made by `bun run docs:configuration`.
+  cli: ["commander", "fastify", "pino", "yaml", "zod", "docs/configuration.schema.json"],
   "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
   "runtime/config": ["yaml", "zod"],
   "runtime/manifests": ["yaml", "zod"],

@@ -44,6 +44,8 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["schema", 64, "Usage: stc schema"],
   ["schema tool extra", 64, "too many arguments"],
   ["schema test extra", 64, "too many arguments"],
+  ["schema configuration extra", 64, "too many arguments"],
+  ["test --nonsense", 64, "unknown option"],
   ["try", 64, "missing required argument 'tool'"],
 
   ["serve extra", 64, "too many arguments"],

@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { configSchema, environmentOverrides } from "../../src/runtime/config/config.ts";
+import { describeKeys } from "../../src/runtime/manifests/editor-schema.ts";
 import { MODULES } from "../../src/runtime/modules.ts";
 import { withSection } from "../support/generated-section.ts";
 import { MEANINGS } from "./configuration-meanings.ts";
@@ -186,4 +187,90 @@ function plain(comment: string): string {
   return comment.replaceAll(/\s*\n\s*\*?\s*/g, " ").trim();
 }
 
-if (import.meta.main) writeFileSync(PAGE, withReference(readFileSync(PAGE, "utf8")));
+/** The file that editors read. */
+export const SCHEMA_FILE = join(PROJECT, "docs/configuration.schema.json");
+
+type Mutable = { -readonly [Key in keyof Shape]: Shape[Key] } & Record<string, unknown>;
+
+/** Returns the JSON Schema (draft 7) of the configuration: structure and defaults of the Zod schema, words of the reference. */
+export function configurationSchema(): Readonly<Record<string, unknown>> {
+  const [whole, ...kinds] = SECTIONS.map(({ at, schema }) => ({ at, shape: describedSchema(schema, at) }));
+  const { $schema, properties = {}, ...rest } = whole?.shape ?? {};
+  const { jwt, tools, systems, ...sections } = properties as Record<string, Mutable>;
+  const nameOf = (at: string): string => at.replace(/^systems\.<|>$/g, "");
+  const definitions = kinds.filter(({ at }) => at.startsWith("systems.<")).map(({ at, shape }) => [nameOf(at), shape]);
+  const ofKinds = definitions.map(([kind]) => ({ $ref: `#/definitions/${String(kind)}` }));
+  const named = kinds.filter(({ at }) => !at.startsWith("systems.<"));
+  const setting = { anyOf: [TEXT, { type: "boolean" }, { type: "array", items: TEXT }, TEXTS] };
+  const lists = { type: ["object", "null"], description: LISTS, additionalProperties: setting };
+  const namedSystems = named.map(({ at, shape }) => [at.slice("systems.".length), { anyOf: [shape, ...ofKinds] }]);
+  return {
+    $schema,
+    $id: "urn:safe-tool-call:configuration",
+    title: "Configuration of Safe Tool Call",
+    ...rest,
+    properties: {
+      tools: { ...tools, items: TEXT },
+      jwt: { anyOf: [jwt, issuerAlone(jwt)], description: "Who may call: the issuers of tokens, or one issuer alone." },
+      systems: {
+        ...{ type: ["object", "null"], description: systems?.description ?? SYSTEMS },
+        properties: Object.fromEntries(namedSystems),
+        additionalProperties: { anyOf: [...ofKinds, lists] },
+      },
+      // A section whose keys are all comments is null.
+      ...Object.fromEntries(Object.entries(sections).map(([name, section]) => [name, orNull(section)])),
+    },
+    definitions: Object.fromEntries(definitions),
+  };
+}
+
+const TEXT = { type: "string" } as const;
+const TEXTS = { type: "object", additionalProperties: TEXT } as const;
+const LISTS = "Lists and settings that manifests refer to.";
+const SYSTEMS =
+  "What the tools reach, by name: systems of one kind each, or lists and settings that manifests refer to.";
+
+export function schemaContent(): string {
+  return `${JSON.stringify(configurationSchema(), undefined, 2)}\n`;
+}
+
+/** The section `jwt` may be its only issuer. */
+function issuerAlone(jwt: Mutable | undefined): unknown {
+  return jwt?.properties?.["issuers"]?.items ?? {};
+}
+
+function orNull(shape: Mutable): unknown {
+  return shape.type === "object" ? { ...shape, type: ["object", "null"] } : shape;
+}
+
+function describedSchema(schema: z.ZodType, at: string): Mutable {
+  const shape = z.toJSONSchema(schema, {
+    io: "input",
+    target: "draft-7",
+    unrepresentable: "any",
+    override: ({ jsonSchema }) => describeKeys(jsonSchema),
+  }) as Mutable;
+  describe(shape, at, "config");
+  if (at === "") return shape;
+  const { $schema: _, ...part } = shape;
+  return part;
+}
+
+/** Adds the words of the reference, with units, to every key. */
+function describe(shape: Mutable, at: string, file: string): void {
+  for (const [name, inner] of Object.entries(shape.properties ?? {}) as [string, Mutable][]) {
+    const key = at === "" ? name : `${at}.${name}`;
+    const source = FILES[key] ?? file;
+    const unit = inner.type === "integer" ? unitOf(name).trim() : "";
+    const says = meaningOf(inner, key, source).replaceAll("\\|", "|");
+    const words = [says, ...(unit === "" ? [] : [`Unit: ${unit}.`])].filter((part) => part !== "").join(" ");
+    if (words !== "") inner.description = words;
+    if (inner.items?.properties !== undefined) describe(inner.items as Mutable, `${key}[]`, source);
+    else describe(inner, key, source);
+  }
+}
+
+if (import.meta.main) {
+  writeFileSync(PAGE, withReference(readFileSync(PAGE, "utf8")));
+  writeFileSync(SCHEMA_FILE, schemaContent());
+}

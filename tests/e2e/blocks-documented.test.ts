@@ -80,6 +80,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/limits.md: stc halt --tool": "tests/e2e/limits-documented.test.ts",
   "docs/limits.md: stc quotas list": "tests/e2e/limits-documented.test.ts",
   "docs/authoring.md: stc try": "tests/cli/authoring/try.slow.ts",
+  "docs/authoring.md: stc test": "tests/cli/authoring/test.slow.ts",
   "docs/authoring.md: # yaml-language-server": "tests/cli/authoring/fixtures.test.ts",
   "docs/manifests.md: # yaml-language-server": "tests/runtime/manifests/data-only.test.ts",
   "docs/manifests.md: tools/get-account.tool.yaml: line": "tests/runtime/manifests/data-only.test.ts",

@@ -1,5 +1,5 @@
 import { isTable } from "../../core/json.ts";
-import { ownCode } from "../../runtime/own-code.ts";
+import { EMBEDDED, ownCode } from "../../runtime/own-code.ts";
 
 /** One error of a chain of causes, for the author of a tool. */
 export interface Cause {
@@ -39,7 +39,8 @@ function positionsIn(stack: string): readonly string[] {
   const found = stack.split("\n").flatMap((line) => {
     const [, name, file = "", row, column] = FRAME.exec(line) ?? [];
     const path = file.replace(/^file:\/\//, "").replace(/\?v=[^:]*$/, "");
-    if (path === "" || path.startsWith(`${own}/`) || path.includes("/node_modules/")) return [];
+    const isOurs = path.startsWith(`${own}/`) || path.startsWith(EMBEDDED) || path.includes("/node_modules/");
+    if (path === "" || isOurs) return [];
     return [`${path}:${row}:${column}${name === undefined || name === "" ? "" : ` (${name})`}`];
   });
   return found.slice(0, POSITIONS_MAX);

@@ -93,10 +93,12 @@ const fixtures = z.strictObject({
   answers: z.array(answer).max(CASES_MAX).default([]).describe("Answers that the target could give."),
 });
 
-export type Fixtures = z.output<typeof fixtures>;
+type Fixtures = z.output<typeof fixtures>;
+export type CallFixture = Fixtures["calls"][number];
+export type AnswerFixture = Fixtures["answers"][number];
 
 /** Fixtures, with the function that finds the line of a field; or what is wrong with them, each with its line. */
-export type FixturesRead =
+type FixturesRead =
   | { readonly fixtures: Fixtures; readonly lineOf: (field: string) => number | undefined }
   | { readonly problems: readonly string[] };
 

@@ -193,7 +193,7 @@ export function jsonSchemaOf(
 }
 
 /** Describes the keys of a table by patterns: for `propertyNames`, a YAML editor takes the key `404` for a number. */
-function describeKeys(jsonSchema: z.core.JSONSchema.BaseSchema): void {
+export function describeKeys(jsonSchema: z.core.JSONSchema.BaseSchema): void {
   const { propertyNames, additionalProperties } = jsonSchema;
   if (typeof propertyNames !== "object") return;
   delete jsonSchema.propertyNames;
