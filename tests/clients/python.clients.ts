@@ -1,6 +1,7 @@
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { ClientService } from "../support/client-service.ts";
+import { ModelServer, type ModelTurn } from "../support/model-server.ts";
 import { pythonWith } from "../support/python.ts";
 import { environmentOf, run } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
@@ -18,7 +19,11 @@ interface Order {
   readonly reason: string;
   readonly subject: string;
   readonly count: number;
+  readonly script: readonly ModelTurn[];
+  readonly field: "results" | "tools";
 }
+
+let model = new ModelServer([]);
 
 /** What the Python tests ask of the service's other side. */
 const ORDERS: Readonly<Record<string, (order: Order) => unknown>> = {
@@ -32,6 +37,14 @@ const ORDERS: Readonly<Record<string, (order: Order) => unknown>> = {
   failures({ count }) {
     service.failures = count;
   },
+  async model({ script }) {
+    await model.end();
+    // The model's server must never see the token of the service.
+    model = new ModelServer(script, [await service.token()]);
+    return model.url;
+  },
+  heard: ({ field }) => model.heard.at(-1)?.[field],
+  problems: () => model.problems,
   restart: () => service.restart(Number(new URL(service.url).port)),
 };
 
@@ -47,6 +60,7 @@ const control = Bun.serve({
 
 afterAll(async () => {
   await control.stop(true);
+  await model.end();
   await storeless.end();
   await service.end();
 });
@@ -55,7 +69,7 @@ const environment = environmentOf({
   CONTROL_URL: String(control.url),
   PYTHONPATH: join(CLIENT, "src"),
   PYTHONDONTWRITEBYTECODE: "1",
-  PYTHONSAFEPATH: "1",
+  EXAMPLES: join(CLIENT, "examples"),
   HYPOTHESIS_STORAGE_DIRECTORY: join(PROJECT, "var/python/hypothesis"),
 });
 
@@ -67,3 +81,5 @@ async function pytest(file: string): Promise<void> {
 }
 
 test("the Python client against the real service: test_client.py", () => pytest("test_client.py"));
+
+test("the adapters with the real frameworks: test_adapters.py", () => pytest("test_adapters.py"));
