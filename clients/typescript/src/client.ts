@@ -69,8 +69,11 @@ export interface CallOptions {
   readonly reason?: string | undefined;
   /** The approval that the call uses: that of an earlier pending result. */
   readonly approvalId?: string | undefined;
-  /** Default: a random key for each call, which its repetitions share. */
-  readonly idempotencyKey?: string | undefined;
+  /**
+   * Default: a random key for each call, which its repetitions share. With null, the call has none: it is not repeated after its
+   * answer was lost, and uses an approval that was requested for the same call before.
+   */
+  readonly idempotencyKey?: string | null | undefined;
   /** Only asks what would happen to the call. */
   readonly dryRun?: boolean | undefined;
   /** How long the service holds the call for a person's decision: at most 55. */
@@ -245,7 +248,7 @@ export class SafeToolCallClient {
     ownKey: string | undefined,
   ): Promise<CallResult | DryRun> {
     const { callId, session = this.#session, reason, approvalId, dryRun, signal, idempotencyKey } = options;
-    if (idempotencyKey !== undefined && !/^[\x21-\x7e]{1,255}$/.test(idempotencyKey)) {
+    if (typeof idempotencyKey === "string" && !/^[\x21-\x7e]{1,255}$/.test(idempotencyKey)) {
       throw new TypeError("idempotencyKey: expected 1 to 255 visible ASCII characters");
     }
     const waitSeconds = heldSeconds(options.waitSeconds);
@@ -265,7 +268,7 @@ export class SafeToolCallClient {
         waitMs: waitSeconds * 1_000,
         signal,
       });
-    const answer = await sendWith(idempotencyKey ?? ownKey);
+    const answer = await sendWith(idempotencyKey === null ? undefined : (idempotencyKey ?? ownKey));
     if (idempotencyKey !== undefined || !refusesKeys(answer)) return resultOf(answer);
     this.#takesKeys = false;
     return resultOf(await sendWith(undefined));

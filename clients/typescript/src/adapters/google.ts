@@ -1,0 +1,35 @@
+import type { Content, Part, Tool } from "@google/genai";
+import type { SafeToolCallClient } from "../client.ts";
+import { type AdapterOptions, type ConversationPart, ServiceTools } from "./core.ts";
+
+/** The caller's tools for Google's generateContent. */
+export interface GoogleTools {
+  readonly tools: Tool[];
+  /** Makes the calls in `contents` that have no response yet. Returns the parts of the next user content. */
+  answer(contents: readonly Content[]): Promise<Part[]>;
+}
+
+/** Reads the caller's tools, for a loop over `ai.models.generateContent`. */
+export async function googleTools(client: SafeToolCallClient, options?: AdapterOptions): Promise<GoogleTools> {
+  const service = await ServiceTools.load(client, options);
+  const functionDeclarations = service.offered.map(({ name, description, schema }) => ({
+    ...{ name, description, parametersJsonSchema: schema },
+  }));
+  return {
+    tools: functionDeclarations.length === 0 ? [] : [{ functionDeclarations }],
+    answer: (contents) =>
+      service.answer(contents.flatMap(partsOf), ({ id, name }, { content }) => ({
+        functionResponse: { ...(id !== name && { id }), name, response: content },
+      })),
+  };
+}
+
+/** A call without an id is paired with the next response of its name. */
+function partsOf({ parts = [] }: Content): ConversationPart[] {
+  return parts.flatMap(({ functionCall: call, functionResponse: response }): ConversationPart[] => {
+    if (call?.name !== undefined)
+      return [{ kind: "call", id: call.id ?? call.name, name: call.name, args: call.args ?? {} }];
+    const id = response?.id ?? response?.name;
+    return id === undefined ? [] : [{ kind: "result", id, content: response?.response }];
+  });
+}
