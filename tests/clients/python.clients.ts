@@ -1,6 +1,9 @@
 import { afterAll, expect, test } from "bun:test";
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ClientService } from "../support/client-service.ts";
+import { ModelServer, type ModelTurn } from "../support/model-server.ts";
 import { pythonWith } from "../support/python.ts";
 import { environmentOf, run } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
@@ -18,7 +21,11 @@ interface Order {
   readonly reason: string;
   readonly subject: string;
   readonly count: number;
+  readonly script: readonly ModelTurn[];
+  readonly field: "results" | "tools";
 }
+
+let model = new ModelServer([]);
 
 /** What the Python tests ask of the service's other side. */
 const ORDERS: Readonly<Record<string, (order: Order) => unknown>> = {
@@ -32,6 +39,14 @@ const ORDERS: Readonly<Record<string, (order: Order) => unknown>> = {
   failures({ count }) {
     service.failures = count;
   },
+  async model({ script }) {
+    await model.end();
+    // The model's server must never see the token of the service.
+    model = new ModelServer(script, [await service.token()]);
+    return model.url;
+  },
+  heard: ({ field }) => model.heard.at(-1)?.[field],
+  problems: () => model.problems,
   restart: () => service.restart(Number(new URL(service.url).port)),
 };
 
@@ -47,6 +62,7 @@ const control = Bun.serve({
 
 afterAll(async () => {
   await control.stop(true);
+  await model.end();
   await storeless.end();
   await service.end();
 });
@@ -55,7 +71,7 @@ const environment = environmentOf({
   CONTROL_URL: String(control.url),
   PYTHONPATH: join(CLIENT, "src"),
   PYTHONDONTWRITEBYTECODE: "1",
-  PYTHONSAFEPATH: "1",
+  EXAMPLES: join(CLIENT, "examples"),
   HYPOTHESIS_STORAGE_DIRECTORY: join(PROJECT, "var/python/hypothesis"),
 });
 
@@ -67,3 +83,87 @@ async function pytest(file: string): Promise<void> {
 }
 
 test("the Python client against the real service: test_client.py", () => pytest("test_client.py"));
+
+test("the adapters with the real frameworks: test_adapters.py", () => pytest("test_adapters.py"));
+
+/** Runs a program to its end, which must be a success. */
+async function succeed(
+  argv: readonly string[],
+  cwd: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<string> {
+  const { code, out, err } = await run(argv, { cwd, env: { ...process.env, ...env, PYTHONDONTWRITEBYTECODE: "1" } });
+  expect(code === 0 ? "" : `${argv.join(" ")}: ${out}${err}`).toBe("");
+  return out;
+}
+
+const CONSUMER = `import os
+from safe_tool_call import Client, RefusedError, unwrap
+
+with Client(os.environ["STC_URL"], os.environ["STC_TOKEN"]) as client:
+    result = client.call("read_note", {"title": "wheel"})
+    if result["status"] == "pending":
+        print(result["approval"]["id"])
+    elif result["status"] == "success":
+        print(result["result"]["done"], result["filteredFields"])
+    else:
+        print(result["error"]["code"])
+    try:
+        unwrap(client.call("no_such_tool"))
+    except RefusedError as error:
+        print(error.code)
+`;
+
+test("the wheel installs into an empty environment, where a strictly typed program uses it", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "stc-wheel-"));
+  try {
+    cpSync(CLIENT, join(folder, "source"), { recursive: true, filter: (path) => !path.includes("__pycache__") });
+    await succeed([python, "-m", "build", "--no-isolation", "--outdir", "dist", "source"], folder);
+    const built = readdirSync(join(folder, "dist")).sort();
+    expect(built).toEqual(["safe_tool_call_client-0.1.0-py3-none-any.whl", "safe_tool_call_client-0.1.0.tar.gz"]);
+    await succeed([python, "-m", "venv", "empty"], folder);
+    const empty = join(folder, "empty/bin/python3");
+    const needed = /^(?:httpx|httpcore|h11|anyio|idna|certifi|typing-extensions)==/;
+    const pinned = readFileSync(join(TESTS, "requirements.txt"), "utf8").split(/\n(?=[a-z])/);
+    writeFileSync(join(folder, "needed.txt"), pinned.filter((each) => needed.test(each)).join("\n"));
+    const install = [empty, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"];
+    await succeed([...install, "--require-hashes", "--requirement", "needed.txt"], folder);
+    await succeed([...install, "--no-index", `dist/${built[0]}`], folder);
+    writeFileSync(join(folder, "consumer.py"), CONSUMER);
+    const mypy = [python, "-m", "mypy", "--strict", "--python-version", "3.10", "--cache-dir", join(folder, "mypy")];
+    await succeed([...mypy, "--python-executable", empty, "consumer.py"], folder);
+    const env = { STC_URL: service.url, STC_TOKEN: await service.token() };
+    expect(await succeed([empty, "consumer.py"], folder, env)).toBe("read wheel []\nTOOL_NOT_FOUND\n");
+    await succeed(
+      [...mypy, "source/src", ...readdirSync(join(CLIENT, "examples")).map((name) => `source/examples/${name}`)],
+      folder,
+      {
+        MYPYPATH: join(folder, "source/src"),
+      },
+    );
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+test("every file is Python 3.10", async () => {
+  const program =
+    "import ast, pathlib, sys; [ast.parse(p.read_text(), feature_version=(3, 10)) for p in pathlib.Path(sys.argv[1]).rglob('*.py')]";
+  await succeed([python, "-c", program, CLIENT], CLIENT);
+});
+
+test("the example in the package's README runs", async () => {
+  const readme = readFileSync(join(CLIENT, "README.md"), "utf8");
+  const program = /```python\n([\s\S]*?)```/.exec(readme)?.[1] ?? "";
+  const env = { ...environment, STC_URL: service.url, STC_TOKEN: await service.token("readme") };
+  const running = run([python, "-c", program], { env });
+  let hasEnded = false;
+  void running.then(() => {
+    hasEnded = true;
+  });
+  while (!hasEnded) {
+    for (const { id } of await service.open()) await service.approve(id);
+    await Bun.sleep(50);
+  }
+  expect(await running).toMatchObject({ code: 0, out: "{'done': 'sent to ada'}\n" });
+});

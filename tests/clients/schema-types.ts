@@ -138,7 +138,9 @@ function pythonType(schema: Schema, indent = ""): string {
   if (values !== undefined) {
     const listed = values.map((value) => JSON.stringify(value));
     const line = `Literal[${listed.join(", ")}]`;
-    return line.length <= 100 ? line : `Literal[\n${listed.map((value) => `${indent}    ${value},\n`).join("")}${indent}]`;
+    return line.length <= 100
+      ? line
+      : `Literal[\n${listed.map((value) => `${indent}    ${value},\n`).join("")}${indent}]`;
   }
   if (anyOf !== undefined) return `Union[${anyOf.map((part) => pythonType(part, indent)).join(", ")}]`;
   if (type === "array") return `list[${pythonType(items ?? {}, indent)}]`;

@@ -4,8 +4,8 @@ import { fileURLToPath } from "node:url";
 import { type Connect, testClients } from "../mcp/client-suite.ts";
 import { McpWorld, MODERN } from "../mcp/mcp-world.ts";
 import { blockNamed } from "../support/documented.ts";
-import { environmentOf, run } from "../support/stc.ts";
 import { pythonWith } from "../support/python.ts";
+import { environmentOf, run } from "../support/stc.ts";
 
 const PROGRAM = fileURLToPath(import.meta.resolve("./clients.py"));
 

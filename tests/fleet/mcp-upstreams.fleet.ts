@@ -3,9 +3,9 @@ import { realpathSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { z } from "zod";
 import { defineTool, mcpTool } from "../../src/index.ts";
+import { pythonWith } from "../support/python.ts";
 import { environmentOf } from "../support/stc.ts";
 import { HostileWorld } from "../targets/mcp/world.ts";
-import { pythonWith } from "../support/python.ts";
 
 const PROGRAM = join(import.meta.dir, "mcp_server.py");
 

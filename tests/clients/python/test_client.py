@@ -195,7 +195,7 @@ class Handler(BaseHTTPRequestHandler):
             server.forwarded += 1
             server.keys.append(self.headers["idempotency-key"])
             if server.forwarded > server.losses:
-                head = f"HTTP/1.1 {answer.status_code} X\r\ncontent-length: {len(answer.content)}\r\n\r\n"
+                head = f"HTTP/1.1 {answer.status_code} X\r\nconnection: close\r\ncontent-length: {len(answer.content)}\r\n\r\n"
                 self.wfile.write(head.encode() + answer.content)
         self.close_connection = True
 

@@ -9,7 +9,9 @@ from anthropic.types import MessageParam, ToolParam, ToolResultBlockParam
 from typing_extensions import Unpack
 
 from ..client import AsyncClient, Client
-from ._core import Options, Part, ServiceTools, Told, table_of
+from ._core import Options, Part, PendingCall, ServiceTools, Told, table_of
+
+__all__ = ["MessagesTools", "PendingCall", "amessages_tools", "messages_tools"]
 
 
 class MessagesTools:

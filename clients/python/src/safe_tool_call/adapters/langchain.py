@@ -12,7 +12,9 @@ from pydantic import PrivateAttr
 from typing_extensions import Unpack
 
 from ..client import AsyncClient, Client
-from ._core import ModelCall, OfferedTool, Options, ServiceTools, Told
+from ._core import ModelCall, OfferedTool, Options, PendingCall, ServiceTools, Told
+
+__all__ = ["PendingCall", "alangchain_tools", "langchain_tools"]
 
 
 def langchain_tools(client: Client, **options: Unpack[Options]) -> "list[BaseTool]":

@@ -11,7 +11,9 @@ from openai.types.responses.response_input_param import FunctionCallOutput
 from typing_extensions import Unpack
 
 from ..client import AsyncClient, Client
-from ._core import Options, Part, ServiceTools, Told, table_of
+from ._core import Options, Part, PendingCall, ServiceTools, Told, table_of
+
+__all__ = ["ChatCompletionTools", "PendingCall", "ResponsesTools", "achat_completion_tools", "aresponses_tools", "chat_completion_tools", "responses_tools"]
 
 
 class ChatCompletionTools:

@@ -10,7 +10,9 @@ from agents.tool_context import ToolContext
 from typing_extensions import Unpack
 
 from ..client import AsyncClient
-from ._core import ModelCall, OfferedTool, Options, ServiceTools
+from ._core import ModelCall, OfferedTool, Options, PendingCall, ServiceTools
+
+__all__ = ["PendingCall", "agent_tools"]
 
 
 async def agent_tools(client: AsyncClient, **options: Unpack[Options]) -> "list[Tool]":
