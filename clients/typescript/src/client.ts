@@ -20,7 +20,10 @@ export type * from "./schema.ts";
 export type Success<Result = unknown> = Omit<WireSuccess, "result"> & { readonly result: Result };
 
 /** What the service answers to a call: `status` says which. */
-export type CallResult<Result = unknown> = Success<Result> | Pending | Refusal;
+export type CallResult<Result = unknown> = Success<Result> | Pending | RefusedWith<"denied"> | RefusedWith<"error">;
+
+/** A refusal of one status, so that a comparison of `status` narrows a result. */
+type RefusedWith<Status extends Refusal["status"]> = Refusal & { readonly status: Status };
 
 /** What `GET /tools` offers in each format. */
 export interface ToolFormats {
@@ -348,8 +351,7 @@ function heldSeconds(seconds = 0): number {
 }
 
 function resultOf({ status, body }: Answer): CallResult | DryRun {
-  if (isRefusal(body)) return body;
-  if (isResult(body)) return body as unknown as CallResult | DryRun;
+  if (isRefusal(body) || isResult(body)) return body as unknown as CallResult | DryRun;
   throw new ProtocolError(`the server at the client's URL answered no result of a call (HTTP ${status})`, {
     mayHaveRun: true,
     status,

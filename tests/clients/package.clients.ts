@@ -1,0 +1,171 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { launchBrowser } from "../support/browser.ts";
+import { ClientService } from "../support/client-service.ts";
+import { until } from "../support/until.ts";
+import { runProgram, runtimePath } from "./runtimes.ts";
+
+/** The package as npm packs it, installed into an empty project: its types, and what it does on each runtime. */
+const ROOT = resolve(import.meta.dir, "../..");
+const TSC = [process.execPath, join(ROOT, "node_modules/typescript/bin/tsc")];
+const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-package-")));
+const project = join(folder, "project");
+const service = new ClientService();
+
+const PROGRAM = `import { RefusedError, SafeToolCallClient, unwrap } from "safe-tool-call-client";
+
+export async function use(url, token) {
+  const client = new SafeToolCallClient({ url, token });
+  const read = unwrap(await client.call("read_note", { title: "a" }));
+  const later = unwrap(await client.call("flaky_note", { title: "b" }));
+  const sent = unwrap(await client.run("send_note", { to: "ada", note: "hello" }));
+  let refused;
+  try {
+    unwrap(await client.call("read_note", { title: 7 }));
+  } catch (error) {
+    refused = error instanceof RefusedError && error.code;
+  }
+  const tools = await client.tools();
+  return { read, later, sent, refused, tools: tools.length };
+}
+`;
+const EXPECTED = {
+  read: { done: "read a" },
+  later: { done: "read b" },
+  sent: { done: "sent to ada" },
+  ...{ refused: "INVALID_INPUT", tools: 4 },
+};
+
+beforeAll(async () => {
+  const source = join(ROOT, "clients/typescript");
+  const staged = join(folder, "package");
+  mkdirSync(staged);
+  for (const file of ["package.json", "README.md", "LICENSE"]) cpSync(join(source, file), join(staged, file));
+  await runProgram([...TSC, "-p", source, "--outDir", join(staged, "dist")], { cwd: ROOT });
+  await runProgram(["npm", "pack", "--pack-destination", folder], { cwd: staged });
+  const tarball = readdirSync(folder).find((name) => name.endsWith(".tgz")) ?? "";
+  mkdirSync(project);
+  writeFileSync(join(project, "package.json"), JSON.stringify({ name: "project", private: true, type: "module" }));
+  await runProgram(["npm", "install", "--no-audit", "--no-fund", join(folder, tarball)], { cwd: project });
+  writeFileSync(join(project, "use.js"), PROGRAM);
+  const main = `import { use } from "./use.js";\nconsole.log(JSON.stringify(await use(process.env.STC_URL, process.env.STC_TOKEN)));\n`;
+  writeFileSync(join(project, "main.js"), main);
+});
+afterAll(async () => {
+  await service.end();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+test("the package holds what its users need, and depends on nothing", async () => {
+  const installed = join(project, "node_modules/safe-tool-call-client");
+  const files = readdirSync(installed, { recursive: true }).map(String).sort();
+  const modules = ["client", "errors", "requests", "schema"].flatMap((name) => [
+    `dist/${name}.d.ts`,
+    `dist/${name}.js`,
+  ]);
+  expect(files).toEqual(["LICENSE", "README.md", "dist", ...modules, "package.json"]);
+  expect(readdirSync(join(project, "node_modules")).filter((name) => !name.startsWith("."))).toEqual([
+    "safe-tool-call-client",
+  ]);
+});
+
+test.each([
+  ["NodeNext", "NodeNext"],
+  ["ESNext", "Bundler"],
+])("its declarations are strict with module %s and resolution %s", async (module, moduleResolution) => {
+  const program = `import { ConnectionError, SafeToolCallClient, unwrap, type CallResult, type RefusalCode } from "safe-tool-call-client";
+const client = new SafeToolCallClient({ url: "https://tools.example", token: async () => "t", fetch });
+const result: CallResult<{ done: string }> = await client.run<{ done: string }>("send_note", { to: "ada" });
+if (result.status === "denied" || result.status === "error") {
+  const code: RefusalCode = result.error.code;
+  console.log(code);
+} else if (result.status === "pending") console.log(result.approval.id);
+else console.log(result.result.done);
+const done: string = unwrap(result).done;
+const [first] = await client.tools("anthropic");
+console.log(done, first?.input_schema);
+const dry = await client.call("send_note", {}, { dryRun: true });
+if (dry.status === "dryRun") console.log(dry.verdict);
+// @ts-expect-error: not a format
+await client.tools("xml");
+export const lost = (error: unknown): boolean => error instanceof ConnectionError && error.mayHaveRun;
+`;
+  writeFileSync(join(project, "typed.ts"), program);
+  const compilerOptions = {
+    ...{ module, moduleResolution, target: "ES2022", lib: ["ES2022", "DOM"], types: [] },
+    ...{ strict: true, noEmit: true, skipLibCheck: false, exactOptionalPropertyTypes: true },
+  };
+  writeFileSync(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["typed.ts"] }));
+  expect(await runProgram([...TSC, "-p", project], { cwd: project })).toBe("");
+});
+
+/** Starts the service anew and approves what is asked, until the work has ended. */
+async function served<T>(work: (url: string, token: string) => Promise<T>, sections: object = {}): Promise<T> {
+  service.failures = 1;
+  await service.start({ ...sections });
+  const outcome = work(service.url, await service.token());
+  let ended = false;
+  const end = outcome.then(
+    () => true,
+    () => true,
+  );
+  void end.then(() => {
+    ended = true;
+  });
+  const open = await until("an approval request", async () => (ended ? { id: "" } : (await service.open())[0]));
+  if (open.id !== "") await service.approve(open.id);
+  return outcome.finally(() => service.stop());
+}
+
+const programs: readonly (readonly [string, () => Promise<readonly string[]>])[] = [
+  ["Node 20", async () => [await runtimePath("node20")]],
+  ["Node 24", async () => [await runtimePath("node24")]],
+  ["Bun", async () => [process.execPath, "run"]],
+];
+
+test.each(programs)("it calls, retries and waits for an approval on %s", async (_name, program) => {
+  const command = [...(await program()), "main.js"];
+  const written = await served((url, token) =>
+    runProgram(command, { cwd: project, env: { STC_URL: url, STC_TOKEN: token } }),
+  );
+  expect(JSON.parse(written)).toEqual(EXPECTED);
+});
+
+test("it works on a page whose server passes requests on to the service", async () => {
+  let target = "";
+  const html = `<script type="importmap">{"imports":{"safe-tool-call-client":"/dist/client.js"}}</script>`;
+  const proxy = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    idleTimeout: 120,
+    fetch(request) {
+      const { pathname, search } = new URL(request.url);
+      if (pathname === "/") return new Response(html, { headers: { "content-type": "text/html" } });
+      if (pathname === "/use.js") return new Response(Bun.file(join(project, "use.js")));
+      if (pathname.startsWith("/dist/")) {
+        return new Response(Bun.file(join(project, "node_modules/safe-tool-call-client", pathname)));
+      }
+      return fetch(`${target}${pathname.replace(/^\/stc/, "")}${search}`, request);
+    },
+  });
+  const browser = await launchBrowser();
+  try {
+    const origin = `http://127.0.0.1:${proxy.port}`;
+    const page = await browser.newPage();
+    await page.goto(origin);
+    const result = await served(
+      (url, token) => {
+        target = url;
+        // Bun would resolve an import in a function.
+        return page.evaluate(`import("/use.js").then(({ use }) => use("${origin}/stc", ${JSON.stringify(token)}))`);
+      },
+      { server: { port: 0, allowedOrigins: [origin] } },
+    );
+    expect(result).toEqual(EXPECTED);
+  } finally {
+    await browser.close();
+    await proxy.stop(true);
+  }
+});
