@@ -61,11 +61,10 @@ afterAll(async () => {
 test("the package holds what its users need, and depends on nothing", async () => {
   const installed = join(project, "node_modules/safe-tool-call-client");
   const files = readdirSync(installed, { recursive: true }).map(String).sort();
-  const modules = ["client", "errors", "requests", "schema"].flatMap((name) => [
-    `dist/${name}.d.ts`,
-    `dist/${name}.js`,
-  ]);
-  expect(files).toEqual(["LICENSE", "README.md", "dist", ...modules, "package.json"]);
+  const adapters = ["ai-sdk", "anthropic", "core", "google", "langchain", "openai", "openai-agents"];
+  const sources = [...adapters.map((name) => `adapters/${name}`), "client", "errors", "requests", "schema"];
+  const modules = sources.flatMap((name) => [`dist/${name}.d.ts`, `dist/${name}.js`]);
+  expect(files).toEqual(["LICENSE", "README.md", "dist", "dist/adapters", ...modules, "package.json"].sort());
   expect(readdirSync(join(project, "node_modules")).filter((name) => !name.startsWith("."))).toEqual([
     "safe-tool-call-client",
   ]);
