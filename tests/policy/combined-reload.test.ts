@@ -67,7 +67,10 @@ function write(sections: Sections | undefined, more: Readonly<Record<string, unk
   const jwt = { issuers: [{ ...agents, groupsClaim: "groups" }, people] };
   const approvals = { store: "sqlite://./approvals.sqlite" };
   service.write("tools/hello.ts", manifests(sections && { runs: sections.runs, minutes: 30 }));
-  if (sections === undefined) return service.configure({ jwt, approvals, ...more });
+  if (sections === undefined) {
+    service.configure({ jwt, approvals, ...more });
+    return;
+  }
   const { quota, flow, group, points, whenUnknown } = sections;
   const known = [pointAt(pdp, { timeoutMs: 30_000 }), { name: "rules", cedar: { policiesFile: "rules.cedar" } }];
   service.configure({

@@ -399,7 +399,9 @@ function show(results: readonly FileResult[], options: TestOptions): void {
     failed += problems.length;
     for (const each of cases) {
       const isUpdated = each.problems.length > 0 && isDone(each, options);
-      const word = each.problems.length === 0 ? "ok" : isUpdated ? "updated" : "FAIL";
+      let word = "FAIL";
+      if (each.problems.length === 0) word = "ok";
+      else if (isUpdated) word = "updated";
       if (word === "ok") passed += 1;
       else if (isUpdated) updated += 1;
       else failed += 1;
