@@ -1,15 +1,15 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { launchBrowser } from "../support/browser.ts";
 import { ClientService } from "../support/client-service.ts";
+import { blocksOf } from "../support/documented.ts";
 import { until } from "../support/until.ts";
+import { packClient, TSC } from "./pack.ts";
 import { runProgram, runtimePath } from "./runtimes.ts";
 
 /** The package as npm packs it, installed into an empty project: its types, and what it does on each runtime. */
-const ROOT = resolve(import.meta.dir, "../..");
-const TSC = [process.execPath, join(ROOT, "node_modules/typescript/bin/tsc")];
 const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-package-")));
 const project = join(folder, "project");
 const service = new ClientService();
@@ -39,16 +39,10 @@ const EXPECTED = {
 };
 
 beforeAll(async () => {
-  const source = join(ROOT, "clients/typescript");
-  const staged = join(folder, "package");
-  mkdirSync(staged);
-  for (const file of ["package.json", "README.md", "LICENSE"]) cpSync(join(source, file), join(staged, file));
-  await runProgram([...TSC, "-p", source, "--outDir", join(staged, "dist")], { cwd: ROOT });
-  await runProgram(["npm", "pack", "--pack-destination", folder], { cwd: staged });
-  const tarball = readdirSync(folder).find((name) => name.endsWith(".tgz")) ?? "";
+  const tarball = await packClient(folder);
   mkdirSync(project);
   writeFileSync(join(project, "package.json"), JSON.stringify({ name: "project", private: true, type: "module" }));
-  await runProgram(["npm", "install", "--no-audit", "--no-fund", join(folder, tarball)], { cwd: project });
+  await runProgram(["npm", "install", "--no-audit", "--no-fund", tarball], { cwd: project });
   writeFileSync(join(project, "use.js"), PROGRAM);
   const main = `import { use } from "./use.js";\nconsole.log(JSON.stringify(await use(process.env.STC_URL, process.env.STC_TOKEN)));\n`;
   writeFileSync(join(project, "main.js"), main);
@@ -130,6 +124,20 @@ test.each(programs)("it calls, retries and waits for an approval on %s", async (
     runProgram(command, { cwd: project, env: { STC_URL: url, STC_TOKEN: token } }),
   );
   expect(JSON.parse(written)).toEqual(EXPECTED);
+});
+
+test.each(["docs/clients.md", "clients/typescript/README.md"])("the program in %s runs", async (page) => {
+  const { text = "" } = blocksOf(page).find(({ language }) => language === "ts") ?? {};
+  writeFileSync(
+    join(project, "documented.ts"),
+    text
+      .replace('"https://tools.example"', "process.env.STC_URL ?? ''")
+      .replace("readToken()", "process.env.STC_TOKEN ?? ''"),
+  );
+  const written = await served((url, token) =>
+    runProgram([process.execPath, "documented.ts"], { cwd: project, env: { STC_URL: url, STC_TOKEN: token } }),
+  );
+  expect(written).toContain("sent to ada");
 });
 
 test("it works on a page whose server passes requests on to the service", async () => {
