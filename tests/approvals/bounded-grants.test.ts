@@ -292,7 +292,7 @@ describe("an agent that varies its calls finds", () => {
     ["an array for a text", { ...ARGS, customer: ["c-1"] }],
     ["a text for a number", { ...ARGS, amount: "100" }],
     ["an unknown key", { ...ARGS, customer2: "c-1" }],
-    ["a null", { ...ARGS, note: null }],
+    ["a null for a required argument", { ...ARGS, customer: null }],
     ["a key of the prototype", '{"customer":"c-1","status":"ACTIVE","constructor":1}'],
   ];
   test.each(invalid)("%s refused as ever", async (_title, args) => {

@@ -21,9 +21,14 @@ test.each(
 
 test("at most one false alarm a megabyte", () => {
   const { megabytes, found } = falseAlarms(2 ** 20);
-  // The README's own example is an address, and so is each row of the table of addresses.
+  // These files hold real addresses and numbers: the README's example, the table of addresses, the examples of formats.
+  const real = [
+    "src/egress/addresses.ts: IP",
+    "src/core/schema/violation-text.ts: IP",
+    "src/core/schema/violation-text.ts: PHONE",
+  ];
   const alarms = found.filter(
-    (alarm) => !alarm.includes("@example.org") && !alarm.startsWith("src/egress/addresses.ts: IP"),
+    (alarm) => !alarm.includes("@example.org") && !real.some((file) => alarm.startsWith(file)),
   );
   expect(alarms.slice(Math.floor(megabytes))).toEqual([]);
 });

@@ -293,7 +293,7 @@ function originOf(match: Match, isWhole: boolean): ValueOrigin {
 
 /**
  * Returns whether a field contains all of these words of a value, and those that are next to each other as they are in the value:
- * `john.doe@one.example` does not stand for `john.doe@gmail.com`.
+ * `john.doe@one.example` does not stand for `john.doe@example.org`.
  */
 function contains({ isExact, covered, linked }: Match, words: Uint8Array): boolean {
   return (
@@ -302,7 +302,7 @@ function contains({ isExact, covered, linked }: Match, words: Uint8Array): boole
   );
 }
 
-/** Returns covered words, and the frequent words next to them: `com` belongs to what was found of `john.doe@gmail.com`. */
+/** Returns covered words, and the frequent words next to them: `com` belongs to what was found of `john.doe@example.org`. */
 function extended(covered: Uint8Array, { bits, hasScheme }: Value): Uint8Array {
   const all = covered.slice();
   const isFrequent = (word: number): boolean => (bits[word] as number) < TELLING_BITS;
