@@ -293,7 +293,7 @@ function originOf(match: Match, isWhole: boolean): ValueOrigin {
 
 /**
  * Returns whether a field contains all of these words of a value, and those that are next to each other as they are in the value:
- * `john.doe@one.example` does not stand for `john.doe@example.org`.
+ * `jane.doe@example.org` does not match `john.doe@example.org`.
  */
 function contains({ isExact, covered, linked }: Match, words: Uint8Array): boolean {
   return (
