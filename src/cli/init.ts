@@ -21,8 +21,9 @@ const SHARED: ReadonlySet<string> = new Set(["package.json", "tsconfig.json", ".
  */
 export async function init(directory: string): Promise<void> {
   const { DEVELOPMENT_ISSUERS, developmentKeys } = await import("./development/keys.ts");
+  const { default: schema } = await import("../../docs/configuration.schema.json", { with: { type: "json" } });
   const folder = resolve(directory);
-  const files = Object.entries(scaffold(basename(folder), DEVELOPMENT_ISSUERS));
+  const files = Object.entries(scaffold(basename(folder), DEVELOPMENT_ISSUERS, schema));
   const isThere = (path: string): boolean => exists(join(folder, path));
   const shown = (path: string): string => printableCell(join(directory, path));
   const paths = files.map(([path]) => path);
@@ -91,9 +92,10 @@ const NEXT = [
 type Issuers = typeof import("./development/keys.ts").DEVELOPMENT_ISSUERS;
 
 /** Returns the files of a new service by their paths. */
-function scaffold(name: string, issuers: Issuers): Readonly<Record<string, string>> {
+function scaffold(name: string, issuers: Issuers, configurationSchema: object): Readonly<Record<string, string>> {
   return {
     "stc.yaml": configurationFile(issuers),
+    "stc.schema.json": `${JSON.stringify(configurationSchema)}\n`,
     "tools/search-notes.ts": FUNCTION_TOOL,
     "tools/search-notes.test.yaml": FIXTURES,
     "tools/get-health.tool.yaml": DATA_TOOL,
@@ -133,7 +135,7 @@ function packageJson(name: string): string {
     scripts: {
       serve: "stc serve --config stc.yaml",
       check: "stc check --config stc.yaml",
-      test: "bun test",
+      test: "stc test --config stc.yaml && bun test",
     },
     dependencies: { "safe-tool-call": packageSpecifier(), zod: zodPackage.version },
     devDependencies: { "bun-types": Bun.version },
@@ -150,7 +152,8 @@ const TSCONFIG = {
 } as const;
 
 function configurationFile({ agents, operators }: Issuers): string {
-  return `# Paths start at this file. \`stc check --config stc.yaml\` lists every problem; docs/operating.md describes every setting.
+  return `# yaml-language-server: $schema=stc.schema.json
+# Paths start at this file. \`stc check --config stc.yaml\` lists every problem; docs/operating.md describes every setting.
 tools: [./tools]                        # every *.ts and *.tool.yaml below it
 audit: { dir: ./var/audit }             # one entry for each call, also for refused ones
 approvals: { store: "sqlite://./var/approvals.sqlite" }
@@ -271,6 +274,6 @@ ${AGENT_TOKEN}
 stc call search_notes '{"word":"tea"}' --token-file agent.token
 \`\`\`
 
-\`bun install\` lets editors check types, and \`bun test\` run. \`stc token --keys keys\` makes missing keys.
+\`bun install\` lets editors check types, and \`bun run test\` run the fixtures and the tests. \`stc token --keys keys\` makes missing keys.
 `;
 }

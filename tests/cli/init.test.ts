@@ -29,7 +29,13 @@ const filesBelow = (path: string): readonly string[] =>
 const SERVICE = [
   ...[".gitignore", "README.md", "keys/.gitignore", "keys/issuers/agents/jwks.json"],
   ...["keys/issuers/agents/private.jwk.json", "keys/issuers/operators/jwks.json"],
-  ...["keys/issuers/operators/private.jwk.json", "package.json", "stc.yaml", "tests/search-notes.test.ts"],
+  ...[
+    "keys/issuers/operators/private.jwk.json",
+    "package.json",
+    "stc.schema.json",
+    "stc.yaml",
+    "tests/search-notes.test.ts",
+  ],
   ...["tools/get-health.tool.yaml", "tools/search-notes.test.yaml", "tools/search-notes.ts"],
   ...["tools/test.schema.json", "tools/tool.schema.json", "tsconfig.json"],
 ];
@@ -134,6 +140,11 @@ describe("stc init", () => {
       const { out } = await runStc(["schema", kind]);
       expect(JSON.parse(readFileSync(join(made, `tools/${kind}.schema.json`), "utf8"))).toEqual(JSON.parse(out));
     }
+    const { out } = await runStc(["schema", "configuration"]);
+    expect(JSON.parse(readFileSync(join(made, "stc.schema.json"), "utf8"))).toEqual(JSON.parse(out));
+    expect(readFileSync(join(made, "stc.yaml"), "utf8")).toStartWith(
+      "# yaml-language-server: $schema=stc.schema.json\n",
+    );
     const documented = JSON.parse(readFileSync(join(PROJECT, "docs/tool.schema.json"), "utf8"));
     expect(JSON.parse(readFileSync(join(made, "tools/tool.schema.json"), "utf8"))).toEqual(documented);
   });

@@ -111,12 +111,14 @@ test("the package has the sources, their declarations and the contract of the de
     "README.md",
     "bunfig.toml",
     "dist",
+    "docs",
     "package.json",
     "proto",
     "src",
     "tsconfig.json",
   ]);
   expect(readdirSync(join(installed, "dist"))).toEqual(["types"]);
+  expect(readdirSync(join(installed, "docs"))).toEqual(["configuration.schema.json"]);
   expect(statSync(join(folder, tarball)).size).toBeLessThan(3 * MEBIBYTE);
   const declarations = [...new Bun.Glob("**/*").scanSync(join(installed, "dist/types"))];
   expect(declarations.filter((name) => !name.endsWith(".d.ts"))).toEqual([]);
