@@ -104,6 +104,34 @@ describe("an answer that is not the service's", () => {
     expect(await failureOf(client.call("a"))).toMatchObject({ name: "ProtocolError", mayHaveRun: true });
   });
 
+  test("an endless answer is read once", async () => {
+    const chunk = new Uint8Array(16_777_216).fill(32);
+    let requests = 0;
+    const fetch = async () => {
+      requests += 1;
+      return new Response(new ReadableStream({ pull: (controller) => controller.enqueue(chunk) }));
+    };
+    const client = new SafeToolCallClient({ url: "https://x.test", token: TOKEN, retries: 3, fetch });
+    expect(await failureOf(client.waitForApproval("id-1"))).toMatchObject({ name: "ProtocolError", status: 200 });
+    expect(requests).toBe(1);
+  });
+
+  test("an approval request that is approved and asked for again, over and over, ends the run", async () => {
+    const approval = { id: "ap_1", message: "Wait", state: "approved" };
+    const { client, requests } = answering(({ method }) =>
+      Response.json(method === "GET" ? { approval } : { status: "pending", approval, traceId: "t" }),
+    );
+    expect(await client.run("a")).toMatchObject({ status: "pending" });
+    expect(requests.length).toBeLessThan(30);
+  });
+
+  test("an approval request whose id would be another path is no result of a call", async () => {
+    const approval = { id: "../call", message: "Wait" };
+    const { client, requests } = answering(() => Response.json({ status: "pending", approval, traceId: "t" }));
+    expect(await failureOf(client.run("a"))).toMatchObject({ name: "ProtocolError", mayHaveRun: true });
+    expect(requests).toHaveLength(1);
+  });
+
   test("whatever bytes come, only the documented errors are thrown", async () => {
     let next = new Response();
     const client = new SafeToolCallClient({ url: "https://x.test", token: TOKEN, retries: 0, fetch: async () => next });

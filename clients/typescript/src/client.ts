@@ -95,6 +95,8 @@ const TIMEOUT_MS = 60_000;
 const RETRIES = 4;
 const HELD_SECONDS_MAX = 55;
 const POLL_SECONDS = 50;
+/** Approval requests that one run waits for: a service that always asks once more must not hold it forever. */
+const APPROVALS_MAX = 10;
 /** A long poll that ends earlier was not held: the service has too many waiting requests. */
 const POLL_FREE_MS = 1_000;
 /** While an approval is awaited, the service may be unavailable for so long. */
@@ -146,7 +148,7 @@ export class SafeToolCallClient {
       return (await this.#call(tool, args, { ...rest, ...claiming }, key)) as CallResult<Result>;
     };
     let result = await make();
-    for (let refused = false; result.status === "pending" && !refused; ) {
+    for (let rounds = 1; result.status === "pending" && rounds <= APPROVALS_MAX; rounds += 1) {
       const { id } = result.approval;
       if ((await onPending?.(result)) === "return") return result;
       try {
@@ -155,7 +157,7 @@ export class SafeToolCallClient {
       } catch (error) {
         // The call gets the same refusal, as its result.
         if (!(error instanceof RefusedError)) throw error;
-        refused = true;
+        rounds = APPROVALS_MAX;
       }
       result = await make(id);
     }
@@ -321,8 +323,10 @@ function isLoopback(hostname: string): boolean {
   return /^(?:localhost|.+\.localhost|127(?:\.\d{1,3}){3}|\[::1\])$/.test(hostname);
 }
 
+const APPROVAL_ID = /^[A-Za-z0-9_-]{1,128}$/;
+
 function approvalPath(id: string): string {
-  if (!/^[A-Za-z0-9_-]{1,128}$/.test(id)) throw new TypeError("not the id of an approval request");
+  if (!APPROVAL_ID.test(id)) throw new TypeError("not the id of an approval request");
   return `/approvals/${id}`;
 }
 
@@ -361,7 +365,10 @@ function resultOf({ status, body }: Answer): CallResult | DryRun {
 function isResult(body: Answer["body"]): boolean {
   const { status, traceId, approval } = body;
   if (typeof traceId !== "string") return false;
-  if (status === "pending") return isTable(approval) && typeof approval["id"] === "string";
+  if (status === "pending") {
+    const { id, message } = isTable(approval) ? approval : {};
+    return typeof id === "string" && APPROVAL_ID.test(id) && typeof message === "string";
+  }
   return status === "dryRun" || (status === "success" && "result" in body);
 }
 

@@ -38,6 +38,7 @@ export interface Answer {
 type Table = Readonly<Record<string, unknown>>;
 
 const ANSWER_BYTES_MAX = 67_108_864;
+const TOO_LARGE = "ANSWER_TOO_LARGE";
 const BACKOFF_FIRST_MS = 500;
 const BACKOFF_MAX_MS = 8_000;
 /** The longest time of a timer. */
@@ -96,6 +97,7 @@ export async function send(transport: Transport, request: Request): Promise<Answ
 
 /** Returns whether the same request may succeed a little later. */
 export function isPassing({ status, code = "" }: ConnectionError): boolean {
+  if (code === TOO_LARGE) return false;
   return status === undefined ? !UNTRUSTED.test(code) : status === 200 || PASSING.has(status);
 }
 
@@ -197,15 +199,20 @@ function until<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
 async function received(response: Response): Promise<Received> {
   const { status, type, ok, headers } = response;
   const retryAfterMs = readRetryAfter(headers.get("retry-after"));
-  const foreign = (what: string) => {
+  const foreign = (what: string, code?: string) => {
     const named = status === 0 ? "" : ` (HTTP ${status})`;
-    return new ProtocolError(`the server at this URL ${what}${named}`, { mayHaveRun: true, status, retryAfterMs });
+    return new ProtocolError(`the server at this URL ${what}${named}`, {
+      mayHaveRun: true,
+      status,
+      code,
+      retryAfterMs,
+    });
   };
   if (type === "opaqueredirect" || (status >= 300 && status < 400)) {
     throw foreign("redirects, which is not followed: use the URL of the service itself");
   }
   const text = await readText(response);
-  if (text === undefined) throw foreign(`answered more than ${ANSWER_BYTES_MAX} bytes`);
+  if (text === undefined) throw foreign(`answered more than ${ANSWER_BYTES_MAX} bytes`, TOO_LARGE);
   const body = parsed(text);
   if (!isTable(body)) throw foreign("did not answer with JSON of the service");
   if (isRefusal(body) === ok) throw foreign("did not answer as the service does");

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -169,9 +170,11 @@ def test_an_asynchronous_wait_can_be_cancelled(control: Control) -> None:
 
 
 class Impostor(ThreadingHTTPServer):
-    """Answers with `answer`, or loses the answers to the first `losses` requests that it forwards to `target`."""
+    """Answers with `answers` and then with `answer`, or loses the answers to the first `losses` requests that it forwards."""
 
     answer = b""
+    answers: "list[bytes]" = []
+    received = 0
     losses = 0
     target = ""
     forwarded = 0
@@ -185,10 +188,11 @@ class Handler(BaseHTTPRequestHandler):
     server: Impostor
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
+        body = self.rfile.read(int(self.headers["content-length"] or 0))
         server = self.server
         if server.target == "":
-            self.wfile.write(server.answer)
+            server.received += 1
+            self.wfile.write(server.answers.pop(0) if server.answers else server.answer)
         else:
             headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "content-length")}
             answer = httpx.post(server.target + self.path, content=body, headers=headers)
@@ -199,7 +203,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(head.encode() + answer.content)
         self.close_connection = True
 
-    do_GET = do_POST
+    do_GET = do_DELETE = do_POST
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -208,7 +212,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def impostor() -> Iterator[Impostor]:
     with Impostor(("127.0.0.1", 0), Handler) as server:
-        server.keys = []
+        server.keys, server.answers = [], []
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
@@ -239,7 +243,67 @@ def test_a_call_without_a_key_is_not_repeated_after_its_answer_was_lost(impostor
     assert caught.value.may_have_run and control.deeds("read only once") == 1
 
 
+def _json(body: object, status: str = "200 OK") -> bytes:
+    return f"HTTP/1.1 {status}\r\n\r\n{json.dumps(body)}".encode()
+
+
+def _refusal(stage: str, code: str, **more: Any) -> bytes:
+    error = {"code": code, "stage": stage, "message": "no", "retryable": False, **more}
+    return _json({"status": "denied", "error": error, "traceId": "t"}, "429 X")
+
+
+PENDING = {"status": "pending", "approval": {"id": "ap_1", "message": "Wait"}, "traceId": "t"}
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        _refusal("LIMIT", "RATE_LIMITED"),
+        _refusal("AUTH", "INVALID_TOKEN"),
+        _refusal("REQUEST", "MALFORMED_REQUEST", details={"unsupported": "Idempotency-Key"}),
+    ],
+)
+def test_a_refusal_after_a_lost_answer_does_not_hide_that_the_call_may_have_run(impostor: Impostor, refusal: bytes) -> None:
+    impostor.answers, impostor.answer = [b"", refusal], _json({"status": "success", "result": 1, "traceId": "t"})
+    with _client(impostor) as client:
+        with pytest.raises(ConnectionError) as caught:
+            client.call("save_note")
+        assert caught.value.may_have_run and impostor.received == 2
+        impostor.answers = [b"", _refusal("EXECUTION", "TARGET_ERROR")]
+        assert client.call("save_note")["status"] == "denied"
+
+
+def test_an_approval_that_never_ends_ends_the_run(impostor: Impostor) -> None:
+    approved = _json({"approval": {"id": "ap_1", "state": "approved"}})
+    impostor.answers = [_json(PENDING), approved] * 50
+    with _client(impostor) as client:
+        assert client.run("save_note")["status"] == "pending"
+    assert 2 < impostor.received < 30
+
+
+def test_a_refused_wait_is_the_result_of_the_run(impostor: Impostor) -> None:
+    impostor.answers = [_json(PENDING)]
+    impostor.answer = _refusal("APPROVAL", "APPROVAL_NOT_FOUND")
+    with _client(impostor) as client:
+        assert client.run("save_note")["status"] == "denied"
+    assert impostor.received == 3
+
+
+@pytest.mark.parametrize("hint", [31_536_000_000, 10**400, float("inf"), float("nan"), -1])
+def test_no_time_to_wait_that_a_server_names_holds_the_client(impostor: Impostor, hint: Any) -> None:
+    impostor.answer = _refusal("LIMIT", "RATE_LIMITED", retryable=True, retryAfterMs=hint)
+    begun = time.monotonic()
+    with _client(impostor, retries=1) as client:
+        try:
+            assert client.call("read_note")["status"] == "denied"
+        except ProtocolError:
+            assert hint != hint or hint == float("inf")
+    assert time.monotonic() - begun < 30
+
+
 FOREIGN = [
+    _json({**PENDING, "approval": {"id": "../call", "message": "Wait"}}),
+    b"HTTP/1.1 503 X\r\nretry-after: 31536000\r\n\r\n<html>busy</html>",
     b"HTTP/1.1 403 X\r\n\r\n<html>blocked</html>",
     b"HTTP/1.1 200 OK\r\n\r\n[]",
     b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000,

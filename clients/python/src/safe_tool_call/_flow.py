@@ -34,11 +34,15 @@ POLL_SECONDS_FREE = 1.0
 OUTAGE_SECONDS_MAX = 300.0
 """While an approval is awaited, the service may be unavailable for so long."""
 ANSWER_BYTES_MAX = 67_108_864
+APPROVALS_MAX = 10
+"""Approval requests that one run waits for: a service that always asks once more must not hold it forever."""
 
 _ID = re.compile(r"[\x21-\x7e]{1,128}\Z")
 _APPROVAL_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
 _KEY = re.compile(r"[\x21-\x7e]{1,255}\Z")
 _TOKEN = re.compile(r"[\x21-\x7e]+\Z")
+_BEFORE_RECORD = frozenset({"REQUEST", "AUTH", "REGISTRY", "PERMISSION", "LIMIT"})
+"""Stages before the service looks for the first answer to a repeated call: a refusal there says nothing about the first one."""
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 """Statuses with which a proxy says that the service cannot answer now."""
 
@@ -54,6 +58,8 @@ class Send:
     headers: Mapping[str, str] = field(default_factory=dict)
     is_repeatable: bool = True
     """Whether the request may be sent again when its answer was lost."""
+    changes: bool = False
+    """Whether the request can change something."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,8 @@ class NoAnswer:
     is_lasting: bool = False
     """Whether the next attempt would fail in the same way, as with a certificate that is not accepted."""
     status: Optional[int] = None
+    retry_after: float = 0.0
+    """Seconds that the answer asks to wait."""
 
 
 Flow = Generator[Union[Send, Pause, Ask], Any, T]
@@ -157,8 +165,9 @@ def call(settings: Settings, made: Call) -> Flow[CallResult]:
     body = yield from exchange(settings, _request(settings, made, key))
     error = body.get("error", {}) if is_refusal(body) else {}
     details = error.get("details")
-    if error.get("code") == "MALFORMED_REQUEST" and isinstance(details, dict) and "unsupported" in details:
-        if key is not None and made.idempotency_key is None:
+    if error.get("code") == "MALFORMED_REQUEST" and isinstance(details, dict):
+        is_of_key = details.get("unsupported") == "Idempotency-Key"
+        if is_of_key and key is not None and made.idempotency_key is None:
             settings.takes_keys = False
             body = yield from exchange(settings, _request(settings, made, None))
     return _result_of(settings, body)
@@ -177,14 +186,20 @@ def run(
         settings.takes_keys = False
         first = made
         result = yield from call(settings, first)
-    while result["status"] == "pending":
+    rounds = 0
+    while result["status"] == "pending" and rounds < APPROVALS_MAX:
+        rounds += 1
         pending = result
         if on_pending is not None and (yield Ask(on_pending, pending)) == "return":
             return pending
         approval_id = pending["approval"]["id"]
-        approval = yield from wait_for_approval(settings, approval_id, end - settings.clock())
-        if approval["state"] == "pending":
-            return pending
+        try:
+            approval = yield from wait_for_approval(settings, approval_id, end - settings.clock())
+            if approval["state"] == "pending":
+                return pending
+        except RefusedError:
+            # The call gets the same refusal, as its result.
+            rounds = APPROVALS_MAX
         # Also after a denial: the service's refusal has the approver's reason.
         result = yield from call(settings, replace(first, approval_id=approval_id, wait_seconds=0))
     return result
@@ -233,7 +248,7 @@ def wait_for_approval(settings: Settings, approval_id: str, timeout: Optional[fl
 
 def cancel_approval(settings: Settings, approval_id: str) -> Flow[None]:
     lost: list[NoAnswer] = []
-    body = yield from exchange(settings, Send("DELETE", _approval_path(approval_id), settings.timeout), lost)
+    body = yield from exchange(settings, Send("DELETE", _approval_path(approval_id), settings.timeout, changes=True), lost)
     # An earlier attempt, whose answer was lost, may have cancelled it.
     if is_refusal(body) and not (lost and body["error"]["code"] == "APPROVAL_CANCELLED"):
         raise RefusedError(cast(Refusal, body))
@@ -252,31 +267,47 @@ def exchange(settings: Settings, send: Send, lost: Optional["list[NoAnswer]"] = 
         if isinstance(body, NoAnswer):
             if body.may_have_arrived:
                 losses.append(body)
-            if is_last or body.is_lasting or (losses and not send.is_repeatable):
+            is_over = is_last or body.is_lasting or body.retry_after > settings.timeout
+            if is_over or (losses and not send.is_repeatable):
                 kind = ProtocolError if body.status is not None else ConnectionError
-                raise kind(f"{settings.url}: {body.problem}", may_have_run=bool(losses), status=body.status)
-            pause = _backoff(settings, attempt)
+                failure = kind(
+                    f"{settings.url}: {body.problem}", may_have_run=bool(losses) and send.changes, status=body.status
+                )
+                failure._is_lasting = body.is_lasting
+                raise failure
+            pause = body.retry_after + _backoff(settings, attempt)
         elif cast(Reply, answer).status == 401 and renews:
             renews = False
             continue
         else:
             error = body["error"] if is_refusal(body) else None
             if error is None or error["retryable"] is not True:
-                return body
+                return _known(settings, body, send, losses)
             hint = _seconds_until_retry(error, cast(Reply, answer))
             if hint > settings.timeout:
-                return body
+                return _known(settings, body, send, losses)
             if error["code"] == "CALL_IN_PROGRESS":
                 # The first attempt, whose answer was lost, is still running.
                 progress_end = settings.clock() + settings.timeout if progress_end is None else progress_end
                 if settings.clock() + hint > progress_end:
-                    return body
+                    return _known(settings, body, send, losses)
                 attempt -= 1
             elif is_last:
-                return body
+                return _known(settings, body, send, losses)
             pause = hint + _backoff(settings, attempt)
         yield Pause(pause)
         attempt += 1
+
+
+def _known(settings: Settings, body: Body, send: Send, losses: "list[NoAnswer]") -> Body:
+    """Raises ConnectionError for a refusal that would hide that the call may have run."""
+    if not losses or not send.changes or not is_refusal(body):
+        return body
+    error = body["error"]
+    if error["stage"] not in _BEFORE_RECORD or error["code"] == "CALL_IN_PROGRESS":
+        return body
+    problem = f"the answer was lost, and the request could not be repeated: {error['code']}"
+    raise ConnectionError(f"{settings.url}: {problem}", may_have_run=True)
 
 
 def to_json(value: object) -> str:
@@ -311,7 +342,7 @@ def _request(settings: Settings, made: Call, key: Optional[str]) -> Send:
     if key is not None:
         headers["idempotency-key"] = _checked(_KEY, "idempotency_key", key)
     timeout = settings.timeout + max(0, made.wait_seconds)
-    return Send("POST", "/call", timeout, to_json(body).encode(), headers, key is not None or made.dry_run)
+    return Send("POST", "/call", timeout, to_json(body).encode(), headers, key is not None or made.dry_run, not made.dry_run)
 
 
 def _random_key() -> str:
@@ -320,7 +351,7 @@ def _random_key() -> str:
 
 def _refuses_keys(result: CallResult) -> bool:
     error = result["error"] if result["status"] in ("denied", "error") else None
-    return error is not None and error["code"] == "MALFORMED_REQUEST" and "unsupported" in (error.get("details") or {})
+    return error is not None and error["code"] == "MALFORMED_REQUEST" and (error.get("details") or {}).get("unsupported") == "Idempotency-Key"
 
 
 def _checked(pattern: "re.Pattern[str]", name: str, value: str) -> str:
@@ -346,6 +377,7 @@ def _result_of(settings: Settings, body: Body) -> CallResult:
     status, asked = body.get("status"), body.get("approval")
     is_result = (status == "success" and "result" in body) or (status == "dryRun" and "verdict" in body)
     is_pending = status == "pending" and isinstance(asked, dict) and _has_texts(asked, "id", "message")
+    is_pending = is_pending and _APPROVAL_ID.match(cast(Body, asked)["id"]) is not None
     if is_refusal(body) or (isinstance(body.get("traceId"), str) and (is_result or is_pending)):
         return cast(CallResult, body)
     raise ProtocolError(f"{settings.url}: the answer is no result of a call", may_have_run=True, status=200)
@@ -364,7 +396,7 @@ def _member(settings: Settings, body: Body, name: str, kind: type) -> Any:
 def _is_passing(error: Union[ConnectionError, RefusedError]) -> bool:
     if isinstance(error, RefusedError):
         return error.retryable
-    return error.status is None or error.status >= 500 or error.status == 429
+    return not error._is_lasting
 
 
 def _body_of(reply: Reply) -> Union[Body, NoAnswer]:
@@ -373,7 +405,7 @@ def _body_of(reply: Reply) -> Union[Body, NoAnswer]:
 
     def foreign(what: str) -> NoAnswer:
         is_lasting = status >= 300 and status not in _PASSING
-        return NoAnswer(f"the server {what} (HTTP {status})", True, is_lasting, status)
+        return NoAnswer(f"the server {what} (HTTP {status})", True, is_lasting, status, _seconds_until_retry({}, reply))
 
     if 300 <= status < 400:
         return foreign("redirects, which the client does not follow: use the service's own URL")
@@ -394,8 +426,9 @@ def _no_constant(name: str) -> None:
 
 def _seconds_until_retry(error: Mapping[str, Any], reply: Reply) -> float:
     hint = error.get("retryAfterMs")
-    if isinstance(hint, (int, float)):
-        return max(0.0, hint / 1000)
+    if isinstance(hint, (int, float)) and hint >= 0:
+        # A larger number may not fit into a float.
+        return float(min(hint, 10**15)) / 1000
     header = reply.retry_after or ""
     if re.fullmatch(r"[0-9]{1,9}", header):
         return float(header)

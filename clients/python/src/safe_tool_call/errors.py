@@ -21,6 +21,7 @@ class ConnectionError(SafeToolCallError, builtins.ConnectionError):
         """Whether the service may have run the call although no answer came."""
         self.status = status
         """HTTP status of the last answer, if one came."""
+        self._is_lasting = False
 
 
 class ProtocolError(ConnectionError):
