@@ -4,7 +4,8 @@ import { Refusal } from "../../core/errors.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import { isTable } from "../../core/json.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
-import type { Caller, ExecutionPlan, RunContext } from "../../core/types.ts";
+import { withoutAbsentNulls } from "../../core/schema/absent-nulls.ts";
+import type { Caller, ExecutionPlan, Json, RunContext } from "../../core/types.ts";
 import type { Parts } from "../../runtime/composition/wiring.ts";
 import { assemble } from "../../runtime/composition/wiring.ts";
 import type { Config } from "../../runtime/config/config.ts";
@@ -175,7 +176,11 @@ class Trying {
   async #stages(sent: Readonly<Record<string, unknown>>): Promise<boolean> {
     const { found, parts, caller } = this.#with;
     const { tool, binding } = found;
-    const parsed = await this.#timed("validation", () => tool.input.safeParse(sent));
+    const parsed = await this.#timed("validation", () => {
+      const asSent = tool.input.safeParse(sent);
+      // As for agents: null for an optional argument means that it is absent.
+      return asSent.success ? asSent : tool.input.safeParse(withoutAbsentNulls(tool.input, sent as Json));
+    });
     if (!parsed.success) {
       this.#attempt.issues = parsed.error.issues.map((issue) => ({
         path: pathText(issue.path) || "(arguments)",

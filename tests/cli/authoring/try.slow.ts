@@ -49,7 +49,7 @@ export const wrong = defineTool({ ...base, name: "wrong", description: "Return a
 export const huge = defineTool({ ...base, ...text, name: "huge", description: "Return a huge answer", input: z.strictObject({}),
   target: { system: "local", handler: () => ({ text: "\\u001b[2J".repeat(100_000) }) }, examples });
 export const change = defineTool({ ...base, ...text, name: "change", description: "Change something", classification: "write",
-  category: "write", input: z.strictObject({}), target: { system: "local", handler: () => ({ text: "changed" }) }, examples });
+  category: "write", input: z.strictObject({ note: z.string().optional() }), target: { system: "local", handler: () => ({ text: "changed" }) }, examples });
 `;
 const GET_ORDER = `
 name: get_order
@@ -209,4 +209,9 @@ test("arguments that the schema refuses are shown with field and type, and nothi
     { path: "file", message: expect.stringContaining("expected one of"), received: "number" },
   ]);
   expect(shown.observed).toEqual([]);
+});
+
+test("null for an optional argument means what it means for agents: the argument is absent", async () => {
+  const { code, out } = await tried("change", { note: null }, "--yes", "--json");
+  expect([code, JSON.parse(out).input]).toEqual([0, {}]);
 });
