@@ -11,7 +11,7 @@ import { PROJECT } from "../support/world.ts";
 mkdirSync(join(PROJECT, "var"), { recursive: true });
 // It stands for the clone, in which readers paste: what is written there is not written into the real one.
 const clone = mkdtempSync(join(PROJECT, "var", "pasted-"));
-for (const name of ["src", "certs", "package.json", "bunfig.toml", "node_modules"])
+for (const name of ["src", "docs", "certs", "package.json", "bunfig.toml", "node_modules"])
   symlinkSync(join(PROJECT, name), join(clone, name));
 mkdirSync(join(clone, "var"));
 const port = freePorts();

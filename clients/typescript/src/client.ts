@@ -273,7 +273,8 @@ export class SafeToolCallClient {
         waitMs: waitSeconds * 1_000,
         signal,
       });
-    const answer = await sendWith(idempotencyKey === null ? undefined : (idempotencyKey ?? ownKey));
+    const key = idempotencyKey ?? (this.#takesKeys ? ownKey : undefined);
+    const answer = await sendWith(idempotencyKey === null ? undefined : key);
     if (idempotencyKey !== undefined || !refusesKeys(answer)) return resultOf(answer);
     this.#takesKeys = false;
     return resultOf(await sendWith(undefined));

@@ -377,6 +377,28 @@ def test_a_graph_is_interrupted_and_goes_on_from_its_checkpoint(control: Control
     assert control.deeds(f"sent to {to}") == 1 and control.deeds(f"saved {to}") == 1
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_graph_calls_a_service_without_a_store(control: Control, is_async: bool) -> None:
+    """The adapter's own key is refused there: the model never hears of it."""
+    model = script(control, calls("read_note", {"title": "unkept"}), says("done"))
+    thread: Any = {"configurable": {"thread_id": "unkept"}}
+    given: Any = {"messages": [{"role": "user", "content": "go"}]}
+    url = str(control("storeless"))
+
+    async def loop() -> Any:
+        async with AsyncClient(url, control.token()) as client:
+            agent: Any = create_agent(chat_model(model), await alangchain_tools(client), checkpointer=InMemorySaver())
+            return await agent.ainvoke(given, thread)
+
+    if is_async:
+        state = asyncio.run(loop())
+    else:
+        with Client(url, control.token()) as client:
+            state = create_agent(chat_model(model), langchain_tools(client), checkpointer=InMemorySaver()).invoke(given, thread)
+    assert state["messages"][-1].text == "done"
+    assert model.results() == [{"untrusted": True, "output": {"done": "read unkept"}}]
+
+
 @pytest.mark.parametrize("loop", [chat, langchain], ids=lambda loop: loop.__name__)
 def test_a_conversation_that_is_stored_finds_its_approval_again(loop: Loop, control: Control) -> None:
     """The model makes the call again in a new program, which knows of the approval only from the conversation."""

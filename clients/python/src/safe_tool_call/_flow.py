@@ -163,13 +163,9 @@ def call(settings: Settings, made: Call) -> Flow[CallResult]:
     if made.idempotency_key is None and settings.takes_keys and not made.dry_run:
         key = _random_key()
     body = yield from exchange(settings, _request(settings, made, key))
-    error = body.get("error", {}) if is_refusal(body) else {}
-    details = error.get("details")
-    if error.get("code") == "MALFORMED_REQUEST" and isinstance(details, dict):
-        is_of_key = details.get("unsupported") == "Idempotency-Key"
-        if is_of_key and key is not None and made.idempotency_key is None:
-            settings.takes_keys = False
-            body = yield from exchange(settings, _request(settings, made, None))
+    if key is not None and made.idempotency_key is None and refuses_keys(body):
+        settings.takes_keys = False
+        body = yield from exchange(settings, _request(settings, made, None))
     return _result_of(settings, body)
 
 
@@ -182,7 +178,7 @@ def run(
     if made.idempotency_key is None and settings.takes_keys:
         first = replace(made, idempotency_key=_random_key())
     result = yield from call(settings, first)
-    if result["status"] != "pending" and _refuses_keys(result) and made.idempotency_key is None:
+    if first is not made and refuses_keys(result):
         settings.takes_keys = False
         first = made
         result = yield from call(settings, first)
@@ -349,9 +345,14 @@ def _random_key() -> str:
     return uuid.uuid4().hex
 
 
-def _refuses_keys(result: CallResult) -> bool:
-    error = result["error"] if result["status"] in ("denied", "error") else None
-    return error is not None and error["code"] == "MALFORMED_REQUEST" and (error.get("details") or {}).get("unsupported") == "Idempotency-Key"
+def refuses_keys(answer: object) -> bool:
+    """Returns whether a service without a store says that it keeps no answers."""
+    if not is_refusal(answer):
+        return False
+    error = cast(Refusal, answer)["error"]
+    details: object = error.get("details")
+    is_about_keys = isinstance(details, dict) and details.get("unsupported") == "Idempotency-Key"
+    return error["code"] == "MALFORMED_REQUEST" and is_about_keys
 
 
 def _checked(pattern: "re.Pattern[str]", name: str, value: str) -> str:

@@ -80,6 +80,8 @@ export class ServiceTools {
   readonly #options: AdapterOptions;
   /** Approvals of calls that were left waiting, by tool and arguments. */
   readonly #waiting = new Map<string, string[]>();
+  /** Answers to calls that ran while their approval was asked for, by tool, arguments and id. */
+  readonly #answered = new Map<string, Told[]>();
 
   private constructor(client: SafeToolCallClient, options: AdapterOptions, offered: readonly OfferedTool[]) {
     this.#client = client;
@@ -108,6 +110,10 @@ export class ServiceTools {
 
   /** Makes a call of the model. Throws nothing but the abort of `signal`: refusals and lost connections are for the model. */
   async tell(call: ModelCall): Promise<Told> {
+    return this.#answered.get(answerKeyOf(call))?.shift() ?? this.#make(call);
+  }
+
+  async #make(call: ModelCall): Promise<Told> {
     const { name, id, signal, idempotencyKey, resumed = false } = call;
     const args = objectOf(call.args);
     if (args === undefined) return failed("INVALID_INPUT", "The arguments must be one JSON object.");
@@ -115,17 +121,20 @@ export class ServiceTools {
     const kept = this.#take(name, args);
     const approvalId = call.approvalId ?? kept;
     try {
-      const result = await this.#client.run(name, args, {
-        callId: id !== undefined && CALL_ID.test(id) ? id : undefined,
-        approvalId,
-        // Without a key, a call uses the approval that was requested for the same call before.
-        idempotencyKey: resumed && approvalId === undefined ? null : idempotencyKey,
-        signal,
-        approvalTimeoutMs: this.#options.approvalTimeoutMs,
-        onPending: ({ approval }) => this.#notify({ tool: name, args, approval }, call.onPending),
-      });
+      const runWith = (key: string | null | undefined) =>
+        this.#client.run(name, args, {
+          callId: id !== undefined && CALL_ID.test(id) ? id : undefined,
+          approvalId,
+          idempotencyKey: key,
+          signal,
+          approvalTimeoutMs: this.#options.approvalTimeoutMs,
+          onPending: ({ approval }) => this.#notify({ tool: name, args, approval }, call.onPending),
+        });
+      // Without a key, a call uses the approval that was requested for the same call before.
+      const key = resumed && approvalId === undefined ? null : idempotencyKey;
+      const first = await runWith(key);
       // A service without a store keeps no answers: the call goes without a key of its own.
-      if (idempotencyKey !== undefined && refusesKeys(result)) return this.tell({ ...call, idempotencyKey: undefined });
+      const result = typeof key === "string" && refusesKeys(first) ? await runWith(undefined) : first;
       return this.#told(name, args, result);
     } catch (error) {
       signal?.throwIfAborted();
@@ -135,13 +144,28 @@ export class ServiceTools {
     }
   }
 
-  /** Returns the approval request of a call that asks a person, without waiting; undefined when the call asks nobody. */
+  /**
+   * Returns the approval request of a call that asks a person, without waiting; undefined when the call asks nobody, or was answered
+   * at once, because an approver was faster: `tell` then returns that answer.
+   */
   async ask({ name, args: given, id }: ModelCall): Promise<PendingCall | undefined> {
     const args = objectOf(given);
-    if (args === undefined) return undefined;
-    const judged = await this.#client.call(name, args, { dryRun: true });
-    if (judged.status !== "dryRun" || judged.verdict !== "ask") return undefined;
-    return (await this.tell({ name, args, id, onPending: "return" })).pending;
+    if (args === undefined || !(await this.#asks(name, args))) return undefined;
+    const told = await this.#make({ name, args, id, onPending: "return" });
+    if (told.pending !== undefined) return told.pending;
+    const key = answerKeyOf({ name, args, id });
+    this.#answered.set(key, [...(this.#answered.get(key) ?? []), told]);
+    return undefined;
+  }
+
+  async #asks(name: string, args: object): Promise<boolean> {
+    try {
+      const judged = await this.#client.call(name, args, { dryRun: true });
+      return judged.status === "dryRun" && judged.verdict === "ask";
+    } catch (error) {
+      if (error instanceof ConnectionError) return false;
+      throw error;
+    }
   }
 
   /** Makes the calls of a conversation that have no result yet, all at once. */
@@ -224,6 +248,10 @@ function failed(code: string, message: string): Told {
 
 function toldOf(content: Record<string, unknown>): Told {
   return { content, text: JSON.stringify(content), isError: "error" in content };
+}
+
+function answerKeyOf({ name, args, id }: ModelCall): string {
+  return JSON.stringify([name, objectOf(args), id]);
 }
 
 function keyOf(tool: string, args: object): string {

@@ -164,6 +164,10 @@ class ServiceTools:
 
         try:
             result = yield from flow.run(self.client._settings, made, notify, self._approval_timeout)
+            if isinstance(made.idempotency_key, str) and flow.refuses_keys(result):
+                # A service without a store keeps no answers: the call goes without a key of its own.
+                made = replace(made, idempotency_key=None)
+                result = yield from flow.run(self.client._settings, made, notify, self._approval_timeout)
         except RefusedError as error:
             return _failed(error.code, error.message)
         except ConnectionError as error:
