@@ -75,6 +75,7 @@ beforeAll(async () => {
     copyFileSync(join(PROJECT, file), join(source, file));
   }
   cpSync(join(PROJECT, "src"), join(source, "src"), { recursive: true });
+  cpSync(join(PROJECT, "docs/configuration.schema.json"), join(source, "docs/configuration.schema.json"));
   const install = ["install", "--frozen-lockfile", "--production", "--silent"];
   expect(await run([process.execPath, ...install], { cwd: source })).toMatchObject({ code: 0, err: "" });
   const compiled = await run([process.execPath, "run", "compile"], { cwd: source });
