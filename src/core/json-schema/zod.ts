@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import type { Fault } from "../errors.ts";
 import { unless } from "../manifest/checks.ts";
@@ -126,7 +127,7 @@ class Skeleton {
     const isClosed = required.some(({ additionalProperties: more }) => more === false);
     const isDescribed = isClosed || parts.some(({ properties }) => properties !== undefined);
     if (others.length === 0 && !isDescribed) others.push(true);
-    if (members.size === 0 && others.length > 0) return z.record(z.string(), this.of(others));
+    if (members.size === 0 && others.length > 0) return z.record(z.string(), this.#oneOf(others));
     const names = new Set(required.flatMap((part) => part.required ?? []));
     const shape = Object.fromEntries(
       [...members].map(([name, described]) => {
@@ -136,7 +137,7 @@ class Skeleton {
       }),
     );
     const object = z.object(shape);
-    if (others.length > 0) return object.catchall(this.of(others));
+    if (others.length > 0) return object.catchall(this.#oneOf(others));
     return isClosed ? object.strict() : object;
   }
 
@@ -152,7 +153,16 @@ class Skeleton {
     const described = parts.filter(({ items, prefixItems }) => items !== undefined || prefixItems !== undefined);
     const elements = described.flatMap(({ items = true, prefixItems = [] }) => [...prefixItems, items]);
     const possible = elements.filter((element) => element !== false);
-    return z.array(elements.length === 0 ? z.unknown() : this.of(possible.length === 0 ? [false] : possible));
+    return z.array(elements.length === 0 ? z.unknown() : this.#oneOf(possible.length === 0 ? [false] : possible));
+  }
+
+  /** Returns a schema for values that one of the JSON Schemas describes: objects or lists of two kinds are not taken apart. */
+  #oneOf(schemas: readonly JsonSchema[]): z.ZodType {
+    const isTwofold = CONTAINERS.some((type) => {
+      const [first, ...others] = schemas.filter((schema) => typesOf(schema).has(type));
+      return others.some((other) => !isDeepStrictEqual(other, first));
+    });
+    return isTwofold ? z.unknown() : this.of(schemas);
   }
 }
 

@@ -41,6 +41,17 @@ test("without a choice of forms, a value is accepted exactly when the JSON Schem
   );
 });
 
+test.each([
+  [{ patternProperties: { "^a$": { items: { type: "null" } } }, additionalProperties: { maximum: 0 } }, { d: ["ab"] }],
+  [
+    { patternProperties: { "^a$": { properties: { x: { type: "null" } } } }, additionalProperties: {} },
+    { d: { x: 1 } },
+  ],
+  [{ prefixItems: [{ properties: { x: { type: "null" } } }, { required: ["x"] }] }, [{ x: null }, { x: 1 }]],
+])("%j takes %j: what one position asks for does not bind another", (json, value) => {
+  expect(schemaOf("output", json).parse(value)).toEqual(value);
+});
+
 test("a bounded number alone is read", () => {
   const schema = schemaOf("output", { type: ["integer"], maximum: 0 });
   expect([-1, 1, "-1"].map((each) => schema.safeParse(each).success)).toEqual([true, false, false]);
