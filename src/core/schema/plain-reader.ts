@@ -225,8 +225,9 @@ function tableReader(fields: readonly Field[], other: PlainRead | undefined): Pl
     if (keys.length === present) return read;
     if (other === refused || Object.getPrototypeOf(value) !== Object.prototype) return unread;
     for (const key of keys) {
-      if (names.has(key)) continue;
-      const inner = key === "__proto__" ? unread : other(value[key] as Json);
+      // Zod leaves out `__proto__`, too.
+      if (names.has(key) || key === "__proto__") continue;
+      const inner = other(value[key] as Json);
       if (inner === unread) return unread;
       read[key] = inner;
     }

@@ -134,11 +134,12 @@ test("accepts what the schema accepts, and nothing that it refuses", () => {
   expect(accepted).toBeGreaterThan(300);
 });
 
-test("a name that would change the prototype is left to the schema itself", () => {
+test("a name that would change the prototype is left out, as by the schema itself", () => {
   const hostile = JSON.parse('{"a":1,"__proto__":{"b":1}}') as Json;
-  for (const schema of [z.record(z.string(), z.unknown()), z.looseObject({ a: z.number() })]) {
-    expect(plainReader(schema)?.(hostile)).toBe(unread);
-    expect(schema.parse(hostile)).toEqual({ a: 1 });
+  const loose = z.looseObject({ a: z.number() });
+  for (const schema of [z.record(z.string(), z.unknown()), loose, z.union([loose, z.unknown()])]) {
+    expect(plainReader(schema)?.(hostile)).toStrictEqual({ a: 1 });
+    expect<unknown>(schema.parse(hostile)).toStrictEqual({ a: 1 });
   }
 });
 
