@@ -14,31 +14,31 @@ const HANG_MS = 300_000;
 interface Suite {
   readonly files: string;
   readonly options: readonly string[];
-  /** A random seed finds new cases; a fixed one gives the same result in every run. */
-  readonly isRandom: boolean;
+  /** A fixed seed gives the same result in every run; a random one finds new cases. */
+  readonly seed: number | "random";
   readonly mentions?: string;
   /** Ends the run when the machine lacks what the suite needs. */
   readonly needs?: () => void;
 }
 
 const SUITES: Readonly<Record<string, Suite>> = {
-  quick: { files: "tests/**/*.test.ts", options: ["--parallel=3", "--no-isolate"], isRandom: false },
+  quick: { files: "tests/**/*.test.ts", options: ["--parallel=3", "--no-isolate"], seed: 1 },
   properties: {
     files: "tests/**/*.test.ts",
     options: ["--parallel=3", "--no-isolate"],
-    isRandom: true,
+    seed: "random",
     mentions: '"fast-check"',
   },
-  slow: { files: "tests/**/*.slow.ts", options: ["--parallel=2"], isRandom: true },
+  slow: { files: "tests/**/*.slow.ts", options: ["--parallel=2"], seed: 1 },
   browser: {
     files: "tests/**/*.browser.ts",
     options: [],
-    isRandom: false,
+    seed: 1,
     needs: () => browserPath() ?? fail(NO_BROWSER),
   },
-  long: { files: "tests/long/*.long.ts", options: [], isRandom: true },
-  clients: { files: "tests/clients/**/*.clients.ts", options: [], isRandom: true },
-  fleet: { files: "tests/fleet/*.fleet.ts", options: [], isRandom: true },
+  long: { files: "tests/long/*.long.ts", options: [], seed: 1 },
+  clients: { files: "tests/clients/**/*.clients.ts", options: [], seed: 1 },
+  fleet: { files: "tests/fleet/*.fleet.ts", options: [], seed: "random" },
 };
 
 /** Made once by the product for each user, empty, and used by every later run. */
@@ -52,13 +52,14 @@ if (suite === undefined) {
 }
 process.exit(await run(suite));
 
-async function run({ options, isRandom, needs, ...selection }: Suite): Promise<number> {
+async function run({ options, seed: usual, needs, ...selection }: Suite): Promise<number> {
   needs?.();
   const folder = mkdtempSync(join(realpathSync(tmpdir()), "stc-run-"));
   // Tests start programs as other users.
   chmodSync(folder, 0o755);
-  const seed = process.env["STC_TEST_SEED"] ?? (isRandom ? String(crypto.getRandomValues(new Int32Array(1))[0]) : "1");
-  if (isRandom) console.error(`seed ${seed}: STC_TEST_SEED=${seed} repeats this run`);
+  const seed =
+    process.env["STC_TEST_SEED"] ?? String(usual === "random" ? crypto.getRandomValues(new Int32Array(1))[0] : usual);
+  if (usual === "random") console.error(`seed ${seed}: STC_TEST_SEED=${seed} repeats this run`);
   try {
     const paths = chosen.length > 0 ? chosen.map(asPath) : await filesOf(selection);
     const child = Bun.spawn([process.execPath, "test", `--timeout=${HANG_MS}`, ...options, ...paths], {
