@@ -29,10 +29,10 @@ export interface TargetKind<Context extends TargetContext = TargetContext> {
   readonly hasErrorText?: (part: unknown) => boolean;
   /**
    * Returns whether others than the operators of this service may have written what such a target answers, and may read what it is
-   * sent: the default of a tool that does not declare its data flow. `accepts`: the manifest's examples. `isConfined`: whether the
-   * configuration confines commands. Left out: no.
+   * sent: the default of a tool that does not declare its data flow. `accepts`: the manifest's examples. `isShellConfined`:
+   * whether shells run only where the kernel confines them. Left out: no.
    */
-  readonly reachesOthers?: (part: unknown, accepts: readonly unknown[], isConfined: boolean) => boolean;
+  readonly reachesOthers?: (part: unknown, accepts: readonly unknown[], isShellConfined: boolean) => boolean;
   /**
    * Returns the category of a tool that declares none, unless it is clearly a read. Undefined: the manifest must
    * declare one. `isRead` is true for a tool classified as read whose words indicate a change.

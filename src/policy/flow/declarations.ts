@@ -17,12 +17,12 @@ export interface ToolFlow {
 }
 
 /** Returns the data flow of a tool. What it does not declare follows from its kind, its category and its input schema. */
-export function toolFlow(tool: Tool, kinds: readonly DeclaredKind[], isConfined: boolean): ToolFlow {
+export function toolFlow(tool: Tool, kinds: readonly DeclaredKind[], isShellConfined: boolean): ToolFlow {
   const { reads, sends, destinations = [], trusted = [] } = tool.dataFlow ?? {};
   return {
-    reads: reads ?? (reachesOthers(tool, kinds, isConfined) ? ["untrusted"] : []),
+    reads: reads ?? (reachesOthers(tool, kinds, isShellConfined) ? ["untrusted"] : []),
     sendsOutside:
-      sends === undefined ? reachesOthers(tool, kinds, isConfined) && takesFreeText(tool) : sends.length > 0,
+      sends === undefined ? reachesOthers(tool, kinds, isShellConfined) && takesFreeText(tool) : sends.length > 0,
     hasDestinations: destinations.length > 0,
     destinations: compilePolicy(allowing(destinations), tool.input).root,
     trusted: compilePolicy(allowing(trusted), tool.output).root,
@@ -33,9 +33,9 @@ function allowing(paths: readonly string[]): Readonly<Record<string, "allow">> {
   return Object.fromEntries(paths.map((path) => [path, "allow"]));
 }
 
-function reachesOthers({ target, examples }: Tool, kinds: readonly DeclaredKind[], isConfined: boolean): boolean {
+function reachesOthers({ target, examples }: Tool, kinds: readonly DeclaredKind[], isShellConfined: boolean): boolean {
   const declared = declaredTarget({ target }, kinds);
-  return declared?.kind.reachesOthers?.(declared.part, examples.accepts, isConfined) ?? false;
+  return declared?.kind.reachesOthers?.(declared.part, examples.accepts, isShellConfined) ?? false;
 }
 
 /**

@@ -61,8 +61,8 @@ export interface FollowedCall {
 export interface DataFlowOptions {
   readonly tools: readonly Tool[];
   readonly kinds: readonly DeclaredKind[];
-  /** Whether the configuration confines commands. */
-  readonly isConfined: boolean;
+  /** Whether shells run only where the kernel confines them. */
+  readonly isShellConfined: boolean;
   readonly rules: readonly FlowRule[];
   readonly rememberMs: number;
   /** Whether labels are narrowed to the token's `sid`. */
@@ -81,7 +81,7 @@ export class DataFlowPolicy {
 
   constructor(options: DataFlowOptions) {
     this.#options = options;
-    this.#flows = new Map(options.tools.map((tool) => [tool, toolFlow(tool, options.kinds, options.isConfined)]));
+    this.#flows = new Map(options.tools.map((tool) => [tool, toolFlow(tool, options.kinds, options.isShellConfined)]));
   }
 
   /** Returns whether the labels of a caller matter to calls of a tool. */
@@ -163,7 +163,7 @@ export class DataFlowPolicy {
   }
 
   #flowOf(tool: Tool): ToolFlow {
-    return this.#flows.get(tool) ?? toolFlow(tool, this.#options.kinds, this.#options.isConfined);
+    return this.#flows.get(tool) ?? toolFlow(tool, this.#options.kinds, this.#options.isShellConfined);
   }
 
   #fieldsOf(tool: Tool, { trusted, reads }: ToolFlow): AnswerFields {

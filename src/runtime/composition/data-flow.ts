@@ -42,7 +42,7 @@ export class DataFlowOpener {
       ...{
         tools,
         kinds: modules.targetKinds,
-        isConfined: areConfined({ commands }),
+        isShellConfined: isShellConfined({ commands }),
         ledger: this.#ledger,
         newId,
         log,
@@ -77,7 +77,7 @@ export async function dataFlowNotes(
   const declaring = tools.filter(({ dataFlow }) => dataFlow !== undefined && dataFlow.sends === undefined);
   if (declaring.length > 0) {
     const { toolFlow } = await import("../../policy/flow/declarations.ts");
-    const sending = declaring.filter((tool) => toolFlow(tool, kinds, areConfined(config)).sendsOutside);
+    const sending = declaring.filter((tool) => toolFlow(tool, kinds, isShellConfined(config)).sendsOutside);
     if (sending.length === 0) return [];
     return [
       `dataFlow: sends is left out for ${named(sending)}: calls count as sending outside, as is usual for the kind; declare sends: [] or [outside]`,
@@ -86,7 +86,7 @@ export async function dataFlowNotes(
   if (isDataFlowOn(config, tools)) return [];
   const reaching = tools.filter(({ target, examples }) => {
     const declared = declaredTarget({ target }, kinds);
-    return declared?.kind.reachesOthers?.(declared.part, examples.accepts, areConfined(config)) === true;
+    return declared?.kind.reachesOthers?.(declared.part, examples.accepts, isShellConfined(config)) === true;
   });
   if (reaching.length === 0) return [];
   return [`dataFlow: is off, and others may have written what ${named(reaching)} read: docs/data-flow.md`];
@@ -101,9 +101,9 @@ function named(tools: readonly Tool[]): string {
 /** How long what a caller has read counts when the configuration has no section. */
 const REMEMBER_SECONDS = 86_400;
 
-/** Returns whether a configuration confines the commands that it runs. */
-export function areConfined({ commands }: Pick<Config, "commands">): boolean {
-  return commands.confinement !== "off";
+/** Returns whether a shell runs only where the kernel confines it, whatever kernel this configuration meets. */
+export function isShellConfined({ commands }: Pick<Config, "commands">): boolean {
+  return !commands.unconfinedBash;
 }
 
 /** Data flow is on when the configuration has its section or a tool declares how data flows through it. */

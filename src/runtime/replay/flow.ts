@@ -2,7 +2,7 @@ import { HIDDEN } from "../../approvals/risk/operators.ts";
 import type { Caller, Tool } from "../../core/types.ts";
 import type { DataFlowPolicy, FlowJudgement, FlowRule } from "../../policy/flow/flow.ts";
 import type { Parts } from "../composition/assembly.ts";
-import { areConfined, flowRulesOf, isDataFlowOn } from "../composition/data-flow.ts";
+import { flowRulesOf, isDataFlowOn, isShellConfined } from "../composition/data-flow.ts";
 import type { Config } from "../config/config.ts";
 
 /** What data flow says about a call: every verdict that is possible by what is known, and why. */
@@ -80,7 +80,7 @@ export async function recordedFlowJudge(
   const flows = new Map<Tool, ReturnType<typeof toolFlow>>();
   return (recorded) =>
     ({ tool, input }) => {
-      const flow = flows.get(tool) ?? toolFlow(tool, targetKinds, areConfined(config));
+      const flow = flows.get(tool) ?? toolFlow(tool, targetKinds, isShellConfined(config));
       flows.set(tool, flow);
       if (!flow.sendsOutside && !flow.hasDestinations) return undefined;
       const isHidden = input === HIDDEN;

@@ -66,9 +66,9 @@ export const command: TargetKind<CommandContext> = {
  * Returns whether the command may use the network: with the arguments of any example, when that depends on them. A shell that is
  * not confined may always do so.
  */
-function usesNetwork(cli: unknown, accepts: readonly unknown[], isConfined: boolean): boolean {
+function usesNetwork(cli: unknown, accepts: readonly unknown[], isShellConfined: boolean): boolean {
   const { confinement, shell } = cli as CliTarget["cli"];
-  if (shell !== undefined && !isConfined) return true;
+  if (shell !== undefined && !isShellConfined) return true;
   if (typeof confinement !== "function") return confinement?.network !== undefined;
   if (accepts.length === 0) return true;
   return accepts.some((input) => {

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { DataFlow } from "../../../src/core/types.ts";
 import { defineTool } from "../../../src/index.ts";
 import { toolFlow } from "../../../src/policy/flow/declarations.ts";
-import { dataFlowNotes } from "../../../src/runtime/composition/data-flow.ts";
+import { dataFlowNotes, isShellConfined } from "../../../src/runtime/composition/data-flow.ts";
 import { MODULES } from "../../../src/runtime/modules.ts";
 
 /** A tool of an HTTP API that takes free text. */
@@ -20,7 +20,7 @@ function tool(name: string, dataFlow?: DataFlow) {
 }
 
 const notes = (...tools: readonly ReturnType<typeof tool>[]) =>
-  dataFlowNotes({ commands: { confinement: "require" } } as never, tools as never, MODULES.targetKinds);
+  dataFlowNotes({ commands: { unconfinedBash: false } } as never, tools as never, MODULES.targetKinds);
 
 test("tools that declare what they read, and not what they send, are named", async () => {
   const reads: DataFlow = { reads: [] };
@@ -37,13 +37,17 @@ test("tools whose answers others may have written are named while data flow is o
   ]);
 });
 
-test("a shell that is not confined can use the network, and other commands only where they declare it", () => {
+test("a shell that may run unconfined can use the network, and other commands only where they declare it", () => {
   const command = (cli: object) => ({ ...tool("run"), target: { system: "shell", cli } }) as never;
-  const flow = (cli: object, isConfined: boolean) => {
-    const { reads, sendsOutside } = toolFlow(command(cli), MODULES.targetKinds, isConfined);
+  const flow = (cli: object, unconfinedBash: boolean) => {
+    const { reads, sendsOutside } = toolFlow(
+      command(cli),
+      MODULES.targetKinds,
+      isShellConfined({ commands: { unconfinedBash } as never }),
+    );
     return [reads, sendsOutside];
   };
-  expect(flow({ shell: {} }, false)).toEqual([["untrusted"], true]);
-  expect(flow({ shell: {} }, true)).toEqual([[], false]);
-  expect(flow({ command: "git" }, false)).toEqual([[], false]);
+  expect(flow({ shell: {} }, true)).toEqual([["untrusted"], true]);
+  expect(flow({ shell: {} }, false)).toEqual([[], false]);
+  expect(flow({ command: "git" }, true)).toEqual([[], false]);
 });
