@@ -1,4 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { hindrances } from "../../support/accessibility.ts";
 import { launchBrowser } from "../../support/browser.ts";
@@ -24,13 +26,27 @@ class ChangedWorld extends HostileWorld {
   }
 }
 
+/** A policy engine that is out of order. */
+const engine = Bun.serve({
+  ...{ hostname: "127.0.0.1", port: 0 },
+  fetch: () => new Response("<img src=x> out of order", { status: 500 }),
+});
+const decisionPoints = [
+  { name: "house-rules", when: { tools: ["announce"] }, cedar: { policiesFile: "rules.cedar" } },
+  {
+    ...{ name: "company", when: { tools: ["rotate_keys"] } },
+    authzen: { url: `http://127.0.0.1:${engine.port}`, addresses: ["loopback"], retries: 0 },
+  },
+];
+
 const world = new ConsoleWorld();
 const changed = new ChangedWorld();
 const visitors: Visitor[] = [];
 let browser: Browser;
 beforeAll(async () => {
   browser = await launchBrowser();
-  await Promise.all([world.start(), changed.begin()]);
+  writeFileSync(join(world.folder, "rules.cedar"), '@id("never") forbid(principal, action, resource);');
+  await Promise.all([world.start({ decisionPoints }), changed.begin()]);
 });
 afterEach(async () => {
   const problems = visitors.flatMap((visitor) => visitor.problems);
@@ -39,7 +55,7 @@ afterEach(async () => {
 });
 afterAll(async () => {
   await browser?.close();
-  await Promise.all([world.end(), changed.end()]);
+  await Promise.all([world.end(), changed.end(), engine.stop(true)]);
 });
 
 async function visit(fragment: string, options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
@@ -95,6 +111,23 @@ test("systems show addresses and calls, and lead to their tools", async () => {
   await shop.getByText("circuit closed").waitFor();
   await shop.getByRole("link", { name: "create_order" }).click();
   await page.getByRole("heading", { name: /create_order/ }).waitFor();
+});
+
+test("decision points show their verdicts, their state and the last error", async () => {
+  const args = { text: "now" };
+  for (const tool of ["announce", "rotate_keys"]) {
+    expect((await world.call(tool, args)).body.error.code).toBe("POLICY_DENIED");
+  }
+  const page = await visit("#/systems");
+  const points = page.getByRole("region", { name: "Decision points" });
+  const rules = points.locator(".card-system", { hasText: "house-rules" });
+  await rules.waitFor();
+  expect(await rules.locator("dd").allTextContents()).toEqual(["0 allow, 1 deny, 0 ask", "0", "1", "0"]);
+  const company = points.locator(".card-system", { hasText: "company" });
+  await company.getByText(/^circuit /).waitFor();
+  const facts = await company.locator("dd").allTextContents();
+  expect(facts).toEqual(["0 allow, 1 deny, 0 ask", "1", expect.stringMatching(/: .*500/), "0 of 256"]);
+  expect(await page.locator("img").count()).toBe(0);
 });
 
 test("the service's own listeners are next to the systems", async () => {

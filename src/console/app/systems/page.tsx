@@ -34,6 +34,17 @@ interface ListenerShown {
   readonly certificateExpiresAt: string | null;
 }
 
+interface PointShown {
+  readonly name: string;
+  readonly kind: string;
+  readonly circuit?: string;
+  readonly calls?: { readonly inFlight: number; readonly max: number };
+  readonly facts?: Readonly<Record<string, string | number>>;
+  readonly verdicts: Readonly<Record<"allow" | "deny" | "ask", number>>;
+  readonly errors: number;
+  readonly lastError: { readonly at: string; readonly reason: string } | null;
+}
+
 interface SystemsShown {
   readonly systems: readonly SystemShown[];
   readonly listeners: readonly ListenerShown[];
@@ -46,6 +57,7 @@ interface SystemsShown {
     readonly tools: Readonly<Record<string, string>>;
     readonly faults: Readonly<Record<string, string>>;
   };
+  readonly decisionPoints?: readonly PointShown[];
 }
 
 function SystemsView(): VNode {
@@ -70,6 +82,7 @@ function SystemsView(): VNode {
               <System key={system.name} system={system} />
             ))}
           </ul>
+          {value.decisionPoints !== undefined && <DecisionPoints points={value.decisionPoints} />}
           <Listeners listeners={value.listeners} />
           <Confinement shown={value} />
         </>
@@ -207,6 +220,57 @@ function Tools({ names }: { readonly names: readonly string[] }): VNode {
       ))}
     </ul>
   );
+}
+
+/** The external policies that decide about calls, and whether they answer: each error denied a call. */
+function DecisionPoints({ points }: { readonly points: readonly PointShown[] }): VNode {
+  return (
+    <Section id="decision-points" title="Decision points">
+      <ul class="cards">
+        {points.map((point) => (
+          <DecisionPoint key={point.name} point={point} />
+        ))}
+      </ul>
+    </Section>
+  );
+}
+
+function DecisionPoint({ point }: { readonly point: PointShown }): VNode {
+  const { name, kind, circuit, calls, facts = {}, verdicts, errors, lastError } = point;
+  const isBad = circuit !== undefined && BAD.has(circuit);
+  return (
+    <li class={`card-system ${isBad ? "bad" : ""}`}>
+      <header>
+        <h3>
+          <Text value={name} max={120} /> <span class="dim">{kind}</span>
+        </h3>
+        <div class="badges">
+          {circuit !== undefined && <Badge tone={isBad ? "bad" : "good"}>circuit {circuit}</Badge>}
+        </div>
+      </header>
+      <Facts
+        rows={[
+          ["Verdicts", `${verdicts.allow} allow, ${verdicts.deny} deny, ${verdicts.ask} ask`],
+          ["Errors", String(errors)],
+          lastError === null
+            ? undefined
+            : [
+                "Last error",
+                <span key="error">
+                  {localTime(lastError.at)}: <Text value={lastError.reason} max={300} />
+                </span>,
+              ],
+          calls === undefined ? undefined : ["Calls", <Calls key="calls" calls={calls} />],
+          ...Object.entries(facts).map(([fact, value]) => [words(fact), String(value)] as const),
+        ]}
+      />
+    </li>
+  );
+}
+
+/** Returns the heading of a fact: "policies" as "Policies". */
+function words(fact: string): string {
+  return `${fact.slice(0, 1).toUpperCase()}${fact.slice(1)}`;
 }
 
 const LISTENERS: Readonly<Record<string, string>> = {
