@@ -17,17 +17,14 @@ interface Content {
   readonly parts: readonly Part[];
 }
 
-const declared = (await tools("openai")).map((tool) => {
-  const { name, description, parameters } = (tool as { function: Record<string, unknown> }).function;
-  return { name, description, parametersJsonSchema: parameters };
-});
+const functionDeclarations = await tools("google");
 const text = await converse({
   format: "google",
   prompt: { role: "user", parts: [{ text: process.argv[2] ?? "" }] },
   ask: (contents) =>
     askModel(
       `/v1beta/models/${process.env["MODEL"] ?? "gemini-2.5-pro"}:generateContent`,
-      { contents, tools: [{ functionDeclarations: declared }] },
+      { contents, tools: [{ functionDeclarations }] },
       { "x-goog-api-key": process.env["GEMINI_API_KEY"] ?? "" },
     ),
   messageOf: (answer) => {

@@ -99,7 +99,7 @@ async function answerTo(id: string): Promise<Answer> {
 }
 
 /** The tools that this agent may use, in the provider's own form. */
-export async function tools(format: "openai" | "anthropic"): Promise<readonly object[]> {
+export async function tools(format: "openai" | "anthropic" | "google"): Promise<readonly object[]> {
   const response = await fetch(new URL(`/tools?format=${format}`, base), { headers: { authorization } });
   return ((await response.json()) as { tools: readonly object[] }).tools;
 }

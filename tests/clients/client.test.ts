@@ -74,5 +74,19 @@ test("the tools of the caller, in each format", async () => {
     "send_note",
   ]);
   expect((await agent.tools("openai"))[0]).toMatchObject({ type: "function" });
-  expect((await agent.tools("anthropic"))[0]).toHaveProperty("input_schema");
+  expect((await agent.tools("openai-responses"))[0]).toMatchObject({ type: "function", strict: false });
+  expect((await agent.tools("anthropic"))[0]).toHaveProperty("input_schema.type", "object");
+  expect((await agent.tools("google"))[0]).toHaveProperty("parametersJsonSchema.type", "object");
+  expect((await agent.tools("mcp"))[0]).toHaveProperty("annotations.readOnlyHint");
+});
+
+test("in a strict mode, every argument is required, and null means absent", async () => {
+  const agent = await client();
+  const tools = await agent.tools("openai", { strict: true });
+  expect(tools.find((tool) => tool.function.name === "save_note")?.function).toMatchObject({
+    strict: true,
+    parameters: { required: ["title", "waitMs"], additionalProperties: false },
+  });
+  const result = await agent.call("save_note", { title: "strict", waitMs: null });
+  expect(result).toMatchObject({ status: "success", result: { done: "saved strict" } });
 });

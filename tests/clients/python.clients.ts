@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from "bun:test";
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ClientService } from "../support/client-service.ts";
@@ -27,6 +27,32 @@ interface Order {
 
 let model = new ModelServer([]);
 
+/** A service in a process of its own, which a test kills and starts again on the same port. */
+const childFolder = mkdtempSync(join(tmpdir(), "stc-python-child-"));
+let child: Bun.Subprocess | undefined;
+let childPort = 0;
+
+async function startChild(): Promise<string> {
+  const argv = [process.execPath, join(import.meta.dir, "service-child.ts"), childFolder, String(childPort)];
+  const started = Bun.spawn(argv, { stdout: "pipe", stderr: "inherit" });
+  child = started;
+  for await (const line of started.stdout.pipeThrough(new TextDecoderStream())) {
+    childPort = Number(new URL(JSON.parse(line).url).port);
+    return line;
+  }
+  throw new Error("the service did not start");
+}
+
+function childDeeds(): readonly string[] {
+  const path = join(childFolder, "deeds.txt");
+  return existsSync(path) ? readFileSync(path, "utf8").trim().split("\n") : [];
+}
+
+async function killChild(): Promise<void> {
+  child?.kill("SIGKILL");
+  await child?.exited;
+}
+
 /** What the Python tests ask of the service's other side. */
 const ORDERS: Readonly<Record<string, (order: Order) => unknown>> = {
   url: () => service.url,
@@ -46,8 +72,12 @@ const ORDERS: Readonly<Record<string, (order: Order) => unknown>> = {
     return model.url;
   },
   heard: ({ field }) => model.heard.at(-1)?.[field],
+  listed: () => model.heard.at(-1)?.body.tools,
   problems: () => model.problems,
   restart: () => service.restart(Number(new URL(service.url).port)),
+  child: () => startChild(),
+  kill: () => killChild(),
+  childDeeds: () => childDeeds(),
 };
 
 const control = Bun.serve({
@@ -61,6 +91,8 @@ const control = Bun.serve({
 });
 
 afterAll(async () => {
+  await killChild();
+  rmSync(childFolder, { recursive: true });
   await control.stop(true);
   await model.end();
   await storeless.end();

@@ -25,26 +25,63 @@ export type CallResult<Result = unknown> = Success<Result> | Pending | RefusedWi
 /** A refusal of one status, so that a comparison of `status` narrows a result. */
 type RefusedWith<Status extends Refusal["status"]> = Refusal & { readonly status: Status };
 
-/** What `GET /tools` offers in each format. */
+/** What `GET /tools` offers in each format: an element of `tools` in a request to that API. */
 export interface ToolFormats {
   readonly json: Tool;
   readonly openai: {
     readonly type: "function";
-    readonly function: { readonly name: string; readonly description: string; readonly parameters: JsonSchema };
+    readonly function: {
+      readonly name: string;
+      readonly description: string;
+      readonly parameters: ObjectSchema;
+      readonly strict?: true;
+    };
   };
   readonly "openai-responses": {
     readonly type: "function";
     readonly name: string;
     readonly description: string;
-    readonly parameters: JsonSchema;
+    readonly parameters: ObjectSchema;
     readonly strict: boolean;
   };
-  readonly anthropic: { readonly name: string; readonly description: string; readonly input_schema: JsonSchema };
-  readonly google: { readonly name: string; readonly description: string } & JsonSchema;
-  readonly mcp: { readonly name: string; readonly description?: string; readonly inputSchema: JsonSchema } & JsonSchema;
+  readonly anthropic: {
+    readonly name: string;
+    readonly description: string;
+    readonly input_schema: ObjectSchema;
+    readonly strict?: true;
+  };
+  readonly google: { readonly name: string; readonly description: string; readonly parametersJsonSchema: ObjectSchema };
+  readonly mcp: {
+    readonly name: string;
+    readonly title: string;
+    readonly description: string;
+    readonly inputSchema: ObjectSchema;
+    readonly annotations: {
+      readonly title: string;
+      readonly readOnlyHint: boolean;
+      readonly destructiveHint: boolean;
+      readonly idempotentHint: boolean;
+      readonly openWorldHint: boolean;
+    };
+  };
 }
 
-type JsonSchema = Readonly<Record<string, unknown>>;
+/** The JSON Schema of a tool's arguments. */
+export interface ObjectSchema {
+  readonly type: "object";
+  readonly properties?: Readonly<Record<string, object>>;
+  readonly required?: string[];
+  readonly [keyword: string]: unknown;
+}
+
+export interface ToolsOptions {
+  /**
+   * For `openai`, `openai-responses` and `anthropic`: uses the strict mode of the API for the tools whose schemas it can express.
+   * Then the model sends null for optional arguments, which the service takes as absent.
+   */
+  readonly strict?: boolean | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
 
 /** Settings of a client. Times are in milliseconds. */
 export interface ClientOptions {
@@ -171,10 +208,11 @@ export class SafeToolCallClient {
    */
   async tools<Format extends keyof ToolFormats = "json">(
     format?: Format,
-    options: { readonly signal?: AbortSignal | undefined } = {},
-  ): Promise<readonly ToolFormats[Format][]> {
-    const path = format === undefined ? "/tools" : `/tools?format=${encodeURIComponent(format)}`;
-    const { tools } = await this.#read({ method: "GET", path, ...options });
+    { strict = false, signal }: ToolsOptions = {},
+  ): Promise<ToolFormats[Format][]> {
+    const query = new URLSearchParams({ ...(format !== undefined && { format }), ...(strict && { strict: "true" }) });
+    const path = query.size === 0 ? "/tools" : `/tools?${query}`;
+    const { tools } = await this.#read({ method: "GET", path, signal });
     if (!Array.isArray(tools)) throw unknownAnswer();
     return tools;
   }

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import type { AdapterOptions } from "../../../clients/typescript/src/adapters/core.ts";
-import { SafeToolCallClient } from "../../../clients/typescript/src/client.ts";
+import type { StrictOptions } from "../../../clients/typescript/src/adapters/core.ts";
+import { type ClientOptions, type Fetch, SafeToolCallClient } from "../../../clients/typescript/src/client.ts";
 import { ApprovalService } from "../../support/approval-service.ts";
 import { type Heard, ModelServer, type Script } from "../../support/model-server.ts";
 import { until } from "../../support/until.ts";
@@ -32,6 +32,18 @@ async function newAgent() {
   return { sub, token: await service.agent({ sub }) };
 }
 
+/** A `fetch` that loses answers to calls: the service has handled those requests. */
+function losing(count: number): Fetch {
+  let left = count;
+  return async (url, init) => {
+    const response = await fetch(url, init);
+    if (init.method !== "POST" || left === 0) return response;
+    left -= 1;
+    await response.text();
+    throw new TypeError("the connection was lost");
+  };
+}
+
 function lastOf({ results }: Heard) {
   return results.at(-1);
 }
@@ -47,11 +59,11 @@ async function openRequest(sub: string): Promise<string> {
 describe.each(DRIVERS)("%s", (name, drive) => {
   async function run(
     script: Script,
-    { options, token }: { options?: AdapterOptions; token?: string | (() => string) } = {},
+    { options, ...settings }: { options?: StrictOptions } & Partial<ClientOptions> = {},
   ) {
     const { token: own, sub } = await newAgent();
     model = new ModelServer(script, [own]);
-    const client = new SafeToolCallClient({ url: service.url, token: token ?? own });
+    const client = new SafeToolCallClient({ url: service.url, token: own, ...settings });
     const before = service.deeds.length;
     const running = drive({ client, model, ...(options && { options }) });
     return { sub, running, heard: model.heard, deeds: () => service.deeds.slice(before) };
@@ -130,7 +142,7 @@ describe.each(DRIVERS)("%s", (name, drive) => {
 
   test("waits for an approver, and runs the call once", async () => {
     const asked: string[] = [];
-    const options: AdapterOptions = {
+    const options: StrictOptions = {
       onPending: ({ tool, approval }) => {
         asked.push(`${tool} ${approval.id}`);
       },
@@ -206,6 +218,23 @@ describe.each(DRIVERS)("%s", (name, drive) => {
     expect([...deeds()].sort()).toEqual(["a", "b", "c", "fails"]);
   });
 
+  test("a call whose answer is lost runs once, and the model gets the answer", async () => {
+    const { running, heard, deeds } = await run([{ calls: [READS] }, { text: "done" }], { fetch: losing(1) });
+    expect(await running).toBe("done");
+    expect(heard[1]?.results).toEqual([{ untrusted: true, output: { done: "a" } }]);
+    expect(deeds()).toEqual(["a"]);
+  });
+
+  test("a call whose answers are all lost ran once, and the model is told that it may have run", async () => {
+    const settings = { fetch: losing(Number.POSITIVE_INFINITY), retries: 1 };
+    const { running, heard, deeds } = await run([{ calls: [READS] }, { text: "lost" }], settings);
+    expect(await running).toBe("lost");
+    expect(heard[1]?.results).toMatchObject([
+      { error: { code: "SERVICE_UNREACHABLE", message: expect.stringContaining("The call may have run") } },
+    ]);
+    expect(deeds()).toEqual(["a"]);
+  });
+
   test("an unreachable service is reported", async () => {
     const start = async () => {
       await service.stop();
@@ -220,3 +249,44 @@ describe.each(DRIVERS)("%s", (name, drive) => {
     expect(heard[1]?.results).toMatchObject([{ error: { code: "SERVICE_UNREACHABLE" } }]);
   });
 });
+
+describe.each(DRIVERS.filter(([name]) => /Agents SDK|AI SDK/.test(name)))("%s, interrupting", (_, drive) => {
+  test("a call that is allowed after the question, before its request, runs once and is not asked again", async () => {
+    const { sub, token } = await newAgent();
+    const { session } = (await service.send("POST", "/sessions", { token, body: {} })).body;
+    const allowing: Fetch = async (url, init) => {
+      const response = await fetch(url, init);
+      if (String(init.body).includes('"dryRun":true')) {
+        const body = { mode: "yolo", expiresInSeconds: 60 };
+        const set = await service.send("PUT", `/sessions/${session.id}/mode`, { token: await service.person(), body });
+        expect(set.http).toBe(200);
+      }
+      return response;
+    };
+    model = new ModelServer([{ calls: [WRITES] }, { text: "done" }], [token]);
+    const client = new SafeToolCallClient({ url: service.url, token, session: session.id, fetch: allowing });
+    const before = service.deeds.length;
+    expect(await drive({ client, model, options: { onPending: "return" } })).toBe("done");
+    expect(model.results).toEqual([{ untrusted: true, output: { done: "b" } }]);
+    expect(service.deeds.slice(before)).toEqual(["b"]);
+    const { approvals } = (await service.send("GET", "/approvals", { token: await service.person() })).body;
+    expect(approvals.filter((one: { requester: { sub: string } }) => one.requester.sub === sub)).toEqual([]);
+  });
+});
+
+describe.each(DRIVERS.filter(([name]) => /chat completions|Responses|Anthropic/.test(name)))(
+  "%s, strict",
+  (_, drive) => {
+    test("tools are offered in the strict mode of the API", async () => {
+      const { token } = await newAgent();
+      model = new ModelServer([{ calls: [READS] }, { text: "done" }], [token]);
+      const client = new SafeToolCallClient({ url: service.url, token });
+      expect(await drive({ client, model, options: { strict: true } })).toBe("done");
+      const [{ body, tools } = {}] = model.heard;
+      expect(
+        body.tools.map((tool: { strict?: boolean; function?: object }) => ({ ...tool, ...tool.function }).strict),
+      ).toEqual([true, true, true, true, true]);
+      expect(tools?.[0]?.schema.additionalProperties).toBe(false);
+    });
+  },
+);

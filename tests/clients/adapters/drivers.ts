@@ -9,7 +9,7 @@ import { createAgent } from "langchain";
 import OpenAI from "openai";
 import { aiTools } from "../../../clients/typescript/src/adapters/ai-sdk.ts";
 import { anthropicTools } from "../../../clients/typescript/src/adapters/anthropic.ts";
-import type { AdapterOptions } from "../../../clients/typescript/src/adapters/core.ts";
+import type { StrictOptions } from "../../../clients/typescript/src/adapters/core.ts";
 import { googleTools } from "../../../clients/typescript/src/adapters/google.ts";
 import { langchainTools } from "../../../clients/typescript/src/adapters/langchain.ts";
 import { chatCompletionTools, responsesTools } from "../../../clients/typescript/src/adapters/openai.ts";
@@ -20,7 +20,7 @@ import type { ModelServer } from "../../support/model-server.ts";
 export interface AgentRun {
   readonly client: SafeToolCallClient;
   readonly model: ModelServer;
-  readonly options?: AdapterOptions;
+  readonly options?: StrictOptions;
 }
 
 /** Runs one conversation with a framework, as its users do. Returns the model's last text. */

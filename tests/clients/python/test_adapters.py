@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Optional
 
+import httpx
 import pytest
 from agents import Agent, Runner, RunState, set_tracing_disabled
 from anthropic import Anthropic, AsyncAnthropic
@@ -47,6 +48,10 @@ class Model:
 
     def tools(self) -> "list[dict[str, Any]]":
         return list(self.control("heard", field="tools"))
+
+    def listed(self) -> "list[dict[str, Any]]":
+        """Returns the tools as the framework sent them."""
+        return list(self.control("listed"))
 
 
 def script(control: Control, *turns: "dict[str, Any]") -> Model:
@@ -218,6 +223,46 @@ def test_the_model_is_offered_the_callers_tools_and_told_their_results(loop: Loo
     assert set(offered) == set(own)
     assert all(offered[name]["description"] == own[name]["description"] for name in own)
     assert offered["read_note"]["schema"]["required"] == ["title"]
+
+
+@pytest.mark.parametrize("loop", LOOPS[:6], ids=lambda loop: loop.__name__)
+def test_tools_are_offered_in_the_strict_mode_of_the_api(loop: Loop, control: Control) -> None:
+    model = script(control, calls("save_note", {"title": "strict", "waitMs": None}), says("done"))
+    assert loop(model, control, {"strict": True}) == "done"
+    assert all(tool["schema"]["additionalProperties"] is False for tool in model.tools())
+    assert [tool.get("strict") or tool["function"]["strict"] for tool in model.listed()] == [True] * 4
+    assert model.results() == [{"untrusted": True, "output": {"done": "saved strict"}}]
+
+
+@every_loop
+def test_a_call_whose_answer_is_lost_runs_once(loop: Loop, control: Control, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service has handled the first request for the call when the connection ends."""
+    losses = [1]
+
+    def lose(request: httpx.Request) -> None:
+        if request.url.path == "/call" and losses:
+            losses.pop()
+            raise httpx.ReadError("lost", request=request)
+
+    handle, ahandle = httpx.HTTPTransport.handle_request, httpx.AsyncHTTPTransport.handle_async_request
+
+    def losing(self: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+        response = handle(self, request)
+        lose(request)
+        return response
+
+    async def alosing(self: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+        response = await ahandle(self, request)
+        lose(request)
+        return response
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", losing)
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", alosing)
+    title = f"lost {loop.__name__}"
+    model = script(control, calls("save_note", {"title": title}), says("done"))
+    assert loop(model, control, {}) == "done"
+    assert model.results() == [{"untrusted": True, "output": {"done": f"saved {title}"}}]
+    assert losses == [] and control.deeds(f"saved {title}") == 1
 
 
 @every_loop

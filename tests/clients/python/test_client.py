@@ -243,6 +243,22 @@ def test_a_call_without_a_key_is_not_repeated_after_its_answer_was_lost(impostor
     assert caught.value.may_have_run and control.deeds("read only once") == 1
 
 
+def test_a_call_that_a_kill_interrupts_never_runs_twice(control: Control) -> None:
+    child = json.loads(control("child"))
+    answers: list[Any] = []
+    with Client(child["url"], lambda: str(child["token"]), retries=20) as client:
+        args = {"title": "interrupted", "waitMs": 10_000}
+        call = threading.Thread(target=lambda: answers.append(client.call("save_note", args)))
+        call.start()
+        while "saved interrupted" not in control("childDeeds"):
+            time.sleep(0.05)
+        control("kill")
+        child = json.loads(control("child"))
+        call.join()
+    assert answers[0]["status"] == "error" and answers[0]["error"]["code"] == "OUTCOME_UNKNOWN"
+    assert control("childDeeds").count("saved interrupted") == 1
+
+
 def _json(body: object, status: str = "200 OK") -> bytes:
     return f"HTTP/1.1 {status}\r\n\r\n{json.dumps(body)}".encode()
 
@@ -271,6 +287,16 @@ def test_a_refusal_after_a_lost_answer_does_not_hide_that_the_call_may_have_run(
         assert caught.value.may_have_run and impostor.received == 2
         impostor.answers = [b"", _refusal("EXECUTION", "TARGET_ERROR")]
         assert client.call("save_note")["status"] == "denied"
+
+
+def test_a_limit_is_waited_for_and_a_halt_is_not(impostor: Impostor) -> None:
+    success = _json({"status": "success", "result": 1, "traceId": "t"})
+    impostor.answers = [_refusal("LIMIT", "RATE_LIMITED", retryable=True, retryAfterMs=1), success]
+    with _client(impostor) as client:
+        assert client.call("read_note")["status"] == "success" and impostor.received == 2
+        impostor.answers = [_refusal("PERMISSION", "HALTED")]
+        halted = client.run("read_note")
+    assert halted["status"] == "denied" and halted["error"]["code"] == "HALTED" and impostor.received == 3
 
 
 def test_an_approval_that_never_ends_ends_the_run(impostor: Impostor) -> None:

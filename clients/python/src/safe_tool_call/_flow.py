@@ -205,8 +205,9 @@ def dry_run(settings: Settings, made: Call) -> Flow[Union[DryRun, Refusal]]:
     return cast(Union[DryRun, Refusal], (yield from call(settings, replace(made, dry_run=True))))
 
 
-def tools(settings: Settings, format: str) -> Flow["list[Any]"]:
-    body = yield from _read(settings, Send("GET", f"/tools?format={quote(format, safe='')}", settings.timeout))
+def tools(settings: Settings, format: str, strict: bool) -> Flow["list[Any]"]:
+    path = f"/tools?format={quote(format, safe='')}" + ("&strict=true" if strict else "")
+    body = yield from _read(settings, Send("GET", path, settings.timeout))
     return cast("list[Any]", _member(settings, body, "tools", list))
 
 

@@ -189,12 +189,14 @@ class Client(_Base):
         return self._do(flow.dry_run(self._settings, Call(tool, args, session=session)))
 
     @overload
-    def tools(self, format: Literal["json"] = "json") -> "list[Tool]": ...
+    def tools(self, format: Literal["json"] = "json", *, strict: bool = False) -> "list[Tool]": ...
     @overload
-    def tools(self, format: ModelFormat) -> "list[dict[str, Any]]": ...
-    def tools(self, format: str = "json") -> "list[Any]":
-        """Returns the tools that this caller may use, in the form that a model's API expects."""
-        return self._do(flow.tools(self._settings, format))
+    def tools(self, format: ModelFormat, *, strict: bool = False) -> "list[dict[str, Any]]": ...
+    def tools(self, format: str = "json", *, strict: bool = False) -> "list[Any]":
+        """Returns the tools that this caller may use, in the form that a model's API expects. With `strict`, `openai`,
+        `openai-responses` and `anthropic` use the API's strict mode for the tools whose schemas it can express: the model then sends
+        null for optional arguments, which the service takes as absent."""
+        return self._do(flow.tools(self._settings, format, strict))
 
     def approval(self, approval_id: str, *, wait_seconds: float = 0) -> ApprovalRequest:
         """Returns an approval request; the service waits up to `wait_seconds` (55 at most) for a decision."""
@@ -313,12 +315,12 @@ class AsyncClient(_Base):
         return await self._do(flow.dry_run(self._settings, Call(tool, args, session=session)))
 
     @overload
-    async def tools(self, format: Literal["json"] = "json") -> "list[Tool]": ...
+    async def tools(self, format: Literal["json"] = "json", *, strict: bool = False) -> "list[Tool]": ...
     @overload
-    async def tools(self, format: ModelFormat) -> "list[dict[str, Any]]": ...
-    async def tools(self, format: str = "json") -> "list[Any]":
+    async def tools(self, format: ModelFormat, *, strict: bool = False) -> "list[dict[str, Any]]": ...
+    async def tools(self, format: str = "json", *, strict: bool = False) -> "list[Any]":
         """As `Client.tools`."""
-        return await self._do(flow.tools(self._settings, format))
+        return await self._do(flow.tools(self._settings, format, strict))
 
     async def approval(self, approval_id: str, *, wait_seconds: float = 0) -> ApprovalRequest:
         """As `Client.approval`."""

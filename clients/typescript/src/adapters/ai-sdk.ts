@@ -1,6 +1,6 @@
 import { dynamicTool, jsonSchema, type ModelMessage, type Tool, type ToolApprovalStatus } from "ai";
 import type { SafeToolCallClient } from "../client.ts";
-import { type AdapterOptions, type PendingCall, ServiceTools } from "./core.ts";
+import { type AdapterOptions, ModelCalls, offeredTools, type PendingCall } from "./core.ts";
 
 /** The caller's tools for the AI SDK: for `generateText`, `streamText` and agents. */
 export interface AiTools {
@@ -20,25 +20,21 @@ interface MadeCall {
 
 /** Reads the caller's tools, for the AI SDK. */
 export async function aiTools(client: SafeToolCallClient, options?: AdapterOptions): Promise<AiTools> {
-  const service = await ServiceTools.load(client, options);
+  const calls = new ModelCalls(client, options);
   const tools: AiTools["tools"] = {};
   const toolApproval: AiTools["toolApproval"] = {};
-  for (const { name, description, schema } of service.offered) {
+  for (const { name, description, schema } of await offeredTools(client, options)) {
     tools[name] = dynamicTool({
       description,
-      inputSchema: jsonSchema({
-        ...schema,
-        properties: { ...schema.properties },
-        required: [...(schema.required ?? [])],
-      }),
+      inputSchema: jsonSchema({ ...schema, properties: { ...schema.properties } }),
       async execute(args, { toolCallId: id, messages, abortSignal: signal }) {
-        const request = service.interrupts ? requestOf(id, messages) : undefined;
+        const request = calls.interrupts ? requestOf(id, messages) : undefined;
         const again = request !== undefined && {
           resumed: true,
           approvalId: request.approvalId,
           onPending: () => undefined,
         };
-        return (await service.tell({ name, args, id, signal, ...again })).content;
+        return (await calls.tell({ name, args, id, signal, ...again })).content;
       },
       toModelOutput: ({ output }) => {
         const isError = typeof output === "object" && output !== null && "error" in output;
@@ -46,8 +42,8 @@ export async function aiTools(client: SafeToolCallClient, options?: AdapterOptio
       },
     });
     toolApproval[name] = async (args, { toolCallId: id, messages }) => {
-      if (!service.interrupts || requestOf(id, messages) !== undefined) return "not-applicable";
-      const pending = await service.ask({ name, args, id });
+      if (!calls.interrupts || requestOf(id, messages) !== undefined) return "not-applicable";
+      const pending = await calls.ask({ name, args, id });
       return pending === undefined ? "not-applicable" : { type: "user-approval", reason: reasonOf(pending) };
     };
   }

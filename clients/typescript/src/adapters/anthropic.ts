@@ -1,6 +1,6 @@
 import type { MessageParam, Tool, ToolResultBlockParam } from "@anthropic-ai/sdk/resources/messages";
 import type { SafeToolCallClient } from "../client.ts";
-import { type AdapterOptions, type ConversationPart, ServiceTools } from "./core.ts";
+import { type ConversationPart, ModelCalls, type StrictOptions, toolsIn } from "./core.ts";
 
 /** The caller's tools for Anthropic's messages. */
 export interface AnthropicTools {
@@ -10,15 +10,12 @@ export interface AnthropicTools {
 }
 
 /** Reads the caller's tools, for a loop over `anthropic.messages`. */
-export async function anthropicTools(client: SafeToolCallClient, options?: AdapterOptions): Promise<AnthropicTools> {
-  const service = await ServiceTools.load(client, options);
+export async function anthropicTools(client: SafeToolCallClient, options?: StrictOptions): Promise<AnthropicTools> {
+  const calls = new ModelCalls(client, options);
   return {
-    tools: service.offered.map(({ name, description, schema }) => ({
-      ...{ name, description },
-      input_schema: { ...schema, required: [...(schema.required ?? [])] },
-    })),
+    tools: await toolsIn("anthropic", client, options),
     answer: (messages) =>
-      service.answer(messages.flatMap(partsOf), ({ id }, { text, isError }) => ({
+      calls.answer(messages.flatMap(partsOf), ({ id }, { text, isError }) => ({
         ...{ type: "tool_result", tool_use_id: id, content: text },
         ...(isError && { is_error: true }),
       })),

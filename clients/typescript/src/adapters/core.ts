@@ -1,4 +1,12 @@
-import { type CallResult, ConnectionError, type Pending, RefusedError, type SafeToolCallClient } from "../client.ts";
+import {
+  type CallResult,
+  ConnectionError,
+  type ObjectSchema,
+  type Pending,
+  RefusedError,
+  type SafeToolCallClient,
+  type ToolFormats,
+} from "../client.ts";
 
 /** The service's rule for ids of calls. */
 const CALL_ID = /^[\x21-\x7e]{1,128}$/;
@@ -14,6 +22,12 @@ export interface AdapterOptions {
   readonly onPending?: "return" | ((pending: PendingCall) => PendingAnswer | Promise<PendingAnswer>);
   /** Longest wait for a decision. Afterwards, the model is told to make the call again later. */
   readonly approvalTimeoutMs?: number;
+}
+
+/** Settings of adapters for APIs with a strict mode. */
+export interface StrictOptions extends AdapterOptions {
+  /** Uses the strict mode for the tools whose schemas it can express: the model's arguments then always fit the schema. */
+  readonly strict?: boolean;
 }
 
 // biome-ignore lint/suspicious/noConfusingVoidType: a callback without a return value is the usual one.
@@ -53,29 +67,40 @@ export interface Told {
   readonly pending?: PendingCall;
 }
 
-/** A tool of the caller, in the terms that all providers share. */
+/** A call or a result in a stored conversation. Calls and results are paired by id, in their order. */
+export type ConversationPart =
+  | { readonly kind: "call"; readonly id: string; readonly name: string; readonly args: unknown }
+  | { readonly kind: "result"; readonly id: string; readonly content: unknown };
+
+/** A tool of the caller, in the terms that frameworks share. */
 export interface OfferedTool {
   readonly name: string;
   readonly description: string;
   readonly schema: ObjectSchema;
 }
 
-/** The JSON Schema of a tool's arguments. */
-export interface ObjectSchema {
-  readonly type: "object";
-  readonly properties?: Readonly<Record<string, object>>;
-  readonly required?: readonly string[];
-  readonly [keyword: string]: unknown;
+/** Reads the tools that the caller may use, in the form of a model's API. */
+export async function toolsIn<Format extends "openai" | "openai-responses" | "anthropic" | "google">(
+  format: Format,
+  client: SafeToolCallClient,
+  { only, strict }: StrictOptions = {},
+): Promise<ToolFormats[Format][]> {
+  const tools = await client.tools(format, { strict });
+  return only === undefined ? tools : tools.filter((tool) => only.includes(nameOf(tool)));
 }
 
-/** A call or a result in a stored conversation. Calls and results are paired by id, in their order. */
-export type ConversationPart =
-  | { readonly kind: "call"; readonly id: string; readonly name: string; readonly args: unknown }
-  | { readonly kind: "result"; readonly id: string; readonly content: unknown };
+function nameOf(tool: ToolFormats[keyof ToolFormats]): string {
+  return "function" in tool ? tool.function.name : tool.name;
+}
 
-/** The caller's tools and what became of the model's calls. */
-export class ServiceTools {
-  readonly offered: readonly OfferedTool[];
+/** Reads the tools that the caller may use. */
+export async function offeredTools(client: SafeToolCallClient, options?: AdapterOptions): Promise<OfferedTool[]> {
+  const tools = await toolsIn("openai", client, options);
+  return tools.map(({ function: { name, description, parameters: schema } }) => ({ name, description, schema }));
+}
+
+/** Makes the model's calls, and keeps what became of them. */
+export class ModelCalls {
   readonly #client: SafeToolCallClient;
   readonly #options: AdapterOptions;
   /** Approvals of calls that were left waiting, by tool and arguments. */
@@ -83,25 +108,9 @@ export class ServiceTools {
   /** Answers to calls that ran while their approval was asked for, by tool, arguments and id. */
   readonly #answered = new Map<string, Told[]>();
 
-  private constructor(client: SafeToolCallClient, options: AdapterOptions, offered: readonly OfferedTool[]) {
+  constructor(client: SafeToolCallClient, options: AdapterOptions = {}) {
     this.#client = client;
     this.#options = options;
-    this.offered = offered;
-  }
-
-  /** Reads the list of tools that the caller may use. */
-  static async load(client: SafeToolCallClient, options: AdapterOptions = {}): Promise<ServiceTools> {
-    const { only } = options;
-    const listed = await client.tools("openai");
-    const offered = listed.map(({ function: { name, description, parameters } }) => ({
-      ...{ name, description },
-      schema: parameters as unknown as ObjectSchema,
-    }));
-    return new ServiceTools(
-      client,
-      options,
-      only === undefined ? offered : offered.filter(({ name }) => only.includes(name)),
-    );
   }
 
   get interrupts(): boolean {

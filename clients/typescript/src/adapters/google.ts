@@ -1,6 +1,6 @@
 import type { Content, Part, Tool } from "@google/genai";
 import type { SafeToolCallClient } from "../client.ts";
-import { type AdapterOptions, type ConversationPart, ServiceTools } from "./core.ts";
+import { type AdapterOptions, type ConversationPart, ModelCalls, toolsIn } from "./core.ts";
 
 /** The caller's tools for Google's generateContent. */
 export interface GoogleTools {
@@ -11,14 +11,12 @@ export interface GoogleTools {
 
 /** Reads the caller's tools, for a loop over `ai.models.generateContent`. */
 export async function googleTools(client: SafeToolCallClient, options?: AdapterOptions): Promise<GoogleTools> {
-  const service = await ServiceTools.load(client, options);
-  const functionDeclarations = service.offered.map(({ name, description, schema }) => ({
-    ...{ name, description, parametersJsonSchema: schema },
-  }));
+  const calls = new ModelCalls(client, options);
+  const functionDeclarations = await toolsIn("google", client, options);
   return {
     tools: functionDeclarations.length === 0 ? [] : [{ functionDeclarations }],
     answer: (contents) =>
-      service.answer(contents.flatMap(partsOf), ({ id, name }, { content }) => ({
+      calls.answer(contents.flatMap(partsOf), ({ id, name }, { content }) => ({
         functionResponse: { ...(id !== name && { id }), name, response: content },
       })),
   };

@@ -2,15 +2,15 @@ import { ToolMessage } from "@langchain/core/messages";
 import type { RunnableConfig } from "@langchain/core/runnables";
 import { StructuredTool, ToolInputParsingException } from "@langchain/core/tools";
 import type { SafeToolCallClient } from "../client.ts";
-import { type AdapterOptions, type OfferedTool, ServiceTools } from "./core.ts";
+import { type AdapterOptions, ModelCalls, type OfferedTool, offeredTools } from "./core.ts";
 
 /**
  * Reads the caller's tools, for LangChain's agents and LangGraph. With `onPending: "return"` in a graph with a checkpointer, a
  * call that asks a person interrupts the graph; whatever the graph is resumed with, the call then waits for the service's approver.
  */
 export async function langchainTools(client: SafeToolCallClient, options?: AdapterOptions): Promise<StructuredTool[]> {
-  const service = await ServiceTools.load(client, options);
-  return service.offered.map((offered) => new ServiceTool(service, offered));
+  const calls = new ModelCalls(client, options);
+  return (await offeredTools(client, options)).map((offered) => new ServiceTool(calls, offered));
 }
 
 interface ToolCallConfig extends RunnableConfig {
@@ -21,14 +21,14 @@ class ServiceTool extends StructuredTool {
   readonly name: string;
   readonly description: string;
   readonly schema: StructuredTool["schema"];
-  readonly #service: ServiceTools;
+  readonly #calls: ModelCalls;
 
-  constructor(service: ServiceTools, { name, description, schema }: OfferedTool) {
+  constructor(calls: ModelCalls, { name, description, schema }: OfferedTool) {
     super();
-    this.#service = service;
+    this.#calls = calls;
     this.name = name;
     this.description = description;
-    this.schema = { ...schema, properties: { ...schema.properties }, required: [...(schema.required ?? [])] };
+    this.schema = { ...schema, properties: { ...schema.properties } };
   }
 
   /** Arguments that do not fit the schema go to the service too: its refusal names the field and the allowed values. */
@@ -52,11 +52,11 @@ class ServiceTool extends StructuredTool {
     // A graph runs a task again after an interruption, with all its calls: this key finds their answers.
     const idempotencyKey = task === undefined ? undefined : await digestOf([thread, task, id, name, args]);
     const call = { name, args, id, signal, idempotencyKey };
-    let told = await this.#service.tell(call);
-    if (told.pending !== undefined && this.#service.interrupts && checkpointer !== undefined) {
+    let told = await this.#calls.tell(call);
+    if (told.pending !== undefined && this.#calls.interrupts && checkpointer !== undefined) {
       const { interrupt } = await import("@langchain/langgraph");
       interrupt(told.pending);
-      told = await this.#service.tell({ ...call, onPending: () => undefined });
+      told = await this.#calls.tell({ ...call, onPending: () => undefined });
     }
     const { text, isError } = told;
     return id === undefined

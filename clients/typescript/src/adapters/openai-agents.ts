@@ -1,6 +1,6 @@
 import { type FunctionTool, type RunContext, tool } from "@openai/agents";
-import type { SafeToolCallClient } from "../client.ts";
-import { type AdapterOptions, type ModelCall, type ObjectSchema, ServiceTools } from "./core.ts";
+import type { ObjectSchema, SafeToolCallClient } from "../client.ts";
+import { type AdapterOptions, type ModelCall, ModelCalls, offeredTools } from "./core.ts";
 
 /**
  * Reads the caller's tools, for an `Agent` of the OpenAI Agents SDK. With `onPending: "return"`, a call that asks a person
@@ -10,20 +10,20 @@ export async function agentTools<Context = unknown>(
   client: SafeToolCallClient,
   options?: AdapterOptions,
 ): Promise<FunctionTool<Context, AgentSchema>[]> {
-  const service = await ServiceTools.load(client, options);
+  const calls = new ModelCalls(client, options);
   const isAsking = async (context: RunContext<unknown>, call: ModelCall) =>
-    isDecided(context, call) || (await service.ask(call)) !== undefined;
-  return service.offered.map(({ name, description, schema }) =>
+    isDecided(context, call) || (await calls.ask(call)) !== undefined;
+  return (await offeredTools(client, options)).map(({ name, description, schema }) =>
     tool<AgentSchema, Context>({
       ...{ name, description, strict: false, parameters: agentSchema(schema) },
       // The SDK asks for an approval of arguments that are not JSON wherever this is a function.
-      needsApproval: service.interrupts && ((context, args: unknown, id) => isAsking(context, { name, args, id })),
+      needsApproval: calls.interrupts && ((context, args: unknown, id) => isAsking(context, { name, args, id })),
       async execute(args: unknown, context, details) {
         const id = details?.toolCall?.callId;
-        const resumed = service.interrupts && context !== undefined && isDecided(context, { name, id });
+        const resumed = calls.interrupts && context !== undefined && isDecided(context, { name, id });
         // The run was interrupted for this call before: now it waits.
         const onPending = resumed ? () => undefined : undefined;
-        return (await service.tell({ name, args, id, signal: details?.signal, resumed, onPending })).text;
+        return (await calls.tell({ name, args, id, signal: details?.signal, resumed, onPending })).text;
       },
     }),
   );

@@ -5,7 +5,7 @@ import type {
 } from "openai/resources/chat/completions";
 import type { FunctionTool, ResponseInputItem, ResponseOutputItem } from "openai/resources/responses/responses";
 import type { SafeToolCallClient } from "../client.ts";
-import { type AdapterOptions, type ConversationPart, ServiceTools } from "./core.ts";
+import { type ConversationPart, ModelCalls, type StrictOptions, toolsIn } from "./core.ts";
 
 /** The caller's tools for OpenAI's chat completions. */
 export interface ChatCompletionTools {
@@ -17,16 +17,13 @@ export interface ChatCompletionTools {
 /** Reads the caller's tools, for a loop over `openai.chat.completions`. */
 export async function chatCompletionTools(
   client: SafeToolCallClient,
-  options?: AdapterOptions,
+  options?: StrictOptions,
 ): Promise<ChatCompletionTools> {
-  const service = await ServiceTools.load(client, options);
+  const calls = new ModelCalls(client, options);
   return {
-    tools: service.offered.map(({ name, description, schema }) => ({
-      type: "function",
-      function: { name, description, parameters: { ...schema } },
-    })),
+    tools: await toolsIn("openai", client, options),
     answer: (messages) =>
-      service.answer(messages.flatMap(partsOfMessage), ({ id }, { text }) => ({
+      calls.answer(messages.flatMap(partsOfMessage), ({ id }, { text }) => ({
         ...{ role: "tool", tool_call_id: id, content: text },
       })),
   };
@@ -52,15 +49,12 @@ export interface ResponsesTools {
 }
 
 /** Reads the caller's tools, for a loop over `openai.responses`. */
-export async function responsesTools(client: SafeToolCallClient, options?: AdapterOptions): Promise<ResponsesTools> {
-  const service = await ServiceTools.load(client, options);
+export async function responsesTools(client: SafeToolCallClient, options?: StrictOptions): Promise<ResponsesTools> {
+  const calls = new ModelCalls(client, options);
   return {
-    // Strict mode would refuse schemas with optional arguments, and is the default of this API.
-    tools: service.offered.map(({ name, description, schema }) => ({
-      ...{ type: "function", name, description, parameters: { ...schema }, strict: false },
-    })),
+    tools: await toolsIn("openai-responses", client, options),
     answer: (items) =>
-      service.answer(items.flatMap(partsOfItem), ({ id }, { text }) => ({
+      calls.answer(items.flatMap(partsOfItem), ({ id }, { text }) => ({
         ...{ type: "function_call_output", call_id: id, output: text },
       })),
   };

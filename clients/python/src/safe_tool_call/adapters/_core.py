@@ -11,7 +11,7 @@ from typing import Any, Literal, Optional, TypedDict, TypeVar, Union, cast
 
 from .. import _flow as flow
 from .._flow import CallResult, Flow
-from ..client import AsyncClient, Client
+from ..client import AsyncClient, Client, ModelFormat
 from ..errors import ConnectionError, RefusedError
 from ..schema import Pending, PendingApproval
 
@@ -42,11 +42,48 @@ class Options(TypedDict, total=False):
     """Longest wait for a decision, in seconds. Afterwards, the model is told to make the call again later."""
 
 
+class StrictOptions(Options, total=False):
+    """Settings of adapters for APIs with a strict mode."""
+
+    strict: bool
+    """Uses the strict mode for the tools whose schemas it can express: the model's arguments then always fit the schema."""
+
+
 @dataclass(frozen=True)
 class OfferedTool:
     name: str
     description: str
     schema: dict[str, Any]
+
+
+def tools_in(format: ModelFormat, client: Client, options: StrictOptions) -> "list[Any]":
+    """Reads the tools that the caller may use, in the form of a model's API."""
+    return _offered(client.tools(format, strict=options.get("strict", False)), options)
+
+
+async def atools_in(format: ModelFormat, client: AsyncClient, options: StrictOptions) -> "list[Any]":
+    """As `tools_in`."""
+    return _offered(await client.tools(format, strict=options.get("strict", False)), options)
+
+
+def _offered(listed: "list[dict[str, Any]]", options: Options) -> "list[dict[str, Any]]":
+    only = options.get("only")
+    return [tool for tool in listed if only is None or tool.get("function", tool)["name"] in only]
+
+
+def offered_tools(client: Client, options: Options) -> "list[OfferedTool]":
+    """Reads the tools that the caller may use."""
+    return [_tool(each) for each in tools_in("openai", client, {**options, "strict": False})]
+
+
+async def aoffered_tools(client: AsyncClient, options: Options) -> "list[OfferedTool]":
+    """As `offered_tools`."""
+    return [_tool(each) for each in await atools_in("openai", client, {**options, "strict": False})]
+
+
+def _tool(listed: "dict[str, Any]") -> OfferedTool:
+    function = listed["function"]
+    return OfferedTool(function["name"], function["description"], function["parameters"])
 
 
 @dataclass(frozen=True)
@@ -89,28 +126,16 @@ class Part:
     content: object = None
 
 
-class ServiceTools:
-    """The caller's tools and what became of the model's calls."""
+class ModelCalls:
+    """Makes the model's calls, and keeps what became of them."""
 
-    def __init__(self, client: Union[Client, AsyncClient], options: Options, listed: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, client: Union[Client, AsyncClient], options: Options) -> None:
         self.client = client
         self._only = options.get("only")
         self._on_pending = options.get("on_pending")
         self._approval_timeout = options.get("approval_timeout")
         self._waiting: dict[str, list[str]] = {}
         """Approvals of calls that were left waiting, by tool and arguments."""
-        functions = [tool["function"] for tool in listed]
-        self.offered = [
-            OfferedTool(each["name"], each["description"], each["parameters"]) for each in functions if self._offers(each["name"])
-        ]
-
-    @classmethod
-    def load(cls, client: Client, options: Options) -> "ServiceTools":
-        return cls(client, options, client.tools("openai"))
-
-    @classmethod
-    async def aload(cls, client: AsyncClient, options: Options) -> "ServiceTools":
-        return cls(client, options, await client.tools("openai"))
 
     @property
     def interrupts(self) -> bool:

@@ -9,7 +9,7 @@ from anthropic.types import MessageParam, ToolParam, ToolResultBlockParam
 from typing_extensions import Unpack
 
 from ..client import AsyncClient, Client
-from ._core import Options, Part, PendingCall, ServiceTools, Told, table_of
+from ._core import ModelCalls, Part, PendingCall, StrictOptions, Told, atools_in, table_of, tools_in
 
 __all__ = ["MessagesTools", "PendingCall", "amessages_tools", "messages_tools"]
 
@@ -17,29 +17,27 @@ __all__ = ["MessagesTools", "PendingCall", "amessages_tools", "messages_tools"]
 class MessagesTools:
     """The caller's tools for `client.messages`."""
 
-    def __init__(self, service: ServiceTools) -> None:
-        self._service = service
-        self.tools: list[ToolParam] = [
-            {"name": each.name, "description": each.description, "input_schema": each.schema} for each in service.offered
-        ]
+    def __init__(self, calls: ModelCalls, tools: "list[ToolParam]") -> None:
+        self._calls = calls
+        self.tools = tools
 
     def answer(self, messages: Iterable[Any]) -> "list[MessageParam]":
         """Makes the calls in `messages` that have no result yet. Returns the message to append, in a list; none without calls."""
-        return _message(self._service.answer(_parts_of(messages), _result))
+        return _message(self._calls.answer(_parts_of(messages), _result))
 
     async def aanswer(self, messages: Iterable[Any]) -> "list[MessageParam]":
         """As `answer`, with an AsyncClient; all calls at once."""
-        return _message(await self._service.aanswer(_parts_of(messages), _result))
+        return _message(await self._calls.aanswer(_parts_of(messages), _result))
 
 
-def messages_tools(client: Client, **options: Unpack[Options]) -> MessagesTools:
+def messages_tools(client: Client, **options: Unpack[StrictOptions]) -> MessagesTools:
     """Reads the caller's tools."""
-    return MessagesTools(ServiceTools.load(client, options))
+    return MessagesTools(ModelCalls(client, options), tools_in("anthropic", client, options))
 
 
-async def amessages_tools(client: AsyncClient, **options: Unpack[Options]) -> MessagesTools:
+async def amessages_tools(client: AsyncClient, **options: Unpack[StrictOptions]) -> MessagesTools:
     """As `messages_tools`, for `aanswer`."""
-    return MessagesTools(await ServiceTools.aload(client, options))
+    return MessagesTools(ModelCalls(client, options), await atools_in("anthropic", client, options))
 
 
 def _message(results: "list[ToolResultBlockParam]") -> "list[MessageParam]":

@@ -12,7 +12,7 @@ from pydantic import PrivateAttr
 from typing_extensions import Unpack
 
 from ..client import AsyncClient, Client
-from ._core import ModelCall, OfferedTool, Options, PendingCall, ServiceTools, Told
+from ._core import ModelCall, ModelCalls, OfferedTool, Options, PendingCall, Told, aoffered_tools, offered_tools
 
 __all__ = ["PendingCall", "alangchain_tools", "langchain_tools"]
 
@@ -23,24 +23,24 @@ def langchain_tools(client: Client, **options: Unpack[Options]) -> "list[BaseToo
     With `on_pending="return"` in a graph with a checkpointer, a call that asks a person interrupts the graph; whatever the graph is
     resumed with, the call then waits for the service's approver.
     """
-    service = ServiceTools.load(client, options)
-    return [_ServiceTool(service, offered) for offered in service.offered]
+    calls = ModelCalls(client, options)
+    return [_ServiceTool(calls, offered) for offered in offered_tools(client, options)]
 
 
 async def alangchain_tools(client: AsyncClient, **options: Unpack[Options]) -> "list[BaseTool]":
     """As `langchain_tools`, for `ainvoke` only."""
-    service = await ServiceTools.aload(client, options)
-    return [_ServiceTool(service, offered) for offered in service.offered]
+    calls = ModelCalls(client, options)
+    return [_ServiceTool(calls, offered) for offered in await aoffered_tools(client, options)]
 
 
 class _ServiceTool(BaseTool):
-    _service: ServiceTools = PrivateAttr()
+    _calls: ModelCalls = PrivateAttr()
 
-    def __init__(self, service: ServiceTools, offered: OfferedTool) -> None:
+    def __init__(self, calls: ModelCalls, offered: OfferedTool) -> None:
         super().__init__(
             name=offered.name, description=offered.description, args_schema=offered.schema, handle_tool_error=lambda error: str(error)
         )
-        self._service = service
+        self._calls = calls
 
     def _to_args_and_kwargs(
         self, tool_input: Union[str, "dict[str, Any]"], tool_call_id: Optional[str]
@@ -50,18 +50,18 @@ class _ServiceTool(BaseTool):
 
     def _run(self, args: Any, call_id: Optional[str], *, config: RunnableConfig) -> str:
         call = self._call(args, call_id, config)
-        told = self._service.tell(call)
+        told = self._calls.tell(call)
         if self._is_interrupted(told, config):
-            told = self._service.tell(_waiting(call))
+            told = self._calls.tell(_waiting(call))
         return _text_of(told)
 
     async def _arun(self, args: Any, call_id: Optional[str], *, config: RunnableConfig) -> str:
-        if isinstance(self._service.client, Client):
+        if isinstance(self._calls.client, Client):
             return await super()._arun(args, call_id, config=config)  # type: ignore[no-any-return]
         call = self._call(args, call_id, config)
-        told = await self._service.atell(call)
+        told = await self._calls.atell(call)
         if self._is_interrupted(told, config):
-            told = await self._service.atell(_waiting(call))
+            told = await self._calls.atell(_waiting(call))
         return _text_of(told)
 
     def _call(self, args: Any, call_id: Optional[str], config: RunnableConfig) -> ModelCall:
@@ -76,7 +76,7 @@ class _ServiceTool(BaseTool):
     def _is_interrupted(self, told: Told, config: RunnableConfig) -> bool:
         """Interrupts a graph; returns True when it was resumed."""
         checkpointer = (config.get("configurable") or {}).get("__pregel_checkpointer")
-        if told.pending is None or not self._service.interrupts or checkpointer is None:
+        if told.pending is None or not self._calls.interrupts or checkpointer is None:
             return False
         from langgraph.types import interrupt
 

@@ -11,7 +11,7 @@ from openai.types.responses.response_input_param import FunctionCallOutput
 from typing_extensions import Unpack
 
 from ..client import AsyncClient, Client
-from ._core import Options, Part, PendingCall, ServiceTools, Told, table_of
+from ._core import ModelCalls, Part, PendingCall, StrictOptions, Told, atools_in, table_of, tools_in
 
 __all__ = ["ChatCompletionTools", "PendingCall", "ResponsesTools", "achat_completion_tools", "aresponses_tools", "chat_completion_tools", "responses_tools"]
 
@@ -19,60 +19,53 @@ __all__ = ["ChatCompletionTools", "PendingCall", "ResponsesTools", "achat_comple
 class ChatCompletionTools:
     """The caller's tools for `client.chat.completions`."""
 
-    def __init__(self, service: ServiceTools) -> None:
-        self._service = service
-        self.tools: list[ChatCompletionFunctionToolParam] = [
-            {"type": "function", "function": {"name": each.name, "description": each.description, "parameters": each.schema}}
-            for each in service.offered
-        ]
+    def __init__(self, calls: ModelCalls, tools: "list[ChatCompletionFunctionToolParam]") -> None:
+        self._calls = calls
+        self.tools = tools
 
     def answer(self, messages: Iterable[Any]) -> "list[ChatCompletionToolMessageParam]":
         """Makes the calls in `messages` that have no result yet. Returns the messages to append."""
-        return self._service.answer(_parts_of_messages(messages), _tool_message)
+        return self._calls.answer(_parts_of_messages(messages), _tool_message)
 
     async def aanswer(self, messages: Iterable[Any]) -> "list[ChatCompletionToolMessageParam]":
         """As `answer`, with an AsyncClient; all calls at once."""
-        return await self._service.aanswer(_parts_of_messages(messages), _tool_message)
+        return await self._calls.aanswer(_parts_of_messages(messages), _tool_message)
 
 
-def chat_completion_tools(client: Client, **options: Unpack[Options]) -> ChatCompletionTools:
+def chat_completion_tools(client: Client, **options: Unpack[StrictOptions]) -> ChatCompletionTools:
     """Reads the caller's tools."""
-    return ChatCompletionTools(ServiceTools.load(client, options))
+    return ChatCompletionTools(ModelCalls(client, options), tools_in("openai", client, options))
 
 
-async def achat_completion_tools(client: AsyncClient, **options: Unpack[Options]) -> ChatCompletionTools:
+async def achat_completion_tools(client: AsyncClient, **options: Unpack[StrictOptions]) -> ChatCompletionTools:
     """As `chat_completion_tools`, for `aanswer`."""
-    return ChatCompletionTools(await ServiceTools.aload(client, options))
+    return ChatCompletionTools(ModelCalls(client, options), await atools_in("openai", client, options))
 
 
 class ResponsesTools:
     """The caller's tools for `client.responses`."""
 
-    def __init__(self, service: ServiceTools) -> None:
-        self._service = service
-        # Strict mode would refuse schemas with optional arguments, and is the default of this API.
-        self.tools: list[FunctionToolParam] = [
-            {"type": "function", "name": each.name, "description": each.description, "parameters": each.schema, "strict": False}
-            for each in service.offered
-        ]
+    def __init__(self, calls: ModelCalls, tools: "list[FunctionToolParam]") -> None:
+        self._calls = calls
+        self.tools = tools
 
     def answer(self, items: Iterable[Any]) -> "list[FunctionCallOutput]":
         """Makes the calls in `items` that have no output yet. Returns the items to append."""
-        return self._service.answer(_parts_of_items(items), _call_output)
+        return self._calls.answer(_parts_of_items(items), _call_output)
 
     async def aanswer(self, items: Iterable[Any]) -> "list[FunctionCallOutput]":
         """As `answer`, with an AsyncClient; all calls at once."""
-        return await self._service.aanswer(_parts_of_items(items), _call_output)
+        return await self._calls.aanswer(_parts_of_items(items), _call_output)
 
 
-def responses_tools(client: Client, **options: Unpack[Options]) -> ResponsesTools:
+def responses_tools(client: Client, **options: Unpack[StrictOptions]) -> ResponsesTools:
     """Reads the caller's tools."""
-    return ResponsesTools(ServiceTools.load(client, options))
+    return ResponsesTools(ModelCalls(client, options), tools_in("openai-responses", client, options))
 
 
-async def aresponses_tools(client: AsyncClient, **options: Unpack[Options]) -> ResponsesTools:
+async def aresponses_tools(client: AsyncClient, **options: Unpack[StrictOptions]) -> ResponsesTools:
     """As `responses_tools`, for `aanswer`."""
-    return ResponsesTools(await ServiceTools.aload(client, options))
+    return ResponsesTools(ModelCalls(client, options), await atools_in("openai-responses", client, options))
 
 
 def _parts_of_messages(messages: Iterable[Any]) -> Iterator[Part]:

@@ -10,7 +10,7 @@ from agents.tool_context import ToolContext
 from typing_extensions import Unpack
 
 from ..client import AsyncClient
-from ._core import ModelCall, OfferedTool, Options, PendingCall, ServiceTools
+from ._core import ModelCall, ModelCalls, OfferedTool, Options, PendingCall, aoffered_tools
 
 __all__ = ["PendingCall", "agent_tools"]
 
@@ -21,18 +21,18 @@ async def agent_tools(client: AsyncClient, **options: Unpack[Options]) -> "list[
     With `on_pending="return"`, a call that asks a person interrupts the run. `state.approve(interruption)` and a new run make it
     again, which waits for the service's approver; what the program approves decides nothing.
     """
-    service = await ServiceTools.aload(client, options)
-    return [_function_tool(service, offered) for offered in service.offered]
+    calls = ModelCalls(client, options)
+    return [_function_tool(calls, offered) for offered in await aoffered_tools(client, options)]
 
 
-def _function_tool(service: ServiceTools, offered: OfferedTool) -> FunctionTool:
+def _function_tool(calls: ModelCalls, offered: OfferedTool) -> FunctionTool:
     name = offered.name
     told_already: dict[str, str] = {}
 
     async def needs_approval(context: RunContextWrapper[Any], args: "dict[str, Any]", call_id: str) -> bool:
         if call_id in told_already or context.is_tool_approved(name, call_id) is not None:
             return False
-        told = await service.aask(ModelCall(name, args, call_id))
+        told = await calls.aask(ModelCall(name, args, call_id))
         # Answered although it was to ask: an approver was faster, or a grant covers it. It has run, and must not run again.
         if told is not None and told.pending is None:
             told_already[call_id] = told.text
@@ -42,10 +42,10 @@ def _function_tool(service: ServiceTools, offered: OfferedTool) -> FunctionTool:
         call_id = context.tool_call_id
         if call_id in told_already:
             return told_already.pop(call_id)
-        resumed = service.interrupts and context.is_tool_approved(name, call_id) is True
+        resumed = calls.interrupts and context.is_tool_approved(name, call_id) is True
         # Without a key, the call uses the approval that was requested for it, also after a restart of this program.
         call = ModelCall(name, args, call_id, idempotency_key=False, waits=True) if resumed else ModelCall(name, args, call_id)
-        return (await service.atell(call)).text
+        return (await calls.atell(call)).text
 
     return FunctionTool(
         name=name,
@@ -53,5 +53,5 @@ def _function_tool(service: ServiceTools, offered: OfferedTool) -> FunctionTool:
         params_json_schema=offered.schema,
         on_invoke_tool=invoke,
         strict_json_schema=False,
-        needs_approval=needs_approval if service.interrupts else False,
+        needs_approval=needs_approval if calls.interrupts else False,
     )
