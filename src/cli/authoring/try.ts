@@ -72,10 +72,14 @@ export async function tryTool(name: string, args: string, options: TryOptions): 
   const { config, start } = await configuration(options);
   // On the development stand, the service may be running already, with its own targets.
   const stop = await start().catch(() => async () => {});
+  const attempt: Attempt = { tool: name, ok: false, observed: [], timings: [] };
   try {
-    const parts = await assemble(config);
+    const parts = await assemble(config, {
+      onUpstream: ({ system, type, reason }) =>
+        attempt.observed.push({ what: "MCP server", facts: { system, [type]: reason } }),
+    });
     try {
-      await tryWith(parts, config, { name, sent, options });
+      await tryWith(parts, config, { attempt, sent, options });
     } finally {
       await parts.close();
     }
@@ -95,18 +99,20 @@ function argumentsIn(text: string): Readonly<Record<string, unknown>> {
 }
 
 interface Trial {
-  readonly name: string;
+  readonly attempt: Attempt;
   readonly sent: Readonly<Record<string, unknown>>;
   readonly options: TryOptions;
 }
 
-async function tryWith(parts: Parts, config: Config, { name, sent, options }: Trial): Promise<void> {
-  const found = findTool(parts, name);
+async function tryWith(parts: Parts, config: Config, { attempt, sent, options }: Trial): Promise<void> {
+  const found = findTool(parts, attempt.tool);
   await confirm(found, options);
-  const attempt: Attempt = { tool: name, ok: false, observed: [], timings: [] };
   const caller = callerFor(found, config, options);
   const isOk = await new Trying(attempt, { parts, config, found, caller }).run(sent);
-  const shown = withoutCredentials({ ...attempt, ok: isOk }, credentialsIn(config)) as Attempt;
+  const { system } = found.tool.target;
+  // Servers of other tools are started too, and write something.
+  const observed = attempt.observed.filter(({ what, facts }) => what !== "MCP server" || facts["system"] === system);
+  const shown = withoutCredentials({ ...attempt, ok: isOk, observed }, credentialsIn(config)) as Attempt;
   if (options.json === true) print.json(jsonOf(shown));
   else (await import("./attempt-view.ts")).showAttempt(shown, found.tool);
   if (!isOk) process.exitCode = EXIT.failed;

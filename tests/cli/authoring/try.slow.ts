@@ -2,8 +2,11 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { KNOWN_CUSTOMERS } from "../../../src/cli/development/customers.ts";
 import { blockNamed } from "../../support/documented.ts";
 import { type Ended, runStc } from "../../support/stc.ts";
+import { hasTerminals, TerminalStc } from "../../support/terminal.ts";
+import { openWorld, PROJECT } from "../../support/world.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "stc try "));
 const config = join(folder, "stc.yaml");
@@ -63,8 +66,24 @@ outputPolicy: { id: allow }
 examples: { accepts: [{ order: "7" }] }
 `;
 
+const SERVERS = join(PROJECT, "tests/targets/mcp");
+const upstreamTool = (system: string): string => `
+name: ${system}_echo
+description: Return the text
+classification: read
+permissions: { required: [a:read] }
+target: { system: ${system}, mcp: { tool: echo } }
+input: { type: object, properties: { text: { type: string, maxLength: 40 } }, required: [text] }
+output: { type: object, properties: { text: { type: string } } }
+outputPolicy: { text: allow }
+examples: { accepts: [{ text: a }] }
+`;
+const world = await openWorld();
+
 beforeAll(() => {
   mkdirSync(join(folder, "tools"));
+  for (const system of ["upstream", "broken"])
+    writeFileSync(join(folder, `tools/${system}.tool.yaml`), upstreamTool(system));
   writeFileSync(join(folder, "tools/tools.ts"), MANIFESTS);
   writeFileSync(join(folder, "tools/get-order.tool.yaml"), GET_ORDER);
   writeFileSync(join(folder, "token"), `${TOKEN}\n`);
@@ -73,17 +92,31 @@ beforeAll(() => {
   writeFileSync(
     config,
     [
-      "tools: [./tools]",
+      `tools: [./tools, ${JSON.stringify(join(PROJECT, "tools/customer-data"))}]`,
       "audit: { dir: ./audit }",
       'approvals: { store: "sqlite://./approvals.sqlite" }',
       `jwt: { issuers: [${issuer}] }`,
       "commands: { allowed: [cat, echo], confinement: prefer }",
-      `systems: { api: { http: { baseUrl: "http://127.0.0.1:${api.port}/v1", addresses: [loopback], auth: { bearerFile: token } } } }`,
+      `systems: ${JSON.stringify({
+        api: {
+          http: { baseUrl: `http://127.0.0.1:${api.port}/v1`, addresses: ["loopback"], auth: { bearerFile: "token" } },
+        },
+        upstream: {
+          mcp: {
+            command: process.execPath,
+            args: ["--no-env-file", "--config=/dev/null", "--no-install", join(SERVERS, "hostile-server.ts")],
+            reads: [SERVERS],
+          },
+        },
+        broken: { mcp: { command: process.execPath, args: ["--no-install", join(SERVERS, "missing.ts")] } },
+        "customer-master-service": world.targets.systems["customer-master-service"],
+      })}`,
     ].join("\n"),
   );
 });
 afterAll(async () => {
   await api.stop(true);
+  await world.close();
   rmSync(folder, { recursive: true, force: true });
 });
 
@@ -172,6 +205,44 @@ describe("an answer", () => {
     expect(shown.refusal).toMatchObject({ code: "TARGET_REFUSED", details: { status: "NOT_FOUND" } });
   });
 
+  test("of a gRPC service is shown with status and message, raw and released", async () => {
+    const { code, shown } = await asJson("get_customer_status", { customerId: KNOWN_CUSTOMERS.johnSmith });
+    expect(code).toBe(0);
+    expect(shown.observed[0]).toMatchObject({ what: "gRPC answer" });
+    expect(shown.raw.customer).toMatchObject({ fullName: "John Smith" });
+    expect(Object.keys(shown.released.result.customer).sort()).toEqual(["customerId", "status", "updatedAt"]);
+  });
+
+  test("of a gRPC service that refuses is shown with status and text, which an agent does not get", async () => {
+    const { code, shown } = await asJson("get_customer_status", { customerId: KNOWN_CUSTOMERS.leaksAsPrecondition });
+    expect(code).toBe(1);
+    expect(shown.observed[0]).toMatchObject({
+      what: "gRPC status",
+      facts: { status: "FAILED_PRECONDITION", details: expect.stringContaining("john.smith@example.com") },
+    });
+    expect(JSON.stringify(shown.refusal)).not.toContain("john.smith");
+  });
+
+  test("of an MCP server is shown raw and released", async () => {
+    const { code, shown } = await asJson("upstream_echo", { text: "words" });
+    expect(code).toBe(0);
+    expect(shown.observed[0]).toMatchObject({
+      what: "MCP result",
+      facts: { result: { content: [{ type: "text", text: "words" }] } },
+    });
+    expect(shown.released.result).toEqual({ text: "words" });
+  });
+
+  test("of an MCP server that does not start is missing, with what the server wrote", async () => {
+    const { code, shown } = await asJson("broken_echo", { text: "words" });
+    expect(code).toBe(1);
+    expect(shown.observed.slice(0, 2)).toMatchObject([
+      { what: "MCP server", facts: { system: "broken", output: expect.stringContaining("Module not found") } },
+      { what: "MCP server", facts: { failed: expect.stringContaining("exit 1") } },
+    ]);
+    expect(shown.refusal.code).toBe("TARGET_UNAVAILABLE");
+  });
+
   test("that is huge is cut, and its control characters are visible", async () => {
     const { out } = await tried("huge", {});
     expect(out.length).toBeLessThan(400_000);
@@ -184,6 +255,21 @@ describe("a tool that can change something", () => {
   test("needs --yes without a terminal", async () => {
     const { code, err } = await tried("change", {});
     expect([code, err]).toEqual([64, expect.stringContaining("Give --yes to run it.")]);
+  });
+
+  test.skipIf(!hasTerminals)("is run by a person who types yes, and by nothing else", async () => {
+    for (const [typed, code] of [
+      ["yes", 0],
+      ["y", 1],
+      ["", 1],
+    ] as const) {
+      const terminal = new TerminalStc(["try", "change", "{}", "--config", config], { env: {} });
+      expect(await terminal.shows("Type yes: ")).toContain("change is classified write: it runs on the real target");
+      terminal.type(`${typed}\r`);
+      expect(await terminal.ends()).toBe(code);
+      expect(terminal.out.includes('"changed"')).toBe(code === 0);
+      terminal.close();
+    }
   });
 
   test("runs with --yes, names who would be asked, and writes nothing of the service", async () => {
