@@ -27,7 +27,8 @@ export async function pythonWith(file: string): Promise<string> {
   mkdirSync(CACHE, { recursive: true });
   await run([python, "-m", "venv", environment], NO_PYTHON);
   const options = ["--quiet", "--disable-pip-version-check", "--no-input", "--require-hashes", "--only-binary=:all:"];
-  await run([own, "-m", "pip", "install", ...options, "--requirement", file]);
+  // The file names every package. Without this, pip looks for the newest release of a package that another one needs with extras.
+  await run([own, "-m", "pip", "install", ...options, "--no-deps", "--requirement", file]);
   writeFileSync(ready, "");
   return own;
 }
