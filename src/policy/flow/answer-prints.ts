@@ -259,6 +259,12 @@ export interface PrintColumns {
   readonly low: Int32Array;
   readonly high: Int32Array;
   readonly field: Uint8Array;
+  /**
+   * Chains of fingerprints whose lower halves end in the same bits: the first one by these bits, and the next one of each. Numbers
+   * begin at 1; 0 ends a chain.
+   */
+  readonly first: Int32Array;
+  readonly next: Int32Array;
 }
 
 /** Returns the columns of `AnswerPrints.prints`; undefined when the bytes are not a whole number of fingerprints. */
@@ -267,9 +273,24 @@ export function columnsOf(stored: Uint8Array): PrintColumns | undefined {
   if (!Number.isInteger(count)) return undefined;
   // A copy, because the bytes of a row need not begin at a multiple of four.
   const bytes = new Uint8Array(stored);
+  const low = new Int32Array(bytes.buffer, 0, count);
   return {
-    low: new Int32Array(bytes.buffer, 0, count),
+    low,
     high: new Int32Array(bytes.buffer, count * 4, count),
     field: new Uint8Array(bytes.buffer, count * 8, count),
+    ...chainsOf(low),
   };
+}
+
+function chainsOf(low: Int32Array): Pick<PrintColumns, "first" | "next"> {
+  const count = low.length;
+  const slots = 2 ** Math.ceil(Math.log2(count + 1));
+  const first = new Int32Array(slots);
+  const next = new Int32Array(count + 1);
+  for (let number = count; number > 0; number -= 1) {
+    const slot = (low[number - 1] as number) & (slots - 1);
+    next[number] = first[slot] as number;
+    first[slot] = number;
+  }
+  return { first, next };
 }

@@ -141,10 +141,24 @@ export class FlowLedger {
     const kept = await this.#state.writeRelaxed((sql, now) =>
       this.#remember(sql, { carriers, answer, now, mayEarn: false }),
     );
-    if (kept !== undefined) return kept;
-    const earned = await this.#state.write((sql, now) => this.#remember(sql, { carriers, answer, now, mayEarn: true }));
-    if (earned === undefined) throw new Error("the labels of an answer were not written");
-    return earned;
+    const remembered =
+      kept ?? (await this.#state.write((sql, now) => this.#remember(sql, { carriers, answer, now, mayEarn: true })));
+    if (remembered === undefined) throw new Error("the labels of an answer were not written");
+    const { before, after, at, until } = remembered;
+    this.#keepOwn(carriers, { ...answer, at, until });
+    return { before, after };
+  }
+
+  /** Keeps an answer that this process has written, for carriers that it has judged before. */
+  #keepOwn(carriers: readonly Carrier[], answer: Omit<Source, "columns"> & { readonly prints: Uint8Array }): void {
+    if (answer.prints.byteLength === 0) return;
+    let source: Source | undefined;
+    for (const carrier of carriers) {
+      const cached = this.#cache.get(nameOf(carrier));
+      if (cached === undefined) continue;
+      source ??= sourceOf(answer);
+      this.#keep(cached, source);
+    }
   }
 
   /** Returns undefined when a label would have to be written and may not. Then nothing is written. */
@@ -168,7 +182,7 @@ export class FlowLedger {
     if (prints.byteLength > 0)
       for (const carrier of carriers) await this.#store(sql, carrier, { ...answer, now, until });
     await this.#sweep(sql, now);
-    return { before: carriedOf(before), after: carriedOf(new Set([...before, ...earned])) };
+    return { before: carriedOf(before), after: carriedOf(new Set([...before, ...earned])), at: now, until };
   }
 
   /** Returns the labels of a caller in all sessions that have not expired. */
@@ -353,10 +367,9 @@ function nameOf({ issuer, subject, session }: Carrier): string {
 }
 
 function sourceIn(row: Row): Source {
-  const stored = row["prints"];
-  const columns = stored instanceof Uint8Array ? columnsOf(stored) : undefined;
-  if (columns === undefined) throw unreadable("prints");
-  return {
+  const prints = row["prints"];
+  if (!(prints instanceof Uint8Array)) throw unreadable("prints");
+  return sourceOf({
     id: text(row, "id"),
     tool: text(row, "tool"),
     traceId: text(row, "trace_id"),
@@ -365,13 +378,20 @@ function sourceIn(row: Row): Source {
     at: integer(row, "at"),
     until: integer(row, "until"),
     fields: json(row, "fields") as unknown as readonly AnswerField[],
-    columns,
-  };
+    prints,
+  });
+}
+
+function sourceOf(answer: Omit<Source, "columns"> & { readonly prints: Uint8Array }): Source {
+  const { id, tool, traceId, of, labels, at, until, fields, prints } = answer;
+  const columns = columnsOf(prints);
+  if (columns === undefined) throw unreadable("prints");
+  return { id, tool, traceId, of, labels, at, until, fields, columns };
 }
 
 /** Bytes of the objects and texts of one answer in memory, besides its fingerprints. */
 const SOURCE_OVERHEAD_BYTES = 1_024;
 
-function bytesOf({ columns: { field } }: Source): number {
-  return field.byteLength * 9 + SOURCE_OVERHEAD_BYTES;
+function bytesOf({ columns: { field, first, next } }: Source): number {
+  return field.byteLength * 9 + first.byteLength + next.byteLength + SOURCE_OVERHEAD_BYTES;
 }

@@ -88,6 +88,7 @@ interface Needle {
 /** The fingerprints of the arguments of one call. */
 export interface Needles {
   readonly values: readonly Value[];
+  readonly all: readonly Needle[];
   readonly byLow: ReadonlyMap<number, readonly Needle[]>;
   /** Bits of the lowest halves: most fingerprints of an answer are left out by one look. */
   readonly filter: Uint32Array;
@@ -107,9 +108,9 @@ const SCHEME = /^\s*(?:[a-z][a-z0-9]*:\/\/|mailto:)/i;
 
 export function needlesOf(fingerprints: Fingerprints, input: unknown, destinations: PolicyNode): Needles {
   const values: Value[] = [];
+  const all: Needle[] = [];
   const byLow = new Map<number, Needle[]>();
   const filter = new Uint32Array(FILTER_BITS / 32);
-  let needles = 0;
   let isCut = false;
 
   const add = (needle: Needle): void => {
@@ -118,12 +119,12 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
     else known.push(needle);
     const slot = needle.low & (FILTER_BITS - 1);
     filter[slot >>> 5] = (filter[slot >>> 5] as number) | (1 << (slot & 31));
-    needles += 1;
+    all.push(needle);
   };
   const addPiece = (of: Pick<Value, "argument" | "isDestination" | "isLink" | "hasScheme">): void => {
     const { count, low, high, from, to } = fingerprints;
     const words = Math.min(fingerprints.words, VALUE_WORDS_MAX);
-    if (values.length >= VALUES_MAX || needles + count > NEEDLES_MAX) {
+    if (values.length >= VALUES_MAX || all.length + count > NEEDLES_MAX) {
       isCut = true;
       return;
     }
@@ -177,7 +178,7 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
     }
   };
   visit(input, destinations, "", 0);
-  return { values, byLow, filter, isCut };
+  return { values, all, byLow, filter, isCut };
 }
 
 /** Words of one value that one field of one answer contains. */
@@ -192,10 +193,11 @@ interface Match {
 }
 
 /** Returns where the values of the arguments appeared before. An argument of which nothing is known is left out. */
-export function originsOf({ values, byLow, filter }: Needles, sources: readonly Source[]): readonly ArgumentOrigins[] {
+export function originsOf(needles: Needles, sources: readonly Source[]): readonly ArgumentOrigins[] {
+  const { values } = needles;
   const matches = values.map((): Match[] => []);
   for (const source of sources) {
-    for (const match of matchesIn(source, { values, byLow, filter })) matches[match.value]?.push(match);
+    for (const match of matchesIn(source, needles)) matches[match.value]?.push(match);
   }
   const byArgument = new Map<string, ArgumentOrigins>();
   for (const [index, value] of values.entries()) {
@@ -208,37 +210,46 @@ export function originsOf({ values, byLow, filter }: Needles, sources: readonly 
   return [...byArgument.values()];
 }
 
-function matchesIn(source: Source, { values, byLow, filter }: Omit<Needles, "isCut">): Iterable<Match> {
-  const { low, high, field } = source.columns;
+/** Returns what a source has of the values. Looks up whatever is fewer: the source's fingerprints, or those of the arguments. */
+function matchesIn(source: Source, { values, all, byLow, filter }: Needles): Iterable<Match> {
+  const { low, high, field, first, next } = source.columns;
   const found = new Map<number, Match>();
-  const { length } = low;
-  for (let at = 0; at < length; at += 1) {
+  const take = (at: number, { value, from, to }: Needle): void => {
+    const number = field[at] as number;
+    const of = values[value];
+    const known = source.fields[number];
+    if (of === undefined || known === undefined) return;
+    const name = value * 256 + number;
+    let match = found.get(name);
+    if (match === undefined) {
+      const [covered, linked] = [new Uint8Array(of.words), new Uint8Array(of.words)];
+      match = { value, source, field: known, covered, linked, isExact: false };
+      found.set(name, match);
+    }
+    if (to === WHOLE) {
+      match.isExact = true;
+      match.covered.fill(1);
+      match.linked.fill(1);
+    }
+    // A word of a longer value counts alone only if it tells much.
+    if (from === to && of.words > 1 && (of.bits[from] as number) < LONE_WORD_BITS) return;
+    match.covered.fill(1, from, to + 1);
+    match.linked.fill(1, from, to);
+  };
+  if (all.length < low.length) {
+    const mask = first.length - 1;
+    for (const needle of all) {
+      for (let number = first[needle.low & mask] as number; number !== 0; number = next[number] as number) {
+        if (low[number - 1] === needle.low && high[number - 1] === needle.high) take(number - 1, needle);
+      }
+    }
+    return found.values();
+  }
+  for (let at = 0; at < low.length; at += 1) {
     const one = low[at] as number;
     const slot = one & (FILTER_BITS - 1);
     if (((filter[slot >>> 5] as number) & (1 << (slot & 31))) === 0) continue;
-    for (const { value, high: other, from, to } of byLow.get(one) ?? []) {
-      if (other !== high[at]) continue;
-      const number = field[at] as number;
-      const of = values[value];
-      const known = source.fields[number];
-      if (of === undefined || known === undefined) continue;
-      const name = value * 256 + number;
-      let match = found.get(name);
-      if (match === undefined) {
-        const [covered, linked] = [new Uint8Array(of.words), new Uint8Array(of.words)];
-        match = { value, source, field: known, covered, linked, isExact: false };
-        found.set(name, match);
-      }
-      if (to === WHOLE) {
-        match.isExact = true;
-        match.covered.fill(1);
-        match.linked.fill(1);
-      }
-      // A word of a longer value counts alone only if it tells much.
-      if (from === to && of.words > 1 && (of.bits[from] as number) < LONE_WORD_BITS) continue;
-      match.covered.fill(1, from, to + 1);
-      match.linked.fill(1, from, to);
-    }
+    for (const needle of byLow.get(one) ?? []) if (needle.high === high[at]) take(at, needle);
   }
   return found.values();
 }

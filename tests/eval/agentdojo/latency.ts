@@ -21,6 +21,8 @@ export async function latency({ suites, planOf, withStand, ruleSet }: LatencyOpt
   const on: number[] = [];
   const off: number[] = [];
   const differences: number[] = [];
+  /** Of calls whose answer gave its caller a label that it had not: it is on disk before the answer leaves. */
+  const earning: number[] = [];
   for (const suite of suites) {
     await withStand(suite, ruleSet.dataFlow, (following) =>
       withStand(suite, undefined, async (plain) => {
@@ -31,14 +33,14 @@ export async function latency({ suites, planOf, withStand, ruleSet }: LatencyOpt
             const other = theirs[index];
             // A call that asks waits for a person: only calls that pass in both are compared.
             if (time === undefined || other === undefined) continue;
-            on.push(time);
-            off.push(other);
-            differences.push(time - other);
+            on.push(time.ms);
+            off.push(other.ms);
+            (time.isEarning ? earning : differences).push(time.ms - other.ms);
           }
         }
       }),
     );
-    async function ownTimes(stand: Stand): Promise<readonly (number | undefined)[]> {
+    async function ownTimes(stand: Stand): Promise<readonly (OwnTime | undefined)[]> {
       const traces: (string | undefined)[] = [];
       for (const task of planOf(suite).tasks) {
         const { userCalls } = await replay(stand, task, ruleSet);
@@ -53,14 +55,22 @@ export async function latency({ suites, planOf, withStand, ruleSet }: LatencyOpt
     `|---|---|---|---|---|`,
     row("with data flow", on),
     row("without", off),
-    row("difference of the same call", differences),
+    row("difference of the same call, without a new label", differences),
+    row("difference of the same call, with a new label", earning),
   ];
 }
 
-/** Returns the milliseconds of a call that its target did not take. */
-function ownTime(entry: AuditEntry | undefined): number | undefined {
+interface OwnTime {
+  /** Milliseconds that its target did not take. */
+  readonly ms: number;
+  readonly isEarning: boolean;
+}
+
+function ownTime(entry: AuditEntry | undefined): OwnTime | undefined {
   if (entry?.stages === undefined) return undefined;
-  return entry.duration - (entry.stages["EXECUTION"] ?? 0);
+  const { before, after } = entry.dataFlow ?? {};
+  const isEarning = JSON.stringify(before) !== JSON.stringify(after);
+  return { ms: entry.duration - (entry.stages["EXECUTION"] ?? 0), isEarning };
 }
 
 function row(name: string, times: readonly number[]): string {

@@ -247,6 +247,22 @@ describe("for any value", () => {
     );
   });
 
+  test("fingerprints are found whichever are fewer, those of the arguments or those of the answer", () => {
+    const word = fc.constantFrom("evil", "example", "mark", "Invoice-2024-17", "de89370400440532013000", "the", "a.b");
+    const text = fc.array(word, { maxLength: 40 }).map((words) => words.join(" "));
+    fc.assert(
+      fc.property(text, text, text, (to, body, sender) => {
+        const source = sourceOf({ body, sender }, { trusted: ["sender"] });
+        const needles = needlesOf(fingerprints, { to, text: `${to} www.evil.example` }, destinations);
+        const { low } = source.columns;
+        // As if there were more of the arguments than of the answer.
+        const byPrint = originsOf({ ...needles, all: [...needles.all, ...low] as never }, [source]);
+        expect(originsOf(needles, [source])).toEqual(byPrint);
+      }),
+      { seed: 21, numRuns: 500 },
+    );
+  });
+
   test("a request vouches for the addresses in it, and for no other that shares words with them", () => {
     fc.assert(
       fc.property(address, address, fc.constantFrom("com", "org", "gmail", "info"), (one, other, frequent) => {
