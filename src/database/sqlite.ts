@@ -11,9 +11,9 @@ import {
   schemaVersion,
   type TransactionKind,
   type Transactions,
-  transact,
 } from "./dialect.ts";
 import { SQLITE_STEPS } from "./schema.ts";
+import { SqliteConnection } from "./sqlite-connection.ts";
 
 /** Time that SQLite itself waits for a lock, in milliseconds: it blocks the whole process meanwhile. */
 const BUSY_TIMEOUT_MS = 10;
@@ -46,16 +46,16 @@ export const sqliteStore: ApprovalStore = {
 
 /** Waits for no lock itself: whoever calls retries, and the process is not blocked. */
 async function sqliteBeside(path: string, now: () => number): Promise<Transactions> {
-  const opened: Bun.SQL[] = [];
-  const open = async (kind: TransactionKind): Promise<Bun.SQL> => {
-    const sql = new Bun.SQL({ adapter: "sqlite", filename: path, create: false });
+  const opened: SqliteConnection[] = [];
+  const open = async (kind: TransactionKind): Promise<SqliteConnection> => {
+    const sql = new SqliteConnection(path, { create: false });
     opened.push(sql);
-    await sql.unsafe("PRAGMA busy_timeout = 0");
-    if (kind === "read") await sql.unsafe("PRAGMA query_only = ON");
-    else await sql.unsafe(`PRAGMA synchronous = ${kind === "write" ? "FULL" : "NORMAL"}`);
+    await sql.pragma("busy_timeout = 0");
+    if (kind === "read") await sql.pragma("query_only = ON");
+    else await sql.pragma(`synchronous = ${kind === "write" ? "FULL" : "NORMAL"}`);
     return sql;
   };
-  const connections: Partial<Record<TransactionKind, Promise<Bun.SQL> | undefined>> = {};
+  const connections: Partial<Record<TransactionKind, Promise<SqliteConnection> | undefined>> = {};
   return {
     async begin(kind, work) {
       connections[kind] ??= open(kind).catch((error) => {
@@ -64,8 +64,8 @@ async function sqliteBeside(path: string, now: () => number): Promise<Transactio
       });
       const run = (sql: Sql) => work(sql, Math.floor(now()));
       const connection = await connections[kind];
-      if (kind === "read") return transact(connection, "DEFERRED", run);
-      return inTurn({ path, queue: "state", waitMsMax: STATE_MS_MAX }, () => transact(connection, "IMMEDIATE", run));
+      if (kind === "read") return connection.begin("DEFERRED", run);
+      return inTurn({ path, queue: "state", waitMsMax: STATE_MS_MAX }, () => connection.begin("IMMEDIATE", run));
     },
     isBusy,
     close: () => closeAll(opened),
@@ -133,16 +133,16 @@ function passOn(path: string): void {
 
 /** Returns transactions in this process's memory, with the tables of a file. They take turns. */
 export function memoryTransactions(now: () => number): Transactions {
-  let opened: Promise<Bun.SQL> | undefined;
-  const open = async (): Promise<Bun.SQL> => {
-    const sql = new Bun.SQL({ adapter: "sqlite", filename: ":memory:" });
-    for (const step of SQLITE_STEPS) await sql.unsafe(step);
+  let opened: Promise<SqliteConnection> | undefined;
+  const open = async (): Promise<SqliteConnection> => {
+    const sql = new SqliteConnection(":memory:", { create: true });
+    await sql.begin("IMMEDIATE", async (_sql, script) => SQLITE_STEPS.forEach(script));
     return sql;
   };
   return {
     async begin(_kind, work) {
       opened ??= open();
-      return transact(await opened, "IMMEDIATE", (sql) => work(sql, Math.floor(now())));
+      return (await opened).begin("IMMEDIATE", (sql) => work(sql, Math.floor(now())));
     },
     isBusy,
     close: async () => (await opened)?.close(),
@@ -155,18 +155,18 @@ export function memoryTransactions(now: () => number): Transactions {
  * @throws Error that names the file and what to do
  */
 async function openSqlite(path: string, now: () => number): Promise<Dialect> {
-  const opened: Bun.SQL[] = [];
+  const opened: SqliteConnection[] = [];
   try {
     prepareFile(path);
     const writer = await connect(path, opened);
     await whileBusy(() => prepareDatabase(writer, path));
     const reader = await connect(path, opened);
-    await whileBusy(() => reader.unsafe("PRAGMA query_only = ON"));
+    await whileBusy(() => reader.pragma("query_only = ON"));
     return {
       begin: (kind, work) => {
         const run = (sql: Sql) => work(sql, Math.floor(now()));
-        if (kind === "read") return transact(reader, "DEFERRED", run);
-        return inTurn({ path, queue: "approvals" }, () => transact(writer, "IMMEDIATE", run));
+        if (kind === "read") return reader.begin("DEFERRED", run);
+        return inTurn({ path, queue: "approvals" }, () => writer.begin("IMMEDIATE", run));
       },
       isBusy,
       busyAttemptsMax: BUSY_ATTEMPTS_MAX,
@@ -219,25 +219,25 @@ function syncDirectory(directory: string): void {
   }
 }
 
-async function connect(path: string, opened: Bun.SQL[]): Promise<Bun.SQL> {
-  const sql = new Bun.SQL({ adapter: "sqlite", filename: path });
+async function connect(path: string, opened: SqliteConnection[]): Promise<SqliteConnection> {
+  const sql = new SqliteConnection(path, { create: true });
   opened.push(sql);
-  await sql.unsafe(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
+  await sql.pragma(`busy_timeout = ${BUSY_TIMEOUT_MS}`);
   return sql;
 }
 
 /** Checks the file before it changes anything, so that the file of another program stays unchanged. */
-async function prepareDatabase(sql: Bun.SQL, path: string): Promise<void> {
-  await versionOf(sql);
-  const [mode]: readonly Row[] = await sql.unsafe("PRAGMA journal_mode = WAL");
+async function prepareDatabase(sql: SqliteConnection, path: string): Promise<void> {
+  await sql.begin("DEFERRED", versionOf);
+  const [mode]: readonly Row[] = await sql.pragma("journal_mode = WAL");
   if (mode?.["journal_mode"] !== "wal") {
     throw new StoreProblem("cannot keep a write-ahead log there: put it on a local file system");
   }
-  await sql.unsafe("PRAGMA synchronous = FULL");
-  const [check]: readonly Row[] = await sql.unsafe("PRAGMA quick_check(1)");
+  await sql.pragma("synchronous = FULL");
+  const [check]: readonly Row[] = await sql.pragma("quick_check(1)");
   if (check?.["quick_check"] !== "ok") throw new StoreProblem(DAMAGED);
-  await sql.begin("IMMEDIATE", async (tx) => {
-    for (const step of SQLITE_STEPS.slice(await versionOf(tx))) await tx.unsafe(step);
+  await sql.begin("IMMEDIATE", async (tx, script) => {
+    for (const step of SQLITE_STEPS.slice(await versionOf(tx))) script(step);
     await tx`UPDATE approval_schema SET version = ${SQLITE_STEPS.length} WHERE version < ${SQLITE_STEPS.length}`;
   });
   regularFile(path);
@@ -287,6 +287,6 @@ async function whileBusy<T>(act: () => PromiseLike<T>): Promise<T> {
   }
 }
 
-async function closeAll(connections: readonly Bun.SQL[]): Promise<void> {
+async function closeAll(connections: readonly SqliteConnection[]): Promise<void> {
   await Promise.allSettled(connections.map((connection) => connection.close()));
 }
