@@ -13,8 +13,8 @@ export const postgresStore: ApprovalStore = {
     return openPostgres(url, log);
   },
   async stateTransactions(url) {
-    const { postgresBeside } = await import("./postgres.ts");
-    return postgresBeside(url);
+    const { postgresState } = await import("./postgres.ts");
+    return postgresState(url);
   },
 };
 

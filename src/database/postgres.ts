@@ -92,7 +92,7 @@ export async function openPostgres(url: string, log: Log): Promise<Dialect> {
  * Returns transactions that any pooler may carry: no settings of the session and no prepared statements with a name. The limits
  * travel with the statement that reads the clock.
  */
-export async function postgresBeside(url: string): Promise<Transactions> {
+export async function postgresState(url: string): Promise<Transactions> {
   const address = parsePostgresUrl(url);
   const pool = new ConnectionPool({
     count: STATE_CONNECTIONS,

@@ -40,12 +40,12 @@ export const sqliteStore: ApprovalStore = {
     return openSqlite(path, now);
   },
   async stateTransactions(url, { now }) {
-    return sqliteBeside(url.slice("sqlite://".length), now);
+    return sqliteState(url.slice("sqlite://".length), now);
   },
 };
 
 /** Waits for no lock itself: whoever calls retries, and the process is not blocked. */
-async function sqliteBeside(path: string, now: () => number): Promise<Transactions> {
+async function sqliteState(path: string, now: () => number): Promise<Transactions> {
   const opened: SqliteConnection[] = [];
   const open = async (kind: TransactionKind): Promise<SqliteConnection> => {
     const sql = new SqliteConnection(path, { create: false });

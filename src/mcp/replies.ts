@@ -108,11 +108,11 @@ const VERDICTS = {
 /** A verdict does not fit the tool's output schema, and only an error may lack a result that does. */
 function dryRun({ verdict, error, traceId, secretsSent }: DryRun): JsonObject {
   const refusal = error === undefined ? "" : ` ${refusalText(error)}`;
-  const told = { verdict, ...(error !== undefined && { error: error as unknown as Json }), traceId };
+  const judged = { verdict, ...(error !== undefined && { error: error as unknown as Json }), traceId };
   return {
     content: [text(`DRY_RUN: Nothing has run. ${VERDICTS[verdict]}${refusal}`)],
     isError: true,
-    _meta: { [DRY_RUN_META]: { ...told, ...(secretsSent !== undefined && { secretsSent }) } },
+    _meta: { [DRY_RUN_META]: { ...judged, ...(secretsSent !== undefined && { secretsSent }) } },
   };
 }
 

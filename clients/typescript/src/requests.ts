@@ -47,7 +47,7 @@ const VISIBLE = /^[\x21-\x7e]+$/;
 
 /** The server's certificate is not accepted: the next attempt would fail in the same way. */
 const UNTRUSTED = /CERT|SIGNATURE/;
-/** Codes of failures before anything was sent, of Node and Bun. Browsers tell none. */
+/** Codes of failures before anything was sent, of Node and Bun. Browsers have none. */
 const NOT_SENT =
   /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT|ConnectionRefused|FailedToOpenSocket)$/;
 /** Statuses by which a proxy says that the service does not answer now. */

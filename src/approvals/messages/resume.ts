@@ -6,7 +6,7 @@ import {
   type RejectedDecision,
 } from "./decisions.ts";
 import type { MessageFormat } from "./message-format.ts";
-import { type ResultMessages, type Told, toToolResultMessage } from "./written.ts";
+import { type FinalResult, type ResultMessages, toToolResultMessage } from "./written.ts";
 
 /** Makes tool calls: the library with its token, or an HTTP client of `/call`. */
 export interface ToolCaller {
@@ -70,7 +70,7 @@ async function resume(client: ToolCaller, decision: ApprovalDecision): Promise<R
 }
 
 /** Returns the result for the model; undefined while there is none. */
-function outcomeOf({ decision, result }: ResumedCall): Told | undefined {
+function outcomeOf({ decision, result }: ResumedCall): FinalResult | undefined {
   if (decision.decision === "deny") {
     const { reason } = decision;
     const message = reason ? `Denied by user: ${reason}` : "Denied by user.";

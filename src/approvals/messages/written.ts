@@ -96,9 +96,11 @@ export interface ModelCall {
   readonly callId: string;
 }
 
-export type Told = Pick<CallResult & { readonly status: "success" }, "status" | "result" | "truncated"> | ToldFailure;
+export type FinalResult =
+  | Pick<CallResult & { readonly status: "success" }, "status" | "result" | "truncated">
+  | FailedResult;
 
-interface ToldFailure {
+interface FailedResult {
   readonly status: "denied" | "error";
   readonly error: { readonly code: string; readonly message: string };
 }
@@ -109,7 +111,7 @@ interface ToldFailure {
  */
 export function toToolResultMessage<Format extends MessageFormat>(
   { tool, callId }: Pick<ModelCall, "tool" | "callId">,
-  result: Told,
+  result: FinalResult,
   { format }: { readonly format: Format },
 ): ResultMessages[Format] {
   const isError = result.status !== "success";
@@ -117,13 +119,13 @@ export function toToolResultMessage<Format extends MessageFormat>(
   return WRITE_RESULT[format]({ id: callId, name: tool, content, isError });
 }
 
-function outputOf({ result, truncated }: Told & { readonly status: "success" }): Record<string, unknown> {
+function outputOf({ result, truncated }: FinalResult & { readonly status: "success" }): Record<string, unknown> {
   return { untrusted: true, ...(truncated && { truncated }), output: result };
 }
 
 /** Returns the parts of an error that help the model to fix its call; the rest is for the application. */
-function failureOf({ error }: ToldFailure): Record<string, unknown> {
-  const { code, message, details, retryAfterMs } = error as ToldFailure["error"] & Record<string, unknown>;
+function failureOf({ error }: FailedResult): Record<string, unknown> {
+  const { code, message, details, retryAfterMs } = error as FailedResult["error"] & Record<string, unknown>;
   return {
     code,
     message,

@@ -149,9 +149,9 @@ function escalationLines({ escalations, state }: ShownApproval, now: number | un
   return escalations.flatMap(({ policy, stage, afterSeconds, dueAt, takenAt, webhooks }) => {
     if (takenAt === undefined && state !== "pending") return [];
     const asks = stage === undefined ? "notifies" : `${printable(stage)}: asks further approvers`;
-    const told = webhooks.length === 0 ? "" : ` (${webhooks.map(printable).join(", ")})`;
+    const notified = webhooks.length === 0 ? "" : ` (${webhooks.map(printable).join(", ")})`;
     const when = takenAt === undefined ? `in ${timeLeft(dueAt, now)}` : `taken ${new Date(takenAt).toISOString()}`;
-    return field("escalation", `${printable(policy)}, ${asks}${told} after ${afterSeconds} s, ${when}`);
+    return field("escalation", `${printable(policy)}, ${asks}${notified} after ${afterSeconds} s, ${when}`);
   });
 }
 

@@ -153,8 +153,8 @@ export async function startOidc(): Promise<void> {
 async function finishOidc(query: URLSearchParams, isBegun: boolean): Promise<void> {
   const refused = query.get("error");
   if (refused !== null) {
-    const told = isBegun ? `: ${query.get("error_description") ?? refused}` : ".";
-    const error = new ApiError("SIGN_IN_REFUSED", `The identity provider did not sign you in${told}`);
+    const why = isBegun ? `: ${query.get("error_description") ?? refused}` : ".";
+    const error = new ApiError("SIGN_IN_REFUSED", `The identity provider did not sign you in${why}`);
     session.value = { is: "out", ended: false, error };
     return;
   }

@@ -34,7 +34,7 @@ export async function aiTools(client: SafeToolCallClient, options?: AdapterOptio
           approvalId: request.approvalId,
           onPending: () => undefined,
         };
-        return (await calls.tell({ name, args, id, signal, ...again })).content;
+        return (await calls.make({ name, args, id, signal, ...again })).content;
       },
       toModelOutput: ({ output }) => {
         const isError = typeof output === "object" && output !== null && "error" in output;

@@ -17,10 +17,10 @@ export interface AdapterOptions {
   readonly only?: readonly string[];
   /**
    * Called when a person is asked, for example to show where to decide. The call then waits for the decision; after `"return"`
-   * it does not wait: the framework is interrupted, or the model is told to make the call again later.
+   * it does not wait: the framework is interrupted, or the model is asked to make the call again later.
    */
   readonly onPending?: "return" | ((pending: PendingCall) => PendingAnswer | Promise<PendingAnswer>);
-  /** Longest wait for a decision. Afterwards, the model is told to make the call again later. */
+  /** Longest wait for a decision. Afterwards, the model is asked to make the call again later. */
   readonly approvalTimeoutMs?: number;
 }
 
@@ -58,8 +58,8 @@ export interface ModelCall {
   readonly onPending?: AdapterOptions["onPending"];
 }
 
-/** What the model is told: `{ untrusted: true, output }`, with `truncated: true` when the output is partial, or `{ error }`. */
-export interface Told {
+/** What the model gets: `{ untrusted: true, output }`, with `truncated: true` when the output is partial, or `{ error }`. */
+export interface ModelResult {
   readonly content: Record<string, unknown>;
   /** `content` as JSON. */
   readonly text: string;
@@ -106,7 +106,7 @@ export class ModelCalls {
   /** Approvals of calls that were left waiting, by tool and arguments. */
   readonly #waiting = new Map<string, string[]>();
   /** Answers to calls that ran while their approval was asked for, by tool, arguments and id. */
-  readonly #answered = new Map<string, Told[]>();
+  readonly #answered = new Map<string, ModelResult[]>();
 
   constructor(client: SafeToolCallClient, options: AdapterOptions = {}) {
     this.#client = client;
@@ -118,11 +118,11 @@ export class ModelCalls {
   }
 
   /** Makes a call of the model. Throws nothing but the abort of `signal`: refusals and lost connections are for the model. */
-  async tell(call: ModelCall): Promise<Told> {
-    return this.#answered.get(answerKeyOf(call))?.shift() ?? this.#make(call);
+  async make(call: ModelCall): Promise<ModelResult> {
+    return this.#answered.get(answerKeyOf(call))?.shift() ?? this.#call(call);
   }
 
-  async #make(call: ModelCall): Promise<Told> {
+  async #call(call: ModelCall): Promise<ModelResult> {
     const { name, id, signal, idempotencyKey, resumed = false } = call;
     const args = objectOf(call.args);
     if (args === undefined) return failed("INVALID_INPUT", "The arguments must be one JSON object.");
@@ -144,7 +144,7 @@ export class ModelCalls {
       const first = await runWith(key);
       // A service without a store keeps no answers: the call goes without a key of its own.
       const result = typeof key === "string" && refusesKeys(first) ? await runWith(undefined) : first;
-      return this.#told(name, args, result);
+      return this.#resultOf(name, args, result);
     } catch (error) {
       signal?.throwIfAborted();
       if (error instanceof RefusedError) return failed(error.code, error.message);
@@ -155,15 +155,15 @@ export class ModelCalls {
 
   /**
    * Returns the approval request of a call that asks a person, without waiting; undefined when the call asks nobody, or was answered
-   * at once, because an approver was faster: `tell` then returns that answer.
+   * at once, because an approver was faster: `make` then returns that answer.
    */
   async ask({ name, args: given, id }: ModelCall): Promise<PendingCall | undefined> {
     const args = objectOf(given);
     if (args === undefined || !(await this.#asks(name, args))) return undefined;
-    const told = await this.#make({ name, args, id, onPending: "return" });
-    if (told.pending !== undefined) return told.pending;
+    const result = await this.#call({ name, args, id, onPending: "return" });
+    if (result.pending !== undefined) return result.pending;
     const key = answerKeyOf({ name, args, id });
-    this.#answered.set(key, [...(this.#answered.get(key) ?? []), told]);
+    this.#answered.set(key, [...(this.#answered.get(key) ?? []), result]);
     return undefined;
   }
 
@@ -180,10 +180,10 @@ export class ModelCalls {
   /** Makes the calls of a conversation that have no result yet, all at once. */
   async answer<Result>(
     conversation: Iterable<ConversationPart>,
-    write: (call: ConversationPart & { readonly kind: "call" }, told: Told) => Result,
+    write: (call: ConversationPart & { readonly kind: "call" }, result: ModelResult) => Result,
   ): Promise<Result[]> {
     const open = this.#unanswered(conversation);
-    return Promise.all(open.map(async (call) => write(call, await this.tell(call))));
+    return Promise.all(open.map(async (call) => write(call, await this.make(call))));
   }
 
   #unanswered(conversation: Iterable<ConversationPart>): readonly (ConversationPart & { readonly kind: "call" })[] {
@@ -220,10 +220,10 @@ export class ModelCalls {
     return typeof onPending === "function" ? onPending(pending) : onPending;
   }
 
-  #told(tool: string, args: object, result: CallResult): Told {
+  #resultOf(tool: string, args: object, result: CallResult): ModelResult {
     if (result.status === "success") {
       const { truncated, result: output } = result;
-      return toldOf({ untrusted: true, ...(truncated && { truncated }), output });
+      return modelResult({ untrusted: true, ...(truncated && { truncated }), output });
     }
     if (result.status === "pending") {
       const { approval } = result;
@@ -231,11 +231,13 @@ export class ModelCalls {
       this.#waiting.set(key, [...(this.#waiting.get(key) ?? []), approval.id]);
       const { id, decideBy } = approval;
       const message = `This call waits for a person's approval: ${id}. Make the same call again later, with the same arguments.`;
-      const told = toldOf({ error: { code: "APPROVAL_REQUIRED", message, details: { approval: { id, decideBy } } } });
-      return { ...told, pending: { tool, args, approval } };
+      const waiting = modelResult({
+        error: { code: "APPROVAL_REQUIRED", message, details: { approval: { id, decideBy } } },
+      });
+      return { ...waiting, pending: { tool, args, approval } };
     }
     const { code, message, details, retryAfterMs } = result.error;
-    return toldOf({
+    return modelResult({
       error: { code, message, ...(details && { details }), ...(retryAfterMs !== undefined && { retryAfterMs }) },
     });
   }
@@ -251,11 +253,11 @@ function unreachable({ mayHaveRun }: ConnectionError): string {
   return `The service of this tool did not answer. ${ran}`;
 }
 
-function failed(code: string, message: string): Told {
-  return toldOf({ error: { code, message } });
+function failed(code: string, message: string): ModelResult {
+  return modelResult({ error: { code, message } });
 }
 
-function toldOf(content: Record<string, unknown>): Told {
+function modelResult(content: Record<string, unknown>): ModelResult {
   return { content, text: JSON.stringify(content), isError: "error" in content };
 }
 
@@ -281,7 +283,7 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** Returns the approval that a result of `tell` says a call waits for. */
+/** Returns the approval that a result of `make` says a call waits for. */
 function approvalIdIn(content: unknown): string | undefined {
   const { error } = (typeof content === "string" ? jsonOf(content) : content) as {
     error?: { code?: unknown; details?: unknown };

@@ -52,13 +52,13 @@ class ServiceTool extends StructuredTool {
     // A graph runs a task again after an interruption, with all its calls: this key finds their answers.
     const idempotencyKey = task === undefined ? undefined : await digestOf([thread, task, id, name, args]);
     const call = { name, args, id, signal, idempotencyKey };
-    let told = await this.#calls.tell(call);
-    if (told.pending !== undefined && this.#calls.interrupts && checkpointer !== undefined) {
+    let result = await this.#calls.make(call);
+    if (result.pending !== undefined && this.#calls.interrupts && checkpointer !== undefined) {
       const { interrupt } = await import("@langchain/langgraph");
-      interrupt(told.pending);
-      told = await this.#calls.tell({ ...call, onPending: () => undefined });
+      interrupt(result.pending);
+      result = await this.#calls.make({ ...call, onPending: () => undefined });
     }
-    const { text, isError } = told;
+    const { text, isError } = result;
     return id === undefined
       ? text
       : new ToolMessage({ name, content: text, tool_call_id: id, status: isError ? "error" : "success" });

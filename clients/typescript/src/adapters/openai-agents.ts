@@ -23,7 +23,7 @@ export async function agentTools<Context = unknown>(
         const resumed = calls.interrupts && context !== undefined && isDecided(context, { name, id });
         // The run was interrupted for this call before: now it waits.
         const onPending = resumed ? () => undefined : undefined;
-        return (await calls.tell({ name, args, id, signal: details?.signal, resumed, onPending })).text;
+        return (await calls.make({ name, args, id, signal: details?.signal, resumed, onPending })).text;
       },
     }),
   );

@@ -1,4 +1,4 @@
-"""What all adapters share: the caller's tools, and what the model is told of its calls."""
+"""What all adapters share: the caller's tools, and what the model gets for its calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PendingCall(TypedDict):
 
 OnPending = Union[Literal["return"], Callable[[PendingCall], object], None]
 """Called when a person is asked; may be asynchronous with an AsyncClient. The call then waits for the decision. After "return" it
-does not wait: the framework is interrupted, or the model is told to make the call again later."""
+does not wait: the framework is interrupted, or the model is asked to make the call again later."""
 
 
 class Options(TypedDict, total=False):
@@ -39,7 +39,7 @@ class Options(TypedDict, total=False):
     """Offers only these of the caller's tools, and refuses calls of the others."""
     on_pending: OnPending
     approval_timeout: float
-    """Longest wait for a decision, in seconds. Afterwards, the model is told to make the call again later."""
+    """Longest wait for a decision, in seconds. Afterwards, the model is asked to make the call again later."""
 
 
 class StrictOptions(Options, total=False):
@@ -100,8 +100,8 @@ class ModelCall:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the model is told: `{"untrusted": true, "output"}`, with `"truncated": true` when it is partial, or `{"error"}`."""
+class ModelResult:
+    """What the model gets: `{"untrusted": true, "output"}`, with `"truncated": true` when it is partial, or `{"error"}`."""
 
     content: dict[str, Any]
     pending: Optional[PendingCall] = None
@@ -141,14 +141,14 @@ class ModelCalls:
     def interrupts(self) -> bool:
         return self._on_pending == "return"
 
-    def tell(self, call: ModelCall) -> Told:
+    def make(self, call: ModelCall) -> ModelResult:
         """Makes a call of the model. Refusals and lost connections are for the model: they are not raised."""
-        return cast(Client, self.client)._do(self._tell(call))
+        return cast(Client, self.client)._do(self._call(call))
 
-    async def atell(self, call: ModelCall) -> Told:
-        return await cast(AsyncClient, self.client)._do(self._tell(call))
+    async def amake(self, call: ModelCall) -> ModelResult:
+        return await cast(AsyncClient, self.client)._do(self._call(call))
 
-    async def aask(self, call: ModelCall) -> Optional[Told]:
+    async def aask(self, call: ModelCall) -> Optional[ModelResult]:
         """Asks for the approval of a call that needs one, without waiting. Returns None for a call that asks nobody."""
         args = _object_of(call.args)
         if args is None or not self._offers(call.name):
@@ -157,20 +157,20 @@ class ModelCalls:
             judged = await cast(AsyncClient, self.client).dry_run(call.name, args)
         except ConnectionError:
             return None
-        return await self.atell(call) if judged["status"] == "dryRun" and judged["verdict"] == "ask" else None
+        return await self.amake(call) if judged["status"] == "dryRun" and judged["verdict"] == "ask" else None
 
-    def answer(self, parts: Iterable[Part], write: Callable[[Part, Told], T]) -> "list[T]":
+    def answer(self, parts: Iterable[Part], write: Callable[[Part, ModelResult], T]) -> "list[T]":
         """Makes the calls of a conversation that have no result yet."""
-        return [write(part, self.tell(_made(part))) for part in self._unanswered(parts)]
+        return [write(part, self.make(_made(part))) for part in self._unanswered(parts)]
 
-    async def aanswer(self, parts: Iterable[Part], write: Callable[[Part, Told], T]) -> "list[T]":
+    async def aanswer(self, parts: Iterable[Part], write: Callable[[Part, ModelResult], T]) -> "list[T]":
         unanswered = self._unanswered(parts)
-        return [write(*each) for each in zip(unanswered, await asyncio.gather(*(self.atell(_made(part)) for part in unanswered)))]
+        return [write(*each) for each in zip(unanswered, await asyncio.gather(*(self.amake(_made(part)) for part in unanswered)))]
 
     def _offers(self, name: str) -> bool:
         return self._only is None or name in self._only
 
-    def _tell(self, call: ModelCall) -> Flow[Told]:
+    def _call(self, call: ModelCall) -> Flow[ModelResult]:
         args = _object_of(call.args)
         if args is None:
             return _failed("INVALID_INPUT", "The arguments must be one JSON object.")
@@ -200,12 +200,12 @@ class ModelCalls:
             return _failed("SERVICE_UNREACHABLE", f"The service of this tool did not answer. {ran}")
         except (ValueError, TypeError):
             return _failed("INVALID_INPUT", "The arguments must be one JSON object.")
-        return self._told(call.name, args, result)
+        return self._result_of(call.name, args, result)
 
-    def _told(self, tool: str, args: "dict[str, Any]", result: CallResult) -> Told:
+    def _result_of(self, tool: str, args: "dict[str, Any]", result: CallResult) -> ModelResult:
         if result["status"] == "success":
             truncated = {"truncated": True} if result.get("truncated") else {}
-            return Told({"untrusted": True, **truncated, "output": result["result"]})
+            return ModelResult({"untrusted": True, **truncated, "output": result["result"]})
         if result["status"] == "pending":
             approval = result["approval"]
             self._waiting.setdefault(_key_of(tool, args), []).append(approval["id"])
@@ -214,8 +214,8 @@ class ModelCalls:
                 "Make the same call again later, with the same arguments."
             )
             details = {"approval": {"id": approval["id"], "decideBy": approval.get("decideBy")}}
-            told = _failed("APPROVAL_REQUIRED", message, details=details)
-            return replace(told, pending={"tool": tool, "args": args, "approval": approval})
+            waiting = _failed("APPROVAL_REQUIRED", message, details=details)
+            return replace(waiting, pending={"tool": tool, "args": args, "approval": approval})
         error = result["error"]
         more = {name: error[name] for name in ("details", "retryAfterMs") if name in error}
         return _failed(error["code"], error["message"], **more)
@@ -253,8 +253,8 @@ def _made(part: Part) -> ModelCall:
     return ModelCall(part.name, part.args, part.id)
 
 
-def _failed(code: str, message: str, **more: object) -> Told:
-    return Told({"error": {"code": code, "message": message, **more}})
+def _failed(code: str, message: str, **more: object) -> ModelResult:
+    return ModelResult({"error": {"code": code, "message": message, **more}})
 
 
 def _key_of(tool: str, args: object) -> str:

@@ -9,7 +9,7 @@ from anthropic.types import MessageParam, ToolParam, ToolResultBlockParam
 from typing_extensions import Unpack
 
 from ..client import AsyncClient, Client
-from ._core import ModelCalls, Part, PendingCall, StrictOptions, Told, atools_in, table_of, tools_in
+from ._core import ModelCalls, ModelResult, Part, PendingCall, StrictOptions, atools_in, table_of, tools_in
 
 __all__ = ["MessagesTools", "PendingCall", "amessages_tools", "messages_tools"]
 
@@ -54,5 +54,5 @@ def _parts_of(messages: Iterable[Any]) -> Iterator[Part]:
                 yield Part(block["tool_use_id"], is_result=True, content=block.get("content"))
 
 
-def _result(part: Part, told: Told) -> ToolResultBlockParam:
-    return {"type": "tool_result", "tool_use_id": part.id, "content": told.text, "is_error": told.is_error}
+def _result(part: Part, result: ModelResult) -> ToolResultBlockParam:
+    return {"type": "tool_result", "tool_use_id": part.id, "content": result.text, "is_error": result.is_error}

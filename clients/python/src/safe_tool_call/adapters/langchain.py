@@ -12,7 +12,7 @@ from pydantic import PrivateAttr
 from typing_extensions import Unpack
 
 from ..client import AsyncClient, Client
-from ._core import ModelCall, ModelCalls, OfferedTool, Options, PendingCall, Told, aoffered_tools, offered_tools
+from ._core import ModelCall, ModelCalls, ModelResult, OfferedTool, Options, PendingCall, aoffered_tools, offered_tools
 
 __all__ = ["PendingCall", "alangchain_tools", "langchain_tools"]
 
@@ -50,19 +50,19 @@ class _ServiceTool(BaseTool):
 
     def _run(self, args: Any, call_id: Optional[str], *, config: RunnableConfig) -> str:
         call = self._call(args, call_id, config)
-        told = self._calls.tell(call)
-        if self._is_interrupted(told, config):
-            told = self._calls.tell(_waiting(call))
-        return _text_of(told)
+        result = self._calls.make(call)
+        if self._is_interrupted(result, config):
+            result = self._calls.make(_waiting(call))
+        return _text_of(result)
 
     async def _arun(self, args: Any, call_id: Optional[str], *, config: RunnableConfig) -> str:
         if isinstance(self._calls.client, Client):
             return await super()._arun(args, call_id, config=config)  # type: ignore[no-any-return]
         call = self._call(args, call_id, config)
-        told = await self._calls.atell(call)
-        if self._is_interrupted(told, config):
-            told = await self._calls.atell(_waiting(call))
-        return _text_of(told)
+        result = await self._calls.amake(call)
+        if self._is_interrupted(result, config):
+            result = await self._calls.amake(_waiting(call))
+        return _text_of(result)
 
     def _call(self, args: Any, call_id: Optional[str], config: RunnableConfig) -> ModelCall:
         found = config.get("configurable") or {}
@@ -73,14 +73,14 @@ class _ServiceTool(BaseTool):
         key = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
         return ModelCall(self.name, args, call_id, idempotency_key=key)
 
-    def _is_interrupted(self, told: Told, config: RunnableConfig) -> bool:
+    def _is_interrupted(self, result: ModelResult, config: RunnableConfig) -> bool:
         """Interrupts a graph; returns True when it was resumed."""
         checkpointer = (config.get("configurable") or {}).get("__pregel_checkpointer")
-        if told.pending is None or not self._calls.interrupts or checkpointer is None:
+        if result.pending is None or not self._calls.interrupts or checkpointer is None:
             return False
         from langgraph.types import interrupt
 
-        interrupt(told.pending)
+        interrupt(result.pending)
         return True
 
 
@@ -88,7 +88,7 @@ def _waiting(call: ModelCall) -> ModelCall:
     return ModelCall(call.name, call.args, call.id, call.idempotency_key, waits=True)
 
 
-def _text_of(told: Told) -> str:
-    if told.is_error:
-        raise ToolException(told.text)
-    return told.text
+def _text_of(result: ModelResult) -> str:
+    if result.is_error:
+        raise ToolException(result.text)
+    return result.text

@@ -11,7 +11,7 @@ from openai.types.responses.response_input_param import FunctionCallOutput
 from typing_extensions import Unpack
 
 from ..client import AsyncClient, Client
-from ._core import ModelCalls, Part, PendingCall, StrictOptions, Told, atools_in, table_of, tools_in
+from ._core import ModelCalls, ModelResult, Part, PendingCall, StrictOptions, atools_in, table_of, tools_in
 
 __all__ = ["ChatCompletionTools", "PendingCall", "ResponsesTools", "achat_completion_tools", "aresponses_tools", "chat_completion_tools", "responses_tools"]
 
@@ -85,9 +85,9 @@ def _parts_of_items(items: Iterable[Any]) -> Iterator[Part]:
             yield Part(item["call_id"], is_result=True, content=item["output"])
 
 
-def _tool_message(part: Part, told: Told) -> ChatCompletionToolMessageParam:
-    return {"role": "tool", "tool_call_id": part.id, "content": told.text}
+def _tool_message(part: Part, result: ModelResult) -> ChatCompletionToolMessageParam:
+    return {"role": "tool", "tool_call_id": part.id, "content": result.text}
 
 
-def _call_output(part: Part, told: Told) -> FunctionCallOutput:
-    return {"type": "function_call_output", "call_id": part.id, "output": told.text}
+def _call_output(part: Part, result: ModelResult) -> FunctionCallOutput:
+    return {"type": "function_call_output", "call_id": part.id, "output": result.text}

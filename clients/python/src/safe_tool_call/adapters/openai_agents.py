@@ -27,25 +27,25 @@ async def agent_tools(client: AsyncClient, **options: Unpack[Options]) -> "list[
 
 def _function_tool(calls: ModelCalls, offered: OfferedTool) -> FunctionTool:
     name = offered.name
-    told_already: dict[str, str] = {}
+    answered: dict[str, str] = {}
 
     async def needs_approval(context: RunContextWrapper[Any], args: "dict[str, Any]", call_id: str) -> bool:
-        if call_id in told_already or context.is_tool_approved(name, call_id) is not None:
+        if call_id in answered or context.is_tool_approved(name, call_id) is not None:
             return False
-        told = await calls.aask(ModelCall(name, args, call_id))
+        result = await calls.aask(ModelCall(name, args, call_id))
         # Answered although it was to ask: an approver was faster, or a grant covers it. It has run, and must not run again.
-        if told is not None and told.pending is None:
-            told_already[call_id] = told.text
-        return told is not None and told.pending is not None
+        if result is not None and result.pending is None:
+            answered[call_id] = result.text
+        return result is not None and result.pending is not None
 
     async def invoke(context: ToolContext[Any], args: str) -> str:
         call_id = context.tool_call_id
-        if call_id in told_already:
-            return told_already.pop(call_id)
+        if call_id in answered:
+            return answered.pop(call_id)
         resumed = calls.interrupts and context.is_tool_approved(name, call_id) is True
         # Without a key, the call uses the approval that was requested for it, also after a restart of this program.
         call = ModelCall(name, args, call_id, idempotency_key=False, waits=True) if resumed else ModelCall(name, args, call_id)
-        return (await calls.atell(call)).text
+        return (await calls.amake(call)).text
 
     return FunctionTool(
         name=name,
