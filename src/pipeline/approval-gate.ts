@@ -375,7 +375,7 @@ function grantOffer(call: Call, order: ApprovalOrder): GrantBounds | undefined {
   return bounded && grants && offerFor(bounded, grants, digest);
 }
 
-/** The embedding program, as the approver that points are told of. */
+/** The embedding program, as the approver that points see. */
 const CALLBACK = { issuer: "safe-tool-call", subject: "onToolApprove" };
 
 async function decideByCallback(options: GateOptions, call: Call, requester: Requester): Promise<Approved> {

@@ -77,7 +77,7 @@ export interface HaltOrder {
     | { readonly system: string }
     | { readonly session: string }
     | { readonly issuer: string; readonly subject: string };
-  /** For operators and the audit; agents are not told. */
+  /** For operators and the audit; agents do not see it. */
   readonly reason: string;
   /** When the halt ends by itself. */
   readonly until?: Date;

@@ -17,7 +17,7 @@ const wellFormed = (text: string): boolean => text.isWellFormed() && !text.inclu
 const nameOf = (max: number) => z.string().min(1).max(max).refine(wellFormed, "must be text without NUL");
 
 const shared = {
-  /** Why, for operators and the audit; agents are not told. */
+  /** Why, for operators and the audit; agents do not see it. */
   reason: z
     .string()
     .min(1)

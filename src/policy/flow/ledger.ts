@@ -87,6 +87,8 @@ export class FlowLedger {
   readonly #newSecret: () => string;
   readonly #cache = new Map<string, Cached>();
   readonly #added = new Map<string, number>();
+  /** Callers whose answers this process has remembered. */
+  readonly #known = new Set<string>();
   #cachedBytes = 0;
   #secret: Promise<Uint8Array> | undefined;
   #sweepAt = 0;
@@ -137,13 +139,16 @@ export class FlowLedger {
     carriers: readonly Carrier[],
     answer: ReadAnswer,
   ): Promise<{ before: CarriedLabels; after: CarriedLabels }> {
-    // Most answers earn nothing new, and wait for no disk.
-    const kept = await this.#state.writeRelaxed((sql, now) =>
-      this.#remember(sql, { carriers, answer, now, mayEarn: false }),
-    );
+    // Most answers earn nothing new, and wait for no disk. A caller's first one does.
+    const names = carriers.map(nameOf);
+    const kept = names.every((name) => this.#known.has(name))
+      ? await this.#state.writeRelaxed((sql, now) => this.#remember(sql, { carriers, answer, now, mayEarn: false }))
+      : undefined;
     const remembered =
       kept ?? (await this.#state.write((sql, now) => this.#remember(sql, { carriers, answer, now, mayEarn: true })));
     if (remembered === undefined) throw new Error("the labels of an answer were not written");
+    if (this.#known.size > KNOWN_MAX) this.#known.clear();
+    for (const name of names) this.#known.add(name);
     const { before, after, at, until } = remembered;
     this.#keepOwn(carriers, { ...answer, at, until });
     return { before, after };
@@ -291,8 +296,9 @@ export class FlowLedger {
   }
 }
 
-/** Callers whose new answers are counted. */
+/** Callers whose new answers are counted, and callers that are known. */
 const ADDED_MAX = 100_000;
+const KNOWN_MAX = 100_000;
 /** Longer than any fingerprint lasts. */
 const CLEARED_MS = 366 * 86_400_000;
 
