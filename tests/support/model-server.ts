@@ -393,10 +393,11 @@ function googleParts({ text, calls }: Answer): object[] {
 const google: Speech = {
   tools: ({ tools = [] }) =>
     tools.flatMap(({ functionDeclarations = [] }: Loose) =>
-      functionDeclarations.map(({ name, description, parametersJsonSchema }: Loose) => ({
+      // Google reads both spellings: its SDK for Python sends this one in snake case.
+      functionDeclarations.map(({ name, description, parametersJsonSchema, parameters_json_schema }: Loose) => ({
         name,
         description,
-        schema: parametersJsonSchema,
+        schema: parametersJsonSchema ?? parameters_json_schema,
       })),
     ),
   parts: ({ contents }) =>

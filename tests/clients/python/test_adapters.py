@@ -18,6 +18,8 @@ import httpx
 import pytest
 from agents import Agent, Runner, RunState, set_tracing_disabled
 from anthropic import Anthropic, AsyncAnthropic
+from google import genai
+from google.genai import types
 from conftest import Control
 from langchain.agents import create_agent
 from langchain_openai import ChatOpenAI
@@ -27,6 +29,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from safe_tool_call import AsyncClient, Client
 from safe_tool_call.adapters.anthropic import amessages_tools, messages_tools
+from safe_tool_call.adapters.google import acontent_tools, content_tools
 from safe_tool_call.adapters.langchain import alangchain_tools, langchain_tools
 from safe_tool_call.adapters.openai import achat_completion_tools, aresponses_tools, chat_completion_tools, responses_tools
 from safe_tool_call.adapters.openai_agents import agent_tools
@@ -157,6 +160,38 @@ def messages_async(model: Model, control: Control, options: "dict[str, Any]") ->
     return asyncio.run(loop())
 
 
+def contents(model: Model, control: Control, options: "dict[str, Any]") -> str:
+    with Client(control.url, control.token()) as client, genai.Client(api_key="k", http_options={"base_url": model.url}) as google:
+        tools = content_tools(client, **options)
+        said: list[Any] = [types.Content(role="user", parts=[types.Part(text="go")])]
+        while True:
+            answer = google.models.generate_content(model="stub", contents=said, config={"tools": tools.tools})
+            said += [each.content for each in answer.candidates or []]
+            results = tools.answer(said)
+            if not results:
+                return str(answer.text)
+            said += results
+
+
+def contents_async(model: Model, control: Control, options: "dict[str, Any]") -> str:
+    async def loop() -> str:
+        async with AsyncClient(control.url, control.token()) as client:
+            google = genai.Client(api_key="k", http_options={"base_url": model.url}).aio
+            tools = await acontent_tools(client, **options)
+            said: list[Any] = [types.Content(role="user", parts=[types.Part(text="go")])]
+            while True:
+                answer = await google.models.generate_content(model="stub", contents=said, config={"tools": tools.tools})
+                # As a program stores it.
+                said += [each.content.model_dump() for each in answer.candidates or [] if each.content is not None]
+                results = await tools.aanswer(said)
+                if not results:
+                    await google.aclose()
+                    return str(answer.text)
+                said += results
+
+    return asyncio.run(loop())
+
+
 def agents_sdk(model: Model, control: Control, options: "dict[str, Any]") -> str:
     async def loop() -> str:
         async with AsyncClient(control.url, control.token()) as client:
@@ -202,7 +237,7 @@ def chat_model(model: Model) -> ChatOpenAI:
     return ChatOpenAI(model="stub", base_url=model.url + "/v1", api_key=lambda: "k")
 
 
-LOOPS = [chat, chat_async, responses, responses_async, messages, messages_async, agents_sdk, agents_sdk_streamed, langchain, langchain_async]
+LOOPS = [chat, chat_async, responses, responses_async, messages, messages_async, contents, contents_async, agents_sdk, agents_sdk_streamed, langchain, langchain_async]
 every_loop = pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
 
 
@@ -466,6 +501,7 @@ def test_an_example_is_a_whole_agent_in_ten_lines(example: pathlib.Path, control
         **{"STC_URL": control.url, "STC_TOKEN": control.token()},
         **{"OPENAI_BASE_URL": model.url + "/v1", "OPENAI_API_KEY": "k", "OPENAI_AGENTS_DISABLE_TRACING": "1"},
         **{"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "k"},
+        **{"GOOGLE_GEMINI_BASE_URL": model.url, "GEMINI_API_KEY": "k"},
     }
     program = subprocess.Popen([sys.executable, str(example), "Send it."], env=environment, stdout=subprocess.PIPE, text=True)
     while program.poll() is None:
