@@ -76,7 +76,7 @@ const CAPABILITIES: readonly Capability[] = [
   {
     name: "databases",
     sign: /new Bun\.SQL\b|bun:sqlite/,
-    holders: ["src/database/postgres.ts", "src/database/sqlite.ts", "src/audit/query/line-index.ts"],
+    holders: ["src/database/postgres.ts", "src/database/sqlite-connection.ts", "src/audit/query/line-index.ts"],
   },
   {
     name: "foreign functions",

@@ -89,7 +89,7 @@ describe("a change whose answer is lost", () => {
     const agent = new SafeToolCallClient({ url: first.url, token: () => token, retries: 20 });
     const work = agent.call("save_note", { title: "once", waitMs: 10_000 });
     const deeds = join(folder, "deeds.txt");
-    await until("the call to run", () => existsSync(deeds) || undefined);
+    await until("the call to run", () => (existsSync(deeds) && readFileSync(deeds, "utf8") !== "") || undefined);
     first.process.kill("SIGKILL");
     await first.process.exited;
     const second = await startChild(folder, Number(new URL(first.url).port));
