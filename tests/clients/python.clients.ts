@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { ClientService } from "../support/client-service.ts";
 import { ModelServer, type ModelTurn } from "../support/model-server.ts";
 import { pythonWith } from "../support/python.ts";
+import { startServiceChild } from "../support/service-child-process.ts";
 import { environmentOf, run } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
 
@@ -33,14 +34,10 @@ let child: Bun.Subprocess | undefined;
 let childPort = 0;
 
 async function startChild(): Promise<string> {
-  const argv = [process.execPath, join(import.meta.dir, "service-child.ts"), childFolder, String(childPort)];
-  const started = Bun.spawn(argv, { stdout: "pipe", stderr: "inherit" });
+  const { process: started, url, token } = await startServiceChild(childFolder, childPort);
   child = started;
-  for await (const line of started.stdout.pipeThrough(new TextDecoderStream())) {
-    childPort = Number(new URL(JSON.parse(line).url).port);
-    return line;
-  }
-  throw new Error("the service did not start");
+  childPort = Number(new URL(url).port);
+  return JSON.stringify({ url, token });
 }
 
 function childDeeds(): readonly string[] {

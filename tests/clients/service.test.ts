@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Fetch, SafeToolCallClient, unwrap } from "../../clients/typescript/src/client.ts";
 import { ClientService } from "../support/client-service.ts";
+import { startServiceChild } from "../support/service-child-process.ts";
 import { until } from "../support/until.ts";
 
 /** How the client meets the real service when calls fail, answers are lost, and the service goes and comes back. */
@@ -103,14 +104,9 @@ describe("a change whose answer is lost", () => {
 });
 
 async function startChild(folder: string, port: number) {
-  const path = join(import.meta.dir, "service-child.ts");
-  const options = { stdout: "pipe", stderr: "inherit" } as const;
-  const child = Bun.spawn([process.execPath, path, folder, String(port)], options);
-  processes.push(child);
-  for await (const line of child.stdout.pipeThrough(new TextDecoderStream())) {
-    return { process: child, ...(JSON.parse(line) as { readonly url: string; readonly token: string }) };
-  }
-  throw new Error("the service did not start");
+  const child = await startServiceChild(folder, port);
+  processes.push(child.process);
+  return child;
 }
 
 describe("an approval", () => {

@@ -86,9 +86,8 @@ export class FlowLedger {
   readonly #state: PolicyState;
   readonly #newSecret: () => string;
   readonly #cache = new Map<string, Cached>();
+  /** Callers of which this process has remembered an answer, with the number of those that have fingerprints. */
   readonly #added = new Map<string, number>();
-  /** Callers whose answers this process has remembered. */
-  readonly #known = new Set<string>();
   #cachedBytes = 0;
   #secret: Promise<Uint8Array> | undefined;
   #sweepAt = 0;
@@ -141,14 +140,13 @@ export class FlowLedger {
   ): Promise<{ before: CarriedLabels; after: CarriedLabels }> {
     // Most answers earn nothing new, and wait for no disk. A caller's first one does.
     const names = carriers.map(nameOf);
-    const kept = names.every((name) => this.#known.has(name))
+    const kept = names.every((name) => this.#added.has(name))
       ? await this.#state.writeRelaxed((sql, now) => this.#remember(sql, { carriers, answer, now, mayEarn: false }))
       : undefined;
     const remembered =
       kept ?? (await this.#state.write((sql, now) => this.#remember(sql, { carriers, answer, now, mayEarn: true })));
     if (remembered === undefined) throw new Error("the labels of an answer were not written");
-    if (this.#known.size > KNOWN_MAX) this.#known.clear();
-    for (const name of names) this.#known.add(name);
+    for (const name of names) this.#count(name, 0);
     const { before, after, at, until } = remembered;
     this.#keepOwn(carriers, { ...answer, at, until });
     return { before, after };
@@ -229,11 +227,14 @@ export class FlowLedger {
         (issuer, subject, session, id, at, until, tool, trace_id, reference, labels, fields, bytes, prints)
       VALUES (${issuer}, ${subject}, ${session}, ${id}, ${now}, ${until}, ${tool}, ${traceId}, ${of},
         ${JSON.stringify(labels)}, ${JSON.stringify(fields)}, ${prints.byteLength}, ${prints})`;
-    const name = nameOf(carrier);
-    const added = (this.#added.get(name) ?? 0) + 1;
+    if (this.#count(nameOf(carrier), 1) % ENFORCED_EVERY === 0) await enforceLimits(sql, carrier, now);
+  }
+
+  #count(name: string, more: number): number {
+    const added = (this.#added.get(name) ?? 0) + more;
     if (this.#added.size > ADDED_MAX) this.#added.clear();
     this.#added.set(name, added);
-    if (added % ENFORCED_EVERY === 0) await enforceLimits(sql, carrier, now);
+    return added;
   }
 
   /** Loads the rows that this process does not know yet. */
@@ -296,9 +297,8 @@ export class FlowLedger {
   }
 }
 
-/** Callers whose new answers are counted, and callers that are known. */
+/** Callers whose new answers are counted. */
 const ADDED_MAX = 100_000;
-const KNOWN_MAX = 100_000;
 /** Longer than any fingerprint lasts. */
 const CLEARED_MS = 366 * 86_400_000;
 

@@ -21,8 +21,8 @@ export async function latency({ suites, planOf, withStand, ruleSet }: LatencyOpt
   const on: number[] = [];
   const off: number[] = [];
   const differences: number[] = [];
-  /** Of calls whose answer gave its caller a label that it had not: it is on disk before the answer leaves. */
-  const earning: number[] = [];
+  /** Of calls whose answer gave the caller a new label, which is written to disk before the answer is sent. */
+  const withNewLabel: number[] = [];
   for (const suite of suites) {
     await withStand(suite, ruleSet.dataFlow, (following) =>
       withStand(suite, undefined, async (plain) => {
@@ -35,7 +35,7 @@ export async function latency({ suites, planOf, withStand, ruleSet }: LatencyOpt
             if (time === undefined || other === undefined) continue;
             on.push(time.ms);
             off.push(other.ms);
-            (time.isEarning ? earning : differences).push(time.ms - other.ms);
+            (time.hasNewLabel ? withNewLabel : differences).push(time.ms - other.ms);
           }
         }
       }),
@@ -56,21 +56,21 @@ export async function latency({ suites, planOf, withStand, ruleSet }: LatencyOpt
     row("with data flow", on),
     row("without", off),
     row("difference of the same call, without a new label", differences),
-    row("difference of the same call, with a new label", earning),
+    row("difference of the same call, with a new label", withNewLabel),
   ];
 }
 
 interface OwnTime {
   /** Milliseconds that its target did not take. */
   readonly ms: number;
-  readonly isEarning: boolean;
+  readonly hasNewLabel: boolean;
 }
 
 function ownTime(entry: AuditEntry | undefined): OwnTime | undefined {
   if (entry?.stages === undefined) return undefined;
   const { before, after } = entry.dataFlow ?? {};
-  const isEarning = JSON.stringify(before) !== JSON.stringify(after);
-  return { ms: entry.duration - (entry.stages["EXECUTION"] ?? 0), isEarning };
+  const hasNewLabel = JSON.stringify(before) !== JSON.stringify(after);
+  return { ms: entry.duration - (entry.stages["EXECUTION"] ?? 0), hasNewLabel };
 }
 
 function row(name: string, times: readonly number[]): string {

@@ -19,18 +19,13 @@ class ContentTools:
 
     def __init__(self, calls: ModelCalls, declarations: "list[dict[str, Any]]") -> None:
         self._calls = calls
-        self.tools: types.ToolListUnion = [
-            types.Tool(
-                function_declarations=[
-                    types.FunctionDeclaration(
-                        name=each["name"],
-                        description=each["description"],
-                        parameters_json_schema=each["parametersJsonSchema"],
-                    )
-                    for each in declarations
-                ]
+        functions = [
+            types.FunctionDeclaration(
+                name=each["name"], description=each["description"], parameters_json_schema=each["parametersJsonSchema"]
             )
+            for each in declarations
         ]
+        self.tools: types.ToolListUnion = [types.Tool(function_declarations=functions)] if functions else []
 
     def answer(self, contents: Iterable[Any]) -> "list[types.Content]":
         """Makes the calls in `contents` that have no response yet. Returns the content to append, in a list; none without calls."""
