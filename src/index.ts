@@ -11,7 +11,7 @@ export {
   DeniedError,
 } from "./approvals/callback.ts";
 export {
-  type ApprovalDecision,
+  type AcceptedDecision,
   type DecisionOptions,
   type DecisionVerifier,
   type ExtractedDecisions,
@@ -64,13 +64,13 @@ export {
   type ReceiptSignerOptions,
 } from "./approvals/receipts/receipts.ts";
 export type { Approval, Decided, Decision } from "./approvals/types.ts";
+export type { AuditEntry } from "./audit/entry.ts";
 export {
   ApprovalDeniedError,
   ApprovalRequiredError,
   ApprovalRequiredError as ApprovalRequiredException,
   AuditError,
   AuthenticationError,
-  type CallResult,
   type DryRun,
   ExecutionError,
   type Failure,
@@ -81,6 +81,7 @@ export {
   RequestError,
   type Success,
   ToolCallError,
+  type ToolCallResult,
   type ToolError,
   type ToolFailure,
   ToolNotFoundError,
@@ -107,8 +108,11 @@ export type { PolicyDecision, PolicyPoint, PolicyRequests } from "./core/policy-
 export { freeText } from "./core/schema/bounds.ts";
 export type {
   ApprovalContext,
+  ApprovalDecision,
+  ApprovalPolicy,
+  ApprovalScope,
+  CallerContext,
   Category,
-  Classification,
   CliTarget,
   ExitMeaning,
   FieldAction,
@@ -122,16 +126,18 @@ export type {
   Lookup,
   LookupAttempt,
   McpTarget,
-  OutputPolicy,
+  OutputFieldPolicy,
   ReasonedAllow,
   StderrMeaning,
   StdoutParser,
   TargetStatus,
   Tool,
-  ToolApproval,
+  ToolClassification,
   ToolConfig,
+  ToolHandler,
   ToolLimits,
   ToolPermissions,
+  ToolTarget,
 } from "./core/types.ts";
 export type { CallHalt } from "./policy/halts/halt.ts";
 export { MODULES, type Modules } from "./runtime/modules.ts";

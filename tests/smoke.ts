@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { AuditEntry } from "../src/audit/entry.ts";
 import { KNOWN_CUSTOMERS } from "../src/cli/development/customers.ts";
 import { startService } from "../src/cli/service.ts";
-import type { CallResult } from "../src/core/call-result.ts";
+import type { ToolCallResult } from "../src/core/call-result.ts";
 import { readConfig } from "../src/runtime/config/config.ts";
 import { auditEntries } from "./support/audit-files.ts";
 import { openWorld, PROJECT, type World } from "./support/world.ts";
@@ -121,7 +121,7 @@ async function play(scene: Scene, world: World, url: string): Promise<number> {
     headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
     body: JSON.stringify({ tool, args }),
   });
-  const answer = (await response.json()) as CallResult;
+  const answer = (await response.json()) as ToolCallResult;
   const line = auditEntries(join(world.folder, "audit")).find(({ traceId }) => traceId === answer.traceId);
   console.log(
     `\n## ${shows}\n\nPOST /call ${JSON.stringify({ tool, args })}\n${response.status} ${JSON.stringify(answer, null, 2)}`,

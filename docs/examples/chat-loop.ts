@@ -7,7 +7,7 @@
 import { readFileSync } from "node:fs";
 import {
   assertNoClientTools,
-  type CallResult,
+  type ToolCallResult,
   createReceiptVerifier,
   type MessageFormat,
   type ModelCall,
@@ -72,7 +72,7 @@ async function makeCall(messages: object[], made: ModelCall, format: MessageForm
 }
 
 /** `POST /call`. */
-async function call(tool: string, args: unknown, options: { callId?: string; approvalId?: string }): Promise<CallResult> {
+async function call(tool: string, args: unknown, options: { callId?: string; approvalId?: string }): Promise<ToolCallResult> {
   const { callId, approvalId } = options;
   const approval = approvalId === undefined ? undefined : { id: approvalId };
   const response = await fetch(new URL("/call", base), {
@@ -80,7 +80,7 @@ async function call(tool: string, args: unknown, options: { callId?: string; app
     headers: { authorization, "content-type": "application/json" },
     body: JSON.stringify({ tool, args, callId, approval }),
   });
-  return (await response.json()) as CallResult;
+  return (await response.json()) as ToolCallResult;
 }
 
 interface Answer {

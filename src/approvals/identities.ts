@@ -1,11 +1,3 @@
-/**
- * Coverage of an approval: this call only; also the same call again in the same session; also further calls within bounds, so
- * many times.
- */
-export type Scope = (typeof SCOPES)[number];
-
-export const SCOPES = ["once", "session", "bounded"] as const;
-
 /** The caller of a tool. Its identity is the pair (issuer, subject); `session` is set only when the service trusts it. */
 export interface Requester {
   readonly issuer: string;

@@ -1,7 +1,7 @@
 import { canonicalJson, sha256Hex } from "../core/digest.ts";
 import { StartupError } from "../core/errors.ts";
 import type { ExecutionPlan, Tool } from "../core/types.ts";
-import { type ApprovalPolicy, createApprovalPolicies } from "./policies/policies.ts";
+import { type ApproverPolicy, createApproverPolicies } from "./policies/policies.ts";
 import type { Requirement } from "./policies/requirement.ts";
 import type { ShellDirectories } from "./risk/call.ts";
 import {
@@ -59,7 +59,7 @@ export function riskRuleProblems(rules: readonly unknown[]): readonly string[] {
 
 export interface RiskRulesOptions {
   readonly rules: readonly unknown[];
-  readonly policies?: readonly ApprovalPolicy[] | undefined;
+  readonly policies?: readonly ApproverPolicy[] | undefined;
   /** Default: the built-in rules. */
   readonly shell?: ShellRules | undefined;
 }
@@ -74,7 +74,7 @@ export function createRiskRules({ rules: written, policies = [], shell = SHELL_R
   const { rules, problems } = readOperatorRules(written);
   if (problems.length > 0) throw new StartupError(problems.map((problem) => `approvals.rules${problem}`));
   const known = new WeakMap<Tool, ToolAssessment>();
-  const { requirementFor, versionFor } = createApprovalPolicies(policies);
+  const { requirementFor, versionFor } = createApproverPolicies(policies);
   const assessRisk = ({ tool, input, plan }: RiskRequest): RiskAssessment => {
     const { fixed, dependent } = assessmentOf(tool, { rules, known });
     const command = shellCommandOf(plan);

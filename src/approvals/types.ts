@@ -1,16 +1,18 @@
 import {
+  type ApprovalDecision,
+  type ApprovalScope,
   type ApprovalState,
   type Category,
-  type Classification,
   type Json,
   type KeyUse,
   RISKS,
   type Risk,
+  type ToolClassification,
   type UsedKey,
 } from "../core/types.ts";
 import type { AnswerProblem, WantedAnswer } from "./answer.ts";
 import type { BoundedCall, ChosenTerms, GrantBounds, GrantTerms, TermsProblem } from "./grants.ts";
-import type { Approver, Requester, Scope } from "./identities.ts";
+import type { Approver, Requester } from "./identities.ts";
 import type { Lacking, Objection } from "./policies/quorum.ts";
 import type { Escalation, Requirement, Vote } from "./policies/requirement.ts";
 
@@ -26,7 +28,7 @@ interface RequestFacts {
   readonly requester: Requester;
   readonly tool: string;
   readonly category: Category;
-  readonly classification: Classification;
+  readonly classification: ToolClassification;
   readonly risk: Risk;
   readonly rules: readonly string[];
   /** Hex SHA-256 of exactly what will run and for whom. */
@@ -36,7 +38,7 @@ interface RequestFacts {
   readonly viewDigest: string;
   /** One line for lists and events, without arguments. */
   readonly summary: string;
-  readonly scopes: readonly Scope[];
+  readonly scopes: readonly ApprovalScope[];
   /**
    * Identifies the calls that an approval for the session covers: hex SHA-256 over tool, manifest, arguments and target.
    * Undefined when the call cannot be approved for a session.
@@ -90,7 +92,7 @@ export interface Approval extends RequestFacts {
   readonly decidedAt: number | undefined;
   /** Approver who ended the request: with a denial, or with the last vote that was missing. */
   readonly decidedBy: Approver | undefined;
-  readonly scope: Scope | undefined;
+  readonly scope: ApprovalScope | undefined;
   /** The terms of the grant, for scope `bounded`. */
   readonly granted: GrantTerms | undefined;
   readonly decisionReason: string | undefined;
@@ -207,7 +209,7 @@ export interface ApprovalFilter {
 /** A decision on another request for the same tool. */
 export interface EarlierDecision {
   readonly id: string;
-  readonly decision: "approve" | "deny";
+  readonly decision: ApprovalDecision;
   /** Unix milliseconds. */
   readonly at: number;
   readonly by: Approver;
@@ -402,8 +404,8 @@ export interface Decision {
   readonly permissions?: readonly string[] | undefined;
   /** `sub`s of the token's `act` chain: whoever holds another person's token counts as both persons. */
   readonly actors?: readonly string[] | undefined;
-  readonly decision: "approve" | "deny";
-  readonly scope?: Scope | undefined;
+  readonly decision: ApprovalDecision;
+  readonly scope?: ApprovalScope | undefined;
   /** Narrows the grant of scope `bounded`; what is left out is as offered. */
   readonly grant?: ChosenTerms | undefined;
   readonly reason?: string | undefined;
@@ -427,6 +429,6 @@ export type Decided =
   | { readonly outcome: "own_question" }
   | { readonly outcome: "replayed" }
   | { readonly outcome: "stale_view" }
-  | { readonly outcome: "scope_not_offered"; readonly offered: readonly Scope[] }
+  | { readonly outcome: "scope_not_offered"; readonly offered: readonly ApprovalScope[] }
   /** The grant is wider than the offered one, or comes with another scope than `bounded`. */
   | { readonly outcome: "grant_refused"; readonly problem: TermsProblem };

@@ -1,5 +1,5 @@
 import type { RefusalCode, Stage } from "../core/errors.ts";
-import type { Classification, DataLabel } from "../core/types.ts";
+import type { DataLabel, ToolClassification } from "../core/types.ts";
 import { CHAIN_BYTES_MAX } from "./chain/chain.ts";
 import { escapeJson } from "./escape.ts";
 
@@ -31,7 +31,7 @@ export interface AuditEntry {
   };
   readonly tool: {
     readonly name: string;
-    readonly classification: Classification | "unknown";
+    readonly classification: ToolClassification | "unknown";
     readonly targetSystem: string;
     /** Digest of the input schema and of `inputPolicy`, so that a replay knows whether they are the same. */
     readonly argsDigest?: string | undefined;

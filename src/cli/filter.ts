@@ -5,7 +5,7 @@ import type { RegisteredTool } from "../core/evidence.ts";
 import { type ExplainedField, explainPolicy, type ValuePath } from "../core/policy/explain.ts";
 import { applyPolicy, type CompiledPolicy } from "../core/policy/output-policy.ts";
 import { printableCell } from "../core/printable.ts";
-import type { Json, OutputPolicy } from "../core/types.ts";
+import type { Json, OutputFieldPolicy } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import { fit } from "../pipeline/output-filter.ts";
 import { redactFiltered, redactOutput, type Search } from "../pipeline/redactor.ts";
@@ -206,7 +206,7 @@ export interface FilteredAnswer {
 }
 
 interface Protection {
-  readonly policy: OutputPolicy;
+  readonly policy: OutputFieldPolicy;
   readonly compiled: CompiledPolicy;
   readonly scan: Search;
 }

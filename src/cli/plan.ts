@@ -2,7 +2,7 @@ import { errorText } from "../core/error-text.ts";
 import { Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isTable } from "../core/json.ts";
-import type { Caller, ExecutionPlan, Tool } from "../core/types.ts";
+import type { CallerContext, ExecutionPlan, Tool } from "../core/types.ts";
 import type { Parts } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { type ConfigurationOptions, findTool, withParts } from "./configuration.ts";
@@ -41,7 +41,7 @@ export async function plan(tool: string, args: string, options: PlanOptions): Pr
 }
 
 /** The caller of a call that nobody makes, with the permissions that the configuration gives it, or else those of the tool. */
-function callerOf({ permissions }: Tool, { jwt }: Config, { sub, iss, askExternal }: PlanOptions): Caller {
+function callerOf({ permissions }: Tool, { jwt }: Config, { sub, iss, askExternal }: PlanOptions): CallerContext {
   const agents = jwt.issuers.filter(({ operators }) => !operators);
   const [only] = agents;
   const named = iss === undefined && agents.length === 1 ? only : agents.find(({ issuer }) => issuer === iss);

@@ -10,7 +10,7 @@ import { sourceOf } from "../http/connections/sources.ts";
 import type { EndpointServices, Exchange } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";
 import type { ConsoleListener } from "../http/server.ts";
-import type { CallerContext } from "../pipeline/caller-context.ts";
+import type { CallerVerifier } from "../pipeline/caller-context.ts";
 import type { OidcSettings, OidcSignIn } from "./oidc.ts";
 import { cookieValues, Links, type NewSession, type OperatorToken, Sessions, type SignedInBy } from "./sessions.ts";
 
@@ -45,7 +45,7 @@ export interface ConsoleOptions {
   readonly oidc: OidcSettings | undefined;
   /** True on the development stand: then one-time links open sessions, too. */
   readonly isDevelopment: boolean;
-  readonly callers: CallerContext;
+  readonly callers: CallerVerifier;
   readonly clock: () => EpochMs;
   readonly journal: (line: JournalLine) => Promise<void>;
   readonly logError: (error: unknown) => void;

@@ -22,7 +22,7 @@ import {
 } from "oauth4webapi";
 import { Refusal } from "../core/errors.ts";
 import { isLoopback } from "../core/network.ts";
-import type { Caller, EpochMs } from "../core/types.ts";
+import type { CallerContext, EpochMs } from "../core/types.ts";
 import { OPERATED_ADDRESSES } from "../egress/addresses.ts";
 import { EgressClient, EgressError } from "../egress/client.ts";
 import { newSecret, type OperatorToken, type RenewableToken } from "./sessions.ts";
@@ -43,7 +43,7 @@ interface OidcOptions {
   readonly settings: OidcSettings;
   readonly clock: () => EpochMs;
   /** Verifies an access token for the operators' endpoints. Rejects with a `Refusal`. */
-  readonly verify: (token: string) => Promise<Caller>;
+  readonly verify: (token: string) => Promise<CallerContext>;
 }
 
 const TRANSACTION_MS = 300_000;

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
-import type { Caller, EpochMs } from "../core/types.ts";
+import type { CallerContext, EpochMs } from "../core/types.ts";
 import { VERSION } from "../core/version.ts";
 import { deniedAnswer, json } from "../http/answers.ts";
 import { type Endpoint, type EndpointAnswer, endpoint } from "../http/endpoint.ts";
@@ -171,7 +171,7 @@ function noSession(): Refusal {
   return new Refusal("UNAUTHENTICATED", "This request has no session of the console: it was sent with a token.");
 }
 
-function sessionFacts({ subject, issuer, permissions, expiresAt }: Caller, endsAtMs: EpochMs) {
+function sessionFacts({ subject, issuer, permissions, expiresAt }: CallerContext, endsAtMs: EpochMs) {
   const iso = (ms: EpochMs): string => new Date(ms).toISOString();
   return {
     ...{ sub: subject, iss: issuer, permissions },

@@ -1,7 +1,7 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { JournalLine } from "../audit/journal/journal.ts";
 import { Refusal } from "../core/errors.ts";
-import type { Caller, EpochMs } from "../core/types.ts";
+import type { CallerContext, EpochMs } from "../core/types.ts";
 import type { Exchange, PresentedSession, SessionSource } from "../http/endpoint.ts";
 import type { PeerLimits } from "../http/request-guard.ts";
 
@@ -27,7 +27,7 @@ type SessionEnd = "signed_out" | "token_refused" | "expired" | "replaced" | "too
 /** Verified result of a sign-in. */
 export interface OperatorToken {
   readonly token: string;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   /** Returns the next token; rejects when there is none now. Without it, the session ends with its token. */
   readonly renew?: (() => Promise<RenewableToken>) | undefined;
   /** Called when the session ends, so that the refresh token is revoked. */

@@ -72,7 +72,7 @@ export interface DryRun {
   readonly secretsSent?: SecretsSent;
 }
 
-export type CallResult<Result = Json> = Success<Result> | Pending | Failure;
+export type ToolCallResult<Result = Json> = Success<Result> | Pending | Failure;
 
 /** A call that did not succeed, as an exception. */
 export class ToolCallError extends Error {
@@ -169,7 +169,7 @@ const BY_STAGE = {
  *
  * @throws {ToolCallError} the subclass for the stage at which the call ended
  */
-export function unwrap<Result>(result: CallResult<Result>): Result {
+export function unwrap<Result>(result: ToolCallResult<Result>): Result {
   if (result.status === "success") return result.result;
   if (result.status === "pending") throw new ApprovalRequiredError(result);
   throw new BY_STAGE[result.error.stage](result);
@@ -211,7 +211,7 @@ export interface ToolFailure {
  * only part of the result was released. Data is nested under `data` when it is not an object, or when it has a field
  * with the name of one of these marks.
  */
-export function toToolResult(result: CallResult): ToolResult {
+export function toToolResult(result: ToolCallResult): ToolResult {
   if (result.status === "success") return succeeded(result.result, result.truncated);
   if (result.status === "pending") {
     const { message, ...approval } = result.approval;

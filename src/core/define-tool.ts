@@ -5,24 +5,24 @@ import { DEFAULT_LIMITS, manifestFaults } from "./manifest/faults.ts";
 import type { ScanPolicy } from "./policy/scan-policy.ts";
 import { type DeclaredKind, declaredTarget } from "./target-kind.ts";
 import type {
+  ApprovalPolicy,
   Category,
-  Classification,
   CliTarget,
   DataFlow,
-  FsTarget,
   GrpcTarget,
   HttpTarget,
-  InlineContext,
   InlineTarget,
   InputPolicy,
   McpTarget,
-  OutputPolicy,
+  OutputFieldPolicy,
   TargetErrors,
   Tool,
-  ToolApproval,
+  ToolClassification,
   ToolConfig,
+  ToolHandler,
   ToolLimits,
   ToolPermissions,
+  ToolTarget,
 } from "./types.ts";
 
 /** The argument of `defineTool`. `I` and `O` are inferred from the Zod schemas, `N` from the keys of `lookups`. */
@@ -33,13 +33,13 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
   readonly title?: string;
   readonly description: string;
   readonly version?: string;
-  readonly classification: Classification;
+  readonly classification: ToolClassification;
   /** Default by classification and target: `read`, `command` (cli), `write` (fs), `network` (grpc, http). */
   readonly category?: Category;
   readonly permissions: ToolPermissions<z.output<I>>;
   readonly input: I;
   readonly output: O;
-  readonly outputPolicy: OutputPolicy;
+  readonly outputPolicy: OutputFieldPolicy;
   readonly inputPolicy?: InputPolicy;
   /**
    * How strictly released text is scanned, by field pattern: `secrets` (the default) hides credentials, `balanced` also hides
@@ -49,19 +49,12 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
   readonly scan?: ScanPolicy;
   /** How data flows through the tool: what it reads, where it sends, which arguments are destinations. */
   readonly dataFlow?: DataFlow;
-  readonly approval?: ToolApproval<z.output<I>>;
+  readonly approval?: ApprovalPolicy<z.output<I>>;
   /** Controls whether an agent receives the text of a gRPC, HTTP or CLI target's own failure; default `withheld`. */
   readonly errors?: TargetErrors;
-  readonly target?:
-    | GrpcTarget
-    | HttpTarget
-    | CliTarget<z.output<I>, N>
-    | FsTarget
-    | McpTarget
-    | InlineTarget<z.output<I>>
-    | { readonly system: string };
+  readonly target?: ToolTarget<z.output<I>, N> | { readonly system: string };
   /** Shorthand for an inline tool: the same as `target: { system: "inline", handler }`. */
-  readonly handler?: (input: z.output<I>, context: InlineContext) => z.input<O> | Promise<z.input<O>>;
+  readonly handler?: ToolHandler<z.output<I>, z.input<O>>;
   /** Milliseconds for planning and running together; default 30,000. */
   readonly timeoutMs?: number;
   readonly limits?: ToolLimits;

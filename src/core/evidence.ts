@@ -1,7 +1,7 @@
 import type { PolicyFinding, Refusal } from "./errors.ts";
 import type { CompiledPolicy } from "./policy/output-policy.ts";
 import type { CompiledScan } from "./policy/scan-policy.ts";
-import type { Binding, Caller, ExecutionPlan, GivenAnswer, Json, KeyUse, Tool } from "./types.ts";
+import type { Binding, CallerContext, ExecutionPlan, GivenAnswer, Json, KeyUse, Tool } from "./types.ts";
 
 type Counts = Readonly<Record<string, number>>;
 
@@ -32,16 +32,16 @@ export interface RegisteredTool {
 export type Found = Evidence<"found", { name: string; registered: RegisteredTool | undefined }>;
 
 /** The token is genuine, currently valid, and issued for this service. */
-export type Verified = Evidence<"verified", { caller: Caller }>;
+export type Verified = Evidence<"verified", { caller: CallerContext }>;
 
 /** The service has capacity for this call. */
-export type Admitted = Evidence<"admitted", { caller: Caller }>;
+export type Admitted = Evidence<"admitted", { caller: CallerContext }>;
 
 /** The tool exists and the caller is authenticated. */
-export type Known = Evidence<"known", RegisteredTool & { caller: Caller }>;
+export type Known = Evidence<"known", RegisteredTool & { caller: CallerContext }>;
 
 /** A tool and its caller, with the findings of the policy points that require an approval. */
-type Permitted = RegisteredTool & { caller: Caller; findings?: readonly PolicyFinding[] | undefined };
+type Permitted = RegisteredTool & { caller: CallerContext; findings?: readonly PolicyFinding[] | undefined };
 
 /** No policy point of the stage `permission` denies the call: the caller holds every permission that the tool requires. */
 export type Authorized = Evidence<"authorized", Permitted>;
@@ -82,7 +82,7 @@ interface Passed {
 /** The approval gate allowed exactly this plan; `by` names the rule or approver, `approvalId` the claimed request. */
 export type Approved = Evidence<
   "approved",
-  RegisteredTool & Passed & { caller: Caller; plan: ExecutionPlan; digest: string }
+  RegisteredTool & Passed & { caller: CallerContext; plan: ExecutionPlan; digest: string }
 >;
 
 /** The handler's raw result, untrusted until the output schema has parsed it. */

@@ -1,10 +1,10 @@
 import type { REFUSALS, RefusalCode } from "./errors.ts";
-import type { Caller, EpochMs, ExecutionPlan, Tool } from "./types.ts";
+import type { CallerContext, EpochMs, ExecutionPlan, Tool } from "./types.ts";
 
 /** The input of the policy points of each stage. */
 export interface PolicyRequests {
   /** A tool that exists and its authenticated caller. The arguments are not read yet. */
-  readonly permission: { readonly tool: Tool; readonly caller: Caller };
+  readonly permission: { readonly tool: Tool; readonly caller: CallerContext };
   /** Adds the parsed arguments, and the id by which operators find the call in the audit. */
   readonly elevation: PolicyRequests["permission"] & { readonly input: unknown; readonly traceId?: string };
   /** Adds the plan: exactly what would run. */

@@ -3,7 +3,7 @@ import type { Fault } from "./errors.ts";
 import { isTable } from "./json.ts";
 import { isText, type Unchecked, unknownKeys, unless } from "./manifest/checks.ts";
 import { hint } from "./nearest.ts";
-import type { Category, Classification, EpochMs, Handler, Json, Tool, ToolConfig } from "./types.ts";
+import type { Category, EpochMs, Handler, Json, Tool, ToolClassification, ToolConfig } from "./types.ts";
 
 /**
  * The declaration of a kind of target. `runtime/modules.ts` lists the kinds of a build; registry, configuration, `stc
@@ -132,7 +132,7 @@ export interface ToolDraft {
   /** The name on the system. */
   readonly name: string;
   readonly description: string;
-  readonly classification: Classification;
+  readonly classification: ToolClassification;
   /** Whether the system says that the tool only reads. */
   readonly saysReadOnly: boolean;
   /** The member of `target` next to `system`. */

@@ -1,4 +1,4 @@
-import type { Classification, RequestTracer } from "./types.ts";
+import type { RequestTracer, ToolClassification } from "./types.ts";
 
 /** W3C Trace Context: the headers that join the spans of many services. Agents write them, so they are not trusted. */
 export interface TraceContext {
@@ -59,7 +59,7 @@ export interface TracedCall {
   readonly caller: { readonly sub: string };
   readonly tool: {
     readonly name: string;
-    readonly classification: Classification | "unknown";
+    readonly classification: ToolClassification | "unknown";
     readonly targetSystem: string;
   };
   readonly request: { readonly callId?: string | undefined };

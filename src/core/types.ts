@@ -7,7 +7,7 @@ export type EpochMs = number;
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
 /** How far a tool can change state. Decides whether an intent is written first, and how the approval gate starts. */
-export type Classification = "read" | "write" | "destructive";
+export type ToolClassification = "read" | "write" | "destructive";
 
 /** The kind of action, for the approval gate. `ask` puts a question to a person and is never auto-approved. */
 export type Category = "read" | "write" | "command" | "network" | "ask";
@@ -25,7 +25,7 @@ export interface ReasonedAllow {
 }
 
 /** Maps field patterns (`customer.email`, `items[].email`, `customer.*`, `*.email`, `*`) to actions. */
-export type OutputPolicy = Readonly<Record<string, FieldAction | ReasonedAllow>>;
+export type OutputFieldPolicy = Readonly<Record<string, FieldAction | ReasonedAllow>>;
 
 /**
  * Maps argument patterns to actions: which arguments the audit may contain. Arguments without a pattern appear as
@@ -52,7 +52,7 @@ export interface DataFlow {
 }
 
 /** The caller, from a verified token. Its identity is the pair (issuer, subject). */
-export interface Caller {
+export interface CallerContext {
   readonly issuer: string;
   readonly subject: string;
   readonly permissions: readonly string[];
@@ -196,13 +196,19 @@ export interface InlineContext {
   readonly traceId: string;
   /** Present when the manifest declares `approval.answer`. */
   readonly answer?: GivenAnswer | undefined;
-  readonly caller: Pick<Caller, "issuer" | "subject" | "permissions">;
+  readonly caller: Pick<CallerContext, "issuer" | "subject" | "permissions">;
 }
 
-/** A function as target, for library use and tests. Its return value is parsed like any other result. */
+/** Runs a call whose target is a function. The tool's output schema parses its result, like that of any other target. */
+export type ToolHandler<Input = never, Output = unknown> = (
+  input: Input,
+  context: InlineContext,
+) => Output | Promise<Output>;
+
+/** A function as target, for library use and tests. */
 export interface InlineTarget<Input = never> {
   readonly system: string;
-  handler(input: Input, context: InlineContext): unknown;
+  readonly handler: ToolHandler<Input>;
 }
 
 export type FsOperation = "list" | "read" | "search" | "write" | "apply_patch";
@@ -233,6 +239,15 @@ export interface McpTarget {
     readonly result?: "structured" | "json" | "text" | undefined;
   };
 }
+
+/** What a tool's calls reach. The member next to `system` says of which kind it is. */
+export type ToolTarget<Input = never, Names extends string = string> =
+  | GrpcTarget
+  | HttpTarget
+  | CliTarget<Input, Names>
+  | FsTarget
+  | McpTarget
+  | InlineTarget<Input>;
 
 /** Configuration values that manifests may depend on: closed lists, settings, and paths by configured names. */
 export interface ToolConfig {
@@ -276,10 +291,10 @@ export interface ToolLimits {
 
 export interface ApprovalContext {
   readonly mode: "default" | "autoEdit" | "yolo";
-  readonly caller: Pick<Caller, "issuer" | "subject" | "permissions">;
+  readonly caller: Pick<CallerContext, "issuer" | "subject" | "permissions">;
 }
 
-export interface ToolApproval<Input = never> {
+export interface ApprovalPolicy<Input = never> {
   /** `true`: every call needs a person's approval, in every mode. */
   readonly required?: boolean;
   /** Returns whether this call needs approval. Anything but `false` within a second means that it does. */
@@ -287,7 +302,7 @@ export interface ToolApproval<Input = never> {
   /** Text for the approver: what approving the call does, in the manifest's words. */
   readonly message?: string;
   /** Allowed scopes of an approval; default both. A session approval covers only identical calls. */
-  readonly scopes?: readonly ("once" | "session")[];
+  readonly scopes?: readonly Exclude<ApprovalScope, "bounded">[];
   /** Offers approvers bounded grants, which cover further calls of the tool. Without it, there are none. */
   readonly grants?: OfferedGrants;
   /** Raises the risk of every call; never lowers it. High and critical risk always need approval. */
@@ -323,6 +338,17 @@ export interface OfferedGrants {
   readonly arguments?: Readonly<Record<string, ArgumentBound>>;
 }
 
+/** An approver's decision about a request. */
+export type ApprovalDecision = "approve" | "deny";
+
+/**
+ * Coverage of an approval: this call only; also the same call again in the same session; also further calls within bounds, so
+ * many times.
+ */
+export type ApprovalScope = (typeof APPROVAL_SCOPES)[number];
+
+export const APPROVAL_SCOPES = ["once", "session", "bounded"] as const;
+
 /** States of an approval request. `pending`, `approved` and `claimed` can change; all others are final. */
 export const APPROVAL_STATES = [
   ...(["pending", "approved", "denied", "expired", "cancelled", "revoked"] as const),
@@ -338,18 +364,18 @@ export interface Tool {
   readonly title: string;
   readonly description: string;
   readonly version: string;
-  readonly classification: Classification;
+  readonly classification: ToolClassification;
   readonly category: Category;
   readonly permissions: ToolPermissions;
   readonly input: z.ZodObject;
   readonly output: z.ZodType;
-  readonly outputPolicy: OutputPolicy;
+  readonly outputPolicy: OutputFieldPolicy;
   readonly inputPolicy: InputPolicy;
   readonly scan: ScanPolicy;
   /** What the manifest declares; undefined: everything follows from the tool itself. */
   readonly dataFlow?: DataFlow | undefined;
-  readonly approval: ToolApproval;
-  readonly target: GrpcTarget | HttpTarget | CliTarget | FsTarget | InlineTarget | McpTarget;
+  readonly approval: ApprovalPolicy;
+  readonly target: ToolTarget;
   readonly errors: TargetErrors;
   readonly timeoutMs: number;
   readonly limits: ToolLimits & Required<Omit<ToolLimits, "resultBytesMax">>;
@@ -386,7 +412,7 @@ export interface RunContext {
   readonly tracestate?: string | undefined;
   /** Records each request to the target and supplies its trace headers; undefined without tracing. */
   readonly requests?: RequestTracer | undefined;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   /**
    * Returns the caller's own token, to exchange it for one of the target's. A function, so that nothing that logs or serializes
    * the context includes it. Undefined for a caller without a token.

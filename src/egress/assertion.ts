@@ -3,7 +3,7 @@ import { calculateJwkThumbprint, type JWK, SignJWT } from "jose";
 import { sha256Hex } from "../core/digest.ts";
 import { errorText } from "../core/error-text.ts";
 import type { TargetContext } from "../core/target-kind.ts";
-import type { Caller, EpochMs } from "../core/types.ts";
+import type { CallerContext, EpochMs } from "../core/types.ts";
 import { readNamed } from "./certificates.ts";
 
 /** The `typ` of a caller assertion; no listener of the proxy accepts such a token. */
@@ -14,7 +14,7 @@ const LIFETIME_SECONDS = 60;
 interface AssertedCall {
   /** The `aud` claim. */
   readonly system: string;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   readonly tool: string;
   /** `/package.Service/Method` of gRPC; method and path of HTTP: `POST /orders?dry=1`. */
   readonly method: string;

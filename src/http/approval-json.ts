@@ -15,7 +15,7 @@ import type { EligibleApprovers, PolicyStage, Vote } from "../approvals/policies
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
 import type { Approval, Decided, EarlierDecision, Grant, Session } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
-import type { Caller, Json } from "../core/types.ts";
+import type { CallerContext, Json } from "../core/types.ts";
 import type { EndpointServices } from "./endpoint.ts";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
@@ -46,10 +46,10 @@ export async function inStore<T>({ logError }: EndpointServices, work: () => Pro
   }
 }
 
-type Identity = Pick<Caller, "issuer" | "subject">;
+type Identity = Pick<CallerContext, "issuer" | "subject">;
 
 /** Returns issuer and subject, which identify a caller, and nothing else of the token. */
-export function identityOf({ issuer, subject }: Caller): Identity {
+export function identityOf({ issuer, subject }: CallerContext): Identity {
   return { issuer, subject };
 }
 
@@ -85,7 +85,7 @@ export function versionForRequester({ version, votes, escalations, decidedBy, st
 }
 
 /** Returns what a list shows operators: everything but the view, which is shown one at a time and recorded in the journal. */
-export function forList(approval: Approval, operator: Caller): Record<string, Json> {
+export function forList(approval: Approval, operator: CallerContext): Record<string, Json> {
   const { version, risk, rules, requester, classification, category, planDigest, viewDigest, traceId } = approval;
   const { decidedAt, decidedBy } = approval;
   const quorum = quorumOf(approval, { isWhole: false });
@@ -132,7 +132,7 @@ export async function withReceipt(
 }
 
 /** Returns everything about an approval: with its view, who may decide, and the last decisions on the same tool. */
-export function forApprover(approval: Approval, operator: Caller, earlier: readonly EarlierDecision[]): Json {
+export function forApprover(approval: Approval, operator: CallerContext, earlier: readonly EarlierDecision[]): Json {
   const quorum = quorumOf(approval, { isWhole: true });
   return {
     ...forList(approval, operator),
@@ -273,7 +273,7 @@ function objectionRefusal(objection: Objection): Refusal {
  * Returns true when the operator, or an actor in their token, is among the requesters: a token that was passed on to the
  * requester must not decide.
  */
-export function isOwnRequest({ requester }: Approval, { subject, actors }: Caller): boolean {
+export function isOwnRequest({ requester }: Approval, { subject, actors }: CallerContext): boolean {
   return isAmongRequesters(requester, [subject, ...actors]);
 }
 
@@ -283,7 +283,7 @@ interface Rights {
   readonly because?: string | undefined;
 }
 
-export function rightsOf(approval: Approval, operator: Caller): Rights {
+export function rightsOf(approval: Approval, operator: CallerContext): Rights {
   const { requirement, votes, state } = approval;
   if (state !== "pending") return { approve: false, deny: false, because: `It is ${state}.` };
   if (isOwnRequest(approval, operator)) return { approve: false, deny: false, because: OWN_REQUEST };

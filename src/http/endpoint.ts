@@ -5,9 +5,9 @@ import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
 import type { ExportState } from "../audit/export/exporter.ts";
 import type { JournalLine } from "../audit/journal/journal.ts";
-import type { Caller, EpochMs, Json } from "../core/types.ts";
+import type { CallerContext, EpochMs, Json } from "../core/types.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
-import type { Audience, CallerContext } from "../pipeline/caller-context.ts";
+import type { Audience, CallerVerifier } from "../pipeline/caller-context.ts";
 import type { AccessDecision, AccessQuestion } from "../pipeline/evaluation.ts";
 import type { Learning } from "../pipeline/learning/learning.ts";
 import type { Shedding } from "../pipeline/limits/shedding.ts";
@@ -143,7 +143,7 @@ export interface ServiceParts extends OptionalParts, BodyLimits, PeerLimits {
   readonly sessions?: SessionSource | undefined;
   readonly proxy: ToolProxy;
   readonly registry: Registry;
-  readonly callers: CallerContext;
+  readonly callers: CallerVerifier;
   readonly metrics: Metrics;
   /** Returns the current time in milliseconds since 1970. */
   readonly clock: () => number;
@@ -270,7 +270,7 @@ export interface AdmittedRequest<
   readonly body: Body;
   /** The body of an endpoint that declares `bytes`; empty when there is none. */
   readonly bytes: Uint8Array;
-  readonly caller: Who extends "anybody" ? Caller | undefined : Caller;
+  readonly caller: Who extends "anybody" ? CallerContext | undefined : CallerContext;
   readonly tokenAudience: Audience;
   /** The request as it arrived, for endpoints that open sessions. */
   readonly raw: IncomingMessage;

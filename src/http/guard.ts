@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { JournalLine } from "../audit/journal/journal.ts";
 import { Refusal } from "../core/errors.ts";
-import type { Caller } from "../core/types.ts";
+import type { CallerContext } from "../core/types.ts";
 import type { Audience } from "../pipeline/caller-context.ts";
 import { isId } from "./approval-json.ts";
 import { BodyReaders } from "./body-readers.ts";
@@ -29,7 +29,7 @@ const SESSION_CHECK_EVERY_MS = 500;
 
 interface Authenticated {
   readonly tokenAudience: Audience;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   readonly session: PresentedSession | undefined;
 }
 
@@ -277,7 +277,7 @@ export async function record({ journal }: Pick<EndpointServices, "journal">, lin
 /** Records an act that never happens by mistake: an agent's token at an approver's endpoint, or a decision on one's own request. */
 export function recordForgery(
   services: EndpointServices,
-  { subject, issuer }: Caller,
+  { subject, issuer }: CallerContext,
   { reason, id }: { readonly reason: "agents_token" | "own_question"; readonly id: string | undefined },
 ): Promise<void> {
   const type = "approval.forged";
@@ -292,7 +292,7 @@ type OperatorRefusal = { readonly id: string | undefined } & (
 /** Records a refused operator. Operators are known and trusted, so a missing permission is not recorded as a forgery. */
 export function recordRefused(
   services: EndpointServices,
-  { subject, issuer }: Caller,
+  { subject, issuer }: CallerContext,
   { id, ...why }: OperatorRefusal,
 ): Promise<void> {
   const isVote = why.reason === "not_eligible" || why.permission === "approvals:decide";
@@ -300,7 +300,7 @@ export function recordRefused(
   return record(services, { type, ...(id !== undefined && { id }), sub: subject, iss: issuer, ...why });
 }
 
-function mayUse({ permission, anyPermission }: GuardedEndpoint, { permissions }: Caller): boolean {
+function mayUse({ permission, anyPermission }: GuardedEndpoint, { permissions }: CallerContext): boolean {
   return anyPermission === true || (permission !== undefined && permissions.includes(permission));
 }
 

@@ -1,7 +1,6 @@
 import { z } from "zod";
-import { SCOPES } from "../approvals/identities.ts";
 import { REFUSALS, type RefusalCode, type Stage } from "../core/errors.ts";
-import { APPROVAL_STATES } from "../core/types.ts";
+import { APPROVAL_SCOPES, APPROVAL_STATES } from "../core/types.ts";
 import type { Endpoint, Route } from "./endpoint.ts";
 
 /**
@@ -169,7 +168,7 @@ const SUCCESS_SCHEMA = {
 
 const OPTIONS = {
   type: "array",
-  items: { title: "ApprovalOption", enum: ["cancel", ...SCOPES] },
+  items: { title: "ApprovalOption", enum: ["cancel", ...APPROVAL_SCOPES] },
   description: "The caller can cancel; an approver can give an approval of the other scopes.",
 } as const;
 
@@ -267,7 +266,7 @@ const APPROVAL_SCHEMA = {
     createdAt: dateTime,
     decideBy: { ...dateTime, description: "When the request expires without a decision." },
     executeBy: { ...dateTime, description: "When an approval that was not used expires." },
-    scope: { title: "ApprovalScope", enum: SCOPES },
+    scope: { title: "ApprovalScope", enum: APPROVAL_SCOPES },
     decisionReason: { ...text, description: "The approver's reason." },
     granted: { type: "object", description: "The bounds of an approval for several calls." },
     options: OPTIONS,

@@ -1,9 +1,9 @@
-import type { CallResult, DryRun } from "../core/call-result.ts";
+import type { DryRun, ToolCallResult } from "../core/call-result.ts";
 import { REFUSALS, Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isTable } from "../core/json.ts";
 import { ERROR } from "../core/mcp.ts";
-import type { Caller, Json } from "../core/types.ts";
+import type { CallerContext, Json } from "../core/types.ts";
 import type { EndpointAnswer, Exchange } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";
 import { eventStream } from "../http/server-sent-events.ts";
@@ -88,7 +88,7 @@ async function answerOrTask(call: ToolCall, request: RpcRequest, services: McpSe
 /** Returns who polls a task, and how its call is made: with the token of this request. */
 export function taskRequester(
   request: RpcRequest,
-  { exchange, caller }: { readonly exchange: Exchange; readonly caller: Caller },
+  { exchange, caller }: { readonly exchange: Exchange; readonly caller: CallerContext },
   services: McpServices,
 ) {
   return {
@@ -123,7 +123,7 @@ export function taskRequester(
 }
 
 /** Returns whether the answer may contain what the target returned. */
-function hasRun(result: CallResult | DryRun): boolean {
+function hasRun(result: ToolCallResult | DryRun): boolean {
   if (result.status === "success") return true;
   return result.status !== "pending" && result.status !== "dryRun" && RUN_STAGES.has(result.error.stage);
 }
@@ -144,7 +144,7 @@ function requiredBy(call: ToolCall, services: McpServices): readonly string[] {
 const STOPPED: ReadonlySet<string> = new Set(["HALTED", "POLICY_STATE_UNAVAILABLE"]);
 
 /** Returns the refusal after which the task's call may be made again if it did not use the approval. */
-function temporaryRefusal(result: CallResult | DryRun): Refusal | undefined {
+function temporaryRefusal(result: ToolCallResult | DryRun): Refusal | undefined {
   if (result.status === "success" || result.status === "dryRun") return undefined;
   if (result.status === "pending") return new Refusal("APPROVAL_REQUIRED", result.approval.message);
   const { code, message, retryable, retryAfterMs } = result.error;
@@ -180,7 +180,7 @@ async function reply({ call, request, round, held }: Asking, services: McpServic
 }
 
 /** Returns the caller if its tool list has `find_tools` and `call_tool`. For other callers, these are ordinary names. */
-async function searcherFor(call: ToolCall, services: McpServices): Promise<Caller | undefined> {
+async function searcherFor(call: ToolCall, services: McpServices): Promise<CallerContext | undefined> {
   const { authorization, certificate } = call;
   try {
     const { caller } = await services.callers.verify(authorization, "agents", certificate);
@@ -192,7 +192,11 @@ async function searcherFor(call: ToolCall, services: McpServices): Promise<Calle
 }
 
 /** Answers `find_tools`. Records and rate-limits it like `tools/list`, because it lists tools. */
-async function answerSearch(request: RpcRequest, caller: Caller, services: McpServices): Promise<EndpointAnswer> {
+async function answerSearch(
+  request: RpcRequest,
+  caller: CallerContext,
+  services: McpServices,
+): Promise<EndpointAnswer> {
   const { id, params } = request;
   services.requestRate?.take(caller);
   const { arguments: args } = params;
@@ -208,7 +212,7 @@ async function answerSearch(request: RpcRequest, caller: Caller, services: McpSe
 /** Returns who sent the request. The client's name is bounded, escaped and without secrets, as in the audit entry of a call. */
 export function identityOf(
   { version, client }: Pick<RpcRequest, "version" | "client">,
-  { subject, issuer }: Caller,
+  { subject, issuer }: CallerContext,
   { detector }: McpServices,
 ) {
   const { client: named } = protocolFacts({ name: "mcp", version, client }, detector()) ?? {};

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { CHANGES, ERROR, MODERN } from "../core/mcp.ts";
-import type { Caller } from "../core/types.ts";
+import type { CallerContext } from "../core/types.ts";
 import { deniedAnswer } from "../http/answers.ts";
 import { certificateOf } from "../http/connections/listening-tls.ts";
 import {
@@ -190,7 +190,7 @@ async function refuseRequest(call: ToolCall, refusal: Refusal, services: Endpoin
   return refusalAsRpc(refusal, null);
 }
 
-async function identify({ raw }: Exchange, services: EndpointServices): Promise<Caller> {
+async function identify({ raw }: Exchange, services: EndpointServices): Promise<CallerContext> {
   const { authorization } = raw.headers;
   const caller = await callerOf({ authorization, certificate: certificateOf(raw) }, services);
   services.requestRate?.take(caller);
@@ -204,7 +204,7 @@ function parseError(error: unknown): RpcError {
 
 interface Admitted {
   readonly exchange: Exchange;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   readonly services: McpServices;
 }
 
@@ -246,7 +246,7 @@ async function answerRequest(request: RpcRequest, { exchange, caller, services }
 /** The list depends on the caller, and a reload may change it at any time. */
 const NOT_CACHED = { ttlMs: 0, cacheScope: "private" } as const;
 
-async function listTools(request: RpcRequest, caller: Caller, services: McpServices): Promise<EndpointAnswer> {
+async function listTools(request: RpcRequest, caller: CallerContext, services: McpServices): Promise<EndpointAnswer> {
   const tools = toolsOf(services.registry.list(), caller);
   if (tools.length === 0 && services.registry.list().length > 0) {
     throw new Refusal("PERMISSION_DENIED", "Your token holds no permission that a tool requires.", {
@@ -260,6 +260,6 @@ async function listTools(request: RpcRequest, caller: Caller, services: McpServi
   return rpcResult(request, { ...page, ...(request.era === "modern" && NOT_CACHED) });
 }
 
-function introduced(request: RpcRequest, caller: Caller, services: McpServices): Promise<void> {
+function introduced(request: RpcRequest, caller: CallerContext, services: McpServices): Promise<void> {
   return record(services, { type: "mcp.introduced", ...identityOf(request, caller, services) });
 }

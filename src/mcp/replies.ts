@@ -1,4 +1,4 @@
-import type { CallResult, DryRun, Failure, Pending, Success } from "../core/call-result.ts";
+import type { DryRun, Failure, Pending, Success, ToolCallResult } from "../core/call-result.ts";
 import type { Refusal, RefusalCode, Stage } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import { ERROR, META } from "../core/mcp.ts";
@@ -80,7 +80,7 @@ interface ToolResultOptions {
 }
 
 /** Converts the result of a call to the result of `tools/call`. The text is for the model, `_meta` for programs. */
-export function toolResult(result: CallResult | DryRun, options: ToolResultOptions): JsonObject {
+export function toolResult(result: ToolCallResult | DryRun, options: ToolResultOptions): JsonObject {
   if (result.status === "success") return success(result, options.era);
   if (result.status === "dryRun") return dryRun(result);
   return result.status === "pending" ? pending(result, options) : refused(result);

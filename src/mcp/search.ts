@@ -1,6 +1,6 @@
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isTable } from "../core/json.ts";
-import type { Caller, Json } from "../core/types.ts";
+import type { CallerContext, Json } from "../core/types.ts";
 import type { McpSettings } from "../http/endpoint.ts";
 import type { Registry } from "../pipeline/registry.ts";
 import { invalid, type RequestId, type Table } from "./protocol.ts";
@@ -75,7 +75,7 @@ export function isSearched({ registry, mcp: { searchAbove } }: Searchable, tools
   return [FIND_TOOLS, CALL_TOOL].every((name) => registry.find(name).registered === undefined);
 }
 
-export function isSearchedFor(services: Searchable, caller: Caller): boolean {
+export function isSearchedFor(services: Searchable, caller: CallerContext): boolean {
   return isSearched(services, toolsOf(services.registry.list(), caller));
 }
 

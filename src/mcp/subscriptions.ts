@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import { CHANGES, META } from "../core/mcp.ts";
-import type { Caller } from "../core/types.ts";
+import type { CallerContext } from "../core/types.ts";
 import { certificateOf } from "../http/connections/listening-tls.ts";
 import { ConcurrencyLimit } from "../http/connections/request-limits.ts";
 import { type EndpointAnswer, type Exchange, perListener } from "../http/endpoint.ts";
@@ -22,7 +22,7 @@ const limitOf = perListener(() => new ConcurrencyLimit(STREAMS));
 
 interface Subscriber {
   readonly exchange: Exchange;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
 }
 
 /**
@@ -113,8 +113,8 @@ function openStream(
 class CallersTools {
   readonly #subscriber: Subscriber;
   readonly #services: McpServices;
-  #caller: Caller;
-  #seen: { readonly registered: unknown; readonly caller: Caller } | undefined;
+  #caller: CallerContext;
+  #seen: { readonly registered: unknown; readonly caller: CallerContext } | undefined;
   #id = "";
 
   constructor(subscriber: Subscriber, services: McpServices) {
@@ -145,7 +145,7 @@ class CallersTools {
   }
 
   /** Returns the caller as of the last verification of its token, which calls and heartbeats cause. */
-  #latestCaller(): Caller {
+  #latestCaller(): CallerContext {
     const { raw } = this.#subscriber.exchange;
     try {
       const known = this.#services.callers.recall(raw.headers.authorization, "agents", certificateOf(raw));

@@ -5,7 +5,7 @@ import { REFUSALS, Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import { ERROR } from "../core/mcp.ts";
 import { endedWithin } from "../core/time-limits.ts";
-import type { Caller, Json } from "../core/types.ts";
+import type { CallerContext, Json } from "../core/types.ts";
 import { inStore } from "../http/approval-json.ts";
 import { type EndpointAnswer, type EndpointServices, perListener } from "../http/endpoint.ts";
 import { invalid, type RequestId, RpcError, type RpcRequest, unknownMethod } from "./protocol.ts";
@@ -46,7 +46,7 @@ export function asksForTasks({ params: { notifications } }: RpcRequest): boolean
 }
 
 interface Created {
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   readonly call: TaskCall;
   readonly pending: Pending;
 }
@@ -72,7 +72,7 @@ export async function createTask(
   }
 }
 
-function requesterOf({ issuer, subject, actors, session }: Caller): Requester {
+function requesterOf({ issuer, subject, actors, session }: CallerContext): Requester {
   return { issuer, subject, actors, session };
 }
 
@@ -92,7 +92,7 @@ export interface TaskRun extends KeptAnswer {
 }
 
 interface TaskRequester {
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   /** Returns whether the caller holds these permissions, and its list of tools has this one. */
   readonly mayUse: (tool: string, required: readonly string[]) => boolean;
   /**

@@ -1,5 +1,5 @@
 import { isTable } from "../core/json.ts";
-import type { Caller } from "../core/types.ts";
+import type { CallerContext } from "../core/types.ts";
 import type { EndpointServices, Exchange, McpSettings } from "../http/endpoint.ts";
 import { HttpCall, readIdempotencyKey, readTraceparent, readTracestate } from "../http/routes/call.ts";
 import type { CallProtocol } from "../pipeline/call-request.ts";
@@ -63,7 +63,7 @@ export class ToolCall extends HttpCall {
 export async function callerOf(
   { authorization, certificate }: Pick<ToolCall, "authorization" | "certificate">,
   { callers }: EndpointServices,
-): Promise<Caller> {
+): Promise<CallerContext> {
   const known = callers.recall(authorization, "agents", certificate);
   return (known ?? (await callers.verify(authorization, "agents", certificate))).caller;
 }

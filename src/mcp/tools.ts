@@ -4,7 +4,7 @@ import { isList, isTable } from "../core/json.ts";
 import { edgeOf } from "../core/policy/output-policy.ts";
 import { annotationsOf } from "../core/tool-export.ts";
 import { inputJsonSchema } from "../core/tool-formats.ts";
-import type { Caller, Json, Tool } from "../core/types.ts";
+import type { CallerContext, Json, Tool } from "../core/types.ts";
 import { couldUse } from "../pipeline/permission-engine.ts";
 import { invalid, type RequestId, type Table } from "./protocol.ts";
 
@@ -30,13 +30,13 @@ interface Listing {
 }
 
 /** Returns the tools that this caller can call, by name. */
-export function toolsOf(registered: readonly RegisteredTool[], caller: Caller): readonly RegisteredTool[] {
+export function toolsOf(registered: readonly RegisteredTool[], caller: CallerContext): readonly RegisteredTool[] {
   return registered
     .filter(({ tool }) => isListed(tool, caller))
     .toSorted((one, other) => (one.tool.name < other.tool.name ? -1 : 1));
 }
 
-export function isListed({ permissions: { required } }: Tool, { permissions }: Caller): boolean {
+export function isListed({ permissions: { required } }: Tool, { permissions }: CallerContext): boolean {
   return couldUse(permissions, required);
 }
 

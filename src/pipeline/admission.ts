@@ -1,6 +1,6 @@
 import { Refusal } from "../core/errors.ts";
 import { type Admitted, type Authorized, mint, type Verified, type WithinRate } from "../core/evidence.ts";
-import type { Caller } from "../core/types.ts";
+import type { CallerContext } from "../core/types.ts";
 import { monotonic } from "./limits/monotonic-clock.ts";
 import type { Rates } from "./limits/rates.ts";
 
@@ -131,7 +131,7 @@ export class Cancellations {
     this.#clock = monotonic(limit.clock);
   }
 
-  count(caller: Caller): void {
+  count(caller: CallerContext): void {
     const key = keyOf(caller);
     const at = this.#clock();
     const count = this.#levelOf(key, at) + 1;
@@ -143,7 +143,7 @@ export class Cancellations {
   }
 
   /** Returns how long the caller must wait before its next call; 0 when it may call now. */
-  retryAfterMs(caller: Caller): number {
+  retryAfterMs(caller: CallerContext): number {
     // Fast path: almost no caller has cancelled anything.
     if (this.#levels.size === 0) return 0;
     const key = keyOf(caller);
@@ -164,6 +164,6 @@ export class Cancellations {
   }
 }
 
-function keyOf({ issuer, subject }: Caller): string {
+function keyOf({ issuer, subject }: CallerContext): string {
   return JSON.stringify([issuer, subject]);
 }

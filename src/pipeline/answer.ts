@@ -1,4 +1,4 @@
-import type { CallResult, DryRun, Failure, Pending } from "../core/call-result.ts";
+import type { DryRun, Failure, Pending, ToolCallResult } from "../core/call-result.ts";
 import { REFUSALS, Refusal } from "../core/errors.ts";
 import type { Judged, Receipt, Released } from "../core/evidence.ts";
 import type { CallRecord } from "./call-record.ts";
@@ -9,7 +9,7 @@ import { releasableText } from "./target-text.ts";
 /** A result and its HTTP status. */
 export interface Answer {
   readonly http: number;
-  readonly result: CallResult | DryRun;
+  readonly result: ToolCallResult | DryRun;
 }
 
 export function succeeded({ traceId }: Receipt, released: Released, record: CallRecord): Answer {

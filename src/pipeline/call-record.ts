@@ -6,7 +6,7 @@ import type { AnyEvidence, CallOutcome, Elevated, Receipt, Verified } from "../c
 import { ARGUMENT_LIMITS } from "../core/json.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
-import type { Caller, Json, KeyUse, Tool } from "../core/types.ts";
+import type { CallerContext, Json, KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import type { DataFlowPolicy } from "../policy/flow/flow.ts";
 import type { HaltableCall } from "../policy/halts/halt.ts";
@@ -278,7 +278,7 @@ export class CallRecord {
   }
 
   /** The caller, once its token is verified. */
-  get caller(): Caller | undefined {
+  get caller(): CallerContext | undefined {
     return this.#facts.caller;
   }
 

@@ -1,5 +1,5 @@
 import type { HttpRequestFacts } from "../core/tracing.ts";
-import type { Caller } from "../core/types.ts";
+import type { CallerContext } from "../core/types.ts";
 import type { Disconnect } from "./call-scope.ts";
 import type { ClientCertificate } from "./identity/binding.ts";
 
@@ -51,7 +51,7 @@ export interface CallProtocol {
 /** A caller that waits while an approver is asked. */
 export interface Hold {
   /** Called when the wait would begin. Undefined: this caller may not wait now. `end` is called when the wait has ended. */
-  begin(caller: Caller, approvalId: string): Begun | Promise<Begun>;
+  begin(caller: CallerContext, approvalId: string): Begun | Promise<Begun>;
 }
 
 type Begun = { readonly waitMs: number; readonly end: () => void } | undefined;

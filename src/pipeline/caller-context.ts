@@ -1,7 +1,7 @@
 import { compactVerify } from "jose";
 import { StartupError } from "../core/errors.ts";
 import { mint, type Verified } from "../core/evidence.ts";
-import type { Caller } from "../core/types.ts";
+import type { CallerContext } from "../core/types.ts";
 import {
   assertBound,
   type CertificateCaller,
@@ -30,7 +30,7 @@ const OVERLOAD_RETRY_MS = 1_000;
 /** Agents call tools; operators decide, query and configure. A token is valid for one of the two. */
 export type Audience = "agents" | "operators";
 
-export interface CallerContextOptions {
+export interface CallerVerifierOptions {
   readonly issuers: readonly IssuerProfile[];
   /** Milliseconds since 1970. */
   readonly clock: () => number;
@@ -45,17 +45,17 @@ export interface CallerContextOptions {
   /** The roles that the configuration binds to callers; undefined when there are none. */
   readonly bindings?: RoleBindings | undefined;
   /**
-   * The caller context that this one replaces: the keys it fetched stay valid until they are fetched again, because the server
+   * The caller verifier that this one replaces: the keys it fetched stay valid until they are fetched again, because the server
    * may be down.
    */
-  readonly former?: Pick<CallerContext, "fetchedKeys"> | undefined;
+  readonly former?: Pick<CallerVerifier, "fetchedKeys"> | undefined;
 }
 
 /**
  * Identifies the caller by token or client certificate and nothing else. Every failure is a Refusal: UNAUTHENTICATED or
  * AUTH_UNAVAILABLE.
  */
-export interface CallerContext {
+export interface CallerVerifier {
   /** Verifies the raw `Authorization` header and the certificate whose key the connection's client has proved to hold. */
   verify(
     authorization: string | undefined,
@@ -75,14 +75,14 @@ export interface CallerContext {
    * Checks that a person for whom an integration acts without a token could be an operator now: the issuer is an operators'
    * issuer, and the person is not revoked.
    */
-  assertOperator(person: Pick<Caller, "issuer" | "subject">): void;
+  assertOperator(person: Pick<CallerContext, "issuer" | "subject">): void;
   /**
    * Returns an agent as the configuration alone knows it, for questions about a caller whose token is not at hand: with the
    * permissions from the tables and from roles bound to the subject. Without an issuer, the only agents' issuer is meant.
    *
    * @throws {Refusal} UNAUTHENTICATED when no token could identify such a caller, or the subject is revoked
    */
-  configuredAgent(agent: { readonly issuer?: string | undefined; readonly subject: string }): Caller;
+  configuredAgent(agent: { readonly issuer?: string | undefined; readonly subject: string }): CallerContext;
   /** Replaces the issuers and clears the token cache. On a StartupError the old issuers stay. */
   reload(issuers: readonly IssuerProfile[]): void;
   /** The next use of each token is verified in full. */
@@ -108,12 +108,12 @@ interface CheckedToken {
 }
 
 /** @throws {StartupError} naming each field to fix */
-export function createCallerContext(options: CallerContextOptions): CallerContext {
+export function createCallerVerifier(options: CallerVerifierOptions): CallerVerifier {
   return new TokenVerifier(options);
 }
 
-class TokenVerifier implements CallerContext {
-  readonly #options: CallerContextOptions;
+class TokenVerifier implements CallerVerifier {
+  readonly #options: CallerVerifierOptions;
   readonly #cache: TokenCache<CheckedToken>;
   readonly #certificateCallers: CertificateCallers;
   #inFlight = new Map<string, Promise<CheckedToken>>();
@@ -121,7 +121,7 @@ class TokenVerifier implements CallerContext {
   /** Counts how often the cache was cleared: a verification that started earlier must not fill the cache afterwards. */
   #epoch = 0;
 
-  constructor(options: CallerContextOptions) {
+  constructor(options: CallerVerifierOptions) {
     this.#options = options;
     this.#cache = new TokenCache(options.cacheEntriesMax ?? DEFAULT_CACHE_ENTRIES_MAX);
     this.#certificateCallers = new CertificateCallers(options.certificateCallers ?? []);
@@ -155,7 +155,7 @@ class TokenVerifier implements CallerContext {
     return this.#findCached(authorization) !== undefined;
   }
 
-  assertOperator({ issuer, subject }: Pick<Caller, "issuer" | "subject">): void {
+  assertOperator({ issuer, subject }: Pick<CallerContext, "issuer" | "subject">): void {
     if (this.#issuers.get(issuer)?.operators !== true) {
       throw unauthenticated("wrongAudience", "the person's issuer is not for operators");
     }
@@ -165,7 +165,13 @@ class TokenVerifier implements CallerContext {
     this.#options.revocations?.().assertNotRevoked(credential);
   }
 
-  configuredAgent({ issuer, subject }: { readonly issuer?: string | undefined; readonly subject: string }): Caller {
+  configuredAgent({
+    issuer,
+    subject,
+  }: {
+    readonly issuer?: string | undefined;
+    readonly subject: string;
+  }): CallerContext {
     const nowMs = this.#options.clock();
     const agents = [...this.#issuers.values()].filter(({ operators }) => !operators);
     const name = issuer ?? (agents.length === 1 ? agents[0]?.issuer : undefined);
@@ -207,7 +213,7 @@ class TokenVerifier implements CallerContext {
     return mint<Verified>({ caller: this.#withRoles(caller, undefined, nowMs).caller });
   }
 
-  #withRoles(caller: Caller, claims: ReadToken["claims"] | undefined, nowMs: number) {
+  #withRoles(caller: CallerContext, claims: ReadToken["claims"] | undefined, nowMs: number) {
     const { bindings } = this.#options;
     return bindings?.withRoles(caller, claims, nowMs) ?? { caller, untilMs: Number.POSITIVE_INFINITY };
   }
@@ -293,7 +299,7 @@ class TokenVerifier implements CallerContext {
 
   #openIssuers(
     profiles: readonly IssuerProfile[],
-    former: CallerContextOptions["former"],
+    former: CallerVerifierOptions["former"],
   ): ReadonlyMap<string, Issuer> {
     const problems = [
       ...profileProblems(profiles, (name) => this.#options.bindings?.has(name) === true),
@@ -309,7 +315,7 @@ class TokenVerifier implements CallerContext {
     return issuers;
   }
 
-  #keysOf(profile: IssuerProfile, former: CallerContextOptions["former"]): IssuerKeys | readonly string[] {
+  #keysOf(profile: IssuerProfile, former: CallerVerifierOptions["former"]): IssuerKeys | readonly string[] {
     const { clock, keysTimeoutMs = DEFAULT_KEYS_TIMEOUT_MS, onKeysChanged } = this.#options;
     return profile.keys.open({
       ...{ algorithms: profile.algorithms, clock, timeoutMs: keysTimeoutMs },

@@ -3,7 +3,7 @@ import { escapeName } from "../audit/escape.ts";
 import { type PolicyFinding, Refusal, type Stage } from "../core/errors.ts";
 import type { CallOutcome, RegisteredTool } from "../core/evidence.ts";
 import type { CallTrace } from "../core/tracing.ts";
-import type { Caller, ExecutionPlan, KeyUse } from "../core/types.ts";
+import type { CallerContext, ExecutionPlan, KeyUse } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import type { CallProtocol } from "./call-request.ts";
 import { outputReleasedWith } from "./output-filter.ts";
@@ -12,7 +12,7 @@ import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 /** The facts that the audit entry takes from the evidence of the stages. */
 export interface Facts {
   readonly registered: RegisteredTool;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   readonly input: unknown;
   readonly digest: string;
   readonly plan: ExecutionPlan;
@@ -74,9 +74,9 @@ export function protocolFacts(
 }
 
 /** Caches the facts of each caller: they are the same in all entries of that caller. */
-const factsOfCallers = new WeakMap<Caller, AuditEntry["caller"]>();
+const factsOfCallers = new WeakMap<CallerContext, AuditEntry["caller"]>();
 
-export function callerFacts(caller: Caller | undefined): AuditEntry["caller"] {
+export function callerFacts(caller: CallerContext | undefined): AuditEntry["caller"] {
   if (caller === undefined) return { sub: "anonymous", permissions: [] };
   let facts = factsOfCallers.get(caller);
   if (facts === undefined) {

@@ -1,6 +1,6 @@
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type Known, mint, type Parsed, type RegisteredTool, type WithinRate } from "../core/evidence.ts";
-import type { Caller, Tool } from "../core/types.ts";
+import type { CallerContext, Tool } from "../core/types.ts";
 import type { Halts } from "../policy/halts/halts.ts";
 import { couldUse } from "./permission-engine.ts";
 import type { Snapshot } from "./proxy.ts";
@@ -67,7 +67,7 @@ function denied(code: RefusalCode): AccessDecision {
 }
 
 /** Returns the agent: as its token says, or as the configuration alone knows it. The token must be the subject's. */
-async function callerOf(callers: Snapshot["callers"], question: AccessQuestion): Promise<Caller> {
+async function callerOf(callers: Snapshot["callers"], question: AccessQuestion): Promise<CallerContext> {
   const { token, subject, issuer } = question;
   if (token === undefined) return callers.configuredAgent({ issuer, subject });
   const { caller } = await callers.verifyToken(token, "agents");

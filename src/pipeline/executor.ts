@@ -1,7 +1,7 @@
 import type { Announced } from "../audit/entry.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type Approved, type Executed, mint } from "../core/evidence.ts";
-import type { Caller, GivenAnswer, RequestTracer, RunContext, Tool } from "../core/types.ts";
+import type { CallerContext, GivenAnswer, RequestTracer, RunContext, Tool } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import type { CallBudget } from "../policy/quotas/quotas.ts";
 import type { CallScope } from "./call-scope.ts";
@@ -84,7 +84,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
 class ScopedRun implements RunContext {
   readonly deadline: number;
   readonly traceId: string;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   readonly traceparent: string | undefined;
   readonly tracestate: string | undefined;
   readonly requests: RequestTracer | undefined;

@@ -1,6 +1,6 @@
 import { Refusal } from "../core/errors.ts";
 import { ALLOWED, type PolicyDecision, type PolicyRequests, type StagePoint } from "../core/policy-point.ts";
-import type { Caller, Tool } from "../core/types.ts";
+import type { CallerContext, Tool } from "../core/types.ts";
 import type { HaltPoint } from "./policy.ts";
 
 /** Operators may halt calls, by tool, system, caller and session, or all of them. */
@@ -56,7 +56,7 @@ export function couldUse(held: readonly string[], required: readonly string[]): 
  *
  * @throws {Refusal} PERMISSION_DENIED when it has lost a permission that the tool requires for any arguments
  */
-export function assertStillHeld({ permissions }: Tool, before: Caller, now: Caller): void {
+export function assertStillHeld({ permissions }: Tool, before: CallerContext, now: CallerContext): void {
   const needed = [...permissions.required, ...(permissions.elevatedIf?.required ?? [])];
   const missing = needed.filter((name) => before.permissions.includes(name) && !now.permissions.includes(name));
   if (missing.length === 0) return;

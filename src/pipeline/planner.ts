@@ -2,7 +2,7 @@ import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Fresh, mint, type Planned } from "../core/evidence.ts";
 import { isSameJson } from "../core/json.ts";
-import type { Caller, ExecutionPlan } from "../core/types.ts";
+import type { CallerContext, ExecutionPlan } from "../core/types.ts";
 import type { CallScope } from "./call-scope.ts";
 
 const PLAN_LIMITS = { depthMax: 64, nodesMax: 100_000, bytesMax: 8_388_608 } as const;
@@ -92,9 +92,9 @@ interface QuotedCaller {
 }
 
 /** The members of a digest that are the same in all calls of a caller. */
-const quotedCallers = new WeakMap<Caller, QuotedCaller>();
+const quotedCallers = new WeakMap<CallerContext, QuotedCaller>();
 
-function quotedCaller(caller: Caller): QuotedCaller {
+function quotedCaller(caller: CallerContext): QuotedCaller {
   let quoted = quotedCallers.get(caller);
   if (quoted === undefined) {
     const { actors, issuer, subject } = caller;

@@ -22,7 +22,7 @@ import { inProgress } from "./approval-refusals.ts";
 import type { CallRecord, CallRecords } from "./call-record.ts";
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
-import type { CallerContext } from "./caller-context.ts";
+import type { CallerVerifier } from "./caller-context.ts";
 import { isJudged } from "./dry-run.ts";
 import type { Executor } from "./executor.ts";
 import { type ObserverSlot, release } from "./output-filter.ts";
@@ -139,14 +139,14 @@ function charged(released: Released, budget: CallBudget | undefined): Released |
 }
 
 /** Verifies the token. Most tokens are already in the cache. */
-function verifyCaller(callers: CallerContext, request: CallRequest): Verified | Promise<Verified> {
+function verifyCaller(callers: CallerVerifier, request: CallRequest): Verified | Promise<Verified> {
   const { authorization, certificate } = request;
   return callers.recall(authorization, "agents", certificate) ?? callers.verify(authorization, "agents", certificate);
 }
 
 /** Verifies the token of a call that has waited for an approver, and that its caller has lost no permission meanwhile. */
 async function assertStillMay(
-  callers: CallerContext,
+  callers: CallerVerifier,
   request: CallRequest,
   { tool, caller }: WithinRate,
 ): Promise<void> {
@@ -236,7 +236,7 @@ function revokeCommandGrants({ approvals, snapshots }: ProxyParts, record: CallR
 /** The result of reading configuration, manifests and keys once. A reload replaces it as a whole. */
 export interface Snapshot {
   readonly registry: Registry;
-  readonly callers: CallerContext;
+  readonly callers: CallerVerifier;
   readonly policy: Policy;
   readonly gate: ApprovalGate;
   /** Finds secrets and personal data by the rules of this configuration. */

@@ -4,7 +4,7 @@ import { compileInputPolicy } from "../core/manifest/input-policy.ts";
 import { closestName } from "../core/nearest.ts";
 import { compilePolicy } from "../core/policy/output-policy.ts";
 import { compileScan } from "../core/policy/scan-policy.ts";
-import type { Caller, Handler, Tool } from "../core/types.ts";
+import type { CallerContext, Handler, Tool } from "../core/types.ts";
 import { couldUse } from "./permission-engine.ts";
 
 /** Handlers by their key in a manifest's `target`. The pipeline knows no kind by name. */
@@ -41,7 +41,7 @@ const NAME_PREFIX = /^.{0,128}(?:[./:]|__)/s;
 export function meantTool(
   name: string,
   tools: readonly RegisteredTool[],
-  { permissions }: Pick<Caller, "permissions">,
+  { permissions }: Pick<CallerContext, "permissions">,
 ): string | undefined {
   const own = tools.filter(({ tool }) => couldUse(permissions, tool.permissions.required)).map(({ tool }) => tool.name);
   const bare = name.replace(NAME_PREFIX, "");

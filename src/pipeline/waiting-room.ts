@@ -1,7 +1,7 @@
 import type { Approvals } from "../approvals/types.ts";
 import type { Refusal } from "../core/errors.ts";
 import type { CallOutcome } from "../core/evidence.ts";
-import type { Caller } from "../core/types.ts";
+import type { CallerContext } from "../core/types.ts";
 import type { HaltableCall } from "../policy/halts/halt.ts";
 import { approvalIdOf } from "./approval-refusals.ts";
 import type { CallRequest } from "./call-request.ts";
@@ -29,7 +29,7 @@ interface Wait extends Pick<CallRequest, "disconnect"> {
 
 interface WaitingCall {
   readonly request: CallRequest;
-  readonly caller: Caller | undefined;
+  readonly caller: CallerContext | undefined;
   readonly haltable: HaltableCall | undefined;
 }
 

@@ -1,6 +1,6 @@
 import type { ApprovalCallback } from "../approvals/callback.ts";
 import type { Approval, Decided, Decision } from "../approvals/types.ts";
-import type { CallResult, DryRun, Failure } from "../core/call-result.ts";
+import type { DryRun, Failure, ToolCallResult } from "../core/call-result.ts";
 import { type DefinedTool, isTool, type ToolFactory } from "../core/define-tool.ts";
 import { type Canonical, canonical, NotJsonError } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
@@ -133,13 +133,13 @@ export class SafeToolCall {
     args: Input,
     jwt: string,
     options?: CallOptions & { readonly dryRun?: false },
-  ): Promise<CallResult<Partial<Output>>>;
+  ): Promise<ToolCallResult<Partial<Output>>>;
   call(
     tool: string,
     args: unknown,
     jwt: string,
     options?: CallOptions & { readonly dryRun?: false },
-  ): Promise<CallResult>;
+  ): Promise<ToolCallResult>;
   call(
     tool: string | DefinedTool,
     args: unknown,
@@ -151,7 +151,7 @@ export class SafeToolCall {
     args: unknown,
     jwt: string,
     options?: CallOptions,
-  ): Promise<CallResult | DryRun> {
+  ): Promise<ToolCallResult | DryRun> {
     // Copied before the first await: the owner of the arguments may still change them.
     const copy = readArguments(args);
     const { accepted, problem } = options === undefined ? NO_OPTIONS : readOptions(options);

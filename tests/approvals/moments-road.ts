@@ -4,7 +4,7 @@ import type { Approvals } from "../../src/approvals/types.ts";
 import type { Announced, EntryDraft } from "../../src/audit/entry.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import { mint, type Receipt } from "../../src/core/evidence.ts";
-import type { Classification } from "../../src/core/types.ts";
+import type { ToolClassification } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { defineTool } from "../../src/index.ts";
 import { createAdmission } from "../../src/pipeline/admission.ts";
@@ -13,7 +13,7 @@ import { type ApprovalGate, createApprovalGate } from "../../src/pipeline/approv
 import { createCallRecords } from "../../src/pipeline/call-record.ts";
 import type { CallRequest } from "../../src/pipeline/call-request.ts";
 import type { Disconnect } from "../../src/pipeline/call-scope.ts";
-import { type Audience, createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { type Audience, createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { createExecutor } from "../../src/pipeline/executor.ts";
 import { createPolicy } from "../../src/pipeline/policy.ts";
 import { createProxy, type ToolProxy } from "../../src/pipeline/proxy.ts";
@@ -53,7 +53,7 @@ export class Client implements Disconnect {
 }
 
 interface RoadOptions {
-  readonly classification?: Classification;
+  readonly classification?: ToolClassification;
   readonly world?: ApprovalWorld;
 }
 
@@ -87,11 +87,11 @@ export class MomentsRoad {
     return new MomentsRoad(world, await world.open(), classification);
   }
 
-  private constructor(world: ApprovalWorld, approvals: Approvals, classification: Classification) {
+  private constructor(world: ApprovalWorld, approvals: Approvals, classification: ToolClassification) {
     this.world = world;
     this.approvals = approvals;
     const store = this.#watched(approvals);
-    const callers = createCallerContext({ issuers: [agentsProfile([key])], clock: () => this.now });
+    const callers = createCallerVerifier({ issuers: [agentsProfile([key])], clock: () => this.now });
     const admission = createAdmission({
       ...{ concurrentCallsMax: 100, concurrentCallsPerCallerMax: 100 },
       auditReady: () => {
@@ -212,7 +212,7 @@ export class MomentsRoad {
     });
   }
 
-  #tool(classification: Classification) {
+  #tool(classification: ToolClassification) {
     return defineTool({
       ...({ name: "deed", description: "Does it", category: "network" } as const),
       classification,

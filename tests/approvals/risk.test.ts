@@ -3,10 +3,10 @@ import fc from "fast-check";
 import { z } from "zod";
 import { createRiskRules, type RiskAssessment, riskRuleProblems } from "../../src/approvals/risk.ts";
 import { StartupError } from "../../src/core/errors.ts";
-import type { Classification, ExecutionPlan, Tool, ToolApproval } from "../../src/core/types.ts";
+import type { ApprovalPolicy, ExecutionPlan, Tool, ToolClassification } from "../../src/core/types.ts";
 import { defineTool } from "../../src/index.ts";
 
-function toolOf(classification: Classification, approval: ToolApproval = {}): Tool {
+function toolOf(classification: ToolClassification, approval: ApprovalPolicy = {}): Tool {
   return defineTool({
     name: `a_${classification}`,
     description: "a tool of the tests",

@@ -4,7 +4,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SignJWT } from "jose";
 import { z } from "zod";
-import { type ApprovalCallback, ApprovalManager, type CallResult, defineTool, SafeToolCall } from "../../src/index.ts";
+import {
+  type ApprovalCallback,
+  ApprovalManager,
+  defineTool,
+  SafeToolCall,
+  type ToolCallResult,
+} from "../../src/index.ts";
 import { auditEntries } from "../support/audit-files.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { AGENTS_AUDIENCE, AGENTS_ISSUER } from "../support/tokens.ts";
@@ -37,7 +43,7 @@ const tools = [
 interface World {
   readonly stc: SafeToolCall;
   readonly dir: string;
-  readonly call: (tool: string, args: unknown, options?: Record<string, unknown>) => Promise<CallResult>;
+  readonly call: (tool: string, args: unknown, options?: Record<string, unknown>) => Promise<ToolCallResult>;
 }
 
 async function world(onToolApprove?: ApprovalCallback, approvals: Record<string, unknown> = {}): Promise<World> {
@@ -59,11 +65,11 @@ async function world(onToolApprove?: ApprovalCallback, approvals: Record<string,
   return { stc, dir, call: (tool, args, options) => stc.call(tool, args, token, options) };
 }
 
-function codeOf(result: CallResult): string {
+function codeOf(result: ToolCallResult): string {
   return "error" in result ? result.error.code : result.status;
 }
 
-function messageOf(result: CallResult): string | undefined {
+function messageOf(result: ToolCallResult): string | undefined {
   return "error" in result ? result.error.message : undefined;
 }
 
@@ -186,7 +192,7 @@ describe("a callback that calls the library itself", () => {
   });
 
   test("with the same key gets CALL_IN_PROGRESS", async () => {
-    let inner: CallResult | undefined;
+    let inner: ToolCallResult | undefined;
     const { call } = await world(
       async () => {
         inner = await call("deed", { what: "a" }, { idempotencyKey: "k" });

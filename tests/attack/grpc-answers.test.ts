@@ -3,7 +3,7 @@ import type { ServerHttp2Stream } from "node:http2";
 import { deflateSync, gzipSync } from "node:zlib";
 import { z } from "zod";
 import type { RefusalCode } from "../../src/core/errors.ts";
-import type { Classification } from "../../src/core/types.ts";
+import type { ToolClassification } from "../../src/core/types.ts";
 import { type GrpcHandler, grpcHandler } from "../../src/targets/grpc/handler.ts";
 import {
   type AnsweringServer,
@@ -36,7 +36,7 @@ afterAll(async () => {
 /** Far less than the tool's time: nothing here may be waited for until the end. */
 const HANG_MS = 5_000;
 
-function run(classification: Classification): Promise<unknown> {
+function run(classification: ToolClassification): Promise<unknown> {
   const context = runContext({ signal: AbortSignal.timeout(HANG_MS) });
   return call(handler.bind(labTool({ method: "Inspect", classification })), {}, context);
 }

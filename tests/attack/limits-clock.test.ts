@@ -1,11 +1,11 @@
 import { expect, test } from "bun:test";
 import type { IncomingMessage } from "node:http";
 import { Refusal } from "../../src/core/errors.ts";
-import type { Caller } from "../../src/core/types.ts";
+import type { CallerContext } from "../../src/core/types.ts";
 import { RequestRateLimiter, WrongTokens } from "../../src/http/connections/request-limits.ts";
 import { Cancellations } from "../../src/pipeline/admission.ts";
 
-const caller: Caller = {
+const caller: CallerContext = {
   ...{ issuer: "https://idp.test", subject: "agent-7", permissions: [], actors: [] },
   ...{ session: undefined, expiresAt: 2_000_000_000 },
 };

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan, type ScanPolicy } from "../../src/core/policy/scan-policy.ts";
-import type { OutputPolicy } from "../../src/core/types.ts";
+import type { OutputFieldPolicy } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { release } from "../../src/pipeline/output-filter.ts";
 
@@ -10,7 +10,7 @@ const SECRET = "DB_PASSWORD=correct-horse";
 
 interface Let {
   readonly output: z.ZodType;
-  readonly policy: OutputPolicy;
+  readonly policy: OutputFieldPolicy;
   readonly scan?: ScanPolicy;
 }
 

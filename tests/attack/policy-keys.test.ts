@@ -3,13 +3,13 @@ import fc from "fast-check";
 import { z } from "zod";
 import { compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan } from "../../src/core/policy/scan-policy.ts";
-import type { Json, OutputPolicy } from "../../src/core/types.ts";
+import type { Json, OutputFieldPolicy } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { release } from "../../src/pipeline/output-filter.ts";
 
 interface Let {
   readonly output: z.ZodType;
-  readonly policy: OutputPolicy;
+  readonly policy: OutputFieldPolicy;
 }
 
 /** What an agent gets of a target's answer. */

@@ -2,13 +2,13 @@ import { describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { ManifestError } from "../../src/core/errors.ts";
 import { policyNotes } from "../../src/core/policy/notes.ts";
-import type { OutputPolicy } from "../../src/core/types.ts";
+import type { OutputFieldPolicy } from "../../src/core/types.ts";
 import { defineTool } from "../../src/index.ts";
 
 const text = z.string();
 const loose = z.looseObject({ id: text });
 
-function faultsOf(output: z.ZodType, outputPolicy: OutputPolicy): readonly string[] {
+function faultsOf(output: z.ZodType, outputPolicy: OutputFieldPolicy): readonly string[] {
   try {
     defineTool({
       name: "case_tool",
@@ -87,7 +87,7 @@ describe("a field is checked however many precede it", () => {
 
 describe("a line that protects a name everywhere but is overridden gets a note", () => {
   const output = z.object({ customer: z.object({ data: z.object({ note: text, size: text }) }), note: text });
-  const notes = (outputPolicy: OutputPolicy) =>
+  const notes = (outputPolicy: OutputFieldPolicy) =>
     policyNotes({ output, outputPolicy, scan: {} }, () => false).map(({ message }) => message);
 
   test.each([

@@ -5,7 +5,7 @@ import { canonical } from "../../src/core/digest.ts";
 import { mask } from "../../src/core/policy/masks.ts";
 import { applyPolicy, compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { plainReader, unread } from "../../src/core/schema/plain-reader.ts";
-import type { FieldAction, Json, OutputPolicy } from "../../src/core/types.ts";
+import type { FieldAction, Json, OutputFieldPolicy } from "../../src/core/types.ts";
 
 /** A second reading of the guide, slow and plain: which rule names a leaf, and what is left of an answer. */
 
@@ -165,7 +165,7 @@ const policy = fc
     ),
     { maxLength: 5 },
   )
-  .map((entries) => Object.fromEntries(entries) as OutputPolicy);
+  .map((entries) => Object.fromEntries(entries) as OutputFieldPolicy);
 
 test("for any schema, policy and answer: what leaves is what the guide says", () => {
   let released = 0;

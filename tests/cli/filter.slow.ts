@@ -8,7 +8,7 @@ import { z } from "zod";
 import { type FilteredAnswer, filterAnswer, leftOutBySchema } from "../../src/cli/filter.ts";
 import { applyPolicy, compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan, type ScanPolicy } from "../../src/core/policy/scan-policy.ts";
-import type { FieldAction, Json, OutputPolicy } from "../../src/core/types.ts";
+import type { FieldAction, Json, OutputFieldPolicy } from "../../src/core/types.ts";
 import { redactFiltered } from "../../src/pipeline/redactor.ts";
 import { filler } from "../detection/secret-examples.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
@@ -16,12 +16,12 @@ import { type Ended, runStc } from "../support/stc.ts";
 
 const TOKEN = `ghp_${filler(36)}`;
 
-function filtered(policy: OutputPolicy, scan: ScanPolicy, answer: Json): FilteredAnswer {
+function filtered(policy: OutputFieldPolicy, scan: ScanPolicy, answer: Json): FilteredAnswer {
   return filterAnswer({ policy, compiled: compilePolicy(policy, z.unknown()), scan: compileScan(scan) }, answer);
 }
 
 describe("the treatment of a value", () => {
-  const rows = (policy: OutputPolicy, answer: Json, scan: ScanPolicy = {}) =>
+  const rows = (policy: OutputFieldPolicy, answer: Json, scan: ScanPolicy = {}) =>
     filtered(policy, scan, answer).fields.map(({ path, fate, pattern, rules, value }) => [
       path,
       [fate, ...rules].join(" "),
@@ -29,7 +29,7 @@ describe("the treatment of a value", () => {
       value,
     ]);
 
-  test.each<[string, OutputPolicy, Json, readonly unknown[]]>([
+  test.each<[string, OutputFieldPolicy, Json, readonly unknown[]]>([
     ["allowed", { a: "allow" }, { a: 1 }, [["a", "allow", "a", 1]]],
     ["masked", { a: "mask" }, { a: "Ann Lee" }, [["a", "mask", "a", "A** L**"]]],
     ["redacted", { "*": "allow", a: "redact" }, { a: 1 }, [["a", "redact", "a", undefined]]],

@@ -68,9 +68,9 @@ test.each([
   ["NodeNext", "NodeNext"],
   ["ESNext", "Bundler"],
 ])("its declarations are strict with module %s and resolution %s", async (module, moduleResolution) => {
-  const program = `import { ConnectionError, SafeToolCallClient, unwrap, type CallResult, type RefusalCode } from "safe-tool-call-client";
+  const program = `import { ConnectionError, SafeToolCallClient, unwrap, type ToolCallResult, type RefusalCode } from "safe-tool-call-client";
 const client = new SafeToolCallClient({ url: "https://tools.example", token: async () => "t", fetch });
-const result: CallResult<{ done: string }> = await client.run<{ done: string }>("send_note", { to: "ada" });
+const result: ToolCallResult<{ done: string }> = await client.run<{ done: string }>("send_note", { to: "ada" });
 if (result.status === "denied" || result.status === "error") {
   const code: RefusalCode = result.error.code;
   console.log(code);

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { type CallResult, type ToolResult, toToolResult } from "../../src/core/call-result.ts";
+import { type ToolCallResult, type ToolResult, toToolResult } from "../../src/core/call-result.ts";
 
 const common = { traceId: "t", tool: "fs_read", untrusted: true, filteredFields: [], durationMs: 1 } as const;
 const refusal = {
@@ -9,7 +9,7 @@ const refusal = {
   retryable: false,
 } as const;
 
-const rows: readonly (readonly [string, CallResult, ToolResult])[] = [
+const rows: readonly (readonly [string, ToolCallResult, ToolResult])[] = [
   ["data", { status: "success", ...common, result: { content: "x" } }, { ok: true, untrusted: true, content: "x" }],
   ["a list", { status: "success", ...common, result: [1] }, { ok: true, untrusted: true, data: [1] }],
   ["nothing", { status: "success", ...common, result: null }, { ok: true, untrusted: true, data: null }],

@@ -7,10 +7,10 @@ import {
   type ApprovalCallback,
   ApprovalManager,
   ApprovalRequiredError,
-  type CallResult,
   DeniedError,
   defineTool,
   SafeToolCall,
+  type ToolCallResult,
   type ToolUse,
   unwrap,
 } from "../../src/index.ts";
@@ -61,7 +61,7 @@ const question = defineTool({
 });
 
 interface World {
-  readonly call: (tool: string, args: unknown, options?: Record<string, unknown>) => Promise<CallResult>;
+  readonly call: (tool: string, args: unknown, options?: Record<string, unknown>) => Promise<ToolCallResult>;
   readonly stc: SafeToolCall;
   readonly dir: string;
 }
@@ -90,7 +90,7 @@ async function world(
   return { call: (tool, args, options) => stc.call(tool, args, token, options), stc, dir };
 }
 
-function codeOf(result: CallResult): string {
+function codeOf(result: ToolCallResult): string {
   return "error" in result ? result.error.code : result.status;
 }
 

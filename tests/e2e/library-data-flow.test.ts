@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { type ApprovalCallback, type CallResult, defineTool, SafeToolCall } from "../../src/index.ts";
+import { type ApprovalCallback, defineTool, SafeToolCall, type ToolCallResult } from "../../src/index.ts";
 import { ANSWERS, TOOLS } from "../policy/flow/flow-world.ts";
 import { auditEntries } from "../support/audit-files.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
@@ -41,7 +41,7 @@ async function world(onToolApprove: ApprovalCallback, mode: string) {
   open.push(stc);
   const permissions = ["deeds:do", "workspace:bash"];
   const token = await issuers.token({ kind: "good", sub: "agent-7", permissions });
-  return (tool: string, args: unknown): Promise<CallResult> => stc.call(tool, args, token);
+  return (tool: string, args: unknown): Promise<ToolCallResult> => stc.call(tool, args, token);
 }
 
 afterAll(async () => {
@@ -50,7 +50,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const codeOf = (result: CallResult): string => ("error" in result ? result.error.code : result.status);
+const codeOf = (result: ToolCallResult): string => ("error" in result ? result.error.code : result.status);
 
 test.each(["default", "yolo"])("the callback never decides a question of data flow, in the mode %s", async (mode) => {
   const asked: string[] = [];

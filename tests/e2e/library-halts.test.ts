@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { type ApprovalCallback, type CallResult, defineTool, SafeToolCall } from "../../src/index.ts";
+import { type ApprovalCallback, defineTool, SafeToolCall, type ToolCallResult } from "../../src/index.ts";
 import { journalEntries } from "../support/audit-files.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 
@@ -43,7 +43,7 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-async function call(amount: number): Promise<CallResult> {
+async function call(amount: number): Promise<ToolCallResult> {
   return stc.call(
     "send",
     { amount },
@@ -51,7 +51,7 @@ async function call(amount: number): Promise<CallResult> {
   );
 }
 
-const codeOf = (result: CallResult): string => ("error" in result ? result.error.code : result.status);
+const codeOf = (result: ToolCallResult): string => ("error" in result ? result.error.code : result.status);
 
 test("a program halts calls and lets them through again, without a store", async () => {
   expect(codeOf(await call(1))).toBe("success");

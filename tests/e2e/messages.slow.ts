@@ -6,13 +6,13 @@ import { developmentSigningKey } from "../../src/cli/development/keys.ts";
 import {
   ApprovalRequiredError,
   ApprovalRequiredException,
-  type CallResult,
   createReceiptSigner,
   createReceiptVerifier,
   type MessageFormat,
   type Pending,
   prepareMessagesForLLM,
   resumeFromMessages,
+  type ToolCallResult,
   toApprovalRequestMessage,
   toApprovalResultMessage,
   unwrap,
@@ -62,9 +62,13 @@ async function asked(format: MessageFormat, what = "a", sub = newAgent()) {
     ...[user("Do it."), calls([{ id: call.callId, name: call.tool, args: call.args }])],
     toApprovalRequestMessage(pending, { format, call }),
   ];
-  const made = async (tool: string, args: unknown, { approvalId: id }: { approvalId: string }): Promise<CallResult> => {
+  const made = async (
+    tool: string,
+    args: unknown,
+    { approvalId: id }: { approvalId: string },
+  ): Promise<ToolCallResult> => {
     const { what: given } = args as { what: string };
-    return (await service.call(tool, given, { token, approval: { id } })).body as CallResult;
+    return (await service.call(tool, given, { token, approval: { id } })).body as ToolCallResult;
   };
   const receipts = verifierOf(sub);
   const { id } = pending.approval;
@@ -212,7 +216,7 @@ test("the guide's configuration is valid, and its codes are the code's", () => {
 
 test("unwrap throws the exception of both names for a call that waits", async () => {
   const { body } = await service.call("do_write", "c", { token: await service.agent({ sub: newAgent() }) });
-  expect(() => unwrap(body as CallResult)).toThrow(ApprovalRequiredException);
+  expect(() => unwrap(body as ToolCallResult)).toThrow(ApprovalRequiredException);
   expect<unknown>(ApprovalRequiredException).toBe(ApprovalRequiredError);
 });
 

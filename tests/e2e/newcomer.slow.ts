@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { AuditEntry } from "../../src/audit/entry.ts";
 import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
-import type { CallResult } from "../../src/core/call-result.ts";
+import type { ToolCallResult } from "../../src/core/call-result.ts";
 import { auditEntries, parseLines } from "../support/audit-files.ts";
 import { blockNamed } from "../support/documented.ts";
 import { hasGit } from "../support/git-tests.ts";
@@ -91,13 +91,13 @@ describe("the console", () => {
 // An archive of the project is no repository; the welcome then leaves out what would show one.
 const canPaste = existsSync(join(PROJECT, ".git/HEAD")) && hasGit && Bun.which("curl") !== null;
 describe.skipIf(!canPaste)("the commands that the welcome prints", () => {
-  const answers: CallResult[] = [];
+  const answers: ToolCallResult[] = [];
   let tail: readonly string[] = [];
 
   beforeAll(async () => {
     const [token = "", ...rest] = printedCommands();
     for (const call of rest.filter((line) => line.startsWith("curl "))) {
-      answers.push(JSON.parse(await paste(token, call)) as CallResult);
+      answers.push(JSON.parse(await paste(token, call)) as ToolCallResult);
     }
     tail = (await paste(printedCommands().at(-1) ?? "")).trimEnd().split("\n").slice(-4);
   });
@@ -210,7 +210,7 @@ async function callUntilRefused(token: string, answered: string[]): Promise<void
   for (;;) {
     try {
       const response = await fetch(`http://127.0.0.1:${port}/call`, { method: "POST", headers, body });
-      answered.push(((await response.json()) as CallResult).traceId);
+      answered.push(((await response.json()) as ToolCallResult).traceId);
     } catch {
       return;
     }

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { type CallResult, defineTool, grpcMethod, SafeToolCall, toToolResult } from "../../src/index.ts";
+import { defineTool, grpcMethod, SafeToolCall, type ToolCallResult, toToolResult } from "../../src/index.ts";
 import { filler } from "../detection/secret-examples.ts";
 import type { Loose } from "../support/asking-service.ts";
 import { auditEntries, dayFilesText } from "../support/audit-files.ts";
@@ -179,7 +179,7 @@ describe("a change", () => {
       const { body, entry } = await call("change", { how }, { idempotencyKey });
       expect(body).toMatchObject({ status: "success", truncated: true, result: null, filteredFields: ["*"] });
       expect(entry).toMatchObject({ ...TRUNCATED, approval: { by: "callback" } });
-      expect(toToolResult(body as CallResult)).toEqual({ ok: true, untrusted: true, truncated: true, data: null });
+      expect(toToolResult(body as ToolCallResult)).toEqual({ ok: true, untrusted: true, truncated: true, data: null });
       const again = await call("change", { how }, { idempotencyKey });
       expect(again.body).toMatchObject({ status: "success", truncated: true, result: null });
       expect(again.entry).toMatchObject({ ...TRUNCATED, approval: { by: "idempotency-key" } });

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { type CallResult, defineTool, SafeToolCall } from "../../src/index.ts";
+import { defineTool, SafeToolCall, type ToolCallResult } from "../../src/index.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { manifest, ReloadService } from "../support/reload-service.ts";
 import { runStc } from "../support/stc.ts";
@@ -82,7 +82,7 @@ describe("a binding that ends while an approver thinks", () => {
   });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-  async function callEnding(role: object, answer: object): Promise<CallResult> {
+  async function callEnding(role: object, answer: object): Promise<ToolCallResult> {
     const until = new Date(Date.now() + 60_000);
     const config = {
       ...{ tools: [send], folder, audit: { dir: join(folder, `audit-${deeds}-${until.getTime()}`) } },

@@ -8,7 +8,7 @@ import type { NotifiedApprovals } from "../../src/approvals/notify/webhooks.ts";
 import type { Approval, Approvals, NewApproval } from "../../src/approvals/types.ts";
 import { sha256Hex } from "../../src/core/digest.ts";
 import { createServer } from "../../src/http/server.ts";
-import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { MODULES } from "../../src/runtime/modules.ts";
 import { OPERATORS_AUDIENCE, OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import {
@@ -123,7 +123,7 @@ export class ApprovalStand {
     };
     const parts = serverParts({
       ...{ approvals: watched, journal, clock: now, draining: () => world.isDraining },
-      callers: createCallerContext({ issuers: profiles(), clock: now }),
+      callers: createCallerVerifier({ issuers: profiles(), clock: now }),
       logError: (error) => void world.faults.push(error),
     });
     const app = createServer(parts, ENDPOINTS);

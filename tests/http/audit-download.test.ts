@@ -8,7 +8,7 @@ import { checkProof, type Proof, readProof } from "../../src/audit/chain/proof.t
 import { agedFiles, pruneFiles } from "../../src/audit/export/prune.ts";
 import type { JournalLine } from "../../src/audit/journal/journal.ts";
 import { createServer } from "../../src/http/server.ts";
-import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { keys, writeLog } from "../audit/support/chained-log.ts";
 import { entryLine, writeDays } from "../support/audit-lines.ts";
 import { OPERATORS_AUDIENCE, OPERATORS_ISSUER } from "../support/live-tokens.ts";
@@ -50,7 +50,7 @@ async function open(): Promise<Stand> {
   };
   const parts = serverParts({
     ...{ auditDir: dir, clock },
-    callers: createCallerContext({ issuers: [agentsProfile([operators], profile)], clock }),
+    callers: createCallerVerifier({ issuers: [agentsProfile([operators], profile)], clock }),
     journal: async (line) => void journal.push(line),
   });
   const app = createServer(parts, ENDPOINTS);

@@ -6,7 +6,7 @@ import type { AuditLog } from "../../src/audit/audit-log.ts";
 import type { JournalLine } from "../../src/audit/journal/journal.ts";
 import { LogVerifier } from "../../src/audit/verify/log-verifier.ts";
 import { createServer } from "../../src/http/server.ts";
-import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { keys, linesOf, rehashed, writeLines } from "../audit/support/chained-log.ts";
 import { createWorld, draftOf, type World } from "../audit/support/open.ts";
 import { OPERATORS_AUDIENCE, OPERATORS_ISSUER } from "../support/live-tokens.ts";
@@ -155,7 +155,7 @@ describe("GET /audit/verify", () => {
       auditDir: world.dir,
       checkpointKey: keys.publicKey,
       clock,
-      callers: createCallerContext({ issuers: [agentsProfile([operators], profile)], clock }),
+      callers: createCallerVerifier({ issuers: [agentsProfile([operators], profile)], clock }),
       journal: async (line) => {
         if (isDiskFull) throw new Error("disk full");
         journal.push(line);

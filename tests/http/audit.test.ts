@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { FastifyInstance } from "fastify";
 import type { JournalLine } from "../../src/audit/journal/journal.ts";
 import { createServer } from "../../src/http/server.ts";
-import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { entryLine, refusedLine, writeDays } from "../support/audit-lines.ts";
 import { OPERATORS_AUDIENCE, OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import {
@@ -50,7 +50,7 @@ beforeAll(async () => {
   const parts = serverParts({
     auditDir: dir,
     clock: () => nowMs,
-    callers: createCallerContext({
+    callers: createCallerVerifier({
       issuers: [
         agentsProfile([agents], { issuer: AGENTS_ISSUER }),
         agentsProfile([operators], { issuer: OPERATORS_ISSUER, audience: OPERATORS_AUDIENCE, operators: true }),

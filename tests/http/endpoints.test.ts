@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { type Endpoint, methodsOf, type NotReady } from "../../src/http/endpoint.ts";
 import { createOperatorServer, createServer } from "../../src/http/server.ts";
-import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { CALL, startIdentityService } from "../support/identity-service.ts";
 import { agentsProfile, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
 import { PAGE, withReference } from "./endpoint-reference.ts";
@@ -19,7 +19,7 @@ const unusedFunction = (): never => {
 };
 
 const parts = serverParts({
-  callers: createCallerContext({ issuers: [agentsProfile([makeSigningKey("ES256", "agents-1")])], clock }),
+  callers: createCallerVerifier({ issuers: [agentsProfile([makeSigningKey("ES256", "agents-1")])], clock }),
   ...{
     clock,
     journal: unusedFunction,

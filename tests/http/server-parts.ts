@@ -1,7 +1,7 @@
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { createMetrics } from "../../src/http/metrics.ts";
 import type { ServerOptions } from "../../src/http/server.ts";
-import { type CallerContext, createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { type CallerVerifier, createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { createRegistry } from "../../src/pipeline/registry.ts";
 import { loadEndpoints, MODULES } from "../../src/runtime/modules.ts";
 
@@ -20,14 +20,14 @@ async function consoleEndpoints() {
       ...{ clientSecret: () => undefined, rootCert: undefined },
     },
     ...{ isDevelopment: true, clock: () => 0, journal: async () => {}, logError: () => {} },
-    ...{ refusalLinesPerMinuteMax: () => 0, callers: createCallerContext({ issuers: [], clock: () => 0 }) },
+    ...{ refusalLinesPerMinuteMax: () => 0, callers: createCallerVerifier({ issuers: [], clock: () => 0 }) },
   });
   await console.close();
   return listener.endpoints;
 }
 
 interface Given extends Partial<ServerOptions> {
-  readonly callers: CallerContext;
+  readonly callers: CallerVerifier;
   readonly clock: () => number;
   readonly journal: ServerOptions["journal"];
 }

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { readKeys, signMessage } from "../../src/approvals/notify/signature.ts";
 import type { Integration } from "../../src/approvals/notify/webhooks.ts";
 import type { Approval } from "../../src/approvals/types.ts";
-import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { readRevocations } from "../../src/pipeline/identity/revocations.ts";
 import { OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import { AGENTS_ISSUER, agentsProfile, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
@@ -450,7 +450,7 @@ test("a revoked person cannot decide through an integration either", () => {
   if ("problem" in read) throw new Error(read.problem);
   const key = makeSigningKey("ES256", "operators-1");
   const profile = agentsProfile([key], { issuer: OPERATORS_ISSUER, operators: true });
-  const callers = createCallerContext({
+  const callers = createCallerVerifier({
     ...{ issuers: [profile, agentsProfile([key])], clock: () => NOW_SECONDS * 1_000, revocations: () => read },
   });
   expect(() => callers.assertOperator(person("dora"))).not.toThrow();

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { Refusal } from "../../src/core/errors.ts";
-import { type Audience, type CallerContextOptions, createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { type Audience, type CallerVerifierOptions, createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import type { ClientCertificate } from "../../src/pipeline/identity/binding.ts";
 import { readRevocations } from "../../src/pipeline/identity/revocations.ts";
 import {
@@ -26,8 +26,8 @@ const certificate = (changes: Partial<ClientCertificate> = {}): ClientCertificat
   ...changes,
 });
 
-function stand(options: Partial<CallerContextOptions> = {}) {
-  return createCallerContext({ issuers: [agentsProfile([key])], clock: () => NOW_MS, ...options });
+function stand(options: Partial<CallerVerifierOptions> = {}) {
+  return createCallerVerifier({ issuers: [agentsProfile([key])], clock: () => NOW_MS, ...options });
 }
 
 async function outcome(verified: Promise<{ readonly caller: { readonly subject: string } }>): Promise<string> {
@@ -88,7 +88,7 @@ describe("a caller who shows a certificate and no token", () => {
   };
   const rows: readonly (readonly [
     string,
-    Partial<CallerContextOptions>,
+    Partial<CallerVerifierOptions>,
     ClientCertificate | undefined,
     Audience,
     string,

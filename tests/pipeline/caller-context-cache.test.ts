@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { Refusal, StartupError } from "../../src/core/errors.ts";
-import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { TokenCache } from "../../src/pipeline/identity/cache.ts";
 import { agentsProfile, goodClaims, issueToken, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
 
@@ -12,7 +12,7 @@ const profile = agentsProfile([key]);
 function makeContext(cacheEntriesMax = 100) {
   const time = { seconds: 0 };
   const clock = () => (NOW_SECONDS + time.seconds) * 1000;
-  return { time, context: createCallerContext({ issuers: [profile], clock, cacheEntriesMax }) };
+  return { time, context: createCallerVerifier({ issuers: [profile], clock, cacheEntriesMax }) };
 }
 
 describe("a token that was seen before", () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { Refusal } from "../../src/core/errors.ts";
-import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import {
   AGENTS_AUDIENCE,
   AGENTS_ISSUER,
@@ -12,7 +12,7 @@ import {
 } from "../support/tokens.ts";
 
 const key = makeSigningKey("EdDSA", "k1");
-const context = createCallerContext({ issuers: [agentsProfile([key])], clock: () => NOW_SECONDS * 1000 });
+const context = createCallerVerifier({ issuers: [agentsProfile([key])], clock: () => NOW_SECONDS * 1000 });
 const header = { alg: "EdDSA", kid: "k1", typ: "JWT" };
 
 const MALFORMED = "The token is malformed: send exactly one signed JWT, as Authorization: Bearer <token>.";

@@ -3,7 +3,7 @@ import { createHmac, type KeyObject } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Refusal } from "../../src/core/errors.ts";
-import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import {
   agentsProfile,
   type Claims,
@@ -18,7 +18,7 @@ import {
 const es = makeSigningKey("ES256", "es-1");
 const rs = makeSigningKey("RS256", "rs-1");
 const stranger = makeSigningKey("ES256", "es-1");
-const context = createCallerContext({ issuers: [agentsProfile([es, rs])], clock: () => NOW_SECONDS * 1000 });
+const context = createCallerVerifier({ issuers: [agentsProfile([es, rs])], clock: () => NOW_SECONDS * 1000 });
 
 const MALFORMED = "The token is malformed: send exactly one signed JWT, as Authorization: Bearer <token>.";
 const INVALID = "The token is not valid: get a new one from your issuer.";

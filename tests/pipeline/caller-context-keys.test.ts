@@ -2,7 +2,7 @@ import { afterAll, afterEach, describe, expect, test } from "bun:test";
 import type { ServerResponse } from "node:http";
 import { gzipSync } from "node:zlib";
 import { Refusal } from "../../src/core/errors.ts";
-import { type CallerContext, createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { type CallerVerifier, createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { jwksUrl } from "../../src/pipeline/identity/remote-keys.ts";
 import { type JwksServer, publish, startJwksServer } from "../support/jwks-server.ts";
 import { agentsProfile, goodClaims, issueToken, makeSigningKey, NOW_SECONDS, privateJwk } from "../support/tokens.ts";
@@ -17,7 +17,7 @@ const RENEW_MS = 240_000;
 
 interface World {
   readonly server: JwksServer;
-  readonly context: CallerContext;
+  readonly context: CallerVerifier;
   readonly changed: string[];
   /** Milliseconds past the tests' time. */
   elapsedMs: number;
@@ -29,7 +29,7 @@ async function makeWorld(keysTimeoutMs = 2_000): Promise<World> {
   servers.push(server);
   const changed: string[] = [];
   const profile = agentsProfile([], { algorithms: ["ES256"], keys: jwksUrl(server.url) });
-  const context = createCallerContext({
+  const context = createCallerVerifier({
     issuers: [profile],
     clock: () => NOW_SECONDS * 1000 + world.elapsedMs,
     keysTimeoutMs,
@@ -287,7 +287,7 @@ test("the refusal says when to come back, and nothing about the keys", async () 
 describe("keys that a former verifier fetched", () => {
   async function successor(world: World, { issuer = goodClaims()["iss"], elapsedMs = 0 } = {}): Promise<World> {
     const keys = jwksUrl(world.server.url);
-    const context = createCallerContext({
+    const context = createCallerVerifier({
       issuers: [agentsProfile([], { algorithms: ["ES256"], keys, issuer: String(issuer) })],
       clock: () => NOW_SECONDS * 1000 + elapsedMs,
       former: world.context,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Refusal } from "../../src/core/errors.ts";
-import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import type { IssuerProfile } from "../../src/pipeline/identity/issuer-profile.ts";
 import {
   AGENTS_AUDIENCE,
@@ -20,7 +20,7 @@ const CLUSTER = "https://kubernetes.default.svc.cluster.local";
 const RUNNER = "system:serviceaccount:agents:runner";
 
 function context(changes: Partial<IssuerProfile>) {
-  return createCallerContext({ issuers: [agentsProfile([key], changes)], clock });
+  return createCallerVerifier({ issuers: [agentsProfile([key], changes)], clock });
 }
 
 async function verdict(callers: ReturnType<typeof context>, token: string): Promise<string> {

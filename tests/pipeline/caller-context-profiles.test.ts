@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { StartupError } from "../../src/core/errors.ts";
-import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { jwksKeys, publicKey } from "../../src/pipeline/identity/issuer-keys.ts";
 import type { IssuerProfile } from "../../src/pipeline/identity/issuer-profile.ts";
 import { jwksUrl } from "../../src/pipeline/identity/remote-keys.ts";
@@ -46,13 +46,13 @@ describe("profiles that contradict themselves", () => {
     ["PEM garbage", { keys: publicKey("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----") }, "PEM"],
   ];
   test.each(rows.map((row) => [...row] as const))("%s does not start", (_title, changes, says) => {
-    const attempt = () => createCallerContext({ issuers: [agentsProfile([es256], changes)], clock });
+    const attempt = () => createCallerVerifier({ issuers: [agentsProfile([es256], changes)], clock });
     expect(attempt).toThrow(StartupError);
     expect(attempt).toThrow(says);
   });
 
   test("an issuer that is configured twice", () => {
     const twice = [agentsProfile([es256]), agentsProfile([people], { operators: true })];
-    expect(() => createCallerContext({ issuers: twice, clock })).toThrow("appears twice");
+    expect(() => createCallerVerifier({ issuers: twice, clock })).toThrow("appears twice");
   });
 });

@@ -3,7 +3,7 @@ import { createHash, generateKeyPairSync } from "node:crypto";
 import fc from "fast-check";
 import { type JWK, SignJWT } from "jose";
 import { Refusal } from "../../src/core/errors.ts";
-import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { jwksKeys } from "../../src/pipeline/identity/issuer-keys.ts";
 import { type RevocationList, readRevocations } from "../../src/pipeline/identity/revocations.ts";
 import {
@@ -28,7 +28,7 @@ function list(document: unknown): RevocationList {
 const nobody = list({ revoked: [] });
 
 function stand(revoked: () => RevocationList) {
-  return createCallerContext({
+  return createCallerVerifier({
     issuers: [agentsProfile([key])],
     clock: () => NOW_SECONDS * 1000,
     revocations: revoked,
@@ -155,7 +155,7 @@ describe("revoked tokens", () => {
       const entries =
         revoked === undefined ? [] : [{ tokenSha256: createHash("sha256").update(revoked).digest("hex") }];
       const found = list({ revoked: entries });
-      return createCallerContext({ issuers, clock: () => NOW_SECONDS * 1000, revocations: () => found });
+      return createCallerVerifier({ issuers, clock: () => NOW_SECONDS * 1000, revocations: () => found });
     };
     expect(twin).not.toBe(token);
     for (const shown of [token, twin]) {

@@ -2,8 +2,8 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Refusal } from "../../src/core/errors.ts";
 import { isTable } from "../../src/core/json.ts";
-import type { Caller } from "../../src/core/types.ts";
-import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import type { CallerContext } from "../../src/core/types.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { type RevocationList, readRevocations } from "../../src/pipeline/identity/revocations.ts";
 import { type BoundCallers, type RoleBinding, RoleBindings } from "../../src/pipeline/identity/roles.ts";
 import {
@@ -33,10 +33,10 @@ function bound({ role = "support", issuer = AGENTS_ISSUER, untilMs, callers, per
 const group = (value: string, path: readonly string[] = ["groups"]): BoundCallers => ({ claims: [{ path, value }] });
 
 function contextOf(bindings: readonly RoleBinding[], clock = () => NOW_SECONDS * 1000) {
-  return createCallerContext({ issuers: profiles, clock, bindings: new RoleBindings(bindings) });
+  return createCallerVerifier({ issuers: profiles, clock, bindings: new RoleBindings(bindings) });
 }
 
-async function callerOf(bindings: readonly RoleBinding[], claims: Claims): Promise<Caller> {
+async function callerOf(bindings: readonly RoleBinding[], claims: Claims): Promise<CallerContext> {
   const signer = claims["iss"] === OTHER_ISSUER ? otherKey : key;
   const token = await issueToken(signer, goodClaims(claims));
   return (await contextOf(bindings).verifyToken(token, "agents")).caller;
@@ -158,7 +158,7 @@ describe("a role bound to a subject", () => {
   });
 
   test("is held by the caller of a certificate that is mapped to it", async () => {
-    const context = createCallerContext({
+    const context = createCallerVerifier({
       ...{ issuers: profiles, clock: () => NOW_SECONDS * 1000, bindings: new RoleBindings(bindings) },
       certificateCallers: [
         { spiffeId: "spiffe://test/a", issuer: AGENTS_ISSUER, subject: "agent-7", permissions: ["own:use"] },
@@ -194,7 +194,7 @@ describe("several roles", () => {
   test("add up with the table, whose subjects get nothing from their tokens", async () => {
     const issuers = [agentsProfile([key], { subjectPermissions: { "agent-7": ["table:use"] } })];
     const bindings = new RoleBindings([bound({ callers: group("support") })]);
-    const context = createCallerContext({ issuers, clock: () => NOW_SECONDS * 1000, bindings });
+    const context = createCallerVerifier({ issuers, clock: () => NOW_SECONDS * 1000, bindings });
     const of = async (claims: Claims) =>
       (await context.verifyToken(await issueToken(key, goodClaims(claims)), "agents")).caller.permissions;
     expect(await of({ groups: "support" })).toEqual(["table:use", "support:use"]);
@@ -317,7 +317,7 @@ test("at any moment, a caller holds exactly the roles that the documentation pro
       async (all, agents, moments) => {
         let after = 0;
         let revoked = revocationsOf([]);
-        const context = createCallerContext({
+        const context = createCallerVerifier({
           ...{ issuers: profiles, clock: () => (NOW_SECONDS + after) * 1000, revocations: () => revoked },
           bindings: new RoleBindings(
             all.map(({ endsAfter, ...rest }) =>
@@ -363,7 +363,7 @@ function revocationsOf(agents: readonly { readonly issuer: string; readonly sub:
 
 describe("an agent whose token is not at hand", () => {
   const revoked = revocationsOf([{ issuer: AGENTS_ISSUER, sub: "agent-9" }]);
-  const context = createCallerContext({
+  const context = createCallerVerifier({
     clock: () => NOW_SECONDS * 1000,
     issuers: [
       agentsProfile([key], { subjectPermissions: { "agent-7": ["table:use"], "agent-9": ["table:use"] } }),

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { CompactEncrypt } from "jose";
 import { Refusal } from "../../src/core/errors.ts";
-import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import {
   agentsProfile,
   encodePart,
@@ -17,7 +17,7 @@ const es = makeSigningKey("ES256", "es-1");
 const rs = makeSigningKey("RS256", "rs-1");
 const stranger = makeSigningKey("ES256", "es-1");
 const strangerRs = makeSigningKey("RS256", "rs-1");
-const context = createCallerContext({ issuers: [agentsProfile([es, rs])], clock: () => NOW_SECONDS * 1000 });
+const context = createCallerVerifier({ issuers: [agentsProfile([es, rs])], clock: () => NOW_SECONDS * 1000 });
 
 const MALFORMED = "The token is malformed: send exactly one signed JWT, as Authorization: Bearer <token>.";
 const INVALID = "The token is not valid: get a new one from your issuer.";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { Refusal } from "../../src/core/errors.ts";
-import { type Audience, createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { type Audience, createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { publicKey } from "../../src/pipeline/identity/issuer-keys.ts";
 import {
   AGENTS_AUDIENCE,
@@ -24,7 +24,7 @@ const PEOPLE_AUDIENCE = "safe-tool-call-operators";
 const clock = () => NOW_SECONDS * 1000;
 
 const peopleProfile = agentsProfile([people], { issuer: PEOPLE_ISSUER, audience: PEOPLE_AUDIENCE, operators: true });
-const context = createCallerContext({ issuers: [agentsProfile([es256, rs256, ps256, eddsa]), peopleProfile], clock });
+const context = createCallerVerifier({ issuers: [agentsProfile([es256, rs256, ps256, eddsa]), peopleProfile], clock });
 
 async function refusalOf(work: Promise<unknown>): Promise<Refusal> {
   const outcome = await work.then(
@@ -135,13 +135,13 @@ describe("tokens that are accepted", () => {
   });
 
   test("kid absent with a single key", async () => {
-    const alone = createCallerContext({ issuers: [agentsProfile([es256])], clock });
+    const alone = createCallerVerifier({ issuers: [agentsProfile([es256])], clock });
     const verified = await alone.verifyToken(await issueToken(es256, goodClaims(), { kid: undefined }), "agents");
     expect(verified.caller.subject).toBe("agent-7");
   });
 
   test("kid absent while two keys of a kind are published", async () => {
-    const rotating = createCallerContext({ issuers: [agentsProfile([people, es256])], clock });
+    const rotating = createCallerVerifier({ issuers: [agentsProfile([people, es256])], clock });
     const verified = await rotating.verifyToken(await issueToken(es256, goodClaims(), { kid: undefined }), "agents");
     expect(verified.caller.subject).toBe("agent-7");
   });
@@ -151,14 +151,14 @@ describe("tokens that are accepted", () => {
     ["KeyObject", es256.publicKey],
   ])("a configured public key (%s) verifies whatever kid a token names", async (_title, key) => {
     const profile = agentsProfile([], { algorithms: ["ES256"], keys: publicKey(key) });
-    const pinned = createCallerContext({ issuers: [profile], clock });
+    const pinned = createCallerVerifier({ issuers: [profile], clock });
     const verified = await pinned.verifyToken(await issueToken(es256, goodClaims(), { kid: "any" }), "agents");
     expect(verified.caller.subject).toBe("agent-7");
   });
 
   test("a configured permissions claim and typ", async () => {
     const profile = agentsProfile([es256], { permissionsClaim: "https://idp.test/roles", typ: "agent+jwt" });
-    const own = createCallerContext({ issuers: [profile], clock });
+    const own = createCallerVerifier({ issuers: [profile], clock });
     const roles = goodClaims({ "https://idp.test/roles": ["r"], permissions: ["admin"] });
     const good = await own.verifyToken(await issueToken(es256, roles, { typ: "application/agent+jwt" }), "agents");
     expect(good.caller.permissions).toEqual(["r"]);
@@ -168,7 +168,7 @@ describe("tokens that are accepted", () => {
   });
 
   test("a configured lifetime", async () => {
-    const day = createCallerContext({ issuers: [agentsProfile([es256], { maxLifetimeSeconds: 86_400 })], clock });
+    const day = createCallerVerifier({ issuers: [agentsProfile([es256], { maxLifetimeSeconds: 86_400 })], clock });
     const token = await issueToken(es256, goodClaims({ exp: NOW_SECONDS + 80_000 }));
     expect((await day.verifyToken(token, "agents")).caller.expiresAt).toBe(NOW_SECONDS + 80_000);
   });

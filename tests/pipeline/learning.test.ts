@@ -5,7 +5,7 @@ import type { RegisteredTool } from "../../src/core/evidence.ts";
 import { compilePolicy, unmatchedPatterns } from "../../src/core/policy/output-policy.ts";
 import { releaseFaults } from "../../src/core/policy/policy-faults.ts";
 import { compileScan } from "../../src/core/policy/scan-policy.ts";
-import type { OutputPolicy, Tool } from "../../src/core/types.ts";
+import type { OutputFieldPolicy, Tool } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { defineTool, mcpTool } from "../../src/index.ts";
 import { Learning, TOOLS_OBSERVED_MAX } from "../../src/pipeline/learning/learning.ts";
@@ -18,7 +18,7 @@ interface Described {
   readonly name?: string;
   readonly description?: string;
   readonly output: z.ZodObject;
-  readonly outputPolicy?: OutputPolicy;
+  readonly outputPolicy?: OutputFieldPolicy;
   readonly identity?: string;
   readonly doubt?: string;
 }

@@ -1,5 +1,5 @@
 import { mask } from "../../src/core/policy/masks.ts";
-import type { FieldAction, Json, OutputPolicy } from "../../src/core/types.ts";
+import type { FieldAction, Json, OutputFieldPolicy } from "../../src/core/types.ts";
 
 /** A step of a path; elements are told from keys, whatever the keys are called. */
 interface PathStep {
@@ -10,12 +10,12 @@ interface PathStep {
  * What an output policy leaves of a value, read straight from the rules and slowly: every path is matched against
  * every pattern, and every ancestor of it too.
  */
-export function expectedOf(policy: OutputPolicy, value: Json): Json {
+export function expectedOf(policy: OutputFieldPolicy, value: Json): Json {
   if (typeof value !== "object" || value === null) return null;
   return prune(policy, value, []) ?? (Array.isArray(value) ? [] : {});
 }
 
-function prune(policy: OutputPolicy, value: Json, path: readonly PathStep[]): Json | undefined {
+function prune(policy: OutputFieldPolicy, value: Json, path: readonly PathStep[]): Json | undefined {
   if (typeof value !== "object" || value === null) {
     const action = actionAt(policy, path);
     if (action === "allow") return value;
@@ -28,11 +28,15 @@ function prune(policy: OutputPolicy, value: Json, path: readonly PathStep[]): Js
   return isEmpty && path.length > 0 && !staysEmpty(policy, path) ? undefined : kept;
 }
 
-function pruneList(policy: OutputPolicy, value: readonly Json[], path: readonly PathStep[]): Json {
+function pruneList(policy: OutputFieldPolicy, value: readonly Json[], path: readonly PathStep[]): Json {
   return value.map((child) => prune(policy, child, [...path, {}])).filter((child) => child !== undefined);
 }
 
-function pruneKeys(policy: OutputPolicy, value: { readonly [key: string]: Json }, path: readonly PathStep[]): Json {
+function pruneKeys(
+  policy: OutputFieldPolicy,
+  value: { readonly [key: string]: Json },
+  path: readonly PathStep[],
+): Json {
   const kept: Record<string, Json> = {};
   for (const [key, child] of Object.entries(value)) {
     const left = key === "__proto__" ? undefined : prune(policy, child, [...path, { key }]);
@@ -41,7 +45,7 @@ function pruneKeys(policy: OutputPolicy, value: { readonly [key: string]: Json }
   return kept;
 }
 
-function staysEmpty(policy: OutputPolicy, path: readonly PathStep[]): boolean {
+function staysEmpty(policy: OutputFieldPolicy, path: readonly PathStep[]): boolean {
   const action = actionAt(policy, path);
   if (action === "allow" || action === "mask") return true;
   return Object.entries(policy).some(([text, act]) => {
@@ -51,7 +55,7 @@ function staysEmpty(policy: OutputPolicy, path: readonly PathStep[]): boolean {
   });
 }
 
-function actionAt(policy: OutputPolicy, path: readonly PathStep[]): FieldAction | undefined {
+function actionAt(policy: OutputFieldPolicy, path: readonly PathStep[]): FieldAction | undefined {
   const order: readonly FieldAction[] = ["allow", "mask", "redact"];
   const claims = Object.entries(policy).flatMap(([text, declared]) => {
     const action = typeof declared === "string" ? declared : declared.action;

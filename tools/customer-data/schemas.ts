@@ -1,4 +1,4 @@
-import type { GrpcTarget, OutputPolicy } from "safe-tool-call";
+import type { GrpcTarget, OutputFieldPolicy } from "safe-tool-call";
 import { z } from "zod";
 
 /** The schemas of `proto/customer_master_service.proto`, once for answers and once for arguments. */
@@ -60,7 +60,7 @@ export const Customer = z.object({
 export const CustomerAnswer = z.object({ customer: Customer });
 
 /** What an agent sees of a customer that stands at `path`. What is not named here is stripped. */
-export function customerPolicy(path: string): OutputPolicy {
+export function customerPolicy(path: string): OutputFieldPolicy {
   const fields = {
     customerId: "allow",
     legacyId: "allow",

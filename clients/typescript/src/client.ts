@@ -20,7 +20,7 @@ export type * from "./schema.ts";
 export type Success<Result = unknown> = Omit<WireSuccess, "result"> & { readonly result: Result };
 
 /** What the service answers to a call: `status` says which. */
-export type CallResult<Result = unknown> = Success<Result> | Pending | RefusedWith<"denied"> | RefusedWith<"error">;
+export type ToolCallResult<Result = unknown> = Success<Result> | Pending | RefusedWith<"denied"> | RefusedWith<"error">;
 
 /** A refusal of one status, so that a comparison of `status` narrows a result. */
 type RefusedWith<Status extends Refusal["status"]> = Refusal & { readonly status: Status };
@@ -164,8 +164,8 @@ export class SafeToolCallClient {
     args: object | undefined,
     options: CallOptions & { readonly dryRun: true },
   ): Promise<DryRun | Refusal>;
-  call<Result = unknown>(tool: string, args?: object, options?: CallOptions): Promise<CallResult<Result>>;
-  async call(tool: string, args: object = {}, options: CallOptions = {}): Promise<CallResult | DryRun> {
+  call<Result = unknown>(tool: string, args?: object, options?: CallOptions): Promise<ToolCallResult<Result>>;
+  async call(tool: string, args: object = {}, options: CallOptions = {}): Promise<ToolCallResult | DryRun> {
     return this.#call(tool, args, options, options.dryRun === true ? undefined : this.#newKey());
   }
 
@@ -175,14 +175,18 @@ export class SafeToolCallClient {
    *
    * @throws {ConnectionError} as `call`
    */
-  async run<Result = unknown>(tool: string, args: object = {}, options: RunOptions = {}): Promise<CallResult<Result>> {
+  async run<Result = unknown>(
+    tool: string,
+    args: object = {},
+    options: RunOptions = {},
+  ): Promise<ToolCallResult<Result>> {
     const { onPending, approvalTimeoutMs = Number.POSITIVE_INFINITY, ...rest } = options;
     const { signal } = options;
     const until = performance.now() + approvalTimeoutMs;
     const key = this.#newKey();
     const make = async (approvalId?: string) => {
       const claiming = approvalId === undefined ? {} : { approvalId };
-      return (await this.#call(tool, args, { ...rest, ...claiming }, key)) as CallResult<Result>;
+      return (await this.#call(tool, args, { ...rest, ...claiming }, key)) as ToolCallResult<Result>;
     };
     let result = await make();
     for (let rounds = 1; result.status === "pending" && rounds <= APPROVALS_MAX; rounds += 1) {
@@ -289,7 +293,7 @@ export class SafeToolCallClient {
     args: object,
     options: CallOptions,
     ownKey: string | undefined,
-  ): Promise<CallResult | DryRun> {
+  ): Promise<ToolCallResult | DryRun> {
     const { callId, session = this.#session, reason, approvalId, dryRun, signal, idempotencyKey } = options;
     if (typeof idempotencyKey === "string" && !/^[\x21-\x7e]{1,255}$/.test(idempotencyKey)) {
       throw new TypeError("idempotencyKey: expected 1 to 255 visible ASCII characters");
@@ -334,7 +338,7 @@ export class SafeToolCallClient {
  *
  * @throws {RefusedError} for every other result; its code is APPROVAL_REQUIRED while a person is asked
  */
-export function unwrap<Result>(result: CallResult<Result>): Result {
+export function unwrap<Result>(result: ToolCallResult<Result>): Result {
   if (result.status === "success") return result.result;
   throw new RefusedError(result);
 }
@@ -393,8 +397,8 @@ function heldSeconds(seconds = 0): number {
   return Math.min(HELD_SECONDS_MAX, Math.max(0, Math.ceil(seconds)));
 }
 
-function resultOf({ status, body }: Answer): CallResult | DryRun {
-  if (isRefusal(body) || isResult(body)) return body as unknown as CallResult | DryRun;
+function resultOf({ status, body }: Answer): ToolCallResult | DryRun {
+  if (isRefusal(body) || isResult(body)) return body as unknown as ToolCallResult | DryRun;
   throw new ProtocolError(`the server at the client's URL answered no result of a call (HTTP ${status})`, {
     mayHaveRun: true,
     status,

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { canonicalJson, NotJsonError } from "../../core/digest.ts";
 import { ARGUMENT_LIMITS, isTable } from "../../core/json.ts";
+import type { ApprovalDecision, ApprovalScope } from "../../core/types.ts";
 import { sanitizeArgs } from "../../detection/sanitize-args.ts";
 import { type Conversation, readConversation } from "./conversation.ts";
 import {
@@ -29,13 +30,11 @@ export interface DecisionVerifier {
   ): Promise<
     | {
         readonly valid: true;
-        readonly receipt: { readonly decision: "approve" | "deny"; readonly scope: Scope | undefined };
+        readonly receipt: { readonly decision: ApprovalDecision; readonly scope: ApprovalScope | undefined };
       }
     | { readonly valid: false; readonly code: string; readonly message: string }
   >;
 }
-
-type Scope = "once" | "session" | "bounded";
 
 export interface DecisionOptions {
   readonly format: MessageFormat;
@@ -44,10 +43,10 @@ export interface DecisionOptions {
 }
 
 /** A decision on a request in the conversation, whose call was not made again yet. */
-export interface ApprovalDecision {
+export interface AcceptedDecision {
   readonly approvalId: string;
-  readonly decision: "approve" | "deny";
-  readonly scope: Scope | undefined;
+  readonly decision: ApprovalDecision;
+  readonly scope: ApprovalScope | undefined;
   /** Reason of a denial, as the chat client reported it. */
   readonly reason: string | undefined;
   readonly call: ModelCall;
@@ -64,7 +63,7 @@ export interface RejectedDecision {
 }
 
 export interface ExtractedDecisions {
-  readonly decisions: readonly ApprovalDecision[];
+  readonly decisions: readonly AcceptedDecision[];
   readonly rejected: readonly RejectedDecision[];
 }
 
@@ -97,7 +96,7 @@ export async function extractApprovalDecisions(
   { format, receipts }: DecisionOptions,
 ): Promise<ExtractedDecisions> {
   const requests = answeredRequests(readConversation(messages, format));
-  const decisions: ApprovalDecision[] = [];
+  const decisions: AcceptedDecision[] = [];
   const rejected: RejectedDecision[] = [];
   for (const { approvalId, call, answers } of requests) {
     const assessed = await Promise.all(answers.map((content) => assess(content, { approvalId, receipts })));
@@ -221,8 +220,8 @@ function readRequest({ id, args }: CallPart): Asked | undefined {
 }
 
 interface Assessed {
-  readonly outcome: "approve" | "deny" | "rejected";
-  readonly scope?: Scope | undefined;
+  readonly outcome: ApprovalDecision | "rejected";
+  readonly scope?: ApprovalScope | undefined;
   readonly reason?: string | undefined;
   readonly why?: Pick<RejectedDecision, "code" | "message">;
 }

@@ -1,6 +1,6 @@
-import type { CallResult, Failure } from "../../core/call-result.ts";
+import type { Failure, ToolCallResult } from "../../core/call-result.ts";
 import {
-  type ApprovalDecision,
+  type AcceptedDecision,
   type DecisionOptions,
   extractApprovalDecisions,
   type RejectedDecision,
@@ -10,7 +10,7 @@ import { type FinalResult, type ResultMessages, toToolResultMessage } from "./wr
 
 /** Makes tool calls: the library with its token, or an HTTP client of `/call`. */
 export interface ToolCaller {
-  call(tool: string, args: unknown, options: ResumedCallOptions): Promise<CallResult>;
+  call(tool: string, args: unknown, options: ResumedCallOptions): Promise<ToolCallResult>;
 }
 
 export interface ResumedCallOptions {
@@ -19,8 +19,8 @@ export interface ResumedCallOptions {
 }
 
 export interface ResumedCall {
-  readonly decision: ApprovalDecision;
-  readonly result: CallResult | undefined;
+  readonly decision: AcceptedDecision;
+  readonly result: ToolCallResult | undefined;
   /** Error of the caller: it is not known whether the call ran. The next resume makes it again, and it runs at most once. */
   readonly error?: unknown;
 }
@@ -58,7 +58,7 @@ export async function resumeFromMessages<Format extends MessageFormat>(
 }
 
 /** Makes the call again. Catches errors, so that one failing call does not lose the results of the others. */
-async function resume(client: ToolCaller, decision: ApprovalDecision): Promise<ResumedCall> {
+async function resume(client: ToolCaller, decision: AcceptedDecision): Promise<ResumedCall> {
   if (decision.decision === "deny") return { decision, result: undefined };
   const { approvalId, call } = decision;
   try {

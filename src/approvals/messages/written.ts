@@ -1,4 +1,5 @@
-import type { CallResult, Pending } from "../../core/call-result.ts";
+import type { Pending, ToolCallResult } from "../../core/call-result.ts";
+import type { ApprovalDecision } from "../../core/types.ts";
 import { sanitizeArgs } from "../../detection/sanitize-args.ts";
 import { APPROVAL_TOOL, type MessageFormat } from "./message-format.ts";
 
@@ -97,7 +98,7 @@ export interface ModelCall {
 }
 
 export type FinalResult =
-  | Pick<CallResult & { readonly status: "success" }, "status" | "result" | "truncated">
+  | Pick<ToolCallResult & { readonly status: "success" }, "status" | "result" | "truncated">
   | FailedResult;
 
 interface FailedResult {
@@ -166,7 +167,7 @@ export function toApprovalRequestMessage<Format extends MessageFormat>(
 
 export interface ChatAnswer {
   readonly approvalId: string;
-  readonly decision: "approve" | "deny";
+  readonly decision: ApprovalDecision;
   /** The service's proof that an authenticated person decided; an approval does not count without it. */
   readonly receipt?: string | undefined;
   readonly reason?: string | undefined;

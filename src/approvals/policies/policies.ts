@@ -1,7 +1,12 @@
 import { canonicalJson, sha256Hex } from "../../core/digest.ts";
 import { matchesToolName } from "../../core/tool-names.ts";
-import type { Category, Classification, Tool } from "../../core/types.ts";
-import { SCOPES, type Scope } from "../identities.ts";
+import {
+  APPROVAL_SCOPES,
+  type ApprovalScope,
+  type Category,
+  type Tool,
+  type ToolClassification,
+} from "../../core/types.ts";
 import { RISKS, type Risk } from "../types.ts";
 import type {
   EligibleApprovers,
@@ -20,7 +25,7 @@ export interface PolicyConditions {
   readonly systems?: readonly string[] | undefined;
   readonly risk?: Risk | undefined;
   readonly permissions?: readonly string[] | undefined;
-  readonly classifications?: readonly Classification[] | undefined;
+  readonly classifications?: readonly ToolClassification[] | undefined;
 }
 
 interface WrittenDeciders {
@@ -35,7 +40,7 @@ interface WrittenStep extends Pick<EscalationStep, "afterSeconds" | "webhooks"> 
 }
 
 /** A policy about who approves, as operators write it. It neither makes a call need an approval nor allows a call. */
-export interface ApprovalPolicy {
+export interface ApproverPolicy {
   readonly name: string;
   readonly when: PolicyConditions;
   /** Either `stages`, or the short form with `deciders` and `count` for a single stage. */
@@ -49,13 +54,13 @@ export interface ApprovalPolicy {
   readonly escalate?: readonly WrittenStep[] | undefined;
   readonly distinctPeople: boolean;
   readonly reasonRequired: ReasonRequired;
-  readonly scopes: readonly Scope[];
+  readonly scopes: readonly ApprovalScope[];
   readonly decideBySeconds?: number | undefined;
   readonly executeBySeconds?: number | undefined;
   readonly callback: boolean;
 }
 
-export interface ApprovalPolicies {
+export interface ApproverPolicies {
   /** Returns what a request needs; undefined when no policy applies, and one approver is enough. */
   requirementFor(call: { readonly tool: Tool; readonly risk: Risk }): Requirement | undefined;
   /** Returns the hex SHA-256 over the policies that may apply to the tool; empty when there are none. */
@@ -71,7 +76,7 @@ const LIMITS = { depthMax: 16, nodesMax: 200_000, bytesMax: 4_194_304 } as const
  * Compiles the policies. All policies that apply to a request must be satisfied, so that none weakens another and their order
  * does not matter. One vote of a person counts in every policy that accepts that person.
  */
-export function createApprovalPolicies(policies: readonly ApprovalPolicy[]): ApprovalPolicies {
+export function createApproverPolicies(policies: readonly ApproverPolicy[]): ApproverPolicies {
   const known = new WeakMap<Tool, ToolPolicies>();
   const of = (tool: Tool): ToolPolicies => {
     const found = known.get(tool);
@@ -91,7 +96,7 @@ interface ToolPolicies {
   readonly byRisk: ReadonlyMap<Risk, Requirement>;
 }
 
-function toolPolicies(policies: readonly ApprovalPolicy[]): ToolPolicies {
+function toolPolicies(policies: readonly ApproverPolicy[]): ToolPolicies {
   const byRisk = new Map<Risk, Requirement>();
   for (const [at, risk] of RISKS.entries()) {
     const matching = policies.filter(({ when }) => RISKS.indexOf(when.risk ?? "low") <= at);
@@ -101,13 +106,13 @@ function toolPolicies(policies: readonly ApprovalPolicy[]): ToolPolicies {
   return { version, byRisk };
 }
 
-function joined(policies: readonly ApprovalPolicy[]): Requirement {
+function joined(policies: readonly ApproverPolicy[]): Requirement {
   const wanted = {
     policies: policies.map(requiredOf),
     reasonRequired: REASONS[Math.max(...policies.map((policy) => REASONS.indexOf(policy.reasonRequired)))] ?? "always",
-    scopes: policies.reduce<readonly Scope[]>(
+    scopes: policies.reduce<readonly ApprovalScope[]>(
       (left, { scopes }) => left.filter((scope) => scopes.includes(scope)),
-      SCOPES,
+      APPROVAL_SCOPES,
     ),
     ...shortest("decideBySeconds", policies),
     ...shortest("executeBySeconds", policies),
@@ -116,7 +121,7 @@ function joined(policies: readonly ApprovalPolicy[]): Requirement {
   return { digest: digestOf("stc/requirement/v1", wanted), ...wanted };
 }
 
-export function requiredOf({ name, distinctPeople, require, escalate }: ApprovalPolicy): RequiredPolicy {
+export function requiredOf({ name, distinctPeople, require, escalate }: ApproverPolicy): RequiredPolicy {
   const { deciders = {}, count = 1, stages = [{ name: ONLY_STAGE, deciders, count }] } = require;
   return {
     name,
@@ -142,7 +147,7 @@ function eligibleOf({ permissions = [], subjects }: WrittenDeciders): EligibleAp
   return { permissions, ...(subjects !== undefined && { subjects }) };
 }
 
-function shortest(key: "decideBySeconds" | "executeBySeconds", policies: readonly ApprovalPolicy[]) {
+function shortest(key: "decideBySeconds" | "executeBySeconds", policies: readonly ApproverPolicy[]) {
   const given = policies.flatMap((policy) => policy[key] ?? []);
   return given.length === 0 ? {} : { [key]: Math.min(...given) };
 }
@@ -152,7 +157,7 @@ function digestOf(t: string, wanted: unknown): string {
 }
 
 /** Returns whether the policy may apply to the tool, as far as that is known without a call. */
-export function mayConcern({ when }: Pick<ApprovalPolicy, "when">, tool: Tool): boolean {
+export function mayConcern({ when }: Pick<ApproverPolicy, "when">, tool: Tool): boolean {
   const { tools, categories, systems, permissions, classifications } = when;
   return (
     (tools === undefined || tools.some((pattern) => matchesToolName(pattern, tool.name))) &&

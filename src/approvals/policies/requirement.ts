@@ -1,6 +1,7 @@
 import { z } from "zod";
+import { APPROVAL_SCOPES, type ApprovalScope } from "../../core/types.ts";
 import { type GrantTerms, grantTerms } from "../grants.ts";
-import { type Approver, SCOPES, type Scope } from "../identities.ts";
+import type { Approver } from "../identities.ts";
 
 /** Eligible approvers. All given conditions must hold; without any, everybody with `approvals:decide` is eligible. */
 export interface EligibleApprovers {
@@ -53,7 +54,7 @@ export interface Requirement {
   readonly policies: readonly RequiredPolicy[];
   readonly reasonRequired: ReasonRequired;
   /** Scopes that may be offered, out of those that the tool offers. */
-  readonly scopes: readonly Scope[];
+  readonly scopes: readonly ApprovalScope[];
   /** Applied when shorter than the limit of the store. */
   readonly decideBySeconds?: number | undefined;
   readonly executeBySeconds?: number | undefined;
@@ -71,7 +72,7 @@ export interface Vote extends Approver {
   readonly actors: readonly string[];
   /** Unix milliseconds. */
   readonly at: number;
-  readonly scope: Scope;
+  readonly scope: ApprovalScope;
   /** The terms that the voter chose, for scope `bounded`. */
   readonly grant?: GrantTerms | undefined;
   readonly reason?: string | undefined;
@@ -82,7 +83,7 @@ export interface Vote extends Approver {
 }
 
 const identity = z.strictObject({ issuer: z.string(), subject: z.string() });
-const scope = z.enum(SCOPES);
+const scope = z.enum(APPROVAL_SCOPES);
 const count = z.int().min(1);
 const index = z.int().min(0);
 

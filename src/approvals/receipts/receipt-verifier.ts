@@ -1,7 +1,8 @@
 import { createPublicKey, type KeyObject } from "node:crypto";
 import { errors, type JWK, jwtVerify } from "jose";
 import { z } from "zod";
-import { type Requester, SCOPES } from "../identities.ts";
+import { APPROVAL_SCOPES } from "../../core/types.ts";
+import type { Requester } from "../identities.ts";
 import {
   type DecisionReceipt,
   RECEIPT_TYPE,
@@ -61,7 +62,7 @@ const claims = z
     approvalId: z.string().regex(/^[\x21-\x7e]{1,128}$/),
     planDigest: z.string().regex(/^[0-9a-f]{64}$/),
     decision: z.enum(["approve", "deny"]),
-    scope: z.enum(SCOPES).optional(),
+    scope: z.enum(APPROVAL_SCOPES).optional(),
     grant: z.strictObject({ runs: z.int().min(1), minutes: z.int().min(1) }).optional(),
   })
   .refine(({ iat, exp }) => exp > iat && exp - iat <= LIFETIME_SECONDS_MAX)

@@ -1,7 +1,8 @@
 import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
 import { calculateJwkThumbprint, type JWK, SignJWT } from "jose";
+import type { ApprovalDecision, ApprovalScope } from "../../core/types.ts";
 import type { GrantTerms } from "../grants.ts";
-import type { Requester, Scope } from "../identities.ts";
+import type { Requester } from "../identities.ts";
 import type { Approval, Approvals } from "../types.ts";
 
 /** The `typ` of a decision receipt; no endpoint of the service accepts it as a token. */
@@ -16,9 +17,9 @@ export interface DecisionReceipt {
   readonly approvalId: string;
   /** Hex SHA-256 of the plan that was decided. */
   readonly planDigest: string;
-  readonly decision: "approve" | "deny";
+  readonly decision: ApprovalDecision;
   /** Set for an approval. */
-  readonly scope: Scope | undefined;
+  readonly scope: ApprovalScope | undefined;
   /** Set for scope `bounded`: how many runs, this call included, and for how long. */
   readonly grant?: Pick<GrantTerms, "runs" | "minutes"> | undefined;
   /** Unix milliseconds. */

@@ -1,7 +1,8 @@
+import type { ApprovalScope } from "../../core/types.ts";
 import { integer, optionalText, text } from "../../database/rows.ts";
 import { answerProblem, isReadable } from "../answer.ts";
 import { chosenTerms } from "../grants.ts";
-import { type Approver, isAmongRequesters, type Requester, type Scope } from "../identities.ts";
+import { type Approver, isAmongRequesters, type Requester } from "../identities.ts";
 import { recordMessage } from "../notify/inbox.ts";
 import { escalationPlanOf } from "../policies/escalation.ts";
 import { objectionToDenial, voteResultOf } from "../policies/quorum.ts";
@@ -207,9 +208,9 @@ function bounded(name: string, value: unknown, lengthMax: number): string {
  * Returns the scopes to offer. An approval can be remembered only at low and medium risk: for a session that is trusted and a call
  * with a grant key, or within the bounds of an offered grant. The policies restrict the scopes further.
  */
-function offered({ scopes, requester, grantKey, offer, risk, requirement }: NewApproval): readonly Scope[] {
+function offered({ scopes, requester, grantKey, offer, risk, requirement }: NewApproval): readonly ApprovalScope[] {
   const isLow = risk === "low" || risk === "medium";
-  const isPossible: Readonly<Record<Scope, boolean>> = {
+  const isPossible: Readonly<Record<ApprovalScope, boolean>> = {
     once: true,
     session: isLow && sessionOf(requester) !== "" && grantKey !== undefined,
     bounded: isLow && offer !== undefined,
@@ -421,7 +422,7 @@ function objectionToAnswer(decision: Decision, { answer: wanted }: Approval): De
 }
 
 /** Drops the scopes of grants when the session has ended since the request was made. */
-async function offeredNow(tx: WriteTransaction, { scopes, requester }: Approval): Promise<readonly Scope[]> {
+async function offeredNow(tx: WriteTransaction, { scopes, requester }: Approval): Promise<readonly ApprovalScope[]> {
   const isOnlyOnce = scopes.every((scope) => scope === "once");
   if (isOnlyOnce || !(await sessionIsOver(tx, requester))) return scopes;
   return scopes.filter((scope) => scope === "once");

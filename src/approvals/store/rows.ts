@@ -1,9 +1,9 @@
-import { APPROVAL_STATES, type Category, type Classification } from "../../core/types.ts";
+import { APPROVAL_SCOPES, APPROVAL_STATES, type Category, type ToolClassification } from "../../core/types.ts";
 import type { Row } from "../../database/dialect.ts";
 import { integer, json, oneOf, optionalInteger, optionalText, text, texts, unreadable } from "../../database/rows.ts";
 import { readAnswer, type WantedAnswer } from "../answer.ts";
 import { type GrantBounds, type GrantTerms, readBounds, readTerms } from "../grants.ts";
-import { type Approver, SCOPES } from "../identities.ts";
+import type { Approver } from "../identities.ts";
 import { escalatedRequirement } from "../policies/escalation.ts";
 import {
   type Escalation,
@@ -25,7 +25,7 @@ import {
 } from "../types.ts";
 
 const CATEGORIES = ["read", "write", "command", "network", "ask"] as const satisfies readonly Category[];
-const CLASSIFICATIONS = ["read", "write", "destructive"] as const satisfies readonly Classification[];
+const CLASSIFICATIONS = ["read", "write", "destructive"] as const satisfies readonly ToolClassification[];
 
 /** Returns the approval as of `now`: one past its deadline is expired, whether or not the row already says so. */
 export function toApproval(row: Row, now: number): Approval {
@@ -59,7 +59,7 @@ function storedApproval(row: Row): Approval {
     view: json(row, "view"),
     viewDigest: text(row, "view_digest"),
     summary: text(row, "summary"),
-    scopes: SCOPES.filter((scope) => texts(row, "scopes").includes(scope)),
+    scopes: APPROVAL_SCOPES.filter((scope) => texts(row, "scopes").includes(scope)),
     grantKey,
     offer: bounds(row, "grant_offer"),
     traceId: text(row, "trace_id"),
@@ -72,7 +72,7 @@ function storedApproval(row: Row): Approval {
     executeBy: optionalInteger(row, "execute_by"),
     decidedAt: optionalInteger(row, "decided_at"),
     decidedBy: approverIn(row, "decided"),
-    scope: row["scope"] === null ? undefined : oneOf(row, "scope", SCOPES),
+    scope: row["scope"] === null ? undefined : oneOf(row, "scope", APPROVAL_SCOPES),
     granted: granted(row),
     decisionReason: optionalText(row, "decision_reason"),
   };

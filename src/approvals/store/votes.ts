@@ -1,7 +1,6 @@
 import { sha256Hex } from "../../core/digest.ts";
-import type { Json } from "../../core/types.ts";
+import type { ApprovalScope, Json } from "../../core/types.ts";
 import { chosenTerms, type GrantTerms, narrowest, termsJson } from "../grants.ts";
-import type { Scope } from "../identities.ts";
 import { type Lacking, lackingOf, type Voter, voteResultOf } from "../policies/quorum.ts";
 import type { Vote } from "../policies/requirement.ts";
 import type { Approval, Decision } from "../types.ts";
@@ -76,7 +75,7 @@ function answerWith({ decision, answer }: Decision, { answer: wanted }: Approval
 interface Counted {
   readonly state: "pending" | "approved" | "denied";
   readonly votes: readonly Vote[];
-  readonly scope: Scope | null;
+  readonly scope: ApprovalScope | null;
   /** Set for scope `bounded`. */
   readonly granted?: GrantTerms | undefined;
 }

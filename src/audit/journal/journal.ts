@@ -1,6 +1,6 @@
 import { REFUSALS } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
-import type { Classification, Json, UsedKey } from "../../core/types.ts";
+import type { Json, ToolClassification, UsedKey } from "../../core/types.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import { type Announced, type EntryDraft, toLine } from "../entry.ts";
 import { escapeJson } from "../escape.ts";
@@ -151,7 +151,7 @@ export function interruptedCall({ facts }: Intent): InterruptedCall {
   return { approvalId: textOf(facts["approvalId"]), key: isKnown ? { issuer, subject, tool, keyHash } : undefined };
 }
 
-const CLASSIFICATIONS: readonly string[] = ["read", "write", "destructive"] satisfies readonly Classification[];
+const CLASSIFICATIONS: readonly string[] = ["read", "write", "destructive"] satisfies readonly ToolClassification[];
 
 /**
  * Returns the entry of a call that started and whose outcome was not observed. An intent written by version 0.1.0 has
@@ -173,7 +173,7 @@ export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
     },
     tool: {
       name: text("tool") ?? "unknown",
-      classification: isKnown ? (classification as Classification) : "unknown",
+      classification: isKnown ? (classification as ToolClassification) : "unknown",
       targetSystem: text("targetSystem") ?? "unknown",
     },
     request: {

@@ -7,7 +7,7 @@ import type { RegisteredTool } from "../../core/evidence.ts";
 import { isTable } from "../../core/json.ts";
 import { hint } from "../../core/nearest.ts";
 import { onlyStringField } from "../../core/schema/walk.ts";
-import type { Caller, CliTarget, Json } from "../../core/types.ts";
+import type { CallerContext, CliTarget, Json } from "../../core/types.ts";
 import { permissionsFor } from "../../pipeline/permission-engine.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
 import type { Parts } from "../../runtime/composition/wiring.ts";
@@ -184,7 +184,7 @@ class Tester {
     return { problems: callProblems(expected, { input, planned, verdicts, refused }) };
   }
 
-  #caller(input: unknown, { permissions }: CallFixture): Caller {
+  #caller(input: unknown, { permissions }: CallFixture): CallerContext {
     const { config, found } = this.#with;
     const issuer = config.jwt.issuers.find(({ operators }) => !operators)?.issuer ?? "(issuer)";
     const needed = tried(() => permissionsFor(found.tool, input));

@@ -5,7 +5,7 @@ import type { RegisteredTool } from "../../core/evidence.ts";
 import { isTable } from "../../core/json.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
 import { withoutAbsentNulls } from "../../core/schema/absent-nulls.ts";
-import type { Caller, ExecutionPlan, Json, RunContext } from "../../core/types.ts";
+import type { CallerContext, ExecutionPlan, Json, RunContext } from "../../core/types.ts";
 import type { Parts } from "../../runtime/composition/wiring.ts";
 import { assemble } from "../../runtime/composition/wiring.ts";
 import type { Config } from "../../runtime/config/config.ts";
@@ -133,7 +133,7 @@ async function confirm({ tool }: RegisteredTool, { yes }: TryOptions): Promise<v
 }
 
 /** Returns a caller with every permission that the tool may need. */
-function callerFor({ tool }: RegisteredTool, { jwt }: Config, { sub }: TryOptions): Caller {
+function callerFor({ tool }: RegisteredTool, { jwt }: Config, { sub }: TryOptions): CallerContext {
   const { required, elevatedIf } = tool.permissions;
   const issuer = jwt.issuers.find(({ operators }) => !operators)?.issuer ?? "(issuer)";
   return {
@@ -146,7 +146,7 @@ interface TryingParts {
   readonly parts: Parts;
   readonly config: Config;
   readonly found: RegisteredTool;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
 }
 
 /** Runs the stages of one call, and keeps what each of them did. */

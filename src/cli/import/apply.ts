@@ -4,7 +4,7 @@ import { escapeLine } from "../../audit/escape.ts";
 import { systemCode } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
 import { actionOf } from "../../core/policy/state.ts";
-import type { FieldAction, Json, OutputPolicy } from "../../core/types.ts";
+import type { FieldAction, Json, OutputFieldPolicy } from "../../core/types.ts";
 import { CommandError, EXIT } from "../output.ts";
 import { manifestProblems, tableText } from "./manifest-text.ts";
 
@@ -61,7 +61,8 @@ export function applied(source: string, manifest: Manifest, proposal: LearnedPol
     (manifest["output"] ?? {}) as Json,
   );
   const isReplaced = result === "json";
-  const before = isTable(manifest["outputPolicy"]) && !isReplaced ? (manifest["outputPolicy"] as OutputPolicy) : {};
+  const before =
+    isTable(manifest["outputPolicy"]) && !isReplaced ? (manifest["outputPolicy"] as OutputFieldPolicy) : {};
   const blocks: [string, readonly string[]][] = [["outputPolicy", policyBlock(before, proposal)]];
   if (described.length > 0) blocks.push(["output", tableText({ output })]);
   if (isReplaced) blocks.push(["target", tableText({ target: withResult(manifest["target"]) })]);
@@ -74,7 +75,7 @@ function withResult(target: unknown): Json {
   return { ...(table as object), mcp: { tool, result: "json", ...others } } as Json;
 }
 
-function policyBlock(before: OutputPolicy, { outputPolicy }: LearnedPolicy): readonly string[] {
+function policyBlock(before: OutputFieldPolicy, { outputPolicy }: LearnedPolicy): readonly string[] {
   const proposed = new Set(outputPolicy.map(({ path }) => path));
   const kept = Object.entries(before).filter(([path]) => !proposed.has(path));
   const lines = [
@@ -89,7 +90,7 @@ function policyBlock(before: OutputPolicy, { outputPolicy }: LearnedPolicy): rea
   return lines.some((line) => !line.startsWith("  #")) ? ["outputPolicy:", ...lines] : ["outputPolicy: {}", ...lines];
 }
 
-function written(action: OutputPolicy[string]): string {
+function written(action: OutputFieldPolicy[string]): string {
   return typeof action === "string" ? action : JSON.stringify(action);
 }
 

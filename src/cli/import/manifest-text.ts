@@ -9,7 +9,7 @@ import { zodFromJson } from "../../core/json-schema/zod.ts";
 import { element, otherKey, type Step } from "../../core/policy/field-path.ts";
 import { personalName } from "../../core/policy/personal-names.ts";
 import { namesOf, type PolicyField, pathOf, policyFields } from "../../core/policy/policy-fields.ts";
-import type { Classification, FieldAction, Json } from "../../core/types.ts";
+import type { FieldAction, Json, ToolClassification } from "../../core/types.ts";
 import { labelOf } from "../../detection/labels.ts";
 import { readDataOnly } from "../../runtime/manifests/data-only.ts";
 import { MODULES } from "../../runtime/modules.ts";
@@ -20,7 +20,7 @@ export interface ManifestDraft {
   readonly name: string;
   readonly title?: string;
   readonly description: string;
-  readonly classification: Classification;
+  readonly classification: ToolClassification;
   readonly permissions: readonly string[];
   readonly target: Json;
   /** JSON Schemas. */
@@ -71,10 +71,10 @@ export function numbered(name: string, taken: ReadonlySet<string>): string {
 
 /** Permissions that belong to operators begin with these. */
 const OPERATORS = /^(?:approvals|audit|configuration|grants|metrics|modes|service|tools)$/;
-const VERBS: Readonly<Record<Classification, string>> = { read: "read", write: "write", destructive: "delete" };
+const VERBS: Readonly<Record<ToolClassification, string>> = { read: "read", write: "write", destructive: "delete" };
 
 /** Returns the permission to propose for a tool of a system. */
-export function proposedPermission(system: string, classification: Classification): string {
+export function proposedPermission(system: string, classification: ToolClassification): string {
   return `${OPERATORS.test(system) ? `${system}-api` : system}:${VERBS[classification]}`;
 }
 

@@ -9,7 +9,7 @@ import { SCAN_LEVELS } from "../policy/scan-policy.ts";
 import { boundPatterns } from "../schema/linear-patterns.ts";
 import { type DeclaredKind, declaredTarget, targetFaults } from "../target-kind.ts";
 import { inputJsonSchema, jsonSchemaFaults } from "../tool-formats.ts";
-import type { ArgumentBound, OutputPolicy, ToolApproval, ToolLimits } from "../types.ts";
+import type { ApprovalPolicy, ArgumentBound, OutputFieldPolicy, ToolLimits } from "../types.ts";
 import {
   isBoolean,
   isFunction,
@@ -151,7 +151,7 @@ function outputPolicyFaults({ outputPolicy, output }: Unchecked): readonly Fault
   const unmatched = policyFaults("outputPolicy", outputPolicy, output);
   if (unmatched.length > 0) return unmatched;
   try {
-    return releaseFaults({ outputPolicy: outputPolicy as OutputPolicy, output: output as z.ZodType });
+    return releaseFaults({ outputPolicy: outputPolicy as OutputFieldPolicy, output: output as z.ZodType });
   } catch (error) {
     return [{ field: "outputPolicy", message: errorText(error) }];
   }
@@ -398,7 +398,7 @@ function isBound(bound: unknown): bound is ArgumentBound {
 
 /** Checks bounded grants against the rest of the manifest, whose parts are valid. */
 function grantFaults({ approval: gate, classification, category, input, target }: Unchecked): readonly Fault[] {
-  const { grants, risk } = (gate ?? {}) as ToolApproval;
+  const { grants, risk } = (gate ?? {}) as ApprovalPolicy;
   if (grants === undefined) return [];
   const field = "approval.grants";
   const isShell = isTable(target) && isTable(target["cli"]) && target["cli"]["shell"] !== undefined;

@@ -1,4 +1,4 @@
-import type { FieldAction, Json, OutputPolicy } from "../types.ts";
+import type { FieldAction, Json, OutputFieldPolicy } from "../types.ts";
 import { element, joinPath, matchesAfter, parseFieldPattern, type Step } from "./field-path.ts";
 import { type CompiledPolicy, edgeOf, isScalar } from "./output-policy.ts";
 import { actionOf, reasonOf, releases } from "./state.ts";
@@ -28,7 +28,7 @@ export interface Explained {
 }
 
 export interface ExplainedPolicy {
-  readonly policy: OutputPolicy;
+  readonly policy: OutputFieldPolicy;
   readonly compiled: CompiledPolicy;
 }
 
@@ -39,7 +39,7 @@ type PolicyEdge = PolicyNode["element"];
 const DEPTH_MAX = 128;
 
 interface Run {
-  readonly policy: OutputPolicy;
+  readonly policy: OutputFieldPolicy;
   readonly fields: ExplainedField[];
   readonly fieldsMax: number;
   omitted: number;
@@ -68,7 +68,11 @@ export function explainPolicy({ policy, compiled }: ExplainedPolicy, value: Json
 }
 
 /** Returns the pattern that makes `action` apply at a path; undefined when there is none. */
-export function decidingPattern(policy: OutputPolicy, steps: readonly Step[], action: FieldAction): string | undefined {
+export function decidingPattern(
+  policy: OutputFieldPolicy,
+  steps: readonly Step[],
+  action: FieldAction,
+): string | undefined {
   let best: Claim | undefined;
   for (const [text, says] of Object.entries(policy)) {
     if (actionOf(says) !== action) continue;

@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { type SchemaMap, type SchemaNode, schemaMapOf } from "../schema/walk.ts";
-import type { FieldAction, Json, OutputPolicy } from "../types.ts";
+import type { FieldAction, Json, OutputFieldPolicy } from "../types.ts";
 import {
   advance,
   element,
@@ -77,7 +77,7 @@ const DROPPED: Edge = {
  * @throws {TypeError} for a malformed pattern or action
  * @throws {RangeError} for a policy or schema that is too large
  */
-export function compilePolicy(policy: OutputPolicy, output: z.ZodType): CompiledPolicy {
+export function compilePolicy(policy: OutputFieldPolicy, output: z.ZodType): CompiledPolicy {
   const states = policyStates(Object.entries(policy).map(readRule));
   const map = schemaMapOf(output);
   const nodes = new Map<string, PolicyNode>();
@@ -128,7 +128,7 @@ function readRule([text, declared]: readonly [string, unknown], index: number): 
  *
  * @throws {RangeError} for a schema that never ends
  */
-export function unmatchedPatterns(policy: OutputPolicy, output: z.ZodType): readonly string[] {
+export function unmatchedPatterns(policy: OutputFieldPolicy, output: z.ZodType): readonly string[] {
   const map = schemaMapOf(output);
   return Object.keys(policy).flatMap((text) => {
     const pattern = parseFieldPattern(text);

@@ -1,4 +1,4 @@
-import type { FieldAction, OutputPolicy } from "../types.ts";
+import type { FieldAction, OutputFieldPolicy } from "../types.ts";
 import type { FieldPattern, Step } from "./field-path.ts";
 import { advance, otherKey, startPosition, wildcard } from "./field-path.ts";
 
@@ -65,7 +65,7 @@ export function actionOf(declared: unknown): FieldAction | undefined {
 }
 
 /** Returns the reason declared for a pattern, if there is one. */
-export function reasonOf(declared: OutputPolicy[string] | undefined): string | undefined {
+export function reasonOf(declared: OutputFieldPolicy[string] | undefined): string | undefined {
   return typeof declared === "object" ? declared.reason : undefined;
 }
 

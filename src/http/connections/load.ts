@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { FastifyInstance } from "fastify";
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
-import type { CallerContext } from "../../pipeline/caller-context.ts";
+import type { CallerVerifier } from "../../pipeline/caller-context.ts";
 import { LOOP_MEASURE_EVERY_MS, Shedding } from "../../pipeline/limits/shedding.ts";
 import { type ConnectionEnd, type ConnectionLimits, Connections } from "./connections.ts";
 import { WrongTokens } from "./request-limits.ts";
@@ -16,7 +16,7 @@ export interface LoadLimits extends ConnectionLimits {
 interface LoadOptions {
   readonly limits: LoadLimits;
   readonly metrics: LoadMetrics;
-  readonly callers: CallerContext;
+  readonly callers: CallerVerifier;
   /** Returns the current time in milliseconds. */
   readonly clock: () => number;
 }

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { Refusal } from "../../core/errors.ts";
-import type { Caller } from "../../core/types.ts";
+import type { CallerContext } from "../../core/types.ts";
 import { monotonic } from "../../pipeline/limits/monotonic-clock.ts";
 import { type Rate, RateLimiter } from "../../pipeline/limits/rate-limiter.ts";
 import { CountByKey, sourceOf } from "./sources.ts";
@@ -26,7 +26,7 @@ export class ConcurrencyLimit {
    *
    * @throws {Refusal} RATE_LIMITED
    */
-  take({ issuer, subject }: Pick<Caller, "issuer" | "subject">): () => void {
+  take({ issuer, subject }: Pick<CallerContext, "issuer" | "subject">): () => void {
     const key = JSON.stringify([issuer, subject]);
     if (this.#byCaller.of(key) >= this.#options.perCallerMax)
       throw full("You have too many requests of this kind open at once.");
@@ -60,7 +60,7 @@ export class RequestRateLimiter {
   }
 
   /** @throws {Refusal} RATE_LIMITED */
-  take({ issuer, subject }: Caller): void {
+  take({ issuer, subject }: CallerContext): void {
     const now = this.#clock();
     const limiter = this.#limiter(now);
     if (limiter === undefined) return;

@@ -1,13 +1,12 @@
 import { z } from "zod";
 import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
 import { chosenTermsSchema } from "../../approvals/grants.ts";
-import { SCOPES } from "../../approvals/identities.ts";
 import type { ApprovalReport, Decisions } from "../../approvals/notify/report.ts";
 import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
 import { readTime, TIME_HINT } from "../../audit/query/time-range.ts";
 import { Refusal } from "../../core/errors.ts";
-import { APPROVAL_STATES, type Caller, type Json } from "../../core/types.ts";
+import { APPROVAL_SCOPES, APPROVAL_STATES, type CallerContext, type Json } from "../../core/types.ts";
 import { json } from "../answers.ts";
 import {
   decisionRefusal,
@@ -54,7 +53,7 @@ const showQuery = z.strictObject({ wait: wholeNumber(0, WAIT_SECONDS_MAX).option
 
 const decisionBody = z.strictObject({
   decision: z.enum(["approve", "deny"]),
-  scope: z.enum(SCOPES).optional(),
+  scope: z.enum(APPROVAL_SCOPES).optional(),
   grant: chosenTermsSchema.optional(),
   reason: z.string().max(REASON_CHARACTERS_MAX).optional(),
   answer: z.string().max(ANSWER_CHARACTERS_MAX).optional(),
@@ -205,7 +204,7 @@ export interface RequestedDecision extends z.output<typeof decisionBody> {
 /** Decides as the operator. Records an attempt to decide one's own request or one that is for other approvers. */
 export async function decide(
   services: ApprovalServices,
-  operator: Caller,
+  operator: CallerContext,
   requested: RequestedDecision,
 ): Promise<Decided> {
   const { id } = requested;

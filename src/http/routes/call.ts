@@ -3,7 +3,7 @@ import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { type HttpRequestFacts, parseTracestate } from "../../core/tracing.ts";
-import type { Caller } from "../../core/types.ts";
+import type { CallerContext } from "../../core/types.ts";
 import type { Answer } from "../../pipeline/answer.ts";
 import type { CallRequest, Hold } from "../../pipeline/call-request.ts";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
@@ -70,7 +70,7 @@ const heldCalls = perListener(() => new ConcurrencyLimit(HELD));
  */
 export function beginHold(
   services: EndpointServices,
-  caller: Caller,
+  caller: CallerContext,
   { keepsRequest }: { readonly keepsRequest: boolean },
 ): (() => void) | undefined {
   let leave: () => void;

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
-import type { Caller } from "../../core/types.ts";
+import type { CallerContext } from "../../core/types.ts";
 import type { Learning } from "../../pipeline/learning/learning.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 import { deniedAnswer, json } from "../answers.ts";
@@ -151,6 +151,6 @@ function noObservation(): EndpointAnswer {
   return deniedAnswer(404, "LEARNING_NOT_FOUND", message);
 }
 
-function actor({ subject, issuer }: Caller) {
+function actor({ subject, issuer }: CallerContext) {
   return { sub: subject, iss: issuer };
 }

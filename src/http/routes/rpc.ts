@@ -3,7 +3,7 @@ import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
 import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
-import type { Caller, Json } from "../../core/types.ts";
+import type { CallerContext, Json } from "../../core/types.ts";
 import { json } from "../answers.ts";
 import {
   decisionRefusal,
@@ -64,7 +64,7 @@ class RpcError extends Error {
   }
 }
 
-type Method = (services: RpcServices, operator: Caller, params: unknown) => Promise<Json>;
+type Method = (services: RpcServices, operator: CallerContext, params: unknown) => Promise<Json>;
 
 const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
   [
@@ -124,7 +124,7 @@ interface Served {
   readonly error?: { readonly code: number; readonly message: string };
 }
 
-async function serve(services: RpcServices, operator: Caller, bytes: Uint8Array): Promise<Served> {
+async function serve(services: RpcServices, operator: CallerContext, bytes: Uint8Array): Promise<Served> {
   let id: Served["id"] = null;
   let jsonrpc: Served["jsonrpc"] = "2.0";
   try {

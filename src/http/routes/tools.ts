@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { exportTool, TOOL_FORMATS } from "../../core/tool-export.ts";
-import type { Caller, Tool } from "../../core/types.ts";
+import type { CallerContext, Tool } from "../../core/types.ts";
 import { couldUse } from "../../pipeline/permission-engine.ts";
 import { meantTool } from "../../pipeline/registry.ts";
 import { json } from "../answers.ts";
@@ -52,6 +52,6 @@ export const endpoints: readonly Endpoint[] = [
   }),
 ];
 
-function isUsable({ permissions: { required } }: Tool, { permissions }: Caller): boolean {
+function isUsable({ permissions: { required } }: Tool, { permissions }: CallerContext): boolean {
   return couldUse(permissions, required);
 }

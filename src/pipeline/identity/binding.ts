@@ -1,4 +1,4 @@
-import type { Caller } from "../../core/types.ts";
+import type { CallerContext } from "../../core/types.ts";
 import { subjectProblem } from "./claims.ts";
 import { unauthenticated } from "./refusal.ts";
 
@@ -68,7 +68,7 @@ export class CertificateCallers {
     return mapped.length === 0 ? undefined : mapped.flatMap(({ permissions }) => permissions);
   }
 
-  find(certificate: ClientCertificate, nowMs: number): Caller | undefined {
+  find(certificate: ClientCertificate, nowMs: number): CallerContext | undefined {
     if (certificate.spiffeId === undefined || !isValid(certificate, nowMs)) return undefined;
     const known = this.#bySpiffeId.get(certificate.spiffeId);
     if (known === undefined) return undefined;

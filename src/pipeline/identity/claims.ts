@@ -1,5 +1,5 @@
 import { canonical, NotJsonError } from "../../core/digest.ts";
-import type { Caller, Json } from "../../core/types.ts";
+import type { CallerContext, Json } from "../../core/types.ts";
 import { PROFILE_RULES, type TokenProfile } from "./profiles.ts";
 import type { ReadToken } from "./reader.ts";
 import { unauthenticated } from "./refusal.ts";
@@ -45,14 +45,14 @@ export interface ClaimRules {
  * Returns the caller named by a token whose signature is valid.
  * @throws {Refusal} UNAUTHENTICATED
  */
-export function readCaller(token: ReadToken, rules: ClaimRules, nowSeconds: number): Caller {
+export function readCaller(token: ReadToken, rules: ClaimRules, nowSeconds: number): CallerContext {
   const { claims } = token;
   assertType(token.typ, rules);
   assertAudience(claims.get("aud"), rules.audience);
   const expiresAt = assertTimes(claims, rules, nowSeconds);
   const subject = readSubject("sub", claims.get("sub"));
   PROFILE_RULES[rules.profile].check(claims);
-  const caller: Caller = {
+  const caller: CallerContext = {
     issuer: rules.issuer,
     subject,
     permissions: Object.freeze(

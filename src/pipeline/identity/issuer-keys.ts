@@ -54,14 +54,14 @@ export interface FetchedKeys {
   readonly atMs: number;
 }
 
-/** Settings and clock that a caller context passes to the keys of one issuer. */
+/** Settings and clock that a caller verifier passes to the keys of one issuer. */
 export interface KeyContext {
   readonly algorithms: readonly string[];
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   /** Time limit of one fetch, body included. */
   readonly timeoutMs: number;
-  /** Returns keys that the replaced caller context fetched for this issuer from the same URL. */
+  /** Returns keys that the replaced caller verifier fetched for this issuer from the same URL. */
   readonly known: (uri: string) => FetchedKeys | undefined;
   /** Called when a fetch returned other keys than the previous one. */
   readonly onChange: () => void;

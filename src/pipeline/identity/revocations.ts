@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Caller } from "../../core/types.ts";
+import type { CallerContext } from "../../core/types.ts";
 import { hasDuplicateKeys } from "./reader.ts";
 import { unauthenticated } from "./refusal.ts";
 
@@ -43,7 +43,7 @@ export interface Credential {
  * Returns the lookup keys. A revoked subject cannot act for others either; actors before the current one are only history (RFC
  * 8693, 4.1).
  */
-export function credentialOf({ issuer, subject, actors }: Caller, origin: TokenOrigin): Credential {
+export function credentialOf({ issuer, subject, actors }: CallerContext, origin: TokenOrigin): Credential {
   const { digests, jti, issuedAtMs, actorIssuer = issuer } = origin;
   const subjects = [pair(issuer, subject), ...actors.slice(0, 1).map((name) => pair(actorIssuer, name))];
   return { tokens: digests, jti: jti === undefined ? undefined : pair(issuer, jti), subjects, issuedAtMs };

@@ -1,4 +1,4 @@
-import type { Caller, EpochMs } from "../../core/types.ts";
+import type { CallerContext, EpochMs } from "../../core/types.ts";
 
 /** Who holds a role: one subject, or everybody whose token has all of these claims. */
 export type BoundCallers = { readonly subject: string } | { readonly claims: readonly RequiredClaim[] };
@@ -28,7 +28,7 @@ interface HeldRoles {
   readonly untilMs: EpochMs;
 }
 
-/** Maximum number of role names in `Caller.roles`, and so in an audit entry. The permissions of all roles count. */
+/** Maximum number of role names in `CallerContext.roles`, and so in an audit entry. The permissions of all roles count. */
 const NAMES_MAX = 32;
 
 type Claims = ReadonlyMap<string, unknown>;
@@ -53,7 +53,11 @@ export class RoleBindings {
    * Returns the caller with the roles that it holds now, and until when they are certain. Without `claims`, only bindings of
    * subjects count.
    */
-  withRoles(caller: Caller, claims: Claims | undefined, nowMs: EpochMs): { caller: Caller; untilMs: EpochMs } {
+  withRoles(
+    caller: CallerContext,
+    claims: Claims | undefined,
+    nowMs: EpochMs,
+  ): { caller: CallerContext; untilMs: EpochMs } {
     const held = this.#byIssuer.get(caller.issuer)?.heldBy(caller.subject, claims, nowMs);
     if (held === undefined) return { caller, untilMs: Number.POSITIVE_INFINITY };
     const permissions = Object.freeze([...new Set([...caller.permissions, ...held.permissions])]);

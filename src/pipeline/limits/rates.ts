@@ -1,5 +1,5 @@
 import { Refusal } from "../../core/errors.ts";
-import type { Caller } from "../../core/types.ts";
+import type { CallerContext } from "../../core/types.ts";
 import { type Rate, RateLimiter } from "./rate-limiter.ts";
 
 type RateOrOff = Rate | "off";
@@ -48,7 +48,7 @@ export class Rates {
   readonly #tools = new Map<string, ToolLimiters>();
   readonly #limiters = new Map<string, RateLimiter>();
   /** The same token always yields the same object. */
-  readonly #keys = new WeakMap<Caller, string>();
+  readonly #keys = new WeakMap<CallerContext, string>();
 
   constructor({ now, ...inForce }: RatesOptions) {
     this.#now = now;
@@ -71,7 +71,7 @@ export class Rates {
    *
    * @throws {Refusal} RATE_LIMITED
    */
-  takeCall(caller: Caller, now: number = this.#now()): void {
+  takeCall(caller: CallerContext, now: number = this.#now()): void {
     const own = this.#caller;
     const shared = this.#service;
     if (own === undefined && shared === undefined) return;
@@ -87,7 +87,7 @@ export class Rates {
    *
    * @throws {Refusal} RATE_LIMITED
    */
-  takeTool(caller: Caller, tool: string, now: number = this.#now()): void {
+  takeTool(caller: CallerContext, tool: string, now: number = this.#now()): void {
     const { callerAndTool: own, tool: shared } = this.#tools.get(tool) ?? this.#setToolLimiters(tool);
     if (own === undefined && shared === undefined) return;
     const key = this.#keyOf(caller);
@@ -102,7 +102,7 @@ export class Rates {
     return this.#limiters;
   }
 
-  #keyOf(caller: Caller): string {
+  #keyOf(caller: CallerContext): string {
     const known = this.#keys.get(caller);
     if (known !== undefined) return known;
     const key = JSON.stringify([caller.issuer, caller.subject]);

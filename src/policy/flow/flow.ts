@@ -2,7 +2,7 @@ import { z } from "zod";
 import { NOT_LOGGED, sanitizeInput } from "../../core/manifest/input-policy.ts";
 import { type CompiledPolicy, compilePolicy } from "../../core/policy/output-policy.ts";
 import type { DeclaredKind } from "../../core/target-kind.ts";
-import type { Caller, DataLabel, Json, Tool } from "../../core/types.ts";
+import type { CallerContext, DataLabel, Json, Tool } from "../../core/types.ts";
 import { AnswerFields, PrintCollector } from "./answer-prints.ts";
 import { type ToolFlow, toolFlow } from "./declarations.ts";
 import { Fingerprints } from "./fingerprints.ts";
@@ -52,7 +52,7 @@ type FlowCaller = Pick<Carrier, "issuer" | "subject">;
 /** A call as far as data flow concerns it. */
 export interface FollowedCall {
   readonly tool: Tool;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   readonly input: unknown;
   readonly inputPolicy: CompiledPolicy;
   readonly traceId: string;
@@ -181,7 +181,7 @@ export class DataFlowPolicy {
   }
 
   /** Actors are known by their subject and the caller's issuer. */
-  #carriers({ issuer, subject, actors, session }: Caller): readonly Carrier[] {
+  #carriers({ issuer, subject, actors, session }: CallerContext): readonly Carrier[] {
     const own = this.#options.trustSid ? (session ?? "") : "";
     return [...new Set([subject, ...actors])].map((one) => ({ issuer, subject: one, session: own }));
   }

@@ -1,5 +1,5 @@
 import { Refusal } from "../../core/errors.ts";
-import type { Caller, Tool } from "../../core/types.ts";
+import type { CallerContext, Tool } from "../../core/types.ts";
 import type { Row } from "../../database/dialect.ts";
 import { integer, oneOf, optionalInteger, text } from "../../database/rows.ts";
 
@@ -21,7 +21,7 @@ export interface CallHalt {
   readonly reason: string;
   /** Whether running calls were ended, too. */
   readonly cancelRunning: boolean;
-  readonly setBy: Pick<Caller, "issuer" | "subject">;
+  readonly setBy: Pick<CallerContext, "issuer" | "subject">;
   /** Unix milliseconds by the clock of the state, as `until`. */
   readonly setAt: number;
   readonly until: number | undefined;
@@ -30,7 +30,7 @@ export interface CallHalt {
 /** What halts judge a call by. */
 export interface HaltableCall {
   readonly tool: Tool;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   /** The session that the agent named itself. */
   readonly session: string | undefined;
 }

@@ -1,6 +1,6 @@
 import { errorText } from "../../core/error-text.ts";
 import type { Refusal } from "../../core/errors.ts";
-import type { Caller, Json } from "../../core/types.ts";
+import type { CallerContext, Json } from "../../core/types.ts";
 import type { Sql } from "../../database/dialect.ts";
 import type { PolicyState } from "../state.ts";
 import type { HaltFile } from "./file.ts";
@@ -45,7 +45,7 @@ export interface NewHalt {
   readonly until: number | undefined;
   /** Instead of `until`. */
   readonly forMs?: number | undefined;
-  readonly by: Pick<Caller, "issuer" | "subject">;
+  readonly by: Pick<CallerContext, "issuer" | "subject">;
 }
 
 /** `too_many`: as many halts as there may be are in force. `past`: `until` has passed by the clock of the state. */

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { GivenApproval, PointState } from "../../core/policy-point.ts";
 import type { TargetContext, WatchOptions } from "../../core/target-kind.ts";
-import type { Caller, Json, Tool } from "../../core/types.ts";
+import type { CallerContext, Json, Tool } from "../../core/types.ts";
 import type { UrlContext } from "../../egress/settings.ts";
 
 /**
@@ -32,7 +32,7 @@ export interface PointContext extends UrlContext, Pick<TargetContext, "random"> 
 /** The question whether a call may run. */
 export interface PointQuestion {
   readonly tool: Tool;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   /** The parsed arguments as far as the point may see them; undefined when it may see none. */
   readonly args: { readonly [name: string]: Json } | undefined;
   readonly traceId: string | undefined;

@@ -1,5 +1,5 @@
 import { Refusal } from "../../core/errors.ts";
-import type { Caller, EpochMs, Json, Tool } from "../../core/types.ts";
+import type { CallerContext, EpochMs, Json, Tool } from "../../core/types.ts";
 import { type LeaseOptions, Leases, type Meter, type QuotaHold } from "./leases.ts";
 import {
   fromParts,
@@ -20,7 +20,7 @@ import { listUse, type QuotaUseFilter, ROWS_MAX, resetUse, sweepUse, type UsePos
 /** Whose call of which tool. */
 export interface CountedCall {
   readonly tool: Tool;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
 }
 
 /** What one process has counted of one quota since its start. */
@@ -74,7 +74,7 @@ export class Quotas {
   readonly #leases: Leases;
   readonly #counters = new Map<string, Counter>();
   /** The same token yields the same object. */
-  readonly #callerKeys = new WeakMap<Caller, string>();
+  readonly #callerKeys = new WeakMap<CallerContext, string>();
   #quotas: readonly Quota[] = [];
   #ofTool = new WeakMap<Tool, readonly Applied[]>();
 
@@ -263,7 +263,7 @@ export class Quotas {
     return this.#leases.meter(quota, key, () => userOf(quota, caller, tool));
   }
 
-  #keyOf(caller: Caller): string {
+  #keyOf(caller: CallerContext): string {
     const known = this.#callerKeys.get(caller);
     if (known !== undefined) return known;
     const key = JSON.stringify([caller.issuer, caller.subject]);

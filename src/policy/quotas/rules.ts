@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { Refusal } from "../../core/errors.ts";
 import { matchesToolName } from "../../core/tool-names.ts";
-import type { Caller, Category, Classification, EpochMs, Tool } from "../../core/types.ts";
+import type { CallerContext, Category, EpochMs, Tool, ToolClassification } from "../../core/types.ts";
 
 /** What a quota counts. */
 export const QUOTA_UNITS = ["calls", "bytes", "cost"] as const;
@@ -31,8 +31,8 @@ export interface QuotaCondition {
   readonly tools?: readonly string[] | undefined;
   readonly systems?: readonly string[] | undefined;
   readonly categories?: readonly Category[] | undefined;
-  readonly classifications?: readonly Classification[] | undefined;
-  readonly callers?: readonly Pick<Caller, "issuer" | "subject">[] | undefined;
+  readonly classifications?: readonly ToolClassification[] | undefined;
+  readonly callers?: readonly Pick<CallerContext, "issuer" | "subject">[] | undefined;
 }
 
 /** Costs are counted in millionths, because sums of fractions are not exact. */
@@ -57,7 +57,7 @@ export interface Quota {
   readonly limit: number;
   /** Returns what a call of the tool is charged when it starts, in the unit's parts; undefined: the quota does not apply to it. */
   amountOf(tool: Tool): number | undefined;
-  appliesTo(caller: Caller): boolean;
+  appliesTo(caller: CallerContext): boolean;
 }
 
 export function readQuota(rule: QuotaRule): Quota {
@@ -115,7 +115,7 @@ export interface QuotaUser {
   readonly system: string;
 }
 
-export function userOf({ rule: { per } }: Quota, { issuer, subject }: Caller, tool: Tool): QuotaUser {
+export function userOf({ rule: { per } }: Quota, { issuer, subject }: CallerContext, tool: Tool): QuotaUser {
   const has = (key: QuotaKey): boolean => per.includes(key);
   return {
     issuer: has("caller") ? issuer : "",

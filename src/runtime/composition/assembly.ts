@@ -7,7 +7,7 @@ import type { KindReport } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
 import { operatorRuleProblems, operatorRules } from "../../detection/rules/operators.ts";
 import { DETECTOR, Detector } from "../../detection/sensitive.ts";
-import { type CallerContext, createCallerContext } from "../../pipeline/caller-context.ts";
+import { type CallerVerifier, createCallerVerifier } from "../../pipeline/caller-context.ts";
 import { createPolicy, type Policy } from "../../pipeline/policy.ts";
 import { createRegistry, type Registry } from "../../pipeline/registry.ts";
 import type { Config } from "../config/config.ts";
@@ -34,7 +34,7 @@ export interface InUse {
    * Returns the manifest modules of the snapshots in use. If a reading fails, all other modules that it loaded are released.
    */
   readonly modulesInUse?: (() => ReadonlySet<string>) | undefined;
-  readonly formerCallers?: CallerContext | undefined;
+  readonly formerCallers?: CallerVerifier | undefined;
   readonly formerPoints?: DecisionPoints | undefined;
 }
 
@@ -48,7 +48,7 @@ interface AssemblyCapabilities extends InUse, KindCapabilities {
 /** The parts that are built before the audit is opened: enough to check a configuration and to plan a call. */
 export interface Parts {
   readonly registry: Registry;
-  readonly callers: CallerContext;
+  readonly callers: CallerVerifier;
   /** Finds secrets and personal data by the built-in rules and those of the configuration. */
   readonly detector: Detector;
   readonly targets: Targets;
@@ -135,7 +135,7 @@ async function readParts(
     issuers === undefined
       ? undefined
       : attempt(problems, () =>
-          createCallerContext({ issuers, clock: now, former, bindings: bound?.index, ...identity.callers }),
+          createCallerVerifier({ issuers, clock: now, former, bindings: bound?.index, ...identity.callers }),
         );
   points.prepare(loaded.tools, problems);
   const identify = (tool: Tool): string =>

@@ -1,7 +1,7 @@
 import { readFileSync, statSync } from "node:fs";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import { systemCode } from "../../core/error-text.ts";
-import type { CallerContextOptions } from "../../pipeline/caller-context.ts";
+import type { CallerVerifierOptions } from "../../pipeline/caller-context.ts";
 import type { IssuerProfile } from "../../pipeline/identity/issuer-profile.ts";
 import { REVOCATION_BYTES_MAX, type RevocationList, readRevocations } from "../../pipeline/identity/revocations.ts";
 import { type Config, pathFrom } from "../config/config.ts";
@@ -13,7 +13,7 @@ import { readNamed } from "./problems.ts";
 
 /** Parts of `jwt` that belong to no single issuer. */
 export interface IdentityParts {
-  readonly callers: Pick<CallerContextOptions, "revocations" | "certificateCallers">;
+  readonly callers: Pick<CallerVerifierOptions, "revocations" | "certificateCallers">;
   readonly revocations: RevocationFile | undefined;
   /** OAuth servers that issue tokens for agents, as listed in the protected resource's metadata. */
   readonly authorizationServers: readonly string[];

@@ -1,7 +1,7 @@
 import { basename, isAbsolute } from "node:path";
 import { z } from "zod";
 import { boundInWords } from "../../approvals/grants.ts";
-import { type ApprovalPolicy, mayConcern, requiredOf } from "../../approvals/policies/policies.ts";
+import { type ApproverPolicy, mayConcern, requiredOf } from "../../approvals/policies/policies.ts";
 import type { RequiredPolicy } from "../../approvals/policies/requirement.ts";
 import type { Fault } from "../../core/errors.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
@@ -76,8 +76,8 @@ export interface ToolCatalog {
 interface PolicyShown extends RequiredPolicy {
   /** The lowest risk of calls to which it applies. */
   readonly risk: string;
-  readonly reasonRequired: ApprovalPolicy["reasonRequired"];
-  readonly scopes: ApprovalPolicy["scopes"];
+  readonly reasonRequired: ApproverPolicy["reasonRequired"];
+  readonly scopes: ApproverPolicy["scopes"];
   readonly decideBySeconds?: number | undefined;
   readonly executeBySeconds?: number | undefined;
 }
@@ -297,7 +297,7 @@ function grantsShown({ runs, minutes, arguments: bounds = {} }: OfferedGrants) {
   return { runs, minutes, arguments: Object.fromEntries(words) as Readonly<Record<string, string>> };
 }
 
-function policyShown(policy: ApprovalPolicy): PolicyShown {
+function policyShown(policy: ApproverPolicy): PolicyShown {
   const { when, reasonRequired, scopes, decideBySeconds, executeBySeconds } = policy;
   return {
     ...requiredOf(policy),

@@ -1,4 +1,4 @@
-import type { CallerContext } from "../../pipeline/caller-context.ts";
+import type { CallerVerifier } from "../../pipeline/caller-context.ts";
 import type { Entered, Snapshot, Snapshots } from "../../pipeline/proxy.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 
@@ -11,8 +11,8 @@ export function currentRegistry(snapshots: Snapshots): Registry {
   };
 }
 
-/** Returns a caller context that always uses the current configuration snapshot. */
-export function currentCallers(snapshots: Snapshots): CallerContext {
+/** Returns a caller verifier that always uses the current configuration snapshot. */
+export function currentCallers(snapshots: Snapshots): CallerVerifier {
   return {
     verify: (...shown) => snapshots.current().callers.verify(...shown),
     recall: (...shown) => snapshots.current().callers.recall(...shown),

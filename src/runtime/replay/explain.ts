@@ -4,7 +4,7 @@ import { renderView } from "../../approvals/view.ts";
 import { errorText } from "../../core/error-text.ts";
 import { Refusal } from "../../core/errors.ts";
 import { closestName } from "../../core/nearest.ts";
-import type { Caller, DataLabel, ExecutionPlan, Json, Tool } from "../../core/types.ts";
+import type { CallerContext, DataLabel, ExecutionPlan, Json, Tool } from "../../core/types.ts";
 import { namesSecret } from "../../detection/sanitize-args.ts";
 import { boundedCallOf } from "../../pipeline/approval-gate.ts";
 import { type FlowSources, sourcesOf } from "../../pipeline/call-flow.ts";
@@ -22,7 +22,7 @@ import { type Judgement, judge, type Statement } from "./judge.ts";
 export interface ExplainedCall {
   readonly tool: string;
   readonly args: unknown;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   /** Session that the call names; a token that names its own session comes first. */
   readonly session?: string | undefined;
   /** Mode of the session; default: what operators have set for it, otherwise the configuration's. */
@@ -88,7 +88,7 @@ interface ExplainParts {
 
 interface KnownCall {
   readonly tool: Tool;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
 }
 
 /** What a running service knows of callers and their calls. */
@@ -218,7 +218,7 @@ function grantText({ id, expiresAt, bounded }: Grant): string {
   return `grant ${id}: ${runsUsed} of ${bounds.terms.runs} runs used, until ${until}`;
 }
 
-function missingIn(required: readonly string[], { permissions }: Caller): readonly string[] {
+function missingIn(required: readonly string[], { permissions }: CallerContext): readonly string[] {
   return required.filter((name) => !permissions.includes(name));
 }
 
@@ -309,7 +309,7 @@ function nearestTools({ registry }: Parts, name: string): readonly string[] {
   return found === undefined ? [] : [found];
 }
 
-function permissionsText({ jwt }: Config, { issuer, subject }: Caller): string {
+function permissionsText({ jwt }: Config, { issuer, subject }: CallerContext): string {
   const hasTable = jwt.issuers.some((one) => one.issuer === issuer && one.subjectPermissions !== undefined);
   return hasTable
     ? `add them to jwt.issuers[].subjectPermissions of ${subject}`
@@ -375,7 +375,7 @@ export interface StatedCaller {
 export async function callerOf(
   { parts, config }: Pick<ExplainParts, "parts" | "config">,
   { token, sub, iss, permissions }: StatedCaller,
-): Promise<Caller> {
+): Promise<CallerContext> {
   if (token !== undefined) return (await parts.callers.verifyToken(token, "agents")).caller;
   if (sub === undefined) throw malformed("sub: required, unless there is a token.");
   const agents = config.jwt.issuers.filter(({ operators }) => !operators);

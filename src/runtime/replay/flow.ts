@@ -1,5 +1,5 @@
 import { HIDDEN } from "../../approvals/risk/operators.ts";
-import type { Caller, Tool } from "../../core/types.ts";
+import type { CallerContext, Tool } from "../../core/types.ts";
 import type { DataFlowPolicy, FlowJudgement, FlowRule } from "../../policy/flow/flow.ts";
 import type { Parts } from "../composition/assembly.ts";
 import { flowRulesOf, isDataFlowOn, isShellConfined } from "../composition/data-flow.ts";
@@ -13,7 +13,7 @@ export interface FlowVerdict {
 
 interface FlowCall {
   readonly tool: Tool;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   /** `HIDDEN` or the parsed arguments. */
   readonly input: unknown;
 }

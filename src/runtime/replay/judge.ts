@@ -5,7 +5,7 @@ import type { Mode } from "../../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../../core/errors.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import type { PointStage, PolicyPoint, PolicyRequests } from "../../core/policy-point.ts";
-import type { Caller, ExecutionPlan } from "../../core/types.ts";
+import type { CallerContext, ExecutionPlan } from "../../core/types.ts";
 import { ruleByMode, ruleOf } from "../../pipeline/approval-gate.ts";
 import { couldUse } from "../../pipeline/permission-engine.ts";
 import { DATA_FLOW, type PointDecision } from "../../pipeline/policy.ts";
@@ -30,7 +30,7 @@ export type KnownArguments =
 
 export interface JudgedCall {
   readonly tool: string;
-  readonly caller: Caller;
+  readonly caller: CallerContext;
   readonly args: KnownArguments;
   /** Mode of the call's session. */
   readonly mode: Mode;

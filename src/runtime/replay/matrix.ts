@@ -1,6 +1,6 @@
 import { HIDDEN } from "../../approvals/risk/operators.ts";
 import { Refusal } from "../../core/errors.ts";
-import type { Caller } from "../../core/types.ts";
+import type { CallerContext } from "../../core/types.ts";
 import type { Parts } from "../composition/assembly.ts";
 import type { Config } from "../config/config.ts";
 import { judge } from "./judge.ts";
@@ -50,7 +50,7 @@ export async function verdictsOf(parts: Parts, config: Config): Promise<readonly
 }
 
 /** Returns an agent as the configuration alone knows it. One who is revoked has no permissions. */
-function agentOf({ callers }: Parts, agent: { readonly issuer: string; readonly subject: string }): Caller {
+function agentOf({ callers }: Parts, agent: { readonly issuer: string; readonly subject: string }): CallerContext {
   try {
     return callers.configuredAgent(agent);
   } catch (error) {

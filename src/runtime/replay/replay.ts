@@ -3,7 +3,7 @@ import type { Filter } from "../../audit/query/filter.ts";
 import { searchPages } from "../../audit/query/query.ts";
 import { parseLine } from "../../audit/query/view.ts";
 import type { PolicyPoint } from "../../core/policy-point.ts";
-import type { Caller } from "../../core/types.ts";
+import type { CallerContext } from "../../core/types.ts";
 import type { Parts } from "../composition/assembly.ts";
 import { policyVersionOf } from "../composition/reloading.ts";
 import type { Config } from "../config/config.ts";
@@ -126,7 +126,7 @@ class Replaying {
     if (!isSame && mayHoldRoles(call, config)) return "the caller's roles";
     const permissions = isSame ? call.permissions : permissionsNow(call, config);
     if (permissions === undefined) return certain("UNAUTHENTICATED");
-    const caller: Caller = {
+    const caller: CallerContext = {
       ...{ issuer: call.iss, subject: call.sub, permissions, actors: call.actors, session: undefined },
       expiresAt: Number.MAX_SAFE_INTEGER,
     };

@@ -2,7 +2,7 @@ import { isTable } from "../../core/json.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
 import type {
   Binding,
-  Caller,
+  CallerContext,
   EpochMs,
   ExecutionPlan,
   FsTarget,
@@ -145,7 +145,7 @@ async function runChange(
   return runWrite(mounts, plan, { fileBytesMax: limits.fileBytesMax, signal, now, deadline, newId });
 }
 
-function limitsOf(limits: FsLimits, { issuer, subject }: Pick<Caller, "issuer" | "subject">): AgentLimits {
+function limitsOf(limits: FsLimits, { issuer, subject }: Pick<CallerContext, "issuer" | "subject">): AgentLimits {
   const own = limits.agents.find((agent) => agent.issuer === issuer && agent.subject === subject);
   return {
     maxReadBytes: own?.maxReadBytes ?? limits.maxReadBytes,

@@ -2,7 +2,7 @@ import { errorText } from "../../core/error-text.ts";
 import { isVisible } from "../../core/json-schema/schema.ts";
 import { changeWord } from "../../core/manifest/change-words.ts";
 import type { ToolDraft } from "../../core/target-kind.ts";
-import type { Classification, Json } from "../../core/types.ts";
+import type { Json, ToolClassification } from "../../core/types.ts";
 import { isSpecial } from "./codec/well-known.ts";
 import { type ProtoSource, readDeclarations } from "./contract/contract.ts";
 import {
@@ -125,7 +125,7 @@ const DESTROYS: ReadonlySet<string> = new Set(
 );
 
 /** Returns the classification that a method's name indicates. A name that also indicates a change is not a read. */
-function proposedClassification(method: string): Classification {
+function proposedClassification(method: string): ToolClassification {
   const words = wordsOf(method).toLowerCase().split(" ");
   if (words.some((word) => DESTROYS.has(word))) return "destructive";
   const isRead = READS.has(words.find((word) => word !== "batch") ?? "");

@@ -1,7 +1,7 @@
 import { Metadata } from "@grpc/grpc-js";
 import { StartupError } from "../../core/errors.ts";
 import { parseTracestate } from "../../core/tracing.ts";
-import type { Caller, RunContext } from "../../core/types.ts";
+import type { CallerContext, RunContext } from "../../core/types.ts";
 
 const KEY = /^[a-z0-9_.-]{1,64}$/;
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
@@ -61,8 +61,8 @@ export function metadataKeys(base: Metadata, isSigned: boolean): readonly string
  * token or arguments. The part that is the same for all calls of a caller is built once.
  */
 export function metadataOf(base: Metadata, tool: string): (context: RunContext) => Metadata {
-  const byCaller = new WeakMap<Caller, Metadata>();
-  const callerMetadata = (caller: Caller): Metadata => {
+  const byCaller = new WeakMap<CallerContext, Metadata>();
+  const callerMetadata = (caller: CallerContext): Metadata => {
     const metadata = base.clone();
     setText(metadata, "x-caller-sub", caller.subject);
     setText(metadata, "x-caller-iss", caller.issuer);

@@ -6,7 +6,7 @@ import { defOf, innerSchemas, type Schema } from "../../core/schema/walk.ts";
 import type { Quarantine, ToolNote } from "../../core/target-kind.ts";
 import type {
   Binding,
-  Caller,
+  CallerContext,
   ExecutionPlan,
   Json,
   McpTarget,
@@ -141,10 +141,10 @@ function mcpTarget(tool: Tool): McpTarget {
 }
 
 /** Keys of callers, by the object that a verified token has given. */
-const callerKeys = new WeakMap<Caller, string>();
+const callerKeys = new WeakMap<CallerContext, string>();
 
 /** Returns the key of a caller's own session. */
-function callerKey(caller: Caller): string {
+function callerKey(caller: CallerContext): string {
   const known = callerKeys.get(caller);
   if (known !== undefined) return known;
   const { issuer, subject, actors } = caller;

@@ -5,7 +5,7 @@ import { type MessageFormat, MessageFormatError } from "../../../src/approvals/m
 import { prepareMessagesForLLM } from "../../../src/approvals/messages/model-messages.ts";
 import { resumeFromMessages } from "../../../src/approvals/messages/resume.ts";
 import { toApprovalRequestMessage, toApprovalResultMessage } from "../../../src/approvals/messages/written.ts";
-import type { CallResult } from "../../../src/core/call-result.ts";
+import type { ToolCallResult } from "../../../src/core/call-result.ts";
 import { FORMATS, isConsistent, WRITERS } from "./writers.ts";
 
 const ID = "0f5e8d6e-2f1c-4b3a-9d8e-7c6b5a493827";
@@ -235,14 +235,14 @@ describe.each(FORMATS)("%s", (format) => {
   });
 
   describe("resuming after a decision", () => {
-    const ran: CallResult = {
+    const ran: ToolCallResult = {
       ...{ status: "success", tool: "bash", result: { stdout: "a" } },
       ...{ untrusted: true, filteredFields: [], traceId: "t", durationMs: 1 },
     };
 
-    async function resume(messages: readonly object[], answer: CallResult | Error = ran) {
+    async function resume(messages: readonly object[], answer: ToolCallResult | Error = ran) {
       const made: unknown[] = [];
-      const call = async (...given: unknown[]): Promise<CallResult> => {
+      const call = async (...given: unknown[]): Promise<ToolCallResult> => {
         made.push(given);
         if (answer instanceof Error) throw answer;
         return answer;
@@ -273,8 +273,8 @@ describe.each(FORMATS)("%s", (format) => {
     });
 
     const failure = (code: string, stage: string, retryable: boolean) =>
-      ({ status: "denied", error: { code, stage, message: "m.", retryable }, traceId: "t" }) as CallResult;
-    const ANSWERS: readonly (readonly [string, CallResult | Error, boolean])[] = [
+      ({ status: "denied", error: { code, stage, message: "m.", retryable }, traceId: "t" }) as ToolCallResult;
+    const ANSWERS: readonly (readonly [string, ToolCallResult | Error, boolean])[] = [
       ["a refusal of the call", failure("APPROVAL_MISMATCH", "APPROVAL", false), true],
       ["a failure that may not be repeated", failure("OUTCOME_UNKNOWN", "EXECUTION", false), true],
       ["a target that is away: the yes is used", failure("TARGET_UNAVAILABLE", "EXECUTION", true), true],
@@ -300,7 +300,7 @@ describe.each(FORMATS)("%s", (format) => {
         toApprovalRequestMessage(pending(OTHER), { format, call: second }),
         toApprovalResultMessage({ approvalId: OTHER, decision: "approve", receipt: `yes:${OTHER}:once` }, { format }),
       ];
-      const call = async (_tool: string, args: unknown): Promise<CallResult> => {
+      const call = async (_tool: string, args: unknown): Promise<ToolCallResult> => {
         if (args === undefined || JSON.stringify(args).includes("ls")) throw new Error("reset");
         return ran;
       };

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { z } from "zod";
-import { type ApprovalPolicy, createApprovalPolicies } from "../../../src/approvals/policies/policies.ts";
+import { type ApproverPolicy, createApproverPolicies } from "../../../src/approvals/policies/policies.ts";
 import type { Risk } from "../../../src/approvals/types.ts";
 import type { Tool } from "../../../src/core/types.ts";
 import { defineTool } from "../../../src/index.ts";
@@ -14,7 +14,7 @@ function toolOf(more: Record<string, unknown> = {}): Tool {
   } as never) as unknown as Tool;
 }
 
-function policyOf(more: Partial<ApprovalPolicy> = {}): ApprovalPolicy {
+function policyOf(more: Partial<ApproverPolicy> = {}): ApproverPolicy {
   return {
     ...{ name: "p", when: { tools: ["*"] }, require: { count: 1 }, distinctPeople: true, reasonRequired: "never" },
     ...{ scopes: ["once", "session"], callback: false },
@@ -22,7 +22,7 @@ function policyOf(more: Partial<ApprovalPolicy> = {}): ApprovalPolicy {
   };
 }
 
-const CONDITIONS: readonly (readonly [title: string, when: ApprovalPolicy["when"], risk: Risk, matches: boolean])[] = [
+const CONDITIONS: readonly (readonly [title: string, when: ApproverPolicy["when"], risk: Risk, matches: boolean])[] = [
   ["the name", { tools: ["scale", "deploy_*"] }, "low", true],
   ["another name", { tools: ["scale"] }, "low", false],
   ["the category", { categories: ["network", "command"] }, "low", true],
@@ -42,7 +42,7 @@ const CONDITIONS: readonly (readonly [title: string, when: ApprovalPolicy["when"
 ];
 
 test.each(CONDITIONS)("a policy selects a tool by %s", (_title, when, risk, matches) => {
-  const { requirementFor } = createApprovalPolicies([policyOf({ when })]);
+  const { requirementFor } = createApproverPolicies([policyOf({ when })]);
   expect(requirementFor({ tool: toolOf(), risk }) !== undefined).toBe(matches);
 });
 
@@ -54,7 +54,7 @@ describe("several policies for one approval request", () => {
   const loose = policyOf({ name: "loose", reasonRequired: "deny", executeBySeconds: 30, callback: true });
 
   test("must all be satisfied: the strictest of each applies", () => {
-    const { requirementFor } = createApprovalPolicies([loose, strict]);
+    const { requirementFor } = createApproverPolicies([loose, strict]);
     expect(requirementFor({ tool: toolOf(), risk: "low" })).toMatchObject({
       ...{ reasonRequired: "always", scopes: ["once"], decideBySeconds: 60, executeBySeconds: 30, callback: false },
       policies: [
@@ -69,7 +69,7 @@ describe("several policies for one approval request", () => {
   });
 
   test("a field that one leaves out keeps the service's default", () => {
-    const found = createApprovalPolicies([policyOf()]).requirementFor({ tool: toolOf(), risk: "low" });
+    const found = createApproverPolicies([policyOf()]).requirementFor({ tool: toolOf(), risk: "low" });
     expect(found?.decideBySeconds).toBeUndefined();
     expect(found?.scopes).toEqual(["once", "session"]);
   });
@@ -77,7 +77,7 @@ describe("several policies for one approval request", () => {
 
 test("APR-51: the version of a tool's policies changes only with policies that may apply to it", () => {
   const tool = toolOf();
-  const version = (...policies: ApprovalPolicy[]) => createApprovalPolicies(policies).versionFor(tool);
+  const version = (...policies: ApproverPolicy[]) => createApproverPolicies(policies).versionFor(tool);
   const own = policyOf({ when: { tools: ["deploy_app"], risk: "critical" } });
   const others = policyOf({ name: "other", when: { tools: ["scale"] } });
   expect(version()).toBe("");
@@ -90,8 +90,8 @@ test("APR-51: the version of a tool's policies changes only with policies that m
 
 describe("escalation steps", () => {
   const DIGEST = "f2b8b064bb5d2921fb918c2183d57bc9213f3832d0d1b0dd288ca0bd1442570e";
-  const digestOf = (policy: ApprovalPolicy) =>
-    createApprovalPolicies([policy]).requirementFor({ tool: toolOf(), risk: "low" })?.digest;
+  const digestOf = (policy: ApproverPolicy) =>
+    createApproverPolicies([policy]).requirementFor({ tool: toolOf(), risk: "low" })?.digest;
 
   test("a policy without them has the digest that approvals of earlier versions carry", () => {
     expect(digestOf(policyOf())).toBe(DIGEST);
@@ -103,13 +103,13 @@ describe("escalation steps", () => {
       ...staged,
       escalate: [{ afterSeconds: 60, stage: "b", deciders: { permissions: ["oncall"] } }, { afterSeconds: 90 }],
     };
-    const { requirementFor, versionFor } = createApprovalPolicies([policy]);
+    const { requirementFor, versionFor } = createApproverPolicies([policy]);
     const found = requirementFor({ tool: toolOf(), risk: "low" });
     expect(found?.policies[0]?.escalate).toEqual([
       { afterSeconds: 60, adds: { stage: 1, deciders: { permissions: ["oncall"] } } },
       { afterSeconds: 90 },
     ]);
     expect(found?.digest).not.toBe(digestOf(staged));
-    expect(versionFor(toolOf())).not.toBe(createApprovalPolicies([staged]).versionFor(toolOf()));
+    expect(versionFor(toolOf())).not.toBe(createApproverPolicies([staged]).versionFor(toolOf()));
   });
 });

@@ -5,11 +5,11 @@ import { type Explained, explainPolicy, type ValuePath } from "../../../src/core
 import { joinPath } from "../../../src/core/policy/field-path.ts";
 import { mask } from "../../../src/core/policy/masks.ts";
 import { applyPolicy, compilePolicy } from "../../../src/core/policy/output-policy.ts";
-import type { FieldAction, Json, OutputPolicy } from "../../../src/core/types.ts";
+import type { FieldAction, Json, OutputFieldPolicy } from "../../../src/core/types.ts";
 
 const FIELDS_MAX = 10_000;
 
-function explain(policy: OutputPolicy, value: Json, schema: z.ZodType = z.unknown()): Explained {
+function explain(policy: OutputFieldPolicy, value: Json, schema: z.ZodType = z.unknown()): Explained {
   return explainPolicy({ policy, compiled: compilePolicy(policy, schema) }, value, FIELDS_MAX);
 }
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { mask } from "../../../src/core/policy/masks.ts";
 import { applyPolicy, compilePolicy } from "../../../src/core/policy/output-policy.ts";
-import type { OutputPolicy } from "../../../src/core/types.ts";
+import type { OutputFieldPolicy } from "../../../src/core/types.ts";
 import { PROJECT } from "../../support/world.ts";
 
 const page = readFileSync(join(PROJECT, "docs/redaction.md"), "utf8");
@@ -19,7 +19,7 @@ test("the masked values that the guide shows are the released ones", () => {
 test("the policy that the guide shows does what its comments say", () => {
   const [, lines = ""] = /^outputPolicy: \{\n([\s\S]*?)^\}/m.exec(page) ?? [];
   const rows = [...lines.matchAll(/^ {2}"(.+)": "(\w+)",/gm)];
-  const policy = Object.fromEntries(rows.map(([, path = "", action = ""]) => [path, action])) as OutputPolicy;
+  const policy = Object.fromEntries(rows.map(([, path = "", action = ""]) => [path, action])) as OutputFieldPolicy;
   const customer = { id: "7", fullName: "Ann Lee", email: "a@b.org", address: { city: "Rome" } };
   const answer = { customer, orders: [{ number: "1", internalNote: "late" }], other: true };
   const schema = z.object({

@@ -3,14 +3,14 @@ import { z } from "zod";
 import { policyNotes } from "../../../src/core/policy/notes.ts";
 import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
 import type { ScanPolicy } from "../../../src/core/policy/scan-policy.ts";
-import type { OutputPolicy } from "../../../src/core/types.ts";
+import type { OutputFieldPolicy } from "../../../src/core/types.ts";
 import { labelOf } from "../../../src/detection/labels.ts";
 import { getCustomer } from "../../../tools/customer-data/get-customer.ts";
 import { listCustomers } from "../../../tools/customer-data/list-customers.ts";
 
 const namesSecret = (name: string): boolean => labelOf(name).secret !== undefined;
 
-function notes(output: z.ZodType, outputPolicy: OutputPolicy, scan: ScanPolicy = {}): readonly string[] {
+function notes(output: z.ZodType, outputPolicy: OutputFieldPolicy, scan: ScanPolicy = {}): readonly string[] {
   compilePolicy(outputPolicy, output);
   return policyNotes({ output, outputPolicy, scan }, namesSecret).map(({ field, message }) => `${field}: ${message}`);
 }
@@ -22,7 +22,7 @@ describe("fields that no pattern covers", () => {
   const stripped = (paths: string) =>
     `outputPolicy: no pattern covers ${paths}: stripped from every answer; write "redact" if that is meant, else "allow" or "mask"`;
 
-  test.each<[string, z.ZodType, OutputPolicy, readonly string[]]>([
+  test.each<[string, z.ZodType, OutputFieldPolicy, readonly string[]]>([
     ["all are covered", order, named, []],
     ["one is not", order, { number: "allow", "buyer.name": "mask", total: "allow" }, [stripped("buyer.email")]],
     ["a whole part is not", order, { number: "allow", total: "allow" }, [stripped("buyer")]],
@@ -95,7 +95,7 @@ describe("names that may indicate personal data", () => {
     expect(notes(customer, mended)).toEqual([]);
   });
 
-  test.each<[string, z.ZodType, OutputPolicy, string]>([
+  test.each<[string, z.ZodType, OutputFieldPolicy, string]>([
     [
       "where a deeper rule allows",
       customer,
@@ -119,7 +119,7 @@ describe("names that may indicate personal data", () => {
     const [found = "", ...others] = notes(output, policy);
     expect([found.endsWith(`write ${line}`), others]).toEqual([true, []]);
     const [, path = "", action] = /^"(.+)": "(.+)"$/.exec(line) ?? [];
-    expect(notes(output, { ...policy, [path]: action } as OutputPolicy)).toEqual([]);
+    expect(notes(output, { ...policy, [path]: action } as OutputFieldPolicy)).toEqual([]);
   });
 
   test.each<[string, z.ZodType]>([

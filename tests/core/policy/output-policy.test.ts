@@ -2,10 +2,10 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { z } from "zod";
 import { applyPolicy, compilePolicy, unmatchedPatterns } from "../../../src/core/policy/output-policy.ts";
-import type { FieldAction, Json, OutputPolicy } from "../../../src/core/types.ts";
+import type { FieldAction, Json, OutputFieldPolicy } from "../../../src/core/types.ts";
 import { expectedOf } from "../../support/policy-oracle.ts";
 
-function filter(policy: OutputPolicy, value: Json, schema: z.ZodType = z.unknown()) {
+function filter(policy: OutputFieldPolicy, value: Json, schema: z.ZodType = z.unknown()) {
   return applyPolicy(compilePolicy(policy, schema), value);
 }
 
@@ -146,7 +146,7 @@ describe("containers, arrays and keys", () => {
 
   test("names of Object.prototype match only themselves", () => {
     expect(
-      filter({ toString: "allow" } as OutputPolicy, { valueOf: 1, toString: 2 } as unknown as Json).result,
+      filter({ toString: "allow" } as OutputFieldPolicy, { valueOf: 1, toString: 2 } as unknown as Json).result,
     ).toEqual({ toString: 2 } as unknown as Json);
   });
 
@@ -183,7 +183,7 @@ test.each(["", "a..b", "a*", "items[0]"])("a malformed pattern %p does not compi
 });
 
 test("an unknown action does not compile", () => {
-  expect(() => compilePolicy({ a: "toString" } as unknown as OutputPolicy, z.unknown())).toThrow(TypeError);
+  expect(() => compilePolicy({ a: "toString" } as unknown as OutputFieldPolicy, z.unknown())).toThrow(TypeError);
 });
 
 test("patterns that double at every step stop at a limit", () => {

@@ -2,9 +2,9 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { z } from "zod";
 import { releaseFaults } from "../../../src/core/policy/policy-faults.ts";
-import type { OutputPolicy } from "../../../src/core/types.ts";
+import type { OutputFieldPolicy } from "../../../src/core/types.ts";
 
-const faults = (output: z.ZodType, outputPolicy: OutputPolicy) =>
+const faults = (output: z.ZodType, outputPolicy: OutputFieldPolicy) =>
   releaseFaults({ output, outputPolicy }).map(({ message }) => message);
 
 const REASON = { action: "allow", reason: "the desk's own, shown on its page" } as const;
@@ -13,7 +13,7 @@ describe("fields that the schema does not describe", () => {
   const whatever = (pattern: string, places: string, instead = "") =>
     `"${pattern}": "allow" releases everything that the target returns in ${places}, which the schema does not describe; name instead the fields that may be released${instead}`;
 
-  test.each<[string, z.ZodType, OutputPolicy, string]>([
+  test.each<[string, z.ZodType, OutputFieldPolicy, string]>([
     [
       "a loose object",
       z.looseObject({ id: z.string(), buyer: z.object({ email: z.string(), note: z.string() }) }),
@@ -110,7 +110,7 @@ describe("fields that the schema does not describe", () => {
   });
 
   const order = z.strictObject({ id: z.string(), buyer: z.strictObject({ note: z.string() }) });
-  test.each<[string, z.ZodType, OutputPolicy]>([
+  test.each<[string, z.ZodType, OutputFieldPolicy]>([
     ["a strict schema", order, { "*": "allow" }],
     ["a plain schema, whose other keys are dropped", z.object({ id: z.string() }), { "*": "allow" }],
     ["a glob over a described part", order, { "buyer.*": "allow" }],
@@ -150,7 +150,7 @@ describe("personal data by its name", () => {
   const message = (path: string, line = path) =>
     `${path} is personal data by its name, and is released; write "${line}": "mask" or "${line}": "redact" or, if it must be released, "${line}": { action: "allow", reason: "…" }`;
 
-  test.each<[string, z.ZodType, OutputPolicy, string]>([
+  test.each<[string, z.ZodType, OutputFieldPolicy, string]>([
     ["its own line", z.object({ email: text }), { email: "allow" }, message("email")],
     ["a glob", z.object({ email: text }), { "*": "allow" }, message("email")],
     ["a container's line", z.object({ a: z.object({ email: text }) }), { a: "allow" }, message("a.email")],
@@ -202,7 +202,7 @@ describe("personal data by its name", () => {
   });
 
   const inKeys = z.object({ usersByEmail: z.record(z.string(), z.object({ active: z.boolean() })) });
-  test.each<[string, OutputPolicy]>([
+  test.each<[string, OutputFieldPolicy]>([
     ["allowed", { usersByEmail: "allow" }],
     ["allowed in part", { "usersByEmail.*.active": "allow" }],
     ["masked: keys are not", { usersByEmail: "mask" }],
@@ -214,7 +214,7 @@ describe("personal data by its name", () => {
     ]);
   });
 
-  test.each<[string, z.ZodType, OutputPolicy]>([
+  test.each<[string, z.ZodType, OutputFieldPolicy]>([
     ["masked", z.object({ email: text }), { email: "mask" }],
     ["redacted", z.object({ email: text }), { email: "redact" }],
     ["stripped", z.object({ email: text, id: text }), { id: "allow" }],

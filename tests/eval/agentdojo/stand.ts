@@ -8,7 +8,7 @@ import { otherKey } from "../../../src/core/policy/field-path.ts";
 import { pathOf, policyFields } from "../../../src/core/policy/policy-fields.ts";
 import type { ToolDraft } from "../../../src/core/target-kind.ts";
 import type { Json } from "../../../src/core/types.ts";
-import { type Approval, type CallResult, SafeToolCall } from "../../../src/index.ts";
+import { type Approval, SafeToolCall, type ToolCallResult } from "../../../src/index.ts";
 import { assemble } from "../../../src/runtime/composition/wiring.ts";
 import { readConfig } from "../../../src/runtime/config/config.ts";
 import { auditEntries } from "../../support/audit-files.ts";
@@ -187,7 +187,7 @@ export class Stand {
   }
 }
 
-function called(tool: string, args: Table, result: CallResult, asked: Approval | undefined): Called {
+function called(tool: string, args: Table, result: ToolCallResult, asked: Approval | undefined): Called {
   const outcome = "error" in result ? result.error.code : result.status;
   const { traceId } = result;
   return { tool, args, outcome, result: "result" in result ? (result.result as Json) : undefined, traceId, asked };

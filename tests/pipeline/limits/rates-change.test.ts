@@ -1,12 +1,12 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import type { Caller } from "../../../src/core/types.ts";
+import type { CallerContext } from "../../../src/core/types.ts";
 import { Cancellations } from "../../../src/pipeline/admission.ts";
 import { RateLimiter } from "../../../src/pipeline/limits/rate-limiter.ts";
 import { type RateRules, Rates } from "../../../src/pipeline/limits/rates.ts";
 
 const OFF: RateRules = { caller: "off", service: "off", callerAndTool: "off", tool: "off", tools: {} };
-const ANN = { issuer: "https://idp.test", subject: "ann" } as Caller;
+const ANN = { issuer: "https://idp.test", subject: "ann" } as CallerContext;
 const NOW = 5_000.25;
 const TOOLS = new Set(["read", "write"]);
 

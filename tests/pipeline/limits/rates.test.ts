@@ -2,13 +2,13 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Refusal } from "../../../src/core/errors.ts";
 import type { Authorized, Verified } from "../../../src/core/evidence.ts";
-import type { Caller } from "../../../src/core/types.ts";
+import type { CallerContext } from "../../../src/core/types.ts";
 import { createAdmission } from "../../../src/pipeline/admission.ts";
 import { type Rate, RateLimiter } from "../../../src/pipeline/limits/rate-limiter.ts";
 import { type RateRules, Rates } from "../../../src/pipeline/limits/rates.ts";
 import { type RateTable, SharedRates } from "../../../src/pipeline/limits/rates-shared.ts";
 
-const caller = (subject: string, issuer = "https://idp.test"): Caller => ({ issuer, subject }) as Caller;
+const caller = (subject: string, issuer = "https://idp.test"): CallerContext => ({ issuer, subject }) as CallerContext;
 const OFF: RateRules = { caller: "off", service: "off", callerAndTool: "off", tool: "off", tools: {} };
 
 function stand(rules: Partial<RateRules>) {
@@ -24,8 +24,8 @@ function stand(rules: Partial<RateRules>) {
     }
   };
   return {
-    call: (who: Caller) => refusal(() => rates.takeCall(who)),
-    tool: (who: Caller, name: string) => refusal(() => rates.takeTool(who, name)),
+    call: (who: CallerContext) => refusal(() => rates.takeCall(who)),
+    tool: (who: CallerContext, name: string) => refusal(() => rates.takeTool(who, name)),
     pass: (ms: number) => (now += ms),
   };
 }

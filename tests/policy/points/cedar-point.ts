@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { createDefineTool } from "../../../src/core/define-tool.ts";
-import type { Caller, Json, Tool } from "../../../src/core/types.ts";
+import type { CallerContext, Json, Tool } from "../../../src/core/types.ts";
 import { openCedar } from "../../../src/policy/points/cedar/cedar.ts";
 import type { OpenedPoint, PointAnswer } from "../../../src/policy/points/kind.ts";
 import { MODULES } from "../../../src/runtime/modules.ts";
@@ -57,14 +57,14 @@ export function toolOf(name: string, input: z.ZodRawShape = {}): Tool {
   } as never) as unknown as Tool;
 }
 
-export function callerOf(more: Partial<Caller> = {}): Caller {
+export function callerOf(more: Partial<CallerContext> = {}): CallerContext {
   const known = { issuer: "https://idp.test", subject: "ann", permissions: ["money:send"], actors: [], expiresAt: 1 };
   return { ...known, ...more };
 }
 
 interface Question {
   readonly tool?: Tool;
-  readonly caller?: Partial<Caller>;
+  readonly caller?: Partial<CallerContext>;
   readonly args?: { readonly [name: string]: Json };
 }
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Caller, Tool } from "../../../src/core/types.ts";
+import type { CallerContext, Tool } from "../../../src/core/types.ts";
 import { defineTool } from "../../../src/index.ts";
 import { Quotas } from "../../../src/policy/quotas/quotas.ts";
 import type { QuotaRule } from "../../../src/policy/quotas/rules.ts";
@@ -14,7 +14,7 @@ export function toolOf(name: string, more: Record<string, unknown> = {}): Tool {
   } as never) as unknown as Tool;
 }
 
-export function callerOf(subject: string, issuer = "https://issuer.example"): Caller {
+export function callerOf(subject: string, issuer = "https://issuer.example"): CallerContext {
   return { issuer, subject, permissions: [], actors: [], expiresAt: 0 };
 }
 
@@ -92,7 +92,7 @@ export class QuotaWorld {
 /** Makes a call: takes, starts unless told otherwise, ends. Returns the refusal's code, or "ran". */
 export async function run(
   quotas: Quotas,
-  call: { readonly tool: Tool; readonly caller: Caller },
+  call: { readonly tool: Tool; readonly caller: CallerContext },
   { starts = true, bytes }: { readonly starts?: boolean; readonly bytes?: number } = {},
 ): Promise<string> {
   const budget = quotas.open();

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { Refusal } from "../../../src/core/errors.ts";
-import type { Classification, CliTarget, StderrMeaning } from "../../../src/core/types.ts";
+import type { CliTarget, StderrMeaning, ToolClassification } from "../../../src/core/types.ts";
 import type { Survivors } from "../../../src/targets/command/handler.ts";
 import { STDERR_HEAD_BYTES, statusOfStderr, stderrTail } from "../../../src/targets/command/pipe.ts";
 import { until } from "../../support/until.ts";
@@ -60,7 +60,7 @@ const ROWS: readonly Row[] = [
   },
 ];
 
-const CLASSES: readonly Classification[] = ["read", "write"];
+const CLASSES: readonly ToolClassification[] = ["read", "write"];
 
 test.each(ROWS.flatMap((row) => CLASSES.map((made, index) => [row.cause, made, row.codes[index] ?? "", row] as const)))(
   "%s (%s): %s",

@@ -3,13 +3,13 @@ import { join, resolve } from "node:path";
 import { z } from "zod";
 import { Refusal } from "../../../src/core/errors.ts";
 import type {
-  Caller,
-  Classification,
+  CallerContext,
   CliTarget,
   ExecutionPlan,
   Handler,
   TargetErrors,
   Tool,
+  ToolClassification,
 } from "../../../src/core/types.ts";
 import { type CliHandlerOptions, cliHandler } from "../../../src/targets/command/handler.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
@@ -42,7 +42,7 @@ export function stand(options: Partial<CliHandlerOptions> = {}): Stand {
 }
 
 interface ToolOptions {
-  readonly classification?: Classification;
+  readonly classification?: ToolClassification;
   readonly outputBytesMax?: number;
   readonly timeoutMs?: number;
   readonly errors?: TargetErrors;
@@ -77,7 +77,13 @@ export function standTool(
   };
 }
 
-const caller: Caller = { issuer: "https://idp.test", subject: "agent", permissions: [], actors: [], expiresAt: 0 };
+const caller: CallerContext = {
+  issuer: "https://idp.test",
+  subject: "agent",
+  permissions: [],
+  actors: [],
+  expiresAt: 0,
+};
 
 interface CallOptions {
   readonly input?: unknown;

@@ -3,7 +3,7 @@ import { createHash, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { calculateJwkThumbprint, decodeProtectedHeader, exportJWK, jwtVerify } from "jose";
 import { z } from "zod";
 import { assertionSigner } from "../../../src/egress/assertion.ts";
-import { createCallerContext } from "../../../src/pipeline/caller-context.ts";
+import { createCallerVerifier } from "../../../src/pipeline/caller-context.ts";
 import { publicKey } from "../../../src/pipeline/identity/issuer-keys.ts";
 import { type GrpcHandler, grpcHandler } from "../../../src/targets/grpc/handler.ts";
 import { call } from "./support/calls.ts";
@@ -117,7 +117,7 @@ describe("is never accepted by our own endpoints", () => {
     const { "x-caller-assertion": token = "" } = await headers("ES256");
     expect(decodeProtectedHeader(token).typ).toBe("stc-assertion+jwt");
     // Even with an issuer, audience and key that the listener trusts.
-    const callers = createCallerContext({
+    const callers = createCallerVerifier({
       clock: now,
       issuers: [
         {

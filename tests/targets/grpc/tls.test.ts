@@ -3,7 +3,7 @@ import { createHash, X509Certificate } from "node:crypto";
 import { createServer, type Server } from "node:net";
 import { type CertificateSet, makeCertificates } from "../../../src/cli/development/certificates.ts";
 import { Refusal, StartupError } from "../../../src/core/errors.ts";
-import type { Classification } from "../../../src/core/types.ts";
+import type { ToolClassification } from "../../../src/core/types.ts";
 import { type GrpcSystem, grpcHandler } from "../../../src/targets/grpc/handler.ts";
 import { type Lab, labSystem, labTls, startLab } from "./support/lab.ts";
 import { labTool, runContext } from "./support/tool.ts";
@@ -37,7 +37,7 @@ afterAll(() => {
 
 interface Try {
   readonly system: GrpcSystem;
-  readonly classification?: Classification;
+  readonly classification?: ToolClassification;
   readonly signal?: AbortSignal;
 }
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { Refusal } from "../../../src/core/errors.ts";
-import type { Binding, Classification, HttpTarget, RunContext, Tool } from "../../../src/core/types.ts";
+import type { Binding, HttpTarget, RunContext, Tool, ToolClassification } from "../../../src/core/types.ts";
 import { RESILIENCE_DEFAULTS } from "../../../src/egress/resilience.ts";
 import { type HttpHandler, type HttpSystem, httpHandler } from "../../../src/targets/http/handler.ts";
 
@@ -26,7 +26,7 @@ export function handlerOf(system: HttpSystem, more: Partial<Parameters<typeof ht
 export interface ApiToolOptions extends Partial<HttpTarget["http"]> {
   readonly input?: z.ZodObject;
   readonly output?: z.ZodType;
-  readonly classification?: Classification;
+  readonly classification?: ToolClassification;
   readonly idempotent?: boolean;
   readonly errors?: Tool["errors"];
 }

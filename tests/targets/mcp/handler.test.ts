@@ -1,12 +1,12 @@
 import { expect, test } from "bun:test";
-import type { Classification, Json, Tool } from "../../../src/core/types.ts";
+import type { Json, Tool, ToolClassification } from "../../../src/core/types.ts";
 import { bindTool } from "../../../src/targets/mcp/handler.ts";
 import { Upstream } from "../../../src/targets/mcp/upstream.ts";
 import { hostileTool } from "./world.ts";
 
 const limits = { definitionsMs: 60_000, startTimeoutMs: 1_000, sessionsMax: 1, idleMs: 1_000, concurrentCallsMax: 1 };
 
-test.each<[Classification, Json | undefined, string | undefined]>([
+test.each<[ToolClassification, Json | undefined, string | undefined]>([
   ["read", { readOnlyHint: true }, undefined],
   ["read", undefined, undefined],
   ["read", {}, undefined],

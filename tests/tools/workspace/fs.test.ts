@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { renderView } from "../../../src/approvals/view.ts";
-import { type CallResult, defineTool, SafeToolCall, type SafeToolCallOptions } from "../../../src/index.ts";
+import { defineTool, SafeToolCall, type SafeToolCallOptions, type ToolCallResult } from "../../../src/index.ts";
 import { LiveIssuers } from "../../support/live-tokens.ts";
 import { AGENTS_AUDIENCE, AGENTS_ISSUER } from "../../support/tokens.ts";
 import { fsStand, temporaryFolder } from "../../targets/files/stand.ts";
@@ -34,8 +34,11 @@ function service(more: Partial<SafeToolCallOptions> = {}) {
     ...more,
   });
   services.push(stc);
-  const call = async (tool: string, args: unknown, permissions: readonly string[] = PERMISSIONS): Promise<CallResult> =>
-    stc.call(tool, args, await issuers.token({ kind: "good", sub: "agent", permissions }));
+  const call = async (
+    tool: string,
+    args: unknown,
+    permissions: readonly string[] = PERMISSIONS,
+  ): Promise<ToolCallResult> => stc.call(tool, args, await issuers.token({ kind: "good", sub: "agent", permissions }));
   const audit = (): readonly Record<string, unknown>[] =>
     readdirSync(join(folder, "audit"))
       .filter((name) => /^\d{4}-\d\d-\d\d\.jsonl$/.test(name))
@@ -47,7 +50,7 @@ function service(more: Partial<SafeToolCallOptions> = {}) {
   return { folder, stc, call, audit };
 }
 
-const errorOf = (result: CallResult): unknown => ("error" in result ? result.error : undefined);
+const errorOf = (result: ToolCallResult): unknown => ("error" in result ? result.error : undefined);
 
 describe("in the pipeline", () => {
   test("the tools are listed under their own names, bash is not", async () => {

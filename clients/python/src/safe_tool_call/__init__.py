@@ -1,6 +1,6 @@
 """Calls the tools of a Safe Tool Call service."""
 
-from ._flow import CallResult
+from ._flow import ToolCallResult
 from .client import AsyncClient, Client, unwrap
 from .errors import ConnectionError, ProtocolError, RefusedError, SafeToolCallError
 from .schema import ApprovalRequest, DryRun, Pending, Refusal, Success, Tool
@@ -8,7 +8,6 @@ from .schema import ApprovalRequest, DryRun, Pending, Refusal, Success, Tool
 __all__ = [
     "ApprovalRequest",
     "AsyncClient",
-    "CallResult",
     "Client",
     "ConnectionError",
     "DryRun",
@@ -19,5 +18,6 @@ __all__ = [
     "SafeToolCallError",
     "Success",
     "Tool",
+    "ToolCallResult",
     "unwrap",
 ]

@@ -22,7 +22,7 @@ from .errors import ConnectionError, ProtocolError, RefusedError
 from .schema import ApprovalRequest, DryRun, Pending, Refusal, Success
 
 T = TypeVar("T")
-CallResult = Union[Success, Pending, Refusal]
+ToolCallResult = Union[Success, Pending, Refusal]
 Body = dict[str, Any]
 
 BACKOFF_SECONDS = 0.25
@@ -157,7 +157,7 @@ def checked_token(token: object) -> str:
     raise ValueError('the token must be one word of visible ASCII characters, without "Bearer"')
 
 
-def call(settings: Settings, made: Call) -> Flow[CallResult]:
+def call(settings: Settings, made: Call) -> Flow[ToolCallResult]:
     """Makes one call. Repeats it under one idempotency key while this helps and is safe."""
     key = made.idempotency_key or None
     if made.idempotency_key is None and settings.takes_keys and not made.dry_run:
@@ -171,7 +171,7 @@ def call(settings: Settings, made: Call) -> Flow[CallResult]:
 
 def run(
     settings: Settings, made: Call, on_pending: Optional[Callable[[Pending], object]], approval_timeout: Optional[float]
-) -> Flow[CallResult]:
+) -> Flow[ToolCallResult]:
     """Makes a call; when a person is asked, waits for the decision and makes the same call again with the approval."""
     end = settings.clock() + (inf if approval_timeout is None else approval_timeout)
     first = made
@@ -375,13 +375,13 @@ def _read(settings: Settings, send: Send) -> Flow[Body]:
     return body
 
 
-def _result_of(settings: Settings, body: Body) -> CallResult:
+def _result_of(settings: Settings, body: Body) -> ToolCallResult:
     status, asked = body.get("status"), body.get("approval")
     is_result = (status == "success" and "result" in body) or (status == "dryRun" and "verdict" in body)
     is_pending = status == "pending" and isinstance(asked, dict) and _has_texts(asked, "id", "message")
     is_pending = is_pending and _APPROVAL_ID.match(cast(Body, asked)["id"]) is not None
     if is_refusal(body) or (isinstance(body.get("traceId"), str) and (is_result or is_pending)):
-        return cast(CallResult, body)
+        return cast(ToolCallResult, body)
     raise ProtocolError(f"{settings.url}: the answer is no result of a call", may_have_run=True, status=200)
 
 

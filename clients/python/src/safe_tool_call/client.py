@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from . import _flow as flow
-from ._flow import Ask, Call, CallResult, Flow, NoAnswer, Pause, Reply, Send, Settings, T
+from ._flow import Ask, Call, ToolCallResult, Flow, NoAnswer, Pause, Reply, Send, Settings, T
 from .errors import RefusedError
 from .schema import ApprovalRequest, DryRun, Pending, Refusal, Tool
 
@@ -25,7 +25,7 @@ OnPending = Callable[[Pending], object]
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 
 
-def unwrap(result: CallResult) -> Any:
+def unwrap(result: ToolCallResult) -> Any:
     """Returns the result of a call that succeeded.
 
     Raises RefusedError for every other result; its code is APPROVAL_REQUIRED while a person is asked.
@@ -151,7 +151,7 @@ class Client(_Base):
         approval_id: Optional[str] = None,
         idempotency_key: Union[str, Literal[False], None] = None,
         wait_seconds: float = 0,
-    ) -> CallResult:
+    ) -> ToolCallResult:
         """Makes one call. Success, pending and refusals are values; see `unwrap`.
 
         Repeats what the service calls retryable and calls whose answer was lost, under one idempotency key, which is random
@@ -174,7 +174,7 @@ class Client(_Base):
         wait_seconds: float = 0,
         on_pending: Optional[OnPending] = None,
         approval_timeout: Optional[float] = None,
-    ) -> CallResult:
+    ) -> ToolCallResult:
         """Makes one call; when a person is asked, waits for the decision and makes the call again with the approval.
 
         Returns the pending result when nobody has decided within `approval_timeout` seconds.
@@ -285,7 +285,7 @@ class AsyncClient(_Base):
         approval_id: Optional[str] = None,
         idempotency_key: Union[str, Literal[False], None] = None,
         wait_seconds: float = 0,
-    ) -> CallResult:
+    ) -> ToolCallResult:
         """As `Client.call`."""
         made = Call(tool, args, call_id, session, reason, approval_id, idempotency_key, wait_seconds)
         return await self._do(flow.call(self._settings, made))
@@ -303,7 +303,7 @@ class AsyncClient(_Base):
         wait_seconds: float = 0,
         on_pending: Optional[OnPending] = None,
         approval_timeout: Optional[float] = None,
-    ) -> CallResult:
+    ) -> ToolCallResult:
         """As `Client.run`."""
         made = Call(tool, args, call_id, session, reason, approval_id, idempotency_key, wait_seconds)
         return await self._do(flow.run(self._settings, made, on_pending, approval_timeout))

@@ -1,10 +1,10 @@
 import {
-  type CallResult,
   ConnectionError,
   type ObjectSchema,
   type Pending,
   RefusedError,
   type SafeToolCallClient,
+  type ToolCallResult,
   type ToolFormats,
 } from "../client.ts";
 
@@ -220,7 +220,7 @@ export class ModelCalls {
     return typeof onPending === "function" ? onPending(pending) : onPending;
   }
 
-  #resultOf(tool: string, args: object, result: CallResult): ModelResult {
+  #resultOf(tool: string, args: object, result: ToolCallResult): ModelResult {
     if (result.status === "success") {
       const { truncated, result: output } = result;
       return modelResult({ untrusted: true, ...(truncated && { truncated }), output });
@@ -243,7 +243,7 @@ export class ModelCalls {
   }
 }
 
-function refusesKeys(result: CallResult): boolean {
+function refusesKeys(result: ToolCallResult): boolean {
   if (result.status === "success" || result.status === "pending") return false;
   return result.error.details?.["unsupported"] === "Idempotency-Key";
 }

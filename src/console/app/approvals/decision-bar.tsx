@@ -1,13 +1,13 @@
 import { effect, signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
+import type { ApprovalScope } from "../../../core/types.ts";
 import { members } from "../api.ts";
 import { announce, tick } from "../state.ts";
 import { Text } from "../text.tsx";
 import { decideSoon, type Outgoing, outgoingFor, sentence, undo } from "./decisions.ts";
 import {
   ANSWER_CHARACTERS_MAX,
-  type ApprovalScope,
   isHighRisk,
   isPending,
   REASON_CHARACTERS_MAX,

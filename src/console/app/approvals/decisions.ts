@@ -1,9 +1,10 @@
 import { computed, signal } from "@preact/signals";
+import type { ApprovalScope } from "../../../core/types.ts";
 import { request } from "../api.ts";
 import { announce, errorOf, notify, notifyError } from "../state.ts";
 import { counted, OFFLINE } from "../words.ts";
 import { loadShown, put, refresh, requestOf, shown } from "./inbox.ts";
-import { type ApprovalScope, coverageOf, isPending, type ListedRequest, outcomeOf, type Terms } from "./model.ts";
+import { coverageOf, isPending, type ListedRequest, outcomeOf, type Terms } from "./model.ts";
 
 /** How long a decision waits before it is sent, so that it can be taken back. */
 export const UNDO_MS = 5_000;

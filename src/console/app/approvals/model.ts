@@ -1,3 +1,4 @@
+import { APPROVAL_SCOPES, type ApprovalScope } from "../../../core/types.ts";
 import { members } from "../api.ts";
 import { counted } from "../words.ts";
 
@@ -42,8 +43,6 @@ export interface Terms {
   readonly minutes: number;
   readonly arguments: Readonly<Record<string, unknown>>;
 }
-
-export type ApprovalScope = "once" | "session" | "bounded";
 
 /** A request in a list. An event that has just arrived has only the members that are not optional. */
 export interface ListedRequest {
@@ -127,7 +126,7 @@ export function toneOf(state: string): string {
 
 /** Returns the scopes in which a request can be approved. */
 export function scopesOf({ options = [], offer }: ListedRequest): readonly ApprovalScope[] {
-  const scopes = (["once", "session", "bounded"] as const).filter((scope) => options.includes(scope));
+  const scopes = APPROVAL_SCOPES.filter((scope) => options.includes(scope));
   return offer === undefined ? scopes.filter((scope) => scope !== "bounded") : scopes;
 }
 

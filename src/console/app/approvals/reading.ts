@@ -1,8 +1,9 @@
 import { computed, effect, signal } from "@preact/signals";
+import type { ApprovalScope } from "../../../core/types.ts";
 import { isLong } from "../text.tsx";
 import { outgoing } from "./decisions.ts";
 import { shown } from "./inbox.ts";
-import type { ApprovalScope, ShownRequest } from "./model.ts";
+import type { ShownRequest } from "./model.ts";
 import { type PlanPart, planOf } from "./plan.ts";
 
 /** Content that an approver has had on the page. Nothing is approved before all of it was there long enough to be noticed. */

@@ -1,5 +1,5 @@
 import { isTable } from "../../../core/json.ts";
-import type { Classification, HttpTarget, Json } from "../../../core/types.ts";
+import type { HttpTarget, Json, ToolClassification } from "../../../core/types.ts";
 import { headerNameProblem } from "../manifest.ts";
 import { type BodyForm, bodyFormOf, JSON_TYPE } from "../request.ts";
 import {
@@ -14,7 +14,7 @@ import { descriptionOf, isAny, toJsonSchema, type Written, type WrittenTable } f
 
 /** The parts of a manifest that follow from an operation. */
 export interface OperationDraft {
-  readonly classification: Classification;
+  readonly classification: ToolClassification;
   readonly http: HttpTarget["http"];
   readonly input: Json;
   readonly output: Json;
@@ -351,7 +351,7 @@ class Drafting {
   }
 }
 
-const CLASSIFICATIONS: Readonly<Record<ApiOperation["method"], Classification>> = {
+const CLASSIFICATIONS: Readonly<Record<ApiOperation["method"], ToolClassification>> = {
   ...{ GET: "read", HEAD: "read", DELETE: "destructive", POST: "write", PUT: "write", PATCH: "write" },
 };
 

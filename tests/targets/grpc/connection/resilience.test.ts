@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { status } from "@grpc/grpc-js";
 import { z } from "zod";
-import type { Classification } from "../../../../src/core/types.ts";
+import type { ToolClassification } from "../../../../src/core/types.ts";
 import type { ResilienceLimits } from "../../../../src/egress/resilience.ts";
 import { type GrpcHandler, grpcHandler } from "../../../../src/targets/grpc/handler.ts";
 import { until } from "../../../support/until.ts";
@@ -31,7 +31,7 @@ function handlerOf(port: number, resilience: Partial<ResilienceLimits> = {}): Gr
   return handler;
 }
 
-const tool = (classification: Classification, idempotent = false) =>
+const tool = (classification: ToolClassification, idempotent = false) =>
   labTool({ method: "Hang", classification, idempotent });
 
 const BREAKS: readonly Break[] = ["reset", "refused", "calm", "drop", "http 503", "UNAVAILABLE"];

@@ -1,10 +1,10 @@
 import { z } from "zod";
-import type { Classification, RunContext, Tool } from "../../../../src/core/types.ts";
+import type { RunContext, Tool, ToolClassification } from "../../../../src/core/types.ts";
 
 export interface ToolOptions {
   readonly method: string;
   readonly input?: z.ZodObject;
-  readonly classification?: Classification;
+  readonly classification?: ToolClassification;
   readonly idempotent?: boolean;
   readonly service?: string;
   readonly package?: string;

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Optional, TypedDict, TypeVar, Union, cast
 
 from .. import _flow as flow
-from .._flow import CallResult, Flow
+from .._flow import ToolCallResult, Flow
 from ..client import AsyncClient, Client, ModelFormat
 from ..errors import ConnectionError, RefusedError
 from ..schema import Pending, PendingApproval
@@ -202,7 +202,7 @@ class ModelCalls:
             return _failed("INVALID_INPUT", "The arguments must be one JSON object.")
         return self._result_of(call.name, args, result)
 
-    def _result_of(self, tool: str, args: "dict[str, Any]", result: CallResult) -> ModelResult:
+    def _result_of(self, tool: str, args: "dict[str, Any]", result: ToolCallResult) -> ModelResult:
         if result["status"] == "success":
             truncated = {"truncated": True} if result.get("truncated") else {}
             return ModelResult({"untrusted": True, **truncated, "output": result["result"]})
