@@ -1,3 +1,4 @@
+import { LOCATION } from "../secrets/structures.ts";
 import {
   ALPHANUMERIC,
   BASE64,
@@ -378,7 +379,7 @@ const FILES: readonly (ContextRule | BlockRule)[] = [
   {
     id: "login-password",
     anchors: [":5432:", ":5433:", ":5434:", ":6432:", ":6543:"],
-    before: String.raw`^[\w.*-]{1,128}$`,
+    before: String.raw`^${LOCATION}?[\w.*-]{1,128}$`,
     after: String.raw`[\w*.-]{1,64}:[\w.@*-]{1,64}:${PGPASS_END}`,
     matches: ["db.example.com:5432:mydb:bob:«hunter2x»"],
     misses: ["at db.example.com:5432:mydb:bob:hunter2x"],
@@ -386,7 +387,7 @@ const FILES: readonly (ContextRule | BlockRule)[] = [
   {
     id: "login-password",
     anchors: [":*:*:"],
-    before: String.raw`^[\w.*-]{1,128}$`,
+    before: String.raw`^${LOCATION}?[\w.*-]{1,128}$`,
     after: String.raw`[\w.@*-]{1,64}:${PGPASS_END}`,
     matches: ["localhost:*:*:bob:«hunter2x»"],
     misses: ["see localhost:*:*:bob:hunter2x"],
@@ -394,7 +395,7 @@ const FILES: readonly (ContextRule | BlockRule)[] = [
   {
     id: "url-password",
     anchors: ["@tcp(", "@unix("],
-    before: String.raw`(?:^|[\s"'\x60=])[^\s"'\x60=:]+:([^\s"'\x60=%$<{][^\s"'\x60=]*)$`,
+    before: String.raw`(?:^${LOCATION}?|[\s"'\x60=])[^\s"'\x60=:]+:([^\s"'\x60=%$<{][^\s"'\x60=]*)$`,
     value: "password/line",
     matches: ["bob:«hunter2x»@tcp(127.0.0.1:3306)/db"],
     misses: ["bob:%s@tcp(127.0.0.1:3306)/db"],
@@ -501,7 +502,7 @@ const FILES: readonly (ContextRule | BlockRule)[] = [
 
 const ACCOUNT = String.raw`s?(?: (?:are|is|were|with|as))?(?::? {1,2}|:|["'\x60])["'\x60]?[A-Za-z][\w.@-]*["'\x60]?(?: ?/ ?|:)`;
 const CERTAIN = "certain-login";
-const PROMPT = String.raw`^[^A-Za-z]{0,48}(?:(?i:redis[^ ]{0,24}> ?|ftp> ?))?$`;
+const PROMPT = String.raw`^${LOCATION}?[^A-Za-z]{0,48}(?:(?i:redis[^ ]{0,24}> ?|ftp> ?))?$`;
 const REDIS = String.raw`(?i)(?:redis[^ ]{0,24}|:\d{2,5}(?:\[\d{1,3}\])?)> ?$|HELLO \d $`;
 const SPEAKER = String.raw`(?i)^(?:[\s\d:.,<>*-]{0,48}|.{0,32}[>\]:|] ?)(?:[CS]: ?)?$`;
 const MECHANISM =

@@ -18,7 +18,7 @@ import {
   wordSet,
 } from "../views/characters.ts";
 import { isPlural, SECOND_WORDS, type SecretKind, secretKind } from "./names.ts";
-import type { Name } from "./structures.ts";
+import { followsLocation, type Name } from "./structures.ts";
 import { type TableReader, tables } from "./tables.ts";
 import { NAME_CHARS_MAX, QUOTED_CHARS_MAX, type Value, valueAfter, WholeEnds } from "./value-after.ts";
 import { hasDigit, isIdentifier } from "./value-shapes.ts";
@@ -133,11 +133,17 @@ function isTestResult(text: string, name: string, { start, style }: Value): bool
   return name === "PASS" && (style === "prose" || TEST.test(text.slice(start, start + 4)));
 }
 
-/** Returns whether the name is part of a class name (`Test2::Event::Pass`) or of a line format (`user:password:uid:shell`). */
+/**
+ * Returns whether the name is part of a class name (`Test2::Event::Pass`) or of a line format (`user:password:uid:shell`). After a
+ * line's location, or before a space or quote, it has a value: `config.yml:3:password:x`, `INFO:root:password: x`.
+ */
 function isPartOfName(text: string, { from, to }: NameRange): boolean {
   if (!isOneOf(text, from - 1, ":") || from < 2) return false;
   if (isOneOf(text, from - 2, ":")) return text.slice(from, to).toLowerCase() === "pass";
-  return isOneOf(text, to, ":") && !isA(text, from - 2, BLANK | LINE_END | QUOTE) && !isOneOf(text, from - 2, "{[(");
+  if (!isOneOf(text, to, ":") || isA(text, to + 1, BLANK | QUOTE)) return false;
+  return (
+    !isA(text, from - 2, BLANK | LINE_END | QUOTE) && !isOneOf(text, from - 2, "{[(") && !followsLocation(text, from)
+  );
 }
 
 const TEST = /^test/i;

@@ -1,6 +1,5 @@
 import {
   BLANK,
-  beginsLine,
   classesIn,
   DASH,
   DIGIT,
@@ -22,7 +21,7 @@ import {
   wordSet,
 } from "../views/characters.ts";
 import { afterPrefix, compoundEnd, stringEnd, tagEnd } from "./strings.ts";
-import { bareWord, formPart, isSettingPair, type Name, type Stated, spacesEnd } from "./structures.ts";
+import { bareWord, beginsEntry, formPart, isSettingPair, type Name, type Stated, spacesEnd } from "./structures.ts";
 import { isWordy } from "./value-shapes.ts";
 import type { ValueStyle } from "./values.ts";
 
@@ -172,13 +171,15 @@ function directive(text: string, { from, to, at }: Name): Stated | undefined {
 }
 
 /** Start of a network device's setting: `enable secret …`, `username ann password 7 …`. */
-const DEVICE = /(?:^|[\r\n]) {0,4}(?:enable|username [^\s]{1,32}(?: privilege \d{1,2})?)$/;
+const DEVICE = / {0,4}(?:enable|username [^\s]{1,32}(?: privilege \d{1,2})?)$/;
 const DEVICE_CHARS_MAX = 64;
 
-/** Returns whether the line has nothing before this offset but dashes or the start of a device's setting. */
+/** Returns whether the line has nothing before this offset but dashes, its location, or the start of a device's setting. */
 function beginsSetting(text: string, from: number): boolean {
+  if (beginsEntry(text, from)) return true;
   const line = runStart(text, from, BLANK | DASH, from - USER_CHARS_MAX);
-  return line < 0 || beginsLine(text, line) || DEVICE.test(textBefore(text, line, DEVICE_CHARS_MAX));
+  const device = DEVICE.exec(textBefore(text, line, DEVICE_CHARS_MAX))?.[0].length ?? 0;
+  return device > 0 && beginsEntry(text, line - device);
 }
 
 /** Types that are written without a colon. */

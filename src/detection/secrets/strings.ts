@@ -95,9 +95,9 @@ function isPlaceholderArgument(text: string, { start, end }: TextRange, isQuoted
   return isQuoted && (isReference(password, "quoted") || endsString(text, start - 1, start));
 }
 
-const COMPOUND_FIRST = "?+|&.!:/<";
+const COMPOUND_FIRST = "?+|&.!:/<~^%";
 /** Matches operators that end with `=` and assign or compare, but not `-=`, `*=` or `<=`; also R's arrow. */
-const COMPOUND = /^(?:[?+|&.!]{1,2}==?|\/\/=|::?:=|<<?-)(?![=>-])/;
+const COMPOUND = /^(?:[?+|&.!~^%]{1,2}==?|\/\/=|::?:=|<<?-)(?![=>-])/;
 const COMPOUND_CHARS_MAX = 5;
 
 /** Returns the end of an operator such as `?=`, `||=`, `::=` or `<-` at `at`; -1 when there is none. */

@@ -18,6 +18,7 @@ import {
   runEnd,
   runStart,
   STOP,
+  startAfter,
   type TextRange,
   textBefore,
   WORD,
@@ -54,6 +55,33 @@ export function bareWord(text: string, start: number, style: ValueStyle): Stated
 
 export function spacesEnd(text: string, at: number): number {
   return runEnd(text, at, BLANK, at + WORD_GAP_CHARS_MAX);
+}
+
+/**
+ * Matches what `grep` and similar programs print before a line: `a.yml:`, `a.yml:12:`, `12:`, `a.yml:12:5:`. RE2 syntax, to follow
+ * `^`. Linear in a backtracking engine too.
+ */
+export const LOCATION = String.raw`(?:(?:[A-Za-z]:)?[^\s:./]*[./][^\s:]*:(?:\d{1,7}:){0,2}|(?:[^\s:./]+:)?\d{1,7}:(?:\d{1,5}:)?)`;
+
+/** Also matches `a.yml-12-` of lines around a match, `12` with a tab, and the line's indentation. One space begins a message. */
+const BEFORE_LINE = new RegExp(
+  String.raw`^(?:${LOCATION}|(?:[^\s:]*-)?\d{1,7}-| {0,8}\d{1,7}\t)(?:(?:[ \t]{2}|\t|-)[ \t-]*)?$`,
+);
+const BEFORE_LINE_CHARS_MAX = 160;
+
+/** Returns whether only the path of the line's file or the line's number is before this offset on its line. */
+export function followsLocation(text: string, at: number): boolean {
+  const end = runStart(text, at, BLANK | DASH, at - BEFORE_LINE_CHARS_MAX);
+  if (!isOneOf(text, end - 1, ":") && !isA(text, end - 1, DIGIT)) return false;
+  const start = startAfter(text, end, LINE_END, at - BEFORE_LINE_CHARS_MAX);
+  return beginsLine(text, start) && BEFORE_LINE.test(text.slice(start, at));
+}
+
+/** Returns whether the offset is the first of its line, after dashes, a diff's `+` or the line's location. */
+export function beginsEntry(text: string, at: number): boolean {
+  const start = runStart(text, at, BLANK | DASH, at - GAP_CHARS_MAX);
+  if (beginsLine(text, start) || (isOneOf(text, start - 1, "+") && beginsLine(text, start - 1))) return true;
+  return followsLocation(text, at);
 }
 
 /** Maximum lengths of an object and of a list. UTF-16 units. */

@@ -1,9 +1,7 @@
 import {
   afterQuote,
   BLANK,
-  beginsLine,
   classesIn,
-  DASH,
   DIGIT,
   EQUALS,
   endBefore,
@@ -26,6 +24,7 @@ import { afterIndex, afterTag, declaredValue, JOINED_VERBS, statedValue } from "
 import { afterPrefix, compoundEnd, endsString, tagEnd } from "./strings.ts";
 import {
   bareWord,
+  beginsEntry,
   blockLines,
   bracketList,
   elementText,
@@ -101,7 +100,7 @@ function mayFollow(text: string, to: number): boolean {
 
 function unquotedAfter(text: string, name: Name, separator: Separator): Value | undefined {
   const { end, operator } = separator;
-  if (operator === "==" || (operator === ">" && isOneOf(text, name.from - 2, ":"))) return undefined;
+  if (operator === "==" || (operator === ">" && text.startsWith("::", name.from - 3))) return undefined;
   if (operator === "!=") return wordOrVariable(text, end);
   if (isMessage(text, name.from, end)) return undefined;
   const document = hereDocument(text, end);
@@ -286,18 +285,10 @@ function isFieldNumber(text: string, from: number, at: number): boolean {
 
 /** Returns whether a line contains only the name and the value. */
 function isAlone(text: string, from: number, to: number): boolean {
-  const start = lineStart(text, from);
   const end = runEnd(text, to, BLANK, to + GAP_CHARS_MAX);
   // A comment may follow.
   const isEnd = endsLine(text, end) || (end > to && text.charCodeAt(end) === HASH);
-  return isEnd && runStart(text, from, BLANK | DASH, from - GAP_CHARS_MAX) === start;
-}
-
-/** Returns the start of the line, after a diff's `+`; -1 when other text comes first. */
-function lineStart(text: string, at: number): number {
-  const start = runStart(text, at, BLANK | DASH, at - GAP_CHARS_MAX);
-  if (beginsLine(text, start)) return start;
-  return isOneOf(text, start - 1, "+") && beginsLine(text, start - 1) ? start : -1;
+  return isEnd && beginsEntry(text, from);
 }
 
 /** Finds the ends of values of which only the beginning was assessed. */
@@ -397,7 +388,7 @@ function separatorAfter(text: string, from: number, { name, at }: { name: number
   if (compound !== -1) {
     const value = runEnd(text, compound, BLANK, compound + GAP_CHARS_MAX);
     const isOfProgram = (classesIn(text, from, name) & LOWER) !== 0;
-    const isDoubtful = isOneOf(text, operator, isOfProgram ? "!<+.&|" : "!<");
+    const isDoubtful = isOneOf(text, operator, isOfProgram ? "!<+.&|~^%" : "!<~");
     return {
       end: afterPrefix(text, value),
       operator: isDoubtful ? "!=" : "=",

@@ -22,6 +22,9 @@ const OPERATORS = [
   "!==",
   "<-",
   "<<-",
+  "~=",
+  "^=",
+  "%=",
 ];
 const NAMES = [
   "DB_PASSWORD",
@@ -67,6 +70,10 @@ test.each([
   "token ::= identifier | number",
   "<password> ::= <string>",
   "secret ^= 0x5bd1e995;",
+  "token ^= previousToken;",
+  "tokens %= 10",
+  "if password ~= confirmation then",
+  '[data-token^="menu-item"] { color: red }',
   "while (token <= lastToken2) {",
   "password -= 17",
   'password = """Enter the password of the user"""',
