@@ -99,3 +99,13 @@ test("a token cut by line ends, quotes or a backslash is one token", () => {
     expect(text).not.toContain(second);
   }
 });
+
+test.each([
+  "the prefix is sk-proj\nConfigurationManagement follows",
+  "pip install sk-learn\nInternationalConference2024 begins",
+  "keys start with sk-abcd\ninternationalization1234567",
+  "open sk-sign-up\nRelease-Notes-2024-05-Final-version-x",
+  "sk-…\nInternationalizationOfTheKeys",
+])("%j: a word at a line's end takes no word of the next line", (text) => {
+  expect(filterSecrets(text).text).toBe(text);
+});

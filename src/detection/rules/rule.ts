@@ -392,24 +392,36 @@ function hasAll(seen: number, needs: readonly number[] = []): boolean {
   return needs.every((need) => (seen & need) !== 0);
 }
 
-/** Returns the end of a token that line ends or joins of quoted strings divide; -1 when there is none. */
+/**
+ * Returns the end of a token that line ends or joins of quoted strings divide; -1 when there is none. Words are no pieces: a line
+ * may end with `sk-learn`, and the next one begin with a long name.
+ */
 function joinPieces(text: string, { classes, min, exact, needs }: Token, first: TextRange): number {
   if (first.end - first.start < FIRST_PIECE_CHARS_MIN) return -1;
   let missing = min - (first.end - first.start);
   let seen = classesIn(text, first.start, first.end);
   let end = first.end;
+  let areWords = areWordsOnly(text.slice(first.start, end));
   for (let breaks = 0; breaks < BREAKS_MAX; breaks += 1) {
     const piece = pieceAfter(text, end);
     const pieceEnd = runEnd(text, piece, classes, piece + missing + 1);
     if (piece === end || pieceEnd === piece) return -1;
     seen |= classesIn(text, piece, pieceEnd);
     missing -= pieceEnd - piece;
-    end = pieceEnd;
+    end = missing > 0 ? pieceEnd : runEnd(text, pieceEnd, classes);
+    areWords &&= areWordsOnly(text.slice(piece, Math.min(end, piece + WORDS_CHARS_MAX)));
     if (missing > 0) continue;
-    if (exact === true && missing < 0) return -1;
-    return hasAll(seen, needs) ? runEnd(text, end, classes) : -1;
+    return (exact === true && missing < 0) || areWords || !hasAll(seen, needs) ? -1 : end;
   }
   return -1;
+}
+
+const WORDS_CHARS_MAX = 64;
+/** Matches a word in any of the usual cases, with a number at its end: `learn`, `URL`, `HttpClient2`. */
+const WORD = /^(?:[A-Z]+|[A-Z]?[a-z]*(?:[A-Z][a-z]{2,20})*)\d*$/;
+
+function areWordsOnly(piece: string): boolean {
+  return piece.split(/[-_./]/).every((word) => WORD.test(word));
 }
 
 /** Returns the start of the next piece; `at` when neither a line end nor a string concatenation follows. */

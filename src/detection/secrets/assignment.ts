@@ -20,9 +20,9 @@ import {
 import { isPlural, SECOND_WORDS, type SecretKind, secretKind } from "./names.ts";
 import { followsLocation, type Name } from "./structures.ts";
 import { type TableReader, tables } from "./tables.ts";
-import { NAME_CHARS_MAX, QUOTED_CHARS_MAX, type Value, valueAfter, WholeEnds } from "./value-after.ts";
+import { NAME_CHARS_MAX, phraseOf, QUOTED_CHARS_MAX, type Value, valueAfter, WholeEnds } from "./value-after.ts";
 import { hasDigit, isIdentifier } from "./value-shapes.ts";
-import { ASSESSED_CHARS_MAX, isSecretValue, type ValueStyle } from "./values.ts";
+import { ASSESSED_CHARS_MAX, isPassphrase, isSecretValue, type ValueStyle } from "./values.ts";
 
 /** Maximum number of names that are cached for one text. */
 const NAMES_MAX = 1_024;
@@ -84,6 +84,9 @@ class AssignmentReader {
     if (kind === "none" || repeatsName(text, name, value) || isTestResult(text, name, value)) return undefined;
     if (value.listEnd === undefined && isPlural(name)) return undefined;
     this.#work.spend(STEPS_PER_VALUE);
+    const phrase = kind === "password" ? phraseOf(text, from, value) : undefined;
+    if (phrase !== undefined && isPassphrase(text.slice(phrase.start, phrase.end)))
+      return { rule: `${kind}-assignment`, ...phrase };
     if (kind !== "cookie" && kind !== "authorization") return this.#assess(kind, value);
     this.#work.spend(STEPS_PER_HEADER);
     const end = value.quote === "" ? this.#headerEnds.after(value.start) : this.#wholeEnds.of(value);

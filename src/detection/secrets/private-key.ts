@@ -1,5 +1,6 @@
 import type { Reading, RuleMatcher } from "../rules/rule.ts";
 import {
+  afterLineEnd,
   BASE64,
   BLANK,
   classesIn,
@@ -9,9 +10,13 @@ import {
   isOneOf,
   LINE_END,
   LOWER,
+  lineEnd,
   NextPosition,
   QUOTE,
   runEnd,
+  runStart,
+  startAfter,
+  type TextRange,
 } from "../views/characters.ts";
 
 const LABEL_CHARS_MAX = 64;
@@ -43,13 +48,71 @@ export const matchPrivateKey: RuleMatcher = (reading, start, end) => {
   const label = text.slice(end, end + LABEL_CHARS_MAX);
   const dashes = label.indexOf(DASHES);
   if (dashes === -1 || !SECRET_KEY.test(label.slice(0, dashes))) return undefined;
-  const body = afterHeaders(text, separatorsEnd(text, runEnd(text, end + dashes, DASH, end + dashes + DASHES.length)));
-  if (runEnd(text, body, BASE64 | EQUALS, body + BODY_CHARS_MIN) - body < BODY_CHARS_MIN) return undefined;
+  const head = runEnd(text, end + dashes, DASH, end + dashes + DASHES.length);
+  const next = afterHeaders(text, separatorsEnd(text, head));
+  const isNext = runEnd(text, next, BASE64 | EQUALS, next + BODY_CHARS_MIN) - next >= BODY_CHARS_MIN;
+  if (!isNext) reading.work.spend((HEADERS_MAX + 1) * PREFIXED_CHARS_MAX * STEPS_PER_CHAR);
+  const lines = new PrefixedLines(text, start);
+  const body = isNext ? next : lines.body(head);
+  if (body === -1) return undefined;
   const footer = reading.state(footers).after(body);
   const isNear = footer < text.length && footer - body < KEY_CHARS_MAX;
-  const stop = isNear ? afterFooter(text, footer) : bodyEnd(text, body);
-  return { rule: "private-key", start, end: stop };
+  if (isNear) return { rule: "private-key", start, end: afterFooter(text, footer) };
+  return { rule: "private-key", start, end: isNext ? bodyEnd(text, body) : lines.bodyEnd(body) };
 };
+
+/** Maximum length of a line with a prefix, and minimum length of the first line's base64. UTF-16 units. */
+const PREFIXED_CHARS_MAX = 256;
+const PREFIXED_BODY_CHARS_MIN = 40;
+const STEPS_PER_CHAR = 4;
+
+/**
+ * Reads the lines below when each begins with what a search or a log prints before the lines of a file: `k.pem:2:MII…`,
+ * `12:00:01 app | MII…`. The prefixes differ only in their digits.
+ */
+class PrefixedLines {
+  readonly #text: string;
+  readonly #prefix: string;
+
+  constructor(text: string, start: number) {
+    this.#text = text;
+    this.#prefix = withoutDigits(text.slice(startAfter(text, start, LINE_END, start - PREFIXED_CHARS_MAX), start));
+  }
+
+  /** Returns the start of the base64 in one of the lines below the offset; -1 when there is none. */
+  body(head: number): number {
+    if (this.#prefix === "" || !isA(this.#text, head, LINE_END)) return -1;
+    let line = afterLineEnd(this.#text, head);
+    for (let lines = 0; lines <= HEADERS_MAX; lines += 1) {
+      const { start, end } = this.#base64(line);
+      if (end - start >= PREFIXED_BODY_CHARS_MIN) return start;
+      line = afterLineEnd(this.#text, end);
+    }
+    return -1;
+  }
+
+  /** Returns the end of the last line that ends with base64. */
+  bodyEnd(body: number): number {
+    let last = lineEnd(this.#text, body);
+    while (last - body < KEY_CHARS_MAX) {
+      const { start, end } = this.#base64(afterLineEnd(this.#text, last));
+      if (end - start < LINE_CHARS_MIN) break;
+      last = end;
+    }
+    return last;
+  }
+
+  /** Returns the base64 at the end of a line; an empty range when the line begins with another prefix. */
+  #base64(line: number): TextRange {
+    const end = lineEnd(this.#text, line, line + PREFIXED_CHARS_MAX);
+    const start = runStart(this.#text, end, BASE64 | EQUALS, line);
+    return withoutDigits(this.#text.slice(line, start)) === this.#prefix ? { start, end } : { start: end, end };
+  }
+}
+
+function withoutDigits(prefix: string): string {
+  return prefix.replace(/\d+/g, "");
+}
 
 const footers = ({ text }: Reading): NextPosition =>
   new NextPosition((from) => {

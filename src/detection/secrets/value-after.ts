@@ -10,11 +10,13 @@ import {
   isOneOf,
   LINE_END,
   LOWER,
+  lineEnd,
   NextPosition,
   QUOTE,
   runEnd,
   runStart,
   STOP,
+  type TextRange,
   textBefore,
   UPPER,
   words,
@@ -35,7 +37,7 @@ import {
   nextArgument,
   type Stated,
 } from "./structures.ts";
-import { ASSESSED_CHARS_MAX, PLACEHOLDERS, type ValueStyle } from "./values.ts";
+import { ASSESSED_CHARS_MAX, PASSPHRASE_CHARS_MAX, PLACEHOLDERS, type ValueStyle } from "./values.ts";
 
 /** Longer names are ignored. UTF-16 units. */
 export const NAME_CHARS_MAX = 96;
@@ -289,6 +291,16 @@ function isAlone(text: string, from: number, to: number): boolean {
   // A comment may follow.
   const isEnd = endsLine(text, end) || (end > to && text.charCodeAt(end) === HASH);
   return isEnd && beginsEntry(text, from);
+}
+
+/** Returns the words from the value to the end of its line, without a comment, when the line contains only the name and them. */
+export function phraseOf(text: string, from: number, { start, quote }: Value): TextRange | undefined {
+  if (quote !== "" || !beginsEntry(text, from)) return undefined;
+  const line = lineEnd(text, start, start + PASSPHRASE_CHARS_MAX + GAP_CHARS_MAX);
+  if (!endsLine(text, line)) return undefined;
+  const comment = text.slice(start, line).indexOf(" # ");
+  const end = runStart(text, comment === -1 ? line : start + comment, BLANK, start);
+  return { start, end };
 }
 
 /** Finds the ends of values of which only the beginning was assessed. */

@@ -154,6 +154,24 @@ function isPassword(value: string, style: ValueStyle): boolean {
   return style === "line" || !isOnlyLetters(value) ? !isPropertyPath(value) : false;
 }
 
+/** Longer phrases are sentences. UTF-16 units. */
+export const PASSPHRASE_CHARS_MAX = 64;
+
+/**
+ * Returns whether the rest of a line is a password of several words: `Blue Fish 77!`. It has a lower-case letter, a digit and a
+ * mark, as few sentences have, and no word begins with a lower-case letter.
+ */
+export function isPassphrase(value: string): boolean {
+  if (value.length > PASSPHRASE_CHARS_MAX || isReference(value, "bare") || isTemplate(value)) return false;
+  const parts = value.split(" ");
+  if (parts.length < 2 || parts.some((word) => PROSE.has(word.toLowerCase()) || !PASSPHRASE_WORD.test(word)))
+    return false;
+  return hasDigit(value) && PASSPHRASE_MARK.test(value) && (classesIn(value, 0, value.length) & LOWER) !== 0;
+}
+
+const PASSPHRASE_WORD = /^[\p{Lu}\d!@#$%^&*+=~]/u;
+const PASSPHRASE_MARK = /[!@#$%^&*+=~]/;
+
 /** Scripts in which passwords are not typed. */
 const IDEOGRAPHS = /[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff\u0590-\u06ff]/;
 

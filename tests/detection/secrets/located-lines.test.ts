@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { filterSecrets } from "../../../src/detection/sensitive.ts";
+import { filler } from "../secret-examples.ts";
 import { LOOK_ALIKES } from "./look-alikes.ts";
 import { COLUMNS, LANGUAGES, LOGINS, OTHERS, RARE } from "./secret-positions.ts";
 
@@ -67,6 +68,31 @@ test.each([
   "docs.md:4:- password: the password of the account",
   "docs.md:4:Password: at least 12 characters",
 ])("%j stays", (text) => {
+  expect(filterSecrets(text).text).toBe(text);
+});
+
+const KEY_LINES = [filler(64), filler(64), filler(43)];
+
+test.each([
+  ["k.pem:1:", "k.pem:2:"],
+  ["k.pem-9-", "k.pem-10-"],
+  ["     1\t", "     2\t"],
+  ["12:00:01 web-1 | ", "12:00:02 web-1 | "],
+])("a private key with %j before its first line", (first, other) => {
+  for (const footer of [`\n${other}-----END PRIVATE KEY-----\nend`, "", `\n${other}done`]) {
+    const body = KEY_LINES.map((line) => `\n${other}${line}`).join("");
+    const filtered = filterSecrets(`${first}-----BEGIN PRIVATE KEY-----${body}${footer}`).text;
+    expect(filtered).toStartWith(`${first}[REDACTED]`);
+    for (const line of KEY_LINES) expect(filtered).not.toContain(line);
+  }
+});
+
+test.each([
+  `docs.md:4:-----BEGIN PRIVATE KEY-----\ndigests.md:6:${filler(64)}`,
+  `docs.md:4:the header -----BEGIN PRIVATE KEY----- is\ndocs.md:5:${filler(64)}`,
+  `id_rsa:1:-----BEGIN PRIVATE KEY-----\nid_rsa.pub:1:ssh-ed25519 ${filler(64)}`,
+  `k.pem:1:-----BEGIN CERTIFICATE-----\nk.pem:2:${filler(64)}`,
+])("a header without its key stays: %j", (text) => {
   expect(filterSecrets(text).text).toBe(text);
 });
 

@@ -110,3 +110,29 @@ test("names of fields in other languages", () => {
   const seen = redact(fields, { level: "secrets" }).value;
   expect(JSON.stringify(seen)).not.toContain("correcthorse");
 });
+
+test.each([
+  ["admin_password: ~", "Blue Fish 77!"],
+  ["admin_password: ~\nnext: 1", "Blue Fish 77!"],
+  ["  - password: ~ # since May", "Blue77 Fish 9!"],
+  ["ADMIN_PASSWORD=~", "Blue Fish 77!"],
+  ["password = ~\r\n", "My D0g & Cat!"],
+  ["a.ini:3:password = ~", "My D0g & Cat!"],
+  ["Passwort: ~", "Mein Hund 1$"],
+])("%j: a password of several words is hidden to the end of its line", (text, secret) => {
+  expect(filterSecrets(text.replace("~", () => secret)).text).toBe(text.replace("~", "[REDACTED]"));
+});
+
+test.each([
+  "Password: Must have 8 Characters!",
+  "Password: Enter at least 1 of !@#",
+  "Password: Version 2",
+  "Password: See Ticket 42",
+  "password: expires in 90 days!",
+  "admin_password: Password of the Admin, No. 1!",
+  "password: $" + "{PREFIX} Fish 77!",
+  "password: {{ PREFIX }} Fish 77!",
+  "Password policy: 8 Characters!",
+])("%j stays", (text) => {
+  expect(filterSecrets(text).text).toBe(text);
+});
