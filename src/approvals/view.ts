@@ -245,7 +245,8 @@ interface Stretch {
   readonly end: number;
 }
 
-interface SecretsOf {
+/** Finds and removes secrets. */
+export interface SecretsOf {
   /** Returns the ranges of secrets, in order, without overlaps. */
   readonly findSecrets: (text: string) => readonly Stretch[];
   readonly filterSecrets: (text: string) => string;

@@ -1,4 +1,5 @@
 import type { RefusalCode, Stage } from "../core/errors.ts";
+import { isTable } from "../core/json.ts";
 import type { DataLabel, ToolClassification } from "../core/types.ts";
 import { CHAIN_BYTES_MAX } from "./chain/chain.ts";
 import { escapeJson } from "./escape.ts";
@@ -7,6 +8,9 @@ import { escapeJson } from "./escape.ts";
 export const LINE_BYTES_MAX = 65_535;
 /** Maximum bytes of the line's own members: the rest of the line is reserved for the chain. */
 const BODY_BYTES_MAX = LINE_BYTES_MAX - CHAIN_BYTES_MAX;
+
+/** Maximum length of a string in the arguments when an entry exceeds the limit with whole arguments (UTF-16 units). */
+const ARGUMENT_CHARACTERS_MAX = 4_096;
 
 /** Maximum length of a list and of a string when an entry exceeds the limit even without its arguments. */
 const REDUCED_ITEMS_MAX = 8;
@@ -191,11 +195,17 @@ export function stampEntry(draft: EntryDraft, { timestamp, instance, id, intentS
 
 /**
  * Serializes the entry as one line of JSON, without the line end, of at most `LINE_BYTES_MAX` bytes. JSON is never cut
- * in the middle. An entry that exceeds the limit, or whose arguments cannot be serialized, loses its arguments. If it
- * still exceeds the limit, it loses its denial details and the ends of its lists and strings.
+ * in the middle. An entry that exceeds the limit keeps the beginning and the end of long texts in its arguments. If it still
+ * exceeds the limit, or its arguments cannot be serialized, it loses its arguments; then its denial details and the ends of its
+ * lists and strings.
  */
 export function serializeEntry(entry: AuditEntry): string {
-  return serializeWithin(entry) ?? serializeWithin(withoutArguments(entry)) ?? escapeJson(reduce(entry));
+  return (
+    serializeWithin(entry) ??
+    serializeWithin(withShortArguments(entry)) ??
+    serializeWithin(withoutArguments(entry)) ??
+    escapeJson(reduce(entry))
+  );
 }
 
 function serializeWithin(entry: AuditEntry): string | undefined {
@@ -216,6 +226,25 @@ export function toLine(value: object): string | undefined {
   // A string of n UTF-16 units has n to 3n bytes, so most lines need no measuring.
   const fits = line.length * 3 <= BODY_BYTES_MAX || Buffer.byteLength(line) <= BODY_BYTES_MAX;
   return fits ? line : undefined;
+}
+
+/** Keeps both ends of long texts, so that a command cannot be padded out of the audit. */
+function withShortArguments({ request, ...entry }: AuditEntry): AuditEntry {
+  return { ...entry, request: { ...request, args: shortTexts(request.args) as typeof request.args, truncated: true } };
+}
+
+function shortTexts(value: unknown): unknown {
+  if (typeof value === "string") return shortText(value);
+  if (Array.isArray(value)) return value.map(shortTexts);
+  return isTable(value)
+    ? Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, shortTexts(inner)]))
+    : value;
+}
+
+function shortText(text: string): string {
+  if (text.length <= ARGUMENT_CHARACTERS_MAX) return text;
+  const end = ARGUMENT_CHARACTERS_MAX / 2;
+  return `${text.slice(0, end)}…${text.slice(-end)}`;
 }
 
 function withoutArguments(entry: AuditEntry): AuditEntry {

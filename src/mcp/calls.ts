@@ -101,9 +101,8 @@ export function taskRequester(
       const { registered } = services.registry.find(name);
       const flow = services.dataFlow?.();
       if (registered === undefined || flow === undefined) return;
-      const { tool, inputPolicy } = registered;
       try {
-        await flow.remember({ tool, caller, input: {}, inputPolicy, traceId: "" }, answer);
+        await flow.remember({ tool: registered.tool, caller, args: () => ({}), traceId: "" }, answer);
       } catch (cause) {
         flow.withheld();
         throw new Refusal("POLICY_STATE_UNAVAILABLE", "The answer cannot be released now. Try again later.", { cause });

@@ -37,6 +37,7 @@ import { SID } from "./identity/claims.ts";
 import { isElevated } from "./permission-engine.ts";
 import { digestInAnySession } from "./planner.ts";
 import type { Assessed, Policy } from "./policy.ts";
+import { secretsOf } from "./redactor.ts";
 import { deepFreeze } from "./schema-validator.ts";
 
 interface GateOptions {
@@ -549,11 +550,7 @@ function newApprovalOf(
   ];
   const { plan, input, binding } = planned;
   const { reason } = request;
-  const secrets = {
-    filterSecrets: (text: string) => detector.filterSecrets(text).text,
-    findSecrets: (text: string) => detector.filterSecrets(text).findings,
-    namesSecret,
-  };
+  const secrets = { ...secretsOf(detector), namesSecret };
   const offer = grantOffer(call, { requester, rules: requiring });
   const { session } = requester;
   const names = Object.keys(tool.input.shape);

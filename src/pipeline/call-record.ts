@@ -4,7 +4,6 @@ import { canonicalJson, NotJsonError } from "../core/digest.ts";
 import { REFUSALS, Refusal, type RefusalCode, type Stage } from "../core/errors.ts";
 import type { AnyEvidence, CallOutcome, Elevated, Receipt, Verified } from "../core/evidence.ts";
 import { ARGUMENT_LIMITS } from "../core/json.ts";
-import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
 import type { CallerContext, Json, KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
@@ -17,6 +16,7 @@ import { type CallScope, CallScopes, type CallScopesOptions } from "./call-scope
 import { isJudged, verdictOf } from "./dry-run.ts";
 import {
   approvalFacts,
+  argumentFacts,
   callerFacts,
   decisionFacts,
   denialFacts,
@@ -29,7 +29,7 @@ import {
 } from "./entry-facts.ts";
 import type { Execution } from "./executor.ts";
 import { bearerToken } from "./identity/reader.ts";
-import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
+import { textWithoutSecrets } from "./redactor.ts";
 
 /** The stages that are timed. PLAN counts as EXECUTION when it refuses. */
 type Step = Stage | "PLAN";
@@ -159,9 +159,10 @@ export class CallRecord {
   }
 
   /** Follows what the caller has read, and what the call's answer adds to it. `policy` is undefined where data flow is off. */
-  follow(policy: DataFlowPolicy | undefined, { tool, caller, input, inputPolicy }: Elevated): void {
+  follow(policy: DataFlowPolicy | undefined, { tool, caller }: Elevated): void {
     const { traceId } = this;
-    this.flow = policy && new CallFlow(policy, { tool, caller, input, inputPolicy, traceId });
+    const args = () => argumentFacts(this.#facts, this.detector).args;
+    this.flow = policy && new CallFlow(policy, { tool, caller, args, traceId });
   }
 
   /** Keeps the mode that an operator has set for the call's session. */
@@ -447,11 +448,10 @@ export class CallRecord {
 
   #requestOf(refusal: Refusal | undefined): EntryDraft["request"] {
     const { session, callId, reason, body } = this.request;
-    const registered = this.#facts.registered;
-    const { input, secrets } = withoutSecrets(this.#facts.input, this.detector);
+    const { args, secrets } = argumentFacts(this.#facts, this.detector);
     this.secretsSent = secrets;
     return {
-      args: registered === undefined || input === undefined ? {} : sanitizeInput(registered.inputPolicy, input),
+      args,
       argsHash: this.#options.hashArgs(
         refusal !== undefined && this.#step === "REQUEST" ? (body ?? "{}") : this.#sentText(),
       ),

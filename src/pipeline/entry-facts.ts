@@ -1,13 +1,17 @@
+import { shellCommandOf } from "../approvals/risk.ts";
+import { shownScript } from "../approvals/view.ts";
 import type { AuditEntry } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
 import { type PolicyFinding, Refusal, type Stage } from "../core/errors.ts";
 import type { CallOutcome, RegisteredTool } from "../core/evidence.ts";
+import { isTable } from "../core/json.ts";
+import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace } from "../core/tracing.ts";
-import type { CallerContext, ExecutionPlan, KeyUse } from "../core/types.ts";
+import type { CallerContext, ExecutionPlan, Json, KeyUse } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import type { CallProtocol } from "./call-request.ts";
 import { outputReleasedWith } from "./output-filter.ts";
-import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
+import { secretsOf, textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 
 /** The facts that the audit entry takes from the evidence of the stages. */
 export interface Facts {
@@ -20,6 +24,39 @@ export interface Facts {
   readonly approvalId: string;
   readonly keyUse: KeyUse;
   readonly findings: readonly PolicyFinding[];
+}
+
+/** The arguments of a call, as the audit and everything that quotes it may hold them. */
+interface ArgumentFacts {
+  readonly args: Readonly<Record<string, Json>>;
+  /** Paths of the arguments in which the agent sent a secret. */
+  readonly secrets: readonly string[] | undefined;
+}
+
+type FactsOfArguments = { readonly [Name in "registered" | "input" | "plan"]: Facts[Name] | undefined };
+
+/**
+ * Returns the arguments that `inputPolicy` allows, without secrets. A shell's command keeps everything that the shell runs, as it
+ * does for approvers: text that looks like the rest of a secret may be another command.
+ */
+export function argumentFacts({ registered, input, plan }: FactsOfArguments, detector: Detector): ArgumentFacts {
+  const { input: safe, secrets } = withoutSecrets(input, detector);
+  if (registered === undefined || input === undefined) return { args: {}, secrets };
+  const script = secrets && plan && shellCommandOf(plan);
+  const shown = script === undefined ? safe : withScript(safe, script, { input, detector });
+  return { args: sanitizeInput(registered.inputPolicy, shown), secrets };
+}
+
+/** Shows a script as approvers see it, in each argument that holds it. */
+function withScript(
+  safe: unknown,
+  script: string,
+  { input, detector }: { readonly input: unknown; readonly detector: Detector },
+): unknown {
+  if (!isTable(safe) || !isTable(input)) return safe;
+  const names = Object.keys(input).filter((name) => input[name] === script);
+  const shown = shownScript(script, secretsOf(detector));
+  return { ...safe, ...Object.fromEntries(names.map((name) => [name, shown])) };
 }
 
 /** Returns who approved the call, or which approval request it created. */

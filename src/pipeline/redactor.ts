@@ -1,3 +1,4 @@
+import type { SecretsOf } from "../approvals/view.ts";
 import { Refusal } from "../core/errors.ts";
 import { type CompiledPolicy, type Filtered, shownPath } from "../core/policy/output-policy.ts";
 import type { CompiledScan } from "../core/policy/scan-policy.ts";
@@ -95,6 +96,14 @@ export function withoutSecrets(input: unknown, detector: Detector): SafeInput {
     if (!(error instanceof TooLarge)) throw error;
     return { input: {}, secrets: undefined };
   }
+}
+
+/** Returns what finds secrets for an approver's view, by the rules of a detector. */
+export function secretsOf(detector: Detector): SecretsOf {
+  return {
+    filterSecrets: (text) => detector.filterSecrets(text).text,
+    findSecrets: (text) => detector.filterSecrets(text).findings,
+  };
 }
 
 export function textWithoutSecrets(text: string | undefined, detector: Detector): string | undefined {

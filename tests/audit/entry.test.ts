@@ -114,15 +114,29 @@ describe("serializeEntry", () => {
 
   const big = "x".repeat(LINE_BYTES_MAX);
   test.each<readonly [string, AuditEntry["request"]["args"]]>([
-    ["too many bytes", { text: big }],
-    ["too many bytes only after escaping", { text: "\u202e".repeat(LINE_BYTES_MAX / 4) }],
-    ["too many bytes of few characters", { text: "日".repeat(LINE_BYTES_MAX / 2.5) }],
+    ["too many short texts", { texts: Array.from({ length: 1_000 }, () => "x".repeat(100)) }],
+    ["too many long texts", Object.fromEntries(Array.from({ length: 20 }, (_, index) => [`t${index}`, big]))],
     ["a value that JSON does not have", { number: 1n }],
   ])("arguments with %s are replaced, and the rest stays", (_name, args) => {
     const given = entryOf({ request: { args, argsHash: "hash", hashAlg: "sha256", callId: "c-1" } });
     const line = serializeEntry(given);
     const request = { args: {}, argsHash: "hash", hashAlg: "sha256", callId: "c-1", truncated: true };
     expect(JSON.parse(line)).toEqual({ ...given, request });
+  });
+
+  test.each([
+    ["too many bytes", "x".repeat(LINE_BYTES_MAX)],
+    ["too many bytes only after escaping", "\u202e".repeat(LINE_BYTES_MAX / 4)],
+    ["too many bytes of few characters", "日".repeat(LINE_BYTES_MAX / 2.5)],
+    ["twelve bytes for each character", "\u{e0041}".repeat(8_192)],
+  ])("a text of %s keeps its beginning and its end, and the rest stays", (_name, filler) => {
+    const args = { list: [{ text: `rm -r docs #${filler}; ls` }], folder: "docs" };
+    const given = entryOf({ request: { args, argsHash: "hash", hashAlg: "sha256" } });
+    const { request, ...rest } = JSON.parse(serializeEntry(given));
+    const { request: _whole, ...others } = given;
+    expect(rest).toEqual(others);
+    expect(request).toMatchObject({ truncated: true, args: { folder: "docs" } });
+    expect(request.args.list[0].text).toMatch(/^rm -r docs #.{2036}….{2044}; ls$/s);
   });
 
   test("a line of exactly the limit is kept whole, one byte more is not", () => {

@@ -12,6 +12,7 @@ export const gitDiffBranches = defineTool((config: ToolConfig) => ({
   classification: "read",
   permissions: { required: ["platform:git:read"] },
   input: z.strictObject({ repo: config.oneOf("git", "repositories"), base: Ref, head: Ref }),
+  inputPolicy: { base: "allow", head: "allow" },
   target: {
     system: "git",
     cli: {

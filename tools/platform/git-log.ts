@@ -25,6 +25,7 @@ export const gitLog = defineTool((config: ToolConfig) => ({
     ref: Ref.default("HEAD"),
     count: z.number().int().min(1).max(COMMITS_MAX).default(20),
   }),
+  inputPolicy: { ref: "allow" },
   target: {
     system: "git",
     cli: {

@@ -19,6 +19,7 @@ export const gitShowFile = defineTool((config: ToolConfig) => ({
   classification: "read",
   permissions: { required: ["platform:git:read"] },
   input: z.strictObject({ repo: config.oneOf("git", "repositories"), ref: Ref, path: RepositoryPath }),
+  inputPolicy: { ref: "allow", path: "allow" },
   target: {
     system: "git",
     cli: {

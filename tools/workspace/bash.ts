@@ -34,6 +34,7 @@ export const bash = defineTool((config: ToolConfig) => ({
     workingDir: WorkingDirectory.optional(),
     timeoutMs: z.int().min(100).max(TIMEOUT_MS_MAX).default(TIMEOUT_MS_DEFAULT),
   }),
+  inputPolicy: { command: "allow", workingDir: "allow" },
   approval: { required: true, message: "Runs this command in the workspace." },
   target: {
     system: "workspace",

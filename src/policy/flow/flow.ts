@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { NOT_LOGGED, sanitizeInput } from "../../core/manifest/input-policy.ts";
-import { type CompiledPolicy, compilePolicy } from "../../core/policy/output-policy.ts";
+import { NOT_LOGGED } from "../../core/manifest/input-policy.ts";
+import { compilePolicy } from "../../core/policy/output-policy.ts";
 import type { DeclaredKind } from "../../core/target-kind.ts";
 import type { CallerContext, DataLabel, Json, Tool } from "../../core/types.ts";
 import { AnswerFields, PrintCollector } from "./answer-prints.ts";
@@ -49,12 +49,19 @@ export interface FlowJudgement {
 /** A caller, whatever the session. */
 type FlowCaller = Pick<Carrier, "issuer" | "subject">;
 
-/** A call as far as data flow concerns it. */
-export interface FollowedCall {
+/** A call that is judged. */
+interface JudgedCall {
   readonly tool: Tool;
   readonly caller: CallerContext;
   readonly input: unknown;
-  readonly inputPolicy: CompiledPolicy;
+}
+
+/** A call whose answer is remembered. */
+export interface FollowedCall {
+  readonly tool: Tool;
+  readonly caller: CallerContext;
+  /** Returns the arguments that the audit may hold. */
+  readonly args: () => Readonly<Record<string, Json>>;
   readonly traceId: string;
 }
 
@@ -91,7 +98,7 @@ export class DataFlowPolicy {
   }
 
   /** Judges the arguments of a call by what its caller, and everybody who acts for him, has read until now. Never throws. */
-  async judge(call: Omit<FollowedCall, "traceId" | "inputPolicy">): Promise<FlowJudgement> {
+  async judge(call: JudgedCall): Promise<FlowJudgement> {
     const judgement = await this.preview(call);
     const { counts } = this.#options.ledger;
     counts[judgement.labels === undefined ? "unknown" : verdictIn(judgement.findings)] += 1;
@@ -99,7 +106,7 @@ export class DataFlowPolicy {
   }
 
   /** As `judge`, about a call that is not made: it is not counted. */
-  async preview({ tool, caller, input }: Omit<FollowedCall, "traceId" | "inputPolicy">): Promise<FlowJudgement> {
+  async preview({ tool, caller, input }: JudgedCall): Promise<FlowJudgement> {
     const flow = this.#flowOf(tool);
     const { ledger, rules, log } = this.#options;
     try {
@@ -125,14 +132,14 @@ export class DataFlowPolicy {
    * @throws what prevented it: the answer must not be released
    */
   async remember(call: FollowedCall, answer: Json): Promise<{ before: CarriedLabels; after: CarriedLabels }> {
-    const { tool, caller, input, inputPolicy, traceId } = call;
+    const { tool, caller, args, traceId } = call;
     const flow = this.#flowOf(tool);
     const { reader } = await this.#read();
     const prints = reader.read(answer, this.#fieldsOf(tool, flow));
     const { rememberMs, newId, ledger } = this.#options;
     return ledger.remember(this.#carriers(caller), {
       ...prints,
-      ...{ id: newId(), tool: tool.name, traceId, of: referenceOf(sanitizeInput(inputPolicy, input)) },
+      ...{ id: newId(), tool: tool.name, traceId, of: referenceOf(args()) },
       ...{ labels: flow.reads, rememberMs },
     });
   }

@@ -10,6 +10,7 @@ import { boundedCallOf } from "../../pipeline/approval-gate.ts";
 import { type FlowSources, sourcesOf } from "../../pipeline/call-flow.ts";
 import { permissionsFor } from "../../pipeline/permission-engine.ts";
 import { DATA_FLOW } from "../../pipeline/policy.ts";
+import { secretsOf } from "../../pipeline/redactor.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
 import type { DataFlowPolicy, FlowJudgement } from "../../policy/flow/flow.ts";
 import type { Quotas } from "../../policy/quotas/quotas.ts";
@@ -265,8 +266,7 @@ function shownPlan(
     ...{ tool, plan, binding, planDigest: "", input: readInput(tool, call.args), reason: undefined },
     requester: { issuer, subject, actors, session: undefined },
     ...{ risk: assessment?.risk ?? "low", rules: assessment?.rules ?? [], notes: assessment?.notes ?? [] },
-    filterSecrets: (text) => detector.filterSecrets(text).text,
-    findSecrets: (text) => detector.filterSecrets(text).findings,
+    ...secretsOf(detector),
     namesSecret,
   });
   return rendered === undefined ? { noPlan: "it is too large to show to a person" } : { plan: rendered.view };
