@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { linearTest } from "../pattern/match.ts";
+import { RFC3339 } from "../schema/text-checks.ts";
 
 /** A test of a text whose time is linear in the length of the text. */
 export interface TextTest {
@@ -27,9 +28,6 @@ export function patternTest(source: string): TextTest {
 }
 
 const { regexes } = z;
-const HOURS_AND_MINUTES = String.raw`(?:[01]\d|2[0-3]):[0-5]\d`;
-const TIME = String.raw`${HOURS_AND_MINUTES}:[0-5]\d(?:\.\d{1,32})?(?:[Zz]|[+-]${HOURS_AND_MINUTES})`;
-const DATE = regexes.date.source.slice(1, -1);
 
 /** A URI holds no whitespace, quotes or brackets, and `%` only before two hexadecimal digits. */
 const URI_CHARACTERS = String.raw`(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*`;
@@ -37,8 +35,8 @@ const URI_CHARACTERS = String.raw`(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-
 /** The formats that are checked, with their patterns. */
 const CHECKED: Readonly<Record<string, RegExp>> = {
   date: regexes.date,
-  time: new RegExp(`^${TIME}$`),
-  "date-time": new RegExp(`^${DATE}[Tt]${TIME}$`),
+  time: RFC3339.time,
+  "date-time": RFC3339.dateTime,
   duration: regexes.duration,
   email: regexes.email,
   hostname: regexes.hostname,

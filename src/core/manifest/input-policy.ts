@@ -3,6 +3,7 @@ import { isList } from "../json.ts";
 import { element, joinPath } from "../policy/field-path.ts";
 import { mask } from "../policy/masks.ts";
 import { type CompiledPolicy, compilePolicy } from "../policy/output-policy.ts";
+import { boundedFormatsOf, checksOf } from "../schema/text-checks.ts";
 import { defOf, type Schema, schemaParts } from "../schema/walk.ts";
 import type { InputPolicy, Json } from "../types.ts";
 
@@ -150,7 +151,8 @@ function isDescribed({ shape, catchall }: z.core.$ZodObjectDef): boolean {
 function isHarmless(schema: Schema): boolean {
   const def = defOf(schema);
   if (def.type === "enum" || def.type === "literal" || def.type === "boolean" || def.type === "null") return true;
-  if (def.type === "string") return "format" in def && (def.format === "uuid" || def.format === "guid");
+  if (def.type === "string")
+    return boundedFormatsOf(checksOf(schema)).some((format) => format === "uuid" || format === "guid");
   if (def.type !== "number") return false;
   const { minimum, maximum } = z.toJSONSchema(schema) as { readonly minimum?: number; readonly maximum?: number };
   return minimum !== undefined && maximum !== undefined && maximum - minimum <= NUMBER_RANGE_MAX;

@@ -3,9 +3,8 @@ import type { Fault } from "../errors.ts";
 import { childrenOf, type PatternNode, parsePattern, UnfitPattern } from "../pattern/parse.ts";
 import { characterTest } from "../pattern/program.ts";
 import { joinPath } from "../policy/field-path.ts";
+import { boundedFormatsOf, type CheckDef, checksOf, maximumOf, writtenPattern } from "./text-checks.ts";
 import { defOf, innerSchemas, type Schema } from "./walk.ts";
-
-type Check = z.core.$ZodCheck;
 
 /** Maximum bytes of one command argument: Linux accepts 131,072 including the terminating NUL. */
 export const ARGUMENT_BYTES_MAX = 131_071;
@@ -21,74 +20,23 @@ const REMEDY =
 const REWRITTEN =
   "must not be rewritten after it was checked: put .trim() and the like first, and write .refine() instead of .check() or .superRefine()";
 
-/** The properties of a check's definition that are read here. */
-interface CheckDef {
-  readonly check: string;
-  readonly format?: string;
-  readonly pattern?: RegExp;
-  readonly maximum?: number;
-  readonly length?: number;
-  readonly fn?: unknown;
-  readonly when?: unknown;
+interface MarkedCheck extends CheckDef {
   readonly [FREE_TEXT]?: boolean;
 }
 
-/** Options that distinguish patterns of the same format. */
-interface FormatOptions {
-  readonly version?: string;
-  readonly precision?: number | null;
-  readonly offset?: boolean;
-  readonly local?: boolean;
-}
-
-const { regexes } = z;
-
-/** Formats that are short and cannot begin with `-`, with Zod's pattern for each. */
-const BOUNDED_FORMATS: ReadonlyMap<string, (options: FormatOptions) => RegExp> = new Map([
-  ["uuid", ({ version }: FormatOptions) => regexes.uuid(version === undefined ? undefined : Number(version.slice(1)))],
-  ["guid", () => regexes.guid],
-  ["date", () => regexes.date],
-  ["datetime", (options: FormatOptions) => regexes.datetime(options)],
-  ["time", (options: FormatOptions) => regexes.time(options)],
-  ["ipv4", () => regexes.ipv4],
-  ["ipv6", () => regexes.ipv6],
-  ["cidrv4", () => regexes.cidrv4],
-  ["cidrv6", () => regexes.cidrv6],
-  ["cuid", () => regexes.cuid],
-  ["ulid", () => regexes.ulid],
-  ["xid", () => regexes.xid],
-  ["ksuid", () => regexes.ksuid],
-  ["e164", () => regexes.e164],
-]);
-
-function checkDef(check: Check): CheckDef {
-  return check._zod.def as unknown as CheckDef;
-}
-
-function isFreeText(check: Check): boolean {
-  return checkDef(check)[FREE_TEXT] === true;
+function isFreeText(check: MarkedCheck): boolean {
+  return check[FREE_TEXT] === true;
 }
 
 /** Returns whether a check only rejects. `.check(fn)`, `.superRefine(fn)` and the URL format may change the value. */
-function keepsValue(check: Check): boolean {
-  const def = checkDef(check);
-  if (def.check === "custom") return def.fn !== undefined;
-  return def.check !== "overwrite" && def.format !== "url";
-}
-
-/** Returns the maximum number of elements or characters; `undefined` when there is no limit. */
-function maximumOf(checks: readonly Check[]): number | undefined {
-  const maxima = checks.map(checkDef).map((def) => {
-    if (def.check === "max_length") return def.maximum ?? Number.POSITIVE_INFINITY;
-    return def.check === "length_equals" ? (def.length ?? Number.POSITIVE_INFINITY) : Number.POSITIVE_INFINITY;
-  });
-  const least = Math.min(...maxima);
-  return Number.isSafeInteger(least) ? least : undefined;
+function keepsValue({ check, fn, format }: CheckDef): boolean {
+  if (check === "custom") return fn !== undefined;
+  return check !== "overwrite" && format !== "url";
 }
 
 /** Returns why these checks do not limit a string; `undefined` when they do. */
-function stringFault(checks: readonly Check[]): string | undefined {
-  if (checks.some(isBoundedFormat)) return undefined;
+function stringFault(checks: readonly CheckDef[]): string | undefined {
+  if (boundedFormatsOf(checks).length > 0) return undefined;
   if (!checks.some(isFreeText)) {
     const problem = patternFault(checks);
     if (problem !== undefined) return problem;
@@ -97,27 +45,22 @@ function stringFault(checks: readonly Check[]): string | undefined {
   return maximum === undefined ? "must have a maximum length: write .max(n)" : lengthFault(maximum, checks);
 }
 
-function lengthFault(maximum: number, checks: readonly Check[]): string | undefined {
+function lengthFault(maximum: number, checks: readonly CheckDef[]): string | undefined {
   if (maximum * UTF8_BYTES_MAX <= ARGUMENT_BYTES_MAX) return undefined;
   if (maximum <= ARGUMENT_BYTES_MAX && checks.some(isAscii)) return undefined;
   const most = Math.floor(ARGUMENT_BYTES_MAX / UTF8_BYTES_MAX);
   return `may be longer than one argument of a command can, ${ARGUMENT_BYTES_MAX} bytes: write .max(${most}) at most, or .max(${ARGUMENT_BYTES_MAX}) if the pattern accepts only ASCII`;
 }
 
-function isAscii(check: Check): boolean {
-  const pattern = unconditionalPattern(check);
+function isAscii(check: CheckDef): boolean {
+  const pattern = writtenPattern(check);
   return pattern !== undefined && leadingDashFault(pattern) === undefined && matchesOnlyAscii(pattern);
 }
 
-function unconditionalPattern(check: Check): RegExp | undefined {
-  const { check: kind, format, pattern, when } = checkDef(check);
-  return kind === "string_format" && format === "regex" && when === undefined ? pattern : undefined;
-}
-
 /** Returns why the string may begin with `-`; `undefined` when a pattern prevents that. */
-function patternFault(checks: readonly Check[]): string | undefined {
+function patternFault(checks: readonly CheckDef[]): string | undefined {
   const faults: string[] = [];
-  for (const pattern of checks.map(unconditionalPattern)) {
+  for (const pattern of checks.map(writtenPattern)) {
     if (pattern === undefined) continue;
     const fault = leadingDashFault(pattern);
     if (fault === undefined) return undefined;
@@ -159,13 +102,6 @@ function treeOf(pattern: RegExp): PatternNode | undefined {
     if (error instanceof UnfitPattern) return undefined;
     throw error;
   }
-}
-
-function isBoundedFormat(check: Check): boolean {
-  const { check: kind, format = "", pattern, ...options } = checkDef(check);
-  const known = kind === "string_format" ? BOUNDED_FORMATS.get(format) : undefined;
-  // A format with a known name may have another pattern.
-  return known !== undefined && known(options as FormatOptions).source === pattern?.source;
 }
 
 const ASCII = 0x80;
@@ -243,7 +179,7 @@ function visit(walk: Walk, schema: Schema, path: string): Findings {
   if (walk.visits > VISITS_MAX) throw new RangeError(`the schema has more than ${VISITS_MAX} parts`);
   const def = defOf(schema);
   if (def.type === "string") return visitString(schema, path);
-  const rewritten = def.checks?.every(keepsValue) === false ? fault(path, REWRITTEN) : [];
+  const rewritten = !checksOf(schema).every(keepsValue) ? fault(path, REWRITTEN) : [];
   if (HARMLESS.has(def.type) || walk.ancestors.has(schema)) return rewritten;
   walk.ancestors.add(schema);
   const parts = visitParts(walk, schema, path);
@@ -259,7 +195,7 @@ function visitParts(walk: Walk, schema: Schema, path: string): Findings {
     case "record":
       return visitRecord(walk, def, path);
     case "array":
-      return [...arrayFault(def, path), ...visit(walk, def.element, joinPath(path, "[]"))];
+      return [...arrayFault(schema, path), ...visit(walk, def.element, joinPath(path, "[]"))];
     case "tuple":
       return visitTuple(walk, def, path);
     case "pipe":
@@ -284,8 +220,8 @@ function visitRecord(walk: Walk, def: z.core.$ZodRecordDef, path: string): Findi
   return [...loose, ...visit(walk, def.keyType, below), ...visit(walk, def.valueType, below)];
 }
 
-function arrayFault(def: z.core.$ZodArrayDef, path: string): Findings {
-  if (maximumOf(def.checks ?? []) !== undefined) return [];
+function arrayFault(schema: Schema, path: string): Findings {
+  if (maximumOf(checksOf(schema)) !== undefined) return [];
   return fault(path, "must have a maximum number of elements: write .max(n)");
 }
 
@@ -303,9 +239,7 @@ function visitPipe(walk: Walk, def: z.core.$ZodPipeDef, path: string): Findings 
 function visitString(schema: Schema, path: string): Findings {
   const def = defOf(schema) as z.core.$ZodStringDef;
   if (def.coerce) return fault(path, "must not be coerced: write z.string()");
-  // A format schema such as z.uuid() is its own first check.
-  const own = schema._zod.traits.has("$ZodCheck") ? [schema as unknown as Check] : [];
-  const checks = [...own, ...(def.checks ?? [])];
+  const checks = checksOf(schema);
   const settled = checks.slice(checks.findLastIndex((check) => !keepsValue(check)) + 1);
   const problem = stringFault(settled);
   if (problem === undefined) return settled.some(isFreeText) ? [{ freeText: path }] : [];

@@ -3,6 +3,7 @@ import type { Fault } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { isSchema, isText, oneOf, type Unchecked, unknownKeys, unless } from "../../core/manifest/checks.ts";
 import { hint } from "../../core/nearest.ts";
+import { boundedFormatsOf, checksOf, maximumOf, writtenPattern } from "../../core/schema/text-checks.ts";
 import { defOf, innerSchemas, type PipeSide, type Schema } from "../../core/schema/walk.ts";
 import {
   type BodyForm,
@@ -252,38 +253,19 @@ function pathProblem(schema: Schema): string | undefined {
 export function patternsOf(schema: Schema): readonly RegExp[] {
   return leavesOf(schema, "out")
     .flatMap(checksOf)
-    .flatMap(({ format, pattern }) => (format === "regex" && pattern !== undefined ? [pattern] : []));
+    .map(writtenPattern)
+    .filter((pattern) => pattern !== undefined);
 }
 
-/** The properties of a check's definition that are read here. */
-interface CheckDef {
-  readonly check?: string;
-  readonly format?: string;
-  readonly pattern?: RegExp;
-  readonly maximum?: number;
-  readonly length?: number;
-}
-
-/** Returns the checks of a text. A format such as `z.uuid()` is itself one. */
-function checksOf(schema: Schema): readonly CheckDef[] {
-  const def = schema._zod.def as CheckDef & z.core.$ZodTypeDef;
-  return [def, ...(def.checks ?? []).map((check) => check._zod.def as CheckDef)];
-}
-
-const BOUNDED_FORMATS = new Set(
-  "uuid guid date datetime date-time time ipv4 ipv6 cidrv4 cidrv6 cuid ulid xid ksuid e164".split(" "),
-);
 const SCALARS = new Set(["number", "int", "boolean", "bigint", "enum", "literal", "null", "template_literal"]);
 
 function isBounded(leaf: Schema): boolean {
   const { type } = defOf(leaf);
   if (SCALARS.has(type)) return true;
   if (type !== "string") return false;
-  return checksOf(leaf).some(({ check, format, maximum, length }) => {
-    if (check === "max_length") return (maximum ?? Number.POSITIVE_INFINITY) <= PARAMETER_CHARACTERS_MAX;
-    if (check === "length_equals") return (length ?? Number.POSITIVE_INFINITY) <= PARAMETER_CHARACTERS_MAX;
-    return check === "string_format" && BOUNDED_FORMATS.has(format ?? "");
-  });
+  const checks = checksOf(leaf);
+  const isShort = (maximumOf(checks) ?? Number.POSITIVE_INFINITY) <= PARAMETER_CHARACTERS_MAX;
+  return isShort || boundedFormatsOf(checks).length > 0;
 }
 
 /** Returns the schemas inside wrappers and unions. */
