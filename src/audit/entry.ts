@@ -96,8 +96,11 @@ export interface AuditEntry {
     | undefined;
   /** Milliseconds. */
   readonly duration: number;
-  /** The rule or person that decided. `id` links the call that requested approval to the call that ran. */
-  readonly approval?: { readonly by: string; readonly id?: string | undefined } | undefined;
+  /**
+   * The rule or the people that let the call run; missing when nobody did. `id` links the call that requested approval to the call
+   * that ran.
+   */
+  readonly approval?: { readonly by?: string | undefined; readonly id?: string | undefined } | undefined;
   /** The mode that an operator had set for the call's session, if the approval rules read it. */
   readonly sessionMode?: "default" | "autoEdit" | "yolo" | undefined;
   /** `confinement` of a command: `confined` or `none`. */

@@ -59,7 +59,7 @@ function withScript(
   return { ...safe, ...Object.fromEntries(names.map((name) => [name, shown])) };
 }
 
-/** Returns who approved the call, or which approval request it created. */
+/** Returns who approved the call, or which approval request it created or asked about: nobody has approved it. */
 export function approvalFacts(
   refusal: Refusal | undefined,
   by: string | undefined,
@@ -68,7 +68,7 @@ export function approvalFacts(
   if (by !== undefined) return id === undefined ? { by } : { by, id };
   const request: unknown = refusal?.details?.["approval"];
   if (refusal === undefined || typeof request !== "object" || request === null || !("id" in request)) return undefined;
-  return { by: refusal.code, id: String(request.id) };
+  return { id: String(request.id) };
 }
 
 export function denialFacts(refusal: Refusal, stage: Stage, detector: Detector): NonNullable<AuditEntry["denial"]> {

@@ -56,8 +56,8 @@ test("a valid log: exit 0, with a PEM file and with a verifier key", () => {
   const sound = audit("verify", "--dir", dir, "--key", PUBLIC);
   expect(sound).toMatchObject({ exitCode: 0, complained: "" });
   expect(sound.said.trim().split("\n")).toEqual([
-    "calls: 15 lines in 3 files, the last is 14, 3 checkpoints compared",
-    "journal: 12 lines in 3 files, the last is 11, 3 checkpoints compared",
+    "calls: 15 lines in 3 files, the last is seq 14, 3 checkpoints compared",
+    "journal: 12 lines in 3 files, the last is seq 11, 3 checkpoints compared",
     "checkpoints: 6 (6 signed)",
     "ok",
   ]);
@@ -156,7 +156,9 @@ test("a proof is verified without the log", () => {
   fs.rmSync(dir, { recursive: true });
   expect(audit("verify-proof", PROOF, "--key", PUBLIC)).toMatchObject({
     exitCode: 0,
-    said: expect.stringMatching(/^proved: line 8 of 15 in safe-tool-call\/audit\/calls\/[0-9a-f]{32}\n\{"timestamp"/),
+    said: expect.stringMatching(
+      /^proved: seq 7 of 0 to 14 in safe-tool-call\/audit\/calls\/[0-9a-f]{32}\n\{"timestamp"/,
+    ),
   });
   fs.writeFileSync(PROOF, said.replace("agent-1", "agent-2"));
   expect(audit("verify-proof", PROOF, "--key", PUBLIC)).toMatchObject({
@@ -191,7 +193,7 @@ test("lines that `prune` deleted are not reported as missing, and the rest is st
   expect(audit("verify", "--dir", dir, "--key", PUBLIC)).toMatchObject({
     exitCode: 0,
     said: expect.stringContaining(
-      "calls: 5 lines in 1 files, the last is 14, 1 checkpoints compared, lines before 10 were pruned",
+      "calls: 5 lines in 1 files, the last is seq 14, 1 checkpoints compared, lines before seq 10 were pruned",
     ),
   });
 });
@@ -209,6 +211,6 @@ test("deletions that retention recorded are not reported as missing; unrecorded 
   fs.writeFileSync(join(dir, "pruned.jsonl"), `${JSON.stringify(record)}\n`);
   expect(audit("verify", "--dir", dir, "--key", PUBLIC)).toMatchObject({
     exitCode: 0,
-    said: expect.stringContaining("lines before 5 were pruned"),
+    said: expect.stringContaining("lines before seq 5 were pruned"),
   });
 });

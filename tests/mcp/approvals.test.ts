@@ -84,7 +84,7 @@ describe("a call that is not held", () => {
     expect(pending.body.result.content[0].text).toStartWith(
       "APPROVAL_REQUIRED: A person is asked whether this call may run",
     );
-    expect(hasty.last()).toMatchObject({ decision: "PENDING", approval: { by: "APPROVAL_REQUIRED", id } });
+    expect(hasty.last()).toMatchObject({ decision: "PENDING", approval: { id } });
     const still = await hasty.call(call.name, call.arguments);
     expect(still.body.result._meta["safe-tool-call/approval"].id).toBe(id);
     await hasty.decide(id, "approve");

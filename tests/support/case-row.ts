@@ -105,10 +105,10 @@ const audited = z.strictObject({
   request: members.optional(),
   denial: z.strictObject({ details: members }).optional(),
   response: z.strictObject({ filteredFields: z.array(z.string()) }).optional(),
-  approval: z.strictObject({ by: z.string(), id: z.literal("$APPROVAL").optional() }).optional(),
+  approval: z.strictObject({ by: z.string().optional(), id: z.literal("$APPROVAL").optional() }).optional(),
   trace: members.optional(),
   /** Members that the line must not have. */
-  absent: z.array(z.enum(["plan", "approval", "response", "denial", "error", "trace"])).default([]),
+  absent: z.array(z.enum(["plan", "approval", "approval.by", "response", "denial", "error", "trace"])).default([]),
 });
 
 export const row = z.strictObject({

@@ -16,10 +16,10 @@ const PAGE_BYTES_MAX = 8 * 1_048_576;
 const AROUND_MS = 7 * DAY_MS;
 
 interface HistoryOptions {
-  readonly dir: string;
+  /** The logs that are read as one: an approval may be requested on one replica and decided on another. */
+  readonly logs: readonly { readonly dir: string; readonly index?: LineIndex | undefined }[];
   /** A trace id (this service's or W3C), or the id of an approval. */
   readonly id: string;
-  readonly index?: LineIndex | undefined;
   readonly mayGoOn?: SearchOptions["mayGoOn"];
 }
 
@@ -44,8 +44,8 @@ export async function readCallHistory(options: HistoryOptions): Promise<CallHist
 class HistoryReader {
   readonly ids: Set<string>;
   readonly #options: HistoryOptions;
-  readonly #calls = new Map<string, FoundLine>();
-  readonly #journal = new Map<string, FoundLine>();
+  readonly #calls = new Map<string, LogLine>();
+  readonly #journal = new Map<string, LogLine>();
   #isPartial = false;
 
   constructor(options: HistoryOptions) {
@@ -56,7 +56,7 @@ class HistoryReader {
   async followCalls(id: string): Promise<void> {
     for (const exact of [{ traceId: id }, { approval: id }]) {
       for (const found of await this.#search("calls", { exact })) {
-        this.#calls.set(`${found.day} ${found.offset}`, found);
+        this.#calls.set(keyOf(found), found);
         this.#add(found.entry.traceId);
         this.#add(found.entry.approvalId);
       }
@@ -70,7 +70,7 @@ class HistoryReader {
     for (const found of await this.#search("journal", { exact: {}, text: JSON.stringify(id), ...around })) {
       const named = idsIn(found.line);
       if (!named.includes(id)) continue;
-      this.#journal.set(`${found.day} ${found.offset}`, found);
+      this.#journal.set(keyOf(found), found);
       for (const other of named) this.#add(other);
     }
   }
@@ -83,19 +83,32 @@ class HistoryReader {
     if (id !== undefined && this.ids.size < IDS_MAX) this.ids.add(id);
   }
 
-  async #search(stream: StreamName, filter: Filter): Promise<readonly FoundLine[]> {
-    const { dir, index, mayGoOn } = this.#options;
-    const page = await search({
-      dir,
-      stream,
-      query: { filter, order: "newest", limit: LINES_MAX, cursor: undefined, digest: "" },
-      pageBytesMax: PAGE_BYTES_MAX,
-      ...(stream === "calls" && { index }),
-      ...(mayGoOn !== undefined && { mayGoOn }),
-    });
-    this.#isPartial ||= page.more;
-    return page.found;
+  async #search(stream: StreamName, filter: Filter): Promise<readonly LogLine[]> {
+    const { logs, mayGoOn } = this.#options;
+    const all: LogLine[] = [];
+    for (const [log, { dir, index }] of logs.entries()) {
+      const page = await search({
+        dir,
+        stream,
+        query: { filter, order: "newest", limit: LINES_MAX, cursor: undefined, digest: "" },
+        pageBytesMax: PAGE_BYTES_MAX,
+        ...(stream === "calls" && { index }),
+        ...(mayGoOn !== undefined && { mayGoOn }),
+      });
+      this.#isPartial ||= page.more;
+      all.push(...page.found.map((found) => ({ ...found, log })));
+    }
+    return all;
   }
+}
+
+interface LogLine extends FoundLine {
+  /** Number of the log that holds the line. */
+  readonly log: number;
+}
+
+function keyOf({ log, day, offset }: LogLine): string {
+  return `${log} ${day} ${offset}`;
 }
 
 /**
@@ -111,8 +124,11 @@ function idsIn(line: string): readonly string[] {
   return ids.flatMap((id) => textOf(id) ?? []);
 }
 
-function inOrder(found: ReadonlyMap<string, FoundLine>): readonly FoundLine[] {
-  return [...found.values()].sort((one, other) =>
-    one.day === other.day ? one.offset - other.offset : one.day.localeCompare(other.day),
+/** Returns the lines of each log in its own order, and the logs merged by time. */
+function inOrder(found: ReadonlyMap<string, LogLine>): readonly FoundLine[] {
+  return [...found.values()].sort(
+    (one, other) =>
+      one.day.localeCompare(other.day) ||
+      (one.log === other.log ? one.offset - other.offset : one.entry.timeMs - other.entry.timeMs),
   );
 }

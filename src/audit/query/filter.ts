@@ -16,8 +16,8 @@ interface FieldRow {
   readonly values?: readonly string[];
   /** True when the value is accepted in either case and stored in lowercase. */
   readonly isHex?: true;
-  /** True when the value is only the beginning of what the line contains. */
-  readonly isPrefix?: true;
+  /** The value is only the beginning of what the line contains, or some part of it. */
+  readonly isPart?: "beginning" | "anywhere";
   is(entry: EntryView, value: string): boolean;
 }
 
@@ -32,10 +32,21 @@ function hasReason({ decisionReasons }: Pick<EntryView, "decisionReasons">, valu
   });
 }
 
+const HUMAN = "human:";
+
+/** Returns whether this person, by subject or as `issuer|subject`, or this rule, is among those who approved. */
+function isApprovedBy({ approvedBy }: Pick<EntryView, "approvedBy">, value: string): boolean {
+  if (approvedBy === value) return true;
+  if (approvedBy?.startsWith(HUMAN) !== true) return false;
+  const people = approvedBy.slice(HUMAN.length).split(`, ${HUMAN}`);
+  return people.some((person) => person === value || person.endsWith(`|${value}`));
+}
+
 /** Fields by which a query can select, most selective first: the bytes are searched in that order. */
 export const FIELDS = {
   traceId: { isHex: true, is: (entry, value) => entry.traceId === value || entry.wireTraceId === value },
   approval: { isHex: true, is: ({ approvalId }, value) => approvalId === value },
+  approver: { isPart: "anywhere", is: isApprovedBy },
   sub: { is: ({ sub }, value) => sub === value },
   code: { values: refusals.map(([code]) => code), is: ({ code }, value) => code === value },
   tool: { is: ({ tool }, value) => tool === value },
@@ -48,7 +59,7 @@ export const FIELDS = {
     values: ["read", "write", "destructive", "unknown"],
     is: ({ classification }, value) => classification === value,
   },
-  reason: { isPrefix: true, is: hasReason },
+  reason: { isPart: "beginning", is: hasReason },
   client: { is: ({ client }, value) => client === value },
   iss: { is: ({ iss }, value) => iss === value },
   decision: {
@@ -72,7 +83,8 @@ export interface Filter {
 }
 
 /** Returns the test of a column's values; undefined for a field whose values are compared exactly. */
-export function prefixTest(field: Field, wanted: string): ((value: string) => boolean) | undefined {
+export function partTest(field: Field, wanted: string): ((value: string) => boolean) | undefined {
+  if (field === "approver") return (approvedBy) => isApprovedBy({ approvedBy }, wanted);
   return field === "reason" ? (decisionReasons) => hasReason({ decisionReasons }, wanted) : undefined;
 }
 
@@ -119,10 +131,10 @@ export class Matcher {
   }
 }
 
-/** Returns the value as the writer serializes it; without its end quote when only the beginning is known. */
-function needleOf({ isPrefix }: FieldRow, value: string): Buffer {
+/** Returns the value as the writer serializes it; without the quotes that a part of a value does not have. */
+function needleOf({ isPart }: FieldRow, value: string): Buffer {
   const quoted = escapeJson(JSON.stringify(value));
-  return Buffer.from(isPrefix === true ? quoted.slice(0, -1) : quoted);
+  return Buffer.from(quoted.slice(isPart === "anywhere" ? 1 : 0, isPart === undefined ? undefined : -1));
 }
 
 /** Returns the longest part of the text that is the same in either case. */

@@ -352,7 +352,7 @@ function checkOf(bytes: Uint8Array, origin: string): Buffer {
 
 /** Name of the index file in the audit directory. It is derived from the log alone: deleting it only costs time. */
 const INDEX_FILE = "index.sqlite";
-const VERSION = 3;
+const VERSION = 4;
 /** Neither readers nor the log wait longer for the index: a busy index is not used. */
 const BUSY_MS = 50;
 const PRIVATE_FILE_MODE = 0o600;

@@ -1,6 +1,6 @@
 import { LINE_BYTES_MAX } from "../entry.ts";
 import { type Chunk, type Range, spansOf } from "../journal/day-files.ts";
-import { type Field, type Filter, type FoundLine, findIn, type Matcher, prefixTest } from "./filter.ts";
+import { type Field, type Filter, type FoundLine, findIn, type Matcher, partTest } from "./filter.ts";
 import { type EntryView, parseLine, viewOf } from "./view.ts";
 
 /** A segment is the lines that start in this many bytes of a day file. */
@@ -9,6 +9,7 @@ export const SEGMENT_BYTES = 1_048_576;
 /** The members of a row that are stored as the number of their value. */
 const COLUMNS = {
   approval: ({ approvalId }) => approvalId,
+  approver: ({ approvedBy }) => approvedBy,
   sub: ({ sub }) => sub,
   iss: ({ iss }) => iss,
   client: ({ client }) => client,
@@ -188,7 +189,7 @@ function keyOf(field: Field | Column, value: string | undefined): number {
 /** Returns the keys that a segment has if one of its lines matches the filter. */
 export function keysWanted({ exact }: Filter): readonly number[] {
   const fields = Object.entries(exact) as readonly (readonly [Field, string])[];
-  return fields.flatMap(([field, value]) => (prefixTest(field, value) === undefined ? [keyOf(field, value)] : []));
+  return fields.flatMap(([field, value]) => (partTest(field, value) === undefined ? [keyOf(field, value)] : []));
 }
 
 /** Returns the test whether a row can have the trace id of the filter, by the keys of its segment. */
@@ -224,7 +225,7 @@ export function rowTest(
 
 /** Returns the test of a column's codes; undefined when no value of the segment is one of those wanted. */
 function codesOf(values: readonly string[], field: Field, wanted: string): ((code: number) => boolean) | undefined {
-  const matches = prefixTest(field, wanted);
+  const matches = partTest(field, wanted);
   if (matches === undefined) {
     const exact = values.indexOf(wanted) + 1;
     return exact === 0 ? undefined : (code) => code === exact;

@@ -1,3 +1,4 @@
+import { REFUSALS } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 /**
  * The members of one line that queries, tables and statistics use. Members that are missing or of an unexpected type
@@ -83,8 +84,13 @@ export function viewOf(line: LineMembers): EntryView | undefined {
     count: countOf(line["count"]),
     client: textOf(membersOf(membersOf(line["protocol"])?.["client"])?.["name"]),
     approvalId: textOf(approval?.["id"]),
-    approvedBy: textOf(approval?.["by"]),
+    approvedBy: approverOf(approval?.["by"]),
   };
+}
+
+/** Returns who approved. Lines of earlier versions name the refusal's code when nobody did. */
+export function approverOf(by: unknown): string | undefined {
+  return typeof by === "string" && !Object.hasOwn(REFUSALS, by) ? by : undefined;
 }
 
 /** Between a policy point and its reason. The service writes reasons as single lines without tabs. */

@@ -18,12 +18,13 @@ import {
 import { EXIT, print, type StyledText, table, wrongUsage } from "../output.ts";
 import {
   type AuditDirectory,
+  auditDirectories,
   auditDirectory,
   NO_CALLS,
   noCalls,
   ProgressLine,
   warnOfDays,
-  withIndex,
+  withIndexes,
 } from "./directory.ts";
 
 const LIMIT = 50;
@@ -35,40 +36,78 @@ interface SearchOptions {
   readonly json: boolean | undefined;
 }
 
-interface QueryOptions extends SearchOptions {
+interface QueryOptions {
+  readonly dirs: readonly string[];
+  readonly json: boolean | undefined;
   readonly withoutIndex: boolean | undefined;
   readonly params: Params;
 }
 
 /** `stc audit query`: lists the calls that match the filters. */
-export async function auditQuery({ dir, json, withoutIndex, params }: QueryOptions): Promise<void> {
-  const directory = auditDirectory(dir);
-  if (directory === undefined) return;
+export async function auditQuery({ dirs, json, withoutIndex, params }: QueryOptions): Promise<void> {
+  const directories = auditDirectories(dirs);
+  const [directory] = directories ?? [];
+  if (directories === undefined || directory === undefined) return;
   const query = readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: directory.nowMs });
   if ("faults" in query) return wrongUsage(...query.faults);
-  warnOfDays(directory.dir);
-  await withIndex(directory.dir, withoutIndex, async (index) => {
+  const isOne = directories.length === 1;
+  if (!isOne && params["cursor"] !== undefined) return wrongUsage("--cursor continues the query of one --dir");
+  for (const { dir } of directories) warnOfDays(dir);
+  const names = directories.map(({ dir }) => dir);
+  await withIndexes(names, withoutIndex, async (logs) => {
     let count = 0;
     let cursor: string | undefined;
-    for await (const page of pages({ ...directory, index }, query.ok)) {
-      for (const { line, entry } of page.found) {
-        if (count === 0 && json !== true) printCells(COLUMNS, undefined);
-        if (json === true) print.line(line);
-        else printEntry(entry, directory);
-        count += 1;
-      }
+    const found = mergedLines(logs, query.ok, (page) => {
       cursor = page.more || query.ok.order === "oldest" ? page.cursor : undefined;
+    });
+    for await (const { line, entry } of found) {
+      if (count === 0 && json !== true) printCells(COLUMNS, undefined);
+      if (json === true) print.line(line);
+      else printEntry(entry, directory);
+      count += 1;
     }
     if (count === 0) noCalls(json === true);
-    if (cursor !== undefined) print.error(`continue with --cursor ${cursor}`);
+    if (cursor !== undefined && isOne) print.error(`continue with --cursor ${cursor}`);
+    if (count === query.ok.limit && !isOne) print.error("there may be more: narrow --from and --to, or raise --limit");
   });
+}
+
+/** Yields the lines of several logs in the query's order, up to its limit. `onPage` gets each page that was read. */
+export async function* mergedLines(
+  logs: readonly SearchDirectory[],
+  query: Query,
+  onPage: (page: QueryPage) => void = () => {},
+): AsyncGenerator<FoundLine, void> {
+  const sources = logs.map((log) => linesOf(log, query, onPage));
+  const heads = await Promise.all(sources.map((source) => source.next()));
+  const sign = query.order === "oldest" ? 1 : -1;
+  for (let count = 0; count < query.limit; count += 1) {
+    const next = heads
+      .flatMap(({ value }, at) => (value === undefined ? [] : [{ at, line: value }]))
+      .sort((one, other) => sign * (one.line.entry.timeMs - other.line.entry.timeMs))[0];
+    const source = sources[next?.at ?? -1];
+    if (next === undefined || source === undefined) return;
+    yield next.line;
+    heads[next.at] = await source.next();
+  }
+}
+
+async function* linesOf(
+  log: SearchDirectory,
+  query: Query,
+  onPage: (page: QueryPage) => void,
+): AsyncGenerator<FoundLine, undefined> {
+  for await (const page of pages(log, query)) {
+    onPage(page);
+    yield* page.found;
+  }
 }
 
 interface SearchDirectory extends Pick<AuditDirectory, "dir"> {
   readonly index?: LineIndex | undefined;
 }
 
-export async function* pages(directory: SearchDirectory, query: Query): AsyncGenerator<QueryPage, void> {
+async function* pages(directory: SearchDirectory, query: Query): AsyncGenerator<QueryPage, void> {
   const progress = new ProgressLine();
   const { dir, index } = directory;
   for await (const page of searchPages({ dir, index, query, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: progress.count })) {
@@ -147,27 +186,24 @@ async function latestOf(dir: string, { filter, ends, count }: Latest): Promise<r
 const ID = /^[\x21-\x7e]{1,128}$/;
 
 /** `stc audit show`: prints a call with its intent and its approvals in chronological order. */
-export async function auditShow(
-  id: string,
-  options: { readonly dir?: string; readonly json?: boolean; readonly withoutIndex?: boolean },
-): Promise<void> {
-  const directory = auditDirectory(options.dir);
-  if (directory === undefined) return;
+export async function auditShow(id: string, { dirs, json, withoutIndex }: Omit<QueryOptions, "params">): Promise<void> {
+  const names = auditDirectories(dirs)?.map(({ dir }) => dir);
+  if (names === undefined) return;
   if (!ID.test(id)) return wrongUsage("the id must be 1 to 128 printable characters");
-  warnOfDays(directory.dir, STREAMS);
+  for (const dir of names) warnOfDays(dir, STREAMS);
   const progress = new ProgressLine();
-  const record = await withIndex(directory.dir, options.withoutIndex, async (index) => {
-    const read = await readCallHistory({ dir: directory.dir, id, index, mayGoOn: progress.count });
+  const record = await withIndexes(names, withoutIndex, async (logs) => {
+    const read = await readCallHistory({ logs, id, mayGoOn: progress.count });
     progress.end();
     return read;
   });
   const lines = [...record.journal, ...record.calls].sort((one, other) => one.entry.timeMs - other.entry.timeMs);
   if (lines.length === 0) {
-    print.error(`no line in ${directory.dir} has the id ${id}`);
+    print.error(`no line in ${names.join(", ")} has the id ${id}`);
     process.exitCode = EXIT.failed;
     return;
   }
-  if (options.json === true) {
+  if (json === true) {
     for (const { line } of lines) print.line(line);
     return;
   }

@@ -24,6 +24,7 @@ const HELP: Readonly<Record<FilterParam, string>> = {
   text: "anywhere in the line, in upper or lower case",
   traceId: "trace id, ours or W3C",
   approval: "id of an approval request",
+  approver: "who approved: subject, issuer|subject, or a rule such as callback",
   sub: "subject of the caller",
   iss: "issuer of the caller's token",
   client: "name that the MCP client gives itself: a hint, not proven",
@@ -39,6 +40,10 @@ const HELP: Readonly<Record<FilterParam, string>> = {
 const PLACEHOLDERS: Readonly<Record<string, string>> = { from: "time", to: "time", text: "text" };
 
 const dir = option(text("directory"), "audit directory (default: STC_AUDIT_DIR, else ./audit-logs)");
+const dirs = repeated(
+  text("directory"),
+  "audit directory (default: STC_AUDIT_DIR, else ./audit-logs); repeated: those of all replicas, as one log",
+);
 const json = flag("print the lines unchanged, or the result as JSON");
 const key = repeated(
   text("file"),
@@ -72,13 +77,14 @@ export const commands = [
     summary: "List the calls that match the filters, newest first",
     uses: SEARCH,
     options: {
+      dir: dirs,
       order: defaulted(text("order"), { help: "newest or oldest first", fallback: "newest" }),
       limit: option(text("count"), "maximum number of calls (default: 50)"),
       cursor: option(text("cursor"), "continue an earlier query with the same filters"),
       withoutIndex,
     },
     run: (_, { dir, json, withoutIndex, ...params }) =>
-      guarded(async () => (await calls()).auditQuery({ dir, json, withoutIndex, params })),
+      guarded(async () => (await calls()).auditQuery({ dirs: dir, json, withoutIndex, params })),
   }),
   command({
     name: "audit tail",
@@ -96,9 +102,10 @@ export const commands = [
     name: "audit show",
     summary: "Show a call with its intent and its approvals",
     arguments: { id: argument(text("id"), "trace id, W3C trace id or id of an approval request") },
-    options: { dir, json, withoutIndex },
+    options: { dir: dirs, json, withoutIndex },
     exits: SEARCH.exits,
-    run: ({ id }, options) => guarded(async () => (await calls()).auditShow(id, options)),
+    run: ({ id }, { dir, json, withoutIndex }) =>
+      guarded(async () => (await calls()).auditShow(id, { dirs: dir, json, withoutIndex })),
   }),
   command({
     name: "audit stats",
@@ -115,7 +122,7 @@ export const commands = [
     name: "audit export",
     summary: "Write all calls that match the filters, oldest first",
     options: {
-      dir,
+      dir: dirs,
       to: required(text("format"), "jsonl, csv or ocsf"),
       until: option(text("time"), `${HELP.to}; the other commands call it --to`),
       ...EXPORT_FILTERS,
@@ -124,7 +131,7 @@ export const commands = [
     exits: { ...SEARCH.exits, 73: "the output cannot be created or written" },
     run: (_, { dir, to, until, output, ...filters }) => {
       const params = { ...filters, to: until };
-      return guarded(async () => (await import("./export.ts")).auditExport({ dir, to, output, params }));
+      return guarded(async () => (await import("./export.ts")).auditExport({ dirs: dir, to, output, params }));
     },
   }),
   command({

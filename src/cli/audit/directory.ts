@@ -33,6 +33,26 @@ export function auditDirectory(named: string | undefined): AuditDirectory | unde
   return { dir, nowMs: Date.now(), isColoured: isColoured(environment) };
 }
 
+/** Returns the audit directories that were named, at least one; undefined, as for one, when one of them does not exist. */
+export function auditDirectories(named: readonly string[]): readonly AuditDirectory[] | undefined {
+  const wanted = named.length === 0 ? [undefined] : [...new Set(named)];
+  const directories = wanted.map(auditDirectory).filter((directory) => directory !== undefined);
+  return directories.length === wanted.length ? directories : undefined;
+}
+
+/** Passes the indexes of several logs to the work; see `withIndex`. */
+export async function withIndexes<T>(
+  dirs: readonly string[],
+  withoutIndex: boolean | undefined,
+  work: (logs: readonly { readonly dir: string; readonly index: LineIndex | undefined }[]) => Promise<T>,
+): Promise<T> {
+  const [dir, ...others] = dirs;
+  if (dir === undefined) return work([]);
+  return withIndex(dir, withoutIndex, (index) =>
+    withIndexes(others, withoutIndex, (logs) => work([{ dir, index }, ...logs])),
+  );
+}
+
 /**
  * Passes the index of a large log to the work, and extends the index afterwards for a limited time. Without an index, the
  * work reads everything and nothing is written.

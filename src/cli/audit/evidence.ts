@@ -133,10 +133,10 @@ function readable(
 function summary({ stream, files, lines, linesBefore, lastSeq, compared, prunedTo }: StreamReport): string {
   const notes = [
     `${stream}: ${lines} lines in ${files} files`,
-    ...(lastSeq === undefined ? [] : [`the last is ${lastSeq}`]),
+    ...(lastSeq === undefined ? [] : [`the last is seq ${lastSeq}`]),
     `${compared} checkpoints compared`,
     ...(linesBefore > 0 ? [`${linesBefore} lines from before the chain`] : []),
-    ...(prunedTo === undefined ? [] : [`lines before ${prunedTo} were pruned`]),
+    ...(prunedTo === undefined ? [] : [`lines before seq ${prunedTo} were pruned`]),
   ];
   return notes.join(", ");
 }
@@ -163,8 +163,8 @@ export async function auditVerifyProof(file: string, { key, json }: VerifyProofO
     if (!verdict.ok) process.exitCode = verdict.isSignature ? NOT_SIGNED : EXIT.failed;
     if (json === true) print.json(answer(proof, verdict));
     else if (verdict.ok) {
-      // The proof counts lines from 0, as RFC 6962 does; people count from 1.
-      print.line(`proved: line ${proof.index + 1} of ${verdict.checkpoint.size} in ${verdict.checkpoint.origin}`);
+      const { size, origin } = verdict.checkpoint;
+      print.line(`proved: seq ${proof.index} of 0 to ${size - 1} in ${origin}`);
       print.line(proof.line);
     } else print.error(`not proved: ${verdict.reason}`);
   });

@@ -5,20 +5,21 @@ import { type Params, readQuery } from "../../audit/query/params.ts";
 import { DURATION_HINT, readDuration } from "../../audit/query/time-range.ts";
 import { errorText } from "../../core/error-text.ts";
 import { EXIT, print, table, wrongUsage } from "../output.ts";
-import { pages } from "./calls.ts";
-import { auditDirectory, noCalls, warnOfDays } from "./directory.ts";
+import { mergedLines } from "./calls.ts";
+import { auditDirectories, auditDirectory, noCalls, warnOfDays } from "./directory.ts";
 
 interface ExportOptions {
-  readonly dir: string | undefined;
+  readonly dirs: readonly string[];
   readonly to: string;
   readonly output: string | undefined;
   readonly params: Params;
 }
 
 /** `stc audit export`: writes all calls that match the filters, oldest first, as `jsonl`, `csv` or `ocsf`. */
-export async function auditExport({ dir, to, output, params }: ExportOptions): Promise<void> {
-  const directory = auditDirectory(dir);
-  if (directory === undefined) return;
+export async function auditExport({ dirs, to, output, params }: ExportOptions): Promise<void> {
+  const directories = auditDirectories(dirs);
+  const [directory] = directories ?? [];
+  if (directories === undefined || directory === undefined) return;
   if (!Object.hasOwn(FORMATS, to)) return wrongUsage(`--to must be one of ${Object.keys(FORMATS).join(", ")}`);
   const format = FORMATS[to as FormatName];
   const limit = Number.MAX_SAFE_INTEGER;
@@ -26,13 +27,13 @@ export async function auditExport({ dir, to, output, params }: ExportOptions): P
   if ("faults" in query) return wrongUsage(...query.faults);
   const sink = sinkOf(output);
   if (sink === undefined) return;
-  warnOfDays(directory.dir);
+  for (const { dir } of directories) warnOfDays(dir);
   let count = 0;
   try {
     if ("header" in format) sink.line(format.header);
-    for await (const page of pages(directory, query.ok)) {
-      for (const found of page.found) sink.line(format.line(found));
-      count += page.found.length;
+    for await (const found of mergedLines(directories, query.ok)) {
+      sink.line(format.line(found));
+      count += 1;
     }
     sink.end();
   } catch (error) {

@@ -153,7 +153,11 @@ export const endpoints: readonly Endpoint[] = [
     limits: QUERIES,
     async handle({ params: { traceId: id } }, services) {
       const { auditDir: dir, clock } = services;
-      const history = await readCallHistory({ dir, id, index: indexOf(services).lend(), mayGoOn: budget(clock) });
+      const history = await readCallHistory({
+        logs: [{ dir, index: indexOf(services).lend() }],
+        id,
+        mayGoOn: budget(clock),
+      });
       const missing = warnings(dir, STREAMS);
       const isEmpty = history.calls.length + history.journal.length === 0;
       if (isEmpty && !history.isPartial && missing.warnings === undefined) {

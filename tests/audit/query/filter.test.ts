@@ -50,3 +50,30 @@ test("a line without decisions of policy points has no reason", () => {
   const entry = viewOf(parseLine(line) ?? {});
   expect(entry !== undefined && new Matcher({ exact: { reason: "risk" } }).accepts(entry, line)).toBe(false);
 });
+
+const APPROVED = 'human:https://people.test|alice, human:https://other.test|od"d';
+
+test.each([
+  [APPROVED, "alice", true],
+  [APPROVED, "https://people.test|alice", true],
+  [APPROVED, 'od"d', true],
+  [APPROVED, "https://other.test|alice", false],
+  [APPROVED, "lice", false],
+  [APPROVED, "human", false],
+  [APPROVED, "https://people.test", false],
+  ["callback", "callback", true],
+  ["callback", "call", false],
+  ["APPROVAL_REQUIRED", "APPROVAL_REQUIRED", false],
+])("a line approved by %s is found by the approver %s: %p", (by, approver, isFound) => {
+  const line = entryLine("2026-02-16T10:00:00.000Z", { approval: { by, id: "a-1" } });
+  const matcher = new Matcher({ exact: { approver } });
+  const entry = viewOf(parseLine(line) ?? {});
+  if (entry === undefined) throw new Error("no entry");
+  expect(matcher.accepts(entry, line)).toBe(isFound);
+  if (isFound) expect(matcher.needles.every((needle) => Buffer.from(line).includes(needle))).toBe(true);
+});
+
+test("an earlier version's line of a call that waits has no approver", () => {
+  const line = entryLine("2026-02-16T10:00:00.000Z", { approval: { by: "APPROVAL_DENIED", id: "a-1" } });
+  expect(viewOf(parseLine(line) ?? {})).toMatchObject({ approvedBy: undefined, approvalId: "a-1" });
+});

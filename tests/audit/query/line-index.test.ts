@@ -21,6 +21,11 @@ afterAll(() => fs.rmSync(folder, { recursive: true, force: true }));
 
 writeGeneratedDay(join(folder, "original"), DAY, ENTRIES);
 writeGeneratedDay(join(folder, "original"), "2026-02-15", 1_500);
+writeDays(join(folder, "original"), {
+  [DAY]: ["human:https://people.test|alice, human:https://people.test|bert", "mode:yolo", "APPROVAL_REQUIRED"].map(
+    (by) => entryLine(`${DAY}T23:59:59.998Z`, { approval: { by, id: "a-1" } }),
+  ),
+});
 
 /** A directory with an empty index: logs as small as these are not indexed by themselves. */
 function newDir(): string {
@@ -71,6 +76,9 @@ const QUERIES: readonly Params[] = [
   { reason: "customer:w" },
   { reason: "customer:w", sub: "agent-3" },
   { reason: "nothing" },
+  { approver: "alice" },
+  { approver: "https://people.test|bert", order: "oldest" },
+  { approver: "mode:yolo" },
 ];
 
 async function expectTheSame(dir: string): Promise<void> {

@@ -79,6 +79,7 @@ const LABELS: Readonly<Record<FilterName, string>> = {
   classification: "Classification",
   iss: "Issuer of the caller",
   client: "MCP client (not proven)",
+  approver: "Approver",
   approval: "Approval request",
   traceId: "Trace id",
 };

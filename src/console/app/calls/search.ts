@@ -11,7 +11,7 @@ import { type CallShown, callOf, type Line } from "./model.ts";
 export const FILTERS = [
   ...(["text", "decision", "tool", "sub", "from", "to", "system", "code", "stage", "reason"] as const),
   "classification",
-  ...(["iss", "client", "approval", "traceId"] as const),
+  ...(["iss", "client", "approver", "approval", "traceId"] as const),
 ] as const;
 export type FilterName = (typeof FILTERS)[number];
 

@@ -229,7 +229,9 @@ function Asked({ line }: { readonly line: Line }): VNode {
 function Decided({ line }: { readonly line: Line }): VNode {
   const reasons = Array.isArray(line["decisionReasons"]) ? line["decisionReasons"].map(members) : [];
   const approval = members(line["approval"]);
-  const [by, id] = [textOf(approval["by"]), textOf(approval["id"])];
+  // A line of an earlier version names the refusal's code when nobody approved.
+  const [named, id] = [textOf(approval["by"]), textOf(approval["id"])];
+  const by = named !== undefined && /^[A-Z_]+$/.test(named) ? undefined : named;
   const { decision } = callOf(line);
   return (
     <Section id="decided" title="Who decided, and why">
@@ -260,7 +262,7 @@ function Decided({ line }: { readonly line: Line }): VNode {
       <DataFlow value={line["dataFlow"]} />
       <Facts
         rows={[
-          codeRow("Approved by", by),
+          codeRow(by?.startsWith("human:") ? "Approved by" : "Allowed by", by),
           codeRow("Configuration", line["policyVersion"]),
           id === undefined
             ? undefined
@@ -350,7 +352,7 @@ function Events({ events, own }: { readonly events: readonly StoryEvent[]; reado
 }
 
 const HASHES: readonly (readonly [string, readonly string[]])[] = [
-  ["Line in the chain", ["seq"]],
+  ["Line in the chain (seq)", ["seq"]],
   ["Hash of the line", ["hash"]],
   ["Hash of the line before", ["prev"]],
   ["Hash of the arguments", ["request", "argsHash"]],

@@ -15,6 +15,7 @@ interface Damage {
   readonly kind: string;
   readonly file: string;
   readonly line: number;
+  readonly seq?: number;
   readonly message: string;
 }
 
@@ -243,9 +244,9 @@ function Stream({ shown }: { readonly shown: StreamShown }): VNode {
         rows={[
           ["Lines in the chain", String(lines)],
           ["Files", String(files)],
-          lastSeq === undefined ? undefined : ["Last line", String(lastSeq)],
+          lastSeq === undefined ? undefined : ["Last line (seq)", String(lastSeq)],
           ["Compared", `with ${counted(compared, "checkpoint")}`],
-          prunedTo === undefined ? undefined : ["Deleted by retention", `lines before ${prunedTo}, as recorded`],
+          prunedTo === undefined ? undefined : ["Deleted by retention", `lines before seq ${prunedTo}, as recorded`],
           linesBefore === 0 ? undefined : ["Before the chain", counted(linesBefore, "line")],
         ]}
       />
@@ -254,13 +255,14 @@ function Stream({ shown }: { readonly shown: StreamShown }): VNode {
   );
 }
 
-function Damaged({ damage: { kind, file, line, message } }: { readonly damage: Damage }): VNode {
+function Damaged({ damage: { kind, file, line, seq, message } }: { readonly damage: Damage }): VNode {
   return (
     <p class="callout tone-bad">
       <strong>
         <Text value={kind} max={60} />
       </strong>
-      : <Text value={file} max={200} />, line {line}: <Text value={message} max={600} />
+      : <Text value={file} max={200} />, line {line}
+      {seq === undefined ? "" : ` (seq ${seq})`}: <Text value={message} max={600} />
     </p>
   );
 }
