@@ -20,7 +20,7 @@ const CACHED_PER_ROOT_MAX = 2_048;
 /** Maximum length of a reported path (UTF-16 units): keys may be data, and each of many findings reports its path. */
 const PATH_CHARS_MAX = 512;
 
-const VALUE_KEY = /value$|^(?:data|stringData)$/i;
+const VALUE_KEY = /value$|^(?:data|stringData|result)$/i;
 
 const ELEMENT = "[]";
 const KEY_LIKE_ELEMENT = '"[]"';
@@ -224,6 +224,7 @@ export class Neighbours {
     if (DATA.test(key)) return fields["kind"] === "Secret" ? below.secretBelow() : below;
     const declared = DECLARED_SECRETS.find((declaration) => declaration.key === key && declaration.appliesTo(fields));
     if (declared !== undefined) return below.called(declared.name);
+    if (key === RESULT) return below;
     const named = siblingName(fields, key.slice(0, -VALUE_CHARS));
     if (named !== undefined) return below.labelled(this.#labelOf(named));
     return key.length === VALUE_CHARS && above.label !== undefined ? below.labelled(above.label) : below;
@@ -239,6 +240,10 @@ export class Neighbours {
 /** Members that only a cookie has. A cookie may have any name. */
 const COOKIE_MEMBERS = ["httpOnly", "sameSite", "hostOnly", "HttpOnly", "SameSite"];
 
+/** Attributes that, next to `result`, only a generated password has in a state of Terraform, or a generated string. */
+const GENERATED_MEMBERS = ["bcrypt_hash", "override_special", "special", "min_special"];
+const RESULT = "result";
+
 /** Fields that another field of the object declares to be secret, with the name that the value is scanned under. */
 const DECLARED_SECRETS: readonly {
   readonly key: string;
@@ -251,6 +256,11 @@ const DECLARED_SECRETS: readonly {
     key: "value",
     name: "session_token",
     appliesTo: (fields) => COOKIE_MEMBERS.some((member) => Object.hasOwn(fields, member)),
+  },
+  {
+    key: RESULT,
+    name: "password",
+    appliesTo: (fields) => GENERATED_MEMBERS.some((member) => Object.hasOwn(fields, member)),
   },
 ];
 

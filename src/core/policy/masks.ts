@@ -30,7 +30,8 @@ const graphemes = new Intl.Segmenter("en", { granularity: "grapheme" });
 /**
  * Shows the kind of a value and little of its content. Words keep their first letter (`John Smith` → `J*** S****`); an
  * e-mail address keeps the first letter of each part and its top-level domain (`j***@e******.com`); digit strings keep
- * their separators and their last four digits of eight or more, or the last two of five to seven; numbers and booleans
+ * their separators and their last four digits of eight or more, or the last two of five to seven; a letter at the end takes the
+ * place of a digit; numbers and booleans
  * become `***`; null stays null. A visible value is never returned unchanged.
  */
 export function mask(value: string | number | boolean | null): string | null {
@@ -131,15 +132,15 @@ function maskDigits(clusters: Clusters): string | undefined {
     else if (!SEPARATORS.includes(cluster)) others += 1;
   }
   if (digits <= others) return undefined;
-  let hidden = digits - keptDigits(digits);
+  let hidden = digits + others - keptDigits(digits);
   let masked = "";
   for (let at = 0; at < clusters.length; at += 1) {
     const cluster = clusters[at] ?? "";
-    if (!isDigit(cluster)) {
-      masked += SEPARATORS.includes(cluster) ? cluster : "*";
+    if (SEPARATORS.includes(cluster)) {
+      masked += cluster;
       continue;
     }
-    masked += hidden > 0 ? "*" : firstCharacter(cluster);
+    masked += hidden <= 0 && isDigit(cluster) ? firstCharacter(cluster) : "*";
     hidden -= 1;
   }
   return masked;

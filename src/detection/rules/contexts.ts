@@ -473,6 +473,16 @@ const FILES: readonly (ContextRule | BlockRule)[] = [
   },
   {
     id: "sensitive-value",
+    anchors: ['"random_password"'],
+    near: String.raw`"result"\s{0,8}:\s{0,8}"((?:[^"\\\r\n]|\\.){1,512})"`,
+    scope: "text",
+    windowMax: [0, 2_048],
+    value: "password/quoted",
+    matches: ['{"type": "random_password", "instances": [{"attributes": {"keepers": {}, "result": "«Xk2#mQ9!pL»"}}]}'],
+    misses: ['{"type": "random_id", "instances": [{"attributes": {"result": "Xk2#mQ9!pL"}}]}'],
+  },
+  {
+    id: "sensitive-value",
     anchors: ['"securestring"'],
     after: String.raw`[,}\s]{0,8}["']?Value["']?\s{0,8}[:=,]?\s{0,8}["']([^"'\r\n]{3,})["']`,
     scope: "text",

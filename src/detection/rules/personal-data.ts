@@ -12,7 +12,7 @@ import {
   isSteuerId,
 } from "../pii/identifiers.ts";
 import { words } from "../views/characters.ts";
-import type { MatcherRule } from "./rule.ts";
+import type { ContextRule, MatcherRule } from "./rule.ts";
 
 type Row = readonly [
   id: string,
@@ -26,6 +26,13 @@ const luhn = (digits: number) => {
   const pattern = new RegExp(`^\\d{${digits}}$`);
   return (id: string) => pattern.test(id) && passesLuhn(id);
 };
+
+/** Checks the routing number of a bank in the United States: its range, and weights 3, 7 and 1. */
+function isRoutingNumber(digits: string): boolean {
+  if (!/^(?:0\d|1[0-2]|2[1-9]|3[0-2]|6[1-9]|7[0-2]|80)\d{7}$/.test(digits)) return false;
+  return [...digits].reduce((sum, digit, at) => sum + Number(digit) * ([3, 7, 1][at % 3] ?? 0), 0) % 10 === 0;
+}
+
 const of = (pattern: RegExp) => (id: string) => pattern.test(id);
 
 /** Numbers of persons, by country. They are searched for after the words that announce them. */
@@ -79,6 +86,13 @@ const NATIONAL_IDS: readonly Row[] = [
     "ID number «8001015009087»",
     "ID number 8001015009088",
   ],
+  [
+    "US_ROUTING",
+    ["routing n", "routing_n", "routing-n", "routingn", "routing #", "routing:", "aba ", "aba:", "aba#", "aba_"],
+    isRoutingNumber,
+    "routing number «021000021»",
+    "routing number 021000022",
+  ],
   ["PASSPORT", ["passport"], of(/^(?=.{7,10}$)[A-Z]{0,2}\d{6,9}[A-Z]?$/), "passport «C01234567»", "passport 12345"],
   [
     "NATIONAL_ID",
@@ -89,8 +103,52 @@ const NATIONAL_IDS: readonly Row[] = [
   ],
 ];
 
+/** Matches what may be between the word and its number: `s`, `number`, `no.`, `is`, punctuation. */
+const GAP = String.raw`s?(?:[\s_-]{0,2}(?:numbers?|no|nr|num|id|is|are)\b|[\s:#="'.(]){0,6}`;
+/** Matches what may follow a number: no more of it, no decimals, no unit. */
+const END = String.raw`(?:[^\w.,:/%-]|[.,](?:\D|$)|$)`;
+
+/** Numbers without a check digit. They are read only directly after the words that announce them. */
+const UNCHECKED_IDS: readonly ContextRule[] = [
+  {
+    id: "BANK_ACCOUNT",
+    anchors: ["account", "acct"].flatMap((word) => [" ", "_", "-", ""].map((gap) => `${word}${gap}n`)),
+    level: "balanced",
+    word: true,
+    after: String.raw`(?i)(?:umbers?|o|r)\b${GAP}(\d{7,17}|\d{3,6}(?:[ -]\d{3,8}){1,4})${END}`,
+    matches: ["account number: «12345678»", '"account_no": "«000123456789»"', "Acct No. «1234 567890»"],
+    misses: ["account number ACC-1234567", "account not found: 12345678", "account number 1234567.50"],
+  },
+  {
+    id: "BANK_ACCOUNT",
+    anchors: [
+      ...["bank", "checking", "savings"].flatMap((word) => [" ", "_", "-", ""].map((gap) => `${word}${gap}account`)),
+      "kontonummer",
+    ],
+    level: "balanced",
+    after: String.raw`(?i)${GAP}(\d{7,17}|\d{3,6}(?:[ -]\d{3,8}){1,4})${END}`,
+    matches: ["bank account «12345678»", "bankAccount: «000123456789»", "Kontonummer «1234567»"],
+    misses: ["bank account opened 20240115", "bank account 2024-01-15", "bank account balance: 1234567"],
+  },
+  {
+    id: "DRIVING_LICENCE",
+    anchors: ["driver", "drivers", "driver's", "driver’s", "driving"].flatMap((word) =>
+      [" ", "_", "-", ""].map((gap) => `${word}${gap}licen`),
+    ),
+    level: "balanced",
+    word: true,
+    after: String.raw`(?i)[cs]e${GAP}((?-i:[A-Z9]{5}\d{6}[A-Z9]{2}\d[A-Z]{2}|[A-Z]{1,2}\d(?:[ -]?\d){5,13}[A-Z]?)|\d{7,12})${END}`,
+    matches: [
+      "driver's license «D1234567»",
+      '"driving_licence": "«MORGA657054SM9IJ»"',
+      "Driver License Number: «S123-456-78-901-0»",
+    ],
+    misses: ["driving licence valid until 20300115", "driving licence 2030-01-15", "driver license class B1234567"],
+  },
+];
+
 /** Personal data that a word before it announces. */
-export const PERSONAL_DATA_RULES: readonly MatcherRule[] = [
+export const PERSONAL_DATA_RULES: readonly (MatcherRule | ContextRule)[] = [
   {
     id: "DATE_OF_BIRTH",
     anchors: words("birth dob d.o.b born geboren geburtsdatum naissance nacimiento nascita bday"),
@@ -129,6 +187,7 @@ export const PERSONAL_DATA_RULES: readonly MatcherRule[] = [
       misses: [misses],
     }),
   ),
+  ...UNCHECKED_IDS,
 ];
 
 /** Words in a field's name that announce the field's value. */

@@ -52,7 +52,32 @@ const FOUND: readonly Row[] = [
   ["IN_AADHAAR", "aadhaar 2341 2341 2346", "aadhaar [REDACTED:IN_AADHAAR]"],
   ["NL_BSN", "BSN 111222333", "BSN [REDACTED:NL_BSN]"],
   ["PL_PESEL", "PESEL 44051401359", "PESEL [REDACTED:PL_PESEL]"],
+  ["BANK_ACCOUNT", "Your bank account number is 000123456789.", "Your bank account number is [REDACTED:BANK_ACCOUNT]."],
+  ["BANK_ACCOUNT", '{"bankAccountNumber":"12345678"}', '{"bankAccountNumber":"[REDACTED:BANK_ACCOUNT]"}'],
+  ["BANK_ACCOUNT", "savings account #12345678", "savings account #[REDACTED:BANK_ACCOUNT]"],
+  ["US_ROUTING", "ABA routing: 021000021", "ABA routing: [REDACTED:US_ROUTING]"],
+  ["DRIVING_LICENCE", "driver's license number D1234567", "driver's license number [REDACTED:DRIVING_LICENCE]"],
+  ["DRIVING_LICENCE", '{"driverLicenseNumber":"D1234567"}', '{"driverLicenseNumber":"[REDACTED:DRIVING_LICENCE]"}'],
 ];
+
+test.each([
+  "bank account 2024-01-15",
+  "bank account opened 20240115",
+  "bank account balance: 1234567",
+  "account not found: 12345678",
+  "account notes 12345678",
+  "account number ACC-1234567",
+  "account number 12345678.50",
+  "accounts need 12345678",
+  "routing number 021000022",
+  "the routing table has 100000007 rows",
+  "driving licence valid until 20300115",
+  "driver license class B, 12 points",
+  "device driver license: GPL-2.0, 2024-01-15",
+  '{"driver": "licensed", "rows": 12345678}',
+])("%j stays", (text) => {
+  expect(findSensitive(text, "balanced")).toEqual([]);
+});
 
 /** Lists, in which other numbers come before and after. */
 const LISTS: readonly string[] = [

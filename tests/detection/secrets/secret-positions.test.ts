@@ -105,6 +105,27 @@ test("a value that is declared sensitive next to it", () => {
   });
 });
 
+test("a generated password in a state of Terraform, as text and as a tree", () => {
+  const attributes = { bcrypt_hash: "x", keepers: null, length: 10, result: "Xk2#mQ9!pL", special: true };
+  const state = {
+    resources: [
+      {
+        type: "random_password",
+        name: "db",
+        instances: [{ attributes }, { attributes: { ...attributes, result: "Lp!9Qm#2kX" } }],
+      },
+    ],
+  };
+  for (const seen of [redact(state, { level: "secrets" }).value, filterSecrets(JSON.stringify(state, null, 2)).text]) {
+    const text = JSON.stringify(seen);
+    expect(text).not.toContain("Xk2#mQ9!pL");
+    expect(text).not.toContain("Lp!9Qm#2kX");
+    expect(text).toContain("random_password");
+  }
+  const answer = { result: "Xk2#mQ9!pL", status: "done" };
+  expect(redact(answer, { level: "secrets" }).value).toEqual(answer);
+});
+
 test("names of fields in other languages", () => {
   const fields = { пароль: "correcthorse", 密码: "correcthorse", mot_de_passe: "correcthorse", senha: "correcthorse" };
   const seen = redact(fields, { level: "secrets" }).value;
