@@ -1,6 +1,7 @@
 /** The public API, for authors of manifests and for programs that embed the library. Nothing else is public. */
 
 import { createDefineTool } from "./core/define-tool.ts";
+import { DETECTOR } from "./detection/sensitive.ts";
 import { MODULES } from "./runtime/modules.ts";
 
 export type { ApprovalCallback, ToolApprovalResult, ToolUse } from "./approvals/callback.ts";
@@ -150,6 +151,7 @@ export {
   type ToolFormat,
 } from "./runtime/safe-tool-call.ts";
 export { parseJson } from "./targets/command/parser.ts";
+export { parseTable } from "./targets/command/table.ts";
 export {
   type DiffFile,
   type DiffHunk,
@@ -162,6 +164,11 @@ export {
   truncateText,
   type UnifiedDiff,
 } from "./targets/command/unified-diff.ts";
+
+/** Returns the text with `[REDACTED]` instead of each secret that the built-in rules find. */
+export function filterSecrets(text: string): string {
+  return DETECTOR.filterSecrets(text).text;
+}
 
 /** Declares a tool whose target is of one of this build's kinds. See `DefineTool`. */
 export const defineTool = createDefineTool(MODULES.targetKinds);

@@ -94,6 +94,7 @@ export async function startService(
   });
   const { url, consoleUrl, operatorUrl } = listeners;
   listening = listeners.states;
+  log.info({ tools: service.registry.list().map(({ tool }) => tool.name) }, "tools are registered");
   log.info(
     { url, consoleUrl, operatorUrl, tools: service.registry.list().length, ...service.targets().facts() },
     "listening",

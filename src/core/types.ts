@@ -156,8 +156,8 @@ export interface CliTarget<Input = never, Names extends string = string> {
   readonly cli: {
     /** A plain command name that the configuration allows; resolved to an absolute path once, at load. */
     readonly command: string;
-    /** Absolute working directory. Without it the child runs in an empty private directory. */
-    cwd?(input: Input): string;
+    /** Absolute working directory, fixed or built from the input. Without it the child runs in an empty private directory. */
+    readonly cwd?: string | ((input: Input) => string);
     /** Every argv token that may begin with `-`: exact, or `--name=` for `--name=value`. */
     readonly options?: readonly string[];
     /** Facts looked up with the same command before the argv is built. */

@@ -76,7 +76,7 @@ function approvalIn({ [APPROVAL_META]: approval }: Table, id: RequestId): string
   if (approval === undefined || approval === "new") return undefined;
   const keys = isTable(approval) ? Object.keys(approval).sort().join() : "";
   // Some clients (OpenAI Agents SDK for Python) send a tool's `_meta` of the list with each call: it says nothing about the call.
-  if (keys === "asks,category") return undefined;
+  if (isTable(approval) && "asks" in approval && !("id" in approval)) return undefined;
   const named = isTable(approval) && keys === "id" ? approval["id"] : undefined;
   if (typeof named === "string" && ID.test(named)) return named;
   throw invalid(id, `_meta["${APPROVAL_META}"] must be {id} or "new"`);

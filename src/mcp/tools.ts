@@ -4,7 +4,7 @@ import { isList, isTable } from "../core/json.ts";
 import { edgeOf } from "../core/policy/output-policy.ts";
 import { annotationsOf } from "../core/tool-export.ts";
 import { inputJsonSchema } from "../core/tool-formats.ts";
-import type { CallerContext, Json, Tool } from "../core/types.ts";
+import type { ApprovalScope, CallerContext, Json, Tool } from "../core/types.ts";
 import { couldUse } from "../pipeline/permission-engine.ts";
 import { invalid, type RequestId, type Table } from "./protocol.ts";
 
@@ -86,8 +86,32 @@ function describe(registered: RegisteredTool, hasApprovals: boolean): Json {
     inputSchema: inputJsonSchema(tool.input, "draft-2020-12"),
     ...(outputSchema !== undefined && { outputSchema }),
     annotations: annotationsOf(tool),
-    _meta: { [APPROVAL_META]: { category: tool.category, asks: asksOf(tool) }, ...sizeMeta(tool) },
+    _meta: { [APPROVAL_META]: approvalMeta(tool), [LOCATION_META]: "server", ...sizeMeta(tool) },
   };
+}
+
+/** Says that the tool runs here, not in the client. */
+const LOCATION_META = "safe-tool-call/location";
+
+/** Returns what a client can show before it calls the tool. Each request has options of its own, which may be fewer. */
+function approvalMeta(tool: Tool): JsonObject {
+  const { category, title, approval } = tool;
+  const asks = asksOf(tool);
+  if (asks === "never") return { category, asks };
+  const message = approval.message ?? `${title}: a person decides whether the call may run.`;
+  return { category, asks, message, options: ["cancel", ...scopesOf(tool)] };
+}
+
+/** Returns the scopes that approvers may be offered. */
+function scopesOf(tool: Tool): readonly ApprovalScope[] {
+  const { scopes = ["once", "session"], grants } = tool.approval;
+  if (isGrave(tool)) return ["once"];
+  return grants === undefined ? scopes : [...scopes, "bounded"];
+}
+
+/** Returns whether a person approves each call of the tool, in every mode. */
+function isGrave({ classification, category, approval: { risk } }: Tool): boolean {
+  return classification === "destructive" || category === "ask" || risk === "high" || risk === "critical";
 }
 
 /** Member with which Claude Code shows long results to its model instead of saving them to a file, and its largest value. */
@@ -111,8 +135,9 @@ export function isPendingDeclared(tool: Tool, hasApprovals: boolean): boolean {
  * Returns whether calls of the tool need approval: in every mode, depending on the call and the mode, or never by the tool's own
  * rules.
  */
-function asksOf({ approval, category }: Tool): "always" | "sometimes" | "never" {
-  if (approval.required === true) return "always";
+function asksOf(tool: Tool): "always" | "sometimes" | "never" {
+  const { approval, category } = tool;
+  if (approval.required === true || isGrave(tool)) return "always";
   return category === "read" && approval.risk === undefined ? "never" : "sometimes";
 }
 

@@ -33,13 +33,15 @@ test("stc check notes a tool of classification read whose name indicates a chang
   expect(out).toMatch(SAID);
 });
 
-test("the service warns of it when it starts", async () => {
+test("the service warns of it, and names its tools, when it starts", async () => {
   const running = new RunningStc(["serve", "--config", path]);
   try {
     await running.printed("listening");
     const line = running.out.split("\n").find((one) => SAID.test(one));
     expect(line).toContain("delete_everything");
     expect(line).toContain('"severity":"WARN"');
+    const named = running.out.split("\n").find((one) => one.includes('"tools are registered"')) ?? "{}";
+    expect(JSON.parse(named).tools).toContain("delete_everything");
   } finally {
     await running.end("SIGTERM");
   }

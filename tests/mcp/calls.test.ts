@@ -167,7 +167,10 @@ test("a tool is listed with the title of its manifest, or its name in words, in 
 test("a call that repeats the `_meta` of its tool's list entry is a call like any other", async () => {
   const { body } = await world.modern("tools/list");
   const [{ name, _meta }] = body.result.tools;
-  expect(_meta).toEqual({ "safe-tool-call/approval": { category: "read", asks: "never" } });
+  expect(_meta).toEqual({
+    "safe-tool-call/approval": { category: "read", asks: "never" },
+    "safe-tool-call/location": "server",
+  });
   const answer = await world.call(name, { order: "ord_1" }, { _meta });
   expect(answer.body.result.structuredContent).toMatchObject({ order: "ord_1" });
   expect(world.last()).toMatchObject({ decision: "ALLOWED", tool: { name } });

@@ -7,6 +7,7 @@ import {
   type AuditEntry,
   type CallerContext,
   defineTool,
+  filterSecrets,
   type OutputFieldPolicy,
   type SafeToolCall,
   type ToolCallResult,
@@ -43,6 +44,12 @@ test("a manifest can be put together from the exported types", () => {
   };
   const tool = defineTool(manifest);
   expect(tool).toMatchObject({ classification, approval, target: { system: "customers", handler: find } });
+});
+
+test("filterSecrets returns the text alone", () => {
+  const key = ["sk", "ant", "Abc0Def1Ghi2Jkl3Mno4Pqr5"].join("-");
+  expect(filterSecrets(`key ${key} end`)).toBe("key [REDACTED] end");
+  expect(filterSecrets("sk-ant is a prefix")).toBe("sk-ant is a prefix");
 });
 
 /** Uses of the types that must compile, and those that must not. */

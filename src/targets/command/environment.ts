@@ -1,6 +1,7 @@
 import { accessSync, constants, statSync } from "node:fs";
 import { delimiter, isAbsolute, join } from "node:path";
 import type { Fault } from "../../core/errors.ts";
+import type { CliTarget } from "../../core/types.ts";
 import { tokenFault } from "./argv.ts";
 
 /** Variable of every child, by which descendants outside its process group are found. Not part of plans. */
@@ -39,6 +40,11 @@ const FIXED_VALUES: ReadonlyMap<string, string> = new Map([
   ["GIT_CONFIG_SYSTEM", "/dev/null"],
   ["KUBECTL_EXTERNAL_DIFF", "diff -U 1000000"],
 ]);
+
+/** Returns the working directory that the manifest chooses; undefined when it leaves it to the handler. */
+export function cwdOf({ cwd }: CliTarget<never>["cli"], input: unknown): string | undefined {
+  return typeof cwd === "function" ? cwd(input as never) : cwd;
+}
 
 /** Returns the complete environment of a child. The service's own environment is never used. */
 export function childEnvironment(

@@ -21,7 +21,7 @@ import { commandMemory } from "./command-memory.ts";
 import type { ChildConfinement, Sandbox } from "./confinement/confinement.ts";
 import type { Confined, Unconfined } from "./confinement/profile.ts";
 import { type ChildResult, isAnswer, refusalOf, unbuildable } from "./endings.ts";
-import { childEnvironment, environmentFaults } from "./environment.ts";
+import { childEnvironment, cwdOf, environmentFaults } from "./environment.ts";
 import { LOOKUP_BYTES_MAX, lookUp } from "./lookups.ts";
 import { type CliTool, cliTool } from "./manifest.ts";
 import { cutTextOf, parseStdout } from "./parser.ts";
@@ -170,7 +170,7 @@ async function planProgram(
   { input, context }: { readonly input: unknown; readonly context: PlanContext },
 ): Promise<CliPlan> {
   const { tool, command, cli, options, parse, freeText } = bound;
-  const cwd = workingDirectory(cli.cwd === undefined ? parts.emptyDirectory : cli.cwd(input as never));
+  const cwd = workingDirectory(cwdOf(cli, input) ?? parts.emptyDirectory);
   const inspected = parts.inspections?.get(cli.command)?.(cwd);
   if (inspected !== undefined) throw unusable(inspected);
   const environment = childEnvironment(parts, declaredEnvironment(cli.environment, input));

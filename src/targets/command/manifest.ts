@@ -54,7 +54,11 @@ const CLI_KEYS = [
 ];
 const CLI_CHECKS: readonly KeyCheck[] = [
   ["argsBuilder", isSynchronous, "must be a function that returns the argv, and not async"],
-  ["cwd", optional(isSynchronous), "must be a function of the input, and not async"],
+  [
+    "cwd",
+    optional((cwd) => (typeof cwd === "string" ? cwd !== "" && !cwd.includes("\0") : isSynchronous(cwd))),
+    "must be a path, or a function of the input, and not async",
+  ],
   [
     "environment",
     (environment) => typeof environment !== "function" || isSynchronous(environment),
@@ -89,7 +93,7 @@ const CONFINEMENT_CHECKS: readonly KeyCheck[] = [
 export function cliFaults(cli: unknown, manifest: Unchecked): readonly Fault[] {
   const field = "target.cli";
   if (!isTable(cli)) return [{ field, message: "must be { command, argsBuilder, … }" }];
-  const { command, confinement } = cli;
+  const { command, confinement, cwd, shell } = cli;
   const isCommand = isText(command) && COMMAND.test(command);
   return [
     ...unknownKeys(field, cli, CLI_KEYS),
@@ -98,6 +102,11 @@ export function cliFaults(cli: unknown, manifest: Unchecked): readonly Fault[] {
       !isCommand || !isInterpreter(command) || isDeclaredShell(cli, manifest),
       `${field}.command`,
       `${String(command)} is a shell or interpreter: its arguments are programs`,
+    ),
+    ...unless(
+      typeof cwd !== "string" || isAbsolutePath(cwd) || shell !== undefined,
+      `${field}.cwd`,
+      "must be absolute",
     ),
     ...shellFaults(cli, manifest),
     ...confinementFaults(confinement),

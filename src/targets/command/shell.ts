@@ -10,7 +10,7 @@ import { plainText } from "../../core/terminal-text.ts";
 import type { ExecutionPlan, Json, Tool } from "../../core/types.ts";
 import { refuseTooLong, tokenFault } from "./argv.ts";
 import { type ChildResult, refusalOf, unbuildable } from "./endings.ts";
-import { childEnvironment } from "./environment.ts";
+import { childEnvironment, cwdOf } from "./environment.ts";
 import type { CliTool } from "./manifest.ts";
 import { cutTextOf, decode } from "./parser.ts";
 
@@ -55,7 +55,7 @@ export function shellPlan({ cli, tool }: CliTool, { input, environment, pathVari
       cause: new Error("workspace.project is not a directory"),
     });
   }
-  const cwd = directoryIn(workspace, cli.cwd?.(input as never) ?? ".");
+  const cwd = directoryIn(workspace, cwdOf(cli, input) ?? ".");
   const argv = [...cli.argsBuilder(input as never, {} as never)];
   refuseTooLong(argv, environment);
   const script = argv.at(-1);
@@ -85,7 +85,7 @@ export function shellPlanForRules(
   { input, environment, pathVariable }: ShellCall,
 ): ExecutionPlan | undefined {
   const { workspace } = cli.shell ?? {};
-  if (workspace === undefined || normalize(join(workspace, cli.cwd?.(input as never) ?? ".")) !== normalize(workspace))
+  if (workspace === undefined || normalize(join(workspace, cwdOf(cli, input) ?? ".")) !== normalize(workspace))
     return undefined;
   const argv = [...cli.argsBuilder(input as never, {} as never)];
   const script = argv.at(-1);

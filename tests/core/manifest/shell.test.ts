@@ -35,6 +35,7 @@ function faultsOf(manifest: object, cli: object): readonly string[] {
 test("a declared shell that always asks may load", () => {
   expect(faultsOf({}, {})).toEqual([]);
   expect(faultsOf({ classification: "destructive" }, {})).toEqual([]);
+  expect(faultsOf({}, { cwd: "src" })).toEqual([]);
 });
 
 test.each([

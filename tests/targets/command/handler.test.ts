@@ -98,6 +98,11 @@ describe("plan", () => {
     });
   });
 
+  test("a working directory may be fixed", async () => {
+    const cwd = temporaryDirectory();
+    expect(await planOf(standTool({ command: "argv", argsBuilder: none, cwd }))).toMatchObject({ cwd });
+  });
+
   const unbuildable: readonly [string, Partial<Cli>, string][] = [
     ["an option that is not declared", { argsBuilder: () => ["-x"] }, "INTERNAL"],
     ["NUL", { argsBuilder: () => ["a\0b"] }, "INTERNAL"],
@@ -105,6 +110,7 @@ describe("plan", () => {
     ["a token that is not text", { argsBuilder: () => [7 as never] }, "INTERNAL"],
     ["a relative working directory", { cwd: () => "somewhere" }, "INTERNAL"],
     ["a working directory that does not exist", { cwd: () => "/nonexistent/place" }, "TARGET_UNAVAILABLE"],
+    ["a fixed working directory that does not exist", { cwd: "/nonexistent/place" }, "TARGET_UNAVAILABLE"],
     ["a working directory that is a file", { cwd: () => "/etc/passwd" }, "TARGET_UNAVAILABLE"],
     ["a variable built from the input that loads code", { environment: () => ({ GIT_SSH_COMMAND: "x" }) }, "INTERNAL"],
     ["a variable with NUL", { environment: () => ({ X: "a\0b" }) }, "INTERNAL"],
