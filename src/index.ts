@@ -4,6 +4,7 @@ import { createDefineTool } from "./core/define-tool.ts";
 import { DETECTOR } from "./detection/sensitive.ts";
 import { MODULES } from "./runtime/modules.ts";
 
+export { ApprovalCache, type AskedCall } from "./approvals/approval-cache.ts";
 export type { ApprovalCallback, ToolApprovalResult, ToolUse } from "./approvals/callback.ts";
 export {
   ApprovalManager,
@@ -11,6 +12,7 @@ export {
   type ApprovalRequest,
   DeniedError,
 } from "./approvals/callback.ts";
+export { MessageBus, type ToolApprovalHandler, type ToolApprovalRequest } from "./approvals/message-bus.ts";
 export {
   type AcceptedDecision,
   type DecisionOptions,
@@ -64,7 +66,7 @@ export {
   type ReceiptSigner,
   type ReceiptSignerOptions,
 } from "./approvals/receipts/receipts.ts";
-export type { Approval, Decided, Decision } from "./approvals/types.ts";
+export type { Approval, Decided, Decision, Grant } from "./approvals/types.ts";
 export type { AuditEntry } from "./audit/entry.ts";
 export {
   ApprovalDeniedError,
@@ -115,6 +117,7 @@ export type {
   CallerContext,
   Category,
   CliTarget,
+  ExecutionPlan,
   ExitMeaning,
   FieldAction,
   GrpcTarget,
@@ -129,6 +132,7 @@ export type {
   McpTarget,
   OutputFieldPolicy,
   ReasonedAllow,
+  Risk,
   StderrMeaning,
   StdoutParser,
   TargetStatus,

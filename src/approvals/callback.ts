@@ -1,6 +1,6 @@
 import { canonical } from "../core/digest.ts";
 import { isTable } from "../core/json.ts";
-import type { Category } from "../core/types.ts";
+import type { Category, ExecutionPlan, Risk } from "../core/types.ts";
 
 export interface ToolUse {
   readonly name: string;
@@ -11,6 +11,11 @@ export interface ToolUse {
   readonly callId: string | undefined;
   readonly category: Category;
   readonly sessionId: string | undefined;
+  readonly risk: Risk;
+  /** The rules for which the call needs an approval, and the risk rules that matched. */
+  readonly rules: readonly string[];
+  /** What will run; a copy. May contain secrets from the arguments, as `params` do. */
+  readonly plan: ExecutionPlan;
   /** Hex SHA-256 of exactly what will run. */
   readonly planDigest: string;
   readonly signal: AbortSignal;
@@ -21,10 +26,10 @@ export type ToolApprovalResult =
   | boolean
   | {
       readonly approved: boolean;
-      readonly params?: Readonly<Record<string, unknown>>;
-      readonly denyReason?: string;
+      readonly params?: Readonly<Record<string, unknown>> | undefined;
+      readonly denyReason?: string | undefined;
       /** Required when the request wants an answer (`approval.answer`): without it the approval does not count. */
-      readonly answer?: string;
+      readonly answer?: string | undefined;
     };
 
 export type ApprovalCallback = (use: ToolUse) => ToolApprovalResult | Promise<ToolApprovalResult>;

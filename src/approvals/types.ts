@@ -152,6 +152,12 @@ export interface Grant {
   readonly bounded?: { readonly bounds: GrantBounds; readonly runsUsed: number } | undefined;
 }
 
+/** Restricts a list of grants to those of one caller, of one session, or both. */
+export interface GrantFilter {
+  readonly requester?: Pick<Requester, "issuer" | "subject"> | undefined;
+  readonly session?: string | undefined;
+}
+
 /** A session that the service knows: created by the service, or a token's `sid`, stored when it first gets a mode or grant. */
 export interface Session {
   readonly id: string;
@@ -325,7 +331,7 @@ export interface Approvals {
   findBoundedGrants(call: BoundedCall): Promise<readonly Grant[]>;
   /** Counts a run. It is durable when the promise resolves; undefined when the grant has no run left or has ended. */
   useGrant(id: string, traceId: string): Promise<Grant | undefined>;
-  listGrants(filter: { readonly requester?: Pick<Requester, "issuer" | "subject"> }): Promise<readonly Grant[]>;
+  listGrants(filter: GrantFilter): Promise<readonly Grant[]>;
   revokeGrant(id: string, by: Approver): Promise<boolean>;
   revokeGrantsFor(tools: readonly string[], by: Approver): Promise<void>;
 

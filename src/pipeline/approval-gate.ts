@@ -106,7 +106,7 @@ export function createApprovalGate(options: GateOptions): ApprovalGate {
       const call = { planned, assessment, findings, flow, ...context };
       const ruled = await ruleOn(options, call);
       if ("by" in ruled || ruled.bounded.length > 0) return judgedAllowed(planned, context);
-      const isAsked = mayUseCallback(options, call) || (await isAskable(options, call, ruled));
+      const isAsked = mayUseCallback(callbackOf(options, call), call) || (await isAskable(options, call, ruled));
       return isAsked ? mint<Judged>({ verdict: "ask" }) : judgedAllowed(planned, context);
     },
   };
@@ -134,7 +134,8 @@ async function consider(options: GateOptions, call: Call): Promise<Approved> {
   if ("by" in ruled) return pass(planned, ruled, call);
   const grant = await useBoundedGrant(options, call, ruled.bounded);
   if (grant !== undefined) return pass(planned, { by: grantedBy(grant) }, call);
-  if (mayUseCallback(options, call)) return decideByCallback(options, call, ruled.requester);
+  const callback = callbackOf(options, call);
+  if (mayUseCallback(callback, call)) return decideByCallback({ ...options, callback }, call, ruled);
   return useOrRequest(options, call, ruled);
 }
 
@@ -161,12 +162,17 @@ export function ruleOf({ point, reason }: Pick<PolicyFinding, "point" | "reason"
   return point === "risk" ? reason : `policy:${point}`;
 }
 
+/** Returns the callback of the call itself, otherwise that of all calls. */
+function callbackOf({ onToolApprove }: GateOptions, { request }: Call): ApprovalCallback | undefined {
+  return request.onToolApprove ?? onToolApprove;
+}
+
 /** Returns whether the callback may decide. A policy that requires people accepts the callback only if the policy says so. */
 function mayUseCallback(
-  { onToolApprove }: GateOptions,
+  callback: ApprovalCallback | undefined,
   { assessment: { requirement }, findings = NONE }: Pick<Assessed, "assessment" | "findings">,
-): boolean {
-  if (onToolApprove === undefined || findings.some(({ peopleOnly }) => peopleOnly === true)) return false;
+): callback is ApprovalCallback {
+  if (callback === undefined || findings.some(({ peopleOnly }) => peopleOnly === true)) return false;
   return requirement === undefined || requirement.callback;
 }
 
@@ -379,9 +385,15 @@ function grantOffer(call: Call, order: ApprovalOrder): GrantBounds | undefined {
 /** The embedding program, as the approver that points see. */
 const CALLBACK = { issuer: "safe-tool-call", subject: "onToolApprove" };
 
-async function decideByCallback(options: GateOptions, call: Call, requester: Requester): Promise<Approved> {
-  const { planned, request, scope } = call;
-  const { tool, input, digest: planDigest } = planned;
+type GateWithCallback = GateOptions & { readonly callback: ApprovalCallback };
+
+async function decideByCallback(
+  options: GateWithCallback,
+  call: Call,
+  { requester, rules }: ApprovalOrder,
+): Promise<Approved> {
+  const { planned, assessment, request, scope } = call;
+  const { tool, input, plan, digest: planDigest } = planned;
   const use = {
     name: tool.name,
     params: structuredClone(input) as Record<string, unknown>,
@@ -389,9 +401,12 @@ async function decideByCallback(options: GateOptions, call: Call, requester: Req
     callId: request.callId,
     category: tool.category,
     sessionId: requester.session,
+    risk: assessment.risk,
+    rules: [...rules, ...assessment.rules],
+    plan: structuredClone(plan),
     planDigest,
   };
-  const { onToolApprove: callback = () => false, callbackTimeoutMs: timeoutMs } = options;
+  const { callback, callbackTimeoutMs: timeoutMs } = options;
   // An approver's time to think does not count as the tool's run time.
   const answer = await scope.hold((signal) => askCallback(callback, use, { timeoutMs, signal }));
   if (!answer.approved) {
@@ -408,7 +423,7 @@ async function decideByCallback(options: GateOptions, call: Call, requester: Req
   }
   const changed = await call.replan(answer.params);
   const { planned: amended, findings = NONE } = changed;
-  if (!mayUseCallback(options, changed))
+  if (!mayUseCallback(callback, changed))
     throw unanswered(new Error("a policy requires approvers for the changed arguments"));
   await options.confirmation?.({ planned: amended, findings, traceId: call.traceId })?.(given);
   return pass(amended, { by: "callback:amended", answer: answerFrom(answer, amended, scope) }, call);

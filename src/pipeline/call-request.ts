@@ -1,3 +1,4 @@
+import type { ApprovalCallback } from "../approvals/callback.ts";
 import type { HttpRequestFacts } from "../core/tracing.ts";
 import type { CallerContext } from "../core/types.ts";
 import type { Disconnect } from "./call-scope.ts";
@@ -25,6 +26,8 @@ export interface CallRequest {
   readonly waitMs?: number | undefined;
   /** Decides whether and how long the call may wait; without it, the call waits for `waitMs`. */
   readonly hold?: Hold | undefined;
+  /** Decides about this call instead of the library's own callback. */
+  readonly onToolApprove?: ApprovalCallback | undefined;
   readonly idempotencyKey?: string | undefined;
   /** Maximum bytes of the result's JSON, if less than the tool's own limit. */
   readonly resultBytesMax?: number | undefined;

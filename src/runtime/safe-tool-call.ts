@@ -1,5 +1,5 @@
 import type { ApprovalCallback } from "../approvals/callback.ts";
-import type { Approval, Decided, Decision } from "../approvals/types.ts";
+import type { Approval, Decided, Decision, Grant } from "../approvals/types.ts";
 import type { DryRun, Failure, ToolCallResult } from "../core/call-result.ts";
 import { type DefinedTool, isTool, type ToolFactory } from "../core/define-tool.ts";
 import { type Canonical, canonical, NotJsonError } from "../core/digest.ts";
@@ -67,6 +67,8 @@ export interface CallOptions {
   /** The agent's stated reason for the call; recorded in the audit, untrusted. */
   readonly reason?: string;
   readonly traceparent?: string;
+  /** Decides about this call if it needs an approval, instead of the `onToolApprove` of all calls. */
+  readonly onToolApprove?: ApprovalCallback;
 }
 
 /** Calls to stop. */
@@ -192,6 +194,30 @@ export class SafeToolCall {
     const { approvals } = await this.#start();
     const page = await approvals?.list({ state: "pending", limit: PENDING_SHOWN_MAX });
     return page?.approvals ?? [];
+  }
+
+  /** Returns an approval request. For operators: it may be any caller's. */
+  async approval(id: string): Promise<Approval | undefined> {
+    const { approvals } = await this.#start();
+    return approvals?.get(id);
+  }
+
+  /** Lists the approvals that cover further calls, newest first: for a session, or within bounds. */
+  async grants({ session }: { readonly session?: string } = {}): Promise<readonly Grant[]> {
+    const { approvals } = await this.#start();
+    return approvals?.listGrants({ session }) ?? [];
+  }
+
+  /** Takes back an approval that no call has used, and its grants. The code that calls this vouches for the identity of `by`. */
+  async revoke(id: string, by: Decision["by"]): Promise<Approval | undefined> {
+    const { approvals } = await this.#start();
+    return approvals?.revoke(id, by);
+  }
+
+  /** Ends a grant. Returns whether it was in force. The code that calls this vouches for the identity of `by`. */
+  async revokeGrant(id: string, by: Decision["by"]): Promise<boolean> {
+    const { approvals } = await this.#start();
+    return approvals?.revokeGrant(id, by) ?? false;
   }
 
   /** Records an approver's answer. The code that calls this vouches for the identity of `by`. */
@@ -328,9 +354,9 @@ function readArguments(args: unknown): Canonical | Refusal | undefined {
 type RequestOptions = Pick<
   CallRequest,
   | ("session" | "callId" | "reason" | "traceparent" | "approvalId" | "idempotencyKey")
-  | ("waitMs" | "newApproval" | "dryRun")
+  | ("waitMs" | "newApproval" | "dryRun" | "onToolApprove")
 >;
-type TextOption = Exclude<keyof RequestOptions, "waitMs" | "newApproval" | "dryRun">;
+type TextOption = Exclude<keyof RequestOptions, "waitMs" | "newApproval" | "dryRun" | "onToolApprove">;
 
 /** The formats that `POST /call` accepts. */
 const TEXT_FORMATS = {
@@ -363,7 +389,7 @@ function readOptions(options: CallOptions): ReadOptions {
       problem ??= new Refusal("MALFORMED_REQUEST", `options.${name} does not have the form that POST /call takes.`);
     }
   }
-  const { waitMs, approval, dryRun } = options;
+  const { waitMs, approval, dryRun, onToolApprove } = options;
   if (approval !== undefined && approval !== "new") {
     problem ??= new Refusal("MALFORMED_REQUEST", 'options.approval must be "new".');
   }
@@ -373,10 +399,13 @@ function readOptions(options: CallOptions): ReadOptions {
   if (dryRun !== undefined && typeof dryRun !== "boolean") {
     problem ??= new Refusal("MALFORMED_REQUEST", "options.dryRun must be true or false.");
   }
+  if (onToolApprove !== undefined && typeof onToolApprove !== "function") {
+    problem ??= new Refusal("MALFORMED_REQUEST", "options.onToolApprove must be a function.");
+  }
   if (problem !== undefined) return { accepted, problem };
   // A dry run asks nobody, so there is nothing to wait for.
   const waited = dryRun === true ? undefined : waitMs;
-  return { accepted: { ...accepted, waitMs: waited, newApproval: approval === "new", dryRun } };
+  return { accepted: { ...accepted, waitMs: waited, newApproval: approval === "new", dryRun, onToolApprove } };
 }
 
 function disconnectOf(signal: AbortSignal): Disconnect {

@@ -4,11 +4,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
 import {
+  ApprovalCache,
   type ApprovalCallback,
   ApprovalManager,
   ApprovalRequiredError,
   DeniedError,
   defineTool,
+  MessageBus,
+  type Pending,
   SafeToolCall,
   type ToolCallResult,
   type ToolUse,
@@ -196,6 +199,181 @@ describe("onToolApprove", () => {
     expect(["APPROVAL_DENIED", "CANCELLED"]).toContain(codeOf(result));
     expect(aborted).toBe(true);
     expect(deeds).toEqual([]);
+  });
+});
+
+describe("onToolApprove of one call", () => {
+  test("decides instead of the callback of all calls, and sees risk, rules and what will run", async () => {
+    const seen: ToolUse[] = [];
+    const { call } = await world(() => false);
+    const onToolApprove: ApprovalCallback = (use) => {
+      seen.push(use);
+      return { approved: true, denyReason: undefined, params: undefined };
+    };
+    expect(codeOf(await call("send", { amount: 5 }, { onToolApprove }))).toBe("success");
+    expect(codeOf(await call("send", { amount: 5 }))).toBe("APPROVAL_DENIED");
+    expect(deeds).toEqual([5]);
+    expect(seen).toHaveLength(1);
+    expect(seen[0]).toMatchObject({
+      risk: "medium",
+      rules: ["default"],
+      plan: { kind: "inline", input: { amount: 5 } },
+    });
+  });
+
+  test("cannot change what runs through the plan that it sees", async () => {
+    const { call } = await world(undefined);
+    const onToolApprove: ApprovalCallback = ({ plan }) => {
+      Object.assign(plan, { input: { amount: 999 } });
+      return true;
+    };
+    expect(codeOf(await call("send", { amount: 5 }, { onToolApprove }))).toBe("success");
+    expect(deeds).toEqual([5]);
+  });
+
+  test("sees the operators' rules that ask, and their risk", async () => {
+    const when = { tool: "send" };
+    const examples = { matches: [{ amount: 5 }], misses: [] };
+    let seen: ToolUse | undefined;
+    const { call } = await world(undefined, {
+      rules: [{ name: "money", when, verdict: "ask", risk: "high", examples }],
+    });
+    const onToolApprove: ApprovalCallback = (use) => {
+      seen = use;
+      return false;
+    };
+    await call("send", { amount: 5 }, { onToolApprove });
+    expect(seen).toMatchObject({ risk: "high", rules: expect.arrayContaining(["operator:money"]) });
+  });
+
+  test("a denial has its reason", async () => {
+    const { call, dir } = await world(() => true);
+    const onToolApprove: ApprovalCallback = () => ({ approved: false, denyReason: "too much" });
+    const result = await call("send", { amount: 5 }, { onToolApprove });
+    expect(result).toMatchObject({ error: { code: "APPROVAL_DENIED", message: expect.stringContaining("too much") } });
+    expect(auditEntries(dir).at(-1)).toMatchObject({ decision: "DENIED", denial: { stage: "APPROVAL" } });
+  });
+
+  test("is not called for a dry run, which says that somebody is asked", async () => {
+    let asked = 0;
+    const { call } = await world(undefined);
+    const onToolApprove: ApprovalCallback = () => {
+      asked += 1;
+      return true;
+    };
+    const judged = await call("send", { amount: 5 }, { onToolApprove, dryRun: true });
+    expect(judged as unknown).toMatchObject({ status: "dryRun", verdict: "ask" });
+    expect([asked, deeds]).toEqual([0, []]);
+  });
+
+  test("that is no function is refused", async () => {
+    const { call } = await world(() => true);
+    expect(codeOf(await call("send", { amount: 5 }, { onToolApprove: true }))).toBe("MALFORMED_REQUEST");
+    expect(deeds).toEqual([]);
+  });
+});
+
+describe("MessageBus", () => {
+  test("passes requests on to the handler, with the session", async () => {
+    const bus = new MessageBus();
+    const seen: unknown[] = [];
+    bus.registerHandler("toolApproval", async ({ toolUse, category, sessionId }) => {
+      seen.push({ name: toolUse.name, params: toolUse.params, category, sessionId });
+      return { approved: true, params: { amount: 7 }, denyReason: undefined };
+    });
+    const { call } = await world(bus.onToolApprove);
+    expect(codeOf(await call("send", { amount: 5 }))).toBe("success");
+    expect(seen).toEqual([{ name: "send", params: { amount: 5 }, category: "network", sessionId: "sid:s" }]);
+    expect(deeds).toEqual([7]);
+  });
+
+  test("denies while no handler is registered, and when the handler throws", async () => {
+    const bus = new MessageBus();
+    const { call } = await world(bus.onToolApprove);
+    expect(codeOf(await call("send", { amount: 5 }))).toBe("APPROVAL_DENIED");
+    bus.registerHandler("toolApproval", () => {
+      throw new Error("the window is closed");
+    });
+    expect(codeOf(await call("send", { amount: 5 }))).toBe("APPROVAL_DENIED");
+    expect(deeds).toEqual([]);
+  });
+
+  test("answers requests of other parts of the program", async () => {
+    const bus = new MessageBus();
+    const toolUse = { name: "bash", params: { command: "ls" }, callId: "123" };
+    const request = { toolUse, category: "command", sessionId: "session-abc" } as const;
+    expect(await bus.request("toolApproval", request)).toMatchObject({ approved: false });
+    bus.registerHandler("toolApproval", ({ sessionId }) => sessionId === "session-abc");
+    expect(await bus.request("toolApproval", request)).toBe(true);
+  });
+});
+
+describe("ApprovalCache", () => {
+  const SESSION = "sid:s";
+  const BY = { issuer: "https://people.test", subject: "alice" };
+
+  async function cached(name: string): Promise<World & { readonly cache: ApprovalCache }> {
+    const made = await world(undefined, { store: `sqlite://./${name}.sqlite` });
+    return { ...made, cache: new ApprovalCache(made.stc, BY) };
+  }
+
+  async function asked({ call }: World, amount = 5): Promise<Pending> {
+    const result = await call("send", { amount });
+    if (result.status !== "pending") throw new Error(`expected a pending call, got ${codeOf(result)}`);
+    return result;
+  }
+
+  test("remembers an approval for exactly this call, in its session", async () => {
+    const made = await cached("cache-set");
+    const { cache, call, dir } = made;
+    const pending = await asked(made);
+    expect([await cache.has(SESSION, pending), await cache.get(SESSION, pending)]).toEqual([false, undefined]);
+    expect(await cache.set("sid:other", pending, true)).toBe(false);
+    expect(await cache.set(SESSION, pending, true)).toBe(true);
+    expect([await cache.has(SESSION, pending), await cache.get(SESSION, pending)]).toEqual([true, true]);
+    expect(await cache.get("sid:other", pending)).toBeUndefined();
+    const again = [
+      await call("send", { amount: 5 }),
+      await call("send", { amount: 5 }),
+      await call("send", { amount: 6 }),
+    ];
+    expect(again.map(codeOf)).toEqual(["success", "success", "pending"]);
+    expect(auditEntries(dir).at(-2)).toMatchObject({ approval: { by: expect.stringMatching(/^grant:/) } });
+    expect(deeds).toEqual([5, 5]);
+  });
+
+  test.each(["clear", "clearAll"] as const)("%s makes the call ask again, also when it has not run", async (how) => {
+    const made = await cached(`cache-${how}`);
+    const { cache, call } = made;
+    const [used, unused] = [await asked(made, 5), await asked(made, 6)];
+    expect([await cache.set(SESSION, used, true), await cache.set(SESSION, unused, true)]).toEqual([true, true]);
+    expect(codeOf(await call("send", { amount: 5 }))).toBe("success");
+    if (how === "clear") await cache.clear("sid:other");
+    expect(codeOf(await call("send", { amount: 5 }))).toBe("success");
+    await (how === "clear" ? cache.clear(SESSION) : cache.clearAll());
+    expect([await cache.get(SESSION, used), await cache.get(SESSION, unused)]).toEqual([undefined, undefined]);
+    expect(codeOf(await call("send", { amount: 5 }))).toBe("pending");
+    expect(codeOf(await call("send", { amount: 6 }))).toBe("pending");
+    expect(deeds).toEqual([5, 5]);
+  });
+
+  test("remembers a denial", async () => {
+    const made = await cached("cache-deny");
+    const { cache, call } = made;
+    const pending = await asked(made);
+    expect(await cache.set(SESSION, pending, false)).toBe(true);
+    expect([await cache.has(SESSION, pending), await cache.get(SESSION, pending)]).toEqual([true, false]);
+    expect(codeOf(await call("send", { amount: 5 }))).toBe("APPROVAL_DENIED");
+    expect(await cache.set(SESSION, pending, true)).toBe(false);
+  });
+
+  test("remembers nothing that may not be remembered", async () => {
+    const { cache, call } = await cached("cache-grave");
+    const result = await call("question", {});
+    if (result.status !== "pending") throw new Error(codeOf(result));
+    expect(await cache.set(SESSION, result, true)).toBe(false);
+    expect(await cache.get(SESSION, result)).toBeUndefined();
+    expect(codeOf(await call("question", {}))).toBe("pending");
   });
 });
 

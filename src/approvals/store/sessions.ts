@@ -3,7 +3,7 @@ import type { Row } from "../../database/dialect.ts";
 import { integer, text } from "../../database/rows.ts";
 import { type BoundedCall, type GrantBounds, isCovered, termsJson } from "../grants.ts";
 import type { Approver, Requester } from "../identities.ts";
-import type { Approval, Approvals, Grant, Session } from "../types.ts";
+import type { Approval, Approvals, Grant, GrantFilter, Session } from "../types.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { toGrant, toSession } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
@@ -160,7 +160,7 @@ export function grants({ database }: Store): GrantParts {
       return found.filter(({ bounded }) => bounded !== undefined && isCovered(bounded.bounds, call));
     },
     useGrant: (id, traceId) => database.write((tx) => countRun(tx, tx.sql`id = ${id}`, traceId)),
-    listGrants: ({ requester }) => database.read((view) => grantsOf(view, requester)),
+    listGrants: (filter) => database.read((view) => grantsOf(view, filter)),
     revokeGrant: (id, by) => database.write((tx) => revokeWhere(tx, tx.sql`id = ${id}`, by)),
     async revokeGrantsFor(tools, by) {
       const granted = await database.read(grantedTools);
@@ -314,11 +314,15 @@ function sessionLives(sql: ReadTransaction["sql"], now: number): unknown {
       AND (held_in.ended_at IS NOT NULL OR (held_in.minted = 1 AND held_in.expires_at <= ${now})))`;
 }
 
-async function grantsOf({ sql, now }: ReadTransaction, owner: Owner | undefined): Promise<readonly Grant[]> {
-  const whose = owner === undefined ? sql`1 = 1` : sql`issuer = ${owner.issuer} AND subject = ${owner.subject}`;
+async function grantsOf(
+  { sql, now }: ReadTransaction,
+  { requester: owner, session }: GrantFilter,
+): Promise<readonly Grant[]> {
+  const ofOwner = owner === undefined ? sql`1 = 1` : sql`issuer = ${owner.issuer} AND subject = ${owner.subject}`;
+  const ofSession = session === undefined ? sql`1 = 1` : sql`session = ${session}`;
   const rows = await sql`
     SELECT * FROM approval_grants AS held
-    WHERE ${whose} AND revoked_at IS NULL AND expires_at > ${now} AND ${sessionLives(sql, now)}
+    WHERE ${ofOwner} AND ${ofSession} AND revoked_at IS NULL AND expires_at > ${now} AND ${sessionLives(sql, now)}
       AND (runs_max IS NULL OR runs_used < runs_max)
     ORDER BY created_at DESC, id DESC LIMIT ${GRANTS_LISTED_MAX}`;
   return rows.map(toGrant);
