@@ -99,7 +99,7 @@ function systemsOf(kinds: readonly DeclaredKind[]) {
         if (parsed.success) {
           const entry = parsed.data as SystemConfig;
           read[system] = entry;
-          if (match !== undefined) kindOfEntry.set(entry, match.kind);
+          if (match !== undefined) kindOfEntry.set(entry, match.kind.name);
         }
         for (const issue of parsed.error?.issues ?? []) {
           const message = match === undefined ? issue.message : withKindName(issue, match.kind);
@@ -139,12 +139,15 @@ function withKindName({ code, path, message }: z.core.$ZodIssue, { name: kind }:
   return code !== "unrecognized_keys" || path.length > 0 ? message : message.replaceAll(/$/gm, ` (kind ${kind})`);
 }
 
-/** Maps each entry to its kind. The keys no longer show the kind: defaults may have added a key of another kind. */
-const kindOfEntry = new WeakMap<SystemConfig, DeclaredKind>();
+/** Maps each entry to the name of its kind. The keys no longer show the kind: defaults may have added a key of another kind. */
+const kindOfEntry = new WeakMap<SystemConfig, string>();
 
-/** Returns the entries under `systems` that are of a kind. */
-export function entriesOf({ systems }: Pick<Config, "systems">, kind: DeclaredKind): ReadonlyMap<string, SystemConfig> {
-  return new Map(Object.entries(systems).filter(([, entry]) => kindOfEntry.get(entry) === kind));
+/** Returns the entries under `systems` that are of the kind with this name. */
+export function entriesOf(
+  { systems }: Pick<Config, "systems">,
+  { name }: Pick<DeclaredKind, "name">,
+): ReadonlyMap<string, SystemConfig> {
+  return new Map(Object.entries(systems).filter(([, entry]) => kindOfEntry.get(entry) === name));
 }
 
 /**
