@@ -1,6 +1,7 @@
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import { isTable } from "../core/json.ts";
 import { printable } from "../core/printable.ts";
+import type { Environment } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { CLIENT, OptionValues } from "./command.ts";
@@ -39,7 +40,7 @@ export interface Client {
   send(request: ServiceRequest): Promise<ServiceAnswer | undefined>;
 }
 
-const DEFAULT_URL = "http://127.0.0.1:8787";
+const DEFAULT_PORT = "8787";
 const ANSWER_BYTES_MAX = 67_108_864;
 const ISSUES_MAX = 5;
 const OPERATOR_REQUEST_TIMEOUT_MS = 30_000;
@@ -53,7 +54,8 @@ const OPERATOR_REQUEST_TIMEOUT_MS = 30_000;
 export function connect(options: ClientOptions, sign?: () => Promise<string>): Client {
   const environment = processEnvironment();
   const tls = clientTls(options, environment);
-  const url = options.url ?? (environment["STC_URL"] || DEFAULT_URL);
+  const named = options.url ?? (environment["STC_URL"] || undefined);
+  const url = named ?? defaultUrl(environment);
   checkAddress(url);
   const token =
     sign === undefined
@@ -67,7 +69,7 @@ export function connect(options: ClientOptions, sign?: () => Promise<string>): C
   };
   return {
     url,
-    noAnswer: () => noAnswer(url, failure),
+    noAnswer: () => noAnswer(url, failure) + (named === undefined ? NAME_THE_SERVICE : ""),
     mayHaveArrived: () => mayHaveArrived(failure),
     open,
     async send({ method, path, body, timeoutMs }) {
@@ -83,6 +85,13 @@ export function connect(options: ClientOptions, sign?: () => Promise<string>): C
     },
   };
 }
+
+/** Returns the address of a service on this machine that has no other settings than the environment's. */
+export function defaultUrl(environment: Environment): string {
+  return `http://127.0.0.1:${environment["STC_PORT"] || DEFAULT_PORT}`;
+}
+
+const NAME_THE_SERVICE = "; name the service with --url or STC_URL, or its port on this machine with STC_PORT";
 
 /** The answer did not come from this service. */
 class ForeignAnswer extends Error {}

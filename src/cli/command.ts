@@ -184,7 +184,7 @@ export const TLS = {
   clientKeyFile: option(text("file"), "its private key, PEM (default: STC_CLIENT_KEY_FILE)"),
 } as const;
 
-export const URL_OPTION = option(text("url"), "the service (default: STC_URL, else http://127.0.0.1:8787)");
+export const URL_OPTION = option(text("url"), "the service (default: STC_URL, else this machine at STC_PORT or 8787)");
 
 /** Options of commands that query a running service. */
 export const CLIENT = {

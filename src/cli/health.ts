@@ -6,12 +6,11 @@ import type { Environment } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
 import { type HealthAddress, readHealthAddress } from "../runtime/config/file.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
-import { noAnswer } from "./client.ts";
+import { defaultUrl, noAnswer } from "./client.ts";
 import { type ClientTls, checkAddress, clientTls, fetchService, type TlsFileOptions } from "./connection.ts";
 import { CommandError, EXIT, print } from "./output.ts";
 
 const TIMEOUT_MS = 2_000;
-const PORT = "8787";
 
 interface HealthCommandOptions extends TlsFileOptions {
   readonly url?: string;
@@ -47,7 +46,7 @@ function configuredAddress(config: string | undefined, environment: Environment)
     if (!(error instanceof StartupError)) throw error;
     for (const problem of error.problems) print.error(problem);
   }
-  return { url: `http://127.0.0.1:${environment["STC_PORT"] || PORT}` };
+  return { url: defaultUrl(environment) };
 }
 
 async function requestStatus({ url, certFile }: HealthAddress, path: string, tls: ClientTls): Promise<number> {

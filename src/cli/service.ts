@@ -10,6 +10,7 @@ import type { CallRecordLog } from "../pipeline/call-record.ts";
 import { statesShown } from "../runtime/composition/decision-points.ts";
 import { type Hooks, type Service, wire } from "../runtime/composition/wiring.ts";
 import { type Config, pathFrom } from "../runtime/config/config.ts";
+import { processEnvironment } from "../runtime/config/environment.ts";
 import { causeText, openLog } from "../runtime/log/log.ts";
 import { loadEndpoints, MODULES, type Modules } from "../runtime/modules.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
@@ -233,7 +234,8 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
     const consoleLink = await (await import("./console.ts")).developmentLink(consoleUrl);
     const auditDir = config.audit.dir;
     const facts = { url, consoleLink, auditDir, hasGit: hasGit === true, hasBash: hasBash === true };
-    reportChange(() => print.line(welcome(facts)));
+    const environment = processEnvironment();
+    reportChange(() => print.line(welcome({ ...facts, environment })));
   }
   // An unhandled rejection in one tool must not end the service. An uncaught exception does, because the state is unknown then.
   process.on("unhandledRejection", service.logUncaught);

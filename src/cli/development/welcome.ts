@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import type { Environment } from "../../runtime/config/config.ts";
 import { KNOWN_CUSTOMERS } from "./customers.ts";
 import { PROJECT } from "./environment.ts";
 
@@ -36,6 +37,24 @@ const SAMPLES: readonly Sample[] = [
 
 const STC = "npx -y bun@1.4.5 run --silent stc";
 
+/** Variables that a command needs to find what the service found by them. */
+const SERVICE_ADDRESS = ["STC_HOST", "STC_PORT"];
+const AUDIT_DIRECTORY = ["STC_AUDIT_DIR"];
+const PLAIN_WORD = /^[\w./:@%+=-]+$/;
+
+/** Returns how `stc` is run with the same values of these variables; those that are not set need no mention. */
+function stcWith(names: readonly string[], environment: Environment): string {
+  const given = names.flatMap((name) => {
+    const value = environment[name];
+    return value === undefined || value === "" ? [] : [`${name}=${quoted(value)}`];
+  });
+  return [...given, STC].join(" ");
+}
+
+function quoted(value: string): string {
+  return PLAIN_WORD.test(value) ? value : `'${value.replaceAll("'", String.raw`'\''`)}'`;
+}
+
 interface WelcomeOptions {
   readonly url: string;
   /** Opens the console once, within a minute. */
@@ -44,10 +63,11 @@ interface WelcomeOptions {
   /** True when this folder is a git repository that the service offers; otherwise samples that use git are left out. */
   readonly hasGit: boolean;
   readonly hasBash: boolean;
+  readonly environment: Environment;
 }
 
 /** Returns the text that `stc serve --dev` prints once it listens. */
-export function welcome({ url, consoleLink, auditDir, hasGit, hasBash }: WelcomeOptions): string {
+export function welcome({ url, consoleLink, auditDir, hasGit, hasBash, environment }: WelcomeOptions): string {
   const samples = SAMPLES.filter(({ tool }) => hasGit || !tool.startsWith("git_"));
   const { sub, permissions } = DEMO_AGENT;
   const token = [STC, `token --sub ${sub}`, ...permissions.map((name) => `--permission ${name}`)].join(" ");
@@ -62,13 +82,13 @@ export function welcome({ url, consoleLink, auditDir, hasGit, hasBash }: Welcome
     "",
     "Each call, even a refused one, was recorded in the audit before it was answered:",
     "",
-    `  ${STC} audit tail`,
+    `  ${stcWith(AUDIT_DIRECTORY, environment)} audit tail`,
     ...(hasBash ? approvalSteps(url) : []),
     "",
     "The operators' console, in a browser. The link signs in once, within a minute; the command makes another:",
     "",
     `    ${consoleLink}`,
-    `    ${STC} console --dev`,
+    `    ${stcWith(SERVICE_ADDRESS, environment)} console --dev`,
     "",
     "An MCP client (Claude Code, Cursor, VS Code) calls the same tools with this .mcp.json, and needs no token:",
     "",
