@@ -29,9 +29,26 @@ export function printable(text: string): string {
   return withVisibleEscapes(text).replace(LONG_SPACES, countSpaces);
 }
 
-/** Returns the same for a table column: without gaps that look like the start of the next column. */
+/** Returns the same for a name: words that can be misread follow in ASCII, in brackets that no untrusted text can contain. */
+export function printableName(text: string): string {
+  return printable(text) + inAscii(text);
+}
+
+/** Returns a name for a table column: without gaps that look like the start of the next column. */
 export function printableCell(text: string): string {
-  return withVisibleEscapes(text).replace(COLUMN_GAP, countSpaces);
+  return withVisibleEscapes(text).replace(COLUMN_GAP, countSpaces) + inAscii(text);
+}
+
+/** Returns a note with the words that can be misread, in ASCII; empty when there are none. */
+export function inAscii(text: string): string {
+  const ascii = misreadableInAscii(text);
+  return ascii === undefined ? "" : ` ⟦in ASCII: ${ascii}⟧`;
+}
+
+/** Returns the words that a reader could misread, in ASCII; undefined when there are none. */
+export function misreadableInAscii(text: string): string | undefined {
+  if (!isMisreadable(text)) return undefined;
+  return text.split(/\s+/).filter(isMisreadable).map(printableAscii).join(" ");
 }
 
 /** Returns the same in ASCII only, so that look-alike letters and right-to-left letters become visible. */

@@ -1,7 +1,14 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { table } from "../../src/cli/output.ts";
-import { isMisreadable, printable, printableAscii, printableCell, wrap } from "../../src/core/printable.ts";
+import {
+  isMisreadable,
+  printable,
+  printableAscii,
+  printableCell,
+  printableName,
+  wrap,
+} from "../../src/core/printable.ts";
 
 test.each([
   ["a line that is erased and written anew", "\u001b[2K\rsafe", "\\u{1b}[2K\\u{d}safe"],
@@ -52,6 +59,19 @@ test.each([
   ["日本語 text", false],
 ])("%s can be misread: %p", (text, misreadable) => {
   expect(isMisreadable(text)).toBe(misreadable);
+});
+
+test.each([
+  ["\u0430nn", "\u0430nn ⟦in ASCII: \\u{430}nn⟧"],
+  ["Jane \u0430nn and b\u043eb", "Jane \u0430nn and b\u043eb ⟦in ASCII: \\u{430}nn b\\u{43e}b⟧"],
+  ["\u05e9\u05dc", "\u05e9\u05dc ⟦in ASCII: \\u{5e9}\\u{5dc}⟧"],
+  ["ann ⟦in ASCII: bob⟧", "ann \\u{27e6}in ASCII: bob\\u{27e7}"],
+  ["Иван Петров", "Иван Петров"],
+  ["Jürgen", "Jürgen"],
+  ["王小明 (Wang)", "王小明 (Wang)"],
+])("the name %j is printed as %j", (name, shown) => {
+  expect(printableName(name)).toBe(shown);
+  expect(printableCell(name)).toBe(shown);
 });
 
 test("a cell of a table has no gap that looks like a column", () => {

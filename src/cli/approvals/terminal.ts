@@ -1,4 +1,4 @@
-import { isAscii, printable } from "../../core/printable.ts";
+import { isAscii, printable, printableName } from "../../core/printable.ts";
 import { print, StdoutError } from "../output.ts";
 import type { ShownApproval } from "./answers.ts";
 import { readTerms, type TypedTerms } from "./grant-terms.ts";
@@ -192,7 +192,7 @@ const DENIAL = /^no?(?:[\s,;:.-]+(.*))?$/is;
 export const HOW_TO_ANSWER = 'A denial may include a reason, which the agent reads: "n use the staging cluster".';
 
 export function decisionPrompt(approval: ShownApproval, now: number | undefined): string {
-  const left = `${printable(approval.tool)}, ${timeLeft(approval.decideBy, now)}`;
+  const left = `${printableName(approval.tool)}, ${timeLeft(approval.decideBy, now)}`;
   if (isHighRisk(approval)) return `[${left}] Approve? type "yes" / [n]o:`;
   const wider = `${offersSession(approval) ? "[s]ession / " : ""}${offersGrant(approval) ? "[g]rant runs=…,minutes=… / " : ""}`;
   return `[${left}] Approve? [y]es / ${wider}[n]o:`;

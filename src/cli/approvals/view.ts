@@ -1,7 +1,15 @@
 import { isDeepStrictEqual } from "node:util";
 import { dataFlowSentences } from "../../core/data-flow.ts";
 import { isTable } from "../../core/json.ts";
-import { isAscii, isMisreadable, printable, printableAscii, wrap } from "../../core/printable.ts";
+import {
+  inAscii,
+  isAscii,
+  isMisreadable,
+  printable,
+  printableAscii,
+  printableName,
+  wrap,
+} from "../../core/printable.ts";
 import type { Json } from "../../core/types.ts";
 import { print, table } from "../output.ts";
 import type { ShownApproval } from "./answers.ts";
@@ -112,7 +120,7 @@ function headerLines(approval: ShownApproval, view: JsonObject, { now, isAsked }
   const kind = [view["classification"], view["category"]].filter((word) => typeof word === "string").join(", ");
   return [
     ...field("approval", `${printable(approval.id)} (${printable(state)})`),
-    ...field("tool", `${printable(approval.tool)}${kind === "" ? "" : ` (${printable(kind)})`}`),
+    ...field("tool", `${printableName(approval.tool)}${kind === "" ? "" : ` (${printable(kind)})`}`),
     ...(Object.hasOwn(view, "description") ? section("description", view["description"] ?? null) : []),
     ...(Object.hasOwn(view, "tool") && view["tool"] !== approval.tool ? section("tool", view["tool"] ?? null) : []),
     ...(view === approval.view ? [] : field("summary", quoted(approval.summary))),
@@ -132,7 +140,7 @@ function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly stri
   const stages = (quorum?.policies ?? []).flatMap(({ name: policy, stages }) =>
     stages.map(({ name, state: progress, have, needed, voters }) => {
       const who = voters.length === 0 ? "" : ` (${voters.map(({ sub }) => quoted(sub)).join(", ")})`;
-      return `${printable(policy)}, ${printable(name)}: ${have} of ${needed}, ${printable(progress)}${who}`;
+      return `${printableName(policy)}, ${printableName(name)}: ${have} of ${needed}, ${printable(progress)}${who}`;
     }),
   );
   const reasonRequired = quorum === undefined || quorum.reasonRequired === "never" ? [] : [quorum.reasonRequired];
@@ -140,7 +148,7 @@ function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly stri
   return [
     ...stages.flatMap((line) => field("policy", line)),
     ...reasonRequired.flatMap((when) => field("reason required", printable(when))),
-    ...(because === undefined ? [] : field("cannot decide", printable(because))),
+    ...(because === undefined ? [] : field("cannot decide", printableName(because))),
   ];
 }
 
@@ -148,10 +156,10 @@ function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly stri
 function escalationLines({ escalations, state }: ShownApproval, now: number | undefined): readonly string[] {
   return escalations.flatMap(({ policy, stage, afterSeconds, dueAt, takenAt, webhooks }) => {
     if (takenAt === undefined && state !== "pending") return [];
-    const asks = stage === undefined ? "notifies" : `${printable(stage)}: asks further approvers`;
-    const notified = webhooks.length === 0 ? "" : ` (${webhooks.map(printable).join(", ")})`;
+    const asks = stage === undefined ? "notifies" : `${printableName(stage)}: asks further approvers`;
+    const notified = webhooks.length === 0 ? "" : ` (${webhooks.map(printableName).join(", ")})`;
     const when = takenAt === undefined ? `in ${timeLeft(dueAt, now)}` : `taken ${new Date(takenAt).toISOString()}`;
-    return field("escalation", `${printable(policy)}, ${asks}${notified} after ${afterSeconds} s, ${when}`);
+    return field("escalation", `${printableName(policy)}, ${asks}${notified} after ${afterSeconds} s, ${when}`);
   });
 }
 
@@ -174,7 +182,7 @@ function answerLines({ answer }: ShownApproval, { arguments: given }: JsonObject
 
 export function missingText({ quorum }: ShownApproval): string {
   return (quorum?.missing ?? [])
-    .map(({ policy, stage, have, needed }) => `${printable(policy)}, ${printable(stage)}: ${have} of ${needed}`)
+    .map(({ policy, stage, have, needed }) => `${printableName(policy)}, ${printableName(stage)}: ${have} of ${needed}`)
     .join("; ");
 }
 
@@ -249,11 +257,11 @@ function tree(value: Json, { indent, depth, isExact }: TreeOptions): readonly st
 /** Returns a text in quotes, on one line; a text that can be misread is repeated in ASCII. */
 function stringLines(indent: string, text: string, isExact: boolean): readonly string[] {
   const isClear = isExact ? isAscii(text) : !isMisreadable(text);
-  return [`${indent}${quoted(text)}`, ...(isClear ? [] : [`${indent}  in ASCII: "${printableAscii(text)}"`])];
+  return [`${indent}"${printable(text)}"`, ...(isClear ? [] : [`${indent}  in ASCII: "${printableAscii(text)}"`])];
 }
 
 function quoted(text: string): string {
-  return `"${printable(text)}"`;
+  return `"${printable(text)}"${inAscii(text)}`;
 }
 
 /**

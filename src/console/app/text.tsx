@@ -1,5 +1,6 @@
 import { useSignal } from "@preact/signals";
 import type { VNode } from "preact";
+import { misreadableInAscii } from "../../core/printable.ts";
 import { asciiIfMisreadable, linesOf, type Piece } from "./escapes.ts";
 import { counted } from "./words.ts";
 
@@ -12,14 +13,24 @@ const INLINE_CHARACTERS_MAX = 400;
 const LINES_SHOWN = 16;
 const CHARACTERS_SHOWN = 2_400;
 
-/** Shows a short text on one line, such as a name. A longer one ends with what is left out, and can be opened. */
+/**
+ * Shows a short text on one line, such as a name. Words that can be misread follow in ASCII. A longer text ends with what is left
+ * out, and can be opened.
+ */
 export function Text({ value, max = INLINE_CHARACTERS_MAX }: { readonly value: string; readonly max?: number }): VNode {
   const isOpen = useSignal(false);
   const isLong = value.length > max;
   const shown = isLong && !isOpen.value ? value.slice(0, max) : value;
+  const ascii = misreadableInAscii(shown);
+  const isCut = ascii !== undefined && ascii.length > INLINE_CHARACTERS_MAX;
   return (
     <bdi class="text">
       {linesOf(shown).flatMap((line, at) => line.map((piece, index) => pieceOf(piece, `${at}.${index}`)))}
+      {ascii !== undefined && (
+        <bdi class="in-ascii" dir="ltr" title={`In ASCII, ${WHY_ASCII}`}>
+          {isCut ? `${ascii.slice(0, INLINE_CHARACTERS_MAX)}…` : ascii}
+        </bdi>
+      )}
       {isLong && !isOpen.value && (
         <button
           type="button"
@@ -34,6 +45,8 @@ export function Text({ value, max = INLINE_CHARACTERS_MAX }: { readonly value: s
     </bdi>
   );
 }
+
+const WHY_ASCII = "because letters look like others or run from right to left";
 
 function pieceOf({ kind, text }: Piece, key: string): VNode | string {
   if (kind === "text") return text;
@@ -114,7 +127,7 @@ export function Block({ value, as = "plain", label, isOpen, onOpen }: BlockProps
       )}
       {ascii !== undefined && (
         <p class="ascii">
-          <strong>In ASCII</strong>, because letters look like others or run from right to left: <code>{ascii}</code>
+          <strong>In ASCII</strong>, {WHY_ASCII}: <code>{ascii}</code>
         </p>
       )}
     </figure>

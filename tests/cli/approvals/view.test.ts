@@ -41,3 +41,22 @@ test("an older service's answer has neither", () => {
   const lines = linesOf({});
   expect(lines.filter((line) => /^(?:escalation|earlier)/.test(line))).toEqual([]);
 });
+
+test("names that look like others are repeated in ASCII", () => {
+  const like = (word: string) => word.replace("a", "\u0430");
+  const ann = { iss: "https://idp.example", sub: like("ann") };
+  const reason = `${like("maria")} said so`;
+  const voters = [{ ...ann, at: "2026-02-16T11:00:00.000Z" }];
+  const stages = [{ name: like("team"), state: "open", have: 1, needed: 2, voters }];
+  const lines = linesOf({
+    ...{ tool: like("announce"), summary: `run ${like("announce")}`, decidedBy: ann, decisionReason: reason },
+    earlierDecisions: [{ decision: "deny", at: "2026-02-16T11:00:00.000Z", by: ann, reason }],
+    quorum: { reasonRequired: "never", missing: [], policies: [{ name: like("prod-a"), stages }] },
+  });
+  for (const label of ["tool", "decided by", "decision reason", "earlier"]) {
+    const line = lines.find((one) => one.startsWith(label));
+    expect([label, line]).toEqual([label, expect.stringContaining("⟦in ASCII: ")]);
+  }
+  expect(lines.find((line) => line.startsWith("tool"))).toContain("\u0430nnounce ⟦in ASCII: \\u{430}nnounce⟧");
+  expect(linesOf({ decidedBy: { ...ann, sub: "Иван" } }).join("\n")).not.toContain("in ASCII");
+});

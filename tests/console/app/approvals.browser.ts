@@ -383,6 +383,25 @@ describe("what an approver sees", () => {
     expect(await page.title()).not.toContain("owned");
   });
 
+  test("names that look like others are repeated in ASCII: in the list, the request, the agent's reason", async () => {
+    const token = (sub: string) => world.agent({ sub, permissions: ["deeds:do"] });
+    const asked = (sub: string, reason: string) =>
+      token(sub).then((own) => world.ask("announce", { text: reason }, { token: own, reason }));
+    const id = await asked("\u0430nn", "m\u0430ria asked");
+    const plain = await asked("Иван", "Дай мне файл");
+    const { page, open, row } = bound(await visit());
+    await row(id).waitFor();
+    await row(plain).waitFor();
+    const ascii = page.locator(".in-ascii");
+    expect(await row(id).locator(".in-ascii").allTextContents()).toEqual(["\\u{430}nn"]);
+    expect(await row(plain).locator(".in-ascii").count()).toBe(0);
+    await open(id);
+    await page.locator(".untrusted").waitFor();
+    expect(await page.locator(".untrusted .in-ascii").allTextContents()).toEqual(["m\\u{430}ria"]);
+    expect(await page.locator(".detail .party .in-ascii").first().textContent()).toBe("\\u{430}nn");
+    expect(await ascii.first().getAttribute("title")).toContain("In ASCII");
+  });
+
   test("policies, their stages and who has voted; each approval counts for its stage", async () => {
     const id = await ask("signing", "rotate_keys");
     const tina = await visit({ sub: "tina", holds: ["approvals:team"] });
