@@ -80,7 +80,16 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   "cli/development": ["core", "runtime/config"],
   "index.ts": [
-    ...["core", "approvals", "approvals/messages", "policy", "audit", "detection", "targets/command", "runtime/modules.ts"],
+    ...[
+      "core",
+      "approvals",
+      "approvals/messages",
+      "policy",
+      "audit",
+      "detection",
+      "targets/command",
+      "runtime/modules.ts",
+    ],
     "runtime/safe-tool-call.ts",
   ],
 };
