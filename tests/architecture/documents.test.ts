@@ -35,6 +35,19 @@ test("every message that the troubleshooting page quotes is in the code", () => 
   expect(parts.filter((part) => !code.includes(part.trim()))).toEqual([]);
 });
 
+test("the conformance page says only of existing names that they meet a requirement", () => {
+  const page = readFileSync(join(ROOT, "docs/conformance.md"), "utf8");
+  const tables = page.split("| requirement | met by |").slice(1);
+  const rows = tables.flatMap((table) => table.split("\n\n")[0]?.match(/^\| .*$/gm) ?? []);
+  const named = rows.flatMap((row) => [...row.matchAll(/`([A-Za-z]+)(?:\([^`]*\))?`/g)].map(([, name = ""]) => name));
+  const code = sources("src")
+    .map(({ text }) => text)
+    .join("\n");
+  expect(rows.length).toBeGreaterThan(50);
+  expect(named.length).toBeGreaterThan(50);
+  expect(named.filter((name) => !new RegExp(`\\b${name}\\b`).test(code))).toEqual([]);
+});
+
 test("the scripts that the documents name exist", () => {
   const scripts = Object.keys(
     (JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as { scripts: object }).scripts,
