@@ -2,10 +2,10 @@ import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { errorText } from "../core/error-text.ts";
 import { Refusal } from "../core/errors.ts";
-import { isTable } from "../core/json.ts";
 import { printable, printableCell } from "../core/printable.ts";
 import { policyVersionOf } from "../runtime/composition/reloading.ts";
 import { callerOf, explainCall, type StatedCaller } from "../runtime/replay/explain.ts";
+import { argumentsIn } from "./arguments.ts";
 import { type ClientOptions, connectAndRequest, unknownAnswer } from "./client.ts";
 import { type ConfigurationOptions, withParts } from "./configuration.ts";
 import { CommandError, EXIT, print, table, wrongUsage } from "./output.ts";
@@ -74,16 +74,6 @@ export async function explain(tool: string, options: ExplainOptions): Promise<vo
   const shown = explanation.safeParse(found).data ?? unknownAnswer();
   if (options.json !== true) for (const line of linesOf(tool, shown)) print.line(line);
   if (shown.verdict !== "allow") process.exitCode = EXIT.failed;
-}
-
-function argumentsIn(text: string): Readonly<Record<string, unknown>> {
-  try {
-    const args: unknown = JSON.parse(text);
-    if (isTable(args)) return args;
-  } catch {
-    // The message below says what is expected.
-  }
-  return wrongUsage("the arguments are not a JSON object");
 }
 
 function statedCaller({ sub, iss, permissions, agentTokenFile }: ExplainOptions): StatedCaller {

@@ -1,12 +1,14 @@
 import { readFileSync, statSync } from "node:fs";
-import { canonical, NotJsonError } from "../core/digest.ts";
+import { NotJsonError } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { type ExplainedField, explainPolicy, type ValuePath } from "../core/policy/explain.ts";
 import { applyPolicy, type CompiledPolicy } from "../core/policy/output-policy.ts";
 import { printableCell } from "../core/printable.ts";
+import { BOUNDED_TEXT_LIMITS, parseAnswerJson, StrictJsonError } from "../core/strict-json.ts";
 import type { Json, OutputFieldPolicy } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
+import { plainAnswer } from "../pipeline/answer-json.ts";
 import { fit } from "../pipeline/output-filter.ts";
 import { redactFiltered, redactOutput, type Search } from "../pipeline/redactor.ts";
 import { type ConfigurationOptions, findTool, withParts } from "./configuration.ts";
@@ -76,22 +78,22 @@ export function tried<T>(make: () => T): T | Error {
 function readSample(file: string): unknown {
   try {
     if (statSync(file).size > SAMPLE_BYTES_MAX) throw new Error(`is over ${SAMPLE_BYTES_MAX} bytes`);
-    return JSON.parse(readFileSync(file, "utf8")) as unknown;
+    return parseAnswerJson(readFileSync(file), BOUNDED_TEXT_LIMITS);
   } catch (error) {
-    const why = error instanceof SyntaxError ? "is not JSON" : String(error instanceof Error ? error.message : error);
+    const why =
+      error instanceof StrictJsonError
+        ? `is not JSON: ${error.reason}`
+        : String(error instanceof Error ? error.message : error);
     throw new CommandError(EXIT.noInput, shownText(`${file}: ${why}`));
   }
 }
 
 /** Runs the same steps as for every answer: plain JSON → the tool's size limit → output schema → output policy → redaction. */
-export function filterSample(
-  { tool, outputPolicy, scan: level }: RegisteredTool,
-  detector: Detector,
-  sample: unknown,
-): ShownAnswer {
+export function filterSample(registered: RegisteredTool, detector: Detector, sample: unknown): ShownAnswer {
+  const { tool, outputPolicy, scan: level } = registered;
   const { outputBytesMax } = tool.limits;
   try {
-    const { value, text } = canonical(sample, { ...ANSWER_LIMITS, bytesMax: SAMPLE_BYTES_MAX });
+    const { value, text } = plainAnswer(registered, sample, { ...ANSWER_LIMITS, bytesMax: SAMPLE_BYTES_MAX });
     const fitted = fit(value, text, { bytesMax: outputBytesMax });
     if (fitted === undefined) throw overLimit(outputBytesMax);
     const { value: raw, isCut } = fitted;
@@ -118,7 +120,12 @@ export function filterSample(
     if (error instanceof NotJsonError) {
       throw new Withheld("INVALID_OUTPUT", [{ path: error.path || "(answer)", message: `not JSON: ${error.reason}` }]);
     }
-    if (error instanceof Refusal) throw new Withheld(error.code, [{ path: "(answer)", message: error.message }]);
+    if (error instanceof Refusal) {
+      const field = error.details?.["field"];
+      throw new Withheld(error.code, [
+        { path: typeof field === "string" ? field : "(answer)", message: error.message },
+      ]);
+    }
     throw error;
   }
 }

@@ -1,10 +1,10 @@
 import { errorText } from "../core/error-text.ts";
 import { Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
-import { isTable } from "../core/json.ts";
 import type { CallerContext, ExecutionPlan, Tool } from "../core/types.ts";
 import type { Parts } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
+import { argumentsIn } from "./arguments.ts";
 import { type ConfigurationOptions, findTool, withParts } from "./configuration.ts";
 import { CommandError, EXIT, print, wrongUsage } from "./output.ts";
 
@@ -23,9 +23,7 @@ interface PlanOptions extends ConfigurationOptions {
  * points, also prints what they would be asked about a call of the subject, and what they answer.
  */
 export async function plan(tool: string, args: string, options: PlanOptions): Promise<void> {
-  const input = parsed(args);
-  if (input === undefined) return wrongUsage("the arguments are not JSON");
-  if (!isTable(input)) return wrongUsage("the arguments are not a JSON object");
+  const input = argumentsIn(args);
   await withParts(options, async (parts, config) => {
     const found = findTool(parts, tool);
     const caller = callerOf(found.tool, config, options);
@@ -73,14 +71,6 @@ async function questions(
     return [name, { asks, answer: { verdict: answer.verdict, ...reasons } }];
   });
   return Object.fromEntries(shown);
-}
-
-function parsed(args: string): unknown {
-  try {
-    return JSON.parse(args);
-  } catch {
-    return undefined;
-  }
 }
 
 async function makePlan({ tool, binding }: RegisteredTool, args: unknown): Promise<ExecutionPlan> {

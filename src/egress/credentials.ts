@@ -2,6 +2,7 @@ import { sha256Hex } from "../core/digest.ts";
 import { errorText } from "../core/error-text.ts";
 import { Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
+import { BOUNDED_TEXT_LIMITS, parseAnswerJson } from "../core/strict-json.ts";
 import { visible } from "../core/terminal-text.ts";
 import { unlessAborted } from "../core/time-limits.ts";
 import type { RunContext } from "../core/types.ts";
@@ -319,7 +320,7 @@ function isClientError(status: number): boolean {
 /** Returns undefined for bytes that are not JSON. */
 function jsonIn(body: Buffer): unknown {
   try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
+    return parseAnswerJson(new TextDecoder("utf-8", { fatal: true }).decode(body), BOUNDED_TEXT_LIMITS);
   } catch {
     return undefined;
   }

@@ -1,4 +1,6 @@
+import { AmbiguousValue } from "../core/ambiguous-value.ts";
 import { isTable } from "../core/json.ts";
+import type { Json } from "../core/types.ts";
 
 /** Finds the secrets that were sent to a system in its answers: some systems show the request in errors or in debug output. */
 
@@ -54,6 +56,11 @@ function redacted(value: unknown, secrets: readonly string[], depth: number): un
   if (typeof value === "string") return textWithout(value, secrets);
   if (typeof value === "number") return secrets.includes(String(value)) ? REDACTED : value;
   const inside = (inner: unknown): unknown => redacted(inner, secrets, depth + 1);
+  if (AmbiguousValue.is(value)) {
+    const { digits, reading } = AmbiguousValue.factsOf(value);
+    if (digits !== undefined) return secrets.includes(digits) ? REDACTED : value;
+    return AmbiguousValue.with(value, { reading: inside(reading) as Json });
+  }
   if (Array.isArray(value)) return depth < DEPTH_MAX ? value.map(inside) : REDACTED;
   if (!isTable(value)) return value;
   const members = Object.entries(value).map(([key, inner]) => [textWithout(key, secrets), inside(inner)]);

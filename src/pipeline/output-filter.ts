@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { type Canonical, canonical, NotJsonError, sha256Hex } from "../core/digest.ts";
+import { type Canonical, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Executed, mint, type RegisteredTool, type Released } from "../core/evidence.ts";
 import { isList, isTable } from "../core/json.ts";
@@ -7,6 +7,7 @@ import { CUT_MARGIN_BYTES, type CutText, PartialAnswer, textWithin } from "../co
 import { applyPolicy } from "../core/policy/output-policy.ts";
 import type { Json, Tool } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
+import { plainAnswer } from "./answer-json.ts";
 import { redactFiltered } from "./redactor.ts";
 import { parseOutput } from "./schema-validator.ts";
 
@@ -105,7 +106,7 @@ function filtered(registered: RegisteredTool, raw: unknown, options: FilterOptio
   const { tool, outputPolicy } = registered;
   const partial = PartialAnswer.is(raw) ? raw : undefined;
   if (partial !== undefined && partial.kept === undefined) throw tooLarge(tool);
-  const { text, value } = asJson(tool, partial === undefined ? raw : partial.kept);
+  const { text, value } = asJson(registered, partial === undefined ? raw : partial.kept);
   const outputHash = sha256Hex(text);
   const redacted = (parsed: unknown) => applyPolicyAndRedact(registered, parsed, detector);
   const fitted = fit(value, text, {
@@ -163,10 +164,11 @@ function tooLarge(tool: Tool, cause?: unknown): Refusal {
   });
 }
 
-function asJson(tool: Tool, raw: unknown): Canonical {
+function asJson(registered: RegisteredTool, raw: unknown): Canonical {
+  const { tool } = registered;
   const bytesMax = Math.max(tool.limits.outputBytesMax, CUT_FROM_BYTES_MAX);
   try {
-    return canonical(raw, { depthMax: DEPTH_MAX, nodesMax: NODES_MAX, bytesMax });
+    return plainAnswer(registered, raw, { depthMax: DEPTH_MAX, nodesMax: NODES_MAX, bytesMax });
   } catch (error) {
     if (!(error instanceof NotJsonError)) throw error;
     if (error.reason === "size") throw tooLarge(tool, error);

@@ -123,6 +123,39 @@ const CAPABILITIES: readonly Capability[] = [
       "src/console/oidc.ts",
     ],
   },
+  {
+    // It keeps the last of duplicate keys and rounds numbers. What others send is read by `core/strict-json.ts`.
+    name: "JSON.parse",
+    sign: /JSON\.parse\(/,
+    holders: [
+      "src/core/strict-json.ts",
+      // Copies of values that this codebase has written as text.
+      ...[
+        "src/approvals/callback.ts",
+        "src/approvals/grants.ts",
+        "src/cli/authoring/try.ts",
+        "src/core/tool-formats.ts",
+      ],
+      ...["src/mcp/tools.ts", "src/runtime/inventory/inventory.ts", "src/runtime/manifests/sources.ts"],
+      "src/targets/files/frontmatter.ts",
+      // Rows, files and messages that this codebase writes itself.
+      ...["src/approvals/notify/report.ts", "src/approvals/store/tasks.ts", "src/database/rows.ts"],
+      ...["src/audit/export/batch.ts", "src/audit/journal/saved-position.ts", "src/audit/unauthenticated.ts"],
+      ...["src/audit/query/line-rows.ts", "src/audit/query/params.ts", "src/audit/query/view.ts"],
+      ...["src/cli/development/keys.ts", "src/console/oidc.ts", "src/mcp/protocol.ts", "src/policy/halts/file.ts"],
+      "src/targets/command/confinement/",
+      // Answers of the service to its own clients, which show them or pass them on as they are.
+      ...["src/cli/approvals/answers.ts", "src/cli/client.ts", "src/cli/mcp.ts", "src/console/app/"],
+      // Answers of collectors: counts for the log.
+      ...["src/audit/export/collectors.ts", "src/runtime/telemetry/span-sender.ts"],
+      // Sent as typed: the service reads it strictly.
+      "src/cli/call.ts",
+      // Finds the files that a document names, also in one that is refused later.
+      "src/runtime/config/own-paths.ts",
+      // Counts keys: claims may have numbers of any size.
+      "src/pipeline/identity/reader.ts",
+    ],
+  },
   { name: "code from text", sign: /\beval\(|new Function\(|node:vm/, holders: [] },
   {
     name: "the console",

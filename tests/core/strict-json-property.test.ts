@@ -1,6 +1,12 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { parseStrictJson, StrictJsonError, type StrictJsonLimits } from "../../src/core/strict-json.ts";
+import { AmbiguousValue } from "../../src/core/ambiguous-value.ts";
+import {
+  parseAnswerJson,
+  parseStrictJson,
+  StrictJsonError,
+  type StrictJsonLimits,
+} from "../../src/core/strict-json.ts";
 
 /** Whether a value that JSON.parse gave belongs to a refused class (duplicate keys cannot be seen in the value). */
 function isRefusedValue(value: unknown): boolean {
@@ -113,6 +119,44 @@ describe("against JSON.parse", () => {
         expect("refused" in got).toBe(one === other);
       }),
       { numRuns: 500 },
+    );
+  });
+
+  /** What JSON.parse makes of the value. */
+  const readingOf = (read: unknown): unknown => {
+    if (AmbiguousValue.is(read)) return readingOf(AmbiguousValue.factsOf(read).reading);
+    if (Array.isArray(read)) return read.map(readingOf);
+    if (typeof read !== "object" || read === null) return read;
+    return Object.fromEntries(Object.entries(read).map(([key, inner]) => [key, readingOf(inner)]));
+  };
+  const isUnambiguous = (read: unknown): boolean =>
+    !AmbiguousValue.is(read) && (typeof read !== "object" || read === null || Object.values(read).every(isUnambiguous));
+
+  test("an answer is read when JSON.parse reads it, and is ambiguous exactly where the strict reader refuses it", () => {
+    const text = fc.oneof(
+      soup,
+      mutated,
+      fc.tuple(value, fc.constantFrom(0, 1)).map(([given, space]) => JSON.stringify(given, null, space)),
+      fc.tuple(key, value, key, value).map(([one, first, other, second]) => {
+        return `{${JSON.stringify(one)}:${JSON.stringify(first)},${JSON.stringify(other)}:${JSON.stringify(second)}}`;
+      }),
+    );
+    fc.assert(
+      fc.property(text, (written) => {
+        const got = outcomeOf(() => parseAnswerJson(written, HUGE));
+        const expected = outcomeOf(() => JSON.parse(written));
+        if (!("value" in got) || !("value" in expected)) {
+          // A byte order mark is removed before, or refused.
+          expect(["value" in got, "value" in expected]).toEqual([false, false]);
+          return;
+        }
+        expect(readingOf(got.value)).toEqual(expected.value);
+        const strict = outcomeOf(() => read(written));
+        if (isUnambiguous(got.value) && "refused" in strict)
+          expect(strict.refused).toMatch(/__proto__|a lone surrogate/);
+        if (!isUnambiguous(got.value)) expect(strict).toHaveProperty("refused");
+      }),
+      { numRuns: 2000 },
     );
   });
 

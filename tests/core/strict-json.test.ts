@@ -1,5 +1,11 @@
 import { describe, expect, test } from "bun:test";
-import { parseStrictJson, StrictJsonError, type StrictJsonLimits } from "../../src/core/strict-json.ts";
+import { AmbiguousValue } from "../../src/core/ambiguous-value.ts";
+import {
+  parseAnswerJson,
+  parseStrictJson,
+  StrictJsonError,
+  type StrictJsonLimits,
+} from "../../src/core/strict-json.ts";
 
 const LIMITS: StrictJsonLimits = { depthMax: 32, keysMax: 1000, elementsMax: 1000 };
 
@@ -212,4 +218,43 @@ test("Object.prototype is unchanged", () => {
   }
   expect(Object.getOwnPropertyNames(Object.prototype)).toEqual(before);
   expect(Object.hasOwn(read('{"a":1}') as object, "polluted")).toBe(false);
+});
+
+describe("the JSON of an answer", () => {
+  const problemsIn = (value: unknown, path = ""): readonly string[] => {
+    if (AmbiguousValue.is(value)) return [`${path}: ${AmbiguousValue.factsOf(value).problem} ${value}`];
+    if (typeof value !== "object" || value === null) return [];
+    return Object.entries(value).flatMap(([key, inner]) => problemsIn(inner, `${path}/${key}`));
+  };
+
+  test.each([
+    ['{"id":9007199254740993,"n":1}', ["/id: an integer beyond 2^53-1 9007199254740993"]],
+    ['{"id":-9223372036854775808}', ["/id: an integer beyond 2^53-1 -9223372036854775808"]],
+    ['{"id":9007199254740992}', ["/id: an integer beyond 2^53-1 9007199254740992"]],
+    ["[1e+21]", ["/0: an integer beyond 2^53-1 1e+21"]],
+    ['{"x":1e400}', ["/x: a number beyond the range of a double 1e400"]],
+    ['{"a":1,"b":{"c":1,"c":[2]},"a":3}', ["/a: duplicate key (duplicate key)", "/b/c: duplicate key (duplicate key)"]],
+    [
+      '{"constructor":{"prototype":{}}}',
+      ["/constructor: a constructor with a prototype (a constructor with a prototype)"],
+    ],
+    ['{"id":"9007199254740993","text":"1e+21 constructor","constructor":{"name":"x"}}', []],
+    ['{"score":0.12345678901234567,"small":1e-7,"safe":9007199254740991}', []],
+    ['{"text":"half \\ud800 of a pair","__proto__":{"x":1}}', []],
+    ['{"id":1}\n', []],
+  ])("%s", (text, problems) => {
+    const value = parseAnswerJson(text, LIMITS);
+    expect(problemsIn(value)).toEqual(problems);
+    if (problems.length === 0) expect(value).toEqual(JSON.parse(text));
+  });
+
+  test.each(["", "{", '{"a":1,}', "\ufeff{}", "[".repeat(100), "'a'"])("%j is not JSON", (text) => {
+    expect(errorOf(() => parseAnswerJson(text, LIMITS))).toBeInstanceOf(StrictJsonError);
+  });
+
+  test("code that looks into an ambiguous value finds nothing", () => {
+    const value = parseAnswerJson('{"a":{"admin":false},"a":{"admin":true}}', LIMITS) as { readonly a: object };
+    expect(Object.entries(value.a)).toEqual([]);
+    expect((value.a as { readonly admin?: unknown }).admin).toBeUndefined();
+  });
 });

@@ -226,7 +226,13 @@ describe.concurrent("stc plan", () => {
   test.each([
     ["an unknown tool", ["no_such_tool"], 64, "there is no tool no_such_tool"],
     ["arguments that do not fit", ["get_customer", '{"customerId":"1"}'], 1, "customerId: Invalid GUID"],
-    ["arguments that are not JSON", ["get_customer", "{"], 64, "the arguments are not JSON"],
+    ["arguments that are not JSON", ["get_customer", "{"], 64, "the arguments are not a JSON object: unexpected end"],
+    [
+      "a number that would be rounded",
+      ["get_customer", '{"customerId":9007199254740993}'],
+      64,
+      "an integer beyond 2^53-1",
+    ],
     ["what planning meets", ["git_log", '{"repo":"self","ref":"nowhere"}'], 1, "TARGET_REFUSED: "],
   ] as const)("refuses %s", async (_, args, exit, reason) => {
     const { code, out, err } = await runStc(["plan", ...args, "--config", configFile()]);

@@ -1,5 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { AmbiguousValue } from "../../src/core/ambiguous-value.ts";
+import { BOUNDED_TEXT_LIMITS, parseAnswerJson } from "../../src/core/strict-json.ts";
 import {
   bytesWithout,
   jsonWithout,
@@ -124,4 +126,12 @@ describe("a value of JSON that shows a secret", () => {
     for (let depth = 0; depth < 1_000; depth += 1) value = [value];
     expect(JSON.stringify(without(value))).toMatch(/^\[{64,65}"\[REDACTED\]"\]+$/);
   });
+});
+
+test("values that readers of JSON read differently: the digits of a number, and what is inside", () => {
+  const text = '{"pin":12345678901234567,"a":0,"a":{"k":"x-secret-0123"},"n":98765432109876543}';
+  const value = parseAnswerJson(text, BOUNDED_TEXT_LIMITS);
+  const shown = jsonWithout(value, text, ["12345678901234567", "secret-0123"]) as Record<string, unknown>;
+  expect([shown["pin"], String(shown["n"])]).toEqual(["[REDACTED]", "98765432109876543"]);
+  expect(AmbiguousValue.factsOf(shown["a"] as AmbiguousValue).reading).toEqual({ k: "x-[REDACTED]" });
 });

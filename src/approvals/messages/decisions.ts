@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { canonicalJson, NotJsonError } from "../../core/digest.ts";
 import { ARGUMENT_LIMITS, isTable } from "../../core/json.ts";
+import { BOUNDED_TEXT_LIMITS, parseStrictJson } from "../../core/strict-json.ts";
 import type { ApprovalDecision, ApprovalScope } from "../../core/types.ts";
 import { sanitizeArgs } from "../../detection/sanitize-args.ts";
 import { type Conversation, readConversation } from "./conversation.ts";
@@ -259,7 +260,7 @@ function jsonOf(content: unknown, charactersMax: number): unknown {
   const text = Array.isArray(content) ? content.map(textIn).join("") : content;
   if (typeof text !== "string" || text.length > charactersMax) return undefined;
   try {
-    return JSON.parse(text);
+    return parseStrictJson(text, BOUNDED_TEXT_LIMITS);
   } catch {
     return undefined;
   }

@@ -1,5 +1,6 @@
 import type { KeyObject } from "node:crypto";
 import { SHA256_BYTES } from "../../core/digest.ts";
+import { BOUNDED_TEXT_LIMITS, parseStrictJson, whyUnusable } from "../../core/strict-json.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import { dayFilesOf } from "../journal/day-files.ts";
 import { membersOf, parseLine } from "../query/view.ts";
@@ -140,9 +141,9 @@ function* pathTo(dir: string, index: number, size: number): Generator<number, re
 export function readProof(text: string): Proof {
   let value: unknown;
   try {
-    value = JSON.parse(text);
-  } catch {
-    throw new AuditLogError("the proof is not JSON");
+    value = parseStrictJson(text, BOUNDED_TEXT_LIMITS);
+  } catch (error) {
+    throw new AuditLogError(`the proof is not JSON that can be used: ${whyUnusable(error)}`);
   }
   const { type, line, index, hashes, checkpoint } = membersOf(value) ?? {};
   if (

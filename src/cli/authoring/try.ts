@@ -10,6 +10,7 @@ import type { Parts } from "../../runtime/composition/wiring.ts";
 import { assemble } from "../../runtime/composition/wiring.ts";
 import type { Config } from "../../runtime/config/config.ts";
 import { judge } from "../../runtime/replay/judge.ts";
+import { argumentsIn } from "../arguments.ts";
 import { type ConfigurationOptions, configuration, findTool } from "../configuration.ts";
 import { filterSample, kindAt, pathText, type ShownAnswer, tried, Withheld } from "../filter.ts";
 import { CommandError, EXIT, print, wrongUsage } from "../output.ts";
@@ -86,16 +87,6 @@ export async function tryTool(name: string, args: string, options: TryOptions): 
   } finally {
     await stop();
   }
-}
-
-function argumentsIn(text: string): Readonly<Record<string, unknown>> {
-  try {
-    const args: unknown = JSON.parse(text);
-    if (isTable(args)) return args;
-  } catch {
-    // The message below says what is expected.
-  }
-  return wrongUsage("the arguments are not a JSON object");
 }
 
 interface Trial {

@@ -465,7 +465,8 @@ function valuesCheck(values: readonly Json[]): Check {
 const IS_OF_TYPE: Readonly<Record<TypeName, (value: unknown) => boolean>> = {
   null: (value) => value === null,
   boolean: (value) => typeof value === "boolean",
-  integer: Number.isInteger,
+  // Others may be rounded.
+  integer: Number.isSafeInteger,
   number: (value) => typeof value === "number",
   string: (value) => typeof value === "string",
   array: Array.isArray,

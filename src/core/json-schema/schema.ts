@@ -231,6 +231,7 @@ class SchemaReader {
       else if (form !== "dropped") schema[keyword] = this.#value(value, form, { ...at, path });
       else if (AT_TOP.has(keyword) && declared !== this.#top) this.#fault(path, "must be at the top of the schema");
     }
+    if (this.#side === "output") allowDigits(schema);
     if (!("$ref" in declared)) return schema;
     const target = this.#referenced(reference, { ...at, path: `${at.path}.$ref` });
     if (!Object.keys(schema).every((keyword) => NOTES.has(keyword)))
@@ -353,6 +354,19 @@ class SchemaReader {
       }),
     );
   }
+}
+
+/** Keywords by which an integer is not one of 64 bits, or may not be a text. */
+const NO_DIGITS = "const enum multipleOf maximum exclusiveMaximum pattern minLength maxLength".split(" ");
+
+/** Lets an integer of 64 bits in an answer be a text, where JavaScript would round the number. */
+function allowDigits(schema: Record<string, unknown>): void {
+  const { type, format, minimum, exclusiveMinimum } = schema;
+  const types = [type].flat();
+  const isWide = format === "int64" && types.includes("integer") && !types.includes("string");
+  if (!isWide || NO_DIGITS.some((keyword) => keyword in schema)) return;
+  const sign = minimum === undefined && exclusiveMinimum === undefined ? "-?" : "";
+  Object.assign(schema, { type: [...types, "string"], pattern: `^${sign}\\d{16,20}$` });
 }
 
 /** Keywords whose schemas describe a member or an element, not the value itself. */

@@ -172,6 +172,49 @@ export function schemaParts(schema: Schema): readonly (readonly [Step | undefine
   }
 }
 
+/**
+ * What a schema takes at a path. `nothing`: it drops or refuses a value there. `changed`: code of the manifest receives the value,
+ * and what becomes of it is not known.
+ */
+export type DeclaredForm = "nothing" | "text" | "changed" | "other";
+
+/** Returns what a schema takes at a path of the value that it parses. */
+export function declaredAt(top: Schema, path: readonly Step[]): DeclaredForm {
+  let { schemas, isChanged } = parsedBy([top]);
+  for (const step of path) {
+    const below = parsedBy(schemas.flatMap((schema) => partsAt(schema, step)));
+    schemas = below.schemas;
+    isChanged ||= below.isChanged;
+  }
+  if (schemas.length === 0) return "nothing";
+  if (schemas.some((schema) => defOf(schema).type === "string")) return "text";
+  return isChanged || schemas.some((schema) => CODE.has(defOf(schema).type)) ? "changed" : "other";
+}
+
+const CODE: ReadonlySet<string> = new Set(["transform", "custom"]);
+
+/** Returns the schemas that parse a value first, without wrappers and unions, and whether another one receives their result. */
+function parsedBy(all: readonly Schema[]): { readonly schemas: readonly Schema[]; readonly isChanged: boolean } {
+  const seen = new Set(all);
+  const schemas: Schema[] = [];
+  let isChanged = false;
+  for (const schema of seen) {
+    const inner = innerSchemas(schema, "in");
+    if (defOf(schema).type === "pipe") isChanged = true;
+    for (const each of inner ?? []) seen.add(each);
+    if (inner === undefined && defOf(schema).type !== "never") schemas.push(schema);
+  }
+  return { schemas, isChanged };
+}
+
+function partsAt(schema: Schema, step: Step): readonly Schema[] {
+  if (OPAQUE.has(defOf(schema).type)) return [schema];
+  const parts = schemaParts(schema);
+  const named = parts.filter(([key]) => key === step);
+  const found = named.length > 0 || step === element ? named : parts.filter(([key]) => key === otherKey);
+  return found.map(([, part]) => part);
+}
+
 const OPAQUE: ReadonlySet<string> = new Set(["any", "unknown", "custom", "transform"]);
 const STRUCTURED: ReadonlySet<string> = new Set(["object", "record", "array", "tuple"]);
 

@@ -97,7 +97,7 @@ function readJson(part: string, bytes: Uint8Array): { text: string; value: unkno
 }
 
 /** Returns whether the JSON text has duplicate keys. `value` is what JSON.parse returned for `text`. */
-export function hasDuplicateKeys(text: string, value: unknown): boolean {
+function hasDuplicateKeys(text: string, value: unknown): boolean {
   return keysWritten(text) !== keysKept(value);
 }
 

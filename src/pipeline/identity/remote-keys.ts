@@ -1,5 +1,6 @@
 import type { CryptoKey } from "jose";
 import { isLoopback } from "../../core/network.ts";
+import { BOUNDED_TEXT_LIMITS, parseStrictJson } from "../../core/strict-json.ts";
 import { OPERATED_ADDRESSES } from "../../egress/addresses.ts";
 import { EgressClient } from "../../egress/client.ts";
 import {
@@ -178,5 +179,5 @@ async function fetchJson({ uri, credentials, timeoutMs }: RemoteKeysOptions): Pr
     ...{ isRepeatable: true, acceptsUnboundedBody: true },
   });
   if (status !== 200) throw new Error(`the JWKS URL answered with status ${status}`);
-  return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
+  return parseStrictJson(new TextDecoder("utf-8", { fatal: true }).decode(body), BOUNDED_TEXT_LIMITS);
 }

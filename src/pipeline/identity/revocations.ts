@@ -1,6 +1,6 @@
 import { z } from "zod";
+import { BOUNDED_TEXT_LIMITS, parseStrictJson } from "../../core/strict-json.ts";
 import type { CallerContext } from "../../core/types.ts";
-import { hasDuplicateKeys } from "./reader.ts";
 import { unauthenticated } from "./refusal.ts";
 
 /** Maximum size of the revocation file. */
@@ -71,10 +71,8 @@ export function readRevocations(bytes: Uint8Array): RevocationList | { readonly 
 
 function parseJson(bytes: Uint8Array): unknown {
   try {
-    const written = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-    const value: unknown = JSON.parse(written);
-    // JSON.parse keeps the later duplicate: the entries of the earlier one would not be revoked.
-    return hasDuplicateKeys(written, value) ? undefined : value;
+    // A lenient reader keeps the later duplicate: the entries of the earlier one would not be revoked.
+    return parseStrictJson(new TextDecoder("utf-8", { fatal: true }).decode(bytes), BOUNDED_TEXT_LIMITS);
   } catch {
     return undefined;
   }

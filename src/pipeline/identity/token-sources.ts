@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { BOUNDED_TEXT_LIMITS, parseStrictJson } from "../../core/strict-json.ts";
 import { type FixedKeySource, jwksKeys, type KeySource, publicKey } from "./issuer-keys.ts";
 import { type FetchCredentials, jwksUrl, uriProblem } from "./remote-keys.ts";
 
@@ -63,7 +64,7 @@ export const jwksFileSource = source({
   open: ({ jwksFile }, parts) =>
     fromFile({ setting: "jwksFile", path: jwksFile }, parts, (written) => {
       try {
-        return jwksKeys(JSON.parse(written));
+        return jwksKeys(parseStrictJson(written, BOUNDED_TEXT_LIMITS));
       } catch {
         return written.includes("-----BEGIN") ? "is PEM, not JSON: name it as publicKeyFile" : "is not JSON";
       }

@@ -1,10 +1,10 @@
+import { AmbiguousValue } from "../../core/ambiguous-value.ts";
 import { Refusal } from "../../core/errors.ts";
 import { CUT_MARGIN_BYTES, type CutText } from "../../core/partial-answer.ts";
+import { BOUNDED_TEXT_LIMITS, parseAnswerJson, StrictJsonError } from "../../core/strict-json.ts";
 import { plainText } from "../../core/terminal-text.ts";
 import type { Json, StdoutParser } from "../../core/types.ts";
 import type { ChildResult } from "./endings.ts";
-
-const JSON_DEPTH_MAX = 128;
 
 /** Decodes a program's output. Bytes that are not UTF-8 become U+FFFD; a byte order mark stays. */
 export function decode(bytes: Uint8Array): string {
@@ -53,23 +53,45 @@ export function parseStdout(
 }
 
 /**
- * Parses JSON from a program, and cleans its strings like other text.
+ * Parses JSON from a program, and cleans its strings like other text. A number that JavaScript would round is an object that
+ * prints its digits: the answer releases it as text where its field is text, and drops it where its field is not released.
  *
  * @throws {SyntaxError} when it is not valid JSON
  * @throws {RangeError} when it is nested too deeply
  */
 export function parseJson(text: string): Json {
   const withoutByteOrderMark = text.startsWith("\ufeff") ? text.slice(1) : text;
-  return plainJson(JSON.parse(withoutByteOrderMark) as Json, JSON_DEPTH_MAX);
+  return plainJson(parsed(withoutByteOrderMark) as Json, BOUNDED_TEXT_LIMITS.depthMax);
+}
+
+function parsed(text: string): unknown {
+  try {
+    return parseAnswerJson(text.toWellFormed(), BOUNDED_TEXT_LIMITS);
+  } catch (error) {
+    if (!(error instanceof StrictJsonError)) throw error;
+    if (error.reason.startsWith("deeper")) throw tooDeep();
+    throw new SyntaxError(error.reason);
+  }
+}
+
+function tooDeep(): RangeError {
+  return new RangeError(`the JSON is more than ${BOUNDED_TEXT_LIMITS.depthMax} levels deep`);
 }
 
 /** Cleans all strings: escapes in JSON can also produce control sequences. */
 function plainJson(value: Json, depthLeft: number): Json {
   if (typeof value === "string") return plainText(value);
   if (typeof value !== "object" || value === null) return value;
-  if (depthLeft === 0) throw new RangeError(`the JSON is more than ${JSON_DEPTH_MAX} levels deep`);
+  if (AmbiguousValue.is(value)) return plainReading(value, depthLeft);
+  if (depthLeft === 0) throw tooDeep();
   if (Array.isArray(value)) return value.map((item: Json) => plainJson(item, depthLeft - 1));
   return Object.fromEntries(
     Object.entries(value).map(([key, item]) => [plainText(key), plainJson(item, depthLeft - 1)]),
   );
+}
+
+function plainReading(value: AmbiguousValue, depthLeft: number): Json {
+  const { digits, reading } = AmbiguousValue.factsOf(value);
+  const plain = AmbiguousValue.with(value, { digits, reading: plainJson(reading, depthLeft) });
+  return plain as unknown as Json;
 }

@@ -1,6 +1,6 @@
 import { Refusal, type RefusalCode } from "../../core/errors.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
-import { parseStrictJson, StrictJsonError } from "../../core/strict-json.ts";
+import { BOUNDED_TEXT_LIMITS, parseAnswerJson, StrictJsonError } from "../../core/strict-json.ts";
 import { isTimeout } from "../../core/time-limits.ts";
 import type { HttpTarget, TargetErrors } from "../../core/types.ts";
 import type { EgressAnswer, EgressError } from "../../egress/client.ts";
@@ -177,7 +177,6 @@ function abortCode(sent: boolean, safe: boolean, signal: AbortSignal): RefusalCo
   return sent ? "OUTCOME_UNKNOWN" : "TARGET_UNAVAILABLE";
 }
 
-const JSON_LIMITS = { depthMax: 128, keysMax: 1_000_000, elementsMax: 1_000_000 } as const;
 const MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /** Returns the result in a successful answer: JSON, text as the output's only text, or `{}` for an empty one. */
@@ -203,7 +202,7 @@ export function resultOf({ status, headers, body }: EgressAnswer, textField: str
 
 function jsonIn(bytes: Buffer): unknown {
   try {
-    return parseStrictJson(bytes, JSON_LIMITS);
+    return parseAnswerJson(bytes, BOUNDED_TEXT_LIMITS);
   } catch (error) {
     if (!(error instanceof StrictJsonError)) throw error;
     throw unreadable(bytes, error.message);

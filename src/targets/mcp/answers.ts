@@ -1,7 +1,7 @@
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { ERROR } from "../../core/mcp.ts";
-import { parseStrictJson } from "../../core/strict-json.ts";
+import { BOUNDED_TEXT_LIMITS, parseAnswerJson } from "../../core/strict-json.ts";
 import { isTimeout } from "../../core/time-limits.ts";
 import type { McpTarget, Tool } from "../../core/types.ts";
 import { UpstreamError } from "./channel.ts";
@@ -11,7 +11,6 @@ import type { Definition } from "./definitions.ts";
 
 /** Contents of one result that are read. */
 const CONTENTS_MAX = 1_000;
-const STRICT_LIMITS = { depthMax: 64, keysMax: 450_000, elementsMax: 450_000 } as const;
 
 const MESSAGES = {
   unavailable: "The server is unavailable now.",
@@ -81,9 +80,9 @@ function jsonOf(contents: readonly unknown[], target: McpTarget): unknown {
     throw malformed(target, "content is not one text");
   }
   try {
-    return parseStrictJson(Buffer.from(only["text"], "utf8"), STRICT_LIMITS);
+    return parseAnswerJson(only["text"].toWellFormed(), BOUNDED_TEXT_LIMITS);
   } catch {
-    throw malformed(target, "the text is not strict JSON");
+    throw malformed(target, "the text is not JSON");
   }
 }
 

@@ -38,17 +38,15 @@ export interface OutgoingMessage {
   readonly error?: { readonly code: number; readonly message: string };
 }
 
-/** The text of a message. */
-export interface MessageSource {
-  readonly bytes: number;
-  /** Returns whether it was strict JSON, without numbers that were rounded. */
-  readonly isExact: () => boolean;
-}
-
 /** Receives what a channel reads. */
 export interface MessageReceiver {
-  /** Receives one parsed JSON value. Returns false when it is not a message. */
-  message(value: unknown, source: MessageSource): boolean;
+  /**
+   * Receives one value of JSON, in which each part that two readers may read differently is an `AmbiguousValue`. Returns false when
+   * it is not a message.
+   *
+   * @param bytes size of the message
+   */
+  message(value: unknown, bytes: number): boolean;
   /** Returns whether a request still waits for its answer. */
   isWaiting(id: number): boolean;
   /** Receives the reason why the answer to one request does not come. */

@@ -1,3 +1,4 @@
+import { AmbiguousValue } from "../../core/ambiguous-value.ts";
 import { canonical, canonicalJson, sha256Hex } from "../../core/digest.ts";
 import { isList, isTable, type JsonLimits } from "../../core/json.ts";
 import { visible } from "../../core/terminal-text.ts";
@@ -39,7 +40,7 @@ export interface Definition {
 /**
  * Reads a definition as a server lists it.
  *
- * @throws {NotJsonError} when it exceeds `DEFINITION_LIMITS`
+ * @throws {Error} when it exceeds `DEFINITION_LIMITS`, or two readers may read it differently
  */
 export function definitionOf(listed: Readonly<Record<string, unknown>>, identity: ServerIdentity): Definition {
   const pinned = pinnedPart(listed);
@@ -49,10 +50,12 @@ export function definitionOf(listed: Readonly<Record<string, unknown>>, identity
 /**
  * Returns the part of a definition that the pin covers, in its canonical order.
  *
- * @throws {NotJsonError} when it exceeds `DEFINITION_LIMITS`
+ * @throws {Error} when it exceeds `DEFINITION_LIMITS`, or two readers may read it differently
  */
 export function pinnedPart(listed: Readonly<Record<string, unknown>>): Readonly<Record<string, Json>> {
-  const members = Object.entries(listed).filter(([key]) => PINNED.has(key) || key.startsWith("x-"));
+  const members = Object.entries(listed)
+    .filter(([key]) => PINNED.has(key) || key.startsWith("x-"))
+    .map(([key, inner]) => [key, definite(inner, [key])]);
   const { value } = canonical(Object.fromEntries(members), DEFINITION_LIMITS);
   return Object.fromEntries(
     Object.entries(value as Readonly<Record<string, Json>>).map(([key, inner]) => [
@@ -60,6 +63,24 @@ export function pinnedPart(listed: Readonly<Record<string, unknown>>): Readonly<
       key === "inputSchema" || key === "outputSchema" ? orderedSchema(inner) : inner,
     ]),
   );
+}
+
+/**
+ * Returns a part of a definition that every reader of JSON reads alike. A bound that JavaScript rounds is not one that decides.
+ *
+ * @throws {Error} for duplicate keys, and for keys that mean something else to JavaScript
+ */
+function definite(value: unknown, path: readonly string[]): unknown {
+  if (path.length > DEFINITION_LIMITS.depthMax) return value;
+  if (AmbiguousValue.is(value)) {
+    const { digits, reading, problem } = AmbiguousValue.factsOf(value);
+    if (digits === undefined) throw new Error(`${problem} (${bounded(path.join("."))})`);
+    return reading;
+  }
+  if (Array.isArray(value)) return value.map((each, index) => definite(each, [...path, String(index)]));
+  if (!isTable(value)) return value;
+  if (Object.hasOwn(value, "__proto__")) throw new Error(`a key __proto__ (${bounded(path.join("."))})`);
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, definite(inner, [...path, key])]));
 }
 
 /** Returns the hash that pins a definition, in hex. */

@@ -15,7 +15,7 @@ import {
   type OutgoingMessage,
   UpstreamError,
 } from "./channel.ts";
-import { messageReader, type ReadMessage } from "./messages.ts";
+import { jsonIn, messageReader, type ReadMessage } from "./messages.ts";
 
 /** Messages over Streamable HTTP: each is one POST, whose answer is one message or a stream of events. */
 
@@ -376,12 +376,8 @@ const SPACE = 0x20;
 const LINE_END = Buffer.from("\n");
 
 function holdsError(body: Buffer): boolean {
-  try {
-    const message: unknown = JSON.parse(body.toString("utf8"));
-    return isTable(message) && "error" in message && !("result" in message);
-  } catch {
-    return false;
-  }
+  const message = jsonIn(body.toString("utf8"));
+  return isTable(message) && "error" in message && !("result" in message);
 }
 
 function startsWithData(line: Uint8Array): boolean {

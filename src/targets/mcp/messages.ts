@@ -1,4 +1,4 @@
-import { parseStrictJson } from "../../core/strict-json.ts";
+import { BOUNDED_TEXT_LIMITS, parseAnswerJson } from "../../core/strict-json.ts";
 import { jsonWithout, textWithout } from "../../egress/sent-secrets.ts";
 import type { MessageReceiver } from "./channel.ts";
 
@@ -23,9 +23,8 @@ export function messageReader(receiver: MessageReceiver, end: (reason: string) =
   return (bytes, secrets) => {
     if (hasEnded) return;
     const text = bytes.byteLength === 0 ? "" : textOf(bytes);
-    const value = text === undefined || text === "" ? undefined : parsed(text, secrets);
-    const source = { bytes: bytes.byteLength, isExact: () => isExact(bytes, text) };
-    if (value !== undefined && receiver.message(value, source)) return;
+    const value = text === undefined || text === "" ? undefined : jsonIn(text, secrets);
+    if (value !== undefined && receiver.message(value, bytes.byteLength)) return;
     if (bytes.byteLength > 0 && logged < LOGGED_LINES_MAX) {
       logged += 1;
       const shown = text === undefined ? "(not UTF-8)" : textWithout(text, secrets);
@@ -46,24 +45,10 @@ function textOf(bytes: Uint8Array): string | undefined {
   }
 }
 
-const LONG_NUMBER = /\d{16}/;
-const STRICT_LIMITS = { depthMax: 64, keysMax: 1_000_000, elementsMax: 1_000_000 } as const;
-
-/** Returns whether JavaScript keeps the numbers of a message: `JSON.parse` would round an id beyond 2^53 to another one. */
-function isExact(bytes: Uint8Array, text = ""): boolean {
-  if (!LONG_NUMBER.test(text)) return true;
-  try {
-    parseStrictJson(bytes, STRICT_LIMITS);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 /** Returns undefined for a text that is not JSON. */
-function parsed(text: string, secrets: readonly string[]): unknown {
+export function jsonIn(text: string, secrets: readonly string[] = []): unknown {
   try {
-    return jsonWithout(JSON.parse(text) as unknown, text, secrets);
+    return jsonWithout(parseAnswerJson(text, BOUNDED_TEXT_LIMITS), text, secrets);
   } catch {
     return undefined;
   }

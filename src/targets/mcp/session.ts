@@ -7,7 +7,6 @@ import {
   type AssertedCall,
   type McpChannel,
   type MessageReceiver,
-  type MessageSource,
   type OpenMcpChannel,
   type OutgoingMessage,
   UpstreamError,
@@ -72,8 +71,6 @@ interface Answer {
 }
 
 interface Pending {
-  /** True when the result is passed on: then its numbers must be those of the server. Schemas may have any. */
-  readonly isStrict: boolean;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: UpstreamError) => void;
 }
@@ -107,7 +104,7 @@ export class McpSession {
   private constructor(options: SessionOptions) {
     this.#options = options;
     const receiver: MessageReceiver = {
-      message: (value, source) => this.#receive(value, source),
+      message: (value, bytes) => this.#receive(value, bytes),
       isWaiting: (id) => this.#pending.has(id),
       lost: (id, error) => this.#settle(id, (pending) => pending.reject(error)),
       tooLarge: () => {
@@ -295,7 +292,7 @@ export class McpSession {
     const id = this.#nextId;
     this.#nextId += 1;
     const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-    this.#pending.set(id, { isStrict: method === "tools/call", resolve, reject });
+    this.#pending.set(id, { resolve, reject });
     const cancel = (): void => {
       this.#settle(id, (pending) => pending.reject(new UpstreamError("lost", "no answer came in time")));
       if (method !== "initialize") this.#notify({ method: "notifications/cancelled", params: { requestId: id } });
@@ -355,17 +352,17 @@ export class McpSession {
     void this.#channel.close(true);
   }
 
-  #receive(value: unknown, source: MessageSource): boolean {
+  #receive(value: unknown, bytes: number): boolean {
     if (!isTable(value) || value["jsonrpc"] !== "2.0") return false;
     const { method, id } = value;
     const isAnswer = method === undefined && typeof id === "number" && ("result" in value || "error" in value);
-    if (isAnswer && this.#settle(id, (pending) => settleWith(pending, value, source), true)) {
+    if (isAnswer && this.#settle(id, (pending) => settleWith(pending, value, bytes), true)) {
       this.#unsolicited = 0;
       this.#unsolicitedBytes = 0;
       return true;
     }
     this.#unsolicited += 1;
-    this.#unsolicitedBytes += source.bytes;
+    this.#unsolicitedBytes += bytes;
     if (this.#unsolicited > UNSOLICITED_MAX) this.#end(`it sent more than ${UNSOLICITED_MAX} messages unasked`);
     if (this.#unsolicitedBytes > UNSOLICITED_BYTES_MAX) {
       this.#end(`it sent more than ${UNSOLICITED_BYTES_MAX} bytes of messages unasked`);
@@ -429,13 +426,11 @@ function refusalIn(error: unknown): UpstreamFacts {
 }
 
 function settleWith(
-  { isStrict, resolve, reject }: Pending,
+  { resolve, reject }: Pending,
   { result, error }: Readonly<Record<string, unknown>>,
-  { bytes, isExact }: MessageSource,
+  bytes: number,
 ): void {
-  if (isStrict && !isExact()) {
-    reject(new UpstreamError("invalid", "its answer has a number that JSON readers round, or is not strict JSON"));
-  } else if (error === undefined && isTable(result)) {
+  if (error === undefined && isTable(result)) {
     resolve({ result, bytes });
   } else if (result === undefined && isTable(error) && typeof error["code"] === "number") {
     const { code, message } = error;

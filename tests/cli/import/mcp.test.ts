@@ -179,7 +179,13 @@ const ESCAPES = [
 ];
 
 describe("texts of a server", () => {
-  test.each(ESCAPES)("%j stays a text, wherever it is", (text) => {
+  test("a name __proto__ is refused, and stays a text elsewhere", () => {
+    const properties = JSON.parse('{"__proto__":{"type":"string"}}');
+    expect(() => draft({ name: "a", inputSchema: { type: "object", properties } })).toThrow("a key __proto__");
+    expect(written({ name: "__proto__", description: "__proto__" })["target"].mcp.tool).toBe("__proto__");
+  });
+
+  test.each(ESCAPES.filter((text) => text !== "__proto__"))("%j stays a text, wherever it is", (text) => {
     const schema = {
       type: "object",
       properties: { [text]: { type: "string", enum: [text], pattern: text, description: text } },

@@ -273,3 +273,12 @@ test("the largest length of an argument counts characters, not UTF-16 units", ()
   expect(schema.safeParse({ code: "\u{1f600}\u{1f600}" }).success).toBe(true);
   expect(issuesOf(schema, { code: "abc" })).toHaveLength(1);
 });
+
+test("an integer is one that JavaScript keeps, as with z.int()", () => {
+  const values = [0, -0, 2 ** 53 - 1, -(2 ** 53) + 1, 2 ** 53, -(2 ** 53), 1e300, 0.5, "1"];
+  for (const side of ["input", "output"] as const) {
+    const schema = schemaOf(side, { type: "object", properties: { n: { type: "integer" } } });
+    const accepted = values.filter((n) => schema.safeParse({ n }).success);
+    expect(accepted).toEqual(values.filter((n) => z.int().safeParse(n).success));
+  }
+});

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { AmbiguousValue } from "../../../src/core/ambiguous-value.ts";
 import type { Refusal } from "../../../src/core/errors.ts";
 import { decode, parseStdout } from "../../../src/targets/command/parser.ts";
 
@@ -25,6 +26,13 @@ describe("parsing stdout", () => {
   test("json after a byte order mark, in colour", () => {
     const stdout = Buffer.from('\ufeff{"a":\u001b[32m1\u001b[0m}\n');
     expect(parseStdout(stdout, { ...reading, parse: "json" })).toEqual({ a: 1 });
+  });
+
+  test("json keeps the digits of a number that would be rounded, and cleans its other texts", () => {
+    const stdout = Buffer.from('{"id":9007199254740993,"a":{"\\u001b[2Jt":"x\\u001b[1m"},"a":{"t":"y\\u001b[1m"}}');
+    const answer = parseStdout(stdout, { ...reading, parse: "json" }) as { readonly id: unknown; readonly a: unknown };
+    expect(String(answer.id)).toBe("9007199254740993");
+    expect(AmbiguousValue.factsOf(answer.a as AmbiguousValue)).toMatchObject({ reading: { t: "y" } });
   });
 
   test("json keeps an own __proto__ key as data", () => {

@@ -270,8 +270,6 @@ describe("an answer", () => {
       "another charset",
     ],
     ["no JSON", answer(200, "{", { "content-type": "application/json" }), "not acceptable JSON"],
-    ["a key twice", answer(200, '{"a":1,"a":2}', { "content-type": "application/json" }), "not acceptable JSON"],
-    ["a key of a prototype", answer(200, '{"__proto__":{}}', { "content-type": "application/json" }), "not acceptable"],
     ["two marks", answer(200, "\ufeff\ufeff{}", { "content-type": "application/json" }), "byte order mark"],
     ["too deep", answer(200, "[".repeat(200), { "content-type": "application/json" }), "not acceptable JSON"],
     ["an unknown compression", answer(200, "x", { "content-encoding": "zstd" }), "encoding"],

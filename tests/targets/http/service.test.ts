@@ -117,6 +117,22 @@ describe("the guide's service", () => {
     expect(JSON.stringify([body, service.entry(body.traceId)])).not.toContain("secret-detail");
   });
 
+  const raw = (body: string): Response => new Response(body, { headers: { "content-type": "application/json" } });
+
+  test("values that readers of JSON read differently: refused with the field's path where they are released, else dropped", async () => {
+    const members = '"state":"open","email":"ann@example.com"';
+    service.answer = () => raw(`{${members},"totalCents":1250,"shard":9007199254740993,"x":1,"x":2,"__proto__":{}}`);
+    expect((await service.call("order_get", { order: "A-7" })).body.result).toMatchObject({ totalCents: 1250 });
+    service.answer = () => raw(`{${members},"totalCents":9007199254740993}`);
+    const { body } = await service.call("order_get", { order: "A-7" });
+    expect(body.error).toMatchObject({
+      ...{ code: "INVALID_OUTPUT", stage: "OUTPUT", retryable: false, details: { field: "totalCents" } },
+      message:
+        "The target's answer was withheld: readers of JSON read its field totalCents differently (an integer beyond 2^53-1).",
+    });
+    expect(service.entry(body.traceId)).toMatchObject({ decision: "ERROR", error: { code: "INVALID_OUTPUT" } });
+  });
+
   test("an argument that would leave the path is refused before anything is sent", async () => {
     const before = service.seen.length;
     const { body } = await service.call("order_get", { order: "../admin" });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { NotJsonError } from "../../../src/core/digest.ts";
+import { BOUNDED_TEXT_LIMITS, parseAnswerJson } from "../../../src/core/strict-json.ts";
 import { bounded, definitionOf, differences } from "../../../src/targets/mcp/definitions.ts";
 
 const SERVER = { address: { command: "node", args: ["server.js"] }, tls: null, name: "orders" };
@@ -45,6 +46,28 @@ describe("what the pin covers", () => {
     ["the server's name", { name: "payments" }],
   ])("%s", (_what, server) => {
     expect(hashOf({}, server as Partial<typeof SERVER>)).not.toBe(hashOf());
+  });
+});
+
+describe("a definition that readers of JSON read differently", () => {
+  const listed = (members: string): Readonly<Record<string, unknown>> =>
+    parseAnswerJson(
+      `{"name":"create_order","description":"Creates an order",${members}}`,
+      BOUNDED_TEXT_LIMITS,
+    ) as never;
+
+  test.each([
+    ['"description":"Creates an order"', "duplicate key (description)"],
+    ['"inputSchema":{"type":"object","properties":{"a":{},"a":{}}}', "duplicate key (inputSchema.properties.a)"],
+    ['"inputSchema":{"properties":{"__proto__":{"type":"string"}}}', "a key __proto__ (inputSchema.properties)"],
+    ['"annotations":{"constructor":{"prototype":{}}}', "a constructor with a prototype (annotations.constructor)"],
+  ])("%s cannot be used", (members, message) => {
+    expect(() => definitionOf(listed(members), SERVER)).toThrow(message);
+  });
+
+  test("a bound of 64 bits, and anything in what the pin does not cover, is no reason", () => {
+    const members = '"inputSchema":{"maximum":9223372036854775807},"_meta":{"a":1,"a":2}';
+    expect(definitionOf(listed(members), SERVER).pinned["inputSchema"]).toEqual({ maximum: 2 ** 63 });
   });
 });
 

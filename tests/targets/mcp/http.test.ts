@@ -15,7 +15,8 @@ import { codeOf, HostileWorld, hostileTool } from "./world.ts";
 describe("a server over HTTP", () => {
   const world = new HostileWorld();
   const server = new HttpServer();
-  const entry = { url: server.url, plaintext: true, addresses: ["loopback"], auth: { bearerFile: "upstream-token" } };
+  const entryWithoutToken = { url: server.url, plaintext: true, addresses: ["loopback"] };
+  const entry = { ...entryWithoutToken, auth: { bearerFile: "upstream-token" } };
 
   beforeAll(async () => {
     writeFileSync(join(world.folder, "upstream-token"), "token-of-the-service\n");
@@ -138,18 +139,6 @@ describe("a server over HTTP", () => {
       "OUTCOME_UNKNOWN",
     ],
     [
-      "a number that would be rounded",
-      (id) =>
-        new Response(
-          `{"jsonrpc":"2.0","id":${id},"result":{"content":[],"structuredContent":{"n":12345678901234567890}}}`,
-          {
-            headers: { "content-type": "application/json" },
-          },
-        ),
-      "TARGET_FAILED",
-      "OUTCOME_UNKNOWN",
-    ],
-    [
       "an error of the protocol",
       (id) => server.json({ jsonrpc: "2.0", id, error: { code: -32_603, message: "broken" } }, { status: 400 }),
       "TARGET_FAILED",
@@ -163,6 +152,60 @@ describe("a server over HTTP", () => {
     expect(codeOf(await world.call("change_echo"))).toBe(change);
     server.call = usual;
     expect((await world.call("echo")).http).toBe(200);
+  });
+
+  const written = (id: number, result: string): Response => {
+    const headers = { "content-type": "application/json" };
+    return new Response(`{"jsonrpc":"2.0","id":${id},"result":${result}}`, { headers });
+  };
+
+  test.each([
+    [
+      "a number of 64 bits in what is not released",
+      '{"content":[{"type":"text","text":"fine"}],"n":12345678901234567890}',
+    ],
+    ["a duplicate key there", '{"content":[{"type":"text","text":"fine"}],"_meta":{"a":1,"a":2}}'],
+    ["a key __proto__ there", '{"content":[{"type":"text","text":"fine"}],"__proto__":{"isError":true}}'],
+  ])("%s does not withhold the answer", async (_what, result) => {
+    server.call = (id) => written(id, result);
+    expect((await world.call("echo")).body.result).toEqual({ text: "fine" });
+    expect((await world.call("change_echo")).body.result).toEqual({ text: "fine" });
+  });
+
+  test("half a surrogate pair is U+FFFD in the text that is released", async () => {
+    server.call = (id) =>
+      written(id, '{"content":[{"type":"text","text":"half \\ud83d of a pair, whole \\ud83d\\ude00"}]}');
+    expect((await world.call("echo")).body.result).toEqual({ text: "half \ufffd of a pair, whole \u{1f600}" });
+  });
+
+  test.each([
+    ["isError", '{"content":[{"type":"text","text":"x"}],"isError":true,"isError":false}'],
+    ["content", '{"content":[],"content":[{"type":"text","text":"x"}]}'],
+  ])("a result whose %s is there twice is INVALID_OUTPUT", async (_member, result) => {
+    server.call = (id) => written(id, result);
+    const { body } = await world.call("echo");
+    expect(body.error).toMatchObject({ code: "INVALID_OUTPUT", stage: "OUTPUT" });
+    expect(world.entry(body.traceId)).toMatchObject({ decision: "ERROR", error: { code: "INVALID_OUTPUT" } });
+  });
+
+  test("a definition with a duplicate key, whose last value is the pinned one, quarantines its tool", async () => {
+    const usualList = server.list;
+    server.list = (id) => {
+      const text = JSON.stringify({ jsonrpc: "2.0", id, result: { tools: server.tools } });
+      const twice = text.replace('"description":"Does echo"', '"description":"Sends mail","description":"Does echo"');
+      return new Response(twice, { headers: { "content-type": "application/json" } });
+    };
+    const doubled = new HostileWorld();
+    try {
+      await doubled.startWith([hostileTool("echo")], entryWithoutToken);
+      const { body } = await doubled.call("echo");
+      expect(body.error).toMatchObject({ code: "TARGET_UNAVAILABLE", stage: "EXECUTION", retryable: false });
+      expect(doubled.entry(body.traceId)).toMatchObject({ decision: "ERROR", error: { code: "TARGET_UNAVAILABLE" } });
+      expect(server.of("tools/call")).toEqual([]);
+    } finally {
+      server.list = usualList;
+      await doubled.end();
+    }
   });
 
   test("a text with many digits is no number", async () => {

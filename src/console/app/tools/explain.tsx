@@ -1,5 +1,6 @@
 import { useSignal } from "@preact/signals";
 import type { VNode } from "preact";
+import { BOUNDED_TEXT_LIMITS, parseStrictJson } from "../../../core/strict-json.ts";
 import { type ApiError, request } from "../api.ts";
 import { Badge, Facts, Problem } from "../parts.tsx";
 import { codeRow, jsonLines, Names, Section } from "../records.tsx";
@@ -96,7 +97,7 @@ export function WouldHappen({ tool }: { readonly tool: string }): VNode | null {
 
 function parsed(text: string): unknown {
   try {
-    const value: unknown = JSON.parse(text === "" ? "{}" : text);
+    const value = parseStrictJson(text === "" ? "{}" : text, BOUNDED_TEXT_LIMITS);
     return typeof value === "object" && value !== null && !Array.isArray(value) ? value : undefined;
   } catch {
     return undefined;

@@ -8,6 +8,7 @@ import type {
 } from "@cedar-policy/cedar-wasm/web";
 import { isTable } from "../../../core/json.ts";
 import { hint } from "../../../core/nearest.ts";
+import { BOUNDED_TEXT_LIMITS, parseStrictJson, whyUnusable } from "../../../core/strict-json.ts";
 import type { Json, Tool } from "../../../core/types.ts";
 import { readNamed } from "../../../egress/certificates.ts";
 import type { OpenedPoint, PointAnswer, PointContext, PointQuestion } from "../kind.ts";
@@ -156,9 +157,9 @@ class Loading {
   entities(text: string, schema: string | undefined): readonly EntityJson[] {
     let entities: EntityJson[];
     try {
-      entities = JSON.parse(text);
-    } catch {
-      this.#problem("entitiesFile", "is not JSON");
+      entities = parseStrictJson(text, BOUNDED_TEXT_LIMITS) as unknown as EntityJson[];
+    } catch (error) {
+      this.#problem("entitiesFile", `is not JSON that can be used: ${whyUnusable(error)}`);
       return [];
     }
     const checked = this.#engine.checkParseEntities({ entities, ...(schema !== undefined && { schema }) });

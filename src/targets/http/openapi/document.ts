@@ -3,6 +3,7 @@ import { parseDocument } from "yaml";
 import { sha256Hex } from "../../../core/digest.ts";
 import { errorText } from "../../../core/error-text.ts";
 import { isTable } from "../../../core/json.ts";
+import { parseDocumentJson, StrictJsonError, whyUnusable } from "../../../core/strict-json.ts";
 
 /** Methods that a manifest can send, in the order in which operations are listed. */
 const METHODS = ["get", "head", "post", "put", "patch", "delete"] as const;
@@ -13,6 +14,8 @@ const YAML_BYTES_MAX = 8_388_608;
 const FILES_MAX = 100;
 const DEPTH_MAX = 128;
 const VALUES_MAX = 5_000_000;
+/** Deeper values are refused with a message of their own. */
+const JSON_LIMITS = { depthMax: 512, keysMax: VALUES_MAX, elementsMax: VALUES_MAX } as const;
 const ALIASES_MAX = 100;
 const HOPS_MAX = 32;
 const PARAMETERS_MAX = 200;
@@ -325,11 +328,12 @@ function parse(bytes: Buffer): unknown {
 
 function parseJson(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseDocumentJson(text, JSON_LIMITS);
   } catch (error) {
     // Flow style, which starts as JSON does, is YAML.
-    if (text.length > YAML_BYTES_MAX) throw new Error(`is not valid JSON: ${errorText(error)}`);
-    return parseYaml(text);
+    const mayBeYaml = error instanceof StrictJsonError && error.isSyntax && text.length <= YAML_BYTES_MAX;
+    if (mayBeYaml) return parseYaml(text);
+    throw new Error(`is not JSON that can be used: ${whyUnusable(error)}`);
   }
 }
 
@@ -341,7 +345,8 @@ function parseYaml(text: string): unknown {
     ...{ version: "1.2", schema: "core", merge: false, strict: true, uniqueKeys: true },
     logLevel: "error",
   });
-  const [problem] = document.errors;
+  // A tag that YAML does not know is only a warning, and its value would be read as if it had none.
+  const [problem] = [...document.errors, ...document.warnings.filter(({ code }) => code === "TAG_RESOLVE_FAILED")];
   if (problem !== undefined) {
     const [message = ""] = problem.message.replace(/^Maximum call stack.*$/, "is nested too deeply").split("\n");
     throw new Error(`is not valid YAML: ${message}`);

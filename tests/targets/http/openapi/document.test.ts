@@ -8,6 +8,12 @@ describe("an OpenAPI document", () => {
     ["3.0 in JSON", JSON.stringify({ openapi: "3.0.3", paths: { "/a": GET } })],
     ["3.1 in JSON", JSON.stringify({ openapi: "3.1.0", paths: { "/a": GET } })],
     ["3.0 in YAML", "openapi: 3.0.0\npaths:\n  /a:\n    get: { operationId: a }\n"],
+    [
+      "3.0 with bounds of 64 bits",
+      `{"openapi":"3.0.3","x":[9223372036854775807],"paths":{"/a":${JSON.stringify(GET)}}}`,
+    ],
+    ["3.0 with a tag of YAML itself", "openapi: !!str 3.0.0\npaths:\n  /a:\n    get: { operationId: a }\n"],
+    ["3.0 in flow style", "{openapi: 3.0.0, paths: {/a: {get: {operationId: a}}}}"],
     ["3.1 in YAML with anchors", "openapi: 3.1.1\nx: &op { operationId: a }\npaths:\n  /a:\n    get: *op\n"],
   ])("of version %s is read", (_, text) => {
     const { operations } = documentOf({ "api.yaml": text });
@@ -21,7 +27,23 @@ describe("an OpenAPI document", () => {
     ["that is a list", "- a", "must be a table: openapi, paths, …"],
     ["with a merge key", "openapi: 3.0.0\na: &a { b: 1 }\nc:\n  <<: *a\n", "has a YAML merge key (<<)"],
     ["with a merge key in JSON", { openapi: "3.0.0", "<<": {} }, "has a YAML merge key (<<)"],
-    ["with a key __proto__", '{"openapi":"3.0.0","__proto__":{"paths":{}}}', "has a key __proto__"],
+    [
+      "with a key __proto__",
+      '{"openapi":"3.0.0","__proto__":{"paths":{}}}',
+      "is not JSON that can be used: the key __proto__",
+    ],
+    ["with a key __proto__ in YAML", "openapi: 3.0.0\n__proto__: {}\n", "has a key __proto__"],
+    [
+      "with a key twice in JSON",
+      '{"openapi":"3.0.0","paths":{"/a":{"get":{"x":1,"x":2}}}}',
+      'is not JSON that can be used: duplicate key (in paths["/a"].get.x)',
+    ],
+    [
+      "with a tag of a program",
+      "openapi: 3.0.0\nx: !!js/function 'a'\n",
+      "Unresolved tag: tag:yaml.org,2002:js/function",
+    ],
+    ["with a tag of its own", "openapi: 3.0.0\nx: !secret a\n", "Unresolved tag: !secret"],
     ["with a key twice", "openapi: 3.0.0\npaths: {}\npaths: {}\n", "is not valid YAML: Map keys must be unique"],
     ["with an alias bomb", bomb(), "is not usable YAML: Excessive alias count"],
     ["nested too deeply", `{"openapi":"3.0.0","x":${"[".repeat(500)}${"]".repeat(500)}}`, "is nested more than 128"],
