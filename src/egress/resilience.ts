@@ -20,6 +20,8 @@ export type Circuit = "closed" | "open" | "half-open";
 
 const BACKOFF_FIRST_MS = 100;
 const BACKOFF_FACTOR = 4;
+/** Longest wait within a call that a service may ask for. */
+const WAITED_MAX_MS = 2_000;
 /** Time after which an agent may call a busy system again. */
 export const BUSY_RETRY_AFTER_MS = 1_000;
 /** Retry budget: one retry per ten calls, and at most this many in reserve. */
@@ -56,7 +58,7 @@ export class FailedAttempt extends Error {
   readonly answerStarted: boolean;
   /** Whether the service may have received the request. */
   readonly sent: boolean;
-  /** Time that the service asks to wait before the next attempt. */
+  /** Time that the service asks to wait before the next attempt; 0 when it asks for nothing. */
   readonly waitMs: number;
 
   constructor(
@@ -70,6 +72,14 @@ export class FailedAttempt extends Error {
     this.sent = facts.sent;
     this.waitMs = facts.waitMs ?? 0;
   }
+}
+
+/** Returns what the refusal of a failed attempt says about the time to wait. */
+export function waitOf(
+  { waitMs }: Pick<FailedAttempt, "waitMs">,
+  code: RefusalCode,
+): { readonly retryAfterMs?: number } {
+  return waitMs > 0 && code === "TARGET_UNAVAILABLE" ? { retryAfterMs: waitMs } : {};
 }
 
 export const UNAVAILABLE = "The service is unavailable now.";
@@ -172,6 +182,8 @@ export class Resilience {
   #mayRepeat({ safe, signal }: OutgoingCall, failed: FailedAttempt, retries: number): boolean {
     const { isUnavailable, answerStarted } = failed;
     if (!safe || signal.aborted || answerStarted || !isUnavailable || retries >= this.#limits.retriesMax) return false;
+    // The agent waits, not the call.
+    if (failed.waitMs > WAITED_MAX_MS) return false;
     if (this.#tokens < 1) return false;
     this.#tokens -= 1;
     return true;

@@ -2,7 +2,9 @@ import { status } from "@grpc/grpc-js";
 import { Refusal, type RefusalCode } from "../../core/errors.ts";
 import { isTimeout } from "../../core/time-limits.ts";
 import type { TargetErrors } from "../../core/types.ts";
-import { FAILURE_MESSAGES, FailedAttempt, type Origin, type OutgoingCall } from "../../egress/resilience.ts";
+import { FAILURE_MESSAGES, FailedAttempt, type Origin, type OutgoingCall, waitOf } from "../../egress/resilience.ts";
+import { boundedWaitMs } from "../../egress/retry-after.ts";
+import { WIRE, WireCursor } from "./codec/wire.ts";
 
 export interface FailedCall extends OutgoingCall {
   /** Decides whether the agent may see the service's error text, filtered. */
@@ -30,7 +32,9 @@ export class AttemptFailed extends FailedAttempt {
     },
   ) {
     const { origin, status: name } = facts;
-    super(`${origin} ${name}`, { ...facts, isUnavailable: origin === "transport" || name === "UNAVAILABLE" });
+    const waitMs = origin === "service" && MAY_WAIT.has(name) ? retryInfoMs(facts.metadata) : undefined;
+    const isUnavailable = origin === "transport" || name === "UNAVAILABLE" || waitMs !== undefined;
+    super(`${origin} ${name}`, { ...facts, isUnavailable, ...(waitMs !== undefined && { waitMs }) });
     this.status = name;
     this.text = facts.text ?? "";
     this.trailers = () => {
@@ -38,6 +42,53 @@ export class AttemptFailed extends FailedAttempt {
       return Object.fromEntries(values.map(([name, value]) => [name, String(value)]));
     };
   }
+}
+
+/** Statuses with which a service may say how long to wait. */
+const MAY_WAIT: ReadonlySet<StatusName> = new Set(["UNAVAILABLE", "RESOURCE_EXHAUSTED"]);
+
+/** Returns the delay in a `google.rpc.RetryInfo` among the details of a status, at most an hour; undefined without one. */
+function retryInfoMs(metadata: Headers | undefined): number | undefined {
+  const [details] = metadata?.get("grpc-status-details-bin") ?? [];
+  if (!Buffer.isBuffer(details) || details.length > DETAILS_BYTES_MAX) return undefined;
+  try {
+    // google.rpc.Status has its details in field 3; Any its type in field 1 and its message in field 2.
+    const infos = fieldsOf(details, 3)
+      .filter((any) => fieldsOf(any, 1).some((type) => type.toString("latin1").endsWith("/google.rpc.RetryInfo")))
+      .flatMap((any) => fieldsOf(any, 2));
+    const [delay] = infos.flatMap((info) => fieldsOf(info, 1));
+    return delay === undefined ? undefined : durationMs(delay);
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
+}
+
+const DETAILS_BYTES_MAX = 8_192;
+
+/** Returns the messages, texts or bytes of a field. @throws {RangeError} for a message that is not valid */
+function fieldsOf(message: Buffer, wanted: number): readonly Buffer[] {
+  const cursor = new WireCursor(message);
+  const found: Buffer[] = [];
+  while (cursor.position < cursor.end) {
+    const field = cursor.tag();
+    if (field === wanted && cursor.wireType === WIRE.bytes) found.push(Buffer.from(cursor.base64(), "base64"));
+    else cursor.skip(field);
+  }
+  return found;
+}
+
+/** Reads a google.protobuf.Duration. */
+function durationMs(message: Buffer): number | undefined {
+  const cursor = new WireCursor(message);
+  let ms = 0;
+  while (cursor.position < cursor.end) {
+    const field = cursor.tag();
+    if (field === 1) ms += Number(cursor.int64()) * 1_000;
+    else if (field === 2) ms += Number(cursor.int64()) / 1_000_000;
+    else cursor.skip(field);
+  }
+  return boundedWaitMs(ms);
 }
 
 export const STATUS_MEANINGS = {
@@ -146,12 +197,14 @@ function isOversize(name: StatusName, text: string): boolean {
   return name === "RESOURCE_EXHAUSTED" && OVERSIZE_TEXTS.some((start) => text.startsWith(start));
 }
 
-function codeOf({ origin, status: name, text }: AttemptFailed, call: FailedCall): RefusalCode {
+function codeOf({ origin, status: name, text, waitMs }: AttemptFailed, call: FailedCall): RefusalCode {
   if (call.signal.aborted) return abortCode(call);
   // When the proxy fails to handle the answer, the service may have made the change.
   if (origin === "local" && !call.safe) return "OUTCOME_UNKNOWN";
   // From a service, the same status means that the request is too large for it.
   if (origin === "local" && isOversize(name, text)) return "OUTPUT_TOO_LARGE";
+  // A service that says when to try again has done nothing.
+  if (name === "RESOURCE_EXHAUSTED" && waitMs > 0) return "TARGET_UNAVAILABLE";
   const meaning = origin === "transport" ? "unavailable" : STATUS_MEANINGS[name];
   if (meaning === "refused") return "TARGET_REFUSED";
   if (meaning === "failed") return "TARGET_FAILED";
@@ -177,6 +230,7 @@ export function refusalOf(failed: AttemptFailed, call: FailedCall): Refusal {
   const { status: name, origin, text } = failed;
   const isOwn = origin === "service" && (code === "TARGET_REFUSED" || code === "TARGET_FAILED");
   return new Refusal(code, textFor(code), {
+    ...waitOf(failed, code),
     details: { status: name },
     targetText: isOwn && call.errors === "filtered" ? text : undefined,
     cause: { system: call.system, path: call.path, status: name, origin, textLength: text.length },

@@ -2,9 +2,10 @@ import { Refusal, type RefusalCode } from "../../core/errors.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
 import { BOUNDED_TEXT_LIMITS, parseAnswerJson, StrictJsonError } from "../../core/strict-json.ts";
 import { isTimeout } from "../../core/time-limits.ts";
-import type { HttpTarget, TargetErrors } from "../../core/types.ts";
+import type { EpochMs, HttpTarget, TargetErrors } from "../../core/types.ts";
 import type { EgressAnswer, EgressError } from "../../egress/client.ts";
-import { FAILURE_MESSAGES, FailedAttempt, type Origin, type OutgoingCall } from "../../egress/resilience.ts";
+import { FAILURE_MESSAGES, FailedAttempt, type Origin, type OutgoingCall, waitOf } from "../../egress/resilience.ts";
+import { retryAfterMs } from "../../egress/retry-after.ts";
 
 /** The meaning of a failed attempt. `unknown`: a change may have happened; `rejected`: nothing has happened, later it may. */
 type Meaning = "refused" | "failed" | "unavailable" | "unknown" | "rejected" | "malformed" | "unsent";
@@ -13,12 +14,11 @@ type Meaning = "refused" | "failed" | "unavailable" | "unknown" | "rejected" | "
 export interface ApiCall extends OutgoingCall {
   readonly means: NonNullable<HttpTarget["http"]["means"]>;
   readonly errors: TargetErrors;
+  readonly now: () => EpochMs;
 }
 
 const SUCCESSES = new Set([200, 201, 204]);
 const TOO_MANY_REQUESTS = 429;
-/** A longer `Retry-After` is ignored. */
-const RETRY_AFTER_MAX_MS = 2_000;
 const ERROR_TEXT_BYTES_MAX = 4_096;
 
 /** The names under which agents know refusals and failures: gRPC's. */
@@ -73,12 +73,15 @@ export function isSuccess(status: number, { means }: Pick<ApiCall, "means">): bo
 }
 
 /** Returns the failure that a status other than a success means. */
-export function failureOf({ status, headers, body }: EgressAnswer, { means }: Pick<ApiCall, "means">): HttpFailure {
+export function failureOf(
+  { status, headers, body }: EgressAnswer,
+  { means, now }: Pick<ApiCall, "means" | "now">,
+): HttpFailure {
   const [name, meaning] = meaningOf(status, means);
   return new HttpFailure({
     ...{ meaning, status: name, origin: "service", sent: true, httpStatus: status },
     text: body.subarray(0, ERROR_TEXT_BYTES_MAX).toString("utf8"),
-    waitMs: retryAfterMs(headers["retry-after"]),
+    waitMs: retryAfterMs(headers, now) ?? 0,
   });
 }
 
@@ -92,13 +95,11 @@ function meaningOf(status: number, means: ApiCall["means"]): readonly [name: str
   return ["UNKNOWN", status < 300 ? "unknown" : "failed"];
 }
 
-function retryAfterMs(header: string | undefined): number {
-  const ms = header !== undefined && /^\d{1,9}$/.test(header) ? Number(header) * 1_000 : 0;
-  return ms <= RETRY_AFTER_MAX_MS ? ms : 0;
-}
-
 /** Returns the failure, or for a success whose body is too large the beginning of an answer. */
-export function failureOfRequest(error: EgressError, call: Pick<ApiCall, "means">): HttpFailure | PartialAnswer {
+export function failureOfRequest(
+  error: EgressError,
+  call: Pick<ApiCall, "means" | "now">,
+): HttpFailure | PartialAnswer {
   const { failure, sent, status } = error;
   const reason = `${failure}: ${error.message}`;
   if (failure === "aborted") {
@@ -139,6 +140,7 @@ export function refusalOf(failed: HttpFailure, call: ApiCall): Refusal {
   const { status, httpStatus, origin, text, message } = failed;
   const isOwn = origin === "service" && (code === "TARGET_REFUSED" || code === "TARGET_FAILED");
   return new Refusal(code, MESSAGES[code] ?? "The call failed.", {
+    ...waitOf(failed, code),
     details: { status, ...(httpStatus !== undefined && { httpStatus }) },
     targetText: isOwn && call.errors === "filtered" ? text : undefined,
     cause: {

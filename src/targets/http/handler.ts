@@ -5,7 +5,7 @@ import { PartialAnswer } from "../../core/partial-answer.ts";
 import { onlyStringField } from "../../core/schema/walk.ts";
 import type { OpenedKind, SystemState } from "../../core/target-kind.ts";
 import { parseTracestate } from "../../core/tracing.ts";
-import type { Binding, ExecutionPlan, HttpTarget, Json, RunContext, Tool } from "../../core/types.ts";
+import type { Binding, EpochMs, ExecutionPlan, HttpTarget, Json, RunContext, Tool } from "../../core/types.ts";
 import type { AddressRules } from "../../egress/addresses.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
 import { isSameIdentity } from "../../egress/certificates.ts";
@@ -39,6 +39,7 @@ interface HttpHandlerOptions {
   readonly systems: ReadonlyMap<string, HttpSystem>;
   readonly sign?: AssertionSigner | undefined;
   readonly random: () => number;
+  readonly now: () => EpochMs;
   /** Default: the system's resolver. */
   readonly resolve?: Resolve | undefined;
 }
@@ -73,7 +74,7 @@ export function httpHandler(options: HttpHandlerOptions): HttpHandler {
   const systems = openAll(options);
   const all = [...systems.values()];
   return {
-    bind: (tool) => new HttpBinding(tool, systems, options.sign),
+    bind: (tool) => new HttpBinding(tool, systems, options),
     certificates: () => all.flatMap(({ connections }) => connections.certificates()),
     status: () => Object.fromEntries(all.map((system) => [system.name, statusOf(system)])),
     watch(watching) {
@@ -158,13 +159,18 @@ class HttpBinding implements Binding {
   readonly #http: HttpTarget["http"];
   readonly #builder: RequestBuilder;
   readonly #sign: AssertionSigner | undefined;
+  readonly #now: () => EpochMs;
   readonly #form: BodyForm;
   readonly #contentType: string;
   readonly #safe: boolean;
   readonly #textField: string | undefined;
   readonly #spanTarget: { readonly method: string; readonly path: string; readonly server: string };
 
-  constructor(tool: Tool, systems: ReadonlyMap<string, OpenedSystem>, sign: AssertionSigner | undefined) {
+  constructor(
+    tool: Tool,
+    systems: ReadonlyMap<string, OpenedSystem>,
+    { sign, now }: Pick<HttpHandlerOptions, "sign" | "now">,
+  ) {
     const { system: name, http } = httpTarget(tool);
     const system = systems.get(name);
     if (system === undefined) {
@@ -188,6 +194,7 @@ class HttpBinding implements Binding {
     this.#http = http;
     this.#builder = new RequestBuilder({ baseUrl, http, patternsOf: (field) => patterns.get(field) ?? [] });
     this.#sign = system.system.isAsserted ? sign : undefined;
+    this.#now = now;
     this.#contentType = http.contentType ?? JSON_TYPE;
     this.#form = bodyFormOf(this.#contentType) ?? "json";
     this.#safe = tool.classification === "read" || tool.idempotent;
@@ -253,7 +260,7 @@ class HttpBinding implements Binding {
     const body = plan["body"] === undefined ? undefined : bodyText(plan["body"], this.#form);
     const call: ApiCall = {
       ...{ system: this.#system.name, path: this.#http.path, safe: this.#safe, signal: context.signal },
-      ...{ means: this.#http.means ?? {}, errors: this.#tool.errors },
+      ...{ means: this.#http.means ?? {}, errors: this.#tool.errors, now: this.#now },
     };
     try {
       const answer = await this.#system.resilience.run({

@@ -129,7 +129,7 @@ async function openHandler(
   const sign = readSigner(context);
   if (context.problems.length > known) return undefined;
   try {
-    return httpHandler({ systems, sign, random: context.random });
+    return httpHandler({ systems, sign, random: context.random, now: context.now });
   } catch (error) {
     if (!(error instanceof StartupError)) throw error;
     context.problems.push(...error.problems);

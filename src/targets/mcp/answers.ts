@@ -103,7 +103,7 @@ export function refusalOf(error: unknown, call: Pick<Called, "tool" | "target">,
   if (!hasNotRun && !isSafe(tool)) return new Refusal("OUTCOME_UNKNOWN", MESSAGES.unknown, { cause });
   if (failure === "tooLarge") return new Refusal("OUTPUT_TOO_LARGE", MESSAGES.tooLarge, { cause });
   if (failure === "invalid") return new Refusal("TARGET_FAILED", MESSAGES.failed, { cause });
-  return new Refusal("TARGET_UNAVAILABLE", MESSAGES.unavailable, { cause });
+  return new Refusal("TARGET_UNAVAILABLE", MESSAGES.unavailable, { cause, retryAfterMs: error.retryAfterMs });
 }
 
 /** Returns whether a call may be sent twice. */

@@ -83,6 +83,8 @@ export class UpstreamError extends Error {
   readonly text: string;
   /** The reason why the request has no credentials. */
   readonly refusal: Refusal | undefined;
+  /** Time that the server asks to wait. */
+  readonly retryAfterMs: number | undefined;
 
   constructor(failure: UpstreamFailure, reason: string, facts: UpstreamFacts = {}) {
     super(reason);
@@ -90,6 +92,7 @@ export class UpstreamError extends Error {
     this.code = facts.code;
     this.text = facts.text ?? "";
     this.refusal = facts.refusal;
+    this.retryAfterMs = facts.retryAfterMs;
   }
 
   /** Whether the server, or the authorization server, works and has refused the credentials. */
@@ -98,7 +101,7 @@ export class UpstreamError extends Error {
   }
 }
 
-export type UpstreamFacts = Partial<Pick<UpstreamError, "code" | "text" | "refusal">>;
+export type UpstreamFacts = Partial<Pick<UpstreamError, "code" | "text" | "refusal" | "retryAfterMs">>;
 
 /** HTTP statuses with which a server refuses credentials. */
 const REFUSED: ReadonlySet<number> = new Set([401, 403]);

@@ -3,9 +3,11 @@ import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { Lines } from "../../core/lines.ts";
 import { headerText } from "../../core/mcp.ts";
+import type { EpochMs } from "../../core/types.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
 import { type EgressClient, EgressError, type EgressRequest, type EgressStream } from "../../egress/client.ts";
 import type { CredentialOwner, Credentials } from "../../egress/credentials.ts";
+import { retryAfterMs } from "../../egress/retry-after.ts";
 import { secretsInHeaders } from "../../egress/sent-secrets.ts";
 import {
   type AssertedCall,
@@ -52,6 +54,7 @@ export interface HttpOptions {
   /** Signs caller assertions for the calls of tools. */
   readonly sign: AssertionSigner | undefined;
   readonly messageBytesMax: number;
+  readonly now: () => EpochMs;
 }
 
 export function httpChannel(options: HttpOptions): OpenMcpChannel {
@@ -305,9 +308,10 @@ class HttpChannel implements McpChannel {
       const body = await stream.whole(this.#options.messageBytesMax);
       exchange.isRead = true;
       // Only an answer with status 200 can be a success.
-      if (status === 200 || (status >= 400 && holdsError(body))) this.#message(body, secrets);
+      const isError = status >= 400 && status !== TOO_MANY_REQUESTS && holdsError(body);
+      if (status === 200 || isError) this.#message(body, secrets);
     }
-    if (this.#receiver.isWaiting(id)) throw statusError(status);
+    if (this.#receiver.isWaiting(id)) throw statusError(status, retryAfterMs(headers, this.#options.now));
   }
 
   #message(body: Uint8Array, secrets: readonly string[]): void {
@@ -392,10 +396,10 @@ function sessionIdOf(header: string | string[] | undefined): string | undefined 
 }
 
 /** Returns the failure for a status without a message in the body. */
-function statusError(status: number): UpstreamError {
+function statusError(status: number, waitMs?: number): UpstreamError {
   const reason = `it answered with HTTP status ${status}`;
-  if (status === TOO_MANY_REQUESTS) return new UpstreamError("notSent", reason);
-  if (status >= SERVER_ERRORS_FROM) return new UpstreamError("lost", reason);
+  if (status === TOO_MANY_REQUESTS) return new UpstreamError("notSent", reason, { retryAfterMs: waitMs });
+  if (status >= SERVER_ERRORS_FROM) return new UpstreamError("lost", reason, { retryAfterMs: waitMs });
   if (status === ACCEPTED || (status >= 200 && status < 300)) return new UpstreamError("invalid", reason);
   return new UpstreamError("error", reason, { code: status });
 }

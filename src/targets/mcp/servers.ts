@@ -241,6 +241,7 @@ async function urlChannel({ context, name, entry, clients }: Opening): Promise<R
     additions: { addedHeaders },
     open: httpChannel({
       ...{ system: name, url, client: () => client.current.client, credentials, sign, messageBytesMax },
+      now: context.now,
     }),
     ...{ identity, credentialKeyOf: credentials?.keyOf, forgetCallers: () => credentials?.forgetCallers?.() },
   };

@@ -421,8 +421,8 @@ export interface ToolCallOptions {
 /** Returns what an error says about refused credentials. */
 function refusalIn(error: unknown): UpstreamFacts {
   if (!(error instanceof UpstreamError)) return {};
-  const { isRefused, code, refusal } = error;
-  return { ...(isRefused && code !== undefined && { code }), refusal };
+  const { isRefused, code, refusal, retryAfterMs } = error;
+  return { ...(isRefused && code !== undefined && { code }), refusal, retryAfterMs };
 }
 
 function settleWith(

@@ -316,7 +316,7 @@ describe("a status", () => {
     [503, CHANGE, "OUTCOME_UNKNOWN", "UNAVAILABLE", 1],
     [500, CHANGE, "OUTCOME_UNKNOWN", "UNAVAILABLE", 1],
   ] as const)("%d for %j is %s", async (status, tool, code, name, requests) => {
-    server.answer = () => answer(status, "secret text", { location: "/elsewhere", "retry-after": "3600" });
+    server.answer = () => answer(status, "secret text", { location: "/elsewhere" });
     const got = await refusal(() => call(bind(tool)));
     expect([got.code, got.details, server.requests.length]).toEqual([
       code,
@@ -338,6 +338,32 @@ describe("a status", () => {
     expect((await refusal(() => call(bind()))).details).toEqual({ status: "NOT_FOUND", httpStatus: 404 });
     server.answer = () => answer(409, "x".repeat(20_000));
     expect((await refusal(() => call(bind(CHANGE)))).details).toEqual({ status: "ALREADY_EXISTS", httpStatus: 409 });
+  });
+
+  test.each([
+    [429, READ, "30", "TARGET_UNAVAILABLE", 30_000],
+    [429, CHANGE, "30", "TARGET_UNAVAILABLE", 30_000],
+    [503, READ, "86400", "TARGET_UNAVAILABLE", 3_600_000],
+    [503, REPEATABLE, "30", "TARGET_UNAVAILABLE", 30_000],
+    [503, CHANGE, "30", "OUTCOME_UNKNOWN", undefined],
+    [404, READ, "30", "TARGET_REFUSED", undefined],
+    [403, READ, "30", "TARGET_FAILED", undefined],
+  ] as const)("%d for %j with Retry-After: %s is one request and %s", async (status, tool, header, code, ms) => {
+    server.answer = () => answer(status, "", { "retry-after": header });
+    const got = await refusal(() => call(bind(tool)));
+    expect([got.code, got.retryAfterMs, server.requests.length]).toEqual([code, ms, 1]);
+  });
+
+  test("Retry-After may be a date", async () => {
+    const headers = { date: "Fri, 06 Nov 2026 08:49:37 GMT", "retry-after": "Fri, 06 Nov 2026 08:50:37 GMT" };
+    server.answer = () => answer(429, "", headers);
+    expect((await refusal(() => call(bind()))).retryAfterMs).toBe(60_000);
+  });
+
+  test("a Retry-After that cannot be read is none", async () => {
+    server.answer = () => answer(429, "", { "retry-after": "soon" });
+    expect((await refusal(() => call(bind()))).retryAfterMs).toBeUndefined();
+    expect(server.requests.length).toBe(3);
   });
 
   test("a short Retry-After is kept to", async () => {

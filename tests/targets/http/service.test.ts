@@ -133,6 +133,22 @@ describe("the guide's service", () => {
     expect(service.entry(body.traceId)).toMatchObject({ decision: "ERROR", error: { code: "INVALID_OUTPUT" } });
   });
 
+  test("the agent learns how long to wait, and the request is sent once", async () => {
+    service.answer = () => new Response(null, { status: 429, headers: { "retry-after": "30" } });
+    const before = service.seen.length;
+    const token = await service.agent({ permissions: ["orders:read"] });
+    const response = await fetch(`${service.url}/call`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify({ tool: "order_get", args: { order: "A-7" } }),
+    });
+    const { error, traceId } = (await response.json()) as Reply["body"];
+    expect([response.status, response.headers.get("retry-after")]).toEqual([503, "30"]);
+    expect(error).toMatchObject({ code: "TARGET_UNAVAILABLE", retryable: true, retryAfterMs: 30_000 });
+    expect(service.entry(traceId)).toMatchObject({ decision: "ERROR", error: { code: "TARGET_UNAVAILABLE" } });
+    expect(service.seen).toHaveLength(before + 1);
+  });
+
   test("an argument that would leave the path is refused before anything is sent", async () => {
     const before = service.seen.length;
     const { body } = await service.call("order_get", { order: "../admin" });

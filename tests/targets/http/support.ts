@@ -20,7 +20,7 @@ export function httpSystem(port: number, changes: Partial<HttpSystem> = {}): Htt
 
 export function handlerOf(system: HttpSystem, more: Partial<Parameters<typeof httpHandler>[0]> = {}): HttpHandler {
   const resolve = async (): Promise<readonly string[]> => ["127.0.0.1"];
-  return httpHandler({ systems: new Map([["api", system]]), random: () => 0, resolve, ...more });
+  return httpHandler({ systems: new Map([["api", system]]), random: () => 0, now: Date.now, resolve, ...more });
 }
 
 export interface ApiToolOptions extends Partial<HttpTarget["http"]> {

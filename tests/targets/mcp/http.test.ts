@@ -78,6 +78,12 @@ describe("a server over HTTP", () => {
     ],
     ["status 401", () => new Response("no", { status: 401 }), "TARGET_FAILED", "TARGET_FAILED"],
     ["status 429", () => new Response("slow down", { status: 429 }), "TARGET_UNAVAILABLE", "TARGET_UNAVAILABLE"],
+    [
+      "status 429 with an error",
+      (id) => server.json({ jsonrpc: "2.0", id, error: { code: -32_000, message: "slow down" } }, { status: 429 }),
+      "TARGET_UNAVAILABLE",
+      "TARGET_UNAVAILABLE",
+    ],
     ["status 500", () => new Response("broken", { status: 500 }), "TARGET_UNAVAILABLE", "OUTCOME_UNKNOWN"],
     ["status 202", () => new Response(null, { status: 202 }), "TARGET_FAILED", "OUTCOME_UNKNOWN"],
     [
@@ -171,6 +177,17 @@ describe("a server over HTTP", () => {
     expect((await world.call("echo")).body.result).toEqual({ text: "fine" });
     expect((await world.call("change_echo")).body.result).toEqual({ text: "fine" });
   });
+
+  test.each([429, 503])(
+    "status %d with Retry-After is one request, and the agent learns how long to wait",
+    async (status) => {
+      server.call = () => new Response("slow down", { status, headers: { "retry-after": "30" } });
+      const { body } = await world.call("echo");
+      expect(body.error).toMatchObject({ code: "TARGET_UNAVAILABLE", retryable: true, retryAfterMs: 30_000 });
+      expect(world.entry(body.traceId)).toMatchObject({ decision: "ERROR", error: { code: "TARGET_UNAVAILABLE" } });
+      expect(server.of("tools/call")).toHaveLength(1);
+    },
+  );
 
   test("half a surrogate pair is U+FFFD in the text that is released", async () => {
     server.call = (id) =>
@@ -447,7 +464,7 @@ describe("reaching a server over HTTP", () => {
     const lost: number[] = [];
     const channel = httpChannel({
       ...{ system: "silent", url: new URL(silent.url), client: () => client, messageBytesMax: 10_000 },
-      ...{ credentials: undefined, sign: undefined },
+      ...{ credentials: undefined, sign: undefined, now: Date.now },
     })({
       ...{ message: () => true, isWaiting: () => true, tooLarge: () => {}, log: () => {} },
       lost: (id) => lost.push(id),

@@ -1,0 +1,30 @@
+import type { IncomingHttpHeaders } from "node:http";
+import type { EpochMs } from "../core/types.ts";
+
+/** Longest wait that an agent is told: a longer one, perhaps a mistake, would stop its work. */
+const RETRY_AFTER_MS_MAX = 3_600_000;
+
+/** RFC 9110, 5.6.7: the form that is sent today, and the two obsolete ones. */
+const DATE =
+  /^(?:[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT|[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4})$/;
+
+/**
+ * Returns how long the sender of an answer asks to wait: the seconds of `Retry-After`, or the time until its date, by the sender's
+ * own clock if the answer says what it shows. At most an hour; undefined when the answer asks for nothing.
+ */
+export function retryAfterMs(headers: IncomingHttpHeaders, now: () => EpochMs): number | undefined {
+  const written = headers["retry-after"]?.trim() ?? "";
+  if (/^\d{1,9}(?:\.\d{1,9})?$/.test(written)) return boundedWaitMs(Number(written) * 1_000);
+  const until = dateOf(written);
+  return until === undefined ? undefined : boundedWaitMs(until - (dateOf(headers.date) ?? now()));
+}
+
+/** Returns a wait that a service asks for as agents are told it; undefined when there is nothing to wait for. */
+export function boundedWaitMs(ms: number): number | undefined {
+  return ms > 0 ? Math.min(Math.ceil(ms), RETRY_AFTER_MS_MAX) : undefined;
+}
+
+function dateOf(text = ""): EpochMs | undefined {
+  const at = DATE.test(text) ? Date.parse(text.endsWith("GMT") ? text : `${text} GMT`) : Number.NaN;
+  return Number.isNaN(at) ? undefined : at;
+}
