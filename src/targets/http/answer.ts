@@ -17,7 +17,8 @@ export interface ApiCall extends OutgoingCall {
   readonly now: () => EpochMs;
 }
 
-const SUCCESSES = new Set([200, 201, 204]);
+/** 203 is the answer of a 200 that a proxy on the way has changed: the request itself has succeeded (RFC 9110, 15.3.4). */
+const SUCCESSES = new Set([200, 201, 203, 204]);
 const TOO_MANY_REQUESTS = 429;
 const ERROR_TEXT_BYTES_MAX = 4_096;
 
