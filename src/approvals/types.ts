@@ -3,6 +3,7 @@ import {
   type ApprovalScope,
   type ApprovalState,
   type Category,
+  type EpochMs,
   type Json,
   type KeyUse,
   RISKS,
@@ -107,7 +108,13 @@ export type Asked =
 
 /** Why nobody is asked about a call that needs an approval. */
 export type NotAsked =
-  | { readonly outcome: "denied_before"; readonly approval: Approval; readonly retryAfterMs: number }
+  | {
+      readonly outcome: "denied_before";
+      readonly approval: Approval;
+      readonly retryAfterMs: number;
+      /** From this time on, the same call may ask again. */
+      readonly askAgainAt: EpochMs;
+    }
   /** Too many requests of this caller or session are pending, or the caller has withdrawn too many. */
   | { readonly outcome: "backlog"; readonly limit: number; readonly retryAfterMs: number };
 

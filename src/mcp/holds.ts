@@ -24,7 +24,11 @@ export interface Held {
 }
 
 /** Allows the call to wait for an approver until its token expires, if its caller does not hold too many calls. */
-export function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, round, onHold }: Holding): Held {
+export function allowHold(
+  call: ToolCall,
+  { progressToken, era }: RpcRequest,
+  { services, round, onHold }: Holding,
+): Held {
   const held: Held = { hasRunOut: false };
   const startedAt = services.clock();
   const readsEvents = (call.exchange.raw.headers.accept ?? "").includes("text/event-stream");
@@ -52,7 +56,8 @@ export function allowHold(call: ToolCall, { progressToken }: RpcRequest, { servi
         clearTimeout(timer);
         leave();
       };
-      return { waitMs, end };
+      // In the legacy era, a connection that is lost does not cancel its call.
+      return { waitMs, end, isCancelledByDisconnect: readsEvents && era === "modern" };
     },
   };
   return held;

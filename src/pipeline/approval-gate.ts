@@ -594,10 +594,12 @@ function newApprovalOf(
 function notAsked(tool: Tool, asked: NotAsked): Refusal {
   const { retryAfterMs } = asked;
   if (asked.outcome === "denied_before") {
-    const { id, decisionReason } = asked.approval;
+    const { askAgainAt, approval } = asked;
+    const { id, decisionReason, decidedAt = askAgainAt - retryAfterMs } = approval;
     return deniedRefusal(tool, {
       reason: decisionReason,
-      details: { approval: { id, state: "denied" } },
+      earlier: { decidedAt, askAgainAt },
+      details: { approval: { id, state: "denied" }, askAgainAt: new Date(askAgainAt).toISOString() },
       retryAfterMs,
     });
   }

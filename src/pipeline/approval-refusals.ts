@@ -1,7 +1,7 @@
 import type { Approval, Claimed } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { CallOutcome } from "../core/evidence.ts";
-import type { Tool } from "../core/types.ts";
+import type { EpochMs, Tool } from "../core/types.ts";
 
 const POLL_AFTER_MS = 2_000;
 
@@ -79,13 +79,19 @@ export function inProgress(id: string): Refusal {
 
 interface Denial {
   readonly reason?: string | undefined;
+  /** When an earlier, identical call was denied, and from when on this one may ask again. */
+  readonly earlier?: { readonly decidedAt: EpochMs; readonly askAgainAt: EpochMs };
   readonly details?: Readonly<Record<string, unknown>>;
   readonly retryAfterMs?: number;
 }
 
-export function deniedRefusal(tool: Pick<Tool, "category">, { reason, ...options }: Denial): Refusal {
+/** Returns the refusal of a denied call. Its caller learns nothing about who decides, only that a person did. */
+export function deniedRefusal(tool: Pick<Tool, "category">, { reason, earlier, ...options }: Denial): Refusal {
   const denied = tool.category === "command" ? "Command denied by user" : "Denied by user";
-  return new Refusal("APPROVAL_DENIED", reason ? `${denied}: ${reason}` : `${denied}.`, options);
+  const said = reason ? `${denied}: ${reason}` : denied;
+  if (earlier === undefined) return new Refusal("APPROVAL_DENIED", reason ? said : `${said}.`, options);
+  const [at, from] = [earlier.decidedAt, earlier.askAgainAt].map((ms) => new Date(ms).toISOString());
+  return new Refusal("APPROVAL_DENIED", `${said} (denied at ${at}; the same call can ask again from ${from})`, options);
 }
 
 /** The callback failed or did not answer in time: no answer is a denial. */

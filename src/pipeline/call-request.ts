@@ -54,7 +54,12 @@ export interface CallProtocol {
 /** A caller that waits while an approver is asked. */
 export interface Hold {
   /** Called when the wait would begin. Undefined: this caller may not wait now. `end` is called when the wait has ended. */
-  begin(caller: CallerContext, approvalId: string): Begun | Promise<Begun>;
+  begin(caller: CallerContext, approvalId: string): Begun | undefined | Promise<Begun | undefined>;
 }
 
-type Begun = { readonly waitMs: number; readonly end: () => void } | undefined;
+interface Begun {
+  readonly waitMs: number;
+  readonly end: () => void;
+  /** A client that disconnects has cancelled the call: its open approval request is withdrawn. */
+  readonly isCancelledByDisconnect?: boolean;
+}

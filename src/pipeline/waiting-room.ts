@@ -3,7 +3,7 @@ import type { Refusal } from "../core/errors.ts";
 import type { CallOutcome } from "../core/evidence.ts";
 import type { CallerContext } from "../core/types.ts";
 import type { HaltableCall } from "../policy/halts/halt.ts";
-import { approvalIdOf } from "./approval-refusals.ts";
+import { approvalIdOf, stateRefusal } from "./approval-refusals.ts";
 import type { CallRequest } from "./call-request.ts";
 
 /** Maximum number of calls held open for an approver's answer (`Prefer: wait`). Beyond it, a call gets its 202 immediately. */
@@ -46,6 +46,8 @@ export function createWaitingRoom(
 ): WaitingRoom {
   const closing = new AbortController();
   const held = new Set<HeldCall>();
+  /** Number of waiting calls for each approval request. */
+  const waiters = new Map<string, number>();
   let waiting = 0;
 
   async function hold(store: Approvals, id: string, { waitMs, disconnect, halted }: Wait): Promise<boolean> {
@@ -53,6 +55,7 @@ export function createWaitingRoom(
     const unlisten = disconnect?.listen(() => disconnecting.abort());
     if (disconnect?.disconnected === true) disconnecting.abort();
     waiting += 1;
+    waiters.set(id, (waiters.get(id) ?? 0) + 1);
     try {
       const signal = AbortSignal.any([disconnecting.signal, closing.signal, halted]);
       const approval = await store.wait(id, { timeoutMs: waitMs, signal });
@@ -61,7 +64,23 @@ export function createWaitingRoom(
       return false;
     } finally {
       waiting -= 1;
+      const others = (waiters.get(id) ?? 1) - 1;
+      if (others === 0) waiters.delete(id);
+      else waiters.set(id, others);
       unlisten?.();
+    }
+  }
+
+  /** Withdraws the open request of a cancelled call, so that nobody reads it in vain; not while another call waits for it. */
+  async function withdraw(store: Approvals, id: string, caller: CallerContext): Promise<Refusal | undefined> {
+    if (waiters.has(id)) return undefined;
+    try {
+      const approval = await store.get(id);
+      const cancelled = approval?.state === "pending" ? await store.cancel(id, caller) : undefined;
+      return cancelled && stateRefusal(cancelled, { category: cancelled.category });
+    } catch {
+      // The request ends at its deadline.
+      return undefined;
     }
   }
 
@@ -81,6 +100,11 @@ export function createWaitingRoom(
         if (halted?.code === "HALTED") return halted;
         const wait = { waitMs: begun.waitMs, disconnect, halted: holding.halting.signal };
         const isAnswered = await hold(approvals, id, wait);
+        const isCancelled =
+          "isCancelledByDisconnect" in begun &&
+          begun.isCancelledByDisconnect === true &&
+          disconnect?.disconnected === true;
+        if (isCancelled && caller !== undefined) return await withdraw(approvals, id, caller);
         return holding.refusal ?? (isAnswered ? { ...claimOf(request), approvalId: id } : undefined);
       } finally {
         held.delete(holding);

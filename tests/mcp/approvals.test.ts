@@ -65,7 +65,16 @@ describe.each(VERSIONS)("protocol version %s", (version) => {
     expect(JSON.stringify(denied.content)).toContain("APPROVAL_DENIED: Denied by user: wrong order.");
     expect(world.last()).toMatchObject({ decision: "DENIED", error: { code: "APPROVAL_DENIED" } });
     const again = await client.callTool(call);
-    expect(again._meta?.["safe-tool-call/refusal"]).toMatchObject({ code: "APPROVAL_DENIED" });
+    const refusal = again._meta?.["safe-tool-call/refusal"] as { details: { askAgainAt: string }; message: string };
+    const { askAgainAt } = refusal.details;
+    const decidedAt = new Date(Date.parse(askAgainAt) - 600_000).toISOString();
+    expect(refusal).toMatchObject({
+      code: "APPROVAL_DENIED",
+      message: `Denied by user: wrong order (denied at ${decidedAt}; the same call can ask again from ${askAgainAt})`,
+    });
+    // Requesters learn nothing about who decides.
+    expect(JSON.stringify(again)).not.toContain("alice");
+    expect(world.last()?.denial?.reason).toBe(refusal.message);
     expect(await pendingId()).toBeUndefined();
   });
 });
@@ -161,11 +170,59 @@ describe("a call that is not held", () => {
 describe("a held call", () => {
   const EVENTS = { accept: "application/json, text/event-stream" };
 
-  test("whose client disconnects runs nothing", async () => {
+  /** The state of an approval request, as operators see it. */
+  async function stateOf(id: string): Promise<string> {
+    return (await world.send("GET", `/approvals/${id}`, { token: await world.person() })).body.approval.state;
+  }
+
+  test("whose client closes its stream is cancelled: its request leaves the inbox, and the same call asks again", async () => {
     const call = refund();
     const controller = new AbortController();
     const sent = world
       .call(call.name, call.arguments, { headers: EVENTS, signal: controller.signal })
+      .catch(() => undefined);
+    const id = await askedFor();
+    controller.abort();
+    await sent;
+    const entry = await until("the audit entry", () => world.entries().find(({ approval }) => approval?.id === id));
+    expect(entry).toMatchObject({
+      decision: "DENIED",
+      error: { code: "APPROVAL_CANCELLED" },
+      denial: { reason: "This approval was cancelled. Make the call again without it to request another." },
+    });
+    expect(await stateOf(id)).toBe("cancelled");
+    expect(await pendingId()).toBeUndefined();
+    expect((await world.decide(id, "approve")).http).toBe(410);
+    const again = world.call(call.name, call.arguments);
+    await world.decide(await askedFor(), "approve");
+    expect((await again).body.result.structuredContent).toEqual({ refunded: call.arguments.cents });
+  });
+
+  test("keeps its request while another call waits for it", async () => {
+    const call = refund();
+    const controller = new AbortController();
+    const sent = world
+      .call(call.name, call.arguments, { headers: EVENTS, signal: controller.signal })
+      .catch(() => undefined);
+    const id = await askedFor();
+    const seen: unknown[] = [];
+    const other = heldCall(await world.client("2026-07-28"), call, seen);
+    await until("the progress of the other call", () => seen[0]);
+    controller.abort();
+    await sent;
+    const entry = await until("the audit entry", () => world.entries().find(({ approval }) => approval?.id === id));
+    expect(entry).toMatchObject({ decision: "PENDING", error: { code: "APPROVAL_REQUIRED" } });
+    expect(await stateOf(id)).toBe("pending");
+    await world.decide(id, "approve");
+    expect((await other).structuredContent).toEqual({ refunded: call.arguments.cents });
+  });
+
+  test("whose client of the legacy era disconnects runs nothing, and keeps its request", async () => {
+    const call = refund();
+    const controller = new AbortController();
+    const body = { jsonrpc: "2.0", id: 1, method: "tools/call", params: call };
+    const sent = world
+      .post(body, { headers: { ...EVENTS, "mcp-protocol-version": "2025-11-25" }, signal: controller.signal })
       .catch(() => undefined);
     const id = await askedFor();
     controller.abort();

@@ -117,7 +117,8 @@ async function findDenied(
   if (row === undefined) return undefined;
   const approval = toApproval(row, now);
   const restMs = (approval.decidedAt ?? now) + coolDownMs - now;
-  return { outcome: "denied_before", approval, retryAfterMs: Math.min(restMs, coolDownMs) };
+  const retryAfterMs = Math.min(restMs, coolDownMs);
+  return { outcome: "denied_before", approval, retryAfterMs, askAgainAt: now + retryAfterMs };
 }
 
 async function findPending(

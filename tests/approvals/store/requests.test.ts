@@ -141,7 +141,11 @@ test("APR-61: after a denial the same call is not asked again for a while and ge
   await store.decide({ id, by: OPERATOR, decision: "deny", reason: "not on a Friday" });
   world.now += 4 * MINUTE_MS;
   const again = await store.ask(questionOf());
-  expect(again).toMatchObject({ outcome: "denied_before", retryAfterMs: 6 * MINUTE_MS });
+  expect(again).toMatchObject({
+    outcome: "denied_before",
+    retryAfterMs: 6 * MINUTE_MS,
+    askAgainAt: world.now + 6 * MINUTE_MS,
+  });
   expect(again.outcome === "denied_before" && again.approval).toMatchObject({ id, decisionReason: "not on a Friday" });
   world.now += 6 * MINUTE_MS;
   expect((await store.ask(questionOf())).outcome).toBe("asked");
