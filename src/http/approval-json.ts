@@ -15,7 +15,10 @@ import type { EligibleApprovers, PolicyStage, Vote } from "../approvals/policies
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
 import type { Approval, Decided, EarlierDecision, Grant, Session } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
+import { isList, isTable } from "../core/json.ts";
+import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallerContext, Json } from "../core/types.ts";
+import type { Registry } from "../pipeline/registry.ts";
 import type { EndpointServices } from "./endpoint.ts";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
@@ -115,6 +118,30 @@ export function forList(approval: Approval, operator: CallerContext): Record<str
     decidable: approve,
     canDecide: { approve, deny, ...(because !== undefined && { because }) },
   };
+}
+
+/** Longer texts are shortened in a list (UTF-16 units); the view has them whole. */
+const LISTED_CHARACTERS_MAX = 256;
+/** Arguments whose JSON is longer are left out of a list (UTF-16 units). */
+const LISTED_JSON_MAX = 4_096;
+
+/**
+ * Returns the arguments that the tool's `inputPolicy` allows the audit to hold, in short. Taken from the view, so that secrets are
+ * hidden; nothing for a tool that is not registered any more.
+ */
+export function argumentsInList({ tool, view }: Approval, registry: Pick<Registry, "find">): { arguments?: Json } {
+  const { registered } = registry.find(tool);
+  if (registered === undefined || !isTable(view)) return {};
+  const shown = shortTexts(sanitizeInput(registered.inputPolicy, view["arguments"]));
+  return JSON.stringify(shown).length > LISTED_JSON_MAX ? {} : { arguments: shown };
+}
+
+function shortTexts(value: Json): Json {
+  if (typeof value === "string")
+    return value.length > LISTED_CHARACTERS_MAX ? `${value.slice(0, LISTED_CHARACTERS_MAX)}…` : value;
+  if (isList(value)) return value.map(shortTexts);
+  if (!isTable(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, shortTexts(inner as Json)]));
 }
 
 function answerShown({ choices, text }: NonNullable<Approval["answer"]>): Json {

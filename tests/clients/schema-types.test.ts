@@ -44,8 +44,8 @@ test("the service's answers are what the document says", async () => {
   const [open] = await service.open();
   await service.approve(open?.id ?? "");
   isA("ApprovalAnswer", (await service.send("GET", `/approvals/${open?.id}`, { token })).body);
-  isA("ApprovalList", (await service.send("GET", "/approvals", { token })).body);
-  isA("ApprovalList", (await service.send("GET", "/approvals", { token: await service.person() })).body);
+  isA("ApprovalList", (await service.send("GET", "/approvals?state=all", { token })).body);
+  isA("ApprovalList", (await service.send("GET", "/approvals?state=all", { token: await service.person() })).body);
 });
 
 function formatted(file: string, text: string): string {

@@ -23,6 +23,19 @@ const change = defineTool({
   examples: { accepts: [{ to: 1 }], rejects: [{ to: 10 }] },
 });
 
+const note = defineTool({
+  name: "note_set",
+  description: "Sets a note",
+  classification: "write",
+  category: "network",
+  permissions: { required: ["counter:write"] },
+  input: z.strictObject({ title: z.string(), text: z.string(), kind: z.enum(["long", "short"]) }),
+  inputPolicy: { title: "allow" },
+  target: { system: "counter", handler: async () => ({ set: true }) },
+  output: z.strictObject({ set: z.boolean() }),
+  outputPolicy: { set: "allow" },
+});
+
 const folder = mkdtempSync(join(tmpdir(), "stc-approvals-"));
 const issuers = new LiveIssuers();
 let service: RunningService;
@@ -32,7 +45,7 @@ let olga: string;
 async function start(name: string, approvals: Record<string, unknown>): Promise<RunningService> {
   const written = {
     ...{ server: { port: 0 }, log: { level: "silent" }, audit: { dir: join(folder, name) }, approvals },
-    tools: [change],
+    tools: [change, note],
     jwt: { issuers: issuers.profiles() },
   };
   return startService(readConfig(written, { folder, environment: { PATH: process.env["PATH"] }, origin: name }));
@@ -123,4 +136,28 @@ test("without approvals there are no routes for them", async () => {
     expect([path, answer.status]).toEqual([path, 404]);
   }
   await silent.drain();
+});
+
+test("the list shows operators what waits, with the arguments that the audit may hold", async () => {
+  const args = { title: `deploy with password=hunter2Secret9x ${"x".repeat(500)}`, text: "dear Ann", kind: "long" };
+  const asked = await send("POST /call", agent, { tool: "note_set", args });
+  const { id } = membersOf(membersOf(asked.body)["approval"]);
+  const listed = async (query: string, token = olga) => {
+    const { body } = await send(`GET /approvals${query}`, token);
+    return (body["approvals"] as readonly Members[]).find((one) => one["id"] === id);
+  };
+  const shown = await listed("");
+  expect(shown).toMatchObject({ state: "pending", arguments: { text: "[not logged]", kind: "long" } });
+  const { title } = membersOf(shown?.["arguments"]) as { title: string };
+  expect(title).toMatch(/^deploy with password=\[REDACTED\] x+…$/);
+  expect(title.length).toBe(257);
+  expect(await listed("", agent)).not.toHaveProperty("arguments");
+
+  await send(`POST /approvals/${id}/decisions`, olga, { decision: "deny" });
+  for (const token of [olga, agent]) {
+    expect(await listed("", token)).toBeUndefined();
+    expect(await listed("?state=all", token)).toMatchObject({ id, state: "denied" });
+    expect(await listed("?state=denied", token)).toMatchObject({ id, state: "denied" });
+  }
+  expect((await send("GET /approvals?state=every", olga)).status).toBe(400);
 });

@@ -71,6 +71,7 @@ const approval = z.object({
   requester: party.extend({ act: z.array(z.string()).default([]), session: z.string().nullish() }).optional(),
   planDigest: z.string().optional(),
   view: view.optional(),
+  arguments: view.optional(),
   viewDigest: z
     .string()
     .regex(/^[0-9a-f]{64}$/)

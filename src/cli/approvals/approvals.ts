@@ -22,7 +22,7 @@ export const VIEW_MISMATCH = "the view does not match its digest: nothing is dec
 export const NO_VIEW = "this token is not permitted to see the view, so it cannot decide";
 
 /** `stc approvals list`: lists approvals, newest first. */
-export async function listApprovals(options: ClientOptions & { readonly state?: string }): Promise<void> {
+export async function listApprovals(options: ClientOptions & { readonly state: string }): Promise<void> {
   const client = connect(options);
   const bodies: unknown[] = [];
   const rows: (readonly string[])[] = [];
@@ -31,7 +31,7 @@ export async function listApprovals(options: ClientOptions & { readonly state?: 
   for (let pages = 0; pages < PAGES_MAX; pages += 1) {
     const query = new URLSearchParams({
       limit: String(PAGE_APPROVALS),
-      ...(options.state !== undefined && { state: options.state }),
+      state: options.state,
       ...(cursor !== undefined && { cursor }),
     });
     const answer = await requestAnswer(client, { method: "GET", path: `/approvals?${query}` }, options);
@@ -44,21 +44,24 @@ export async function listApprovals(options: ClientOptions & { readonly state?: 
     if (cursor === undefined) break;
   }
   if (options.json === true) return print.json({ approvals: bodies, ...(cursor !== undefined && { cursor }) });
-  printListing(withMissing([["ID", "STATE", "RISK", "TOOL", "REQUESTER", "TIME LEFT", "SUMMARY"], ...rows], missing));
+  printListing(
+    withMissing([["ID", "STATE", "RISK", "TOOL", "REQUESTER", "TIME LEFT", "SUMMARY", "ARGUMENTS"], ...rows], missing),
+  );
   if (cursor !== undefined) print.line(`note: there are more; these are the first ${rows.length}`);
 }
 
 function row(approval: ShownApproval, now: number | undefined): readonly string[] {
   const { id, state, risk, tool, requester, decideBy, summary } = approval;
   const left = state === "pending" ? timeLeft(decideBy, now) : "-";
-  return [id, state, risk ?? "-", tool, requester?.sub ?? "-", left, summary].map(printableCell);
+  const args = approval.arguments === undefined ? "-" : JSON.stringify(approval.arguments);
+  return [id, state, risk ?? "-", tool, requester?.sub ?? "-", left, summary, args].map(printableCell);
 }
 
 /** Adds a column with the approvals that are still missing, when there are any. */
 function withMissing(rows: readonly (readonly string[])[], missing: readonly string[]): readonly (readonly string[])[] {
   if (missing.every((text) => text === "")) return rows;
   const cells = ["MISSING", ...missing.map((text) => printableCell(text || "-"))];
-  return rows.map((cellsOf, at) => [...cellsOf.slice(0, -1), cells[at] ?? "", ...cellsOf.slice(-1)]);
+  return rows.map((cellsOf, at) => [...cellsOf.slice(0, -2), cells[at] ?? "", ...cellsOf.slice(-2)]);
 }
 
 export async function showApproval(id: string, options: ClientOptions): Promise<void> {

@@ -4,6 +4,7 @@ import {
   CLIENT,
   choice,
   command,
+  defaulted,
   digest,
   duration,
   flag,
@@ -41,9 +42,14 @@ export const commands = [
   group("approvals", "Show approval requests, and decide them"),
   command({
     name: "approvals list",
-    summary: "List approval requests, newest first",
+    summary: "List the pending approval requests, newest first",
     uses: CLIENT,
-    options: { state: option(choice("state", APPROVAL_STATES), "only those in this state") },
+    options: {
+      state: defaulted(choice("state", [...APPROVAL_STATES, "all"]), {
+        help: "those in this state, or all",
+        fallback: "pending",
+      }),
+    },
     run: async (_, options) => (await approvals()).listApprovals(options),
   }),
   command({

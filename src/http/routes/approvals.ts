@@ -9,6 +9,7 @@ import { Refusal } from "../../core/errors.ts";
 import { APPROVAL_SCOPES, APPROVAL_STATES, type CallerContext, type Json } from "../../core/types.ts";
 import { json } from "../answers.ts";
 import {
+  argumentsInList,
   decisionRefusal,
   endedRefusal,
   forApprover,
@@ -39,8 +40,11 @@ const TIME_CHARACTERS_MAX = 64;
 /** Concurrent reports: each reads thousands of rows. */
 const REPORTS = { totalMax: 2, perCallerMax: 1 } as const;
 
+/** Lists requests in any state, as well as those that wait for a decision. */
+const EVERY_STATE = "all";
+
 const listQuery = z.strictObject({
-  state: z.enum(APPROVAL_STATES).optional(),
+  state: z.enum([...APPROVAL_STATES, EVERY_STATE]).default("pending"),
   limit: wholeNumber(1, PAGE_MAX).optional(),
   /** Cursor that an earlier page returned: an invalid one would look like the end of the list. */
   cursor: z
@@ -84,11 +88,16 @@ export const endpoints: readonly Endpoint[] = [
     query: listQuery,
     responses: { 200: { schema: APPROVAL_LIST } },
     audited: "approvals.listed",
-    async handle({ tokenAudience, caller, query: { limit = PAGE_DEFAULT, ...filter } }, services) {
+    async handle({ tokenAudience, caller, query: { limit = PAGE_DEFAULT, state, cursor } }, services) {
       const requester = tokenAudience === "agents" ? identityOf(caller) : undefined;
+      const filter = { ...(state !== EVERY_STATE && { state }), ...(cursor !== undefined && { cursor }) };
       const page = await inStore(services, () => services.approvals.list({ ...filter, limit, requester }));
+      const shown = (one: Approval): Json =>
+        tokenAudience === "agents"
+          ? forRequester(one)
+          : { ...forList(one, caller), ...argumentsInList(one, services.registry) };
       return json(200, {
-        approvals: page.approvals.map((one) => (tokenAudience === "agents" ? forRequester(one) : forList(one, caller))),
+        approvals: page.approvals.map(shown),
         ...(page.cursor !== undefined && { cursor: page.cursor }),
       });
     },

@@ -219,7 +219,7 @@ async function readList(): Promise<void> {
 }
 
 async function readLatest(limit: number): Promise<readonly ListedRequest[]> {
-  return (await readPage(new URLSearchParams({ limit: String(limit) }))).approvals;
+  return (await readPage(new URLSearchParams({ state: "all", limit: String(limit) }))).approvals;
 }
 
 interface RequestPage {
