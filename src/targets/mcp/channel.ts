@@ -15,6 +15,8 @@ export interface McpChannel {
   readonly ready: Promise<void>;
   /** Resolves with the reason when the connection has ended. */
   readonly ended: Promise<string>;
+  /** True while the server keeps a session for this connection, which it may forget without closing the connection. */
+  readonly hasSession?: boolean;
   /**
    * Sends one message. Resolves when the server has taken it, or earlier: then `MessageReceiver.lost` reports a failure.
    *

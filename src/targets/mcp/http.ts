@@ -120,6 +120,10 @@ class HttpChannel implements McpChannel {
     this.#read = messageReader(receiver, this.#end);
   }
 
+  get hasSession(): boolean {
+    return this.#sessionId !== undefined;
+  }
+
   negotiated(version: string): void {
     this.#version = version;
   }

@@ -42,6 +42,7 @@ const CURSOR_CHARACTERS_MAX = 4_096;
 const NAME_CHARACTERS_MAX = 256;
 const LOGGED_ONCE_MAX = 32;
 const PING_TIMEOUT_MS = 5_000;
+const PROBE_TIMEOUT_MS = 5_000;
 const RECHECK_PAUSE_MS = 1_000;
 const NEVER = new AbortController().signal;
 
@@ -85,6 +86,8 @@ export class McpSession {
   #unsolicited = 0;
   #unsolicitedBytes = 0;
   #endReason: string | undefined;
+  #isForgotten = false;
+  #probing: Promise<boolean> | undefined;
   #server = { name: "", version: "" };
   /** True for a server that announces changes of its tools to those who ask for it. */
   #announcesTools = false;
@@ -147,6 +150,11 @@ export class McpSession {
     return this.#endReason === undefined;
   }
 
+  /** Whether a call may use it: false also once the server no longer knows the session, while earlier calls are in progress. */
+  get isUsable(): boolean {
+    return this.isOpen && !this.#isForgotten;
+  }
+
   close(): Promise<void> {
     this.#endReason ??= "closed";
     this.#stopTimers();
@@ -195,8 +203,35 @@ export class McpSession {
       return await this.#request("tools/call", params, signal, call);
     } catch (error) {
       if (signal.aborted && this.isOpen) void this.#checkAlive();
+      if (this.#mayBeForgotten(error) && !(await this.#knowsSession())) {
+        throw new UpstreamError("expired", "its session has ended");
+      }
       throw error;
     }
+  }
+
+  /** Returns whether an error may mean that the server no longer knows the session. By the specification, only status 404 says so. */
+  #mayBeForgotten(error: unknown): boolean {
+    const isAnswer = error instanceof UpstreamError && error.failure === "error" && !error.isRefused;
+    return isAnswer && error.code !== ERROR.urlElicitationRequired && this.#channel.hasSession === true;
+  }
+
+  /** Asks for the first page of the tools, which a server gives only in a session. Concurrent callers share one request. */
+  #knowsSession(): Promise<boolean> {
+    if (this.#isForgotten) return Promise.resolve(false);
+    this.#probing ??= this.#request("tools/list", {}, AbortSignal.timeout(PROBE_TIMEOUT_MS))
+      .then(
+        () => true,
+        (error: unknown) => error instanceof UpstreamError && (error.failure === "notSent" || error.isRefused),
+      )
+      .then((isKnown) => {
+        this.#isForgotten ||= !isKnown;
+        return isKnown;
+      })
+      .finally(() => {
+        this.#probing = undefined;
+      });
+    return this.#probing;
   }
 
   /** Agrees on a version of the protocol: first with `initialize`, then, if that is refused, without it. */
@@ -239,8 +274,9 @@ export class McpSession {
     try {
       return await this.#readPages(signal);
     } catch (error) {
-      // The next call tries again.
+      // The next call tries again, in another session if the server refuses the list in this one.
       this.#isOutdated = true;
+      this.#isForgotten ||= this.#mayBeForgotten(error);
       throw error;
     }
   }

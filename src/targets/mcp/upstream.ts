@@ -14,6 +14,8 @@ const WAIT_FIRST_MS = 2_000;
 const WAIT_MAX_MS = 60_000;
 /** Time in which a list of tools is not read again for a tool that it does not have. */
 const LISTED_FRESH_MS = 10_000;
+/** The same for a quarantined tool, whose definition may be the pinned one again. */
+const QUARANTINE_FRESH_MS = 1_000;
 
 export interface UpstreamLimits {
   readonly startTimeoutMs: number;
@@ -85,6 +87,7 @@ interface Lease {
 }
 
 const SHARED = "";
+const NEVER = new AbortController().signal;
 
 /** One configured MCP server: its sessions, the definitions of its tools, and which of them are quarantined. */
 export class Upstream {
@@ -157,11 +160,15 @@ export class Upstream {
   /** Ends the sessions that use a caller's own credentials, after the calls in progress. */
   endOwned(): void {
     for (const slot of this.#slots.values()) {
-      if (!slot.isOwned) continue;
-      this.#forget(slot);
-      slot.isRetired = true;
-      if (slot.calls === 0) void this.#end(slot);
+      if (slot.isOwned) this.#retire(slot);
     }
+  }
+
+  /** Ends a session after the calls in progress. */
+  #retire(slot: Slot): void {
+    this.#forget(slot);
+    slot.isRetired = true;
+    if (slot.calls === 0) void this.#end(slot);
   }
 
   /** Adds a tool that this service offers. Returns the problem with its pin. */
@@ -182,8 +189,14 @@ export class Upstream {
    * @throws {UpstreamError}
    */
   async readDefinitions(signal: AbortSignal): Promise<void> {
+    const before = this.#listed;
     const lease = await this.#lease(undefined, signal);
-    lease.release();
+    try {
+      // A session lists the tools when it starts; this one had started before.
+      if (this.#listed === before) await unlessCallEnded(lease.session.readDefinitions(), signal);
+    } finally {
+      lease.release();
+    }
     // Otherwise the process would run unused until the idle time ends.
     if (!this.#options.isShared) await this.#end(this.#slots.get(SHARED));
   }
@@ -195,10 +208,20 @@ export class Upstream {
    * @throws {UpstreamError}
    */
   planned(tool: string, signal: AbortSignal): string | Promise<string> {
-    const isUnknown = this.#pins.get(tool)?.sha256 === undefined;
-    // Otherwise each call to a tool that the server does not offer would start a process.
-    const isFresh = this.#listed !== undefined && this.#options.now() - this.#listedAt < LISTED_FRESH_MS;
-    return isUnknown && !isFresh ? this.readDefinitions(signal).then(() => this.#pinned(tool)) : this.#pinned(tool);
+    return this.#mustRead(tool) ? this.readDefinitions(signal).then(() => this.#pinned(tool)) : this.#pinned(tool);
+  }
+
+  /** Returns whether the definitions are read before a call. Not before each call: that would start a process each time. */
+  #mustRead(tool: string): boolean {
+    const { sha256, quarantine } = this.#pins.get(tool) ?? {};
+    const age = this.#listed === undefined ? Number.POSITIVE_INFINITY : this.#options.now() - this.#listedAt;
+    if (sha256 === undefined) return age >= LISTED_FRESH_MS;
+    return quarantine !== undefined && this.#hasNoCallersSession() && age >= QUARANTINE_FRESH_MS;
+  }
+
+  /** Returns false while callers have sessions of their own: these are compared with the pins regularly, and may differ. */
+  #hasNoCallersSession(): boolean {
+    return this.#slots.size === (this.#slots.has(SHARED) ? 1 : 0);
   }
 
   #pinned(tool: string): string {
@@ -222,7 +245,7 @@ export class Upstream {
       try {
         return await this.#useSession(lease.session, call, run);
       } catch (error) {
-        if (!canUseAnother(error, call) || lease.session.isOpen || call.signal.aborted) throw error;
+        if (!canUseAnother(error, call) || lease.session.isUsable || call.signal.aborted) throw error;
       } finally {
         lease.release();
       }
@@ -302,7 +325,7 @@ export class Upstream {
     const own = user === undefined || isShared ? SHARED : user.key;
     const key = isOwned ? credentialKeyOf(user.owner) : own;
     const known = this.#slots.get(key);
-    if (known?.started?.isOpen === false) this.#forget(known);
+    if (known?.started?.isUsable === false) this.#retire(known);
     else if (known !== undefined) return known;
     const { limits, now } = this.#options;
     if (this.#isClosed) throw new UpstreamError("notSent", "the service is shutting down");
@@ -395,6 +418,8 @@ export class Upstream {
 
   /** Reads the definitions of all sessions again. Sessions that begin later read them when they start. */
   #recheck(): void {
+    const isQuarantined = [...this.#pins.values()].some(({ quarantine }) => quarantine !== undefined);
+    if (this.#slots.size === 0 && isQuarantined) this.readDefinitions(NEVER).catch(() => {});
     for (const { session } of this.#slots.values()) {
       session.then((open) => open.readDefinitions()).catch(() => {});
     }

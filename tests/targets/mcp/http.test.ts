@@ -237,17 +237,21 @@ describe("a server over HTTP", () => {
     expect(codeOf(await world.call("change_echo"))).toBe("OUTCOME_UNKNOWN");
   });
 
-  test.each([
-    ["", null],
-    [" and an error in the body", { code: -32_001, message: "Session not found" }],
+  const gone = { code: -32_001, message: "Session not found" };
+  const withError = (status: number, id?: null) => (asked: number) =>
+    server.json({ jsonrpc: "2.0", id: id === null ? id : asked, error: gone }, { status });
+  test.each<readonly [string, HttpServer["gone"]]>([
+    ["status 404", () => new Response(null, { status: 404 })],
+    ["status 404 and an error", withError(404)],
+    ["status 400", () => new Response("No valid session ID provided", { status: 400 })],
+    ["status 400 and an error without an id", withError(400, null)],
+    ["status 400 and an error", withError(400)],
+    ["status 200 and an error", withError(200)],
   ])(
-    "a session that the server has ended with 404%s is replaced: a read goes on, a change is not repeated",
-    async (_what, error) => {
+    "a session that the server has ended with %s is replaced: a read goes on, a change is not repeated",
+    async (_what, answer) => {
       const sessionsOfCalls = () => server.of("tools/call").map(({ headers }) => headers["mcp-session-id"]);
-      server.gone = (id) =>
-        error === null
-          ? new Response(null, { status: 404 })
-          : server.json({ jsonrpc: "2.0", id, error }, { status: 404 });
+      server.gone = answer;
       for (const [tool, next] of [
         ["echo", "session-2"],
         ["change_echo", "session-3"],
@@ -268,6 +272,38 @@ describe("a server over HTTP", () => {
       }
     },
   );
+
+  test("a session in which the list of tools is refused is replaced before the call, also for a change", async () => {
+    server.gone = withError(400, null);
+    server.call = (id) =>
+      server.events(
+        { jsonrpc: "2.0", method: "notifications/tools/list_changed" },
+        { jsonrpc: "2.0", id, result: { content: [] } },
+      );
+    await world.call("echo");
+    server.call = usual;
+    server.sessionId = "session-after-the-list";
+    server.seen.length = 0;
+    expect((await world.call("change_echo")).body.result).toEqual({ text: "hello" });
+    expect(server.of("tools/call").map(({ headers }) => headers["mcp-session-id"])).toEqual(["session-after-the-list"]);
+  });
+
+  test.each<readonly [string, HttpServer["call"], string]>([
+    ["status 400", () => new Response("bad", { status: 400 }), "TARGET_FAILED"],
+    ["an error", (id) => server.json({ jsonrpc: "2.0", id, error: { code: -32_000, message: "no" } }), "TARGET_FAILED"],
+    [
+      "an error for the arguments",
+      (id) => server.json({ jsonrpc: "2.0", id, error: { code: -32_602, message: "no" } }),
+      "TARGET_REFUSED",
+    ],
+  ])("a call that a server refuses with %s in a session that it knows is sent once", async (_what, answer, code) => {
+    await world.call("echo");
+    server.seen.length = 0;
+    server.call = answer;
+    expect(codeOf(await world.call("echo"))).toBe(code);
+    expect(codeOf(await world.call("change_echo"))).toBe(code);
+    expect([server.of("tools/call").length, server.of("initialize").length]).toEqual([2, 0]);
+  });
 
   test("only an answer with status 200 is a success", async () => {
     for (const [status, ofRead, ofChange] of [

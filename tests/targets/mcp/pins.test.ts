@@ -118,6 +118,26 @@ describe("pinned tools of a server that changes its definitions", () => {
     expect((await world.health()).body.systems.hostile.quarantined).toEqual([]);
   });
 
+  test("a quarantine ends without any session, once the server lists the pinned definition again", async () => {
+    const { pins } = await checked(world, [hostileTool("echo")]);
+    world.tell("changes.json", { echo: { title: "Another" } });
+    await world.start([hostileTool("echo", { definitionSha256: pins["echo"] })]);
+    expect((await world.call("echo")).body.error).toMatchObject(QUARANTINED);
+    world.untell("changes.json");
+    while ((await world.call("echo")).http !== 200) await Bun.sleep(50);
+    expect((await world.health()).body.systems.hostile.quarantined).toEqual([]);
+  });
+
+  test("a quarantine without any session and without calls ends with the regular comparison", async () => {
+    const { pins } = await checked(world, [hostileTool("echo")]);
+    world.tell("changes.json", { echo: { title: "Another" } });
+    await world.start([hostileTool("echo", { definitionSha256: pins["echo"] })], { definitionsSeconds: 1 });
+    const quarantined = async () => (await world.health()).body.systems.hostile.quarantined;
+    expect(await quarantined()).toEqual(["echo"]);
+    world.untell("changes.json");
+    while ((await quarantined()).length > 0) await Bun.sleep(50);
+  });
+
   test("a definition that changes while the list is read is noticed before the call", async () => {
     await world.start([hostileTool("echo"), hostileTool("announces")]);
     expect((await world.call("echo")).http).toBe(200);
