@@ -419,6 +419,12 @@ export interface RunContext {
    */
   readonly callerToken?: (() => string | undefined) | undefined;
   readonly answer?: GivenAnswer | undefined;
+  /**
+   * Called by a binding with `callsBegin` before the call has its effect: bytes are sent, a program starts, a file changes.
+   *
+   * @throws {Refusal} when the call has ended: it must not have an effect any more
+   */
+  readonly begin?: (() => void) | undefined;
   /** Undefined in every call of a service. */
   readonly observe?: TargetObserver | undefined;
 }
@@ -451,6 +457,8 @@ export interface Binding {
   readonly plansFromArguments?: boolean;
   /** True when the plan is the parsed arguments, which may contain values that are not JSON. */
   readonly planIsInput?: boolean;
+  /** True when `run` calls `context.begin()` before it has an effect. A change that ended earlier is known not to have happened. */
+  readonly callsBegin?: boolean;
   /** True when a change affects workspace files: remembered approvals of commands then end. */
   readonly writesFiles?: boolean;
   /**

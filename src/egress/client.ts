@@ -55,6 +55,8 @@ export interface EgressRequest {
   readonly timeoutMs?: number | undefined;
   /** Maximum size of the answer's body, as received and decompressed. */
   readonly bodyBytesMax: number;
+  /** Called before the request is written to its connection. When it throws, nothing is sent. */
+  readonly onSend?: (() => void) | undefined;
   /**
    * True when it is harmless if the server never sees the request because it is just closing the connection. Other requests
    * use a new connection, or one that was in use within the last second.
@@ -461,11 +463,18 @@ class Exchange {
 
   /** The request is written once the connection is there. */
   #follow(sent: ClientRequest, socket: Socket, isTls: boolean): void {
-    if (sent.reusedSocket) this.#isSent = true;
-    else
-      socket.once(isTls ? "secureConnect" : "connect", () => {
-        this.#isSent = true;
-      });
+    if (sent.reusedSocket) this.#connected();
+    else socket.once(isTls ? "secureConnect" : "connect", () => this.#connected());
+  }
+
+  #connected(): void {
+    if (this.#isOver) return;
+    try {
+      this.#request.onSend?.();
+      this.#isSent = true;
+    } catch (error) {
+      this.#aborted(error);
+    }
   }
 
   #answered(response: IncomingMessage): void {

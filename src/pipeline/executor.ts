@@ -50,6 +50,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
       const { scope } = execution;
       const changes = tool.classification !== "read";
       const leave = enter(running, tool);
+      const run = new ScopedRun(approved, execution);
       let work: Promise<unknown>;
       try {
         scope.assertOpen();
@@ -59,7 +60,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
         }
         scope.startRun();
         execution.budget?.start();
-        work = binding.run(plan, new ScopedRun(approved, execution));
+        work = binding.run(plan, run);
       } catch (error) {
         leave();
         throw error;
@@ -74,7 +75,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
           const partial = outputReleasedWith(error);
           if (partial !== undefined) await execution.budget?.charge(partial.result);
         }
-        throw runError(tool, error);
+        throw runError(error, changes, run.hasBegun || binding.callsBegin !== true);
       }
     },
   };
@@ -91,6 +92,7 @@ class ScopedRun implements RunContext {
   readonly answer: GivenAnswer | undefined;
   readonly callerToken: (() => string | undefined) | undefined;
   readonly #scope: CallScope;
+  hasBegun = false;
 
   constructor({ caller, answer }: Pick<Approved, "caller" | "answer">, execution: Execution) {
     this.deadline = execution.scope.deadline;
@@ -107,6 +109,11 @@ class ScopedRun implements RunContext {
   get signal(): AbortSignal {
     return this.#scope.signal;
   }
+
+  readonly begin = (): void => {
+    this.#scope.assertOpen();
+    this.hasBegun = true;
+  };
 }
 
 function enter(running: Map<string, number>, tool: Tool): () => void {
@@ -118,10 +125,15 @@ function enter(running: Map<string, number>, tool: Tool): () => void {
   return () => void running.set(tool.name, (running.get(tool.name) ?? 1) - 1);
 }
 
-/** A changing call without a definite result is OUTCOME_UNKNOWN, never retryable. */
-function runError(tool: Tool, error: unknown): unknown {
+/** A changing call without a definite result is OUTCOME_UNKNOWN, never retryable, unless it ended before it began. */
+function runError(error: unknown, changes: boolean, hasBegun: boolean): unknown {
   const code = error instanceof Refusal ? error.code : "INTERNAL";
-  if (tool.classification === "read" || !INDEFINITE.has(code)) return error;
+  if (!changes || !INDEFINITE.has(code)) return error;
+  if (!hasBegun && code === "DEADLINE_EXCEEDED") {
+    const message = "The target was not ready in time. Nothing was sent, and nothing has changed.";
+    return new Refusal("TARGET_UNAVAILABLE", message, { cause: error });
+  }
+  if (!hasBegun) return error;
   return new Refusal("OUTCOME_UNKNOWN", "It is not known whether the change happened. Check before you call again.", {
     cause: error,
     findings: error instanceof Refusal ? error.findings : undefined,

@@ -27,6 +27,7 @@ class Client implements Disconnect {
 
 interface Given {
   readonly classification?: "read" | "write";
+  readonly callsBegin?: boolean;
   readonly run: (context: RunContext) => Promise<unknown>;
   readonly timeoutMs?: number;
   readonly intend?: () => Promise<void>;
@@ -36,6 +37,7 @@ interface Given {
 
 function stand({
   classification = "read",
+  callsBegin = false,
   run,
   timeoutMs = 5_000,
   intend = async () => {},
@@ -44,7 +46,7 @@ function stand({
 }: Given) {
   const executor = createExecutor({ intend });
   const tool = { name: "t", classification, limits: { concurrentCallsMax } };
-  const binding = { run: (_plan: unknown, context: RunContext) => run(context) };
+  const binding = { callsBegin, run: (_plan: unknown, context: RunContext) => run(context) };
   const approved = { tool, binding, plan: { kind: "inline" }, caller: {}, digest: "d", by: "b" } as unknown as Approved;
   return async (): Promise<unknown> => {
     const scope = new CallScopes({ clock: () => 0, monotonic: () => performance.now() }).open({
@@ -95,6 +97,46 @@ describe("results", () => {
     };
     expect(await stand({ run, classification: "write" })()).toBe("OUTCOME_UNKNOWN");
     expect(await stand({ run })()).toBeInstanceOf(TypeError);
+  });
+});
+
+describe("a change of a binding that says when it begins", () => {
+  const change = { classification: "write", callsBegin: true } as const;
+
+  test("past its deadline, is TARGET_UNAVAILABLE before it began and OUTCOME_UNKNOWN afterwards", async () => {
+    expect(await stand({ ...change, run: hang, timeoutMs: 5 })()).toBe("TARGET_UNAVAILABLE");
+    const begun = (context: RunContext) => {
+      context.begin?.();
+      return hang();
+    };
+    expect(await stand({ ...change, run: begun, timeoutMs: 5 })()).toBe("OUTCOME_UNKNOWN");
+  });
+
+  test("cannot begin after its deadline", async () => {
+    const late = Promise.withResolvers<unknown>();
+    const run = (context: RunContext) =>
+      new Promise<never>(() => {
+        const begin = () => {
+          try {
+            context.begin?.();
+            late.resolve("begun");
+          } catch (error) {
+            late.resolve(error instanceof Refusal ? error.code : error);
+          }
+        };
+        context.signal.addEventListener("abort", () => setTimeout(begin, 1));
+      });
+    expect(await stand({ ...change, run, timeoutMs: 5 })()).toBe("TARGET_UNAVAILABLE");
+    expect(await late.promise).toBe("DEADLINE_EXCEEDED");
+  });
+
+  test("that fails unexpectedly has an unknown outcome only once it began", async () => {
+    const run = (begins: boolean) => async (context: RunContext) => {
+      if (begins) context.begin?.();
+      throw new TypeError("x");
+    };
+    expect(await stand({ ...change, run: run(false) })()).toBeInstanceOf(TypeError);
+    expect(await stand({ ...change, run: run(true) })()).toBe("OUTCOME_UNKNOWN");
   });
 });
 

@@ -53,6 +53,8 @@ export interface ChildSpec {
   readonly keepsStderr?: boolean | undefined;
   /** Receives how the child ended, with the beginnings of its output. */
   readonly observe?: TargetObserver | undefined;
+  /** Called before the program starts. When it throws, the program does not start. */
+  readonly onStart?: (() => void) | undefined;
   readonly timeoutMs: number;
   readonly signals: readonly AbortSignal[];
   /** Confines the child; without it, only its user's permissions restrict it. */
@@ -62,7 +64,7 @@ export interface ChildSpec {
 
 /**
  * Runs one program until it ends. Resolves at most one second after the deadline, after killing everything that the
- * program started. Rejects only for an argv that must never run.
+ * program started. Rejects only for an argv that must never run, and with what `onStart` throws.
  *
  * @throws {Refusal} INTERNAL when the argv fails the last check
  */
@@ -73,6 +75,7 @@ export async function runChild(spec: ChildSpec): Promise<ChildResult> {
   if (aborted !== undefined) return notStarted(endingOfAbort(aborted));
   if (!(spec.timeoutMs > 0)) return notStarted({ kind: "deadline" });
   const memoryBytesMax = spec.memory?.bytesMax() ?? COMMAND_BYTES_MAX;
+  spec.onStart?.();
   let child: Child;
   try {
     child = spawn(spec, memoryBytesMax);

@@ -77,7 +77,7 @@ type PlannedProgram = Pick<CliPlan, "command" | "argv" | "cwd" | "environment"> 
 };
 type SpawnLimits = Pick<
   ChildSpec,
-  "stdoutBytesMax" | "mergesStderr" | "stderrMeans" | "keepsStderr" | "observe" | "timeoutMs"
+  "stdoutBytesMax" | "mergesStderr" | "stderrMeans" | "keepsStderr" | "observe" | "onStart" | "timeoutMs"
 > & {
   readonly signal: AbortSignal;
 };
@@ -146,6 +146,7 @@ function bind(tool: Tool, parts: Parts): Binding {
     }),
     plan: (input, context) =>
       isShell ? planShell(bound, parts, input) : planProgram(bound, parts, { input, context }),
+    callsBegin: true,
     async run(sealed, context) {
       const plan = sealed as CliPlan;
       checkProgram(plan, bound);
@@ -230,6 +231,7 @@ async function runProgram(bound: CliTool, parts: Parts, { plan, context }: Plann
       stderrMeans: bound.cli.stderrMeans ?? [],
       keepsStderr: tool.errors === "filtered",
       observe: context.observe,
+      onStart: context.begin,
       timeoutMs: context.deadline - parts.now(),
       signal: context.signal,
     },
@@ -260,6 +262,7 @@ async function runShell(bound: CliTool, parts: Parts, { plan, context }: Planned
   const left = context.deadline - parts.now();
   const limits = {
     ...{ mergesStderr: true, stderrMeans: [], signal: context.signal, observe: context.observe },
+    onStart: context.begin,
     stdoutBytesMax: tool.limits.outputBytesMax + CUT_MARGIN_BYTES,
     timeoutMs: Math.min(left - Math.min(SCRIPT_END_MS, left / 10), timeoutMs),
   };

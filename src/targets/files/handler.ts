@@ -67,6 +67,7 @@ function bind(tool: Tool, options: FsHandlerOptions): Binding {
     const requestOf = operation === "write" ? writeRequest : patchRequest;
     return {
       writesFiles: true,
+      callsBegin: true,
       fixedParts: ({ kind, operation: planned, workflow }) => ({
         kind,
         operation: planned ?? null,
@@ -138,11 +139,11 @@ function planChange(
 async function runChange(
   { mounts, limits, now, newId }: FsHandlerOptions,
   plan: WritePlan,
-  { caller, signal, deadline }: RunContext,
+  { caller, signal, deadline, begin }: RunContext,
 ) {
   const { maxWriteBytes } = limitsOf(limits, caller);
   if (plan.bytes > maxWriteBytes) throw overLimit(maxWriteBytes);
-  return runWrite(mounts, plan, { fileBytesMax: limits.fileBytesMax, signal, now, deadline, newId });
+  return runWrite(mounts, plan, { fileBytesMax: limits.fileBytesMax, signal, begin, now, deadline, newId });
 }
 
 function limitsOf(limits: FsLimits, { issuer, subject }: Pick<CallerContext, "issuer" | "subject">): AgentLimits {

@@ -13,6 +13,7 @@ import { locate, type WriteTarget } from "./write-target.ts";
 interface WriteContext {
   readonly fileBytesMax: number;
   readonly signal: AbortSignal;
+  readonly begin: (() => void) | undefined;
   readonly now: () => number;
   readonly deadline: number;
   /** Returns an unguessable id: `[A-Za-z0-9-]+`. */
@@ -117,6 +118,7 @@ async function replace(
     if (current !== undefined) keepOwner(fd, current);
     await syncFile(fd);
     context.signal.throwIfAborted();
+    context.begin?.();
     // Until the rename, nothing else runs in this process, and no other writer has the lock.
     checkUnchanged(mounts, target);
     renameInto(mounts, target, temporary);

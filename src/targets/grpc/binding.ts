@@ -125,6 +125,8 @@ export class GrpcBinding implements Binding {
     return { ...plan, metadataKeys: metadataKeys(system.metadata, sign !== undefined) };
   }
 
+  readonly callsBegin = true;
+
   async run(plan: ExecutionPlan, context: RunContext): Promise<unknown> {
     const { system, method, channels } = this.#parts;
     if (plan["path"] !== method.path || plan["endpoint"] !== this.#endpoint) {
@@ -192,6 +194,7 @@ export class GrpcBinding implements Binding {
   #send({ link, bytes, context }: Attempt, metadata: Metadata): Promise<Buffer | StreamedList> {
     const { method, target } = this.#parts;
     const { deadline, signal } = context;
+    context.begin?.();
     const request = { path: method.path, bytes, metadata, deadline, signal };
     const bounds = target.grpc.stream;
     const span = context.requests?.begin(this.#spanTarget);

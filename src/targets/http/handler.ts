@@ -252,6 +252,8 @@ class HttpBinding implements Binding {
     return this.#isChange() || this.#http.method !== "POST" ? undefined : "is read, but the request is a POST";
   }
 
+  readonly callsBegin = true;
+
   async run(plan: ExecutionPlan, context: RunContext): Promise<unknown> {
     const request = this.#planned(plan);
     if (!isSameIdentity(plan["tls"], this.#system.connections.current.tls)) {
@@ -330,7 +332,7 @@ class HttpBinding implements Binding {
     try {
       const answer = await this.#system.connections.current.client.send({
         ...{ method, url, body, signal, headers: { ...request.headers, ...added } },
-        ...{ bodyBytesMax: this.#system.system.answerBytesMax, isRepeatable: this.#safe },
+        ...{ bodyBytesMax: this.#system.system.answerBytesMax, isRepeatable: this.#safe, onSend: context.begin },
       });
       span?.end(String(answer.status));
       const secrets = secretsInHeaders(Object.values(secret));

@@ -3,8 +3,8 @@ import { unlessAborted } from "../../core/time-limits.ts";
 import type { RunContext } from "../../core/types.ts";
 import type { CredentialOwner } from "../../egress/credentials.ts";
 
-/** The call that a message belongs to. It is not sent, except in the caller assertion. */
-export interface AssertedCall extends Pick<RunContext, "caller" | "traceId"> {
+/** The call that a message belongs to. It is not sent, except in the caller assertion. `begin` is called before the message is. */
+export interface AssertedCall extends Pick<RunContext, "caller" | "traceId" | "begin"> {
   /** Name of our own tool. */
   readonly tool: string;
 }

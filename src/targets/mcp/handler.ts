@@ -106,6 +106,8 @@ class McpBinding implements Binding {
     return isDoubtful ? "is read, but the server says that the tool changes something" : undefined;
   }
 
+  readonly callsBegin = true;
+
   async run(sealed: ExecutionPlan, context: RunContext): Promise<unknown> {
     const { signal, caller, callerToken, traceId, traceparent, tracestate } = context;
     const plan = sealed as McpPlan;
@@ -117,7 +119,7 @@ class McpBinding implements Binding {
     const owner = { caller, callerToken };
     const [key, isRepeatable] = [callerKey(caller), isSafe(tool)];
     const call = { tool: plan.tool, key, owner, sha256: plan.definitionSha256, isRepeatable, signal };
-    const asserted = { tool: tool.name, caller, traceId };
+    const asserted = { tool: tool.name, caller, traceId, begin: context.begin };
     const trace = Object.entries({ traceparent, tracestate }).filter(
       (each): each is [string, string] => each[1] !== undefined,
     );

@@ -239,7 +239,7 @@ class HttpChannel implements McpChannel {
     const assertion = call === undefined ? undefined : await this.#assertion(request, call);
     const asserted = assertion !== undefined && { "x-caller-assertion": assertion };
     const headers = { ...request.headers, ...asserted, ...credentials };
-    const stream = await this.#options.client().open({ ...request, headers });
+    const stream = await this.#options.client().open({ ...request, headers, onSend: call?.begin });
     return { stream, secrets: assertion === undefined ? NO_SECRETS : secretsInHeaders([assertion]) };
   }
 

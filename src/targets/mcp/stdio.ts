@@ -2,6 +2,7 @@ import { Lines } from "../../core/lines.ts";
 import type { ServerOutput, ServerProcess } from "../../core/server-process.ts";
 import { secretsAmong, textWithout } from "../../egress/sent-secrets.ts";
 import {
+  type AssertedCall,
   type McpChannel,
   type MessageReceiver,
   type OpenMcpChannel,
@@ -59,11 +60,12 @@ class StdioChannel implements McpChannel {
     this.ended = ended;
   }
 
-  async send(message: OutgoingMessage): Promise<void> {
+  async send(message: OutgoingMessage, call?: AssertedCall): Promise<void> {
     const bytes = Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`, "utf8");
     if (this.#unsentBytes + bytes.length > UNSENT_BYTES_MAX) {
       throw new UpstreamError("notSent", "the server does not read its input");
     }
+    call?.begin?.();
     this.#unsentBytes += bytes.length;
     try {
       await this.#process.write(bytes);

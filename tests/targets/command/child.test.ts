@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { join, resolve } from "node:path";
 import { z } from "zod";
+import { Refusal } from "../../../src/core/errors.ts";
 import { CUT_MARGIN_BYTES, PartialAnswer } from "../../../src/core/partial-answer.ts";
 import type { StdoutParser } from "../../../src/core/types.ts";
 import { call, gone, pidIn, planOf, refusalFrom, stand, standTool } from "./stand.ts";
@@ -104,6 +105,20 @@ test.each(["read", "write"] as const)(
     expect((await refusalFrom(call(tool, { timeoutMs: 0 }))).code).toBe("DEADLINE_EXCEEDED");
   },
 );
+
+test("a call that has ended before its start runs nothing", async () => {
+  const file = join(temporaryDirectory(), "pid");
+  const binding = stand().handler.bind(standTool({ command: "hang", argsBuilder: () => [file] }));
+  const { signal } = new AbortController();
+  const plan = await binding.plan({}, { signal });
+  const caller = { issuer: "i", subject: "s", permissions: [], actors: [], expiresAt: 0 };
+  const begin = () => {
+    throw new Refusal("HALTED", "over");
+  };
+  const work = binding.run(plan, { signal, deadline: 5_000, traceId: "t", caller, begin });
+  expect((await refusalFrom(work)).code).toBe("HALTED");
+  expect([await Bun.file(file).exists(), binding.callsBegin]).toEqual([false, true]);
+});
 
 test("a call that was cancelled before its start runs nothing", async () => {
   const file = join(temporaryDirectory(), "pid");

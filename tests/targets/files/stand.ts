@@ -58,6 +58,7 @@ export interface Running {
   readonly deadline?: number;
   readonly signal?: AbortSignal;
   readonly subject?: string;
+  readonly begin?: () => void;
 }
 
 type Args = Readonly<Record<string, unknown>>;
@@ -119,12 +120,13 @@ export function fsStand(options: StandOptions = {}): FsStand {
     const { tool, binding } = of(name);
     return binding.plan(tool.input.parse(args), { signal: idle });
   };
-  const run: FsStand["run"] = async (name, sealed, { deadline = 20_000, signal = idle, subject = "agent" } = {}) => {
+  const run: FsStand["run"] = async (name, sealed, running = {}) => {
+    const { deadline = 20_000, signal = idle, subject = "agent", begin } = running;
     const { tool, binding } = of(name);
     const caller = { issuer: "https://idp.test", subject, permissions: [], actors: [], expiresAt: 0 };
     // A plan must survive JSON.
     const stored = JSON.parse(JSON.stringify(sealed)) as ExecutionPlan;
-    return released(tool, await binding.run(stored, { signal, deadline, traceId: "trace", caller }));
+    return released(tool, await binding.run(stored, { signal, deadline, traceId: "trace", caller, begin }));
   };
   return {
     ...{

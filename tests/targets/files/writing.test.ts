@@ -12,6 +12,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
+import { Refusal } from "../../../src/core/errors.ts";
 import { until } from "../../support/until.ts";
 import { codeOf, fsStand, refusalOf } from "./stand.ts";
 
@@ -97,6 +98,17 @@ describe("a run", () => {
     expect(answer).toEqual({ path, sha256: sha256("after"), bytes: 5, created: false, changed: true });
     expect([readFileSync(file, "utf8"), statSync(file).mode & 0o777]).toEqual(["after", 0o640]);
     expect(readdirSync(stand.project)).toEqual(["a.txt"]);
+  });
+
+  test("changes nothing once the call has ended", async () => {
+    const stand = fsStand();
+    const file = join(stand.project, "a.txt");
+    writeFileSync(file, "before");
+    const begin = () => {
+      throw new Refusal("DEADLINE_EXCEEDED", "over");
+    };
+    expect(await codeOf(stand.call("fs_write", { path, content: "after" }, { begin }))).toBe("DEADLINE_EXCEEDED");
+    expect([readFileSync(file, "utf8"), readdirSync(stand.project)]).toEqual(["before", ["a.txt"]]);
   });
 
   test("creates directories on request", async () => {

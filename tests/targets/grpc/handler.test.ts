@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { status } from "@grpc/grpc-js";
 import { z } from "zod";
+import { Refusal } from "../../../src/core/errors.ts";
 import { PartialAnswer } from "../../../src/core/partial-answer.ts";
 import type { Binding, RequestTracer, RunContext } from "../../../src/core/types.ts";
 import { type GrpcHandler, grpcHandler } from "../../../src/targets/grpc/handler.ts";
@@ -210,6 +211,16 @@ describe("deadline and cancellation", () => {
     expect((await refusal(call(bind({ method: "Hang", classification }), {}, context))).code).toBe(code);
     expect(lab.calls()).toBe(before);
   });
+});
+
+test("a call that has ended before its connection is there sends nothing", async () => {
+  const begin = () => {
+    throw new Refusal("DEADLINE_EXCEEDED", "over");
+  };
+  const binding = bind({ method: "Echo", classification: "write" });
+  const before = lab.calls();
+  expect((await refusal(call(binding, {}, runContext({ begin })))).code).toBe("DEADLINE_EXCEEDED");
+  expect([lab.calls(), binding.callsBegin]).toEqual([before, true]);
 });
 
 describe("metadata", () => {

@@ -434,6 +434,21 @@ describe("a broken connection", () => {
     expect(JSON.stringify([got.message, got.details])).not.toContain(name);
   });
 
+  test("a call that has ended before its connection is there sends nothing", async () => {
+    const begin = () => {
+      throw new Refusal("DEADLINE_EXCEEDED", "over");
+    };
+    for (const kept of [false, true]) {
+      if (kept) await call(bind());
+      const before = server.requests.length;
+      await refusal(() => call(bind(CHANGE), {}, runContext({ begin })));
+      expect(server.requests).toHaveLength(before);
+    }
+    const begun: string[] = [];
+    await call(bind(CHANGE), {}, runContext({ begin: () => void begun.push("begun") }));
+    expect([begun.length, bind(CHANGE).callsBegin]).toEqual([1, true]);
+  });
+
   test("a deadline ends a slow answer: a read is late, the outcome of a change unknown", async () => {
     server.answer = () => "HTTP/1.1 200 X\r\ncontent-length: 5\r\n\r\n1";
     const late = () => runContext({ signal: AbortSignal.timeout(50) });

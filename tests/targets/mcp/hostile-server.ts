@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
  * An MCP server that misbehaves: by the tool that is called, and as the folder in its first argument says. `changes.json` there
  * holds members that replace those of the definitions, by tool name; `null` removes a tool. `next.json` replaces `changes.json`
  * during the next listing, after the announcement and before the answer, which is still the old one. `pages.json` makes the list
- * endless: `tools` of a name each and `bytes` of padding on each page.
+ * endless, and `ignores_<method>` leaves requests unanswered: `tools` of a name each and `bytes` of padding on each page.
  */
 
 const [, , folder = "/nowhere"] = process.argv;
@@ -235,6 +235,7 @@ createInterface({ input: process.stdin }).on("line", (line) => {
   };
   const { id, method, params = {} } = message;
   if (method === undefined) heard.push({ id, error: message.error, result: message.result });
+  else if (method !== undefined && existsSync(join(folder, `ignores_${method.replace("/", "_")}`))) return;
   else if (method === "initialize") {
     first = params;
     const name = existsSync(join(folder, "name")) ? readFileSync(join(folder, "name"), "utf8") : "hostile";

@@ -25,6 +25,23 @@ const CHANGES = ["echo", "crash", "is_error", "asks_input", "task", "huge", "nei
 );
 const SHORT = [hostileTool("hang", { timeoutMs: 300 }), hostileTool("hang", { timeoutMs: 300, change: true })];
 
+test.each(["initialize", "tools_list"])(
+  "a change whose deadline ends while the server leaves %s unanswered was not sent",
+  async (method) => {
+    const world = new HostileWorld();
+    await world.start(SHORT);
+    world.tell(`ignores_${method}`, "");
+    const reply = await world.call("change_hang");
+    expect(reply.body.error).toMatchObject({ code: "TARGET_UNAVAILABLE", stage: "EXECUTION" });
+    expect(reply.body.error.message).toBe(
+      "The target was not ready in time. Nothing was sent, and nothing has changed.",
+    );
+    expect(world.entry(reply.body.traceId)).toMatchObject({ error: { code: "TARGET_UNAVAILABLE" } });
+    expect(codeOf(await world.call("hang"))).toBe("DEADLINE_EXCEEDED");
+    await world.end();
+  },
+);
+
 describe("a confined server that misbehaves", () => {
   const world = new HostileWorld();
   const canary = join(world.folder, "canary");
