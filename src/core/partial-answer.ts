@@ -37,6 +37,33 @@ export function textWithin(text: string, bytesMax: number): string {
   return bytes.toString("utf8", 0, end);
 }
 
+/** Returns the beginning of a text whose JSON, with quotes and escapes, is at most `bytesMax` UTF-8 bytes; no character is split. */
+export function textWithinJson(text: string, bytesMax: number): string {
+  if (text.length * JSON_BYTES_PER_UNIT_MAX + QUOTES_BYTES <= bytesMax) return text;
+  let left = bytesMax - QUOTES_BYTES;
+  let end = 0;
+  for (const character of text) {
+    left -= jsonBytes(character);
+    if (left < 0) break;
+    end += character.length;
+  }
+  return text.slice(0, end);
+}
+
+const QUOTES_BYTES = 2;
+/** `\\u0000`, for one UTF-16 unit. */
+const JSON_BYTES_PER_UNIT_MAX = 6;
+
+/** Returns the bytes of one character in JSON. */
+function jsonBytes(character: string): number {
+  const code = character.codePointAt(0) ?? 0;
+  if (code > 0xffff) return 4;
+  const isPlain = code >= 0x20 && code !== 0x22 && code !== 0x5c && (code < 0xd800 || code > 0xdfff);
+  if (!isPlain) return JSON.stringify(character).length - QUOTES_BYTES;
+  if (code < 0x80) return 1;
+  return code < 0x800 ? 2 : 3;
+}
+
 /** Longest word that is dropped from a line when the cut splits it (UTF-16 units). */
 const WORD_CHARS_MAX = 256;
 

@@ -3,7 +3,7 @@ import { type Canonical, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Executed, mint, type RegisteredTool, type Released } from "../core/evidence.ts";
 import { isList, isTable } from "../core/json.ts";
-import { CUT_MARGIN_BYTES, type CutText, PartialAnswer, textWithin } from "../core/partial-answer.ts";
+import { CUT_MARGIN_BYTES, type CutText, PartialAnswer, textWithin, textWithinJson } from "../core/partial-answer.ts";
 import { applyPolicy } from "../core/policy/output-policy.ts";
 import type { Json, Tool } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
@@ -52,14 +52,17 @@ export function release(executed: Executed, detector: Detector, options: Release
 type Kept = Pick<Filtered, "result" | "filteredFields" | "truncated" | "outputHash">;
 
 /**
- * Cuts an answer that was released before to the caller's bound, as `release` does. Its texts are already redacted.
+ * Cuts what is released to its bound: an answer to a repeated call, or one that redaction or the schema's defaults have made
+ * longer. Its texts are already redacted.
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE for a tool that reads
  */
-export function cutAgain(tool: Tool, kept: Kept, bytesMax: number): Kept {
-  const fitted = fit(kept.result, JSON.stringify(kept.result), { bytesMax });
-  if (fitted?.isCut === false) return kept;
-  const cut = fitted && { ...kept, result: marked(tool, fitted.value), truncated: true as const };
+export function cutAgain<K extends Kept>(tool: Tool, kept: K, bytesMax: number): K | Filtered {
+  const text = JSON.stringify(kept.result);
+  if (Buffer.byteLength(text) <= bytesMax) return kept;
+  const whole = marked(tool, kept.result);
+  const fitted = fit(whole, JSON.stringify(whole), { bytesMax });
+  const cut = fitted && { ...kept, result: fitted.value, truncated: true as const };
   // A filtered answer need not fit the output schema. One that does must fit it after the cut, too.
   if (cut !== undefined && (fits(tool, cut.result) || !fits(tool, kept.result))) return cut;
   if (tool.classification === "read") throw tooLarge(tool);
@@ -102,17 +105,24 @@ interface FilterOptions extends ReleaseOptions {
 }
 
 function filtered(registered: RegisteredTool, raw: unknown, options: FilterOptions): Filtered {
-  const { detector, bytesMax, observer } = options;
+  const { tool } = registered;
+  const bytesMax = Math.min(tool.limits.outputBytesMax, options.bytesMax ?? Number.POSITIVE_INFINITY);
+  return cutAgain(tool, filteredWithin(registered, raw, { ...options, bytesMax }), bytesMax);
+}
+
+/** Cuts the answer before redaction, which may make it a little longer. */
+function filteredWithin(
+  registered: RegisteredTool,
+  raw: unknown,
+  { detector, bytesMax, observer }: FilterOptions & { readonly bytesMax: number },
+): Filtered {
   const { tool, outputPolicy } = registered;
   const partial = PartialAnswer.is(raw) ? raw : undefined;
   if (partial !== undefined && partial.kept === undefined) throw tooLarge(tool);
   const { text, value } = asJson(registered, partial === undefined ? raw : partial.kept);
   const outputHash = sha256Hex(text);
   const redacted = (parsed: unknown) => applyPolicyAndRedact(registered, parsed, detector);
-  const fitted = fit(value, text, {
-    bytesMax: Math.min(tool.limits.outputBytesMax, bytesMax ?? Number.POSITIVE_INFINITY),
-    cutText: partial?.cutText,
-  });
+  const fitted = fit(value, text, { bytesMax, cutText: partial?.cutText });
   if (fitted === undefined) throw tooLarge(tool);
   if (partial === undefined && !fitted.isCut) {
     const parsed = parseOutput(tool, value, outputPolicy);
@@ -178,6 +188,8 @@ function asJson(registered: RegisteredTool, raw: unknown): Canonical {
 
 /** A text or list is never cut below this size or a quarter of the bound, whichever is smaller: many tiny pieces are useless. */
 const SHARE_BYTES_MIN = 1_024;
+/** An empty text or list. */
+const EMPTY_BYTES = 2;
 
 /** An answer within its tool's bound. */
 export interface Fitted {
@@ -186,7 +198,7 @@ export interface Fitted {
   readonly value: Json;
   /** The value with slightly longer texts, so that redaction sees a secret that the cut goes through. */
   readonly beyond: Json;
-  /** Maximum UTF-8 bytes of each text outside lists; infinity when the answer was within the bound. */
+  /** Maximum UTF-8 bytes of each text outside lists, as JSON; infinity when the answer was within the bound. */
   readonly textBytesMax: number;
 }
 
@@ -208,8 +220,8 @@ export function fit(whole: Json, jsonText: string, { bytesMax, cutText }: Output
   let isTextCut = false;
   const fitPart = (part: Part): Json => {
     if (typeof part !== "string") return elementsWithin(part, textBytesMax);
-    isTextCut ||= Buffer.byteLength(part) > textBytesMax;
-    return textWithin(part, textBytesMax + CUT_MARGIN_BYTES);
+    isTextCut ||= textWithinJson(part, textBytesMax) !== part;
+    return textWithinJson(part, textBytesMax + CUT_MARGIN_BYTES);
   };
   const beyond = isCut ? mapParts(whole, fitPart) : whole;
   const beginning = cutText === undefined ? beyond : withBeginning(beyond, cutText);
@@ -237,7 +249,7 @@ function commonBeginning(one: string, other: string, bytesMax: number): string {
   while (end < one.length && one.charCodeAt(end) === other.charCodeAt(end)) end += 1;
   // Half of a surrogate pair is not a character.
   if (end > 0 && !one.slice(end - 1, end).isWellFormed() && one.slice(end - 1, end + 1).isWellFormed()) end -= 1;
-  return textWithin(one.slice(0, end), bytesMax);
+  return textWithinJson(one.slice(0, end), bytesMax);
 }
 
 /** Replaces the texts and lists outside other lists. */
@@ -258,11 +270,12 @@ function shareOf(whole: Json, jsonBytes: number, bytesMax: number): number | und
   mapParts(whole, (part) => {
     const bytes = Buffer.byteLength(JSON.stringify(part));
     otherBytes -= bytes;
-    sizes.push(typeof part === "string" ? Buffer.byteLength(part) : bytes);
+    sizes.push(bytes);
     return part;
   });
-  const share = levelOf(sizes, bytesMax);
-  return otherBytes > bytesMax || share < Math.min(SHARE_BYTES_MIN, bytesMax / 4) ? undefined : share;
+  const share = levelOf(sizes, bytesMax - otherBytes);
+  const least = Math.max(EMPTY_BYTES, Math.min(SHARE_BYTES_MIN, bytesMax / 4));
+  return otherBytes > bytesMax || share < least ? undefined : share;
 }
 
 /** Returns the size to which the larger items are cut so that the sum is within the budget. */
@@ -278,7 +291,7 @@ function levelOf(sizes: readonly number[], budget: number): number {
 }
 
 function mapTexts(value: Json, bytesMax: number): Json {
-  return mapParts(value, (part) => (typeof part === "string" ? textWithin(part, bytesMax) : part));
+  return mapParts(value, (part) => (typeof part === "string" ? textWithinJson(part, bytesMax) : part));
 }
 
 function elementsWithin(list: readonly Json[], bytesMax: number): readonly Json[] {

@@ -120,8 +120,10 @@ describe("a tool's own limit of results", () => {
       const cut = await client.callTool({ name, arguments: { items: 50_000 } });
       expect(cut._meta?.[TRUNCATED]).toMatchObject({ truncated: true });
       const [{ text = "" } = {}] = cut.content as readonly { readonly text?: string }[];
-      // Lists are cut at elements; the object around them is not counted.
-      expect(Math.abs(text.length - bytesMax)).toBeLessThan(20);
+      // Lists are cut at elements.
+      expect(text.length).toBeLessThanOrEqual(bytesMax);
+      expect(text.length).toBeGreaterThan(bytesMax - 20);
+      expect(JSON.stringify(cut.structuredContent)).toBe(text);
     }
   });
 

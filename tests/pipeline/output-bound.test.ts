@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { z } from "zod";
-import { CUT_MARGIN_BYTES, PartialAnswer, textWithin } from "../../src/core/partial-answer.ts";
+import { CUT_MARGIN_BYTES, PartialAnswer, textWithin, textWithinJson } from "../../src/core/partial-answer.ts";
 import { compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import type { Json, Tool } from "../../src/core/types.ts";
@@ -96,8 +96,73 @@ test("a cut text that no longer fits its schema is too large, not invalid", () =
 test("an ordinary text is cut at the limit exactly", () => {
   for (const count of [100, 1_000]) {
     const text = LINE.repeat(count);
-    expect(released(read(text))).toBe(text.slice(0, BOUND));
+    const cut = released(read(text));
+    expect(text.startsWith(cut)).toBe(true);
+    expect(jsonBytes({ text: cut })).toBeOneOf([BOUND - 1, BOUND]);
   }
+});
+
+function jsonBytes(value: unknown): number {
+  return Buffer.byteLength(JSON.stringify(value));
+}
+
+describe("the limit is one of the JSON that is sent", () => {
+  const within = (bytesMax: number, given: Partial<Tool>, raw: unknown) => {
+    const own = { ...tool, ...given, limits: { ...tool.limits, outputBytesMax: bytesMax } } as Tool;
+    const scan = compileScan(own.scan);
+    const parts = { tool: own, outputPolicy: compilePolicy(own.outputPolicy, own.output), scan };
+    return release({ ...parts, raw } as never, DETECTOR);
+  };
+
+  test.each([
+    ["quotes", '"'],
+    ["tabs", "\t"],
+    ["lines", "a\n"],
+    ["letters", "é"],
+    ["pairs", "😀"],
+    ["ordinary characters", "x"],
+  ])("%s in a text", (_what, unit) => {
+    const { result, truncated } = within(BOUND, {}, { text: unit.repeat(BOUND) });
+    expect(truncated).toBe(true);
+    expect(jsonBytes(result)).toBeLessThanOrEqual(BOUND);
+    expect(jsonBytes(result)).toBeGreaterThan(BOUND - 6);
+    const fitting = { text: "x".repeat(BOUND - jsonBytes({ text: "" })) };
+    expect(within(BOUND, {}, fitting)).toMatchObject({ result: fitting });
+    expect(within(BOUND, {}, fitting).truncated).toBeUndefined();
+  });
+
+  test("a mark of redaction that is longer than what it hides, and the mark of a cut, count too", () => {
+    const output = z.strictObject({ text: z.string(), truncated: z.boolean().optional() });
+    const outputPolicy = { text: "allow", truncated: "allow" } as const;
+    const { result, truncated } = within(BOUND, { output, outputPolicy } as never, {
+      text: "a@b.co\n".repeat(BOUND / 8),
+    });
+    expect([truncated, (result as { truncated: boolean }).truncated]).toEqual([true, true]);
+    expect(jsonBytes(result)).toBeLessThanOrEqual(BOUND);
+  });
+
+  test("any answer is at most as long as its limit, or refused", () => {
+    const value = fc.jsonValue({ maxDepth: 4 }) as fc.Arbitrary<Json>;
+    fc.assert(
+      fc.property(value, fc.integer({ min: 2, max: 300 }), (raw, bytesMax) => {
+        const fitted = fit(raw, JSON.stringify(raw), { bytesMax });
+        return fitted === undefined || jsonBytes(fitted.value) <= bytesMax;
+      }),
+      RUNS,
+    );
+  });
+});
+
+test("for any text: the longest prefix whose JSON fits", () => {
+  fc.assert(
+    fc.property(fc.string({ unit: "binary", maxLength: 200 }), fc.integer({ min: 2, max: 600 }), (text, bytes) => {
+      const cut = textWithinJson(text, bytes);
+      const next = [...text.slice(cut.length)][0] ?? "";
+      const isLongest = cut === text || jsonBytes(cut + next) > bytes;
+      return text.startsWith(cut) && jsonBytes(cut) <= bytes && isLongest;
+    }),
+    RUNS,
+  );
 });
 
 describe("a text is cut between characters", () => {
@@ -145,8 +210,8 @@ describe("an answer that fits its limit", () => {
 
   test.each<[string, Json, Json | undefined]>([
     ["a list", ["x".repeat(900), "y".repeat(900), "z".repeat(900)], ["x".repeat(900), "y".repeat(900)]],
-    ["a text", "x".repeat(3_000), "x".repeat(2_000)],
-    ["a list inside", { a: { list: Array.from({ length: 999 }, () => 1) } }, { a: { list: Array(999).fill(1) } }],
+    ["a text", "x".repeat(3_000), "x".repeat(1_998)],
+    ["a list inside", { a: { list: Array.from({ length: 999 }, () => 1) } }, { a: { list: Array(992).fill(1) } }],
     ["an element that is too large by itself", ["x".repeat(3_000)], []],
     ["many names", Object.fromEntries(Array.from({ length: 400 }, (_, at) => [`name ${at}`, at])), undefined],
     [
@@ -157,7 +222,7 @@ describe("an answer that fits its limit", () => {
     [
       "__proto__",
       JSON.parse(`{"__proto__":"${"x".repeat(3_000)}"}`),
-      JSON.parse(`{"__proto__":"${"x".repeat(2_000)}"}`),
+      JSON.parse(`{"__proto__":"${"x".repeat(1_984)}"}`),
     ],
   ])("%s", (_title, value, want) => {
     expect(cutOf(value, BOUND)?.cut as unknown).toEqual(want);

