@@ -36,6 +36,8 @@ export interface ServerProcess {
 export interface ServerProcesses {
   /** Returns the absolute path of a program; undefined when there is none that may be executed. */
   find(command: string, searchPath: string): string | undefined;
+  /** Returns the folder in which an interpreter is installed, above its `bin`: a virtual environment only links to it. */
+  installedIn(command: string): string;
   /** Returns the own paths that a program could access through its `reads` and `writes`. */
   overlapping(program: ServerProgram, ownPaths: readonly OwnPath[]): readonly OwnPath[];
   /** Returns why such a program cannot be confined on this machine; undefined when it can. */

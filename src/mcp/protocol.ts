@@ -89,15 +89,15 @@ export function readMessage(body: unknown, headers: Headers): Message {
     throw new RpcError(ERROR.invalidRequest, "Batches are not accepted: send one message in each request.");
   }
   if (!isTable(body)) throw notRpc(null);
-  const { jsonrpc, id, method, params } = body;
+  const { jsonrpc, id, method, params: written } = body;
+  const params = isTable(written) ? withoutNulls(written) : (written ?? undefined);
   if (jsonrpc === "2.0" && method === undefined && ("result" in body || "error" in body)) return UNANSWERED;
   const sent = isId(id) ? id : null;
   const isKnown = Object.keys(body).every((member) => MEMBERS.has(member));
   if (jsonrpc !== "2.0" || !isKnown || typeof method !== "string" || (params !== undefined && !isTable(params)))
     throw notRpc(sent);
-  const { _meta: written } = params ?? {};
-  if (written !== undefined && !isTable(written)) throw invalid(sent, "params._meta must be an object");
-  const meta: Table = written ?? {};
+  const { _meta: meta = {} } = params ?? {};
+  if (!isTable(meta)) throw invalid(sent, "params._meta must be an object");
   const headerValues = headersOf(headers);
   if (!("id" in body)) {
     if (method === "tools/call")
@@ -127,6 +127,16 @@ export function readMessage(body: unknown, headers: Headers): Message {
   }
   const { version: hinted = version, client, capabilities = {} } = readHint(headers["mcp-session-id"]) ?? {};
   return { ...message, era, version: version === UNSTATED ? hinted : version, client, capabilities, progressToken };
+}
+
+/** Parameters that clients may also leave out: some write null instead. */
+const OPTIONAL: ReadonlySet<string> = new Set(["_meta", "arguments", "cursor"]);
+
+/** Returns parameters without optional ones that are null. */
+export function withoutNulls(params: Table): Table {
+  const isAbsent = ([name, value]: readonly [string, unknown]): boolean => value === null && OPTIONAL.has(name);
+  const written = Object.entries(params);
+  return written.some(isAbsent) ? Object.fromEntries(written.filter((each) => !isAbsent(each))) : params;
 }
 
 function tableOf(value: unknown): Table {

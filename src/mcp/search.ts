@@ -3,7 +3,7 @@ import { isTable } from "../core/json.ts";
 import type { CallerContext, Json } from "../core/types.ts";
 import type { McpSettings } from "../http/endpoint.ts";
 import type { Registry } from "../pipeline/registry.ts";
-import { invalid, type RequestId, type Table } from "./protocol.ts";
+import { invalid, type RequestId, type Table, withoutNulls } from "./protocol.ts";
 import { toolsOf } from "./tools.ts";
 
 /**
@@ -120,7 +120,7 @@ function scoreOf({ tool: { name, title, description } }: RegisteredTool, words: 
  */
 export function innerCall(args: unknown, id: RequestId): Table {
   if (!isTable(args)) throw invalid(id, "arguments must be an object");
-  const { name, arguments: inner = {}, ...others } = args;
+  const { name, arguments: inner = {}, ...others } = withoutNulls(args);
   if (typeof name !== "string" || name === "" || !isTable(inner) || Object.keys(others).length > 0) {
     throw invalid(id, "arguments must be {name, arguments?}");
   }

@@ -45,7 +45,7 @@ export function pageOf(
   { tools, hasApprovals }: Listing,
   { id, params }: { readonly id: RequestId; readonly params: Table },
 ): { readonly tools: readonly Json[]; readonly nextCursor?: string } {
-  const after = readCursor(params["cursor"], id);
+  const after = readCursor(params["cursor"], tools, id);
   const rest = after === undefined ? tools : tools.filter(({ tool }) => tool.name > after);
   const page = rest.slice(0, PAGE_TOOLS);
   const last = page.at(-1);
@@ -57,12 +57,14 @@ function encodeCursor(name: string): string {
   return Buffer.from(name, "utf8").toString("base64url");
 }
 
-function readCursor(cursor: unknown, id: RequestId): string | undefined {
+/** @throws {RpcError} for a cursor that names no tool of this caller, also when the tool has gone since */
+function readCursor(cursor: unknown, tools: Listing["tools"], id: RequestId): string | undefined {
   if (cursor === undefined) return undefined;
-  if (typeof cursor === "string" && cursor.length <= CURSOR_CHARACTERS_MAX && /^[A-Za-z0-9_-]+$/.test(cursor)) {
-    return Buffer.from(cursor, "base64url").toString("utf8");
+  if (typeof cursor === "string" && cursor.length <= CURSOR_CHARACTERS_MAX) {
+    const name = Buffer.from(cursor, "base64url").toString("utf8");
+    if (encodeCursor(name) === cursor && tools.some(({ tool }) => tool.name === name)) return name;
   }
-  throw invalid(id, "cursor is not one that this server returned");
+  throw invalid(id, "cursor is not one that this server returned; list from the start");
 }
 
 /** Descriptions never change while their tool is registered. */

@@ -301,9 +301,25 @@ describe("requests that are no calls", () => {
     ]);
     const modern = await world.modern("ping");
     expect([modern.http, modern.body.error.code]).toEqual([404, -32_601]);
-    const cursor = await world.post({ ...LIST, params: { cursor: "ä" } });
-    expect([cursor.http, cursor.body.error.code]).toEqual([200, -32_602]);
+    for (const invented of ["ä", "zzz", "", "YWJj", Buffer.from("unknown_tool").toString("base64")]) {
+      const cursor = await world.post({ ...LIST, params: { cursor: invented } });
+      expect([invented, cursor.http, cursor.body.error?.code]).toEqual([invented, 200, -32_602]);
+    }
     expect(world.entries().length).toBe(before);
+  });
+
+  test("null for an optional member counts as absent", async () => {
+    const usual = await world.post(LIST);
+    for (const params of [null, { cursor: null }, { _meta: null, cursor: null }]) {
+      expect((await world.post({ ...LIST, params })).body).toEqual(usual.body);
+    }
+    const called = await world.post({ ...CALL, params: { ...CALL.params, _meta: null } });
+    expect(called.body.result.structuredContent).toBeDefined();
+    const without = await world.post({ ...CALL, params: { name: "orders_find", arguments: null } });
+    const empty = await world.post({ ...CALL, params: { name: "orders_find", arguments: {} } });
+    expect(without.body.result.content).toEqual(empty.body.result.content);
+    const list = await world.post({ ...LIST, params: [] });
+    expect([list.http, list.body.error.code]).toEqual([400, -32_600]);
   });
 
   test("notifications and responses are accepted without an answer", async () => {
@@ -548,7 +564,7 @@ describe("long results", () => {
   test("are cut to mcp.resultBytesMax, and say so", async () => {
     const { body } = await world.call("reports_read", { characters: 200_000 });
     const [{ text }, note] = body.result.content;
-    expect(body.result.structuredContent.text.length).toBe(65_536);
+    expect(JSON.stringify(body.result.structuredContent)).toHaveLength(65_536);
     expect(JSON.parse(text)).toEqual(body.result.structuredContent);
     expect(note.text).toStartWith("The result was too long");
     expect(body.result._meta["safe-tool-call/call"].truncated).toBe(true);
@@ -562,7 +578,7 @@ describe("long results", () => {
     const sent = { token, headers, body: { tool: "reports_read", args } };
     expect((await world.send("POST", "/call", sent)).body.result.text.length).toBe(200_000);
     const { body } = await world.call("reports_read", args, { token, headers });
-    expect(body.result.structuredContent.text.length).toBe(65_536);
+    expect(JSON.stringify(body.result.structuredContent)).toHaveLength(65_536);
     expect(body.result._meta["safe-tool-call/call"].truncated).toBe(true);
     expect(world.last()).toMatchObject({ approval: { by: "idempotency-key" }, response: { truncated: true } });
     expect((await world.send("POST", "/call", sent)).body.result.text.length).toBe(200_000);

@@ -35,13 +35,15 @@ export interface Called {
  */
 export function resultOf(result: unknown, { tool, target, definition }: Called): unknown {
   if (!isTable(result)) throw malformed(target, "the result is not an object");
-  const { isError, resultType, content, structuredContent } = result;
-  const asks = (resultType !== undefined && resultType !== "complete") || "task" in result || "inputRequests" in result;
+  const { resultType, content, structuredContent, task, inputRequests } = result;
+  // Some servers write null for what is absent.
+  const isError = result["isError"] ?? false;
+  const asks = (resultType ?? "complete") !== "complete" || (task ?? inputRequests ?? null) !== null;
   if (asks) throw asking(tool, target);
   const contents = Array.isArray(content) ? content : undefined;
   if (isError === true) throw failed({ tool, target }, textOf(contents ?? []));
-  if (isError !== undefined && isError !== false) throw malformed(target, "isError is not a boolean");
-  const part = target.mcp.result ?? ("outputSchema" in definition.pinned ? "structured" : "text");
+  if (isError !== false) throw malformed(target, "isError is not a boolean");
+  const part = target.mcp.result ?? ((definition.pinned["outputSchema"] ?? null) === null ? "text" : "structured");
   if (part === "structured") {
     if (structuredContent === undefined) throw malformed(target, "there is no structuredContent");
     return structuredContent;

@@ -197,7 +197,13 @@ async function programChannel(
     processes.start({ ...program, environment }, unconfined === undefined, output);
   const identity = { address: { command: entry.command ?? "", args }, tls: null };
   return {
-    open: stdioChannel({ start, env: entry.env, secretEnv, messageBytesMax }),
+    open: stdioChannel({
+      installedIn: () => processes.installedIn(command),
+      start,
+      env: entry.env,
+      secretEnv,
+      messageBytesMax,
+    }),
     ...{ identity, additions: { secretEnv: entry.secretEnv.map(({ name: variable }) => variable) } },
     confinement: unconfined === undefined ? "confined" : "none",
   };

@@ -285,6 +285,7 @@ export class McpSession {
     const identity = { ...this.#options.identity, name: this.#server.name };
     const definitions = new Map<string, Definition>();
     const unusable = new Map<string, string>();
+    const cursors = new Set<string>();
     let cursor: string | undefined;
     let count = 0;
     let listBytes = 0;
@@ -302,6 +303,13 @@ export class McpSession {
       const isNew = this.#envelope !== undefined;
       for (const tool of tools) readDefinition(tool, { identity, definitions, unusable, isNew });
       cursor = cursorOf(nextCursor);
+      // Versions with `initialize` end a list also with an empty cursor.
+      const endsHere = cursor !== undefined && (cursors.has(cursor) || (cursor === "" && !isNew));
+      if (endsHere) {
+        this.#logOnce("list of tools", `page ${page + 1} names a next page that it cannot have: the list ends there`);
+        break;
+      }
+      if (cursor !== undefined) cursors.add(cursor);
     }
     this.#listed = { server: this.#server, definitions, unusable };
     this.#options.onDefinitions(this.#listed);
@@ -390,9 +398,10 @@ export class McpSession {
 
   #receive(value: unknown, bytes: number): boolean {
     if (!isTable(value) || value["jsonrpc"] !== "2.0") return false;
-    const { method, id } = value;
-    const isAnswer = method === undefined && typeof id === "number" && ("result" in value || "error" in value);
-    if (isAnswer && this.#settle(id, (pending) => settleWith(pending, value, bytes), true)) {
+    const { method, id, result, error } = value;
+    const answered = (method ?? null) === null && isGiven(result, error) ? requestIdOf(id) : undefined;
+    const isAnswer = answered !== undefined;
+    if (isAnswer && this.#settle(answered, (pending) => settleWith(pending, value, bytes), true)) {
       this.#unsolicited = 0;
       this.#unsolicitedBytes = 0;
       return true;
@@ -461,11 +470,25 @@ function refusalIn(error: unknown): UpstreamFacts {
   return { ...(isRefused && code !== undefined && { code }), refusal, retryAfterMs };
 }
 
+/** Returns whether a message has a result or an error. A result that is null is none, but its message is still an answer. */
+function isGiven(result: unknown, error: unknown): boolean {
+  return result !== undefined || error !== undefined;
+}
+
+/** Returns the number of the request that an answer names. Some servers repeat it as text. */
+function requestIdOf(id: unknown): number | undefined {
+  const number = typeof id === "string" ? Number(id) : id;
+  return typeof number === "number" && String(number) === String(id) ? number : undefined;
+}
+
 function settleWith(
   { resolve, reject }: Pending,
-  { result, error }: Readonly<Record<string, unknown>>,
+  message: Readonly<Record<string, unknown>>,
   bytes: number,
 ): void {
+  // Some servers write null for what is absent.
+  const result = message["result"] ?? undefined;
+  const error = message["error"] ?? undefined;
   if (error === undefined && isTable(result)) {
     resolve({ result, bytes });
   } else if (result === undefined && isTable(error) && typeof error["code"] === "number") {

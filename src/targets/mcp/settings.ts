@@ -49,7 +49,9 @@ const server = z
       .record(variableName, token)
       .refine((env) => Object.keys(env).length <= VARIABLES_MAX, `must have at most ${VARIABLES_MAX} variables`)
       .default({})
-      .describe("Environment variables of the program. It gets no others, except PATH, HOME, TMPDIR and the locale."),
+      .describe(
+        "Environment variables of the program. It gets no others, except PATH, HOME, TMPDIR, the locale, and STC_CALL_ID, by which the service finds its processes.",
+      ),
     secretEnv: z
       .array(
         z.strictObject({

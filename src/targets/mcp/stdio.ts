@@ -17,8 +17,12 @@ import { LOGGED_CHARACTERS_MAX, LOGGED_LINES_MAX, messageReader } from "./messag
 const STDERR_BYTES_MAX = 65_536;
 /** Bytes that wait for the server to read them. */
 const UNSENT_BYTES_MAX = 16_777_216;
+/** What Python writes when it may not read its own library. */
+const NO_PYTHON_LIBRARY = "No module named 'encodings'";
 
 export interface StdioOptions {
+  /** Returns the folder in which the program is installed. */
+  readonly installedIn: () => string;
   /** Starts the program. `environment`: its variables. */
   readonly start: (environment: Readonly<Record<string, string>>, output: ServerOutput) => ServerProcess;
   readonly env: Readonly<Record<string, string>>;
@@ -27,7 +31,7 @@ export interface StdioOptions {
   readonly messageBytesMax: number;
 }
 
-export function stdioChannel({ start, env, secretEnv, messageBytesMax }: StdioOptions): OpenMcpChannel {
+export function stdioChannel({ installedIn, start, env, secretEnv, messageBytesMax }: StdioOptions): OpenMcpChannel {
   return (receiver) => {
     const secret = secretEnv();
     const secrets = secretsAmong(Object.values(secret));
@@ -42,7 +46,7 @@ export function stdioChannel({ start, env, secretEnv, messageBytesMax }: StdioOp
     };
     const read = messageReader(receiver, end);
     const stdout = new Lines({ bytesMax: messageBytesMax, onLine: (line) => read(line, secrets), onTooLong });
-    const stderr = stderrLog(receiver, secrets);
+    const stderr = stderrLog(receiver, { secrets, installedIn });
     const process = start({ ...env, ...secret }, { stdout: (chunk) => stdout.add(chunk), stderr });
     return new StdioChannel(process, Promise.race([broken, process.ended]));
   };
@@ -79,13 +83,20 @@ class StdioChannel implements McpChannel {
   }
 }
 
-function stderrLog({ log }: MessageReceiver, secrets: readonly string[]): (chunk: Uint8Array) => void {
+interface StderrLog extends Pick<StdioOptions, "installedIn"> {
+  readonly secrets: readonly string[];
+}
+
+function stderrLog({ log }: MessageReceiver, { secrets, installedIn }: StderrLog): (chunk: Uint8Array) => void {
   let bytes = 0;
   let count = 0;
   const onLine = (line: Uint8Array): void => {
     if (line.byteLength === 0) return;
     count += 1;
-    if (count <= LOGGED_LINES_MAX) log("stderr", textWithout(Buffer.from(line).toString("utf8"), secrets));
+    if (count > LOGGED_LINES_MAX) return;
+    const text = textWithout(Buffer.from(line).toString("utf8"), secrets);
+    log("stderr", text);
+    if (text.includes(NO_PYTHON_LIBRARY)) log("hint", `add Python's own folder to reads: ${installedIn()}`);
   };
   // The rest of a long line is not logged.
   const lines = new Lines({ bytesMax: LOGGED_CHARACTERS_MAX, onLine, onTooLong: onLine });

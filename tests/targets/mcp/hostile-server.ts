@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
  * An MCP server that misbehaves: by the tool that is called, and as the folder in its first argument says. `changes.json` there
  * holds members that replace those of the definitions, by tool name; `null` removes a tool. `next.json` replaces `changes.json`
  * during the next listing, after the announcement and before the answer, which is still the old one. `pages.json` makes the list
- * endless, and `ignores_<method>` leaves requests unanswered: `tools` of a name each and `bytes` of padding on each page.
+ * endless (each page names `nextCursor`, otherwise another page), and `ignores_<method>` leaves requests unanswered: `tools` of a name each and `bytes` of padding on each page.
  */
 
 const [, , folder = "/nowhere"] = process.argv;
@@ -29,7 +29,7 @@ const DEFINITIONS: readonly Table[] = [
       "looks_around",
     ],
     ...["announces", "flood_of_bytes", "neither", "late", "hides", "deep", "forever", "spawns", "json"],
-    "shows_token",
+    ...["shows_token", "nulls"],
   ].map((name) => ({
     name,
     description: `Does ${name}`,
@@ -80,14 +80,14 @@ function list(id: unknown): void {
   if (lists > 1 && existsSync(join(folder, "lists_once"))) process.exit(4);
   const pages = join(folder, "pages.json");
   if (existsSync(pages)) {
-    const { tools = 0, bytes = 0 } = JSON.parse(readFileSync(pages, "utf8"));
+    const { tools = 0, bytes = 0, nextCursor } = JSON.parse(readFileSync(pages, "utf8"));
     const padding = Array.from({ length: tools }, () => ({
       name: `t${Math.random()}`,
       inputSchema: { type: "object" },
     }));
     send({
       id,
-      result: { tools: padding, nextCursor: "again", _meta: { x: "x".repeat(bytes) } },
+      result: { tools: padding, nextCursor: nextCursor ?? `page ${lists}`, _meta: { x: "x".repeat(bytes) } },
     });
     return;
   }
@@ -141,6 +141,8 @@ const TOOLS: Readonly<Record<string, (id: unknown, words: string) => void>> = {
     send({ id: 99_999, result: text("for somebody else") });
     send({ id, result: text("for you") });
   },
+  nulls: (id) =>
+    send({ id, method: null, error: null, result: { ...text("nulls"), isError: null, task: null, _meta: null } }),
   text_id: (id) => send({ id: String(id), result: text("the number as a text") }),
   asks: (id) => {
     send({ id: "s1", method: "sampling/createMessage", params: { messages: [] } });

@@ -156,6 +156,17 @@ describe("pinned tools of a server that changes its definitions", () => {
     expect(notes.join()).toContain(reason);
   });
 
+  test.each(["again", ""])(
+    "a list whose pages name the next page %j for ever ends there, with a note",
+    async (nextCursor) => {
+      world.tell("pages.json", { tools: 1, nextCursor });
+      const { notes, toolNotes, logged } = await checked(world, [hostileTool("echo")]);
+      expect(notes.join()).not.toContain("pages");
+      expect(logged.join()).toContain("names a next page that it cannot have: the list ends there");
+      expect(toolNotes.map(({ message }) => message).join()).toContain("the server does not offer echo; it offers t0.");
+    },
+  );
+
   test("another caller's process is compared when it starts", async () => {
     await world.start([hostileTool("echo")]);
     expect((await world.call("echo")).http).toBe(200);

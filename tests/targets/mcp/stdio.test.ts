@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { codeOf, ended, HostileWorld, hostileTool, isAlive, textOf } from "./world.ts";
+import { realpathSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { checked, codeOf, ended, HostileWorld, hostileTool, isAlive, textOf } from "./world.ts";
 
 const READS = [
   ...[
@@ -14,6 +14,8 @@ const READS = [
     "flood_of_bytes",
     "twice",
     "other_id",
+    "text_id",
+    "nulls",
     "is_error",
     "protocol_error",
   ],
@@ -42,6 +44,16 @@ test.each(["initialize", "tools_list"])(
   },
 );
 
+test("a Python that may not read its own library gets a hint with the folder to add", async () => {
+  const world = new HostileWorld();
+  const hint = `hint: add Python's own folder to reads: ${dirname(dirname(realpathSync(process.execPath)))}`;
+  world.tell("says", "ModuleNotFoundError: No module named 'encodings'");
+  expect((await checked(world, [hostileTool("echo")])).logged).toContain(hint);
+  world.tell("says", "ModuleNotFoundError: No module named 'requests'");
+  expect((await checked(world, [hostileTool("echo")])).logged.join()).not.toContain("hint");
+  await world.end();
+});
+
 describe("a confined server that misbehaves", () => {
   const world = new HostileWorld();
   const canary = join(world.folder, "canary");
@@ -51,6 +63,11 @@ describe("a confined server that misbehaves", () => {
     await world.start([...READS, ...CHANGES, ...SHORT], { env: { STC_CANARY_FILE: canary } });
   });
   afterAll(() => world.end());
+
+  test("an answer that names its request as text, or has null for absent members, is the answer", async () => {
+    expect(textOf(await world.call("text_id"))).toBe("the number as a text");
+    expect(textOf(await world.call("nulls"))).toBe("nulls");
+  });
 
   test("a call reaches the tool with exactly its arguments, and is audited", async () => {
     const reply = await world.call("echo", "exact “arguments” \n");

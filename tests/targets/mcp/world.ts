@@ -137,8 +137,10 @@ export async function checked(
     ...{ tools, systems: { hostile: { mcp: world.serverEntry(more) } }, commands: { launchers: 0 } },
     ...{ audit: { dir: "checked" }, jwt: { issuers: world.issuers.profiles() } },
   };
+  const logged: string[] = [];
   const parts = await assemble(
     readConfig(written, { folder: world.folder, environment: { PATH: "" }, origin: "test" }),
+    { onUpstream: ({ reason }) => void logged.push(reason) },
   );
   const { notes, toolNotes } = parts.report;
   await parts.close();
@@ -146,5 +148,5 @@ export async function checked(
     const [, sha256] = /definitionSha256: "([0-9a-f]{64})"/.exec(message) ?? [];
     return sha256 === undefined ? [] : [[tool, sha256] as const];
   });
-  return { notes, toolNotes, pins: Object.fromEntries(hashes) as Readonly<Record<string, string>> };
+  return { notes, toolNotes, logged, pins: Object.fromEntries(hashes) as Readonly<Record<string, string>> };
 }

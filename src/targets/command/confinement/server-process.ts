@@ -1,6 +1,6 @@
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import type {
   ServerOutput,
   ServerProcess,
@@ -44,6 +44,7 @@ export function serverProcesses({ memoryBytesMax, newId }: ServerProcessOptions)
 
   return {
     find: findProgram,
+    installedIn: (command) => dirname(dirname(realPathOf(command) ?? command)),
     overlapping({ reads, writes }, ownPaths) {
       const granted = [...reads, ...writes].flatMap((path) => realPathOf(path) ?? []);
       return ownPaths.filter(({ path: own }) => granted.some((path) => isBelow(own, path) || isBelow(path, own)));
