@@ -1,4 +1,5 @@
 import { isList, isTable } from "./json.ts";
+import { raisingWord } from "./manifest/change-words.ts";
 import { inputJsonSchema } from "./tool-formats.ts";
 import type { Json, Tool } from "./types.ts";
 
@@ -62,13 +63,15 @@ export function toJson(tool: Tool): JsonTool {
   return { name, title, description, version, classification, category, inputSchema: inputJsonSchema(tool.input) };
 }
 
-/** Returns what MCP calls the annotations of a tool. */
-export function annotationsOf({ title, classification, idempotent, category }: Tool) {
+/** Returns what MCP calls the annotations of a tool. A tool that is not destructive in MCP only adds, which no manifest states. */
+export function annotationsOf(tool: Tool) {
+  const { title, classification, idempotent, category } = tool;
+  const isRead = classification === "read" && raisingWord(tool) === undefined;
   return {
     title,
-    readOnlyHint: classification === "read",
-    destructiveHint: classification === "destructive",
-    idempotentHint: classification === "read" || idempotent,
+    readOnlyHint: isRead,
+    destructiveHint: !isRead,
+    idempotentHint: isRead || idempotent,
     openWorldHint: category === "network" || category === "command",
   };
 }

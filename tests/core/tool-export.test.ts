@@ -247,3 +247,35 @@ test("MCP's form has the whole schema and the annotations", () => {
     annotations: { readOnlyHint: true, destructiveHint: false },
   });
 });
+
+/** Read-only, destructive, idempotent. */
+const HINTS: readonly (readonly [string, Partial<Tool>, readonly [boolean, boolean, boolean]])[] = [
+  ["a read tool", {}, [true, false, true]],
+  ["a read tool that reaches a network", { category: "network" }, [true, false, true]],
+  ["a changing tool", { classification: "write", category: "write" }, [false, true, false]],
+  [
+    "a changing tool that may be repeated",
+    { classification: "write", category: "write", idempotent: true },
+    [false, true, true],
+  ],
+  ["a destructive tool", { classification: "destructive", category: "network" }, [false, true, false]],
+  ["a read tool whose name says delete", { name: "delete_orders", category: "network" }, [false, true, false]],
+  [
+    "a read tool whose description says delete",
+    { description: "Deletes all orders", category: "command" },
+    [false, true, false],
+  ],
+  [
+    "a tool named delete that is declared as reading",
+    { name: "delete_preview", category: "read" },
+    [true, false, true],
+  ],
+  ["a read tool named like a noun", { name: "update_history", category: "network" }, [true, false, true]],
+];
+
+test.each(HINTS)("MCP's hints for %s", (_what, given, [readOnlyHint, destructiveHint, idempotentHint]) => {
+  const tool = { ...toolOf(zod(z.string())), ...given } as Tool;
+  expect(exportTool(tool, { format: "mcp" })).toMatchObject({
+    annotations: { readOnlyHint, destructiveHint, idempotentHint },
+  });
+});

@@ -53,10 +53,17 @@ function wordOfDescription(description: string): string | undefined {
   return verb !== undefined && (!NOUNS.has(verb) || DETERMINERS.has(next.toLowerCase())) ? verb : undefined;
 }
 
+type Classified = Named & Pick<Tool, "classification" | "category">;
+
+/** Returns the word by which calls of a `read` tool that declares no category are approved like changes. */
+export function raisingWord(tool: Classified): string | undefined {
+  if (tool.classification !== "read" || tool.category === "read" || tool.category === "ask") return undefined;
+  return changeWord(tool);
+}
+
 /** Returns advice for a `read` tool whose words indicate a change and that declares no category. */
-export function classificationNotes(tool: Named & Pick<Tool, "classification" | "category">): readonly Fault[] {
-  if (tool.classification !== "read" || tool.category === "read" || tool.category === "ask") return [];
-  const word = changeWord(tool);
+export function classificationNotes(tool: Classified): readonly Fault[] {
+  const word = raisingWord(tool);
   if (word === undefined) return [];
   const message = `is read, but the tool's name or description says "${word}": its calls need approval, as category ${tool.category}; declare write or destructive, or category: "read" if the tool only reads`;
   return [{ field: "classification", message }];
