@@ -113,12 +113,35 @@ const SHOWN_CHARACTERS_MAX = 160;
 /** Characters before the first difference of two long texts. */
 const CONTEXT_CHARACTERS = 40;
 
-/** Returns what differs between two definitions, one text for each position, with invisible characters escaped. */
-export function differences(before: Json | undefined, after: Json | undefined): readonly string[] {
-  const found: string[] = [];
+/** What differs at one position of two definitions, with invisible characters escaped. */
+interface Difference {
+  /** One bounded line. */
+  readonly excerpt: string;
+  /** Everything, where the excerpt leaves something out. */
+  readonly whole: readonly string[];
+}
+
+/** Returns what differs between two definitions, one entry for each position. */
+export function differences(before: Json | undefined, after: Json | undefined): readonly Difference[] {
+  const found: Difference[] = [];
   compare({ before, after, path: "" }, found);
-  if (found.length <= DIFFERENCES_MAX) return found;
-  return [...found.slice(0, DIFFERENCES_MAX), `and ${found.length - DIFFERENCES_MAX} more`];
+  return found;
+}
+
+/** Returns a bounded number of lines for a log. */
+export function excerptsOf(found: readonly Difference[]): readonly string[] {
+  const shown = found.slice(0, DIFFERENCES_MAX).map(({ excerpt }) => excerpt);
+  return found.length > shown.length ? [...shown, `and ${found.length - shown.length} more`] : shown;
+}
+
+/** Returns everything that differs, for whoever decides about the new definition. */
+export function allOf(found: readonly Difference[]): readonly string[] {
+  return found.flatMap(({ excerpt, whole }) => [excerpt, ...whole]);
+}
+
+/** Returns a whole definition as lines. */
+export function linesOfDefinition({ pinned }: Definition): readonly string[] {
+  return JSON.stringify(pinned, null, 2).split("\n").map(visible);
 }
 
 interface Compared {
@@ -127,7 +150,7 @@ interface Compared {
   readonly path: string;
 }
 
-function compare({ before, after, path }: Compared, found: string[]): void {
+function compare({ before, after, path }: Compared, found: Difference[]): void {
   if (isTable(before) && isTable(after)) {
     const [one, other] = [before, after] as readonly Readonly<Record<string, Json>>[];
     const keys = new Set([...Object.keys(one ?? {}), ...Object.keys(other ?? {})]);
@@ -140,7 +163,12 @@ function compare({ before, after, path }: Compared, found: string[]): void {
   const [was, is] = [textOf(before), textOf(after)];
   if (was === is) return;
   const from = excerptStart(was, is);
-  found.push(`${bounded(path || "(definition)")}: ${excerpt(was, from)} → ${excerpt(is, from)}`);
+  const position = path || "(definition)";
+  const isWhole = from === 0 && [position, was, is].every((text) => text.length <= SHOWN_CHARACTERS_MAX);
+  found.push({
+    excerpt: `${bounded(position)}: ${excerpt(was, from)} → ${excerpt(is, from)}`,
+    whole: isWhole ? [] : [`  all of ${visible(position)}`, `  before: ${visible(was)}`, `  now: ${visible(is)}`],
+  });
 }
 
 function own(table: Readonly<Record<string, Json>> | undefined, key: string): Json | undefined {

@@ -158,7 +158,8 @@ function callerKey(caller: CallerContext): string {
 /** Returns why the tool is not called: its server changed it. */
 export function quarantineOf(tool: Tool, upstreams: ReadonlyMap<string, Upstream>): Quarantine | undefined {
   const { system, mcp } = mcpTarget(tool);
-  return upstreams.get(system)?.pinOf(mcp.tool)?.quarantine;
+  const quarantine = upstreams.get(system)?.pinOf(mcp.tool)?.quarantine;
+  return quarantine && { reason: quarantine.reason, changes: quarantine.changes };
 }
 
 /** Returns what operators should know about the tools, for `stc check`. */
@@ -171,7 +172,7 @@ export function toolNotes(tools: readonly Tool[], upstreams: ReadonlyMap<string,
     const note = (message: string): ToolNote => ({ tool: tool.name, field: "target.mcp", message });
     const { quarantine, sha256, isDeclared } = pin;
     if (quarantine !== undefined) {
-      const changes = quarantine.changes.map((change) => `\n    ${change}`).join("");
+      const changes = quarantine.changes.map(folded).join("");
       return [note(`is quarantined: ${bounded(mcp.tool)}: ${quarantine.reason}${changes}`)];
     }
     const inputSchema = upstream.listed?.definitions.get(mcp.tool)?.pinned["inputSchema"];
@@ -182,6 +183,16 @@ export function toolNotes(tools: readonly Tool[], upstreams: ReadonlyMap<string,
     return isListed ? [note(`the server does not offer ${bounded(mcp.tool)}${offered(upstream)}`)] : [];
   });
 }
+
+const FOLD_CHARACTERS = 160;
+
+/** Returns a line of any length as indented lines for a terminal. */
+function folded(line: string): string {
+  const [first = "", ...rest] = line.match(FOLDS) ?? [];
+  return [`\n    ${first}`, ...rest.map((part) => `\n      ${part}`)].join("");
+}
+
+const FOLDS = new RegExp(`.{1,${FOLD_CHARACTERS}}`, "gu");
 
 /** Keywords of JSON Schema with which `properties` and `required` do not say everything. */
 const COMPOSING = ["$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"] as const;

@@ -4,7 +4,16 @@ import type { EpochMs, Json } from "../../core/types.ts";
 import type { CredentialOwner } from "../../egress/credentials.ts";
 import { BUSY_RETRY_AFTER_MS } from "../../egress/resilience.ts";
 import { type OpenMcpChannel, UpstreamError, unlessCallEnded } from "./channel.ts";
-import { bounded, type Definition, differences, pinnedPart, type ServerIdentity } from "./definitions.ts";
+import {
+  allOf,
+  bounded,
+  type Definition,
+  differences,
+  excerptsOf,
+  linesOfDefinition,
+  pinnedPart,
+  type ServerIdentity,
+} from "./definitions.ts";
 import { LOGGED_CHARACTERS_MAX } from "./messages.ts";
 import { type Listed, McpSession } from "./session.ts";
 
@@ -63,7 +72,12 @@ interface Pin {
   /** The definition that the pin covers, when it is known. */
   definition: Json | undefined;
   /** Set while the tool is not called: its definition is not the pinned one. */
-  quarantine: Quarantine | undefined;
+  quarantine: Quarantined | undefined;
+}
+
+interface Quarantined extends Quarantine {
+  /** The changes in bounded lines, for the log and the journal. */
+  readonly excerpts: readonly string[];
 }
 
 interface Slot {
@@ -151,10 +165,12 @@ export class Upstream {
   /** Events for the tools that are quarantined now. */
   quarantines(): readonly UpstreamEvent[] {
     return [...this.#pins].flatMap(([tool, { quarantine }]) =>
-      quarantine === undefined
-        ? []
-        : [{ type: "quarantined", system: this.system, tool: bounded(tool), ...quarantine }],
+      quarantine === undefined ? [] : [this.#quarantined(tool, quarantine)],
     );
+  }
+
+  #quarantined(tool: string, { reason, excerpts }: Quarantined): UpstreamEvent {
+    return { type: "quarantined", system: this.system, tool: bounded(tool), reason, changes: excerpts };
   }
 
   /** Ends the sessions that use a caller's own credentials, after the calls in progress. */
@@ -451,10 +467,11 @@ export class Upstream {
     // A tool without a pin that was never offered: there is nothing that it changed from.
     if (definition === undefined && pin.sha256 === undefined) return;
     const reason = unusable.get(tool) ?? (definition === undefined ? "the server does not offer it" : CHANGED);
-    const changes = definition === undefined ? [] : changesOf(pin, definition);
-    const isKnown = pin.quarantine?.reason === reason && pin.quarantine.changes.join() === changes.join();
-    pin.quarantine = { reason, changes };
-    if (!isKnown) report({ type: "quarantined", system, tool: bounded(tool), reason, changes });
+    const changes = definition === undefined ? UNCHANGED : changesOf(pin, definition);
+    const before = pin.quarantine;
+    pin.quarantine = { reason, ...changes };
+    const isKnown = before?.reason === reason && before.changes.join() === changes.changes.join();
+    if (!isKnown) report(this.#quarantined(tool, pin.quarantine));
   }
 }
 
@@ -467,15 +484,25 @@ function canUseAnother(error: unknown, { isRepeatable }: UpstreamCall): boolean 
 
 const CHANGED = "its definition is not the pinned one";
 
-function changesOf({ sha256, definition }: Pin, now: Definition): readonly string[] {
+type Changes = Pick<Quarantined, "changes" | "excerpts">;
+
+const UNCHANGED: Changes = { changes: [], excerpts: [] };
+const WHERE = "stc check and the tool's page in the console show all of it";
+
+function changesOf({ sha256, definition }: Pin, now: Definition): Changes {
   const hashes = `sha256: ${sha256} → ${now.sha256}`;
-  if (definition === undefined)
-    return [hashes, "(the pinned definition itself is not known: set target.mcp.definition)"];
+  if (definition === undefined) {
+    const excerpts = [hashes, "(the pinned definition itself is not known: set target.mcp.definition)"];
+    return { excerpts: [...excerpts, WHERE], changes: [...excerpts, "the definition now:", ...linesOfDefinition(now)] };
+  }
   const found = differences(definition, now.pinned);
-  return [
-    hashes,
-    ...(found.length > 0 ? found : ["(the server's identity: its address, its name, or its certificate)"]),
-  ];
+  const other = found.length > 0 ? [] : ["(the server's identity: its address, its name, or its certificate)"];
+  const [excerpts, changes] = [excerptsOf(found), allOf(found)];
+  const isWhole = excerpts.length === changes.length;
+  return {
+    excerpts: [hashes, ...other, ...excerpts, ...(isWhole ? [] : [WHERE])],
+    changes: [hashes, ...other, ...changes],
+  };
 }
 
 /** Returns the part of a manifest's definition that can be compared: undefined for one that is too large. */
