@@ -27,7 +27,8 @@ test.each([
   const more = await memoryDuring(async () => {
     const plan = await stand.plan({ command, timeoutMs: 120_000 });
     const answer = await stand.run(plan, { deadline: 150_000 });
-    expect(answer).toMatchObject({ output: expect.stringMatching(/^x+$/), exitCode: 3, truncated: true });
+    expect(answer).toMatchObject({ exitCode: 3, truncated: true });
+    expect((answer as { readonly output: string }).output).toMatch(/^x+$/);
     expect(JSON.stringify(answer).length).toBeWithin(262_140, 262_145);
   });
   expect(more).toBeLessThan(MORE_BYTES_MAX);
