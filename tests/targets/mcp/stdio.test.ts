@@ -31,27 +31,33 @@ test.each(["initialize", "tools_list"])(
   "a change whose deadline ends while the server leaves %s unanswered was not sent",
   async (method) => {
     const world = new HostileWorld();
-    await world.start(SHORT);
-    world.tell(`ignores_${method}`, "");
-    const reply = await world.call("change_hang");
-    expect(reply.body.error).toMatchObject({ code: "TARGET_UNAVAILABLE", stage: "EXECUTION" });
-    expect(reply.body.error.message).toBe(
-      "The target was not ready in time. Nothing was sent, and nothing has changed.",
-    );
-    expect(world.entry(reply.body.traceId)).toMatchObject({ error: { code: "TARGET_UNAVAILABLE" } });
-    expect(codeOf(await world.call("hang"))).toBe("DEADLINE_EXCEEDED");
-    await world.end();
+    try {
+      await world.start(SHORT);
+      world.tell(`ignores_${method}`, "");
+      const reply = await world.call("change_hang");
+      expect(reply.body.error).toMatchObject({ code: "TARGET_UNAVAILABLE", stage: "EXECUTION" });
+      expect(reply.body.error.message).toBe(
+        "The target was not ready in time. Nothing was sent, and nothing has changed.",
+      );
+      expect(world.entry(reply.body.traceId)).toMatchObject({ error: { code: "TARGET_UNAVAILABLE" } });
+      expect(codeOf(await world.call("hang"))).toBe("DEADLINE_EXCEEDED");
+    } finally {
+      await world.end();
+    }
   },
 );
 
 test("a Python that may not read its own library gets a hint with the folder to add", async () => {
   const world = new HostileWorld();
-  const hint = `hint: add Python's own folder to reads: ${dirname(dirname(realpathSync(process.execPath)))}`;
-  world.tell("says", "ModuleNotFoundError: No module named 'encodings'");
-  expect((await checked(world, [hostileTool("echo")])).logged).toContain(hint);
-  world.tell("says", "ModuleNotFoundError: No module named 'requests'");
-  expect((await checked(world, [hostileTool("echo")])).logged.join()).not.toContain("hint");
-  await world.end();
+  try {
+    const hint = `hint: add Python's own folder to reads: ${dirname(dirname(realpathSync(process.execPath)))}`;
+    world.tell("says", "ModuleNotFoundError: No module named 'encodings'");
+    expect((await checked(world, [hostileTool("echo")])).logged).toContain(hint);
+    world.tell("says", "ModuleNotFoundError: No module named 'requests'");
+    expect((await checked(world, [hostileTool("echo")])).logged.join()).not.toContain("hint");
+  } finally {
+    await world.end();
+  }
 });
 
 describe("a confined server that misbehaves", () => {
