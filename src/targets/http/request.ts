@@ -56,7 +56,7 @@ export const HEADER_VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 const DEPTH_MAX = 60;
 
 /** Characters that a path parameter may have only where a pattern of its schema names them. They are sent encoded. */
-const GUARDED = ["/", "\\", "%", ";", "?", "#"] as const;
+export const GUARDED = ["/", "\\", "%", ";", "?", "#"] as const;
 
 export interface BuiltRequest {
   readonly url: string;

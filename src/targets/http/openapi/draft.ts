@@ -1,7 +1,9 @@
 import { isTable } from "../../../core/json.ts";
-import type { HttpTarget, Json, ToolClassification } from "../../../core/types.ts";
+import { patternTest } from "../../../core/json-schema/text.ts";
+import { namesCharacter } from "../../../core/pattern/parse.ts";
+import type { ToolClassification, HttpTarget, Json } from "../../../core/types.ts";
 import { headerNameProblem } from "../manifest.ts";
-import { type BodyForm, bodyFormOf, JSON_TYPE } from "../request.ts";
+import { type BodyForm, bodyFormOf, GUARDED, JSON_TYPE } from "../request.ts";
 import {
   type ApiAnswer,
   type ApiContent,
@@ -71,6 +73,8 @@ class Drafting {
   readonly #query: Record<string, string> = {};
   readonly #headers: Record<string, string> = {};
   readonly #leftOut = new Set<string>();
+  /** Path parameters whose patterns are left out. */
+  readonly #pathPatterns = new Set<string>();
   #loose = 0;
   readonly #extra: string[] = [];
 
@@ -107,11 +111,16 @@ class Drafting {
   }
 
   #notes(): readonly string[] {
+    const patterns = [...this.#pathPatterns].sort().join(", ");
+    const notes = [
+      ...this.#extra,
+      ...(patterns === "" ? [] : [`Patterns left out because they could open the path: ${patterns}.`]),
+    ];
     const left = this.#leftOut.size + this.#loose;
-    if (left === 0) return this.#extra;
+    if (left === 0) return notes;
     const names = [...this.#leftOut].sort();
     const all = [...names, ...(this.#loose > 0 ? [`${this.#loose} more`] : [])];
-    return [...this.#extra, `Optional parameters of the operation that no argument fills: ${all.join(", ")}.`];
+    return [...notes, `Optional parameters of the operation that no argument fills: ${all.join(", ")}.`];
   }
 
   #input(): Json {
@@ -158,6 +167,7 @@ class Drafting {
     }
     const scalars = scalarsOf(schema);
     if (scalars === undefined) throw new NotImportable(`the path parameter ${shown(parameter.name)} is not one value`);
+    if (patternsIn(schema).length > patternsIn(scalars).length) this.#pathPatterns.add(argumentName(parameter.name));
     return scalars;
   }
 
@@ -424,22 +434,54 @@ function scalarsIn(schema: Written): Written | undefined {
     : { ...others, anyOf: kept as readonly Json[] };
 }
 
-/** Returns a schema for one segment of a path, whose texts are bounded. */
+/** Returns a schema for one segment of a path: its texts are bounded, and no pattern of the document opens the path. */
 function scalarsOf(schema: Written): Written | undefined {
   const scalars = scalarsIn(schema);
-  if (scalars === undefined || !isTable(scalars)) return scalars;
-  const choices = scalars["anyOf"];
+  return scalars === undefined ? undefined : bounded(withPathPatterns(scalars));
+}
+
+function bounded(schema: Written): Written {
+  if (!isTable(schema)) return schema;
+  const choices = schema["anyOf"];
   if (Array.isArray(choices)) {
-    return { ...scalars, anyOf: choices.map((choice: Json) => scalarsOf(choice as Written) as Json) };
+    return { ...schema, anyOf: choices.map((choice: Json) => bounded(choice as Written) as Json) };
   }
-  const isClosed = scalars["enum"] !== undefined || scalars["const"] !== undefined;
-  if (isClosed || !typesIn(scalars).includes("string")) return scalars;
-  const declared = scalars["maxLength"];
+  const isClosed = schema["enum"] !== undefined || schema["const"] !== undefined;
+  if (isClosed || !typesIn(schema).includes("string")) return schema;
+  const declared = schema["maxLength"];
   const length = typeof declared === "number" ? Math.min(declared, SEGMENT_CHARACTERS_MAX) : SEGMENT_CHARACTERS;
-  const { pattern, ...others } = scalars;
-  // A pattern lets the characters that it names into the path: one that others wrote must say what the whole text is.
-  const isKept = typeof pattern === "string" && /^\^[^|]*\$$/.test(pattern) && !/[/%]/.test(pattern);
-  return { ...others, ...(isKept && { pattern }), maxLength: length };
+  return { ...schema, maxLength: length };
+}
+
+/** Returns a schema without the patterns that must not be those of a path parameter. */
+function withPathPatterns(schema: Written): Written {
+  if (!isTable(schema)) return schema;
+  const { pattern, ...others } = schema as WrittenTable;
+  const parts: Record<string, Json> = { ...others };
+  if (typeof pattern === "string" && isPathPattern(pattern)) parts["pattern"] = pattern;
+  for (const keyword of ["anyOf", "allOf"] as const) {
+    const declared = parts[keyword];
+    if (Array.isArray(declared))
+      parts[keyword] = declared.map((part: Json) => withPathPatterns(part as Written) as Json);
+  }
+  return parts;
+}
+
+/**
+ * Returns whether the pattern of a path parameter may be the argument's. A pattern lets the guarded characters that it names into
+ * the path, which only the manifest's author may decide. The pattern must also say what the whole text is.
+ */
+function isPathPattern(pattern: string): boolean {
+  const { pattern: read } = patternTest(pattern);
+  return /^\^[^|]*\$$/.test(pattern) && !GUARDED.some((character) => namesCharacter(read, character));
+}
+
+/** Returns the patterns in a schema and its parts that describe the same value. */
+function patternsIn(schema: Written): readonly string[] {
+  if (!isTable(schema)) return [];
+  const { pattern, anyOf = [], allOf = [] } = schema as WrittenTable;
+  const parts = [anyOf, allOf].flat() as readonly Written[];
+  return [...(typeof pattern === "string" ? [pattern] : []), ...parts.flatMap(patternsIn)];
 }
 
 /** Returns the part of a schema that accepts lists of single values; undefined when there is none. */

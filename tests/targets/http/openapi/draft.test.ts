@@ -66,10 +66,28 @@ describe("parameters", () => {
     ["^[a-z/]+$", undefined],
     ["^[%0-9]+$", undefined],
     ["^a|b$", undefined],
+    ["^[a-z;]+$", undefined],
+    ["^[a-z?=]+$", undefined],
+    ["^[a-z#]+$", undefined],
+    ["^[a-z\\\\]+$", undefined],
+    ["^a\\?b$", undefined],
+    ["^[A-Z]{2}-?\\d+$", "^[A-Z]{2}-?\\d+$"],
+    ["^[^/;#]{1,20}$", "^[^/;#]{1,20}$"],
+    ["^(?:[a-z]+\\.)*[a-z]+$", "^(?:[a-z]+\\.)*[a-z]+$"],
   ])("of the path keep the pattern %s only if it cannot let other characters in", (pattern, kept) => {
     const schema = { type: "string", pattern };
     const { input } = draft("/a/{id}", get([{ name: "id", in: "path", schema }]));
     expect((input as Loose)["properties"].id.pattern).toBe(kept);
+  });
+
+  test.each([
+    ["a choice", { anyOf: [{ type: "string", pattern: "^[a-z;]+$" }, { type: "integer" }] }],
+    ["a combination", { type: "string", allOf: [{ pattern: "^[a-z;]+$" }, { minLength: 1 }] }],
+    ["an enum", { type: "string", enum: ["a;b"], pattern: "^[a-z;]+$" }],
+  ])("of the path do not keep a pattern that opens the path in %s, and a note says so", (_, schema) => {
+    const { input, notes } = draft("/a/{id}", get([{ name: "id", in: "path", schema }]));
+    expect(JSON.stringify(input)).not.toContain("pattern");
+    expect(notes).toEqual(["Patterns left out because they could open the path: id."]);
   });
 
   test("that are objects are sent member by member, as their style says", () => {
