@@ -83,6 +83,7 @@ interface Place {
 }
 
 function write(draft: ToolDraft, { system, taken, options: { out, accept = false } }: Place): Imported {
+  if (draft.problem !== undefined) return { tool: draft.name, file: null, notes: [printableCell(draft.problem)] };
   const plain = toolName(draft.name);
   const name = taken.has(plain) ? toolName(`${system}_${draft.name}`, taken) : plain;
   const text = manifestOf(name, system, { ...draft, accepted: accept });

@@ -291,18 +291,15 @@ class SchemaReader {
 
   #member(key: string, part: unknown, at: Position & { readonly form: "members" | "patterns" | "lists" }): unknown {
     if (at.form === "patterns") this.#pattern(key, at.path);
-    else if (!isName(key)) this.#fault(at.path, NAME);
+    else if (!isMemberName(key)) this.#fault(at.path, NAME);
     if (at.form !== "lists") return this.read(part, at);
     if (!isValid.names(part)) this.#fault(at.path, `must be ${EXPECTED.names}`);
     return part;
   }
 
   #pattern(source: string, path: string): void {
-    try {
-      patternTest(source);
-    } catch (error) {
-      this.#fault(path, `is not a usable pattern: ${errorText(error)}`);
-    }
+    const problem = patternProblem(source);
+    if (problem !== undefined) this.#fault(path, problem);
   }
 
   /**
@@ -400,7 +397,7 @@ export function memberPath(path: string, key: string): string {
 const NAME = `must be a visible name of at most ${NAME_CHARACTERS_MAX} characters that no object inherits`;
 
 /** Returns whether a text can be the name of a member: one that can be read, and that is not `constructor` or the like. */
-function isName(name: string): boolean {
+export function isMemberName(name: string): boolean {
   if (name === "" || name.length > NAME_CHARACTERS_MAX || name in Object.prototype || name === "prototype")
     return false;
   return !UNSEEN.test(name) && name.trim() !== "";
@@ -430,7 +427,7 @@ const isNumber = (value: unknown): value is number => typeof value === "number" 
 
 const isValid: Readonly<Record<SimpleForm | "dropped", (value: unknown) => boolean>> = {
   names: (value) =>
-    Array.isArray(value) && value.every(isText) && new Set(value).size === value.length && value.every(isName),
+    Array.isArray(value) && value.every(isText) && new Set(value).size === value.length && value.every(isMemberName),
   types: (value) => {
     const names: readonly unknown[] = Array.isArray(value) ? value : [value];
     return (
@@ -467,6 +464,35 @@ const EXPECTED: Readonly<Record<SimpleForm | "dropped", string>> = {
   boolean: "true or false",
   dropped: "JSON",
 };
+
+/** Returns whether schemas may have a keyword. */
+export function isKeyword(key: string): boolean {
+  return Object.hasOwn(KEYWORDS, key) && typeof KEYWORDS[key] !== "object";
+}
+
+/** Returns why a keyword cannot have a value that holds no schema; undefined when it can. */
+export function keywordProblem(key: string, value: unknown): string | undefined {
+  const form = Object.hasOwn(KEYWORDS, key) ? KEYWORDS[key] : undefined;
+  if (form === undefined || typeof form === "object") return "is not a keyword";
+  if (form === "lists") {
+    const isSound =
+      isTable(value) && Object.entries(value).every(([name, names]) => isMemberName(name) && isValid.names(names));
+    return isSound ? undefined : "must be a table of names";
+  }
+  if (form === "schema" || form === "schemas" || form === "members" || form === "patterns") return "holds schemas";
+  if (!isValid[form](value)) return `must be ${EXPECTED[form]}`;
+  if (form === "format") return FORMATS.includes(value as string) ? undefined : "is not a known format";
+  return form === "pattern" ? patternProblem(value as string) : undefined;
+}
+
+function patternProblem(source: string): string | undefined {
+  try {
+    patternTest(source);
+    return undefined;
+  } catch (error) {
+    return `is not a usable pattern: ${errorText(error)}`;
+  }
+}
 
 /** Returns the keywords that schemas may have as JSON Schema, for editors. `self` refers to the description of a schema. */
 export function keywordsDescribed(self: Json): Readonly<Record<string, Json>> {

@@ -16,7 +16,7 @@ const PINNED: ReadonlySet<string> = new Set([
 /** Keywords of JSON Schema whose values are data: a `required` in them is not a set. */
 const DATA: ReadonlySet<string> = new Set(["const", "default", "enum", "example", "examples"]);
 /** Keywords whose members are schemas by name: a member named `required` is a schema. */
-export const NAMED: ReadonlySet<string> = new Set(
+const NAMED: ReadonlySet<string> = new Set(
   ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"], //
 );
 

@@ -97,9 +97,13 @@ function serversOf(upstreams: ReadonlyMap<string, Upstream>, used: Used): Server
     bind: (tool) => bindTool(tool, upstreams),
     async drafts(system) {
       const upstream = upstreams.get(system);
-      const { draftOf } = await import("./drafts.ts");
+      const { draftOf, unusableDraft } = await import("./drafts.ts");
       if (upstream?.listed === undefined) return upstream?.failure ?? "its server is not usable";
-      return [...upstream.listed.definitions.values()].map(draftOf);
+      const { definitions, unusable } = upstream.listed;
+      return [
+        ...[...definitions.values()].map(draftOf),
+        ...[...unusable].map(([name, reason]) => unusableDraft(name, reason)),
+      ];
     },
     report(tools) {
       const failures = all.flatMap(({ system, failure }) =>

@@ -141,8 +141,7 @@ describe("a manifest that is imported", () => {
     const { input, notes } = draft({ name: "a", inputSchema });
     expect(input).toEqual({
       type: "object",
-      $defs: { who: { type: "string" } },
-      properties: { who: { $ref: "#/$defs/who" }, default: { type: "number" } },
+      properties: { who: { type: "string" }, default: { type: "number" } },
     });
     expect(notes).toEqual(["input: the keyword unknownKeyword is left out"]);
   });
@@ -150,6 +149,27 @@ describe("a manifest that is imported", () => {
   test("thousands of unknown keywords are a few notes", () => {
     const inputSchema = Object.fromEntries(Array.from({ length: 2_000 }, (_, index) => [`k${index}`, 1]));
     expect(draft({ name: "a", inputSchema }).notes.length).toBe(20);
+  });
+
+  test.each<readonly [string, Loose]>([
+    ["formats of Rust's generators", { properties: { n: { type: "integer", format: "uint32", minimum: 0 } } }],
+    ["a path", { properties: { file: { type: "string", format: "path" } } }],
+    [
+      "recursion",
+      { properties: { node: { $ref: "#/$defs/n" } }, $defs: { n: { properties: { n: { $ref: "#/$defs/n" } } } } },
+    ],
+    ["a reference to a property", { properties: { a: { type: "string" }, b: { $ref: "#/properties/a" } } }],
+    ["a tuple of draft 7", { properties: { p: { type: "array", items: [{ type: "number" }, { type: "number" }] } } }],
+    ["an exclusive bound of draft 4", { properties: { n: { type: "number", minimum: 0, exclusiveMinimum: true } } }],
+    ["a bound beyond 2^53", { properties: { n: { type: "integer", maximum: 2 ** 64 } } }],
+    ["a choice at its top", { anyOf: [{ required: ["a"] }, { required: ["b"] }], properties: { a: {}, b: {} } }],
+    ["a pattern of another language", { properties: { a: { type: "string", pattern: "(?i)^x$" } } }],
+    ["a name that YAML readers take for a merge key", { properties: { "<<": { type: "string" }, a: {} } }],
+    ["no arguments that it names", { additionalProperties: true }],
+  ])("loads with %s", (_, schema) => {
+    const inputSchema = { type: "object", ...schema };
+    const outputSchema = { type: "object", ...schema };
+    expect(manifestProblems(manifestOf("tool", "x", draft({ name: "a", inputSchema, outputSchema })))).toEqual([]);
   });
 });
 
@@ -201,9 +221,15 @@ describe("texts of a server", () => {
     expect(manifest.outputPolicy ?? {}).toEqual({});
     expect(manifest.target.mcp.tool).toBe(wellFormed);
     const [[name, property] = []] = Object.entries<Loose>(manifest.input.properties);
-    expect(name).toBe(wellFormed);
-    expect(property.enum).toEqual([wellFormed]);
-    expect(manifest.input.required).toEqual([wellFormed]);
+    // A name that no manifest can have is left out.
+    if (name === undefined) {
+      expect(hostile.notes.join("\n")).toContain("a member whose name a manifest cannot have is left out");
+    } else {
+      expect(name).toBe(text);
+      expect(property.enum).toEqual([text]);
+      expect(manifest.input.required).toEqual([text]);
+    }
+    if (!/[^\n\P{C}]|[\u2028\u2029]/u.test(text)) expect(manifestProblems(source)).toEqual([]);
     expect(source).toMatch(/^[\n\x20-\x7e\p{L}]*$/u);
     const [head, ...lines] = source.split("\n");
     expect(head).toBe("# yaml-language-server: $schema=tool.schema.json");
@@ -253,11 +279,17 @@ describe("stc import mcp", () => {
     expect(checked.out).toStartWith("ok: 3 tools");
     expect(checked.out).toContain("tool echo: outputPolicy: releases nothing");
     expect(checked.out).not.toContain("target.mcp");
-    // It would stop the service's next start.
-    world.tell("changes.json", { who: { inputSchema: { type: "object", properties: { a: { $ref: "file:///x" } } } } });
-    const broken = await runStc([...words, "--tool", "who"]);
-    expect(broken.out).toMatch(/who: not written\n {2}note: its manifest would not load: .*\$ref/);
-    expect(readdirSync(out)).not.toContain("who.tool.yaml");
+    // What cannot be stated is left out, and what cannot be pinned is named.
+    world.tell("changes.json", {
+      who: { inputSchema: { type: "object", properties: { a: { $ref: "file:///x" } } } },
+      echo: { description: "x".repeat(600_000) },
+    });
+    const wide = join(world.folder, "wide");
+    const widened = await runStc([...words.slice(0, -1), wide, "--tool", "who", "--tool", "echo"]);
+    expect(widened).toMatchObject({ err: "" });
+    expect(widened.out).toContain("note: input.a: has a reference that names no part of the schema, and is any JSON");
+    expect(widened.out).toMatch(/echo: not written\n {2}note: its definition cannot be used: /);
+    expect(readdirSync(wide)).toEqual(["who.tool.yaml"]);
     world.untell("changes.json");
     const unknown = await runStc([...words, "--tool", "nothing"]);
     expect(unknown.code).toBe(64);

@@ -1,6 +1,7 @@
 import { isTable } from "../../../core/json.ts";
-import { isVisible } from "../../../core/json-schema/schema.ts";
-import { FORMATS, patternTest } from "../../../core/json-schema/text.ts";
+import { isVisible, keywordProblem } from "../../../core/json-schema/schema.ts";
+import { FORMATS } from "../../../core/json-schema/text.ts";
+import { isStatable, isStatableName } from "../../../core/json-schema/widen.ts";
 import type { Json } from "../../../core/types.ts";
 import type { ApiDocument, Part } from "./document.ts";
 
@@ -17,7 +18,6 @@ const NAMES_MAX = 300;
 const VALUES_MAX = 300;
 const VALUE_CHARACTERS_MAX = 256;
 const TEXT_CHARACTERS_MAX = 300;
-const NAME_CHARACTERS_MAX = 256;
 
 const TYPES: readonly unknown[] = ["null", "boolean", "integer", "number", "string", "array", "object"];
 const COUNTS = ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"] as const;
@@ -146,7 +146,8 @@ class Writer {
       if (isWhole && values.length > 0 && values.length <= VALUES_MAX) schema["enum"] = all;
     }
     if (this.#side === "output") return schema;
-    if (typeof pattern === "string" && isUsable(pattern)) schema["pattern"] = pattern;
+    if (typeof pattern === "string" && isVisible(pattern) && keywordProblem("pattern", pattern) === undefined)
+      schema["pattern"] = pattern;
     for (const key of COUNTS) {
       const value = declared[key];
       if (typeof value === "number" && Number.isSafeInteger(value) && value >= 0) schema[key] = value;
@@ -167,7 +168,7 @@ class Writer {
     const hidden = this.#side === "input" ? "readOnly" : "writeOnly";
     const members = isTable(properties) ? Object.entries(properties) : [];
     const kept = members
-      .filter(([name, value]) => isName(name) && !(isTable(value) && value[hidden] === true))
+      .filter(([name, value]) => isStatableName(name) && !(isTable(value) && value[hidden] === true))
       .slice(0, NAMES_MAX);
     const schema: Record<string, Json> = {};
     if (kept.length > 0 || isTable(properties)) {
@@ -176,7 +177,7 @@ class Writer {
       );
     }
     const names = new Set(kept.map(([name]) => name));
-    const wanted = Array.isArray(required) ? [...new Set(required)].filter((name) => isName(String(name))) : [];
+    const wanted = Array.isArray(required) ? [...new Set(required)].filter((name) => isStatableName(String(name))) : [];
     if (wanted.length > 0) schema["required"] = wanted;
     if (isTable(more)) {
       const other = this.whole({ value: more, file }, at);
@@ -253,31 +254,12 @@ function listOf(value: Json | undefined): Written[] {
 }
 
 function isExact(value: unknown): value is number {
-  return (
-    typeof value === "number" && Number.isFinite(value) && (!Number.isInteger(value) || Number.isSafeInteger(value))
-  );
+  return typeof value === "number" && isStatable(value);
 }
 
 function isScalar(value: unknown): value is string | number | boolean | null {
-  if (typeof value === "string") return value.length <= VALUE_CHARACTERS_MAX && value.isWellFormed();
-  return value === null || typeof value === "boolean" || isExact(value);
-}
-
-/** Returns whether manifests accept a name of a member. */
-function isName(name: string): boolean {
-  if (name === "" || name.length > NAME_CHARACTERS_MAX || name in Object.prototype || name === "prototype")
-    return false;
-  return !/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u.test(name);
-}
-
-function isUsable(pattern: string): boolean {
-  if (!isVisible(pattern)) return false;
-  try {
-    patternTest(pattern);
-    return true;
-  } catch {
-    return false;
-  }
+  if (typeof value === "object" && value !== null) return false;
+  return value !== undefined && isStatable(value) && String(value).length <= VALUE_CHARACTERS_MAX;
 }
 
 /** Returns a description for an argument: bounded, on one line, and without the characters that hide or reorder others. */
