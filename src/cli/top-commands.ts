@@ -114,6 +114,7 @@ export const commands = [
       service: repeated(text("service"), "methods of this service"),
       out: option(text("directory"), "where the manifests are written; existing files are left as they are"),
       read: list(text("method"), "methods that only read, as you judge: classification read"),
+      rename: repeated(text("method=name"), "name of the tool; may be repeated"),
       accept: ACCEPT,
       json: JSON_FLAG,
     },
@@ -145,7 +146,13 @@ export const commands = [
         "operations with this method",
       ),
       out: option(text("directory"), "where the manifests are written; existing files are left as they are"),
+      read: list(text("operation"), "operations that only read, as you judge: classification read"),
+      rename: repeated(text("operation=name"), "name of the tool; may be repeated"),
+      fix: repeated(text("argument=value"), "send this value in every call, instead of an argument; may be repeated"),
       accept: ACCEPT,
+      openInput: flag(
+        "do not take the form of arguments from the document, which may be wrong: only names, types and what is required",
+      ),
       openOutput: flag(
         "do not take the answers' form from the document, which may be wrong: stc learn --describe describes it",
       ),

@@ -12,11 +12,12 @@ import {
   snakeCase,
   toolName,
 } from "./manifest-text.ts";
-import { type ImportItem, importSelected, type SelectionOptions } from "./selection.ts";
+import { type ImportItem, importSelected, renamed, type SelectionOptions } from "./selection.ts";
 
 interface ImportOptions extends ConfigurationOptions, SelectionOptions {
   readonly service: readonly string[];
   readonly read?: readonly string[] | undefined;
+  readonly rename: readonly string[];
   readonly accept?: boolean;
 }
 
@@ -39,7 +40,11 @@ export async function importGrpc(system: string, wanted: readonly string[], opti
     }
     const tools = registry.list().map(({ tool }) => tool);
     importSelected(
-      named.map((method) => offered(method, { system, tools, options })),
+      renamed(
+        named.map((method) => offered(method, { system, tools, options })),
+        { noun: "method", source: "the contract" },
+        options.rename,
+      ),
       {
         ...{ noun: "method", source: "the contract", columns: ["METHOD", "SERVICE", "CLASSIFICATION"] },
         advice: { several: "write its full name, package.Service.Method", filters: "--service" },
@@ -106,9 +111,9 @@ function offered(method: NamedMethod, { system, tools, options }: Import): Impor
     key: { method: names[0], service },
     facts: { classification: judged.classification },
     problem: problemOf,
-    make: () => {
+    make: (name) => {
       const problem = problemOf();
-      return problem === undefined ? manifestOf(tool, system, { ...judged, accepted, isRead }) : { problem };
+      return problem === undefined ? manifestOf(name, system, { ...judged, accepted, isRead }) : { problem };
     },
   };
 }

@@ -4,12 +4,13 @@ import { join } from "node:path";
 import { escapeJson, escapeLine } from "../../audit/escape.ts";
 import { createDefineTool } from "../../core/define-tool.ts";
 import { systemCode } from "../../core/error-text.ts";
+import type { Fault } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { zodFromJson } from "../../core/json-schema/zod.ts";
 import { element, otherKey, type Step } from "../../core/policy/field-path.ts";
 import { personalName } from "../../core/policy/personal-names.ts";
 import { namesOf, type PolicyField, pathOf, policyFields } from "../../core/policy/policy-fields.ts";
-import type { FieldAction, Json, ToolClassification } from "../../core/types.ts";
+import type { FieldAction, Json, Tool, ToolClassification } from "../../core/types.ts";
 import { labelOf } from "../../detection/labels.ts";
 import { readDataOnly } from "../../runtime/manifests/data-only.ts";
 import { MODULES } from "../../runtime/modules.ts";
@@ -158,7 +159,7 @@ function policyLines(output: Json, accepted: boolean): readonly string[] {
   const heading = accepted
     ? "Suggested by the names of the fields, and accepted: read each line. Fields without a line are left out of every answer."
     : "Fields without a line here are left out of every answer. Remove the # of what agents may see; mask hides most of a value.";
-  const hasText = accepted && named.size > 0;
+  const hasText = named.size > 0;
   return [
     `# ${heading}`,
     ...(missing > 0 ? [`# Not listed here: ${missing} more, because of their names or their number.`] : []),
@@ -276,19 +277,20 @@ function prefixes(steps: readonly Step[]): readonly string[] {
   return steps.map((_, index) => pathOf(steps.slice(0, index + 1)));
 }
 
-/** Returns what keeps a manifest from being loaded; empty: it loads. */
-export function manifestProblems(text: string): readonly string[] {
+/** Returns what keeps a manifest from being loaded; empty: it loads. `check` finds what the configuration has against the tool. */
+export function manifestProblems(text: string, check: (tool: Tool) => readonly Fault[] = () => []): readonly string[] {
   const kinds = MODULES.targetKinds;
   const read = readDataOnly(text, { define: createDefineTool(kinds), kinds });
-  return "problems" in read ? read.problems : [];
+  if ("problems" in read) return read.problems;
+  return check(read.tool).map(({ field, message }) => `${field}: ${message}`);
 }
 
 /** The text of a manifest, or why there is none. */
 export type Made = { readonly text: string } | { readonly problem: string };
 
 /** Returns the text of a manifest if it can be loaded: one that cannot would stop the service's next start. */
-export function madeManifest(text: string): Made {
-  const [problem, another] = manifestProblems(text);
+export function madeManifest(text: string, check?: (tool: Tool) => readonly Fault[]): Made {
+  const [problem, another] = manifestProblems(text, check);
   if (problem === undefined) return { text };
   return { problem: `no manifest can say this: ${problem}${another === undefined ? "" : "; and more"}` };
 }
@@ -353,6 +355,29 @@ function tolerantPart(schema: Json, isRoot: boolean): Json {
     return [[key, value]];
   });
   return Object.fromEntries(members);
+}
+
+/** Returns a schema of arguments that says which there are, their types and choices, and what is required. */
+export function openInput(input: Json): Json {
+  const { properties = {}, ...others } = input as Readonly<Record<string, Json>>;
+  const parts = Object.entries(properties as object).map(([name, part]) => [name, openPart(part as Json)]);
+  return { ...others, properties: Object.fromEntries(parts) };
+}
+
+function openPart(schema: Json): Json {
+  if (Array.isArray(schema)) return schema.map(openPart);
+  if (!isTable(schema)) return schema;
+  const members = Object.entries(schema as Readonly<Record<string, Json>>).flatMap(([key, value]): [string, Json][] => {
+    // A path needs texts of a bounded length.
+    if (key === "maxLength" || key === "default" || key === "enum" || key === "const") return [[key, value]];
+    if (STRICT_KEYWORDS.has(key) || COUNTING_KEYWORDS.has(key)) return [];
+    if (key === "additionalProperties") return [[key, value === false ? true : openPart(value)]];
+    if (key !== "properties") return [[key, openPart(value)]];
+    const parts = Object.entries(value as object).map(([name, part]) => [name, openPart(part as Json)]);
+    return [[key, Object.fromEntries(parts)]];
+  });
+  const isObject = members.some(([key]) => key === "properties");
+  return { ...(isObject && { additionalProperties: true }), ...Object.fromEntries(members) };
 }
 
 function withNull(type: Json): Json {

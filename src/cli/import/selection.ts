@@ -31,7 +31,7 @@ export interface ImportItem {
   readonly facts: Readonly<Record<string, Json>>;
   /** Returns why it cannot be imported, as far as that is known without writing its manifest. */
   readonly problem: () => string | undefined;
-  readonly make: () => Made;
+  readonly make: (tool: string) => Made;
 }
 
 interface Words {
@@ -52,6 +52,45 @@ interface Selection extends SelectionOptions {
   readonly wanted: readonly string[];
   readonly isFiltered: boolean;
 }
+
+/** Returns the pairs of an option whose values are `name=value`. @throws {CommandError} */
+export function pairsOf(option: string, pairs: readonly string[] = []): ReadonlyMap<string, string> {
+  return new Map(
+    pairs.map((pair) => {
+      const at = pair.indexOf("=");
+      return at < 1
+        ? wrongUsage(`${option} ${printableCell(pair)}: write name=value`)
+        : [pair.slice(0, at), pair.slice(at + 1)];
+    }),
+  );
+}
+
+/** Returns the items with the names that the author gives their tools. @throws {CommandError} */
+export function renamed(
+  items: readonly ImportItem[],
+  { noun, source }: Pick<Words, "noun" | "source">,
+  pairs: readonly string[] | undefined,
+): readonly ImportItem[] {
+  const names = new Map<ImportItem, string>();
+  for (const [old, name] of pairsOf("--rename", pairs)) {
+    const [item, another] = items.filter(({ tool, names: known }) => tool === old || known.includes(old));
+    if (item === undefined) return wrongUsage(`${source} has no ${noun} ${printableCell(old)}, given with --rename`);
+    if (another !== undefined)
+      return wrongUsage(`several ${noun}s are called ${printableCell(old)}, given with --rename`);
+    const isTaken = items.some(({ tool }) => tool === name) || [...names.values()].includes(name);
+    if (isTaken) return wrongUsage(`--rename: another tool is called ${printableCell(name)}`);
+    if (!TOOL_NAME.test(name))
+      return wrongUsage(`--rename ${printableCell(name)}: a tool's name is ${TOOL_NAME_WORDS}`);
+    names.set(item, name);
+  }
+  return items.map((item) => {
+    const name = names.get(item);
+    return name === undefined ? item : { ...item, tool: name, names: [...item.names, item.tool] };
+  });
+}
+
+const TOOL_NAME = /^[a-z][a-z0-9_]{0,63}$/;
+const TOOL_NAME_WORDS = "lower-case letters, digits and _, at most 64, with a letter first";
 
 /** Lists those that were chosen, or writes their manifests. Sets the exit code. */
 export function importSelected(offered: readonly ImportItem[], words: Words, selection: Selection): void {
@@ -117,7 +156,7 @@ interface Written {
 }
 
 function written({ tool, make }: ImportItem, folder: string): Written {
-  const made = make();
+  const made = make(tool);
   if ("problem" in made) return made;
   try {
     return { file: writeManifest(folder, tool, made.text) };

@@ -101,13 +101,15 @@ async function readContracts(
   entries: ReadonlyMap<string, SystemEntry>,
 ): Promise<ApiContracts | undefined> {
   const described = [...entries].flatMap(([name, { http: entry }]) =>
-    entry.openapi === undefined ? [] : [{ name, path: entry.openapi, baseUrl: new URL(entry.baseUrl) }],
+    entry.openapi === undefined
+      ? []
+      : [{ name, path: entry.openapi, baseUrl: new URL(entry.baseUrl), headers: Object.keys(entry.headers) }],
   );
   if (described.length === 0) return undefined;
   const contracts = new (await import("./openapi/faults.ts")).ApiContracts();
-  for (const { name, path, baseUrl } of described) {
+  for (const { name, path, baseUrl, headers } of described) {
     try {
-      contracts.add(name, pathOf(path), { readFile, baseUrl });
+      contracts.add(name, pathOf(path), { readFile, baseUrl, headers });
     } catch (error) {
       problems.push(`systems.${name}.http.openapi: ${path} ${errorText(error)}`);
     }

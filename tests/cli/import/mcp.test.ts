@@ -217,6 +217,7 @@ describe("texts of a server", () => {
     const wellFormed = text.toWellFormed();
     expect(Object.keys(manifest)).toEqual([
       ...["name", "description", "classification", "permissions", "target", "input", "output", "outputPolicy"],
+      ...("scan" in manifest ? ["scan"] : []),
     ]);
     expect(manifest.outputPolicy ?? {}).toEqual({});
     expect(manifest.target.mcp.tool).toBe(wellFormed);

@@ -17,6 +17,7 @@ import { parse, stringify } from "yaml";
 import { importOperations } from "../../../src/cli/import/openapi.ts";
 import { zodFromJson } from "../../../src/core/json-schema/zod.ts";
 import { documentFindings } from "../../../src/targets/http/openapi/faults.ts";
+import { anySchema } from "../../core/json-schema/generated.ts";
 import type { Loose } from "../../support/asking-service.ts";
 import { runStc } from "../../support/stc.ts";
 import { answers, apiOf, documentOf, loaded } from "../../targets/http/openapi/support.ts";
@@ -77,7 +78,7 @@ const PETS = {
 };
 
 /** Writes a configuration whose system has this document, and returns the words that name it. */
-function configured(name: string, document: unknown): readonly string[] {
+function configured(name: string, document: unknown, headers: Loose = {}): readonly string[] {
   const own = join(folder, name);
   mkdirSync(join(own, "tools"), { recursive: true });
   writeFileSync(join(own, "api.json"), JSON.stringify(document));
@@ -87,7 +88,7 @@ function configured(name: string, document: unknown): readonly string[] {
     jwt: {
       issuers: [{ issuer: "https://issuer.test", audience: "stc", publicKeyFile: "key.pem", algorithms: ["EdDSA"] }],
     },
-    systems: { pets: { http: { baseUrl: "https://pets.test/v1", openapi: "api.json" } } },
+    systems: { pets: { http: { baseUrl: "https://pets.test/v1", openapi: "api.json", headers } } },
   };
   writeFileSync(join(own, "stc.yaml"), stringify(config));
   const { publicKey } = generateKeyPairSync("ed25519");
@@ -164,6 +165,9 @@ describe("stc import openapi", () => {
         # owner.email: mask # personal data, by its name
         # owner.password: redact # a secret, by its name
         # labels: allow # holds names and values that the schema does not list
+
+      # Hides personal data that has a shape, such as e-mail addresses, in what is allowed.
+      scan: { "*": balanced }
 
       # What the target says about a failure, without secrets; a text with personal data is withheld.
       # errors: filtered
@@ -317,6 +321,7 @@ const ESCAPES = [
   "*alias",
   "&anchor x",
   "!!binary x",
+  "<<",
   "constructor",
   "# comment",
   "x #comment\noutputPolicy:\n  '*': allow",
@@ -366,7 +371,17 @@ function hostile(text: string) {
   });
 }
 
-const FIELDS = ["name", "description", "classification", "permissions", "target", "input", "output", "outputPolicy"];
+const FIELDS = [
+  "name",
+  "description",
+  "classification",
+  "permissions",
+  "target",
+  "input",
+  "output",
+  "outputPolicy",
+  "scan",
+];
 
 function checkHarmless(text: string): void {
   for (const { tool, made } of importOperations("pets", hostile(text))) {
@@ -374,7 +389,7 @@ function checkHarmless(text: string): void {
     if ("problem" in made) continue;
     expect(made.text).not.toMatch(/[^\n\P{C}]|[\u2028\u2029]/u);
     const manifest: Loose = parse(made.text, { version: "1.2", uniqueKeys: true, maxAliasCount: 0 });
-    expect(Object.keys(manifest)).toEqual(FIELDS);
+    expect(FIELDS.filter((field) => field !== "scan" || field in manifest)).toEqual(Object.keys(manifest));
     expect(manifest["outputPolicy"] ?? {}).toEqual({});
     expect(manifest["target"].system).toBe("pets");
     const [head, ...lines] = made.text.split("\n");
@@ -391,8 +406,8 @@ function checkHarmless(text: string): void {
 describe("texts of a document", () => {
   test.each(ESCAPES)("%j stays a text, wherever it is", (text) => checkHarmless(text));
 
-  test.each(["<<", "__proto__"])("%s as a key is refused with the document", (text) => {
-    expect(() => hostile(text)).toThrow(text);
+  test("__proto__ as a key is refused with the document", () => {
+    expect(() => hostile("__proto__")).toThrow("__proto__");
   });
 
   test("made of any characters stay texts", () => {
@@ -443,6 +458,156 @@ describe("texts of a document", () => {
     expect(text).toContain("# Not listed here: 1 more");
     expect(text.slice(text.indexOf("# Fields"))).not.toContain("a b");
     expect(zodFromJson("output", loaded(text).output.toJSONSchema()).faults).toEqual([]);
+  });
+});
+
+test("an operation with any schema becomes a manifest that loads and fits its document", () => {
+  const problems: string[] = [];
+  fc.assert(
+    fc.property(anySchema, anySchema, (body, answer) => {
+      const post = {
+        ...{ operationId: "x", requestBody: { content: { "application/json": { schema: body } } } },
+        parameters: [{ name: "q", in: "query", schema: body }],
+        responses: answers(answer),
+      };
+      for (const { made } of importOperations("pets", apiOf({ "/x": { post } }, {}, "3.1.0"))) {
+        if ("problem" in made) problems.push(made.problem);
+        else loaded(made.text);
+      }
+    }),
+    { numRuns: 200, seed: 7 },
+  );
+  expect(problems).toEqual([]);
+});
+
+test("a header that the system sets is no argument, and the manifest passes stc check", async () => {
+  const header = { name: "X-Version", in: "header", required: true, schema: { type: "string" } };
+  const paths = {
+    "/x": { get: { operationId: "getX", parameters: [header], responses: answers({ type: "object" }) } },
+  };
+  const words = configured("headers", { openapi: "3.0.3", info: {}, paths }, { "x-version": "2022-06-28" });
+  const out = join(folder, "headers", "tools");
+  expect(await runStc(["import", "openapi", "pets", "getX", "--out", out, ...words])).toMatchObject({
+    code: 0,
+    err: "",
+  });
+  expect(readFileSync(join(out, "pets_get_x.tool.yaml"), "utf8")).toContain(
+    "# Headers that the system sets: x-version.",
+  );
+  expect(await runStc(["check", ...words])).toMatchObject({ code: 0, err: "" });
+});
+
+describe("the author's judgement", () => {
+  const texts = (type: string, more: Loose = {}) => ({ type: "string", ...more, description: type });
+  const ACCOUNTS = {
+    ...{ openapi: "3.0.3", info: {} },
+    paths: {
+      "/accounts/{sid}/messages": {
+        post: {
+          ...{ operationId: "send_message_accounts__sid__messages_post", summary: "Find or send" },
+          parameters: [
+            { name: "sid", in: "path", required: true, schema: { type: "string" } },
+            { name: "region", in: "query", schema: { type: "string" } },
+          ],
+          requestBody: {
+            required: true,
+            content: {
+              "application/json": {
+                schema: {
+                  type: "object",
+                  required: ["to", "tries"],
+                  properties: {
+                    to: texts("to", { format: "email", minLength: 3 }),
+                    tries: { type: "integer", maximum: 3 },
+                    more: { type: "object", properties: { a: { type: "string", pattern: "^x$" } } },
+                  },
+                },
+              },
+            },
+          },
+          responses: answers({ type: "object" }),
+        },
+        delete: {
+          operationId: "clear",
+          parameters: [{ name: "sid", in: "path", required: true, schema: { type: "string" } }],
+        },
+      },
+    },
+  };
+  const words = configured("judged", ACCOUNTS);
+  const imported = async (name: string, ...options: readonly string[]) => {
+    const out = join(folder, "judged", name);
+    const ended = await runStc(["import", "openapi", "pets", ...options, "--out", out, ...words]);
+    const manifest = (tool: string): Loose => parse(readFileSync(join(out, `${tool}.tool.yaml`), "utf8"));
+    return { ...ended, manifest, text: (tool: string) => readFileSync(join(out, `${tool}.tool.yaml`), "utf8") };
+  };
+  const ID = "send_message_accounts__sid__messages_post";
+
+  test("names a tool by the function of FastAPI's ids, or as the author does", async () => {
+    const { manifest, code } = await imported("names", ID);
+    expect([code, manifest("pets_send_message").name]).toEqual([0, "pets_send_message"]);
+    const own = await imported("renamed", ID, "--rename", `${ID}=send`, "--read", ID);
+    expect(own.code).toBe(0);
+    expect(own.manifest("send")).toMatchObject({
+      name: "send",
+      classification: "read",
+      permissions: { required: ["pets:read"] },
+    });
+    for (const [pair, message] of [
+      ["nothing=send", "the document has no operation nothing, given with --rename"],
+      [`${ID}=Send!`, "a tool's name is lower-case letters, digits and _"],
+      [`${ID}=pets_clear`, "another tool is called pets_clear"],
+      ["send", "--rename send: write name=value"],
+    ] as const) {
+      const refused = await imported("none", ID, "--rename", pair);
+      expect([refused.code, refused.err]).toEqual([64, expect.stringContaining(message)]);
+    }
+  });
+
+  test("takes a change for no read, and knows each operation that --read names", async () => {
+    const deleted = await imported("deleted", "clear", "--read", "clear");
+    expect([deleted.code, deleted.err]).toEqual([1, expect.stringContaining("clear: a DELETE request is not a read")]);
+    const unknown = await imported("unknown", "clear", "--read", "clean");
+    expect([unknown.code, unknown.err]).toEqual([64, expect.stringContaining("no operation clean, given with --read")]);
+  });
+
+  test("sends fixed values instead of arguments", async () => {
+    const { manifest, text, code } = await imported(
+      "fixed",
+      ID,
+      "--fix",
+      "sid=AC12",
+      "--fix",
+      "tries=2",
+      "--fix",
+      "region=eu",
+    );
+    expect(code).toBe(0);
+    const { target, input } = manifest("pets_send_message");
+    expect(target.http).toEqual({
+      ...{ method: "POST", path: "/accounts/AC12/messages", query: { region: "eu" } },
+      body: { to: "{to}", tries: 2, more: "{more}" },
+    });
+    expect([Object.keys(input.properties), input.required]).toEqual([["to", "more"], ["to"]]);
+    expect(loaded(text("pets_send_message")).input.safeParse({ to: "a@b.test", sid: "AC99" }).success).toBe(false);
+    for (const value of ["../x", "a/b", "{to}", "."]) {
+      const refused = await imported("refused", ID, "--fix", `sid=${value}`);
+      expect([refused.code, refused.err]).toEqual([1, expect.stringContaining("the value of --fix sid")]);
+    }
+  });
+
+  test("opens the form of arguments, but not which there are", async () => {
+    const { text, code } = await imported("open", ID, "--open-input");
+    expect(code).toBe(0);
+    const { input } = loaded(text("pets_send_message"));
+    const args = { sid: "A", to: "x", tries: 9 };
+    expect(input.parse({ ...args, more: { a: "y", b: 1 } })).toEqual({ ...args, more: { a: "y", b: 1 } });
+    for (const refused of [
+      { ...args, other: 1 },
+      { sid: "A", to: "x" },
+      { ...args, to: 1 },
+    ])
+      expect(input.safeParse(refused).success).toBe(false);
   });
 });
 

@@ -1,5 +1,5 @@
 import { basename, dirname, join, posix } from "node:path";
-import { parseDocument } from "yaml";
+import { type Document, isScalar, parseDocument, visit } from "yaml";
 import { sha256Hex } from "../../../core/digest.ts";
 import { errorText } from "../../../core/error-text.ts";
 import { isTable } from "../../../core/json.ts";
@@ -17,7 +17,7 @@ const VALUES_MAX = 5_000_000;
 /** Deeper values are refused with a message of their own. */
 const JSON_LIMITS = { depthMax: 512, keysMax: VALUES_MAX, elementsMax: VALUES_MAX } as const;
 const ALIASES_MAX = 100;
-const HOPS_MAX = 32;
+const HOPS_MAX = 1_000;
 const PARAMETERS_MAX = 200;
 const SERVERS_MAX = 100;
 
@@ -71,6 +71,12 @@ export interface ApiOperation {
   readonly summary: string | undefined;
   readonly description: string | undefined;
   readonly isDeprecated: boolean;
+  /** URLs of the servers that the operation or its path names instead of the document's. */
+  readonly servers: readonly string[];
+  /** Whether callers must prove who they are. */
+  readonly isAuthenticated: boolean;
+  /** Whether the service calls back, which no tool receives. */
+  readonly hasCallbacks: boolean;
   /** @throws {Error} that says what is wrong with the document */
   parameters(): readonly ApiParameter[];
   /** @throws {Error} that says what is wrong with the document */
@@ -95,6 +101,7 @@ export class ApiDocument {
   readonly #digests = new Map<string, string>();
   readonly #main: string;
   #bytes = 0;
+  readonly #security: unknown;
   readonly is31: boolean;
   /** Paths of the servers' URLs, without a slash at the end; those with variables are left out. */
   readonly serverPaths: readonly string[];
@@ -107,7 +114,8 @@ export class ApiDocument {
     const top = this.#file(this.#main);
     if (!isTable(top)) throw new Error("must be a table: openapi, paths, …");
     this.is31 = isVersion31(top);
-    const { paths, servers } = top;
+    const { paths, servers, security } = top;
+    this.#security = security;
     this.serverPaths = Array.isArray(servers) ? servers.slice(0, SERVERS_MAX).flatMap(serverPath) : [];
     if (paths !== undefined && !isTable(paths)) throw new Error("paths: must be a table");
     this.operations = Object.entries(paths ?? {}).flatMap(([path, item]) => this.#operationsOf(path, item));
@@ -142,9 +150,13 @@ export class ApiDocument {
    */
   follow(part: Part): Part {
     let at = part;
-    for (let hops = 0; isTable(at.value) && typeof at.value["$ref"] === "string"; hops += 1) {
-      if (hops === HOPS_MAX) throw new Error(`the reference ${shown(at.value["$ref"])} leads to itself`);
-      at = this.#referenced(at.value["$ref"], at.file);
+    const seen = new Set<unknown>();
+    while (isTable(at.value) && typeof at.value["$ref"] === "string") {
+      const reference = at.value["$ref"];
+      if (seen.has(at.value)) throw new Error(`the reference ${shown(reference)} leads to itself`);
+      if (seen.size === HOPS_MAX) throw new Error(`the reference ${shown(reference)} ends a chain of ${HOPS_MAX}`);
+      seen.add(at.value);
+      at = this.#referenced(reference, at.file);
     }
     return at;
   }
@@ -222,11 +234,14 @@ export class ApiDocument {
     readonly operation: TablePart;
   }): ApiOperation {
     const { method, path, item, operation } = found;
-    const { operationId, tags, summary, description, deprecated } = operation.value;
+    const { operationId, tags, summary, description, deprecated, callbacks, security, servers } = operation.value;
     return {
       ...{ method: method.toUpperCase() as ApiOperation["method"], path, id: textIn(operationId) },
       tags: Array.isArray(tags) ? tags.filter((tag) => typeof tag === "string") : [],
       ...{ summary: textIn(summary), description: textIn(description), isDeprecated: deprecated === true },
+      servers: serverUrls(servers ?? item.value["servers"]),
+      isAuthenticated: requiresAuthentication(security ?? this.#security),
+      hasCallbacks: isTable(callbacks) && Object.keys(callbacks).length > 0,
       parameters: () => this.#parameters(item, operation),
       body: () => this.#body(operation),
       successes: () => this.#successes(operation),
@@ -281,6 +296,17 @@ export class ApiDocument {
   }
 }
 
+function serverUrls(servers: unknown): readonly string[] {
+  if (!Array.isArray(servers)) return [];
+  return servers.slice(0, SERVERS_MAX).flatMap((server) => (isTable(server) ? (textIn(server["url"]) ?? []) : []));
+}
+
+/** Returns whether a list of alternatives has none that requires nothing. */
+function requiresAuthentication(security: unknown): boolean {
+  if (!Array.isArray(security) || security.length === 0) return false;
+  return security.every((alternative) => isTable(alternative) && Object.keys(alternative).length > 0);
+}
+
 function serverPath(server: unknown): readonly string[] {
   const url = isTable(server) ? (textIn(server["url"]) ?? "") : "";
   const found = url.includes("{") ? null : URL.parse(url, "http://localhost/");
@@ -301,8 +327,9 @@ function contentOf({ value, file }: TablePart): ApiContent["types"] {
 
 /** @throws {Error} for a version that is not supported */
 function isVersion31({ openapi, swagger }: Table): boolean {
-  const version = textIn(openapi) ?? "";
-  if (/^3\.[01]\.\d{1,3}(?:-|$)/.test(version)) return version.startsWith("3.1");
+  // Without quotes, YAML reads 3.1 as a number, and 3.0 as 3.
+  const version = typeof openapi === "number" ? String(openapi).replace(/^3$/, "3.0") : (textIn(openapi) ?? "");
+  if (/^3\.[01](?:\.\d{1,3})?(?:-|$)/.test(version)) return version.startsWith("3.1");
   if (swagger !== undefined) {
     throw new Error(`is a Swagger ${shown(String(swagger))} document: convert it to OpenAPI 3.0 or 3.1`);
   }
@@ -351,6 +378,7 @@ function parseYaml(text: string): unknown {
     const [message = ""] = problem.message.replace(/^Maximum call stack.*$/, "is nested too deeply").split("\n");
     throw new Error(`is not valid YAML: ${message}`);
   }
+  checkMergeKeys(document);
   try {
     return document.toJS({ maxAliasCount: ALIASES_MAX });
   } catch (error) {
@@ -358,7 +386,17 @@ function parseYaml(text: string): unknown {
   }
 }
 
-/** @throws {Error} for a value that is too large, too deep, or has keys that mean something else to YAML or to JavaScript */
+/** @throws {Error} for a key that other readers of YAML take for a merge. In quotes, it is a name. */
+function checkMergeKeys(document: Document.Parsed): void {
+  visit(document, {
+    Pair(_, { key }) {
+      if (!isScalar(key) || key.value !== "<<" || key.type !== "PLAIN") return;
+      throw new Error('has a YAML merge key (<<): write the members out, or use $ref; a name is "<<", in quotes');
+    },
+  });
+}
+
+/** @throws {Error} for a value that is too large, too deep, or has a key that means something else to JavaScript */
 function checkSize(top: unknown): void {
   let values = 0;
   const visit = (value: unknown, depth: number): void => {
@@ -371,7 +409,6 @@ function checkSize(top: unknown): void {
       return;
     }
     for (const key of Object.keys(value)) {
-      if (key === "<<") throw new Error("has a YAML merge key (<<): write the members out, or use $ref");
       if (key === "__proto__") throw new Error("has a key __proto__");
       visit((value as Table)[key], depth + 1);
     }

@@ -1,7 +1,9 @@
 import { isTable } from "../../../core/json.ts";
 import { patternTest } from "../../../core/json-schema/text.ts";
+import { isStatable, plainWord } from "../../../core/json-schema/widen.ts";
+import { changeWord } from "../../../core/manifest/change-words.ts";
 import { namesCharacter } from "../../../core/pattern/parse.ts";
-import type { ToolClassification, HttpTarget, Json } from "../../../core/types.ts";
+import type { HttpTarget, Json, ToolClassification } from "../../../core/types.ts";
 import { headerNameProblem } from "../manifest.ts";
 import { type BodyForm, bodyFormOf, GUARDED, JSON_TYPE } from "../request.ts";
 import {
@@ -12,7 +14,15 @@ import {
   type ApiParameter,
   shown,
 } from "./document.ts";
-import { descriptionOf, isAny, toJsonSchema, type Written, type WrittenTable } from "./to-json-schema.ts";
+import {
+  descriptionOf,
+  fits,
+  isAny,
+  type LeftOut,
+  toJsonSchema,
+  type Written,
+  type WrittenTable,
+} from "./to-json-schema.ts";
 
 /** The parts of a manifest that follow from an operation. */
 export interface OperationDraft {
@@ -38,15 +48,24 @@ const TEMPLATE = /\{([^{}]{1,256})\}/g;
 /** Levels of objects in forms and queries whose members become arguments. */
 const FORM_DEPTH_MAX = 3;
 
+/** The settings of the system that concern its drafts. */
+export interface DraftSystem {
+  readonly baseUrl?: URL | undefined;
+  /** Headers that the system sets in every request, by lower-case name. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** Whether requests carry credentials. Undefined: not known. */
+  readonly hasCredentials?: boolean | undefined;
+}
+
 /**
  * Returns the parts of a manifest for an operation.
  *
  * @throws {NotImportable} that says why there is none
  * @throws {Error} that says what is wrong with the document
  */
-export function draftOf(document: ApiDocument, operation: ApiOperation): OperationDraft {
+export function draftOf(document: ApiDocument, operation: ApiOperation, system: DraftSystem = {}): OperationDraft {
   for (let depth = FORM_DEPTH_MAX; depth >= 0; depth -= 1) {
-    const draft = new Drafting(document, operation, depth).draft();
+    const draft = new Drafting({ document, operation, system }, depth).draft();
     if (draft !== undefined) return draft;
   }
   throw new NotImportable(`needs more than ${ARGUMENTS_MAX} arguments`);
@@ -64,23 +83,35 @@ interface Field {
   readonly isRequired: boolean;
 }
 
+interface Drafted {
+  readonly document: ApiDocument;
+  readonly operation: ApiOperation;
+  readonly system: DraftSystem;
+}
+
 class Drafting {
   readonly #document: ApiDocument;
   readonly #operation: ApiOperation;
+  readonly #system: DraftSystem;
+  readonly #unstated: LeftOut = { formats: new Set(), defaults: new Set() };
+  /** Arguments that are not called as what they are sent as, because several would have the name. */
+  readonly #numbered: string[] = [];
   /** Levels of optional objects in forms and queries whose members become arguments. */
   readonly #optionalDepth: number;
   readonly #arguments = new Map<string, Argument>();
   readonly #query: Record<string, string> = {};
   readonly #headers: Record<string, string> = {};
   readonly #leftOut = new Set<string>();
+  readonly #setHeaders: string[] = [];
   /** Path parameters whose patterns are left out. */
   readonly #pathPatterns = new Set<string>();
   #loose = 0;
   readonly #extra: string[] = [];
 
-  constructor(document: ApiDocument, operation: ApiOperation, optionalDepth: number) {
+  constructor({ document, operation, system }: Drafted, optionalDepth: number) {
     this.#document = document;
     this.#operation = operation;
+    this.#system = system;
     this.#optionalDepth = optionalDepth;
   }
 
@@ -114,6 +145,7 @@ class Drafting {
     const patterns = [...this.#pathPatterns].sort().join(", ");
     const notes = [
       ...this.#extra,
+      ...this.#remarks(),
       ...(patterns === "" ? [] : [`Patterns left out because they could open the path: ${patterns}.`]),
     ];
     const left = this.#leftOut.size + this.#loose;
@@ -121,6 +153,61 @@ class Drafting {
     const names = [...this.#leftOut].sort();
     const all = [...names, ...(this.#loose > 0 ? [`${this.#loose} more`] : [])];
     return [...notes, `Optional parameters of the operation that no argument fills: ${all.join(", ")}.`];
+  }
+
+  /** Returns what the document says about the operation and the manifest does not do. */
+  #remarks(): readonly string[] {
+    const { formats, defaults } = this.#unstated;
+    const { hasCredentials } = this.#system;
+    const { hasCallbacks, isAuthenticated } = this.#operation;
+    const set = this.#setHeaders;
+    const word = this.#changeWord();
+    return [
+      ...unless(word === undefined, `Proposed as read, although its name or description says ${word}: judge it.`),
+      ...unless(!this.#isElsewhere(), this.#elsewhere()),
+      ...unless(
+        !(isAuthenticated && hasCredentials === false),
+        "The document requires credentials, and the system has no auth.",
+      ),
+      ...unless(!hasCallbacks, "The service calls back (callbacks): no tool receives that."),
+      ...unless(set.length === 0, `Headers that the system sets: ${set.join(", ")}.`),
+      ...unless(
+        this.#numbered.length === 0,
+        `Arguments whose names the document has several times: ${this.#numbered.join(", ")}. Their descriptions say as what they are sent.`,
+      ),
+      ...unless(
+        formats.size === 0,
+        `Formats that are not checked: ${[...new Set([...formats].map(plainWord))].sort().join(", ")}.`,
+      ),
+      ...unless(defaults.size === 0, `Defaults that do not fit their own schemas are left out: ${defaults.size}.`),
+    ];
+  }
+
+  #changeWord(): string | undefined {
+    const { method, id = "", path, summary = "", description = "" } = this.#operation;
+    if (CLASSIFICATIONS[method] !== "read") return undefined;
+    const last = path.split("/").findLast((segment) => !segment.includes("{")) ?? "";
+    const names = [id, last].map((name) => changeWord({ name, description: "" }));
+    const texts = [summary, description].map((text) => changeWord({ name: "", description: text }));
+    return [...names, ...texts].find((word) => word !== undefined);
+  }
+
+  #isElsewhere(): boolean {
+    const { servers } = this.#operation;
+    const { baseUrl } = this.#system;
+    if (baseUrl === undefined || servers.length === 0) return false;
+    const own = pathOf(baseUrl);
+    return !servers.some((server) => {
+      const url = URL.parse(server, baseUrl.href);
+      return url !== null && url.origin === baseUrl.origin && pathOf(url) === own;
+    });
+  }
+
+  #elsewhere(): string {
+    const hosts = this.#operation.servers.flatMap((server) => URL.parse(server)?.host ?? []);
+    const plain = hosts.filter((host) => /^[a-z0-9.:-]{1,100}$/.test(host)).slice(0, 3);
+    const named = plain.length === 0 ? "" : `: ${plain.join(", ")}`;
+    return `The document names other servers for this operation${named}. Requests go to the system's baseUrl.`;
   }
 
   #input(): Json {
@@ -138,7 +225,8 @@ class Drafting {
     const plain = argumentName(name);
     let free = plain;
     for (let number = 2; this.#arguments.has(free); number += 1) free = `${plain}_${number}`;
-    this.#arguments.set(free, { schema, isRequired });
+    if (free !== plain) this.#numbered.push(free);
+    this.#arguments.set(free, { schema: free === plain ? schema : sentAs(schema, name), isRequired });
     return free;
   }
 
@@ -157,8 +245,14 @@ class Drafting {
   }
 
   #segment(parameter: ApiParameter): Written {
+    if (parameter.style !== "simple") {
+      const style = parameter.style === "matrix" || parameter.style === "label" ? parameter.style : "(another)";
+      throw new NotImportable(
+        `the path parameter ${shown(parameter.name)} has the style ${style}, which cannot be sent`,
+      );
+    }
     const { schema } = this.#field(parameter);
-    if (listsOf(schema) !== undefined && !parameter.explode && parameter.style === "simple") {
+    if (listsOf(schema) !== undefined && !parameter.explode) {
       return {
         type: "string",
         maxLength: SEGMENT_CHARACTERS,
@@ -173,7 +267,7 @@ class Drafting {
 
   #field(parameter: ApiParameter): Field {
     const { name, isRequired, description, schema } = parameter;
-    const written = schema === undefined ? {} : toJsonSchema(this.#document, schema, "input");
+    const written = schema === undefined ? {} : toJsonSchema(this.#document, schema, "input", this.#unstated);
     const described =
       description === undefined || !isTable(written) || written["description"] !== undefined
         ? written
@@ -257,13 +351,28 @@ class Drafting {
       this.#cannot({ name, isRequired: false }, "");
       return;
     }
+    if (Object.hasOwn(this.#system.headers ?? {}, name)) {
+      this.#setHeaders.push(name);
+      return;
+    }
     const field = this.#field(parameter);
     const scalar = scalarsIn(field.schema);
     if (scalar === undefined) {
       this.#cannot(parameter, "is not one value");
       return;
     }
-    this.#headers[name] = `{${this.#argument({ ...field, name: parameter.name, schema: scalar })}}`;
+    const fallback = this.#defaultOf(parameter);
+    const isKept = fallback !== undefined && isStatable(fallback) && fits(scalar, fallback);
+    const schema = isKept && isTable(scalar) ? { ...scalar, default: fallback } : scalar;
+    const isRequired = field.isRequired && !isKept;
+    this.#headers[name] = `{${this.#argument({ name: parameter.name, schema, isRequired })}}`;
+  }
+
+  /** Returns the value that a header has unless the caller says another one: services require it more often than they apply it. */
+  #defaultOf({ schema }: ApiParameter): Json | undefined {
+    if (schema === undefined) return undefined;
+    const { value } = this.#document.follow(schema);
+    return isTable(value) ? (value["default"] as Json | undefined) : undefined;
   }
 
   #body(): Pick<HttpTarget["http"], "body" | "contentType"> {
@@ -281,7 +390,7 @@ class Drafting {
       return {};
     }
     const part = body.types.get(type);
-    const schema = part === undefined ? {} : toJsonSchema(this.#document, part, "input");
+    const schema = part === undefined ? {} : toJsonSchema(this.#document, part, "input", this.#unstated);
     const contentType = type === JSON_TYPE || type === "*/*" ? {} : { contentType: type };
     if (form === "text") {
       const text = isTable(schema) && schema["type"] === "string" ? schema : { type: "string" };
@@ -359,6 +468,19 @@ class Drafting {
     if ([...types.keys()].some((type) => type.startsWith("text/"))) return { status, schema: TEXT };
     return `its answer is ${[...types.keys()].map(shown).join(", ")}, which is neither JSON nor text`;
   }
+}
+
+function unless(isSaid: boolean, note: string): readonly string[] {
+  return isSaid ? [] : [note];
+}
+
+function pathOf({ pathname }: URL): string {
+  return pathname.replace(/\/$/, "");
+}
+
+function sentAs(schema: Written, name: string): Written {
+  const table = isTable(schema) ? schema : {};
+  return { ...table, ...descriptionOf(`Sent as ${name}. ${noteOf(schema)}`) };
 }
 
 const CLASSIFICATIONS: Readonly<Record<ApiOperation["method"], ToolClassification>> = {

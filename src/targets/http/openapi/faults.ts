@@ -21,7 +21,7 @@ interface Findings {
 
 /** The documents of the systems that have one. */
 export class ApiContracts {
-  readonly #documents = new Map<string, ApiDocument>();
+  readonly #documents = new Map<string, { readonly document: ApiDocument; readonly headers: readonly string[] }>();
   readonly #states: ContractState[] = [];
   readonly #notes: string[] = [];
   readonly #toolNotes: ToolNote[] = [];
@@ -34,10 +34,14 @@ export class ApiContracts {
   add(
     system: string,
     path: string,
-    { readFile, baseUrl }: { readonly readFile: ReadFile; readonly baseUrl: URL },
+    {
+      readFile,
+      baseUrl,
+      headers = [],
+    }: { readonly readFile: ReadFile; readonly baseUrl: URL; readonly headers?: readonly string[] },
   ): void {
     const document = ApiDocument.at(path, readFile);
-    this.#documents.set(system, document);
+    this.#documents.set(system, { document, headers });
     const own = baseUrl.pathname.replace(/\/$/, "");
     const paths = document.serverPaths;
     if (paths.length === 0 || paths.includes(own)) return;
@@ -49,17 +53,17 @@ export class ApiContracts {
 
   /** @throws {ManifestError} for a manifest that does not fit its document */
   check({ name, input, output, target }: Tool): void {
-    const document = this.#documents.get(target.system);
-    if (document === undefined || !("http" in target)) return;
-    const { faults, notes } = documentFindings(document, { input, output }, target.http);
+    const known = this.#documents.get(target.system);
+    if (known === undefined || !("http" in target)) return;
+    const { faults, notes } = documentFindings(known.document, { input, output }, target.http, known.headers);
     if (faults.length > 0) throw new ManifestError(name, faults);
     this.#toolNotes.push(...notes.map((note) => ({ tool: name, ...note })));
   }
 
   /** Returns the report once all tools are checked, and frees the documents. */
   report(): Required<Pick<KindReport, "contracts" | "notes" | "toolNotes">> {
-    for (const [system, { sha256 }] of this.#documents) {
-      this.#states.push({ system, origin: "openapi", sha256, isPinned: true });
+    for (const [system, { document }] of this.#documents) {
+      this.#states.push({ system, origin: "openapi", sha256: document.sha256, isPinned: true });
     }
     this.#documents.clear();
     return { contracts: this.#states, notes: this.#notes, toolNotes: this.#toolNotes };
@@ -73,8 +77,10 @@ export function documentFindings(
   document: ApiDocument,
   tool: Pick<Tool, "input" | "output">,
   http: HttpTarget["http"],
+  /** Headers that the system sets in every request. */
+  systemHeaders: readonly string[] = [],
 ): Findings {
-  const comparison = new Comparison(document, tool);
+  const comparison = new Comparison(document, { ...tool, systemHeaders });
   try {
     comparison.run(http);
   } catch (error) {
@@ -108,9 +114,14 @@ class Comparison implements Findings {
   readonly #document: ApiDocument;
   readonly #arguments: Readonly<Record<string, Schema>>;
   readonly #output: Schema;
+  readonly #systemHeaders: readonly string[];
 
-  constructor(document: ApiDocument, { input, output }: Pick<Tool, "input" | "output">) {
+  constructor(
+    document: ApiDocument,
+    { input, output, systemHeaders }: Pick<Tool, "input" | "output"> & { readonly systemHeaders: readonly string[] },
+  ) {
     this.#document = document;
+    this.#systemHeaders = systemHeaders;
     this.#arguments = fieldsOf(input);
     this.#output = output;
   }
@@ -198,7 +209,8 @@ class Comparison implements Findings {
     }
     for (const [name, { isRequired }] of known) {
       const given = sent.find(([other]) => other === name || (location === "query" && other.startsWith(`${name}[`)));
-      if (isRequired && given === undefined && !OWN_HEADERS.has(name)) {
+      const isSet = OWN_HEADERS.has(name) || (location === "header" && this.#systemHeaders.includes(name));
+      if (isRequired && given === undefined && !isSet) {
         this.#fault(field, `lacks ${shown(name)}, which the operation requires`);
       }
       if (isRequired && given !== undefined) this.#mustBeGiven(given[1]);

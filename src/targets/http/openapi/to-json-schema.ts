@@ -1,5 +1,6 @@
 import { isTable } from "../../../core/json.ts";
-import { isVisible, keywordProblem } from "../../../core/json-schema/schema.ts";
+import { checkerOf } from "../../../core/json-schema/check.ts";
+import { isVisible, keywordProblem, readJsonSchema } from "../../../core/json-schema/schema.ts";
 import { FORMATS } from "../../../core/json-schema/text.ts";
 import { isStatable, isStatableName } from "../../../core/json-schema/widen.ts";
 import type { Json } from "../../../core/types.ts";
@@ -33,13 +34,30 @@ const LOOSE_FORMATS: ReadonlySet<string> = new Set(["uri", "uri-reference", "hos
  *
  * @throws {Error} for a reference that cannot be followed
  */
-export function toJsonSchema(document: ApiDocument, part: Part, side: Side): Written {
+export function toJsonSchema(document: ApiDocument, part: Part, side: Side, leftOut?: LeftOut): Written {
   for (const depthMax of DEPTHS) {
     const writer = new Writer(document, side, depthMax);
     const written = writer.whole(part, { depth: 0, open: [] });
-    if (writer.parts <= PARTS_MAX[side]) return written;
+    if (writer.parts > PARTS_MAX[side]) continue;
+    for (const format of writer.formats) leftOut?.formats.add(format);
+    for (const value of writer.defaults) leftOut?.defaults.add(value);
+    return written;
   }
   return {};
+}
+
+/** What schemas of arguments do not say, of what the document says. */
+export interface LeftOut {
+  /** Formats that nothing checks. */
+  readonly formats: Set<string>;
+  /** Schemas whose own default does not fit them. */
+  readonly defaults: Set<unknown>;
+}
+
+/** Returns whether a schema without references accepts a value. */
+export function fits(schema: Written, value: unknown): boolean {
+  const { schema: read, faults } = readJsonSchema("output", schema);
+  return faults.length === 0 && checkerOf(read)(value).length === 0;
 }
 
 interface Position {
@@ -53,6 +71,8 @@ class Writer {
   readonly #side: Side;
   readonly #depthMax: number;
   parts = 0;
+  readonly formats = new Set<string>();
+  readonly defaults = new Set<unknown>();
 
   constructor(document: ApiDocument, side: Side, depthMax: number) {
     this.#document = document;
@@ -127,9 +147,14 @@ class Writer {
   }
 
   /** Agents read descriptions of arguments only. */
-  #note({ description, default: fallback }: Table): WrittenTable {
-    if (this.#side === "output" || typeof description !== "string") return {};
-    const isShort = ["string", "number", "boolean"].includes(typeof fallback) && String(fallback).length <= 60;
+  #note(declared: Table): WrittenTable {
+    const { description, default: fallback } = declared;
+    if (this.#side === "output") return {};
+    const isFitting = fallback === undefined || fits({ ...this.#type(declared), ...this.#scalars(declared) }, fallback);
+    if (!isFitting) this.defaults.add(declared);
+    if (typeof description !== "string") return {};
+    const isShort =
+      isFitting && ["string", "number", "boolean"].includes(typeof fallback) && String(fallback).length <= 60;
     return descriptionOf(`${description}${isShort ? ` Default: ${String(fallback)}` : ""}`);
   }
 
@@ -138,6 +163,7 @@ class Writer {
     const { format, pattern, nullable } = declared;
     const isKept = typeof format === "string" && FORMATS.includes(format);
     if (isKept && !(this.#side === "output" && LOOSE_FORMATS.has(format))) schema["format"] = format;
+    if (typeof format === "string" && !isKept && this.#side === "input") this.formats.add(format);
     if (isScalar(declared["const"])) schema["const"] = declared["const"];
     if (Array.isArray(declared["enum"])) {
       const values = [...new Set(declared["enum"])].filter(isScalar);

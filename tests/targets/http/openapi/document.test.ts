@@ -14,6 +14,10 @@ describe("an OpenAPI document", () => {
     ],
     ["3.0 with a tag of YAML itself", "openapi: !!str 3.0.0\npaths:\n  /a:\n    get: { operationId: a }\n"],
     ["3.0 in flow style", "{openapi: 3.0.0, paths: {/a: {get: {operationId: a}}}}"],
+    ["3.1 as a number", "openapi: 3.1\npaths:\n  /a:\n    get: { operationId: a }\n"],
+    ["3.0 as a number", "openapi: 3.0\npaths:\n  /a:\n    get: { operationId: a }\n"],
+    ["3.0 with a name << in JSON", JSON.stringify({ openapi: "3.0.3", paths: { "/a": GET }, x: { "<<": {} } })],
+    ["3.0 with a name << in quotes", 'openapi: 3.0.0\nx: { "<<": {} }\npaths:\n  /a:\n    get: { operationId: a }\n'],
     ["3.1 in YAML with anchors", "openapi: 3.1.1\nx: &op { operationId: a }\npaths:\n  /a:\n    get: *op\n"],
   ])("of version %s is read", (_, text) => {
     const { operations } = documentOf({ "api.yaml": text });
@@ -26,7 +30,6 @@ describe("an OpenAPI document", () => {
     ["without a version", {}, "is not an OpenAPI document: openapi is missing"],
     ["that is a list", "- a", "must be a table: openapi, paths, …"],
     ["with a merge key", "openapi: 3.0.0\na: &a { b: 1 }\nc:\n  <<: *a\n", "has a YAML merge key (<<)"],
-    ["with a merge key in JSON", { openapi: "3.0.0", "<<": {} }, "has a YAML merge key (<<)"],
     [
       "with a key __proto__",
       '{"openapi":"3.0.0","__proto__":{"paths":{}}}',
@@ -44,6 +47,7 @@ describe("an OpenAPI document", () => {
       "Unresolved tag: tag:yaml.org,2002:js/function",
     ],
     ["with a tag of its own", "openapi: 3.0.0\nx: !secret a\n", "Unresolved tag: !secret"],
+    ["of version 4", "openapi: 4\n", "openapi: must be 3.0 or 3.1, got 4"],
     ["with a key twice", "openapi: 3.0.0\npaths: {}\npaths: {}\n", "is not valid YAML: Map keys must be unique"],
     ["with an alias bomb", bomb(), "is not usable YAML: Excessive alias count"],
     ["nested too deeply", `{"openapi":"3.0.0","x":${"[".repeat(500)}${"]".repeat(500)}}`, "is nested more than 128"],
@@ -85,6 +89,16 @@ describe("a reference", () => {
 
   test("inside the document, with escapes, is followed", () => {
     expect(withRef("#/components/parameters/a~1b~0c")?.parameters()[0]?.name).toBe("x");
+  });
+
+  test("through a chain of references is followed to its end", () => {
+    const links = Object.fromEntries(
+      Array.from({ length: 100 }, (_, index) => [`p${index}`, { $ref: `#/components/parameters/p${index + 1}` }]),
+    );
+    const parameters = { ...links, p100: { name: "end", in: "query" } };
+    const paths = { "/a": { get: { parameters: [{ $ref: "#/components/parameters/p0" }] } } };
+    const document = documentOf({ "api.json": { openapi: "3.0.0", paths, components: { parameters } } });
+    expect(document.operations[0]?.parameters()[0]?.name).toBe("end");
   });
 
   test("to a file next to the document is followed, and so are the file's own", () => {

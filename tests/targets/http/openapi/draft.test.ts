@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { draftOf, NotImportable } from "../../../../src/targets/http/openapi/draft.ts";
+import { type DraftSystem, draftOf, NotImportable } from "../../../../src/targets/http/openapi/draft.ts";
 import type { Loose } from "../../../support/asking-service.ts";
 import { answers, apiOf } from "./support.ts";
 
@@ -126,6 +126,105 @@ describe("parameters", () => {
     ["/a", [{ name: "q", in: "query", required: true, content: {} }], "the parameter q is JSON in a text"],
   ])("of %s that cannot be sent are a reason", (path, parameters, reason) => {
     expect(() => draft(path, get(parameters))).toThrow(new NotImportable(reason));
+  });
+});
+
+describe("what the document says and the manifest does not do", () => {
+  const BASE = new URL("https://api.test/v1");
+  const drafted = (item: Loose, system: DraftSystem = {}, path = "/a") => {
+    const [operation] = apiOf({ [path]: item }).operations;
+    if (operation === undefined) throw new Error("the document has no operation");
+    return draftOf(apiOf({ [path]: item }), operation, system);
+  };
+  const version = { name: "Notion-Version", in: "header", required: true };
+
+  test("a header that the system sets is left out with a note", () => {
+    const item = get([{ ...version, schema: { type: "string" } }]);
+    const { http, input, notes } = drafted(item, { headers: { "notion-version": "2022-06-28" } });
+    expect(http.headers).toBeUndefined();
+    expect(input).toEqual({ type: "object", properties: {} });
+    expect(notes).toEqual(["Headers that the system sets: notion-version."]);
+  });
+
+  test.each<readonly [Loose, Loose, readonly string[] | undefined]>([
+    [{ type: "string", default: "2022-06-28" }, { type: "string", default: "2022-06-28" }, undefined],
+    [{ type: "string", enum: ["1", "2"], default: "2" }, { type: "string", enum: ["1", "2"], default: "2" }, undefined],
+    [{ type: "string" }, { type: "string" }, ["Notion_Version"]],
+    [{ type: "string", enum: ["1"], default: "2" }, { type: "string", enum: ["1"] }, ["Notion_Version"]],
+  ])("a header's default %j is the argument's, if it fits", (schema, argument, required) => {
+    const { http, input } = drafted(get([{ ...version, schema }]));
+    expect(http.headers).toEqual({ "notion-version": "{Notion_Version}" });
+    expect(input).toEqual({ type: "object", properties: { Notion_Version: argument }, ...(required && { required }) });
+  });
+
+  test.each(["matrix", "label"])("a path parameter of the style %s cannot be sent", (style) => {
+    const item = get([{ name: "id", in: "path", style, schema: { type: "string" } }]);
+    const reason = `the path parameter id has the style ${style}, which cannot be sent`;
+    expect(() => drafted(item, {}, "/a/{id}")).toThrow(new NotImportable(reason));
+  });
+
+  const other =
+    "The document names other servers for this operation: uploads.test. Requests go to the system's baseUrl.";
+  test.each<readonly [string, Loose, readonly string[]]>([
+    ["other servers", { servers: [{ url: "https://uploads.test" }], get: { responses: OK } }, [other]],
+    ["other servers of its own", { get: { servers: [{ url: "https://uploads.test/v1" }], responses: OK } }, [other]],
+    ["the system's own server", { get: { servers: [{ url: "/v1/" }], responses: OK } }, []],
+    ["a server that is the system's", { get: { servers: [{ url: "https://api.test/v1" }], responses: OK } }, []],
+    [
+      "callbacks",
+      { get: { callbacks: { done: {} }, responses: OK } },
+      ["The service calls back (callbacks): no tool receives that."],
+    ],
+    [
+      "required credentials",
+      { get: { security: [{ key: [] }], responses: OK } },
+      ["The document requires credentials, and the system has no auth."],
+    ],
+    ["optional credentials", { get: { security: [{}, { key: [] }], responses: OK } }, []],
+    [
+      "a description of a deletion",
+      { get: { summary: "Deletes all orders", responses: OK } },
+      ["Proposed as read, although its name or description says delete: judge it."],
+    ],
+    [
+      "a name of a deletion",
+      { get: { operationId: "deleteOrders", responses: OK } },
+      ["Proposed as read, although its name or description says delete: judge it."],
+    ],
+    [
+      "a description of what was deleted",
+      { get: { operationId: "listDeletedOrders", summary: "Lists deleted orders", responses: OK } },
+      [],
+    ],
+    ["a deletion that is one", { delete: { operationId: "deleteOrder", responses: OK } }, []],
+    [
+      "unknown formats",
+      get([{ name: "q", in: "query", schema: { type: "string", format: "ksuid" } }]),
+      ["Formats that are not checked: ksuid."],
+    ],
+    ["known formats", get([{ name: "q", in: "query", schema: { type: "string", format: "date" } }]), []],
+    [
+      "a default that does not fit",
+      get([{ name: "q", in: "query", schema: { type: "integer", default: "many" } }]),
+      ["Defaults that do not fit their own schemas are left out: 1."],
+    ],
+    ["a default that fits", get([{ name: "q", in: "query", schema: { type: "integer", default: 5 } }]), []],
+  ])("of %s is said exactly once", (_, item, notes) => {
+    expect(drafted(item, { baseUrl: BASE, hasCredentials: false }).notes).toEqual(notes);
+  });
+
+  test("parameters whose names become the same say as what they are sent", () => {
+    const schema = { type: "string" };
+    const parameters = ["date", "date>", "date<"].map((name) => ({ name, in: "query", description: "A day", schema }));
+    const { input, notes } = drafted(get(parameters));
+    expect((input as Loose)["properties"]).toMatchObject({
+      date: { description: "A day" },
+      date_2: { description: "Sent as date>. A day" },
+      date_3: { description: "Sent as date<. A day" },
+    });
+    expect(notes).toEqual([
+      "Arguments whose names the document has several times: date_2, date_3. Their descriptions say as what they are sent.",
+    ]);
   });
 });
 
