@@ -93,11 +93,16 @@ export const commands = [
       out: required(text("directory"), "where the manifests are written; existing files are left as they are"),
       tool: list(text("tool"), "only this tool of the server; may be repeated"),
       read: list(text("tool"), "tools of the server that only read, as you judge: classification read"),
+      rename: repeated(text("tool=name"), "name of the tool here; may be repeated"),
       trustAnnotations: flag("believe the server which of its tools only read"),
       accept: ACCEPT,
       json: JSON_FLAG,
     },
-    exits: { 2: "the server cannot be reached", 64: "wrong usage, or an unknown system or tool" },
+    exits: {
+      1: "a tool could not be imported, or a file exists already",
+      2: "the server cannot be reached",
+      64: "wrong usage, or an unknown system or tool",
+    },
     run: async ({ system }, options) => (await import("./import/mcp.ts")).importTools(system, options),
   }),
   command({

@@ -101,10 +101,10 @@ export class FleetWorld extends AskingService {
     const { out, err } = await runStc(["import", kind, name, ...words, ...common]);
     if (err !== "") problems.push(err);
     const read = out === "" ? {} : JSON.parse(out);
-    const rows: readonly Loose[] = read.imported ?? read.results ?? [];
-    return rows.map(({ tool, file, problem, notes }) => {
-      if (file === null) problems.push(`${tool}: ${problem ?? notes}`);
-      return { tool, file, problem };
+    const rows: readonly Loose[] = read.results ?? [];
+    return rows.map(({ name, tool, file, problem }) => {
+      if (file === null) problems.push(`${name ?? tool}: ${problem}`);
+      return { tool: name ?? tool, file, problem };
     });
   }
 

@@ -1,17 +1,9 @@
-import { basename } from "node:path";
-import { errorText } from "../../core/error-text.ts";
 import { printable, printableCell } from "../../core/printable.ts";
 import type { ToolDraft } from "../../core/target-kind.ts";
 import { type ConfigurationOptions, withParts } from "../configuration.ts";
-import { CommandError, EXIT, print, wrongUsage } from "../output.ts";
-import {
-  type ManifestDraft,
-  manifestProblems,
-  manifestText,
-  proposedPermission,
-  toolName,
-  writeManifest,
-} from "./manifest-text.ts";
+import { CommandError, EXIT, wrongUsage } from "../output.ts";
+import { type ManifestDraft, madeManifest, manifestText, proposedPermission, toolName } from "./manifest-text.ts";
+import { type ImportItem, importSelected, renamed } from "./selection.ts";
 
 /**
  * `stc import`: writes data-only manifests for the tools of a system. All texts of the system are data: they are written as quoted
@@ -22,17 +14,10 @@ interface ImportOptions extends ConfigurationOptions {
   readonly out: string;
   readonly tool?: readonly string[] | undefined;
   readonly read?: readonly string[] | undefined;
+  readonly rename: readonly string[];
   readonly trustAnnotations?: boolean;
   readonly accept?: boolean;
   readonly json?: boolean;
-}
-
-interface Imported {
-  readonly tool: string;
-  /** Name of the file; null when nothing was written. */
-  readonly file: string | null;
-  /** What the author should know, or why nothing was written. */
-  readonly notes: readonly string[];
 }
 
 /** Writes a manifest for each tool, or for those that are named. An existing file is left as it is. */
@@ -41,7 +26,6 @@ export async function importTools(system: string, options: ImportOptions): Promi
     const drafts = await targets.drafts("mcp", system);
     if (drafts === undefined) return wrongUsage(`systems has no MCP server ${printableCell(system)}`);
     if (typeof drafts === "string") throw new CommandError(EXIT.unreachable, printable(`systems.${system}: ${drafts}`));
-    const wanted = drafts.filter(({ name }) => options.tool === undefined || isNamed(name, options.tool));
     const named = [...(options.tool ?? []), ...(options.read ?? [])];
     const unknown = named.filter((word) => !drafts.some(({ name }) => isNamed(name, [word])));
     if (unknown.length > 0) {
@@ -49,17 +33,10 @@ export async function importTools(system: string, options: ImportOptions): Promi
       return wrongUsage(`${system} offers no tool ${unknown.map(printableCell).join(", ")}; it offers ${offered}`);
     }
     const taken = new Set(registry.list().map(({ tool }) => tool.name));
-    const imported = wanted.map((draft) => write(judged(draft, options), { system, taken, options }));
-    if (options.json === true) return print.json({ imported });
-    for (const { tool, file, notes } of imported) {
-      print.line(`${printableCell(tool)}: ${file ?? "not written"}`);
-      for (const note of notes) print.line(`  note: ${note}`);
-    }
-    print.line(
-      options.accept === true
-        ? "The suggestions are the output policy: read each line, then run stc check."
-        : "Nothing is released yet: allow fields in outputPolicy, then run stc check.",
-    );
+    const wanted = drafts.filter(({ name }) => options.tool === undefined || isNamed(name, options.tool));
+    const items = wanted.map((draft) => offered(judged(draft, options), { system, taken, options }));
+    const words = { noun: "tool", source: system, columns: [], advice: { several: "", filters: "--tool" } };
+    importSelected(renamed(items, words, options.rename), words, { ...options, wanted: [], isFiltered: true });
   });
 }
 
@@ -82,22 +59,17 @@ interface Place {
   readonly taken: Set<string>;
 }
 
-function write(draft: ToolDraft, { system, taken, options: { out, accept = false } }: Place): Imported {
-  if (draft.problem !== undefined) return { tool: draft.name, file: null, notes: [printableCell(draft.problem)] };
+function offered(draft: ToolDraft, { system, taken, options: { accept = false } }: Place): ImportItem {
   const plain = toolName(draft.name);
-  const name = taken.has(plain) ? toolName(`${system}_${draft.name}`, taken) : plain;
-  const text = manifestOf(name, system, { ...draft, accepted: accept });
-  const [problem] = manifestProblems(text);
-  // One manifest that does not load would stop the service's next start.
-  if (problem !== undefined) {
-    return { tool: draft.name, file: null, notes: [`its manifest would not load: ${printableCell(problem)}`] };
-  }
-  taken.add(name);
-  try {
-    return { tool: draft.name, file: basename(writeManifest(out, name, text)), notes: draft.notes };
-  } catch (error) {
-    return { tool: draft.name, file: null, notes: [errorText(error)] };
-  }
+  const tool = taken.has(plain) ? toolName(`${system}_${draft.name}`, taken) : plain;
+  taken.add(tool);
+  const { problem, notes } = draft;
+  return {
+    ...{ tool, names: [draft.name], isWanted: true, cells: [], remark: "" },
+    ...{ key: { name: draft.name }, facts: {}, problem: () => problem, notes },
+    make: (name) =>
+      problem === undefined ? madeManifest(manifestOf(name, system, { ...draft, accepted: accept })) : { problem },
+  };
 }
 
 /** Returns the text of a data-only manifest. */

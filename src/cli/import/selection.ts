@@ -31,6 +31,8 @@ export interface ImportItem {
   readonly facts: Readonly<Record<string, Json>>;
   /** Returns why it cannot be imported, as far as that is known without writing its manifest. */
   readonly problem: () => string | undefined;
+  /** What the author should know of its draft. */
+  readonly notes?: readonly string[];
   readonly make: (tool: string) => Made;
 }
 
@@ -107,7 +109,13 @@ export function importSelected(offered: readonly ImportItem[], words: Words, sel
   }
   const folder = out ?? wrongUsage("--out is missing: where are the manifests written?");
   report(
-    chosen.map((each) => ({ key: each.key, tool: each.tool, names: each.names, ...written(each, folder) })),
+    chosen.map((each) => ({
+      key: each.key,
+      tool: each.tool,
+      names: each.names,
+      notes: each.notes ?? [],
+      ...written(each, folder),
+    })),
     noun,
     json,
   );
@@ -165,18 +173,22 @@ function written({ tool, make }: ImportItem, folder: string): Written {
   }
 }
 
-type Result = Pick<ImportItem, "key" | "tool" | "names"> & Written;
+type Result = Required<Pick<ImportItem, "key" | "tool" | "names" | "notes">> & Written;
 
 function report(results: readonly Result[], noun: string, json: boolean): void {
   const failed = results.filter(({ problem }) => problem !== undefined);
   const count = results.length - failed.length;
   if (json) {
-    const rows = results.map(({ key, tool, file, problem }) => ({
-      ...{ ...key, tool, file: file ?? null, problem: problem ?? null },
+    const rows = results.map(({ key, tool, file, problem, notes }) => ({
+      ...{ ...key, tool, file: file ?? null, problem: problem ?? null, ...(notes.length > 0 && { notes }) },
     }));
     print.json({ written: count, results: rows });
   } else {
-    for (const { file } of results) if (file !== undefined) print.line(`wrote ${file}`);
+    for (const { file, notes } of results) {
+      if (file === undefined) continue;
+      print.line(`wrote ${file}`);
+      for (const note of notes) print.line(`  note: ${printableCell(note)}`);
+    }
     for (const { names, problem } of failed)
       print.error(`${printableCell(names[0] ?? "")}: ${printableCell(problem ?? "")}`);
     print.line(`${count} of ${results.length} ${noun}s imported`);

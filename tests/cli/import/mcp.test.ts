@@ -256,7 +256,9 @@ describe("stc import mcp", () => {
     const words = ["import", "mcp", "hostile", "--config", join(world.folder, "stc.yaml"), "--out", out];
     const first = await runStc([...words, "--tool", "echo", "--tool", "structured"]);
     expect(first).toMatchObject({ code: 0, err: "" });
-    expect(first.out).toContain("echo: echo.tool.yaml");
+    expect(first.out).toBe(
+      `wrote ${join(out, "echo.tool.yaml")}\nwrote ${join(out, "structured.tool.yaml")}\n2 of 2 tools imported\n`,
+    );
     expect(readdirSync(out).sort()).toEqual(["echo.tool.yaml", "structured.tool.yaml"]);
     const manifest = parse(readFileSync(join(out, "echo.tool.yaml"), "utf8"));
     expect(manifest.input.properties).toEqual({ text: { type: "string" } });
@@ -269,12 +271,16 @@ describe("stc import mcp", () => {
     });
     // The names of tools that exist are taken.
     const renamed = await runStc([...words, "--tool", "echo"]);
-    expect(renamed.out).toContain("echo: hostile_echo.tool.yaml");
+    expect(renamed.out).toContain("hostile_echo.tool.yaml\n1 of 1 tools imported\n");
+    const own = join(world.folder, "own");
+    const named = await runStc([...words.slice(0, -1), own, "--tool", "who", "--rename", "who=whoami"]);
+    expect([named.code, readdirSync(own)]).toEqual([0, ["whoami.tool.yaml"]]);
     const elsewhere = join(world.folder, "elsewhere");
     mkdirSync(elsewhere);
     writeFileSync(join(elsewhere, "who.tool.yaml"), "mine");
     const again = await runStc([...words.slice(0, -1), elsewhere, "--tool", "who"]);
-    expect(again.out).toContain("who.tool.yaml exists and is left as it is");
+    expect(again.code).toBe(1);
+    expect(again.err).toContain("who.tool.yaml exists and is left as it is");
     expect(readFileSync(join(elsewhere, "who.tool.yaml"), "utf8")).toBe("mine");
     const checked = await runStc(["check", "--config", join(world.folder, "stc.yaml")]);
     expect(checked.out).toStartWith("ok: 3 tools");
@@ -287,9 +293,9 @@ describe("stc import mcp", () => {
     });
     const wide = join(world.folder, "wide");
     const widened = await runStc([...words.slice(0, -1), wide, "--tool", "who", "--tool", "echo"]);
-    expect(widened).toMatchObject({ err: "" });
+    expect(widened.code).toBe(1);
     expect(widened.out).toContain("note: input.a: has a reference that names no part of the schema, and is any JSON");
-    expect(widened.out).toMatch(/echo: not written\n {2}note: its definition cannot be used: /);
+    expect(widened.err).toMatch(/^echo: its definition cannot be used: /);
     expect(readdirSync(wide)).toEqual(["who.tool.yaml"]);
     world.untell("changes.json");
     const unknown = await runStc([...words, "--tool", "nothing"]);
