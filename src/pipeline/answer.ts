@@ -111,5 +111,6 @@ function failure(
 
 function isRetryable({ code, details }: Refusal, { safeToRepeat }: CallRecord): boolean {
   const { retryable } = REFUSALS[code];
-  return retryable === "if-safe" ? safeToRepeat : retryable || details?.["outcome"] === "not_run";
+  if (details?.["outcome"] === "not_run") return true;
+  return retryable === "if-safe" ? safeToRepeat : retryable;
 }

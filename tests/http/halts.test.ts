@@ -1,4 +1,6 @@
+import { Database } from "bun:sqlite";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { join } from "node:path";
 import type { ApprovalStore } from "../../src/database/dialect.ts";
 import { sqliteStore } from "../../src/database/sqlite.ts";
 import { MODULES } from "../../src/runtime/modules.ts";
@@ -135,10 +137,8 @@ describe("a halt", () => {
     expect((await service.halts()).halts).toHaveLength(1);
   });
 
-  test("comes before permissions and arguments, and does not stop what is not a call", async () => {
+  test("comes before arguments, and does not stop what is not a call", async () => {
     await service.halt({ kind: "all" });
-    const token = await service.agent({ permissions: [] });
-    expect(codeOf(await service.call("do_read", { token }))).toBe("HALTED");
     expect(codeOf(await service.call("do_read", { what: "x".repeat(50) }))).toBe("HALTED");
     expect(codeOf(await service.call("no_tool"))).toBe("TOOL_NOT_FOUND");
     expect((await service.send("GET", "/tools", { token: await service.agent() })).http).toBe(200);
@@ -337,3 +337,42 @@ describe("a halt between the claim of an approval and the run", () => {
     expect(own.begun).toEqual(["a", "b"]);
   });
 });
+
+test("a caller without the permission does not learn that a call is halted", async () => {
+  const { body } = await service.halt({ kind: "all", reason: "incident 4711" });
+  const token = await service.agent({ permissions: [] });
+  const refused = await service.call("do_read", { token });
+  expect([refused.http, codeOf(refused)]).toEqual([403, "PERMISSION_DENIED"]);
+  expect(service.entry(refused.body.traceId)).toMatchObject({ error: { code: "PERMISSION_DENIED" } });
+  expect(JSON.stringify(service.entry(refused.body.traceId))).not.toContain(body.halt.id);
+  expect(codeOf(await service.call("do_read"))).toBe("HALTED");
+  await service.resume(body.halt.id);
+  expect(codeOf(await service.call("do_read", { token }))).toBe("PERMISSION_DENIED");
+});
+
+test.each(["do_read", "do_write"])(
+  "%s that was not run because nothing could be looked up may be repeated",
+  async (tool) => {
+    const limited = await new HaltService().start({
+      limits: { quotas: [{ name: "daily", per: ["caller"], calls: 9, window: "day" }] },
+      approvals: { store: "sqlite://./approvals.sqlite", mode: "yolo" },
+    });
+    try {
+      const database = new Database(join(limited.folder, "approvals.sqlite"));
+      database.run("DROP TABLE policy_quota_use");
+      database.close();
+      const { http, body } = await limited.call(tool);
+      expect([http, body.error]).toMatchObject([
+        503,
+        { code: "POLICY_STATE_UNAVAILABLE", retryable: true, details: { outcome: "not_run" } },
+      ]);
+      expect(limited.entry(body.traceId)).toMatchObject({
+        decision: "ERROR",
+        error: { code: "POLICY_STATE_UNAVAILABLE" },
+      });
+      expect(limited.begun).toEqual([]);
+    } finally {
+      await limited.end();
+    }
+  },
+);
