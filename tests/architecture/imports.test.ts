@@ -165,7 +165,7 @@ function loadedAtStart(): ReadonlySet<string> {
 /** Of what is configured, this is loaded at the start: declarations, and what they check manifests with. */
 const DECLARED: Readonly<Record<string, readonly string[]>> = {
   "src/targets/grpc/": ["kind.ts"],
-  "src/targets/http/": ["kind.ts", "manifest.ts", "request.ts"],
+  "src/targets/http/": ["kind.ts", "manifest.ts", "path-segments.ts", "request.ts"],
   "src/targets/mcp/": ["kind.ts", "settings.ts"],
   "src/policy/points/": ["authzen/kind.ts", "cedar/kind.ts"],
   "src/policy/flow/": [],

@@ -2,6 +2,7 @@ import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { namesCharacter } from "../../core/pattern/parse.ts";
 import type { HttpTarget, Json } from "../../core/types.ts";
+import { staysInPlace } from "./path-segments.ts";
 
 /** Text of a manifest, in parts: literal text, and arguments by name. */
 type Template = readonly (string | { readonly name: string })[];
@@ -115,8 +116,8 @@ export class RequestBuilder {
     const url = URL.parse(`${origin}${target}`);
     const isSame =
       url !== null && url.origin === origin && `${url.pathname}${url.search}` === target && url.hash === "";
-    // The last check: a parser reads the same URL, with as many segments as the template has.
-    if (!isSame || path.split("/").some(isDots) || countSlashes(path) !== this.#slashes()) {
+    // The last check: a parser reads the same URL, with as many segments as the template has, and no parts make dots together.
+    if (!isSame || !path.split("/").every(isLiteralOrStays) || countSlashes(path) !== this.#slashes()) {
       throw invalid("(path)", "do not make a valid path");
     }
     if (target.length > URL_CHARACTERS_MAX)
@@ -137,14 +138,17 @@ export class RequestBuilder {
   #pathValue(name: string, value: unknown): string {
     const text = textOf(name, value);
     if (text === "") throw invalid(name, "must not be empty in a path");
-    if (isDots(text)) throw invalid(name, "must not be . or .. in a path");
     if (hasControl(text)) throw invalid(name, "must not contain control characters");
-    const guarded = GUARDED.find((character) => text.includes(character));
-    if (guarded === undefined) return text;
-    const isNamed = (character: string): boolean =>
-      this.#options.patternsOf(name).some((pattern) => namesCharacter(pattern, character));
-    const refused = GUARDED.find((character) => text.includes(character) && !isNamed(character));
+    const guarded = GUARDED.filter((character) => text.includes(character));
+    const patterns = guarded.length === 0 ? [] : this.#options.patternsOf(name);
+    const refused = guarded.find((character) => !patterns.some((pattern) => namesCharacter(pattern, character)));
     if (refused !== undefined) throw invalid(name, `must not contain ${refused} in a path`);
+    if (!staysInPlace(text)) {
+      throw invalid(
+        name,
+        "must not be . or .. in a path, nor contain such a segment or an empty one, also when decoded",
+      );
+    }
     return text;
   }
 
@@ -270,8 +274,9 @@ function encoded(text: string): string {
   );
 }
 
-function isDots(segment: string): boolean {
-  return segment === "." || segment === "..";
+/** Only the template's own text has empty segments: a value never is one. */
+function isLiteralOrStays(segment: string): boolean {
+  return segment === "" || staysInPlace(segment);
 }
 
 function hasControl(text: string): boolean {
