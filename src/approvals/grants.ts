@@ -49,9 +49,22 @@ const LIMITS = { depthMax: 64, nodesMax: 100_000, bytesMax: 8_388_608 } as const
 /** Returns `BoundedCall.boundsKey`. */
 export function boundsKeyOf(
   { issuer, subject, actors, session = "" }: Requester,
-  { identity, fixed }: { readonly identity: string; readonly fixed: Json },
+  {
+    identity,
+    fixed,
+    within,
+  }: { readonly identity: string; readonly fixed: Json; readonly within?: string | undefined },
 ): string {
-  const facts = { t: "stc/bounds/v1", actors, fixed, identity, issuer, session, subject };
+  const facts = {
+    t: "stc/bounds/v1",
+    actors,
+    fixed,
+    identity,
+    issuer,
+    session,
+    subject,
+    ...(within !== undefined && { within }),
+  };
   return sha256Hex(canonicalJson(facts, LIMITS));
 }
 

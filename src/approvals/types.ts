@@ -345,6 +345,8 @@ export interface Approvals {
   openSession(requester: Pick<Requester, "issuer" | "subject">): Promise<Session>;
   /** Returns undefined when the session is unknown, has ended, or belongs to another caller. */
   findSession(id: string, requester: Pick<Requester, "issuer" | "subject">): Promise<Session | undefined>;
+  /** Returns whether this caller has had the session: it was ended, or the service opened it and it has expired. */
+  hasSessionEnded(id: string, requester: Pick<Requester, "issuer" | "subject">): Promise<boolean>;
   /** Sets a mode until a given time. With `requester`, creates the session when it is not known yet. */
   setMode(change: {
     readonly id: string;

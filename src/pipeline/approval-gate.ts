@@ -33,7 +33,7 @@ import {
 } from "./approval-refusals.ts";
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
-import { SID } from "./identity/claims.ts";
+import { type CallSession, callSession } from "./call-session.ts";
 import { isElevated } from "./permission-engine.ts";
 import { digestInAnySession } from "./planner.ts";
 import type { Assessed, Policy } from "./policy.ts";
@@ -126,8 +126,8 @@ async function consider(options: GateOptions, call: Call): Promise<Approved> {
   const { planned, request } = call;
   // A call that names an approval claims that approval, even if another rule would allow the call.
   if (request.approvalId !== undefined) {
-    const session = await guarded(() => sessionOf(options, call));
-    const requester = { ...identity(planned), session: session.id };
+    const { id: session } = await guarded(() => sessionOf(options, call));
+    const requester = { ...identity(planned), session };
     return claim(options, call, { requester, id: request.approvalId });
   }
   const ruled = await ruleOn(options, call);
@@ -145,14 +145,15 @@ async function ruleOn(options: GateOptions, call: Call): Promise<Pick<Approved, 
   const isOptional = findings.length === 0;
   // If the manifest allows the call in every mode, the mode is not read: the store may be slow or unavailable.
   const manifestPasses =
-    isOptional && namedSession(options, call) ? await doesManifestPassInAnyMode(planned) : undefined;
+    isOptional && mayHaveMode(options, call) ? await doesManifestPassInAnyMode(planned) : undefined;
   if (manifestPasses === true) return { by: "needsApproval" };
   const session = await guarded(() => sessionOf(options, call));
   const requester = { ...identity(planned), session: session.id };
   const requiring = findings.map(ruleOf);
-  const verdict = requiring.length > 0 ? undefined : await stepVerdict(call, { mode: session.mode, manifestPasses });
+  const verdict =
+    requiring.length > 0 ? undefined : await stepVerdict(call, { mode: session.mode ?? options.mode, manifestPasses });
   if (verdict?.verdict === "allow") return { by: verdict.by };
-  const order = { requester, rules: verdict === undefined ? [...new Set(requiring)] : [verdict.by] };
+  const order = { requester, session, rules: verdict === undefined ? [...new Set(requiring)] : [verdict.by] };
   const { exact, bounded } = await guarded(() => coveringGrants(options, call, order));
   return exact === undefined ? { ...order, bounded } : { by: grantedBy(exact) };
 }
@@ -216,27 +217,15 @@ export async function ruleByMode(planned: Ruled, mode: Mode, isRequired: boolean
   return isRequired ? { verdict: "ask", by: "policy" } : stepVerdict({ planned }, { mode, manifestPasses: undefined });
 }
 
-interface TrustedSession {
-  /** Undefined: no trusted session. A session that the agent named itself has neither mode nor grants. */
-  readonly id: string | undefined;
-  readonly mode: Mode;
+/** Returns whether a store may know a mode of the call's session. */
+function mayHaveMode({ approvals }: GateOptions, { planned: { caller }, request }: Call): boolean {
+  return approvals !== undefined && (caller.session ?? request.session) !== undefined;
 }
 
-/** Returns the session to look up; undefined without a session or without a store that knows it. */
-function namedSession({ approvals }: GateOptions, { planned: { caller }, request }: Call): string | undefined {
-  if (approvals === undefined) return undefined;
-  return caller.session ?? (request.session?.startsWith(SID) ? undefined : request.session);
-}
-
-async function sessionOf(options: GateOptions, call: Call): Promise<TrustedSession> {
-  const { approvals, mode } = options;
-  const { caller } = call.planned;
-  const named = namedSession(options, call);
-  if (named === undefined || approvals === undefined) return { id: caller.session, mode };
-  const known = await approvals.findSession(named, caller);
-  if (known?.modeSetBy === undefined) return { id: known?.id ?? caller.session, mode };
-  call.noteMode?.(known.mode);
-  return { id: known.id, mode: known.mode };
+async function sessionOf({ approvals, mode }: GateOptions, call: Call): Promise<CallSession> {
+  const session = await callSession(approvals, { caller: call.planned.caller, named: call.request.session }, mode);
+  if (session.mode !== undefined) call.noteMode?.(session.mode);
+  return session;
 }
 
 function identity({ caller }: Planned): Omit<Requester, "session"> {
@@ -360,16 +349,16 @@ interface GrantableCall {
  */
 export function boundedCallOf(
   { planned, assessment }: GrantableCall,
-  { requester, rules }: ApprovalOrder,
+  { requester, session, rules }: ApprovalOrder,
 ): BoundedCall | undefined {
   const { tool, identity: toolIdentity, binding, plan, input } = planned;
-  if (tool.approval.grants === undefined) return undefined;
+  if (tool.approval.grants === undefined || !session.hasGrants) return undefined;
   const fixed = binding.fixedParts?.(plan);
   if (fixed === undefined) return undefined;
   const { risk, rules: matched } = assessment;
   return {
     ...{ requester, input, risk, rules: [...rules, ...matched], isElevated: isElevated(tool, input) },
-    boundsKey: boundsKeyOf(requester, { identity: toolIdentity, fixed }),
+    boundsKey: boundsKeyOf(requester, { identity: toolIdentity, fixed, within: session.within }),
   };
 }
 
@@ -431,6 +420,7 @@ async function decideByCallback(
 
 interface ApprovalOrder {
   readonly requester: Requester;
+  readonly session: Pick<CallSession, "within" | "hasGrants">;
   readonly rules: readonly string[];
 }
 
@@ -552,7 +542,7 @@ async function requestApproval(options: GateWithStore, call: Call, order: Reques
 function newApprovalOf(
   { detector }: GateOptions,
   call: Call,
-  { requester, rules: requiring, callDigest, attach, earlier }: RequestOrder,
+  { requester, session: within, rules: requiring, callDigest, attach, earlier }: RequestOrder,
 ): NewApproval | Refusal {
   const { planned, assessment, request, traceId } = call;
   const { tool, digest: planDigest } = planned;
@@ -566,7 +556,7 @@ function newApprovalOf(
   const { plan, input, binding } = planned;
   const { reason } = request;
   const secrets = { ...secretsOf(detector), namesSecret };
-  const offer = grantOffer(call, { requester, rules: requiring });
+  const offer = grantOffer(call, { requester, session: within, rules: requiring });
   const { session } = requester;
   const names = Object.keys(tool.input.shape);
   const grant = offer && termsInWords(offer.terms, { tool: tool.name, session, names });

@@ -13,6 +13,7 @@ import type { CallBudget } from "../policy/quotas/quotas.ts";
 import { CallFlow } from "./call-flow.ts";
 import type { CallRequest } from "./call-request.ts";
 import { type CallScope, CallScopes, type CallScopesOptions } from "./call-scope.ts";
+import { sessionText } from "./call-session.ts";
 import { isJudged, verdictOf } from "./dry-run.ts";
 import {
   approvalFacts,
@@ -448,6 +449,7 @@ export class CallRecord {
 
   #requestOf(refusal: Refusal | undefined): EntryDraft["request"] {
     const { session, callId, reason, body } = this.request;
+    const { caller } = this.#facts;
     const { args, secrets } = argumentFacts(this.#facts, this.detector);
     this.secretsSent = secrets;
     return {
@@ -456,7 +458,7 @@ export class CallRecord {
         refusal !== undefined && this.#step === "REQUEST" ? (body ?? "{}") : this.#sentText(),
       ),
       hashAlg: this.#options.hashAlg,
-      session: textWithoutSecrets(this.#facts.caller?.session ?? session, this.detector),
+      session: textWithoutSecrets(sessionText({ caller, named: session }) || undefined, this.detector),
       callId: textWithoutSecrets(callId, this.detector),
       reason: textWithoutSecrets(reason, this.detector),
       secrets,

@@ -4,6 +4,7 @@ import { type Fresh, mint, type Planned } from "../core/evidence.ts";
 import { isSameJson } from "../core/json.ts";
 import type { CallerContext, ExecutionPlan } from "../core/types.ts";
 import type { CallScope } from "./call-scope.ts";
+import { sessionText } from "./call-session.ts";
 
 const PLAN_LIMITS = { depthMax: 64, nodesMax: 100_000, bytesMax: 8_388_608 } as const;
 
@@ -32,7 +33,7 @@ export function makePlan(fresh: Fresh, scope: CallScope, sent: Sent): Planned | 
 function sealed(fresh: Fresh, plan: ExecutionPlan, { request, argsText }: Sent): Planned {
   const { identity, input, caller, binding } = fresh;
   const inputText = argsText !== undefined && isReusable(argsText, request.args, input) ? argsText : undefined;
-  const session = caller.session ?? request.session ?? "";
+  const session = sessionText({ caller, named: request.session });
   const digest = seal({ identity, input, caller, plan, binding }, session, inputText);
   return mint<Planned>({ ...fresh, plan, digest });
 }

@@ -354,7 +354,7 @@ describe("only the caller itself uses its grant:", () => {
     const inSession = () => world.call("set_status", { ...ARGS, customer: "c-9" }, { token: me, session });
     expect(codeOf(await inSession())).toBe("HTTP 200");
     await world.send("DELETE", `/sessions/${session}`, { token: me });
-    expect(codeOf(await inSession())).toBe("PENDING");
+    expect(codeOf(await inSession())).toBe("APPROVAL_REVOKED");
   });
 
   test("nor with the grant's id as that of an approval", async () => {

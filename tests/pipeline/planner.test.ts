@@ -67,16 +67,17 @@ describe("the digest is the one that the format defines, whether or not the argu
     expect(digestOf({ binding, input: { a: 1 }, args: { a: 1 } })).toBe(want);
   });
 
-  test("actors and session", () => {
+  test.each([
+    [undefined, "sid:9"],
+    ["sid:9", "sid:9"],
+    ["own", "sid:9 own"],
+  ])("actors and session: the call names %p", (named, session) => {
     const acting = { ...CALLER, actors: ["agent-2"], session: "sid:9" };
-    const want = defined({
-      ...caller,
-      act: ["agent-2"],
-      session: "sid:9",
-      args: null,
-      plan: { input: {}, kind: "inline" },
-    });
-    expect(digestOf({ caller: acting, input: {}, args: {}, session: "own" })).toBe(want);
+    const plan = { input: {}, kind: "inline" };
+    const want = defined({ ...caller, act: ["agent-2"], session, args: null, plan });
+    expect(digestOf({ caller: acting, input: {}, args: {}, ...(named !== undefined && { session: named }) })).toBe(
+      want,
+    );
   });
 });
 

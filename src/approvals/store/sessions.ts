@@ -7,7 +7,7 @@ import type { Approval, Approvals, Grant, GrantFilter, Session } from "../types.
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { toGrant, toSession } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
-import { identity, insertSession, type Owner, sessionOf } from "./transitions.ts";
+import { identity, insertSession, type Owner, sessionIsOver, sessionOf } from "./transitions.ts";
 
 const SESSIONS_LISTED_MAX = 1_000;
 
@@ -15,11 +15,12 @@ type ModeChange = Parameters<Approvals["setMode"]>[0];
 
 export function sessions(
   store: Store,
-): Pick<Approvals, "openSession" | "findSession" | "setMode" | "listSessions" | "endSession"> {
+): Pick<Approvals, "openSession" | "findSession" | "hasSessionEnded" | "setMode" | "listSessions" | "endSession"> {
   const { database } = store;
   return {
     openSession: (owner) => database.write((tx) => open(tx, owner, store)),
     findSession: (id, owner) => database.read((view) => find(view, id, owner)),
+    hasSessionEnded: (id, owner) => database.read((view) => sessionIsOver(view, { ...owner, session: id })),
     setMode: (change) => database.write((tx) => setMode(tx, change, store)),
     listSessions: () => database.read(list),
     endSession: (id, by, owner) => database.write((tx) => endById(tx, id, { by, owner })),

@@ -68,7 +68,10 @@ export async function currentApproval(tx: WriteTransaction, id: string): Promise
 export type Owner = Pick<Requester, "issuer" | "subject">;
 
 /** Returns whether the session was ended, or was created by the service and has expired. A `sid` expires with its tokens. */
-export async function sessionIsOver({ sql, now }: ReadTransaction, requester: Requester): Promise<boolean> {
+export async function sessionIsOver(
+  { sql, now }: ReadTransaction,
+  requester: Pick<Requester, "issuer" | "subject" | "session">,
+): Promise<boolean> {
   const [row] = await sql`
     SELECT ended_at FROM approval_sessions
     WHERE issuer = ${requester.issuer} AND subject = ${requester.subject} AND id = ${sessionOf(requester)}

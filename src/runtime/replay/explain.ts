@@ -8,6 +8,7 @@ import type { CallerContext, DataLabel, ExecutionPlan, Json, Tool } from "../../
 import { namesSecret } from "../../detection/sanitize-args.ts";
 import { boundedCallOf } from "../../pipeline/approval-gate.ts";
 import { type FlowSources, sourcesOf } from "../../pipeline/call-flow.ts";
+import { type CallSession, callSession } from "../../pipeline/call-session.ts";
 import { permissionsFor } from "../../pipeline/permission-engine.ts";
 import { DATA_FLOW } from "../../pipeline/policy.ts";
 import { secretsOf } from "../../pipeline/redactor.ts";
@@ -17,14 +18,14 @@ import type { Quotas } from "../../policy/quotas/quotas.ts";
 import type { Parts } from "../composition/assembly.ts";
 import type { Config } from "../config/config.ts";
 import { type FlowJudge, liveFlowJudge, recordedFlowJudge } from "./flow.ts";
-import { type Judgement, judge, type Statement } from "./judge.ts";
+import { type CallVerdict, type Judgement, judge, type Statement } from "./judge.ts";
 
 /** A call that an operator asks about. */
 export interface ExplainedCall {
   readonly tool: string;
   readonly args: unknown;
   readonly caller: CallerContext;
-  /** Session that the call names; a token that names its own session comes first. */
+  /** Session that the call names. */
   readonly session?: string | undefined;
   /** Mode of the session; default: what operators have set for it, otherwise the configuration's. */
   readonly mode?: Config["approvals"]["mode"] | undefined;
@@ -101,7 +102,7 @@ export interface KnownState {
   /** Undefined: there are no quotas. */
   readonly quotas: Pick<Quotas, "judge"> | undefined;
   /** Sessions with their modes, and grants; undefined without a store. */
-  readonly approvals: Pick<Approvals, "findSession" | "findBoundedGrants"> | undefined;
+  readonly approvals: Pick<Approvals, "findSession" | "hasSessionEnded" | "findBoundedGrants"> | undefined;
 }
 
 const PLAN_TIMEOUT_MS = 30_000;
@@ -116,24 +117,27 @@ export async function explainCall(
 ): Promise<Explanation> {
   const { caller, tool } = call;
   const { registered: named } = parts.registry.find(tool);
-  const session = caller.session ?? call.session;
   const halt = named && known?.haltOf({ tool: named.tool, caller, session: call.session });
-  const openSession = session === undefined ? undefined : await known?.approvals?.findSession(session, caller);
-  const mode = call.mode ?? (openSession?.modeSetBy === undefined ? config.approvals.mode : openSession.mode);
+  const usual = config.approvals.mode;
+  const session = await callSession(known?.approvals, { caller, named: call.session }, usual).catch(asRefusal);
+  const isEnded = session instanceof Refusal;
+  const mode = call.mode ?? (isEnded ? usual : (session.mode ?? usual));
   const planned = await planOf(parts, call);
   let seen: FlowJudgement | undefined;
   const judged = await judge(
     { parts, config, asks: () => true, flow: await flowJudgeOf({ parts, config, known }, (found) => (seen = found)) },
     { tool, caller, mode, args: { kind: "sent", value: call.args }, plan: planned.plan },
   );
-  const granted = await byGrant(known, { call, judged, planned, session: openSession?.id ?? caller.session });
+  const granted = isEnded ? undefined : await byGrant(known, { call, judged, planned, session });
+  const ended = isEnded && !passesInAnySession(judged) ? session : undefined;
   const [only = "unknown", ...others] = granted?.verdict === "allow" ? ["allow" as const] : judged.verdicts;
-  const permitted = others.length > 0 ? "unknown" : only;
-  const isPermitted = permitted === "allow" || permitted === "ask" || permitted === "unknown";
+  const ruled = others.length > 0 ? "unknown" : only;
+  const permitted = ended !== undefined && isOpen(ruled) ? ended.code : ruled;
+  const isPermitted = isOpen(permitted);
   const quota = named && isPermitted ? await known?.quotas?.judge({ tool: named.tool, caller }) : undefined;
   // A request for an approval takes nothing of a quota; the call that uses the approval does.
   const verdict = permitted === "allow" && quota !== undefined ? quota.code : permitted;
-  const isVerdict = verdict === "allow" || verdict === "ask" || verdict === "unknown";
+  const isVerdict = isOpen(verdict);
   const { assessment, registered } = judged;
   const required = registered === undefined ? [] : requiredBy(registered.tool, call.args);
   return {
@@ -146,6 +150,7 @@ export async function explainCall(
     statements: [
       ...(halt === undefined ? [] : [refusedBy("halts", "PERMISSION", halt)]),
       ...judged.statements,
+      ...(ended === undefined ? [] : [refusedBy("session", "APPROVAL", ended)]),
       ...(granted === undefined ? [] : [granted]),
       ...(quota === undefined ? [] : [refusedBy("quotas", "LIMIT", quota)]),
     ],
@@ -157,6 +162,7 @@ export async function explainCall(
     ...shownPlan(parts, judged, { call, planned }),
     changes: [
       ...(halt === undefined ? [] : [LIFT]),
+      ...(ended === undefined ? [] : [ANOTHER_SESSION]),
       ...(permitted === "allow"
         ? []
         : changesFor(judged, { parts, config, call, missing: missingIn(required, caller) })),
@@ -164,6 +170,28 @@ export async function explainCall(
     ],
   };
 }
+
+/** Returns whether a verdict may still let the call run. */
+function isOpen(verdict: CallVerdict | "unknown"): verdict is "allow" | "ask" | "unknown" {
+  return verdict === "allow" || verdict === "ask" || verdict === "unknown";
+}
+
+/** Returns whether the rules let the call pass without looking its session up. */
+function passesInAnySession({ statements }: Judgement): boolean {
+  const by = statements.find(({ point }) => point === "approval")?.reasons[0];
+  return by === "category:read" || by === "needsApproval";
+}
+
+function asRefusal(error: unknown): Refusal {
+  if (error instanceof Refusal) return error;
+  throw error;
+}
+
+const ANOTHER_SESSION: Change = {
+  kind: "approval",
+  names: ["session"],
+  text: "the call names a session that is open (POST /sessions), or none",
+};
 
 const LIFT: Change = { kind: "halts", names: ["halts"], text: "the halt ends, or is lifted (stc halts, stc resume)" };
 
@@ -192,7 +220,7 @@ interface GrantableCall {
   readonly call: ExplainedCall;
   readonly judged: Judgement;
   readonly planned: Planned;
-  readonly session: string | undefined;
+  readonly session: CallSession;
 }
 
 /** Returns which bounded grants cover the call; undefined when none does, or its tool offers none. */
@@ -206,8 +234,8 @@ async function byGrant(
   const said = { stage: "APPROVAL", point: "grants" } as const;
   if (plan === undefined) return { ...said, verdict: "unknown", reasons: ["depends on the plan: allow lookups"] };
   const { issuer, subject, actors } = caller;
-  const requester = { issuer, subject, actors, session };
-  const wanted = boundedCallOf({ planned: { ...registered, plan, input }, assessment }, { requester, rules });
+  const order = { requester: { issuer, subject, actors, session: session.id }, session, rules };
+  const wanted = boundedCallOf({ planned: { ...registered, plan, input }, assessment }, order);
   const found = wanted === undefined ? [] : await known.approvals.findBoundedGrants(wanted);
   return found.length === 0 ? undefined : { ...said, verdict: "allow", reasons: found.map(grantText) };
 }

@@ -41,7 +41,7 @@ export interface JudgedCall {
 /** One thing that was decided about the call, in the order of the pipeline. */
 export interface Statement {
   readonly stage: "REGISTRY" | "PERMISSION" | "VALIDATION" | "APPROVAL" | "LIMIT";
-  /** A policy point, or the part of the service that decides: `registry`, `schema`, `approval`, `grants`, `quotas`. */
+  /** A policy point, or the part of the service that decides: `registry`, `schema`, `session`, `approval`, `grants`, `quotas`. */
   readonly point: string;
   readonly verdict: "allow" | "ask" | "deny" | "unknown";
   readonly reasons: readonly string[];

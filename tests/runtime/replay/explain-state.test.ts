@@ -142,6 +142,19 @@ test("a session's mode and halts count when the call names it", async () => {
   expect(await world.explain("pay", PAY)).toMatchObject({ verdict: "ask" });
 });
 
+test("a call in a session that has ended is refused, unless its tool passes in every session", async () => {
+  await world.start([]);
+  const token = await world.agent();
+  const { id } = (await world.send("POST", "/sessions", { token })).body.session;
+  await world.send("DELETE", `/sessions/${id}`, { token });
+  const ended = await world.explain("pay", PAY, { session: id });
+  expect(ended).toMatchObject({ verdict: "deny", code: "APPROVAL_REVOKED" });
+  expect(said(ended, "session")).toMatchObject({ stage: "APPROVAL", verdict: "deny" });
+  expect(ended.changes[0]).toMatchObject({ kind: "approval", names: ["session"] });
+  expect(await world.explain("read_mail", { id: 1 }, { session: id })).toMatchObject({ verdict: "allow" });
+  expect(await world.explain("pay", PAY, { session: "invented" })).toMatchObject({ verdict: "ask" });
+});
+
 test("a configuration alone does not know what the caller has read: the verdict is unknown where that decides", async () => {
   const written = {
     audit: { dir: "audit" },

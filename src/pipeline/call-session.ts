@@ -1,0 +1,73 @@
+import { type Approvals, MODES, type Mode, type Session } from "../approvals/types.ts";
+import { Refusal } from "../core/errors.ts";
+import type { CallerContext } from "../core/types.ts";
+import { SID } from "./identity/claims.ts";
+
+/** The session of a call, as far as it matters for modes and approvals. */
+export interface CallSession {
+  /** Undefined without a session that the service knows. */
+  readonly id: string | undefined;
+  /** The `sid` in which the caller has opened the session. */
+  readonly within: string | undefined;
+  /** What operators have set for it; undefined: nothing, and the configuration's mode counts. */
+  readonly mode: Mode | undefined;
+  /** Whether an approval may cover later calls: not in a session that the agent has named itself. */
+  readonly hasGrants: boolean;
+}
+
+interface Named {
+  /** Undefined: the token is not verified. */
+  readonly caller: Pick<CallerContext, "session"> | undefined;
+  /** The session that the call names. */
+  readonly named: string | undefined;
+}
+
+/** Returns the session that the call names beside that of its token. */
+function statedSession({ caller, named }: Named): string | undefined {
+  return named === caller?.session ? undefined : named;
+}
+
+/** Returns what tells the call's session from others: the token's `sid` and what the call names, after a space. Empty without both. */
+export function sessionText(call: Named): string {
+  return [call.caller?.session, statedSession(call)].filter((one) => one !== undefined).join(" ");
+}
+
+/**
+ * Looks the call's session up. A session that the service has opened is part of the token's `sid`, and has neither its grants nor a
+ * wider mode of it; so has one that the agent has named itself, without any of its own.
+ *
+ * @throws {Refusal} APPROVAL_REVOKED when the call names a session that has ended
+ */
+export async function callSession(
+  approvals: Pick<Approvals, "findSession" | "hasSessionEnded"> | undefined,
+  call: Named & { readonly caller: Pick<CallerContext, "issuer" | "subject" | "session"> },
+  usual: Mode,
+): Promise<CallSession> {
+  const { caller } = call;
+  const find = async (id: string | undefined) => (id === undefined ? undefined : approvals?.findSession(id, caller));
+  const stated = statedSession(call);
+  const own = modeOf(await find(caller.session));
+  if (stated === undefined) return { id: caller.session, within: undefined, mode: own, hasGrants: true };
+  const found = stated.startsWith(SID) ? undefined : await find(stated);
+  if (found === undefined && (await approvals?.hasSessionEnded(stated, caller)) === true) throw sessionEnded(stated);
+  const set = modeOf(found);
+  const mode = own === undefined ? set : strictest(own, set ?? usual);
+  if (found === undefined) return { id: undefined, within: undefined, mode, hasGrants: false };
+  return { id: found.id, within: caller.session, mode, hasGrants: true };
+}
+
+function modeOf(session: Session | undefined): Mode | undefined {
+  return session?.modeSetBy === undefined ? undefined : session.mode;
+}
+
+function strictest(one: Mode, other: Mode): Mode {
+  return MODES.indexOf(one) < MODES.indexOf(other) ? one : other;
+}
+
+function sessionEnded(session: string): Refusal {
+  return new Refusal(
+    "APPROVAL_REVOKED",
+    "The session has ended, and with it what was approved for it. Open another (POST /sessions), or make the call without session.",
+    { details: { session } },
+  );
+}
