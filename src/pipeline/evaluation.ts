@@ -1,6 +1,9 @@
+import { floorVerdict } from "../approvals/floor.ts";
+import { HIDDEN } from "../approvals/risk/operators.ts";
+import type { RiskAssessment, RiskRules } from "../approvals/risk.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type Known, mint, type Parsed, type RegisteredTool, type WithinRate } from "../core/evidence.ts";
-import type { CallerContext, Tool } from "../core/types.ts";
+import type { CallerContext, ExecutionPlan, Tool } from "../core/types.ts";
 import type { Halts } from "../policy/halts/halts.ts";
 import { couldUse } from "./permission-engine.ts";
 import type { Snapshot } from "./proxy.ts";
@@ -18,7 +21,7 @@ export interface AccessQuestion {
   readonly args?: unknown;
 }
 
-/** The decision of the policy points of the stages `permission` and `elevation`. Nothing is planned, looked up or counted. */
+/** The decision of the policy points, as far as it is known without a plan. Nothing is planned, looked up or counted. */
 export type AccessDecision =
   | { readonly isAllowed: true }
   | {
@@ -30,19 +33,21 @@ export type AccessDecision =
 /** The policies of a configuration, and what they know of the call that is asked about. */
 interface AccessParts extends Pick<Snapshot, "registry" | "callers" | "policy"> {
   readonly halts: Halts;
+  readonly risk: RiskRules;
   readonly session: undefined;
   /** A new id, for decision points. */
   readonly traceId: string;
 }
 
 /**
- * Decides like the pipeline would, by the same points and in the same order, up to the arguments' elevation. A point that requires
- * an approval denies here, because nobody is asked. The evidence that the points need never leaves this function.
+ * Decides like the pipeline would, by the same points and in the same order, up to the arguments' elevation, and by what the risk
+ * rules say whatever the plan is. What requires an approval denies here, because nobody is asked. What a mode or a grant can let
+ * pass is allowed. The evidence that the points need never leaves this function.
  *
  * @throws {Error} for an error of the service
  */
 export async function evaluateAccess(
-  { registry, callers, policy, ...call }: AccessParts,
+  { registry, callers, policy, risk, ...call }: AccessParts,
   question: AccessQuestion,
 ): Promise<AccessDecision> {
   try {
@@ -55,11 +60,23 @@ export async function evaluateAccess(
     const limited = mint<WithinRate>(permitted);
     const parsed = question.args === undefined ? withoutArguments(limited) : parseInput(limited, question.args);
     const { findings } = await policy.elevate(parsed, call);
-    return findings === undefined ? { isAllowed: true } : denied("APPROVAL_REQUIRED");
+    const floor = floorVerdict(registered.tool, leastRisk(risk, parsed));
+    if (floor?.verdict === "deny") return denied("POLICY_DENIED");
+    return findings === undefined && floor === undefined ? { isAllowed: true } : denied("APPROVAL_REQUIRED");
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     return denied(error.code);
   }
+}
+
+/** In place of a plan of which the risk rules read nothing. */
+const NO_PLAN: ExecutionPlan = { kind: "none" };
+
+/** Returns the mildest assessment that the call can have. */
+function leastRisk(risk: RiskRules, { tool, input, binding }: Parsed): RiskAssessment {
+  if (input === undefined) return risk.bounds(tool, HIDDEN, true).least;
+  const plan = binding.planForRules === undefined ? NO_PLAN : binding.planForRules(input);
+  return plan === undefined ? risk.bounds(tool, input, true).least : risk.assess({ tool, input, plan });
 }
 
 function denied(code: RefusalCode): AccessDecision {

@@ -48,6 +48,15 @@ const TOOLS = [
   tool("record_denied", { permissions: { required: ["record:read"] } }),
   tool("record_asked", { permissions: { required: ["record:read"] } }),
   tool("record_failing", { permissions: { required: ["record:read"] } }),
+  tool("record_destroy", { permissions: { required: ["record:read"] }, classification: "destructive" }),
+  tool("record_unconditional", { permissions: { required: ["record:read"] }, approval: { required: true } }),
+  tool("record_category", { permissions: { required: ["record:read"] }, category: "ask" }),
+  tool("record_risky", { permissions: { required: ["record:read"] }, approval: { risk: "high" } }),
+  tool("record_conditional", {
+    permissions: { required: ["record:read"] },
+    approval: { needsApproval: ({ record }: { readonly record: string }) => record !== "mine" },
+  }),
+  tool("record_ruled", { permissions: { required: ["record:read"] } }),
 ];
 
 /** Points as another program could be one: by the name of the tool. */
@@ -75,7 +84,13 @@ class Stand extends AskingService {
     const sections = {
       tools: TOOLS,
       server: { port: 0, resource: "https://tools.example/mcp", allowedHosts: ["tools.example"] },
-      approvals: { store: "sqlite://./approvals.sqlite" },
+      approvals: {
+        store: "sqlite://./approvals.sqlite",
+        rules: [
+          { name: "secret", when: { tool: "record_ruled", args: { record: ["secret"] } }, verdict: "ask" },
+          { name: "closed", when: { tool: "record_ruled", args: { record: ["closed"] } }, verdict: "deny" },
+        ],
+      },
       limits: { rates: { tools: { record_read: { tool: { calls: 1, seconds: 3_600 } } } } },
       roles: {
         reader: { permissions: ["record:read"] },
@@ -139,6 +154,16 @@ describe("one evaluation", () => {
     ["arguments that are no table", "alice", "record_read", null, deny("INVALID_INPUT")],
     ["a point that denies", "alice", "record_denied", { record: "r" }, deny("POLICY_DENIED")],
     ["a point that requires an approval", "alice", "record_asked", { record: "r" }, deny("APPROVAL_REQUIRED")],
+    ["a destructive tool", "alice", "record_destroy", { record: "r" }, deny("APPROVAL_REQUIRED")],
+    ["a tool that always asks", "alice", "record_unconditional", { record: "r" }, deny("APPROVAL_REQUIRED")],
+    ["a category that always asks", "alice", "record_category", { record: "r" }, deny("APPROVAL_REQUIRED")],
+    ["a tool of high risk", "alice", "record_risky", { record: "r" }, deny("APPROVAL_REQUIRED")],
+    ["a rule that asks for the arguments", "alice", "record_ruled", { record: "secret" }, deny("APPROVAL_REQUIRED")],
+    ["a rule that denies the arguments", "alice", "record_ruled", { record: "closed" }, deny("POLICY_DENIED")],
+    ["arguments that no rule matches", "alice", "record_ruled", { record: "r" }, ALLOW],
+    ["a tool that a mode lets pass", "alice", "record_conditional", { record: "r" }, ALLOW],
+    ["a tool that passes itself", "alice", "record_conditional", { record: "mine" }, ALLOW],
+    ["a tool that always asks, without its permission", "carl", "record_destroy", {}, deny("PERMISSION_DENIED")],
     ["a point that fails", "alice", "record_failing", { record: "r" }, deny("POLICY_DENIED")],
     ["a manifest that fails", "alice", "record_broken", { record: "r" }, deny("INTERNAL")],
   ])("decides %s", async (_title, who, name, args, want) => {
@@ -154,6 +179,24 @@ describe("one evaluation", () => {
     expect(await ask("carl")).toEqual(ALLOW);
     expect(asked).toEqual([undefined]);
     expect(await stand.evaluate({ subject: user("bob"), action, resource: called("record_read") })).toEqual(ALLOW);
+  });
+
+  test("without arguments says what holds for all of them", async () => {
+    const ask = (name: string) => stand.evaluate({ subject: user("alice"), action, resource: called(name) });
+    for (const name of ["record_destroy", "record_unconditional", "record_category", "record_risky"]) {
+      expect([name, await ask(name)]).toEqual([name, deny("APPROVAL_REQUIRED")]);
+    }
+    for (const name of ["record_ruled", "record_conditional", "record_write"]) {
+      expect([name, await ask(name)]).toEqual([name, ALLOW]);
+    }
+  });
+
+  test("says of a call that always asks what the call itself is answered", async () => {
+    const token = await stand.agent({ sub: "alice", permissions: ["record:read"] });
+    for (const name of ["record_destroy", "record_unconditional", "record_category", "record_risky"]) {
+      const { http, body } = await stand.send("POST", "/call", { token, body: { tool: name, args: { record: "r" } } });
+      expect([name, http, body.status]).toEqual([name, 202, "pending"]);
+    }
   });
 
   test("answers an unknown tool like a permission that is missing", async () => {

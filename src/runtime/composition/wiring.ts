@@ -182,7 +182,8 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     evaluate: async (question: AccessQuestion) => {
       const { evaluateAccess } = await import("../../pipeline/evaluation.ts");
       const { leave, registry, callers, policy } = snapshots.enter();
-      const call = { halts, session: undefined, traceId: CAPABILITIES.ids() };
+      const { risk } = snapshots.current().parts;
+      const call = { halts, risk, session: undefined, traceId: CAPABILITIES.ids() };
       return evaluateAccess({ registry, callers, policy, ...call }, question).finally(leave);
     },
     /** Returns what the policies in use say about a call, for operators; loads its code at the first use. */
