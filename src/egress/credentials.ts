@@ -237,6 +237,7 @@ export class OAuthTokens implements Credentials {
       form.set("client_id", clientId);
       form.set("client_secret", secret);
     }
+    const sent = [secret, granted["subject_token"] ?? secret];
     const pair = `${formEncoded(clientId)}:${formEncoded(secret)}`;
     try {
       const { status, body } = await this.#client.send({
@@ -254,9 +255,11 @@ export class OAuthTokens implements Credentials {
           ...(clientAuthentication === "basic" && { authorization: `Basic ${Buffer.from(pair).toString("base64")}` }),
         },
       });
-      if (status !== 200) throw refusedToken(status, body, [secret, granted["subject_token"] ?? secret]);
-      held.token = tokenIn(body, this.#now(), expiresAtMs);
-      return held.token;
+      if (status !== 200) throw refusedToken(status, body, sent);
+      const token = tokenIn(body, this.#now(), expiresAtMs);
+      if (sent.includes(token.value)) throw returnedToken();
+      held.token = token;
+      return token;
     } catch (error) {
       throw error instanceof Refusal ? error : unavailable("no token could be obtained", error);
     }
@@ -309,6 +312,17 @@ function refusedToken(status: number, body: Buffer, secrets: readonly string[]):
     cause: {
       hint: "nothing was sent: the token endpoint refused",
       because: `${code} (status ${status})${described === "" ? "" : `: ${described}`}`,
+    },
+  });
+}
+
+/** The caller's own token is valid here, and the client's secret at the token endpoint: no service gets them. */
+function returnedToken(): Refusal {
+  return new Refusal("TARGET_FAILED", "The service's authorization server gave no token for this call.", {
+    details: { status: "UNAUTHENTICATED" },
+    cause: {
+      hint: "nothing was sent: the token endpoint returned what it was sent",
+      because: "access_token is the caller's own token or the client's secret",
     },
   });
 }

@@ -205,6 +205,33 @@ describe("tokens that are exchanged for the caller's", () => {
     expect(await bearer(held, short)).toBe("Bearer t2");
   });
 
+  test.each([
+    ["the caller's own token", "own.token.x", "TARGET_FAILED"],
+    ["the client's secret", "s:e+c", "TARGET_FAILED"],
+    ["a token that begins like it", "own.token.xy", undefined],
+    ["another token", "other.token.x", undefined],
+  ])("that are %s", async (_title, value, code) => {
+    tokens.answer = () => json({ access_token: value, token_type: "Bearer", expires_in: 100 });
+    const handler = handlerOf(httpSystem(api.port, { credentials: credentials({}, tokenExchangeGrant) }));
+    const context = runContext({ caller, callerToken: () => "own.token.x" });
+    const run = () => call(handler.bind(apiTool({ method: "POST", classification: "write" })), {}, context);
+    if (code === undefined) {
+      await run();
+      expect(api.requests[0]?.text).toContain(`authorization: Bearer ${value}\r\n`);
+    } else {
+      for (let attempt = 1; attempt <= 2; attempt += 1) {
+        const got = await refusal(run);
+        expect([got.code, got.message, got.details]).toEqual([
+          ...[code, "The service's authorization server gave no token for this call."],
+          { status: "UNAUTHENTICATED" },
+        ]);
+        expect(JSON.stringify([got, got.cause])).not.toContain(value);
+        expect([tokens.requests.length, api.requests.length]).toEqual([attempt, 0]);
+      }
+    }
+    await handler.close();
+  });
+
   test("a caller without a token is refused, and the API gets nothing", async () => {
     const handler = handlerOf(httpSystem(api.port, { credentials: credentials({}, tokenExchangeGrant) }));
     const got = await refusal(() => call(handler.bind(apiTool())));
