@@ -3,6 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { emptyFolder } from "../support/identity-service.ts";
 import { OAuthProvider } from "../support/oauth-provider.ts";
+import { type Claims, issueToken } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
 import { ConsoleStand, cookieIn, outcomeOf } from "./console-stand.ts";
 
@@ -232,6 +233,67 @@ describe("behind a reverse proxy, with a client that has a secret", () => {
   test("nobody begins a sign-in under another name: its cookie would not come back", async () => {
     const other = { ...page, host: "internal.example", origin: "https://internal.example" };
     expect(await outcomeOf(await post("/console/sign-in", other))).toBe("403 HOST_NOT_ALLOWED");
+  });
+});
+
+describe("an issuer whose ID tokens name the operators' audience", () => {
+  const ID_TOKEN = { aud: [CLIENT, RESOURCE], scope: SCOPES.join(" "), azp: CLIENT };
+  const tokenOf = (claims: Claims, typ: string | undefined = "JWT") => {
+    const nowSeconds = Math.floor(Date.now() / 1_000);
+    const all = { iss: provider.issuer, sub: "ann", iat: nowSeconds, exp: nowSeconds + 300, ...ID_TOKEN, ...claims };
+    return issueToken(provider.key, all, { typ });
+  };
+
+  function standOf(settings: object, oidc: object): Promise<ConsoleStand> {
+    return ConsoleStand.start({
+      jwt: { issuers: [{ ...issuerOfOperators(), profile: "generic", ...settings }] },
+      rest: { console: { oidc: { issuer: provider.issuer, clientId: CLIENT, ...oidc } } },
+    });
+  }
+
+  async function paste(settings: object, oidc: object, tokens: readonly Promise<string>[]): Promise<readonly string[]> {
+    const own = await standOf(settings, oidc);
+    const outcomes: string[] = [];
+    for (const token of tokens) {
+      outcomes.push(await own.outcome("/console/session", { method: "POST", body: { token: await token } }));
+      outcomes.push(await own.outcome("/audit", { headers: { authorization: `Bearer ${await token}` } }));
+    }
+    await own.close();
+    return outcomes;
+  }
+
+  const idTokens = () => [tokenOf({ nonce: "n" }), tokenOf({ at_hash: "h" }), tokenOf({ nonce: "n" }, "at+jwt")];
+
+  test("signs nobody in with them; access tokens have the type at+jwt", async () => {
+    const untyped = [tokenOf({}), tokenOf({}, "at+jwt")];
+    const outcomes = await paste({}, {}, [...idTokens(), ...untyped]);
+    expect(outcomes).toEqual([...Array.from({ length: 8 }, () => "401 UNAUTHENTICATED"), "200", "200"]);
+  });
+
+  test.each([
+    ["console.oidc.requireAtJwt", {}, { requireAtJwt: false }],
+    ["jwt.issuers[].typ", { typ: "JWT" }, {}],
+  ])("has access tokens of another type where %s says so, and still no ID tokens", async (_key, settings, oidc) => {
+    const outcomes = await paste(settings, oidc, [...idTokens(), tokenOf({})]);
+    expect(outcomes).toEqual([...Array.from({ length: 6 }, () => "401 UNAUTHENTICATED"), "200", "200"]);
+  });
+
+  test("signs nobody in for whom the provider answers with the ID token as access token", async () => {
+    const lax = await standOf({}, { requireAtJwt: false });
+    const outcomes: string[] = [];
+    for (const isIdToken of [true, false]) {
+      const begun = await lax.send("/console/sign-in", { method: "POST" });
+      const { searchParams } = new URL(((await begun.json()) as { readonly url: string }).url);
+      const [state = "", nonce = ""] = ["state", "nonce"].map((name) => searchParams.get(name) ?? "");
+      const id_token = await tokenOf({ nonce });
+      const access_token = isIdToken ? id_token : await tokenOf({});
+      provider.nextTokens = { id_token, access_token, token_type: "Bearer", expires_in: 300 };
+      const headers = { cookie: `stc_console_sign_in=${cookieIn(begun, "stc_console_sign_in")}` };
+      const body = { code: "any", state, iss: provider.issuer };
+      outcomes.push(await lax.outcome("/console/session", { method: "POST", body, headers }));
+    }
+    await lax.close();
+    expect(outcomes).toEqual(["401 UNAUTHENTICATED", "200"]);
   });
 });
 

@@ -70,6 +70,10 @@ describe("OAuth access tokens (RFC 9068)", () => {
     ),
     ["scope as a list", { scope: ["customer:read"] }, at, "UNAUTHENTICATED"],
     ["scope as an object", { scope: { customer: "read" } }, at, "UNAUTHENTICATED"],
+    ...["nonce", "at_hash", "c_hash", "s_hash"].map(
+      (claim) => [`an ID token's ${claim}`, { [claim]: "n-1" }, at, "UNAUTHENTICATED"] as const,
+    ),
+    ["claims that access tokens have, too", { auth_time: 1, acr: "1", amr: ["pwd"], azp: "c", sid: "s-1" }, at, good],
     ["a token bound by DPoP", { cnf: { jkt: "x".repeat(43) } }, at, "UNAUTHENTICATED"],
   ];
   test.each(rows.map((row) => [...row] as const))("%s", async (_title, changes, header, want) => {

@@ -46,6 +46,8 @@ export class OAuthProvider {
   readonly accounts: Map<string, readonly string[]>;
   /** The next access token is this many seconds old. */
   nextTokenAgeSeconds = 0;
+  /** The next answer of the token endpoint, in place of its own: that of a provider with other habits. */
+  nextTokens: object | undefined;
   readonly #server: Server;
   readonly #provider: Provider;
   readonly #resources: ProviderSettings["resources"];
@@ -99,6 +101,11 @@ export class OAuthProvider {
     const answer = this.#provider.callback();
     const { host, protocol } = new URL(this.issuer);
     server.on("request", (request, response) => {
+      if (this.nextTokens !== undefined && request.url === "/token") {
+        response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(this.nextTokens));
+        this.nextTokens = undefined;
+        return;
+      }
       // What the proxy of a deployed server adds.
       Object.assign(request.headers, { "x-forwarded-host": host, "x-forwarded-proto": protocol.slice(0, -1) });
       const answered = SIGN_IN.test(request.url ?? "") ? this.#signIn(request, response) : answer(request, response);

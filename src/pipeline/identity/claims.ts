@@ -15,6 +15,8 @@ const ISSUER_CHARACTERS_MAX = 512;
 /** Prefix of sessions that tokens name. */
 export const SID = "sid:";
 const SESSION = /^[\x21-\x7e]{1,128}$/;
+/** Claims that only ID tokens have (OpenID Connect Core 1.0, 2 and 3.3): they say who somebody is to one client. */
+const ID_TOKEN_CLAIMS = ["nonce", "at_hash", "c_hash", "s_hash"] as const;
 const THUMBPRINT = /^[A-Za-z0-9_-]{43}$/;
 const PERMISSION = /^[\x21-\x7e]{1,128}$/;
 /**
@@ -48,6 +50,7 @@ export interface ClaimRules {
 export function readCaller(token: ReadToken, rules: ClaimRules, nowSeconds: number): CallerContext {
   const { claims } = token;
   assertType(token.typ, rules);
+  assertNoIdToken(claims);
   assertAudience(claims.get("aud"), rules.audience);
   const expiresAt = assertTimes(claims, rules, nowSeconds);
   const subject = readSubject("sub", claims.get("sub"));
@@ -91,8 +94,13 @@ function invalid(reason: string) {
 function assertType(typ: string | undefined, { typ: required, profile }: ClaimRules): void {
   const accepted = required === undefined ? PROFILE_RULES[profile].types : [fullType(required)];
   if (!accepted.includes(typ === undefined ? undefined : fullType(typ))) {
-    throw invalid("header: typ is not the expected one");
+    throw invalid(`header: typ is not the expected one${required === undefined ? "" : ` (${required})`}`);
   }
+}
+
+function assertNoIdToken(claims: ReadonlyMap<string, unknown>): void {
+  const found = ID_TOKEN_CLAIMS.find((claim) => claims.has(claim));
+  if (found !== undefined) throw invalid(`${found}: an ID token's claim, and only access tokens are accepted`);
 }
 
 function fullType(typ: string): string {

@@ -51,8 +51,9 @@ export function readIssuers(
       readAgain: (path) => readPlainFile(pathFrom(config, path)).toString("utf8"),
       problem: (setting, message) => problems.push(`${at}.${setting}: ${message}`),
     });
-    const { issuer: name, audience, algorithms, operators, typ, permissionsClaim, maxLifetimeSeconds } = issuer;
+    const { issuer: name, audience, algorithms, operators, permissionsClaim, maxLifetimeSeconds } = issuer;
     const { subjectPermissions, profile } = issuer;
+    const typ = issuer.typ ?? (signsIn(config, issuer) ? ACCESS_TOKEN_TYPE : undefined);
     const rules = {
       profile,
       issuer: name,
@@ -66,6 +67,14 @@ export function readIssuers(
     return keys && { ...rules, subjectPermissions, keys, ...(typ !== undefined && { typ }) };
   });
   return profiles.every((profile) => profile !== undefined) ? profiles : undefined;
+}
+
+const ACCESS_TOKEN_TYPE = "at+jwt";
+
+/** Returns whether operators sign in to the console at this issuer, which tells its access tokens from its ID tokens by their type. */
+function signsIn({ console }: Config, { issuer, operators, profile }: Config["jwt"]["issuers"][number]): boolean {
+  const { oidc } = console ?? {};
+  return operators && profile === "generic" && oidc?.requireAtJwt === true && oidc.issuer === issuer;
 }
 
 /** Reads the revocation list and the table of certificates. Problems are added to `problems`. */

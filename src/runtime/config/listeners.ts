@@ -154,6 +154,11 @@ export const consoleSection = z
         resource: z.url().optional(),
         /** The operators' audience, as the parameter `audience` that some providers expect instead. */
         audience: text.optional(),
+        /**
+         * Whether operators' tokens of this issuer must have the `typ` `at+jwt` (RFC 9068), so that an ID token never counts as one.
+         * `false`: the provider does not issue it. `jwt.issuers[].typ` and `profile` come first.
+         */
+        requireAtJwt: z.boolean().default(true),
       })
       .optional(),
   })
