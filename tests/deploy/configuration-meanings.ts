@@ -32,7 +32,7 @@ export const MEANINGS: Readonly<Record<string, string>> = {
   "jwt.issuers[].algorithms": "Accepted signature algorithms; asymmetric ones only.",
   "jwt.issuers[].typ": "Required `typ` of generic tokens. Without it, `typ` may be absent, `JWT` or `at+jwt`.",
   "jwt.issuers[].permissionsClaim":
-    "Claim that lists the permissions. Where a token lacks it, `scope` is split at spaces.",
+    "Claim that lists the permissions. A list of texts, or one text of names between spaces. Where a token lacks it, `scope` counts, then `scp`.",
   "jwt.issuers[].maxLifetimeSeconds": "Longest accepted `exp − iat`. Default: 3600; for `kubernetes`, 7200.",
   "jwt.issuers[].operators": "Accepts this issuer's tokens at the operators' endpoints only.",
   "jwt.clientCertificates[].permissions": "Permissions of this caller.",

@@ -140,9 +140,9 @@ const SUBJECTS: readonly Row[] = [
 const PERMISSIONS: readonly Row[] = [
   ...wrongTypes("permissions", [
     null,
-    "",
-    "admin",
-    "a b",
+    "a\tb",
+    "a,é",
+    "a\u00a0b",
     1,
     true,
     {},
@@ -162,12 +162,18 @@ const PERMISSIONS: readonly Row[] = [
   ),
   ["257 permissions", goodClaims({ permissions: Array(257).fill("p") }), INVALID],
   ["permissions null beside a scope", goodClaims({ permissions: null, scope: "a" }), INVALID],
-  ...[null, 1, true, ["a"], {}, "a\tb", "a\nb", "é", "a\u00a0b", "p".repeat(129), Array(257).fill("p").join(" ")].map(
-    (scope): Row => [
-      `scope ${JSON.stringify(scope).slice(0, 12)}`,
-      goodClaims({ permissions: undefined, scope }),
-      INVALID,
-    ],
+  ["scope null beside a scp", goodClaims({ permissions: undefined, scope: null, scp: "a" }), INVALID],
+  ...["scope", "scp"].flatMap((claim) =>
+    [
+      ...[null, 1, true, {}, [["a"]], ["a b"], ["a", 1], [""], "a\tb", "a\nb", "é", "a\u00a0b", "p".repeat(129)],
+      ...[Array(257).fill("p").join(" "), Array(257).fill("p")],
+    ].map(
+      (value): Row => [
+        `${claim} ${JSON.stringify(value).slice(0, 12)}`,
+        goodClaims({ permissions: undefined, [claim]: value }),
+        INVALID,
+      ],
+    ),
   ),
 ];
 

@@ -68,7 +68,9 @@ describe("OAuth access tokens (RFC 9068)", () => {
           [`${claim} ${JSON.stringify(value).slice(0, 20)}`, { [claim]: value }, at, "UNAUTHENTICATED"] as const,
       ),
     ),
-    ["scope as a list", { scope: ["customer:read"] }, at, "UNAUTHENTICATED"],
+    ["scope as a list", { scope: ["customer:read"] }, at, good],
+    ["scp as a list", { scope: undefined, scp: ["customer:read"] }, at, good],
+    ["scp as a text", { scope: undefined, scp: "customer:read" }, at, good],
     ["scope as an object", { scope: { customer: "read" } }, at, "UNAUTHENTICATED"],
     ...["nonce", "at_hash", "c_hash", "s_hash"].map(
       (claim) => [`an ID token's ${claim}`, { [claim]: "n-1" }, at, "UNAUTHENTICATED"] as const,
@@ -84,6 +86,8 @@ describe("OAuth access tokens (RFC 9068)", () => {
     const chosen = context({ profile: "rfc9068", permissionsClaim: "entitlements" });
     const token = await issueToken(key, accessToken({ entitlements: ["a:b"], scope: "c:d" }), at);
     expect(await verdict(chosen, token)).toBe("agent-7 may a:b");
+    const text = await issueToken(key, accessToken({ entitlements: "a:b e:f", scope: "c:d" }), at);
+    expect(await verdict(chosen, text)).toBe("agent-7 may a:b e:f");
     const objects = await issueToken(key, accessToken({ entitlements: [{ value: "a:b" }] }), at);
     expect(await verdict(chosen, objects)).toBe("UNAUTHENTICATED");
   });

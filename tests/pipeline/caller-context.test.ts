@@ -78,6 +78,30 @@ const BENIGN: readonly Benign[] = [
     token: claims({ permissions: undefined, scope: "a:read b:write" }),
     permissions: ["a:read", "b:write"],
   },
+  ...["permissions", "scope", "scp"].flatMap((claim) => [
+    {
+      title: `${claim} as a text`,
+      token: claims({ permissions: undefined, [claim]: "a:read  b:write " }),
+      permissions: ["a:read", "b:write"],
+    },
+    {
+      title: `${claim} as a list`,
+      token: claims({ permissions: undefined, [claim]: ["a:read", "b:write"] }),
+      permissions: ["a:read", "b:write"],
+    },
+    { title: `${claim} as an empty text`, token: claims({ permissions: undefined, [claim]: "" }), permissions: [] },
+    { title: `${claim} as an empty list`, token: claims({ permissions: undefined, [claim]: [] }), permissions: [] },
+  ]),
+  {
+    title: "scope wins over scp",
+    token: claims({ permissions: undefined, scope: "a", scp: ["b"] }),
+    permissions: ["a"],
+  },
+  {
+    title: "an empty text of permissions does not fall back to scope",
+    token: claims({ permissions: "", scope: "admin", scp: "admin" }),
+    permissions: [],
+  },
   { title: "permissions win over scope", token: claims({ scope: "admin" }), permissions: ["customer:read"] },
   {
     title: "empty permissions do not fall back to scope",

@@ -168,20 +168,21 @@ function readSession(claims: ReadonlyMap<string, unknown>): string | undefined {
   throw invalid("sid: not a short visible string");
 }
 
-function readPermissions(claims: ReadonlyMap<string, unknown>, claim: string): string[] {
-  if (claims.has(claim)) return checkPermissions(claim, claims.get(claim));
-  if (!claims.has("scope")) return [];
-  const scope = claims.get("scope");
-  if (typeof scope !== "string") throw invalid("scope: not a string");
-  return checkPermissions(
-    "scope",
-    scope.split(" ").filter((name) => name !== ""),
-  );
+/** Claims that list permissions where the configured one is missing, the first that the token has. */
+const SCOPE_CLAIMS = ["scope", "scp"] as const;
+
+function readPermissions(claims: ReadonlyMap<string, unknown>, configured: string): string[] {
+  const claim = [configured, ...SCOPE_CLAIMS].find((name) => claims.has(name));
+  return claim === undefined ? [] : checkPermissions(claim, claims.get(claim));
 }
 
+/** Accepts a list of names, and a text of names between spaces (RFC 6749, 3.3). */
 function checkPermissions(claim: string, value: unknown): string[] {
-  if (!Array.isArray(value) || value.length > PERMISSIONS_MAX) throw invalid(`${claim}: not a short array`);
-  return value.map((permission: unknown) => {
+  const names: unknown = typeof value === "string" ? value.split(" ").filter((name) => name !== "") : value;
+  if (!Array.isArray(names) || names.length > PERMISSIONS_MAX) {
+    throw invalid(`${claim}: neither a short list nor a text of names between spaces`);
+  }
+  return names.map((permission: unknown) => {
     if (typeof permission === "string" && PERMISSION.test(permission)) return permission;
     throw invalid(`${claim}: contains something other than a permission's name`);
   });
