@@ -117,7 +117,8 @@ class TokenVerifier implements CallerVerifier {
   readonly #cache: TokenCache<CheckedToken>;
   readonly #certificateCallers: CertificateCallers;
   #inFlight = new Map<string, Promise<CheckedToken>>();
-  #issuers: ReadonlyMap<string, Issuer>;
+  /** By name: one for agents, one for operators, or both. */
+  #issuers: ReadonlyMap<string, readonly Issuer[]>;
   /** Counts how often the cache was cleared: a verification that started earlier must not fill the cache afterwards. */
   #epoch = 0;
 
@@ -156,7 +157,7 @@ class TokenVerifier implements CallerVerifier {
   }
 
   assertOperator({ issuer, subject }: Pick<CallerContext, "issuer" | "subject">): void {
-    if (this.#issuers.get(issuer)?.operators !== true) {
+    if (this.#issuers.get(issuer)?.some(({ operators }) => operators) !== true) {
       throw unauthenticated("wrongAudience", "the person's issuer is not for operators");
     }
     const issuedAtMs = this.#options.clock();
@@ -173,7 +174,7 @@ class TokenVerifier implements CallerVerifier {
     readonly subject: string;
   }): CallerContext {
     const nowMs = this.#options.clock();
-    const agents = [...this.#issuers.values()].filter(({ operators }) => !operators);
+    const agents = [...this.#issuers.values()].flat().filter(({ operators }) => !operators);
     const name = issuer ?? (agents.length === 1 ? agents[0]?.issuer : undefined);
     const known = agents.find((one) => one.issuer === name);
     const certified = this.#certificateCallers.permissionsOf({ issuer: name, subject });
@@ -186,7 +187,7 @@ class TokenVerifier implements CallerVerifier {
     const agent = { issuer: name, subject, permissions, actors: [], session: undefined, expiresAt: nowMs / 1_000 };
     const credential = credentialOf(agent, { digests: [], jti: undefined, issuedAtMs: nowMs });
     this.#options.revocations?.().assertNotRevoked(credential);
-    return this.#withRoles(agent, undefined, nowMs).caller;
+    return this.#withRoles(agent, AGENT_WITHOUT_TOKEN, nowMs).caller;
   }
 
   reload(issuers: readonly IssuerProfile[]): void {
@@ -195,7 +196,8 @@ class TokenVerifier implements CallerVerifier {
   }
 
   fetchedKeys(issuer: string, uri: string): FetchedKeys | undefined {
-    return this.#issuers.get(issuer)?.keys.fetched?.(uri);
+    const fetched = this.#issuers.get(issuer)?.map(({ keys }) => keys.fetched?.(uri));
+    return fetched?.find((keys) => keys !== undefined);
   }
 
   clear(): void {
@@ -210,12 +212,12 @@ class TokenVerifier implements CallerVerifier {
     if (caller === undefined) return undefined;
     const origin = { digests: [], jti: undefined, issuedAtMs: certificate.notBeforeMs };
     this.#options.revocations?.().assertNotRevoked(credentialOf(caller, origin));
-    return mint<Verified>({ caller: this.#withRoles(caller, undefined, nowMs).caller });
+    return mint<Verified>({ caller: this.#withRoles(caller, AGENT_WITHOUT_TOKEN, nowMs).caller });
   }
 
-  #withRoles(caller: CallerContext, claims: ReadToken["claims"] | undefined, nowMs: number) {
+  #withRoles(caller: CallerContext, holder: Parameters<RoleBindings["withRoles"]>[1], nowMs: number) {
     const { bindings } = this.#options;
-    return bindings?.withRoles(caller, claims, nowMs) ?? { caller, untilMs: Number.POSITIVE_INFINITY };
+    return bindings?.withRoles(caller, holder, nowMs) ?? { caller, untilMs: Number.POSITIVE_INFINITY };
   }
 
   /** @throws {Refusal} UNAUTHENTICATED for a genuine token that is for another audience or client, or is revoked */
@@ -271,7 +273,7 @@ class TokenVerifier implements CallerVerifier {
     const nowMs = this.#options.clock();
     const { caller, untilMs: rolesUntilMs } = this.#withRoles(
       readCaller(read, issuer, nowMs / 1000),
-      read.claims,
+      { claims: read.claims, operators: issuer.operators },
       nowMs,
     );
     const expiresAtMs = caller.expiresAt * 1000;
@@ -288,10 +290,11 @@ class TokenVerifier implements CallerVerifier {
     return checked;
   }
 
-  /** Selects the issuer's rules by the unverified `iss`, which is used for nothing else. */
+  /** Selects the issuer's rules by the unverified `iss` and `aud`, which are verified by these rules afterwards. */
   #issuerOf(token: ReadToken): Issuer {
     const iss = token.claims.get("iss");
-    const issuer = typeof iss === "string" ? this.#issuers.get(iss) : undefined;
+    const kinds = typeof iss === "string" ? this.#issuers.get(iss) : undefined;
+    const issuer = kinds && kindOf(kinds, token.claims.get("aud"));
     if (issuer === undefined) throw unauthenticated("wrongAudience", "iss: missing or not a configured issuer");
     if (!issuer.algorithms.includes(token.alg)) throw unauthenticated("invalid", "header: alg is not allowed");
     return issuer;
@@ -300,15 +303,16 @@ class TokenVerifier implements CallerVerifier {
   #openIssuers(
     profiles: readonly IssuerProfile[],
     former: CallerVerifierOptions["former"],
-  ): ReadonlyMap<string, Issuer> {
+  ): ReadonlyMap<string, readonly Issuer[]> {
     const problems = [
-      ...profileProblems(profiles, (name) => this.#options.bindings?.has(name) === true),
+      ...profileProblems(profiles, (profile) => this.#options.bindings?.has(profile) === true),
       ...certificateCallerProblems(this.#options.certificateCallers ?? []),
     ];
-    const issuers = new Map<string, Issuer>();
+    const issuers = new Map<string, readonly Issuer[]>();
     for (const [index, profile] of profiles.entries()) {
       const keys = this.#keysOf(profile, former);
-      if ("candidates" in keys) issuers.set(profile.issuer, issuerOf(profile, keys));
+      const { issuer } = profile;
+      if ("candidates" in keys) issuers.set(issuer, [...(issuers.get(issuer) ?? []), issuerOf(profile, keys)]);
       else problems.push(...keys.map((problem) => `jwt.issuers[${index}].keys: ${problem}`));
     }
     if (problems.length > 0) throw new StartupError(problems);
@@ -326,6 +330,20 @@ class TokenVerifier implements CallerVerifier {
       },
     });
   }
+}
+
+const AGENT_WITHOUT_TOKEN = { claims: undefined, operators: false } as const;
+
+/**
+ * Returns the rules for a token of an issuer that may serve agents and operators: its audience says for whom it is.
+ * @throws {Refusal} UNAUTHENTICATED for a token that is for both
+ */
+function kindOf(kinds: readonly Issuer[], aud: unknown): Issuer | undefined {
+  const audiences: readonly unknown[] = Array.isArray(aud) ? aud : [aud];
+  const meant = kinds.filter(({ audience }) => [audience].flat().some((one) => audiences.includes(one)));
+  if (meant.length > 1)
+    throw unauthenticated("wrongAudience", "aud: names agents and operators, and is valid for none");
+  return meant[0] ?? kinds[0];
 }
 
 function issuerOf(profile: IssuerProfile, keys: IssuerKeys): Issuer {

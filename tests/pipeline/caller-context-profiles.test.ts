@@ -52,7 +52,7 @@ describe("profiles that contradict themselves", () => {
   });
 
   test("an issuer that is configured twice", () => {
-    const twice = [agentsProfile([es256]), agentsProfile([people], { operators: true })];
+    const twice = [agentsProfile([es256]), agentsProfile([people], { audience: "other" })];
     expect(() => createCallerVerifier({ issuers: twice, clock })).toThrow("appears twice");
   });
 });

@@ -26,8 +26,9 @@ interface Given extends Partial<RoleBinding> {
   readonly callers: BoundCallers;
 }
 
-function bound({ role = "support", issuer = AGENTS_ISSUER, untilMs, callers, permissions }: Given): RoleBinding {
-  return { role, issuer, untilMs, callers, permissions: permissions ?? [`${role}:use`] };
+function bound({ role = "support", issuer = AGENTS_ISSUER, isForOperators = false, ...given }: Given): RoleBinding {
+  const { untilMs, callers, permissions } = given;
+  return { role, issuer, isForOperators, untilMs, callers, permissions: permissions ?? [`${role}:use`] };
 }
 
 const group = (value: string, path: readonly string[] = ["groups"]): BoundCallers => ({ claims: [{ path, value }] });

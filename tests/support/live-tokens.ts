@@ -117,7 +117,7 @@ const LIFETIMES: Partial<Record<TokenKind, string>> = { expired: "10 minutes ago
 const ODD_CLAIMS: Partial<Record<TokenKind, Claims>> = {
   "anonymous sub": { sub: "anonymous" },
   "number as sub": { sub: 7 },
-  "permissions as text": { permissions: "case:run" },
+  "permissions as text": { permissions: "case:run case:more" },
 };
 
 /** The same token with one change in its payload, truly signed. */

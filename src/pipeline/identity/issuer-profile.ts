@@ -33,22 +33,36 @@ const SUBJECT_PERMISSIONS_MAX = 10_000;
  */
 export function profileProblems(
   profiles: readonly IssuerProfile[],
-  hasRoles: (issuer: string) => boolean = () => false,
+  hasRoles: (profile: Pick<IssuerProfile, "issuer" | "operators">) => boolean = () => false,
 ): readonly string[] {
   const seen = new Set<string>();
   return profiles.flatMap((profile, index) => {
     const at = `jwt.issuers[${index}]`;
     const problems = [...textProblems(at, profile), ...algorithmProblems(at, profile.algorithms)];
-    if (seen.has(profile.issuer))
-      problems.push(`${at}.issuer: appears twice; agents and operators need different issuers`);
-    seen.add(profile.issuer);
+    const kind = JSON.stringify([profile.issuer, profile.operators]);
+    if (seen.has(kind))
+      problems.push(`${at}.issuer: appears twice; an issuer has one profile for agents and one for operators`);
+    seen.add(kind);
+    problems.push(...sharedAudienceProblems(at, profile, profiles));
     const lifetime = profile.maxLifetimeSeconds ?? 1;
     if (!Number.isSafeInteger(lifetime) || lifetime < 1) {
       problems.push(`${at}.maxLifetimeSeconds: must be a whole number of seconds above 0`);
     }
-    problems.push(...kindProblems(at, profile, hasRoles(profile.issuer)), ...subjectProblems(at, profile));
+    problems.push(...kindProblems(at, profile, hasRoles(profile)), ...subjectProblems(at, profile));
     return problems;
   });
+}
+
+/** The audience alone tells the two kinds of tokens of an issuer apart. */
+function sharedAudienceProblems(at: string, profile: IssuerProfile, profiles: readonly IssuerProfile[]): string[] {
+  const isShared = profiles.some(
+    ({ issuer, operators, audience }) =>
+      !profile.operators &&
+      operators &&
+      issuer === profile.issuer &&
+      [audience].flat().some((one) => [profile.audience].flat().includes(one)),
+  );
+  return isShared ? [`${at}.audience: is also that of the issuer's operators`] : [];
 }
 
 function textProblems(at: string, profile: IssuerProfile): string[] {

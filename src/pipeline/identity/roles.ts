@@ -15,6 +15,8 @@ export interface RoleBinding {
   readonly role: string;
   readonly permissions: readonly string[];
   readonly issuer: string;
+  /** Whether the callers are the operators of the issuer, or its agents. */
+  readonly isForOperators: boolean;
   readonly callers: BoundCallers;
   /** When the binding ends; undefined: never. */
   readonly untilMs: EpochMs | undefined;
@@ -33,20 +35,36 @@ const NAMES_MAX = 32;
 
 type Claims = ReadonlyMap<string, unknown>;
 
+interface Issuer {
+  readonly issuer: string;
+  readonly operators: boolean;
+}
+
+/** What is known of the one who may hold roles, besides the caller. */
+interface HolderFacts {
+  readonly claims: Claims | undefined;
+  readonly operators: boolean;
+}
+
+function keyOf(issuer: string, operators: boolean): string {
+  return JSON.stringify([issuer, operators]);
+}
+
 /** The bindings of all issuers. */
 export class RoleBindings {
   readonly #byIssuer = new Map<string, BindingIndex>();
 
   constructor(bindings: readonly RoleBinding[]) {
     for (const binding of bindings) {
-      const index = this.#byIssuer.get(binding.issuer) ?? new BindingIndex();
+      const key = keyOf(binding.issuer, binding.isForOperators);
+      const index = this.#byIssuer.get(key) ?? new BindingIndex();
       index.add(binding);
-      this.#byIssuer.set(binding.issuer, index);
+      this.#byIssuer.set(key, index);
     }
   }
 
-  has(issuer: string): boolean {
-    return this.#byIssuer.has(issuer);
+  has({ issuer, operators }: Issuer): boolean {
+    return this.#byIssuer.has(keyOf(issuer, operators));
   }
 
   /**
@@ -55,10 +73,10 @@ export class RoleBindings {
    */
   withRoles(
     caller: CallerContext,
-    claims: Claims | undefined,
+    { claims, operators }: HolderFacts,
     nowMs: EpochMs,
   ): { caller: CallerContext; untilMs: EpochMs } {
-    const held = this.#byIssuer.get(caller.issuer)?.heldBy(caller.subject, claims, nowMs);
+    const held = this.#byIssuer.get(keyOf(caller.issuer, operators))?.heldBy(caller.subject, claims, nowMs);
     if (held === undefined) return { caller, untilMs: Number.POSITIVE_INFINITY };
     const permissions = Object.freeze([...new Set([...caller.permissions, ...held.permissions])]);
     const roles = Object.freeze(held.names.slice(0, NAMES_MAX));

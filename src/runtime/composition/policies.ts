@@ -69,8 +69,8 @@ export function policyFindings({ approvals, jwt }: Config, context: PolicyContex
  */
 function withBoundRoles(issuers: readonly KnownIssuer[], bindings: readonly ResolvedBinding[]): readonly KnownIssuer[] {
   return issuers.map((profile) => {
-    const bound = bindings.filter(({ issuer }) => issuer === profile.issuer);
     const { operators, subjectPermissions } = profile;
+    const bound = bindings.filter((one) => one.issuer === profile.issuer && one.isForOperators === operators);
     if (bound.length === 0 || (operators && subjectPermissions === undefined)) return profile;
     const isClaimed = bound.some(({ callers }) => "claims" in callers);
     if (operators && isClaimed) return { ...profile, subjectPermissions: undefined };

@@ -17,7 +17,6 @@ export interface ResolvedBinding extends RoleBinding {
   /** Position in the section `bindings`. */
   readonly index: number;
   readonly written: WrittenBinding;
-  readonly isForOperators: boolean;
   /** Whether the callers are service accounts of a cluster. */
   readonly isServiceAccount: boolean;
 }
@@ -184,19 +183,16 @@ function firstBindings(bound: readonly ResolvedBinding[]): ReadonlyMap<string, R
   return new Map(bound.toReversed().map((binding) => [identityOf(binding), binding]));
 }
 
-function identityOf({ role, issuer, callers }: ResolvedBinding): string {
-  return JSON.stringify([role, issuer, callers]);
+function identityOf({ role, issuer, isForOperators, callers }: ResolvedBinding): string {
+  return JSON.stringify([role, issuer, isForOperators, callers]);
 }
 
 /**
  * Notes the tools that nobody can call. Only where that is certain: no agents' issuer puts permissions into its tokens, so tables,
  * certificates and bindings say everything. The bindings together count, because one caller may hold several roles.
  */
-function unreachable(
-  { jwt }: Sections,
-  tools: readonly Tool[],
-  bindings: readonly ResolvedBinding[],
-): readonly string[] {
+function unreachable({ jwt }: Sections, tools: readonly Tool[], all: readonly ResolvedBinding[]): readonly string[] {
+  const bindings = all.filter(({ isForOperators }) => !isForOperators);
   const agents = jwt.issuers.filter(({ operators }) => !operators);
   if (agents.some(({ subjectPermissions, profile }) => subjectPermissions === undefined && profile !== "kubernetes"))
     return [];

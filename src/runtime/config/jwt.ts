@@ -110,12 +110,13 @@ export const jwt = (sources: Sources) =>
     for (const [index, { issuer: name }] of clientCertificates.entries()) {
       const path = ["clientCertificates", index];
       if (repeatedIds.includes(index)) add([...path, "spiffeId"], "appears twice: it is one caller");
-      if (issuers.some((profile) => profile.operators && profile.issuer === name)) {
+      const named = issuers.filter((profile) => profile.issuer === name);
+      if (named.length > 0 && named.every(({ operators }) => operators)) {
         add([...path, "issuer"], "is for operators, who use tokens");
       }
     }
-    for (const index of repeated(issuers.map((profile) => profile.issuer))) {
-      add(["issuers", index, "issuer"], "appears twice: an issuer has one profile");
+    for (const index of repeated(issuers.map((profile) => JSON.stringify([profile.issuer, profile.operators])))) {
+      add(["issuers", index, "issuer"], "appears twice: an issuer has one profile for agents and one for operators");
     }
     const audiences = new Set(issuers.filter((profile) => profile.operators).flatMap((profile) => profile.audience));
     for (const [index, profile] of issuers.entries()) {

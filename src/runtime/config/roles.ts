@@ -95,6 +95,8 @@ const binding = z
     role: z.string().min(1),
     /** The `iss` of the callers' tokens. May be left out where `jwt.issuers` has only one issuer of agents. */
     issuer: z.string().min(1).optional(),
+    /** Whether the callers are operators, where `issuer` has profiles for agents and operators. Default: agents, if it has any. */
+    operators: z.boolean().optional(),
     /** The caller with this `sub`. */
     subject: z.string().min(1).max(256).optional(),
     /** Callers whose token lists this group, in the claim that `groupsClaim` of their issuer names. */
@@ -147,20 +149,26 @@ export function checkBindings(config: RoleSections, context: z.core.$RefinementC
   }
 }
 
-/** Returns the issuer of a binding; undefined when there is none of this name, or no name and not exactly one for agents. */
+/** Returns the issuer of a binding; undefined when there is none of this name and kind, or no name and not exactly one of the kind. */
 export function issuerOf<Known extends Pick<Issuer, "issuer" | "operators">>(
-  { issuer: name }: Pick<WrittenBinding, "issuer">,
+  { issuer: name, operators: kind }: Pick<WrittenBinding, "issuer" | "operators">,
   issuers: readonly Known[],
 ): Known | undefined {
-  if (name !== undefined) return issuers.find(({ issuer }) => issuer === name);
-  const agents = issuers.filter(({ operators }) => !operators);
-  return agents.length === 1 ? agents[0] : undefined;
+  const named = issuers.filter(
+    ({ issuer, operators }) => (name ?? issuer) === issuer && (kind ?? operators) === operators,
+  );
+  const agents = named.filter(({ operators }) => !operators);
+  if (name !== undefined) return agents[0] ?? named[0];
+  const only = kind === true ? named : agents;
+  return only.length === 1 ? only[0] : undefined;
 }
 
-function issuerProblem({ issuer: name }: WrittenBinding, issuers: readonly Issuer[]): string {
-  const names = issuers.map(({ issuer }) => issuer);
+function issuerProblem({ issuer: name, operators }: WrittenBinding, issuers: readonly Issuer[]): string {
+  const names = [...new Set(issuers.map(({ issuer }) => issuer))];
+  const kind = operators === true ? "operators" : "agents";
+  if (name !== undefined && names.includes(name)) return `${name} is not an issuer of ${kind}`;
   if (name !== undefined) return `${name} is not an issuer in jwt.issuers${hint(name, names)}`;
-  return `is missing, and jwt.issuers does not have exactly one issuer of agents: name one of ${listed(names)}`;
+  return `is missing, and jwt.issuers does not have exactly one issuer of ${kind}: name one of ${listed(names)}`;
 }
 
 /** Returns the claims that a binding requires; undefined for a binding of a subject. */

@@ -338,7 +338,9 @@ function nearestTools({ registry }: Parts, name: string): readonly string[] {
 }
 
 function permissionsText({ jwt }: Config, { issuer, subject }: CallerContext): string {
-  const hasTable = jwt.issuers.some((one) => one.issuer === issuer && one.subjectPermissions !== undefined);
+  const hasTable = jwt.issuers.some(
+    (one) => !one.operators && one.issuer === issuer && one.subjectPermissions !== undefined,
+  );
   return hasTable
     ? `add them to jwt.issuers[].subjectPermissions of ${subject}`
     : "the issuer must put them into the caller's token";

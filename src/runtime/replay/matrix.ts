@@ -29,7 +29,9 @@ export async function verdictsOf(parts: Parts, config: Config): Promise<readonly
   const callers = config.jwt.issuers
     .filter(({ operators }) => !operators)
     .flatMap(({ issuer, subjectPermissions = {} }) => {
-      const bound = config.bindings.filter((binding) => binding.issuer === undefined || binding.issuer === issuer);
+      const bound = config.bindings.filter(
+        (binding) => binding.operators !== true && (binding.issuer ?? issuer) === issuer,
+      );
       const subjects = new Set([...Object.keys(subjectPermissions), ...bound.flatMap(({ subject = [] }) => subject)]);
       return [...subjects].map((subject) => agentOf(parts, { issuer, subject }));
     })

@@ -192,7 +192,7 @@ class Replaying {
  * Returns whether the caller's permissions depend on bindings: on claims that are not in the audit, or on what a role gave then.
  */
 function mayHoldRoles({ iss, roles }: RecordedCall, { bindings }: Config): boolean {
-  return roles.length > 0 || bindings.some(({ issuer }) => issuer === undefined || issuer === iss);
+  return roles.length > 0 || bindings.some(({ issuer, operators }) => operators !== true && (issuer ?? iss) === iss);
 }
 
 /**
@@ -200,10 +200,11 @@ function mayHoldRoles({ iss, roles }: RecordedCall, { bindings }: Config): boole
  * Undefined when the configuration accepts no agents' tokens of the issuer.
  */
 function permissionsNow({ iss, sub, permissions }: RecordedCall, { jwt }: Config): readonly string[] | undefined {
-  const profile = jwt.issuers.find(({ issuer }) => issuer === iss);
-  if (profile === undefined)
+  const named = jwt.issuers.filter(({ issuer }) => issuer === iss);
+  if (named.length === 0)
     return jwt.clientCertificates.find(({ issuer, subject }) => issuer === iss && subject === sub)?.permissions;
-  if (profile.operators) return undefined;
+  const profile = named.find(({ operators }) => !operators);
+  if (profile === undefined) return undefined;
   const table = profile.subjectPermissions;
   if (table === undefined) return permissions;
   return Object.hasOwn(table, sub) ? (table[sub] ?? []) : [];

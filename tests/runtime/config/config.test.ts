@@ -31,6 +31,16 @@ const rows: readonly (readonly [string, Record<string, unknown>, string])[] = [
   ["no algorithm", { jwt: { issuers: [{ ...ISSUER, algorithms: [] }] } }, "jwt.issuers[0].algorithms"],
   ["an issuer twice", { jwt: { issuers: [ISSUER, ISSUER] } }, "jwt.issuers[1].issuer"],
   [
+    "an issuer twice for operators",
+    { jwt: { issuers: ["a", "b"].map((audience) => ({ ...ISSUER, audience, operators: true })) } },
+    "jwt.issuers[1].issuer",
+  ],
+  [
+    "an issuer of agents and operators with one audience",
+    { jwt: { issuers: [ISSUER, { ...ISSUER, operators: true }] } },
+    "jwt.issuers[0].audience",
+  ],
+  [
     "agents and operators with one audience",
     { jwt: { issuers: [ISSUER, { ...ISSUER, issuer: "https://people", operators: true }] } },
     "jwt.issuers[0].audience",
@@ -59,6 +69,8 @@ const rows: readonly (readonly [string, Record<string, unknown>, string])[] = [
 ];
 
 test("one issuer may be written without the list, and is reported by name", () => {
+  const both = [ISSUER, { ...ISSUER, operators: true, audience: "operators" }];
+  expect(problemsOf({ jwt: { issuers: both } })).toEqual([]);
   expect(problemsOf({ jwt: { issuer: "https://idp.example", publicKeyFile: "./issuer.pem" } })).toEqual([]);
   expect(problemsOf({ jwt: { publicKeyFile: "./issuer.pem" } })).toEqual([
     "jwt.issuers[0].issuer: is missing: name the issuer (`iss`) of the tokens next to its key: { issuer, publicKey }",

@@ -113,6 +113,23 @@ describe("the issuer of a binding", () => {
     );
   });
 
+  test("may serve agents and operators: the binding is for agents, unless it names operators", () => {
+    const both = { issuers: [ISSUER, { ...PEOPLE, issuer: ISSUER.issuer }] };
+    const roles = { support: { permissions: ["approvals:decide"] } };
+    for (const kind of [{}, { operators: false }, { operators: true }]) {
+      for (const named of [{}, { issuer: ISSUER.issuer }]) {
+        expect(problemsOf(bind({ group: "a", ...named, ...kind }, { jwt: both, roles }))).toEqual([]);
+      }
+    }
+    expect(problemsOf(bind({ group: "a" }, { jwt: both }))).toEqual([]);
+    expect(problemsOf(bind({ group: "a", operators: true }, { jwt: both }))).toEqual([
+      "bindings[0].issuer: is for operators, who call no tools, and the role support names tools",
+    ]);
+    expect(problemsOf(bind({ group: "a", issuer: ISSUER.issuer, operators: true }))).toEqual([
+      `bindings[0].issuer: ${ISSUER.issuer} is not an issuer of operators`,
+    ]);
+  });
+
   test("may be an operators', for a role without tools", () => {
     const jwt = { issuers: [ISSUER, PEOPLE] };
     const binding = { group: "a", issuer: PEOPLE.issuer };
