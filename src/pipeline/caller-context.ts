@@ -10,7 +10,14 @@ import {
   certificateCallerProblems,
 } from "./identity/binding.ts";
 import { digestOf, digestsOf, TokenCache } from "./identity/cache.ts";
-import { type ClaimRules, readBinding, readCaller, readOrigin, subjectProblem } from "./identity/claims.ts";
+import {
+  CLOCK_TOLERANCE_SECONDS_DEFAULT,
+  type ClaimRules,
+  readBinding,
+  readCaller,
+  readOrigin,
+  subjectProblem,
+} from "./identity/claims.ts";
 import type { FetchedKeys, IssuerKeys } from "./identity/issuer-keys.ts";
 import { type IssuerProfile, profileProblems } from "./identity/issuer-profile.ts";
 import { PROFILE_RULES } from "./identity/profiles.ts";
@@ -358,6 +365,7 @@ function issuerOf(profile: IssuerProfile, keys: IssuerKeys): Issuer {
     permissionsClaim: profile.permissionsClaim ?? DEFAULT_PERMISSIONS_CLAIM,
     subjectPermissions: profile.subjectPermissions && new Map(Object.entries(profile.subjectPermissions)),
     maxLifetimeSeconds: profile.maxLifetimeSeconds ?? PROFILE_RULES[kind].maxLifetimeSeconds,
+    clockToleranceSeconds: profile.clockToleranceSeconds ?? CLOCK_TOLERANCE_SECONDS_DEFAULT,
     claims: profile.claims ?? [],
     keys,
   };

@@ -36,6 +36,8 @@ function wrongTypes(claim: string, values: readonly unknown[], message = INVALID
   return [missing, ...wrong];
 }
 
+const FUTURE =
+  "The token is from the future: the clocks of its issuer and of this service differ. Call again in a minute, or tell the service's operators.";
 const WRONG_TIMES = [null, true, "", "1800000600", [NOW_SECONDS + 600], { t: NOW_SECONDS + 600 }, [], {}, -1];
 
 const TIMES: readonly Row[] = [
@@ -58,9 +60,9 @@ const TIMES: readonly Row[] = [
   ["a lifetime of an hour and a second", goodClaims({ iat: NOW_SECONDS, exp: NOW_SECONDS + 3601 }), INVALID],
   ["exp equal to iat", goodClaims({ iat: NOW_SECONDS, exp: NOW_SECONDS }), INVALID],
   ["exp before iat", goodClaims({ iat: NOW_SECONDS + 4, exp: NOW_SECONDS + 3 }), INVALID],
-  ["iat in the future", goodClaims({ iat: NOW_SECONDS + 6 }), INVALID],
+  ["iat in the future", goodClaims({ iat: NOW_SECONDS + 6 }), FUTURE],
   ["iat long ago", goodClaims({ iat: NOW_SECONDS - 86_400 }), INVALID],
-  ["nbf in the future", goodClaims({ nbf: NOW_SECONDS + 6 }), INVALID],
+  ["nbf in the future", goodClaims({ nbf: NOW_SECONDS + 6 }), FUTURE],
   ["expired by the tolerance", goodClaims({ iat: NOW_SECONDS - 600, exp: NOW_SECONDS - 5 }), EXPIRED],
   ["expired an hour ago", goodClaims({ iat: NOW_SECONDS - 7000, exp: NOW_SECONDS - 3600 }), EXPIRED],
 ];

@@ -158,6 +158,29 @@ describe("tokens that are accepted", () => {
     expect(Object.isFrozen(caller) && Object.isFrozen(caller.permissions) && Object.isFrozen(caller.actors)).toBe(true);
   });
 
+  test.each([
+    [undefined, 5],
+    [0, 0],
+    [60, 60],
+  ])("a clock that differs by clockToleranceSeconds: %p is accepted up to it, and no further", async (set, seconds) => {
+    const profile = agentsProfile([es256], set === undefined ? {} : { clockToleranceSeconds: set });
+    const issuers = [profile];
+    const outcome = async (changes: Claims): Promise<string> => {
+      const callers = createCallerVerifier({ issuers, clock });
+      const token = await issueToken(es256, goodClaims({ iat: NOW_SECONDS - 600, ...changes }));
+      return callers.verifyToken(token, "agents").then(
+        () => "accepted",
+        (error: Error) => error.message,
+      );
+    };
+    expect(await outcome({ iat: NOW_SECONDS + seconds })).toBe("accepted");
+    expect(await outcome({ iat: NOW_SECONDS + seconds + 1 })).toStartWith("The token is from the future: the clocks");
+    expect(await outcome({ nbf: NOW_SECONDS + seconds })).toBe("accepted");
+    expect(await outcome({ nbf: NOW_SECONDS + seconds + 1 })).toStartWith("The token is from the future: the clocks");
+    expect(await outcome({ exp: NOW_SECONDS - seconds + 1 })).toBe("accepted");
+    expect(await outcome({ exp: NOW_SECONDS - seconds })).toStartWith("The token has expired");
+  });
+
   test("kid absent with a single key", async () => {
     const alone = createCallerVerifier({ issuers: [agentsProfile([es256])], clock });
     const verified = await alone.verifyToken(await issueToken(es256, goodClaims(), { kid: undefined }), "agents");

@@ -5,7 +5,7 @@ import type { ReadToken } from "./reader.ts";
 import { unauthenticated } from "./refusal.ts";
 import type { TokenOrigin } from "./revocations.ts";
 
-const CLOCK_TOLERANCE_SECONDS = 5;
+export const CLOCK_TOLERANCE_SECONDS_DEFAULT = 5;
 const SUBJECT_CHARACTERS_MAX = 256;
 const PERMISSIONS_MAX = 256;
 const ACTORS_MAX = 10;
@@ -39,6 +39,8 @@ export interface ClaimRules {
   /** Replaces the permissions claim. */
   readonly subjectPermissions: ReadonlyMap<string, readonly string[]> | undefined;
   readonly maxLifetimeSeconds: number;
+  /** How far the issuer's clock may differ. */
+  readonly clockToleranceSeconds: number;
   /** Names of further claims to keep, for decision points. */
   readonly claims?: readonly string[] | undefined;
 }
@@ -120,15 +122,16 @@ function assertAudience(aud: unknown, ours: string | readonly string[]): void {
 
 /** Checks `exp`, `iat` and `nbf`; returns `exp`. Times in milliseconds fail these checks: they are far in the future. */
 function assertTimes(claims: ReadonlyMap<string, unknown>, rules: ClaimRules, nowSeconds: number): number {
+  const { clockToleranceSeconds: tolerance } = rules;
   const expiresAt = readTime(claims, "exp");
   const issuedAt = readTime(claims, "iat");
   if (expiresAt <= issuedAt) throw invalid("exp: not after iat");
   if (expiresAt - issuedAt > rules.maxLifetimeSeconds) throw invalid("exp: the lifetime is over the maximum");
-  if (issuedAt > nowSeconds + CLOCK_TOLERANCE_SECONDS) throw invalid("iat: in the future");
-  if (claims.has("nbf") && readTime(claims, "nbf") > nowSeconds + CLOCK_TOLERANCE_SECONDS) {
-    throw invalid("nbf: in the future");
+  if (issuedAt > nowSeconds + tolerance) throw unauthenticated("future", "iat: in the future");
+  if (claims.has("nbf") && readTime(claims, "nbf") > nowSeconds + tolerance) {
+    throw unauthenticated("future", "nbf: in the future");
   }
-  if (expiresAt <= nowSeconds - CLOCK_TOLERANCE_SECONDS) throw unauthenticated("expired", "exp: in the past");
+  if (expiresAt <= nowSeconds - tolerance) throw unauthenticated("expired", "exp: in the past");
   return expiresAt;
 }
 

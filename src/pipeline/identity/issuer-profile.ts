@@ -20,6 +20,8 @@ export interface IssuerProfile {
   readonly subjectPermissions?: Readonly<Record<string, readonly string[]>> | undefined;
   /** Maximum `exp - iat`; the profile's own maximum by default. */
   readonly maxLifetimeSeconds?: number | undefined;
+  /** How far the issuer's clock may differ from ours; 5 by default. */
+  readonly clockToleranceSeconds?: number | undefined;
   /** Names of further claims that decision points read. */
   readonly claims?: readonly string[] | undefined;
   readonly keys: KeySource;

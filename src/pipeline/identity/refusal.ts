@@ -5,6 +5,8 @@ const TOKEN_MESSAGES = {
   missing: "A token is missing: send the header Authorization: Bearer <token>.",
   malformed: "The token is malformed: send exactly one signed JWT, as Authorization: Bearer <token>.",
   expired: "The token has expired: get a new one and call again.",
+  future:
+    "The token is from the future: the clocks of its issuer and of this service differ. Call again in a minute, or tell the service's operators.",
   wrongAudience: "The token is not meant for this service: ask for one with the issuer and audience that it expects.",
   invalid: "The token is not valid: get a new one from your issuer.",
   revoked: "The token was revoked: get a new one, or ask the service's operators.",

@@ -52,7 +52,7 @@ export function readIssuers(
       problem: (setting, message) => problems.push(`${at}.${setting}: ${message}`),
     });
     const { issuer: name, audience, algorithms, operators, permissionsClaim, maxLifetimeSeconds } = issuer;
-    const { subjectPermissions, profile } = issuer;
+    const { subjectPermissions, profile, clockToleranceSeconds } = issuer;
     const typ = issuer.typ ?? (signsIn(config, issuer) ? ACCESS_TOKEN_TYPE : undefined);
     const rules = {
       profile,
@@ -62,6 +62,7 @@ export function readIssuers(
       operators,
       permissionsClaim,
       maxLifetimeSeconds,
+      clockToleranceSeconds,
       claims,
     };
     return keys && { ...rules, subjectPermissions, keys, ...(typ !== undefined && { typ }) };

@@ -12,6 +12,7 @@ const ALGORITHMS = [
   ...(["PS256", "PS384", "PS512", "EdDSA", "Ed25519"] as const),
 ] as const;
 
+const CLOCK_TOLERANCE_SECONDS_MAX = 60;
 const AUDIENCES_MAX = 8;
 const CLAIM_DEPTH_MAX = 8;
 
@@ -35,6 +36,8 @@ const issuer = z.strictObject({
   subjectPermissions: z.record(z.string().min(1).max(256), z.array(permission).max(256)).optional(),
   /** Maximum `exp − iat`; when left out 3600, or 7200 for `kubernetes`. */
   maxLifetimeSeconds: z.int().min(1).max(LIFETIME_SECONDS_MAX).optional(),
+  /** How far the issuer's clock may differ from the service's, for `iat`, `nbf` and `exp`. */
+  clockToleranceSeconds: z.int().min(0).max(CLOCK_TOLERANCE_SECONDS_MAX).default(5),
   operators: z.boolean().default(false),
 });
 

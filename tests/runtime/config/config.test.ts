@@ -28,6 +28,11 @@ const rows: readonly (readonly [string, Record<string, unknown>, string])[] = [
     "jwt.issuers[0].algorithms[0]",
   ],
   ["the algorithm none", { jwt: { issuers: [{ ...ISSUER, algorithms: ["none"] }] } }, "jwt.issuers[0].algorithms[0]"],
+  [
+    "a clock that differs by more than a minute",
+    { jwt: { issuers: [{ ...ISSUER, clockToleranceSeconds: 61 }] } },
+    "jwt.issuers[0].clockToleranceSeconds",
+  ],
   ["no algorithm", { jwt: { issuers: [{ ...ISSUER, algorithms: [] }] } }, "jwt.issuers[0].algorithms"],
   ["an issuer twice", { jwt: { issuers: [ISSUER, ISSUER] } }, "jwt.issuers[1].issuer"],
   [
