@@ -83,7 +83,7 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["plan", 64, "missing required argument 'tool'"],
   ["plan --dev --config x.yaml git_log", 64, "'--dev' cannot be used with option '--config <file>'"],
   ["plan --dev nonsense", 64, "there is no tool nonsense"],
-  ["plan --dev git_log {", 64, "not JSON"],
+  ["plan --dev git_log {", 64, "not a JSON object: unexpected end"],
   ["plan --dev git_log []", 64, "not a JSON object"],
   ["plan --dev git_log {}", 1, "repo: "],
   ["plan git_log", 78, "no configuration"],
