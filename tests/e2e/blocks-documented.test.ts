@@ -133,6 +133,10 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   "docs/install.md: docker build": "wants a container runtime; tests/deploy/image.test.ts reads the image's file",
   "docs/install.md: stc health": "wants the reader's service; tests/deploy/running.test.ts has the command",
   "docs/operating.md: stc check --config": "stc.yaml is the reader's; tests/e2e/first-service.slow.ts checks one so",
+  "docs/audit.md: stc audit query --tool bash --decision ALLOWED":
+    "wants calls of the reader; tests/audit/query/line-index.test.ts has the filters",
+  "docs/audit.md: stc audit query --approver":
+    "wants calls of the reader; tests/audit/query/line-index.test.ts has the filter",
   "docs/audit.md: STC_CRASH_ROUNDS=64": "is a test itself, which runs for minutes: a part of test:long",
   "docs/audit.md: safe-tool-call/audit/calls/":
     "shows a file's form, shortened; tests/audit/verify/independent-verifier.ts is written from it",

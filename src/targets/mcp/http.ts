@@ -385,7 +385,8 @@ const LINE_END = Buffer.from("\n");
 
 function holdsError(body: Buffer): boolean {
   const message = jsonIn(body.toString("utf8"));
-  return isTable(message) && "error" in message && !("result" in message);
+  // A member that is null is absent.
+  return isTable(message) && (message["error"] ?? null) !== null && (message["result"] ?? null) === null;
 }
 
 function startsWithData(line: Uint8Array): boolean {

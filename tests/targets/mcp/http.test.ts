@@ -296,6 +296,17 @@ describe("a server over HTTP", () => {
       (id) => server.json({ jsonrpc: "2.0", id, error: { code: -32_602, message: "no" } }),
       "TARGET_REFUSED",
     ],
+    [
+      "status 400, an error for the arguments and a result that is null",
+      (id) =>
+        server.json({ jsonrpc: "2.0", id, result: null, error: { code: -32_602, message: "no" } }, { status: 400 }),
+      "TARGET_REFUSED",
+    ],
+    [
+      "status 400 and an error that is null",
+      (id) => server.json({ jsonrpc: "2.0", id, error: null }, { status: 400 }),
+      "TARGET_FAILED",
+    ],
   ])("a call that a server refuses with %s in a session that it knows is sent once", async (_what, answer, code) => {
     await world.call("echo");
     server.seen.length = 0;
