@@ -4,8 +4,10 @@ import { searchPages } from "../../audit/query/query.ts";
 import { parseLine } from "../../audit/query/view.ts";
 import type { PolicyPoint } from "../../core/policy-point.ts";
 import type { CallerContext } from "../../core/types.ts";
+import { type RoleBinding, RoleBindings } from "../../pipeline/identity/roles.ts";
 import type { Parts } from "../composition/assembly.ts";
 import { policyVersionOf } from "../composition/reloading.ts";
+import { resolveBindings } from "../composition/roles.ts";
 import type { Config } from "../config/config.ts";
 import { type FlowJudge, recordedFlowJudge } from "./flow.ts";
 import { type CallVerdict, type Judgement, judge } from "./judge.ts";
@@ -88,6 +90,8 @@ type Counts = Map<string, number>;
 class Replaying {
   readonly #options: ReplayingOptions;
   readonly #recognizer: Recognizer;
+  readonly #bindings: readonly RoleBinding[];
+  readonly #roles: RoleBindings;
   readonly #changes = new Map<string, { -readonly [Member in keyof ReplayChange]: ReplayChange[Member] }>();
   readonly #notJudged: Counts = new Map();
   readonly #leftOut: Counts = new Map();
@@ -99,6 +103,9 @@ class Replaying {
   constructor(options: ReplayingOptions) {
     this.#options = options;
     this.#recognizer = { hashKey: options.parts.hashKey, lastOmitted: new Map() };
+    const tools = options.parts.registry.list().map(({ tool }) => tool);
+    this.#bindings = resolveBindings(options.config, tools);
+    this.#roles = new RoleBindings(this.#bindings);
   }
 
   async add(line: string): Promise<void> {
@@ -123,13 +130,17 @@ class Replaying {
   async #judged(call: RecordedCall): Promise<Judgement | string> {
     const { parts, config, asksExternal, policyVersion } = this.#options;
     const isSame = call.policyVersion === policyVersion;
-    if (!isSame && mayHoldRoles(call, config)) return "the caller's roles";
     const permissions = isSame ? call.permissions : permissionsNow(call, config);
     if (permissions === undefined) return certain("UNAUTHENTICATED");
-    const caller: CallerContext = {
+    // The recorded permissions include those of the roles of that time, and do not say which.
+    const areMixed = call.roles.length > 0 && permissions === call.permissions;
+    if (!isSame && (areMixed || this.#dependsOnClaims(call))) return "the caller's roles";
+    const known: CallerContext = {
       ...{ issuer: call.iss, subject: call.sub, permissions, actors: call.actors, session: undefined },
       expiresAt: Number.MAX_SAFE_INTEGER,
     };
+    const holder = { claims: undefined, operators: false };
+    const caller = isSame ? known : this.#roles.withRoles(known, holder, 0).caller;
     const { registered } = parts.registry.find(call.tool);
     const args =
       registered === undefined
@@ -152,6 +163,14 @@ class Replaying {
     if (isClaimed && now.verdicts.has("allow")) return "the session's mode";
     const isByMode = now.verdicts.size > (first?.verdicts.size ?? 0);
     return isByMode && now.verdicts.has(call.then) ? "the session's mode" : now;
+  }
+
+  /** Returns whether the caller's roles depend on what the audit lacks: claims of the token, or the time until which a role is held. */
+  #dependsOnClaims({ iss, sub }: RecordedCall): boolean {
+    return this.#bindings.some(({ issuer, isForOperators, callers, untilMs }) => {
+      if (issuer !== iss || isForOperators) return false;
+      return "claims" in callers || (callers.subject === sub && untilMs !== undefined);
+    });
   }
 
   /** The same configuration says the same again; another one is asked what it says about the recorded facts. */
@@ -186,13 +205,6 @@ class Replaying {
       recordedBy: sorted(this.#recordedBy),
     };
   }
-}
-
-/**
- * Returns whether the caller's permissions depend on bindings: on claims that are not in the audit, or on what a role gave then.
- */
-function mayHoldRoles({ iss, roles }: RecordedCall, { bindings }: Config): boolean {
-  return roles.length > 0 || bindings.some(({ issuer, operators }) => operators !== true && (issuer ?? iss) === iss);
 }
 
 /**

@@ -86,7 +86,29 @@ test("without its rules, data flow asks nobody", async () => {
   expect([report.unchanged, report.notJudged]).toEqual([recorded - 2, {}]);
 });
 
-test("a configuration with bindings is not judged: the claims that decide are not in the audit", async () => {
+test("bindings of subjects are judged: they give the bound subject its role, and others keep what they have", async () => {
+  const roles = { helper: { permissions: ["mail:send"] } };
+  const [profile] = world.issuers.profiles();
+  const issuer = profile?.["issuer"];
+  const others = [{ role: "helper", issuer, subject: "somebody-else", until: "2099-01-01T00:00:00Z" }];
+  const ofOthers = await replayBy({ roles, bindings: others });
+  expect([ofOthers.changed, ofOthers.notJudged["the caller's roles"]]).toEqual([0, undefined]);
+
+  const jwt = { issuers: world.issuers.profiles().map((one) => ({ ...one, subjectPermissions: {} })) };
+  const withoutRole = await replayBy({ jwt });
+  const deniedTools = ({ changes }: ReplayReport) =>
+    changes.filter(({ now }) => now === "PERMISSION_DENIED").map(({ tool }) => tool);
+  expect(deniedTools(withoutRole)).toContain("send_mail");
+  const { sub = "" } = withoutRole.changes[0] ?? {};
+  const boundTo = (subject: string) =>
+    replayBy({ jwt, roles: { helper: { tools: ["send_mail"] } }, bindings: [{ role: "helper", issuer, subject }] });
+  expect(deniedTools(await boundTo("somebody-else"))).toContain("send_mail");
+  expect(deniedTools(await boundTo(sub))).not.toContain("send_mail");
+  const ending = [{ role: "helper", issuer, subject: sub, until: "2099-01-01T00:00:00Z" }];
+  expect((await replayBy({ roles, bindings: ending })).notJudged).toEqual({ "the caller's roles": recorded });
+});
+
+test("a configuration with bindings of groups is not judged: the claims that decide are not in the audit", async () => {
   const roles = { helper: { permissions: ["mail:send"] } };
   const bindings = [{ role: "helper", issuer: world.issuers.profiles()[0]?.["issuer"], group: "helpers" }];
   const report = await replayBy({ roles, bindings });
