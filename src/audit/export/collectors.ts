@@ -180,37 +180,42 @@ function rejectedByOtlp(answer: string): number {
   }
 }
 
-const LABEL_CHARACTERS_MAX = 128;
+/** Limit for each label and each member of the structured metadata. */
+const VALUE_CHARACTERS_MAX = 128;
+
+type Texts = Readonly<Record<string, string>>;
+type LokiValue = readonly [time: string, line: string, metadata: Texts];
 
 /**
- * Returns a push request in JSON. Labels have few distinct values: one stream per caller or trace would overload Loki,
- * so callers and traces are only in the line.
+ * Returns a push request in JSON. Loki limits the number of streams of a tenant, and each combination of labels is a
+ * stream: labels are only what has the same few values in every fleet. Everything else is structured metadata.
  */
 function toLoki(lines: readonly ExportLine[]): string {
-  const streams = new Map<string, { readonly stream: Labels; readonly values: (readonly [string, string])[] }>();
+  const streams = new Map<string, { readonly stream: Texts; readonly values: LokiValue[] }>();
   for (const line of lines) {
-    const labels = labelsOf(line);
+    const labels = textsOf({ job: "safe-tool-call", stream: line.stream, decision: line.entry?.decision });
     const key = JSON.stringify(labels);
     const stream = streams.get(key) ?? { stream: labels, values: [] };
     streams.set(key, stream);
-    stream.values.push([nanosOf(line.timeMs), line.line]);
+    stream.values.push([nanosOf(line.timeMs), line.line, metadataOf(line)]);
   }
   return JSON.stringify({ streams: [...streams.values()] });
 }
 
-type Labels = Readonly<Record<string, string>>;
-
-function labelsOf({ stream, members, entry }: ExportLine): Labels {
-  const labels = {
-    job: "safe-tool-call",
-    stream,
+function metadataOf({ day, offset, members, entry }: ExportLine): Texts {
+  return textsOf({
+    // Identical when a line is sent twice, so that readers can drop the duplicate.
+    place: `${day}:${offset}`,
     instance: textOf(members["instance"]),
-    type: stream === "journal" ? textOf(members["type"]) : undefined,
-    decision: entry?.decision,
+    type: textOf(members["type"]),
     classification: entry?.classification,
-    // Clients can choose the names of unknown tools freely.
-    tool: entry?.classification === "unknown" ? "unknown" : entry?.tool,
-  };
-  const given = Object.entries(labels).filter((entry): entry is [string, string] => entry[1] !== undefined);
-  return Object.fromEntries(given.map(([name, value]) => [name, value.slice(0, LABEL_CHARACTERS_MAX)]));
+    tool: entry?.tool,
+    code: entry?.code,
+    trace_id: entry?.traceId,
+  });
+}
+
+function textsOf(values: Readonly<Record<string, string | undefined>>): Texts {
+  const given = Object.entries(values).filter((entry): entry is [string, string] => entry[1] !== undefined);
+  return Object.fromEntries(given.map(([name, value]) => [name, value.slice(0, VALUE_CHARACTERS_MAX)]));
 }

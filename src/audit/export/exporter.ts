@@ -77,6 +77,8 @@ export class Exporter {
   readonly #options: ExporterOptions;
   readonly #counts = { sentLines: 0, deadLines: 0, failures: 0 };
   #position: Position | undefined;
+  /** The position in the file. */
+  #saved: Position | undefined;
   #lastAcceptedAt: EpochMs | undefined;
   #failingSince: EpochMs | undefined;
   readonly #stopping = new AbortController();
@@ -91,6 +93,7 @@ export class Exporter {
     const { dir, stream, target, clock, report } = options;
     this.#outages = new OutageReporter(clock, report);
     this.#position = readExportPosition(dir, target.name, stream).position;
+    this.#saved = this.#position;
     this.#done = this.#run();
   }
 
@@ -122,10 +125,11 @@ export class Exporter {
   }
 
   async #run(): Promise<void> {
-    const { dir, stream, clock, pollMs = POLL_MS } = this.#options;
+    const { dir, stream, target, clock, pollMs = POLL_MS } = this.#options;
     let failures = 0;
     while (!this.#stopping.signal.aborted) {
       try {
+        this.#save();
         const batch = readBatch({ dir, stream, from: this.#position });
         if (batch === undefined) {
           this.#failingSince = undefined;
@@ -134,7 +138,8 @@ export class Exporter {
         failures = 0;
       } catch (error) {
         failures += 1;
-        this.#fail(errorText(error));
+        // The receiver's failures are outcomes: an error comes from this machine's files.
+        this.#fail(`the audit's ${stream} cannot be exported to ${target.name}: local error: ${errorText(error)}`);
         await this.#wait(this.#pauseMs(failures));
       }
       if (isReportDue(this.#rejectedReportedAtMs, clock())) this.#reportRejected(REPEATED);
@@ -143,25 +148,29 @@ export class Exporter {
 
   /** Delivers a batch. Saves the position even on failure, so that lines before it are not sent again. */
   async #deliverWhole(batch: ExportBatch): Promise<void> {
-    const { dir, stream, target } = this.#options;
-    const before = this.#position;
     try {
       await this.#deliver(batch);
     } finally {
-      const position = this.#position;
-      if (position !== undefined && position !== before)
-        writeExportPosition(dir, { exporter: target.name, stream, position });
+      this.#save();
     }
+  }
+
+  #save(): void {
+    const { dir, stream, target } = this.#options;
+    const position = this.#position;
+    if (position === undefined || position === this.#saved) return;
+    writeExportPosition(dir, { exporter: target.name, stream, position });
+    this.#saved = position;
   }
 
   /** Delivers a batch. Returns `false` when the exporter was stopped before everything was accepted. */
   async #deliver({ lines, next }: ExportBatch): Promise<boolean> {
-    const { receiver } = this.#options.target;
+    const { stream, target } = this.#options;
     for (let attempt = 1; !this.#stopping.signal.aborted; attempt += 1) {
-      const outcome = await receiver.deliver(lines, this.#stopping.signal);
+      const outcome = await target.receiver.deliver(lines, this.#stopping.signal);
       if (outcome.kind === "later") {
         if (this.#stopping.signal.aborted) return false;
-        this.#fail(outcome.reason);
+        this.#fail(`${target.name} does not accept the audit's ${stream}: ${outcome.reason}`);
         await this.#wait(this.#pauseMs(attempt, outcome.retryAfterMs));
         continue;
       }
@@ -214,11 +223,10 @@ export class Exporter {
     this.#rejectedReportedAtMs = clock();
   }
 
-  #fail(reason: string): void {
-    const { target, stream, clock } = this.#options;
+  #fail(message: string): void {
     this.#counts.failures += 1;
-    this.#failingSince ??= clock();
-    this.#outages.failed(`${target.name} does not accept the audit's ${stream}: ${reason}`);
+    this.#failingSince ??= this.#options.clock();
+    this.#outages.failed(message);
   }
 
   #pauseMs(failures: number, retryAfterMs = 0): number {

@@ -22,11 +22,18 @@ interface SenderOptions {
 }
 
 const ANSWER_BYTES_MAX = 65_536;
-/** Time limit for the body of a success response. Only the part that arrives in time is used. */
+/** Time limit for the body of a response. Only the part that arrives in time is used. */
 const ANSWER_TIMEOUT_MS = 2_000;
 const RETRY_AFTER_SECONDS_MAX = 300;
 /** 4xx statuses that are not about the body: credentials, address, time, rate. */
 const LATER_STATUSES = new Set([401, 403, 404, 405, 407, 408, 421, 425, 429]);
+const TOO_MANY_REQUESTS = 429;
+/**
+ * Text of a 429 of Loki that is about the lines' labels: the same body is refused as long as the limit stays. A text
+ * that also names a rate is about the time.
+ */
+const STREAM_LIMIT = /\bstreams?[ _]limit\b/i;
+const RATE_LIMIT = /\brate[ _]limit/i;
 
 /** Collectors are the operator's own. */
 const client = new EgressClient({ addresses: OPERATED_ADDRESSES });
@@ -46,6 +53,9 @@ export async function post(body: string, options: SenderOptions): Promise<SendOu
     const { status } = answer;
     const isTaken = status >= 200 && status < 300;
     if (isTaken && readsAnswer) return { kind: "taken", answer: await readInTime(answer) };
+    if (status === TOO_MANY_REQUESTS && isStreamLimit(await readInTime(answer))) {
+      return { kind: "refused", reason: `status ${status}, stream limit` };
+    }
     answer.close();
     return outcomeOf(answer);
   } catch (error) {
@@ -61,15 +71,16 @@ function outcomeOf({ status, headers }: EgressStream): SendOutcome {
   return { kind: "later", reason, retryAfterMs: retryAfterOf(headers["retry-after"]) };
 }
 
+function isStreamLimit(answer: string): boolean {
+  return STREAM_LIMIT.test(answer) && !RATE_LIMIT.test(answer);
+}
+
 function retryAfterOf(header: string | undefined): number | undefined {
   if (header === undefined || !/^\d{1,9}$/.test(header)) return undefined;
   return Math.min(Number(header), RETRY_AFTER_SECONDS_MAX) * 1_000;
 }
 
-/**
- * Reads the part of the body that arrives in time. Never rejects: the lines were accepted, whatever happens to the rest
- * of the answer.
- */
+/** Reads the part of the body that arrives in time. Never rejects: the status alone says whether lines were accepted. */
 async function readInTime({ body, close }: EgressStream): Promise<string> {
   const chunks: Buffer[] = [];
   const reading = async (): Promise<void> => {

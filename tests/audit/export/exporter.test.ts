@@ -210,6 +210,38 @@ describe("dead letters", () => {
     expect(reports).toEqual(["otlp refused 1 audit lines permanently: status 400"]);
   });
 
+  const STREAM_LIMIT =
+    'Maximum active stream limit exceeded when trying to create stream {job="x"}, reduce the number of active streams';
+  test.each([
+    [400, "entry too far behind"],
+    [413, "request body too large"],
+    [429, STREAM_LIMIT],
+    [429, "max streams limit exceeded"],
+  ])("%d %p is about the lines: those that cause it are set aside, the others are sent", async (status, text) => {
+    writeDays(dir, { [DAY]: [1, 2, 3, 4, 5].map((number) => line(number)) });
+    far.answer = ({ body }) => (body.includes("t-3") ? new Response(text, { status }) : new Response(null));
+    const exporter = start();
+    await caughtUp(exporter);
+    expect(exporter.state()).toMatchObject({ sentLines: 4, deadLines: 1, failures: 0 });
+    expect(dead().map((letter) => letter.line)).toEqual([line(3)]);
+  });
+
+  test.each([
+    "Ingestion rate limit exceeded for user fake (limit: 4194304 bytes/sec) while attempting to ingest '5' lines",
+    "Per stream rate limit exceeded (limit: 3MB/sec) while attempting to ingest for stream '{}' totaling 1MB",
+    `Per stream rate limit exceeded; ${STREAM_LIMIT}`,
+    "too many requests",
+    "",
+  ])("429 %p is about the time: the same batch is sent again, and nothing is set aside", async (text) => {
+    writeDays(dir, { [DAY]: [1, 2].map((number) => line(number)) });
+    far.answer = () => new Response(text, { status: far.requests.length < 3 ? 429 : 204 });
+    const exporter = start();
+    await caughtUp(exporter);
+    expect(far.ids()).toEqual(["t-1", "t-2", "t-1", "t-2", "t-1", "t-2"]);
+    expect(exporter.state()).toMatchObject({ sentLines: 2, deadLines: 0, failures: 2 });
+    expect(existsSync(join(dir, "export/otlp.dead.jsonl"))).toBe(false);
+  });
+
   test("a line that a collector accepted and then rejected is not sent again", async () => {
     writeDays(dir, { [DAY]: [line(1), line(2)] });
     far.answer = () => Response.json({ partialSuccess: { rejectedLogRecords: "1", errorMessage: "no" } });
@@ -272,6 +304,20 @@ describe("dead letters", () => {
     const exporter = start();
     await until("two attempts", () => (far.requests.length >= 2 ? true : undefined));
     expect(exporter.state().bytesBehind).toBeGreaterThan(0);
+    expect(reports.at(-1)).toStartWith("the audit's calls cannot be exported to otlp: local error: ");
+    expect(reports.join()).not.toContain("does not accept");
+  });
+
+  test("a position that could not be stored is stored later, without new lines: none is sent twice", async () => {
+    writeDays(dir, { [DAY]: [line(1)], "2026-02-15": [] });
+    writeFileSync(join(dir, "export"), "in the way");
+    const exporter = start();
+    await until("a failure", () => (exporter.state().failures > 0 ? true : undefined));
+    rmSync(join(dir, "export"));
+    await until("the position", () => readExportPosition(dir, "otlp", "calls").position);
+    await exporter.stop();
+    await caughtUp(start());
+    expect(far.ids()).toEqual(["t-1"]);
   });
 });
 
@@ -298,45 +344,38 @@ describe("the exported lines", () => {
     expect(record?.["attributes"]).toContainEqual({ key: "stc.place", value: { stringValue: `${DAY}:0` } });
   });
 
-  test("Loki: few labels, without callers and names of unauthenticated clients", async () => {
-    const unknown = { name: "x".repeat(100), classification: "unknown", targetSystem: "unknown" } as const;
-    writeDays(dir, {
-      [DAY]: [
-        line(1),
-        line(2),
-        refusedLine(`${DAY}T11:00:00.000Z`, ["TOOL_NOT_FOUND", "REGISTRY"], { traceId: "t-3", tool: unknown }),
-      ],
+  test("Loki: three labels however many instances and tools a fleet has; the rest is structured metadata", async () => {
+    const ofFleet = (number: number): string =>
+      entryLine(`${DAY}T10:00:00.000Z`, {
+        traceId: `t-${number}`,
+        tool: { name: `tool-${number}`, classification: number % 2 === 0 ? "read" : "write", targetSystem: "crm" },
+      }).replace('"instance":"test"', `"instance":"pod-${number}"`);
+    const unknown = { name: "x".repeat(200), classification: "unknown", targetSystem: "unknown" } as const;
+    const denied = refusedLine(`${DAY}T11:00:00.000Z`, ["TOOL_NOT_FOUND", "REGISTRY"], {
+      traceId: "t-9",
+      tool: unknown,
     });
+    writeDays(dir, { [DAY]: [ofFleet(1), ofFleet(2), ofFleet(3), denied] });
     start("loki");
-    await arrived("t-1", "t-2", "t-3");
+    await arrived("t-1", "t-2", "t-3", "t-9");
     const { path, body } = far.requests[0] ?? { path: "", body: "{}" };
-    const { streams } = JSON.parse(body) as { streams: { stream: Record<string, string>; values: string[][] }[] };
+    const { streams } = JSON.parse(body) as {
+      streams: { stream: Record<string, string>; values: [string, string, Record<string, string>][] }[];
+    };
     expect(path).toBe("/loki/api/v1/push");
     expect(streams.map(({ stream }) => stream)).toEqual([
-      ...[
-        {
-          job: "safe-tool-call",
-          stream: "calls",
-          instance: "test",
-          decision: "ALLOWED",
-          classification: "read",
-          tool: "get_customer",
-        },
-      ],
-      ...[
-        {
-          job: "safe-tool-call",
-          stream: "calls",
-          instance: "test",
-          decision: "DENIED",
-          classification: "unknown",
-          tool: "unknown",
-        },
-      ],
+      { job: "safe-tool-call", stream: "calls", decision: "ALLOWED" },
+      { job: "safe-tool-call", stream: "calls", decision: "DENIED" },
     ]);
-    expect(streams[0]?.values).toEqual(
-      [1, 2].map((number) => [`${Date.parse(`${DAY}T10:00:00Z`)}000000`, line(number)]),
-    );
+    expect(streams[0]?.values[1]).toEqual([
+      `${Date.parse(`${DAY}T10:00:00Z`)}000000`,
+      ofFleet(2),
+      {
+        place: `${DAY}:${ofFleet(1).length + 1}`,
+        ...{ instance: "pod-2", classification: "read", tool: "tool-2", trace_id: "t-2" },
+      },
+    ]);
+    expect(streams[1]?.values[0]?.[2]).toMatchObject({ tool: "x".repeat(128), code: "TOOL_NOT_FOUND" });
   });
 
   test("a foreign line is exported unchanged", async () => {
