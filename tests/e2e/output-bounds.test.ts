@@ -250,8 +250,11 @@ describe.skipIf(Bun.which("bash") === null)("bash", () => {
       status: "error",
       error: {
         ...{ code: "OUTCOME_UNKNOWN", stage: "EXECUTION", retryable: false },
-        message: "It is not known whether the change happened. Check before you call again.",
+        message:
+          "The command did not end within 400 ms, and was ended. " +
+          "It is not known whether the change happened. Check before you call again.",
         details: {
+          ...{ timedOut: true, timeoutMs: 400 },
           output: "started\nGITHUB_TOKEN=[REDACTED]\nhalf: ",
           exitCode: 137,
           truncated: true,

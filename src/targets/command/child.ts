@@ -6,6 +6,7 @@ import { COMMAND_BYTES_MAX, type CommandMemory } from "./command-memory.ts";
 import type { Sandbox } from "./confinement/confinement.ts";
 import type { Launched } from "./confinement/launchers.ts";
 import { lowerPriority, raiseOomScore } from "./confinement/priority.ts";
+import { TERMINATE } from "./confinement/supervisor.ts";
 import { killGroup, killSession, killStrays } from "./descendants.ts";
 import { type ChildResult, type Ending, endingOfAbort, unbuildable } from "./endings.ts";
 import { CALL_MARKER } from "./environment.ts";
@@ -24,7 +25,7 @@ const NO_BYTES = new Uint8Array();
 const TIMER_MS_MAX = 2_147_483_647;
 /** Longest wait for a supervisor to end all its processes. After it, they are killed directly. */
 const SUPERVISOR_WAIT_MS = 800;
-/** Sent to a supervisor once the output has been read. Any byte works. */
+/** Sent to a supervisor once the output has been read. */
 const DRAINED = "d";
 /** Attempts to raise a child's OOM score, and the pause between them: just after a start, it may fail. */
 const OOM_SCORE_ATTEMPTS_MAX = 50;
@@ -56,6 +57,8 @@ export interface ChildSpec {
   /** Called before the program starts. When it throws, the program does not start. */
   readonly onStart?: (() => void) | undefined;
   readonly timeoutMs: number;
+  /** Time between SIGTERM and SIGKILL after `timeoutMs`; without it, SIGKILL comes at once. */
+  readonly endGraceMs?: number | undefined;
   readonly signals: readonly AbortSignal[];
   /** Confines the child; without it, only its user's permissions restrict it. */
   readonly sandbox?: Sandbox | undefined;
@@ -63,8 +66,8 @@ export interface ChildSpec {
 }
 
 /**
- * Runs one program until it ends. Resolves at most one second after the deadline, after killing everything that the
- * program started. Rejects only for an argv that must never run, and with what `onStart` throws.
+ * Runs one program until it ends. Resolves at most one second after the deadline and its grace, after killing everything
+ * that the program started. Rejects only for an argv that must never run, and with what `onStart` throws.
  *
  * @throws {Refusal} INTERNAL when the argv fails the last check
  */
@@ -82,7 +85,7 @@ export async function runChild(spec: ChildSpec): Promise<ChildResult> {
   } catch (cause) {
     return notStarted({ kind: "spawnError", cause });
   }
-  const halt = createHalt(child);
+  const halt = createHalt(child, spec.endGraceMs);
   const watched = { session: child.pid, isLeaderCounted: child.supervisor === undefined, bytesMax: memoryBytesMax };
   const unwatch = spec.memory?.watch(watched, () => halt.stop({ kind: "memoryBound", memoryBytesMax }));
   try {
@@ -103,6 +106,9 @@ type Child = Pick<
 interface Supervisor {
   /** Notifies the supervisor that all output has been read. */
   drained(): void;
+  /** Sends SIGTERM to all its processes. */
+  terminate(): void;
+  /** Kills all its processes, after which the supervisor ends. */
   end(): void;
 }
 
@@ -134,6 +140,11 @@ function raiseOomScoreSoon(child: Pick<Bun.Subprocess, "pid" | "exitCode" | "sig
 
 function supervised(launched: Launched): Child {
   const { pid, stdin, stdout, stderr, exited } = launched;
+  const send = (byte: string): void =>
+    ignoringErrors(async () => {
+      await stdin.write(byte);
+      await stdin.flush();
+    });
   return {
     ...{ pid, stdout, stderr, exited },
     get exitCode() {
@@ -144,11 +155,8 @@ function supervised(launched: Launched): Child {
     },
     unref: () => launched.unref(),
     supervisor: {
-      drained: () =>
-        ignoringErrors(async () => {
-          await stdin.write(DRAINED);
-          await stdin.flush();
-        }),
+      drained: () => send(DRAINED),
+      terminate: () => send(TERMINATE),
       end: () => ignoringErrors(async () => await stdin.end()),
     },
   };
@@ -277,16 +285,25 @@ interface Halt {
   readonly stopped: Promise<void>;
 }
 
-function createHalt({ pid, supervisor }: Child): Halt {
+function createHalt({ pid, exited, supervisor }: Child, endGraceMs = 0): Halt {
   const { promise, resolve } = Promise.withResolvers<void>();
   let reason: Ending | undefined;
+  const terminate = (): void => (supervisor === undefined ? killGroup(pid, "SIGTERM") : supervisor.terminate());
+  const end = (): void => {
+    if (supervisor === undefined) killGroup(pid);
+    else supervisor.end();
+    resolve();
+  };
   return {
     stop(ending) {
-      if (reason !== undefined) return;
-      reason = ending;
-      if (supervisor === undefined) killGroup(pid);
-      else supervisor.end();
-      resolve();
+      const isFirst = reason === undefined;
+      reason ??= ending;
+      if (isFirst && ending.kind === "deadline" && endGraceMs > 0) {
+        terminate();
+        // A child that has ended is cleaned up: its process id may belong to another process now.
+        endedWithin(exited, endGraceMs).then((hasEnded) => (hasEnded ? resolve() : end()));
+        // After the deadline, only a more urgent reason ends the grace.
+      } else if (isFirst || ending.kind !== "deadline") end();
     },
     ending: () => reason,
     stopped: promise,
@@ -294,7 +311,10 @@ function createHalt({ pid, supervisor }: Child): Halt {
 }
 
 function listenForStops({ timeoutMs, signals }: ChildSpec, halt: Halt): () => void {
-  const timer = setTimeout(() => halt.stop({ kind: "deadline" }), Math.min(timeoutMs, TIMER_MS_MAX));
+  const timer = setTimeout(
+    () => halt.stop({ kind: "deadline", timeoutMs: Math.floor(timeoutMs) }),
+    Math.min(timeoutMs, TIMER_MS_MAX),
+  );
   const listeners = signals.map((signal) => ({ signal, onAbort: () => halt.stop(endingOfAbort(signal)) }));
   for (const { signal, onAbort } of listeners) signal.addEventListener("abort", onAbort, { once: true });
   return () => {

@@ -36,10 +36,10 @@ export function processIds(): readonly number[] {
   }
 }
 
-/** Kills the process group of a child that was started in its own session. */
-export function killGroup(pid: number): void {
+/** Sends a signal to the process group of a child that was started in its own session. */
+export function killGroup(pid: number, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): void {
   if (!Number.isSafeInteger(pid) || pid <= 1) return;
-  kill(-pid);
+  kill(-pid, signal);
 }
 
 interface Search {
@@ -176,9 +176,9 @@ function statOf(pid: number): readonly string[] | undefined {
   }
 }
 
-function kill(target: number): void {
+function kill(target: number, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): void {
   try {
-    process.kill(target, "SIGKILL");
+    process.kill(target, signal);
   } catch {
     // Already ended.
   }

@@ -9,7 +9,7 @@ export type Ending =
   | { readonly kind: "exit"; readonly code: number }
   /** A signal that the service did not send ended the program. */
   | { readonly kind: "signal"; readonly signal: string }
-  | { readonly kind: "deadline" }
+  | { readonly kind: "deadline"; readonly timeoutMs?: number }
   /** The client disconnected, or the service is shutting down. */
   | { readonly kind: "cancelled" }
   /** The program and its descendants used more memory than is allowed, and were killed. */
@@ -67,9 +67,9 @@ export function refusalOf(tool: Tool, result: ChildResult, { exitCodes = {}, out
   const cause = operatorText(result);
   const targetText =
     tool.errors === "filtered" && stderrTail.byteLength > 0 ? Buffer.from(stderrTail).toString("utf8") : undefined;
-  const unlessUnknown = (refusal: Refusal, details?: RefusalOptions["details"]): Refusal => {
+  const unlessUnknown = (refusal: Refusal, details?: RefusalOptions["details"], happened = ""): Refusal => {
     if (tool.classification === "read" || !result.started) return refusal;
-    const message = "It is not known whether the change happened. Check before you call again.";
+    const message = `${happened}It is not known whether the change happened. Check before you call again.`;
     return new Refusal("OUTCOME_UNKNOWN", message, { outputSoFar, cause, ...(details && { details }) });
   };
   switch (ending.kind) {
@@ -91,10 +91,17 @@ export function refusalOf(tool: Tool, result: ChildResult, { exitCodes = {}, out
       const options = { details: { signal: ending.signal, stderrBytes }, targetText, cause };
       return unlessUnknown(new Refusal("TARGET_FAILED", "The command was ended by a signal.", options));
     }
-    case "deadline":
-      return unlessUnknown(
-        new Refusal("DEADLINE_EXCEEDED", "The command did not end in time.", { outputSoFar, cause }),
-      );
+    case "deadline": {
+      if (outputSoFar === undefined) {
+        return unlessUnknown(new Refusal("DEADLINE_EXCEEDED", "The command did not end in time.", { cause }));
+      }
+      const { timeoutMs } = ending;
+      const details = { timedOut: true, ...(timeoutMs !== undefined && { timeoutMs }) };
+      const limit = timeoutMs === undefined ? "in time" : `within ${timeoutMs} ms`;
+      const message = `The command did not end ${limit}, and was ended.`;
+      const late = new Refusal("DEADLINE_EXCEEDED", message, { details, outputSoFar, cause });
+      return unlessUnknown(late, details, `${message} `);
+    }
     case "cancelled":
       return new Refusal("CANCELLED", "The client disconnected before the answer.", { cause });
     case "memoryBound": {

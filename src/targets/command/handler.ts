@@ -29,6 +29,8 @@ import { hashOpenFile, realDirectory, shellAnswer, shellPlan, shellPlanForRules 
 
 /** Time for returning the output of a script that timed out: at most this, or a tenth of the time left. */
 const SCRIPT_END_MS = 1_000;
+/** Time that a script that timed out has between SIGTERM and SIGKILL: at most this, or half of the time left. */
+const END_GRACE_MS = 400;
 /** Longest wait for the removal of a temporary directory, which takes long when a child leaves many files. */
 const RELEASE_WAIT_MS = 500;
 
@@ -77,7 +79,7 @@ type PlannedProgram = Pick<CliPlan, "command" | "argv" | "cwd" | "environment"> 
 };
 type SpawnLimits = Pick<
   ChildSpec,
-  "stdoutBytesMax" | "mergesStderr" | "stderrMeans" | "keepsStderr" | "observe" | "onStart" | "timeoutMs"
+  "stdoutBytesMax" | "mergesStderr" | "stderrMeans" | "keepsStderr" | "observe" | "onStart" | "timeoutMs" | "endGraceMs"
 > & {
   readonly signal: AbortSignal;
 };
@@ -260,11 +262,13 @@ async function runShell(bound: CliTool, parts: Parts, { plan, context }: Planned
   const { cwd, timeoutMs = tool.timeoutMs } = plan;
   if (realDirectory(cwd) !== cwd) throw unusable("the working directory was replaced after the call was planned");
   const left = context.deadline - parts.now();
+  const endsAfterMs = Math.min(left - Math.min(SCRIPT_END_MS, left / 10), timeoutMs);
   const limits = {
     ...{ mergesStderr: true, stderrMeans: [], signal: context.signal, observe: context.observe },
     onStart: context.begin,
     stdoutBytesMax: tool.limits.outputBytesMax + CUT_MARGIN_BYTES,
-    timeoutMs: Math.min(left - Math.min(SCRIPT_END_MS, left / 10), timeoutMs),
+    timeoutMs: endsAfterMs,
+    endGraceMs: Math.min(END_GRACE_MS, (left - endsAfterMs) / 2),
   };
   return shellAnswer(tool, await parts.spawn(bound, { ...plan, confinement: plan.confinement }, limits));
 }

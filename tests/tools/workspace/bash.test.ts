@@ -82,7 +82,13 @@ describe("time", () => {
 
   test("a command that times out leaves its output so far, apart from the refusal's own fields", async () => {
     const { refusal, soFar } = await late("echo out; echo err >&2; sleep 60");
-    expect(refusal).toMatchObject({ code: "OUTCOME_UNKNOWN", details: undefined });
+    expect(refusal).toMatchObject({
+      code: "OUTCOME_UNKNOWN",
+      message:
+        "The command did not end within 300 ms, and was ended. " +
+        "It is not known whether the change happened. Check before you call again.",
+      details: { timedOut: true, timeoutMs: 300 },
+    });
     expect(soFar as unknown).toEqual({ output: "out\nerr\n", exitCode: 137, truncated: true });
     expect(JSON.stringify(refusal)).not.toContain("err");
     expect(Object.values(refusal)).not.toContain(soFar);
@@ -116,6 +122,23 @@ describe("time", () => {
       await gone(await pidIn(join(stand.workspace, "pid")));
     },
   );
+
+  test("a command that times out gets SIGTERM, may write its last words, and starts nothing more", async () => {
+    const { soFar } = await late("trap 'echo ended by TERM; exit' TERM; sleep 60 & wait; echo next");
+    expect(soFar.output).toBe("ended by TERM\n");
+  });
+
+  test("a command that ignores SIGTERM is killed with all its processes", async () => {
+    const stand = bashStand();
+    const command = "trap '' TERM; sleep 60 & echo $! > pid; while :; do sleep 60; done";
+    const refusal = await refusalFrom(stand.run(await stand.plan({ command, timeoutMs: 300 })));
+    expect(refusal).toMatchObject({ code: "OUTCOME_UNKNOWN", details: { timedOut: true } });
+    await gone(await pidIn(join(stand.workspace, "pid")));
+  });
+
+  test("a command that ends in time with the code of SIGTERM has not timed out", async () => {
+    expect(await bashStand().call({ command: "exit 143", timeoutMs: 5_000 })).toMatchObject({ exitCode: 143 });
+  });
 
   test("the call's own deadline counts when it is shorter", async () => {
     const stand = bashStand();

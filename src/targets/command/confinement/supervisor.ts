@@ -11,6 +11,9 @@ import { callList, type SystemCall } from "./call-list.ts";
  */
 
 const SIGKILL = 9;
+const SIGTERM = 15;
+/** Byte on `control`: everything that runs gets SIGTERM. Any other byte means that nobody reads more output. */
+export const TERMINATE = "t";
 const EPERM = 1;
 
 const O_CLOEXEC = 0o2000000n;
@@ -35,7 +38,7 @@ export interface Supervised {
   enterDomain(): void;
   /** Calls by which the new process becomes the program, in the inner domain. */
   readonly program: readonly SystemCall[];
-  /** Descriptor to read: a byte means that nobody reads more output; its end means that everything must end. */
+  /** Descriptor to read: `TERMINATE`, or that nobody reads more output. Its end means that everything must end. */
   readonly control: number;
   onStarted(): void;
 }
@@ -54,8 +57,9 @@ export function supervise(c: CLibrary, { enterDomain, program, control, onStarte
     throw new Error(failure);
   }
   onStarted();
-  const status = waitForProgram(c, pid, control);
-  endAll(c, { probe: probe.pid, group: pid });
+  const sendAll = (signal: number): void => sendToAll(c, { probe: probe.pid, group: pid, signal });
+  const status = waitForProgram(c, pid, { control, terminate: () => sendAll(SIGTERM) });
+  sendAll(SIGKILL);
   reapAll(c);
   release(c, probe);
   return exitAs(c, status);
@@ -91,8 +95,13 @@ function release(c: CLibrary, { pid, descriptor }: ProbeProcess): void {
   c.numbers(CALL.wait4, BigInt(pid), 0n, WALL, 0n, 0n, 0n);
 }
 
+interface Control {
+  readonly control: number;
+  readonly terminate: () => void;
+}
+
 /** Waits until the program and all writers have ended, or `control` ends. Returns the program's status. */
-function waitForProgram(c: CLibrary, pid: number, control: number): number | undefined {
+function waitForProgram(c: CLibrary, pid: number, { control, terminate }: Control): number | undefined {
   // If `pidfd_open` fails, `poll` ignores the negative descriptor, and reaping detects the end.
   const ended = Number(c.numbers(CALL.pidfdOpen, BigInt(pid), 0n, 0n, 0n, 0n, 0n));
   const polled = new DataView(new ArrayBuffer(16));
@@ -100,7 +109,8 @@ function waitForProgram(c: CLibrary, pid: number, control: number): number | und
   polled.setInt16(4, POLLIN, true);
   polled.setInt16(12, POLLIN, true);
   const polledAt = BigInt(pointerTo(new Uint8Array(polled.buffer)));
-  const byte = BigInt(pointerTo(new Uint8Array(1)));
+  const byte = new Uint8Array(1);
+  const byteAt = BigInt(pointerTo(byte));
   let status: number | undefined;
   let isDrained = false;
   for (let ticks = 0; ticks < GRACE_TICKS; ) {
@@ -109,8 +119,9 @@ function waitForProgram(c: CLibrary, pid: number, control: number): number | und
     const ready = c.numbers(CALL.poll, polledAt, 2n, waitMs, 0n, 0n, 0n);
     // An interrupted `poll` does not change its result.
     if (ready > 0n && polled.getInt16(6, true) !== 0) {
-      if (c.numbers(CALL.read, BigInt(control), byte, 1n, 0n, 0n, 0n) <= 0n) return status;
-      isDrained = true;
+      if (c.numbers(CALL.read, BigInt(control), byteAt, 1n, 0n, 0n, 0n) <= 0n) return status;
+      if (byte[0] === TERMINATE.charCodeAt(0)) terminate();
+      else isDrained = true;
     }
     const { statuses, hasMore } = reap(c);
     status ??= statuses.get(pid);
@@ -144,10 +155,16 @@ function reap(c: CLibrary): Reaped {
   }
 }
 
-/** Kills everything in the domain or, if the domain does not hold, the program's process group. */
-export function endAll(c: CLibrary, { probe, group }: { readonly probe: number; readonly group: number }): void {
+interface Everything {
+  readonly probe: number;
+  readonly group: number;
+  readonly signal: number;
+}
+
+/** Sends a signal to everything in the domain or, if the domain does not hold, to the program's process group. */
+function sendToAll(c: CLibrary, { probe, group, signal }: Everything): void {
   const isIsolated = isUnreachable(c, c.getppid()) && isUnreachable(c, probe);
-  c.kill(isIsolated ? -1 : -group, SIGKILL);
+  c.kill(isIsolated ? -1 : -group, signal);
 }
 
 function isUnreachable(c: CLibrary, pid: number): boolean {

@@ -3,6 +3,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, st
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
+import { Refusal } from "../../../../src/core/errors.ts";
 import { bash } from "../../../../tools/workspace/bash.ts";
 import { configFor } from "../../../tools/workspace/stand.ts";
 import { temporaryDirectory } from "../temporary-directory.ts";
@@ -119,6 +120,21 @@ describe.skipIf(skipped)(`operations that a script cannot do (${missing ?? "held
     const { output } = await run(`${read}; echo 0 > /proc/self/oom_score_adj; renice -n -5 $$ > /dev/null; ${read}`);
     const lines = output.split("\n").filter((line) => /^1000 [1-9][0-9]$/.test(line));
     expect(lines).toHaveLength(2);
+  });
+
+  test.each([
+    ["its last words are kept", "trap 'echo ended by TERM; exit' TERM; sleep 60 & wait; echo next", "ended by TERM\n"],
+    [
+      "the processes that it started may end in order too",
+      `bash -c "trap 'echo inner; exit' TERM; sleep 60 & wait"`,
+      "inner\n",
+    ],
+    ["one that ignores SIGTERM is killed", "trap '' TERM; while :; do sleep 60; done", ""],
+  ])("a script that times out gets SIGTERM before SIGKILL: %s", async (_title, command, output) => {
+    const refused = stand.call(tool, tool.input.parse({ command, timeoutMs: 1_000 })).catch((error: unknown) => error);
+    const refusal = (await refused) as Refusal;
+    expect(refusal).toMatchObject({ code: "OUTCOME_UNKNOWN", details: { timedOut: true, timeoutMs: 1_000 } });
+    expect(Refusal.outputSoFarOf(refusal)?.kept).toMatchObject({ output });
   });
 
   test("one call's signals do not reach another", async () => {
