@@ -2,7 +2,10 @@
 
 import { createDefineTool } from "./core/define-tool.ts";
 import { DETECTOR } from "./detection/sensitive.ts";
-import { MODULES } from "./runtime/modules.ts";
+import { MODULES } from "./modules.ts";
+import { providePackage } from "./runtime/manifests/package-exports.ts";
+import type { Modules } from "./runtime/modules.ts";
+import { EmbeddedProxy, type SafeToolCallOptions } from "./runtime/safe-tool-call.ts";
 
 export { ApprovalCache, type AskedCall } from "./approvals/approval-cache.ts";
 export type { ApprovalCallback, ToolApprovalResult, ToolUse } from "./approvals/callback.ts";
@@ -145,14 +148,12 @@ export type {
   ToolTarget,
 } from "./core/types.ts";
 export type { CallHalt } from "./policy/halts/halt.ts";
-export { MODULES, type Modules } from "./runtime/modules.ts";
-export {
-  type CallOptions,
-  type HaltOrder,
-  type Reloaded,
-  SafeToolCall,
-  type SafeToolCallOptions,
-  type ToolFormat,
+export type {
+  CallOptions,
+  HaltOrder,
+  Reloaded,
+  SafeToolCallOptions,
+  ToolFormat,
 } from "./runtime/safe-tool-call.ts";
 export { parseJson } from "./targets/command/parser.ts";
 export { parseTable } from "./targets/command/table.ts";
@@ -168,6 +169,22 @@ export {
   truncateText,
   type UnifiedDiff,
 } from "./targets/command/unified-diff.ts";
+export { MODULES, type Modules };
+
+providePackage(() => import("./index.ts"));
+
+/** The proxy as a library: the same pipeline, audit included, without a port. */
+export class SafeToolCall extends EmbeddedProxy {
+  /**
+   * Reads the options. Nothing is opened yet: `ready()` opens it, and the first call waits for that. `modules` adds policy points,
+   * approval stores, audit exporters and token sources to the built-in ones.
+   *
+   * @throws {StartupError} with every mistake in the options
+   */
+  static create(options: SafeToolCallOptions, modules: Modules = MODULES): SafeToolCall {
+    return new SafeToolCall(options, modules);
+  }
+}
 
 /** Returns the text with `[REDACTED]` instead of each secret that the built-in rules find. */
 export function filterSecrets(text: string): string {

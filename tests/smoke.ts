@@ -4,8 +4,8 @@ import type { AuditEntry } from "../src/audit/entry.ts";
 import { KNOWN_CUSTOMERS } from "../src/cli/development/customers.ts";
 import { startService } from "../src/cli/service.ts";
 import type { ToolCallResult } from "../src/core/call-result.ts";
-import { readConfig } from "../src/runtime/config/config.ts";
 import { auditEntries } from "./support/audit-files.ts";
+import { readConfig } from "./support/build.ts";
 import { openWorld, PROJECT, type World } from "./support/world.ts";
 
 /** What a developer wants to see once: the stand-in service and the proxy in one process, and each kind of call through it. */

@@ -2,6 +2,7 @@ import { StartupError } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { printableCell } from "../core/printable.ts";
 import type { EpochMs } from "../core/types.ts";
+import { MODULES } from "../modules.ts";
 import { assemble, type Parts } from "../runtime/composition/wiring.ts";
 import type { Config, Environment } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
@@ -68,7 +69,7 @@ export async function configuration({ config, dev }: ConfigurationOptions): Prom
   }
   const file = config ?? environment["STC_CONFIG"];
   if (!file) throw new StartupError(["no configuration: set STC_CONFIG, give --config FILE, or --dev for development"]);
-  const readAgain = (): Config => readConfigFile(file, environment);
+  const readAgain = (): Config => readConfigFile(file, environment, MODULES);
   return { config: readAgain(), readAgain, start: async () => async () => {} };
 }
 
@@ -82,7 +83,7 @@ export async function withParts<T>(
   use: (parts: Parts, config: Config, nowMs: EpochMs) => T | Promise<T>,
 ): Promise<T> {
   const { config } = await configuration(options);
-  const parts = await assemble(config);
+  const parts = await assemble(config, MODULES);
   try {
     return await use(parts, config, Date.now());
   } finally {

@@ -3,16 +3,16 @@ import { classificationNotes } from "../core/manifest/change-words.ts";
 import { endedWithin } from "../core/time-limits.ts";
 import { DETECTOR } from "../detection/sensitive.ts";
 import { openListeners } from "../http/connections/listening.ts";
-import type { ListenerState, NotReady } from "../http/endpoint.ts";
+import { type ListenerState, loadEndpoints, type NotReady } from "../http/endpoint.ts";
 import { createMetrics, type Metrics } from "../http/metrics.ts";
 import type { ServerOptions } from "../http/server.ts";
+import { type BuildModules, MODULES } from "../modules.ts";
 import type { CallRecordLog } from "../pipeline/call-record.ts";
 import { statesShown } from "../runtime/composition/decision-points.ts";
 import { type Hooks, type Service, wire } from "../runtime/composition/wiring.ts";
 import { type Config, pathFrom } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
 import { causeText, openLog } from "../runtime/log/log.ts";
-import { loadEndpoints, MODULES, type Modules } from "../runtime/modules.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { print, reportChange } from "./output.ts";
 
@@ -31,7 +31,7 @@ const LOG_FLUSH_MS = 1_000;
 
 interface ServiceOptions {
   /** Lists the parts of the build. */
-  readonly modules?: Modules;
+  readonly modules?: BuildModules;
   /** True on the development stand, where one-time links open the console. */
   readonly isDevelopment?: boolean;
 }
@@ -50,7 +50,7 @@ export async function startService(
   const output = openLog({ ...config.log, detector: () => detector?.() ?? DETECTOR });
   const log = output.logger;
   const metrics = createMetrics();
-  const service = await wire(config, { ...hooksOf(log, metrics), readAgain }, modules);
+  const service = await wire(config, modules, { ...hooksOf(log, metrics), readAgain });
   detector = service.detector;
   const opened = await consoleOf(config, service, { modules, isDevelopment, log });
   metrics.watch({
@@ -85,7 +85,7 @@ export async function startService(
   for (const { tool } of service.registry.list()) {
     for (const { field, message } of classificationNotes(tool)) log.warn({ tool: tool.name }, `${field}: ${message}`);
   }
-  const endpoints = await loadEndpoints(modules);
+  const endpoints = await loadEndpoints(modules.endpoints);
   const { console: address, oidc: _, ...addresses } = service.listeners;
   const console = opened && address && { address, parts: opened.listener };
   const listeners = await openListeners(options, { ...addresses, console, endpoints }).catch(async (error: unknown) => {

@@ -421,7 +421,7 @@ export const commands = [
     summary: "Print the JSON Schema of tools in YAML",
     run: async () => {
       const { editorSchema } = await import("../runtime/manifests/editor-schema.ts");
-      const { MODULES } = await import("../runtime/modules.ts");
+      const { MODULES } = await import("../modules.ts");
       (await import("./output.ts")).print.json(editorSchema(MODULES.targetKinds), 2);
     },
   }),

@@ -6,7 +6,7 @@ import { hint } from "./nearest.ts";
 import type { Category, EpochMs, Handler, Json, Tool, ToolClassification, ToolConfig } from "./types.ts";
 
 /**
- * The declaration of a kind of target. `runtime/modules.ts` lists the kinds of a build; registry, configuration, `stc
+ * The declaration of a kind of target. `modules.ts` lists the kinds of a build; registry, configuration, `stc
  * check`, the approval view, `/readyz` and metrics are derived from the list.
  */
 export interface TargetKind<Context extends TargetContext = TargetContext> {

@@ -1,22 +1,4 @@
 import { isLoopback } from "../core/network.ts";
-import type { ApprovalStore } from "./dialect.ts";
-
-/** A server that several replicas share. Its driver is loaded only where it is configured. */
-export const postgresStore: ApprovalStore = {
-  name: "PostgreSQL",
-  setting: "storeUrlFile",
-  accepts: /^postgres(?:ql)?:\/\/\S+$/,
-  form: "a postgres:// URL",
-  example: "postgres://…",
-  async open(url, { log }) {
-    const { openPostgres } = await import("./postgres.ts");
-    return openPostgres(url, log);
-  },
-  async stateTransactions(url) {
-    const { postgresState } = await import("./postgres.ts");
-    return postgresState(url);
-  },
-};
 
 /** Address and credentials of a PostgreSQL server. */
 export interface PostgresAddress {

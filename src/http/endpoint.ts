@@ -427,3 +427,11 @@ function audienceAt(
 export function isRead(audited: Audited): boolean {
   return audited !== "call" && audited !== "change" && audited !== "no";
 }
+
+/** A file that declares endpoints, imported when a listener needs them. */
+export type EndpointFile = () => Promise<{ readonly endpoints: readonly Endpoint[] }>;
+
+export async function loadEndpoints(files: readonly EndpointFile[]): Promise<readonly Endpoint[]> {
+  const loaded = await Promise.all(files.map((load) => load()));
+  return loaded.flatMap(({ endpoints }) => endpoints);
+}

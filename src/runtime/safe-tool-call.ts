@@ -14,7 +14,7 @@ import type { CallHalt, HaltTarget } from "../policy/halts/halt.ts";
 import { type Hooks, type Reloaded, type Service, wire } from "./composition/wiring.ts";
 import { type Config, type ConfigInput, readConfig } from "./config/config.ts";
 import { processEnvironment } from "./config/environment.ts";
-import { MODULES, type Modules } from "./modules.ts";
+import type { Modules } from "./modules.ts";
 
 export type { Reloaded };
 
@@ -95,7 +95,7 @@ const PENDING_SHOWN_MAX = 200;
 const WAIT_MS_MAX = 3_600_000;
 
 /** The proxy as a library: the same pipeline, audit included, without a port. */
-export class SafeToolCall {
+export class EmbeddedProxy {
   readonly #config: Config;
   readonly #modules: Modules;
   #options: SafeToolCallOptions;
@@ -104,21 +104,16 @@ export class SafeToolCall {
   #starting: Promise<Service> | undefined;
   #service: Service | undefined;
 
-  private constructor(options: SafeToolCallOptions, modules: Modules) {
+  /**
+   * Reads the options. Nothing is opened yet: `ready()` opens it, and the first call waits for that.
+   *
+   * @throws {StartupError} with every mistake in the options
+   */
+  protected constructor(options: SafeToolCallOptions, modules: Modules) {
     this.#options = options;
     this.#modules = modules;
     const searchPath = processEnvironment()["PATH"] ?? "";
     this.#config = configOf(options, { folder: process.cwd(), searchPath }, modules);
-  }
-
-  /**
-   * Reads the options. Nothing is opened yet: `ready()` opens it, and the first call waits for that. `modules` adds policy points,
-   * approval stores, audit exporters and token sources to the built-in ones.
-   *
-   * @throws {StartupError} with every mistake in the options
-   */
-  static create(options: SafeToolCallOptions, modules: Modules = MODULES): SafeToolCall {
-    return new SafeToolCall(options, modules);
   }
 
   /**
@@ -297,7 +292,7 @@ export class SafeToolCall {
         if (type === "configuration.changed") this.#options = read;
       },
     };
-    return wire(this.#config, hooks, this.#modules);
+    return wire(this.#config, this.#modules, hooks);
   }
 }
 

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { openApprovals } from "../../src/approvals/approvals.ts";
 import type { Requirement } from "../../src/approvals/policies/requirement.ts";
 import { SQLITE_STEPS } from "../../src/database/schema.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { MODULES } from "../../src/modules.ts";
 import { AGENT, type ApprovalWorld, askFor, createApprovalWorld, LIMITS, OPERATOR } from "../support/approvals.ts";
 
 let world: ApprovalWorld;

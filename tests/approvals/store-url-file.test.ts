@@ -2,10 +2,10 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { MODULES } from "../../src/modules.ts";
 import { openStore } from "../../src/runtime/composition/approvals.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
 import { ownPaths } from "../../src/runtime/config/own-paths.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { readConfig } from "../support/build.ts";
 
 let folder: string;
 beforeEach(() => {

@@ -82,7 +82,7 @@ const CAPABILITIES: readonly Capability[] = [
     name: "foreign functions",
     sign: /bun:ffi/,
     holders: [
-      "src/runtime/c-library.ts",
+      "src/native/c-library.ts",
       "src/audit/journal/file-operations.ts",
       "src/targets/files/c-library.ts",
       "src/targets/command/confinement/c-library.ts",

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { z } from "zod";
 import { type RunningService, startService } from "../../src/cli/service.ts";
 import { defineTool } from "../../src/index.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
 import { filler } from "../detection/secret-examples.ts";
 import { auditEntries, journalEntries } from "../support/audit-files.ts";
+import { readConfig } from "../support/build.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 
 /** A credential of a form that is known, another one for each place that it is put into. */

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import type { PolicyDecision, PolicyPoint } from "../../src/core/policy-point.ts";
 import { defineTool, SafeToolCall } from "../../src/index.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { MODULES } from "../../src/modules.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 
 const ASK: PolicyDecision = { verdict: "requireApproval", reasons: ["look at it"], rememberable: true };

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { z } from "zod";
 import { type RunningService, startService } from "../../src/cli/service.ts";
 import { defineTool } from "../../src/index.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
 import { auditEntries } from "../support/audit-files.ts";
+import { readConfig } from "../support/build.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { sendRaw } from "../support/raw-http.ts";
 

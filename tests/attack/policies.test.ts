@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import type { StagePoint } from "../../src/core/policy-point.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { MODULES } from "../../src/modules.ts";
 import { HaltService } from "../support/halt-service.ts";
 
 /** Waits until the test lets it decide. */

@@ -3,7 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import { readCheckpointKey } from "../../src/runtime/composition/audit.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
+import { readConfig } from "../support/build.ts";
 import { temporaryDirectory } from "./support/chained-log.ts";
 
 const folder = temporaryDirectory();

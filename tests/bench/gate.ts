@@ -4,11 +4,11 @@ import { createRiskRules } from "../../src/approvals/risk.ts";
 import { mint, type Planned } from "../../src/core/evidence.ts";
 import type { Tool } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
+import { MODULES } from "../../src/modules.ts";
 import { type ApprovalGate, createApprovalGate, type GateContext } from "../../src/pipeline/approval-gate.ts";
 import { CallScopes } from "../../src/pipeline/call-scope.ts";
 import { createPolicy } from "../../src/pipeline/policy.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { readConfig } from "../support/build.ts";
 import { changing } from "./tools/changing.ts";
 
 const ROUNDS = { pass: 20_000, grant: 500 } as const;

@@ -14,7 +14,7 @@ const answerTo = ({ tool, args }: Call): object => ({ status: "success", tool, r
 /** Starts the service as an operator does, with a durable audit. */
 async function startGoverned(more: Readonly<Record<string, unknown>>, audit = "audit"): Promise<number> {
   const { startService } = await import("../../src/cli/service.ts");
-  const { readConfig } = await import("../../src/runtime/config/config.ts");
+  const { readConfig } = await import("../support/build.ts");
   const issuer = { issuer: "https://bench", audience: "bench", algorithms: ["ES256"], jwksFile: `${folder}/jwks.json` };
   const written = {
     ...{ server: { port: 0 }, audit: { dir: `${folder}/${audit}` }, jwt: { issuers: [issuer] } },

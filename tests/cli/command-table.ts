@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Command, loadCommands, usageOf } from "../../src/cli/command.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { COMMANDS } from "../../src/cli/commands.ts";
 import { withSection } from "../support/generated-section.ts";
 import { PROJECT } from "../support/world.ts";
 
@@ -24,5 +24,5 @@ export function withTable(page: string, commands: readonly Command[]): string {
 }
 
 if (import.meta.main) {
-  writeFileSync(PAGE, withTable(readFileSync(PAGE, "utf8"), await loadCommands(MODULES.commands)));
+  writeFileSync(PAGE, withTable(readFileSync(PAGE, "utf8"), await loadCommands(COMMANDS)));
 }

@@ -2,17 +2,17 @@ import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { relative } from "node:path";
 import { loadCommands } from "../../src/cli/command.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { COMMANDS } from "../../src/cli/commands.ts";
 import { PROJECT } from "../support/world.ts";
 import { PAGE, withTable } from "./command-table.ts";
 
 test("the table of commands is current: otherwise run `bun run docs:commands`", async () => {
   const page = readFileSync(PAGE, "utf8");
-  expect(withTable(page, await loadCommands(MODULES.commands))).toBe(page);
+  expect(withTable(page, await loadCommands(COMMANDS))).toBe(page);
 });
 
 test("no two commands have the same name, and each belongs to a group that is declared before it", async () => {
-  const names = (await loadCommands(MODULES.commands)).map(({ name }) => name);
+  const names = (await loadCommands(COMMANDS)).map(({ name }) => name);
   expect(new Set(names).size).toBe(names.length);
   for (const [at, name] of names.entries()) {
     const group = name.split(" ").slice(0, -1).join(" ");

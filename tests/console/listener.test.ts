@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startService } from "../../src/cli/service.ts";
 import { StartupError } from "../../src/core/errors.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
+import { readConfig } from "../support/build.ts";
 import { issuers, startIdentityService } from "../support/identity-service.ts";
 import { sendRaw } from "../support/raw-http.ts";
 import { Authority } from "../support/tls-files.ts";

@@ -1,9 +1,9 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import { MODULES } from "../../src/modules.ts";
 import { configSchema, environmentOverrides } from "../../src/runtime/config/config.ts";
 import { describeKeys } from "../../src/runtime/manifests/editor-schema.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
 import { withSection } from "../support/generated-section.ts";
 import { MEANINGS } from "./configuration-meanings.ts";
 import { PROJECT } from "./documents.ts";
@@ -39,7 +39,7 @@ interface Row {
 
 /** The tables and their headings: the configuration itself, then the entries under `systems` of each kind of target. */
 const SECTIONS: readonly { readonly at: string; readonly title?: string; readonly schema: z.ZodType }[] = [
-  { at: "", schema: configSchema },
+  { at: "", schema: configSchema(MODULES) },
   ...MODULES.targetKinds.flatMap(({ name, systems: { schema, named = {} } = {} }) => [
     ...(schema === undefined
       ? []

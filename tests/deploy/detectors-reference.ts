@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { DetectorRule } from "../../src/detection/rules/rule.ts";
-import { MODULES, type Modules } from "../../src/runtime/modules.ts";
+import { type BuildModules, MODULES } from "../../src/modules.ts";
 import { withSection } from "../support/generated-section.ts";
 import { PROJECT } from "./documents.ts";
 
@@ -14,7 +14,7 @@ export const PAGE = join(PROJECT, "docs/detectors.md");
 const WORDS_SHOWN_MAX = 8;
 const EXAMPLE_CHARACTERS_MAX = 64;
 
-const TITLES: Readonly<Record<keyof Modules["detectorRules"], string>> = {
+const TITLES: Readonly<Record<keyof BuildModules["detectorRules"], string>> = {
   matchers: "Forms of their own",
   commands: "Command lines",
   contexts: "Recognized by the text around them",

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { readConfigFile } from "../../src/runtime/config/file.ts";
+import { readConfigFile } from "../support/build.ts";
 import { findKubectl } from "../support/kubectl.ts";
 import { run } from "../support/stc.ts";
 import { CUSTOM_RESOURCES, isCustom, readCertificate, readPodMonitor } from "./custom-resources.ts";

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createMetrics } from "../../src/http/metrics.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
+import { readConfig } from "../support/build.ts";
 import { runStc } from "../support/stc.ts";
 import { MEANINGS } from "./configuration-meanings.ts";
 import { configurationReference, PAGE, withReference } from "./configuration-reference.ts";

@@ -6,7 +6,7 @@ import { z } from "zod";
 import { startService } from "../../src/cli/service.ts";
 import { StartupError } from "../../src/core/errors.ts";
 import { defineTool } from "../../src/index.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
+import { readConfig } from "../support/build.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { until } from "../support/until.ts";
 

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ShellRule } from "../../src/approvals/risk/rule.ts";
-import { MODULES, type Modules } from "../../src/runtime/modules.ts";
+import { type BuildModules, MODULES } from "../../src/modules.ts";
 import { withSection } from "../support/generated-section.ts";
 import { PROJECT } from "./documents.ts";
 
@@ -10,7 +10,7 @@ export const PAGE = join(PROJECT, "docs/shell-rules.md");
 /** Examples of each kind that a row shows. */
 const EXAMPLES_MAX = 3;
 
-export function withShellRules(page: string, tables: Modules["shellRules"] = MODULES.shellRules): string {
+export function withShellRules(page: string, tables: BuildModules["shellRules"] = MODULES.shellRules): string {
   const sections = Object.entries(tables).map(([title, rules]) => `### ${title}\n\n${tableOf(rules)}`);
   return withSection(page, "docs:shell-rules", sections.join("\n\n"));
 }

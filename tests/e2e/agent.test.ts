@@ -3,8 +3,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
 import { type RunningService, startService } from "../../src/cli/service.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
 import { auditEntries } from "../support/audit-files.ts";
+import { readConfig } from "../support/build.ts";
 import { Recorder } from "../support/recorder.ts";
 import { openWorld, PROJECT, type World } from "../support/world.ts";
 

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { parse } from "yaml";
 import { z } from "zod";
 import { defineTool, SafeToolCall, type ToolApprovalResult } from "../../src/index.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
 import { AskingWorld, codeOf, PEOPLE, recordingTool } from "../approvals/asking-world.ts";
+import { readConfig } from "../support/build.ts";
 import { until } from "../support/until.ts";
 
 const DECIDE = "approvals:decide";

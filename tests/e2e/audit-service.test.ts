@@ -3,8 +3,8 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type RunningService, startService } from "../../src/cli/service.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
 import { journalEntries } from "../support/audit-files.ts";
+import { readConfig } from "../support/build.ts";
 import { LiveIssuers, OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import { until } from "../support/until.ts";
 

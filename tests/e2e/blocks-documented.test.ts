@@ -5,7 +5,7 @@ import { parse } from "yaml";
 import { z } from "zod";
 import { parseFieldPattern } from "../../src/core/policy/field-path.ts";
 import { defineTool } from "../../src/index.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
+import { readConfig } from "../support/build.ts";
 import { BLOCKS, type Block, blockNamed, PAGES } from "../support/documented.ts";
 import { run } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";

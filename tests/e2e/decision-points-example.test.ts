@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
-import { readConfigFile } from "../../src/runtime/config/file.ts";
 import { AskingService, type Loose, type Reply } from "../support/asking-service.ts";
+import { readConfigFile } from "../support/build.ts";
 import { PROJECT } from "../support/world.ts";
 
 const EXAMPLE = join(PROJECT, "docs/examples/decision-points");

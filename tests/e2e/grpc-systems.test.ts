@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { decodeJwt, decodeProtectedHeader } from "jose";
 import { DEVELOPMENT_SERVER_NAME } from "../../src/cli/development/certificates.ts";
 import { type RunningService, startService } from "../../src/cli/service.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
+import { readConfig } from "../support/build.ts";
 import { LiveIssuers, type TokenKind } from "../support/live-tokens.ts";
 import { until } from "../support/until.ts";
 import { type Authority, makeAuthority } from "../targets/grpc/support/authority.ts";

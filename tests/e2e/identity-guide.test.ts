@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { parse } from "yaml";
 import { PROFILE_RULES, PROFILES } from "../../src/pipeline/identity/profiles.ts";
 import { readRevocations } from "../../src/pipeline/identity/revocations.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
+import { readConfig } from "../support/build.ts";
 
 const guide = readFileSync(join(import.meta.dir, "../../docs/identity.md"), "utf8");
 

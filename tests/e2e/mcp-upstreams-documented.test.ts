@@ -2,9 +2,8 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { parse } from "yaml";
-import { assemble } from "../../src/runtime/composition/wiring.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
 import { AskingService, type Loose, type Reply } from "../support/asking-service.ts";
+import { assemble, readConfig } from "../support/build.ts";
 import { blockNamed, blocksOf } from "../support/documented.ts";
 import { PROJECT } from "../support/world.ts";
 

@@ -17,10 +17,10 @@ import {
   toApprovalResultMessage,
   unwrap,
 } from "../../src/index.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
 import { type ModelTurn, RecordedModel } from "../approvals/messages/recorded-model.ts";
 import { FORMATS, WRITERS } from "../approvals/messages/writers.ts";
 import { ApprovalService } from "../support/approval-service.ts";
+import { readConfig } from "../support/build.ts";
 import { AGENTS_ISSUER, makeSigningKey } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";

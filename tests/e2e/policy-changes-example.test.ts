@@ -2,10 +2,9 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { cpSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
-import { assemble } from "../../src/runtime/composition/wiring.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
 import { type ReplayReport, replay } from "../../src/runtime/replay/replay.ts";
 import { AskingService, type Loose } from "../support/asking-service.ts";
+import { assemble, readConfig } from "../support/build.ts";
 import { PROJECT } from "../support/world.ts";
 
 const EXAMPLE = join(PROJECT, "docs/examples/policy-changes");

@@ -3,8 +3,8 @@ import { mkdirSync, readdirSync, readFileSync, realpathSync, writeFileSync } fro
 import { dirname, join } from "node:path";
 import { parse } from "yaml";
 import { makeCertificates } from "../../src/cli/development/certificates.ts";
-import { readConfigFile } from "../../src/runtime/config/file.ts";
 import { AskingService, type Loose, type Reply } from "../support/asking-service.ts";
+import { readConfigFile } from "../support/build.ts";
 import { PROJECT } from "../support/world.ts";
 
 const EXAMPLE = join(PROJECT, "docs/examples/upstreams");

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { MODULES } from "../../src/modules.ts";
 import { ModuleWorld } from "../modules/module-world.ts";
 import type { Loose, Reply } from "../support/asking-service.ts";
 import { PROJECT } from "../support/world.ts";

@@ -8,8 +8,8 @@ import type { NotifiedApprovals } from "../../src/approvals/notify/webhooks.ts";
 import type { Approval, Approvals, NewApproval } from "../../src/approvals/types.ts";
 import { sha256Hex } from "../../src/core/digest.ts";
 import { createServer } from "../../src/http/server.ts";
+import { MODULES } from "../../src/modules.ts";
 import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
 import { OPERATORS_AUDIENCE, OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import {
   AGENTS_ISSUER,

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { type RunningService, startService } from "../../src/cli/service.ts";
 import { defineTool } from "../../src/index.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
+import { readConfig } from "../support/build.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { type Members, membersOf } from "./approval-stand.ts";
 import { EventClient } from "./event-reader.ts";

@@ -3,7 +3,7 @@ import { SignJWT } from "jose";
 import { z } from "zod";
 import { ALLOWED, type PolicyPoint } from "../../src/core/policy-point.ts";
 import { defineTool } from "../../src/index.ts";
-import { MODULES, type Modules } from "../../src/runtime/modules.ts";
+import { type BuildModules, MODULES } from "../../src/modules.ts";
 import { AskingService, type Loose, type Reply } from "../support/asking-service.ts";
 import { startIdentityService } from "../support/identity-service.ts";
 import { AGENTS_ISSUER } from "../support/tokens.ts";
@@ -80,7 +80,7 @@ const POINTS: readonly PolicyPoint[] = [
 
 class Stand extends AskingService {
   async start(): Promise<void> {
-    const modules: Modules = { ...MODULES, policyPoints: { ...MODULES.policyPoints, others: POINTS } };
+    const modules: BuildModules = { ...MODULES, policyPoints: { ...MODULES.policyPoints, others: POINTS } };
     const sections = {
       tools: TOOLS,
       server: { port: 0, resource: "https://tools.example/mcp", allowedHosts: ["tools.example"] },

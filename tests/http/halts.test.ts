@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test
 import { join } from "node:path";
 import type { ApprovalStore } from "../../src/database/dialect.ts";
 import { sqliteStore } from "../../src/database/sqlite.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { MODULES } from "../../src/modules.ts";
 import { HaltService } from "../support/halt-service.ts";
 import { until } from "../support/until.ts";
 

@@ -1,12 +1,13 @@
 import { DETECTOR } from "../../src/detection/sensitive.ts";
+import { loadEndpoints } from "../../src/http/endpoint.ts";
 import { createMetrics } from "../../src/http/metrics.ts";
 import type { ServerOptions } from "../../src/http/server.ts";
+import { MODULES } from "../../src/modules.ts";
 import { type CallerVerifier, createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { createRegistry } from "../../src/pipeline/registry.ts";
-import { loadEndpoints, MODULES } from "../../src/runtime/modules.ts";
 
 /** Every endpoint of the build. */
-export const ENDPOINTS = await loadEndpoints(MODULES);
+export const ENDPOINTS = await loadEndpoints(MODULES.endpoints);
 
 /** The endpoints of the console itself, with everything that it can have. */
 export const CONSOLE_ENDPOINTS = await consoleEndpoints();

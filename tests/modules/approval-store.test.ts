@@ -2,8 +2,8 @@ import { afterAll, afterEach, expect, test } from "bun:test";
 import { StartupError } from "../../src/core/errors.ts";
 import type { ApprovalStore } from "../../src/database/dialect.ts";
 import { sqliteStore } from "../../src/database/sqlite.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
-import { MODULES, type Modules } from "../../src/runtime/modules.ts";
+import { type BuildModules, MODULES } from "../../src/modules.ts";
+import { readConfig } from "../support/build.ts";
 import { ModuleWorld, withPoints } from "./module-world.ts";
 import { spending } from "./toy-policy-point.ts";
 
@@ -29,7 +29,7 @@ const counted: ApprovalStore = {
   stateTransactions: (url, parts) => sqliteStore.stateTransactions(url.replace("counted:", "sqlite:"), parts),
 };
 
-const BUILD: Modules = { ...withPoints(spending), approvalStores: [...MODULES.approvalStores, counted] };
+const BUILD: BuildModules = { ...withPoints(spending), approvalStores: [...MODULES.approvalStores, counted] };
 const world = new ModuleWorld();
 afterEach(() => world.stop());
 afterAll(() => world.end());
@@ -44,7 +44,7 @@ test("an approval store that one line of the build registers holds requests and 
 });
 
 test("the configuration's error names the stores of the build", () => {
-  const read = (modules: Modules) => () =>
+  const read = (modules: BuildModules) => () =>
     readConfig(
       world.sections({ approvals: { store: "mysql://db" } }),
       { folder: "/x", environment: {}, origin: "c" },

@@ -3,8 +3,8 @@ import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import type { AuditExporter } from "../../src/audit/export/collectors.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
-import { MODULES, type Modules } from "../../src/runtime/modules.ts";
+import { type BuildModules, MODULES } from "../../src/modules.ts";
+import { readConfig } from "../support/build.ts";
 import { until } from "../support/until.ts";
 import { ModuleWorld } from "./module-world.ts";
 
@@ -22,7 +22,7 @@ const toFile: AuditExporter<"file", typeof settings> = {
   }),
 };
 
-const BUILD: Modules = { ...MODULES, auditExporters: [...MODULES.auditExporters, toFile] };
+const BUILD: BuildModules = { ...MODULES, auditExporters: [...MODULES.auditExporters, toFile] };
 const world = new ModuleWorld();
 afterEach(() => world.stop());
 afterAll(() => world.end());

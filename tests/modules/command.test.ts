@@ -1,13 +1,13 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { type CommandFile, loadCommands } from "../../src/cli/command.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { COMMANDS as BUILT_IN } from "../../src/cli/commands.ts";
 import { commandTable } from "../cli/command-table.ts";
 import { type Ended, run } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
 
 /** The whole registration of the toy command. */
-const COMMANDS: readonly CommandFile[] = [...MODULES.commands, () => import("./toy-command.ts")];
+const COMMANDS: readonly CommandFile[] = [...BUILT_IN, () => import("./toy-command.ts")];
 
 /** Runs `stc` with the same registration, in a process of its own. */
 async function stc(...words: readonly string[]): Promise<Ended> {

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, expect, test } from "bun:test";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { MODULES } from "../../src/modules.ts";
 import { ModuleWorld } from "./module-world.ts";
 import { ceiling } from "./toy-decision-point.ts";
 

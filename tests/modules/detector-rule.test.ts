@@ -2,11 +2,11 @@ import { afterAll, afterEach, describe, expect, test } from "bun:test";
 import { defineTool } from "safe-tool-call";
 import { z } from "zod";
 import { Detector } from "../../src/detection/sensitive.ts";
-import { MODULES, type Modules } from "../../src/runtime/modules.ts";
+import { type BuildModules, MODULES } from "../../src/modules.ts";
 import { ModuleWorld } from "./module-world.ts";
 import { badgeNumber } from "./toy-detector-rule.ts";
 
-const WITH_BADGES: Modules = { ...MODULES, detectorRules: { ...MODULES.detectorRules, badges: [badgeNumber] } };
+const WITH_BADGES: BuildModules = { ...MODULES, detectorRules: { ...MODULES.detectorRules, badges: [badgeNumber] } };
 
 const SECRET = "KX-204817";
 const note = {

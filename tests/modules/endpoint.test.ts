@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { type RunningService, startService } from "../../src/cli/service.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { MODULES } from "../../src/modules.ts";
+import { readConfig } from "../support/build.ts";
 import { emptyFolder, issuers } from "../support/identity-service.ts";
 
 /** The one line that registers it. */

@@ -1,7 +1,7 @@
 import { defineTool } from "safe-tool-call";
 import { z } from "zod";
 import type { PolicyPoint } from "../../src/core/policy-point.ts";
-import { MODULES, type Modules } from "../../src/runtime/modules.ts";
+import { type BuildModules, MODULES } from "../../src/modules.ts";
 import { AskingService, type Reply } from "../support/asking-service.ts";
 
 const payment = {
@@ -30,7 +30,11 @@ const USUAL = {
 /** The real service with modules that a test adds. */
 export class ModuleWorld extends AskingService {
   /** `path`: the PATH of the service. */
-  async start(modules: Modules = MODULES, sections: Readonly<Record<string, unknown>> = {}, path = ""): Promise<this> {
+  async start(
+    modules: BuildModules = MODULES,
+    sections: Readonly<Record<string, unknown>> = {},
+    path = "",
+  ): Promise<this> {
     await this.run({ ...USUAL, ...sections }, path, modules);
     return this;
   }
@@ -47,6 +51,6 @@ export class ModuleWorld extends AskingService {
 }
 
 /** The modules of this build and the given policy points. */
-export function withPoints(...points: readonly PolicyPoint[]): Modules {
+export function withPoints(...points: readonly PolicyPoint[]): BuildModules {
   return { ...MODULES, policyPoints: { ...MODULES.policyPoints, others: points } };
 }

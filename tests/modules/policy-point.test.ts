@@ -1,11 +1,10 @@
 import { afterAll, afterEach, describe, expect, test } from "bun:test";
 import type { StartupError } from "../../src/core/errors.ts";
 import type { PolicyPoint, StagePoint } from "../../src/core/policy-point.ts";
+import { type BuildModules, MODULES } from "../../src/modules.ts";
 import type { CallRecordLog } from "../../src/pipeline/call-record.ts";
 import type { PolicyPoints } from "../../src/pipeline/policy.ts";
-import { wire } from "../../src/runtime/composition/wiring.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
-import { MODULES, type Modules } from "../../src/runtime/modules.ts";
+import { readConfig, wire } from "../support/build.ts";
 import { ModuleWorld, withPoints } from "./module-world.ts";
 import { spending } from "./toy-policy-point.ts";
 
@@ -229,7 +228,7 @@ export function incomplete(): readonly unknown[] {
   const fourth: PolicyPoints = { ...MODULES.policyPoints, permissions: spending };
   const { policyPoints: _points, ...withoutPoints } = MODULES;
   // @ts-expect-error a build has policy points
-  const fifth: Modules = withoutPoints;
+  const fifth: BuildModules = withoutPoints;
   return [first, second, third, fourth, fifth];
 }
 

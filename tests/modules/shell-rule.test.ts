@@ -2,13 +2,13 @@ import { afterAll, afterEach, describe, expect, test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { ShellRules } from "../../src/approvals/risk/shell.ts";
-import { MODULES, type Modules } from "../../src/runtime/modules.ts";
+import { type BuildModules, MODULES } from "../../src/modules.ts";
 import type { Reply } from "../support/asking-service.ts";
 import { PROJECT } from "../support/world.ts";
 import { ModuleWorld } from "./module-world.ts";
 import { shellRules } from "./toy-shell-rule.ts";
 
-const WITH_SHIPPING: Modules = { ...MODULES, shellRules: { ...MODULES.shellRules, Shipping: shellRules } };
+const WITH_SHIPPING: BuildModules = { ...MODULES, shellRules: { ...MODULES.shellRules, Shipping: shellRules } };
 
 const BASH = Bun.which("bash");
 const world = new ModuleWorld();
@@ -16,7 +16,7 @@ afterEach(() => world.stop());
 afterAll(() => world.end());
 
 /** Starts the service with the tool `bash` and calls the tool in a session. */
-async function run(command: string, modules: Modules): Promise<Reply> {
+async function run(command: string, modules: BuildModules): Promise<Reply> {
   mkdirSync(join(world.folder, "work"), { recursive: true });
   const sections = {
     tools: [join(PROJECT, "tools/workspace/bash.ts")],

@@ -4,14 +4,14 @@ import { join } from "node:path";
 import { z } from "zod";
 import { StartupError } from "../../src/core/errors.ts";
 import { SafeToolCall } from "../../src/index.ts";
-import { assemble, type Parts } from "../../src/runtime/composition/wiring.ts";
-import { readConfigFile } from "../../src/runtime/config/file.ts";
-import { MODULES, type Modules } from "../../src/runtime/modules.ts";
+import { type BuildModules, MODULES } from "../../src/modules.ts";
+import type { Parts } from "../../src/runtime/composition/wiring.ts";
 import { AskingService, type CallExtras, type Reply } from "../support/asking-service.ts";
+import { assemble, readConfigFile } from "../support/build.ts";
 import { temporaryDirectory } from "../targets/command/temporary-directory.ts";
 import { counter } from "./toy-target-kind.ts";
 
-const WITH_COUNTERS: Modules = {
+const WITH_COUNTERS: BuildModules = {
   ...MODULES,
   targetKinds: [
     ...MODULES.targetKinds,

@@ -2,11 +2,10 @@ import { afterAll, afterEach, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import { type BuildModules, MODULES } from "../../src/modules.ts";
 import { jwksKeys } from "../../src/pipeline/identity/issuer-keys.ts";
 import type { TokenSource } from "../../src/pipeline/identity/token-sources.ts";
-import { assemble } from "../../src/runtime/composition/wiring.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
-import { MODULES, type Modules } from "../../src/runtime/modules.ts";
+import { assemble, readConfig } from "../support/build.ts";
 import { ModuleWorld } from "./module-world.ts";
 
 const settings = { jwkFile: z.string().min(1) };
@@ -22,7 +21,7 @@ const singleKey: TokenSource<"jwkFile", typeof settings> = {
   },
 };
 
-const BUILD: Modules = { ...MODULES, tokenSources: [...MODULES.tokenSources, singleKey] };
+const BUILD: BuildModules = { ...MODULES, tokenSources: [...MODULES.tokenSources, singleKey] };
 const world = new ModuleWorld();
 afterEach(() => world.stop());
 afterAll(() => world.end());

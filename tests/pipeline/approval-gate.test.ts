@@ -5,10 +5,10 @@ import { Refusal } from "../../src/core/errors.ts";
 import type { Planned } from "../../src/core/evidence.ts";
 import type { Tool } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
+import { MODULES } from "../../src/modules.ts";
 import { createApprovalGate } from "../../src/pipeline/approval-gate.ts";
 import { CallScopes } from "../../src/pipeline/call-scope.ts";
 import { createPolicy } from "../../src/pipeline/policy.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
 
 type Given = Pick<Tool, "classification" | "category"> & {
   readonly approval?: Record<string, unknown>;

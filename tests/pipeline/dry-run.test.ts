@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { defineTool, SafeToolCall } from "safe-tool-call";
 import { z } from "zod";
 import type { PolicyPoint } from "../../src/core/policy-point.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { MODULES } from "../../src/modules.ts";
 import { AskingService, type Loose, type Reply } from "../support/asking-service.ts";
 
 const ran: string[] = [];

@@ -5,9 +5,9 @@ import { Refusal } from "../../src/core/errors.ts";
 import { mint, type Parsed } from "../../src/core/evidence.ts";
 import type { PolicyDecision, PolicyPoint } from "../../src/core/policy-point.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
+import { MODULES } from "../../src/modules.ts";
 import { createPolicy } from "../../src/pipeline/policy.ts";
 import { ConfiguredPoint, PointTally } from "../../src/policy/points/point.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
 import { callerOf, PAY } from "../policy/points/cedar-point.ts";
 
 /** What a point does about a call, and the verdict that it amounts to. */

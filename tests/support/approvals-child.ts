@@ -1,7 +1,7 @@
 import { closeSync, openSync, readSync, writeSync } from "node:fs";
 import { openApprovals } from "../../src/approvals/approvals.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { MODULES } from "../../src/modules.ts";
 import { AGENT, type ApprovalWorld, LIMITS, OPERATOR, questionOf } from "./approvals.ts";
 
 /** What a child does with the store of its first argument; the second is the time, the third a file for its journal. */

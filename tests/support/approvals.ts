@@ -5,7 +5,7 @@ import { type ApprovalLimits, type OpenedApprovals, openApprovals } from "../../
 import type { Approver, Requester } from "../../src/approvals/identities.ts";
 import type { Approval, Approvals, Claim, NewApproval } from "../../src/approvals/types.ts";
 import type { Json } from "../../src/core/types.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { MODULES } from "../../src/modules.ts";
 
 export const LIMITS: ApprovalLimits = {
   decideBySeconds: 600,

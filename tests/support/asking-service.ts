@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { AuditEntry } from "../../src/audit/entry.ts";
 import { type RunningService, startService } from "../../src/cli/service.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
-import { MODULES, type Modules } from "../../src/runtime/modules.ts";
+import { type BuildModules, MODULES } from "../../src/modules.ts";
 import { auditEntries, type JournalEntry, journalEntries } from "./audit-files.ts";
+import { readConfig } from "./build.ts";
 import { LiveIssuers, type TokenOrder } from "./live-tokens.ts";
 
 /** JSON of which the tests say what they expect. */
@@ -56,7 +56,7 @@ export class AskingService {
   protected async run(
     sections: Readonly<Record<string, unknown>>,
     path = "",
-    modules: Modules = MODULES,
+    modules: BuildModules = MODULES,
   ): Promise<void> {
     const written = {
       server: { port: 0 },

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { defineTool } from "../../src/index.ts";
-import type { Modules } from "../../src/runtime/modules.ts";
+import type { BuildModules } from "../../src/modules.ts";
 import { AskingService, type CallExtras, type Loose, type Reply } from "./asking-service.ts";
 
 const permissions = { required: ["deeds:do"] };
@@ -14,7 +14,7 @@ export class HaltService extends AskingService {
   readonly begun: string[] = [];
   readonly #slow: PromiseWithResolvers<void>[] = [];
 
-  async start(sections: Readonly<Record<string, unknown>> = {}, modules?: Modules): Promise<this> {
+  async start(sections: Readonly<Record<string, unknown>> = {}, modules?: BuildModules): Promise<this> {
     const approvals = { store: "sqlite://./approvals.sqlite" };
     await this.run({ tools: this.#tools(), approvals, ...sections }, "", modules);
     return this;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { type RunningService, startService } from "../../src/cli/service.ts";
 import { defineTool } from "../../src/index.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
+import { readConfig } from "./build.ts";
 import { LiveIssuers } from "./live-tokens.ts";
 
 export const issuers = new LiveIssuers();

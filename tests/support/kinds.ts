@@ -1,8 +1,9 @@
+import { MODULES } from "../../src/modules.ts";
 import { kindContexts, Targets } from "../../src/runtime/composition/targets.ts";
 import type { Config } from "../../src/runtime/config/config.ts";
 import { loadTools } from "../../src/runtime/manifests/loader.ts";
 import type { LoadedTools } from "../../src/runtime/manifests/sources.ts";
-import { type KindContext, MODULES } from "../../src/runtime/modules.ts";
+import type { KindContext } from "../../src/runtime/modules.ts";
 
 const CAPABILITIES = { now: () => 0, newId: () => "id", random: () => 0.5 };
 

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import type { Row, Sql } from "../../src/database/dialect.ts";
 import { integer } from "../../src/database/rows.ts";
+import { MODULES } from "../../src/modules.ts";
 import { openPolicyState, type PolicyState } from "../../src/policy/state.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
 import { until } from "./until.ts";
 
 /** The state in the database of that URL, whose tables exist, or in this process. */

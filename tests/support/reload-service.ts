@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type RunningService, startService } from "../../src/cli/service.ts";
 import type { Config } from "../../src/runtime/config/config.ts";
-import { readConfigFile } from "../../src/runtime/config/file.ts";
 import { type JournalEntry, journalEntries } from "./audit-files.ts";
+import { readConfigFile } from "./build.ts";
 import { LiveIssuers } from "./live-tokens.ts";
 
 /** JSON of which the tests say what they expect. */

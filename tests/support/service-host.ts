@@ -1,5 +1,5 @@
 import { type RunningService, startService } from "../../src/cli/service.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
+import { readConfig } from "./build.ts";
 
 /** What a host is asked: to start services from configurations, by name, and later to drain one. */
 export type HostOrder =

@@ -105,6 +105,9 @@ export const otlpExporter = collector({
 /** Grafana Loki. */
 export const lokiExporter = collector({ type: "loki", path: "/loki/api/v1/push", encode: toLoki });
 
+/** The exporters that every build has. */
+export const AUDIT_EXPORTERS = [otlpExporter, lokiExporter] as const;
+
 const W3C_TRACE = /^[0-9a-f]{32}$/;
 const W3C_SPAN = /^[0-9a-f]{16}$/;
 const SEVERITIES: Readonly<Record<string, readonly [number: number, text: string]>> = {

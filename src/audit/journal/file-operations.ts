@@ -2,7 +2,7 @@ import { FFIType } from "bun:ffi";
 import fs from "node:fs";
 import { dirname, resolve } from "node:path";
 import { errorText } from "../../core/error-text.ts";
-import { bindCLibrary } from "../../runtime/c-library.ts";
+import { bindCLibrary } from "../../native/c-library.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 
 type FileFacts = Pick<fs.Stats, "dev" | "ino" | "size" | "isFile">;

@@ -4,8 +4,8 @@ import type { Tool } from "../../core/types.ts";
 import { processEnvironment } from "../../runtime/config/environment.ts";
 import type { ShownAnswer } from "../filter.ts";
 import { isColoured, print, type StyledText, table } from "../output.ts";
+import type { Attempt, Observation } from "./attempt.ts";
 import type { Cause } from "./causes.ts";
-import type { Attempt, Observation } from "./try.ts";
 
 /** Prints a run of `stc try` for the author of the tool. Texts of targets are hostile: none of them can move the cursor. */
 

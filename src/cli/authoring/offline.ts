@@ -1,8 +1,9 @@
 import type { TargetKind } from "../../core/target-kind.ts";
 import type { Binding, ExecutionPlan, Json, Tool } from "../../core/types.ts";
+import { MODULES } from "../../modules.ts";
 import { assemble, type Parts } from "../../runtime/composition/wiring.ts";
 import type { Config } from "../../runtime/config/config.ts";
-import { type KindContext, MODULES } from "../../runtime/modules.ts";
+import type { KindContext } from "../../runtime/modules.ts";
 
 /**
  * Assembles a configuration without reaching a target or starting a process: tools whose contract only the target itself knows (MCP
@@ -13,7 +14,7 @@ import { type KindContext, MODULES } from "../../runtime/modules.ts";
 export function assembleOffline(config: Config): Promise<Parts> {
   const { commands } = config;
   const offlineConfig = { ...config, commands: { ...commands, confinement: "off", unconfinedBash: true } } as const;
-  return assemble(offlineConfig, {}, { ...MODULES, targetKinds: MODULES.targetKinds.map(offline) });
+  return assemble(offlineConfig, { ...MODULES, targetKinds: MODULES.targetKinds.map(offline) });
 }
 
 function offline(kind: TargetKind<KindContext>): TargetKind<KindContext> {

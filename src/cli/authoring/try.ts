@@ -6,15 +6,17 @@ import { isTable } from "../../core/json.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
 import { withoutAbsentNulls } from "../../core/schema/absent-nulls.ts";
 import type { CallerContext, ExecutionPlan, Json, RunContext } from "../../core/types.ts";
+import { MODULES } from "../../modules.ts";
 import type { Parts } from "../../runtime/composition/wiring.ts";
 import { assemble } from "../../runtime/composition/wiring.ts";
 import type { Config } from "../../runtime/config/config.ts";
 import { judge } from "../../runtime/replay/judge.ts";
 import { argumentsIn } from "../arguments.ts";
 import { type ConfigurationOptions, configuration, findTool } from "../configuration.ts";
-import { filterSample, kindAt, pathText, type ShownAnswer, tried, Withheld } from "../filter.ts";
+import { filterSample, kindAt, pathText, tried, Withheld } from "../filter.ts";
 import { CommandError, EXIT, print, wrongUsage } from "../output.ts";
-import { type Cause, causesOf } from "./causes.ts";
+import type { Attempt } from "./attempt.ts";
+import { causesOf } from "./causes.ts";
 import { credentialsIn, withoutCredentials } from "./credentials.ts";
 import { type Denial, denialsIn } from "./denials.ts";
 
@@ -22,44 +24,6 @@ interface TryOptions extends ConfigurationOptions {
   readonly yes?: boolean;
   readonly json?: boolean;
   readonly sub?: string;
-}
-
-/** One thing that a target did. */
-export interface Observation {
-  readonly what: string;
-  readonly facts: Readonly<Record<string, unknown>>;
-}
-
-interface Issue {
-  readonly path: string;
-  readonly message: string;
-  readonly received: string;
-}
-
-/** Everything that the author of a tool sees of one run. */
-export interface Attempt {
-  readonly tool: string;
-  /** Whether an agent would have got an answer. */
-  readonly ok: boolean;
-  /** What a service would have decided before; nothing of it was applied. */
-  notApplied?: {
-    readonly verdict: string;
-    readonly reasons: readonly string[];
-    readonly permissions: readonly string[];
-  };
-  input?: unknown;
-  issues?: readonly Issue[];
-  plan?: unknown;
-  readonly observed: Observation[];
-  denials?: readonly Denial[];
-  /** The handler's answer, before the output schema. */
-  raw?: unknown;
-  released?: ShownAnswer;
-  withheld?: { readonly code: string; readonly issues: readonly { readonly path: string; readonly message: string }[] };
-  /** The refusal that an agent would get. */
-  refusal?: { readonly code: string; readonly message: string; readonly details?: unknown };
-  causes?: readonly Cause[];
-  readonly timings: { readonly stage: string; readonly ms: number }[];
 }
 
 const PLAN_TIMEOUT_MS = 30_000;
@@ -75,7 +39,7 @@ export async function tryTool(name: string, args: string, options: TryOptions): 
   const stop = await start().catch(() => async () => {});
   const attempt: Attempt = { tool: name, ok: false, observed: [], timings: [] };
   try {
-    const parts = await assemble(config, {
+    const parts = await assemble(config, MODULES, {
       onUpstream: ({ system, type, reason }) =>
         attempt.observed.push({ what: "MCP server", facts: { system, [type]: reason } }),
     });

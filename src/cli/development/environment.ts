@@ -3,6 +3,7 @@ import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { StartupError } from "../../core/errors.ts";
 import { isLoopback } from "../../core/network.ts";
+import { MODULES } from "../../modules.ts";
 import { type Environment, readConfig } from "../../runtime/config/config.ts";
 import { DEVELOPMENT_SERVER_NAME, developmentCertificates } from "./certificates.ts";
 import { startCustomerMaster } from "./customer-master.ts";
@@ -80,7 +81,7 @@ export async function developmentEnvironment(environment: Environment, now: numb
     reload: { trigger: "watch" },
   };
   return {
-    config: readConfig(written, { folder: PROJECT, environment, origin: "development environment" }),
+    config: readConfig(written, { folder: PROJECT, environment, origin: "development environment" }, MODULES),
     async start(): Promise<() => Promise<void>> {
       const master = await startCustomerMaster({ certificates, port: grpcPort }).catch(() => {
         throw new StartupError([

@@ -12,8 +12,8 @@ import { personalName } from "../../core/policy/personal-names.ts";
 import { namesOf, type PolicyField, pathOf, policyFields } from "../../core/policy/policy-fields.ts";
 import type { FieldAction, Json, Tool, ToolClassification } from "../../core/types.ts";
 import { labelOf } from "../../detection/labels.ts";
+import { MODULES } from "../../modules.ts";
 import { readDataOnly } from "../../runtime/manifests/data-only.ts";
-import { MODULES } from "../../runtime/modules.ts";
 
 /** A tool that a command proposes. Everything but `name`, `permissions` and `notes` may hold texts that others wrote. */
 export interface ManifestDraft {

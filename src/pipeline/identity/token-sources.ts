@@ -30,7 +30,7 @@ export interface TokenSource<Key extends string = string, Settings extends z.Zod
 
 const text = z.string().min(1);
 
-export const jwksUriSource = source({
+const jwksUriSource = source({
   key: "jwksUri",
   settings: {
     jwksUri: z
@@ -57,7 +57,7 @@ export const jwksUriSource = source({
   open: ({ jwksUri, caFile, tokenFile }, parts) => jwksUrl(jwksUri, credentialsIn({ caFile, tokenFile }, parts)),
 });
 
-export const jwksFileSource = source({
+const jwksFileSource = source({
   key: "jwksFile",
   settings: { jwksFile: text.describe("File with a JSON Web Key Set, read at start.") },
   isForLibrary: false,
@@ -71,14 +71,14 @@ export const jwksFileSource = source({
     }),
 });
 
-export const publicKeyFileSource = source({
+const publicKeyFileSource = source({
   key: "publicKeyFile",
   settings: { publicKeyFile: text.describe("File with a public key in PEM, read at start.") },
   isForLibrary: false,
   open: ({ publicKeyFile }, parts) => fromFile({ setting: "publicKeyFile", path: publicKeyFile }, parts, publicKey),
 });
 
-export const jwksSource = source({
+const jwksSource = source({
   key: "jwks",
   settings: {
     jwks: z
@@ -89,12 +89,15 @@ export const jwksSource = source({
   open: ({ jwks }) => jwksKeys(jwks),
 });
 
-export const publicKeySource = source({
+const publicKeySource = source({
   key: "publicKey",
   settings: { publicKey: text.describe("Public key in PEM, for the library.") },
   isForLibrary: true,
   open: ({ publicKey: pem }) => publicKey(pem),
 });
+
+/** The sources that every build has. */
+export const TOKEN_SOURCES = [jwksUriSource, jwksFileSource, publicKeyFileSource, jwksSource, publicKeySource] as const;
 
 function source<Key extends string, Settings extends z.ZodRawShape>(
   declared: TokenSource<Key, Settings>,

@@ -5,7 +5,7 @@ import type { CallerContext, Json, Tool } from "../../core/types.ts";
 import type { UrlContext } from "../../egress/settings.ts";
 
 /**
- * A kind of decision point that the configuration can name under `decisionPoints`. `runtime/modules.ts` lists the kinds of a build;
+ * A kind of decision point that the configuration can name under `decisionPoints`. `kinds.ts` lists the kinds of a build;
  * the configuration's schema and its reference, `stc check`, `/readyz` and metrics are derived from the list.
  */
 export interface DecisionPointKind<Key extends string = string, Settings extends z.ZodType = z.ZodType> {

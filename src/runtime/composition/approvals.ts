@@ -12,14 +12,14 @@ import {
   startWebhooks,
 } from "../../approvals/notify/webhooks.ts";
 import { createReceiptSigner, type ReceiptedApprovals, type ReceiptSigner } from "../../approvals/receipts/receipts.ts";
-import { SHELL_RULES, ShellRules } from "../../approvals/risk/shell.ts";
+import { SHELL_RULES, SHELL_TABLES, ShellRules } from "../../approvals/risk/shell.ts";
 import { createRiskRules, riskRuleProblems } from "../../approvals/risk.ts";
 import { errorText } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
 import { openPolicyState, type PolicyState } from "../../policy/state.ts";
 import { type Config, pathFrom } from "../config/config.ts";
-import { MODULES, type Modules } from "../modules.ts";
+import type { Modules } from "../modules.ts";
 import type { Capabilities } from "./hooks.ts";
 import { readNamed, readNamedFile } from "./problems.ts";
 
@@ -42,7 +42,7 @@ export function readApprovals(
   }
   const receiptOf = readSigner(config, problems);
   if (found.length > 0) return undefined;
-  const shell = shellRules === MODULES.shellRules ? SHELL_RULES : new ShellRules(Object.values(shellRules).flat());
+  const shell = shellRules === SHELL_TABLES ? SHELL_RULES : new ShellRules(Object.values(shellRules).flat());
   return { risk: createRiskRules({ rules, policies, shell }), receiptOf, webhooks };
 }
 

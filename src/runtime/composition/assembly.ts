@@ -6,6 +6,7 @@ import { StartupError } from "../../core/errors.ts";
 import type { KindReport } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
 import { operatorRuleProblems, operatorRules } from "../../detection/rules/operators.ts";
+import { DETECTOR_RULES } from "../../detection/rules/rules.ts";
 import { DETECTOR, Detector } from "../../detection/sensitive.ts";
 import { type CallerVerifier, createCallerVerifier } from "../../pipeline/caller-context.ts";
 import { createPolicy, type Policy } from "../../pipeline/policy.ts";
@@ -14,7 +15,7 @@ import type { Config } from "../config/config.ts";
 import { loadTools } from "../manifests/loader.ts";
 import { forgetModules } from "../manifests/modules.ts";
 import { argsDigestOf, identityOf, type LoadedTools } from "../manifests/sources.ts";
-import { MODULES, type Modules } from "../modules.ts";
+import type { Modules } from "../modules.ts";
 import { readApprovals } from "./approvals.ts";
 import { readCheckpointKey, readExports, readHashKey } from "./audit.ts";
 import { dataFlowNotes } from "./data-flow.ts";
@@ -185,7 +186,7 @@ function readDetector(
   { detectorRules }: Pick<Modules, "detectorRules">,
   problems: string[],
 ): Detector {
-  if (rules.length === 0 && detectorRules === MODULES.detectorRules) return DETECTOR;
+  if (rules.length === 0 && detectorRules === DETECTOR_RULES) return DETECTOR;
   problems.push(...operatorRuleProblems(rules).map((problem) => `redaction.rules${problem}`));
   return new Detector([...Object.values(detectorRules).flat(), ...operatorRules(rules)]);
 }

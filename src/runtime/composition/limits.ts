@@ -1,4 +1,4 @@
-import { postgresStore } from "../../database/postgres-url.ts";
+import { postgresStore } from "../../database/postgres-store.ts";
 import { type AdmissionOptions, createAdmission } from "../../pipeline/admission.ts";
 import { Rates } from "../../pipeline/limits/rates.ts";
 import { openRateTable } from "../../pipeline/limits/rates-postgres.ts";

@@ -10,7 +10,7 @@ import type { ObserverSlot } from "../../pipeline/output-filter.ts";
 import { createProxy } from "../../pipeline/proxy.ts";
 import { createWaitingRoom } from "../../pipeline/waiting-room.ts";
 import type { Config } from "../config/config.ts";
-import { MODULES, type Modules } from "../modules.ts";
+import type { Modules } from "../modules.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
 import type { Reloaded } from "../reload/types.ts";
@@ -47,7 +47,7 @@ const LINGER_MS = 900_000;
  *
  * @throws {StartupError} with all problems at once
  */
-export function assemble(config: Config, hooks: Hooks & InUse = {}, modules: Modules = MODULES): Promise<Parts> {
+export function assemble(config: Config, modules: Modules, hooks: Hooks & InUse = {}): Promise<Parts> {
   return assembleParts(config, { now: clock, monotonic, newId: randomUUID, random: Math.random, ...hooks }, modules);
 }
 
@@ -58,9 +58,9 @@ export type Service = Awaited<ReturnType<typeof wire>>;
  *
  * @throws {StartupError} with all problems at once
  */
-export async function wire(config: Config, hooks: Hooks = {}, modules: Modules = MODULES) {
+export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) {
   const fingerprint = fingerprintOf(config);
-  const parts = await assemble(config, hooks, modules);
+  const parts = await assemble(config, modules, hooks);
   const { hashKey } = parts;
   const { audit, approvals, state } = await openStores(config, hooks, {
     ...parts,
@@ -104,7 +104,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     build: async (read, { callers, parts: { points } }, taken) => {
       await quotas.prepare(read);
       const previous = { modulesInUse: () => snapshots.modules(), formerCallers: callers, formerPoints: points };
-      return join(read, await assemble(read, { ...hooks, ...previous }, modules), taken);
+      return join(read, await assemble(read, modules, { ...hooks, ...previous }), taken);
     },
   });
   const { callRecords } = recording;

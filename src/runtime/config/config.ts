@@ -4,7 +4,7 @@ import { StartupError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { collectorProblems } from "../../core/network.ts";
 import type { DeclaredKind } from "../../core/target-kind.ts";
-import { MODULES, type Modules } from "../modules.ts";
+import type { Modules } from "../modules.ts";
 import { approvals } from "./approvals.ts";
 import { dataFlow } from "./data-flow.ts";
 import { decisionPoints } from "./decision-points.ts";
@@ -427,11 +427,17 @@ const schemaOf = (modules: Modules) =>
     }
   });
 
-/** The schema of a build that contains only the built-in modules. */
-export const configSchema = schemaOf(MODULES);
+const schemas = new WeakMap<Modules, ReturnType<typeof schemaOf>>();
+
+/** Returns the schema of the whole configuration of a build. */
+export function configSchema(modules: Modules): ReturnType<typeof schemaOf> {
+  const schema = schemas.get(modules) ?? schemaOf(modules);
+  schemas.set(modules, schema);
+  return schema;
+}
 
 /** The configuration, read once and frozen. `tools` holds paths; in the library, also the tools themselves. */
-export interface Config extends Readonly<z.output<typeof configSchema>> {
+export interface Config extends Readonly<z.output<ReturnType<typeof schemaOf>>> {
   /** Directory against which relative paths are resolved. */
   readonly folder: string;
   /** File that the configuration was read from, or another name for it in messages. */
@@ -441,7 +447,7 @@ export interface Config extends Readonly<z.output<typeof configSchema>> {
 }
 
 /** A configuration as an embedder or a YAML file may write it. */
-export type ConfigInput = z.input<typeof configSchema>;
+export type ConfigInput = z.input<ReturnType<typeof schemaOf>>;
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -470,14 +476,9 @@ interface ReadOptions {
  *
  * @throws {StartupError} with every error
  */
-export function readConfig(
-  written: unknown,
-  { folder, environment, origin }: ReadOptions,
-  modules: Modules = MODULES,
-): Config {
-  const schema = modules === MODULES ? configSchema : schemaOf(modules);
-  const overridden = withOverrides(written, environment, modules.tokenSources);
-  const parsed = schema.safeParse(overridden, { error: configMessage });
+export function readConfig(written: unknown, { folder, environment, origin }: ReadOptions, modules: Modules): Config {
+  const overridden = withIssuers(withOverrides(written, environment), modules.tokenSources);
+  const parsed = configSchema(modules).safeParse(overridden, { error: configMessage });
   if (!parsed.success) {
     throw new StartupError(
       configProblems(parsed.error.issues).map(
@@ -494,7 +495,7 @@ export function readConfig(
  * @throws {StartupError} with every error in the section
  */
 export function readServer(written: unknown, { environment, origin }: ReadOptions): Config["server"] {
-  const config = withOverrides(written ?? {}, environment, MODULES.tokenSources);
+  const config = withOverrides(written ?? {}, environment);
   const section = typeof config === "object" && config !== null && "server" in config ? config.server : undefined;
   const parsed = server.safeParse(section, { error: configMessage });
   if (parsed.success) return parsed.data;
@@ -507,13 +508,12 @@ export function pathFrom(config: Pick<Config, "folder">, path: string): string {
   return isAbsolute(path) ? path : resolve(config.folder, path);
 }
 
-function withOverrides(written: unknown, environment: Environment, sources: Modules["tokenSources"]): unknown {
+function withOverrides(written: unknown, environment: Environment): unknown {
   if (typeof written !== "object" || written === null || Array.isArray(written)) return written;
   // In YAML a section whose keys are all commented out is null.
   const config: Record<string, unknown> = Object.fromEntries(
     Object.entries(written).filter(([, section]) => section !== null),
   );
-  if ("jwt" in config) config["jwt"] = withIssuerList(config["jwt"], sources);
   for (const { variable, path, read } of environmentOverrides) {
     const value = environment[variable];
     if (value === undefined || value === "") continue;
@@ -522,6 +522,11 @@ function withOverrides(written: unknown, environment: Environment, sources: Modu
     config[section] = { ...(typeof before === "object" ? before : {}), [key]: read(value) };
   }
   return config;
+}
+
+/** Takes a single issuer, too: the section `jwt` may be one. */
+function withIssuers(config: unknown, sources: Modules["tokenSources"]): unknown {
+  return isTable(config) && "jwt" in config ? { ...config, jwt: withIssuerList(config["jwt"], sources) } : config;
 }
 
 function overrideHint(path: readonly PropertyKey[], environment: Environment): string {

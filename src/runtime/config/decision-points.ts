@@ -1,5 +1,6 @@
 import { z } from "zod";
-import type { MODULES, Modules } from "../modules.ts";
+import type { DECISION_POINTS } from "../../policy/points/kinds.ts";
+import type { Modules } from "../modules.ts";
 import { permission, problemAdder, uniqueNames } from "./values.ts";
 
 const POINTS_MAX = 16;
@@ -55,7 +56,7 @@ const decisionPoint = z.strictObject({
 });
 
 type Kinds = Modules["decisionPoints"];
-type BuiltIn = (typeof MODULES.decisionPoints)[number];
+type BuiltIn = (typeof DECISION_POINTS)[number];
 /** The settings of all kinds that every build has: an entry has exactly one of them. */
 type KindSettings = { [Kind in BuiltIn as Kind["key"]]: z.ZodOptional<Kind["settings"]> };
 

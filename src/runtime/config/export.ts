@@ -1,10 +1,11 @@
 import { z } from "zod";
-import type { MODULES, Modules } from "../modules.ts";
+import type { AUDIT_EXPORTERS } from "../../audit/export/collectors.ts";
+import type { Modules } from "../modules.ts";
 import { uniqueNames } from "./values.ts";
 
 const EXPORTERS_MAX = 8;
 
-type BuiltIn = (typeof MODULES.auditExporters)[number];
+type BuiltIn = (typeof AUDIT_EXPORTERS)[number];
 /** An entry as it may be written, for the kinds of export that every build has. */
 type WrittenExport = { readonly type: BuiltIn["type"]; readonly name?: string } & z.input<BuiltIn["settings"]>;
 type ReadExport = { readonly type: string; readonly name: string } & z.output<BuiltIn["settings"]>;

@@ -3,6 +3,7 @@ import { dirname, resolve } from "node:path";
 import { parseDocument, type YAMLParseError } from "yaml";
 import { systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
+import type { Modules } from "../modules.ts";
 import { type Config, type Environment, readConfig, readServer } from "./config.ts";
 
 /** Address for health checks of a service on this machine. */
@@ -18,11 +19,7 @@ export interface HealthAddress {
  *
  * @throws {StartupError} with every error, each with file and field
  */
-export function readConfigFile(
-  path: string,
-  environment: Environment,
-  modules?: Parameters<typeof readConfig>[2],
-): Config {
+export function readConfigFile(path: string, environment: Environment, modules: Modules): Config {
   const file = resolve(path);
   return readConfig(readWritten(file), { folder: dirname(file), environment, origin: file }, modules);
 }

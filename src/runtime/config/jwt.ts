@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { isTable } from "../../core/json.ts";
-import type { MODULES, Modules } from "../modules.ts";
+import type { TOKEN_SOURCES } from "../../pipeline/identity/token-sources.ts";
+import type { Modules } from "../modules.ts";
 import { permission, problemAdder, repeated, text } from "./values.ts";
 
 /** Declares whose tokens are accepted: every key and default of the section `jwt`. */
@@ -42,7 +43,7 @@ const issuer = z.strictObject({
 });
 
 type Sources = Modules["tokenSources"];
-type BuiltIn = (typeof MODULES.tokenSources)[number];
+type BuiltIn = (typeof TOKEN_SOURCES)[number];
 type Settings<Source> = Source extends { readonly settings: infer Shape extends z.ZodRawShape } ? Shape : never;
 type Each<Shape> = Shape extends unknown ? (shape: Shape) => void : never;
 type Together<Shape> = Each<Shape> extends (all: infer All) => void ? All : never;

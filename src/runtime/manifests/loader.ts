@@ -18,6 +18,7 @@ import { resultWithin } from "../../core/time-limits.ts";
 import type { Tool, ToolConfig } from "../../core/types.ts";
 import { type Config, pathFrom, type SystemConfig } from "../config/config.ts";
 import { importFresh, recordLoading } from "./modules.ts";
+import { packageExports } from "./package-exports.ts";
 import { type LoadedTools, Sources } from "./sources.ts";
 
 const FILES_MAX = 10_000;
@@ -307,7 +308,7 @@ const provided = new Set<string>();
  */
 async function offerImports(manifest: string): Promise<void> {
   if (!provided.has("safe-tool-call")) {
-    const exports = await import("../../index.ts");
+    const exports = await packageExports();
     provide("safe-tool-call", { ...exports, defineTool: definedInFile(exports.defineTool) });
   }
   if (!provided.has("zod") && !hasPackage(dirname(manifest), "zod")) provide("zod", zod);

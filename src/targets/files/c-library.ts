@@ -1,5 +1,5 @@
 import { FFIType, type Pointer, ptr } from "bun:ffi";
-import { bindCLibrary } from "../../runtime/c-library.ts";
+import { bindCLibrary } from "../../native/c-library.ts";
 
 /** System calls on descriptors that the runtime does not offer. Linux only: other systems cannot confine paths. */
 

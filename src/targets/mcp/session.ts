@@ -481,11 +481,7 @@ function requestIdOf(id: unknown): number | undefined {
   return typeof number === "number" && String(number) === String(id) ? number : undefined;
 }
 
-function settleWith(
-  { resolve, reject }: Pending,
-  message: Readonly<Record<string, unknown>>,
-  bytes: number,
-): void {
+function settleWith({ resolve, reject }: Pending, message: Readonly<Record<string, unknown>>, bytes: number): void {
   // Some servers write null for what is absent.
   const result = message["result"] ?? undefined;
   const error = message["error"] ?? undefined;

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { MODULES } from "../../../src/runtime/modules.ts";
+import { MODULES } from "../../../src/modules.ts";
 import { runStc } from "../../support/stc.ts";
 import { PROJECT } from "../../support/world.ts";
 

@@ -9,8 +9,8 @@ import { CUSTOMER_MASTER_PROTO_FOLDER } from "../../../src/cli/development/custo
 import { manifestOf, namedMethods } from "../../../src/cli/import/grpc.ts";
 import { createDefineTool } from "../../../src/core/define-tool.ts";
 import type { Tool } from "../../../src/core/types.ts";
+import { MODULES } from "../../../src/modules.ts";
 import { readDataOnly } from "../../../src/runtime/manifests/data-only.ts";
-import { MODULES } from "../../../src/runtime/modules.ts";
 import type { ProtoSource } from "../../../src/targets/grpc/contract/contract.ts";
 import { draftsOf } from "../../../src/targets/grpc/drafts.ts";
 import { type GrpcSystem, grpcHandler } from "../../../src/targets/grpc/handler.ts";

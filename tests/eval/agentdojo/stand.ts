@@ -9,9 +9,8 @@ import { pathOf, policyFields } from "../../../src/core/policy/policy-fields.ts"
 import type { ToolDraft } from "../../../src/core/target-kind.ts";
 import type { Json } from "../../../src/core/types.ts";
 import { type Approval, SafeToolCall, type ToolCallResult } from "../../../src/index.ts";
-import { assemble } from "../../../src/runtime/composition/wiring.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
 import { auditEntries } from "../../support/audit-files.ts";
+import { assemble, readConfig } from "../../support/build.ts";
 import { LiveIssuers } from "../../support/live-tokens.ts";
 
 const PROGRAM = join(import.meta.dir, "suites.py");

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { MODULES } from "../../../src/runtime/modules.ts";
+import { MODULES } from "../../../src/modules.ts";
 import { ModuleWorld } from "../../modules/module-world.ts";
 import type { Loose, Reply } from "../../support/asking-service.ts";
 import { RawServer } from "../../support/raw-server.ts";

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { MODULES } from "../../../src/runtime/modules.ts";
+import { MODULES } from "../../../src/modules.ts";
 import { ModuleWorld } from "../../modules/module-world.ts";
 import type { Reply } from "../../support/asking-service.ts";
 import { RawServer } from "../../support/raw-server.ts";

@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { createDefineTool } from "../../../src/core/define-tool.ts";
 import type { CallerContext, Json, Tool } from "../../../src/core/types.ts";
+import { MODULES } from "../../../src/modules.ts";
 import { openCedar } from "../../../src/policy/points/cedar/cedar.ts";
 import type { OpenedPoint, PointAnswer } from "../../../src/policy/points/kind.ts";
-import { MODULES } from "../../../src/runtime/modules.ts";
 
 export const NOW = Date.parse("2026-11-23T10:00:00Z");
 

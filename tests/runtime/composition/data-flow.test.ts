@@ -2,9 +2,9 @@ import { expect, test } from "bun:test";
 import { z } from "zod";
 import type { DataFlow } from "../../../src/core/types.ts";
 import { defineTool } from "../../../src/index.ts";
+import { MODULES } from "../../../src/modules.ts";
 import { toolFlow } from "../../../src/policy/flow/declarations.ts";
 import { dataFlowNotes, isShellConfined } from "../../../src/runtime/composition/data-flow.ts";
-import { MODULES } from "../../../src/runtime/modules.ts";
 
 /** A tool of an HTTP API that takes free text. */
 function tool(name: string, dataFlow?: DataFlow) {

@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { auditDirProblems } from "../../../src/runtime/composition/audit.ts";
 import { socketProblems } from "../../../src/runtime/composition/listeners.ts";
-import { type Config, readConfig } from "../../../src/runtime/config/config.ts";
+import type { Config } from "../../../src/runtime/config/config.ts";
+import { readConfig } from "../../support/build.ts";
 
 const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-places-")));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

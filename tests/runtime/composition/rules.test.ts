@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Tool } from "../../../src/core/types.ts";
 import { defineTool } from "../../../src/index.ts";
 import { ruleProblems } from "../../../src/runtime/composition/policies.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
+import { readConfig } from "../../support/build.ts";
 
 function toolOf(name: string, input: z.ZodObject): Tool {
   return defineTool({

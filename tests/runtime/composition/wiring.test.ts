@@ -3,8 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { StartupError } from "../../../src/core/errors.ts";
-import { assemble } from "../../../src/runtime/composition/wiring.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
+import { assemble, readConfig } from "../../support/build.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "stc-wiring-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

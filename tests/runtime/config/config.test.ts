@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { readConfigFile } from "../../../src/runtime/config/file.ts";
+import { readConfigFile } from "../../support/build.ts";
 import { ISSUER, problemsOf, read } from "./reading.ts";
 
 const GRPC = { endpoint: "orders.svc:9090", proto: "./proto" };

@@ -4,9 +4,9 @@ import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import fc from "fast-check";
 import { parseDocument, stringify, type ToStringOptions } from "yaml";
-import { readConfig } from "../../../src/runtime/config/config.ts";
 import { namedPaths } from "../../../src/runtime/config/own-paths.ts";
 import { ApiDocument } from "../../../src/targets/http/openapi/document.ts";
+import { readConfig } from "../../support/build.ts";
 import { ReloadService } from "../../support/reload-service.ts";
 
 const root = realpathSync(mkdtempSync(join(tmpdir(), "stc-own-paths-")));

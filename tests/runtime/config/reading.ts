@@ -1,5 +1,6 @@
 import { StartupError } from "../../../src/core/errors.ts";
-import { type Config, type Environment, readConfig } from "../../../src/runtime/config/config.ts";
+import type { Config, Environment } from "../../../src/runtime/config/config.ts";
+import { readConfig } from "../../support/build.ts";
 
 export const ISSUER = { issuer: "https://idp.test", jwksUri: "https://idp.test/jwks.json" };
 

@@ -1,8 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { type Config, readConfig } from "../../../src/runtime/config/config.ts";
+import type { Config } from "../../../src/runtime/config/config.ts";
 import { resolveCommands } from "../../../src/targets/command/kind.ts";
+import { readConfig } from "../../support/build.ts";
 import { loadFor } from "../../support/kinds.ts";
 import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
 

@@ -5,10 +5,10 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { createDefineTool } from "../../../src/core/define-tool.ts";
 import { zodFromJson } from "../../../src/core/json-schema/zod.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
+import { MODULES } from "../../../src/modules.ts";
 import { readDataOnly } from "../../../src/runtime/manifests/data-only.ts";
-import { MODULES } from "../../../src/runtime/modules.ts";
 import { fieldsOf, patternsOf } from "../../../src/targets/http/manifest.ts";
+import { readConfig } from "../../support/build.ts";
 import { blocksOf } from "../../support/documented.ts";
 import { loadFor } from "../../support/kinds.ts";
 

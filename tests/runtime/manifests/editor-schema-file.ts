@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { MODULES } from "../../../src/modules.ts";
 import { editorSchema } from "../../../src/runtime/manifests/editor-schema.ts";
-import { MODULES } from "../../../src/runtime/modules.ts";
 import { PROJECT } from "../../support/world.ts";
 
 /** The JSON Schema of data-only manifests, which editors read. Run as a program, this file writes it; a test compares. */

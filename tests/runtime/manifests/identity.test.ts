@@ -5,8 +5,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { z } from "zod";
 import { defineTool } from "../../../src/index.ts";
-import { assemble } from "../../../src/runtime/composition/wiring.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
+import { assemble, readConfig } from "../../support/build.ts";
 import { LiveIssuers } from "../../support/live-tokens.ts";
 
 const issuers = new LiveIssuers();

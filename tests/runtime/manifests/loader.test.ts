@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { readConfig } from "../../../src/runtime/config/config.ts";
+import { readConfig } from "../../support/build.ts";
 import { loadFor } from "../../support/kinds.ts";
 
 // Below the project, so that manifests find `safe-tool-call` and zod as they would in a package of their own.

@@ -2,8 +2,8 @@ import { afterAll, beforeEach, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { readConfig } from "../../../src/runtime/config/config.ts";
 import { type Fingerprint, fingerprintOf, startupFileProblems } from "../../../src/runtime/reload/fingerprints.ts";
+import { readConfig } from "../../support/build.ts";
 
 const root = mkdtempSync(join(tmpdir(), "stc-prints-"));
 let folder: string;

@@ -2,8 +2,10 @@ import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { configSchema, readConfig } from "../../../src/runtime/config/config.ts";
+import { MODULES } from "../../../src/modules.ts";
+import { configSchema } from "../../../src/runtime/config/config.ts";
 import { isLive, LIVE_KEYS, restartProblems } from "../../../src/runtime/reload/fingerprints.ts";
+import { readConfig } from "../../support/build.ts";
 
 const page = readFileSync(join(import.meta.dir, "../../../docs/operating.md"), "utf8");
 const section = page.slice(page.indexOf("\n## Reload\n"), page.indexOf("\n## Rotate\n"));
@@ -14,7 +16,7 @@ test("the page names exactly the keys that a reload adopts", () => {
 });
 
 test("each of them is a key of the configuration", () => {
-  const shape = z.toJSONSchema(configSchema, { io: "input", unrepresentable: "any" });
+  const shape = z.toJSONSchema(configSchema(MODULES), { io: "input", unrepresentable: "any" });
   const missing = LIVE_KEYS.filter((key) => {
     const found = key.split(".").reduce<unknown>((at, name) => {
       const properties = (at as { readonly properties?: Readonly<Record<string, unknown>> } | undefined)?.properties;

@@ -1,10 +1,9 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { defineTool } from "safe-tool-call";
 import { z } from "zod";
-import { assemble } from "../../../src/runtime/composition/wiring.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
 import { explainCall } from "../../../src/runtime/replay/explain.ts";
 import { AskingService, type Loose, type Reply } from "../../support/asking-service.ts";
+import { assemble, readConfig } from "../../support/build.ts";
 
 const text = z.string().max(1_000);
 const may = { required: ["deeds:do"] };

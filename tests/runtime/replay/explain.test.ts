@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { defineTool } from "safe-tool-call";
 import { z } from "zod";
 import type { PolicyPoint } from "../../../src/core/policy-point.ts";
-import { MODULES } from "../../../src/runtime/modules.ts";
+import { MODULES } from "../../../src/modules.ts";
 import { AskingService, type Loose, type Reply } from "../../support/asking-service.ts";
 
 let planned = 0;

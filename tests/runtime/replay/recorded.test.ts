@@ -3,10 +3,11 @@ import { join } from "node:path";
 import type { AuditEntry } from "../../../src/audit/entry.ts";
 import { canonicalJson, hmacSha256Hex, sha256Hex } from "../../../src/core/digest.ts";
 import { ARGUMENT_LIMITS } from "../../../src/core/json.ts";
-import { assemble, type Parts } from "../../../src/runtime/composition/wiring.ts";
-import { type Config, readConfig } from "../../../src/runtime/config/config.ts";
+import type { Parts } from "../../../src/runtime/composition/wiring.ts";
+import type { Config } from "../../../src/runtime/config/config.ts";
 import { type ReplayReport, replay } from "../../../src/runtime/replay/replay.ts";
 import { entryLine, writeDays } from "../../support/audit-lines.ts";
+import { assemble, readConfig } from "../../support/build.ts";
 import { type Policy, ReplayWorld, usualPolicy } from "./replay-world.ts";
 
 const DAY = "2026-02-16";

@@ -1,11 +1,10 @@
 import { expect } from "bun:test";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { assemble } from "../../../src/runtime/composition/wiring.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
-import { MODULES } from "../../../src/runtime/modules.ts";
+import { MODULES } from "../../../src/modules.ts";
 import { type ReplayReport, replay } from "../../../src/runtime/replay/replay.ts";
 import { AskingService, type Loose, type Reply } from "../../support/asking-service.ts";
+import { assemble, readConfig } from "../../support/build.ts";
 import { PROJECT } from "../../support/world.ts";
 
 /** A manifest in YAML of a tool over HTTP, as the tests change it. */

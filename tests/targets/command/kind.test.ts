@@ -4,8 +4,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { StartupError } from "../../../src/core/errors.ts";
 import { defineTool } from "../../../src/index.ts";
-import { assemble } from "../../../src/runtime/composition/wiring.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
+import { assemble, readConfig } from "../../support/build.ts";
 import { missing } from "./confinement/stand.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { readConfig } from "../../../src/runtime/config/config.ts";
 import { platformAccess } from "../../../src/targets/command/platform.ts";
+import { readConfig } from "../../support/build.ts";
 import { contextFor } from "../../support/kinds.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 

@@ -2,9 +2,9 @@ import { describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
-import { readConfig } from "../../../src/runtime/config/config.ts";
 import { readPlainFile } from "../../../src/runtime/config/plain-file.ts";
 import { argocdConfigFault, kubeconfigFault, readPlatformFiles } from "../../../src/targets/command/platform.ts";
+import { readConfig } from "../../support/build.ts";
 import { contextFor } from "../../support/kinds.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 

@@ -3,8 +3,8 @@ import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { NotRegistered } from "../../../src/core/errors.ts";
 import type { OpenedKind } from "../../../src/core/target-kind.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
 import { files } from "../../../src/targets/files/kind.ts";
+import { readConfig } from "../../support/build.ts";
 import { contextFor } from "../../support/kinds.ts";
 import { temporaryFolder } from "./stand.ts";
 

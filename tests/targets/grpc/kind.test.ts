@@ -1,7 +1,8 @@
 import { expect, test } from "bun:test";
 import { StartupError } from "../../../src/core/errors.ts";
-import { entriesOf, readConfig } from "../../../src/runtime/config/config.ts";
+import { entriesOf } from "../../../src/runtime/config/config.ts";
 import { grpc } from "../../../src/targets/grpc/kind.ts";
+import { readConfig } from "../../support/build.ts";
 
 const ISSUER = { issuer: "https://idp.test", jwksFile: "jwks.json" };
 const SYSTEM = { endpoint: "orders:9090", proto: "./proto", plaintext: true };

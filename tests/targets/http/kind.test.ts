@@ -5,8 +5,9 @@ import { type CertificateSet, DEVELOPMENT_SERVER_NAME } from "../../../src/cli/d
 import { StartupError } from "../../../src/core/errors.ts";
 import type { CertificateEvent } from "../../../src/core/target-kind.ts";
 import type { EgressTls } from "../../../src/egress/client.ts";
-import { entriesOf, readConfig } from "../../../src/runtime/config/config.ts";
+import { entriesOf } from "../../../src/runtime/config/config.ts";
 import { httpKind } from "../../../src/targets/http/kind.ts";
+import { readConfig } from "../../support/build.ts";
 import { contextFor } from "../../support/kinds.ts";
 import { RawServer } from "../../support/raw-server.ts";
 import { until } from "../../support/until.ts";

@@ -2,9 +2,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test
 import { generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { assemble } from "../../../src/runtime/composition/wiring.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
 import type { Loose } from "../../support/asking-service.ts";
+import { assemble, readConfig } from "../../support/build.ts";
 import { HttpServer } from "./http-server.ts";
 import { HostileWorld, hostileTool, textOf } from "./world.ts";
 

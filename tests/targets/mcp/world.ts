@@ -2,9 +2,8 @@ import { mkdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { z } from "zod";
 import { defineTool, type McpTarget, mcpTool } from "../../../src/index.ts";
-import { assemble } from "../../../src/runtime/composition/wiring.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
 import { AskingService, type CallExtras, type Reply } from "../../support/asking-service.ts";
+import { assemble, readConfig } from "../../support/build.ts";
 
 const SERVER = join(import.meta.dir, "hostile-server.ts");
 

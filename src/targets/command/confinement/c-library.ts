@@ -1,5 +1,5 @@
 import { FFIType, type Pointer, ptr } from "bun:ffi";
-import { bindCLibrary } from "../../../runtime/c-library.ts";
+import { bindCLibrary } from "../../../native/c-library.ts";
 
 /** Functions of the C library that the runtime does not offer, and direct system calls. Linux only. */
 

@@ -1,7 +1,7 @@
 import { createDefineTool } from "../../../../src/core/define-tool.ts";
 import type { HttpTarget, Tool } from "../../../../src/core/types.ts";
+import { MODULES } from "../../../../src/modules.ts";
 import { readDataOnly } from "../../../../src/runtime/manifests/data-only.ts";
-import { MODULES } from "../../../../src/runtime/modules.ts";
 import { ApiDocument } from "../../../../src/targets/http/openapi/document.ts";
 import type { Loose } from "../../../support/asking-service.ts";
 
