@@ -108,9 +108,10 @@ export {
   type ToolDefinition,
   type ToolFactory,
 } from "./core/define-tool.ts";
-export { type Fault, ManifestError, type RefusalCode, type Stage, StartupError } from "./core/errors.ts";
+export { type Fault, ManifestError, StartupError } from "./core/errors.ts";
 export type { ScanLevel, ScanPolicy } from "./core/policy/scan-policy.ts";
 export type { PolicyDecision, PolicyPoint, PolicyRequests } from "./core/policy-point.ts";
+export type { RefusalCode, Stage } from "./core/refusals.ts";
 export { freeText } from "./core/schema/bounds.ts";
 export type {
   ApprovalContext,

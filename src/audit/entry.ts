@@ -1,5 +1,5 @@
-import type { RefusalCode, Stage } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
+import type { RefusalCode, Stage } from "../core/refusals.ts";
 import type { DataLabel, ToolClassification } from "../core/types.ts";
 import { CHAIN_BYTES_MAX } from "./chain/chain.ts";
 import { escapeJson } from "./escape.ts";

@@ -1,5 +1,5 @@
-import { REFUSALS, type RefusalCode } from "../core/errors.ts";
 import { mint, type Receipt } from "../core/evidence.ts";
+import { REFUSALS, type RefusalCode } from "../core/refusals.ts";
 import type { EntryDraft } from "./entry.ts";
 
 /** Maximum number of log lines per source and minute for unauthenticated refusals. */

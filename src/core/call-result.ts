@@ -1,5 +1,5 @@
-import type { RefusalCode, Stage } from "./errors.ts";
 import { isTable } from "./json.ts";
+import type { RefusalCode, Stage } from "./refusals.ts";
 import type { Json } from "./types.ts";
 
 /** Paths of arguments that contained a secret. Rotate it: the audit does not store it, but the conversation may. */

@@ -1,4 +1,4 @@
-import type { REFUSALS, RefusalCode } from "./errors.ts";
+import type { REFUSALS, RefusalCode } from "./refusals.ts";
 import type { CallerContext, EpochMs, ExecutionPlan, Tool } from "./types.ts";
 
 /** The input of the policy points of each stage. */

@@ -1,4 +1,5 @@
-import { Refusal, type RefusalCode } from "../core/errors.ts";
+import { Refusal } from "../core/errors.ts";
+import type { RefusalCode } from "../core/refusals.ts";
 import type { CallsInFlight } from "../core/target-kind.ts";
 
 export interface ResilienceLimits {

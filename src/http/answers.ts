@@ -1,5 +1,6 @@
 import type { Failure } from "../core/call-result.ts";
-import { REFUSALS, type Refusal } from "../core/errors.ts";
+import type { Refusal } from "../core/errors.ts";
+import { REFUSALS } from "../core/refusals.ts";
 import type { Answer } from "../pipeline/answer.ts";
 import type { EndpointAnswer } from "./endpoint.ts";
 

@@ -14,9 +14,10 @@ import {
 import type { EligibleApprovers, PolicyStage, Vote } from "../approvals/policies/requirement.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
 import type { Approval, Decided, EarlierDecision, Grant, Session } from "../approvals/types.ts";
-import { Refusal, type RefusalCode } from "../core/errors.ts";
+import { Refusal } from "../core/errors.ts";
 import { isList, isTable } from "../core/json.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
+import type { RefusalCode } from "../core/refusals.ts";
 import type { CallerContext, Json } from "../core/types.ts";
 import type { Registry } from "../pipeline/registry.ts";
 import type { EndpointServices } from "./endpoint.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { REFUSALS, type RefusalCode, type Stage } from "../core/errors.ts";
+import { REFUSALS, type RefusalCode, type Stage } from "../core/refusals.ts";
 import { APPROVAL_SCOPES, APPROVAL_STATES } from "../core/types.ts";
 import type { Endpoint, Route } from "./endpoint.ts";
 

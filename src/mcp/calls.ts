@@ -1,8 +1,9 @@
 import type { DryRun, ToolCallResult } from "../core/call-result.ts";
-import { REFUSALS, Refusal } from "../core/errors.ts";
+import { Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isTable } from "../core/json.ts";
 import { ERROR } from "../core/mcp.ts";
+import { REFUSALS } from "../core/refusals.ts";
 import type { CallerContext, Json } from "../core/types.ts";
 import type { EndpointAnswer, Exchange } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";

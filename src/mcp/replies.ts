@@ -1,7 +1,8 @@
 import type { DryRun, Failure, Pending, Success, ToolCallResult } from "../core/call-result.ts";
-import type { Refusal, RefusalCode, Stage } from "../core/errors.ts";
+import type { Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import { ERROR, META } from "../core/mcp.ts";
+import type { RefusalCode, Stage } from "../core/refusals.ts";
 import type { Json } from "../core/types.ts";
 import { VERSION } from "../core/version.ts";
 import { refusalAnswer } from "../http/answers.ts";

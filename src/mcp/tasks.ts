@@ -1,9 +1,10 @@
 import type { Requester } from "../approvals/identities.ts";
 import type { Task, TaskCall } from "../approvals/types.ts";
 import type { Pending } from "../core/call-result.ts";
-import { REFUSALS, Refusal } from "../core/errors.ts";
+import { Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import { ERROR } from "../core/mcp.ts";
+import { REFUSALS } from "../core/refusals.ts";
 import { endedWithin } from "../core/time-limits.ts";
 import type { CallerContext, Json } from "../core/types.ts";
 import { inStore } from "../http/approval-json.ts";

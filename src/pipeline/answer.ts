@@ -1,6 +1,7 @@
 import type { DryRun, Failure, Pending, ToolCallResult } from "../core/call-result.ts";
-import { REFUSALS, Refusal } from "../core/errors.ts";
+import { Refusal } from "../core/errors.ts";
 import type { Judged, Receipt, Released } from "../core/evidence.ts";
+import { REFUSALS } from "../core/refusals.ts";
 import type { CallRecord } from "./call-record.ts";
 import { verdictOf } from "./dry-run.ts";
 import { outputShown } from "./output-filter.ts";

@@ -15,10 +15,11 @@ import type {
   PriorCall,
 } from "../approvals/types.ts";
 import { renderView } from "../approvals/view.ts";
-import { type PolicyFinding, Refusal, type RefusalCode } from "../core/errors.ts";
+import { type PolicyFinding, Refusal } from "../core/errors.ts";
 import { type Approved, type Judged, mint, type Planned } from "../core/evidence.ts";
 import { copyOf } from "../core/json.ts";
 import type { GivenApproval } from "../core/policy-point.ts";
+import type { RefusalCode } from "../core/refusals.ts";
 import type { GivenAnswer, Tool } from "../core/types.ts";
 import { namesSecret } from "../detection/sanitize-args.ts";
 import type { Detector } from "../detection/sensitive.ts";

@@ -1,6 +1,7 @@
 import type { Approval, Claimed } from "../approvals/types.ts";
-import { Refusal, type RefusalCode } from "../core/errors.ts";
+import { Refusal } from "../core/errors.ts";
 import type { CallOutcome } from "../core/evidence.ts";
+import type { RefusalCode } from "../core/refusals.ts";
 import type { EpochMs, Tool } from "../core/types.ts";
 
 const POLL_AFTER_MS = 2_000;

@@ -1,9 +1,10 @@
 import type { Announced, EntryDraft } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
 import { canonicalJson, NotJsonError } from "../core/digest.ts";
-import { REFUSALS, Refusal, type RefusalCode, type Stage } from "../core/errors.ts";
+import { Refusal } from "../core/errors.ts";
 import type { AnyEvidence, CallOutcome, Elevated, Receipt, Verified } from "../core/evidence.ts";
 import { ARGUMENT_LIMITS } from "../core/json.ts";
+import { REFUSALS, type RefusalCode, type Stage } from "../core/refusals.ts";
 import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
 import type { CallerContext, Json, KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";

@@ -1,6 +1,7 @@
 import type { DryRun } from "../core/call-result.ts";
-import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
+import { Refusal } from "../core/errors.ts";
 import type { CallOutcome, Judged } from "../core/evidence.ts";
+import { REFUSALS, type Stage } from "../core/refusals.ts";
 import type { CallRequest } from "./call-request.ts";
 
 /** Stages whose denials say how the call itself would end. A denial of another stage is about the request for the dry run. */

@@ -1,8 +1,9 @@
 import { floorVerdict } from "../approvals/floor.ts";
 import { HIDDEN } from "../approvals/risk/operators.ts";
 import type { RiskAssessment, RiskRules } from "../approvals/risk.ts";
-import { Refusal, type RefusalCode } from "../core/errors.ts";
+import { Refusal } from "../core/errors.ts";
 import { type Known, mint, type Parsed, type RegisteredTool, type WithinRate } from "../core/evidence.ts";
+import type { RefusalCode } from "../core/refusals.ts";
 import type { CallerContext, ExecutionPlan, Tool } from "../core/types.ts";
 import type { Halts } from "../policy/halts/halts.ts";
 import { couldUse } from "./permission-engine.ts";

@@ -1,6 +1,7 @@
 import type { Announced } from "../audit/entry.ts";
-import { Refusal, type RefusalCode } from "../core/errors.ts";
+import { Refusal } from "../core/errors.ts";
 import { type Approved, type Executed, mint } from "../core/evidence.ts";
+import type { RefusalCode } from "../core/refusals.ts";
 import type { CallerContext, GivenAnswer, RequestTracer, RunContext, Tool } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import type { CallBudget } from "../policy/quotas/quotas.ts";

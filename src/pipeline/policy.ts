@@ -1,6 +1,6 @@
 import type { RiskPoint } from "../approvals/floor.ts";
 import type { RiskAssessment, RiskRules } from "../approvals/risk.ts";
-import { type PolicyFinding, REFUSALS, Refusal, StartupError } from "../core/errors.ts";
+import { type PolicyFinding, Refusal, StartupError } from "../core/errors.ts";
 import {
   type AnyEvidence,
   type Authorized,
@@ -22,6 +22,7 @@ import {
   type StagePoint,
   undecided,
 } from "../core/policy-point.ts";
+import { REFUSALS } from "../core/refusals.ts";
 import type { Tool } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import type { FlowJudgement } from "../policy/flow/flow.ts";

@@ -1,6 +1,6 @@
 import type { Approver } from "../approvals/identities.ts";
 import type { Approvals, Mode } from "../approvals/types.ts";
-import { Refusal, type RefusalCode } from "../core/errors.ts";
+import { Refusal } from "../core/errors.ts";
 import type {
   AnyEvidence,
   CallOutcome,
@@ -11,6 +11,7 @@ import type {
   Verified,
   WithinRate,
 } from "../core/evidence.ts";
+import type { RefusalCode } from "../core/refusals.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import type { DataFlowPolicy } from "../policy/flow/flow.ts";
 import type { Halts } from "../policy/halts/halts.ts";

@@ -1,7 +1,8 @@
 import type { Approvals, KeyUse } from "../approvals/types.ts";
 import { sha256Hex } from "../core/digest.ts";
-import { Refusal, type RefusalCode } from "../core/errors.ts";
+import { Refusal } from "../core/errors.ts";
 import { type CallOutcome, type Elevated, type Fresh, mint, type Released } from "../core/evidence.ts";
+import type { RefusalCode } from "../core/refusals.ts";
 import { approvalIdOf, approvalsUnavailable } from "./approval-refusals.ts";
 import type { CallRecord, Consumed } from "./call-record.ts";
 import { assertUsesNothing, isJudged } from "./dry-run.ts";

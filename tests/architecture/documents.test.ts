@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { REFUSALS } from "../../src/core/errors.ts";
+import { REFUSALS } from "../../src/core/refusals.ts";
 import { ROOT, sources } from "./sources.ts";
 
 test("the table of refusals equals the code's", () => {

@@ -1,10 +1,10 @@
 import { expect, test } from "bun:test";
-import { REFUSALS } from "../../src/core/errors.ts";
+import { REFUSALS } from "../../src/core/refusals.ts";
 import { sources } from "./sources.ts";
 
 test("every refusal code is thrown somewhere", async () => {
   const code = sources("src")
-    .filter(({ path }) => path !== "src/core/errors.ts")
+    .filter(({ path }) => path !== "src/core/refusals.ts")
     .map((source) => source.code)
     .join("\n");
   const unused = Object.keys(REFUSALS).filter((name) => !code.includes(`"${name}"`));

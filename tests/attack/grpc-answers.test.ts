@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, spyOn, test } from "bun:test";
 import type { ServerHttp2Stream } from "node:http2";
 import { deflateSync, gzipSync } from "node:zlib";
 import { z } from "zod";
-import type { RefusalCode } from "../../src/core/errors.ts";
+import type { RefusalCode } from "../../src/core/refusals.ts";
 import type { ToolClassification } from "../../src/core/types.ts";
 import { type GrpcHandler, grpcHandler } from "../../src/targets/grpc/handler.ts";
 import {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
-import { REFUSALS } from "../../src/core/errors.ts";
+import { REFUSALS } from "../../src/core/refusals.ts";
 import { CasePlayer } from "../support/case-player.ts";
 import { isRefusal, type Row, row, rows } from "../support/case-row.ts";
 import { hasGit } from "../support/git-tests.ts";

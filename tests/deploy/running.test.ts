@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { RunningService } from "../../src/cli/service.ts";
-import { REFUSALS } from "../../src/core/errors.ts";
+import { REFUSALS } from "../../src/core/refusals.ts";
 import { readPrometheusRule } from "./custom-resources.ts";
 import { writtenDocuments } from "./documents.ts";
 import { Pod } from "./pod.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { QUERY_PARAMS } from "../../src/audit/query/params.ts";
-import { REFUSALS } from "../../src/core/errors.ts";
+import { REFUSALS } from "../../src/core/refusals.ts";
 import { CALL, callHeaders, issuers, startIdentityService } from "../support/identity-service.ts";
 import { ENDPOINTS } from "./server-parts.ts";
 

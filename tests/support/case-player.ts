@@ -1,7 +1,7 @@
 import { expect } from "bun:test";
 import { join } from "node:path";
 import type { AuditEntry } from "../../src/audit/entry.ts";
-import { REFUSALS } from "../../src/core/errors.ts";
+import { REFUSALS } from "../../src/core/refusals.ts";
 import { SafeToolCall } from "../../src/index.ts";
 import { auditEntries, dayFilesText, journalEntries } from "./audit-files.ts";
 import { playEarlier } from "./case-questions.ts";

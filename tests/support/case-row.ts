@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { REFUSALS, type RefusalCode, type Stage } from "../../src/core/errors.ts";
+import { REFUSALS, type RefusalCode, type Stage } from "../../src/core/refusals.ts";
 import { TOKEN_KINDS } from "./live-tokens.ts";
 import { SEND_MODES } from "./raw-http.ts";
 

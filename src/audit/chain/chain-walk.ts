@@ -1,9 +1,10 @@
 import type { Hash } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
+import type { LineMembers } from "../../core/audit-fields.ts";
 import { type DayFile, isOfOtherDay, LINE_END, type LineVisit, lineEnds, visitLines } from "../journal/day-files.ts";
 import { READ_APPEND, readSmallFile, withFile } from "../journal/file-operations.ts";
-import { type LineMembers, parseLine } from "../query/view.ts";
+import { parseLine } from "../query/view.ts";
 import { type ChainHead, followingHash, genesisOf, logIdOf, readLink, type StreamName } from "./chain.ts";
 import { leafHash, MerkleTree } from "./merkle-tree.ts";
 

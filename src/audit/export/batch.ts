@@ -1,5 +1,6 @@
 import fs from "node:fs";
 import { join } from "node:path";
+import { type EntryView, type LineMembers, viewOf } from "../../core/audit-fields.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import type { StreamName } from "../chain/chain.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
@@ -17,7 +18,7 @@ import {
 } from "../journal/day-files.ts";
 import { makeDirectory, readSmallFile, syncDirectory } from "../journal/file-operations.ts";
 import type { Position } from "../query/params.ts";
-import { type EntryView, type LineMembers, parseLine, viewOf } from "../query/view.ts";
+import { parseLine } from "../query/view.ts";
 
 /** Limits for one request. A single line is sent whatever its size. */
 const BATCH_LINES_MAX = 500;

@@ -1,66 +1,30 @@
+import { type EntryView, FIELD_ROWS, type LineMembers } from "../../core/audit-fields.ts";
 import { escapeJson, escapeLine } from "../escape.ts";
 import type { FoundLine } from "../query/filter.ts";
-import { type EntryView, type LineMembers, membersOf, parseLine, REASON_SEPARATOR, textOf } from "../query/view.ts";
+import { membersOf, parseLine, textOf } from "../query/view.ts";
 
 /** Matches text that a spreadsheet may treat as a formula, including full-width characters and leading whitespace. */
 const FORMULA = /^[\s\u00a0\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]/;
 const LEADING_CONTROL = /^[\t\r\n]/;
 
-const COLUMNS: readonly (readonly [
-  name: string,
-  read: (entry: EntryView, line: LineMembers) => string | number | undefined,
-])[] = [
-  ["timestamp", ({ timestamp }) => timestamp],
-  ["traceId", ({ traceId }) => traceId],
-  ["sub", ({ sub }) => sub],
-  ["iss", ({ iss }) => iss],
-  ["tool", ({ tool }) => tool],
-  ["classification", ({ classification }) => classification],
-  ["system", ({ system }) => system],
-  ["decision", ({ decision }) => decision],
-  ["stage", ({ stage }) => stage],
-  ["code", ({ code }) => code],
-  ["reason", ({ reason }) => reason],
-  ["durationMs", ({ duration }) => duration],
-  ["count", ({ count }) => count],
-  ["args", (_entry, line) => jsonOf(membersOf(line["request"])?.["args"])],
-  ["argsHash", (_entry, line) => textOf(membersOf(line["request"])?.["argsHash"])],
-  ["filteredFields", (_entry, line) => listOf(membersOf(line["response"])?.["filteredFields"])],
-  ["approvedBy", ({ approvedBy }) => approvedBy],
-  ["approvalId", ({ approvalId }) => approvalId],
-  ["w3cTraceId", ({ wireTraceId }) => wireTraceId],
-  ["instance", (_entry, line) => textOf(line["instance"])],
-  [
-    "decisionReasons",
-    ({ decisionReasons }) => decisionReasons?.replaceAll(REASON_SEPARATOR, ": ").replaceAll("\n", "; "),
-  ],
-  ["policyVersion", ({ policyVersion }) => policyVersion],
-];
+const COLUMNS = FIELD_ROWS.filter(({ csv }) => csv !== undefined);
 
-const CSV_HEADER = COLUMNS.map(([name]) => name).join(",");
+const CSV_HEADER = COLUMNS.map(({ csv }) => csv).join(",");
 
-export function toCsv({ entry, line }: FoundLine): string {
+export function toCsv({ line }: FoundLine): string {
   const members = parseLine(line) ?? {};
-  return COLUMNS.map(([, read]) => csvCell(read(entry, members))).join(",");
+  return COLUMNS.map(({ read, show }) => csvCell(read(members), show)).join(",");
 }
 
 /**
  * Returns one cell of a CSV file. Strings are quoted, possible formulas are prefixed with an apostrophe, and control characters are
  * escaped.
  */
-export function csvCell(value: string | number | undefined): string {
-  if (value === undefined) return "";
+export function csvCell(value: unknown, show = (text: string): string => text): string {
   if (typeof value === "number") return String(value);
+  if (typeof value !== "string") return "";
   const isFormula = FORMULA.test(value) || LEADING_CONTROL.test(value);
-  return `"${isFormula ? "'" : ""}${escapeLine(value).replaceAll('"', '""')}"`;
-}
-
-function jsonOf(value: unknown): string | undefined {
-  return value === undefined ? undefined : JSON.stringify(value);
-}
-
-function listOf(value: unknown): string | undefined {
-  return Array.isArray(value) ? value.filter((one) => typeof one === "string").join(" ") : undefined;
+  return `"${isFormula ? "'" : ""}${escapeLine(show(value)).replaceAll('"', '""')}"`;
 }
 
 const VERSION = "1.8.0";
@@ -109,7 +73,7 @@ function toOcsf({ entry, line }: FoundLine): object {
     // The log stores no addresses: the caller is identified by its token.
     src_endpoint: { svc_name: entry.sub ?? "unknown" },
     metadata: metadataOf(entry, members),
-    unmapped: unmappedOf(entry, members),
+    unmapped: unmappedOf(members),
   };
 }
 
@@ -140,28 +104,20 @@ function metadataOf({ traceId, timestamp, wireTraceId }: EntryView, members: Lin
   };
 }
 
-function unmappedOf(
-  { decision, stage, classification, approvalId, approvedBy, policyVersion }: EntryView,
-  members: LineMembers,
-): object {
+function unmappedOf(members: LineMembers): object {
   const request = membersOf(members["request"]);
+  const caller = membersOf(members["caller"]);
   return {
-    decision,
+    ...Object.fromEntries(FIELD_ROWS.flatMap(({ ocsf, read }) => (ocsf === undefined ? [] : [[ocsf, read(members)]]))),
     decision_reasons: members["decisionReasons"],
-    policy_version: policyVersion,
-    stage,
-    classification,
-    permissions: membersOf(members["caller"])?.["permissions"],
-    roles: membersOf(members["caller"])?.["roles"],
-    act: membersOf(members["caller"])?.["act"],
+    permissions: caller?.["permissions"],
+    roles: caller?.["roles"],
+    act: caller?.["act"],
     args: request?.["args"],
-    args_hash: request?.["argsHash"],
     args_hash_alg: request?.["hashAlg"],
     filtered_fields: membersOf(members["response"])?.["filteredFields"],
     output_hash: membersOf(members["response"])?.["outputHash"],
     plan_digest: membersOf(members["plan"])?.["digest"],
-    approval_id: approvalId,
-    approved_by: approvedBy,
     chain_hash: members["hash"],
   };
 }

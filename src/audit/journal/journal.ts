@@ -1,5 +1,5 @@
-import { REFUSALS } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import { REFUSALS } from "../../core/refusals.ts";
 import type { Json, ToolClassification, UsedKey } from "../../core/types.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import { type Announced, type EntryDraft, toLine } from "../entry.ts";

@@ -1,13 +1,14 @@
 import { createHash, createPublicKey, type KeyObject } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
+import { viewOf } from "../../core/audit-fields.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import { readIntentSeq, readLink, STREAMS, type StreamName } from "../chain/chain.ts";
 import { ChainWalk, walkFiles, walkFromStart } from "../chain/chain-walk.ts";
 import { type Checkpoint, cutTornNotes, readCheckpoint, readLastNotes } from "../chain/checkpoint.ts";
 import { verifyNote } from "../chain/signed-note.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
-import { parseLine, viewOf } from "../query/view.ts";
+import { parseLine } from "../query/view.ts";
 import { type Damage, explainHalt, misnamedFile } from "../verify/damage.ts";
 import {
   type DayFile,

@@ -1,8 +1,9 @@
 import { join } from "node:path";
+import type { LineMembers } from "../../core/audit-fields.ts";
 import { sha256Hex } from "../../core/digest.ts";
 import type { StreamName } from "../chain/chain.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
-import { type LineMembers, membersOf, textOf } from "../query/view.ts";
+import { membersOf, textOf } from "../query/view.ts";
 import { isDay } from "./day-files.ts";
 import type { StreamPosition } from "./day-stream.ts";
 import { readSmallFile } from "./file-operations.ts";

@@ -1,3 +1,4 @@
+import { viewOf } from "../../core/audit-fields.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import { type ChainLink, readLink, type StreamName } from "../chain/chain.ts";
 import { walkFromStart } from "../chain/chain-walk.ts";
@@ -16,7 +17,7 @@ import {
 import { readSavedPosition } from "../journal/saved-position.ts";
 import type { Filter } from "./filter.ts";
 import { dayOf } from "./time-range.ts";
-import { parseLine, viewOf } from "./view.ts";
+import { parseLine } from "./view.ts";
 
 interface Bound {
   /** Milliseconds since 1970; `undefined` when the line has no valid timestamp. */

@@ -1,9 +1,16 @@
-import { REFUSALS } from "../../core/errors.ts";
+import {
+  type EntryView,
+  FILTER_ROWS,
+  type FilterParam,
+  type FilterRow,
+  fieldValue,
+  viewOf,
+} from "../../core/audit-fields.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import { escapeJson } from "../escape.ts";
 import { type Chunk, LINE_END, type Range, type RawLine, spansOf, stampAt } from "../journal/day-files.ts";
 import { withinYears } from "./time-range.ts";
-import { type EntryView, parseLine, REASON_SEPARATOR, viewOf } from "./view.ts";
+import { parseLine } from "./view.ts";
 
 /** Maximum characters of a filter value. */
 export const VALUE_CHARACTERS_MAX = 512;
@@ -11,90 +18,25 @@ export const VALUE_CHARACTERS_MAX = 512;
 /** Minimum length of a search anchor: shorter strings occur in nearly every line. */
 const ANCHOR_CHARACTERS_MIN = 3;
 
-interface FieldRow {
-  /** The allowed values; any string when missing. */
-  readonly values?: readonly string[];
-  /** True when the value is accepted in either case and stored in lowercase. */
-  readonly isHex?: true;
-  /** The value is only the beginning of what the line contains, or some part of it. */
-  readonly isPart?: "beginning" | "anywhere";
-  is(entry: EntryView, value: string): boolean;
-}
-
-const refusals = Object.entries(REFUSALS);
-
-/** Returns whether one of the reasons is of this policy point, or begins with this text. */
-function hasReason({ decisionReasons }: Pick<EntryView, "decisionReasons">, value: string): boolean {
-  if (decisionReasons === undefined) return false;
-  return decisionReasons.split("\n").some((line) => {
-    const [point, reason = ""] = line.split(REASON_SEPARATOR);
-    return point === value || reason.startsWith(value);
-  });
-}
-
-const HUMAN = "human:";
-
-/** Returns whether this person, by subject or as `issuer|subject`, or this rule, is among those who approved. */
-function isApprovedBy({ approvedBy }: Pick<EntryView, "approvedBy">, value: string): boolean {
-  if (approvedBy === value) return true;
-  if (approvedBy?.startsWith(HUMAN) !== true) return false;
-  const people = approvedBy.slice(HUMAN.length).split(`, ${HUMAN}`);
-  return people.some((person) => person === value || person.endsWith(`|${value}`));
-}
-
-/** Fields by which a query can select, most selective first: the bytes are searched in that order. */
-export const FIELDS = {
-  traceId: { isHex: true, is: (entry, value) => entry.traceId === value || entry.wireTraceId === value },
-  approval: { isHex: true, is: ({ approvalId }, value) => approvalId === value },
-  approver: { isPart: "anywhere", is: isApprovedBy },
-  sub: { is: ({ sub }, value) => sub === value },
-  code: { values: refusals.map(([code]) => code), is: ({ code }, value) => code === value },
-  tool: { is: ({ tool }, value) => tool === value },
-  system: { is: ({ system }, value) => system === value },
-  stage: {
-    values: [...new Set(refusals.map(([, { stage }]) => stage as string))],
-    is: ({ stage }, value) => stage === value,
-  },
-  classification: {
-    values: ["read", "write", "destructive", "unknown"],
-    is: ({ classification }, value) => classification === value,
-  },
-  reason: { isPart: "beginning", is: hasReason },
-  client: { is: ({ client }, value) => client === value },
-  iss: { is: ({ iss }, value) => iss === value },
-  decision: {
-    values: ["ALLOWED", "DENIED", "ERROR", "PENDING", "DRY_RUN"],
-    is: ({ decision }, value) => decision === value,
-  },
-} as const satisfies Record<string, FieldRow>;
-
-export type Field = keyof typeof FIELDS;
-const FIELD_ROWS: Readonly<Record<Field, FieldRow>> = FIELDS;
-const FIELD_NAMES = Object.keys(FIELDS) as readonly Field[];
-
 export interface Filter {
   /** Start of the time range, inclusive, in milliseconds since 1970. */
   readonly fromMs?: number | undefined;
   /** End of the time range, exclusive, in milliseconds since 1970. */
   readonly toMs?: number | undefined;
-  readonly exact: Readonly<Partial<Record<Field, string>>>;
+  readonly exact: Readonly<Partial<Record<FilterParam, string>>>;
   /** Text anywhere in the line as written; ASCII letters match in either case. */
   readonly text?: string | undefined;
 }
 
-/** Returns the test of a column's values; undefined for a field whose values are compared exactly. */
-export function partTest(field: Field, wanted: string): ((value: string) => boolean) | undefined {
-  if (field === "approver") return (approvedBy) => isApprovedBy({ approvedBy }, wanted);
-  return field === "reason" ? (decisionReasons) => hasReason({ decisionReasons }, wanted) : undefined;
-}
-
 /** Returns the normalized value, or the problem with it. */
-export function readField(field: Field, value: string): { readonly value: string } | { readonly fault: string } {
-  const { values, isHex } = FIELD_ROWS[field];
+export function readFilterValue(
+  { param, values, isHex }: FilterRow,
+  value: string,
+): { readonly value: string } | { readonly fault: string } {
   if (value === "" || value.length > VALUE_CHARACTERS_MAX) {
-    return { fault: `${field} must have 1 to ${VALUE_CHARACTERS_MAX} characters` };
+    return { fault: `${param} must have 1 to ${VALUE_CHARACTERS_MAX} characters` };
   }
-  if (values !== undefined && !values.includes(value)) return { fault: `${field} must be one of ${values.join(", ")}` };
+  if (values !== undefined && !values.includes(value)) return { fault: `${param} must be one of ${values.join(", ")}` };
   return { value: isHex === true && /^[0-9A-Fa-f-]{1,64}$/.test(value) ? value.toLowerCase() : value };
 }
 
@@ -105,14 +47,14 @@ export class Matcher {
   readonly needles: readonly Buffer[];
   /** Searched in the lowercase copy of the bytes when there is no needle. */
   readonly folded: Buffer | undefined;
-  readonly #exact: readonly (readonly [FieldRow, string])[];
+  readonly #exact: readonly (readonly [FilterRow, string])[];
   readonly #text: string | undefined;
 
   constructor(filter: Filter) {
     this.filter = filter;
-    const asked = FIELD_NAMES.flatMap((field) => {
-      const value = filter.exact[field];
-      return value === undefined ? [] : [[FIELD_ROWS[field], value] as const];
+    const asked = FILTER_ROWS.flatMap((row) => {
+      const value = filter.exact[row.param];
+      return value === undefined ? [] : [[row, value] as const];
     });
     this.#exact = asked;
     this.#text = filter.text === undefined ? undefined : foldAscii(filter.text);
@@ -126,15 +68,22 @@ export class Matcher {
     const { fromMs, toMs } = this.filter;
     if (fromMs !== undefined && entry.timeMs < fromMs) return false;
     if (toMs !== undefined && entry.timeMs >= toMs) return false;
-    if (!this.#exact.every(([row, value]) => row.is(entry, value))) return false;
+    if (!this.#exact.every(([row, value]) => matches(row, entry, value))) return false;
     return this.#text === undefined || foldAscii(line).includes(this.#text);
   }
 }
 
+function matches({ valueIn, or, part }: FilterRow, entry: EntryView, wanted: string): boolean {
+  const value = valueIn(entry);
+  if (value === wanted) return true;
+  if (or !== undefined && fieldValue(entry, or) === wanted) return true;
+  return value !== undefined && part?.isIn(value, wanted) === true;
+}
+
 /** Returns the value as the writer serializes it; without the quotes that a part of a value does not have. */
-function needleOf({ isPart }: FieldRow, value: string): Buffer {
+function needleOf({ part }: FilterRow, value: string): Buffer {
   const quoted = escapeJson(JSON.stringify(value));
-  return Buffer.from(quoted.slice(isPart === "anywhere" ? 1 : 0, isPart === undefined ? undefined : -1));
+  return Buffer.from(quoted.slice(part?.begins === "anywhere" ? 1 : 0, part === undefined ? undefined : -1));
 }
 
 /** Returns the longest part of the text that is the same in either case. */

@@ -5,6 +5,7 @@ import { LINE_BYTES_MAX } from "../entry.ts";
 import { type Chunk, daysIn, type OpenDayFile, type Range, readChunk, withDay } from "../journal/day-files.ts";
 import type { Filter } from "./filter.ts";
 import {
+  COLUMNS_VERSION,
   keysWanted,
   type LineRows,
   type PackedRows,
@@ -352,7 +353,8 @@ function checkOf(bytes: Uint8Array, origin: string): Buffer {
 
 /** Name of the index file in the audit directory. It is derived from the log alone: deleting it only costs time. */
 const INDEX_FILE = "index.sqlite";
-const VERSION = 4;
+/** Another layout of the tables needs another factor. */
+const VERSION = COLUMNS_VERSION;
 /** Neither readers nor the log wait longer for the index: a busy index is not used. */
 const BUSY_MS = 50;
 const PRIVATE_FILE_MODE = 0o600;

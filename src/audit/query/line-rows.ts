@@ -1,33 +1,29 @@
+import { type EntryView, FILTER_ROWS, type FilterParam, type FilterRow, viewOf } from "../../core/audit-fields.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import { type Chunk, type Range, spansOf } from "../journal/day-files.ts";
-import { type Field, type Filter, type FoundLine, findIn, type Matcher, partTest } from "./filter.ts";
-import { type EntryView, parseLine, viewOf } from "./view.ts";
+import { type Filter, type FoundLine, findIn, type Matcher } from "./filter.ts";
+import { parseLine } from "./view.ts";
 
 /** A segment is the lines that start in this many bytes of a day file. */
 export const SEGMENT_BYTES = 1_048_576;
 
-/** The members of a row that are stored as the number of their value. */
-const COLUMNS = {
-  approval: ({ approvalId }) => approvalId,
-  approver: ({ approvedBy }) => approvedBy,
-  sub: ({ sub }) => sub,
-  iss: ({ iss }) => iss,
-  client: ({ client }) => client,
-  code: ({ code }) => code,
-  /** The points and reasons of the line together: a filter gives the beginning of one. */
-  reason: ({ decisionReasons }) => decisionReasons,
-  tool: ({ tool }) => tool,
-  system: ({ system }) => system,
-  stage: ({ stage }) => stage,
-  classification: ({ classification }) => classification,
-  decision: ({ decision }) => decision,
-  /** Missing means 1. */
-  count: ({ count }) => (count === 1 ? undefined : String(count)),
-} as const satisfies Record<Exclude<Field, "traceId"> | "count", Cell>;
+type ColumnFilter = FilterRow & { readonly param: Exclude<FilterParam, "traceId"> };
 
+/** The filters whose values the index stores as numbers. Trace ids have keys alone: nearly every line has another one. */
+const COLUMN_FILTERS = FILTER_ROWS.filter((row): row is ColumnFilter => row.param !== "traceId");
+
+export type Column = ColumnFilter["param"] | "count";
 type Cell = (entry: EntryView) => string | undefined;
-export type Column = keyof typeof COLUMNS;
-const COLUMN_NAMES = Object.keys(COLUMNS) as readonly Column[];
+
+/** The members of a row that are stored as the number of their value. */
+const COLUMNS: readonly { readonly name: Column; readonly cell: Cell }[] = [
+  ...COLUMN_FILTERS.map(({ param, valueIn }) => ({ name: param, cell: valueIn })),
+  /** Missing means 1. */
+  { name: "count", cell: ({ count }) => (count === 1 ? undefined : String(count)) },
+];
+
+/** Changes with the columns, and so with what the index stores. */
+export const COLUMNS_VERSION = Bun.hash.xxHash32(COLUMNS.map(({ name }) => name).join()) & 0x7f_ff_ff_ff;
 
 /** The lines of one segment as rows: everything that filters and statistics use, except text. */
 export interface LineRows {
@@ -54,7 +50,7 @@ const HEAD_BYTES = 8;
 const TIME_BYTES = 8;
 const OFFSET_BYTES = 4;
 const CODE_BYTES = 2;
-const ROW_BYTES = TIME_BYTES + OFFSET_BYTES + (1 + COLUMN_NAMES.length) * CODE_BYTES;
+const ROW_BYTES = TIME_BYTES + OFFSET_BYTES + (1 + COLUMNS.length) * CODE_BYTES;
 const SHORTEST_LINE = '{"timestamp":"1"}\n';
 /** Below 65,536, so every code fits 16 bits. */
 const ROWS_MAX = Math.ceil(SEGMENT_BYTES / SHORTEST_LINE.length);
@@ -65,9 +61,9 @@ class RowBuilder {
   readonly #times = new Float64Array(ROWS_MAX);
   readonly #traces = new Uint32Array(2 * ROWS_MAX);
   readonly #durations = new Uint16Array(ROWS_MAX);
-  readonly #columns = COLUMN_NAMES.map((column) => ({
-    column,
-    cell: COLUMNS[column] as Cell,
+  readonly #columns = COLUMNS.map(({ name, cell }) => ({
+    column: name,
+    cell,
     codes: new Uint16Array(ROWS_MAX),
     /** The code of each value. */
     values: new Map<string, number>(),
@@ -167,29 +163,29 @@ export function unpackRows({ buffer }: Uint8Array): LineRows {
   const offsetsAt = HEAD_BYTES + size * TIME_BYTES;
   const durationsAt = offsetsAt + size * OFFSET_BYTES;
   const codesAt = (column: number): number => durationsAt + (1 + column) * size * CODE_BYTES;
-  const lists: readonly (readonly string[])[] = JSON.parse(
-    Buffer.from(buffer, codesAt(COLUMN_NAMES.length)).toString(),
-  );
-  const codes = COLUMN_NAMES.map((column, at) => [column, new Uint16Array(buffer, codesAt(at), size)] as const);
+  const lists: readonly (readonly string[])[] = JSON.parse(Buffer.from(buffer, codesAt(COLUMNS.length)).toString());
+  const codes = COLUMNS.map(({ name }, at) => [name, new Uint16Array(buffer, codesAt(at), size)] as const);
   return {
     size,
     times: new Float64Array(buffer, HEAD_BYTES, size),
     offsets: new Uint32Array(buffer, offsetsAt, size),
     durations: new Uint16Array(buffer, durationsAt, size),
     codes: Object.fromEntries(codes) as LineRows["codes"],
-    values: Object.fromEntries(COLUMN_NAMES.map((column, at) => [column, lists[at] ?? []])) as LineRows["values"],
+    values: Object.fromEntries(COLUMNS.map(({ name }, at) => [name, lists[at] ?? []])) as LineRows["values"],
   };
 }
 
 /** Returns a key of a value; two values may share one. */
-function keyOf(field: Field | Column, value: string | undefined): number {
+function keyOf(field: FilterParam | Column, value: string | undefined): number {
   return value === undefined ? 0 : Bun.hash.xxHash32(`${field} ${value}`);
 }
 
 /** Returns the keys that a segment has if one of its lines matches the filter. */
 export function keysWanted({ exact }: Filter): readonly number[] {
-  const fields = Object.entries(exact) as readonly (readonly [Field, string])[];
-  return fields.flatMap(([field, value]) => (partTest(field, value) === undefined ? [keyOf(field, value)] : []));
+  return FILTER_ROWS.flatMap(({ param, part }) => {
+    const value = exact[param];
+    return value === undefined || part !== undefined ? [] : [keyOf(param, value)];
+  });
 }
 
 /** Returns the test whether a row can have the trace id of the filter, by the keys of its segment. */
@@ -208,12 +204,12 @@ export function rowTest(
   { exact, fromMs = Number.NEGATIVE_INFINITY, toMs = Number.POSITIVE_INFINITY }: Filter,
 ): ((row: number) => boolean) | undefined {
   const wanted: { readonly column: Uint16Array; readonly accepted: (code: number) => boolean }[] = [];
-  for (const column of COLUMN_NAMES) {
-    const value = column === "count" ? undefined : exact[column];
+  for (const { param, part } of COLUMN_FILTERS) {
+    const value = exact[param];
     if (value === undefined) continue;
-    const accepted = codesOf(values[column], column as Field, value);
+    const accepted = codesOf(values[param], part?.isIn, value);
     if (accepted === undefined) return undefined;
-    wanted.push({ column: codes[column], accepted });
+    wanted.push({ column: codes[param], accepted });
   }
   if (wanted.length === 0 && fromMs === Number.NEGATIVE_INFINITY && toMs === Number.POSITIVE_INFINITY)
     return () => true;
@@ -224,13 +220,16 @@ export function rowTest(
 }
 
 /** Returns the test of a column's codes; undefined when no value of the segment is one of those wanted. */
-function codesOf(values: readonly string[], field: Field, wanted: string): ((code: number) => boolean) | undefined {
-  const matches = partTest(field, wanted);
-  if (matches === undefined) {
+function codesOf(
+  values: readonly string[],
+  isIn: NonNullable<FilterRow["part"]>["isIn"] | undefined,
+  wanted: string,
+): ((code: number) => boolean) | undefined {
+  if (isIn === undefined) {
     const exact = values.indexOf(wanted) + 1;
     return exact === 0 ? undefined : (code) => code === exact;
   }
-  const matching = new Set(values.flatMap((value, at) => (matches(value) ? [at + 1] : [])));
+  const matching = new Set(values.flatMap((value, at) => (value === wanted || isIn(value, wanted) ? [at + 1] : [])));
   return matching.size === 0 ? undefined : (code) => matching.has(code);
 }
 

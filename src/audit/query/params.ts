@@ -1,11 +1,10 @@
 import { hash } from "node:crypto";
+import { FILTER_ROWS, type FilterParam } from "../../core/audit-fields.ts";
 import { isDay } from "../journal/day-files.ts";
-import { FIELDS, type Field, type Filter, readField, VALUE_CHARACTERS_MAX } from "./filter.ts";
+import { type Filter, readFilterValue, VALUE_CHARACTERS_MAX } from "./filter.ts";
 import { readTime, TIME_HINT } from "./time-range.ts";
 
-const FIELD_NAMES = Object.keys(FIELDS) as readonly Field[];
-
-export const FILTER_PARAMS = ["from", "to", "text", ...FIELD_NAMES] as const;
+export const FILTER_PARAMS = ["from", "to", "text", ...FILTER_ROWS.map(({ param }) => param)] as const;
 export const QUERY_PARAMS = [...FILTER_PARAMS, "order", "limit", "cursor"] as const;
 
 export type Params = Readonly<Record<string, string | undefined>>;
@@ -34,13 +33,13 @@ export type ReadResult<T> = { readonly ok: T } | { readonly faults: readonly str
  */
 export function readFilter(params: Params, nowMs: number): ReadResult<Filter> {
   const faults: string[] = [];
-  const exact: Partial<Record<Field, string>> = {};
-  for (const field of FIELD_NAMES) {
-    const value = params[field];
+  const exact: Partial<Record<FilterParam, string>> = {};
+  for (const row of FILTER_ROWS) {
+    const value = params[row.param];
     if (value === undefined) continue;
-    const read = readField(field, value);
+    const read = readFilterValue(row, value);
     if ("fault" in read) faults.push(read.fault);
-    else exact[field] = read.value;
+    else exact[row.param] = read.value;
   }
   const fromMs = readMoment("from", params, { nowMs, faults });
   const toMs = readMoment("to", params, { nowMs, faults });

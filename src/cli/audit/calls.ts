@@ -6,15 +6,8 @@ import { Follower, lastLines } from "../../audit/query/follow.ts";
 import type { LineIndex } from "../../audit/query/line-index.ts";
 import { type Params, type Query, readFilter, readQuery } from "../../audit/query/params.ts";
 import { type QueryPage, search, searchPages } from "../../audit/query/query.ts";
-import {
-  type EntryView,
-  type LineMembers,
-  membersOf,
-  parseLine,
-  REASON_SEPARATOR,
-  textOf,
-  viewOf,
-} from "../../audit/query/view.ts";
+import { membersOf, parseLine, textOf } from "../../audit/query/view.ts";
+import { AUDIT_FIELDS, type EntryView, type LineMembers, viewOf } from "../../core/audit-fields.ts";
 import { EXIT, print, type StyledText, table, wrongUsage } from "../output.ts";
 import {
   type AuditDirectory,
@@ -264,15 +257,10 @@ function printEntry(entry: EntryView, { isColoured }: AuditDirectory): void {
       entry.sub ?? "",
       entry.duration === undefined ? "" : `${entry.duration.toFixed(1)} ms`,
       entry.traceId ?? "",
-      ...(entry.decisionReasons === undefined ? [] : [shownReasons(entry.decisionReasons)]),
+      ...(entry.decisionReasons === undefined ? [] : [AUDIT_FIELDS.decisionReasons.show(entry.decisionReasons)]),
     ],
     isColoured ? COLOURS[decision] : undefined,
   );
-}
-
-/** Returns the policy points that did not allow the call, with their reasons. */
-function shownReasons(reasons: string): string {
-  return reasons.replaceAll(REASON_SEPARATOR, ": ").replaceAll("\n", "; ");
 }
 
 function printLine(line: string, directory: AuditDirectory): void {

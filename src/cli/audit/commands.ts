@@ -1,5 +1,5 @@
-import type { FILTER_PARAMS } from "../../audit/query/params.ts";
 import { DURATION_HINT, TIME_HINT } from "../../audit/query/time-range.ts";
+import { FILTER_ROWS, type FilterParam } from "../../core/audit-fields.ts";
 import {
   argument,
   type CommandOption,
@@ -15,29 +15,18 @@ import {
   wholeNumber,
 } from "../command.ts";
 
-type FilterParam = (typeof FILTER_PARAMS)[number];
+const TO_HELP = "the same; calls at that time and later are left out";
+const TIME = text("time");
 
-/** Help texts of the filters. The names are those of the HTTP parameters. */
-const HELP: Readonly<Record<FilterParam, string>> = {
-  from: TIME_HINT,
-  to: "the same; calls at that time and later are left out",
-  text: "anywhere in the line, in upper or lower case",
-  traceId: "trace id, ours or W3C",
-  approval: "id of an approval request",
-  approver: "who approved: subject, issuer|subject, or a rule such as callback",
-  sub: "subject of the caller",
-  iss: "issuer of the caller's token",
-  client: "name that the MCP client gives itself: a hint, not proven",
-  code: "refusal code, such as PERMISSION_DENIED",
-  tool: "name of the tool",
-  system: "system that the tool uses",
-  stage: "stage where the call ended, such as VALIDATION",
-  classification: "read, write, destructive, unknown",
-  reason: "policy point, such as permissions, or the beginning of its reason",
-  decision: "ALLOWED, DENIED, ERROR, PENDING, DRY_RUN",
+/** The options have the names of the HTTP parameters. */
+const FILTERS = {
+  from: option(TIME, TIME_HINT),
+  to: option(TIME, TO_HELP),
+  text: option(text("text"), "anywhere in the line, in upper or lower case"),
+  ...(Object.fromEntries(FILTER_ROWS.map(({ param, help }) => [param, option(text("value"), help)])) as Readonly<
+    Record<FilterParam, CommandOption<string | undefined>>
+  >),
 };
-
-const PLACEHOLDERS: Readonly<Record<string, string>> = { from: "time", to: "time", text: "text" };
 
 const dir = option(text("directory"), "audit directory (default: STC_AUDIT_DIR, else ./audit-logs)");
 const dirs = repeated(
@@ -49,10 +38,6 @@ const key = repeated(
   text("file"),
   "public key of the checkpoints: a PEM file or a verifier key; may be given several times",
 );
-
-const FILTERS = Object.fromEntries(
-  Object.entries(HELP).map(([param, help]) => [param, option(text(PLACEHOLDERS[param] ?? "value"), help)]),
-) as Readonly<Record<FilterParam, CommandOption<string | undefined>>>;
 
 const withoutIndex = flag("read every line instead of using index.sqlite, and write nothing");
 
@@ -124,7 +109,7 @@ export const commands = [
     options: {
       dir: dirs,
       to: required(text("format"), "jsonl, csv or ocsf"),
-      until: option(text("time"), `${HELP.to}; the other commands call it --to`),
+      until: option(text("time"), `${TO_HELP}; the other commands call it --to`),
       ...EXPORT_FILTERS,
       output: option(text("file"), "a new file (default: standard output)", { short: "o" }),
     },

@@ -1,6 +1,6 @@
 import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { RefusalCode } from "../../core/errors.ts";
+import type { RefusalCode } from "../../core/refusals.ts";
 
 export type RawEnd = "malformed" | "headers_too_large" | "timeout";
 

@@ -20,9 +20,10 @@ import {
 } from "../../audit/query/params.ts";
 import { search, searchPages } from "../../audit/query/query.ts";
 import { DAY_MS, dayOf } from "../../audit/query/time-range.ts";
-import { parseLine, viewOf } from "../../audit/query/view.ts";
+import { parseLine } from "../../audit/query/view.ts";
 import { compareStats, readStats, readStatsRange } from "../../audit/stats/stats.ts";
 import { LogVerifier } from "../../audit/verify/log-verifier.ts";
+import { viewOf } from "../../core/audit-fields.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
 import { deniedAnswer, json } from "../answers.ts";

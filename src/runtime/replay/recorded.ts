@@ -1,12 +1,13 @@
 import { HIDDEN } from "../../approvals/risk/operators.ts";
 import type { Mode } from "../../approvals/types.ts";
-import { type LineMembers, membersOf, textOf } from "../../audit/query/view.ts";
+import { membersOf, textOf } from "../../audit/query/view.ts";
+import type { LineMembers } from "../../core/audit-fields.ts";
 import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../core/digest.ts";
-import { REFUSALS, type RefusalCode } from "../../core/errors.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import { ARGUMENT_LIMITS, isTable } from "../../core/json.ts";
 import { NOT_LOGGED } from "../../core/manifest/input-policy.ts";
 import type { CompiledPolicy } from "../../core/policy/output-policy.ts";
+import { REFUSALS, type RefusalCode } from "../../core/refusals.ts";
 import { DATA_FLOW } from "../../pipeline/policy.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
 import type { RecordedFlow } from "./flow.ts";

@@ -1,5 +1,6 @@
 import { status } from "@grpc/grpc-js";
-import { Refusal, type RefusalCode } from "../../core/errors.ts";
+import { Refusal } from "../../core/errors.ts";
+import type { RefusalCode } from "../../core/refusals.ts";
 import { isTimeout } from "../../core/time-limits.ts";
 import type { TargetErrors } from "../../core/types.ts";
 import { FAILURE_MESSAGES, FailedAttempt, type Origin, type OutgoingCall, waitOf } from "../../egress/resilience.ts";

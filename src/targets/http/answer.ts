@@ -1,5 +1,6 @@
-import { Refusal, type RefusalCode } from "../../core/errors.ts";
+import { Refusal } from "../../core/errors.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
+import type { RefusalCode } from "../../core/refusals.ts";
 import { BOUNDED_TEXT_LIMITS, parseAnswerJson, StrictJsonError } from "../../core/strict-json.ts";
 import { isTimeout } from "../../core/time-limits.ts";
 import type { EpochMs, HttpTarget, TargetErrors } from "../../core/types.ts";

@@ -4,7 +4,8 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { FORMATS, type FormatName } from "../../../src/audit/export/formats.ts";
 import type { FoundLine } from "../../../src/audit/query/filter.ts";
-import { parseLine, viewOf } from "../../../src/audit/query/view.ts";
+import { parseLine } from "../../../src/audit/query/view.ts";
+import { viewOf } from "../../../src/core/audit-fields.ts";
 import { entryLine, refusedLine } from "../../support/audit-lines.ts";
 
 function foundOf(line: string): FoundLine {

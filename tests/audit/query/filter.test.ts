@@ -1,7 +1,8 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { foldBytes, Matcher } from "../../../src/audit/query/filter.ts";
-import { parseLine, viewOf } from "../../../src/audit/query/view.ts";
+import { parseLine } from "../../../src/audit/query/view.ts";
+import { viewOf } from "../../../src/core/audit-fields.ts";
 import { entryLine } from "../../support/audit-lines.ts";
 
 test("for every byte: capital ASCII letters become small, all others stay", () => {

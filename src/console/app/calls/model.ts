@@ -1,43 +1,33 @@
+import { AUDIT_FIELDS, type LineMembers } from "../../../core/audit-fields.ts";
 import { members } from "../api.ts";
 
 /** Lines of the audit as the console reads them. Whoever can write the directory can write a line: no member is certain. */
 
-export type Line = Readonly<Record<string, unknown>>;
+export type Line = LineMembers;
+
+const { sub, iss, tool, classification, system, decision, code, duration, traceId, count } = AUDIT_FIELDS;
 
 /** The members of a call's line that lists show. */
-export interface CallShown {
-  /** Distinguishes the rows of a list. */
-  readonly key: string;
-  readonly timestamp: string;
-  readonly traceId: string | undefined;
-  readonly sub: string | undefined;
-  readonly iss: string | undefined;
-  readonly tool: string | undefined;
-  readonly classification: string | undefined;
-  readonly system: string | undefined;
-  readonly decision: string;
-  readonly code: string | undefined;
-  readonly durationMs: number | undefined;
-  /** How many refusals the line sums up. */
-  readonly count: number;
-}
+export type CallShown = ReturnType<typeof callOf>;
 
-export function callOf(line: Line): CallShown {
-  const caller = members(line["caller"]);
-  const tool = members(line["tool"]);
+export function callOf(line: Line) {
   const timestamp = textOf(line["timestamp"]) ?? "";
-  const traceId = textOf(line["traceId"]);
-  const duration = line["duration"];
-  const count = line["count"];
+  const id = traceId.read(line);
   return {
-    key: textOf(line["hash"]) ?? `${timestamp} ${textOf(line["id"]) ?? traceId ?? JSON.stringify(line["seq"] ?? null)}`,
-    ...{ timestamp, traceId },
-    ...{ sub: textOf(caller["sub"]), iss: textOf(caller["iss"]) },
-    ...{ tool: textOf(tool["name"]), classification: textOf(tool["classification"]) },
-    ...{ system: textOf(tool["targetSystem"]), decision: textOf(line["decision"]) ?? "unknown" },
-    code: textOf(members(line["error"])["code"]),
-    durationMs: typeof duration === "number" && count === undefined ? duration : undefined,
-    count: typeof count === "number" ? count : 1,
+    /** Distinguishes the rows of a list. */
+    key: textOf(line["hash"]) ?? `${timestamp} ${textOf(line["id"]) ?? id ?? JSON.stringify(line["seq"] ?? null)}`,
+    timestamp,
+    traceId: id,
+    sub: sub.read(line),
+    iss: iss.read(line),
+    tool: tool.read(line),
+    classification: classification.read(line),
+    system: system.read(line),
+    decision: decision.read(line) ?? "unknown",
+    code: code.read(line),
+    durationMs: line["count"] === undefined ? duration.read(line) : undefined,
+    /** How many refusals the line sums up. */
+    count: count.read(line),
   };
 }
 

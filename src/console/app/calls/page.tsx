@@ -11,7 +11,7 @@ import { bytesText, download, downloading } from "./download.ts";
 import { type CallShown, durationText, verdictOf } from "./model.ts";
 import {
   FILTERS,
-  type FilterName,
+  type FilterInput,
   live,
   pauseLive,
   query,
@@ -65,53 +65,8 @@ function List(): VNode {
   );
 }
 
-const LABELS: Readonly<Record<FilterName, string>> = {
-  text: "Text anywhere",
-  decision: "Decision",
-  tool: "Tool",
-  sub: "Caller",
-  from: "From",
-  to: "Until",
-  system: "System",
-  code: "Refusal code",
-  stage: "Stage",
-  reason: "Policy point or reason",
-  classification: "Classification",
-  iss: "Issuer of the caller",
-  client: "MCP client (not proven)",
-  approver: "Approver",
-  approval: "Approval request",
-  traceId: "Trace id",
-};
-const CHOICES: Readonly<Partial<Record<FilterName, readonly string[]>>> = {
-  decision: ["ALLOWED", "DENIED", "ERROR", "PENDING", "DRY_RUN"],
-  classification: ["read", "write", "destructive", "unknown"],
-};
-const HINTS: Readonly<Partial<Record<FilterName, string>>> = {
-  from: "1h, today, 2026-02-16",
-  to: "now",
-  code: "PERMISSION_DENIED",
-  stage: "VALIDATION",
-  reason: "permissions, risk, floor:destructive",
-};
-const SUGGESTED: Readonly<Partial<Record<FilterName, readonly string[]>>> = {
-  from: ["15m", "1h", "24h", "today", "yesterday", "7d", "30d"],
-  to: ["1h", "today", "yesterday"],
-  stage: [
-    "REQUEST",
-    "AUTH",
-    "LIMIT",
-    "REGISTRY",
-    "PERMISSION",
-    "VALIDATION",
-    "APPROVAL",
-    "EXECUTION",
-    "OUTPUT",
-    "AUDIT",
-  ],
-};
 /** Filters that are always visible; on phones the text alone. */
-const MAIN: readonly FilterName[] = ["text", "decision", "tool", "sub", "from"];
+const MAIN = ["text", "decision", "tool", "sub", "from"];
 const narrow = matchMedia("(max-width: 760px)");
 const isNarrow = signal(narrow.matches);
 narrow.addEventListener("change", () => {
@@ -123,14 +78,15 @@ const VALUE_CHARACTERS_MAX = 512;
 function Filters(): VNode {
   const given = new URLSearchParams(query.value);
   const main = isNarrow.value ? MAIN.slice(0, 1) : MAIN;
-  const hidden = FILTERS.filter((name) => !main.includes(name));
-  const others = hidden.filter((name) => given.has(name)).length + (given.has("order") ? 1 : 0);
+  const shown = main.flatMap((name) => FILTERS.find(({ param }) => param === name) ?? []);
+  const hidden = FILTERS.filter((filter) => !shown.includes(filter));
+  const others = hidden.filter(({ param }) => given.has(param)).length + (given.has("order") ? 1 : 0);
   const isAnySet = given.size > 0;
   return (
     <search>
       <form class="filters" onSubmit={onSubmit} onChange={onChange}>
-        {main.map((name) => (
-          <Field key={name} name={name} value={given.get(name) ?? ""} />
+        {shown.map((filter) => (
+          <Field key={filter.param} filter={filter} value={given.get(filter.param) ?? ""} />
         ))}
         <div class="filter-buttons">
           <button type="submit" class="primary">
@@ -145,8 +101,8 @@ function Filters(): VNode {
         <details class="more-filters" open={others > 0}>
           <summary>More filters {others > 0 && <span class="dim">({others} set)</span>}</summary>
           <div class="filter-grid">
-            {hidden.map((name) => (
-              <Field key={name} name={name} value={given.get(name) ?? ""} />
+            {hidden.map((filter) => (
+              <Field key={filter.param} filter={filter} value={given.get(filter.param) ?? ""} />
             ))}
             <div class="field">
               <label for="filter-order">Order</label>
@@ -162,17 +118,16 @@ function Filters(): VNode {
   );
 }
 
-function Field({ name, value }: { readonly name: FilterName; readonly value: string }): VNode {
+function Field({ filter, value }: { readonly filter: FilterInput; readonly value: string }): VNode {
+  const { param: name, label, hint, suggested, values, isChoice } = filter;
   const id = `filter-${name}`;
-  const choices = CHOICES[name];
-  const suggested = SUGGESTED[name];
   return (
     <div class={`field field-${name}`}>
-      <label for={id}>{LABELS[name]}</label>
-      {choices !== undefined ? (
+      <label for={id}>{label}</label>
+      {isChoice === true && values !== undefined ? (
         <select id={id} name={name} value={value}>
           <option value="">any</option>
-          {choices.map((choice) => (
+          {values.map((choice) => (
             <option key={choice} value={choice}>
               {choice.toLowerCase()}
             </option>
@@ -180,7 +135,7 @@ function Field({ name, value }: { readonly name: FilterName; readonly value: str
         </select>
       ) : (
         <input
-          {...{ id, name, defaultValue: value, placeholder: HINTS[name], maxLength: VALUE_CHARACTERS_MAX }}
+          {...{ id, name, defaultValue: value, placeholder: hint, maxLength: VALUE_CHARACTERS_MAX }}
           type={name === "text" ? "search" : "text"}
           autocomplete="off"
           spellcheck={false}

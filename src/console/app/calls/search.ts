@@ -1,4 +1,5 @@
 import { computed, signal } from "@preact/signals";
+import { FILTER_ROWS, type FieldFilter } from "../../../core/audit-fields.ts";
 import { ApiError, follow, request, type Stream, type StreamState } from "../api.ts";
 import type { ServerMessage } from "../event-parser.ts";
 import { announce, errorOf, route } from "../state.ts";
@@ -7,13 +8,23 @@ import { type CallShown, callOf, type Line } from "./model.ts";
 
 /** The search that the URL describes: its results, page by page, and new calls while it is followed. */
 
+/** An input of the form. The parameters that are not about one field have no values of their own. */
+export interface FilterInput extends Pick<FieldFilter, "label" | "hint" | "suggested" | "values" | "isChoice"> {
+  readonly param: string;
+}
+
+const TIMES: readonly FilterInput[] = [
+  {
+    param: "from",
+    label: "From",
+    hint: "1h, today, 2026-02-16",
+    suggested: ["15m", "1h", "24h", "today", "yesterday", "7d", "30d"],
+  },
+  { param: "to", label: "Until", hint: "now", suggested: ["1h", "today", "yesterday"] },
+];
+
 /** Filters in the order of the form; `order` is not one, but is kept in the URL with them. */
-export const FILTERS = [
-  ...(["text", "decision", "tool", "sub", "from", "to", "system", "code", "stage", "reason"] as const),
-  "classification",
-  ...(["iss", "client", "approver", "approval", "traceId"] as const),
-] as const;
-export type FilterName = (typeof FILTERS)[number];
+export const FILTERS: readonly FilterInput[] = [{ param: "text", label: "Text anywhere" }, ...TIMES, ...FILTER_ROWS];
 
 const PAGE_ROWS = 100;
 /** Rows that the page holds. Whoever needs more narrows the search, or exports it. */
@@ -26,7 +37,7 @@ const LIVE_MAX = 500;
 export const query = computed(() => {
   const given = route.value.query;
   const kept = new URLSearchParams();
-  for (const name of [...FILTERS, "order"]) {
+  for (const name of [...FILTERS.map(({ param }) => param), "order"]) {
     const value = given.get(name);
     if (value !== null && value !== "") kept.set(name, value);
   }

@@ -1,0 +1,369 @@
+import { isTable } from "./json.ts";
+import { REFUSALS } from "./refusals.ts";
+
+/**
+ * The members of an audit line that people select by, export or see in lists: one row each. Filters of `stc audit query`, `GET /audit`
+ * and the console, their help, the columns of the index and of CSV, and the `unmapped` members of OCSF are derived from the rows.
+ */
+
+/** A parsed line. Whoever can write the directory can write a line: no member is certain. */
+export type LineMembers = Readonly<Record<string, unknown>>;
+
+/** How a query selects by a field. */
+export interface FieldFilter {
+  /** Name of the HTTP parameter; the option of `stc` is spelled `--like-this`. */
+  readonly param: string;
+  /** Help text of the option. */
+  readonly help: string;
+  /** Label of the console's input. */
+  readonly label: string;
+  /** Example in the console's empty input. */
+  readonly hint?: string;
+  /** Values that the console suggests. */
+  readonly suggested?: readonly string[];
+  /** The only values; any text when missing. */
+  readonly values?: readonly string[];
+  /** True when the console offers `values` as a choice. */
+  readonly isChoice?: true;
+  /** True when the value is accepted in either case and stored in lowercase. */
+  readonly isHex?: true;
+  /** In how many lines a value occurs. A search looks for the bytes of the rarest value first. */
+  readonly occurs: "once" | "sometimes" | "often";
+  /** A field whose value matches, too. */
+  readonly or?: string;
+  /** For a filter that names a part of the value: where the part begins, and which values have it. Equality when missing. */
+  readonly part?: { readonly begins: "a text" | "anywhere"; readonly isIn: (value: string, part: string) => boolean };
+}
+
+interface AuditField {
+  /** Returns the value; undefined when it is missing or has an unexpected type. */
+  readonly read: (line: LineMembers) => unknown;
+  /** True when only exports read the field. */
+  readonly isExportedOnly?: true;
+  readonly filter?: FieldFilter;
+  /** Column in CSV. The columns have the order of the rows: a new one is last. */
+  readonly csv?: string;
+  /** Returns the text of the value for tables. The value itself when missing. */
+  readonly show?: (value: string) => string;
+  /** Member of `unmapped` in OCSF. */
+  readonly ocsf?: string;
+}
+
+const refusals = Object.entries(REFUSALS);
+const STAGES: readonly string[] = [...new Set(refusals.map(([, { stage }]) => stage))];
+
+export const AUDIT_FIELDS = {
+  timestamp: { read: textAt("timestamp"), csv: "timestamp" },
+  traceId: {
+    read: textAt("traceId"),
+    csv: "traceId",
+    filter: {
+      param: "traceId",
+      help: "trace id, ours or W3C",
+      label: "Trace id",
+      isHex: true,
+      occurs: "once",
+      or: "wireTraceId",
+    },
+  },
+  sub: {
+    read: textAt("caller", "sub"),
+    csv: "sub",
+    filter: { param: "sub", help: "subject of the caller", label: "Caller", occurs: "sometimes" },
+  },
+  iss: {
+    read: textAt("caller", "iss"),
+    csv: "iss",
+    filter: { param: "iss", help: "issuer of the caller's token", label: "Issuer of the caller", occurs: "often" },
+  },
+  tool: {
+    read: textAt("tool", "name"),
+    csv: "tool",
+    filter: { param: "tool", help: "name of the tool", label: "Tool", occurs: "sometimes" },
+  },
+  classification: {
+    read: textAt("tool", "classification"),
+    csv: "classification",
+    ocsf: "classification",
+    filter: {
+      param: "classification",
+      help: "read, write, destructive, unknown",
+      label: "Classification",
+      values: ["read", "write", "destructive", "unknown"],
+      isChoice: true,
+      occurs: "often",
+    },
+  },
+  system: {
+    read: textAt("tool", "targetSystem"),
+    csv: "system",
+    filter: { param: "system", help: "system that the tool uses", label: "System", occurs: "sometimes" },
+  },
+  decision: {
+    read: textAt("decision"),
+    csv: "decision",
+    ocsf: "decision",
+    filter: {
+      param: "decision",
+      help: "ALLOWED, DENIED, ERROR, PENDING, DRY_RUN",
+      label: "Decision",
+      values: ["ALLOWED", "DENIED", "ERROR", "PENDING", "DRY_RUN"],
+      isChoice: true,
+      occurs: "often",
+    },
+  },
+  stage: {
+    read: textAt("denial", "stage"),
+    csv: "stage",
+    ocsf: "stage",
+    filter: {
+      param: "stage",
+      help: "stage where the call ended, such as VALIDATION",
+      label: "Stage",
+      hint: "VALIDATION",
+      values: STAGES,
+      suggested: STAGES,
+      occurs: "often",
+    },
+  },
+  code: {
+    read: textAt("error", "code"),
+    csv: "code",
+    filter: {
+      param: "code",
+      help: "refusal code, such as PERMISSION_DENIED",
+      label: "Refusal code",
+      hint: "PERMISSION_DENIED",
+      values: refusals.map(([code]) => code),
+      occurs: "sometimes",
+    },
+  },
+  reason: { read: textAt("denial", "reason"), csv: "reason" },
+  /** Milliseconds. Not a measured value in a line that sums up calls. */
+  duration: { read: durationIn, csv: "durationMs" },
+  count: { read: countIn, csv: "count" },
+  args: { read: jsonAt("request", "args"), isExportedOnly: true, csv: "args" },
+  argsHash: { read: textAt("request", "argsHash"), isExportedOnly: true, csv: "argsHash", ocsf: "args_hash" },
+  filteredFields: { read: listAt("response", "filteredFields"), isExportedOnly: true, csv: "filteredFields" },
+  approvedBy: {
+    read: approverIn,
+    csv: "approvedBy",
+    ocsf: "approved_by",
+    filter: {
+      param: "approver",
+      help: "who approved: subject, issuer|subject, or a rule such as callback",
+      label: "Approver",
+      occurs: "sometimes",
+      part: { begins: "anywhere", isIn: isApprovedBy },
+    },
+  },
+  approvalId: {
+    read: textAt("approval", "id"),
+    csv: "approvalId",
+    ocsf: "approval_id",
+    filter: {
+      param: "approval",
+      help: "id of an approval request",
+      label: "Approval request",
+      isHex: true,
+      occurs: "once",
+    },
+  },
+  /** W3C trace id, in hex. */
+  wireTraceId: { read: textAt("trace", "traceId"), csv: "w3cTraceId" },
+  instance: { read: textAt("instance"), isExportedOnly: true, csv: "instance" },
+  /** The decisions of policy points other than allow, one line each: `point`, a tab, `reason`. */
+  decisionReasons: {
+    read: reasonsIn,
+    csv: "decisionReasons",
+    show: reasonsShown,
+    filter: {
+      param: "reason",
+      help: "policy point, such as permissions, or the beginning of its reason",
+      label: "Policy point or reason",
+      hint: "permissions, risk, floor:destructive",
+      occurs: "sometimes",
+      part: { begins: "a text", isIn: hasReason },
+    },
+  },
+  policyVersion: { read: textAt("policyVersion"), csv: "policyVersion", ocsf: "policy_version" },
+  wireSpanId: { read: textAt("trace", "spanId") },
+  /** Name that an MCP client reports about itself: untrusted. */
+  client: {
+    read: textAt("protocol", "client", "name"),
+    filter: {
+      param: "client",
+      help: "name that the MCP client gives itself: a hint, not proven",
+      label: "MCP client (not proven)",
+      occurs: "sometimes",
+    },
+  },
+} as const satisfies Readonly<Record<string, AuditField>>;
+
+type Fields = typeof AUDIT_FIELDS;
+type Name = keyof Fields;
+type ViewName = { readonly [F in Name]: Fields[F] extends { readonly isExportedOnly: true } ? never : F }[Name];
+
+/** The names of the filters. */
+export type FilterParam = {
+  readonly [F in Name]: Fields[F] extends { readonly filter: { readonly param: infer Param } } ? Param : never;
+}[Name];
+
+/** The members of one line that queries, tables and statistics use. */
+export type EntryView = { readonly [F in ViewName]: ReturnType<Fields[F]["read"]> } & {
+  readonly timestamp: string;
+  /** Milliseconds since 1970. */
+  readonly timeMs: number;
+  /** True when the line sums up calls. */
+  readonly isSum: boolean;
+};
+
+interface NamedField extends AuditField {
+  readonly name: string;
+}
+
+/** All fields, in the order of the CSV columns. */
+export const FIELD_ROWS: readonly NamedField[] = Object.entries(AUDIT_FIELDS).map(([name, field]) => ({
+  name,
+  ...field,
+}));
+
+/** A filter with its field. */
+export interface FilterRow extends FieldFilter {
+  readonly param: FilterParam;
+  /** Returns the field's value. */
+  readonly valueIn: (entry: EntryView) => string | undefined;
+}
+
+const BY_OCCURRENCE = ["once", "sometimes", "often"];
+
+/** All filters, those with the rarest values first. */
+export const FILTER_ROWS: readonly FilterRow[] = FIELD_ROWS.flatMap(({ name, filter }) =>
+  filter === undefined
+    ? []
+    : [{ ...filter, param: filter.param as FilterParam, valueIn: (entry: EntryView) => fieldValue(entry, name) }],
+).sort((one, other) => BY_OCCURRENCE.indexOf(one.occurs) - BY_OCCURRENCE.indexOf(other.occurs));
+
+/** Returns the value of a field that a filter reads: a text. */
+export function fieldValue(entry: EntryView, name: string): string | undefined {
+  return (entry as unknown as Readonly<Record<string, string | undefined>>)[name];
+}
+
+/** A line whose fields are read when somebody asks for them: a query asks for two of twenty. */
+class LineView {
+  readonly line: LineMembers;
+  readonly timeMs: number;
+
+  constructor(line: LineMembers, timeMs: number) {
+    this.line = line;
+    this.timeMs = timeMs;
+  }
+
+  get isSum(): boolean {
+    return this.line["count"] !== undefined;
+  }
+}
+for (const { name, read, isExportedOnly } of FIELD_ROWS) {
+  if (isExportedOnly === true) continue;
+  Object.defineProperty(LineView.prototype, name, {
+    get(this: LineView) {
+      return read(this.line);
+    },
+  });
+}
+
+/** Returns undefined when the line has no valid timestamp: it does not belong to this log. */
+export function viewOf(line: LineMembers): EntryView | undefined {
+  const { timestamp } = line;
+  const timeMs = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
+  return Number.isNaN(timeMs) ? undefined : (new LineView(line, timeMs) as unknown as EntryView);
+}
+
+/** Returns a reader of the text at a path of at most three members. */
+function textAt(...path: readonly [string, string?, string?]): (line: LineMembers) => string | undefined {
+  const read = memberAt(...path);
+  return (line) => {
+    const value = read(line);
+    return typeof value === "string" ? value : undefined;
+  };
+}
+
+function memberAt(first: string, second?: string, third?: string): (line: LineMembers) => unknown {
+  return (line) => {
+    let value = line[first];
+    if (second !== undefined) value = isTable(value) ? value[second] : undefined;
+    if (third !== undefined) value = isTable(value) ? value[third] : undefined;
+    return value;
+  };
+}
+
+function jsonAt(first: string, second: string): (line: LineMembers) => string | undefined {
+  const read = memberAt(first, second);
+  return (line) => {
+    const value = read(line);
+    return value === undefined ? undefined : JSON.stringify(value);
+  };
+}
+
+function listAt(first: string, second: string): (line: LineMembers) => string | undefined {
+  const read = memberAt(first, second);
+  return (line) => {
+    const value = read(line);
+    return Array.isArray(value) ? value.filter((one) => typeof one === "string").join(" ") : undefined;
+  };
+}
+
+function durationIn({ duration }: LineMembers): number | undefined {
+  return typeof duration === "number" && duration >= 0 ? duration : undefined;
+}
+
+/** Returns how many calls the line sums up: 1 when it does not say. */
+function countIn({ count }: LineMembers): number {
+  return Number.isSafeInteger(count) && (count as number) > 0 ? (count as number) : 1;
+}
+
+/** Returns who approved. Lines of earlier versions name the refusal's code when nobody did. */
+export function approverOf(by: unknown): string | undefined {
+  return typeof by === "string" && !Object.hasOwn(REFUSALS, by) ? by : undefined;
+}
+
+function approverIn({ approval }: LineMembers): string | undefined {
+  return isTable(approval) ? approverOf(approval["by"]) : undefined;
+}
+
+const HUMAN = "human:";
+
+/** Returns whether this person, by subject or as `issuer|subject`, is among those who approved. */
+function isApprovedBy(approvedBy: string, person: string): boolean {
+  if (!approvedBy.startsWith(HUMAN)) return false;
+  const people = approvedBy.slice(HUMAN.length).split(`, ${HUMAN}`);
+  return people.some((each) => each === person || each.endsWith(`|${person}`));
+}
+
+/** Between a policy point and its reason. The service writes reasons as single lines without tabs. */
+const REASON_SEPARATOR = "\t";
+
+function reasonsIn({ decisionReasons }: LineMembers): string | undefined {
+  if (!Array.isArray(decisionReasons) || decisionReasons.length === 0) return undefined;
+  const lines = decisionReasons.map((one: unknown) => {
+    const { point, reason } = isTable(one) ? one : {};
+    return [point, reason].map(lineText).join(REASON_SEPARATOR);
+  });
+  return lines.join("\n");
+}
+
+function lineText(value: unknown): string {
+  return typeof value === "string" ? value.replace(/[\t\n]/g, " ") : "";
+}
+
+/** Returns whether one of the reasons is of this policy point, or begins with this text. */
+function hasReason(decisionReasons: string, wanted: string): boolean {
+  return decisionReasons.split("\n").some((line) => {
+    const [point, reason = ""] = line.split(REASON_SEPARATOR);
+    return point === wanted || reason.startsWith(wanted);
+  });
+}
+
+function reasonsShown(decisionReasons: string): string {
+  return decisionReasons.replaceAll(REASON_SEPARATOR, ": ").replaceAll("\n", "; ");
+}
