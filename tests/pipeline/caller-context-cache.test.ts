@@ -63,7 +63,11 @@ describe("a token that was seen before", () => {
 
   test.each([
     ["expired", 606, "The token has expired: get a new one and call again."],
-    ["the clock was set back before iat", -66, "The token is not valid: get a new one from your issuer."],
+    [
+      "the clock was set back before iat",
+      -66,
+      "The token is from the future: the clocks of its issuer and of this service differ. Call again in a minute, or tell the service's operators.",
+    ],
   ])("is refused when %s", async (_title, seconds, message) => {
     const { context, time } = makeContext();
     const token = await issueToken(key);

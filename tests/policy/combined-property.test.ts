@@ -43,8 +43,9 @@ const situation: fc.Arbitrary<Situation> = fc.record({
 /** The answer of the model: one word, or the code of the refusal. */
 function expected(drawn: Situation): string {
   const { tool, held, large, mayLarge, isHalted, cedar, engine, rule, flow, mode, waived, hasGrant } = drawn;
+  if (held === "not") return "PERMISSION_DENIED";
   if (isHalted) return "HALTED";
-  if (held === "not" || (large && !mayLarge)) return "PERMISSION_DENIED";
+  if (large && !mayLarge) return "PERMISSION_DENIED";
   const offers = engine === "offers" || engine === "withdraws";
   if (cedar !== "allows" || (engine !== "allows" && !offers) || tool.includes("_slow")) return "POLICY_DENIED";
   if (rule === "denies" || flow === "denies") return "POLICY_DENIED";
