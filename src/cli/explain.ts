@@ -15,7 +15,6 @@ interface ExplainOptions extends ConfigurationOptions, ClientOptions {
   readonly iss?: string;
   readonly permissions?: string;
   readonly agentTokenFile?: string;
-  readonly args: string;
   readonly session?: string;
   readonly mode?: "default" | "autoEdit" | "yolo";
   readonly lookups?: boolean;
@@ -60,8 +59,8 @@ const explanation = z.object({
 type Explanation = z.output<typeof explanation>;
 
 /** `stc explain`: prints what every policy says about a call, from the configuration or from a running service. */
-export async function explain(tool: string, options: ExplainOptions): Promise<void> {
-  const args = argumentsIn(options.args);
+export async function explain(tool: string, typed: string, options: ExplainOptions): Promise<void> {
+  const args = argumentsIn(typed);
   const { session, mode, lookups = false } = options;
   if (session !== undefined && options.service !== true)
     wrongUsage("--session needs --service: only a running service knows sessions");

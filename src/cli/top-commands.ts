@@ -28,6 +28,15 @@ const ACCEPT = flag(
   "accept the suggested output policies, which go by the fields' names, instead of writing them as comments",
 );
 
+/** The call that a command is about. Its arguments may be given in either place; `callArguments` reads them. */
+const TOOL_CALL = {
+  arguments: { tool: argument(text("tool")), args: argument(text("args"), "arguments as JSON", "{}") },
+  options: { args: option(text("json"), "arguments as JSON, instead of the positional ones") },
+};
+
+const callArguments = async (positional: string, option: string | undefined): Promise<string> =>
+  (await import("./arguments.ts")).callArguments(positional, option);
+
 /** Whose use of a quota. */
 const QUOTA_USER = {
   caller: list(text("issuer-and-subject"), "only of this caller: its issuer and its subject"),
@@ -175,9 +184,10 @@ export const commands = [
   command({
     name: "plan",
     summary: "Show exactly what a call would run, and run nothing",
-    arguments: { tool: argument(text("tool")), args: argument(text("args"), "arguments as JSON", "{}") },
+    arguments: TOOL_CALL.arguments,
     uses: CONFIGURED,
     options: {
+      ...TOOL_CALL.options,
       sub: option(text("subject"), "show what decision points are asked about a call of this subject"),
       iss: option(text("issuer"), "issuer of the caller's token (default: the only one of agents)"),
       askExternal: flag("also ask decision points that are other systems; needs --sub"),
@@ -188,14 +198,16 @@ export const commands = [
       1: "the call would be refused",
       64: "wrong usage, an unknown tool, or arguments that are not a JSON object",
     },
-    run: async ({ tool, args }, options) => (await import("./plan.ts")).plan(tool, args, options),
+    run: async ({ tool, args }, options) =>
+      (await import("./plan.ts")).plan(tool, await callArguments(args, options.args), options),
   }),
   command({
     name: "explain",
     summary: "Show what every policy says about a call, and what would have to change; run nothing",
-    arguments: { tool: argument(text("tool")) },
+    arguments: TOOL_CALL.arguments,
     uses: CONFIGURED,
     options: {
+      ...TOOL_CALL.options,
       sub: option(text("subject"), "subject of the caller", { excludes: "agentTokenFile" }),
       iss: option(text("issuer"), "issuer of the caller's token (default: the only one of agents)"),
       permissions: option(
@@ -203,7 +215,6 @@ export const commands = [
         "permissions of the caller, with commas between them (default: those that the configuration gives it)",
       ),
       agentTokenFile: option(text("file"), "file with a token of the agent, instead of its subject and permissions"),
-      args: defaulted(text("json"), { help: "arguments as JSON", fallback: "{}" }),
       session: option(text("id"), "session that the call names; needs --service"),
       mode: option(
         choice<"default" | "autoEdit" | "yolo">("mode", ["default", "autoEdit", "yolo"]),
@@ -223,7 +234,8 @@ export const commands = [
       64: "wrong usage, or arguments that are not a JSON object",
       66: "the token cannot be read",
     },
-    run: async ({ tool }, options) => (await import("./explain.ts")).explain(tool, options),
+    run: async ({ tool, args }, options) =>
+      (await import("./explain.ts")).explain(tool, await callArguments(args, options.args), options),
   }),
   command({
     name: "replay",
@@ -264,9 +276,10 @@ export const commands = [
   command({
     name: "try",
     summary: "Run a tool on this machine, and show its author everything that an agent must not see",
-    arguments: { tool: argument(text("tool")), args: argument(text("args"), "arguments as JSON", "{}") },
+    arguments: TOOL_CALL.arguments,
     uses: CONFIGURED,
     options: {
+      ...TOOL_CALL.options,
       yes: flag("run a tool that can change something without a question"),
       sub: option(text("subject"), "subject of the caller (default: stc-try)"),
       json: JSON_FLAG,
@@ -276,7 +289,8 @@ export const commands = [
       1: "it would get an error, or the tool was not run",
       64: "wrong usage, an unknown tool, arguments that are not a JSON object, or a change without --yes",
     },
-    run: async ({ tool, args }, options) => (await import("./authoring/try.ts")).tryTool(tool, args, options),
+    run: async ({ tool, args }, options) =>
+      (await import("./authoring/try.ts")).tryTool(tool, await callArguments(args, options.args), options),
   }),
   command({
     name: "test",
@@ -346,16 +360,18 @@ export const commands = [
   command({
     name: "call",
     summary: "Call a tool of a running service",
-    arguments: { tool: argument(text("tool")), args: argument(text("args"), "arguments as JSON", "{}") },
+    arguments: TOOL_CALL.arguments,
     uses: CLIENT,
     options: {
+      ...TOOL_CALL.options,
       approval: option(text("id"), "id of the approval of exactly this call; new: ask a person again", {
         excludes: "dryRun",
       }),
       dryRun: flag("only say what would happen to the call: allow, ask or deny"),
     },
     exits: { 0: "the call has run; with --dry-run: it would" },
-    run: async ({ tool, args }, options) => (await import("./call.ts")).call(tool, args, options),
+    run: async ({ tool, args }, options) =>
+      (await import("./call.ts")).call(tool, await callArguments(args, options.args), options),
   }),
   command({
     name: "learn",

@@ -35,3 +35,14 @@ test("the declarations load no code of a command: no schemas, no service, no dat
     /^(src\/(cli\/([a-z]+\/)?(command|commands|[a-z]+-commands|grant-terms|output|printable)\.ts|audit\/|core\/)|node_modules\/commander\/)/;
   expect(loaded.filter((path) => !allowed.test(path))).toEqual([]);
 });
+
+test("plan, explain, try and call take the arguments of a call in the same two ways", async () => {
+  const all = await loadCommands(MODULES.commands);
+  const [first, ...others] = ["plan", "explain", "try", "call"].map((name) => all.find((one) => one.name === name));
+  expect(Object.keys(first?.arguments ?? {})).toEqual(["tool", "args"]);
+  expect(first?.options["args"]).toBeDefined();
+  for (const other of others) {
+    expect(other?.arguments).toEqual(first?.arguments as NonNullable<typeof first>["arguments"]);
+    expect(other?.options["args"]).toBe(first?.options["args"] as NonNullable<typeof first>["options"][string]);
+  }
+});
