@@ -7,11 +7,11 @@ import { print } from "./output.ts";
 type Format = "json" | "csv";
 
 /** `stc access export`: prints who may call what, and why, from the configuration alone. */
-export async function accessExport(options: ConfigurationOptions & { readonly to: Format }): Promise<void> {
+export async function accessExport(options: ConfigurationOptions & { readonly format: Format }): Promise<void> {
   await withParts(options, ({ registry }, config) => {
     const tools = registry.list().map(({ tool }) => tool);
     const rows = accessRows(config, tools, resolveBindings(config, tools));
-    if (options.to === "json") return print.json({ access: rows }, 2);
+    if (options.format === "json") return print.json({ access: rows }, 2);
     print.line(COLUMNS.map(([name]) => name).join(","));
     for (const line of rows.flatMap(csvLines)) print.line(line);
   });

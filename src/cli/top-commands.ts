@@ -88,7 +88,7 @@ export const commands = [
     summary: "Print who may call which tool and why, from the configuration alone, for reviews",
     uses: CONFIGURED,
     options: {
-      to: defaulted<"json" | "csv">(choice("format", ["json", "csv"]), { help: "format", fallback: "json" }),
+      format: defaulted<"json" | "csv">(choice("format", ["json", "csv"]), { help: "format", fallback: "json" }),
     },
     run: async (_, options) => (await import("./access.ts")).accessExport(options),
   }),

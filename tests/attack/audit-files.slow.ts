@@ -161,7 +161,7 @@ describe("readers", () => {
     turn(LAST, shape);
     if ("faults" in query) throw new Error(query.faults.join());
     await expect(search({ dir: world.dir, query: query.ok, pageBytesMax: 1e6 })).rejects.toThrow(LAST);
-    for (const command of ["query", "stats", "export --to jsonl", "tail -n 5", "show t-1-1"]) {
+    for (const command of ["query", "stats", "export --format jsonl", "tail -n 5", "show t-1-1"]) {
       const { code, err } = await runStc(["audit", ...command.split(" "), "--dir", world.dir]);
       expect([command, code, err]).toEqual([command, 66, expect.stringContaining(LAST)]);
     }

@@ -117,9 +117,9 @@ describe("commands that show it", () => {
     ["stats", "--json"],
     ["show", "t-0"],
     ["show", "t-0", "--json"],
-    ["export", "--to", "csv"],
-    ["export", "--to", "jsonl"],
-    ["export", "--to", "ocsf"],
+    ["export", "--format", "csv"],
+    ["export", "--format", "jsonl"],
+    ["export", "--format", "ocsf"],
     ["verify"],
     ["prove", "t-0"],
   ];

@@ -39,7 +39,7 @@ describe.concurrent("a full disk", () => {
     "audit tail --dir log",
     "audit query --dir log",
     "audit stats --dir log",
-    "audit export --to csv --dir log",
+    "audit export --format csv --dir log",
     "audit verify --dir log",
     "audit keys --help",
     "--version",
@@ -64,7 +64,7 @@ describe.concurrent("a full disk", () => {
 describe.concurrent("a reader that closes the pipe", () => {
   test.each([
     "audit query --limit 20000 --dir log",
-    "audit export --to jsonl --dir log",
+    "audit export --format jsonl --dir log",
     "audit tail -n 20000 --dir log",
   ])("stc %s ends as programs do, and prints nothing", async (args) => {
     const { out, err } = await shell(`$stc ${args} | head -1; echo "\${PIPESTATUS[0]}"`);
@@ -119,17 +119,17 @@ describe.concurrent("an export to a file is complete or absent", () => {
     mkdirSync(broken);
     symlinkSync(join(log, "2026-01-02.jsonl"), join(broken, "2026-01-02.jsonl"));
     mkdirSync(join(broken, "2026-01-03.jsonl"));
-    const { code, err } = await shell("$stc audit export --to csv --dir broken -o half.csv");
+    const { code, err } = await shell("$stc audit export --format csv --dir broken -o half.csv");
     expect(code).toBe(66);
     expect(err).toContain("half.csv would be incomplete and was deleted\n");
     expect(existsSync(join(folder, "half.csv"))).toBe(false);
   });
 
   test("a complete export stays and is not overwritten", async () => {
-    const first = await shell("$stc audit export --to jsonl --dir log -o whole.jsonl");
+    const first = await shell("$stc audit export --format jsonl --dir log -o whole.jsonl");
     expect(first).toEqual({ code: 0, out: "", err: `${LINES} calls in whole.jsonl\n` });
     const size = statSync(join(folder, "whole.jsonl")).size;
-    expect((await shell("$stc audit export --to csv --dir log -o whole.jsonl")).code).toBe(73);
+    expect((await shell("$stc audit export --format csv --dir log -o whole.jsonl")).code).toBe(73);
     expect(statSync(join(folder, "whole.jsonl")).size).toBe(size);
   });
 });

@@ -46,3 +46,17 @@ test("plan, explain, try and call take the arguments of a call in the same two w
     expect(other?.options["args"]).toBe(first?.options["args"] as NonNullable<typeof first>["options"][string]);
   }
 });
+
+test("--to is the end of a range of time in every command that has it", async () => {
+  const ends = (await loadCommands(MODULES.commands)).filter(({ options }) => options["to"] !== undefined);
+  const names = ends.map(({ name }) => name);
+  expect(names).toContain("audit export");
+  expect(names).toContain("replay");
+  for (const { name, options } of ends) {
+    expect([name, options["to"]?.kind?.placeholder, "from" in options]).toEqual([
+      name,
+      expect.stringMatching(/^(time|day|date)$/),
+      true,
+    ]);
+  }
+});

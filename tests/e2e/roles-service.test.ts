@@ -158,7 +158,7 @@ describe("stc access export", () => {
   });
 
   test("prints CSV in which nothing is a formula, a line for each tool", async () => {
-    const { code, out } = await runStc(["access", "export", "--to", "csv", "--config", file]);
+    const { code, out } = await runStc(["access", "export", "--format", "csv", "--config", file]);
     const issuer = '"https://idp.test"';
     const until = '"2030-01-01T00:00:00.000Z"';
     expect([code, out.trimEnd().split("\n")]).toEqual([

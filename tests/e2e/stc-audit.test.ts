@@ -116,11 +116,11 @@ describe.concurrent("several --dir are read as one log", () => {
     expect(await traces("query", "--json")).toEqual(["3", "2", "1"]);
     expect(await traces("query", "--json", "--order", "oldest", "--limit", "2")).toEqual(["1", "2"]);
     expect(await traces("query", "--json", "--approver", "alice")).toEqual(["2"]);
-    expect(await traces("export", "--to", "jsonl")).toEqual(["1", "2", "3"]);
+    expect(await traces("export", "--format", "jsonl")).toEqual(["1", "2", "3"]);
   });
 
   test("nobody approved a call that waits", async () => {
-    const { out } = await runStc(["audit", "export", "--to", "csv", ...named(replicas())]);
+    const { out } = await runStc(["audit", "export", "--format", "csv", ...named(replicas())]);
     const [header = "", ...rows] = out.trim().split("\n");
     const column = header.split(",").indexOf("approvedBy");
     expect(rows.map((row) => row.match(/("(?:[^"]|"")*"|[^,]*)(?:,|$)/g)?.[column])).toEqual([",", `"${by}",`, ","]);

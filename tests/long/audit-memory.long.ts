@@ -30,8 +30,8 @@ function peakBytes(command: readonly string[], count: number): number {
 test.each([
   "verify",
   "stats",
-  "export --to jsonl",
-  "export --to ocsf --sub agent-77",
+  "export --format jsonl",
+  "export --format ocsf --sub agent-77",
   "query --text AGENT-77 --limit 1000000",
 ])("memory stays flat: stc audit %s", (command) => {
   const args = command.split(" ");

@@ -53,7 +53,6 @@ async function guarded(work: () => Promise<void>): Promise<void> {
 
 const calls = () => import("./calls.ts");
 const evidence = () => import("./evidence.ts");
-const { to: _to, ...EXPORT_FILTERS } = FILTERS;
 
 export const commands = [
   group("audit", "Read and verify the audit"),
@@ -108,16 +107,13 @@ export const commands = [
     summary: "Write all calls that match the filters, oldest first",
     options: {
       dir: dirs,
-      to: required(text("format"), "jsonl, csv or ocsf"),
-      until: option(text("time"), `${TO_HELP}; the other commands call it --to`),
-      ...EXPORT_FILTERS,
+      format: required(text("format"), "jsonl, csv or ocsf"),
+      ...FILTERS,
       output: option(text("file"), "a new file (default: standard output)", { short: "o" }),
     },
     exits: { ...SEARCH.exits, 73: "the output cannot be created or written" },
-    run: (_, { dir, to, until, output, ...filters }) => {
-      const params = { ...filters, to: until };
-      return guarded(async () => (await import("./export.ts")).auditExport({ dirs: dir, to, output, params }));
-    },
+    run: (_, { dir, format, output, ...params }) =>
+      guarded(async () => (await import("./export.ts")).auditExport({ dirs: dir, format, output, params })),
   }),
   command({
     name: "audit prune",

@@ -10,18 +10,18 @@ import { auditDirectories, auditDirectory, noCalls, warnOfDays } from "./directo
 
 interface ExportOptions {
   readonly dirs: readonly string[];
-  readonly to: string;
+  readonly format: string;
   readonly output: string | undefined;
   readonly params: Params;
 }
 
 /** `stc audit export`: writes all calls that match the filters, oldest first, as `jsonl`, `csv` or `ocsf`. */
-export async function auditExport({ dirs, to, output, params }: ExportOptions): Promise<void> {
+export async function auditExport({ dirs, format: name, output, params }: ExportOptions): Promise<void> {
   const directories = auditDirectories(dirs);
   const [directory] = directories ?? [];
   if (directories === undefined || directory === undefined) return;
-  if (!Object.hasOwn(FORMATS, to)) return wrongUsage(`--to must be one of ${Object.keys(FORMATS).join(", ")}`);
-  const format = FORMATS[to as FormatName];
+  if (!Object.hasOwn(FORMATS, name)) return wrongUsage(`--format must be one of ${Object.keys(FORMATS).join(", ")}`);
+  const format = FORMATS[name as FormatName];
   const limit = Number.MAX_SAFE_INTEGER;
   const query = readQuery({ ...params, order: "oldest" }, { limit, limitMax: limit, nowMs: directory.nowMs });
   if ("faults" in query) return wrongUsage(...query.faults);

@@ -108,7 +108,7 @@ describe.skipIf(!hasTerminals)("on a terminal", () => {
 });
 
 describe.concurrent("the others", () => {
-  test.each(["query", "tail", "stats", "show t-1", "export --to csv", "prune --keep 1d"])(
+  test.each(["query", "tail", "stats", "show t-1", "export --format csv", "prune --keep 1d"])(
     "%s: 66 without a directory",
     async (command) => {
       const { code, err } = await audit(...command.split(" "), "--dir", join(folder, "nowhere"));
@@ -122,16 +122,16 @@ describe.concurrent("the others", () => {
     ["stats --sub nobody", 1],
     ["stats --compare soon", 64],
     ["tail --stage NOWHERE", 64],
-    ["export --to xml", 64],
-    ["export --to jsonl --sub nobody", 1],
-    ["export --to jsonl --until soon", 64],
+    ["export --format xml", 64],
+    ["export --format jsonl --sub nobody", 1],
+    ["export --format jsonl --to soon", 64],
     ["prune --keep forever", 64],
     ["prune --keep 9999w", 1],
   ])("%s ends with %d", async (command, code) => {
     expect((await audit(...command.split(" "), "--dir", auditFolder())).code).toBe(code);
   });
 
-  test.each(["query", "tail", "stats", "show t-9", "export --to csv"])(
+  test.each(["query", "tail", "stats", "show t-9", "export --format csv"])(
     "%s says which file cannot be read",
     async (command) => {
       const dir = auditFolder();
@@ -168,11 +168,11 @@ describe.concurrent("the others", () => {
   test("export creates a new file for its owner alone, and overwrites none", async () => {
     const dir = auditFolder();
     const file = join(dir, "out.jsonl");
-    const first = await audit("export", "--to", "jsonl", "-o", file, "--dir", dir, "--until", `${DAY}T12:00`);
+    const first = await audit("export", "--format", "jsonl", "-o", file, "--dir", dir, "--to", `${DAY}T12:00`);
     expect(first).toEqual({ code: 0, out: "", err: `2 calls in ${file}\n` });
     expect(readFileSync(file, "utf8")).toBe(`${lines[0]}\n${lines[1]}\n`);
     expect(statSync(file).mode & 0o777).toBe(0o600);
-    expect((await audit("export", "--to", "csv", "-o", file, "--dir", dir)).code).toBe(73);
+    expect((await audit("export", "--format", "csv", "-o", file, "--dir", dir)).code).toBe(73);
     expect(readFileSync(file, "utf8")).toBe(`${lines[0]}\n${lines[1]}\n`);
   });
 
