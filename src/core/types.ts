@@ -158,7 +158,10 @@ export interface CliTarget<Input = never, Names extends string = string> {
     readonly command: string;
     /** Absolute working directory, fixed or built from the input. Without it the child runs in an empty private directory. */
     readonly cwd?: string | ((input: Input) => string);
-    /** Every argv token that may begin with `-`: exact, or `--name=` for `--name=value`. */
+    /**
+     * Every argv token that may begin with `-`: exact, `--name=` for `--name=value`, or `--name <value>` for an option that takes
+     * exactly the next token, with a `<…>` for each token that it takes.
+     */
     readonly options?: readonly string[];
     /** Facts looked up with the same command before the argv is built. */
     readonly lookups?: Readonly<Record<Names, Lookup<Input>>>;

@@ -131,7 +131,7 @@ const VISITS_MAX = 10_000;
 
 /**
  * Returns a string schema for values that cannot have a pattern, such as a search phrase: any text except NUL and lone
- * surrogates. An argv may contain it only after `--` or as the value of `--name=`. `max` counts code points.
+ * surrogates. An argv may contain it only after `--` or as the value of a declared option. `max` counts code points.
  */
 export function freeText(max: number): z.ZodString {
   if (!Number.isSafeInteger(max) || max < 1) throw new RangeError("freeText needs a maximum of at least 1 character");

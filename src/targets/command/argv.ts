@@ -23,30 +23,65 @@ export function refuseTooLong(argv: readonly unknown[], environment: Readonly<Re
 
 /**
  * Makes the last check before a command runs and returns the problem, or `undefined`. A token that starts with `-` must
- * be declared in `options` (exactly, or as `--name=` for `--name=value`) unless it comes after the first `--`. The text
- * is for the operator and contains no token.
+ * be declared in `options` (exactly, or as `--name=` for `--name=value`) unless it comes after the first `--`. The values
+ * after `--name <value>` must be there and must not begin with `-`: some programs would take them for options. The text is
+ * for the operator and contains no token.
  */
 export function argvFault(argv: readonly string[], options: readonly string[]): string | undefined {
   if (argv.length > ARGV_TOKENS_MAX) return `the argv has more than ${ARGV_TOKENS_MAX} tokens`;
   let bytes = 0;
-  let optionsMayFollow = true;
+  const roles = rolesOf(argv, options);
   for (const [index, token] of argv.entries()) {
     const fault = tokenFault(token);
     if (fault !== undefined) return `token ${index} of the argv ${fault}`;
     bytes += Buffer.byteLength(token) + 1;
     if (bytes > ARGV_BYTES_MAX) return `the argv has more than ${ARGV_BYTES_MAX} bytes`;
-    if (token === "--") optionsMayFollow = false;
-    if (optionsMayFollow && token.startsWith("-") && !isDeclaredOption(token, options)) {
+    if (roles[index] === "value" && token.startsWith("-")) {
+      return `token ${index} of the argv is the value of an option and begins with "-"`;
+    }
+    if (roles[index] === "exposed" && token.startsWith("-") && !isDeclaredOption(token, options)) {
       return `token ${index} of the argv begins with "-" and is not named in target.cli.options`;
     }
   }
-  return undefined;
+  return roles.length > argv.length ? "the last option of the argv has too few values" : undefined;
 }
 
-/** Returns the tokens that a program may take for options: those before `--`, except values of a declared `--name=`. */
+/**
+ * Refuses a call that puts a text with `-` at its beginning where a program expects the value of an option.
+ *
+ * @throws {Refusal} TARGET_REFUSED with status INVALID_ARGUMENT
+ */
+export function refuseDashedValues(argv: readonly string[], options: readonly string[]): void {
+  const roles = rolesOf(argv, options);
+  if (!argv.some((token, index) => roles[index] === "value" && String(token).startsWith("-"))) return;
+  const message = 'This command takes no value that begins with "-". Send a text that begins with another character.';
+  throw new Refusal("TARGET_REFUSED", message, { details: { status: "INVALID_ARGUMENT" } });
+}
+
+/** `exposed`: a program may take the token for an option. `value`: belongs to the `--name <value>` before it. */
+type Role = "exposed" | "value" | "free";
+
+/** Returns the role of each token; more roles than tokens when the last option lacks values. */
+function rolesOf(argv: readonly string[], options: readonly string[]): readonly Role[] {
+  const counts = new Map(options.filter(takesNext).map((option) => [nameOf(option), option.split(" ").length - 1]));
+  const roles: Role[] = [];
+  let end = argv.length;
+  while (roles.length < end) {
+    const token = argv[roles.length] ?? "";
+    if (token === "--") end = roles.length;
+    else {
+      roles.push("exposed");
+      for (let left = counts.get(token) ?? 0; left > 0; left -= 1) roles.push("value");
+    }
+  }
+  while (roles.length < argv.length) roles.push("free");
+  return roles;
+}
+
+/** Returns the tokens that a program may take for options: those before `--`, except values of declared options. */
 export function exposedTokens(argv: readonly string[], options: readonly string[]): readonly string[] {
-  const end = argv.indexOf("--");
-  const exposed = end === -1 ? argv : argv.slice(0, end);
+  const roles = rolesOf(argv, options);
+  const exposed = argv.filter((_, index) => roles[index] === "exposed");
   return exposed.filter((token) => !options.some((option) => takesValue(option) && token.startsWith(option)));
 }
 
@@ -59,7 +94,17 @@ export function tokenFault(token: unknown): string | undefined {
 }
 
 function isDeclaredOption(token: string, options: readonly string[]): boolean {
-  return options.some((option) => token === option || (takesValue(option) && token.startsWith(option)));
+  return options.some((option) => token === nameOf(option) || (takesValue(option) && token.startsWith(option)));
+}
+
+/** Whether the option takes the tokens after it: `--name <value>`, with a `<…>` for each. */
+function takesNext(option: string): boolean {
+  return option.includes(" ");
+}
+
+/** Returns the token that begins with `-`, without the values that follow it. */
+export function nameOf(option: string): string {
+  return option.split(" ", 1)[0] ?? "";
 }
 
 function takesValue(option: string): boolean {
@@ -135,7 +180,7 @@ function exampleProblem(text: FreeText, input: unknown): string | undefined {
     const fault = argvFault([...text.cli.argsBuilder(input as never, {})], text.options);
     if (fault !== undefined) return `target.cli.argsBuilder: ${fault}`;
     if (isFreeTextSafe(text, input, (probed) => [text.cli.argsBuilder(probed, {})])) return undefined;
-    return 'target.cli.argsBuilder: free text may only appear after "--" or as the value of a declared "--name="';
+    return 'target.cli.argsBuilder: free text may only appear after "--" or as the value of a declared "--name=" or "--name <value>"';
   } catch {
     return "target.cli.argsBuilder: throws on this example";
   }

@@ -15,7 +15,7 @@ import type {
   RunContext,
   Tool,
 } from "../../core/types.ts";
-import { argvFault, type Build, isFreeTextSafe, refuseTooLong } from "./argv.ts";
+import { argvFault, type Build, isFreeTextSafe, refuseDashedValues, refuseTooLong } from "./argv.ts";
 import { type ChildSpec, runChild } from "./child.ts";
 import { commandMemory } from "./command-memory.ts";
 import type { ChildConfinement, Sandbox } from "./confinement/confinement.ts";
@@ -191,6 +191,7 @@ async function planProgram(
     inspect,
     async run(args) {
       refuseTooLong(args, environment);
+      refuseDashedValues(args, options);
       const result = await parts.spawn(bound, { command, argv: [...args], cwd, environment, confinement }, limits);
       // A failing exit code is still a valid answer of a lookup.
       if (result.ending.kind !== "exit") throw refusalOf({ ...tool, classification: "read" }, result, {});
@@ -199,9 +200,10 @@ async function planProgram(
   });
   const argv = [...cli.argsBuilder(input as never, found)];
   refuseTooLong(argv, environment);
+  inspect((other) => [cli.argsBuilder(other, found)]);
+  refuseDashedValues(argv, options);
   const fault = argvFault(argv, options);
   if (fault !== undefined) throw unbuildable(fault);
-  inspect((other) => [cli.argsBuilder(other, found)]);
   const parserInput: Record<string, Json> =
     typeof parse === "function" && parse.length > 1 ? { input: input as Json } : {};
   return {

@@ -15,12 +15,14 @@ import {
 } from "../../core/manifest/checks.ts";
 import { onlyStringField } from "../../core/schema/walk.ts";
 import type { CliTarget, StdoutParser, Tool } from "../../core/types.ts";
-import { exampleFaults, type FreeText, freeTextOf, tokenFault } from "./argv.ts";
+import { exampleFaults, type FreeText, freeTextOf, nameOf, tokenFault } from "./argv.ts";
 import { environmentFaults } from "./environment.ts";
 
 const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
 
 const OPTION = /^--?[A-Za-z0-9][^\s\0]*$/;
+/** An option that takes the next tokens: `--arg <name> <value>`. */
+const VALUE_OPTION = /^--?[A-Za-z0-9][^\s\0=]*(?: <[A-Za-z][A-Za-z0-9-]*>)+$/;
 
 /** Shells, interpreters and programs that start other programs. Rules for the argv cannot restrict them. */
 const INTERPRETERS: ReadonlySet<string> = new Set(
@@ -44,7 +46,7 @@ function isInterpreter(command: string): boolean {
 
 const PORT_MAX = 65_535;
 
-const isOption = (option: unknown): boolean => isText(option) && OPTION.test(option);
+const isOption = (option: unknown): boolean => isText(option) && (OPTION.test(option) || VALUE_OPTION.test(option));
 const isPort = (port: unknown): boolean => Number.isInteger(port) && Number(port) >= 1 && Number(port) <= PORT_MAX;
 const isAbsolutePath = (path: unknown): boolean => isText(path) && path.startsWith("/") && !path.includes("\0");
 
@@ -64,7 +66,11 @@ const CLI_CHECKS: readonly KeyCheck[] = [
     (environment) => typeof environment !== "function" || isSynchronous(environment),
     "must be a table, or a function of the input, and not async",
   ],
-  ["options", optional(listOf(isOption)), 'must list the tokens that may begin with "-": "-x", "--name" or "--name="'],
+  [
+    "options",
+    optional(listOf(isOption)),
+    'must list the tokens that may begin with "-": "-x", "--name", "--name=" or "--name <value>"',
+  ],
   [
     "lookups",
     optional((lookups) => isTable(lookups) && Object.values(lookups).every(isSynchronous)),
@@ -231,7 +237,10 @@ export function cliTool(tool: Tool, commands: ReadonlyMap<string, string>): CliT
 function optionFaults(options: readonly string[]): readonly Fault[] {
   return options.flatMap((option, index) => {
     const isOption = tokenFault(option) === undefined && option.startsWith("-") && option !== "--";
-    return isOption ? [] : [{ field: `target.cli.options[${index}]`, message: 'must be a token that begins with "-"' }];
+    const field = `target.cli.options[${index}]`;
+    if (!isOption) return [{ field, message: 'must be a token that begins with "-"' }];
+    const isTwice = options.some((other, at) => at < index && other !== option && nameOf(other) === nameOf(option));
+    return isTwice ? [{ field, message: "is declared before with other values" }] : [];
   });
 }
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { argvFault, exposedTokens } from "../../../src/targets/command/argv.ts";
 
-const options = ["-c", "--quiet", "--format=", "--grep="];
+const options = ["-c", "--quiet", "--format=", "--grep=", "--arg <name> <value>", "-e <pattern>"];
 
 describe("the last check", () => {
   const rows: readonly [string, readonly string[], boolean][] = [
@@ -12,6 +12,17 @@ describe("the last check", () => {
     ["nothing", [], true],
     ["an empty token", [""], true],
     ["a dash inside", ["a-b", "a--evil"], true],
+    ["the values after an option", ["--arg", "n", "a b", "-e", "", "."], true],
+    ["a declared option after the values", ["--arg", "n", "x", "--quiet"], true],
+    ["an option with values as a value after --", ["--", "--arg", "-x"], true],
+    ["a value that begins with a dash", ["--arg", "n", "--evil", "."], false],
+    ["a declared option in the place of a value", ["--arg", "n", "--quiet"], false],
+    ["-- in the place of a value", ["-e", "--", "--evil"], false],
+    ["a missing value", ["--arg", "n"], false],
+    ["no value", ["-e"], false],
+    ["an undeclared option after the values", ["--arg", "n", "x", "--evil"], false],
+    ["the option's declaration itself", ["-e <pattern>", "x"], false],
+    ["a value glued to an option that takes the next token", ["-ex"], false],
     ["not declared", ["--output=x"], false],
     ["short, not declared", ["-o"], false],
     ["a dash alone", ["-"], false],
@@ -40,7 +51,7 @@ describe("the last check", () => {
 
   test("an accepted argv has no undeclared option before the first --", () => {
     const token = fc.oneof(
-      fc.constantFrom("--", "-", ...options, "--evil", "--format=x"),
+      fc.constantFrom("--", "-", ...options, "--arg", "-e", "--evil", "--format=x"),
       fc.string({ unit: "binary" }),
     );
     fc.assert(
@@ -49,6 +60,7 @@ describe("the last check", () => {
         const end = argv.indexOf("--");
         for (const exposed of end === -1 ? argv : argv.slice(0, end)) {
           if (!exposed.startsWith("-")) continue;
+          if (exposed === "--arg" || exposed === "-e") continue;
           expect(
             options.some((option) => exposed === option || (option.endsWith("=") && exposed.startsWith(option))),
           ).toBe(true);
@@ -66,6 +78,8 @@ describe("tokens that a program may take for an option", () => {
     ["no declared value, whatever else it holds", ["--grep=^TEXT$", "x"], ["x"]],
     ["a positional", ["log", "TEXT"], ["log", "TEXT"]],
     ["the value of an option in a token of its own", ["-c", "TEXT"], ["-c", "TEXT"]],
+    ["no values after an option", ["--arg", "n", "TEXT", "."], ["--arg", "."]],
+    ["what follows the values of an option", ["-e", "x", "TEXT"], ["-e", "TEXT"]],
     ["an undeclared value", ["--output=TEXT"], ["--output=TEXT"]],
     ["what is glued to a short option", ["-cTEXT"], ["-cTEXT"]],
     ["what comes before --", ["TEXT", "--", "TEXT"], ["TEXT"]],

@@ -15,7 +15,10 @@ function search(argsBuilder: Build, accepts: readonly { phrase: string; more: st
     classification: "read",
     permissions: { required: ["test:run"] },
     input: z.strictObject({ phrase: freeText(40), more: z.array(freeText(40)).max(3) }),
-    target: { system: "test", cli: { command: "echo", options: ["--phrase=", "-n"], argsBuilder } },
+    target: {
+      system: "test",
+      cli: { command: "echo", options: ["--phrase=", "-n", "--arg <name> <value>"], argsBuilder },
+    },
     output: z.strictObject({ said: z.string() }),
     outputPolicy: { said: "allow" },
     examples: { accepts },
@@ -49,6 +52,8 @@ const SAFE: readonly (readonly [string, Build])[] = [
 ];
 
 const UNSAFE: readonly (readonly [string, Build])[] = [
+  ["after the values of an option", ({ phrase }) => ["--arg", "n", "x", phrase]],
+  ["as more values than an option takes", ({ phrase }) => ["--arg", "n", ...phrase.split(/\s+/)]],
   ["as a token of its own", ({ phrase }) => [phrase]],
   ["before --", ({ phrase }) => [phrase, "--"]],
   ["inside a token", ({ phrase }) => [`x${phrase}`]],
@@ -126,4 +131,48 @@ test.each([
   });
   const planned = Promise.resolve(handler.bind(asking).plan({ phrase: "hello" }, { signal }));
   expect(await planned.then(() => "answers").catch((error: Refusal) => error.code)).toBe(outcome);
+});
+
+test("free text may be the value of an option that takes the next tokens, as in jq --arg n NAME, unless it looks like an option", async () => {
+  const jq = cliHandler({
+    commands: new Map([["jq", "/bin/echo"]]),
+    emptyDirectory: temporaryDirectory(),
+    now: () => 0,
+    newId: () => "id",
+  });
+  const named = defineTool({
+    name: "named",
+    description: "Print a name",
+    classification: "read",
+    permissions: { required: ["test:run"] },
+    input: z.strictObject({ name: freeText(40) }),
+    target: {
+      system: "test",
+      cli: {
+        command: "jq",
+        options: ["-n", "--arg <name> <value>"],
+        argsBuilder: ({ name }) => ["-n", "--arg", "n", name, "$n"],
+      },
+    },
+    output: z.strictObject({ said: z.string() }),
+    outputPolicy: { said: "allow" },
+    examples: { accepts: [{ name: "Ada" }] },
+  });
+  const binding = jq.bind(named);
+  for (const name of ["Ada Lovelace", "O'Brien $(id)", "a--evil", "", "Jean-Luc"]) {
+    const { argv } = await binding.plan({ name }, { signal });
+    expect(argv).toEqual(["-n", "--arg", "n", name, "$n"]);
+  }
+  for (const name of ["--rawfile", "-n", "-", "--", "--arg"]) {
+    const refusal = await Promise.resolve(binding.plan({ name }, { signal })).catch((error: unknown) => error);
+    expect(refusal).toMatchObject({ code: "TARGET_REFUSED", details: { status: "INVALID_ARGUMENT" } });
+    expect((refusal as Refusal).message).toContain('no value that begins with "-"');
+  }
+});
+
+test("an option is declared with one number of values", () => {
+  const declared = search(() => ["-n"], [example]);
+  const { cli } = declared.target as unknown as { cli: { options: string[] } };
+  const twice = { ...declared, target: { system: "test", cli: { ...cli, options: ["-n", "-n <value>"] } } };
+  expect(() => handler.bind(twice as never)).toThrow(/options\[1\]: is declared before with other values/);
 });
