@@ -144,16 +144,18 @@ function matrixTable(rows: readonly MatrixRow[]): string {
   return table([heads, ...lines]);
 }
 
-/** `stc tools`: lists the tools that the service would offer, with the permissions that each needs. */
+/** `stc tools`: lists the tools that the service would offer, which of them ask, and the permissions that each needs. */
 export async function tools(options: ConfigurationOptions & { readonly json?: boolean }): Promise<void> {
-  await withParts(options, (parts) => {
+  await withParts(options, (parts, config, nowMs) => {
     const listed = toolsOf(parts);
     const { notRegistered } = parts.loaded;
     if (options.json === true) return print.json({ tools: listed.map(toJson), notRegistered });
-    const rows = listed.map(({ name, classification, target, permissions }) => [
-      ...[name, classification, target.system, permissions.required.join(" ")],
-    ]);
-    print.line(table([["TOOL", "CLASSIFICATION", "SYSTEM", "PERMISSIONS"], ...rows]));
+    const rows = matrixOf(listed, config, nowMs).map(
+      ({ tool, classification, system, asks, permissions, elevated }) => [
+        ...[tool, classification, system, asks, permissions.join(" ") || "-", elevated.join(" ") || "-"],
+      ],
+    );
+    print.line(table([["TOOL", "CLASSIFICATION", "SYSTEM", "APPROVAL", "PERMISSIONS", "ELEVATED"], ...rows]));
     for (const reason of notRegistered) print.line(`note: ${reason}`);
   });
 }

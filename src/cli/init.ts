@@ -153,7 +153,7 @@ const TSCONFIG = {
 
 function configurationFile({ agents, operators }: Issuers): string {
   return `# yaml-language-server: $schema=stc.schema.json
-# Paths start at this file. \`stc check --config stc.yaml\` lists every problem; docs/operating.md describes every setting.
+# Paths start at this file. \`stc check --config stc.yaml\` lists every problem; docs/configuration.md has every setting.
 tools: [./tools]                        # every *.ts and *.tool.yaml below it
 audit: { dir: ./var/audit }             # one entry for each call, also for refused ones
 approvals: { store: "sqlite://./var/approvals.sqlite" }

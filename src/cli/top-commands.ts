@@ -77,7 +77,7 @@ export const commands = [
   }),
   command({
     name: "tools",
-    summary: "List the tools",
+    summary: "List the tools, which of them ask, and the permissions that they need",
     uses: CONFIGURED,
     options: { json: JSON_FLAG },
     run: async (_, options) => (await import("./check.ts")).tools(options),

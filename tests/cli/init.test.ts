@@ -47,6 +47,7 @@ describe("stc init", () => {
     expect(out).toContain("\nNext, in my service:\n\n  stc serve --config stc.yaml\n");
     const made = join(folder, "my service");
     expect(filesBelow(made)).toEqual(SERVICE);
+    expect(readFileSync(join(made, "stc.yaml"), "utf8")).toContain("docs/configuration.md has every setting");
     expect(JSON.parse(readFileSync(join(made, "package.json"), "utf8"))).toMatchObject({
       name: "my-service",
       private: true,

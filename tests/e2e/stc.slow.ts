@@ -201,8 +201,9 @@ describe.concurrent("stc tools", () => {
   test("lists them for people", async () => {
     const { code, out } = await runStc(["tools", "--config", configFile()]);
     expect(code).toBe(0);
-    expect(out).toMatch(/^TOOL +CLASSIFICATION +SYSTEM +PERMISSIONS\n/);
-    expect(out).toMatch(/^git_log +read +git +platform:git:read$/m);
+    expect(out).toMatch(/^TOOL +CLASSIFICATION +SYSTEM +APPROVAL +PERMISSIONS +ELEVATED\n/);
+    expect(out).toMatch(/^git_log +read +git +no +platform:git:read +-$/m);
+    expect(out).toMatch(/^create_customer +write +\S+ +by mode +customer-data:write +customer-data:create$/m);
   });
 
   test("and for programs", async () => {
