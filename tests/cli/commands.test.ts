@@ -37,7 +37,7 @@ test("the declarations load no code of a command: no schemas, no service, no dat
 });
 
 test("plan, explain, try and call take the arguments of a call in the same two ways", async () => {
-  const all = await loadCommands(MODULES.commands);
+  const all = await loadCommands(COMMANDS);
   const [first, ...others] = ["plan", "explain", "try", "call"].map((name) => all.find((one) => one.name === name));
   expect(Object.keys(first?.arguments ?? {})).toEqual(["tool", "args"]);
   expect(first?.options["args"]).toBeDefined();
@@ -48,7 +48,7 @@ test("plan, explain, try and call take the arguments of a call in the same two w
 });
 
 test("--to is the end of a range of time in every command that has it", async () => {
-  const ends = (await loadCommands(MODULES.commands)).filter(({ options }) => options["to"] !== undefined);
+  const ends = (await loadCommands(COMMANDS)).filter(({ options }) => options["to"] !== undefined);
   const names = ends.map(({ name }) => name);
   expect(names).toContain("audit export");
   expect(names).toContain("replay");

@@ -39,8 +39,8 @@ test("a row of the table is a filter, a column of the index and of CSV, a member
       stcWithShelf(folder, "query", "--shelf", "upper", "--json", "--without-index"),
       stcWithShelf(folder, "query", "--shelf", "lower", "--without-index"),
       stcWithShelf(folder, "query", "--help"),
-      stcWithShelf(folder, "export", "--to", "csv"),
-      stcWithShelf(folder, "export", "--to", "ocsf", "--shelf", "upper"),
+      stcWithShelf(folder, "export", "--format", "csv"),
+      stcWithShelf(folder, "export", "--format", "ocsf", "--shelf", "upper"),
       run([bun, PRELOAD, "-e", PARAMETERS], { cwd: PROJECT, env: environmentOf({ LINE: withShelf }) }),
     ]);
     expect(found).toBe(`${withShelf}\n`);

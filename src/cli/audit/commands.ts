@@ -15,13 +15,12 @@ import {
   wholeNumber,
 } from "../command.ts";
 
-const TO_HELP = "the same; calls at that time and later are left out";
 const TIME = text("time");
 
 /** The options have the names of the HTTP parameters. */
 const FILTERS = {
   from: option(TIME, TIME_HINT),
-  to: option(TIME, TO_HELP),
+  to: option(TIME, "the same; calls at that time and later are left out"),
   text: option(text("text"), "anywhere in the line, in upper or lower case"),
   ...(Object.fromEntries(FILTER_ROWS.map(({ param, help }) => [param, option(text("value"), help)])) as Readonly<
     Record<FilterParam, CommandOption<string | undefined>>
