@@ -146,7 +146,7 @@ describe("two services on one store", () => {
         one.decide(id, "approve", { scope: "session" }),
         two.send("DELETE", `/sessions/${session}`, { token }),
       ]);
-      expect(codeOf(await one.call("deed", args, { token, session }))).toBe("PENDING");
+      expect(codeOf(await one.call("deed", args, { token, session }))).toBe("APPROVAL_REVOKED");
       expect((await one.send("GET", "/grants", { token })).body.grants).toEqual([]);
     }
   });

@@ -340,7 +340,8 @@ describe("sessions, modes and grants", () => {
     await service.decide(id, "approve", { scope: "session" });
     expect((await service.call("do_write", "a", { token, session })).http).toBe(200);
     expect((await service.send("DELETE", `/sessions/${session}`, { token })).http).toBe(200);
-    expect((await service.call("do_write", "a", { token, session })).http).toBe(202);
+    expect((await service.call("do_write", "a", { token, session })).body.error.code).toBe("APPROVAL_REVOKED");
+    expect((await service.call("do_write", "a", { token })).http).toBe(202);
   });
 
   test("APR-44: destructive calls are never remembered", async () => {

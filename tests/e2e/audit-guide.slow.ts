@@ -21,12 +21,15 @@ const asked = {
   ...{ id: APPROVAL, tool: "update_address", issuer: "https://agents.test", subject: "agent-7" },
   planDigest: "b".repeat(64),
 };
+const pushed = { args: { command: "git push" }, argsHash: "c".repeat(64), hashAlg: "sha256" };
+const bash = { name: "bash", classification: "write", targetSystem: "workspace" } as const;
 const update = { name: "update_address", classification: "write", targetSystem: "customer-master-service" } as const;
 
 writeDays(dir, {
   "2025-10-01": [entryLine("2025-10-01T00:00:00.000Z", { traceId: trace("0") })],
   [YESTERDAY]: [
     entryLine(`${YESTERDAY}T09:00:00.000Z`, { traceId: trace("1"), request: customer("C-1042") }),
+    entryLine(`${YESTERDAY}T09:30:00.000Z`, { traceId: trace("9"), tool: bash, request: pushed }),
     entryLine(`${YESTERDAY}T10:00:00.000Z`, { traceId: trace("2"), request: customer("C-10420") }),
     refusedLine(`${YESTERDAY}T13:00:00.000Z`, ["PERMISSION_DENIED", "PERMISSION"], { traceId: trace("3") }),
   ],
@@ -62,7 +65,8 @@ writeDays(join(dir, "journal"), {
 /** What each question of the guide is answered with: the trace ids, in order, or what the output says. */
 const ANSWERS: Readonly<Record<string, { readonly ids?: readonly string[]; readonly says?: RegExp }>> = {
   "What did agent-7 do": { ids: ["1"] },
-  "Who changed something": { ids: ["6"] },
+  "Which commands did": { ids: ["9"] },
+  "Who changed something": { ids: ["9", "6"] },
   "An agent was refused": { says: /call DENIED PERMISSION_DENIED +get_customer +agent-7 [\s\S]*"stage": "PERMISSION"/ },
   "Who approved this": {
     says: /approval\.asked.* agent-7 [\s\S]*PENDING APPROVAL_REQUIRED[\s\S]*approval\.voted.* alice [\s\S]*intent[\s\S]*call ALLOWED/,

@@ -35,7 +35,7 @@ describe.concurrent("stc approvals", () => {
   test("list: for people, and for programs", async () => {
     const people = await operate(["approvals", "list"]);
     expect(people).toMatchObject({ code: 0, err: "" });
-    expect(people.out).toMatch(/^ID +STATE +RISK +TOOL +REQUESTER +TIME LEFT +SUMMARY\n/);
+    expect(people.out).toMatch(/^ID +STATE +RISK +TOOL +REQUESTER +TIME LEFT +SUMMARY +ARGUMENTS\n/);
     expect(people.out).toMatch(
       new RegExp(`^${FIRST} +pending +medium +set_limit +agent-7 +(9 min \\d+ s|10 min \\d s) +set_limit on`, "m"),
     );
@@ -55,7 +55,9 @@ describe.concurrent("stc approvals", () => {
     const set = (service: StandInApprovals) =>
       service.add(question({ quorum, decidable: false, canDecide: { because } }));
     const listed = await operate(["approvals", "list"], set);
-    expect(listed.out).toMatch(/^ID .* TIME LEFT +MISSING +SUMMARY\n.* s +prod, secops: 1 of 2 +set_limit on ledger/);
+    expect(listed.out).toMatch(
+      /^ID .* TIME LEFT +MISSING +SUMMARY +ARGUMENTS\n.* s +prod, secops: 1 of 2 +set_limit on ledger/,
+    );
     const { out } = await operate(["approvals", "show", FIRST], set);
     expect(out).toContain('policy          prod, team: 1 of 1, complete ("an\\u{202e}na")\n');
     expect(out).toContain('policy          prod, secops: 1 of 2, open ("bert")\n');
