@@ -81,7 +81,7 @@ export function parseDocumentJson(source: Uint8Array | string, limits: StrictJso
  */
 export function parseAnswerJson(source: Uint8Array | string, limits: StrictJsonLimits): unknown {
   const text = textOf(source);
-  return faithful(text)?.value ?? new Reader(text, limits, "answer").document();
+  return faithful(text, limits)?.value ?? new Reader(text, limits, "answer").document();
 }
 
 /** Numbers that JavaScript may round although it writes them as they were, and keys that are looked at more closely. */
@@ -91,14 +91,21 @@ const NEEDS_READER = /(?<![.\d])\d{16}|\de\+|"constructor"/;
  * Returns the value of a text that loses nothing in the engine's own parser, which takes a tenth of the time: written again, it is
  * the same text. Undefined for all other texts: those with spaces, for example, or with duplicate keys.
  */
-function faithful(text: string): { readonly value: unknown } | undefined {
+function faithful(text: string, { depthMax }: StrictJsonLimits): { readonly value: unknown } | undefined {
   if (NEEDS_READER.test(text)) return undefined;
   try {
     const value: unknown = JSON.parse(text);
+    // The engine takes seconds to write a value of many thousand levels.
+    if (isDeeper(value, depthMax)) return undefined;
     return JSON.stringify(value) === text.trimEnd() ? { value } : undefined;
   } catch {
     return undefined;
   }
+}
+
+function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return levels <= 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1));
 }
 
 function textOf(source: Uint8Array | string): string {

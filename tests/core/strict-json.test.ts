@@ -252,6 +252,14 @@ describe("the JSON of an answer", () => {
     expect(errorOf(() => parseAnswerJson(text, LIMITS))).toBeInstanceOf(StrictJsonError);
   });
 
+  test.each(["[", '{"a":'])("levels of %j are bounded, with and without spaces", (open) => {
+    const nested = (levels: number): string => `${open.repeat(levels)}1${(open === "[" ? "]" : "}").repeat(levels)}`;
+    expect(parseAnswerJson(nested(32), LIMITS)).toEqual(JSON.parse(nested(32)));
+    for (const text of [nested(33), ` ${nested(33)}`, nested(60_000)]) {
+      expect(errorOf(() => parseAnswerJson(text, LIMITS)).reason).toBe("deeper than 32 levels");
+    }
+  });
+
   test("code that looks into an ambiguous value finds nothing", () => {
     const value = parseAnswerJson('{"a":{"admin":false},"a":{"admin":true}}', LIMITS) as { readonly a: object };
     expect(Object.entries(value.a)).toEqual([]);
