@@ -2,8 +2,9 @@
 const DECODINGS_MAX = 8;
 
 const ESCAPES = /%u[0-9a-f]{4}|(?:%[0-9a-f]{2})+/gi;
-/** One byte or more too many for an ASCII character, which lenient decoders accept: `C0 AE` is a dot. */
-const OVERLONG = /(?:[\xc0\xc1]|\xe0[\x80\x81]|\xf0\x80[\x80\x81])[\x80-\xbf]/g;
+/** One byte or more too many for an ASCII character, which lenient decoders accept: `C0 AE` is a dot, for some `C0 2E` too. */
+const OVERLONG =
+  /(?:[\xc0\xc1]|\xe0[\x80\x81]|\xf0\x80[\x80\x81]|\xf8\x80\x80[\x80\x81]|\xfc\x80\x80\x80[\x80\x81])[\x00-\xbf]/g;
 
 /**
  * Returns whether a text in a path leads nowhere else, however a server reads it: decoded once or several times, with `\` as
