@@ -30,6 +30,7 @@ import {
   blockLines,
   bracketList,
   elementText,
+  followsLocation,
   type Inside,
   linesBelow,
   memberValue,
@@ -102,7 +103,7 @@ function mayFollow(text: string, to: number): boolean {
 
 function unquotedAfter(text: string, name: Name, separator: Separator): Value | undefined {
   const { end, operator } = separator;
-  if (operator === "==" || (operator === ">" && text.startsWith("::", name.from - 3))) return undefined;
+  if (operator === "==" || (operator === ">" && isPlaceholder(text, name.from, end))) return undefined;
   if (operator === "!=") return wordOrVariable(text, end);
   if (isMessage(text, name.from, end)) return undefined;
   const document = hereDocument(text, end);
@@ -110,6 +111,12 @@ function unquotedAfter(text: string, name: Name, separator: Separator): Value | 
   const inside = insideValue(text, end, name.from);
   if (inside !== undefined) return inside;
   return operator === ":" ? valueAfterColon(text, name, separator) : bareValue(text, name, separator);
+}
+
+/** Returns whether a name in angle brackets is no tag: `Map::<Token>::new`, `postgres://<user>:<password>@host`. */
+function isPlaceholder(text: string, from: number, end: number): boolean {
+  if (text.startsWith("::", from - 3)) return true;
+  return isOneOf(text, from - 2, ":") && isOneOf(text, end, "@:") && !followsLocation(text, from - 1);
 }
 
 /** Returns whether the shell's expansion contains an error text, not a value: `${NAME:?must be set}`, `${NAME:+set}`. */

@@ -38,6 +38,7 @@ test.each([
   ["INFO:root:password: hunter2secret9", "hunter2secret9"],
   ["password=a:token: b8f3k2m9x7q1z5", "b8f3k2m9x7q1z5"],
   ["login:password: hunter2secret9", "hunter2secret9"],
+  ["app.xml:3:<password>@hunter2secret9</password>", "hunter2secret9"],
   ["a\nconfig.yml:3:password: hunter2secret9\nb", "hunter2secret9"],
 ])("%j: the value is hidden", (text, secret) => {
   const filtered = filterSecrets(text).text;
@@ -66,6 +67,10 @@ test.each([
   "schema.yml:7:  password: {type: string}",
   "schema.yml:7:  password: required",
   "docs.md:4:- password: the password of the account",
+  "postgres://<user>:<password>@host:5432/db",
+  "docs.md:4:redis://:<password>@localhost:6379/0",
+  "git clone https://<user>:<token>@git.example.com/a/b.git",
+  "<host>:<port>:<password>:db1",
   "docs.md:4:Password: at least 12 characters",
 ])("%j stays", (text) => {
   expect(filterSecrets(text).text).toBe(text);
