@@ -34,7 +34,7 @@ export function sessionText(call: Named): string {
 
 /**
  * Looks the call's session up. A session that the service has opened is part of the token's `sid`, and has neither its grants nor a
- * wider mode of it; so has one that the agent has named itself, without any of its own.
+ * wider mode of it, and ends with it; so has one that the agent has named itself, without any of its own.
  *
  * @throws {Refusal} APPROVAL_REVOKED when the call names a session that has ended
  */
@@ -51,8 +51,10 @@ export async function callSession(
   const found = stated.startsWith(SID) ? undefined : await find(stated);
   if (found === undefined && (await approvals?.hasSessionEnded(stated, caller)) === true) throw sessionEnded(stated);
   const set = modeOf(found);
-  const mode = own === undefined ? set : strictest(own, set ?? usual);
-  if (found === undefined) return { id: undefined, within: undefined, mode, hasGrants: false };
+  const isAround = caller.session === undefined || (await approvals?.hasSessionEnded(caller.session, caller)) !== true;
+  const limit = isAround ? own : usual;
+  const mode = limit === undefined ? set : strictest(limit, set ?? usual);
+  if (found === undefined || !isAround) return { id: undefined, within: undefined, mode, hasGrants: false };
   return { id: found.id, within: caller.session, mode, hasGrants: true };
 }
 

@@ -148,6 +148,21 @@ describe("a token's sid", () => {
     },
   );
 
+  test("that has ended leaves neither approvals nor a wider mode to the sessions beside it", async () => {
+    await approve("deed", { token: sid }, "session");
+    const session = await open(sid);
+    await approve("deed", { token: sid, session }, "session");
+    await approve("offered", { token: sid, session }, "bounded");
+    const owner = new URLSearchParams({ issuer: AGENTS_ISSUER, subject });
+    const ended = await world.send("DELETE", `/sessions/sid:s-1?${owner}`, { token: await world.person() });
+    expect(ended.http).toBe(200);
+    const all = [{ token: sid }, { token: sid, session }];
+    expect(await codes("deed", all)).toEqual(["PENDING", "PENDING"]);
+    expect(await codes("offered", all)).toEqual(["PENDING", "PENDING"]);
+    await setMode(session, "yolo");
+    expect(await codes("deed", all)).toEqual(["PENDING", "PENDING"]);
+  });
+
   test("gives its mode to no session beside it", async () => {
     await setMode("sid:s-1", "yolo");
     const all = [{}, { session: "sid:s-1" }, { session: "invented" }, { session: await open(sid) }];
