@@ -1,4 +1,4 @@
-import { isTable } from "../core/json.ts";
+import { mapStrings } from "../core/json.ts";
 import type { RefusalCode, Stage } from "../core/refusals.ts";
 import type { DataLabel, ToolClassification } from "../core/types.ts";
 import { CHAIN_BYTES_MAX } from "./chain/chain.ts";
@@ -233,21 +233,15 @@ export function toLine(value: object): string | undefined {
 
 /** Keeps both ends of long texts, so that a command cannot be padded out of the audit. */
 function withShortArguments({ request, ...entry }: AuditEntry): AuditEntry {
-  return { ...entry, request: { ...request, args: shortTexts(request.args) as typeof request.args, truncated: true } };
-}
-
-function shortTexts(value: unknown): unknown {
-  if (typeof value === "string") return shortText(value);
-  if (Array.isArray(value)) return value.map(shortTexts);
-  return isTable(value)
-    ? Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, shortTexts(inner)]))
-    : value;
+  const args = mapStrings(request.args, shortText) as typeof request.args;
+  return { ...entry, request: { ...request, args, truncated: true } };
 }
 
 function shortText(text: string): string {
   if (text.length <= ARGUMENT_CHARACTERS_MAX) return text;
   const end = ARGUMENT_CHARACTERS_MAX / 2;
-  return `${text.slice(0, end)}…${text.slice(-end)}`;
+  // A cut may split a surrogate pair. Strict readers of JSON refuse a line with half a surrogate pair.
+  return `${text.slice(0, end).toWellFormed()}…${text.slice(-end).toWellFormed()}`;
 }
 
 function withoutArguments(entry: AuditEntry): AuditEntry {
@@ -270,7 +264,7 @@ function reduce(entry: AuditEntry): string {
       return undefined;
     }
     if (typeof value === "string") {
-      return value.slice(0, REDUCED_CHARACTERS_MAX);
+      return value.slice(0, REDUCED_CHARACTERS_MAX).toWellFormed();
     }
     return Array.isArray(value) ? value.slice(0, REDUCED_ITEMS_MAX) : value;
   });

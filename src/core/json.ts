@@ -39,6 +39,14 @@ function isContainer(value: unknown): value is Readonly<Record<string, unknown>>
   return Array.isArray(value) || Object.getPrototypeOf(value) === Object.prototype;
 }
 
+/** Returns JSON whose texts are changed by a function; keys stay. */
+export function mapStrings(value: unknown, change: (text: string) => string): unknown {
+  if (typeof value === "string") return change(value);
+  if (Array.isArray(value)) return value.map((each) => mapStrings(each, change));
+  if (!isTable(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, mapStrings(inner, change)]));
+}
+
 /** Limits for a call's arguments wherever they are copied or hashed: higher than the limit of any endpoint. */
 export const ARGUMENT_LIMITS: JsonLimits = Object.freeze({
   depthMax: 256,

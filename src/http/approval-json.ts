@@ -15,7 +15,7 @@ import type { EligibleApprovers, PolicyStage, Vote } from "../approvals/policies
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
 import type { Approval, Decided, EarlierDecision, Grant, Session } from "../approvals/types.ts";
 import { Refusal } from "../core/errors.ts";
-import { isList, isTable } from "../core/json.ts";
+import { isTable, mapStrings } from "../core/json.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { RefusalCode } from "../core/refusals.ts";
 import type { CallerContext, Json } from "../core/types.ts";
@@ -133,16 +133,12 @@ const LISTED_JSON_MAX = 4_096;
 export function argumentsInList({ tool, view }: Approval, registry: Pick<Registry, "find">): { arguments?: Json } {
   const { registered } = registry.find(tool);
   if (registered === undefined || !isTable(view)) return {};
-  const shown = shortTexts(sanitizeInput(registered.inputPolicy, view["arguments"]));
+  const shown = mapStrings(sanitizeInput(registered.inputPolicy, view["arguments"]), shortText) as Json;
   return JSON.stringify(shown).length > LISTED_JSON_MAX ? {} : { arguments: shown };
 }
 
-function shortTexts(value: Json): Json {
-  if (typeof value === "string")
-    return value.length > LISTED_CHARACTERS_MAX ? `${value.slice(0, LISTED_CHARACTERS_MAX)}…` : value;
-  if (isList(value)) return value.map(shortTexts);
-  if (!isTable(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, shortTexts(inner as Json)]));
+function shortText(text: string): string {
+  return text.length > LISTED_CHARACTERS_MAX ? `${text.slice(0, LISTED_CHARACTERS_MAX).toWellFormed()}…` : text;
 }
 
 function answerShown({ choices, text }: NonNullable<Approval["answer"]>): Json {

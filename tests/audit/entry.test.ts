@@ -139,6 +139,15 @@ describe("serializeEntry", () => {
     expect(request.args.list[0].text).toMatch(/^rm -r docs #.{2036}….{2044}; ls$/s);
   });
 
+  test("a cut within a surrogate pair leaves no half of it", () => {
+    const text = `a${"😀".repeat(LINE_BYTES_MAX / 4)}b`;
+    const args = { text };
+    const short = JSON.parse(serializeEntry(entryOf({ request: { args, argsHash: "hash", hashAlg: "sha256" } })));
+    expect(short.request.args.text).toMatch(/^a(?:😀){1023}\ufffd…\ufffd(?:😀){1023}b$/u);
+    const reduced = JSON.parse(serializeEntry(entryOf({ approval: { by: text.repeat(8) } })));
+    expect(reduced.approval.by).toMatch(/^a(?:😀){63}\ufffd$/u);
+  });
+
   test("a line of exactly the limit is kept whole, one byte more is not", () => {
     const bodyMax = LINE_BYTES_MAX - CHAIN_BYTES_MAX;
     const room = bodyMax - serializeEntry(withText("")).length;

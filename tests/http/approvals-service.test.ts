@@ -139,7 +139,7 @@ test("without approvals there are no routes for them", async () => {
 });
 
 test("the list shows operators what waits, with the arguments that the audit may hold", async () => {
-  const args = { title: `deploy with password=hunter2Secret9x ${"x".repeat(500)}`, text: "dear Ann", kind: "long" };
+  const args = { title: `deploy with password=hunter2Secret9x ${"😀".repeat(250)}`, text: "dear Ann", kind: "long" };
   const asked = await send("POST /call", agent, { tool: "note_set", args });
   const { id } = membersOf(membersOf(asked.body)["approval"]);
   const listed = async (query: string, token = olga) => {
@@ -149,7 +149,7 @@ test("the list shows operators what waits, with the arguments that the audit may
   const shown = await listed("");
   expect(shown).toMatchObject({ state: "pending", arguments: { text: "[not logged]", kind: "long" } });
   const { title } = membersOf(shown?.["arguments"]) as { title: string };
-  expect(title).toMatch(/^deploy with password=\[REDACTED\] x+…$/);
+  expect(title).toMatch(/^deploy with password=\[REDACTED\] (?:😀)+\ufffd?…$/u);
   expect(title.length).toBe(257);
   expect(await listed("", agent)).not.toHaveProperty("arguments");
 
