@@ -57,7 +57,8 @@ export interface Hold {
   begin(caller: CallerContext, approvalId: string): Begun | undefined | Promise<Begun | undefined>;
 }
 
-interface Begun {
+/** A wait that has begun. */
+export interface Begun {
   readonly waitMs: number;
   readonly end: () => void;
   /** A client that disconnects has cancelled the call: its open approval request is withdrawn. */

@@ -132,10 +132,9 @@ export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "asses
   });
   return {
     permit(known, call) {
+      const halted = points.halts.refusalFor(known, call);
       // A caller without the permission does not learn which calls are halted.
-      const isPermitted = !isDenial(permissions.decide(known));
-      const halted = isPermitted ? points.halts.refusalFor(known, call) : undefined;
-      if (halted !== undefined) throw halted;
+      if (halted !== undefined && !isDenial(permissions.decide(known))) throw halted;
       return permitted(known);
     },
     elevate: combined({

@@ -4,7 +4,7 @@ import type { CallOutcome } from "../core/evidence.ts";
 import type { CallerContext } from "../core/types.ts";
 import type { HaltableCall } from "../policy/halts/halt.ts";
 import { approvalIdOf, stateRefusal } from "./approval-refusals.ts";
-import type { CallRequest } from "./call-request.ts";
+import type { Begun, CallRequest } from "./call-request.ts";
 
 /** Maximum number of calls held open for an approver's answer (`Prefer: wait`). Beyond it, a call gets its 202 immediately. */
 const WAITERS_MAX = 1_000;
@@ -89,7 +89,7 @@ export function createWaitingRoom(
       const id = approvalIdOf(outcome);
       const { waitMs, disconnect } = request;
       if (approvals === undefined || id === undefined || !waitMs || waiting >= WAITERS_MAX) return undefined;
-      const begun =
+      const begun: (Pick<Begun, "waitMs"> & Partial<Begun>) | undefined =
         request.hold === undefined || caller === undefined ? { waitMs } : await request.hold.begin(caller, id);
       if (begun === undefined) return undefined;
       const holding: HeldCall = { call: haltable, halting: new AbortController(), refusal: undefined };
@@ -100,15 +100,12 @@ export function createWaitingRoom(
         if (halted?.code === "HALTED") return halted;
         const wait = { waitMs: begun.waitMs, disconnect, halted: holding.halting.signal };
         const isAnswered = await hold(approvals, id, wait);
-        const isCancelled =
-          "isCancelledByDisconnect" in begun &&
-          begun.isCancelledByDisconnect === true &&
-          disconnect?.disconnected === true;
+        const isCancelled = begun.isCancelledByDisconnect === true && disconnect?.disconnected === true;
         if (isCancelled && caller !== undefined) return await withdraw(approvals, id, caller);
         return holding.refusal ?? (isAnswered ? { ...claimOf(request), approvalId: id } : undefined);
       } finally {
         held.delete(holding);
-        if ("end" in begun) begun.end();
+        begun.end?.();
       }
     },
     halt(haltedBy) {
