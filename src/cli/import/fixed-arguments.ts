@@ -8,14 +8,19 @@ import { namesIn, OTHER_ARGUMENTS } from "../../targets/http/request.ts";
 type Values = ReadonlyMap<string, string>;
 type Properties = Readonly<Record<string, Json>>;
 
-/** Literal text of a path and of a template. */
+/** Matches values that are the same in a path and in its template. */
 const PATH_VALUE = /^[A-Za-z0-9._~!$&()*+,=:@-]{1,256}$/;
 
+/** Returns whether an operation has the argument. */
+export function hasArgument({ input }: OperationDraft, name: string): boolean {
+  return Object.hasOwn(propertiesOf(input), name);
+}
+
 /** Returns why a value cannot be written into the request; undefined when it can. */
-export function fixingProblem({ http, input }: OperationDraft, values: Values = new Map()): string | undefined {
-  const inPath = new Set(namesIn(http.path));
+export function fixingProblem(draft: OperationDraft, values: Values = new Map()): string | undefined {
+  const inPath = new Set(namesIn(draft.http.path));
   for (const [name, value] of values) {
-    if (!Object.hasOwn(propertiesOf(input), name)) continue;
+    if (!hasArgument(draft, name)) continue;
     if (/[{}]/.test(value)) return `the value of --fix ${name} has braces, which a request takes for an argument`;
     if (inPath.has(name) && !(PATH_VALUE.test(value) && !/^\.+$/.test(value))) {
       return `the value of --fix ${name} cannot be in a path`;
@@ -27,7 +32,7 @@ export function fixingProblem({ http, input }: OperationDraft, values: Values = 
 /** Returns a draft in which values stand for their arguments. Operations without such an argument stay as they are. */
 export function fixedDraft(draft: OperationDraft, values: Values = new Map()): OperationDraft {
   const properties = propertiesOf(draft.input);
-  const fixed = new Map([...values].filter(([name]) => Object.hasOwn(properties, name)));
+  const fixed = new Map([...values].filter(([name]) => hasArgument(draft, name)));
   if (fixed.size === 0) return draft;
   const { required, ...others } = draft.input as Properties;
   const wanted = ((required ?? []) as readonly string[]).filter((name) => !fixed.has(name));
@@ -86,6 +91,7 @@ function typed(value: string, schema: Json | undefined): Json {
   return value;
 }
 
-function propertiesOf(input: Json): Properties {
+/** Returns the schemas of the arguments by name. */
+export function propertiesOf(input: Json): Properties {
   return ((isTable(input) ? input["properties"] : undefined) ?? {}) as Properties;
 }

@@ -1,6 +1,5 @@
 import { errorText } from "../../core/error-text.ts";
 import type { Fault } from "../../core/errors.ts";
-import { isTable } from "../../core/json.ts";
 import { widened } from "../../core/json-schema/widen.ts";
 import { hint } from "../../core/nearest.ts";
 import { printableCell } from "../../core/printable.ts";
@@ -12,7 +11,7 @@ import { type DraftSystem, draftOf, NotImportable, type OperationDraft } from ".
 import { documentFindings } from "../../targets/http/openapi/faults.ts";
 import { type ConfigurationOptions, configuration } from "../configuration.ts";
 import { CommandError, EXIT, wrongUsage } from "../output.ts";
-import { fixedDraft, fixingProblem } from "./fixed-arguments.ts";
+import { fixedDraft, fixingProblem, hasArgument, propertiesOf } from "./fixed-arguments.ts";
 import {
   type Made,
   madeManifest,
@@ -58,6 +57,11 @@ export async function importOpenApi(system: string, wanted: readonly string[], o
     return wrongUsage(...words);
   }
   const drafted = { system, document, settings, accepted, isOpen, isOpenInput, read, fixed: pairsOf("--fix", fix) };
+  const unfixable = unknownArguments(named, drafted);
+  if (unfixable.length > 0) {
+    const words = unfixable.map((name) => `no operation has the argument ${printableCell(name)}, given with --fix`);
+    return wrongUsage(...words);
+  }
   importSelected(
     renamed(
       named.map((operation) => offered(operation, drafted, options)),
@@ -93,6 +97,18 @@ function offered(named: NamedOperation, drafted: Drafted, { tag, method: methods
       return manifestOf({ ...named, tool: name }, { ...drafted, read });
     },
   };
+}
+
+/** Returns the names of fixed values whose argument no operation has. */
+function unknownArguments(named: readonly NamedOperation[], drafted: Drafted): readonly string[] {
+  const unknown = new Set(drafted.fixed?.keys());
+  for (const { operation } of named) {
+    if (unknown.size === 0) break;
+    const draft = attempt(drafted, operation);
+    if (typeof draft === "string") continue;
+    for (const name of unknown) if (hasArgument(draft, name)) unknown.delete(name);
+  }
+  return [...unknown];
 }
 
 interface HttpSettings {
@@ -259,10 +275,6 @@ function wider(draft: OperationDraft, faults: readonly Fault[]): OperationDraft 
 
 function isBelow(field: string, part: string): boolean {
   return field === part || field.startsWith(`${part}.`) || field.startsWith(`${part}[`);
-}
-
-function propertiesOf(input: Json): Readonly<Record<string, Json>> {
-  return (isTable(input) ? input["properties"] : undefined) as Readonly<Record<string, Json>>;
 }
 
 function isRead({ operation, tool }: NamedOperation, { read = [] }: Drafted): boolean {

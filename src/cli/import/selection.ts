@@ -1,4 +1,5 @@
 import { errorText } from "../../core/error-text.ts";
+import { TOOL_NAME } from "../../core/manifest/faults.ts";
 import { hint } from "../../core/nearest.ts";
 import { printableCell } from "../../core/printable.ts";
 import type { Json } from "../../core/types.ts";
@@ -57,14 +58,15 @@ interface Selection extends SelectionOptions {
 
 /** Returns the pairs of an option whose values are `name=value`. @throws {CommandError} */
 export function pairsOf(option: string, pairs: readonly string[] = []): ReadonlyMap<string, string> {
-  return new Map(
-    pairs.map((pair) => {
-      const at = pair.indexOf("=");
-      return at < 1
-        ? wrongUsage(`${option} ${printableCell(pair)}: write name=value`)
-        : [pair.slice(0, at), pair.slice(at + 1)];
-    }),
-  );
+  const read = new Map<string, string>();
+  for (const pair of pairs) {
+    const at = pair.indexOf("=");
+    const name = pair.slice(0, at);
+    if (at < 1) return wrongUsage(`${option} ${printableCell(pair)}: write name=value`);
+    if (read.has(name)) return wrongUsage(`${option} ${printableCell(name)}: given twice`);
+    read.set(name, pair.slice(at + 1));
+  }
+  return read;
 }
 
 /** Returns the items with the names that the author gives their tools. @throws {CommandError} */
@@ -91,7 +93,6 @@ export function renamed(
   });
 }
 
-const TOOL_NAME = /^[a-z][a-z0-9_]{0,63}$/;
 const TOOL_NAME_WORDS = "lower-case letters, digits and _, at most 64, with a letter first";
 
 /** Lists those that were chosen, or writes their manifests. Sets the exit code. */

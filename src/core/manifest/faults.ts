@@ -29,7 +29,8 @@ import {
 
 type Check = (manifest: Unchecked, kinds: readonly DeclaredKind[]) => readonly Fault[];
 
-const NAME = /^[a-z][a-z0-9_]{0,63}$/;
+/** Names of tools. */
+export const TOOL_NAME = /^[a-z][a-z0-9_]{0,63}$/;
 const PERMISSION = /^[\x21-\x7e]{1,128}$/;
 const CLASSIFICATIONS = ["read", "write", "destructive"];
 const CATEGORIES = ["read", "write", "command", "network", "ask"];
@@ -90,7 +91,7 @@ const CHECKS: readonly Check[] = [
 ];
 
 const IDENTITY_CHECKS: readonly KeyCheck[] = [
-  ["name", (name) => isText(name) && NAME.test(name), "must match [a-z][a-z0-9_]{0,63}"],
+  ["name", (name) => isText(name) && TOOL_NAME.test(name), "must match [a-z][a-z0-9_]{0,63}"],
   [
     "title",
     optional((text) => isText(text) && isTitle(text)),
@@ -550,7 +551,13 @@ function policyFaults(field: string, policy: unknown, schema: unknown): readonly
 
 /** The fields of a manifest and their limits, for the description that editors read. */
 export const FIELD_RULES = {
-  ...{ fields: KEYS, name: NAME, permission: PERMISSION, classifications: CLASSIFICATIONS, categories: CATEGORIES },
+  ...{
+    fields: KEYS,
+    name: TOOL_NAME,
+    permission: PERMISSION,
+    classifications: CLASSIFICATIONS,
+    categories: CATEGORIES,
+  },
   ...{
     titleCharactersMax: TITLE_CHARACTERS_MAX,
     descriptionCharactersMax: DESCRIPTION_CHARACTERS_MAX,

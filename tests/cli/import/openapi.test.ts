@@ -564,7 +564,7 @@ describe("the author's judgement", () => {
     }
   });
 
-  test("takes a change for no read, and knows each operation that --read names", async () => {
+  test("refuses --read for an operation that changes, and for one that the document lacks", async () => {
     const deleted = await imported("deleted", "clear", "--read", "clear");
     expect([deleted.code, deleted.err]).toEqual([1, expect.stringContaining("clear: a DELETE request is not a read")]);
     const unknown = await imported("unknown", "clear", "--read", "clean");
@@ -593,6 +593,16 @@ describe("the author's judgement", () => {
     for (const value of ["../x", "a/b", "{to}", "."]) {
       const refused = await imported("refused", ID, "--fix", `sid=${value}`);
       expect([refused.code, refused.err]).toEqual([1, expect.stringContaining("the value of --fix sid")]);
+    }
+  });
+
+  test("refuses a fixed value for an argument that no operation has, and two for one argument", async () => {
+    for (const [pairs, problem] of [
+      [["sdi=AC12"], "no operation has the argument sdi, given with --fix"],
+      [["sid=AC12", "sid=AC13"], "--fix sid: given twice"],
+    ] as const) {
+      const refused = await imported("refused", ID, ...pairs.flatMap((pair) => ["--fix", pair]));
+      expect([refused.code, refused.err]).toEqual([64, expect.stringContaining(problem)]);
     }
   });
 
