@@ -72,10 +72,10 @@ export function parseDocumentJson(source: Uint8Array | string, limits: StrictJso
 }
 
 /**
- * Parses the JSON of a target's answer, of which perhaps nobody reads every field. Differs from `parseStrictJson` in what makes
- * the whole answer unreadable: a number that JavaScript cannot keep, a duplicate key and a `constructor` that contains a
- * `prototype` become an `AmbiguousValue` in their position, which `pipeline/answer-json.ts` drops or refuses. A key `__proto__`
- * is an own key, and lone surrogates stay: both never leave the pipeline.
+ * Parses the JSON of a target's answer. What `parseStrictJson` refuses does not make the whole answer unreadable: a number that
+ * JavaScript cannot keep, a duplicate key and a `constructor` that contains a `prototype` become an `AmbiguousValue` in their
+ * position, which `pipeline/answer-json.ts` drops or refuses. A key `__proto__` is an own key, and lone surrogates stay: neither
+ * leaves the pipeline.
  *
  * @throws {StrictJsonError} and nothing else
  */

@@ -240,7 +240,7 @@ export class Neighbours {
 /** Members that only a cookie has. A cookie may have any name. */
 const COOKIE_MEMBERS = ["httpOnly", "sameSite", "hostOnly", "HttpOnly", "SameSite"];
 
-/** Attributes that, next to `result`, only a generated password has in a state of Terraform, or a generated string. */
+/** Attributes of generated passwords and texts in a state of Terraform: `result` next to one of them is a secret. */
 const GENERATED_MEMBERS = ["bcrypt_hash", "override_special", "special", "min_special"];
 const RESULT = "result";
 

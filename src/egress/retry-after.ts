@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { EpochMs } from "../core/types.ts";
 
-/** Longest wait that an agent is told: a longer one, perhaps a mistake, would stop its work. */
+/** Longest wait that is reported to an agent: a longer one, perhaps a mistake, would stop its work. */
 const RETRY_AFTER_MS_MAX = 3_600_000;
 
 /** RFC 9110, 5.6.7: the form that is sent today, and the two obsolete ones. */
@@ -19,7 +19,7 @@ export function retryAfterMs(headers: IncomingHttpHeaders, now: () => EpochMs): 
   return until === undefined ? undefined : boundedWaitMs(until - (dateOf(headers.date) ?? now()));
 }
 
-/** Returns a wait that a service asks for as agents are told it; undefined when there is nothing to wait for. */
+/** Returns a service's wait as it is reported to agents; undefined when there is nothing to wait for. */
 export function boundedWaitMs(ms: number): number | undefined {
   return ms > 0 ? Math.min(Math.ceil(ms), RETRY_AFTER_MS_MAX) : undefined;
 }

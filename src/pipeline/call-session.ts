@@ -22,7 +22,7 @@ interface Named {
   readonly named: string | undefined;
 }
 
-/** Returns the session that the call names beside that of its token. */
+/** Returns the session that the call names, if it is not that of its token. */
 function statedSession({ caller, named }: Named): string | undefined {
   return named === caller?.session ? undefined : named;
 }
@@ -33,8 +33,8 @@ export function sessionText(call: Named): string {
 }
 
 /**
- * Looks the call's session up. A session that the service has opened is part of the token's `sid`, and has neither its grants nor a
- * wider mode of it, and ends with it; so has one that the agent has named itself, without any of its own.
+ * Looks the call's session up. A session that the service has opened belongs to the token's `sid` and ends with it: it has none of
+ * the `sid`'s grants, and no wider mode. A session that the agent has invented has no grants at all, and no wider mode either.
  *
  * @throws {Refusal} APPROVAL_REVOKED when the call names a session that has ended
  */

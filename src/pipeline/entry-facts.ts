@@ -60,7 +60,7 @@ function withScript(
   return { ...safe, ...Object.fromEntries(names.map((name) => [name, shown])) };
 }
 
-/** Returns who approved the call, or which approval request it created or asked about: nobody has approved it. */
+/** Returns who approved the call; otherwise the approval request that the call created or asked about. */
 export function approvalFacts(
   refusal: Refusal | undefined,
   by: string | undefined,

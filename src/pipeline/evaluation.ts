@@ -42,8 +42,8 @@ interface AccessParts extends Pick<Snapshot, "registry" | "callers" | "policy"> 
 
 /**
  * Decides like the pipeline would, by the same points and in the same order, up to the arguments' elevation, and by what the risk
- * rules say whatever the plan is. What requires an approval denies here, because nobody is asked. What a mode or a grant can let
- * pass is allowed. The evidence that the points need never leaves this function.
+ * rules say whatever the plan is. A call that requires an approval is denied, because nobody is asked. One that a mode or a grant
+ * may let pass is allowed. The evidence that the points need never leaves this function.
  *
  * @throws {Error} for an error of the service
  */
@@ -70,7 +70,7 @@ export async function evaluateAccess(
   }
 }
 
-/** In place of a plan of which the risk rules read nothing. */
+/** Stands for the plan of a target whose plans the risk rules do not read. */
 const NO_PLAN: ExecutionPlan = { kind: "none" };
 
 /** Returns the mildest assessment that the call can have. */

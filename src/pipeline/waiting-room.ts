@@ -71,7 +71,7 @@ export function createWaitingRoom(
     }
   }
 
-  /** Withdraws the open request of a cancelled call, so that nobody reads it in vain; not while another call waits for it. */
+  /** Withdraws the open request of a cancelled call, which approvers need not read, unless another call waits for it. */
   async function withdraw(store: Approvals, id: string, caller: CallerContext): Promise<Refusal | undefined> {
     if (waiters.has(id)) return undefined;
     try {

@@ -264,7 +264,7 @@ describe("an issuer whose ID tokens name the operators' audience", () => {
 
   const idTokens = () => [tokenOf({ nonce: "n" }), tokenOf({ at_hash: "h" }), tokenOf({ nonce: "n" }, "at+jwt")];
 
-  test("signs nobody in with them; access tokens have the type at+jwt", async () => {
+  test("cannot sign operators in with them; access tokens have the type at+jwt", async () => {
     const untyped = [tokenOf({}), tokenOf({}, "at+jwt")];
     const outcomes = await paste({}, {}, [...idTokens(), ...untyped]);
     expect(outcomes).toEqual([...Array.from({ length: 8 }, () => "401 UNAUTHENTICATED"), "200", "200"]);
@@ -278,7 +278,7 @@ describe("an issuer whose ID tokens name the operators' audience", () => {
     expect(outcomes).toEqual([...Array.from({ length: 6 }, () => "401 UNAUTHENTICATED"), "200", "200"]);
   });
 
-  test("signs nobody in for whom the provider answers with the ID token as access token", async () => {
+  test("refuses an ID token that the provider returns as access token", async () => {
     const lax = await standOf({}, { requireAtJwt: false });
     const outcomes: string[] = [];
     for (const isIdToken of [true, false]) {

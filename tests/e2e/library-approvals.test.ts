@@ -266,7 +266,7 @@ describe("onToolApprove of one call", () => {
     expect([asked, deeds]).toEqual([0, []]);
   });
 
-  test("that is no function is refused", async () => {
+  test("that is not a function is refused", async () => {
     const { call } = await world(() => true);
     expect(codeOf(await call("send", { amount: 5 }, { onToolApprove: true }))).toBe("MALFORMED_REQUEST");
     expect(deeds).toEqual([]);

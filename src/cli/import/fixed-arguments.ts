@@ -63,7 +63,7 @@ function fixedRequest(http: HttpTarget["http"], fixing: Fixing): HttpTarget["htt
   };
 }
 
-/** Returns a body in which arguments have members of their own, if one of those that it does not name is fixed. */
+/** Returns a body that names each of its arguments, if it stands for all others and one of these is fixed. */
 function writtenOut({ path, query, headers, body }: HttpTarget["http"], { fixed, properties }: Fixing): Json {
   if (body !== `{${OTHER_ARGUMENTS}}`) return body as Json;
   const used = new Set(namesIn([path, query, headers]));

@@ -357,7 +357,7 @@ function tolerantPart(schema: Json, isRoot: boolean): Json {
   return Object.fromEntries(members);
 }
 
-/** Returns a schema of arguments that says which there are, their types and choices, and what is required. */
+/** Returns a schema of arguments with only their names, types and choices, and which of them are required. */
 export function openInput(input: Json): Json {
   const { properties = {}, ...others } = input as Readonly<Record<string, Json>>;
   const parts = Object.entries(properties as object).map(([name, part]) => [name, openPart(part as Json)]);

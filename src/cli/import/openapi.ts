@@ -155,7 +155,7 @@ function namedOperations(system: string, operations: readonly ApiOperation[]): r
   });
 }
 
-/** FastAPI's ids repeat path and method behind the function's name: `get_ticket_tickets__ticket_id__get`. */
+/** FastAPI's ids repeat path and method after the function's name: `get_ticket_tickets__ticket_id__get`. */
 function ownId({ id = "", path, method }: ApiOperation): string {
   const repeated = `${path.replace(/\W/g, "_")}_${method.toLowerCase()}`;
   return id.endsWith(repeated) ? id.slice(0, -repeated.length) : id;

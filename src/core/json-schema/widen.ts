@@ -4,7 +4,7 @@ import type { Json } from "../types.ts";
 import { isKeyword, isMemberName, keywordProblem, memberPath, type SchemaSide } from "./schema.ts";
 import { zodFromJson } from "./zod.ts";
 
-/** A schema for a draft, and what it does not say of the one that was declared: in our own words, for the author. */
+/** A schema for a draft, with notes for the author on what it leaves out of the declared one. Notes repeat only plain names of it. */
 export interface Widened {
   readonly schema: Json;
   readonly notes: readonly string[];
@@ -44,7 +44,7 @@ export function widened(side: SchemaSide, declared: Json): Widened {
 
 const NAMES_MAX = 4_000;
 
-/** Returns a schema that only has the names of the members; of an answer, any object. */
+/** Returns a schema with nothing but the names of the members; for an answer, any object. */
 function named(side: SchemaSide, declared: Json): Json {
   const { properties, required } = isTable(declared) ? (declared as Table) : {};
   if (side === "output") return { type: "object", additionalProperties: true };
@@ -62,7 +62,7 @@ const NOTES_MAX = 20;
 const PLACES_SHOWN_MAX = 3;
 const PLAIN = /^[A-Za-z_$][\w$-]{0,63}$/;
 
-/** What a draft leaves out, by cause: one note for each, with the first places where it is. */
+/** Collects what a draft leaves out, by cause: one note for each, with the first positions. */
 export class Losses {
   readonly #places = new Map<string, Set<string>>();
   count = 0;
@@ -84,7 +84,7 @@ export class Losses {
   }
 }
 
-/** Returns a word of a system for a note: itself if it is plain. */
+/** Returns a word of a system for a note: a plain one as it is. */
 export function plainWord(word: unknown): string {
   return typeof word === "string" && PLAIN.test(word) ? word : "(with another name)";
 }
@@ -116,7 +116,7 @@ const SILENT: ReadonlySet<string> = new Set(
     .join(" ")
     .split(" "),
 );
-/** Keywords that one function or another writes. */
+/** Keywords that have a method of `Writer`, or are part of one that has. */
 const WRITTEN: ReadonlySet<string> = new Set(
   [
     "$ref type nullable enum const description items prefixItems additionalItems properties patternProperties required",
@@ -243,7 +243,7 @@ class Writer {
     return schema;
   }
 
-  /** Draft 4 says with `exclusiveMinimum: true` that `minimum` is. */
+  /** In draft 4, `exclusiveMinimum: true` makes `minimum` exclusive. */
   #bounds(table: Table, at: Position): Table {
     const schema: Record<string, Json> = {};
     for (const [name, exclusive] of [
@@ -358,7 +358,7 @@ class Writer {
     return schema;
   }
 
-  /** Keywords that would restrict more if a part of them were left out. */
+  /** Writes keywords that would accept less if a part of them were left out: each is kept whole or not at all. */
   #conditions(table: Table, at: Position): Table {
     const exact = (declared: Json): Json | undefined => {
       const before = this.#writing.losses.count;
@@ -400,7 +400,7 @@ class Writer {
     return this.#withNames(described(merged({ type: "object", ...own }, [allOf, anyOf, oneOf])), at);
   }
 
-  /** Arguments have names: a manifest cannot take those that it does not name alone. */
+  /** Returns a schema that names its arguments. A manifest that names none takes none. */
   #withNames(schema: Table, at: Position): Table {
     if (Object.keys((schema["properties"] as Table | undefined) ?? {}).length > 0) return schema;
     const { additionalProperties: _, patternProperties, ...others } = schema;

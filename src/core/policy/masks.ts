@@ -31,8 +31,7 @@ const graphemes = new Intl.Segmenter("en", { granularity: "grapheme" });
  * Shows the kind of a value and little of its content. Words keep their first letter (`John Smith` → `J*** S****`); an
  * e-mail address keeps the first letter of each part and its top-level domain (`j***@e******.com`); digit strings keep
  * their separators and their last four digits of eight or more, or the last two of five to seven; a letter at the end takes the
- * place of a digit; numbers and booleans
- * become `***`; null stays null. A visible value is never returned unchanged.
+ * place of a digit; numbers and booleans become `***`; null stays null. A visible value is never returned unchanged.
  */
 export function mask(value: string | number | boolean | null): string | null {
   if (value === null) return null;

@@ -173,12 +173,12 @@ export function schemaParts(schema: Schema): readonly (readonly [Step | undefine
 }
 
 /**
- * What a schema takes at a path. `nothing`: it drops or refuses a value there. `changed`: code of the manifest receives the value,
+ * How a schema reads the value at a path. `nothing`: it drops or refuses it. `changed`: code of the manifest receives the value,
  * and what becomes of it is not known.
  */
 export type DeclaredForm = "nothing" | "text" | "changed" | "other";
 
-/** Returns what a schema takes at a path of the value that it parses. */
+/** Returns how a schema reads the value at a path. */
 export function declaredAt(top: Schema, path: readonly Step[]): DeclaredForm {
   let { schemas, isChanged } = parsedBy([top]);
   for (const step of path) {

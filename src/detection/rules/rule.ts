@@ -393,8 +393,8 @@ function hasAll(seen: number, needs: readonly number[] = []): boolean {
 }
 
 /**
- * Returns the end of a token that line ends or joins of quoted strings divide; -1 when there is none. Words are no pieces: a line
- * may end with `sk-learn`, and the next one begin with a long name.
+ * Returns the end of a token that line ends or joins of quoted strings divide; -1 when there is none. Words are not
+ * pieces: a line may end with `sk-learn`, and the next one begin with a long name.
  */
 function joinPieces(text: string, { classes, min, exact, needs }: Token, first: TextRange): number {
   if (first.end - first.start < FIRST_PIECE_CHARS_MIN) return -1;

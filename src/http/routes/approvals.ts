@@ -40,7 +40,7 @@ const TIME_CHARACTERS_MAX = 64;
 /** Concurrent reports: each reads thousands of rows. */
 const REPORTS = { totalMax: 2, perCallerMax: 1 } as const;
 
-/** Lists requests in any state, as well as those that wait for a decision. */
+/** Value of `state` for requests in every state. */
 const EVERY_STATE = "all";
 
 const listQuery = z.strictObject({

@@ -40,7 +40,7 @@ interface Issuer {
   readonly operators: boolean;
 }
 
-/** What is known of the one who may hold roles, besides the caller. */
+/** Facts, besides the caller's identity, that decide which roles the caller holds. */
 interface HolderFacts {
   readonly claims: Claims | undefined;
   readonly operators: boolean;

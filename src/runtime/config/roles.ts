@@ -149,7 +149,7 @@ export function checkBindings(config: RoleSections, context: z.core.$RefinementC
   }
 }
 
-/** Returns the issuer of a binding; undefined when there is none of this name and kind, or no name and not exactly one of the kind. */
+/** Returns the issuer of a binding; undefined when none has its name and kind, or when it names none and several are possible. */
 export function issuerOf<Known extends Pick<Issuer, "issuer" | "operators">>(
   { issuer: name, operators: kind }: Pick<WrittenBinding, "issuer" | "operators">,
   issuers: readonly Known[],

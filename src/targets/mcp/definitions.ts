@@ -66,7 +66,7 @@ export function pinnedPart(listed: Readonly<Record<string, unknown>>): Readonly<
 }
 
 /**
- * Returns a part of a definition that every reader of JSON reads alike. A bound that JavaScript rounds is not one that decides.
+ * Returns a part of a definition that every reader of JSON reads alike. A bound that JavaScript rounds is kept rounded.
  *
  * @throws {Error} for duplicate keys, and for keys that mean something else to JavaScript
  */

@@ -470,7 +470,7 @@ function refusalIn(error: unknown): UpstreamFacts {
   return { ...(isRefused && code !== undefined && { code }), refusal, retryAfterMs };
 }
 
-/** Returns whether a message has a result or an error. A result that is null is none, but its message is still an answer. */
+/** Returns whether a message has a member `result` or `error`, which makes it an answer even when the member is null. */
 function isGiven(result: unknown, error: unknown): boolean {
   return result !== undefined || error !== undefined;
 }

@@ -480,7 +480,7 @@ test("an operation with any schema becomes a manifest that loads and fits its do
   expect(problems).toEqual([]);
 });
 
-test("a header that the system sets is no argument, and the manifest passes stc check", async () => {
+test("a header that the system sets does not become an argument, and the manifest passes stc check", async () => {
   const header = { name: "X-Version", in: "header", required: true, schema: { type: "string" } };
   const paths = {
     "/x": { get: { operationId: "getX", parameters: [header], responses: answers({ type: "object" }) } },

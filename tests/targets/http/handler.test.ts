@@ -368,7 +368,7 @@ describe("a status", () => {
     expect((await refusal(() => call(bind()))).retryAfterMs).toBe(60_000);
   });
 
-  test("a Retry-After that cannot be read is none", async () => {
+  test("an unreadable Retry-After counts as absent", async () => {
     server.answer = () => answer(429, "", { "retry-after": "soon" });
     expect((await refusal(() => call(bind()))).retryAfterMs).toBeUndefined();
     expect(server.requests.length).toBe(3);

@@ -190,7 +190,7 @@ describe("a path parameter", () => {
       expect(got.details).toEqual({ issues: [{ path: "(path)", message: "do not make a valid path" }] });
     });
 
-    test("no server's way of reading a path leaves it", () => {
+    test("a value that is sent stays in its place, however a server reads the path", () => {
       const separator = fc.constantFrom("/", "\\", "//", ";x/", "?x/", "#/");
       const segment = fc.oneof(
         fc.constantFrom(".", "..", "", "...", "a.b", "..a", "intro", "..;v=1", "%", "25", "é"),

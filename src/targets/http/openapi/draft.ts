@@ -94,7 +94,7 @@ class Drafting {
   readonly #operation: ApiOperation;
   readonly #system: DraftSystem;
   readonly #unstated: LeftOut = { formats: new Set(), defaults: new Set() };
-  /** Arguments that are not called as what they are sent as, because several would have the name. */
+  /** Arguments whose names end with a number, because several names of the document become the same. */
   readonly #numbered: string[] = [];
   /** Levels of optional objects in forms and queries whose members become arguments. */
   readonly #optionalDepth: number;
@@ -146,7 +146,7 @@ class Drafting {
     const notes = [
       ...this.#extra,
       ...this.#remarks(),
-      ...(patterns === "" ? [] : [`Patterns left out because they could open the path: ${patterns}.`]),
+      ...noteIf(patterns !== "", `Patterns left out because they could open the path: ${patterns}.`),
     ];
     const left = this.#leftOut.size + this.#loose;
     if (left === 0) return notes;
@@ -163,23 +163,23 @@ class Drafting {
     const set = this.#setHeaders;
     const word = this.#changeWord();
     return [
-      ...unless(word === undefined, `Proposed as read, although its name or description says ${word}: judge it.`),
-      ...unless(!this.#isElsewhere(), this.#elsewhere()),
-      ...unless(
-        !(isAuthenticated && hasCredentials === false),
+      ...noteIf(word !== undefined, `Proposed as read, although its name or description says ${word}: judge it.`),
+      ...noteIf(this.#isElsewhere(), this.#elsewhere()),
+      ...noteIf(
+        isAuthenticated && hasCredentials === false,
         "The document requires credentials, and the system has no auth.",
       ),
-      ...unless(!hasCallbacks, "The service calls back (callbacks): no tool receives that."),
-      ...unless(set.length === 0, `Headers that the system sets: ${set.join(", ")}.`),
-      ...unless(
-        this.#numbered.length === 0,
+      ...noteIf(hasCallbacks, "The service calls back (callbacks): no tool receives that."),
+      ...noteIf(set.length > 0, `Headers that the system sets: ${set.join(", ")}.`),
+      ...noteIf(
+        this.#numbered.length > 0,
         `Arguments whose names the document has several times: ${this.#numbered.join(", ")}. Their descriptions say as what they are sent.`,
       ),
-      ...unless(
-        formats.size === 0,
+      ...noteIf(
+        formats.size > 0,
         `Formats that are not checked: ${[...new Set([...formats].map(plainWord))].sort().join(", ")}.`,
       ),
-      ...unless(defaults.size === 0, `Defaults that do not fit their own schemas are left out: ${defaults.size}.`),
+      ...noteIf(defaults.size > 0, `Defaults that do not fit their own schemas are left out: ${defaults.size}.`),
     ];
   }
 
@@ -470,8 +470,8 @@ class Drafting {
   }
 }
 
-function unless(isSaid: boolean, note: string): readonly string[] {
-  return isSaid ? [] : [note];
+function noteIf(applies: boolean, note: string): readonly string[] {
+  return applies ? [note] : [];
 }
 
 function pathOf({ pathname }: URL): string {

@@ -46,7 +46,7 @@ export function toJsonSchema(document: ApiDocument, part: Part, side: Side, left
   return {};
 }
 
-/** What schemas of arguments do not say, of what the document says. */
+/** Parts of the document that the schemas of arguments leave out. */
 export interface LeftOut {
   /** Formats that nothing checks. */
   readonly formats: Set<string>;
