@@ -60,6 +60,8 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
   readonly limits?: ToolLimits;
   /** True when repeating the same call does no harm. */
   readonly idempotent?: boolean;
+  /** True when calls only add, and never change or remove what exists; for classification `write`. */
+  readonly additive?: boolean;
   /** What one call counts in quotas of `cost`, in a unit that the operators choose; default: nothing. */
   readonly cost?: number;
   /** Checked at load: `accepts` must pass the input schema, `rejects` must fail it. */
@@ -206,6 +208,7 @@ function completeTool(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): 
     timeoutMs: manifest.timeoutMs ?? TIMEOUT_MS,
     limits: Object.freeze({ ...DEFAULT_LIMITS, ...definedIn(manifest.limits) }),
     idempotent: manifest.idempotent ?? false,
+    additive: manifest.additive ?? false,
     ...(manifest.cost !== undefined && { cost: manifest.cost }),
     examples: { accepts: manifest.examples?.accepts ?? [], rejects: manifest.examples?.rejects ?? [] },
   };

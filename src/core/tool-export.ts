@@ -1,5 +1,5 @@
 import { isList, isTable } from "./json.ts";
-import { raisingWord } from "./manifest/change-words.ts";
+import { raisingWord, replacingWord } from "./manifest/change-words.ts";
 import { inputJsonSchema } from "./tool-formats.ts";
 import type { Json, Tool } from "./types.ts";
 
@@ -63,14 +63,14 @@ export function toJson(tool: Tool): JsonTool {
   return { name, title, description, version, classification, category, inputSchema: inputJsonSchema(tool.input) };
 }
 
-/** Returns what MCP calls the annotations of a tool. A tool that is not destructive in MCP only adds, which no manifest states. */
+/** Returns what MCP calls the annotations of a tool. A changing tool that is not destructive in MCP only adds. */
 export function annotationsOf(tool: Tool) {
-  const { title, classification, idempotent, category } = tool;
+  const { title, classification, idempotent, additive, category } = tool;
   const isRead = classification === "read" && raisingWord(tool) === undefined;
   return {
     title,
     readOnlyHint: isRead,
-    destructiveHint: !isRead,
+    destructiveHint: !isRead && !(additive && replacingWord(tool) === undefined),
     idempotentHint: isRead || idempotent,
     openWorldHint: category === "network" || category === "command",
   };

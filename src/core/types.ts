@@ -383,6 +383,8 @@ export interface Tool {
   readonly timeoutMs: number;
   readonly limits: ToolLimits & Required<Omit<ToolLimits, "resultBytesMax">>;
   readonly idempotent: boolean;
+  /** True when calls only add, and never change or remove what exists. */
+  readonly additive: boolean;
   /** What one call counts in quotas of cost, in a unit that the operators choose; undefined: nothing. */
   readonly cost?: number;
   readonly examples: { readonly accepts: readonly unknown[]; readonly rejects: readonly unknown[] };

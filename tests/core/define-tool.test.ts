@@ -239,6 +239,15 @@ describe("a manifest that contradicts itself does not load", () => {
     expect(faultsOf(changes)).toContain(field);
   });
 
+  test.each([
+    ["read", true, "is for classification write: a read tool adds nothing"],
+    ["destructive", true, "is for classification write: a destructive tool changes or removes what exists"],
+    ["write", "yes", "must be a boolean"],
+  ])("additive of a %s tool: %p", (classification, additive, message) => {
+    const given = { classification, additive, category: "write" };
+    expect(faultList(given)).toEqual([{ field: "additive", message }]);
+  });
+
   test("and reports everything at once, with tool and field", () => {
     const attempt = () => define({ classification: "x", permissions: { required: [] }, timeoutMs: -1 });
     expect(attempt).toThrow(/tool look_up: classification: .*; permissions\.required: .*; timeoutMs: /);
@@ -254,6 +263,12 @@ describe("a valid manifest", () => {
     ["with a plain object input", { input: z.object({ id: z.string() }) }],
     ["with elevation", { permissions: { required: ["a:b"], elevatedIf: { when: () => false, required: ["c:d"] } } }],
     ["that writes", { classification: "write", category: "write" }],
+    ["that only adds", { classification: "write", category: "write", additive: true }],
+    ["that reads and says that it does not add", { additive: false }],
+    [
+      "that destroys and says that it does not add",
+      { classification: "destructive", category: "write", additive: false },
+    ],
     ["with free text in a command", cli({}, { input: z.strictObject({ phrase: freeText(80) }) })],
     ["that reaches a method", { handler: undefined, target: grpcMethod("orders", "shop.v1.Orders", "Get") }],
     ["that runs a command", cli(cliCommand({ command: "git", argsBuilder: () => ["log"] }).cli as never)],
@@ -265,7 +280,14 @@ describe("a valid manifest", () => {
   test("is completed with defaults and frozen", () => {
     const tool = define({});
     expect(isTool(tool)).toBe(true);
-    expect(tool).toMatchObject({ category: "read", timeoutMs: 30_000, idempotent: false, version: "1" });
+    expect(tool).toMatchObject({
+      category: "read",
+      timeoutMs: 30_000,
+      idempotent: false,
+      additive: false,
+      version: "1",
+    });
+    expect(define({ classification: "write", category: "write", additive: true }).additive).toBe(true);
     expect([tool.title, define({ title: "Search" }).title]).toEqual(["Look up", "Search"]);
     expect(tool.limits).toEqual({ outputBytesMax: 1_048_576, concurrentCallsMax: 64 });
     expect(define({ limits: { outputBytesMax: undefined, resultBytesMax: 5 } }).limits).toEqual({

@@ -248,6 +248,8 @@ test("MCP's form has the whole schema and the annotations", () => {
   });
 });
 
+const ADDS = { classification: "write", category: "write", additive: true } as const;
+
 /** Read-only, destructive, idempotent. */
 const HINTS: readonly (readonly [string, Partial<Tool>, readonly [boolean, boolean, boolean]])[] = [
   ["a read tool", {}, [true, false, true]],
@@ -258,6 +260,19 @@ const HINTS: readonly (readonly [string, Partial<Tool>, readonly [boolean, boole
     { classification: "write", category: "write", idempotent: true },
     [false, true, true],
   ],
+  ["a tool that only adds", ADDS, [false, false, false]],
+  ["a tool that only adds and may be repeated", { ...ADDS, idempotent: true }, [false, false, true]],
+  ["a tool that only adds and is named send", { ...ADDS, name: "send_message" }, [false, false, false]],
+  ["a tool that only adds a marker", { ...ADDS, name: "create_delete_marker" }, [false, false, false]],
+  ["an additive tool that writes", { ...ADDS, description: "Write a note to the case" }, [false, false, false]],
+  ["an additive tool whose name says delete", { ...ADDS, name: "delete_orders" }, [false, true, false]],
+  ["an additive tool whose name also says delete", { ...ADDS, name: "create_and_delete_order" }, [false, true, false]],
+  [
+    "an additive tool whose description says remove",
+    { ...ADDS, name: "create_order", description: "Removes the draft of an order" },
+    [false, true, false],
+  ],
+  ["an additive tool whose name says update", { ...ADDS, name: "update_order" }, [false, true, false]],
   ["a destructive tool", { classification: "destructive", category: "network" }, [false, true, false]],
   ["a read tool whose name says delete", { name: "delete_orders", category: "network" }, [false, true, false]],
   [

@@ -25,6 +25,7 @@ function toolOf(input: z.ZodObject): Tool {
     timeoutMs: 1_000,
     limits: { outputBytesMax: 1_000, concurrentCallsMax: 1 },
     idempotent: true,
+    additive: false,
     examples: { accepts: [], rejects: [] },
   } as Tool;
 }

@@ -27,7 +27,7 @@ function asYaml(tool: Tool): string {
     outputPolicy,
     inputPolicy,
   } = tool;
-  const { approval: _, limits, timeoutMs, idempotent, examples, errors, scan } = tool;
+  const { approval: _, limits, timeoutMs, idempotent, additive, examples, errors, scan } = tool;
   const schemas = {
     input: z.toJSONSchema(tool.input, { io: "input" }),
     output: z.toJSONSchema(tool.output, { io: "input" }),
@@ -44,7 +44,7 @@ function asYaml(tool: Tool): string {
     outputPolicy,
     inputPolicy,
   };
-  const written = { ...fields, ...schemas, limits, timeoutMs, idempotent, examples, errors, scan };
+  const written = { ...fields, ...schemas, limits, timeoutMs, idempotent, additive, examples, errors, scan };
   return stringify(written, { aliasDuplicateObjects: false });
 }
 

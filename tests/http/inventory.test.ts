@@ -31,6 +31,7 @@ export const tool = defineTool({
   inputPolicy: { order: "allow" },
   approval: { needsApproval: () => true, risk: "medium", message: "Gives money back", scopes: ["once"], grants: { runs: 9, minutes: 30, arguments: { amount: { max: 40 }, order: "equal" } } },
   idempotent: true,
+  additive: true,
   timeoutMs: 4_000,
 });
 `;
@@ -157,7 +158,7 @@ test("a tool says who may call it, who approves it, and what is released of its 
       { field: "email", action: "mask" },
     ],
     inputPolicy: [{ field: "order", action: "allow" }],
-    ...{ timeoutMs: 4_000, idempotent: true, errors: "withheld" },
+    ...{ timeoutMs: 4_000, idempotent: true, additive: true, errors: "withheld" },
     target: { http: { method: "POST", path: "/orders/{order}/refund", body: { amount: "{amount}" } } },
   });
   expect(body.identity).toMatch(/^[0-9a-f]{64}$/);

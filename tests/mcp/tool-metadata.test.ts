@@ -12,6 +12,11 @@ const base = {
 } as const;
 const write = { ...base, classification: "write", category: "write" } as const;
 
+interface Listed {
+  readonly name: string;
+  readonly annotations: { readonly destructiveHint: boolean };
+}
+
 const ASKS = "safe-tool-call/approval";
 const LOCATION = "safe-tool-call/location";
 
@@ -28,6 +33,7 @@ beforeAll(() =>
         description: "Writes",
         approval: { message: "Sends the letter.", grants: { runs: 3, minutes: 10 } },
       }),
+      defineTool({ ...write, name: "t_add", description: "Adds", additive: true }),
       defineTool({ ...write, name: "t_once", description: "Writes", approval: { scopes: ["once"] } }),
       defineTool({ ...write, name: "t_risky", description: "Writes", approval: { risk: "high" } }),
       defineTool({
@@ -62,6 +68,10 @@ test("the list says where a tool runs, what approvers are asked and how they may
       ...{ category: "write", asks: "sometimes" },
       ...{ message: "Sends the letter.", options: ["cancel", "once", "session", "bounded"] },
     },
+    t_add: {
+      ...{ category: "write", asks: "sometimes" },
+      ...{ message: message("T add"), options: ["cancel", "once", "session"] },
+    },
     t_once: {
       ...{ category: "write", asks: "sometimes" },
       ...{ message: message("T once"), options: ["cancel", "once"] },
@@ -80,6 +90,18 @@ test("the list says where a tool runs, what approvers are asked and how they may
     },
   });
   expect(new Set(Object.values(metas).map((meta) => meta[LOCATION]))).toEqual(new Set(["server"]));
+});
+
+test("only a tool that reads or is additive is listed as not destructive, over MCP and at GET /tools", async () => {
+  const { body: listed } = await world.modern("tools/list");
+  const { body: exported } = await world.send("GET", "/tools?format=mcp", { token: await world.caller() });
+  for (const tools of [listed.result.tools, exported.tools]) {
+    const hints = tools.map(({ name, annotations }: Listed) => [name, annotations.destructiveHint]);
+    expect(Object.fromEntries(hints)).toEqual({
+      ...{ t_read: false, t_add: false, t_ask: false },
+      ...{ t_write: true, t_offered: true, t_once: true, t_risky: true, t_destroy: true },
+    });
+  }
 });
 
 test("a call that repeats the `_meta` of a tool that asks is a call like any other", async () => {

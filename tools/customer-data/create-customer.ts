@@ -6,6 +6,7 @@ export const createCustomer = defineTool({
   name: "create_customer",
   description: "Create a customer. It starts as PENDING; the e-mail address and the national id must not be taken.",
   classification: "write",
+  additive: true,
   permissions: {
     required: ["customer-data:write"],
     elevatedIf: { when: () => true, required: ["customer-data:create"] },

@@ -65,7 +65,7 @@ export function manifestFaults(manifest: unknown, kinds: readonly DeclaredKind[]
 }
 
 const KEYS = new Set(
-  "name title description version classification category permissions input output outputPolicy inputPolicy scan dataFlow approval errors target handler timeoutMs limits idempotent cost examples".split(
+  "name title description version classification category permissions input output outputPolicy inputPolicy scan dataFlow approval errors target handler timeoutMs limits idempotent additive cost examples".split(
     " ",
   ),
 );
@@ -87,6 +87,7 @@ const CHECKS: readonly Check[] = [
   approvalFaults,
   errors,
   (manifest) => keyFaults("", manifest, RUN_CHECKS),
+  additive,
   limits,
 ];
 
@@ -120,6 +121,7 @@ function isCost(value: unknown): boolean {
 const RUN_CHECKS: readonly KeyCheck[] = [
   ["timeoutMs", optional(wholeNumber(TIMEOUT_MS_MAX)), `must be a whole number from 1 to ${TIMEOUT_MS_MAX}`],
   ["idempotent", optional(isBoolean), "must be a boolean"],
+  ["additive", optional(isBoolean), "must be a boolean"],
   ["cost", optional(isCost), `must be a number from 0 to ${COST_MAX}, with at most six decimal places`],
 ];
 
@@ -174,6 +176,12 @@ function category(manifest: Unchecked, kinds: readonly DeclaredKind[]): readonly
   }
   const isWeaker = declared === "read" && classification !== "read";
   return unless(!isWeaker, "category", `read is weaker than the classification ${String(classification)}`);
+}
+
+function additive({ additive: declared, classification }: Unchecked): readonly Fault[] {
+  if (declared !== true || !oneOf(CLASSIFICATIONS)(classification) || classification === "write") return [];
+  const does = classification === "read" ? "adds nothing" : "changes or removes what exists";
+  return [{ field: "additive", message: `is for classification write: a ${classification} tool ${does}` }];
 }
 
 function permissions({ permissions: declared }: Unchecked): readonly Fault[] {

@@ -86,6 +86,7 @@ const details = summary.extend({
     resultBytesMax: z.int().optional(),
   }),
   idempotent: z.boolean(),
+  additive: z.boolean().describe("Whether calls only add, and never change or remove what exists."),
   cost: z.number().optional().describe("What one call counts in quotas of cost."),
   errors: z.enum(["withheld", "filtered"]),
   target: z.record(z.string(), z.unknown()).describe("The manifest's target, without functions, secrets and paths."),

@@ -112,6 +112,7 @@ export interface ToolDetails extends ToolSummary {
   readonly timeoutMs: number;
   readonly limits: Tool["limits"];
   readonly idempotent: boolean;
+  readonly additive: boolean;
   readonly cost?: number | undefined;
   readonly errors: Tool["errors"];
   /** The manifest's target, without functions. */
@@ -278,7 +279,8 @@ function detailsOf({ tool, identity, binding }: RegisteredTool, given: Given): T
     outputPolicy: rulesOf(tool.outputPolicy),
     inputPolicy: rulesOf(tool.inputPolicy),
     scan: shownValue(tool.scan),
-    ...{ timeoutMs: tool.timeoutMs, limits: tool.limits, idempotent: tool.idempotent, errors: tool.errors },
+    ...{ timeoutMs: tool.timeoutMs, limits: tool.limits, errors: tool.errors },
+    ...{ idempotent: tool.idempotent, additive: tool.additive },
     cost: tool.cost,
     target: "http" in target ? shownRequest(target) : shownValue(target),
     quarantine,

@@ -123,6 +123,10 @@ const FIELDS = z.strictObject({
     .optional()
     .describe("Limits of calls and their answers."),
   idempotent: z.boolean().optional().describe("True when repeating the same call does no harm."),
+  additive: z
+    .boolean()
+    .optional()
+    .describe("True when calls only add, and never change or remove what exists. For classification write."),
   cost: z
     .number()
     .min(0)

@@ -159,12 +159,12 @@ function valueDigest(tool: Tool): string {
   ]
     .filter((member) => typeof member === "function")
     .map(String);
-  const { classification, category, permissions, outputPolicy, approval } = tool;
+  const { classification, category, permissions, outputPolicy, approval, additive } = tool;
   const { required, elevatedIf } = permissions;
   const declared = { classification, category, required, elevated: elevatedIf?.required, outputPolicy, functions };
   // JSON leaves the functions out.
   const data = JSON.parse(JSON.stringify({ approval, target: tool.target })) as Json;
-  return sha256Hex(canonicalJson({ tool: toJson(tool), ...declared, data }, LIMITS));
+  return sha256Hex(canonicalJson({ tool: toJson(tool), ...declared, additive, data }, LIMITS));
 }
 
 export interface LoadedTools {

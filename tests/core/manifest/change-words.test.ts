@@ -74,7 +74,7 @@ describe("a description that says change", () => {
   ])("not %p", (description) => expect(changeWord({ name: "thing", description })).toBeUndefined());
 });
 
-describe("a tool of classification read whose words say change", () => {
+describe("a tool whose words say more than its manifest", () => {
   test("asks like network or command, unless the manifest says category read", () => {
     const name = "delete_everything";
     const targets = {
@@ -96,6 +96,17 @@ describe("a tool of classification read whose words say change", () => {
     expect(classificationNotes(define({ name: "find_everything" }))).toEqual([]);
     const written = { name: "delete_everything", classification: "write", category: "network" };
     expect(classificationNotes(define(written))).toEqual([]);
+  });
+
+  test("gets a note if it is additive and its words say more than that", () => {
+    const adds = { classification: "write", category: "write", additive: true };
+    const said = {
+      field: "additive",
+      message: expect.stringMatching(/"delete": MCP clients still get destructiveHint: true/),
+    };
+    expect(classificationNotes(define({ ...adds, name: "create_and_delete" }))).toEqual([said]);
+    for (const name of ["create_order", "send_message", "create_delete_marker", "add_note"])
+      expect(classificationNotes(define({ ...adds, name }))).toEqual([]);
   });
 });
 

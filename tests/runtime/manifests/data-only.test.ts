@@ -89,6 +89,12 @@ test("a manifest is a tool with the defaults of every tool", () => {
   });
 });
 
+test("a manifest that writes may say that it only adds", () => {
+  const written = changed("classification: read", "classification: write\nadditive: true");
+  const read = readDataOnly(written, BUILD);
+  expect("tool" in read && read.tool.additive).toBe(true);
+});
+
 test("a format bounds a path parameter, and allows no character that means something in a path", () => {
   const inPath = (schema: string): readonly string[] =>
     problemsOf(
@@ -116,6 +122,11 @@ describe("is refused, with its line", () => {
         "line 3: tool get_account: clasification: is not a field of a manifest; did you mean classification?",
         "line 1: tool get_account: classification: must be read, write or destructive",
       ],
+    ],
+    [
+      "a read that says that it adds",
+      changed("classification: read", "classification: read\nadditive: true"),
+      ["line 4: tool get_account: additive: is for classification write: a read tool adds nothing"],
     ],
     [
       "a misspelt field of the target",

@@ -169,6 +169,11 @@ const EDITS: readonly Edit[] = (
       ["second"],
       file("second.tool.yaml", () => yaml("second", "id: allow, more: mask")),
     ],
+    [
+      "whether one tool only adds",
+      ["deed"],
+      (config) => (config.tools[1] = defineTool({ ...inline("deed", "desk"), additive: true })),
+    ],
     ["the code of one tool", ["coded"], file("coded.ts", () => code("coded", "other"))],
     ["a module that one tool imports", ["shared"], file("words/shared.ts", () => 'export const WORD = "other";\n')],
     [

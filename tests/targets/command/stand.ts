@@ -73,6 +73,7 @@ export function standTool(
     timeoutMs,
     limits: { outputBytesMax, concurrentCallsMax: 64 },
     idempotent: false,
+    additive: false,
     examples: { accepts: [], rejects: [] },
   };
 }

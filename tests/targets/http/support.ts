@@ -53,6 +53,7 @@ export function apiTool(options: ApiToolOptions = {}): Tool {
     timeoutMs: 10_000,
     limits: { outputBytesMax: 8_000_000, concurrentCallsMax: 1_000 },
     idempotent,
+    additive: false,
     examples: { accepts: [], rejects: [] },
   };
 }

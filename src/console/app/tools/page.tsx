@@ -73,6 +73,7 @@ interface ToolDetails extends ToolSummary {
   readonly timeoutMs: number;
   readonly limits: Readonly<Record<string, number>>;
   readonly idempotent: boolean;
+  readonly additive: boolean;
   readonly errors: string;
   readonly target: unknown;
   readonly quarantine?: { readonly reason: string; readonly changes: readonly string[] };
@@ -279,6 +280,7 @@ function Details({ tool }: { readonly tool: ToolDetails }): VNode {
                     [LIMITS[key] ?? key, key.includes("Bytes") ? bytesText(value) : String(value)] as const,
                 ),
                 ["Repeatable", tool.idempotent ? "yes: the same call twice does no harm" : "no"],
+                ...(tool.additive ? [["Only adds", "yes: never changes or removes what exists"] as const] : []),
                 ["Error texts", tool.errors === "filtered" ? "filtered for the agent" : "kept from the agent"],
                 codeRow("Manifest", tool.source),
                 codeRow("Identity, SHA-256", tool.identity),

@@ -45,6 +45,7 @@ export function labTool(options: ToolOptions): Tool {
     timeoutMs: 10_000,
     limits: { outputBytesMax: options.outputBytesMax ?? 8_000_000, concurrentCallsMax: 1_000 },
     idempotent: options.idempotent ?? false,
+    additive: false,
     examples: { accepts: options.accepts ?? [], rejects: [] },
   };
 }
