@@ -98,7 +98,6 @@ export interface CallerVerifier {
 }
 
 interface Issuer extends ClaimRules {
-  readonly operators: boolean;
   readonly algorithms: readonly string[];
   readonly keys: IssuerKeys;
 }

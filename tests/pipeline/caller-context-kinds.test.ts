@@ -72,7 +72,8 @@ describe("OAuth access tokens (RFC 9068)", () => {
     ["scp as a list", { scope: undefined, scp: ["customer:read"] }, at, good],
     ["scp as a text", { scope: undefined, scp: "customer:read" }, at, good],
     ["scope as an object", { scope: { customer: "read" } }, at, "UNAUTHENTICATED"],
-    ...["nonce", "at_hash", "c_hash", "s_hash"].map(
+    ["a nonce, which some providers write into access tokens", { nonce: "n-1" }, at, good],
+    ...["at_hash", "c_hash", "s_hash"].map(
       (claim) => [`an ID token's ${claim}`, { [claim]: "n-1" }, at, "UNAUTHENTICATED"] as const,
     ),
     ["claims that access tokens have, too", { auth_time: 1, acr: "1", amr: ["pwd"], azp: "c", sid: "s-1" }, at, good],

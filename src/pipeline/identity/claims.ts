@@ -16,7 +16,9 @@ const ISSUER_CHARACTERS_MAX = 512;
 export const SID = "sid:";
 const SESSION = /^[\x21-\x7e]{1,128}$/;
 /** Claims that only ID tokens have (OpenID Connect Core 1.0, 2 and 3.3): they say who somebody is to one client. */
-const ID_TOKEN_CLAIMS = ["nonce", "at_hash", "c_hash", "s_hash"] as const;
+const ID_TOKEN_CLAIMS = ["at_hash", "c_hash", "s_hash"];
+/** Some providers, such as Keycloak before 24, write `nonce` into access tokens, too: it excludes operators' tokens alone. */
+const OPERATORS_ID_TOKEN_CLAIMS = ["nonce", ...ID_TOKEN_CLAIMS];
 const THUMBPRINT = /^[A-Za-z0-9_-]{43}$/;
 const PERMISSION = /^[\x21-\x7e]{1,128}$/;
 /**
@@ -30,6 +32,7 @@ const RESERVED_SUBJECT = "anonymous";
 /** The rules for one issuer's tokens, without keys. */
 export interface ClaimRules {
   readonly issuer: string;
+  readonly operators: boolean;
   /** A token must be for one of these. */
   readonly audience: string | readonly string[];
   readonly profile: TokenProfile;
@@ -52,7 +55,7 @@ export interface ClaimRules {
 export function readCaller(token: ReadToken, rules: ClaimRules, nowSeconds: number): CallerContext {
   const { claims } = token;
   assertType(token.typ, rules);
-  assertNoIdToken(claims);
+  assertNoIdToken(claims, rules);
   assertAudience(claims.get("aud"), rules.audience);
   const expiresAt = assertTimes(claims, rules, nowSeconds);
   const subject = readSubject("sub", claims.get("sub"));
@@ -100,8 +103,8 @@ function assertType(typ: string | undefined, { typ: required, profile }: ClaimRu
   }
 }
 
-function assertNoIdToken(claims: ReadonlyMap<string, unknown>): void {
-  const found = ID_TOKEN_CLAIMS.find((claim) => claims.has(claim));
+function assertNoIdToken(claims: ReadonlyMap<string, unknown>, { operators }: ClaimRules): void {
+  const found = (operators ? OPERATORS_ID_TOKEN_CLAIMS : ID_TOKEN_CLAIMS).find((claim) => claims.has(claim));
   if (found !== undefined) throw invalid(`${found}: an ID token's claim, and only access tokens are accepted`);
 }
 
