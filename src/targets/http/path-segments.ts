@@ -6,6 +6,9 @@ const ESCAPES = /%u[0-9a-f]{4}|(?:%[0-9a-f]{2})+/gi;
 const OVERLONG =
   /(?:[\xc0\xc1]|\xe0[\x80\x81]|\xf0\x80[\x80\x81]|\xf8\x80\x80[\x80\x81]|\xfc\x80\x80\x80[\x80\x81])[\x00-\xbf]/g;
 
+/** Characters that some servers turn into `/` or `\`. Prose has them, too: a segment between them may be empty. */
+const ALIKE = /[\u2044\u2215\u29f8\uff0f\uff3c]/;
+
 /**
  * Returns whether a text in a path leads nowhere else, however a server reads it: decoded once or several times, with `\` as
  * `/`, with or without what follows `;`, `?` or `#`.
@@ -24,7 +27,12 @@ export function staysInPlace(text: string): boolean {
 /** `#general` and `?` alone are names; `;x` is an empty segment with a parameter. */
 function isOrdinary(segment: string): boolean {
   const [name = ""] = segment.split(/[;?#]/, 1);
-  return name !== "." && name !== ".." && !/^(?:;|$)/.test(segment);
+  return !name.split(ALIKE).some(isDots) && !/^(?:;|$)/.test(segment);
+}
+
+/** Some servers drop spaces around a segment, or turn wide dots into ordinary ones. */
+function isDots(name: string): boolean {
+  return /^\.\.?$/.test(name.normalize("NFKC").trim());
 }
 
 function decoded(text: string): string {

@@ -138,6 +138,9 @@ describe("a path parameter", () => {
       ["a;v=1/b;w", "a%3Bv%3D1%2Fb%3Bw"],
       ["#general", "%23general"],
       ["what?/..or", "what%3F%2F..or"],
+      ["\u6771\u4eac\uff0f", "%E6%9D%B1%E4%BA%AC%EF%BC%8F"],
+      ["to be ... or", "to%20be%20...%20or"],
+      ["wait\u2026", "wait%E2%80%A6"],
       ["C:\\docs\\a.txt", "C%3A%5Cdocs%5Ca.txt"],
     ])("%j is sent", (page, sent) => {
       expect(named.build({ page }).url).toBe(`${ORIGIN}/v1/docs/${sent}`);
@@ -168,6 +171,11 @@ describe("a path parameter", () => {
       ["%f8%80%80%80%ae./x"],
       ["%c0%2e%c0%2e/x"],
       ["a%c0%2f../x"],
+      ["a/.. /b"],
+      ["a/..%20/b"],
+      ["\uff0e\uff0e"],
+      ["a/..\uff0fb"],
+      ["a/%uff0e%uff0e/b"],
       ["a%c0%af../x"],
       ["%u002e%u002E/x"],
       ["a%00"],
