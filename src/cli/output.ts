@@ -11,6 +11,7 @@ export const EXIT = {
   failed: 1,
   unreachable: 2,
   usage: 64,
+  dataDamaged: 65,
   noInput: 66,
   cannotWrite: 73,
   configuration: 78,

@@ -1,9 +1,10 @@
 import { isAuditDir } from "../audit/journal/day-files.ts";
 import { readFilter } from "../audit/query/params.ts";
+import { damageText } from "../audit/verify/damage.ts";
 import { printable, printableCell } from "../core/printable.ts";
 import { policyVersionOf } from "../runtime/composition/reloading.ts";
 import { pathFrom } from "../runtime/config/config.ts";
-import { type ReplayReport, replay as replayCalls } from "../runtime/replay/replay.ts";
+import { type AuditState, type ReplayReport, replay as replayCalls } from "../runtime/replay/replay.ts";
 import { type ConfigurationOptions, withParts } from "./configuration.ts";
 import { CommandError, EXIT, print, table, wrongUsage } from "./output.ts";
 
@@ -45,12 +46,18 @@ export async function replay({
     const policyVersion = policyVersionOf(config, parts);
     if (json === true) print.json({ policyVersion, ...report });
     else for (const line of linesOf(report, policyVersion)) print.line(line);
-    if (report.changed > 0) process.exitCode = EXIT.failed;
+    if (isDamaged(report.audit)) process.exitCode = EXIT.dataDamaged;
+    else if (report.changed > 0) process.exitCode = EXIT.failed;
   });
 }
 
+/** A last line without an end does not count: the service may be writing it. */
+function isDamaged({ damage }: AuditState): boolean {
+  return damage !== undefined && damage.isTornEnd !== true;
+}
+
 function linesOf(report: ReplayReport, policyVersion: string): readonly string[] {
-  const { calls, unchanged, changed, notJudged, leftOut, changes } = report;
+  const { audit, calls, unchanged, changed, notJudged, leftOut, changes } = report;
   const rows = changes
     .slice(0, ROWS_MAX)
     .map(({ tool, sub, iss, then, now, calls: count, examples }) => [
@@ -60,6 +67,7 @@ function linesOf(report: ReplayReport, policyVersion: string): readonly string[]
   return [
     `${calls} ${calls === 1 ? "call" : "calls"}, judged by configuration ${printable(policyVersion)}`,
     `${unchanged} unchanged, ${changed} changed, ${sum(notJudged)} not judged, ${sum(leftOut)} left out`,
+    ...auditLines(audit),
     ...(rows.length === 0
       ? []
       : ["", table([["CALLS", "TOOL", "CALLER", "ISSUER", "THEN", "NOW", "EXAMPLES"], ...rows])]),
@@ -68,6 +76,23 @@ function linesOf(report: ReplayReport, policyVersion: string): readonly string[]
       : []),
     ...countLines("not judged, because the verdict depends on what is not known:", notJudged),
     ...countLines("left out, because no policy decided them then:", leftOut),
+  ];
+}
+
+function auditLines(audit: AuditState): readonly string[] {
+  const { damage, unverified, linesBefore } = audit;
+  const first = damage === undefined ? [] : [printable(damageText(damage))];
+  const broken = [
+    "",
+    "lines of the audit were changed, removed or cut off: its calls are not all that were made",
+    ...first.map((text) => `  first: ${text}`),
+    `  ${unverified} ${unverified === 1 ? "line does not verify, and is" : "lines do not verify, and are"} not judged`,
+  ];
+  return [
+    ...(isDamaged(audit) ? broken : first.map((text) => `note: ${text}; the service may be writing it`)),
+    ...(linesBefore > 0
+      ? [`note: ${linesBefore} of the lines were written before the hash chain: changes to them cannot be found`]
+      : []),
   ];
 }
 

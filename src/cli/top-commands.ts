@@ -252,6 +252,7 @@ export const commands = [
       0: "no verdict differs",
       1: "at least one differs",
       64: "wrong usage",
+      65: "lines of the audit were changed, removed or cut off, whether or not a verdict differs",
       66: "there is no audit directory",
     },
     run: async (_, options) => (await import("./replay.ts")).replay(options),

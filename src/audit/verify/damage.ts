@@ -31,6 +31,10 @@ export interface Damage {
   readonly isTornEnd?: true;
 }
 
+export function damageText({ kind, file, line, seq, message }: Damage): string {
+  return `${kind}: ${file}, line ${line}${seq === undefined ? "" : ` (seq ${seq})`}: ${message}`;
+}
+
 /** The facts known at the line where a walk stopped. */
 interface HaltFacts {
   readonly halt: Halt;

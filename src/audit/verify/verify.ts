@@ -1,6 +1,6 @@
 import type { KeyObject } from "node:crypto";
 import fs from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { type ChainHead, type ChainLink, readIntentSeq, readLink, STREAMS, type StreamName } from "../chain/chain.ts";
 import {
   ChainWalk,
@@ -17,11 +17,13 @@ import {
 import { NoteCursor, type SignedSize } from "../chain/checkpoint.ts";
 import { type DayFile, dayFilesOf, folderOf, isDayFile, type LineVisit, lineEnds } from "../journal/day-files.ts";
 import { readSavedPosition } from "../journal/saved-position.ts";
+import { boundsOf } from "../query/day-bounds.ts";
 import { type Damage, damageAt, explainHalt, linkAt, lostPosition, misnamedFile } from "./damage.ts";
 import {
   type CheckpointsReport,
   foreignNote,
   lostNote,
+  type NotesReport,
   type StreamNotes,
   verifyCheckpoints,
 } from "./verify-checkpoints.ts";
@@ -84,11 +86,8 @@ export function* verifyInSteps(options: VerifyOptions): Generator<number, Verifi
   const saved = readSavedPosition(dir);
   const verified = { calls: since?.calls.head.seq ?? 0, journal: since?.journal.head.seq ?? 0 };
   const notes = yield* verifyCheckpoints({ dir, keys, from: notesFrom(options), verified });
-  const taskOf = (stream: StreamName): StreamTask => {
-    return { stream, notes: notes.streams[stream], claimed: saved?.streams[stream].head.seq ?? 0 };
-  };
-  const calls = yield* verifyStream(options, taskOf("calls"));
-  const journal = yield* verifyStream(options, taskOf("journal"));
+  const calls = yield* verifyStream(options, taskOf("calls", notes, saved));
+  const journal = yield* verifyStream(options, taskOf("journal", notes, saved));
   const logIds = { calls: calls.logId, journal: journal.logId };
   const foreign = isWhole(options) ? foreignNote(notes, logIds) : undefined;
   const { checkpoints, signed } = notes;
@@ -98,6 +97,15 @@ export function* verifyInSteps(options: VerifyOptions): Generator<number, Verifi
   };
   const positions = calls.position && journal.position && { calls: calls.position, journal: journal.position };
   return { report, positions: isSound(report) ? positions : undefined };
+}
+
+/** Verifies the calls without the journal, and without the signatures of checkpoints. */
+export function* verifyCalls(options: Pick<VerifyOptions, "dir" | "from" | "to">): Generator<number, StreamReport> {
+  // Read before the lines, as above.
+  const saved = readSavedPosition(options.dir);
+  const notes = yield* verifyCheckpoints({ dir: options.dir, keys: [], verified: { calls: 0, journal: 0 } });
+  const { report } = yield* verifyStream({ ...options, keys: [] }, taskOf("calls", notes, saved));
+  return report;
 }
 
 /** Returns the day of the file that contains the first note that was not checked before. */
@@ -146,8 +154,11 @@ function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<numb
     return true;
   });
   const [mismatch] = mismatches;
+  const isLost = options.from !== undefined && walk.linesBefore > 0;
   const found =
-    shortened(since, files) ?? damageOf(task, { files, walk, halt, torn, mismatch }, options.to === undefined);
+    shortened(since, files) ??
+    (isLost ? lostStart(all, files) : undefined) ??
+    damageOf(task, { files, walk, halt, torn, mismatch }, options.to === undefined);
   // A file renamed to a day outside the requested ones is not reported as missing, but its wrong name is reported.
   const damage = found ?? misnamedFile(all.filter(({ day }) => !isWithin(day, options)));
   const lines = walk.lines - (mismatch === undefined && halt?.isOfOtherDay !== true ? 0 : 1);
@@ -186,6 +197,18 @@ function startOf(
     offset: files[index]?.day === position.day ? position.offset : 0,
     walk: ChainWalk.after(position.head),
   };
+}
+
+/**
+ * Returns the damage when the requested days start with a line without a link, although the chain had started on an
+ * earlier day.
+ */
+function lostStart(all: readonly DayFile[], files: readonly DayFile[]): Damage | undefined {
+  const index = files.findIndex(({ size }) => size > 0);
+  const before = all.findLast(({ day, size }) => size > 0 && day < (files[index]?.day ?? ""));
+  const link = before && boundsOf(dirname(before.path), before.day)?.last.link;
+  const message = "has lost its place in the chain";
+  return link && damageAt(files, { index, line: 1 }, { kind: "changed", seq: link.seq + 1, message });
 }
 
 /** Adds the damage when a call names an intent that the journal does not contain: the end of the journal is missing. */
@@ -257,6 +280,10 @@ interface StreamTask {
   readonly notes: StreamNotes;
   /** Number of lines according to the saved position. */
   readonly claimed: number;
+}
+
+function taskOf(stream: StreamName, notes: NotesReport, saved: ReturnType<typeof readSavedPosition>): StreamTask {
+  return { stream, notes: notes.streams[stream], claimed: saved?.streams[stream].head.seq ?? 0 };
 }
 
 /**

@@ -5,7 +5,7 @@ import { eachNote } from "../../audit/chain/checkpoint.ts";
 import { checkProof, type Proof, type ProofVerdict, prove, readProof } from "../../audit/chain/proof.ts";
 import { readPublicKey, verifierKeyOf } from "../../audit/chain/signed-note.ts";
 import { readDate } from "../../audit/query/time-range.ts";
-import type { Damage } from "../../audit/verify/damage.ts";
+import { damageText } from "../../audit/verify/damage.ts";
 import {
   bytesToVerify,
   exitCodeOf,
@@ -124,7 +124,7 @@ function readable(
     ...(checkpoints.checkpoints === 0 ? ["note: without signed checkpoints the chain can be rebuilt unnoticed"] : []),
     ...streams.filter(isUncompared(checkpoints.checkpoints)).map(({ stream }) => `note: ${stream}: ${UNCOMPARED}`),
     ...notRead.map((name) => `note: ${name} is not the file of a day: not read`),
-    ...damages.map(sentence),
+    ...damages.map(damageText),
     ...(isUnsigned ? ["not signed: there is no checkpoint, so --key has nothing to check"] : []),
     damages.length === 0 && !isUnsigned ? "ok" : "NOT SOUND",
   ];
@@ -139,10 +139,6 @@ function summary({ stream, files, lines, linesBefore, lastSeq, compared, prunedT
     ...(prunedTo === undefined ? [] : [`lines before seq ${prunedTo} were pruned`]),
   ];
   return notes.join(", ");
-}
-
-function sentence({ kind, file, line, seq, message }: Damage): string {
-  return `${kind}: ${file}, line ${line}${seq === undefined ? "" : ` (seq ${seq})`}: ${message}`;
 }
 
 /** `stc audit prove`: prints a proof that the log contains a call. */

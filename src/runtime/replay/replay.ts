@@ -1,7 +1,10 @@
 import type { Mode } from "../../approvals/types.ts";
+import { runWithPauses } from "../../audit/chain/chain-walk.ts";
 import type { Filter } from "../../audit/query/filter.ts";
 import { searchPages } from "../../audit/query/query.ts";
 import { parseLine } from "../../audit/query/view.ts";
+import type { Damage } from "../../audit/verify/damage.ts";
+import { checkCalls } from "../../audit/verify/unverified-lines.ts";
 import type { PolicyPoint } from "../../core/policy-point.ts";
 import type { CallerContext } from "../../core/types.ts";
 import { type RoleBinding, RoleBindings } from "../../pipeline/identity/roles.ts";
@@ -40,8 +43,19 @@ export interface ReplayChange {
   readonly examples: readonly string[];
 }
 
+/** Whether the audit's lines are those that were written, on the days that were read. */
+export interface AuditState {
+  /** Number of lines that were changed or do not follow the line before them. They are not judged and not counted as calls. */
+  readonly unverified: number;
+  /** Number of lines written before the audit had a hash chain. They are judged, but nothing shows whether they were changed. */
+  readonly linesBefore: number;
+  /** The first problem, as `stc audit verify` names it. */
+  readonly damage?: Damage;
+}
+
 export interface ReplayReport {
-  /** Calls in the audit in this time. The sum of the next four. */
+  readonly audit: AuditState;
+  /** Calls in the audit in this time, apart from lines that do not verify. The sum of the next four. */
   readonly calls: number;
   readonly unchanged: number;
   readonly changed: number;
@@ -71,13 +85,15 @@ export async function replay(options: ReplayOptions): Promise<ReplayReport> {
   const { parts, config } = options;
   const flowJudge = await recordedFlowJudge(config, parts);
   const replaying = new Replaying({ ...options, flowJudge, policyVersion: policyVersionOf(config, parts) });
+  const { damage, linesBefore, unverified } = await runWithPauses(checkCalls(dir, filter));
   const query = { filter: { ...filter, exact: {} }, order: "oldest", limit: Number.MAX_SAFE_INTEGER } as const;
-  const found = searchPages({ dir, query: { ...query, cursor: undefined, digest: "" }, pageBytesMax: PAGE_BYTES_MAX });
-  for await (const page of found) {
-    for (const { line } of page.found) await replaying.add(line);
+  const pages = searchPages({ dir, query: { ...query, cursor: undefined, digest: "" }, pageBytesMax: PAGE_BYTES_MAX });
+  for await (const page of pages) {
+    for (const found of page.found) if (!unverified.has(found)) await replaying.add(found.line);
     options.progress?.(replaying.calls);
   }
-  return replaying.report();
+  const audit = { unverified: unverified.count, linesBefore, ...(damage !== undefined && { damage }) };
+  return { audit, ...replaying.report() };
 }
 
 interface ReplayingOptions extends ReplayOptions {
@@ -196,7 +212,7 @@ class Replaying {
     this.#changes.set(isOther ? OTHERS : key, group);
   }
 
-  report(): ReplayReport {
+  report(): Omit<ReplayReport, "audit"> {
     return {
       calls: this.calls,
       ...{ unchanged: this.#unchanged, changed: this.#changed },

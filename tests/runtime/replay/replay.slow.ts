@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { dayFileNames } from "../../../src/audit/journal/day-files.ts";
+import { savedPositionPath } from "../../../src/audit/journal/saved-position.ts";
 import { runStc } from "../../support/stc.ts";
 import { mixture, type Policy, ReplayWorld, usualPolicy } from "./replay-world.ts";
 
@@ -53,6 +55,33 @@ test("stc replay: nothing in the time, a wrong time, no audit, and a configurati
   const refused = await runStc(["replay", "--config", configured(broken)], { env });
   expect([refused.code, refused.out]).toEqual([78, ""]);
   expect(refused.err).toContain("approvals.rules[3].when");
+});
+
+test("stc replay: says which line was changed or cut off, and ends with 65", async () => {
+  const audit = join(files, "audit-changed");
+  cpSync(join(world.folder, "audit"), audit, { recursive: true });
+  const [name = ""] = dayFileNames(audit);
+  const lines = readFileSync(join(audit, name), "utf8").trimEnd().split("\n");
+  const replayed = (...more: string[]) =>
+    runStc(["replay", "--config", configured(usualPolicy()), "--audit", audit, ...more], { env });
+  writeFileSync(join(audit, name), `${lines.with(2, (lines[2] ?? "").replace("agent-", "agent_")).join("\n")}\n`);
+  const text = await replayed();
+  expect([text.code, text.err]).toEqual([65, ""]);
+  expect(text.out).toContain(`${lines.length - 1} calls, judged by`);
+  expect(text.out).toContain("lines of the audit were changed, removed or cut off");
+  expect(text.out).toContain("1 line does not verify, and is not judged");
+  expect(text.out).toContain(`changed: ${name}, line 3 (seq 2): does not agree with its own hash`);
+  const json = await replayed("--json");
+  expect(json.code).toBe(65);
+  const damage = { kind: "changed", file: name, line: 3, seq: 2 };
+  expect(JSON.parse(json.out)).toMatchObject({ changed: 0, audit: { unverified: 1, linesBefore: 0, damage } });
+  writeFileSync(join(audit, name), lines.join("\n"));
+  const cut = await replayed();
+  expect([cut.code, cut.out]).toEqual([65, expect.stringContaining(`cut off: ${name}, line ${lines.length}`)]);
+  // Without the saved position, nothing shows that the last line was ever complete.
+  rmSync(savedPositionPath(audit));
+  const torn = await replayed();
+  expect([torn.code, torn.out]).toEqual([0, expect.stringContaining(`note: cut off: ${name}, line ${lines.length}`)]);
 });
 
 test("stc explain and stc check --matrix: from the configuration alone", async () => {
