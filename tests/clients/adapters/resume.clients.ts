@@ -53,7 +53,10 @@ async function program(script: Script) {
 }
 
 const WROTE = { untrusted: true, output: { done: "b" } };
-const DENIED = { error: { code: "APPROVAL_DENIED", message: "Denied by user: not today" } };
+/** The call is made again after the denial, and learns when it can ask again. */
+const DENIED = {
+  error: { code: "APPROVAL_DENIED", message: expect.stringMatching(/^Denied by user: not today \(denied at /) },
+};
 const DECISIONS = [
   ["approve", WROTE, ["a", "b"]],
   ["deny", DENIED, ["a"]],
