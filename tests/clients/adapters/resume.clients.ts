@@ -53,9 +53,9 @@ async function program(script: Script) {
 }
 
 const WROTE = { untrusted: true, output: { done: "b" } };
-/** The call is made again after the denial, and learns when it can ask again. */
+/** A call that is made again after the denial also learns when it can ask. */
 const DENIED = {
-  error: { code: "APPROVAL_DENIED", message: expect.stringMatching(/^Denied by user: not today \(denied at /) },
+  error: { code: "APPROVAL_DENIED", message: expect.stringMatching(/^Denied by user: not today/) },
 };
 const DECISIONS = [
   ["approve", WROTE, ["a", "b"]],
