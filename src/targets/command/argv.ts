@@ -63,7 +63,7 @@ type Role = "exposed" | "value" | "free";
 
 /** Returns the role of each token; more roles than tokens when the last option lacks values. */
 function rolesOf(argv: readonly string[], options: readonly string[]): readonly Role[] {
-  const counts = new Map(options.filter(takesNext).map((option) => [nameOf(option), option.split(" ").length - 1]));
+  const counts = new Map(options.map((option) => [nameOf(option), valueCount(option)]));
   const roles: Role[] = [];
   let end = argv.length;
   while (roles.length < end) {
@@ -97,14 +97,18 @@ function isDeclaredOption(token: string, options: readonly string[]): boolean {
   return options.some((option) => token === nameOf(option) || (takesValue(option) && token.startsWith(option)));
 }
 
-/** Whether the option takes the tokens after it: `--name <value>`, with a `<…>` for each. */
-function takesNext(option: string): boolean {
-  return option.includes(" ");
+/** `--name <value>`, with a `<…>` for each value. Any other option with a space is one token: `--format=%H %s`. */
+const TAKES_NEXT = /^(-[^\s=]+)((?: <[^<>\s]+>)+)$/;
+
+/** Returns how many of the next tokens are values of the option. */
+function valueCount(option: string): number {
+  const [, , values = ""] = TAKES_NEXT.exec(option) ?? [];
+  return values.split(" ").length - 1;
 }
 
 /** Returns the token that begins with `-`, without the values that follow it. */
 export function nameOf(option: string): string {
-  return option.split(" ", 1)[0] ?? "";
+  return TAKES_NEXT.exec(option)?.[1] ?? option;
 }
 
 function takesValue(option: string): boolean {

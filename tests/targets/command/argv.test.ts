@@ -2,13 +2,22 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { argvFault, exposedTokens } from "../../../src/targets/command/argv.ts";
 
-const options = ["-c", "--quiet", "--format=", "--grep=", "--arg <name> <value>", "-e <pattern>"];
+const options = [
+  "-c",
+  "--quiet",
+  "--format=",
+  "--grep=",
+  "--arg <name> <value>",
+  "-e <pattern>",
+  "--pretty=%H <%an> x",
+];
 
 describe("the last check", () => {
   const rows: readonly [string, readonly string[], boolean][] = [
     ["declared, exactly", ["-c", "--quiet", "x"], true],
     ["declared with a value", ["--format=%H", "--format="], true],
     ["after --", ["x", "--", "--evil", "-rf", "--"], true],
+    ["declared as one token with spaces", ["--pretty=%H <%an> x", "--quiet"], true],
     ["nothing", [], true],
     ["an empty token", [""], true],
     ["a dash inside", ["a-b", "a--evil"], true],
