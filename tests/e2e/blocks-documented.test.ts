@@ -19,7 +19,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
     [
       "stc token --sub",
       "curl -s",
-      "stc call",
+      "stc call get_customer",
+      "stc call bash",
       "stc plan",
       "echo",
       "stc token --operator",
