@@ -25,7 +25,7 @@ export interface BuildModules extends Modules {
 }
 
 /**
- * What this build contains. Everything else is derived from these declarations. Programs (`cli/`, `index.ts`) hand the list in;
+ * The parts of this build. Everything else is derived from these declarations. Programs (`cli/`, `index.ts`) hand the list in;
  * nothing below them names it.
  */
 export const MODULES = {

@@ -14,7 +14,7 @@ export interface ToolUse {
   readonly risk: Risk;
   /** The rules for which the call needs an approval, and the risk rules that matched. */
   readonly rules: readonly string[];
-  /** What will run; a copy. May contain secrets from the arguments, as `params` do. */
+  /** A copy of the plan that will run. May contain secrets from the arguments, as `params` may. */
   readonly plan: ExecutionPlan;
   /** Hex SHA-256 of exactly what will run. */
   readonly planDigest: string;

@@ -1,7 +1,7 @@
 import type { Json } from "./types.ts";
 
 interface Facts {
-  /** What `JSON.parse` makes of it: the rounded number, or the last of several members. */
+  /** The value that `JSON.parse` returns: the rounded number, or the last of several members. */
   readonly reading: Json;
   /** The number as it was written. */
   readonly digits?: string | undefined;

@@ -243,7 +243,7 @@ export interface McpTarget {
   };
 }
 
-/** What a tool's calls reach. The member next to `system` says of which kind it is. */
+/** The target of a tool's calls. The member next to `system` names the kind of target. */
 export type ToolTarget<Input = never, Names extends string = string> =
   | GrpcTarget
   | HttpTarget

@@ -9,7 +9,7 @@ export interface CallSession {
   readonly id: string | undefined;
   /** The `sid` in which the caller has opened the session. */
   readonly within: string | undefined;
-  /** What operators have set for it; undefined: nothing, and the configuration's mode counts. */
+  /** The mode that operators have set for the session; undefined: the configuration's mode applies. */
   readonly mode: Mode | undefined;
   /** Whether an approval may cover later calls: not in a session that the agent has named itself. */
   readonly hasGrants: boolean;

@@ -70,7 +70,7 @@ export async function evaluateAccess(
   }
 }
 
-/** Stands for the plan of a target whose plans the risk rules do not read. */
+/** Placeholder for the plan of a target whose plans the risk rules do not read. */
 const NO_PLAN: ExecutionPlan = { kind: "none" };
 
 /** Returns the mildest assessment that the call can have. */

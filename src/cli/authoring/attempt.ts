@@ -19,7 +19,7 @@ export interface Attempt {
   readonly tool: string;
   /** Whether an agent would have got an answer. */
   readonly ok: boolean;
-  /** What a service would have decided before; nothing of it was applied. */
+  /** The decisions of a service before the run. None of them was applied. */
   notApplied?: {
     readonly verdict: string;
     readonly reasons: readonly string[];

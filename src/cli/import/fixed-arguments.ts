@@ -29,7 +29,7 @@ export function fixingProblem(draft: OperationDraft, values: Values = new Map())
   return undefined;
 }
 
-/** Returns a draft in which values stand for their arguments. Operations without such an argument stay as they are. */
+/** Returns the draft with fixed values in place of the arguments. Returns an operation without such an argument unchanged. */
 export function fixedDraft(draft: OperationDraft, values: Values = new Map()): OperationDraft {
   const properties = propertiesOf(draft.input);
   const fixed = new Map([...values].filter(([name]) => hasArgument(draft, name)));

@@ -32,7 +32,7 @@ export interface ImportItem {
   readonly facts: Readonly<Record<string, Json>>;
   /** Returns why it cannot be imported, as far as that is known without writing its manifest. */
   readonly problem: () => string | undefined;
-  /** What the author should know of its draft. */
+  /** Notes for the author of the draft. */
   readonly notes?: readonly string[];
   readonly make: (tool: string) => Made;
 }

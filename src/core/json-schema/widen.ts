@@ -489,7 +489,7 @@ function merged(own: Table, [allOf, anyOf, oneOf]: readonly (Json | undefined)[]
   const choices = [anyOf, oneOf].map(tablesOf).filter((parts) => parts.length > 0);
   const alternatives = choices.map((parts) => parts.map(flat));
   const always = membersOf([own, ...all]);
-  // What the choices say about a member that is always described is left to the system.
+  // A member that is always described keeps that schema; the system checks the schemas of the choices.
   const sometimes = [...membersOf(alternatives.flat())].filter(([name]) => !always.has(name));
   const properties: readonly (readonly [string, Json])[] = [
     ...[...always].map(([name, schemas]) => [name, together("allOf", schemas)] as const),

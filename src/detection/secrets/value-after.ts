@@ -113,7 +113,7 @@ function unquotedAfter(text: string, name: Name, separator: Separator): Value | 
   return operator === ":" ? valueAfterColon(text, name, separator) : bareValue(text, name, separator);
 }
 
-/** Returns whether a name in angle brackets is no tag: `Map::<Token>::new`, `postgres://<user>:<password>@host`. */
+/** Returns whether a name in angle brackets is a placeholder or a type instead of a tag: `Map::<Token>::new`, `postgres://<user>:<password>@host`. */
 function isPlaceholder(text: string, from: number, end: number): boolean {
   if (text.startsWith("::", from - 3)) return true;
   return isOneOf(text, from - 2, ":") && isOneOf(text, end, "@:") && !followsLocation(text, from - 1);

@@ -1,6 +1,6 @@
 import type { DefineTool } from "../../core/define-tool.ts";
 
-/** What a manifest gets when it imports `safe-tool-call`. */
+/** The exports of `safe-tool-call` that manifests import. */
 interface PackageExports extends Readonly<Record<string, unknown>> {
   readonly defineTool: DefineTool;
 }

@@ -113,7 +113,7 @@ const SHOWN_CHARACTERS_MAX = 160;
 /** Characters before the first difference of two long texts. */
 const CONTEXT_CHARACTERS = 40;
 
-/** What differs at one position of two definitions, with invisible characters escaped. */
+/** A difference between two definitions at one position, with invisible characters escaped. */
 interface Difference {
   /** One bounded line. */
   readonly excerpt: string;

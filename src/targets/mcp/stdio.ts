@@ -17,7 +17,7 @@ import { LOGGED_CHARACTERS_MAX, LOGGED_LINES_MAX, messageReader } from "./messag
 const STDERR_BYTES_MAX = 65_536;
 /** Bytes that wait for the server to read them. */
 const UNSENT_BYTES_MAX = 16_777_216;
-/** What Python writes when it may not read its own library. */
+/** Error that Python writes when it cannot read its own library. */
 const NO_PYTHON_LIBRARY = "No module named 'encodings'";
 
 export interface StdioOptions {
