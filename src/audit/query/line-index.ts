@@ -353,8 +353,9 @@ function checkOf(bytes: Uint8Array, origin: string): Buffer {
 
 /** Name of the index file in the audit directory. It is derived from the log alone: deleting it only costs time. */
 const INDEX_FILE = "index.sqlite";
-/** Another layout of the tables needs another factor. */
-const VERSION = COLUMNS_VERSION;
+/** Raised when the tables or the meaning of a column change. */
+const LAYOUT = 4;
+const VERSION = COLUMNS_VERSION ^ LAYOUT;
 /** Neither readers nor the log wait longer for the index: a busy index is not used. */
 const BUSY_MS = 50;
 const PRIVATE_FILE_MODE = 0o600;
