@@ -109,7 +109,7 @@ export {
   type ToolFactory,
 } from "./core/define-tool.ts";
 export { type Fault, ManifestError, StartupError } from "./core/errors.ts";
-export type { ScanLevel, ScanPolicy } from "./core/policy/scan-policy.ts";
+export type { ScanLevel, ScanPolicy } from "./core/output-policy/scan-policy.ts";
 export type { PolicyDecision, PolicyPoint, PolicyRequests } from "./core/policy-point.ts";
 export type { RefusalCode, Stage } from "./core/refusals.ts";
 export { freeText } from "./core/schema/bounds.ts";
@@ -148,7 +148,7 @@ export type {
   ToolPermissions,
   ToolTarget,
 } from "./core/types.ts";
-export type { CallHalt } from "./policy/halts/halt.ts";
+export type { CallHalt } from "./halts/halt.ts";
 export type {
   CallOptions,
   HaltOrder,

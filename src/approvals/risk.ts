@@ -1,8 +1,8 @@
 import { canonicalJson, sha256Hex } from "../core/digest.ts";
 import { StartupError } from "../core/errors.ts";
 import type { ExecutionPlan, Tool } from "../core/types.ts";
-import { type ApproverPolicy, createApproverPolicies } from "./policies/policies.ts";
-import type { Requirement } from "./policies/requirement.ts";
+import { type ApproverPolicy, createApproverPolicies } from "./approver-policies/approver-policy.ts";
+import type { Requirement } from "./approver-policies/requirement.ts";
 import type { ShellDirectories } from "./risk/call.ts";
 import {
   concerns,

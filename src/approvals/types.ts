@@ -12,10 +12,10 @@ import {
   type UsedKey,
 } from "../core/types.ts";
 import type { AnswerProblem, WantedAnswer } from "./answer.ts";
+import type { Lacking, Objection } from "./approver-policies/quorum.ts";
+import type { Escalation, Requirement, Vote } from "./approver-policies/requirement.ts";
 import type { BoundedCall, ChosenTerms, GrantBounds, GrantTerms, TermsProblem } from "./grants.ts";
 import type { Approver, Requester } from "./identities.ts";
-import type { Lacking, Objection } from "./policies/quorum.ts";
-import type { Escalation, Requirement, Vote } from "./policies/requirement.ts";
 
 export { type ApprovalState, type KeyUse, RISKS, type Risk };
 

@@ -2,7 +2,7 @@ import type { z } from "zod";
 import { ManifestError } from "./errors.ts";
 import { changeWord } from "./manifest/change-words.ts";
 import { DEFAULT_LIMITS, manifestFaults } from "./manifest/faults.ts";
-import type { ScanPolicy } from "./policy/scan-policy.ts";
+import type { ScanPolicy } from "./output-policy/scan-policy.ts";
 import { type DeclaredKind, declaredTarget } from "./target-kind.ts";
 import type {
   ApprovalPolicy,

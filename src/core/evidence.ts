@@ -1,6 +1,6 @@
 import type { PolicyFinding, Refusal } from "./errors.ts";
-import type { CompiledPolicy } from "./policy/output-policy.ts";
-import type { CompiledScan } from "./policy/scan-policy.ts";
+import type { CompiledPolicy } from "./output-policy/output-policy.ts";
+import type { CompiledScan } from "./output-policy/scan-policy.ts";
 import type { Binding, CallerContext, ExecutionPlan, GivenAnswer, Json, KeyUse, Tool } from "./types.ts";
 
 type Counts = Readonly<Record<string, number>>;

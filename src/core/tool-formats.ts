@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { Fault } from "./errors.ts";
 import { isList, isTable } from "./json.ts";
-import { joinPath } from "./policy/field-path.ts";
+import { joinPath } from "./output-policy/field-path.ts";
 import type { Json } from "./types.ts";
 
 type JsonObject = { readonly [key: string]: Json };

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { ScanPolicy } from "./policy/scan-policy.ts";
+import type { ScanPolicy } from "./output-policy/scan-policy.ts";
 
 /** Milliseconds since 1970-01-01T00:00:00Z. */
 export type EpochMs = number;

@@ -1,5 +1,5 @@
 import { isList } from "../core/json.ts";
-import { element, otherKey, type Step } from "../core/policy/field-path.ts";
+import { element, otherKey, type Step } from "../core/output-policy/field-path.ts";
 import type { Json } from "../core/types.ts";
 import { REDACTION_BOUNDS, TooLarge, Work } from "./bounds.ts";
 import type { ActiveLevel, RedactionLevel, SensitiveFinding } from "./finding.ts";

@@ -1,8 +1,6 @@
 import { z } from "zod";
 import { ANSWER_CHARACTERS_MAX, type AnswerProblem } from "../approvals/answer.ts";
-import { boundInWords, termsJson } from "../approvals/grants.ts";
-import { type Approver, isAmongRequesters } from "../approvals/identities.ts";
-import { escalationPlanOf } from "../approvals/policies/escalation.ts";
+import { escalationPlanOf } from "../approvals/approver-policies/escalation.ts";
 import {
   type Lacking,
   lackingOf,
@@ -10,8 +8,10 @@ import {
   objectionToDenial,
   progressOf,
   voteResultOf,
-} from "../approvals/policies/quorum.ts";
-import type { EligibleApprovers, PolicyStage, Vote } from "../approvals/policies/requirement.ts";
+} from "../approvals/approver-policies/quorum.ts";
+import type { EligibleApprovers, PolicyStage, Vote } from "../approvals/approver-policies/requirement.ts";
+import { boundInWords, termsJson } from "../approvals/grants.ts";
+import { type Approver, isAmongRequesters } from "../approvals/identities.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
 import type { Approval, Decided, EarlierDecision, Grant, Session } from "../approvals/types.ts";
 import { Refusal } from "../core/errors.ts";

@@ -6,7 +6,7 @@ import type { EntryDraft } from "../audit/entry.ts";
 import type { ExportState } from "../audit/export/exporter.ts";
 import { POINT_SECONDS, type PointState } from "../core/policy-point.ts";
 import type { UpstreamState } from "../core/target-kind.ts";
-import type { Quotas } from "../policy/quotas/quotas.ts";
+import type { Quotas } from "../quotas/quotas.ts";
 import type { ConfigurationState } from "../runtime/reload/types.ts";
 import { createLoadMetrics, type LoadMetrics } from "./connections/load.ts";
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isList, isTable } from "../core/json.ts";
-import { edgeOf } from "../core/policy/output-policy.ts";
+import { edgeOf } from "../core/output-policy/output-policy.ts";
 import { annotationsOf } from "../core/tool-export.ts";
 import { inputJsonSchema } from "../core/tool-formats.ts";
 import type { ApprovalScope, CallerContext, Json, Tool } from "../core/types.ts";

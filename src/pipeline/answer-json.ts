@@ -3,8 +3,8 @@ import { type Canonical, canonical, NotJsonError } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isTable, type JsonLimits } from "../core/json.ts";
-import { element, type Step } from "../core/policy/field-path.ts";
-import { type CompiledPolicy, edgeOf, shownPath } from "../core/policy/output-policy.ts";
+import { element, type Step } from "../core/output-policy/field-path.ts";
+import { type CompiledPolicy, edgeOf, shownPath } from "../core/output-policy/output-policy.ts";
 import { declaredAt } from "../core/schema/walk.ts";
 import type { Json } from "../core/types.ts";
 

@@ -23,7 +23,7 @@ import type { RefusalCode } from "../core/refusals.ts";
 import type { GivenAnswer, Tool } from "../core/types.ts";
 import { namesSecret } from "../detection/sanitize-args.ts";
 import type { Detector } from "../detection/sensitive.ts";
-import type { CallBudget } from "../policy/quotas/quotas.ts";
+import type { CallBudget } from "../quotas/quotas.ts";
 import {
   approvalsUnavailable,
   claimRefusal,
@@ -37,7 +37,7 @@ import type { CallScope } from "./call-scope.ts";
 import { type CallSession, callSession } from "./call-session.ts";
 import { isElevated } from "./permission-engine.ts";
 import { digestInAnySession } from "./planner.ts";
-import type { Assessed, Policy } from "./policy.ts";
+import type { Assessed, PolicyEvaluator } from "./policy-points.ts";
 import { secretsOf } from "./redactor.ts";
 import { deepFreeze } from "./schema-validator.ts";
 
@@ -54,7 +54,7 @@ interface GateOptions {
   readonly detector: Detector;
   readonly newId: () => string;
   /** Asks the points that required an approval again, before it is used. Default: an approval is enough. */
-  readonly confirmation?: Policy["confirmation"] | undefined;
+  readonly confirmation?: PolicyEvaluator["confirmation"] | undefined;
 }
 
 /** Facts about a call that its plan does not contain. */
@@ -233,7 +233,7 @@ function identity({ caller }: Planned): Omit<Requester, "session"> {
   return { issuer: caller.issuer, subject: caller.subject, actors: caller.actors };
 }
 
-type Confirm = NonNullable<ReturnType<Policy["confirmation"]>>;
+type Confirm = NonNullable<ReturnType<PolicyEvaluator["confirmation"]>>;
 
 interface ClaimOrder {
   readonly requester: Requester;

@@ -1,6 +1,6 @@
 import { Refusal } from "../core/errors.ts";
 import type { PlanContext } from "../core/types.ts";
-import type { HaltableCall } from "../policy/halts/halt.ts";
+import type { HaltableCall } from "../halts/halt.ts";
 
 /** Reports whether the client has disconnected. */
 export interface Disconnect {

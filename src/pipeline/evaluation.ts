@@ -5,7 +5,7 @@ import { Refusal } from "../core/errors.ts";
 import { type Known, mint, type Parsed, type RegisteredTool, type WithinRate } from "../core/evidence.ts";
 import type { RefusalCode } from "../core/refusals.ts";
 import type { CallerContext, ExecutionPlan, Tool } from "../core/types.ts";
-import type { Halts } from "../policy/halts/halts.ts";
+import type { Halts } from "../halts/halts.ts";
 import { couldUse } from "./permission-engine.ts";
 import type { Snapshot } from "./proxy.ts";
 import { parseInput } from "./schema-validator.ts";

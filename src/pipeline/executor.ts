@@ -4,7 +4,7 @@ import { type Approved, type Executed, mint } from "../core/evidence.ts";
 import type { RefusalCode } from "../core/refusals.ts";
 import type { CallerContext, GivenAnswer, RequestTracer, RunContext, Tool } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
-import type { CallBudget } from "../policy/quotas/quotas.ts";
+import type { CallBudget } from "../quotas/quotas.ts";
 import type { CallScope } from "./call-scope.ts";
 import { keepOutputSoFar, outputReleasedWith } from "./output-filter.ts";
 

@@ -1,7 +1,7 @@
 import { Refusal } from "../core/errors.ts";
 import { ALLOWED, type PolicyDecision, type PolicyRequests, type StagePoint } from "../core/policy-point.ts";
 import type { CallerContext, Tool } from "../core/types.ts";
-import type { HaltPoint } from "./policy.ts";
+import type { HaltPoint } from "./policy-points.ts";
 
 /** Operators may halt calls, by tool, system, caller and session, or all of them. */
 export const halts: HaltPoint = {

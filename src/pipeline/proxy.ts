@@ -12,10 +12,10 @@ import type {
   WithinRate,
 } from "../core/evidence.ts";
 import type { RefusalCode } from "../core/refusals.ts";
+import type { DataFlowPolicy } from "../data-flow/flow.ts";
 import type { Detector } from "../detection/sensitive.ts";
-import type { DataFlowPolicy } from "../policy/flow/flow.ts";
-import type { Halts } from "../policy/halts/halts.ts";
-import type { CallBudget, Quotas } from "../policy/quotas/quotas.ts";
+import type { Halts } from "../halts/halts.ts";
+import type { CallBudget, Quotas } from "../quotas/quotas.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, judged, refused, succeeded, unrecorded } from "./answer.ts";
 import type { ApprovalGate } from "./approval-gate.ts";
@@ -29,7 +29,7 @@ import type { Executor } from "./executor.ts";
 import { type ObserverSlot, release } from "./output-filter.ts";
 import { assertStillHeld } from "./permission-engine.ts";
 import { makePlan } from "./planner.ts";
-import type { Assessed, Policy } from "./policy.ts";
+import type { Assessed, PolicyEvaluator } from "./policy-points.ts";
 import type { Registry } from "./registry.ts";
 import { amended, checkRepeat, reportOutcome } from "./repeats.ts";
 import { parseInput } from "./schema-validator.ts";
@@ -156,7 +156,7 @@ async function assertStillMay(
 
 interface RunningCall {
   readonly record: CallRecord;
-  readonly policy: Policy;
+  readonly policy: PolicyEvaluator;
   readonly limited: WithinRate;
   readonly fresh: Fresh;
   readonly scope: CallScope;
@@ -238,7 +238,7 @@ function revokeCommandGrants({ approvals, snapshots }: ProxyParts, record: CallR
 export interface Snapshot {
   readonly registry: Registry;
   readonly callers: CallerVerifier;
-  readonly policy: Policy;
+  readonly policy: PolicyEvaluator;
   readonly gate: ApprovalGate;
   /** Finds secrets and personal data by the rules of this configuration. */
   readonly detector: Detector;

@@ -1,7 +1,7 @@
 import type { SecretsOf } from "../approvals/view.ts";
 import { Refusal } from "../core/errors.ts";
-import { type CompiledPolicy, type Filtered, shownPath } from "../core/policy/output-policy.ts";
-import type { CompiledScan } from "../core/policy/scan-policy.ts";
+import { type CompiledPolicy, type Filtered, shownPath } from "../core/output-policy/output-policy.ts";
+import type { CompiledScan } from "../core/output-policy/scan-policy.ts";
 import type { Json } from "../core/types.ts";
 import { type Redacted, type RedactOptions, redact, TooLarge } from "../detection/redact.ts";
 import type { Detector } from "../detection/sensitive.ts";

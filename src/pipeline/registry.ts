@@ -2,8 +2,8 @@ import { ManifestError, Refusal } from "../core/errors.ts";
 import { type Admitted, type Found, type Known, mint, type RegisteredTool } from "../core/evidence.ts";
 import { compileInputPolicy } from "../core/manifest/input-policy.ts";
 import { closestName } from "../core/nearest.ts";
-import { compilePolicy } from "../core/policy/output-policy.ts";
-import { compileScan } from "../core/policy/scan-policy.ts";
+import { compilePolicy } from "../core/output-policy/output-policy.ts";
+import { compileScan } from "../core/output-policy/scan-policy.ts";
 import type { CallerContext, Handler, Tool } from "../core/types.ts";
 import { couldUse } from "./permission-engine.ts";
 

@@ -1,8 +1,8 @@
 import type { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { mint, type Parsed, type WithinRate } from "../core/evidence.ts";
-import { element } from "../core/policy/field-path.ts";
-import { type CompiledPolicy, shownPath } from "../core/policy/output-policy.ts";
+import { element } from "../core/output-policy/field-path.ts";
+import { type CompiledPolicy, shownPath } from "../core/output-policy/output-policy.ts";
 import { withoutAbsentNulls } from "../core/schema/absent-nulls.ts";
 import { type PlainRead, plainReader, unread } from "../core/schema/plain-reader.ts";
 import { shownKey, violationText } from "../core/schema/violation-text.ts";

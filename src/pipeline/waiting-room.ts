@@ -2,7 +2,7 @@ import type { Approvals } from "../approvals/types.ts";
 import type { Refusal } from "../core/errors.ts";
 import type { CallOutcome } from "../core/evidence.ts";
 import type { CallerContext } from "../core/types.ts";
-import type { HaltableCall } from "../policy/halts/halt.ts";
+import type { HaltableCall } from "../halts/halt.ts";
 import { approvalIdOf, stateRefusal } from "./approval-refusals.ts";
 import type { Begun, CallRequest } from "./call-request.ts";
 

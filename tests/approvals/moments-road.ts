@@ -16,7 +16,7 @@ import type { CallRequest } from "../../src/pipeline/call-request.ts";
 import type { Disconnect } from "../../src/pipeline/call-scope.ts";
 import { type Audience, createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { createExecutor } from "../../src/pipeline/executor.ts";
-import { createPolicy } from "../../src/pipeline/policy.ts";
+import { createPolicyEvaluator } from "../../src/pipeline/policy-points.ts";
 import { createProxy, type ToolProxy } from "../../src/pipeline/proxy.ts";
 import { createRegistry } from "../../src/pipeline/registry.ts";
 import { createWaitingRoom, type WaitingRoom } from "../../src/pipeline/waiting-room.ts";
@@ -115,7 +115,7 @@ export class MomentsRoad {
           return verified;
         },
       },
-      policy: createPolicy(MODULES.policyPoints, createRiskRules({ rules: [] }), DETECTOR),
+      policy: createPolicyEvaluator(MODULES.policyPoints, createRiskRules({ rules: [] }), DETECTOR),
       gate: this.#gate(store),
       detector: DETECTOR,
       version: "v",

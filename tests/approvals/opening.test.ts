@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { dirname, join } from "node:path";
 import { openApprovals } from "../../src/approvals/approvals.ts";
-import type { Requirement } from "../../src/approvals/policies/requirement.ts";
+import type { Requirement } from "../../src/approvals/approver-policies/requirement.ts";
 import { SQLITE_STEPS } from "../../src/database/schema.ts";
 import { MODULES } from "../../src/modules.ts";
 import { AGENT, type ApprovalWorld, askFor, createApprovalWorld, LIMITS, OPERATOR } from "../support/approvals.ts";

@@ -2,8 +2,8 @@ import { afterEach, beforeEach, expect, test } from "bun:test";
 import { z } from "zod";
 import { defineTool } from "../../src/index.ts";
 import { TASKS_EXTENSION } from "../../src/mcp/tasks.ts";
+import { FlowWorld, TOOLS } from "../data-flow/flow-world.ts";
 import { McpWorld } from "../mcp/mcp-world.ts";
-import { FlowWorld, TOOLS } from "../policy/flow/flow-world.ts";
 
 const text = z.string().max(1_000);
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { z } from "zod";
-import { compilePolicy } from "../../src/core/policy/output-policy.ts";
-import { compileScan, type ScanPolicy } from "../../src/core/policy/scan-policy.ts";
+import { compilePolicy } from "../../src/core/output-policy/output-policy.ts";
+import { compileScan, type ScanPolicy } from "../../src/core/output-policy/scan-policy.ts";
 import type { OutputFieldPolicy } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { release } from "../../src/pipeline/output-filter.ts";

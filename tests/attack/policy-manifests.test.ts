@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { ManifestError } from "../../src/core/errors.ts";
-import { policyNotes } from "../../src/core/policy/notes.ts";
+import { policyNotes } from "../../src/core/output-policy/notes.ts";
 import type { OutputFieldPolicy } from "../../src/core/types.ts";
 import { defineTool } from "../../src/index.ts";
 

@@ -2,8 +2,8 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { z } from "zod";
 import { canonical } from "../../src/core/digest.ts";
-import { mask } from "../../src/core/policy/masks.ts";
-import { applyPolicy, compilePolicy } from "../../src/core/policy/output-policy.ts";
+import { mask } from "../../src/core/output-policy/masks.ts";
+import { applyPolicy, compilePolicy } from "../../src/core/output-policy/output-policy.ts";
 import { plainReader, unread } from "../../src/core/schema/plain-reader.ts";
 import type { FieldAction, Json, OutputFieldPolicy } from "../../src/core/types.ts";
 

@@ -7,7 +7,7 @@ import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { MODULES } from "../../src/modules.ts";
 import { type ApprovalGate, createApprovalGate, type GateContext } from "../../src/pipeline/approval-gate.ts";
 import { CallScopes } from "../../src/pipeline/call-scope.ts";
-import { createPolicy } from "../../src/pipeline/policy.ts";
+import { createPolicyEvaluator } from "../../src/pipeline/policy-points.ts";
 import { readConfig } from "../support/build.ts";
 import { changing } from "./tools/changing.ts";
 
@@ -37,7 +37,7 @@ export async function gateFindings(folder: string): Promise<GateFindings> {
     journal: async () => {},
     limits,
   });
-  const policy = createPolicy(MODULES.policyPoints, createRiskRules({ rules: [] }), DETECTOR);
+  const policy = createPolicyEvaluator(MODULES.policyPoints, createRiskRules({ rules: [] }), DETECTOR);
   const gate = createApprovalGate({
     attaches: true,
     approvals: store,

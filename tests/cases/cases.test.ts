@@ -44,8 +44,8 @@ describe("the rows", () => {
   /** Their texts contain a time, or they need an operator or a database that is away: code, text and entry are tested there. */
   const ELSEWHERE: readonly string[] = [
     "HALTED", // tests/http/halts.test.ts
-    "POLICY_STATE_UNAVAILABLE", // tests/policy/
-    "QUOTA_EXCEEDED", // tests/policy/quotas/service.test.ts
+    "POLICY_STATE_UNAVAILABLE", // tests/database/shared-state.test.ts
+    "QUOTA_EXCEEDED", // tests/quotas/service.test.ts
   ];
 
   test("show every refusal code that does not depend on what operators did or when", () => {

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, 
 import { join } from "node:path";
 import { parse } from "yaml";
 import { z } from "zod";
-import { parseFieldPattern } from "../../src/core/policy/field-path.ts";
+import { parseFieldPattern } from "../../src/core/output-policy/field-path.ts";
 import { defineTool } from "../../src/index.ts";
 import { readConfig } from "../support/build.ts";
 import { BLOCKS, type Block, blockNamed, PAGES } from "../support/documented.ts";
@@ -54,8 +54,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/clients.md: import { SafeToolCallClient, unwrap }": "tests/clients/package.clients.ts",
   "docs/console.md: npx -y bun@1.4.5 run --silent stc console --dev": "tests/e2e/newcomer.slow.ts",
   'docs/decision-points.md: curl -s "$STC_URL/access': "tests/e2e/roles-example.test.ts",
-  "docs/decision-points.md: // Everybody with": "tests/policy/points/documented.test.ts",
-  "docs/decision-points.md: stc plan": "tests/policy/points/documented.test.ts",
+  "docs/decision-points.md: // Everybody with": "tests/decision-points/documented.test.ts",
+  "docs/decision-points.md: stc plan": "tests/decision-points/documented.test.ts",
   ...Object.fromEntries(
     [
       "mkdir -p",

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
 import { type ApprovalCallback, defineTool, SafeToolCall, type ToolCallResult } from "../../src/index.ts";
-import { ANSWERS, TOOLS } from "../policy/flow/flow-world.ts";
+import { ANSWERS, TOOLS } from "../data-flow/flow-world.ts";
 import { auditEntries } from "../support/audit-files.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { PROJECT } from "../support/world.ts";

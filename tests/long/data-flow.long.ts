@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { randomUUID } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
-import { FlowWorld } from "../policy/flow/flow-world.ts";
+import { FlowWorld } from "../data-flow/flow-world.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { until } from "../support/until.ts";
 

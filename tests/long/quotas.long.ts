@@ -2,15 +2,15 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { readFileSync, writeFileSync } from "node:fs";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
-import { Quotas } from "../../src/policy/quotas/quotas.ts";
-import type { QuotaRule } from "../../src/policy/quotas/rules.ts";
-import { callerOf, run, toolOf } from "../policy/quotas/world.ts";
+import { Quotas } from "../../src/quotas/quotas.ts";
+import type { QuotaRule } from "../../src/quotas/rules.ts";
+import { callerOf, run, toolOf } from "../quotas/world.ts";
 import { createApprovalWorld } from "../support/approvals.ts";
 import { clockedDatabase } from "../support/approvals-postgres.ts";
 import { EndingWorld } from "../support/ending-world.ts";
-import { openState } from "../support/policy-state.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { manifest } from "../support/reload-service.ts";
+import { openState } from "../support/shared-state.ts";
 import { until } from "../support/until.ts";
 
 /** Long: quotas in a real PostgreSQL, of processes that are killed and parted from it. */

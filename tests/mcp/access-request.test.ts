@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeEach, expect, test } from "bun:test";
 import { TASKS_EXTENSION } from "../../src/mcp/tasks.ts";
-import { decision, evaluations, pointAt } from "../policy/points/authzen-service.ts";
+import { decision, evaluations, pointAt } from "../decision-points/authzen-service.ts";
 import type { Loose } from "../support/asking-service.ts";
 import { RawServer } from "../support/raw-server.ts";
 import { until } from "../support/until.ts";

@@ -3,7 +3,7 @@ import type { StartupError } from "../../src/core/errors.ts";
 import type { PolicyPoint, StagePoint } from "../../src/core/policy-point.ts";
 import { type BuildModules, MODULES } from "../../src/modules.ts";
 import type { CallRecordLog } from "../../src/pipeline/call-record.ts";
-import type { PolicyPoints } from "../../src/pipeline/policy.ts";
+import type { PolicyPoints } from "../../src/pipeline/policy-points.ts";
 import { readConfig, wire } from "../support/build.ts";
 import { ModuleWorld, withPoints } from "./module-world.ts";
 import { spending } from "./toy-policy-point.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { DecisionPointKind } from "../../src/policy/points/kind.ts";
+import type { DecisionPointKind } from "../../src/decision-points/kind.ts";
 
 const settings = z.strictObject({ max: z.int().describe("Largest amount.") });
 

@@ -8,7 +8,7 @@ import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { MODULES } from "../../src/modules.ts";
 import { createApprovalGate } from "../../src/pipeline/approval-gate.ts";
 import { CallScopes } from "../../src/pipeline/call-scope.ts";
-import { createPolicy } from "../../src/pipeline/policy.ts";
+import { createPolicyEvaluator } from "../../src/pipeline/policy-points.ts";
 
 type Given = Pick<Tool, "classification" | "category"> & {
   readonly approval?: Record<string, unknown>;
@@ -29,7 +29,7 @@ async function outcome({ approval = {}, mode = "default", found, session, ...too
     detector: DETECTOR,
     newId: () => "0191e2a0-0000-7000-8000-000000000001",
   });
-  const policy = createPolicy(MODULES.policyPoints, { assess: () => ({ ...HARMLESS, ...found }) }, DETECTOR);
+  const policy = createPolicyEvaluator(MODULES.policyPoints, { assess: () => ({ ...HARMLESS, ...found }) }, DETECTOR);
   const scope = new CallScopes({ clock: () => 0, monotonic: () => 0 }).open({ timeoutMs: 5_000 });
   const caller = {
     issuer: "https://idp.example",

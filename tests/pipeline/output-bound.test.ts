@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { z } from "zod";
+import { compilePolicy } from "../../src/core/output-policy/output-policy.ts";
+import { compileScan } from "../../src/core/output-policy/scan-policy.ts";
 import { CUT_MARGIN_BYTES, PartialAnswer, textWithin, textWithinJson } from "../../src/core/partial-answer.ts";
-import { compilePolicy } from "../../src/core/policy/output-policy.ts";
-import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import type { Json, Tool } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { defineTool } from "../../src/index.ts";

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { Refusal } from "../../src/core/errors.ts";
-import { compilePolicy } from "../../src/core/policy/output-policy.ts";
-import { compileScan } from "../../src/core/policy/scan-policy.ts";
+import { compilePolicy } from "../../src/core/output-policy/output-policy.ts";
+import { compileScan } from "../../src/core/output-policy/scan-policy.ts";
 import type { Tool } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { defineTool } from "../../src/index.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { compileScan } from "../../src/core/policy/scan-policy.ts";
+import { compileScan } from "../../src/core/output-policy/scan-policy.ts";
 import { REDACTION_BOUNDS } from "../../src/detection/redact.ts";
 import { redactOutput } from "../../src/pipeline/redactor.ts";
 import { ownText } from "../eval/negatives.ts";

@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 import fc from "fast-check";
-import type { Requirement } from "../../src/approvals/policies/requirement.ts";
+import type { Requirement } from "../../src/approvals/approver-policies/requirement.ts";
 import type { Approval, ApprovalState, Approvals, NewApproval } from "../../src/approvals/types.ts";
 import { AGENT, type ApprovalWorld, createApprovalWorld, LIMITS, OPERATOR, questionOf } from "./approvals.ts";
 

@@ -1,5 +1,5 @@
 import { expect } from "bun:test";
-import type { Requirement } from "../../src/approvals/policies/requirement.ts";
+import type { Requirement } from "../../src/approvals/approver-policies/requirement.ts";
 import { type ApprovalWorld, approvedBy, askFor, createApprovalWorld, type OtherDatabase } from "./approvals.ts";
 import { type ChildTask, childCommand } from "./approvals-child.ts";
 

@@ -1,4 +1,4 @@
-import { mask } from "../../src/core/policy/masks.ts";
+import { mask } from "../../src/core/output-policy/masks.ts";
 import type { FieldAction, Json, OutputFieldPolicy } from "../../src/core/types.ts";
 
 /** A step of a path; elements are told from keys, whatever the keys are called. */

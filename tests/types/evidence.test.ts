@@ -19,7 +19,7 @@ import type { ApprovalGate } from "../../src/pipeline/approval-gate.ts";
 import type { Executor } from "../../src/pipeline/executor.ts";
 import { release } from "../../src/pipeline/output-filter.ts";
 import { makePlan } from "../../src/pipeline/planner.ts";
-import type { Policy } from "../../src/pipeline/policy.ts";
+import type { PolicyEvaluator } from "../../src/pipeline/policy-points.ts";
 import type { Registry } from "../../src/pipeline/registry.ts";
 import { checkRepeat } from "../../src/pipeline/repeats.ts";
 import { parseInput } from "../../src/pipeline/schema-validator.ts";
@@ -40,7 +40,7 @@ export function shortCuts(
     released: Released;
     receipt: Receipt;
   },
-  parts: { admission: Admission; executor: Executor; registry: Registry; policy: Policy; gate: ApprovalGate },
+  parts: { admission: Admission; executor: Executor; registry: Registry; policy: PolicyEvaluator; gate: ApprovalGate },
 ): void {
   const nothing = undefined as never;
   // @ts-expect-error a tool that was only found is not known to the caller

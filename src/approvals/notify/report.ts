@@ -1,9 +1,15 @@
 import type { Row } from "../../database/dialect.ts";
 import { integer, optionalInteger, text } from "../../database/rows.ts";
+import { escalatedRequirement } from "../approver-policies/escalation.ts";
+import {
+  type Requirement,
+  readEscalations,
+  readRequirement,
+  readVotes,
+  type Vote,
+} from "../approver-policies/requirement.ts";
+import { approversOf } from "../approver-policies/supply.ts";
 import { type Approver, isAmongRequesters } from "../identities.ts";
-import { escalatedRequirement } from "../policies/escalation.ts";
-import { type Requirement, readEscalations, readRequirement, readVotes, type Vote } from "../policies/requirement.ts";
-import { approversOf } from "../policies/supply.ts";
 import type { ReadTransaction } from "../store/database.ts";
 import type { Store } from "../store/store.ts";
 import { QUICK_MS } from "./tally.ts";

@@ -3,7 +3,7 @@ import { errorText } from "../../core/error-text.ts";
 import { OutageReporter } from "../../core/retry.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type { Json } from "../../core/types.ts";
-import { escalationPlanOf } from "../policies/escalation.ts";
+import { escalationPlanOf } from "../approver-policies/escalation.ts";
 import type { Approval, ApprovalEvent, Approvals } from "../types.ts";
 import type { DeliveryOutcome, Outbox, OutboxItem, Subscription } from "./outbox.ts";
 import { send } from "./sender.ts";

@@ -1,6 +1,6 @@
 import type { Json } from "../../core/types.ts";
 import type { Row } from "../../database/dialect.ts";
-import { escalationPlanOf } from "../policies/escalation.ts";
+import { escalationPlanOf } from "../approver-policies/escalation.ts";
 import type { Approval } from "../types.ts";
 import type { WriteTransaction } from "./database.ts";
 import { toApproval } from "./rows.ts";

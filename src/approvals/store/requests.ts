@@ -1,11 +1,11 @@
 import type { ApprovalScope } from "../../core/types.ts";
 import { integer, optionalText, text } from "../../database/rows.ts";
 import { answerProblem, isReadable } from "../answer.ts";
+import { escalationPlanOf } from "../approver-policies/escalation.ts";
+import { objectionToDenial, voteResultOf } from "../approver-policies/quorum.ts";
 import { chosenTerms } from "../grants.ts";
 import { type Approver, isAmongRequesters, type Requester } from "../identities.ts";
 import { recordMessage } from "../notify/inbox.ts";
-import { escalationPlanOf } from "../policies/escalation.ts";
-import { objectionToDenial, voteResultOf } from "../policies/quorum.ts";
 import type {
   Approval,
   ApprovalEvent,

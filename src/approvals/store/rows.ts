@@ -2,9 +2,7 @@ import { APPROVAL_SCOPES, APPROVAL_STATES, type Category, type ToolClassificatio
 import type { Row } from "../../database/dialect.ts";
 import { integer, json, oneOf, optionalInteger, optionalText, text, texts, unreadable } from "../../database/rows.ts";
 import { readAnswer, type WantedAnswer } from "../answer.ts";
-import { type GrantBounds, type GrantTerms, readBounds, readTerms } from "../grants.ts";
-import type { Approver } from "../identities.ts";
-import { escalatedRequirement } from "../policies/escalation.ts";
+import { escalatedRequirement } from "../approver-policies/escalation.ts";
 import {
   type Escalation,
   type Requirement,
@@ -12,7 +10,9 @@ import {
   readRequirement,
   readVotes,
   type Vote,
-} from "../policies/requirement.ts";
+} from "../approver-policies/requirement.ts";
+import { type GrantBounds, type GrantTerms, readBounds, readTerms } from "../grants.ts";
+import type { Approver } from "../identities.ts";
 import {
   type Approval,
   type ApprovalEvent,

@@ -1,8 +1,8 @@
 import { sha256Hex } from "../../core/digest.ts";
 import type { ApprovalScope, Json } from "../../core/types.ts";
+import { type Lacking, lackingOf, type Voter, voteResultOf } from "../approver-policies/quorum.ts";
+import type { Vote } from "../approver-policies/requirement.ts";
 import { chosenTerms, type GrantTerms, narrowest, termsJson } from "../grants.ts";
-import { type Lacking, lackingOf, type Voter, voteResultOf } from "../policies/quorum.ts";
-import type { Vote } from "../policies/requirement.ts";
 import type { Approval, Decision } from "../types.ts";
 import type { WriteTransaction } from "./database.ts";
 import { type ApprovalLimits, SECOND_MS } from "./store.ts";

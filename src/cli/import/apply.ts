@@ -3,7 +3,7 @@ import { parse } from "yaml";
 import { escapeLine } from "../../audit/escape.ts";
 import { systemCode } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
-import { actionOf } from "../../core/policy/state.ts";
+import { actionOf } from "../../core/output-policy/rule-states.ts";
 import type { FieldAction, Json, OutputFieldPolicy } from "../../core/types.ts";
 import { CommandError, EXIT } from "../output.ts";
 import { manifestProblems, tableText } from "./manifest-text.ts";

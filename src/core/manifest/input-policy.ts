@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { isList } from "../json.ts";
-import { element, joinPath } from "../policy/field-path.ts";
-import { mask } from "../policy/masks.ts";
-import { type CompiledPolicy, compilePolicy } from "../policy/output-policy.ts";
+import { element, joinPath } from "../output-policy/field-path.ts";
+import { mask } from "../output-policy/masks.ts";
+import { type CompiledPolicy, compilePolicy } from "../output-policy/output-policy.ts";
 import { boundedFormatsOf, checksOf } from "../schema/text-checks.ts";
 import { defOf, type Schema, schemaParts } from "../schema/walk.ts";
 import type { InputPolicy, Json } from "../types.ts";

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import type { Fault } from "../errors.ts";
+import { joinPath } from "../output-policy/field-path.ts";
 import { childrenOf, type PatternNode, parsePattern, UnfitPattern } from "../pattern/parse.ts";
 import { characterTest } from "../pattern/program.ts";
-import { joinPath } from "../policy/field-path.ts";
 import { boundedFormatsOf, type CheckDef, checksOf, maximumOf, writtenPattern } from "./text-checks.ts";
 import { defOf, innerSchemas, type Schema } from "./walk.ts";
 

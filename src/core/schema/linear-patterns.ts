@@ -1,8 +1,8 @@
 import type { z } from "zod";
 import { errorText } from "../error-text.ts";
 import type { Fault } from "../errors.ts";
+import { joinPath } from "../output-policy/field-path.ts";
 import { linearTest } from "../pattern/match.ts";
-import { joinPath } from "../policy/field-path.ts";
 import { defOf, lazySchema, type Schema } from "./walk.ts";
 
 const VISITS_MAX = 50_000;

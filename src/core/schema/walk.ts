@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { element, otherKey, type Step } from "../policy/field-path.ts";
+import { element, otherKey, type Step } from "../output-policy/field-path.ts";
 
 export type Schema = z.core.$ZodType;
 

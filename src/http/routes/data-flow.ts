@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
-import type { DataFlowPolicy } from "../../policy/flow/flow.ts";
-import type { LabelRow } from "../../policy/flow/ledger.ts";
+import type { DataFlowPolicy } from "../../data-flow/flow.ts";
+import type { LabelRow } from "../../data-flow/ledger.ts";
 import { json } from "../answers.ts";
 import { identityOf, REASON_CHARACTERS_MAX } from "../approval-json.ts";
 import { type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";

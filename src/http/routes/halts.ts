@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { hint } from "../../core/nearest.ts";
-import type { CallHalt, HaltTarget } from "../../policy/halts/halt.ts";
-import { haltJson } from "../../policy/halts/halt.ts";
+import type { CallHalt, HaltTarget } from "../../halts/halt.ts";
+import { haltJson } from "../../halts/halt.ts";
 import { deniedAnswer, json } from "../answers.ts";
 import { identityOf, REASON_CHARACTERS_MAX } from "../approval-json.ts";
 import { type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
-import type { Quotas } from "../../policy/quotas/quotas.ts";
+import type { Quotas } from "../../quotas/quotas.ts";
 import { deniedAnswer, json } from "../answers.ts";
 import { type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";
 import { record } from "../guard.ts";

@@ -1,5 +1,5 @@
-import { joinPath, otherKey } from "../../core/policy/field-path.ts";
-import { type Described, pathOf, policyFields } from "../../core/policy/policy-fields.ts";
+import { joinPath, otherKey } from "../../core/output-policy/field-path.ts";
+import { type Described, pathOf, policyFields } from "../../core/output-policy/output-fields.ts";
 import type { Json } from "../../core/types.ts";
 import { redact } from "../../detection/redact.ts";
 import type { Detector } from "../../detection/sensitive.ts";

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import { isTable } from "../../core/json.ts";
-import { compilePolicy } from "../../core/policy/output-policy.ts";
+import { compilePolicy } from "../../core/output-policy/output-policy.ts";
 import { parseStrictJson } from "../../core/strict-json.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type { EpochMs, Json } from "../../core/types.ts";

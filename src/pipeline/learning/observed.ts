@@ -1,8 +1,8 @@
 import { hmacSha256Hex } from "../../core/digest.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import { isList, isTable } from "../../core/json.ts";
-import { element, joinPath, type Step } from "../../core/policy/field-path.ts";
-import { edgeOf } from "../../core/policy/output-policy.ts";
+import { element, joinPath, type Step } from "../../core/output-policy/field-path.ts";
+import { edgeOf } from "../../core/output-policy/output-policy.ts";
 import type { Json } from "../../core/types.ts";
 import { redact } from "../../detection/redact.ts";
 import type { Detector } from "../../detection/sensitive.ts";

@@ -2,8 +2,7 @@ import { z } from "zod";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import { zodFromJson } from "../../core/json-schema/zod.ts";
 import { classificationNotes } from "../../core/manifest/change-words.ts";
-import { element, otherKey, type Step } from "../../core/policy/field-path.ts";
-import { personalName } from "../../core/policy/personal-names.ts";
+import { element, otherKey, type Step } from "../../core/output-policy/field-path.ts";
 import {
   bounded,
   type FieldKind,
@@ -12,7 +11,8 @@ import {
   type PolicyField,
   pathOf,
   policyFields,
-} from "../../core/policy/policy-fields.ts";
+} from "../../core/output-policy/output-fields.ts";
+import { personalName } from "../../core/output-policy/personal-names.ts";
 import type { FieldAction, Json } from "../../core/types.ts";
 import { labelOf } from "../../detection/labels.ts";
 import type { ObservedForms } from "./form.ts";

@@ -17,7 +17,7 @@ import { createRiskRules, riskRuleProblems } from "../../approvals/risk.ts";
 import { errorText } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
-import { openPolicyState, type PolicyState } from "../../policy/state.ts";
+import { openSharedState, type SharedState } from "../../database/shared-state.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import type { Modules } from "../modules.ts";
 import type { Capabilities } from "./hooks.ts";
@@ -59,17 +59,17 @@ interface OpenStoreParts {
 }
 
 /**
- * Returns the state of policies, which connects to nothing yet: in the approvals' database, whose tables `openStore` creates, or in
+ * Returns the shared state, which connects to nothing yet: in the approvals' database, whose tables `openStore` creates, or in
  * this process where there is none.
  */
 export function openState(
   config: Config,
   { stores, ...parts }: Pick<OpenStoreParts, "stores" | "clock" | "log"> & Pick<Capabilities, "monotonic">,
-): PolicyState {
+): SharedState {
   const url = configuredUrl(config, stores);
   const kind = stores.find(({ accepts }) => url !== undefined && accepts.test(url));
   const store = url === undefined || kind === undefined ? undefined : { kind, url };
-  return openPolicyState({ ...parts, store, now: parts.clock });
+  return openSharedState({ ...parts, store, now: parts.clock });
 }
 
 /** Returns the URL of the database, with an absolute path; undefined when the configuration names none. */

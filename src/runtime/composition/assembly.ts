@@ -9,7 +9,7 @@ import { operatorRuleProblems, operatorRules } from "../../detection/rules/opera
 import { DETECTOR_RULES } from "../../detection/rules/rules.ts";
 import { DETECTOR, Detector } from "../../detection/sensitive.ts";
 import { type CallerVerifier, createCallerVerifier } from "../../pipeline/caller-context.ts";
-import { createPolicy, type Policy } from "../../pipeline/policy.ts";
+import { createPolicyEvaluator, type PolicyEvaluator } from "../../pipeline/policy-points.ts";
 import { createRegistry, type Registry } from "../../pipeline/registry.ts";
 import type { Config } from "../config/config.ts";
 import { loadTools } from "../manifests/loader.ts";
@@ -17,13 +17,13 @@ import { forgetModules } from "../manifests/modules.ts";
 import { argsDigestOf, identityOf, type LoadedTools } from "../manifests/sources.ts";
 import type { Modules } from "../modules.ts";
 import { readApprovals } from "./approvals.ts";
+import { policyFindings, ruleProblems } from "./approver-policies.ts";
 import { readCheckpointKey, readExports, readHashKey } from "./audit.ts";
 import { dataFlowNotes } from "./data-flow.ts";
 import { DecisionPoints } from "./decision-points.ts";
 import { type IdentityParts, readIdentity, readIssuers } from "./identity.ts";
 import { limitProblems } from "./limits.ts";
 import { readListeners } from "./listeners.ts";
-import { policyFindings, ruleProblems } from "./policies.ts";
 import { attempt } from "./problems.ts";
 import { quotaNotes } from "./quotas.ts";
 import { type KindCapabilities, Targets } from "./targets.ts";
@@ -57,7 +57,7 @@ export interface Parts {
   readonly loaded: LoadedTools;
   readonly report: Required<KindReport>;
   readonly risk: RiskRules;
-  readonly policy: Policy;
+  readonly policy: PolicyEvaluator;
   readonly points: DecisionPoints;
   /** Signs the receipts of decisions; undefined: no receipts. */
   readonly receiptOf: ReceiptSigner | undefined;
@@ -126,7 +126,7 @@ async function readParts(
   opened.resources.push(() => points.close());
   const { others } = modules.policyPoints;
   const allPoints = { ...modules.policyPoints, others: [...others, ...points.policyPoints] };
-  const policy = approvals && attempt(problems, () => createPolicy(allPoints, approvals.risk, detector));
+  const policy = approvals && attempt(problems, () => createPolicyEvaluator(allPoints, approvals.risk, detector));
   const found = await loadTools(config, targets.offered());
   opened.modules = found.modules;
   problems.push(...found.problems);

@@ -1,13 +1,13 @@
 import { type DeclaredKind, declaredTarget } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
-import type { DataFlowPolicy, FlowRule } from "../../policy/flow/flow.ts";
-import type { FlowLedger } from "../../policy/flow/ledger.ts";
-import type { PolicyState } from "../../policy/state.ts";
+import type { DataFlowPolicy, FlowRule } from "../../data-flow/flow.ts";
+import type { FlowLedger } from "../../data-flow/ledger.ts";
+import type { SharedState } from "../../database/shared-state.ts";
 import type { Config } from "../config/config.ts";
 import type { Modules } from "../modules.ts";
 
 interface DataFlowParts {
-  readonly state: PolicyState;
+  readonly state: SharedState;
   readonly modules: Modules;
   readonly newId: () => string;
   /** Returns 32 random bytes in hex. */
@@ -33,8 +33,8 @@ export class DataFlowOpener {
     if (!isDataFlowOn({ dataFlow }, tools)) return undefined;
     const { state, modules, newId, newSecret, log } = this.#parts;
     const [{ DataFlowPolicy: Policy, DEFAULT_RULES }, { FlowLedger: Ledger }] = await Promise.all([
-      import("../../policy/flow/flow.ts"),
-      import("../../policy/flow/ledger.ts"),
+      import("../../data-flow/flow.ts"),
+      import("../../data-flow/ledger.ts"),
     ]);
     this.#ledger ??= new Ledger({ state, newSecret });
     const { rememberSeconds = REMEMBER_SECONDS, trustSid = false } = dataFlow ?? {};
@@ -76,7 +76,7 @@ export async function dataFlowNotes(
 ): Promise<readonly string[]> {
   const declaring = tools.filter(({ dataFlow }) => dataFlow !== undefined && dataFlow.sends === undefined);
   if (declaring.length > 0) {
-    const { toolFlow } = await import("../../policy/flow/declarations.ts");
+    const { toolFlow } = await import("../../data-flow/declarations.ts");
     const sending = declaring.filter((tool) => toolFlow(tool, kinds, isShellConfined(config)).sendsOutside);
     if (sending.length === 0) return [];
     return [

@@ -1,15 +1,15 @@
-import { mayConcern } from "../../approvals/policies/policies.ts";
+import { mayConcern } from "../../approvals/approver-policies/approver-policy.ts";
 import { canonical } from "../../core/digest.ts";
 import { errorText } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
 import { compileInputPolicy, sanitizeInput } from "../../core/manifest/input-policy.ts";
-import type { CompiledPolicy } from "../../core/policy/output-policy.ts";
+import type { CompiledPolicy } from "../../core/output-policy/output-policy.ts";
 import type { PointState, PolicyDecision, PolicyPoint } from "../../core/policy-point.ts";
 import type { WatchOptions } from "../../core/target-kind.ts";
 import type { Json, Tool } from "../../core/types.ts";
+import type { ConfiguredPoint, PointOptions } from "../../decision-points/point.ts";
 import type { Detector } from "../../detection/sensitive.ts";
 import { withoutSecrets } from "../../pipeline/redactor.ts";
-import type { ConfiguredPoint, PointOptions } from "../../policy/points/point.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { watchFiles } from "../config/watched-files.ts";
@@ -43,7 +43,7 @@ export class DecisionPoints {
   static async open(config: Config, kinds: Modules["decisionPoints"], parts: OpeningParts): Promise<DecisionPoints> {
     const { decisionPoints } = config;
     if (decisionPoints.length === 0) return NONE;
-    const { ConfiguredPoint: Point, PointTally } = await import("../../policy/points/point.ts");
+    const { ConfiguredPoint: Point, PointTally } = await import("../../decision-points/point.ts");
     const points: ConfiguredPoint[] = [];
     for (const [index, entry] of decisionPoints.entries()) {
       const kind = kinds.find(

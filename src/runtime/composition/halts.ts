@@ -1,10 +1,10 @@
 import { join } from "node:path";
 import type { AuditLog } from "../../audit/audit-log.ts";
+import type { SharedState } from "../../database/shared-state.ts";
+import { haltFile } from "../../halts/file.ts";
+import { Halts } from "../../halts/halts.ts";
 import type { CallRecords } from "../../pipeline/call-record.ts";
 import type { WaitingRoom } from "../../pipeline/waiting-room.ts";
-import { haltFile } from "../../policy/halts/file.ts";
-import { Halts } from "../../policy/halts/halts.ts";
-import type { PolicyState } from "../../policy/state.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 
@@ -12,7 +12,7 @@ import type { Capabilities, Hooks } from "./hooks.ts";
 const FILE = "halts.json";
 
 interface HaltParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError"> {
-  readonly state: PolicyState;
+  readonly state: SharedState;
   readonly journal: AuditLog["journal"];
   readonly newId: () => string;
 }

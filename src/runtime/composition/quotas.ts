@@ -1,7 +1,7 @@
 import { hint } from "../../core/nearest.ts";
 import { endedWithin } from "../../core/time-limits.ts";
+import type { SharedState } from "../../database/shared-state.ts";
 import type { QuotaSlot } from "../../pipeline/proxy.ts";
-import type { PolicyState } from "../../policy/state.ts";
 import type { Config } from "../config/config.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
@@ -12,7 +12,7 @@ const SWEEP_EVERY_MS = 600_000;
 const CLOSE_MS_MAX = 3_000;
 
 interface QuotaParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError"> {
-  readonly state: PolicyState;
+  readonly state: SharedState;
 }
 
 /** Keeps the quotas of the configuration in use. Their code is imported when a configuration has some. */
@@ -29,12 +29,12 @@ export interface LiveQuotas {
 export function openQuotas({ state, clock, monotonic, logError = () => {} }: QuotaParts): LiveQuotas {
   const slot: QuotaSlot = { quotas: undefined };
   const timers: NodeJS.Timeout[] = [];
-  let code: typeof import("../../policy/quotas/quotas.ts") | undefined;
+  let code: typeof import("../../quotas/quotas.ts") | undefined;
   const failed = (cause: unknown): void => logError("old rows of quotas could not be deleted", cause);
   return {
     slot,
     async prepare({ limits: { quotas: rules } }) {
-      if (rules.length > 0) code ??= await import("../../policy/quotas/quotas.ts");
+      if (rules.length > 0) code ??= await import("../../quotas/quotas.ts");
     },
     change({ limits: { quotas: rules } }) {
       slot.quotas?.change(rules);
@@ -64,7 +64,7 @@ export async function quotaNotes(
   { tools, notRegistered, isEmbedded }: Loaded & { readonly isEmbedded: boolean },
 ): Promise<readonly string[]> {
   if (rules.length === 0) return [];
-  const { concernsTool } = await import("../../policy/quotas/rules.ts");
+  const { concernsTool } = await import("../../quotas/rules.ts");
   const names = tools.map(({ name }) => name);
   const isShared = store !== undefined || storeUrlFile !== undefined;
   const alone = "limits.quotas: counted by this process, and forgotten when it ends: set approvals.store";

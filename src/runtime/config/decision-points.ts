@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { DECISION_POINTS } from "../../policy/points/kinds.ts";
+import type { DECISION_POINTS } from "../../decision-points/kinds.ts";
 import type { Modules } from "../modules.ts";
 import { permission, problemAdder, uniqueNames } from "./values.ts";
 

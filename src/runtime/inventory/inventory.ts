@@ -1,13 +1,13 @@
 import { basename, isAbsolute } from "node:path";
 import { z } from "zod";
+import { type ApproverPolicy, mayConcern, requiredOf } from "../../approvals/approver-policies/approver-policy.ts";
+import type { RequiredPolicy } from "../../approvals/approver-policies/requirement.ts";
 import { boundInWords } from "../../approvals/grants.ts";
-import { type ApproverPolicy, mayConcern, requiredOf } from "../../approvals/policies/policies.ts";
-import type { RequiredPolicy } from "../../approvals/policies/requirement.ts";
 import type { Fault } from "../../core/errors.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import { isTable } from "../../core/json.ts";
 import { classificationNotes } from "../../core/manifest/change-words.ts";
-import { policyNotes } from "../../core/policy/notes.ts";
+import { policyNotes } from "../../core/output-policy/notes.ts";
 import type { CertificateExpiry, ContractState, Quarantine, SystemState } from "../../core/target-kind.ts";
 import { inputJsonSchema } from "../../core/tool-formats.ts";
 import type { EpochMs, FieldAction, Json, OfferedGrants, Tool } from "../../core/types.ts";

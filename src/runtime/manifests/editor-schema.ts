@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { keywordsDescribed } from "../../core/json-schema/schema.ts";
 import { FIELD_RULES } from "../../core/manifest/faults.ts";
-import { SCAN_LEVELS } from "../../core/policy/scan-policy.ts";
+import { SCAN_LEVELS } from "../../core/output-policy/scan-policy.ts";
 import type { DeclaredKind } from "../../core/target-kind.ts";
 import type { Json } from "../../core/types.ts";
 

@@ -1,6 +1,6 @@
 import { HIDDEN } from "../../approvals/risk/operators.ts";
 import type { CallerContext, Tool } from "../../core/types.ts";
-import type { DataFlowPolicy, FlowJudgement, FlowRule } from "../../policy/flow/flow.ts";
+import type { DataFlowPolicy, FlowJudgement, FlowRule } from "../../data-flow/flow.ts";
 import type { Parts } from "../composition/assembly.ts";
 import { flowRulesOf, isDataFlowOn, isShellConfined } from "../composition/data-flow.ts";
 import type { Config } from "../config/config.ts";
@@ -69,10 +69,10 @@ export async function recordedFlowJudge(
 ): Promise<((recorded: RecordedFlow) => FlowJudge) | undefined> {
   if (!isDataFlowOn(config, loaded.tools)) return undefined;
   const [{ DEFAULT_RULES }, { toolFlow }, { Fingerprints }, { needlesOf, originsOf }] = await Promise.all([
-    import("../../policy/flow/flow.ts"),
-    import("../../policy/flow/declarations.ts"),
-    import("../../policy/flow/fingerprints.ts"),
-    import("../../policy/flow/origins.ts"),
+    import("../../data-flow/flow.ts"),
+    import("../../data-flow/declarations.ts"),
+    import("../../data-flow/fingerprints.ts"),
+    import("../../data-flow/origins.ts"),
   ]);
   const rules = flowRulesOf(config, DEFAULT_RULES);
   // Nothing is compared with these fingerprints: they only tell which arguments have a value that can be looked up.

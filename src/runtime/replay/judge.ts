@@ -9,7 +9,7 @@ import type { RefusalCode } from "../../core/refusals.ts";
 import type { CallerContext, ExecutionPlan } from "../../core/types.ts";
 import { ruleByMode, ruleOf } from "../../pipeline/approval-gate.ts";
 import { couldUse } from "../../pipeline/permission-engine.ts";
-import { DATA_FLOW, type PointDecision } from "../../pipeline/policy.ts";
+import { DATA_FLOW, type PointDecision } from "../../pipeline/policy-points.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
 import type { Parts } from "../composition/assembly.ts";
 import type { Config } from "../config/config.ts";

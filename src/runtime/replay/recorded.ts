@@ -6,9 +6,9 @@ import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../cor
 import type { RegisteredTool } from "../../core/evidence.ts";
 import { ARGUMENT_LIMITS, isTable } from "../../core/json.ts";
 import { NOT_LOGGED } from "../../core/manifest/input-policy.ts";
-import type { CompiledPolicy } from "../../core/policy/output-policy.ts";
+import type { CompiledPolicy } from "../../core/output-policy/output-policy.ts";
 import { REFUSALS, type RefusalCode } from "../../core/refusals.ts";
-import { DATA_FLOW } from "../../pipeline/policy.ts";
+import { DATA_FLOW } from "../../pipeline/policy-points.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
 import type { RecordedFlow } from "./flow.ts";
 import type { CallVerdict, KnownArguments } from "./judge.ts";

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import type { OpenedApprovals } from "../../../src/approvals/approvals.ts";
+import type { RequiredPolicy, Requirement } from "../../../src/approvals/approver-policies/requirement.ts";
 import { readKeys, verifyMessage } from "../../../src/approvals/notify/signature.ts";
 import { Webhook, type WebhookParts, type WebhookTarget } from "../../../src/approvals/notify/webhook.ts";
-import type { RequiredPolicy, Requirement } from "../../../src/approvals/policies/requirement.ts";
 import { type ApprovalWorld, askFor, createApprovalWorld, OPERATOR } from "../../support/approvals.ts";
 import { until } from "../../support/until.ts";
 import { Receiver } from "./receiver.ts";

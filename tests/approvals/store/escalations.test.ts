@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import type { EscalationStep, PolicyStage, Requirement } from "../../../src/approvals/policies/requirement.ts";
+import type { EscalationStep, PolicyStage, Requirement } from "../../../src/approvals/approver-policies/requirement.ts";
 import type { Approval, Decision } from "../../../src/approvals/types.ts";
 import { AGENT, type ApprovalWorld, askFor, claimOf, createApprovalWorld } from "../../support/approvals.ts";
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import type { PolicyStage, Requirement } from "../../../src/approvals/policies/requirement.ts";
+import type { PolicyStage, Requirement } from "../../../src/approvals/approver-policies/requirement.ts";
 import type { Approval, Approvals, Decision } from "../../../src/approvals/types.ts";
 import { AGENT, type ApprovalWorld, askFor, claimOf, createApprovalWorld } from "../../support/approvals.ts";
 

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { checkerOf } from "../../../src/core/json-schema/check.ts";
 import { readJsonSchema } from "../../../src/core/json-schema/schema.ts";
 import { zodFromJson } from "../../../src/core/json-schema/zod.ts";
-import { unmatchedPatterns } from "../../../src/core/policy/output-policy.ts";
+import { unmatchedPatterns } from "../../../src/core/output-policy/output-policy.ts";
 import { boundPatterns } from "../../../src/core/schema/linear-patterns.ts";
 import { plainReader, unread } from "../../../src/core/schema/plain-reader.ts";
 import { inputJsonSchema } from "../../../src/core/tool-formats.ts";

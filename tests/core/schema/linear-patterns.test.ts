@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { ManifestError, Refusal } from "../../../src/core/errors.ts";
-import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
+import { compilePolicy } from "../../../src/core/output-policy/output-policy.ts";
 import { boundPatterns } from "../../../src/core/schema/linear-patterns.ts";
 import type { Tool } from "../../../src/core/types.ts";
 import { defineTool } from "../../../src/index.ts";

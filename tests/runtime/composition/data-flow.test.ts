@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
 import { z } from "zod";
 import type { DataFlow } from "../../../src/core/types.ts";
+import { toolFlow } from "../../../src/data-flow/declarations.ts";
 import { defineTool } from "../../../src/index.ts";
 import { MODULES } from "../../../src/modules.ts";
-import { toolFlow } from "../../../src/policy/flow/declarations.ts";
 import { dataFlowNotes, isShellConfined } from "../../../src/runtime/composition/data-flow.ts";
 
 /** A tool of an HTTP API that takes free text. */

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { z } from "zod";
 import type { Tool } from "../../../src/core/types.ts";
 import { defineTool } from "../../../src/index.ts";
-import { policyFindings } from "../../../src/runtime/composition/policies.ts";
+import { policyFindings } from "../../../src/runtime/composition/approver-policies.ts";
 import { openBindings, resolveBindings, roleNotes } from "../../../src/runtime/composition/roles.ts";
 import { type AccessRow, accessRows } from "../../../src/runtime/inventory/access.ts";
 import { read } from "../config/reading.ts";

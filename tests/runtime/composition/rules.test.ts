@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { z } from "zod";
 import type { Tool } from "../../../src/core/types.ts";
 import { defineTool } from "../../../src/index.ts";
-import { ruleProblems } from "../../../src/runtime/composition/policies.ts";
+import { ruleProblems } from "../../../src/runtime/composition/approver-policies.ts";
 import { readConfig } from "../../support/build.ts";
 
 function toolOf(name: string, input: z.ZodObject): Tool {

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { quotaNotes } from "../../../src/runtime/composition/quotas.ts";
-import { toolOf } from "../../policy/quotas/world.ts";
+import { toolOf } from "../../quotas/world.ts";
 import { problemsOf, read } from "./reading.ts";
 
 const quota = (more: Record<string, unknown> = {}) => ({

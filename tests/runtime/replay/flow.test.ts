@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { type ReplayReport, replay } from "../../../src/runtime/replay/replay.ts";
-import { FlowWorld, TOOLS } from "../../policy/flow/flow-world.ts";
+import { FlowWorld, TOOLS } from "../../data-flow/flow-world.ts";
 import { assemble, readConfig } from "../../support/build.ts";
 
 const BAD = "DE89 3704 0044 0532 0130 00";

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { JOHN_SMITH_LEGACY_ID, KNOWN_CUSTOMERS } from "../../../src/cli/development/customers.ts";
 import { Refusal } from "../../../src/core/errors.ts";
 import { compileInputPolicy, sanitizeInput } from "../../../src/core/manifest/input-policy.ts";
-import { applyPolicy, compilePolicy } from "../../../src/core/policy/output-policy.ts";
+import { applyPolicy, compilePolicy } from "../../../src/core/output-policy/output-policy.ts";
 import type { Json, Tool } from "../../../src/core/types.ts";
 import { createCustomer } from "../../../tools/customer-data/create-customer.ts";
 import { getCustomer } from "../../../tools/customer-data/get-customer.ts";

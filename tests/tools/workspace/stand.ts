@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
-import { compileScan } from "../../../src/core/policy/scan-policy.ts";
+import { compilePolicy } from "../../../src/core/output-policy/output-policy.ts";
+import { compileScan } from "../../../src/core/output-policy/scan-policy.ts";
 import type { ExecutionPlan, Tool, ToolConfig } from "../../../src/core/types.ts";
 import { DETECTOR } from "../../../src/detection/sensitive.ts";
 import { release } from "../../../src/pipeline/output-filter.ts";

@@ -1,6 +1,6 @@
 import type { Fault } from "../../../core/errors.ts";
 import { closestName, listed } from "../../../core/nearest.ts";
-import { joinPath } from "../../../core/policy/field-path.ts";
+import { joinPath } from "../../../core/output-policy/field-path.ts";
 import { defOf, innerSchemas, type PipeSide, type Schema } from "../../../core/schema/walk.ts";
 import { isSpecial } from "../codec/well-known.ts";
 import {

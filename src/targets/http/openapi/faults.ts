@@ -1,7 +1,7 @@
 import { type Fault, ManifestError } from "../../../core/errors.ts";
 import { isTable } from "../../../core/json.ts";
 import { closestName, hint, listed } from "../../../core/nearest.ts";
-import { joinPath } from "../../../core/policy/field-path.ts";
+import { joinPath } from "../../../core/output-policy/field-path.ts";
 import { defOf, type PipeSide, type Schema } from "../../../core/schema/walk.ts";
 import type { ContractState, KindReport, ToolNote } from "../../../core/target-kind.ts";
 import type { HttpTarget, Json, Tool } from "../../../core/types.ts";

@@ -1,0 +1,274 @@
+import { z } from "zod";
+import { NOT_LOGGED } from "../core/manifest/input-policy.ts";
+import { compilePolicy } from "../core/output-policy/output-policy.ts";
+import type { DeclaredKind } from "../core/target-kind.ts";
+import type { CallerContext, DataLabel, Json, Tool } from "../core/types.ts";
+import { AnswerFields, PrintCollector } from "./answer-prints.ts";
+import { type ToolFlow, toolFlow } from "./declarations.ts";
+import { Fingerprints } from "./fingerprints.ts";
+import type { CarriedLabels, Carrier, FlowLedger, LabelRow } from "./ledger.ts";
+import { type ArgumentOrigins, needlesOf, originsOf } from "./origins.ts";
+
+/** A rule about what may follow what a caller has read. All `after` labels must be carried. */
+export interface LabelRule {
+  readonly after: readonly DataLabel[];
+  readonly before: "outside";
+  /** `vouched`: not for calls of which every destination is vouched for. */
+  readonly unless?: "vouched" | undefined;
+  readonly verdict: "ask" | "deny";
+}
+
+/** A rule about arguments whose values appeared in untrusted text. */
+export interface ArgumentRule {
+  readonly argument: "destinations" | "links";
+  readonly from: "untrusted";
+  readonly verdict: "ask" | "deny";
+}
+
+export type FlowRule = LabelRule | ArgumentRule;
+
+export const DEFAULT_RULES: readonly FlowRule[] = [
+  { after: ["private", "untrusted"], before: "outside", verdict: "ask" },
+  { argument: "destinations", from: "untrusted", verdict: "ask" },
+];
+
+/** One reason for which a call is denied or asks a person. */
+export interface FlowFinding {
+  readonly verdict: "deny" | "requireApproval";
+  readonly reason: string;
+}
+
+/** What is known of a call when its plan is judged. */
+export interface FlowJudgement {
+  /** Labels that the call carries; undefined when they cannot be read. */
+  readonly labels: readonly DataLabel[] | undefined;
+  readonly findings: readonly FlowFinding[];
+  readonly origins: readonly ArgumentOrigins[];
+}
+
+/** A caller, whatever the session. */
+type FlowCaller = Pick<Carrier, "issuer" | "subject">;
+
+/** A call that is judged. */
+interface JudgedCall {
+  readonly tool: Tool;
+  readonly caller: CallerContext;
+  readonly input: unknown;
+}
+
+/** A call whose answer is remembered. */
+export interface FollowedCall {
+  readonly tool: Tool;
+  readonly caller: CallerContext;
+  /** Returns the arguments that the audit may hold. */
+  readonly args: () => Readonly<Record<string, Json>>;
+  readonly traceId: string;
+}
+
+export interface DataFlowOptions {
+  readonly tools: readonly Tool[];
+  readonly kinds: readonly DeclaredKind[];
+  /** Whether shells run only where the kernel confines them. */
+  readonly isShellConfined: boolean;
+  readonly rules: readonly FlowRule[];
+  readonly rememberMs: number;
+  /** Whether labels are narrowed to the token's `sid`. */
+  readonly trustSid: boolean;
+  readonly ledger: FlowLedger;
+  readonly newId: () => string;
+  readonly log: (message: string, cause: unknown) => void;
+}
+
+/** Follows what callers read into what they send, by the rules of one configuration. */
+export class DataFlowPolicy {
+  readonly #options: DataFlowOptions;
+  readonly #flows: ReadonlyMap<Tool, ToolFlow>;
+  readonly #fields = new Map<Tool, AnswerFields>();
+  #reading: { readonly fingerprints: Fingerprints; readonly reader: PrintCollector } | undefined;
+
+  constructor(options: DataFlowOptions) {
+    this.#options = options;
+    this.#flows = new Map(options.tools.map((tool) => [tool, toolFlow(tool, options.kinds, options.isShellConfined)]));
+  }
+
+  /** Returns whether the labels of a caller matter to calls of a tool. */
+  judges(tool: Tool): boolean {
+    const flow = this.#flows.get(tool);
+    return flow === undefined || flow.sendsOutside || flow.hasDestinations;
+  }
+
+  /** Judges the arguments of a call by what its caller, and everybody who acts for him, has read until now. Never throws. */
+  async judge(call: JudgedCall): Promise<FlowJudgement> {
+    const judgement = await this.preview(call);
+    const { counts } = this.#options.ledger;
+    counts[judgement.labels === undefined ? "unknown" : verdictIn(judgement.findings)] += 1;
+    return judgement;
+  }
+
+  /** As `judge`, about a call that is not made: it is not counted. */
+  async preview({ tool, caller, input }: JudgedCall): Promise<FlowJudgement> {
+    const flow = this.#flowOf(tool);
+    const { ledger, rules, log } = this.#options;
+    try {
+      const { fingerprints } = await this.#read();
+      const { labels, isLost, sources } = await ledger.judge(this.#carriers(caller));
+      const needles = needlesOf(fingerprints, input, flow.destinations);
+      const origins = originsOf(needles, sources);
+      const judged = { flow, labels, isLost, isCut: needles.isCut, origins };
+      const found = rules.flatMap((rule) =>
+        "after" in rule ? labelFindings(rule, judged) : argumentFindings(rule, judged),
+      );
+      const findings = [...new Map(found.map((one) => [`${one.verdict} ${one.reason}`, one])).values()];
+      return { labels, findings, origins };
+    } catch (cause) {
+      log("what a caller has read could not be looked up", cause);
+      const isRuled = rules.some((rule) => ("after" in rule ? flow.sendsOutside : true));
+      return { labels: undefined, findings: isRuled ? [UNKNOWN] : [], origins: [] };
+    }
+  }
+
+  /**
+   * Keeps what an answer tells its caller: its labels and its fingerprints are in the database when the promise resolves.
+   * @throws what prevented it: the answer must not be released
+   */
+  async remember(call: FollowedCall, answer: Json): Promise<{ before: CarriedLabels; after: CarriedLabels }> {
+    const { tool, caller, args, traceId } = call;
+    const flow = this.#flowOf(tool);
+    const { reader } = await this.#read();
+    const prints = reader.read(answer, this.#fieldsOf(tool, flow));
+    const { rememberMs, newId, ledger } = this.#options;
+    return ledger.remember(this.#carriers(caller), {
+      ...prints,
+      ...{ id: newId(), tool: tool.name, traceId, of: referenceOf(args()) },
+      ...{ labels: flow.reads, rememberMs },
+    });
+  }
+
+  /** Counts an answer that was withheld because it could not be remembered. */
+  withheld(): void {
+    this.#options.ledger.counts.withheld += 1;
+  }
+
+  /** Returns the labels of a caller that have not expired. */
+  labelsOf(caller: FlowCaller): Promise<readonly LabelRow[]> {
+    return this.#options.ledger.labelsOf(caller);
+  }
+
+  /** Forgets the labels of a caller, and where values came from. */
+  clear(caller: FlowCaller): Promise<void> {
+    return this.#options.ledger.clear(caller);
+  }
+
+  /** Keeps the fingerprints of what the user asked the caller to do: a source that vouches for each of its words and phrases. */
+  async vouch({ issuer, subject }: FlowCaller, request: string): Promise<void> {
+    const { reader } = await this.#read();
+    const { ledger, newId, rememberMs } = this.#options;
+    await ledger.remember([{ issuer, subject, session: "" }], {
+      ...reader.read({ request }, new AnswerFields(REQUEST.root, false)),
+      ...{ id: newId(), tool: "the user's request", traceId: "", of: "", labels: [], rememberMs },
+    });
+  }
+
+  #flowOf(tool: Tool): ToolFlow {
+    return this.#flows.get(tool) ?? toolFlow(tool, this.#options.kinds, this.#options.isShellConfined);
+  }
+
+  #fieldsOf(tool: Tool, { trusted, reads }: ToolFlow): AnswerFields {
+    const known = this.#fields.get(tool) ?? new AnswerFields(trusted, reads.includes("untrusted"));
+    this.#fields.set(tool, known);
+    return known;
+  }
+
+  async #read() {
+    if (this.#reading === undefined) {
+      const fingerprints = new Fingerprints(await this.#options.ledger.secret());
+      this.#reading ??= { fingerprints, reader: new PrintCollector(fingerprints) };
+    }
+    return this.#reading;
+  }
+
+  /** Actors are known by their subject and the caller's issuer. */
+  #carriers({ issuer, subject, actors, session }: CallerContext): readonly Carrier[] {
+    const own = this.#options.trustSid ? (session ?? "") : "";
+    return [...new Set([subject, ...actors])].map((one) => ({ issuer, subject: one, session: own }));
+  }
+}
+
+const REQUEST = compilePolicy({ request: "allow" }, z.object({ request: z.string() }));
+
+const UNKNOWN: FlowFinding = {
+  verdict: "requireApproval",
+  reason: "what the caller has read before is not known: the shared state cannot be read",
+};
+
+/** What is known of a call when the rules judge it. */
+interface Judged {
+  readonly flow: ToolFlow;
+  readonly labels: readonly DataLabel[];
+  /** Fingerprints of untrusted text are missing. */
+  readonly isLost: boolean;
+  /** Some arguments were not looked up. */
+  readonly isCut: boolean;
+  readonly origins: readonly ArgumentOrigins[];
+}
+
+/** Returns whether a call sends outside: without a value in any of the arguments that say where to, it sends to nobody. */
+function sends({ flow: { sendsOutside, hasDestinations }, origins, isCut }: Judged): boolean {
+  return sendsOutside && (!hasDestinations || isCut || origins.some(({ isDestination }) => isDestination));
+}
+
+function areVouched({ origins, isCut }: Judged): boolean {
+  const destinations = origins.filter(({ isDestination }) => isDestination);
+  return !isCut && destinations.length > 0 && destinations.every(({ isVouched }) => isVouched);
+}
+
+function labelFindings({ after, unless, verdict }: LabelRule, judged: Judged): readonly FlowFinding[] {
+  if (!sends(judged) || !after.every((label) => judged.labels.includes(label))) return [];
+  if (unless === "vouched" && areVouched(judged)) return [];
+  const reason = `the caller has read ${after.join(" and ")} data, and this tool sends outside`;
+  return [{ verdict: verdictOf(verdict), reason }];
+}
+
+function argumentFindings({ argument: about, verdict }: ArgumentRule, judged: Judged): readonly FlowFinding[] {
+  const { origins, isLost, isCut } = judged;
+  const concerned = origins.filter(({ isDestination, isLink }) =>
+    about === "destinations" ? isDestination : isLink && sends(judged),
+  );
+  const found = concerned.flatMap(({ argument, isUntrusted, isUnknown, origins: named }): FlowFinding[] => {
+    if (isUntrusted)
+      return [{ verdict: verdictOf(verdict), reason: `${argument} appeared in ${whereIn(named)}, untrusted` }];
+    if (!isUnknown || !isLost) return [];
+    const reason = `${argument} may be from untrusted text that is not known any more`;
+    return [{ verdict: verdictOf(verdict), reason }];
+  });
+  if (!isCut) return found;
+  return [...found, { verdict: verdictOf(verdict), reason: "the call has too many arguments to look all of them up" }];
+}
+
+function whereIn(origins: ArgumentOrigins["origins"]): string {
+  const untrusted = origins.find(({ labels, isTrusted }) => labels.includes("untrusted") && !isTrusted);
+  if (untrusted === undefined) return "a text";
+  const { tool, of, field } = untrusted;
+  return `${tool}${of === "" ? "" : ` (${of})`}${field === "" ? "" : `, field ${field}`}`;
+}
+
+function verdictIn(findings: readonly FlowFinding[]): "denied" | "asked" | "passed" {
+  if (findings.some(({ verdict }) => verdict === "deny")) return "denied";
+  return findings.length > 0 ? "asked" : "passed";
+}
+
+function verdictOf(verdict: FlowRule["verdict"]): FlowFinding["verdict"] {
+  return verdict === "deny" ? "deny" : "requireApproval";
+}
+
+const REFERENCE_CHARACTERS_MAX = 120;
+const REFERENCE_MEMBERS_MAX = 3;
+
+/** Returns the arguments of a read that the audit may contain, such as `id: 812`. */
+function referenceOf(args: Readonly<Record<string, Json>>): string {
+  const shown = Object.entries(args).flatMap(([name, value]) => {
+    const isShort = typeof value === "number" || typeof value === "boolean" || typeof value === "string";
+    return isShort && value !== NOT_LOGGED ? [`${name}: ${String(value)}`] : [];
+  });
+  return shown.slice(0, REFERENCE_MEMBERS_MAX).join(", ").slice(0, REFERENCE_CHARACTERS_MAX);
+}

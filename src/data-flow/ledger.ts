@@ -1,0 +1,403 @@
+import type { DataLabel } from "../core/types.ts";
+import type { Row, Sql } from "../database/dialect.ts";
+import { integer, json, oneOf, text, unreadable } from "../database/rows.ts";
+import type { SharedState } from "../database/shared-state.ts";
+import { type AnswerField, type AnswerPrints, columnsOf } from "./answer-prints.ts";
+import type { Source } from "./origins.ts";
+
+/** What a row of labels may say of a caller. */
+const MARKS = ["private", "untrusted", "lost", "cleared"] as const;
+type Mark = (typeof MARKS)[number];
+
+/** A label is written again when it would last longer by this share of its time. */
+const RENEWED_SHARE = 0.05;
+/** Most answers of one caller whose fingerprints are kept, and most bytes of them. */
+const SOURCES_MAX = 1_024;
+const SOURCE_BYTES_MAX = 16_777_216;
+/** The limits are enforced after this many new answers of a caller. */
+const ENFORCED_EVERY = 16;
+/** Rows of other replicas may become visible this much later than rows that are younger. */
+const LATE_MS_MAX = 15_000;
+/** Interval at which rows that have expired are deleted. */
+const SWEEP_MS = 60_000;
+/** Memory for fingerprints of all callers together: the callers that were judged longest ago are forgotten first. */
+const CACHED_BYTES_MAX = 67_108_864;
+
+/** Whose labels a call carries. */
+export interface Carrier {
+  readonly issuer: string;
+  readonly subject: string;
+  /** The session that labels are narrowed to; empty: every session. */
+  readonly session: string;
+}
+
+/** What a caller has read. */
+export interface CarriedLabels {
+  /** Sorted. */
+  readonly labels: readonly DataLabel[];
+  /** The fingerprints of some untrusted text are not known any more, or never were. */
+  readonly isLost: boolean;
+}
+
+/** One row of a caller's labels, for operators. */
+export interface LabelRow {
+  readonly session: string;
+  readonly label: Exclude<Mark, "cleared">;
+  readonly since: number;
+  readonly until: number;
+  /** The tool whose answer earned it first, and that call. */
+  readonly tool: string;
+  readonly traceId: string;
+}
+
+/** An answer that is about to be released. */
+export interface ReadAnswer extends AnswerPrints {
+  readonly id: string;
+  readonly tool: string;
+  readonly traceId: string;
+  readonly of: string;
+  readonly labels: readonly DataLabel[];
+  /** How long labels and fingerprints last. */
+  readonly rememberMs: number;
+}
+
+interface Cached {
+  readonly sources: Map<string, Source>;
+  bytes: number;
+  /** Time of the youngest row that was loaded. */
+  youngest: number;
+}
+
+interface Remembering {
+  readonly carriers: readonly Carrier[];
+  readonly answer: ReadAnswer;
+  readonly now: number;
+  readonly mayEarn: boolean;
+}
+
+interface LedgerOptions {
+  readonly state: SharedState;
+  /** Returns 32 random bytes, in hex: the deployment's secret when there is none yet. */
+  readonly newSecret: () => string;
+}
+
+/** The labels and fingerprints of all callers, in the state that replicas share. */
+export class FlowLedger {
+  readonly #state: SharedState;
+  readonly #newSecret: () => string;
+  readonly #cache = new Map<string, Cached>();
+  /** Callers of which this process has remembered an answer, with the number of those that have fingerprints. */
+  readonly #added = new Map<string, number>();
+  #cachedBytes = 0;
+  #secret: Promise<Uint8Array> | undefined;
+  #sweepAt = 0;
+
+  constructor({ state, newSecret }: LedgerOptions) {
+    this.#state = state;
+    this.#newSecret = newSecret;
+  }
+
+  /** Judgments by verdict, and answers that were withheld because they could not be remembered, since the start. */
+  readonly counts = { passed: 0, asked: 0, denied: 0, unknown: 0, withheld: 0 };
+
+  /** Returns the secret of the deployment's fingerprints; the first process makes it. */
+  secret(): Promise<Uint8Array> {
+    this.#secret ??= this.#state
+      .write(async (sql) => {
+        await sql`INSERT INTO policy_flow_secret (id, secret) VALUES (1, ${this.#newSecret()}) ON CONFLICT (id) DO NOTHING`;
+        const [row = {}] = await sql`SELECT secret FROM policy_flow_secret WHERE id = 1`;
+        return new Uint8Array(Buffer.from(text(row, "secret"), "hex"));
+      })
+      .catch((error: unknown) => {
+        this.#secret = undefined;
+        throw error;
+      });
+    return this.#secret;
+  }
+
+  /** Returns the labels of the carriers as they are in the database now, and the answers that they got. */
+  judge(carriers: readonly Carrier[]): Promise<CarriedLabels & { readonly sources: readonly Source[] }> {
+    return this.#state.read(async (sql, now) => {
+      const marks = new Set<Mark>();
+      const sources = new Map<string, Source>();
+      for (const carrier of carriers) {
+        const rows = await marksOf(sql, carrier);
+        const clearedAt = Math.max(0, ...rows.filter(({ mark }) => mark === "cleared").map(({ since }) => since));
+        for (const { mark, until } of rows) if (until > now) marks.add(mark);
+        for (const source of await this.#sourcesOf(sql, carrier, { now, clearedAt })) sources.set(source.id, source);
+      }
+      return { ...carriedOf(marks), sources: [...sources.values()] };
+    });
+  }
+
+  /**
+   * Keeps an answer's labels and fingerprints for each carrier. Others see them when the promise resolves. New labels are on disk
+   * then; of fingerprints, a crash of the machine may lose the last ones. Returns the labels before and after.
+   */
+  async remember(
+    carriers: readonly Carrier[],
+    answer: ReadAnswer,
+  ): Promise<{ before: CarriedLabels; after: CarriedLabels }> {
+    // Most answers earn nothing new, and wait for no disk. A caller's first one does.
+    const names = carriers.map(nameOf);
+    const kept = names.every((name) => this.#added.has(name))
+      ? await this.#state.writeRelaxed((sql, now) => this.#remember(sql, { carriers, answer, now, mayEarn: false }))
+      : undefined;
+    const remembered =
+      kept ?? (await this.#state.write((sql, now) => this.#remember(sql, { carriers, answer, now, mayEarn: true })));
+    if (remembered === undefined) throw new Error("the labels of an answer were not written");
+    for (const name of names) this.#count(name, 0);
+    const { before, after, at, until } = remembered;
+    this.#keepOwn(carriers, { ...answer, at, until });
+    return { before, after };
+  }
+
+  /** Keeps an answer that this process has written, for carriers that it has judged before. */
+  #keepOwn(carriers: readonly Carrier[], answer: Omit<Source, "columns"> & { readonly prints: Uint8Array }): void {
+    if (answer.prints.byteLength === 0) return;
+    let source: Source | undefined;
+    for (const carrier of carriers) {
+      const cached = this.#cache.get(nameOf(carrier));
+      if (cached === undefined) continue;
+      source ??= sourceOf(answer);
+      this.#keep(cached, source);
+    }
+  }
+
+  /** Returns undefined when a label would have to be written and may not. Then nothing is written. */
+  async #remember(sql: Sql, { carriers, answer, now, mayEarn }: Remembering) {
+    const before = new Set<Mark>();
+    const until = now + answer.rememberMs;
+    const isLost = answer.isCut && answer.labels.includes("untrusted");
+    const earned: readonly Mark[] = [...answer.labels, ...(isLost ? (["lost"] as const) : [])];
+    const missing: { readonly carrier: Carrier; readonly mark: Mark }[] = [];
+    for (const carrier of carriers) {
+      const rows = await marksOf(sql, carrier);
+      for (const { mark, until: last } of rows) if (last > now) before.add(mark);
+      for (const mark of earned) {
+        const lasts = rows.find((row) => row.mark === mark && row.session === carrier.session)?.until ?? 0;
+        if (lasts <= now || until - lasts > answer.rememberMs * RENEWED_SHARE) missing.push({ carrier, mark });
+      }
+    }
+    if (missing.length > 0 && !mayEarn) return undefined;
+    const { tool, traceId, prints } = answer;
+    for (const { carrier, mark } of missing) await setMark(sql, carrier, { mark, now, until, tool, traceId });
+    if (prints.byteLength > 0)
+      for (const carrier of carriers) await this.#store(sql, carrier, { ...answer, now, until });
+    await this.#sweep(sql, now);
+    return { before: carriedOf(before), after: carriedOf(new Set([...before, ...earned])), at: now, until };
+  }
+
+  /** Returns the labels of a caller in all sessions that have not expired. */
+  labelsOf({ issuer, subject }: Pick<Carrier, "issuer" | "subject">): Promise<readonly LabelRow[]> {
+    return this.#state.read(async (sql, now) => {
+      const rows = await sql`
+        SELECT session, label, since, until, tool, trace_id FROM policy_flow_labels
+        WHERE issuer = ${issuer} AND subject = ${subject} AND until > ${now} ORDER BY session, label`;
+      return rows.flatMap((row) => {
+        const label = oneOf(row, "label", MARKS);
+        if (label === "cleared") return [];
+        const times = { since: integer(row, "since"), until: integer(row, "until") };
+        return [
+          { session: text(row, "session"), label, ...times, tool: text(row, "tool"), traceId: text(row, "trace_id") },
+        ];
+      });
+    });
+  }
+
+  /** Removes all labels and fingerprints of a caller. Processes that know the fingerprints forget them at their next judgment. */
+  clear({ issuer, subject }: Pick<Carrier, "issuer" | "subject">): Promise<void> {
+    return this.#state.write(async (sql, now) => {
+      await sql`DELETE FROM policy_flow_labels WHERE issuer = ${issuer} AND subject = ${subject}`;
+      await sql`DELETE FROM policy_flow_sources WHERE issuer = ${issuer} AND subject = ${subject}`;
+      const until = now + CLEARED_MS;
+      await setMark(sql, { issuer, subject, session: "" }, { mark: "cleared", now, until, tool: "", traceId: "" });
+    });
+  }
+
+  async #store(
+    sql: Sql,
+    carrier: Carrier,
+    answer: ReadAnswer & { readonly now: number; readonly until: number },
+  ): Promise<void> {
+    const { issuer, subject, session } = carrier;
+    const { id, tool, traceId, of, labels, fields, prints, now, until } = answer;
+    await sql`
+      INSERT INTO policy_flow_sources
+        (issuer, subject, session, id, at, until, tool, trace_id, reference, labels, fields, bytes, prints)
+      VALUES (${issuer}, ${subject}, ${session}, ${id}, ${now}, ${until}, ${tool}, ${traceId}, ${of},
+        ${JSON.stringify(labels)}, ${JSON.stringify(fields)}, ${prints.byteLength}, ${prints})`;
+    if (this.#count(nameOf(carrier), 1) % ENFORCED_EVERY === 0) await enforceLimits(sql, carrier, now);
+  }
+
+  #count(name: string, more: number): number {
+    const added = (this.#added.get(name) ?? 0) + more;
+    if (this.#added.size > ADDED_MAX) this.#added.clear();
+    this.#added.set(name, added);
+    return added;
+  }
+
+  /** Loads the rows that this process does not know yet. */
+  async #sourcesOf(
+    sql: Sql,
+    carrier: Carrier,
+    { now, clearedAt }: { readonly now: number; readonly clearedAt: number },
+  ): Promise<readonly Source[]> {
+    const { issuer, subject, session } = carrier;
+    const name = nameOf(carrier);
+    const cached = this.#cache.get(name) ?? { sources: new Map<string, Source>(), bytes: 0, youngest: 0 };
+    const since = Math.max(0, cached.youngest - LATE_MS_MAX);
+    const listed = await sql`
+      SELECT id, at FROM policy_flow_sources
+      WHERE issuer = ${issuer} AND subject = ${subject} AND at >= ${since} AND until > ${now}
+        AND (${session} = '' OR session = '' OR session = ${session})`;
+    const fresh = listed.filter((row) => !cached.sources.has(text(row, "id")));
+    if (fresh.length > 0) {
+      const from = Math.min(...fresh.map((row) => integer(row, "at")));
+      const rows = await sql`
+        SELECT id, at, until, tool, trace_id, reference, labels, fields, prints FROM policy_flow_sources
+        WHERE issuer = ${issuer} AND subject = ${subject} AND at >= ${from} AND until > ${now}
+          AND (${session} = '' OR session = '' OR session = ${session})`;
+      for (const row of rows) this.#keep(cached, sourceIn(row));
+    }
+    this.#cache.delete(name);
+    this.#cache.set(name, cached);
+    this.#forgetOldest();
+    for (const source of cached.sources.values()) {
+      if (source.at > clearedAt && source.until > now) continue;
+      cached.sources.delete(source.id);
+      cached.bytes -= bytesOf(source);
+      this.#cachedBytes -= bytesOf(source);
+    }
+    return [...cached.sources.values()];
+  }
+
+  #keep(cached: Cached, source: Source): void {
+    if (cached.sources.has(source.id)) return;
+    const bytes = bytesOf(source);
+    cached.sources.set(source.id, source);
+    cached.bytes += bytes;
+    this.#cachedBytes += bytes;
+    cached.youngest = Math.max(cached.youngest, source.at);
+  }
+
+  #forgetOldest(): void {
+    for (const [name, { bytes }] of this.#cache) {
+      if (this.#cachedBytes <= CACHED_BYTES_MAX || this.#cache.size === 1) return;
+      this.#cache.delete(name);
+      this.#cachedBytes -= bytes;
+    }
+  }
+
+  async #sweep(sql: Sql, now: number): Promise<void> {
+    if (now < this.#sweepAt) return;
+    this.#sweepAt = now + SWEEP_MS;
+    await sql`DELETE FROM policy_flow_labels WHERE until <= ${now}`;
+    await sql`DELETE FROM policy_flow_sources WHERE until <= ${now}`;
+  }
+}
+
+/** Callers whose new answers are counted. */
+const ADDED_MAX = 100_000;
+/** Longer than any fingerprint lasts. */
+const CLEARED_MS = 366 * 86_400_000;
+
+interface MarkRow {
+  readonly session: string;
+  readonly mark: Mark;
+  readonly since: number;
+  readonly until: number;
+}
+
+/** Labels that are not narrowed to a session belong to every session, and a caller without a session carries those of all. */
+async function marksOf(sql: Sql, { issuer, subject, session }: Carrier): Promise<readonly MarkRow[]> {
+  const rows = await sql`
+    SELECT session, label, since, until FROM policy_flow_labels
+    WHERE issuer = ${issuer} AND subject = ${subject}
+      AND (${session} = '' OR session = '' OR session = ${session})`;
+  return rows.map((row) => ({
+    session: text(row, "session"),
+    mark: oneOf(row, "label", MARKS),
+    since: integer(row, "since"),
+    until: integer(row, "until"),
+  }));
+}
+
+interface NewMark {
+  readonly mark: Mark;
+  readonly now: number;
+  readonly until: number;
+  readonly tool: string;
+  readonly traceId: string;
+}
+
+async function setMark(sql: Sql, { issuer, subject, session }: Carrier, { mark, now, until, tool, traceId }: NewMark) {
+  await sql`
+    INSERT INTO policy_flow_labels (issuer, subject, session, label, since, until, tool, trace_id)
+    VALUES (${issuer}, ${subject}, ${session}, ${mark}, ${now}, ${until}, ${tool}, ${traceId})
+    ON CONFLICT (issuer, subject, session, label) DO UPDATE SET
+      until = excluded.until,
+      since = CASE WHEN policy_flow_labels.until <= ${now} THEN excluded.since ELSE policy_flow_labels.since END,
+      tool = CASE WHEN policy_flow_labels.until <= ${now} THEN excluded.tool ELSE policy_flow_labels.tool END,
+      trace_id = CASE WHEN policy_flow_labels.until <= ${now} THEN excluded.trace_id ELSE policy_flow_labels.trace_id END
+    WHERE policy_flow_labels.until < excluded.until`;
+}
+
+/** Deletes the oldest answers beyond the limits. A caller who loses fingerprints of untrusted text is marked. */
+async function enforceLimits(sql: Sql, carrier: Carrier, now: number): Promise<void> {
+  const { issuer, subject } = carrier;
+  const rows = await sql`
+    SELECT id, at, until, bytes, labels FROM policy_flow_sources
+    WHERE issuer = ${issuer} AND subject = ${subject} ORDER BY at DESC, id DESC`;
+  let bytes = 0;
+  const surplus = rows.filter((row, index) => {
+    bytes += integer(row, "bytes");
+    return index >= SOURCES_MAX || bytes > SOURCE_BYTES_MAX;
+  });
+  if (surplus.length === 0) return;
+  const untrusted = surplus.filter((row) => text(row, "labels").includes("untrusted"));
+  const until = Math.max(0, ...untrusted.map((row) => integer(row, "until")));
+  if (until > now)
+    await setMark(sql, { issuer, subject, session: "" }, { mark: "lost", now, until, tool: "", traceId: "" });
+  for (const row of surplus)
+    await sql`DELETE FROM policy_flow_sources WHERE issuer = ${issuer} AND subject = ${subject} AND id = ${text(row, "id")}`;
+}
+
+function carriedOf(marks: ReadonlySet<Mark>): CarriedLabels {
+  const labels = (["private", "untrusted"] as const).filter((label) => marks.has(label));
+  return { labels, isLost: marks.has("lost") };
+}
+
+function nameOf({ issuer, subject, session }: Carrier): string {
+  return JSON.stringify([issuer, subject, session]);
+}
+
+function sourceIn(row: Row): Source {
+  const prints = row["prints"];
+  if (!(prints instanceof Uint8Array)) throw unreadable("prints");
+  return sourceOf({
+    id: text(row, "id"),
+    tool: text(row, "tool"),
+    traceId: text(row, "trace_id"),
+    of: text(row, "reference"),
+    labels: json(row, "labels") as unknown as readonly DataLabel[],
+    at: integer(row, "at"),
+    until: integer(row, "until"),
+    fields: json(row, "fields") as unknown as readonly AnswerField[],
+    prints,
+  });
+}
+
+function sourceOf(answer: Omit<Source, "columns"> & { readonly prints: Uint8Array }): Source {
+  const { id, tool, traceId, of, labels, at, until, fields, prints } = answer;
+  const columns = columnsOf(prints);
+  if (columns === undefined) throw unreadable("prints");
+  return { id, tool, traceId, of, labels, at, until, fields, columns };
+}
+
+/** Bytes of the objects and texts of one answer in memory, besides its fingerprints. */
+const SOURCE_OVERHEAD_BYTES = 1_024;
+
+function bytesOf({ columns: { field, first, next } }: Source): number {
+  return field.byteLength * 9 + first.byteLength + next.byteLength + SOURCE_OVERHEAD_BYTES;
+}

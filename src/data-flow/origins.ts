@@ -1,0 +1,360 @@
+import { isTable } from "../core/json.ts";
+import { joinPath } from "../core/output-policy/field-path.ts";
+import { type CompiledPolicy, edgeOf } from "../core/output-policy/output-policy.ts";
+import type { DataLabel } from "../core/types.ts";
+import type { AnswerField, PrintColumns } from "./answer-prints.ts";
+import { type Fingerprints, TELLING_BITS } from "./fingerprints.ts";
+
+/** An answer that was released before, with its fingerprints. */
+export interface Source {
+  readonly id: string;
+  readonly tool: string;
+  readonly traceId: string;
+  /** What was read, such as `id: 812`, as far as the input policy lets the audit contain it. */
+  readonly of: string;
+  readonly labels: readonly DataLabel[];
+  readonly at: number;
+  readonly until: number;
+  readonly fields: readonly AnswerField[];
+  readonly columns: PrintColumns;
+}
+
+/** One answer in which a value of the arguments appeared before. */
+export interface ValueOrigin extends Pick<Source, "tool" | "traceId" | "of" | "labels" | "at"> {
+  /** Path of the field in that answer. */
+  readonly field: string;
+  readonly isTrusted: boolean;
+  /** The whole value appeared there; otherwise a part of it. */
+  readonly isWhole: boolean;
+}
+
+/** An argument and where its value appeared before. */
+export interface ArgumentOrigins {
+  /** Path of the argument. */
+  readonly argument: string;
+  readonly isDestination: boolean;
+  /** A web or mail address in a longer text. */
+  readonly isLink: boolean;
+  /** A trusted field has exactly this value, or a trusted answer without untrusted text contains it. */
+  readonly isVouched: boolean;
+  /** The value, or a telling part of it, appeared in untrusted text and in no trusted field. */
+  readonly isUntrusted: boolean;
+  /** Nothing is known of the value, although it tells enough to be recognized. */
+  readonly isUnknown: boolean;
+  /** At most `ORIGINS_MAX`, the most telling ones first. */
+  readonly origins: readonly ValueOrigin[];
+  /** Number of further origins. */
+  readonly more: number;
+}
+
+/** Most origins of one argument that are named. */
+const ORIGINS_MAX = 5;
+/** Most values among the arguments that are looked up, and most words of one. */
+const VALUES_MAX = 512;
+const VALUE_WORDS_MAX = 4_096;
+/** Most fingerprints of all arguments that are looked up. */
+const NEEDLES_MAX = 16_384;
+const DEPTH_MAX = 64;
+
+/** Information that a value needs to be attributed as a whole, and a part of a destination or of another text, in bits. */
+const WHOLE_BITS = 7;
+const DESTINATION_PART_BITS = 12;
+const TEXT_PART_BITS = 28;
+/** A single word of this information is attributed although its neighbors do not match. */
+const LONE_WORD_BITS = 20;
+
+type PolicyNode = CompiledPolicy["root"];
+
+interface Value {
+  readonly argument: string;
+  readonly isDestination: boolean;
+  readonly isLink: boolean;
+  /** Its first word is a scheme, such as `https`, which need not be vouched for. */
+  readonly hasScheme: boolean;
+  readonly words: number;
+  readonly bits: Float32Array;
+}
+
+/** A fingerprint of a value, to be found in the answers. */
+interface Needle {
+  readonly value: number;
+  readonly low: number;
+  readonly high: number;
+  readonly from: number;
+  /** `WHOLE`: the fingerprint of exactly this value. */
+  readonly to: number;
+}
+
+/** The fingerprints of the arguments of one call. */
+export interface Needles {
+  readonly values: readonly Value[];
+  readonly all: readonly Needle[];
+  readonly byLow: ReadonlyMap<number, readonly Needle[]>;
+  /** Bits of the lowest halves: most fingerprints of an answer are left out by one look. */
+  readonly filter: Uint32Array;
+  /** Whether some arguments were too many or too long to be looked up. */
+  readonly isCut: boolean;
+}
+
+/** Represents all words: only a value that is nothing else matches. */
+const WHOLE = -1;
+
+const FILTER_BITS = 65_536;
+
+/** Web and mail addresses in a text. */
+const LINK = /(?:[a-z][a-z0-9+.-]{0,32}:\/\/|www\.)[^\s<>"'()]{1,2048}|[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+/gi;
+const LINKS_MAX = 64;
+const SCHEME = /^\s*(?:[a-z][a-z0-9]*:\/\/|mailto:)/i;
+
+export function needlesOf(fingerprints: Fingerprints, input: unknown, destinations: PolicyNode): Needles {
+  const values: Value[] = [];
+  const all: Needle[] = [];
+  const byLow = new Map<number, Needle[]>();
+  const filter = new Uint32Array(FILTER_BITS / 32);
+  let isCut = false;
+
+  const add = (needle: Needle): void => {
+    const known = byLow.get(needle.low);
+    if (known === undefined) byLow.set(needle.low, [needle]);
+    else known.push(needle);
+    const slot = needle.low & (FILTER_BITS - 1);
+    filter[slot >>> 5] = (filter[slot >>> 5] as number) | (1 << (slot & 31));
+    all.push(needle);
+  };
+  const addPiece = (of: Pick<Value, "argument" | "isDestination" | "isLink" | "hasScheme">): void => {
+    const { count, low, high, from, to } = fingerprints;
+    const words = Math.min(fingerprints.words, VALUE_WORDS_MAX);
+    if (values.length >= VALUES_MAX || all.length + count > NEEDLES_MAX) {
+      isCut = true;
+      return;
+    }
+    const value = values.push({ ...of, words, bits: fingerprints.wordBits(words) }) - 1;
+    for (let at = 0; at < count; at += 1) {
+      const covered = { from: from[at] as number, to: to[at] as number };
+      if (covered.to < words) add({ value, low: low[at] as number, high: high[at] as number, ...covered });
+    }
+    if (!of.isDestination && !of.isLink) return;
+    fingerprints.exact((low, high) => add({ value, low, high, from: 0, to: WHOLE }));
+    fingerprints.exactPairs((low, high, first) => {
+      if (words > 2 && first + 1 < words) add({ value, low, high, from: first, to: first + 1 });
+    });
+  };
+  const visit = (value: unknown, node: PolicyNode, argument: string, depth: number): void => {
+    if (typeof value === "string" || typeof value === "number" || typeof value === "bigint") {
+      const text = String(value);
+      if (text.trim() === "") return;
+      const isDestination = node.action === "allow";
+      const hasScheme = SCHEME.test(text);
+      fingerprints.readText(text, () => addPiece({ argument, isDestination, isLink: false, hasScheme }));
+      if (isDestination) return;
+      for (const [link] of [...text.matchAll(LINK)].slice(0, LINKS_MAX))
+        fingerprints.readText(link, () =>
+          addPiece({ argument, isDestination, isLink: true, hasScheme: SCHEME.test(link) }),
+        );
+    } else if (depth >= DEPTH_MAX) {
+      isCut = true;
+    } else if (Array.isArray(value)) {
+      for (const item of value as readonly unknown[])
+        visit(item, node.element.node, joinPath(argument, "[]"), depth + 1);
+    } else if (isTable(value)) {
+      for (const [key, inner] of Object.entries(value)) {
+        const { node: below, shown } = edgeOf(node, key);
+        // Not the key itself where it is data: the audit names arguments, and input policies hide values.
+        const path = joinPath(argument, shown);
+        // A key that is data says where to, as its value does.
+        if (shown === "*" && below.action === "allow") visit(key, below, path, depth + 1);
+        visit(inner, below, path, depth + 1);
+      }
+    } else if (typeof value === "boolean" && node.action === "allow") {
+      // Nothing to be found, but a destination: `isPublic` sends to everybody.
+      values.push({
+        argument,
+        isDestination: true,
+        isLink: false,
+        hasScheme: false,
+        words: 0,
+        bits: new Float32Array(0),
+      });
+    }
+  };
+  visit(input, destinations, "", 0);
+  return { values, all, byLow, filter, isCut };
+}
+
+/** Words of one value that one field of one answer contains. */
+interface Match {
+  readonly value: number;
+  readonly source: Source;
+  readonly field: AnswerField;
+  readonly covered: Uint8Array;
+  /** Words that the field contains together with the word after them. */
+  readonly linked: Uint8Array;
+  isExact: boolean;
+}
+
+/** Returns where the values of the arguments appeared before. An argument of which nothing is known is left out. */
+export function originsOf(needles: Needles, sources: readonly Source[]): readonly ArgumentOrigins[] {
+  const { values } = needles;
+  const matches = values.map((): Match[] => []);
+  for (const source of sources) {
+    for (const match of matchesIn(source, needles)) matches[match.value]?.push(match);
+  }
+  const byArgument = new Map<string, ArgumentOrigins>();
+  for (const [index, value] of values.entries()) {
+    const found = judged(value, matches[index] ?? []);
+    if (found === undefined) continue;
+    const name = `${value.isLink ? "link" : ""} ${value.argument}`;
+    const before = byArgument.get(name);
+    byArgument.set(name, before === undefined ? found : joined(before, found));
+  }
+  return [...byArgument.values()];
+}
+
+/** Returns what a source has of the values. Looks up whatever is fewer: the source's fingerprints, or those of the arguments. */
+function matchesIn(source: Source, { values, all, byLow, filter }: Needles): Iterable<Match> {
+  const { low, high, field, first, next } = source.columns;
+  const found = new Map<number, Match>();
+  const take = (at: number, { value, from, to }: Needle): void => {
+    const number = field[at] as number;
+    const of = values[value];
+    const known = source.fields[number];
+    if (of === undefined || known === undefined) return;
+    const name = value * 256 + number;
+    let match = found.get(name);
+    if (match === undefined) {
+      const [covered, linked] = [new Uint8Array(of.words), new Uint8Array(of.words)];
+      match = { value, source, field: known, covered, linked, isExact: false };
+      found.set(name, match);
+    }
+    if (to === WHOLE) {
+      match.isExact = true;
+      match.covered.fill(1);
+      match.linked.fill(1);
+    }
+    // A word of a longer value counts alone only if it tells much.
+    if (from === to && of.words > 1 && (of.bits[from] as number) < LONE_WORD_BITS) return;
+    match.covered.fill(1, from, to + 1);
+    match.linked.fill(1, from, to);
+  };
+  if (all.length < low.length) {
+    const mask = first.length - 1;
+    for (const needle of all) {
+      for (let number = first[needle.low & mask] as number; number !== 0; number = next[number] as number) {
+        if (low[number - 1] === needle.low && high[number - 1] === needle.high) take(number - 1, needle);
+      }
+    }
+    return found.values();
+  }
+  for (let at = 0; at < low.length; at += 1) {
+    const one = low[at] as number;
+    const slot = one & (FILTER_BITS - 1);
+    if (((filter[slot >>> 5] as number) & (1 << (slot & 31))) === 0) continue;
+    for (const needle of byLow.get(one) ?? []) if (needle.high === high[at]) take(at, needle);
+  }
+  return found.values();
+}
+
+function judged(value: Value, matches: readonly Match[]): ArgumentOrigins | undefined {
+  const { argument, isDestination, isLink, hasScheme, words, bits } = value;
+  let total = 0;
+  for (let word = 0; word < words; word += 1) total += bits[word] as number;
+  const tellsEnough = total >= WHOLE_BITS;
+  const needed = isDestination || isLink ? DESTINATION_PART_BITS : TEXT_PART_BITS;
+  const all = new Uint8Array(words).fill(1, hasScheme ? 1 : 0);
+  const telling = matches.flatMap((match) => {
+    const part = longestRun(match.covered, bits);
+    const isWhole = match.isExact || isCovered(match.covered, bits);
+    const isFound = match.isExact || (vouches(match) && contains(match, all));
+    const tells = isFound || (tellsEnough && (isWhole || part >= needed));
+    return tells ? [{ ...match, isWhole, part: isWhole ? total : part }] : [];
+  });
+  if (telling.length === 0 && !isDestination) return undefined;
+  const vouching = telling.filter(vouches);
+  const isUntrusted = telling.some(
+    (match) => isTold(match) && !vouching.some((one) => contains(one, extended(match.covered, value))),
+  );
+  const origins = telling
+    .sort((a, b) => b.part - a.part || Number(isTold(b)) - Number(isTold(a)) || b.source.at - a.source.at)
+    .map((match) => originOf(match, match.isWhole));
+  return {
+    ...{ argument, isDestination, isLink, isUntrusted },
+    isUnknown: telling.length === 0 && tellsEnough,
+    isVouched: vouching.some((one) => contains(one, all)),
+    origins: origins.slice(0, ORIGINS_MAX),
+    more: Math.max(0, origins.length - ORIGINS_MAX),
+  };
+}
+
+/**
+ * Returns whether the manifest vouches for the value. A trusted field next to untrusted text vouches for its whole value only: others
+ * choose the name of a channel, but not which channels there are.
+ */
+function vouches({ source, field, isExact }: Match): boolean {
+  return field.isTrusted && (isExact || !source.labels.includes("untrusted"));
+}
+
+function isTold(match: Match): boolean {
+  return match.source.labels.includes("untrusted") && !vouches(match);
+}
+
+function originOf(match: Match, isWhole: boolean): ValueOrigin {
+  const { tool, traceId, of, labels, at } = match.source;
+  return { tool, traceId, of, labels, at, field: match.field.path, isTrusted: vouches(match), isWhole };
+}
+
+/**
+ * Returns whether a field contains all of these words of a value, and those that are next to each other as they are in the value:
+ * `jane.doe@example.org` does not match `john.doe@example.org`.
+ */
+function contains({ isExact, covered, linked }: Match, words: Uint8Array): boolean {
+  return (
+    isExact ||
+    words.every((is, word) => is === 0 || (covered[word] === 1 && (words[word + 1] !== 1 || linked[word] === 1)))
+  );
+}
+
+/** Returns covered words, and the frequent words next to them: `com` belongs to what was found of `john.doe@example.org`. */
+function extended(covered: Uint8Array, { bits, hasScheme }: Value): Uint8Array {
+  const all = covered.slice();
+  const isFrequent = (word: number): boolean => (bits[word] as number) < TELLING_BITS;
+  for (let word = 1; word < all.length; word += 1) if (all[word - 1] === 1 && isFrequent(word)) all[word] = 1;
+  for (let word = all.length - 2; word >= 0; word -= 1) if (all[word + 1] === 1 && isFrequent(word)) all[word] = 1;
+  if (hasScheme) all[0] = 0;
+  return all;
+}
+
+/** Returns whether all telling words are covered; frequent words around them may be missing. */
+function isCovered(covered: Uint8Array, bits: Float32Array): boolean {
+  return covered.includes(1) && covered.every((one, word) => one === 1 || (bits[word] as number) < TELLING_BITS);
+}
+
+/** Returns the information of the most telling words in a row that are covered, in bits. */
+function longestRun(covered: Uint8Array, bits: Float32Array): number {
+  let longest = 0;
+  let run = 0;
+  for (let word = 0; word < covered.length; word += 1) {
+    run = covered[word] === 1 ? run + (bits[word] as number) : 0;
+    if (run > longest) longest = run;
+  }
+  return longest;
+}
+
+/** Joins the findings about several values of one argument: the elements of a list, or the pieces of a text. */
+function joined(one: ArgumentOrigins, other: ArgumentOrigins): ArgumentOrigins {
+  const known = new Set<string>();
+  const all = [...one.origins, ...other.origins].filter(({ traceId, field }) => {
+    const isNew = !known.has(`${traceId} ${field}`);
+    known.add(`${traceId} ${field}`);
+    return isNew;
+  });
+  return {
+    argument: one.argument,
+    isDestination: one.isDestination,
+    isLink: one.isLink,
+    isVouched: one.isVouched && other.isVouched,
+    isUntrusted: one.isUntrusted || other.isUntrusted,
+    isUnknown: one.isUnknown || other.isUnknown,
+    origins: all.slice(0, ORIGINS_MAX),
+    more: one.more + other.more + Math.max(0, all.length - ORIGINS_MAX),
+  };
+}

@@ -1,0 +1,138 @@
+import { Refusal } from "../core/errors.ts";
+import type { CallerContext, Tool } from "../core/types.ts";
+import type { Row } from "../database/dialect.ts";
+import { integer, oneOf, optionalInteger, text } from "../database/rows.ts";
+
+export const HALT_KINDS = ["all", "tool", "system", "caller", "session"] as const;
+
+/** Which calls a halt stops. `value`: a tool, a system, a subject or a session; empty for `all`. */
+export interface HaltTarget {
+  readonly kind: (typeof HALT_KINDS)[number];
+  /** The issuer of a caller; empty for other kinds. */
+  readonly issuer: string;
+  readonly value: string;
+}
+
+/** A halt in force. It never changes: it is set and lifted. */
+export interface CallHalt {
+  readonly id: string;
+  readonly target: HaltTarget;
+  /** For operators only. */
+  readonly reason: string;
+  /** Whether running calls were ended, too. */
+  readonly cancelRunning: boolean;
+  readonly setBy: Pick<CallerContext, "issuer" | "subject">;
+  /** Unix milliseconds by the clock of the state, as `until`. */
+  readonly setAt: number;
+  readonly until: number | undefined;
+}
+
+/** What halts judge a call by. */
+export interface HaltableCall {
+  readonly tool: Tool;
+  readonly caller: CallerContext;
+  /** The session that the agent named itself. */
+  readonly session: string | undefined;
+}
+
+export function toHalt(row: Row): CallHalt {
+  return {
+    id: text(row, "id"),
+    target: { kind: oneOf(row, "kind", HALT_KINDS), issuer: text(row, "issuer"), value: text(row, "value") },
+    reason: text(row, "reason"),
+    cancelRunning: integer(row, "cancels_running") === 1,
+    setBy: { issuer: text(row, "set_issuer"), subject: text(row, "set_subject") },
+    setAt: integer(row, "set_at"),
+    until: optionalInteger(row, "until"),
+  };
+}
+
+/** Returns the halt as operators and the journal see it. */
+export function haltJson({ id, target, reason, cancelRunning, setBy, setAt, until }: CallHalt) {
+  return {
+    id,
+    ...targetJson(target),
+    reason,
+    cancelRunning,
+    setBy: { issuer: setBy.issuer, subject: setBy.subject },
+    setAt: new Date(setAt).toISOString(),
+    ...(until !== undefined && { until: new Date(until).toISOString() }),
+  };
+}
+
+function targetJson({ kind, issuer, value }: HaltTarget) {
+  if (kind === "all") return { kind };
+  return kind === "caller" ? { kind, issuer, subject: value } : { kind, [kind]: value };
+}
+
+/** Halts by what they stop: a call is judged by a few lookups, however many there are. */
+export class HaltIndex {
+  readonly size: number;
+  readonly #all: readonly CallHalt[];
+  readonly #by = {
+    tool: new Map<string, CallHalt[]>(),
+    system: new Map<string, CallHalt[]>(),
+    session: new Map<string, CallHalt[]>(),
+  };
+  readonly #subjects = new Map<string, CallHalt[]>();
+
+  constructor(halts: readonly CallHalt[]) {
+    this.size = halts.length;
+    this.#all = halts.filter(({ target }) => target.kind === "all");
+    for (const halt of halts) {
+      const { kind, value } = halt.target;
+      if (kind === "all") continue;
+      const map = kind === "caller" ? this.#subjects : this.#by[kind];
+      const present = map.get(value);
+      if (present === undefined) map.set(value, [halt]);
+      else present.push(halt);
+    }
+  }
+
+  /**
+   * Returns the halts that stop the call. A halted caller is stopped as the token's own subject, by issuer and subject, and as any
+   * actor of its `act` chain, by subject alone, because the chain holds only subjects.
+   */
+  matching({ tool, caller, session }: HaltableCall): readonly CallHalt[] {
+    const { issuer, subject, actors } = caller;
+    const found = [
+      ...this.#all,
+      ...(this.#by.tool.get(tool.name) ?? NONE),
+      ...(this.#by.system.get(tool.target.system) ?? NONE),
+      ...(this.#subjects.get(subject) ?? NONE).filter(({ target }) => target.issuer === issuer),
+    ];
+    for (const actor of actors) found.push(...(this.#subjects.get(actor) ?? NONE));
+    for (const named of new Set([caller.session, session])) {
+      if (named !== undefined) found.push(...(this.#by.session.get(named) ?? NONE));
+    }
+    return found;
+  }
+}
+
+const NONE: readonly CallHalt[] = [];
+
+/** Returns the refusal of a call that these halts stop. The agent learns that it is halted and until when, but not why. */
+export function haltedRefusal(halts: readonly CallHalt[], now: number): Refusal {
+  const ends = halts.map(({ until }) => until ?? Number.POSITIVE_INFINITY);
+  const until = Math.max(...ends);
+  const isKnown = Number.isFinite(until);
+  const at = isKnown ? new Date(until).toISOString() : undefined;
+  const ending = at === undefined ? "Do not repeat it." : `Do not repeat it before ${at}.`;
+  return new Refusal("HALTED", `The service's operators have halted this call. ${ending}`, {
+    ...(at !== undefined && { details: { until: at }, retryAfterMs: Math.max(1, Math.ceil(until - now)) }),
+    findings: halts.map(({ id }) => finding(`halt ${id}`)),
+  });
+}
+
+/** Returns the refusal of a change while the halts are not known. */
+export function unknownRefusal(retryAfterMs: number): Refusal {
+  return new Refusal("POLICY_STATE_UNAVAILABLE", "The call was not run: it cannot be checked whether it is halted.", {
+    details: { outcome: "not_run" },
+    retryAfterMs,
+    findings: [finding("the halts are not known")],
+  });
+}
+
+function finding(reason: string) {
+  return { point: "halts", verdict: "deny", reason, rememberable: false } as const;
+}

@@ -1,0 +1,305 @@
+import { errorText } from "../core/error-text.ts";
+import type { Refusal } from "../core/errors.ts";
+import type { CallerContext, Json } from "../core/types.ts";
+import type { Sql } from "../database/dialect.ts";
+import type { SharedState } from "../database/shared-state.ts";
+import type { HaltFile } from "./file.ts";
+import {
+  type CallHalt,
+  type HaltableCall,
+  HaltIndex,
+  type HaltTarget,
+  haltedRefusal,
+  haltJson,
+  toHalt,
+  unknownRefusal,
+} from "./halt.ts";
+
+/** Time after which halts that were not read again are no longer certain, in milliseconds. */
+const STALE_MS = 5_000;
+const HALTS_MAX = 1_000;
+const RETRY_MS = 1_000;
+
+export type WhenUnknown = "keepLast" | "refuseChanges";
+
+interface HaltsOptions {
+  readonly state: SharedState;
+  /** Undefined where the state is this process's alone. */
+  readonly file: HaltFile | undefined;
+  /** Resolves when the line is durable. */
+  readonly journal: (line: { readonly type: string; readonly [member: string]: Json | undefined }) => Promise<void>;
+  readonly newId: () => string;
+  /** Returns Unix milliseconds. */
+  readonly clock: () => number;
+  /** Returns milliseconds of a monotonic clock. */
+  readonly monotonic: () => number;
+  readonly log: (message: string, cause: unknown) => void;
+  readonly whenUnknown: WhenUnknown;
+}
+
+export interface NewHalt {
+  readonly target: HaltTarget;
+  readonly reason: string;
+  readonly cancelRunning: boolean;
+  /** Unix milliseconds. */
+  readonly until: number | undefined;
+  /** Instead of `until`. */
+  readonly forMs?: number | undefined;
+  readonly by: Pick<CallerContext, "issuer" | "subject">;
+}
+
+/** `too_many`: as many halts as there may be are in force. `past`: `until` has passed by the clock of the state. */
+export type SetHalt =
+  | { readonly outcome: "set"; readonly halt: CallHalt }
+  | { readonly outcome: "too_many" }
+  | { readonly outcome: "past" };
+
+/** Gets the halts that are new, and those of them that end running calls, too. */
+type HaltListener = (added: HaltIndex, cancelling: HaltIndex) => void;
+
+export interface HaltsState {
+  readonly scope: SharedState["scope"];
+  /** `stale`: not read for some seconds. `unknown`: never read, and not on disk. */
+  readonly status: "ok" | "stale" | "unknown";
+  readonly active: number;
+}
+
+/**
+ * The halts in force, as a snapshot that is read without I/O. Every process reads them again twice a second, so that a halt takes
+ * effect everywhere within a second. While the state cannot be read, the known halts stay in force and end by their time.
+ */
+export class Halts {
+  readonly #options: HaltsOptions;
+  #whenUnknown: WhenUnknown;
+  #halts: readonly CallHalt[] = [];
+  #index = new HaltIndex([]);
+  /** Milliseconds by the clock of the state, at a monotonic time. */
+  #clock: { readonly at: number; readonly monotonic: number } | undefined;
+  #isKnown: boolean;
+  /** Monotonic time of the last reading. */
+  #readAt = Number.NEGATIVE_INFINITY;
+  #refusesChanges = false;
+  /** True when every call passes: no halt is in force, and the halts are known. */
+  #isQuiet = true;
+  #isReading = false;
+  #reading: Promise<void> = Promise.resolve();
+  #isFailing = false;
+  #unwatch: () => void = () => {};
+  readonly #listeners = new Set<HaltListener>();
+
+  constructor(options: HaltsOptions) {
+    this.#options = options;
+    this.#whenUnknown = options.whenUnknown;
+    this.#isKnown = options.state.scope === "process";
+  }
+
+  /** Reads the halts, from disk if the state does not answer, and follows their changes. Never rejects. */
+  async start(): Promise<void> {
+    if (this.#options.state.scope === "process") return;
+    await this.#readFile();
+    this.#judge();
+    await this.refresh().catch(() => {});
+    this.#unwatch = this.#options.state.watch(() => this.#tick());
+  }
+
+  /** Takes the setting of a new configuration. */
+  change(whenUnknown: WhenUnknown): void {
+    this.#whenUnknown = whenUnknown;
+    this.#judge();
+  }
+
+  close(): void {
+    this.#unwatch();
+    this.#listeners.clear();
+  }
+
+  /** Calls `listener` when halts have come into force, before any call is judged by them. */
+  listen(listener: HaltListener): void {
+    this.#listeners.add(listener);
+  }
+
+  /** Returns why the call must not start: HALTED, or POLICY_STATE_UNAVAILABLE for a change. Without halts, looks at nothing. */
+  refusalFor(call: HaltableCall): Refusal | undefined {
+    if (this.#isQuiet) return undefined;
+    const halted = this.refusalBy(this.#index, call);
+    if (halted !== undefined) return halted;
+    return this.#refusesChanges && call.tool.classification !== "read" ? unknownRefusal(RETRY_MS) : undefined;
+  }
+
+  /** Returns the refusal of a call that one of these halts stops. */
+  refusalBy(index: HaltIndex, call: HaltableCall): Refusal | undefined {
+    const matching = index.matching(call);
+    if (matching.length === 0) return undefined;
+    const now = this.#now();
+    const inForce = matching.filter(({ until }) => until === undefined || until > now);
+    return inForce.length === 0 ? undefined : haltedRefusal(inForce, now);
+  }
+
+  /** The halts in force that this process knows. */
+  get active(): readonly CallHalt[] {
+    const now = this.#now();
+    return this.#halts.filter(({ until }) => until === undefined || until > now);
+  }
+
+  describe(): HaltsState {
+    const { scope } = this.#options.state;
+    const active = this.active.length;
+    if (!this.#isKnown) return { scope, status: "unknown", active };
+    return { scope, status: this.#isStale() ? "stale" : "ok", active };
+  }
+
+  /** Stops calls from now on, here at once and elsewhere within a second. Rejects when the state does not answer. */
+  async set({ target, reason, cancelRunning, forMs, by, ...given }: NewHalt): Promise<SetHalt> {
+    const id = this.#options.newId();
+    const set = await this.#options.state.write(async (sql, now): Promise<SetHalt> => {
+      const until = forMs === undefined ? given.until : now + forMs;
+      if (until !== undefined && until <= now) return { outcome: "past" };
+      const halt: CallHalt = { id, target, reason, cancelRunning, setBy: by, setAt: now, until };
+      if (!(await insert(sql, halt, now))) return { outcome: "too_many" };
+      await this.#options.journal({ type: "halt.set", ...haltJson(halt) });
+      return { outcome: "set", halt };
+    });
+    await this.refresh();
+    return set;
+  }
+
+  /** Returns the lifted halt; undefined when there is none of this id. Rejects when the state does not answer. */
+  async lift(id: string, by: NewHalt["by"]): Promise<CallHalt | undefined> {
+    const lifted = await this.#options.state.write(async (sql) => {
+      const [row] = await sql`DELETE FROM policy_halts WHERE id = ${id} RETURNING *`;
+      if (row === undefined) return undefined;
+      const halt = toHalt(row);
+      const { issuer, subject } = by;
+      await this.#options.journal({ type: "halt.lifted", ...haltJson(halt), liftedBy: { issuer, subject } });
+      return halt;
+    });
+    await this.refresh();
+    return lifted;
+  }
+
+  /** Reads the halts again. Rejects when the state does not answer. */
+  refresh(): Promise<void> {
+    // Never joins a reading that has begun: it may not see what was just written.
+    this.#reading = this.#reading.then(
+      () => this.#read(),
+      () => this.#read(),
+    );
+    return this.#reading;
+  }
+
+  #tick(): void {
+    this.#judge();
+    if (this.#isReading) return;
+    this.refresh().catch(() => {});
+  }
+
+  async #read(): Promise<void> {
+    const { state, monotonic, log } = this.#options;
+    this.#isReading = true;
+    try {
+      const { rows, now } = await state.read(async (sql, at) => ({
+        rows: [...(await sql`SELECT * FROM policy_halts ORDER BY set_at, id`)],
+        now: at,
+      }));
+      const halts = rows.map(toHalt);
+      this.#clock = { at: now, monotonic: monotonic() };
+      this.#readAt = monotonic();
+      const wasKnown = this.#isKnown;
+      this.#isKnown = true;
+      this.#adopt(
+        halts.filter(({ until }) => until === undefined || until > now),
+        { isFirst: !wasKnown },
+      );
+      if (this.#isFailing) log("the halts are known again", undefined);
+      this.#isFailing = false;
+      if (halts.some(({ until }) => until !== undefined && until <= now)) await this.#sweep();
+    } catch (error) {
+      // Logged once per outage.
+      if (!this.#isFailing) log("the halts cannot be read: those that are known stay in force", error);
+      this.#isFailing = true;
+      this.#judge();
+      throw error;
+    } finally {
+      this.#isReading = false;
+    }
+  }
+
+  /** Deletes what is over. One of the processes does, and journals it. */
+  async #sweep(): Promise<void> {
+    const { state, journal } = this.#options;
+    await state.write(async (sql, now) => {
+      const rows = await sql`DELETE FROM policy_halts WHERE until <= ${now} RETURNING *`;
+      for (const row of rows) await journal({ type: "halt.expired", ...haltJson(toHalt(row)) });
+    });
+  }
+
+  #adopt(halts: readonly CallHalt[], { isFirst }: { readonly isFirst: boolean }): void {
+    const before = new Set(this.#halts.map(({ id }) => id));
+    const added = halts.filter(({ id }) => !before.has(id));
+    const isSame = added.length === 0 && halts.length === before.size;
+    if (!isSame) {
+      this.#halts = halts;
+      this.#index = new HaltIndex(halts);
+    }
+    this.#judge();
+    if (added.length > 0) {
+      const cancelling = new HaltIndex(added.filter(({ cancelRunning }) => cancelRunning));
+      const index = new HaltIndex(added);
+      for (const listener of this.#listeners) listener(index, cancelling);
+    }
+    if (!isSame || isFirst) this.#writeFile();
+  }
+
+  #judge(): void {
+    const { state } = this.#options;
+    const isUncertain = this.#whenUnknown === "refuseChanges" && this.#isStale();
+    this.#refusesChanges = state.scope === "shared" && (!this.#isKnown || isUncertain);
+    this.#isQuiet = this.#index.size === 0 && !this.#refusesChanges;
+  }
+
+  #isStale(): boolean {
+    const { state, monotonic } = this.#options;
+    return state.scope === "shared" && monotonic() - this.#readAt > STALE_MS;
+  }
+
+  /** Milliseconds by the clock of the state, as far as this process knows it. */
+  #now(): number {
+    const { clock, monotonic } = this.#options;
+    return this.#clock === undefined ? clock() : this.#clock.at + monotonic() - this.#clock.monotonic;
+  }
+
+  async #readFile(): Promise<void> {
+    const { file, clock, monotonic, log, journal } = this.#options;
+    try {
+      const known = file?.read();
+      if (known === undefined) return;
+      this.#clock = { at: clock() + known.aheadMs, monotonic: monotonic() };
+      this.#isKnown = true;
+      this.#halts = known.halts;
+      this.#index = new HaltIndex(known.halts);
+    } catch (error) {
+      log("the file with the last known halts is unusable: changes are refused until the halts are read", error);
+      await journal({ type: "halts.unreadable", problem: errorText(error) }).catch(() => {});
+    }
+  }
+
+  #writeFile(): void {
+    const { file, clock, log } = this.#options;
+    try {
+      file?.write({ halts: this.#halts, aheadMs: this.#now() - clock() });
+    } catch (error) {
+      log("the known halts cannot be written to disk: a start without the database would not know them", error);
+    }
+  }
+}
+
+async function insert(sql: Sql, halt: CallHalt, now: number): Promise<boolean> {
+  const { id, target, reason, cancelRunning, setBy, setAt, until } = halt;
+  const rows = await sql`
+    INSERT INTO policy_halts (id, kind, issuer, value, reason, cancels_running, set_issuer, set_subject, set_at, until)
+    SELECT ${id}, ${target.kind}, ${target.issuer}, ${target.value}, ${reason}, ${cancelRunning ? 1 : 0}, ${setBy.issuer},
+      ${setBy.subject}, ${setAt}, ${until ?? null}
+    WHERE (SELECT count(*) FROM policy_halts WHERE until IS NULL OR until > ${now}) < ${HALTS_MAX}
+    RETURNING id`;
+  return rows.length === 1;
+}

@@ -1,0 +1,283 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { z } from "zod";
+import { compilePolicy } from "../../src/core/output-policy/output-policy.ts";
+import type { DataLabel, Json } from "../../src/core/types.ts";
+import { AnswerFields, columnsOf, PrintCollector } from "../../src/data-flow/answer-prints.ts";
+import { Fingerprints } from "../../src/data-flow/fingerprints.ts";
+import { FREQUENT_WORDS } from "../../src/data-flow/frequent-words.ts";
+import { type ArgumentOrigins, needlesOf, originsOf, type Source } from "../../src/data-flow/origins.ts";
+
+const fingerprints = new Fingerprints(new Uint8Array(32).map((_, at) => at * 37 + 11));
+const collector = new PrintCollector(fingerprints);
+
+const OUTPUT = z.object({ sender: z.unknown(), body: z.unknown() });
+
+function sourceOf(
+  answer: Json,
+  { trusted = [] as readonly string[], labels = ["untrusted"] as readonly DataLabel[] } = {},
+): Source {
+  const policy = Object.fromEntries(trusted.map((path) => [path, "allow" as const]));
+  const { fields, prints } = collector.read(
+    answer,
+    new AnswerFields(compilePolicy(policy, OUTPUT).root, labels.includes("untrusted")),
+  );
+  const columns = columnsOf(prints);
+  if (columns === undefined) throw new Error("unreadable");
+  return { id: "1", tool: "read", traceId: "t", of: "", labels, at: 1, until: 2, fields, columns };
+}
+
+const INPUT = z.object({ to: z.unknown(), text: z.string(), tags: z.record(z.string(), z.string()) });
+const destinations = compilePolicy({ to: "allow" }, INPUT).root;
+
+function lookUp(input: Json, sources: readonly Source[]): readonly ArgumentOrigins[] {
+  return originsOf(needlesOf(fingerprints, input, destinations), sources);
+}
+
+/** Whether a destination is attributed to a text. */
+function isFrom(value: Json, text: Json): boolean {
+  return lookUp({ to: value }, [sourceOf({ body: text })])[0]?.isUntrusted === true;
+}
+
+const IBAN = "DE89 3704 0044 0532 0130 00";
+
+describe("a destination is found in the text that it was copied from", () => {
+  test.each([
+    ["as it is", "mark@evil.example", "Send it to mark@evil.example"],
+    ["in another case", "MARK@Evil.Example", "Send it to mark@evil.example"],
+    ["with a period after it", "mark@evil.example", "Send it to mark@evil.example."],
+    ["in brackets", "mark@evil.example", "Send it to <mark@evil.example>, please"],
+    ["in quotes", "mark@evil.example", 'He said "mark@evil.example" yesterday'],
+    ["in typographic quotes", "mark@evil.example", "He said “mark@evil.example” yesterday"],
+    ["with a name around it", "Mark Doe <mark@evil.example>", "Send it to mark@evil.example"],
+    ["with mailto: before it", "mailto:mark@evil.example", "Send it to mark@evil.example"],
+    ["with invisible characters", "ma\u200brk@ev\u00adil.example", "Send it to mark@evil.example"],
+    ["with wide letters", "ｍａｒｋ@evil.example", "Send it to mark@evil.example"],
+    ["percent encoded", "mark%40evil.example", "Send it to mark@evil.example"],
+    ["with entities in the text", "mark@evil.example", "Send it to mark&#64;evil&#x2e;example"],
+    ["an IBAN without its groups", "DE89370400440532013000", `Pay to ${IBAN} today`],
+    ["an IBAN in groups", IBAN, "Pay to DE89370400440532013000 today"],
+    ["an IBAN with dashes", "de89-3704-0044-0532-0130-00", `Pay to ${IBAN} today`],
+    ["an IBAN between other numbers", "DE89370400440532013000", `Invoice 2024 17: ${IBAN} 24 hours`],
+    ["a phone number", "+15551234567", "Call +1 (555) 123-4567 now"],
+    ["a phone number in other groups", "1-555-1234567", "Call +1 555 123 4567 now"],
+    ["an account number", "US133000000121212121212", "my account US133000000121212121212 is new"],
+    ["a host in a longer address", "https://www.evil-host.test/collect?d=abc", "post to www.evil-host.test please"],
+    [
+      "an address in a longer text",
+      "www.secure-systems-252.test",
+      "Visit http://www.secure-systems-252.test/login now!",
+    ],
+    ["a path", "/srv/secrets/plan.txt", "read '/srv/secrets/plan.txt' first"],
+    ["a name", "Mallory", "Tell Mallory about it"],
+    ["two names", "mallory evans", "Tell Mallory Evans about it"],
+    ["a name with accents", "Jose Munoz", "Frag José Muñoz"],
+    ["a name in another script", "Иван Петров", "Напишите: иван петров."],
+    ["a number with grouped digits", 1_234_567, "transfer 1,234,567.00 to him"],
+    ["a number as a text", "1234567.5", "transfer 1.234.567,50 to him"],
+    ["an element of a list", ["bob@partner.example", "mark@evil.example"], "cc mark@evil.example"],
+  ])("%s", (_title, value, text) => {
+    expect(isFrom(value, text)).toBe(true);
+  });
+
+  test("in a text of a megabyte", () => {
+    const text = `${"lorem ipsum dolor sit amet ".repeat(20_000)} mark@evil.example ${"lorem ipsum ".repeat(40_000)}`;
+    expect(isFrom("mark@evil.example", text)).toBe(true);
+  });
+
+  test("where one piece of a long text ends", () => {
+    for (let pad = 8_100; pad < 8_220; pad += 1)
+      expect(isFrom("mark@evil.example", `${"x".repeat(pad)} mark@evil.example ${"y".repeat(300)}`)).toBe(true);
+  });
+});
+
+describe("a destination is not attributed to a text that only looks like it", () => {
+  test.each([
+    ["another address at the same host", "alice@gmail.com", "bob@gmail.com wrote"],
+    ["another host", "https://www.partner.example/a", "https://www.evil.example/b"],
+    ["a frequent word", "general", "in general, yes"],
+    ["a short word", "en", "en"],
+    ["yes", "yes", "yes"],
+    ["a small number", 7, "7 days"],
+    ["a year", 2024, "in 2024"],
+    ["a round number", 1000, "1,000.00"],
+    ["a date", "2024-05-15", "on 2024-05-15"],
+    ["another IBAN of the same bank", "DE89370400440532013000", "DE89 3704 0044 0532 0999 11"],
+    ["one name of two", "Mallory Evans", "Tell Mallory Smithson"],
+    ["words that are apart", "mark@evil.example", "Mark is not evil, for example"],
+  ])("%s", (_title, value, text) => {
+    expect(isFrom(value, text)).toBe(false);
+  });
+});
+
+describe("a trusted field", () => {
+  const answer = { sender: "carol@partner.example", body: "carol@partner.example or mark@evil.example" };
+  const source = sourceOf(answer, { trusted: ["sender"] });
+
+  test("vouches for its value, wherever else it appeared", () => {
+    const [found] = lookUp({ to: "Carol@Partner.example" }, [source]);
+    expect(found).toMatchObject({ isUntrusted: false, isUnknown: false });
+    expect(found?.origins.map(({ field, isTrusted }) => [field, isTrusted])).toEqual([
+      ["body", false],
+      ["sender", true],
+    ]);
+  });
+
+  test("vouches for nothing else", () => {
+    expect(lookUp({ to: "mark@evil.example" }, [source])[0]?.isUntrusted).toBe(true);
+    expect(lookUp({ to: "carol@partner.example, mark@evil.example" }, [source])[0]?.isUntrusted).toBe(true);
+  });
+});
+
+describe("a trusted answer without untrusted text", () => {
+  const vouched = (to: string, request: string, untrusted: Json) => {
+    const trusted = sourceOf({ sender: request }, { trusted: ["sender"], labels: [] });
+    const [found] = lookUp({ to }, [sourceOf({ body: untrusted }), trusted]);
+    return [found?.isVouched, found?.isUntrusted];
+  };
+
+  test.each([
+    ["an address of frequent words", "john.doe@gmail.com", "Share it with john.doe@gmail.com with read permissions"],
+    [
+      "a list of them",
+      "sarah.connor@gmail.com",
+      "Invite bob@yahoo.com, sarah.connor@gmail.com and john.doe@gmail.com.",
+    ],
+    ["frequent words alone", "info@example.com", "Write to info@example.com, please"],
+    ["an IBAN in groups", "DE89370400440532013000", `Pay 5 EUR to ${IBAN}.`],
+    ["an IBAN without groups", IBAN, "Pay 5 EUR to DE89370400440532013000."],
+    ["a name", "Mallory Evans", "Tell Mallory Evans about it"],
+    ["a page, with a scheme before it", "https://www.partner-shop.test/a", "Read www.partner-shop.test/a please"],
+    ["a long request", "john.doe@gmail.com", `${"Be brief and kind. ".repeat(900)} Mail john.doe@gmail.com`],
+  ])("vouches for %s, although untrusted text is exactly that", (_title, value, request) => {
+    expect(vouched(value, request, value)).toEqual([true, false]);
+    expect(vouched(value, request, [`Mail ${value} now`])).toEqual([true, false]);
+  });
+
+  test.each([
+    ["another host", "john.doe@gmail.com", "Share it with john.doe@yahoo.com"],
+    ["the same name in another top-level domain", "https://www.partner-shop.com", "Open www.partner-shop.org"],
+    ["a longer name", "not.the.mallory@gmail.com", "Ask the.mallory@gmail.com"],
+    ["another domain", "john.doe@gmail.com", "Share it with john.doe@gmail.org"],
+    ["parts of two addresses", "john.doe@gmail.com", "Share it with john.doe@outlook.org and bob@gmail.com"],
+    ["a part of it", "Mallory Evans", "Tell Mallory"],
+    ["words that are apart", "john.doe@gmail.com", "John Doe has no address at gmail.com"],
+  ])("does not vouch for %s", (_title, value, request) => {
+    expect(vouched(value, request, value)).toEqual([false, true]);
+    expect(vouched(value, request, `Mail ${value} now`)).toEqual([false, true]);
+  });
+});
+
+test("a part of a text is attributed when it tells much", () => {
+  const source = sourceOf({ body: "The quarterly numbers of project Aurora are confidential until Thursday." });
+  const [found] = lookUp({ text: "Hi, the quarterly numbers of project Aurora are great. Bye" }, [source]);
+  expect(found).toMatchObject({ argument: "text", isDestination: false, isUntrusted: true });
+  expect(found?.origins[0]).toMatchObject({ field: "body", isWhole: false });
+  expect(lookUp({ text: "Hi, the project is fine. Bye" }, [source])).toEqual([]);
+});
+
+test("a key that the agent chose is not part of an argument's name", () => {
+  const text = "The quarterly numbers of project Aurora are confidential until Thursday.";
+  const found = lookUp({ tags: { "my secret": text, another: text } }, [sourceOf({ body: text })]);
+  expect(found.map(({ argument }) => argument)).toEqual(["tags.*"]);
+});
+
+test("fingerprints agree with every key", () => {
+  for (let key = 0; key < 200; key += 1) {
+    const prints = new Fingerprints(crypto.getRandomValues(new Uint8Array(32)));
+    const { root } = compilePolicy({ sender: "allow" }, OUTPUT);
+    const answer = { sender: "Carol <carol@partner.example>", body: `${IBAN} or mark@evil.example` };
+    const { fields, prints: stored } = new PrintCollector(prints).read(answer, new AnswerFields(root, true));
+    const columns = columnsOf(stored) ?? expect.unreachable();
+    const source = { ...sourceOf(""), fields, columns };
+    const input = { to: ["carol carol@partner.example", "DE89370400440532013000", "MARK@EVIL.EXAMPLE"] };
+    const values = input.to.map((to) => originsOf(needlesOf(prints, { to }, destinations), [source])[0]);
+    expect(values.map((value) => [value?.isVouched, value?.isUntrusted])).toEqual([
+      [true, false],
+      [false, true],
+      [false, true],
+    ]);
+  }
+});
+
+test("random values are not attributed to random texts", () => {
+  let seed = 1;
+  const next = (below: number): number => {
+    seed = (Math.imul(seed, 1_103_515_245) + 12_345) & 0x7fff_ffff;
+    return seed % below;
+  };
+  const word = (): string => Array.from({ length: 3 + next(7) }, () => String.fromCharCode(97 + next(26))).join("");
+  const text = (words: number): string => Array.from({ length: words }, word).join(" ");
+  const sources = Array.from({ length: 50 }, () => sourceOf({ body: text(600) }));
+  let wrong = 0;
+  for (let round = 0; round < 2_000; round += 1) {
+    const value = [`${word()}@${word()}.example`, `${word()} ${word()}`, String(next(1e9)), text(12)][round % 4] ?? "";
+    if (lookUp({ to: value }, sources).some(({ isUntrusted }) => isUntrusted)) wrong += 1;
+  }
+  expect(wrong).toBeLessThanOrEqual(2);
+});
+
+describe("for any value", () => {
+  const word = fc.stringMatching(/^[a-z]{5,9}$/).filter((one) => !FREQUENT_WORDS.includes(one));
+  const address = fc.tuple(word, word, word).map(([name, host, top]) => `${name}@${host}.${top}`);
+  const iban = fc.stringMatching(/^[A-Z]{2}[1-9]{20}$/);
+  const upper = (value: string): string => value.toUpperCase();
+  const wide = (value: string): string =>
+    value.replaceAll(/[!-~]/g, (one) => String.fromCharCode(one.charCodeAt(0) + 0xfee0));
+  const CHANGES: readonly (readonly [string, (value: string) => string])[] = [
+    ["case", upper],
+    ["quotes", (value) => `"${value}"`],
+    ["brackets", (value) => `<${value}>`],
+    ["an end of sentence", (value) => `${value}.`],
+    ["wide characters", wide],
+    ["invisible characters", (value) => [...value].join("\u200b")],
+    ["percent encoding", (value) => value.replaceAll("@", "%40").replaceAll(".", "%2E")],
+    ["entities", (value) => value.replaceAll("@", "&#64;").replaceAll(".", "&#x2e;")],
+    ["groups", (value) => (/^[A-Z]{2}\d/.test(value) ? value.replaceAll(/.{4}(?=.)/g, "$& ") : value)],
+    ["groups with dashes", (value) => (/^[A-Z]{2}\d/.test(value) ? value.replaceAll(/.{4}(?=.)/g, "$&-") : value)],
+  ];
+
+  test.each(CHANGES)("%s keeps it attributed, in the text and in the argument", (_name, change) => {
+    fc.assert(
+      fc.property(fc.oneof(address, iban), fc.array(word, { maxLength: 20 }), (value, around) => {
+        expect(isFrom(value, `${around.join(" ")} ${change(value)} ${around.join(" ")}`)).toBe(true);
+        expect(isFrom(change(value), `${around.join(" ")} ${value} ${around.join(" ")}`)).toBe(true);
+      }),
+      { seed: 21, numRuns: 60 },
+    );
+  });
+
+  test("fingerprints are found whichever are fewer, those of the arguments or those of the answer", () => {
+    const word = fc.constantFrom("evil", "example", "mark", "Invoice-2024-17", "de89370400440532013000", "the", "a.b");
+    const text = fc.array(word, { maxLength: 40 }).map((words) => words.join(" "));
+    fc.assert(
+      fc.property(text, text, text, (to, body, sender) => {
+        const source = sourceOf({ body, sender }, { trusted: ["sender"] });
+        const needles = needlesOf(fingerprints, { to, text: `${to} www.evil.example` }, destinations);
+        const { low } = source.columns;
+        // As if there were more of the arguments than of the answer.
+        const byPrint = originsOf({ ...needles, all: [...needles.all, ...low] as never }, [source]);
+        expect(originsOf(needles, [source])).toEqual(byPrint);
+      }),
+      { seed: 21, numRuns: 500 },
+    );
+  });
+
+  test("a request vouches for the addresses in it, and for no other that shares words with them", () => {
+    fc.assert(
+      fc.property(address, address, fc.constantFrom("com", "org", "gmail", "info"), (one, other, frequent) => {
+        fc.pre(one !== other);
+        const request = sourceOf({ sender: `Write to ${one} please` }, { trusted: ["sender"], labels: [] });
+        const longer = `${one}.${frequent}`;
+        const sources = [sourceOf({ body: `write to ${one}, ${longer} or ${other}` }), request];
+        const judged = [one, longer, other].map((to) => lookUp({ to }, sources)[0]);
+        expect(judged.map((of) => [of?.isVouched, of?.isUntrusted])).toEqual([
+          [true, false],
+          [false, true],
+          [false, true],
+        ]);
+      }),
+      { seed: 21, numRuns: 200 },
+    );
+  });
+});
