@@ -413,7 +413,7 @@ class Script {
         this.#cutAt(ESCAPED_OPERATOR, node.text, node.pos);
         break;
       default:
-        if (!isValue) this.texts.push(...textOf(node));
+        if (!isValue) this.texts.push(...textRanges(node));
     }
   }
 
@@ -422,7 +422,7 @@ class Script {
   }
 }
 
-function textOf(node: SyntaxNode): readonly Stretch[] {
+function textRanges(node: SyntaxNode): readonly Stretch[] {
   switch (node.type) {
     case "SingleQuoted":
     case "DoubleQuoted":

@@ -1,5 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { isTable } from "../core/json.ts";
+import { asString, isTable } from "../core/json.ts";
 import { Lines } from "../core/lines.ts";
 import { CHANGES, ERROR, headerText, META } from "../core/mcp.ts";
 import { isLoopback } from "../core/network.ts";
@@ -275,7 +275,7 @@ class Bridge {
   #remember({ method }: Request, { headers }: Response, { result }: Message): void {
     if (method !== "initialize" || !isTable(result)) return;
     const { protocolVersion: version } = result;
-    this.#session = { id: headers.get("mcp-session-id") ?? undefined, version: textOf(version) };
+    this.#session = { id: headers.get("mcp-session-id") ?? undefined, version: asString(version) };
   }
 }
 
@@ -288,8 +288,8 @@ const POST = { method: "POST", keepalive: false, timeout: false } as const;
 function headersOf(method: string, params: Message, session: Session): Headers {
   const headers = new Headers({ "content-type": "application/json", accept: "application/json, text/event-stream" });
   const meta = params["_meta"];
-  const version = isTable(meta) ? textOf(meta[META.version]) : undefined;
-  const name = textOf(params[NAMES.get(method) ?? ""]);
+  const version = isTable(meta) ? asString(meta[META.version]) : undefined;
+  const name = asString(params[NAMES.get(method) ?? ""]);
   const values =
     version === undefined
       ? legacyHeaders(session)
@@ -300,10 +300,6 @@ function headersOf(method: string, params: Message, session: Session): Headers {
 
 function legacyHeaders({ id, version }: Session) {
   return { "mcp-protocol-version": version, "mcp-session-id": id };
-}
-
-function textOf(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
 }
 
 function unanswered({ method }: Request, problem: string, wasSent: boolean): string {

@@ -1,4 +1,4 @@
-import { isTable } from "./json.ts";
+import { asStrings, isTable } from "./json.ts";
 
 /**
  * Says in sentences what an approver, or a reader of the audit, is told of data flow. The texts come from others: show them escaped.
@@ -14,11 +14,11 @@ export function dataFlowSentences(dataFlow: unknown): readonly string[] | undefi
   ];
   for (const argument of listOf(named)) {
     const { argument: name, destination, sources: found, more } = argument;
-    const what = `${textOf(name)}${destination === true ? " (a destination)" : ""}`;
+    const what = `${stringOrEmpty(name)}${destination === true ? " (a destination)" : ""}`;
     sentences.push(...listOf(found).map((source) => sourceSentence(what, source)));
     if (typeof more === "number") sentences.push(`${what} appeared in ${more} more`);
   }
-  sentences.push(...listOf(sources).map((source) => sourceSentence(textOf(source["argument"]), source)));
+  sentences.push(...listOf(sources).map((source) => sourceSentence(stringOrEmpty(source["argument"]), source)));
   return sentences;
 }
 
@@ -28,33 +28,29 @@ function listOf(value: unknown): readonly Table[] {
   return Array.isArray(value) ? value.filter(isTable) : [];
 }
 
-function textOf(value: unknown): string {
+function stringOrEmpty(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-function textsOf(value: unknown): readonly string[] {
-  return Array.isArray(value) ? value.filter((item) => typeof item === "string") : [];
-}
-
 function areSame(one: unknown, other: unknown): boolean {
-  return textsOf(one).join() === textsOf(other).join();
+  return asStrings(one).join() === asStrings(other).join();
 }
 
 function labelSentence(beginning: string, labels: unknown): readonly string[] {
-  const named = textsOf(labels);
+  const named = asStrings(labels);
   return named.length === 0 ? [] : [`${beginning} ${named.join(" and ")} data`];
 }
 
 /** Such as `to (a destination) appeared in get_ticket (id: 812), field body, untrusted; call 01…`. */
 function sourceSentence(what: string, { tool, traceId, of, field, labels, trusted, part }: Table): string {
-  const reference = textOf(of) === "" ? "" : ` (${textOf(of)})`;
-  const where = textOf(field) === "" ? "" : `, field ${textOf(field)}`;
+  const reference = stringOrEmpty(of) === "" ? "" : ` (${stringOrEmpty(of)})`;
+  const where = stringOrEmpty(field) === "" ? "" : `, field ${stringOrEmpty(field)}`;
   const kind =
     trusted === true
       ? ", trusted"
-      : textsOf(labels)
+      : asStrings(labels)
           .map((label) => `, ${label}`)
           .join("");
-  const call = textOf(traceId) === "" ? "" : `; call ${textOf(traceId)}`;
-  return `${part === true ? "A part of " : ""}${what} appeared in ${textOf(tool)}${reference}${where}${kind}${call}`;
+  const call = stringOrEmpty(traceId) === "" ? "" : `; call ${stringOrEmpty(traceId)}`;
+  return `${part === true ? "A part of " : ""}${what} appeared in ${stringOrEmpty(tool)}${reference}${where}${kind}${call}`;
 }

@@ -64,6 +64,15 @@ export function isTable(value: unknown): value is Readonly<Record<string, unknow
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+export function asString(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+/** Returns the strings of a list; none when the value is not a list. */
+export function asStrings(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.filter((each) => typeof each === "string") : [];
+}
+
 export interface JsonLimits {
   /** Levels of nested containers. */
   readonly depthMax: number;

@@ -58,7 +58,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
  * @throws {StrictJsonError} and nothing else
  */
 export function parseStrictJson(source: Uint8Array | string, limits: StrictJsonLimits): Json {
-  return new Reader(textOf(source), limits).document();
+  return new Reader(decodedText(source), limits).document();
 }
 
 /**
@@ -68,7 +68,7 @@ export function parseStrictJson(source: Uint8Array | string, limits: StrictJsonL
  * @throws {StrictJsonError} and nothing else
  */
 export function parseDocumentJson(source: Uint8Array | string, limits: StrictJsonLimits): Json {
-  return new Reader(textOf(source), limits, "document").document();
+  return new Reader(decodedText(source), limits, "document").document();
 }
 
 /**
@@ -80,7 +80,7 @@ export function parseDocumentJson(source: Uint8Array | string, limits: StrictJso
  * @throws {StrictJsonError} and nothing else
  */
 export function parseAnswerJson(source: Uint8Array | string, limits: StrictJsonLimits): unknown {
-  const text = textOf(source);
+  const text = decodedText(source);
   return faithful(text, limits)?.value ?? new Reader(text, limits, "answer").document();
 }
 
@@ -108,7 +108,7 @@ function isDeeper(value: unknown, levels: number): boolean {
   return levels <= 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1));
 }
 
-function textOf(source: Uint8Array | string): string {
+function decodedText(source: Uint8Array | string): string {
   if (source.length === 0) throw new StrictJsonError("it is empty");
   if (typeof source === "string") {
     if (!source.isWellFormed()) throw new StrictJsonError("it contains a lone surrogate");

@@ -283,8 +283,8 @@ export class Fingerprints {
   #isNextTo(word: number, use: number): boolean {
     const gap = this.#end[word - 1] as number;
     const next = this.#start[word] as number;
-    const isOf = (at: number): boolean => ((GROUPING[this.#bytes[at] as number] as number) & use) !== 0;
-    return isOf(gap) && (next === gap + 1 || (use === IN_CODES && next === gap + 2 && isOf(gap + 1)));
+    const hasUse = (at: number): boolean => ((GROUPING[this.#bytes[at] as number] as number) & use) !== 0;
+    return hasUse(gap) && (next === gap + 1 || (use === IN_CODES && next === gap + 2 && hasUse(gap + 1)));
   }
 
   /** Adds what a number means that is written with groups or decimals. */

@@ -165,7 +165,7 @@ export class ConfiguredPoint implements StagePoint<"elevation"> {
   #measured(ask: () => PointAnswer | Promise<PointAnswer>): PolicyDecision | Promise<PolicyDecision> {
     const { monotonic } = this.#options;
     const startedAt = monotonic();
-    const failed = (error: unknown): PolicyDecision => this.#failed(error, startedAt);
+    const failed = (error: unknown): PolicyDecision => this.#decideFailure(error, startedAt);
     const settled = (answer: PointAnswer): PolicyDecision => {
       const decision = this.#decisionOf(answer);
       this.#options.tally.observe(decision.verdict, monotonic() - startedAt);
@@ -187,7 +187,7 @@ export class ConfiguredPoint implements StagePoint<"elevation"> {
     return { verdict: "requireApproval", reasons, rememberable: false };
   }
 
-  #failed(error: unknown, startedAt: number): PolicyDecision {
+  #decideFailure(error: unknown, startedAt: number): PolicyDecision {
     const { name, now, monotonic, tally } = this.#options;
     const reason = reasonOf(error);
     tally.fail({ at: now(), reason }, monotonic() - startedAt);

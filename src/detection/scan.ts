@@ -118,9 +118,9 @@ class Scan implements AnchorVisitor, Reading {
     const found = typeof matched === "number" ? [] : foundIn(matched);
     for (const one of found) this.#record(rule, one);
     const last = found.at(-1);
-    if (typeof matched === "number") this.#nothing(rule.group, matched);
-    else if ("found" in matched) this.#nothing(rule.group, matched.done);
-    else if (last !== undefined && rule.level !== "secrets") this.#nothing(rule.group, last.end);
+    if (typeof matched === "number") this.#skipBefore(rule.group, matched);
+    else if ("found" in matched) this.#skipBefore(rule.group, matched.done);
+    else if (last !== undefined && rule.level !== "secrets") this.#skipBefore(rule.group, last.end);
     else if (last !== undefined && !rule.remembers) {
       // Each rule reads a range only once, but many rules may read the same range.
       this.work.spend(last.end - last.start);
@@ -142,7 +142,7 @@ class Scan implements AnchorVisitor, Reading {
     this.#coveredTo = end;
   }
 
-  #nothing(group: number, before: number): void {
+  #skipBefore(group: number, before: number): void {
     this.#nothingBefore ??= new Map();
     this.#nothingBefore.set(group, before);
   }

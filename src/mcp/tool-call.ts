@@ -1,4 +1,4 @@
-import { isTable } from "../core/json.ts";
+import { asString, isTable } from "../core/json.ts";
 import type { CallerContext } from "../core/types.ts";
 import type { EndpointServices, Exchange, McpSettings } from "../http/endpoint.ts";
 import { HttpCall, readIdempotencyKey, readTraceparent, readTracestate } from "../http/routes/call.ts";
@@ -54,8 +54,8 @@ export class ToolCall extends HttpCall {
     this.newApproval = meta[APPROVAL_META] === "new";
     this.dryRun = dryRunIn(meta, id);
     if (this.traceparent !== undefined) return;
-    this.traceparent = readTraceparent(textOf(meta["traceparent"]));
-    this.tracestate = this.traceparent === undefined ? undefined : readTracestate(textOf(meta["tracestate"]));
+    this.traceparent = readTraceparent(asString(meta["traceparent"]));
+    this.tracestate = this.traceparent === undefined ? undefined : readTracestate(asString(meta["tracestate"]));
   }
 }
 
@@ -66,10 +66,6 @@ export async function callerOf(
 ): Promise<CallerContext> {
   const known = callers.recall(authorization, "agents", certificate);
   return (known ?? (await callers.verify(authorization, "agents", certificate))).caller;
-}
-
-function textOf(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
 }
 
 function approvalIn({ [APPROVAL_META]: approval }: Table, id: RequestId): string | undefined {

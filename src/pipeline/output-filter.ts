@@ -273,13 +273,13 @@ function shareOf(whole: Json, jsonBytes: number, bytesMax: number): number | und
     sizes.push(bytes);
     return part;
   });
-  const share = levelOf(sizes, bytesMax - otherBytes);
+  const share = itemSizeMax(sizes, bytesMax - otherBytes);
   const least = Math.max(EMPTY_BYTES, Math.min(SHARE_BYTES_MIN, bytesMax / 4));
   return otherBytes > bytesMax || share < least ? undefined : share;
 }
 
 /** Returns the size to which the larger items are cut so that the sum is within the budget. */
-function levelOf(sizes: readonly number[], budget: number): number {
+function itemSizeMax(sizes: readonly number[], budget: number): number {
   const ascending = sizes.toSorted((one, other) => one - other);
   let left = budget;
   for (const [index, size] of ascending.entries()) {

@@ -75,7 +75,7 @@ function seal({ identity, input, caller, plan, binding }: Sealed, session: strin
     const isInput = binding.planIsInput === true;
     const args = isInput ? "null" : (inputText ?? argumentsOf(input));
     const known = isInput && inputText !== undefined ? textWithInput(plan, input, inputText) : undefined;
-    const planText = known ?? textOf(plan, isInput);
+    const planText = known ?? canonicalPlan(plan, isInput);
     const { act, iss, sub } = quotedCaller(caller);
     return sha256Hex(
       `{${act}"args":${args},"iss":${iss},"plan":${planText},"session":${session === "" ? '""' : quote(session)},"sub":${sub},"t":"stc/plan/v1","tool":"${identity}"}`,
@@ -113,7 +113,7 @@ function textWithInput(plan: ExecutionPlan, input: unknown, inputText: string): 
 }
 
 /** Returns the canonical text of a plan. A plan that is the arguments may hold any value that the schema produced. */
-function textOf(plan: ExecutionPlan, isInput: boolean): string {
+function canonicalPlan(plan: ExecutionPlan, isInput: boolean): string {
   try {
     return canonicalJson(plan, PLAN_LIMITS);
   } catch (error) {

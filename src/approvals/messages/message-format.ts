@@ -15,10 +15,6 @@ export function membersOf(value: unknown): MessageMembers {
   return isTable(value) ? value : {};
 }
 
-export function textOf(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
-}
-
 export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }

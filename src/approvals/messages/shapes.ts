@@ -1,4 +1,4 @@
-import { isTable } from "../../core/json.ts";
+import { asString, isTable } from "../../core/json.ts";
 import {
   type CallPart,
   listOf,
@@ -7,7 +7,6 @@ import {
   type ResultPart,
   type Shape,
   type Turn,
-  textOf,
 } from "./message-format.ts";
 
 /** A provider's format for messages that are lists of blocks. */
@@ -80,12 +79,12 @@ export const anthropicShape = blockShape({
   callOf(block) {
     if (block["type"] !== "tool_use") return undefined;
     const { id, name, input } = block;
-    return { id: textOf(id) ?? "", name: textOf(name), args: input, part: block };
+    return { id: asString(id) ?? "", name: asString(name), args: input, part: block };
   },
   resultOf(block) {
     if (block["type"] !== "tool_result") return undefined;
     const { tool_use_id: id, content } = block;
-    return { id: textOf(id) ?? "", name: undefined, content, part: block };
+    return { id: asString(id) ?? "", name: undefined, content, part: block };
   },
   isSubstance({ type, text }) {
     return !THOUGHTS.includes(type) && !(type === "text" && text === "");
@@ -106,13 +105,13 @@ export const googleShape = blockShape({
     const call = callIn(block);
     if (call === undefined) return undefined;
     const { id, name, args } = call;
-    return { id: textOf(id), name: resultIn(block) === undefined ? textOf(name) : undefined, args, part: block };
+    return { id: asString(id), name: resultIn(block) === undefined ? asString(name) : undefined, args, part: block };
   },
   resultOf(block) {
     const result = resultIn(block);
     if (result === undefined || callIn(block) !== undefined) return undefined;
     const { id, name, response } = result;
-    return { id: textOf(id), name: textOf(name), content: response, part: block };
+    return { id: asString(id), name: asString(name), content: response, part: block };
   },
   isSubstance({ thought, text }) {
     return thought !== true && text !== "";
@@ -223,17 +222,20 @@ function callsOf(message: MessageMembers): Turn["calls"] {
     const { id, function: called, custom } = membersOf(part);
     const { name, arguments: args, input } = membersOf(called ?? custom);
     // Only the model makes calls: drop calls in messages of other roles.
-    return { id: textOf(id), name: role === "assistant" ? textOf(name) : undefined, args: args ?? input, part };
+    return { id: asString(id), name: role === "assistant" ? asString(name) : undefined, args: args ?? input, part };
   });
   if (legacy === undefined || legacy === null) return found;
   const { name, arguments: args } = membersOf(legacy);
-  return [...found, { id: legacyId(name), name: role === "assistant" ? textOf(name) : undefined, args, part: legacy }];
+  return [
+    ...found,
+    { id: legacyId(name), name: role === "assistant" ? asString(name) : undefined, args, part: legacy },
+  ];
 }
 
 function resultsOf(message: MessageMembers): readonly ResultPart[] {
   const { tool_calls: _, function_call: __, ...part } = message;
   const { role, tool_call_id: id, name, content } = message;
-  if (role === "tool") return [{ id: textOf(id) ?? "", name: undefined, content, part }];
+  if (role === "tool") return [{ id: asString(id) ?? "", name: undefined, content, part }];
   return role === "function" ? [{ id: legacyId(name), name: undefined, content, part }] : [];
 }
 

@@ -106,7 +106,7 @@ export class Webhook {
         if (!(await this.#sendNext())) await this.#wait(pollMs);
       } catch (error) {
         if (signal.aborted) break;
-        this.#fail(`the store does not answer: ${errorText(error)}`);
+        this.#reportFailure(`the store does not answer: ${errorText(error)}`);
         await this.#wait(pollMs);
       }
     }
@@ -157,13 +157,13 @@ export class Webhook {
   #count(outcome: DeliveryOutcome, isDead: boolean): void {
     if (isDead) this.counts.dead += 1;
     if (outcome.kind === "stale") this.counts.stale += 1;
-    if (outcome.kind === "later") this.#fail(outcome.reason);
+    if (outcome.kind === "later") this.#reportFailure(outcome.reason);
     if (outcome.kind !== "accepted") return;
     this.counts.sent += 1;
     this.#outages.recovered();
   }
 
-  #fail(reason: string): void {
+  #reportFailure(reason: string): void {
     this.counts.failures += 1;
     this.#outages.failed(`does not accept notifications: ${reason}`);
   }

@@ -96,10 +96,10 @@ async function endById(
 ): Promise<boolean> {
   const rows = await tx.sql`SELECT * FROM approval_sessions WHERE id = ${id}`;
   const live = rows.filter((row) => row["ended_at"] === null && integer(row, "expires_at") > tx.now);
-  const isOf = (named: Owner) => (row: Row) => row["issuer"] === named.issuer && row["subject"] === named.subject;
+  const belongsTo = (named: Owner) => (row: Row) => row["issuer"] === named.issuer && row["subject"] === named.subject;
   const only = live.length === 1 ? live[0] : undefined;
-  const known = owner ?? (rows.some(isOf(by)) ? by : undefined);
-  const target = known === undefined ? only : live.find(isOf(known));
+  const known = owner ?? (rows.some(belongsTo(by)) ? by : undefined);
+  const target = known === undefined ? only : live.find(belongsTo(known));
   return target !== undefined && (await end(tx, target, by));
 }
 

@@ -1,6 +1,7 @@
 import { z } from "zod";
+import { asString } from "../../core/json.ts";
 import { collectorProblems } from "../../core/network.ts";
-import { textOf } from "../query/view.ts";
+
 import type { ExportLine } from "./batch.ts";
 import { post, readHeadersFile, type SendOutcome } from "./sender.ts";
 
@@ -144,8 +145,8 @@ function recordOf({ stream, day, offset, line, members, entry, timeMs }: ExportL
       "stc.stream": stream,
       // Identical when a line is sent twice, so that receivers can drop the duplicate.
       "stc.place": `${day}:${offset}`,
-      "service.instance.id": textOf(members["instance"]),
-      "stc.type": textOf(members["type"]),
+      "service.instance.id": asString(members["instance"]),
+      "stc.type": asString(members["type"]),
       "stc.trace_id": entry?.traceId,
       "stc.tool": entry?.tool,
       "stc.decision": entry?.decision,
@@ -196,7 +197,7 @@ type LokiValue = readonly [time: string, line: string, metadata: Texts];
 function toLoki(lines: readonly ExportLine[]): string {
   const streams = new Map<string, { readonly stream: Texts; readonly values: LokiValue[] }>();
   for (const line of lines) {
-    const labels = textsOf({ job: "safe-tool-call", stream: line.stream, decision: line.entry?.decision });
+    const labels = definedTexts({ job: "safe-tool-call", stream: line.stream, decision: line.entry?.decision });
     const key = JSON.stringify(labels);
     const stream = streams.get(key) ?? { stream: labels, values: [] };
     streams.set(key, stream);
@@ -206,11 +207,11 @@ function toLoki(lines: readonly ExportLine[]): string {
 }
 
 function metadataOf({ day, offset, members, entry }: ExportLine): Texts {
-  return textsOf({
+  return definedTexts({
     // Identical when a line is sent twice, so that readers can drop the duplicate.
     place: `${day}:${offset}`,
-    instance: textOf(members["instance"]),
-    type: textOf(members["type"]),
+    instance: asString(members["instance"]),
+    type: asString(members["type"]),
     classification: entry?.classification,
     tool: entry?.tool,
     code: entry?.code,
@@ -218,7 +219,7 @@ function metadataOf({ day, offset, members, entry }: ExportLine): Texts {
   });
 }
 
-function textsOf(values: Readonly<Record<string, string | undefined>>): Texts {
+function definedTexts(values: Readonly<Record<string, string | undefined>>): Texts {
   const given = Object.entries(values).filter((entry): entry is [string, string] => entry[1] !== undefined);
   return Object.fromEntries(given.map(([name, value]) => [name, value.slice(0, VALUE_CHARACTERS_MAX)]));
 }

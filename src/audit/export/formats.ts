@@ -1,7 +1,8 @@
 import { type EntryView, FIELD_ROWS, type LineMembers } from "../../core/audit-fields.ts";
+import { asString } from "../../core/json.ts";
 import { escapeJson, escapeLine } from "../escape.ts";
 import type { FoundLine } from "../query/filter.ts";
-import { membersOf, parseLine, textOf } from "../query/view.ts";
+import { membersOf, parseLine } from "../query/view.ts";
 
 /** Matches text that a spreadsheet may treat as a formula, including full-width characters and leading whitespace. */
 const FORMULA = /^[\s\u00a0\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]/;
@@ -100,7 +101,7 @@ function metadataOf({ traceId, timestamp, wireTraceId }: EntryView, members: Lin
     original_time: timestamp,
     log_name: "audit",
     sequence: Number.isSafeInteger(seq) ? seq : undefined,
-    reporter: { name: textOf(members["instance"]) },
+    reporter: { name: asString(members["instance"]) },
   };
 }
 

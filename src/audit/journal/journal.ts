@@ -1,4 +1,4 @@
-import { isTable } from "../../core/json.ts";
+import { asString, isTable } from "../../core/json.ts";
 import { REFUSALS } from "../../core/refusals.ts";
 import type { Json, ToolClassification, UsedKey } from "../../core/types.ts";
 import { AuditLogError } from "../audit-log-error.ts";
@@ -146,9 +146,9 @@ export interface InterruptedCall {
 }
 
 export function interruptedCall({ facts }: Intent): InterruptedCall {
-  const [issuer, subject, tool, keyHash] = ["iss", "sub", "tool", "keyHash"].map((name) => textOf(facts[name]));
+  const [issuer, subject, tool, keyHash] = ["iss", "sub", "tool", "keyHash"].map((name) => asString(facts[name]));
   const isKnown = issuer !== undefined && subject !== undefined && tool !== undefined && keyHash !== undefined;
-  return { approvalId: textOf(facts["approvalId"]), key: isKnown ? { issuer, subject, tool, keyHash } : undefined };
+  return { approvalId: asString(facts["approvalId"]), key: isKnown ? { issuer, subject, tool, keyHash } : undefined };
 }
 
 const CLASSIFICATIONS: readonly string[] = ["read", "write", "destructive"] satisfies readonly ToolClassification[];
@@ -161,15 +161,15 @@ export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
   const { stage, decision } = REFUSALS.OUTCOME_UNKNOWN;
   const { classification } = facts;
   const isKnown = typeof classification === "string" && CLASSIFICATIONS.includes(classification);
-  const text = (name: string): string | undefined => textOf(facts[name]);
+  const text = (name: string): string | undefined => asString(facts[name]);
   const [iss, planDigest] = [text("iss"), text("planDigest")];
   return {
     traceId,
     caller: {
       sub: text("sub") ?? "unknown",
-      permissions: textsOf(facts["permissions"]) ?? [],
+      permissions: boundedStrings(facts["permissions"]) ?? [],
       ...(iss !== undefined && { iss }),
-      act: textsOf(facts["act"]),
+      act: boundedStrings(facts["act"]),
     },
     tool: {
       name: text("tool") ?? "unknown",
@@ -183,7 +183,7 @@ export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
       session: text("session"),
       callId: text("callId"),
       reason: text("reason"),
-      secrets: textsOf(facts["secrets"]),
+      secrets: boundedStrings(facts["secrets"]),
       ...(facts["truncated"] === true && { truncated: true }),
     },
     protocol: protocolOf(facts["protocol"]),
@@ -223,10 +223,6 @@ function traceOf(value: unknown): EntryDraft["trace"] {
   };
 }
 
-function textOf(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
-}
-
-function textsOf(value: unknown): readonly string[] | undefined {
+function boundedStrings(value: unknown): readonly string[] | undefined {
   return Array.isArray(value) ? value.filter((item) => typeof item === "string").slice(0, LIST_MAX) : undefined;
 }

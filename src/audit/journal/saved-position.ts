@@ -1,9 +1,10 @@
 import { join } from "node:path";
 import type { LineMembers } from "../../core/audit-fields.ts";
 import { sha256Hex } from "../../core/digest.ts";
+import { asString } from "../../core/json.ts";
 import type { StreamName } from "../chain/chain.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
-import { membersOf, textOf } from "../query/view.ts";
+import { membersOf } from "../query/view.ts";
 import { isDay } from "./day-files.ts";
 import type { StreamPosition } from "./day-stream.ts";
 import { readSmallFile } from "./file-operations.ts";
@@ -78,8 +79,8 @@ function parseStream({ seq, prev, logId, day, size, hashes, note }: LineMembers)
   const isSound =
     isCount(size) && typeof prev === "string" && SHA256_HEX.test(prev) && (day === undefined || isDay(day));
   if (tree === undefined || !isSound) return undefined;
-  const head = { seq: tree.size, prev, tree, logId: textOf(logId) };
-  return { head, day, size, note: textOf(note) };
+  const head = { seq: tree.size, prev, tree, logId: asString(logId) };
+  return { head, day, size, note: asString(note) };
 }
 
 function isCount(value: unknown): value is number {

@@ -1,9 +1,10 @@
+import { asString } from "../../core/json.ts";
 import type { StreamName } from "../chain/chain.ts";
 import type { Filter, FoundLine } from "./filter.ts";
 import type { LineIndex } from "./line-index.ts";
 import { type SearchOptions, search } from "./query.ts";
 import { DAY_MS } from "./time-range.ts";
-import { membersOf, parseLine, textOf } from "./view.ts";
+import { membersOf, parseLine } from "./view.ts";
 
 const LINES_MAX = 200;
 /** Maximum number of ids that are followed from one to the next. */
@@ -117,11 +118,11 @@ function keyOf({ log, day, offset }: LogLine): string {
  */
 function idsIn(line: string): readonly string[] {
   const members = parseLine(line) ?? {};
-  const type = textOf(members["type"]) ?? "";
+  const type = asString(members["type"]) ?? "";
   if (type === "audit.queried") return [];
   const own = type.startsWith("approval.") ? [members["id"]] : [];
   const ids = [members["traceId"], members["approvalId"], membersOf(members["approval"])?.["id"], ...own];
-  return ids.flatMap((id) => textOf(id) ?? []);
+  return ids.flatMap((id) => asString(id) ?? []);
 }
 
 /** Returns the lines of each log in its own order, and the logs merged by time. */

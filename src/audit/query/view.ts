@@ -20,7 +20,3 @@ export function parseLine(line: string): LineMembers | undefined {
 export function membersOf(value: unknown): LineMembers | undefined {
   return isTable(value) ? value : undefined;
 }
-
-export function textOf(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
-}

@@ -256,14 +256,14 @@ const OTHERS_KEY = -1;
 function named(
   counts: ReadonlyMap<number, number>,
   columns: readonly Names[],
-  textOf: (names: readonly (string | undefined)[]) => string,
+  labelOf: (names: readonly (string | undefined)[]) => string,
 ): readonly Sum[] {
   return [...counts].map(([key, calls]) => {
     const names = columns.map((column, at) => {
       const id = Math.floor(key / RADIX ** (columns.length - 1 - at)) % RADIX;
       return column.nameOf(id);
     });
-    return [key === OTHERS_KEY ? OTHERS : textOf(names), calls] as const;
+    return [key === OTHERS_KEY ? OTHERS : labelOf(names), calls] as const;
   });
 }
 

@@ -6,8 +6,9 @@ import { Follower, lastLines } from "../../audit/query/follow.ts";
 import type { LineIndex } from "../../audit/query/line-index.ts";
 import { type Params, type Query, readFilter, readQuery } from "../../audit/query/params.ts";
 import { type QueryPage, search, searchPages } from "../../audit/query/query.ts";
-import { membersOf, parseLine, textOf } from "../../audit/query/view.ts";
+import { membersOf, parseLine } from "../../audit/query/view.ts";
 import { AUDIT_FIELDS, type EntryView, type LineMembers, viewOf } from "../../core/audit-fields.ts";
+import { asString } from "../../core/json.ts";
 import { EXIT, print, type StyledText, table, wrongUsage } from "../output.ts";
 import {
   type AuditDirectory,
@@ -219,11 +220,11 @@ function isDeeper(value: unknown, depthMax: number): boolean {
 
 function rowOf({ line, entry }: FoundLine): readonly string[] {
   const members = parseLine(line) ?? {};
-  const type = textOf(members["type"]);
+  const type = asString(members["type"]);
   const what = type ?? ["call", entry.decision, entry.code].filter((part) => part !== undefined).join(" ");
-  const tool = entry.tool ?? textOf(members["tool"]);
+  const tool = entry.tool ?? asString(members["tool"]);
   const who = entry.sub ?? whoOf(members);
-  const id = type === undefined ? entry.traceId : (textOf(members["id"]) ?? entry.traceId);
+  const id = type === undefined ? entry.traceId : (asString(members["id"]) ?? entry.traceId);
   return [entry.timestamp, what, tool, who, id].map((cell) => escapeName(cell ?? "-"));
 }
 
@@ -231,7 +232,9 @@ function rowOf({ line, entry }: FoundLine): readonly string[] {
  * Returns who acted: the approver if there is one, otherwise the requester, who is named in every line of an approval request.
  */
 function whoOf(members: LineMembers): string | undefined {
-  return textOf(members["sub"]) ?? textOf(membersOf(members["decider"])?.["subject"]) ?? textOf(members["subject"]);
+  return (
+    asString(members["sub"]) ?? asString(membersOf(members["decider"])?.["subject"]) ?? asString(members["subject"])
+  );
 }
 
 /** Column widths. A longer cell moves the rest of its line; nothing is cut off. */

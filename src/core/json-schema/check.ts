@@ -104,7 +104,7 @@ function every<Value>(checks: readonly ((value: Value, run: Run) => boolean)[]):
   };
 }
 
-const textOf = (value: unknown): string => canonicalJson(value, LIMITS);
+const canonical = (value: unknown): string => canonicalJson(value, LIMITS);
 
 interface Member {
   readonly name: string;
@@ -447,7 +447,7 @@ function valuesText(values: readonly Json[]): string {
 
 function valuesCheck(values: readonly Json[]): Check {
   const scalars = new Set<unknown>(values.filter((value) => typeof value !== "object" || value === null));
-  const others = new Set(values.filter((value) => typeof value === "object" && value !== null).map(textOf));
+  const others = new Set(values.filter((value) => typeof value === "object" && value !== null).map(canonical));
   const violation =
     others.size > 0
       ? { code: "custom", message: `Invalid input: is not one of the allowed values: ${valuesText(values)}` }
@@ -455,7 +455,7 @@ function valuesCheck(values: readonly Json[]): Check {
   return (value, run) => {
     if (typeof value !== "object" || value === null) return scalars.has(value) || refuse(run, value, violation);
     if (others.size === 0) return refuse(run, value, violation);
-    const text = textOf(value);
+    const text = canonical(value);
     spendOnText(run, text);
     spend(run, STEPS_TO_COMPARE);
     return others.has(text) || refuse(run, value, violation);
@@ -559,7 +559,7 @@ function checkUnique(list: readonly unknown[], run: Run): boolean {
   const texts = new Set<string>();
   for (const element of list) {
     spend(run, STEPS_TO_COMPARE);
-    const text = textOf(element);
+    const text = canonical(element);
     spendOnText(run, text);
     texts.add(text);
   }

@@ -296,7 +296,6 @@ function unknownEntry(): EndpointAnswer {
   return deniedAnswer(404, "ENTRY_NOT_FOUND", "Nothing in the audit has this id.");
 }
 
-/** The search has ended early, so that nothing is known about the rest of the log. Each query extends the index. */
 /**
  * Returns the proof, or why there is none. Other work runs while it reads the log.
  *

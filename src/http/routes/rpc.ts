@@ -71,14 +71,14 @@ const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
     "exec.approve",
     async (services, operator, params) => {
       const { approvalId: id, ...choices } = readParams(approveParams, params);
-      return resultOf(await decide(services, operator, { id, decision: "approve", ...choices }));
+      return resultOrThrow(await decide(services, operator, { id, decision: "approve", ...choices }));
     },
   ],
   [
     "exec.deny",
     async (services, operator, params) => {
       const { approvalId: id, reason } = readParams(denyParams, params);
-      return resultOf(await decide(services, operator, { id, decision: "deny", reason }));
+      return resultOrThrow(await decide(services, operator, { id, decision: "deny", reason }));
     },
   ],
   [
@@ -162,7 +162,7 @@ function readParams<T>(schema: z.ZodType<T>, params: unknown): T {
   throw new RpcError(INVALID_PARAMS, issue?.path[0] === "approvalId" ? "approvalId must be a UUID" : "invalid params");
 }
 
-function resultOf(decided: Decided): Json {
+function resultOrThrow(decided: Decided): Json {
   switch (decided.outcome) {
     case "decided":
       return { ok: true };

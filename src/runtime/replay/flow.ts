@@ -108,7 +108,7 @@ function verdictOf(rules: readonly FlowRule[], facts: Facts): FlowVerdict {
   const found = rules.map((rule) => ({ rule, applies: "after" in rule ? after(rule, facts) : from(rule, facts) }));
   const has = (verdict: FlowRule["verdict"], applies: Applies): boolean =>
     found.some((one) => one.rule.verdict === verdict && one.applies === applies);
-  const reasons = found.flatMap(({ rule, applies }) => (applies === "no" ? [] : [textOf(rule, applies)]));
+  const reasons = found.flatMap(({ rule, applies }) => (applies === "no" ? [] : [ruleText(rule, applies)]));
   if (has("deny", "yes")) return { verdicts: new Set(["deny"]), reasons };
   const verdicts = new Set<"allow" | "ask" | "deny">();
   if (has("deny", "maybe")) verdicts.add("deny");
@@ -146,7 +146,7 @@ function from({ argument }: Extract<FlowRule, { argument: unknown }>, facts: Fac
   return isCertain ? "yes" : "maybe";
 }
 
-function textOf(rule: FlowRule, applies: Applies): string {
+function ruleText(rule: FlowRule, applies: Applies): string {
   const begin = applies === "maybe" ? "depends on what the caller has read: " : "";
   return "after" in rule
     ? `${begin}${rule.after.join(" and ")} data before ${rule.before}`

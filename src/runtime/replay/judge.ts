@@ -256,7 +256,7 @@ class Judging {
 
   #boundsOf({ tool }: RegisteredTool, shown: unknown, hasScript: boolean): readonly RiskAssessment[] {
     const { least, most } = this.#options.parts.risk.bounds(tool, shown, hasScript);
-    const [from, to] = [least, most].map((assessment) => LEVELS.indexOf(levelOf(tool, assessment)));
+    const [from, to] = [least, most].map((assessment) => LEVELS.indexOf(riskVerdict(tool, assessment)));
     if (from !== to) this.#unknown.add("arguments");
     // Every level between both is possible, too.
     return from === 0 && to === 2 ? [least, { ...least, verdict: "ask" }, most] : [least, most];
@@ -270,7 +270,7 @@ class Judging {
     const verdicts: CallVerdict[] = [];
     const { caller, mode } = this.#call;
     for (const assessment of bounds) {
-      const level = levelOf(tool, assessment);
+      const level = riskVerdict(tool, assessment);
       if (level === "deny") {
         verdicts.push("POLICY_DENIED");
         continue;
@@ -304,7 +304,7 @@ const NO_PLAN: ExecutionPlan = { kind: "none" };
 
 const LEVELS = ["allow", "ask", "deny"] as const;
 
-function levelOf(tool: RegisteredTool["tool"], assessment: RiskAssessment): (typeof LEVELS)[number] {
+function riskVerdict(tool: RegisteredTool["tool"], assessment: RiskAssessment): (typeof LEVELS)[number] {
   return floorVerdict(tool, assessment)?.verdict ?? "allow";
 }
 

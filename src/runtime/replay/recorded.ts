@@ -1,10 +1,10 @@
 import { HIDDEN } from "../../approvals/risk/operators.ts";
 import type { Mode } from "../../approvals/types.ts";
-import { membersOf, textOf } from "../../audit/query/view.ts";
+import { membersOf } from "../../audit/query/view.ts";
 import type { LineMembers } from "../../core/audit-fields.ts";
 import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../core/digest.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
-import { ARGUMENT_LIMITS, isTable } from "../../core/json.ts";
+import { ARGUMENT_LIMITS, asString, asStrings, isTable } from "../../core/json.ts";
 import { NOT_LOGGED } from "../../core/manifest/input-policy.ts";
 import type { CompiledPolicy } from "../../core/output-policy/output-policy.ts";
 import { REFUSALS, type RefusalCode } from "../../core/refusals.ts";
@@ -44,26 +44,26 @@ export interface RecordedCall {
  */
 export function readRecorded(line: LineMembers): RecordedCall | { readonly leftOut: string } {
   const caller = membersOf(line["caller"]);
-  const [sub, iss] = [textOf(caller?.["sub"]), textOf(caller?.["iss"])];
-  const code = textOf(membersOf(line["error"])?.["code"]);
+  const [sub, iss] = [asString(caller?.["sub"]), asString(caller?.["iss"])];
+  const code = asString(membersOf(line["error"])?.["code"]);
   const tool = membersOf(line["tool"]);
   if (line["dryRun"] === true) return { leftOut: "dry run" };
   if (line["count"] !== undefined || sub === undefined || iss === undefined) return { leftOut: code ?? "no caller" };
   const then = verdictThen(line, code);
   if (typeof then === "object") return then;
-  const by = textOf(membersOf(line["approval"])?.["by"]);
+  const by = asString(membersOf(line["approval"])?.["by"]);
   return {
-    traceId: textOf(line["traceId"]) ?? "",
-    tool: textOf(tool?.["name"]) ?? "",
-    ...{ iss, sub, permissions: textsOf(caller?.["permissions"]), actors: textsOf(caller?.["act"]) },
-    roles: textsOf(caller?.["roles"]),
+    traceId: asString(line["traceId"]) ?? "",
+    tool: asString(tool?.["name"]) ?? "",
+    ...{ iss, sub, permissions: asStrings(caller?.["permissions"]), actors: asStrings(caller?.["act"]) },
+    roles: asStrings(caller?.["roles"]),
     ...{ flow: flowOf(line), flowThen: flowThen(line) },
     sessionMode: modeOf(line["sessionMode"]) ?? (isModeRead(line, then, by) ? "usual" : undefined),
     then,
     approvedBy: by !== undefined && isByApproval(by) ? by : undefined,
-    policyVersion: textOf(line["policyVersion"]),
+    policyVersion: asString(line["policyVersion"]),
     request: membersOf(line["request"]) ?? {},
-    argsDigest: textOf(tool?.["argsDigest"]),
+    argsDigest: asString(tool?.["argsDigest"]),
     isAccepted: membersOf(line["stages"])?.["VALIDATION"] === undefined ? undefined : then !== "INVALID_INPUT",
   };
 }
@@ -71,9 +71,9 @@ export function readRecorded(line: LineMembers): RecordedCall | { readonly leftO
 function flowOf(line: LineMembers): RecordedFlow {
   const { before, sources } = membersOf(line["dataFlow"]) ?? {};
   return {
-    before: Array.isArray(before) ? textsOf(before) : undefined,
+    before: Array.isArray(before) ? asStrings(before) : undefined,
     sources: tablesOf(sources).map((source) => ({
-      ...{ argument: textOf(source["argument"]) ?? "", labels: textsOf(source["labels"]) },
+      ...{ argument: asString(source["argument"]) ?? "", labels: asStrings(source["labels"]) },
       ...{ isTrusted: source["trusted"] === true, isWhole: source["part"] !== true },
     })),
   };
@@ -103,7 +103,7 @@ const BY_STATE: ReadonlySet<string> = new Set<RefusalCode>([
 function verdictThen(line: LineMembers, code: string | undefined): CallVerdict | { readonly leftOut: string } {
   const approval = membersOf(line["approval"]);
   const stages = membersOf(line["stages"]) ?? {};
-  const by = textOf(approval?.["by"]);
+  const by = asString(approval?.["by"]);
   // The gate let the call pass, however it ended then.
   if (by !== undefined && by !== code) {
     if (by === "idempotency-key") return { leftOut: "answered again by its Idempotency-Key" };
@@ -139,10 +139,6 @@ function modeOf(value: unknown): Mode | undefined {
 /** Returns whether the session's mode was read, or there was no session that could have one. */
 function isModeRead(line: LineMembers, then: CallVerdict, by: string | undefined): boolean {
   return membersOf(line["request"])?.["session"] === undefined || then === "ask" || by?.startsWith("mode:") === true;
-}
-
-function textsOf(value: unknown): readonly string[] {
-  return Array.isArray(value) ? value.filter((one) => typeof one === "string") : [];
 }
 
 /** What is needed to recognize arguments. */

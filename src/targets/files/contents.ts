@@ -56,7 +56,7 @@ export async function readWhole(
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Decodes UTF-8 without NUL. Returns undefined for anything else, which is binary. */
-export function textOf(bytes: Uint8Array): string | undefined {
+export function decodedText(bytes: Uint8Array): string | undefined {
   if (bytes.includes(0)) return undefined;
   try {
     return strict.decode(bytes);

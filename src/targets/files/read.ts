@@ -1,7 +1,7 @@
 import { closeSync } from "node:fs";
 import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
 import type { Json } from "../../core/types.ts";
-import { readThrough, textOf } from "./contents.ts";
+import { decodedText, readThrough } from "./contents.ts";
 import { type Mounts, openForReading, resolveMount } from "./mounts.ts";
 import { fileRefusal } from "./refusals.ts";
 
@@ -45,7 +45,7 @@ export async function readFile(
   });
   const { totalLines } = lines;
   const { bytes: window, truncated, beyond } = lines.window;
-  const text = hasNul ? undefined : textOf(window);
+  const text = hasNul ? undefined : decodedText(window);
   const facts = { path, sha256, bytes };
   if (text === undefined) {
     const hint = "The file is not UTF-8 text; only its size and hash are returned.";
@@ -60,7 +60,7 @@ export async function readFile(
   };
   if (beyond === undefined) return answer;
   return new PartialAnswer(
-    { ...answer, content: textOf(beyond) ?? text },
+    { ...answer, content: decodedText(beyond) ?? text },
     { field: "content", bytesMax: window.byteLength },
   );
 }

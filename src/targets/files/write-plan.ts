@@ -4,7 +4,7 @@ import type { Refusal } from "../../core/errors.ts";
 import type { ExecutionPlan } from "../../core/types.ts";
 import { O_RDWR } from "./c-library.ts";
 import { identify, READING } from "./confinement.ts";
-import { linesOf, readWhole, textOf } from "./contents.ts";
+import { decodedText, linesOf, readWhole } from "./contents.ts";
 import type { Mounts } from "./mounts.ts";
 import { errnoRefusal, fileRefusal } from "./refusals.ts";
 import { checkWorkflow, type WorkflowRules } from "./workflow.ts";
@@ -96,7 +96,7 @@ async function readCurrent(mounts: Mounts, target: WriteTarget, limits: WriteLim
     const { fileBytesMax: bytesMax, signal } = limits;
     const { sha256, bytes } = await readWhole(fd, target.found.bytes, { bytesMax, signal });
     if (identify(fd).version !== version) throw fileRefusal("E_PRECONDITION_FAILED");
-    return { sha256, bytes: bytes.byteLength, text: textOf(bytes) };
+    return { sha256, bytes: bytes.byteLength, text: decodedText(bytes) };
   } finally {
     closeSync(fd);
   }

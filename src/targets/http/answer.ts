@@ -184,7 +184,7 @@ function abortCode(sent: boolean, safe: boolean, signal: AbortSignal): RefusalCo
 const MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /** Returns the result in a successful answer: JSON, text as the output's only text, or `{}` for an empty one. */
-export function resultOf({ status, headers, body }: EgressAnswer, textField: string | undefined): unknown {
+export function readResult({ status, headers, body }: EgressAnswer, textField: string | undefined): unknown {
   const type = headers["content-type"];
   if (status === 204 || body.length === 0) return {};
   const [name = "", ...parameters] = (type ?? "")

@@ -15,7 +15,7 @@ import { type Circuit, Resilience, type ResilienceLimits } from "../../egress/re
 import { RotatingClient } from "../../egress/rotating-client.ts";
 import type { CertificateSource } from "../../egress/rotation.ts";
 import { bytesWithout, secretsInHeaders, textWithout } from "../../egress/sent-secrets.ts";
-import { type ApiCall, failureOf, failureOfRequest, HttpFailure, isSuccess, refusalOf, resultOf } from "./answer.ts";
+import { type ApiCall, failureOf, failureOfRequest, HttpFailure, isSuccess, readResult, refusalOf } from "./answer.ts";
 import { fieldsOf, patternsOf } from "./manifest.ts";
 import { type BodyForm, bodyFormOf, bodyText, JSON_TYPE, RequestBuilder } from "./request.ts";
 
@@ -270,7 +270,7 @@ class HttpBinding implements Binding {
         attempt: () => this.#attempt({ request, body, context, call }),
         connected: () => this.#system.connections.current.client.connections > 0,
       });
-      return answer instanceof PartialAnswer ? answer : resultOf(answer, this.#textField);
+      return answer instanceof PartialAnswer ? answer : readResult(answer, this.#textField);
     } catch (error) {
       throw error instanceof HttpFailure ? refusalOf(error, call) : error;
     }

@@ -136,7 +136,7 @@ export class RequestBuilder {
   }
 
   #pathValue(name: string, value: unknown): string {
-    const text = textOf(name, value);
+    const text = parameterText(name, value);
     if (text === "") throw invalid(name, "must not be empty in a path");
     if (hasControl(text)) throw invalid(name, "must not contain control characters");
     const guarded = GUARDED.filter((character) => text.includes(character));
@@ -195,16 +195,18 @@ export class RequestBuilder {
         }),
       );
     }
-    return parts.map((part) => (typeof part === "string" ? part : textOf(part.name, args[part.name]))).join("");
+    return parts.map((part) => (typeof part === "string" ? part : parameterText(part.name, args[part.name]))).join("");
   }
 }
 
 /** Returns the bytes of a body. @throws {Refusal} INVALID_INPUT for a value that its form cannot hold */
 export function bodyText(body: Json, form: BodyForm): string {
   if (form === "json") return JSON.stringify(body);
-  if (form === "text") return textOf("(body)", body);
+  if (form === "text") return parameterText("(body)", body);
   return Object.entries(isTable(body) ? body : {})
-    .flatMap(([name, value]) => listOf(value ?? []).map((each) => `${encoded(name)}=${encoded(textOf(name, each))}`))
+    .flatMap(([name, value]) =>
+      listOf(value ?? []).map((each) => `${encoded(name)}=${encoded(parameterText(name, each))}`),
+    )
     .join("&");
 }
 
@@ -228,16 +230,16 @@ function parameterValues(parts: Template, args: Arguments): readonly string[] {
   const [first, second] = parts;
   if (first !== undefined && typeof first !== "string" && second === undefined) {
     const value = args[first.name];
-    return value === undefined || value === null ? [] : listOf(value).map((each) => textOf(first.name, each));
+    return value === undefined || value === null ? [] : listOf(value).map((each) => parameterText(first.name, each));
   }
-  return [parts.map((part) => (typeof part === "string" ? part : textOf(part.name, args[part.name]))).join("")];
+  return [parts.map((part) => (typeof part === "string" ? part : parameterText(part.name, args[part.name]))).join("")];
 }
 
 function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [value];
 }
 
-function textOf(name: string, value: unknown): string {
+function parameterText(name: string, value: unknown): string {
   if (typeof value === "string") {
     if (value.isWellFormed()) return value;
     throw invalid(name, "must be well-formed text");
@@ -250,7 +252,7 @@ function textOf(name: string, value: unknown): string {
 function jsonOf(name: string, value: unknown, depth: number): Json | undefined {
   if (value === undefined || value === null || typeof value === "boolean") return value;
   if (typeof value === "string" || typeof value === "number") {
-    textOf(name, value);
+    parameterText(name, value);
     return value;
   }
   if (value instanceof Date && !Number.isNaN(value.getTime())) return value.toISOString();

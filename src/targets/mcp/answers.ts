@@ -33,7 +33,7 @@ export interface Called {
  *
  * @throws {Refusal} for a result that is an error, that asks for something, or that has another shape
  */
-export function resultOf(result: unknown, { tool, target, definition }: Called): unknown {
+export function readResult(result: unknown, { tool, target, definition }: Called): unknown {
   if (!isTable(result)) throw malformed(target, "the result is not an object");
   const { resultType, content, structuredContent, task, inputRequests } = result;
   // Some servers write null for what is absent.
@@ -41,7 +41,7 @@ export function resultOf(result: unknown, { tool, target, definition }: Called):
   const asks = (resultType ?? "complete") !== "complete" || (task ?? inputRequests ?? null) !== null;
   if (asks) throw asking(tool, target);
   const contents = Array.isArray(content) ? content : undefined;
-  if (isError === true) throw failed({ tool, target }, textOf(contents ?? []));
+  if (isError === true) throw failed({ tool, target }, contentText(contents ?? []));
   if (isError !== false) throw malformed(target, "isError is not a boolean");
   const part = target.mcp.result ?? ((definition.pinned["outputSchema"] ?? null) === null ? "text" : "structured");
   if (part === "structured") {
@@ -50,11 +50,11 @@ export function resultOf(result: unknown, { tool, target, definition }: Called):
   }
   if (contents === undefined) throw malformed(target, "content is not a list");
   if (contents.length > CONTENTS_MAX) throw malformed(target, `content has more than ${CONTENTS_MAX} entries`);
-  return part === "text" ? { text: textOf(contents) } : jsonOf(contents, target);
+  return part === "text" ? { text: contentText(contents) } : jsonOf(contents, target);
 }
 
 /** Returns all text of a result. Anything else is described by its kind, type and size, and its data is dropped. */
-function textOf(contents: readonly unknown[]): string {
+function contentText(contents: readonly unknown[]): string {
   return contents.slice(0, CONTENTS_MAX).map(describe).join("\n");
 }
 

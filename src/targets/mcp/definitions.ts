@@ -160,7 +160,7 @@ function compare({ before, after, path }: Compared, found: Difference[]): void {
     }
     return;
   }
-  const [was, is] = [textOf(before), textOf(after)];
+  const [was, is] = [jsonOrAbsent(before), jsonOrAbsent(after)];
   if (was === is) return;
   const from = excerptStart(was, is);
   const position = path || "(definition)";
@@ -175,7 +175,7 @@ function own(table: Readonly<Record<string, Json>> | undefined, key: string): Js
   return table !== undefined && Object.hasOwn(table, key) ? table[key] : undefined;
 }
 
-function textOf(value: Json | undefined): string {
+function jsonOrAbsent(value: Json | undefined): string {
   return value === undefined ? "(absent)" : JSON.stringify(value);
 }
 

@@ -15,7 +15,7 @@ import type {
   RunContext,
   Tool,
 } from "../../core/types.ts";
-import { isSafe, refusalOf, resultOf } from "./answers.ts";
+import { isSafe, readResult, refusalOf } from "./answers.ts";
 import { UpstreamError } from "./channel.ts";
 import { bounded } from "./definitions.ts";
 import type { Upstream } from "./upstream.ts";
@@ -128,7 +128,7 @@ class McpBinding implements Binding {
       return await this.#upstream.use(call, async (session, definition) => {
         const answer = await session.call(plan.tool, plan.arguments, { signal, meta, call: asserted });
         context.observe?.("MCP result", { result: answer });
-        return resultOf(answer, { tool, target, definition });
+        return readResult(answer, { tool, target, definition });
       });
     } catch (error) {
       if (error instanceof UpstreamError) context.observe?.("MCP error", { error, text: error.text });

@@ -22,7 +22,7 @@ export function messageReader(receiver: MessageReceiver, end: (reason: string) =
   let hasEnded = false;
   return (bytes, secrets) => {
     if (hasEnded) return;
-    const text = bytes.byteLength === 0 ? "" : textOf(bytes);
+    const text = bytes.byteLength === 0 ? "" : decodedText(bytes);
     const value = text === undefined || text === "" ? undefined : jsonIn(text, secrets);
     if (value !== undefined && receiver.message(value, bytes.byteLength)) return;
     if (bytes.byteLength > 0 && logged < LOGGED_LINES_MAX) {
@@ -37,7 +37,7 @@ export function messageReader(receiver: MessageReceiver, end: (reason: string) =
   };
 }
 
-function textOf(bytes: Uint8Array): string | undefined {
+function decodedText(bytes: Uint8Array): string | undefined {
   try {
     return utf8.decode(bytes);
   } catch {

@@ -1,6 +1,7 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { asStrings } from "../../../core/json.ts";
 import { members, serviceNow } from "../api.ts";
 import { AgentSays, Ago, Badge, Countdown, Facts, Heading, localTime, Party, Problem, RiskBadge } from "../parts.tsx";
 import { DataFlow, Names } from "../records.tsx";
@@ -192,7 +193,7 @@ function MorePlan({ plan: { more } }: { readonly plan: PlanShown }): VNode | nul
 
 function Why({ request }: { readonly request: ShownRequest }): VNode {
   const { toolMessage, notes, rules, reason, dataFlow } = members(request.view);
-  const names = texts(rules).length > 0 ? texts(rules) : (request.rules ?? []);
+  const names = asStrings(rules).length > 0 ? asStrings(rules) : (request.rules ?? []);
   const said = members(reason)["text"];
   const policies = request.quorum?.policies ?? [];
   return (
@@ -212,9 +213,9 @@ function Why({ request }: { readonly request: ShownRequest }): VNode {
             : ["Policies", <Names key="policies" names={policies.map(({ name }) => name)} />],
         ]}
       />
-      {texts(notes).length > 0 && (
+      {asStrings(notes).length > 0 && (
         <ul class="notes">
-          {texts(notes).map((note) => (
+          {asStrings(notes).map((note) => (
             <li key={note}>
               <Text value={note} max={1_000} />
             </li>
@@ -225,10 +226,6 @@ function Why({ request }: { readonly request: ShownRequest }): VNode {
       <AgentSays text={said} />
     </section>
   );
-}
-
-function texts(value: unknown): readonly string[] {
-  return Array.isArray(value) ? value.filter((item) => typeof item === "string") : [];
 }
 
 function Who({ request: { requester } }: { readonly request: ShownRequest }): VNode | null {

@@ -44,12 +44,12 @@ const isDenyingMarked = signal(false);
 /** The requests that wait and match the filter. */
 const listed = computed(() => {
   const wanted = filter.value.trim().toLowerCase();
-  return wanted === "" ? waiting.value : waiting.value.filter((one) => textOf(one).includes(wanted));
+  return wanted === "" ? waiting.value : waiting.value.filter((one) => searchedText(one).includes(wanted));
 });
 
 const markedWaiting = computed(() => waiting.value.filter(({ id }) => marked.value.has(id)));
 
-function textOf({ tool, summary, requester, risk, rules = [] }: ListedRequest): string {
+function searchedText({ tool, summary, requester, risk, rules = [] }: ListedRequest): string {
   return [tool, summary, requester?.sub ?? "", requester?.session ?? "", risk ?? "", ...rules].join("\n").toLowerCase();
 }
 

@@ -1,4 +1,5 @@
 import { AUDIT_FIELDS, type LineMembers } from "../../../core/audit-fields.ts";
+import { asString } from "../../../core/json.ts";
 import { members } from "../api.ts";
 
 /** Lines of the audit as the console reads them. Whoever can write the directory can write a line: no member is certain. */
@@ -11,11 +12,11 @@ const { sub, iss, tool, classification, system, decision, code, duration, traceI
 export type CallShown = ReturnType<typeof callOf>;
 
 export function callOf(line: Line) {
-  const timestamp = textOf(line["timestamp"]) ?? "";
+  const timestamp = asString(line["timestamp"]) ?? "";
   const id = traceId.read(line);
   return {
     /** Distinguishes the rows of a list. */
-    key: textOf(line["hash"]) ?? `${timestamp} ${textOf(line["id"]) ?? id ?? JSON.stringify(line["seq"] ?? null)}`,
+    key: asString(line["hash"]) ?? `${timestamp} ${asString(line["id"]) ?? id ?? JSON.stringify(line["seq"] ?? null)}`,
     timestamp,
     traceId: id,
     sub: sub.read(line),
@@ -29,14 +30,6 @@ export function callOf(line: Line) {
     /** How many refusals the line sums up. */
     count: count.read(line),
   };
-}
-
-export function textOf(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
-}
-
-export function textsOf(value: unknown): readonly string[] {
-  return Array.isArray(value) ? value.filter((each) => typeof each === "string") : [];
 }
 
 const VERDICTS: Readonly<Record<string, readonly [words: string, tone: string]>> = {
@@ -123,20 +116,20 @@ export function eventsOf(calls: readonly Line[], journal: readonly Line[]): read
     return { key, timestamp, what, who: sub, tone, said: undefined, callId: traceId, line };
   });
   const others = journal.map((line, at): StoryEvent => {
-    const type = textOf(line["type"]) ?? "unknown";
-    const decision = textOf(line["decision"]) ?? "";
-    const decider = textOf(members(line["decider"])["subject"]);
+    const type = asString(line["type"]) ?? "unknown";
+    const decision = asString(line["decision"]) ?? "";
+    const decider = asString(members(line["decider"])["subject"]);
     const isBad = decision === "deny" || /expired|revoked|forged|refused/.test(type);
     return {
-      key: textOf(line["hash"]) ?? `journal ${at}`,
-      timestamp: textOf(line["timestamp"]) ?? "",
+      key: asString(line["hash"]) ?? `journal ${at}`,
+      timestamp: asString(line["timestamp"]) ?? "",
       what:
         (type === "approval.voted" ? wordsFor(VOTE_WORDS, decision) : undefined) ??
         wordsFor(JOURNAL_WORDS, type) ??
         type,
-      who: textOf(line["sub"]) ?? decider ?? textOf(line["subject"]),
+      who: asString(line["sub"]) ?? decider ?? asString(line["subject"]),
       tone: isBad ? "bad" : toneOfVote(decision),
-      said: textOf(line["reason"]),
+      said: asString(line["reason"]),
       callId: undefined,
       line,
     };

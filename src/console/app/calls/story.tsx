@@ -1,4 +1,5 @@
 import type { VNode } from "preact";
+import { asString, asStrings } from "../../../core/json.ts";
 import { members } from "../api.ts";
 import { AgentSays, Badge, Facts, Heading, localTime, Party } from "../parts.tsx";
 import { codeRow, DataFlow, jsonLines, Names, Section, Unread, useRead } from "../records.tsx";
@@ -14,8 +15,6 @@ import {
   type StageShown,
   type StoryEvent,
   stagesOf,
-  textOf,
-  textsOf,
   verdictOf,
 } from "./model.ts";
 
@@ -88,7 +87,7 @@ function Head({ line }: { readonly line: Line }): VNode {
             </Badge>
           )}
         </div>
-        <Heading focusKey={textOf(line["traceId"]) ?? ""}>
+        <Heading focusKey={asString(line["traceId"]) ?? ""}>
           <span class="mono">
             <Text value={tool ?? "(no tool)"} max={200} />
           </span>
@@ -194,29 +193,32 @@ function Asked({ line }: { readonly line: Line }): VNode {
   const protocol = members(line["protocol"]);
   const client = members(protocol["client"]);
   const { args, reason } = asked;
-  const act = textsOf(caller["act"]);
+  const act = asStrings(caller["act"]);
   return (
     <Section id="asked" title="What was asked">
       <Facts
         rows={[
-          ["Caller", <Party key="sub" sub={textOf(caller["sub"]) ?? "unknown"} iss={textOf(caller["iss"])} />],
+          ["Caller", <Party key="sub" sub={asString(caller["sub"]) ?? "unknown"} iss={asString(caller["iss"])} />],
           act.length === 0 ? undefined : ["Acts through", <Names key="act" names={act} />],
           codeRow("Session", asked["session"]),
           codeRow("Call id of the model", asked["callId"]),
-          textOf(protocol["name"]) === undefined
+          asString(protocol["name"]) === undefined
             ? undefined
-            : ["Protocol", <Text key="p" value={`${textOf(protocol["name"])} ${textOf(protocol["version"]) ?? ""}`} />],
-          textOf(client["name"]) === undefined
+            : [
+                "Protocol",
+                <Text key="p" value={`${asString(protocol["name"])} ${asString(protocol["version"]) ?? ""}`} />,
+              ],
+          asString(client["name"]) === undefined
             ? undefined
             : [
                 "Client",
                 <span key="client">
-                  <Text value={textOf(client["name"]) ?? ""} max={120} /> <span class="dim">(its own statement)</span>
+                  <Text value={asString(client["name"]) ?? ""} max={120} /> <span class="dim">(its own statement)</span>
                 </span>,
               ],
-          textsOf(asked["secrets"]).length === 0
+          asStrings(asked["secrets"]).length === 0
             ? undefined
-            : ["Secrets found in", <Names key="secrets" names={textsOf(asked["secrets"])} />],
+            : ["Secrets found in", <Names key="secrets" names={asStrings(asked["secrets"])} />],
         ]}
       />
       {args !== undefined && <Block value={jsonLines(args)} label="Arguments, as far as the log may hold them" />}
@@ -230,7 +232,7 @@ function Decided({ line }: { readonly line: Line }): VNode {
   const reasons = Array.isArray(line["decisionReasons"]) ? line["decisionReasons"].map(members) : [];
   const approval = members(line["approval"]);
   // A line of an earlier version names the refusal's code when nobody approved.
-  const [named, id] = [textOf(approval["by"]), textOf(approval["id"])];
+  const [named, id] = [asString(approval["by"]), asString(approval["id"])];
   const by = named !== undefined && /^[A-Z_]+$/.test(named) ? undefined : named;
   const { decision } = callOf(line);
   return (
@@ -251,9 +253,9 @@ function Decided({ line }: { readonly line: Line }): VNode {
               </Badge>
               <span>
                 <strong>
-                  <Text value={textOf(reason["point"]) ?? "unknown"} max={80} />
+                  <Text value={asString(reason["point"]) ?? "unknown"} max={80} />
                 </strong>{" "}
-                <Text value={textOf(reason["reason"]) ?? ""} max={600} />
+                <Text value={asString(reason["reason"]) ?? ""} max={600} />
               </span>
             </li>
           ))}
@@ -281,7 +283,7 @@ function Decided({ line }: { readonly line: Line }): VNode {
 function Answered({ line }: { readonly line: Line }): VNode | null {
   const response = members(line["response"]);
   const plan = members(line["plan"]);
-  const fields = textsOf(response["filteredFields"]);
+  const fields = asStrings(response["filteredFields"]);
   const redactions = Object.entries(members(response["redactions"]));
   if (Object.keys(response).length === 0 && plan["confinement"] === undefined) return null;
   return (
@@ -364,7 +366,7 @@ const HASHES: readonly (readonly [string, readonly string[]])[] = [
 ];
 
 function Evidence({ line }: { readonly line: Line }): VNode {
-  const traceId = textOf(line["traceId"]);
+  const traceId = asString(line["traceId"]);
   return (
     <Section id="evidence" title="Evidence">
       <Facts

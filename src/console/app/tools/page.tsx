@@ -105,7 +105,7 @@ function List(): VNode {
 
 function Listed({ catalog: { tools, notRegistered } }: { readonly catalog: Catalog }): VNode {
   const wanted = filter.value.trim().toLowerCase();
-  const shown = tools.filter((tool) => textOf(tool).includes(wanted));
+  const shown = tools.filter((tool) => searchedText(tool).includes(wanted));
   return (
     <>
       <header class="sheet-head">
@@ -142,7 +142,7 @@ function Listed({ catalog: { tools, notRegistered } }: { readonly catalog: Catal
   );
 }
 
-function textOf({ name, title, system, kind, classification, permissions }: ToolSummary): string {
+function searchedText({ name, title, system, kind, classification, permissions }: ToolSummary): string {
   return [name, title, system, kind, classification, ...permissions].join("\n").toLowerCase();
 }
 

@@ -109,11 +109,11 @@ export class MessageCodec {
       return { bytes: encoding.writer.finish(), message };
     } catch (error) {
       if (error instanceof TooDeep) {
-        return { field: textOf(encoding.path.slice(0, 1)), reason: "cannot be encoded as its type" };
+        return { field: pathText(encoding.path.slice(0, 1)), reason: "cannot be encoded as its type" };
       }
       if (!(error instanceof MismatchError)) throw error;
       const { message: reason, messageName: message } = error;
-      return { field: textOf(encoding.path), reason, ...(message !== undefined && { message }) };
+      return { field: pathText(encoding.path), reason, ...(message !== undefined && { message }) };
     }
   }
 
@@ -187,7 +187,7 @@ function converted<Message>(convert: () => Message): Message {
   }
 }
 
-function textOf(path: readonly (string | number)[]): string {
+function pathText(path: readonly (string | number)[]): string {
   return path.reduce<string>((text, step) => {
     if (typeof step === "number") return `${text}[${step}]`;
     return text === "" ? step : `${text}.${step}`;

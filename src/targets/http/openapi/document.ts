@@ -2,7 +2,7 @@ import { basename, dirname, join, posix } from "node:path";
 import { type Document, isScalar, parseDocument, visit } from "yaml";
 import { sha256Hex } from "../../../core/digest.ts";
 import { errorText } from "../../../core/error-text.ts";
-import { isTable } from "../../../core/json.ts";
+import { asString, isTable } from "../../../core/json.ts";
 import { parseDocumentJson, StrictJsonError, whyUnusable } from "../../../core/strict-json.ts";
 
 /** Methods that a manifest can send, in the order in which operations are listed. */
@@ -236,9 +236,9 @@ export class ApiDocument {
     const { method, path, item, operation } = found;
     const { operationId, tags, summary, description, deprecated, callbacks, security, servers } = operation.value;
     return {
-      ...{ method: method.toUpperCase() as ApiOperation["method"], path, id: textIn(operationId) },
+      ...{ method: method.toUpperCase() as ApiOperation["method"], path, id: asString(operationId) },
       tags: Array.isArray(tags) ? tags.filter((tag) => typeof tag === "string") : [],
-      ...{ summary: textIn(summary), description: textIn(description), isDeprecated: deprecated === true },
+      ...{ summary: asString(summary), description: asString(description), isDeprecated: deprecated === true },
       servers: serverUrls(servers ?? item.value["servers"]),
       isAuthenticated: requiresAuthentication(security ?? this.#security),
       hasCallbacks: isTable(callbacks) && Object.keys(callbacks).length > 0,
@@ -268,10 +268,10 @@ export class ApiDocument {
     const isLocation = location === "path" || location === "query" || location === "header" || location === "cookie";
     if (typeof name !== "string" || !isLocation)
       throw new Error("parameters: each needs a name, and in: path, query, …");
-    const style = textIn(value["style"]) ?? (location === "query" || location === "cookie" ? "form" : "simple");
+    const style = asString(value["style"]) ?? (location === "query" || location === "cookie" ? "form" : "simple");
     const explode = value["explode"];
     return {
-      ...{ name, location, isRequired: required === true || location === "path", description: textIn(description) },
+      ...{ name, location, isRequired: required === true || location === "path", description: asString(description) },
       // A parameter with `content` is JSON in a text.
       style: content === undefined ? style : "content",
       explode: typeof explode === "boolean" ? explode : style === "form",
@@ -298,7 +298,7 @@ export class ApiDocument {
 
 function serverUrls(servers: unknown): readonly string[] {
   if (!Array.isArray(servers)) return [];
-  return servers.slice(0, SERVERS_MAX).flatMap((server) => (isTable(server) ? (textIn(server["url"]) ?? []) : []));
+  return servers.slice(0, SERVERS_MAX).flatMap((server) => (isTable(server) ? (asString(server["url"]) ?? []) : []));
 }
 
 /** Returns whether a list of alternatives has none that requires nothing. */
@@ -308,7 +308,7 @@ function requiresAuthentication(security: unknown): boolean {
 }
 
 function serverPath(server: unknown): readonly string[] {
-  const url = isTable(server) ? (textIn(server["url"]) ?? "") : "";
+  const url = isTable(server) ? (asString(server["url"]) ?? "") : "";
   const found = url.includes("{") ? null : URL.parse(url, "http://localhost/");
   return found === null || url === "" ? [] : [found.pathname.replace(/\/$/, "")];
 }
@@ -328,7 +328,7 @@ function contentOf({ value, file }: TablePart): ApiContent["types"] {
 /** @throws {Error} for a version that is not supported */
 function isVersion31({ openapi, swagger }: Table): boolean {
   // Without quotes, YAML reads 3.1 as a number, and 3.0 as 3.
-  const version = typeof openapi === "number" ? String(openapi).replace(/^3$/, "3.0") : (textIn(openapi) ?? "");
+  const version = typeof openapi === "number" ? String(openapi).replace(/^3$/, "3.0") : (asString(openapi) ?? "");
   if (/^3\.[01](?:\.\d{1,3})?(?:-|$)/.test(version)) return version.startsWith("3.1");
   if (swagger !== undefined) {
     throw new Error(`is a Swagger ${shown(String(swagger))} document: convert it to OpenAPI 3.0 or 3.1`);
@@ -428,10 +428,6 @@ function decoded(text: string): string {
     // Not encoded: the name itself has a %.
     return text;
   }
-}
-
-function textIn(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
 }
 
 const SHOWN_CHARACTERS_MAX = 120;
