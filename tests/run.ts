@@ -36,7 +36,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
     seed: 1,
     needs: () => browserPath() ?? fail(NO_BROWSER),
   },
-  long: { files: "tests/long/*.long.ts", options: [], seed: 1 },
+  long: { files: "tests/long/*.long.ts", options: ["--parallel=2"], seed: 1 },
   clients: { files: "tests/clients/**/*.clients.ts", options: [], seed: 1 },
   fleet: { files: "tests/fleet/*.fleet.ts", options: [], seed: "random" },
 };
