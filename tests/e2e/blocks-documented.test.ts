@@ -113,6 +113,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/redaction.md: FIELD ": "tests/e2e/redaction.test.ts",
   "docs/redaction.md: note: ": "tests/e2e/redaction.test.ts",
   "src/README.md: agent ──► ": "tests/e2e/map-documented.test.ts",
+  "src/README.md: cli · index.ts · modules.ts": "tests/e2e/map-documented.test.ts",
 };
 
 /** Blocks that no test can paste, and why. */
