@@ -80,7 +80,7 @@ export function offerFor(call: BoundedCall, offered: OfferedGrants, salt: string
     const digests = Object.fromEntries(
       argumentsOf(call.input).map(([name, value]) => [name, digestOf(salt, name, value)]),
     );
-    const bounds = { ...{ boundsKey, isElevated, risk, rules: [...rules] }, terms, salt, digests };
+    const bounds = { boundsKey, isElevated, risk, rules: [...rules], terms, salt, digests };
     return isCovered(bounds, call) ? bounds : undefined;
   } catch (error) {
     if (error instanceof NotJsonError) return undefined;
@@ -209,7 +209,8 @@ export function termsInWords(terms: GrantTerms, { tool, session, names }: GrantS
   const within = session === undefined ? "this caller" : "this caller in this session";
   return {
     covers: `Up to ${runs} ${runs === 1 ? "run" : "runs"} of ${tool} by ${within} within ${minutes} ${minutes === 1 ? "minute" : "minutes"} of the approval, this call included, without asking again. You may grant less.`,
-    ...{ runs, minutes },
+    runs,
+    minutes,
     arguments: Object.fromEntries(
       [...all].map((name) => [visible(name), boundInWords(memberOf(terms.arguments, name))]),
     ),
@@ -247,8 +248,13 @@ export const chosenTermsSchema = z.strictObject({
 });
 
 const bounds = z.strictObject({
-  ...{ boundsKey: z.string(), isElevated: z.boolean(), risk: z.enum(RISKS), rules: z.array(z.string()) },
-  ...{ terms: grantTerms, salt: z.string(), digests: z.record(z.string(), z.string()) },
+  boundsKey: z.string(),
+  isElevated: z.boolean(),
+  risk: z.enum(RISKS),
+  rules: z.array(z.string()),
+  terms: grantTerms,
+  salt: z.string(),
+  digests: z.record(z.string(), z.string()),
 });
 
 export function readTerms(value: unknown): GrantTerms | undefined {

@@ -140,7 +140,11 @@ function dataFlowShown(
         ...(isDestination && { destination: true }),
         ...(isUntrusted && { untrusted: true }),
         sources: sources.map(({ tool, traceId, of, field, labels, isTrusted, isWhole }) => ({
-          ...{ tool, traceId, ...(of !== "" && { of: show(of) }), field: show(field), labels },
+          tool,
+          traceId,
+          ...(of !== "" && { of: show(of) }),
+          field: show(field),
+          labels,
           ...(isTrusted && { trusted: true }),
           ...(!isWhole && { part: true }),
         })),

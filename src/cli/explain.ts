@@ -23,7 +23,11 @@ interface ExplainOptions extends ConfigurationOptions, ClientOptions {
 
 const names = z.array(z.string());
 const flowSource = z.object({
-  ...{ argument: z.string(), tool: z.string(), traceId: z.string(), field: z.string(), labels: names },
+  argument: z.string(),
+  tool: z.string(),
+  traceId: z.string(),
+  field: z.string(),
+  labels: names,
   trusted: z.boolean().optional(),
 });
 const explanation = z.object({

@@ -145,8 +145,16 @@ function packageJson(name: string): string {
 
 const TSCONFIG = {
   compilerOptions: {
-    ...{ target: "ESNext", module: "Preserve", moduleResolution: "bundler", lib: ["ESNext"], types: ["bun-types"] },
-    ...{ noEmit: true, strict: true, skipLibCheck: true, allowImportingTsExtensions: true, verbatimModuleSyntax: true },
+    target: "ESNext",
+    module: "Preserve",
+    moduleResolution: "bundler",
+    lib: ["ESNext"],
+    types: ["bun-types"],
+    noEmit: true,
+    strict: true,
+    skipLibCheck: true,
+    allowImportingTsExtensions: true,
+    verbatimModuleSyntax: true,
   },
   include: ["tools", "tests"],
 } as const;

@@ -41,7 +41,9 @@ const learned = progressed.extend({
   answersFailed: z.int(),
   truncated: z.boolean(),
   proposal: z.looseObject({
-    ...{ outputPolicy: z.array(line), unlisted: z.int(), hints: z.array(z.string()) },
+    outputPolicy: z.array(line),
+    unlisted: z.int(),
+    hints: z.array(z.string()),
     described: z.array(z.object({ path: z.string(), schema: z.json() })),
     result: z.literal("json").optional(),
   }),

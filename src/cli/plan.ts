@@ -50,7 +50,10 @@ function callerOf({ permissions }: Tool, { jwt }: Config, { sub, iss, askExterna
   }
   const held = named?.subjectPermissions?.[sub ?? ""] ?? permissions.required;
   return {
-    ...{ issuer: named?.issuer ?? "(issuer)", subject: sub ?? "(subject)", permissions: held, actors: [] },
+    issuer: named?.issuer ?? "(issuer)",
+    subject: sub ?? "(subject)",
+    permissions: held,
+    actors: [],
     expiresAt: Number.POSITIVE_INFINITY,
   };
 }

@@ -32,9 +32,15 @@ const listing = z.object({
   quotas: z.array(quota),
   use: z.array(
     z.object({
-      ...{ quota: z.string(), unit: z.string(), used: z.number(), limit: z.number().optional(), endsAt: z.int() },
-      ...{ issuer: z.string().optional(), subject: z.string().optional() },
-      ...{ tool: z.string().optional(), system: z.string().optional() },
+      quota: z.string(),
+      unit: z.string(),
+      used: z.number(),
+      limit: z.number().optional(),
+      endsAt: z.int(),
+      issuer: z.string().optional(),
+      subject: z.string().optional(),
+      tool: z.string().optional(),
+      system: z.string().optional(),
     }),
   ),
   cursor: z.string().optional(),

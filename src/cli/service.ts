@@ -152,7 +152,10 @@ async function consoleOf(config: Config, service: Service, { modules, isDevelopm
   return openConsole({
     listener: { host, publicUrl, allowedHosts, hasTls: tls !== undefined, hasSocket: socket !== undefined },
     oidc: service.listeners.oidc,
-    ...{ isDevelopment, callers: service.callers, clock: service.clock, journal: service.journal },
+    isDevelopment,
+    callers: service.callers,
+    clock: service.clock,
+    journal: service.journal,
     refusalLinesPerMinuteMax: () => service.limits.strangerLinesPerMinute,
     logError: (error) => log.error({ cause: causeText(error) }, "console"),
   });

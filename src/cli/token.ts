@@ -73,8 +73,12 @@ export async function developmentOperatorToken(): Promise<string> {
   const { DEVELOPMENT_DIRECTORY } = await import("./development/environment.ts");
   const { signDevelopmentToken } = await import("./development/keys.ts");
   return signDevelopmentToken({
-    ...{ directory: DEVELOPMENT_DIRECTORY, operator: true, sub: "me", permissions: OPERATOR_PERMISSIONS },
-    ...{ ttlSeconds: DEVELOPMENT_TOKEN_SECONDS, nowMs: Date.now() },
+    directory: DEVELOPMENT_DIRECTORY,
+    operator: true,
+    sub: "me",
+    permissions: OPERATOR_PERMISSIONS,
+    ttlSeconds: DEVELOPMENT_TOKEN_SECONDS,
+    nowMs: Date.now(),
   });
 }
 

@@ -100,7 +100,9 @@ export class Console {
     this.#isSecure = listener.hasTls || this.#publicOrigin?.startsWith("https:") === true;
     this.links = isDevelopment ? new Links(clock) : undefined;
     this.sessions = new Sessions({
-      ...{ cookieName: this.#cookieName(SESSION_COOKIE), clock, logError },
+      cookieName: this.#cookieName(SESSION_COOKIE),
+      clock,
+      logError,
       isOwnOrigin: this.#isOwnOrigin,
       journal: (line) => record(options, line),
     });

@@ -103,9 +103,14 @@ export class OidcSignIn {
       throw unavailable(new Error("the metadata has no usable authorization_endpoint"));
     const [state, nonce, verifier] = [newSecret(), newSecret(), newSecret()];
     const parameters = {
-      ...{ response_type: "code", client_id: settings.clientId, redirect_uri: redirectUri },
-      ...{ scope: settings.scopes.join(" "), state, nonce },
-      ...{ code_challenge: await calculatePKCECodeChallenge(verifier), code_challenge_method: "S256" },
+      response_type: "code",
+      client_id: settings.clientId,
+      redirect_uri: redirectUri,
+      scope: settings.scopes.join(" "),
+      state,
+      nonce,
+      code_challenge: await calculatePKCECodeChallenge(verifier),
+      code_challenge_method: "S256",
       ...this.#target(),
     };
     for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
@@ -168,7 +173,8 @@ export class OidcSignIn {
     const caller = await this.#options.verify(token);
     if (refreshToken === undefined) return { token, caller };
     return {
-      ...{ token, caller },
+      token,
+      caller,
       renew: () => this.#renewed(refreshToken),
       discard: () => this.#revoke(refreshToken),
     };
@@ -240,8 +246,13 @@ export class OidcSignIn {
   ): Promise<Response> {
     if (!isTrusted(url)) throw new Error("the provider's metadata names an endpoint without TLS");
     const answer = await this.#egress.send({
-      ...{ method, url, headers, body: body?.toString(), timeoutMs: TIMEOUT_MS },
-      ...{ bodyBytesMax: ANSWER_BYTES_MAX, isRepeatable: method === "GET" },
+      method,
+      url,
+      headers,
+      body: body?.toString(),
+      timeoutMs: TIMEOUT_MS,
+      bodyBytesMax: ANSWER_BYTES_MAX,
+      isRepeatable: method === "GET",
     });
     if (answer.status >= 500) throw new ProviderError(answer.status);
     const type = answer.headers["content-type"];

@@ -51,8 +51,12 @@ function embedded(paths: readonly string[]): Promise<readonly BuiltFile[]> {
 
 async function bundled(index: string): Promise<readonly BuiltFile[]> {
   const { outputs } = await Bun.build({
-    ...{ entrypoints: [index], target: "browser", publicPath: "/", naming: "[name]-[hash].[ext]" },
-    ...{ minify: true, splitting: true },
+    entrypoints: [index],
+    target: "browser",
+    publicPath: "/",
+    naming: "[name]-[hash].[ext]",
+    minify: true,
+    splitting: true,
   });
   return Promise.all(outputs.map(async (output) => ({ name: basename(output.path), text: await output.text() })));
 }

@@ -174,7 +174,10 @@ function noSession(): Refusal {
 function sessionFacts({ subject, issuer, permissions, expiresAt }: CallerContext, endsAtMs: EpochMs) {
   const iso = (ms: EpochMs): string => new Date(ms).toISOString();
   return {
-    ...{ sub: subject, iss: issuer, permissions },
-    ...{ expiresAt: iso(expiresAt * 1_000), endsAt: iso(endsAtMs) },
+    sub: subject,
+    iss: issuer,
+    permissions,
+    expiresAt: iso(expiresAt * 1_000),
+    endsAt: iso(endsAtMs),
   };
 }

@@ -102,8 +102,14 @@ export class Sessions implements SessionSource {
     const now = this.#options.clock();
     const [id, key] = [newSecret(), newSecret()];
     const session: Session = {
-      ...{ id: hashOf(id), keyHash: Buffer.from(hashOf(key)), operator: JSON.stringify([iss, sub]), who: { sub, iss } },
-      ...{ grant, endsAtMs: now + SESSION_MS, renewing: undefined, renewAfterMs: renewalOf(grant, now) },
+      id: hashOf(id),
+      keyHash: Buffer.from(hashOf(key)),
+      operator: JSON.stringify([iss, sub]),
+      who: { sub, iss },
+      grant,
+      endsAtMs: now + SESSION_MS,
+      renewing: undefined,
+      renewAfterMs: renewalOf(grant, now),
     };
     // Nothing may happen between the two: sign-ins at the same time would all find the same room.
     const ended = this.#makeRoom(session.operator);

@@ -65,7 +65,16 @@ const OTHER_SEPARATORS = /[^\p{L}\p{N}\0-\x7f]+/gu;
 const UNSPACED = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}\p{sc=Khmer}\p{sc=Myanmar}]/gu;
 const ENCODED = /(?:%[0-9a-fA-F]{2})+|&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-z]{2,6}));/g;
 const ENTITIES: Readonly<Record<string, string>> = {
-  ...{ amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: " ", commat: "@", period: ".", sol: "/", colon: ":" },
+  amp: "&",
+  lt: "<",
+  gt: ">",
+  quot: '"',
+  apos: "'",
+  nbsp: " ",
+  commat: "@",
+  period: ".",
+  sol: "/",
+  colon: ":",
 };
 const CODE_POINT_LAST = 0x10_ffff;
 /** Uses of characters: between the groups of one code, and of one number. */

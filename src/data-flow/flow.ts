@@ -139,8 +139,12 @@ export class DataFlowPolicy {
     const { rememberMs, newId, ledger } = this.#options;
     return ledger.remember(this.#carriers(caller), {
       ...prints,
-      ...{ id: newId(), tool: tool.name, traceId, of: referenceOf(args()) },
-      ...{ labels: flow.reads, rememberMs },
+      id: newId(),
+      tool: tool.name,
+      traceId,
+      of: referenceOf(args()),
+      labels: flow.reads,
+      rememberMs,
     });
   }
 
@@ -165,7 +169,12 @@ export class DataFlowPolicy {
     const { ledger, newId, rememberMs } = this.#options;
     await ledger.remember([{ issuer, subject, session: "" }], {
       ...reader.read({ request }, new AnswerFields(REQUEST.root, false)),
-      ...{ id: newId(), tool: "the user's request", traceId: "", of: "", labels: [], rememberMs },
+      id: newId(),
+      tool: "the user's request",
+      traceId: "",
+      of: "",
+      labels: [],
+      rememberMs,
     });
   }
 

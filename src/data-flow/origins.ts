@@ -277,7 +277,10 @@ function judged(value: Value, matches: readonly Match[]): ArgumentOrigins | unde
     .sort((a, b) => b.part - a.part || Number(isTold(b)) - Number(isTold(a)) || b.source.at - a.source.at)
     .map((match) => originOf(match, match.isWhole));
   return {
-    ...{ argument, isDestination, isLink, isUntrusted },
+    argument,
+    isDestination,
+    isLink,
+    isUntrusted,
     isUnknown: telling.length === 0 && tellsEnough,
     isVouched: vouching.some((one) => contains(one, all)),
     origins: origins.slice(0, ORIGINS_MAX),

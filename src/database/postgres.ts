@@ -165,7 +165,13 @@ export function connect(
   // Set every option: Bun reads omitted ones from the environment.
   return new Bun.SQL({
     url: `postgres://host/?sslmode=${address.sslMode}`,
-    ...{ adapter: "postgres", hostname, port, database, username, password, tls: tlsOf(address) },
+    adapter: "postgres",
+    hostname,
+    port,
+    database,
+    username,
+    password,
+    tls: tlsOf(address),
     max: 1,
     connectionTimeout: CONNECT_SECONDS_MAX,
     idleTimeout: IDLE_SECONDS_MAX,

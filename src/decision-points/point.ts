@@ -97,7 +97,13 @@ export class ConfiguredPoint implements StagePoint<"elevation"> {
     const { name, kind, tally } = this.#options;
     const { lastError, verdicts, errors, cached, counts, secondsSum } = tally;
     return {
-      ...{ name, kind, ...this.#opened.state?.(), lastError, verdicts: { ...verdicts }, errors, cached },
+      name,
+      kind,
+      ...this.#opened.state?.(),
+      lastError,
+      verdicts: { ...verdicts },
+      errors,
+      cached,
       seconds: { counts, sum: secondsSum },
     };
   }

@@ -193,8 +193,11 @@ export class EgressClient {
     const { promise, resolve } = Promise.withResolvers<boolean>();
     const name = literal === undefined ? { servername: host } : {};
     const socket = connect({
-      ...{ host, port: Number(url.port || 443), lookup: this.#lookup },
-      ...{ ...name, ...tlsOptions(tls) },
+      host,
+      port: Number(url.port || 443),
+      lookup: this.#lookup,
+      ...name,
+      ...tlsOptions(tls),
     });
     let grace: ReturnType<typeof setTimeout> | undefined;
     socket.once("secureConnect", () => {
@@ -240,8 +243,12 @@ export class EgressClient {
   #newAgent(isTls: boolean, timeout: number): Agent {
     const { tls, connectionsMax = Number.POSITIVE_INFINITY, keepsConnections = true } = this.#options;
     const common = {
-      ...{ keepAlive: keepsConnections, timeout, maxSockets: connectionsMax, maxFreeSockets: IDLE_CONNECTIONS_MAX },
-      ...{ lookup: this.#lookup, family: 0 },
+      keepAlive: keepsConnections,
+      timeout,
+      maxSockets: connectionsMax,
+      maxFreeSockets: IDLE_CONNECTIONS_MAX,
+      lookup: this.#lookup,
+      family: 0,
     };
     const agent = isTls ? new TlsAgent({ ...common, ...tlsOptions(tls) }) : new Agent(common);
     return limitAge(agent);
@@ -430,8 +437,13 @@ class Exchange {
     }
     const isTls = url.protocol === "https:";
     const sent = (isTls ? requestHttps : requestHttp)({
-      ...{ agent, method, maxHeaderSize: HEAD_BYTES_MAX, insecureHTTPParser: false },
-      ...{ host: name, port: url.port || (isTls ? 443 : 80), path: `${url.pathname}${url.search}` },
+      agent,
+      method,
+      maxHeaderSize: HEAD_BYTES_MAX,
+      insecureHTTPParser: false,
+      host: name,
+      port: url.port || (isTls ? 443 : 80),
+      path: `${url.pathname}${url.search}`,
       headers: {
         host: url.host,
         "user-agent": USER_AGENT,

@@ -119,7 +119,9 @@ const OWN_KEY = "";
 
 /** OAuth client credentials (RFC 6749, 4.4): one token for all callers. */
 export const clientCredentialsGrant: GrantOf = () => ({
-  ...{ key: OWN_KEY, form: { grant_type: "client_credentials" }, expiresAtMs: Number.POSITIVE_INFINITY },
+  key: OWN_KEY,
+  form: { grant_type: "client_credentials" },
+  expiresAtMs: Number.POSITIVE_INFINITY,
 });
 
 /**
@@ -201,7 +203,9 @@ export class OAuthTokens implements Credentials {
 
   #entry(key: string): Held {
     const held = this.#held.get(key) ?? {
-      ...{ token: undefined, pending: undefined, renewedAtMs: Number.NEGATIVE_INFINITY },
+      token: undefined,
+      pending: undefined,
+      renewedAtMs: Number.NEGATIVE_INFINITY,
     };
     this.#held.delete(key);
     this.#held.set(key, held);
@@ -241,14 +245,12 @@ export class OAuthTokens implements Credentials {
     const pair = `${formEncoded(clientId)}:${formEncoded(secret)}`;
     try {
       const { status, body } = await this.#client.send({
-        ...{
-          method: "POST",
-          url,
-          body: form.toString(),
-          timeoutMs,
-          bodyBytesMax: ANSWER_BYTES_MAX,
-          isRepeatable: false,
-        },
+        method: "POST",
+        url,
+        body: form.toString(),
+        timeoutMs,
+        bodyBytesMax: ANSWER_BYTES_MAX,
+        isRepeatable: false,
         headers: {
           accept: "application/json",
           "content-type": "application/x-www-form-urlencoded",

@@ -51,7 +51,11 @@ export class RotatingClient {
     const { system, tls, certificates } = this.#options;
     if (tls === undefined || certificates === undefined) return;
     this.#rotation = new CertificateRotation({
-      ...{ system, source: certificates, current: { tls, endpoints: this.#current }, now, report },
+      system,
+      source: certificates,
+      current: { tls, endpoints: this.#current },
+      now,
+      report,
       read: (renewed) => this.#connections(renewed),
       adopt: (connections) => this.#adopt(connections),
     });

@@ -219,8 +219,10 @@ interface CallLimits {
 
 export function resilienceOf({ retries, breaker, concurrentCallsMax }: CallLimits): ResilienceLimits {
   return {
-    ...{ concurrentCallsMax, retriesMax: retries },
-    ...{ circuitFailuresMax: breaker.failuresMax, circuitOpenMs: breaker.openMs },
+    concurrentCallsMax,
+    retriesMax: retries,
+    circuitFailuresMax: breaker.failuresMax,
+    circuitOpenMs: breaker.openMs,
   };
 }
 
@@ -283,7 +285,10 @@ export async function readUrlSystem(
   const credentials = entry.auth === undefined ? undefined : await readCredentials(context, `${field}.auth`, entry);
   if (entry.auth !== undefined && credentials === undefined) return undefined;
   return {
-    ...{ url, addresses: addressRules(entry.addresses), certificates: secured?.certificates, credentials },
+    url,
+    addresses: addressRules(entry.addresses),
+    certificates: secured?.certificates,
+    credentials,
     tls: isTls ? (secured?.tls ?? {}) : undefined,
   };
 }
@@ -317,13 +322,20 @@ async function readCredentials(
   if (secret === undefined || (caFile !== undefined && ca === undefined)) return undefined;
   const { EgressClient } = await import("./client.ts");
   const client = new EgressClient({
-    ...{ addresses: addressRules(settings.addresses ?? names), keepsConnections: false },
+    addresses: addressRules(settings.addresses ?? names),
+    keepsConnections: false,
     ...(ca !== undefined && { tls: { rootCert: ca } }),
   });
   const { clientId, clientAuthentication, scope, audience, resource, timeoutMs } = settings;
   const endpoint: TokenEndpoint = {
-    ...{ url: new URL(settings.tokenUrl), clientId, clientAuthentication, readSecret: secret },
-    ...{ scope, audience, resource, timeoutMs },
+    url: new URL(settings.tokenUrl),
+    clientId,
+    clientAuthentication,
+    readSecret: secret,
+    scope,
+    audience,
+    resource,
+    timeoutMs,
   };
   const grantOf = key === "tokenExchange" ? tokenExchangeGrant : clientCredentialsGrant;
   return new OAuthTokens(endpoint, { grantOf, client, now: context.now });

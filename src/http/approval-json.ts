@@ -163,7 +163,11 @@ export function forApprover(approval: Approval, operator: CallerContext, earlier
     ...(quorum !== undefined && { quorum }),
     ...escalationsOf(approval, { isWhole: true }),
     earlierDecisions: earlier.map(({ id, decision, at, by, reason }) => ({
-      ...{ id, decision, at: iso(at), by: person(by), ...(reason !== undefined && { reason }) },
+      id,
+      decision,
+      at: iso(at),
+      by: person(by),
+      ...(reason !== undefined && { reason }),
     })),
     view: approval.view,
   };

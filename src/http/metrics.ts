@@ -141,7 +141,10 @@ export function createMetrics(): Metrics {
     watch(sources) {
       for (const { type: Metric, name, help, labels, read } of READ_AT_SCRAPE) {
         new Metric({
-          ...{ name, help, labelNames: labels, registers },
+          name,
+          help,
+          labelNames: labels,
+          registers,
           collect() {
             this.reset();
             for (const [values, value] of read(sources)) this.inc(values, value);
@@ -425,8 +428,10 @@ function histogramOfCounts(kind: HistogramKind, read: () => readonly CountedHist
 }
 
 const STAGE_SECONDS: HistogramKind = {
-  ...{ name: "stc_call_stage_seconds", help: "Time per stage of the pipeline" },
-  ...{ labelNames: ["stage"], buckets: SECONDS },
+  name: "stc_call_stage_seconds",
+  help: "Time per stage of the pipeline",
+  labelNames: ["stage"],
+  buckets: SECONDS,
 };
 
 /**
@@ -450,27 +455,35 @@ class StageTimes {
 
   histograms(): readonly CountedHistogram[] {
     return [...this.#stages].map(([stage, { counts, sumMs }]) => ({
-      ...{ labels: { stage }, counts, sumSeconds: sumMs / 1000 },
+      labels: { stage },
+      counts,
+      sumSeconds: sumMs / 1000,
     }));
   }
 }
 
 function pointTimes({ decisionPoints }: MetricSources): Histogram {
   const kind = {
-    ...{ name: "stc_decision_point_seconds", help: "Time that a decision point took" },
-    ...{ labelNames: ["point"], buckets: POINT_SECONDS },
+    name: "stc_decision_point_seconds",
+    help: "Time that a decision point took",
+    labelNames: ["point"],
+    buckets: POINT_SECONDS,
   };
   return histogramOfCounts(kind, () =>
     (decisionPoints?.() ?? []).map(({ name: point, seconds: { counts, sum } }) => ({
-      ...{ labels: { point }, counts, sumSeconds: sum },
+      labels: { point },
+      counts,
+      sumSeconds: sum,
     })),
   );
 }
 
 function decisionTimes({ approvals }: MetricSources): Histogram {
   const kind = {
-    ...{ name: "stc_approval_decision_seconds", help: "Time from the approval request to the decision" },
-    ...{ labelNames: [], buckets: DECISION_SECONDS },
+    name: "stc_approval_decision_seconds",
+    help: "Time from the approval request to the decision",
+    labelNames: [],
+    buckets: DECISION_SECONDS,
   };
   return histogramOfCounts(kind, () => {
     const { decisionCounts = [], decisionSecondsSum = 0 } = approvals?.()?.tally ?? {};

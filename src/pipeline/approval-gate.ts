@@ -358,7 +358,11 @@ export function boundedCallOf(
   if (fixed === undefined) return undefined;
   const { risk, rules: matched } = assessment;
   return {
-    ...{ requester, input, risk, rules: [...rules, ...matched], isElevated: isElevated(tool, input) },
+    requester,
+    input,
+    risk,
+    rules: [...rules, ...matched],
+    isElevated: isElevated(tool, input),
     boundsKey: boundsKeyOf(requester, { identity: toolIdentity, fixed, within: session.within }),
   };
 }
@@ -570,14 +574,26 @@ function newApprovalOf(
   }
   const grantKey = requester.session === undefined ? undefined : grantKeyOf(call);
   return {
-    ...{ requester, tool: tool.name, category: tool.category, classification: tool.classification },
-    ...{ risk, rules, planDigest, callDigest, attach, shownPriors: earlier },
+    requester,
+    tool: tool.name,
+    category: tool.category,
+    classification: tool.classification,
+    risk,
+    rules,
+    planDigest,
+    callDigest,
+    attach,
+    shownPriors: earlier,
     ...rendered,
     scopes: [
       ...(grantKey === undefined ? (["once"] as const) : (tool.approval.scopes ?? (["once", "session"] as const))),
       ...(offer === undefined ? [] : (["bounded"] as const)),
     ],
-    ...{ grantKey, offer, traceId, requirement, answer: wantedAnswerOf(planned) },
+    grantKey,
+    offer,
+    traceId,
+    requirement,
+    answer: wantedAnswerOf(planned),
   };
 }
 

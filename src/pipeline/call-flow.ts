@@ -68,7 +68,11 @@ export class CallFlow {
 export function sourcesOf({ origins: all }: Pick<FlowJudgement, "origins">): FlowSources {
   const sources = all.flatMap(({ argument, origins }) =>
     origins.slice(0, ORIGINS_MAX).map(({ tool, traceId, field, labels, isTrusted, isWhole }) => ({
-      ...{ argument, tool, traceId, field, labels },
+      argument,
+      tool,
+      traceId,
+      field,
+      labels,
       ...(isTrusted && { trusted: true as const }),
       ...(!isWhole && { part: true as const }),
     })),

@@ -328,7 +328,9 @@ class TokenVerifier implements CallerVerifier {
   #keysOf(profile: IssuerProfile, former: CallerVerifierOptions["former"]): IssuerKeys | readonly string[] {
     const { clock, keysTimeoutMs = DEFAULT_KEYS_TIMEOUT_MS, onKeysChanged } = this.#options;
     return profile.keys.open({
-      ...{ algorithms: profile.algorithms, clock, timeoutMs: keysTimeoutMs },
+      algorithms: profile.algorithms,
+      clock,
+      timeoutMs: keysTimeoutMs,
       known: (uri) => former?.fetchedKeys(profile.issuer, uri),
       onChange: () => {
         this.clear();

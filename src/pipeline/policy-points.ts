@@ -124,13 +124,15 @@ export function createPolicyEvaluator(
   assertNames([points.halts, permissions, elevation, risk, ...others].map(({ name }) => name));
   const permitted = combined({
     stage: "permission",
-    ...{ others, detector },
+    others,
+    detector,
     decide: (known: Known) => ({ point: permissions.name, decision: permissions.decide(known) }),
     toEvidence: (known, { findings }) => mint<Authorized>(findings === undefined ? known : { ...known, findings }),
   });
   const assess = combined({
     stage: "approval",
-    ...{ others, detector },
+    others,
+    detector,
     decide: (planned: Planned) => ({ point: risk.name, ...risk.decide(planned) }),
     toEvidence: (planned, { findings, own }) => mint<Assessed>({ planned, findings, assessment: own.assessment }),
   });
@@ -143,7 +145,8 @@ export function createPolicyEvaluator(
     },
     elevate: combined({
       stage: "elevation",
-      ...{ others, detector },
+      others,
+      detector,
       decide: (parsed: Parsed) => ({ point: elevation.name, decision: elevation.decide(parsed) }),
       toEvidence: (parsed, { findings }) => mint<Elevated>(findings === undefined ? parsed : { ...parsed, findings }),
     }),
@@ -215,8 +218,11 @@ async function followed(
   const strictest = flow.findings.toSorted((a, b) => Number(b.verdict === "deny") - Number(a.verdict === "deny"));
   const found = strictest.slice(0, FINDINGS_MAX / 2).map(
     ({ verdict, reason }): PolicyFinding => ({
-      ...{ point: DATA_FLOW, verdict, reason: safeLine(reason, detector) },
-      ...{ rememberable: false, peopleOnly: true },
+      point: DATA_FLOW,
+      verdict,
+      reason: safeLine(reason, detector),
+      rememberable: false,
+      peopleOnly: true,
     }),
   );
   const findings = bounded([...before, ...found]);

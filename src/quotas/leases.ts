@@ -288,7 +288,12 @@ export class Leases {
     const needs = (amounts: number): number => Math.max(1, amounts - rest);
     const least = first === undefined ? 0 : needs(first.amount);
     return {
-      ...{ quota, user, owed, knownUse, least, givenBack: this.#leaving.get(meter) },
+      quota,
+      user,
+      owed,
+      knownUse,
+      least,
+      givenBack: this.#leaving.get(meter),
       wanted: this.#isCautious ? least : needs(waiting.reduce((sum, { amount }) => sum + amount, 0)),
       inBlocks: !this.#isCautious,
     };

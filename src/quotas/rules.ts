@@ -66,7 +66,11 @@ export function readQuota(rule: QuotaRule): Quota {
   const { callers } = when;
   const listed = callers && new Set(callers.map(({ issuer, subject }) => JSON.stringify([issuer, subject])));
   return {
-    ...{ rule, name, unit, window, limit: inParts(unit, rule[unit] ?? 0) },
+    rule,
+    name,
+    unit,
+    window,
+    limit: inParts(unit, rule[unit] ?? 0),
     amountOf(tool) {
       if (!concernsTool(when, tool)) return undefined;
       if (unit === "calls") return 1;

@@ -158,10 +158,16 @@ export async function listUse(sql: Sql, now: EpochMs, { filter, after, limit }: 
     WHERE ends_at > ${now} ${matching(sql, filter)} ${isLater}
     ORDER BY quota, used DESC, id LIMIT ${limit}`;
   return [...rows].map((row) => ({
-    ...{ id: text(row, "id"), quota: text(row, "quota"), unit: oneOf(row, "unit", QUOTA_UNITS) },
-    ...{ issuer: text(row, "issuer"), subject: text(row, "subject") },
-    ...{ tool: text(row, "tool"), system: text(row, "system") },
-    ...{ startsAt: integer(row, "starts_at"), endsAt: integer(row, "ends_at"), used: integer(row, "used") },
+    id: text(row, "id"),
+    quota: text(row, "quota"),
+    unit: oneOf(row, "unit", QUOTA_UNITS),
+    issuer: text(row, "issuer"),
+    subject: text(row, "subject"),
+    tool: text(row, "tool"),
+    system: text(row, "system"),
+    startsAt: integer(row, "starts_at"),
+    endsAt: integer(row, "ends_at"),
+    used: integer(row, "used"),
   }));
 }
 

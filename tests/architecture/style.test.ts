@@ -26,6 +26,12 @@ test("no default exports, no enums, no `any`, no suppressed checks", () => {
   ).toEqual([]);
 });
 
+test("no object is written only to be spread", () => {
+  const source = sources("src");
+  expect(source.length).toBeGreaterThan(300);
+  expect(source.filter(({ code }) => /\.\.\.\{/.test(code)).map(({ path }) => path)).toEqual([]);
+});
+
 test("no two exported types have the same name", () => {
   const names = sources("src").flatMap(({ path, code }) =>
     [...code.matchAll(/^export (?:declare )?(?:abstract )?(?:interface|type|class) (\w+)/gm)].map(([, name = ""]) => ({

@@ -106,7 +106,11 @@ async function find({ sql, now }: ReadTransaction, { webhook, types, owner }: Su
     SELECT seq, attempts FROM approval_deliveries WHERE webhook = ${webhook} AND next_at <= ${now}
     ORDER BY next_at, seq LIMIT 1`;
   return {
-    ...{ state: "open", next, expired, passed, skipped: passed - seq },
+    state: "open",
+    next,
+    expired,
+    passed,
+    skipped: passed - seq,
     due: due && { seq: integer(due, "seq"), attempts: integer(due, "attempts") },
   };
 }

@@ -101,11 +101,18 @@ interface ReportFrame {
 export function reportOf(rows: readonly ReportRow[], { from, to, isWhole }: ReportFrame): ApprovalReport {
   const inState = (state: string): number => rows.filter((row) => row.state === state).length;
   return {
-    ...{ from, to, isWhole, asked: rows.length, pending: inState("pending"), cancelled: inState("cancelled") },
+    from,
+    to,
+    isWhole,
+    asked: rows.length,
+    pending: inState("pending"),
+    cancelled: inState("cancelled"),
     expired: unanswered(rows),
     ...decisionsOf(rows),
     tools: largest(Map.groupBy(rows, ({ tool }) => tool)).map(([tool, own]) => ({
-      ...{ tool, asked: own.length, expired: unanswered(own) },
+      tool,
+      asked: own.length,
+      expired: unanswered(own),
       ...decisionsOf(own),
     })),
     deciders: approverReports(rows),
@@ -206,8 +213,12 @@ function decisionsOf(rows: readonly ReportRow[]): Decisions {
   const hastyShare = shareOf(times.filter((ms) => ms < HASTY_MS).length, decided.length);
   const isEnough = decided.length >= ALERTS.decidedMin;
   return {
-    ...{ approved, denied: decided.length - approved, approvalRate, hastyShare },
-    ...{ medianSeconds: secondsAt(times, 0.5), p90Seconds: secondsAt(times, 0.9) },
+    approved,
+    denied: decided.length - approved,
+    approvalRate,
+    hastyShare,
+    medianSeconds: secondsAt(times, 0.5),
+    p90Seconds: secondsAt(times, 0.9),
     alerts: [
       ...(isEnough && (approvalRate ?? 0) > ALERTS.approvalRateMax ? (["approval_rate"] as const) : []),
       ...(isEnough && (hastyShare ?? 0) > ALERTS.hastyShareMax ? (["hasty_share"] as const) : []),
@@ -313,8 +324,12 @@ function toReportRow(row: Row, requirements: Requirements) {
   const votes: readonly Pick<Vote, "issuer" | "subject" | "at">[] =
     row["votes"] === "[]" ? [] : (readVotes(JSON.parse(text(row, "votes"))) ?? []);
   return {
-    ...{ tool: text(row, "tool"), category: text(row, "category"), classification: text(row, "classification") },
-    ...{ risk: text(row, "risk"), state: text(row, "state"), decidedAt },
+    tool: text(row, "tool"),
+    category: text(row, "category"),
+    classification: text(row, "classification"),
+    risk: text(row, "risk"),
+    state: text(row, "state"),
+    decidedAt,
     scope: row["scope"] === null ? undefined : text(row, "scope"),
     /** Empty when there is no trusted session. */
     session: text(row, "session"),
@@ -399,7 +414,9 @@ function sessionWrites(rows: readonly ReportRow[]): readonly Suggestion[] {
 function byTool(kind: Suggestion["kind"], groups: readonly (readonly ReportRow[])[]): readonly Suggestion[] {
   const tools = Map.groupBy(groups, ([first]) => first?.tool ?? "");
   return [...tools].map(([tool, own]) => ({
-    ...{ kind, tool, prompts: own.reduce((sum, group) => sum + group.length - 1, 0) },
+    kind,
+    tool,
+    prompts: own.reduce((sum, group) => sum + group.length - 1, 0),
   }));
 }
 

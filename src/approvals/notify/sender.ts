@@ -30,9 +30,15 @@ const SECOND_MS = 1_000;
 export async function send(body: string, { url, headers, nowMs, timeoutMs, signal }: SendOptions): Promise<Delivery> {
   try {
     const answer = await client.open({
-      ...{ method: "POST", url: new URL(url), body, signal, timeoutMs },
+      method: "POST",
+      url: new URL(url),
+      body,
+      signal,
+      timeoutMs,
       headers: { ...headers, "content-type": "application/json" },
-      ...{ bodyBytesMax: 0, isRepeatable: false, acceptsUnboundedBody: true },
+      bodyBytesMax: 0,
+      isRepeatable: false,
+      acceptsUnboundedBody: true,
     });
     answer.close();
     return deliveryOf(answer, nowMs);

@@ -250,8 +250,10 @@ function escalationsOf(approval: Approval): Record<string, Json> {
   const steps = escalationPlanOf(approval).slice(0, taken.length);
   return {
     escalations: steps.map(({ policyName, stageName, afterSeconds }, index) => ({
-      ...{ policy: policyName, ...(stageName !== undefined && { stage: stageName }) },
-      ...{ afterSeconds, at: iso(taken[index]?.at ?? 0) },
+      policy: policyName,
+      ...(stageName !== undefined && { stage: stageName }),
+      afterSeconds,
+      at: iso(taken[index]?.at ?? 0),
     })),
   };
 }
@@ -262,7 +264,10 @@ function detailOf(approval: Approval): Record<string, Json> {
   const { issuer, subject, actors } = requester;
   const isWhole = JSON.stringify(view).length <= VIEW_CHARACTERS_MAX;
   return {
-    ...{ rules: [...rules], category, classification, traceId },
+    rules: [...rules],
+    category,
+    classification,
+    traceId,
     requester: { iss: issuer, sub: subject, act: [...actors] },
     ...(answer?.choices !== undefined && { choices: [...answer.choices] }),
     ...(isWhole ? { view } : { viewLeftOut: true }),

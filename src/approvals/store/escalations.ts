@@ -29,7 +29,9 @@ export async function escalate(tx: WriteTransaction, approval: Approval): Promis
     summary: `${approval.summary}; ${waited}`,
     webhooks,
     more: {
-      ...{ policy: policyName, afterSeconds, waitedSeconds: Math.floor((tx.now - approval.createdAt) / SECOND_MS) },
+      policy: policyName,
+      afterSeconds,
+      waitedSeconds: Math.floor((tx.now - approval.createdAt) / SECOND_MS),
       ...(adds !== undefined && { stage: stageName, deciders: adds.deciders as unknown as Json }),
       ...(webhooks !== undefined && { webhooks: [...webhooks] }),
     },

@@ -227,7 +227,14 @@ async function insertGrant(
     event: { type: "grant.created", id, tool, summary, issuer, subject },
     journal: {
       type: "grant.created",
-      ...{ id, tool, issuer, subject, session, grantKey, approvalId, expiresAt },
+      id,
+      tool,
+      issuer,
+      subject,
+      session,
+      grantKey,
+      approvalId,
+      expiresAt,
       ...(bounds !== undefined && { bounds: termsJson(bounds.terms) }),
       decider: identity(decidedBy),
     },
@@ -251,7 +258,7 @@ export async function countRun(tx: WriteTransaction, condition: unknown, traceId
   const runs = { run: integer(row, "runs_used"), of: integer(row, "runs_max") };
   tx.note({
     event: { type: "grant.used", id, tool, summary, issuer, subject },
-    journal: { type: "grant.used", ...{ id, tool, issuer, subject, session, ...runs, traceId } },
+    journal: { type: "grant.used", id, tool, issuer, subject, session, ...runs, traceId },
   });
   return grant;
 }
@@ -345,7 +352,12 @@ function noteRevoked(tx: WriteTransaction, rows: readonly Row[], by: Approver | 
       event: { type: "grant.revoked", id, tool, summary, issuer, subject },
       journal: {
         type: "grant.revoked",
-        ...{ id, tool, issuer, subject, session, grantKey },
+        id,
+        tool,
+        issuer,
+        subject,
+        session,
+        grantKey,
         decider: by === undefined ? undefined : identity(by),
       },
     });

@@ -113,7 +113,9 @@ function* pathTo(dir: string, index: number, size: number): Generator<number, re
   const { tree: pruned } = walkFromStart(dir, "calls", files);
   if (pruned === undefined) throw new AuditLogError("lines were pruned without a record of their hashes");
   const spans = neighbours(index, { from: 0, to: size }).map(({ from, to }) => ({
-    ...{ from, to, tree: pruned.part(from, to) },
+    from,
+    to,
+    tree: pruned.part(from, to),
   }));
   const inOrder = spans.toSorted((one, other) => one.from - other.from);
   let at = pruned.size;

@@ -83,7 +83,9 @@ function collector<Type extends string>(protocol: Protocol<Type>): AuditExporter
       const url = new URL(settings.url);
       if (url.pathname === "/") url.pathname = path;
       const request = {
-        ...{ url: url.href, headers: headers.ok, timeoutMs: TIMEOUT_MS },
+        url: url.href,
+        headers: headers.ok,
+        timeoutMs: TIMEOUT_MS,
         readsAnswer: rejected !== undefined,
       };
       return {
@@ -98,7 +100,8 @@ function collector<Type extends string>(protocol: Protocol<Type>): AuditExporter
 
 /** A collector that accepts OTLP over HTTP, as JSON. */
 export const otlpExporter = collector({
-  ...{ type: "otlp", path: "/v1/logs" },
+  type: "otlp",
+  path: "/v1/logs",
   encode: toOtlp,
   rejected: rejectedByOtlp,
 });

@@ -61,10 +61,17 @@ function toOcsf({ entry, line }: FoundLine): object {
   const [statusId, status] = STATUSES[entry.decision ?? ""] ?? OTHER_STATUS;
   const [severityId, severity] = SEVERITIES[entry.decision ?? ""] ?? INFORMATIONAL;
   return {
-    ...{ activity_id: activityId, activity_name: activity, ...CATEGORY, ...CLASS },
-    ...{ type_uid: CLASS.class_uid * 100 + activityId, type_name: `${CLASS.class_name}: ${activity}` },
+    activity_id: activityId,
+    activity_name: activity,
+    ...CATEGORY,
+    ...CLASS,
+    type_uid: CLASS.class_uid * 100 + activityId,
+    type_name: `${CLASS.class_name}: ${activity}`,
     time: entry.timeMs,
-    ...{ severity_id: severityId, severity, status_id: statusId, status },
+    severity_id: severityId,
+    severity,
+    status_id: statusId,
+    status,
     status_code: entry.code,
     status_detail: entry.reason,
     duration: entry.duration === undefined ? undefined : Math.round(entry.duration),

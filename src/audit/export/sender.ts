@@ -46,9 +46,15 @@ export async function post(body: string, options: SenderOptions): Promise<SendOu
   const { url, headers, timeoutMs, readsAnswer, signal } = options;
   try {
     const answer = await client.open({
-      ...{ method: "POST", url: new URL(url), body, signal, timeoutMs },
+      method: "POST",
+      url: new URL(url),
+      body,
+      signal,
+      timeoutMs,
       headers: { ...headers, "content-type": "application/json" },
-      ...{ bodyBytesMax: ANSWER_BYTES_MAX, isRepeatable: false, acceptsUnboundedBody: true },
+      bodyBytesMax: ANSWER_BYTES_MAX,
+      isRepeatable: false,
+      acceptsUnboundedBody: true,
     });
     const { status } = answer;
     const isTaken = status >= 200 && status < 300;

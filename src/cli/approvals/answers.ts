@@ -15,7 +15,10 @@ const quorum = z.object({
         name: z.string(),
         stages: z.array(
           z.object({
-            ...{ name: z.string(), state: z.string(), have: z.number(), needed: z.number() },
+            name: z.string(),
+            state: z.string(),
+            have: z.number(),
+            needed: z.number(),
             voters: z.array(party).default([]),
           }),
         ),

@@ -19,8 +19,12 @@ const hour = z.object({
   decided: z.number(),
   approvers: z.array(
     z.object({
-      ...{ iss: z.string(), sub: z.string(), asked: z.number(), decided: z.number() },
-      ...{ medianSeconds: share, quickApprovalShare: share },
+      iss: z.string(),
+      sub: z.string(),
+      asked: z.number(),
+      decided: z.number(),
+      medianSeconds: share,
+      quickApprovalShare: share,
     }),
   ),
 });

@@ -92,7 +92,10 @@ function callerFor({ tool }: RegisteredTool, { jwt }: Config, { sub }: TryOption
   const { required, elevatedIf } = tool.permissions;
   const issuer = jwt.issuers.find(({ operators }) => !operators)?.issuer ?? "(issuer)";
   return {
-    ...{ issuer, subject: sub ?? "stc-try", actors: [], expiresAt: Number.MAX_SAFE_INTEGER },
+    issuer,
+    subject: sub ?? "stc-try",
+    actors: [],
+    expiresAt: Number.MAX_SAFE_INTEGER,
     permissions: [...required, ...(elevatedIf?.required ?? [])],
   };
 }

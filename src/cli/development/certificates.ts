@@ -47,7 +47,9 @@ export async function makeCertificates(validity: ValidityDates): Promise<Certifi
   const authority = await makeKeys();
   const common = { ...validity, signingAlgorithm: ECDSA };
   const root = await x509.X509CertificateGenerator.createSelfSigned({
-    ...{ ...common, name: issuer, keys: authority },
+    ...common,
+    name: issuer,
+    keys: authority,
     extensions: [
       new x509.BasicConstraintsExtension(true, 0, true),
       new x509.KeyUsagesExtension(Usage.keyCertSign | Usage.cRLSign, true),
@@ -56,7 +58,11 @@ export async function makeCertificates(validity: ValidityDates): Promise<Certifi
   const issue = async (subject: string, purpose: string, names: JsonGeneralNames): Promise<PemPair> => {
     const keys = await makeKeys();
     const leaf = await x509.X509CertificateGenerator.create({
-      ...{ ...common, subject, issuer, publicKey: keys.publicKey, signingKey: authority.privateKey },
+      ...common,
+      subject,
+      issuer,
+      publicKey: keys.publicKey,
+      signingKey: authority.privateKey,
       extensions: [
         new x509.BasicConstraintsExtension(false, undefined, true),
         new x509.KeyUsagesExtension(Usage.digitalSignature, true),

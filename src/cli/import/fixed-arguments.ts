@@ -56,7 +56,8 @@ function fixedRequest(http: HttpTarget["http"], fixing: Fixing): HttpTarget["htt
   const table = (texts: Readonly<Record<string, string>>): Readonly<Record<string, string>> =>
     Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, filled(text)]));
   return {
-    ...{ ...http, path: filled(path) },
+    ...http,
+    path: filled(path),
     ...(query !== undefined && { query: table(query) }),
     ...(headers !== undefined && { headers: table(headers) }),
     ...(body !== undefined && { body: fixedBody(writtenOut(http, fixing), fixing) }),

@@ -46,7 +46,9 @@ export async function importGrpc(system: string, wanted: readonly string[], opti
         options.rename,
       ),
       {
-        ...{ noun: "method", source: "the contract", columns: ["METHOD", "SERVICE", "CLASSIFICATION"] },
+        noun: "method",
+        source: "the contract",
+        columns: ["METHOD", "SERVICE", "CLASSIFICATION"],
         advice: { several: "write its full name, package.Service.Method", filters: "--service" },
       },
       { ...options, wanted, isFiltered: services.length > 0 },
@@ -135,7 +137,11 @@ export function manifestOf(
   if (draft.problem !== undefined) return { problem: draft.problem };
   const { description, classification, target, input, output, hints, accepted = false, isRead = false } = draft;
   const text = manifestText({
-    ...{ name, classification, input, output, accepted },
+    name,
+    classification,
+    input,
+    output,
+    accepted,
     description: shownText(description, DESCRIPTION_CHARACTERS_MAX),
     permissions: [proposedPermission(system, classification)],
     target: { system, ...target },

@@ -65,8 +65,15 @@ function offered(draft: ToolDraft, { system, taken, options: { accept = false } 
   taken.add(tool);
   const { problem, notes } = draft;
   return {
-    ...{ tool, names: [draft.name], isWanted: true, cells: [], remark: "" },
-    ...{ key: { name: draft.name }, facts: {}, problem: () => problem, notes },
+    tool,
+    names: [draft.name],
+    isWanted: true,
+    cells: [],
+    remark: "",
+    key: { name: draft.name },
+    facts: {},
+    problem: () => problem,
+    notes,
     make: (name) =>
       problem === undefined ? madeManifest(manifestOf(name, system, { ...draft, accepted: accept })) : { problem },
   };
@@ -76,7 +83,13 @@ function offered(draft: ToolDraft, { system, taken, options: { accept = false } 
 export function manifestOf(name: string, system: string, draft: ToolDraft & Pick<ManifestDraft, "accepted">): string {
   const { description, classification, target, input, output, hints, accepted = false } = draft;
   return manifestText({
-    ...{ name, description, classification, input, output, accepted, notes: hints },
+    name,
+    description,
+    classification,
+    input,
+    output,
+    accepted,
+    notes: hints,
     permissions: [proposedPermission(system, classification)],
     target: { system, ...target },
   });

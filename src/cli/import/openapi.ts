@@ -69,7 +69,9 @@ export async function importOpenApi(system: string, wanted: readonly string[], o
       rename,
     ),
     {
-      ...{ noun: "operation", source: "the document", columns: ["OPERATION", "METHOD", "PATH", "TAGS"] },
+      noun: "operation",
+      source: "the document",
+      columns: ["OPERATION", "METHOD", "PATH", "TAGS"],
       advice: { several: 'write "GET /path"', filters: "--tag, --method" },
     },
     { ...options, wanted, isFiltered: tag.length > 0 || method.length > 0 },
@@ -229,7 +231,11 @@ function written({ operation, tool }: NamedOperation, drafted: Drafted, draft: O
   const { system, document, settings, accepted = false, isOpen = false } = drafted;
   const { classification, http, input, output, notes } = draft;
   const text = manifestText({
-    ...{ name: tool, description: descriptionOf(operation), classification, input, accepted },
+    name: tool,
+    description: descriptionOf(operation),
+    classification,
+    input,
+    accepted,
     output: isOpen ? OPEN_OUTPUT : tolerant(output),
     permissions: [proposedPermission(system, classification)],
     target: { system, http: http as unknown as Json },
@@ -292,7 +298,9 @@ function judged(draft: OperationDraft, named: NamedOperation, drafted: Drafted):
   const input = drafted.isOpenInput === true ? openInput(draft.input) : draft.input;
   if (!isRead(named, drafted)) return { ...draft, input };
   return {
-    ...{ ...draft, input, classification: "read" },
+    ...draft,
+    input,
+    classification: "read",
     notes: draft.notes.filter((note) => !note.startsWith("Proposed as read")),
   };
 }

@@ -181,7 +181,11 @@ function report(results: readonly Result[], noun: string, json: boolean): void {
   const count = results.length - failed.length;
   if (json) {
     const rows = results.map(({ key, tool, file, problem, notes }) => ({
-      ...{ ...key, tool, file: file ?? null, problem: problem ?? null, ...(notes.length > 0 && { notes }) },
+      ...key,
+      tool,
+      file: file ?? null,
+      problem: problem ?? null,
+      ...(notes.length > 0 && { notes }),
     }));
     print.json({ written: count, results: rows });
   } else {

@@ -206,7 +206,9 @@ class Compiler {
     const names = new Set(required);
     const keys = this.#keys(schema, declared);
     const members = [...new Set([...declared.keys(), ...required])].map((name) => ({
-      ...{ name, check: declared.get(name), isRequired: names.has(name) },
+      name,
+      check: declared.get(name),
+      isRequired: names.has(name),
     }));
     const isClosed = keys === undefined && schema.additionalProperties === false;
     if (members.length > 0 || isClosed) checks.push(membersCheck(members, isClosed));
@@ -427,15 +429,17 @@ function checkMissing(check: Check | undefined, run: Run): void {
 
 /** Zod's names of the formats, by which it words violations. */
 const ZOD_FORMATS: Readonly<Record<string, string>> = {
-  ...{
-    date: "date",
-    time: "time",
-    "date-time": "datetime",
-    duration: "duration",
-    email: "email",
-    hostname: "hostname",
-  },
-  ...{ ipv4: "ipv4", ipv6: "ipv6", uuid: "uuid", uri: "URI", "uri-reference": "URI reference" },
+  date: "date",
+  time: "time",
+  "date-time": "datetime",
+  duration: "duration",
+  email: "email",
+  hostname: "hostname",
+  ipv4: "ipv4",
+  ipv6: "ipv6",
+  uuid: "uuid",
+  uri: "URI",
+  "uri-reference": "URI reference",
 };
 
 const VALUES_CHARACTERS_MAX = 200;

@@ -559,26 +559,20 @@ function policyFaults(field: string, policy: unknown, schema: unknown): readonly
 
 /** The fields of a manifest and their limits, for the description that editors read. */
 export const FIELD_RULES = {
-  ...{
-    fields: KEYS,
-    name: TOOL_NAME,
-    permission: PERMISSION,
-    classifications: CLASSIFICATIONS,
-    categories: CATEGORIES,
-  },
-  ...{
-    titleCharactersMax: TITLE_CHARACTERS_MAX,
-    descriptionCharactersMax: DESCRIPTION_CHARACTERS_MAX,
-    messageCharactersMax: MESSAGE_CHARACTERS_MAX,
-  },
-  ...{
-    timeoutMsMax: TIMEOUT_MS_MAX,
-    costMax: COST_MAX,
-    limits: LIMITS,
-    scopes: SCOPES,
-    risks: RISKS,
-    grants: GRANT_LIMITS,
-    actions: ACTIONS,
-    reason: REASON_CHARS,
-  },
+  fields: KEYS,
+  name: TOOL_NAME,
+  permission: PERMISSION,
+  classifications: CLASSIFICATIONS,
+  categories: CATEGORIES,
+  titleCharactersMax: TITLE_CHARACTERS_MAX,
+  descriptionCharactersMax: DESCRIPTION_CHARACTERS_MAX,
+  messageCharactersMax: MESSAGE_CHARACTERS_MAX,
+  timeoutMsMax: TIMEOUT_MS_MAX,
+  costMax: COST_MAX,
+  limits: LIMITS,
+  scopes: SCOPES,
+  risks: RISKS,
+  grants: GRANT_LIMITS,
+  actions: ACTIONS,
+  reason: REASON_CHARS,
 } as const;

@@ -104,8 +104,13 @@ function quoted(options: readonly unknown[]): string {
 
 /** A value of each format, for those whose name does not say how they are written. */
 const FORMAT_EXAMPLES: Readonly<Record<string, string>> = {
-  ...{ datetime: "2026-01-31T09:30:00Z", date: "2026-01-31", time: "09:30:00", duration: "PT1H30M" },
-  ...{ e164: "+14155550100", cidrv4: "192.0.2.0/24", cidrv6: "2001:db8::/32" },
+  datetime: "2026-01-31T09:30:00Z",
+  date: "2026-01-31",
+  time: "09:30:00",
+  duration: "PT1H30M",
+  e164: "+14155550100",
+  cidrv4: "192.0.2.0/24",
+  cidrv6: "2001:db8::/32",
 };
 
 function formatText(violation: Kind<"invalid_format">): string {

@@ -43,7 +43,10 @@ const JSON_TYPE = /^application\/(?:[a-z0-9!#$&^_.+-]{1,64}\+)?json(?:;|$)/;
 
 /** The party that is to blame for a failure. The time limit counts as the connection: a point that hangs opens its circuit. */
 const ORIGIN: Readonly<Partial<Record<EgressFailure, "transport">>> = {
-  ...{ address: "transport", unreachable: "transport", lost: "transport", aborted: "transport" },
+  address: "transport",
+  unreachable: "transport",
+  lost: "transport",
+  aborted: "transport",
 };
 
 /** A decision point at a URL. Only the JSON value `true` as the `decision` of an answer with status 200 allows a call. */
@@ -60,7 +63,12 @@ export class AuthZenPoint implements OpenedPoint {
     this.#url = new URL(`${url.origin}${url.pathname.replace(/\/$/, "")}${PATH}`);
     this.#resilience = new Resilience(resilience, random);
     this.#connections = new RotatingClient({
-      ...{ system: name, url, addresses, tls, certificates, connectionsMax: resilience.concurrentCallsMax },
+      system: name,
+      url,
+      addresses,
+      tls,
+      certificates,
+      connectionsMax: resilience.concurrentCallsMax,
     });
   }
 
@@ -75,7 +83,10 @@ export class AuthZenPoint implements OpenedPoint {
     const signal = AbortSignal.timeout(timeoutMs);
     try {
       return await this.#resilience.run({
-        ...{ system, path: PATH, safe: true, signal },
+        system,
+        path: PATH,
+        safe: true,
+        signal,
         attempt: () => this.#attempt(body, question.traceId, signal),
         connected: () => this.#connections.current.client.connections > 0,
       });
@@ -119,9 +130,15 @@ export class AuthZenPoint implements OpenedPoint {
     { held, signal }: { readonly held: Readonly<Record<string, string>>; readonly signal: AbortSignal },
   ): Promise<EgressAnswer> {
     const answer = await this.#connections.current.client.send({
-      ...{ method: "POST", url: this.#url, body, signal, bodyBytesMax: ANSWER_BYTES_MAX, isRepeatable: true },
+      method: "POST",
+      url: this.#url,
+      body,
+      signal,
+      bodyBytesMax: ANSWER_BYTES_MAX,
+      isRepeatable: true,
       headers: {
-        ...{ accept: "application/json", "content-type": "application/json" },
+        accept: "application/json",
+        "content-type": "application/json",
         ...(traceId !== undefined && { "x-request-id": traceId }),
         ...held,
       },
@@ -140,16 +157,19 @@ function evaluationOf({ tool, caller, args, approval }: PointQuestion): { readon
   const agent = client_id ?? azp;
   return {
     subject: {
-      ...{ type: "identity", id: subject },
+      type: "identity",
+      id: subject,
       properties: {
-        ...{ issuer, permissions },
+        issuer,
+        permissions,
         ...(actors.length > 0 && { act: actors }),
         ...(Object.keys(further).length > 0 && { claims: further }),
       },
     },
     action: { name: "tools/call" },
     resource: {
-      ...{ type: "tool", id: tool.name },
+      type: "tool",
+      id: tool.name,
       properties: { system: tool.target.system, classification: tool.classification, category: tool.category },
     },
     context: {
@@ -162,7 +182,8 @@ function evaluationOf({ tool, caller, args, approval }: PointQuestion): { readon
 
 function approvalOf({ id, approvers, decidedAt, usableUntil }: NonNullable<PointQuestion["approval"]>): Json {
   return {
-    ...{ id, approved_at: new Date(decidedAt).toISOString() },
+    id,
+    approved_at: new Date(decidedAt).toISOString(),
     ...(usableUntil !== undefined && { approved_until: new Date(usableUntil).toISOString() }),
     approvers: approvers.map(({ issuer, subject }) => ({ type: "identity", id: subject, properties: { issuer } })),
   };

@@ -277,7 +277,10 @@ class CedarPoint implements OpenedPoint {
     const { setId, shape, entity } = this.#toolPolicies(tool);
     const known: Record<string, CedarValueJson> = {
       ...prefixed("claim_", claims, ANY_SHAPE),
-      ...{ claim_iss: issuer, claim_sub: subject, claim_act: [...actors], claim_permissions: [...permissions] },
+      claim_iss: issuer,
+      claim_sub: subject,
+      claim_act: [...actors],
+      claim_permissions: [...permissions],
     };
     const principal: TypeAndId = { type: "Client", id: subject };
     const client = this.#merged({ uid: principal, attrs: known, parents: [{ type: "Issuer", id: issuer }] });

@@ -78,7 +78,8 @@ export async function openListeners(options: ServerOptions, addresses: ListenerA
     const operatorUrl = await listen(operators, operator, FIELDS.operators);
     const plain = { tls: "none", clientCertificates: "none", certificateExpiresAt: undefined } as const;
     return {
-      ...{ ...listening, operatorUrl },
+      ...listening,
+      operatorUrl,
       states: () => [...states(), { listener: "operators", addresses: [operatorUrl], ...plain }],
       closeOperators: () => closeAtOnce(operators),
     };
@@ -125,7 +126,9 @@ class ServedListener {
 
   state(): ListenerState {
     return {
-      ...{ listener: this.#name, addresses: this.#addresses, tls: this.#front === undefined ? "none" : "server" },
+      listener: this.#name,
+      addresses: this.#addresses,
+      tls: this.#front === undefined ? "none" : "server",
       clientCertificates: this.#front?.clientCertificates ?? "none",
       certificateExpiresAt: this.#front?.expiresAt(),
     };
@@ -162,7 +165,10 @@ class ServedListener {
   async #openTls(source: TlsSource, address: ListenAddress): Promise<string> {
     const { headersTimeoutMs, logError, limits, metrics } = this.#options;
     const front = tlsServer(await this.#forwardedConnections(), {
-      ...{ field: this.#field, source, handshakeTimeoutMs: headersTimeoutMs, logError },
+      field: this.#field,
+      source,
+      handshakeTimeoutMs: headersTimeoutMs,
+      logError,
       handshakes: {
         refused: (why) => metrics.load.ended(why),
         get perSourceMax() {
@@ -197,7 +203,8 @@ class ServedListener {
     await this.#app.ready();
     const { headersTimeoutMs, limits } = this.#options;
     this.#forwarded ??= new ForwardedConnections(this.#app.server, {
-      ...{ headersTimeoutMs, keepAliveMs: KEEP_ALIVE_MS },
+      headersTimeoutMs,
+      keepAliveMs: KEEP_ALIVE_MS,
       get connectionsMax() {
         return limits?.connectionsMax;
       },

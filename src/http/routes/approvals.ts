@@ -307,21 +307,38 @@ function reportShown({
 }: ApprovalReport): Record<string, Json> {
   const { isWhole, asked, pending, expired, cancelled } = report;
   return {
-    ...{ from: iso(from), to: iso(to), isWhole, asked, pending, expired, cancelled },
+    from: iso(from),
+    to: iso(to),
+    isWhole,
+    asked,
+    pending,
+    expired,
+    cancelled,
     ...decisionsShown(report),
     tools: tools.map((one) => ({
-      ...{ tool: one.tool, asked: one.asked, expired: one.expired },
+      tool: one.tool,
+      asked: one.asked,
+      expired: one.expired,
       ...decisionsShown(one),
     })),
     deciders: deciders.map((one) => ({
-      ...{ iss: one.issuer, sub: one.subject, perHour: one.perHour, busiestHour: one.busiestHour },
+      iss: one.issuer,
+      sub: one.subject,
+      perHour: one.perHour,
+      busiestHour: one.busiestHour,
       ...decisionsShown(one),
     })),
     hours: hours.map(({ approvers, ...hour }) => ({
-      ...{ from: iso(hour.from), asked: hour.asked, decided: hour.decided },
+      from: iso(hour.from),
+      asked: hour.asked,
+      decided: hour.decided,
       approvers: approvers.map(({ issuer, subject, asked, decided, medianSeconds, quickApprovalShare }) => ({
-        ...{ iss: issuer, sub: subject, asked, decided },
-        ...{ medianSeconds: medianSeconds ?? null, quickApprovalShare: quickApprovalShare ?? null },
+        iss: issuer,
+        sub: subject,
+        asked,
+        decided,
+        medianSeconds: medianSeconds ?? null,
+        quickApprovalShare: quickApprovalShare ?? null,
       })),
     })),
     suggestions: suggestions.map(({ kind, tool, prompts }) => ({ kind, ...(tool !== undefined && { tool }), prompts })),
@@ -332,8 +349,12 @@ function reportShown({
 function decisionsShown(decisions: Decisions): Record<string, Json> {
   const { approved, denied, approvalRate, medianSeconds, p90Seconds, hastyShare, alerts } = decisions;
   return {
-    ...{ approved, denied, alerts: [...alerts] },
-    ...{ approvalRate: approvalRate ?? null, medianSeconds: medianSeconds ?? null },
-    ...{ p90Seconds: p90Seconds ?? null, hastyShare: hastyShare ?? null },
+    approved,
+    denied,
+    alerts: [...alerts],
+    approvalRate: approvalRate ?? null,
+    medianSeconds: medianSeconds ?? null,
+    p90Seconds: p90Seconds ?? null,
+    hastyShare: hastyShare ?? null,
   };
 }

@@ -321,8 +321,15 @@ function exporterShown({ exporter, stream, bytesBehind, secondsBehind, ...state 
   const iso = (at: EpochMs | undefined): string | null => (at === undefined ? null : new Date(at).toISOString());
   const finite = (value: number): number | null => (Number.isFinite(value) ? value : null);
   return {
-    ...{ exporter, stream, failingSince: iso(failingSince), lastAcceptedAt: iso(lastAcceptedAt) },
-    ...{ bytesBehind: finite(bytesBehind), secondsBehind: finite(secondsBehind), sentLines, deadLines, failures },
+    exporter,
+    stream,
+    failingSince: iso(failingSince),
+    lastAcceptedAt: iso(lastAcceptedAt),
+    bytesBehind: finite(bytesBehind),
+    secondsBehind: finite(secondsBehind),
+    sentLines,
+    deadLines,
+    failures,
   };
 }
 

@@ -54,8 +54,12 @@ export const endpoints: readonly Endpoint[] = [
         const before = (await flow.labelsOf({ issuer, subject })).map(({ label }) => label);
         await services.journal({
           type: "dataFlow.cleared",
-          ...{ issuer, subject, labels: [...new Set(before)] },
-          ...{ reason: services.detector().filterSecrets(reason).text, sub: by.subject, iss: by.issuer },
+          issuer,
+          subject,
+          labels: [...new Set(before)],
+          reason: services.detector().filterSecrets(reason).text,
+          sub: by.subject,
+          iss: by.issuer,
         });
         await flow.clear({ issuer, subject });
         return before;
@@ -76,8 +80,12 @@ export const endpoints: readonly Endpoint[] = [
       await inState(services, async (flow) => {
         const characters = text.length;
         await services.journal({
-          ...{ type: "dataFlow.requested", issuer, subject, characters },
-          ...{ sub: by.subject, iss: by.issuer },
+          type: "dataFlow.requested",
+          issuer,
+          subject,
+          characters,
+          sub: by.subject,
+          iss: by.issuer,
         });
         await flow.vouch({ issuer, subject }, text);
       });

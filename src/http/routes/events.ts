@@ -41,7 +41,8 @@ const events = endpoint({
         client,
         after,
         mayWatch: (event) => tokenAudience === "operators" || (isSame(caller, event) && !FOR_OPERATORS.has(event.type)),
-        ...{ tokenLeftMs, verifyAgain },
+        tokenLeftMs,
+        verifyAgain,
       });
       const stop = untilEnd(() => stream.end());
       try {

@@ -79,7 +79,9 @@ export const endpoints: readonly Endpoint[] = [
       const target = targetOf(body, services);
       const set = await inState(services, () =>
         services.halts.set({
-          ...{ target, cancelRunning, by: identityOf(caller) },
+          target,
+          cancelRunning,
+          by: identityOf(caller),
           reason: services.detector().filterSecrets(reason).text,
           until: until === undefined ? undefined : Date.parse(until),
           forMs: forSeconds === undefined ? undefined : forSeconds * 1_000,

@@ -140,7 +140,9 @@ const systems = z.object({
   decisionPoints: z
     .array(
       z.looseObject({
-        ...{ name: z.string(), kind: z.string(), circuit: z.enum(["closed", "open", "half-open"]).optional() },
+        name: z.string(),
+        kind: z.string(),
+        circuit: z.enum(["closed", "open", "half-open"]).optional(),
         verdicts: z.object({ allow: z.int(), deny: z.int(), ask: z.int() }),
         errors: z.int(),
         lastError: z.object({ at: z.iso.datetime(), reason: z.string() }).nullable(),

@@ -164,7 +164,11 @@ async function relay(services: WebhookServices, received: Received): Promise<App
   const { issuer, subject, permissions } = person;
   const decided: Decided = await inStore(services, () =>
     approvals.decide({
-      ...{ ...choices, id, by: { issuer, subject }, permissions, viewDigest: viewDigest ?? found.viewDigest },
+      ...choices,
+      id,
+      by: { issuer, subject },
+      permissions,
+      viewDigest: viewDigest ?? found.viewDigest,
       relay: { webhook, messageId, user: decidedBy.user },
     }),
   );

@@ -167,16 +167,21 @@ async function fetchJson({ uri, credentials, timeoutMs }: RemoteKeysOptions): Pr
   const { ca, token } = credentials?.() ?? {};
   // A kept connection would be minutes old and closed.
   const client = new EgressClient({
-    ...{ addresses: OPERATED_ADDRESSES, keepsConnections: false },
+    addresses: OPERATED_ADDRESSES,
+    keepsConnections: false,
     ...(ca !== undefined && { tls: { rootCert: Buffer.from(ca) } }),
   });
   const { status, body } = await client.send({
-    ...{ method: "GET", url: new URL(uri), timeoutMs, bodyBytesMax: BODY_BYTES_MAX },
+    method: "GET",
+    url: new URL(uri),
+    timeoutMs,
+    bodyBytesMax: BODY_BYTES_MAX,
     headers: {
       accept: "application/jwk-set+json, application/json",
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
     },
-    ...{ isRepeatable: true, acceptsUnboundedBody: true },
+    isRepeatable: true,
+    acceptsUnboundedBody: true,
   });
   if (status !== 200) throw new Error(`the JWKS URL answered with status ${status}`);
   return parseStrictJson(new TextDecoder("utf-8", { fatal: true }).decode(body), BOUNDED_TEXT_LIMITS);

@@ -133,8 +133,10 @@ export class Learning implements AnswerObserver {
     const isJson = json !== undefined;
     return {
       ...this.#progressOf(observation),
-      ...{ answersFailed: failed, truncated: observed.isCut || json?.isCut === true },
-      ...{ fields, proposal: propose(registered, { answers: observed.answers, fields, forms, isJson }) },
+      answersFailed: failed,
+      truncated: observed.isCut || json?.isCut === true,
+      fields,
+      proposal: propose(registered, { answers: observed.answers, fields, forms, isJson }),
     };
   }
 
@@ -170,8 +172,11 @@ export class Learning implements AnswerObserver {
 
   #progressOf({ registered, until, answersMax, observed, ended }: Observation): ObservationProgress {
     return {
-      ...{ tool: registered.tool.name, state: ended === undefined ? "observing" : "ended", ended: ended ?? null },
-      ...{ answersSeen: observed.answers, answersMax },
+      tool: registered.tool.name,
+      state: ended === undefined ? "observing" : "ended",
+      ended: ended ?? null,
+      answersSeen: observed.answers,
+      answersMax,
       remainingMs: ended === undefined ? until - this.#parts.clock() : 0,
     };
   }

@@ -245,9 +245,14 @@ class FieldRecord {
   shown(): ObservedField {
     return {
       path: this.#path,
-      ...{ answers: this.#answers, values: this.#values, types: this.#types.shown() },
-      ...{ shapes: this.#shapes.shown(), lengths: this.#lengths.shown(), distinct: this.#hashes?.size ?? null },
-      ...{ detected: this.#detected.shown(), secrets: this.#secrets },
+      answers: this.#answers,
+      values: this.#values,
+      types: this.#types.shown(),
+      shapes: this.#shapes.shown(),
+      lengths: this.#lengths.shown(),
+      distinct: this.#hashes?.size ?? null,
+      detected: this.#detected.shown(),
+      secrets: this.#secrets,
     };
   }
 }

@@ -95,8 +95,11 @@ export function propose(registered: RegisteredTool, { answers, fields, forms, is
   });
   const prose = lines.filter(({ path }) => (observed.get(path)?.shapes.prose ?? 0) > 0).map(({ path }) => path);
   return {
-    ...{ outputPolicy: lines, unlisted: places.size - lines.length, hints: hintsFor(registered, prose, answers) },
-    ...{ described, ...(isJson && { result: "json" as const }) },
+    outputPolicy: lines,
+    unlisted: places.size - lines.length,
+    hints: hintsFor(registered, prose, answers),
+    described,
+    ...(isJson && { result: "json" as const }),
   };
 }
 
@@ -127,7 +130,9 @@ function placesOf(
     }
     const known = places.get(path);
     places.set(path, {
-      ...{ steps, node: known?.node ?? node, isOpen: isOpen || known?.isOpen === true },
+      steps,
+      node: known?.node ?? node,
+      isOpen: isOpen || known?.isOpen === true,
       kinds: new Set([...(known?.kinds ?? []), kind]),
     });
   };

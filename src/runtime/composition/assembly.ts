@@ -161,8 +161,23 @@ async function readParts(
     throw new StartupError(problems);
   const close = (): Promise<void> => closeOpened(opened);
   return {
-    ...{ registry, callers, detector, targets, loaded, report, ...approvals, policy, points, hashKey, checkpointKey },
-    ...{ exports, traces, identity, listeners, close, targetKinds: modules.targetKinds },
+    registry,
+    callers,
+    detector,
+    targets,
+    loaded,
+    report,
+    ...approvals,
+    policy,
+    points,
+    hashKey,
+    checkpointKey,
+    exports,
+    traces,
+    identity,
+    listeners,
+    close,
+    targetKinds: modules.targetKinds,
     policyNotes: [
       ...policies.notes,
       ...(await quotaNotes(config, { ...loaded, isEmbedded })),

@@ -39,15 +39,13 @@ export class DataFlowOpener {
     this.#ledger ??= new Ledger({ state, newSecret });
     const { rememberSeconds = REMEMBER_SECONDS, trustSid = false } = dataFlow ?? {};
     return new Policy({
-      ...{
-        tools,
-        kinds: modules.targetKinds,
-        isShellConfined: isShellConfined({ commands }),
-        ledger: this.#ledger,
-        newId,
-        log,
-        trustSid,
-      },
+      tools,
+      kinds: modules.targetKinds,
+      isShellConfined: isShellConfined({ commands }),
+      ledger: this.#ledger,
+      newId,
+      log,
+      trustSid,
       rules: flowRulesOf({ dataFlow }, DEFAULT_RULES),
       rememberMs: rememberSeconds * 1_000,
     });

@@ -136,14 +136,25 @@ export function claimsToKeep({ decisionPoints }: Pick<Config, "decisionPoints">)
 export function statesShown(states: readonly PointState[]) {
   if (states.length === 0) return undefined;
   return states.map(({ name, kind, circuit, calls, facts, lastError, verdicts, errors }) => ({
-    ...{ name, kind, circuit, calls, facts, verdicts, errors },
+    name,
+    kind,
+    circuit,
+    calls,
+    facts,
+    verdicts,
+    errors,
     lastError: lastError === undefined ? null : { at: new Date(lastError.at).toISOString(), reason: lastError.reason },
   }));
 }
 
 function contextOf(config: Config, field: string, { name, timeoutMs }: Entry, { now, random, problems }: OpeningParts) {
   return {
-    ...{ name, field, timeoutMs, now, random, problems },
+    name,
+    field,
+    timeoutMs,
+    now,
+    random,
+    problems,
     issuers: [
       ...new Set([
         ...config.jwt.issuers.filter(({ operators }) => !operators).map(({ issuer }) => issuer),
@@ -166,7 +177,15 @@ function optionsOf(entry: Entry, { key: kind, isRemote }: Kind, parts: OpeningPa
   const { now, monotonic, detector } = parts;
   const concerned = new WeakMap<Tool, boolean>();
   return {
-    ...{ name, kind, isRemote, timeoutMs, onAccessRequest, cacheSeconds, claims, now, monotonic },
+    name,
+    kind,
+    isRemote,
+    timeoutMs,
+    onAccessRequest,
+    cacheSeconds,
+    claims,
+    now,
+    monotonic,
     concerns(tool) {
       const known = concerned.get(tool) ?? mayConcern({ when }, tool);
       concerned.set(tool, known);

@@ -43,7 +43,8 @@ export function openLimits(config: Config, { clock, monotonic, audit, logError }
   const url = postgresUrlOf(config);
   const rates = new Rates({ rules: limits.rates, now: monotonic, shared: limits.shared });
   const admission = createAdmission({
-    ...{ ...audit, rates },
+    ...audit,
+    rates,
     get concurrentCallsMax() {
       return limits.concurrentCallsMax;
     },

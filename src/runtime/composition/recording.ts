@@ -42,7 +42,13 @@ export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, r
     new UnauthenticatedSums({ limit: callers, audit, ids, clock, entryOf: callerSumEntry }),
   ];
   const callRecords = createCallRecords({
-    ...{ clock, monotonic, ids, tracer, observe, log, refusalFor },
+    clock,
+    monotonic,
+    ids,
+    tracer,
+    observe,
+    log,
+    refusalFor,
     hashArgs: (sent) => hashArgs(sent, hashKey),
     hashAlg: hashKey === undefined ? "sha256" : "hmac-sha256",
     record: (entry, request) => record(audit, { unauthenticated, callers }, { entry, request, clock }),

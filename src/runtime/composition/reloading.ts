@@ -107,7 +107,11 @@ export function startReloading({ reload: { trigger, perMinuteMax } }: Config, pa
     return { state: () => undefined, problems: () => [], reload: undefined, stop: () => {} };
   }
   const reload = new Reload({
-    ...{ snapshots, fingerprint, journal, clock, perMinuteMax },
+    snapshots,
+    fingerprint,
+    journal,
+    clock,
+    perMinuteMax,
     build: isEmbedded === true ? build : (...given) => protectingGlobals(() => build(...given)),
     read: () => {
       const { origin } = snapshots.current().config;
@@ -163,7 +167,8 @@ function followFiles(followed: Parts, { snapshots, journal, clock, ...listeners 
   };
   followed.points.watch({ now: clock, report });
   followed.targets.watch({
-    ...{ now: clock, report },
+    now: clock,
+    report,
     upstream: ({ type, ...event }) => {
       if (!isInUse() || (type !== "quarantined" && type !== "restored")) return;
       journal({ type: `upstream.${type}`, ...event }).catch(() => {});

@@ -31,8 +31,12 @@ export function resolveBindings(config: Sections, tools: readonly Tool[]): reado
     if (issuer === undefined) return [];
     return [
       {
-        ...{ index, written, role: written.role, issuer: issuer.issuer },
-        ...{ isForOperators: issuer.operators, isServiceAccount: issuer.profile === "kubernetes" },
+        index,
+        written,
+        role: written.role,
+        issuer: issuer.issuer,
+        isForOperators: issuer.operators,
+        isServiceAccount: issuer.profile === "kubernetes",
         permissions: permissionsOf.get(written.role) ?? [],
         callers: callersOf(written, issuer),
         untilMs: written.until === undefined ? undefined : Date.parse(written.until),

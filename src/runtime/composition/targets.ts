@@ -32,7 +32,11 @@ export function kindContexts(
   problems: string[],
 ): (kind: TargetKind<KindContext>) => KindContext {
   const shared = {
-    ...{ ...capabilities, config, problems, ownPaths: ownPaths(config), ownCode: ownCode() },
+    ...capabilities,
+    config,
+    problems,
+    ownPaths: ownPaths(config),
+    ownCode: ownCode(),
     pathOf: (path: string) => pathFrom(config, path),
     readFile: (path: string) => readPlainFile(pathFrom(config, path)),
     watchFiles: (paths: readonly string[], changed: () => void) => {

@@ -61,7 +61,9 @@ export async function startTracing(
   });
   const tracer = createTracer({
     sampleRatio: traces.sampleRatio,
-    ...{ clock, monotonic, newSpanId: spanIds(fill) },
+    clock,
+    monotonic,
+    newSpanId: spanIds(fill),
     isHarmless: (text) => findSensitive(text, "strict").length === 0,
     add: (spans) => sender.add(spans),
   });

@@ -94,7 +94,11 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
   if (approvals !== undefined) await doubtInterrupted(audit, approvals, hooks);
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, journal });
   const reloading = startReloading(config, {
-    ...{ snapshots, fingerprint, journal, clock, ...hooks },
+    snapshots,
+    fingerprint,
+    journal,
+    clock,
+    ...hooks,
     adopted: ({ config: read, parts: { loaded, webhooks } }) => {
       limits.change(read, loaded.tools);
       halts.change(read.halts.whenUnknown);
@@ -134,7 +138,14 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
 
   return {
     proxy: createProxy({
-      ...{ snapshots, admission, waitingRoom, halts, approvals, executor, callRecords, observerSlot },
+      snapshots,
+      admission,
+      waitingRoom,
+      halts,
+      approvals,
+      executor,
+      callRecords,
+      observerSlot,
       quotaSlot: quotas.slot,
     }),
     /** Returns the operators' observations of answers. */
@@ -192,7 +203,9 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
       const { config: inUse, parts: current, version, dataFlow } = snapshots.current();
       const known: KnownState = {
         haltOf: (halting) => halts.refusalFor(halting),
-        ...{ dataFlow, approvals, quotas: quotas.slot.quotas },
+        dataFlow,
+        approvals,
+        quotas: quotas.slot.quotas,
       };
       const asked = { parts: current, config: inUse, policyVersion: version, known };
       return explainCall(asked, { ...call, caller: await callerOf(asked, caller) });

@@ -45,7 +45,11 @@ export function accessRows(
   const bound = bindings.map(bindingGrant);
   const certified = jwt.clientCertificates.map(
     ({ issuer, subject, spiffeId, permissions }): Grant => ({
-      ...{ audience: "agents", issuer, source: "certificate", subject, spiffeId },
+      audience: "agents",
+      issuer,
+      source: "certificate",
+      subject,
+      spiffeId,
       permissions: sorted(permissions),
     }),
   );
@@ -56,7 +60,10 @@ export function accessRows(
 
 function tableGrants({ issuer, operators, subjectPermissions = {} }: Issuer): readonly Grant[] {
   return Object.entries(subjectPermissions).map(([subject, permissions]) => ({
-    ...{ audience: audienceOf(operators), issuer, source: "table", subject },
+    audience: audienceOf(operators),
+    issuer,
+    source: "table",
+    subject,
     permissions: sorted(permissions),
   }));
 }
@@ -64,7 +71,14 @@ function tableGrants({ issuer, operators, subjectPermissions = {} }: Issuer): re
 function bindingGrant({ index, written, role, issuer, permissions, untilMs, isForOperators }: ResolvedBinding): Grant {
   const { subject, group, claim } = written;
   return {
-    ...{ audience: audienceOf(isForOperators), issuer, source: "binding", subject, group, claim, role, binding: index },
+    audience: audienceOf(isForOperators),
+    issuer,
+    source: "binding",
+    subject,
+    group,
+    claim,
+    role,
+    binding: index,
     until: untilMs === undefined ? undefined : new Date(untilMs).toISOString(),
     permissions: sorted(permissions),
   };
@@ -99,7 +113,12 @@ function joined(grants: readonly Grant[]): Grant {
   const [until] = grants.flatMap((grant) => (grant.until === undefined ? [] : [grant.until])).sort();
   const spiffeId = grants.find((grant) => grant.spiffeId !== undefined)?.spiffeId;
   return {
-    ...{ audience, issuer, source: "together", subject, spiffeId, until },
+    audience,
+    issuer,
+    source: "together",
+    subject,
+    spiffeId,
+    until,
     permissions: sorted(grants.flatMap(({ permissions }) => permissions)),
   };
 }

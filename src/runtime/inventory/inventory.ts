@@ -217,7 +217,10 @@ function rowOf({
   approval,
 }: Tool): Omit<MatrixRow, "subjects" | "roles"> {
   return {
-    ...{ tool: name, system: target.system, classification, category },
+    tool: name,
+    system: target.system,
+    classification,
+    category,
     permissions: permissions.required,
     elevated: permissions.elevatedIf?.required ?? [],
     asks: approvalNeed({ classification, category, approval }),
@@ -245,7 +248,11 @@ function summaryOf(tool: Tool, { parts: { loaded, targets } }: Given): ToolSumma
   const { tool: name, ...row } = rowOf(tool);
   const file = loaded.origins.get(tool);
   return {
-    ...{ name, title: tool.title, version: tool.version, ...row, kind: targets.kindOf(tool) },
+    name,
+    title: tool.title,
+    version: tool.version,
+    ...row,
+    kind: targets.kindOf(tool),
     source: file !== undefined && (isAbsolute(file) || file.startsWith("..")) ? basename(file) : file,
     isQuarantined: targets.quarantineOf(tool) !== undefined,
   };
@@ -263,7 +270,8 @@ function detailsOf({ tool, identity, binding }: RegisteredTool, given: Given): T
     .toolNotes.filter((note) => note.tool === tool.name && (quarantine === undefined || note.field !== "target.mcp"));
   return {
     ...summaryOf(tool, given),
-    ...{ description: tool.description, identity },
+    description: tool.description,
+    identity,
     callers: callersOf(tool, accessNow(parts.loaded.tools, config, nowMs)),
     approval: {
       dependsOnArguments: approval.needsApproval !== undefined,
@@ -279,8 +287,11 @@ function detailsOf({ tool, identity, binding }: RegisteredTool, given: Given): T
     outputPolicy: rulesOf(tool.outputPolicy),
     inputPolicy: rulesOf(tool.inputPolicy),
     scan: shownValue(tool.scan),
-    ...{ timeoutMs: tool.timeoutMs, limits: tool.limits, errors: tool.errors },
-    ...{ idempotent: tool.idempotent, additive: tool.additive },
+    timeoutMs: tool.timeoutMs,
+    limits: tool.limits,
+    errors: tool.errors,
+    idempotent: tool.idempotent,
+    additive: tool.additive,
     cost: tool.cost,
     target: "http" in target ? shownRequest(target) : shownValue(target),
     quarantine,
@@ -303,7 +314,11 @@ function policyShown(policy: ApproverPolicy): PolicyShown {
   const { when, reasonRequired, scopes, decideBySeconds, executeBySeconds } = policy;
   return {
     ...requiredOf(policy),
-    ...{ risk: when.risk ?? "low", reasonRequired, scopes, decideBySeconds, executeBySeconds },
+    risk: when.risk ?? "low",
+    reasonRequired,
+    scopes,
+    decideBySeconds,
+    executeBySeconds,
   };
 }
 
@@ -333,14 +348,18 @@ async function systemsOf(
     systems: [...kinds].sort(byName).map(([name, ofKinds]) => {
       const contract = contracts.find(({ system }) => system === name);
       return {
-        ...{ name, kind: [...ofKinds].sort().join(", "), ...connectionOf(config.systems[name]), ...status.get(name) },
+        name,
+        kind: [...ofKinds].sort().join(", "),
+        ...connectionOf(config.systems[name]),
+        ...status.get(name),
         tools: tools.filter(({ target }) => target.system === name).map((tool) => tool.name),
         contract: contract && { origin: contract.origin, sha256: contract.sha256, isPinned: contract.isPinned },
       };
     }),
     certificates: targets.certificates().map(expiryOf),
     notes: report.notes.map(shownText),
-    ...{ confinement: stateOf(targets.confinement()), revocations: stateOf(identity.revocations?.state()) },
+    confinement: stateOf(targets.confinement()),
+    revocations: stateOf(identity.revocations?.state()),
     decisionPoints: stateOf(statesShown(points.states())),
   };
 }

@@ -131,7 +131,12 @@ function parse(source: string, lines: LineCounter): Document | Error {
     );
   // Duplicate keys are found later: the library compares each key with every other one.
   const composer = new Composer({
-    ...{ version: "1.2", schema: "core", merge: false, strict: true, uniqueKeys: false, stringKeys: true },
+    version: "1.2",
+    schema: "core",
+    merge: false,
+    strict: true,
+    uniqueKeys: false,
+    stringKeys: true,
     logLevel: "error",
   });
   try {

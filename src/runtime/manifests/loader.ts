@@ -243,7 +243,10 @@ function toolConfig(config: Config, onRead: (name: string, value: unknown) => vo
     throw new NotRegistered("this build has no kind of target that offers it");
   };
   return {
-    ...{ repository: notOffered, gitDirectory: notOffered, shellWorkspace: notOffered, workspaceMounts: notOffered },
+    repository: notOffered,
+    gitDirectory: notOffered,
+    shellWorkspace: notOffered,
+    workspaceMounts: notOffered,
     oneOf: (system, list) => z.enum(names(system, list) as [string, ...string[]]),
     sample: (system, list) => names(system, list)[0] ?? "",
     setting: (system, key) => settingOf(systemRead(system, key), system, key),

@@ -95,7 +95,9 @@ export function fingerprintOf(config: Config): Fingerprint {
   const startupFiles = digests.filter(({ field }) => READ_AT_STARTUP.test(field) && !isLive(field));
   return {
     sha256: sha256Hex(all.join("\n")),
-    ...{ configurationSha256, filesSha256, manifests },
+    configurationSha256,
+    filesSha256,
+    manifests,
     startupFiles: new Map(startupFiles.map(({ field, sha256 }) => [field, sha256])),
     files: [
       ...new Set([

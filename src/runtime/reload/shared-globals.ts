@@ -14,7 +14,14 @@ const SHARED: Readonly<Record<string, object>> = {
   "Date.prototype": Date.prototype,
   "Error.prototype": Error.prototype,
   "Uint8Array.prototype": Uint8Array.prototype,
-  ...{ Object, Array, Promise, Date, JSON, Math, Reflect, Buffer },
+  Object,
+  Array,
+  Promise,
+  Date,
+  JSON,
+  Math,
+  Reflect,
+  Buffer,
 };
 const GLOBALS = [
   ...["Object", "Array", "String", "RegExp", "Promise", "Map", "Set", "Date", "Error", "JSON", "Math", "Reflect"],

@@ -291,9 +291,16 @@ function shownPlan(
   const { tool, binding } = registered;
   const { issuer, subject, actors } = call.caller;
   const rendered = renderView({
-    ...{ tool, plan, binding, planDigest: "", input: readInput(tool, call.args), reason: undefined },
+    tool,
+    plan,
+    binding,
+    planDigest: "",
+    input: readInput(tool, call.args),
+    reason: undefined,
     requester: { issuer, subject, actors, session: undefined },
-    ...{ risk: assessment?.risk ?? "low", rules: assessment?.rules ?? [], notes: assessment?.notes ?? [] },
+    risk: assessment?.risk ?? "low",
+    rules: assessment?.rules ?? [],
+    notes: assessment?.notes ?? [],
     ...secretsOf(detector),
     namesSecret,
   });

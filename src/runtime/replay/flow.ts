@@ -88,8 +88,11 @@ export async function recordedFlowJudge(
       const origins = needles === undefined ? [] : originsOf(needles, []);
       const destinations = origins.filter(({ isDestination }) => isDestination).map(({ argument }) => argument);
       return verdictOf(rules, {
-        ...{ ...recorded, isHidden, destinations },
-        ...{ sendsOutside: flow.sendsOutside, hasDestinations: flow.hasDestinations },
+        ...recorded,
+        isHidden,
+        destinations,
+        sendsOutside: flow.sendsOutside,
+        hasDestinations: flow.hasDestinations,
         isCut: needles?.isCut === true,
       });
     };

@@ -171,7 +171,9 @@ class Judging {
       verdicts: all,
       unknown: all.size > 1 ? this.#unknown : new Set(),
       statements: this.#statements,
-      ...{ registered: this.#registered, refusal: this.#refusal, assessment: this.#assessment },
+      registered: this.#registered,
+      refusal: this.#refusal,
+      assessment: this.#assessment,
     };
   }
 

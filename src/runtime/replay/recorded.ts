@@ -55,9 +55,13 @@ export function readRecorded(line: LineMembers): RecordedCall | { readonly leftO
   return {
     traceId: asString(line["traceId"]) ?? "",
     tool: asString(tool?.["name"]) ?? "",
-    ...{ iss, sub, permissions: asStrings(caller?.["permissions"]), actors: asStrings(caller?.["act"]) },
+    iss,
+    sub,
+    permissions: asStrings(caller?.["permissions"]),
+    actors: asStrings(caller?.["act"]),
     roles: asStrings(caller?.["roles"]),
-    ...{ flow: flowOf(line), flowThen: flowThen(line) },
+    flow: flowOf(line),
+    flowThen: flowThen(line),
     sessionMode: modeOf(line["sessionMode"]) ?? (isModeRead(line, then, by) ? "usual" : undefined),
     then,
     approvedBy: by !== undefined && isByApproval(by) ? by : undefined,
@@ -73,8 +77,10 @@ function flowOf(line: LineMembers): RecordedFlow {
   return {
     before: Array.isArray(before) ? asStrings(before) : undefined,
     sources: tablesOf(sources).map((source) => ({
-      ...{ argument: asString(source["argument"]) ?? "", labels: asStrings(source["labels"]) },
-      ...{ isTrusted: source["trusted"] === true, isWhole: source["part"] !== true },
+      argument: asString(source["argument"]) ?? "",
+      labels: asStrings(source["labels"]),
+      isTrusted: source["trusted"] === true,
+      isWhole: source["part"] !== true,
     })),
   };
 }

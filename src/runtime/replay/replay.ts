@@ -152,7 +152,11 @@ class Replaying {
     const areMixed = call.roles.length > 0 && permissions === call.permissions;
     if (!isSame && (areMixed || this.#dependsOnClaims(call))) return "the caller's roles";
     const known: CallerContext = {
-      ...{ issuer: call.iss, subject: call.sub, permissions, actors: call.actors, session: undefined },
+      issuer: call.iss,
+      subject: call.sub,
+      permissions,
+      actors: call.actors,
+      session: undefined,
       expiresAt: Number.MAX_SAFE_INTEGER,
     };
     const holder = { claims: undefined, operators: false };
@@ -163,7 +167,8 @@ class Replaying {
         ? ({ kind: "sent", value: undefined } as const)
         : argumentsOf(call, registered, this.#recognizer);
     const judging = {
-      ...{ parts, config },
+      parts,
+      config,
       // Claims of the token and the time of the call are not known any more.
       asks: ({ isLocal, readsMoment }: PolicyPoint) => (asksExternal || isLocal === true) && readsMoment !== true,
       flow: this.#flowOf(call),
@@ -205,7 +210,10 @@ class Replaying {
     const isOther = !isKnown && this.#changes.size >= GROUPS_MAX;
     const group = this.#changes.get(isOther ? OTHERS : key) ?? {
       ...(isOther ? { tool: OTHERS, sub: OTHERS, iss: OTHERS } : { tool: call.tool, sub: call.sub, iss: call.iss }),
-      ...{ then: isOther ? OTHERS : call.then, now: isOther ? OTHERS : shown, calls: 0, examples: [] },
+      then: isOther ? OTHERS : call.then,
+      now: isOther ? OTHERS : shown,
+      calls: 0,
+      examples: [],
     };
     group.calls += 1;
     if (group.examples.length < EXAMPLES_MAX) group.examples = [...group.examples, call.traceId];
@@ -215,8 +223,10 @@ class Replaying {
   report(): Omit<ReplayReport, "audit"> {
     return {
       calls: this.calls,
-      ...{ unchanged: this.#unchanged, changed: this.#changed },
-      ...{ notJudged: sorted(this.#notJudged), leftOut: sorted(this.#leftOut) },
+      unchanged: this.#unchanged,
+      changed: this.#changed,
+      notJudged: sorted(this.#notJudged),
+      leftOut: sorted(this.#leftOut),
       changes: [...this.#changes.values()].sort((a, b) => b.calls - a.calls),
       recordedBy: sorted(this.#recordedBy),
     };

@@ -59,12 +59,17 @@ export class SpanSender {
       HIDDEN_VARIABLES,
       () =>
         new OTLPTraceExporter({
-          ...{ url, headers: { ...headers }, timeoutMillis: timeoutMs, concurrencyLimit: REQUESTS_MAX },
+          url,
+          headers: { ...headers },
+          timeoutMillis: timeoutMs,
+          concurrencyLimit: REQUESTS_MAX,
           httpAgentOptions: (protocol) => libraryAgent(protocol, timeoutMs),
         }),
     );
     this.#exporter = new CountedExporter(inner, {
-      ...{ spansMax: queueSpansMax, timeoutMs, outages: new OutageReporter(clock, report ?? (() => {})) },
+      spansMax: queueSpansMax,
+      timeoutMs,
+      outages: new OutageReporter(clock, report ?? (() => {})),
       takeRejected: () => diagnostics.takeRejected(),
     });
     this.#processor = new BatchSpanProcessor(this.#exporter, {
@@ -123,7 +128,9 @@ function readableSpan(span: Span, resource: Resource): ReadableSpan {
   const context = (spanId: string): SpanContext => ({ traceId, spanId, traceFlags: TraceFlags.SAMPLED });
   return {
     ...COMMON,
-    ...{ name: span.name, kind: KINDS[span.kind], resource },
+    name: span.name,
+    kind: KINDS[span.kind],
+    resource,
     ...(parentSpanId !== undefined && {
       parentSpanContext: { ...context(parentSpanId), isRemote: isRemoteParent },
     }),

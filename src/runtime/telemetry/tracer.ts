@@ -375,7 +375,9 @@ export function createTracer(options: TracerOptions): Tracer {
 /** Returns a call that is not recorded: its targets receive the trace id and the flag that they need not record it either. */
 function unrecordedCall(traceId: string, newSpanId: () => string): CallTrace {
   return {
-    ...{ traceId, spanId: undefined, requests: undefined },
+    traceId,
+    spanId: undefined,
+    requests: undefined,
     get traceparent() {
       return writeTraceparent({ traceId, spanId: newSpanId(), sampled: false });
     },

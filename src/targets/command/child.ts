@@ -146,7 +146,10 @@ function supervised(launched: Launched): Child {
       await stdin.flush();
     });
   return {
-    ...{ pid, stdout, stderr, exited },
+    pid,
+    stdout,
+    stderr,
+    exited,
     get exitCode() {
       return launched.exitCode;
     },
@@ -215,9 +218,13 @@ function reportChild(
   const { kind, ...details } = ending;
   const secret = sandbox && Buffer.from(sandbox.token);
   observe?.("process", {
-    ...{ argv: [command, ...argv], ended: kind, ...details },
-    ...{ stdout: stdout.kept(), stdoutBytes: stdout.bytes() },
-    ...{ stderr: withoutToken(stderr.kept(), secret), stderrBytes: stderr.bytes() },
+    argv: [command, ...argv],
+    ended: kind,
+    ...details,
+    stdout: stdout.kept(),
+    stdoutBytes: stdout.bytes(),
+    stderr: withoutToken(stderr.kept(), secret),
+    stderrBytes: stderr.bytes(),
   });
 }
 

@@ -106,7 +106,14 @@ export function cliHandler(options: CliHandlerOptions): Handler {
     const { command, argv, cwd, environment } = program;
     const sandbox = sandboxOf(tool, program.confinement);
     const child = runChild({
-      ...{ command, argv, options: argvOptions, cwd, environment, sandbox, memory, ...limits },
+      command,
+      argv,
+      options: argvOptions,
+      cwd,
+      environment,
+      sandbox,
+      memory,
+      ...limits,
       marker: options.newId(),
       signals: [signal, closing.signal],
     });
@@ -207,7 +214,12 @@ async function planProgram(
   const parserInput: Record<string, Json> =
     typeof parse === "function" && parse.length > 1 ? { input: input as Json } : {};
   return {
-    ...{ kind: "cli", command, commandSha256: binarySha256(command), argv, cwd, environment },
+    kind: "cli",
+    command,
+    commandSha256: binarySha256(command),
+    argv,
+    cwd,
+    environment,
     ...(confinement && { confinement }),
     ...parserInput,
   };
@@ -266,7 +278,10 @@ async function runShell(bound: CliTool, parts: Parts, { plan, context }: Planned
   const left = context.deadline - parts.now();
   const endsAfterMs = Math.min(left - Math.min(SCRIPT_END_MS, left / 10), timeoutMs);
   const limits = {
-    ...{ mergesStderr: true, stderrMeans: [], signal: context.signal, observe: context.observe },
+    mergesStderr: true,
+    stderrMeans: [],
+    signal: context.signal,
+    observe: context.observe,
     onStart: context.begin,
     stdoutBytesMax: tool.limits.outputBytesMax + CUT_MARGIN_BYTES,
     timeoutMs: endsAfterMs,

@@ -100,11 +100,20 @@ function open(context: CommandContext): OpenedKind {
     },
     async prepare(tools) {
       confinement = await openConfinement(tools, {
-        ...{ mode: settings.confinement, unconfinedShell: settings.unconfinedBash, launchersMax: settings.launchers },
-        ...{ commands, systemAccess: platformAccess(context), newId },
+        mode: settings.confinement,
+        unconfinedShell: settings.unconfinedBash,
+        launchersMax: settings.launchers,
+        commands,
+        systemAccess: platformAccess(context),
+        newId,
       });
       handler = cliHandler({
-        ...{ commands, confinement, now, newId, onSurvivors, memoryBytesMax: settings.memoryBytesMax },
+        commands,
+        confinement,
+        now,
+        newId,
+        onSurvivors,
+        memoryBytesMax: settings.memoryBytesMax,
         emptyDirectory: privateEmptyDirectory(),
         inspections: new Map([["git", repositoryFault], ...readPlatformFiles(context)]),
       });

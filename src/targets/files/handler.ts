@@ -118,7 +118,10 @@ interface PatchInput {
 
 function patchRequest({ path, ifMatchSha256, patch }: PatchInput): WriteRequest {
   return {
-    ...{ path, ifMatchSha256, createDirectories: false, needsText: true },
+    path,
+    ifMatchSha256,
+    createDirectories: false,
+    needsText: true,
     make(before) {
       if (patch.operation === "unifiedDiff") return applyPatch(before, patch.diff);
       if (before === undefined) throw fileRefusal("ENOENT");

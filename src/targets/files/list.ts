@@ -29,7 +29,10 @@ export function listDirectory(mounts: Mounts, { path, all, maxEntries }: ListReq
     const skipped = found.entries.length - listed.length + found.unreadable;
     const truncated = found.truncated || listed.length > maxEntries;
     return {
-      ...{ path, entries: shown, truncated, skipped },
+      path,
+      entries: shown,
+      truncated,
+      skipped,
       ...(truncated && { hint: "The list is incomplete. List a directory below, or use fs_search." }),
     };
   } finally {

@@ -68,7 +68,10 @@ export function openMounts({ directories, protectedPaths, confinement: only }: M
   }
   const byName = new Map(mounts.map((mount) => [mount.name, mount]));
   return {
-    ...{ confinement, names: [...byName.keys()], byName, protectedIds: idsOf(protectedPaths) },
+    confinement,
+    names: [...byName.keys()],
+    byName,
+    protectedIds: idsOf(protectedPaths),
     close() {
       // Later files get the numbers of closed descriptors, so these must not be found again.
       byName.clear();

@@ -55,8 +55,14 @@ export async function readFile(
   const last = from + shown - 1;
   const hint = hintOf({ from, shown, last, totalLines, truncated });
   const answer = {
-    ...{ ...facts, content: text, binary: false, startLine: shown === 0 ? 0 : from, endLine: shown === 0 ? 0 : last },
-    ...{ totalLines, truncated, ...(hint !== undefined && { hint }) },
+    ...facts,
+    content: text,
+    binary: false,
+    startLine: shown === 0 ? 0 : from,
+    endLine: shown === 0 ? 0 : last,
+    totalLines,
+    truncated,
+    ...(hint !== undefined && { hint }),
   };
   if (beyond === undefined) return answer;
   return new PartialAnswer(

@@ -109,13 +109,11 @@ class Search {
     const { path } = this.#request;
     const truncated = this.#stop !== undefined;
     return {
-      ...{
-        path,
-        matches: this.#matches,
-        truncated,
-        filesSearched: this.#filesSearched,
-        filesSkipped: this.#filesSkipped,
-      },
+      path,
+      matches: this.#matches,
+      truncated,
+      filesSearched: this.#filesSearched,
+      filesSkipped: this.#filesSkipped,
       ...(this.#stop !== undefined && { hint: HINTS[this.#stop] }),
     };
   }
@@ -228,7 +226,9 @@ class Search {
       if (this.#pattern.matches(line)) {
         if (this.#matches.length >= maxMatches) return this.#end("matches");
         const match = {
-          ...{ path, line: at + 1, text: shown(line) },
+          path,
+          line: at + 1,
+          text: shown(line),
           before: lines.slice(Math.max(0, at - before), at).map(shown),
           after: lines.slice(at + 1, at + 1 + after).map(shown),
         };

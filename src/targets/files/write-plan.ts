@@ -69,9 +69,16 @@ export async function planWrite(mounts: Mounts, request: WriteRequest, limits: W
       checkWorkflow(limits.workflow, current === undefined ? undefined : (current.text ?? ""), content);
     const { path, missing, isWorkflow } = target;
     return {
-      ...{ kind: "fs", operation: "write", path, currentSha256: current?.sha256 ?? null },
-      ...{ newSha256: sha256Hex(content), bytes, directories: missing, workflow: isWorkflow },
-      ...{ diff: diffOf(path, current, content), content },
+      kind: "fs",
+      operation: "write",
+      path,
+      currentSha256: current?.sha256 ?? null,
+      newSha256: sha256Hex(content),
+      bytes,
+      directories: missing,
+      workflow: isWorkflow,
+      diff: diffOf(path, current, content),
+      content,
     };
   } finally {
     target.close();

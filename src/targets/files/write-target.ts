@@ -60,7 +60,10 @@ export function locate(mounts: Mounts, path: string): WriteTarget {
     checkDirectories(mounts, mount, { directories, last: missing[0] ?? name });
     checkFile(mounts, found);
     return {
-      ...{ directory: last.fd, name, missing, found },
+      directory: last.fd,
+      name,
+      missing,
+      found,
       path: mountPath(mount.name, names),
       isWorkflow: state !== undefined && isWorkflow(mounts, state, walked),
       close: walked.close,

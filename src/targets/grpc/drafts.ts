@@ -323,15 +323,18 @@ const SCALARS: Readonly<Record<ProtoScalar, Schema>> = {
   string: { type: "string" },
   bool: { type: "boolean" },
   bytes: { type: "string", contentEncoding: "base64", description: "Standard base64, with padding" },
-  ...{ int32: INT_32, sint32: INT_32, sfixed32: INT_32, uint32: UINT_32, fixed32: UINT_32 },
-  ...{
-    int64: wide(INT_64),
-    sint64: wide(INT_64),
-    sfixed64: wide(INT_64),
-    uint64: wide(UINT_64),
-    fixed64: wide(UINT_64),
-  },
-  ...{ float: { type: "number" }, double: { type: "number" } },
+  int32: INT_32,
+  sint32: INT_32,
+  sfixed32: INT_32,
+  uint32: UINT_32,
+  fixed32: UINT_32,
+  int64: wide(INT_64),
+  sint64: wide(INT_64),
+  sfixed64: wide(INT_64),
+  uint64: wide(UINT_64),
+  fixed64: wide(UINT_64),
+  float: { type: "number" },
+  double: { type: "number" },
 };
 
 /** A number of JSON keeps 53 bits. Larger 64-bit integers are decimal texts, as in all answers. */
@@ -359,8 +362,15 @@ function keyNames(key: ProtoScalar): Schema | undefined {
 }
 
 const WRAPPED: Readonly<Record<string, ProtoScalar>> = {
-  ...{ DoubleValue: "double", FloatValue: "float", Int32Value: "int32", UInt32Value: "uint32", Int64Value: "int64" },
-  ...{ UInt64Value: "uint64", BoolValue: "bool", StringValue: "string", BytesValue: "bytes" },
+  DoubleValue: "double",
+  FloatValue: "float",
+  Int32Value: "int32",
+  UInt32Value: "uint32",
+  Int64Value: "int64",
+  UInt64Value: "uint64",
+  BoolValue: "bool",
+  StringValue: "string",
+  BytesValue: "bytes",
 };
 
 const WELL_KNOWN: Readonly<Record<string, Schema>> = {

@@ -253,7 +253,13 @@ function readSystems(context: AssertionContext): ReadonlyMap<string, GrpcSystem>
     const source = contractSource(context, name, entry);
     if (source === undefined || secured === undefined) continue;
     systems.set(name, {
-      ...{ endpoint: address, endpoints, plaintext: isPlain, metadata, keepalive: pings, ...secured, ...source },
+      endpoint: address,
+      endpoints,
+      plaintext: isPlain,
+      metadata,
+      keepalive: pings,
+      ...secured,
+      ...source,
       maxMessageBytes: entry.messageBytesMax,
       resilience: resilienceOf(entry),
       health: health === true ? { service: "" } : health,

@@ -57,7 +57,9 @@ export class HttpFailure extends FailedAttempt {
   }) {
     const { meaning, origin, sent, httpStatus, waitMs } = facts;
     super(facts.reason ?? facts.status, {
-      ...{ origin, sent, answerStarted: origin !== "service" && httpStatus !== undefined },
+      origin,
+      sent,
+      answerStarted: origin !== "service" && httpStatus !== undefined,
       isUnavailable:
         meaning === "unavailable" || meaning === "rejected" || (meaning === "unsent" && origin === "transport"),
       ...(waitMs !== undefined && { waitMs }),
@@ -81,7 +83,11 @@ export function failureOf(
 ): HttpFailure {
   const [name, meaning] = meaningOf(status, means);
   return new HttpFailure({
-    ...{ meaning, status: name, origin: "service", sent: true, httpStatus: status },
+    meaning,
+    status: name,
+    origin: "service",
+    sent: true,
+    httpStatus: status,
     text: body.subarray(0, ERROR_TEXT_BYTES_MAX).toString("utf8"),
     waitMs: retryAfterMs(headers, now) ?? 0,
   });
@@ -146,7 +152,12 @@ export function refusalOf(failed: HttpFailure, call: ApiCall): Refusal {
     details: { status, ...(httpStatus !== undefined && { httpStatus }) },
     targetText: isOwn && call.errors === "filtered" ? text : undefined,
     cause: {
-      ...{ system: call.system, path: call.path, status, httpStatus, origin, because: message },
+      system: call.system,
+      path: call.path,
+      status,
+      httpStatus,
+      origin,
+      because: message,
       textLength: text.length,
       ...(failed.meaning === "unsent" && {
         hint: "nothing was sent: check the address, addresses, and the certificates on both sides",

@@ -107,7 +107,12 @@ function openAll(options: HttpHandlerOptions): ReadonlyMap<string, OpenedSystem>
 function opened(name: string, system: HttpSystem, { random, resolve }: HttpHandlerOptions): OpenedSystem {
   const { baseUrl: url, addresses, tls, certificates, resilience } = system;
   const connections = new RotatingClient({
-    ...{ system: name, url, addresses, tls, certificates, resolve },
+    system: name,
+    url,
+    addresses,
+    tls,
+    certificates,
+    resolve,
     connectionsMax: resilience.concurrentCallsMax,
   });
   return { name, system, resilience: new Resilience(resilience, random), connections };
@@ -217,7 +222,10 @@ class HttpBinding implements Binding {
       ...headers,
     };
     return {
-      ...{ kind: "http", system: this.#system.name, method: this.#http.method, url },
+      kind: "http",
+      system: this.#system.name,
+      method: this.#http.method,
+      url,
       headers: Object.fromEntries(Object.entries(all).sort(([a], [b]) => (a < b ? -1 : 1))),
       ...(body !== undefined && { body }),
       tls: tls === null ? null : { rootSha256: tls.rootSha256, serverName: tls.serverName },
@@ -261,8 +269,13 @@ class HttpBinding implements Binding {
     }
     const body = plan["body"] === undefined ? undefined : bodyText(plan["body"], this.#form);
     const call: ApiCall = {
-      ...{ system: this.#system.name, path: this.#http.path, safe: this.#safe, signal: context.signal },
-      ...{ means: this.#http.means ?? {}, errors: this.#tool.errors, now: this.#now },
+      system: this.#system.name,
+      path: this.#http.path,
+      safe: this.#safe,
+      signal: context.signal,
+      means: this.#http.means ?? {},
+      errors: this.#tool.errors,
+      now: this.#now,
     };
     try {
       const answer = await this.#system.resilience.run({
@@ -331,15 +344,23 @@ class HttpBinding implements Binding {
     };
     try {
       const answer = await this.#system.connections.current.client.send({
-        ...{ method, url, body, signal, headers: { ...request.headers, ...added } },
-        ...{ bodyBytesMax: this.#system.system.answerBytesMax, isRepeatable: this.#safe, onSend: context.begin },
+        method,
+        url,
+        body,
+        signal,
+        headers: { ...request.headers, ...added },
+        bodyBytesMax: this.#system.system.answerBytesMax,
+        isRepeatable: this.#safe,
+        onSend: context.begin,
       });
       span?.end(String(answer.status));
       const secrets = secretsInHeaders(Object.values(secret));
       const shown = { ...answer, body: bytesWithout(answer.body, secrets) };
       context.observe?.("HTTP answer", {
-        ...{ status: answer.status, headers: redactedHeaders(answer.headers, secrets) },
-        ...{ body: shown.body.subarray(0, OBSERVED_BYTES_MAX), bodyBytes: shown.body.length },
+        status: answer.status,
+        headers: redactedHeaders(answer.headers, secrets),
+        body: shown.body.subarray(0, OBSERVED_BYTES_MAX),
+        bodyBytes: shown.body.length,
       });
       return shown;
     } catch (error) {

@@ -145,7 +145,11 @@ async function readSystem(context: AssertionContext, name: string, entry: HttpEn
   const reached = await readUrlSystem(context, field, { ...entry, url: entry.baseUrl });
   if (reached === undefined) return undefined;
   return {
-    ...{ ...reached, baseUrl: reached.url, headers: entry.headers, isAsserted: entry.assertion },
-    ...{ answerBytesMax: entry.answerBytesMax, resilience: resilienceOf(entry) },
+    ...reached,
+    baseUrl: reached.url,
+    headers: entry.headers,
+    isAsserted: entry.assertion,
+    answerBytesMax: entry.answerBytesMax,
+    resilience: resilienceOf(entry),
   };
 }

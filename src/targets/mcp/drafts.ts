@@ -34,7 +34,8 @@ export function draftOf({ name, pinned, sha256 }: Definition): ToolDraft {
     target: {
       mcp: { tool: name, definitionSha256: sha256, ...(repeated === undefined && { definition: pinned as Json }) },
     },
-    ...{ input: input.schema, output: output.schema },
+    input: input.schema,
+    output: output.schema,
     notes: [...(repeated === undefined ? [] : [repeated]), ...input.notes, ...output.notes],
   };
 }
@@ -42,8 +43,16 @@ export function draftOf({ name, pinned, sha256 }: Definition): ToolDraft {
 /** Returns a tool that the server lists and no manifest can call. */
 export function unusableDraft(name: string, problem: string): ToolDraft {
   return {
-    ...{ name, description: "", classification: "write", saysReadOnly: false, target: {}, problem },
-    ...{ input: {}, output: {}, hints: [], notes: [] },
+    name,
+    description: "",
+    classification: "write",
+    saysReadOnly: false,
+    target: {},
+    problem,
+    input: {},
+    output: {},
+    hints: [],
+    notes: [],
   };
 }
 

@@ -161,7 +161,12 @@ class HttpChannel implements McpChannel {
       const signal = AbortSignal.timeout(CLOSE_TIMEOUT_MS);
       const headers = { ...this.#headers(), ...(await this.#credentials(signal)), "mcp-session-id": id };
       await client().send({
-        ...{ method: "DELETE", url, headers, signal, bodyBytesMax: IGNORED_BYTES_MAX, isRepeatable: true },
+        method: "DELETE",
+        url,
+        headers,
+        signal,
+        bodyBytesMax: IGNORED_BYTES_MAX,
+        isRepeatable: true,
       });
     } catch {
       // The server forgets the session by itself.
@@ -272,7 +277,10 @@ class HttpChannel implements McpChannel {
   async #post({ message, id, call }: Requested, exchange: InProgress): Promise<void> {
     const { url, messageBytesMax } = this.#options;
     const request = {
-      ...{ method: "POST", url, headers: this.#headers(message), signal: exchange.controller.signal },
+      method: "POST",
+      url,
+      headers: this.#headers(message),
+      signal: exchange.controller.signal,
       body: JSON.stringify({ jsonrpc: "2.0", ...message }),
       bodyBytesMax: STREAM_MESSAGES * messageBytesMax,
       isRepeatable: message.method !== "tools/call",
@@ -360,8 +368,12 @@ class HttpChannel implements McpChannel {
     const { signal } = this.#closing;
     try {
       const answering = await this.#open({
-        ...{ method: "GET", url, headers: { ...this.#headers(), accept: EVENTS_TYPE }, signal },
-        ...{ bodyBytesMax: STREAM_MESSAGES * messageBytesMax, isRepeatable: true },
+        method: "GET",
+        url,
+        headers: { ...this.#headers(), accept: EVENTS_TYPE },
+        signal,
+        bodyBytesMax: STREAM_MESSAGES * messageBytesMax,
+        isRepeatable: true,
       });
       const { status, headers, close } = answering.stream;
       if (status !== 200 || headers["content-type"]?.startsWith(EVENTS_TYPE) !== true) {

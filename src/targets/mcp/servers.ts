@@ -208,7 +208,8 @@ async function programChannel(
       secretEnv,
       messageBytesMax,
     }),
-    ...{ identity, additions: { secretEnv: entry.secretEnv.map(({ name: variable }) => variable) } },
+    identity,
+    additions: { secretEnv: entry.secretEnv.map(({ name: variable }) => variable) },
     confinement: unconfined === undefined ? "confined" : "none",
   };
 }
@@ -250,10 +251,17 @@ async function urlChannel({ context, name, entry, clients }: Opening): Promise<R
   return {
     additions: { addedHeaders },
     open: httpChannel({
-      ...{ system: name, url, client: () => client.current.client, credentials, sign, messageBytesMax },
+      system: name,
+      url,
+      client: () => client.current.client,
+      credentials,
+      sign,
+      messageBytesMax,
       now: context.now,
     }),
-    ...{ identity, credentialKeyOf: credentials?.keyOf, forgetCallers: () => credentials?.forgetCallers?.() },
+    identity,
+    credentialKeyOf: credentials?.keyOf,
+    forgetCallers: () => credentials?.forgetCallers?.(),
   };
 }
 

@@ -356,7 +356,14 @@ export class Upstream {
     if (this.#slots.size >= limits.sessionsMax) this.#makeRoom();
     const session = this.#start(isOwned ? user.owner : undefined);
     const slot: Slot = {
-      ...{ key, isOwned, session, started: undefined, calls: 0, idle: undefined, isOver: false, isRetired: false },
+      key,
+      isOwned,
+      session,
+      started: undefined,
+      calls: 0,
+      idle: undefined,
+      isOver: false,
+      isRetired: false,
     };
     this.#slots.set(key, slot);
     slot.session.then(
@@ -381,7 +388,10 @@ export class Upstream {
     const { open, identity, limits, system, report, now } = this.#options;
     try {
       const session = await McpSession.start({
-        ...{ open, owner, identity, startTimeoutMs: limits.startTimeoutMs },
+        open,
+        owner,
+        identity,
+        startTimeoutMs: limits.startTimeoutMs,
         log: (what, text) =>
           report({ type: "output", system, reason: `${what}: ${bounded(text, LOGGED_CHARACTERS_MAX)}` }),
         onDefinitions: (listed) => this.#judge(listed, owner !== undefined),

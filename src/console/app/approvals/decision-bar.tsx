@@ -23,7 +23,9 @@ const reason = signal("");
 const answer = signal("");
 /** The terms of the grant that is being written, as typed, and the arguments that must be as in the call. */
 const written = signal<{ readonly runs: string; readonly minutes: string; readonly same: ReadonlySet<string> }>({
-  ...{ runs: "", minutes: "", same: new Set() },
+  runs: "",
+  minutes: "",
+  same: new Set(),
 });
 
 // Text written about one request never belongs to another.

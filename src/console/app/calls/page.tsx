@@ -135,7 +135,11 @@ function Field({ filter, value }: { readonly filter: FilterInput; readonly value
         </select>
       ) : (
         <input
-          {...{ id, name, defaultValue: value, placeholder: hint, maxLength: VALUE_CHARACTERS_MAX }}
+          id={id}
+          name={name}
+          defaultValue={value}
+          placeholder={hint}
+          maxLength={VALUE_CHARACTERS_MAX}
           type={name === "text" ? "search" : "text"}
           autocomplete="off"
           spellcheck={false}

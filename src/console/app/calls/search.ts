@@ -74,8 +74,12 @@ export async function search({ isNext = false } = {}): Promise<void> {
   const own = new AbortController();
   reading = own;
   let found: Results = {
-    ...{ query: wanted, rows: continues ? before.rows : [], cursor: continues ? before.cursor : undefined },
-    ...{ hasMore: true, isReading: true, warnings: [] },
+    query: wanted,
+    rows: continues ? before.rows : [],
+    cursor: continues ? before.cursor : undefined,
+    hasMore: true,
+    isReading: true,
+    warnings: [],
   };
   results.value = found;
   const target = found.rows.length + PAGE_ROWS;

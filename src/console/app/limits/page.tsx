@@ -212,7 +212,9 @@ function Compose(): VNode {
     open.value = {
       kind: "confirm",
       wanted: {
-        ...{ kind, ...Object.fromEntries(names), reason: String(written.get("reason")).trim() },
+        kind,
+        ...Object.fromEntries(names),
+        reason: String(written.get("reason")).trim(),
         cancelRunning: written.get("cancel") !== null,
         ...(forSeconds > 0 && { forSeconds }),
       },

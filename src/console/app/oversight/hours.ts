@@ -98,8 +98,12 @@ export function hoursChart(hours: readonly Hour[], endMs: number): HoursChart | 
     .filter(({ hour }) => (count > HOURS_WITH_TICKS ? hour === 0 : hour % 6 === 0))
     .map(({ hour, ...tick }) => ({ ...tick, isDay: hour === 0 }));
   return {
-    ...{ width: count * hourWidth, hourWidth, highest, ticks },
-    ...{ rows: rows.slice(0, ROWS_MAX), rowsLeftOut: Math.max(0, rows.length - ROWS_MAX) },
+    width: count * hourWidth,
+    hourWidth,
+    highest,
+    ticks,
+    rows: rows.slice(0, ROWS_MAX),
+    rowsLeftOut: Math.max(0, rows.length - ROWS_MAX),
   };
 }
 

@@ -281,7 +281,11 @@ export async function probeRules(
     const task = { kind: "probe", canary, port, readable: process.execPath } as const;
     const readable = { path: process.execPath, access: "read" } as const;
     const child = launchers.launch({
-      ...{ grants: [...grants, readable], ports, filter, token, task },
+      grants: [...grants, readable],
+      ports,
+      filter,
+      token,
+      task,
       parent: process.pid,
       cpuSeconds: CPU_SECONDS_MIN,
       dataBytes: DATA_BYTES_MIN,

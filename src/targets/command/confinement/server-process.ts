@@ -66,7 +66,10 @@ export function serverProcesses({ memoryBytesMax, newId }: ServerProcessOptions)
         child = isConfined
           ? launchers.launch({
               ...rulesOf(program, path),
-              ...{ token, parent: process.pid, keepsInput: true, cpuSeconds: CPU_SECONDS },
+              token,
+              parent: process.pid,
+              keepsInput: true,
+              cpuSeconds: CPU_SECONDS,
               dataBytes: Math.max(DATA_BYTES_MIN, DATA_PER_MEMORY * bytesMax),
               task: { kind: "program", command: program.command, argv: program.argv, cwd: path, environment },
             })
@@ -115,7 +118,11 @@ function realPathOf(path: string): string | undefined {
 
 function rulesOf({ command, reads, writes, network }: ServerProgram, temporary: string | undefined): ChildRules {
   const confined: Confined = {
-    ...{ level: "confined", reads, writes, network, runs: "system" },
+    level: "confined",
+    reads,
+    writes,
+    network,
+    runs: "system",
     temporaryDirectory: temporary !== undefined,
   };
   return {

@@ -243,10 +243,20 @@ const SCALAR_KINDS: Readonly<Record<Scalar, readonly Kind[]>> = {
 
 const WELL_KNOWN_KINDS: ReadonlyMap<string, Kinds> = new Map<string, Kinds>(
   Object.entries<Kinds>({
-    ...{ Timestamp: ["string"], Duration: ["string"], FieldMask: ["string"], ListValue: ["list"], Value: undefined },
-    ...{ DoubleValue: ["number"], FloatValue: ["number"], Int32Value: ["number"], UInt32Value: ["number"] },
-    ...{ Int64Value: SCALAR_KINDS.int64, UInt64Value: SCALAR_KINDS.int64 },
-    ...{ BoolValue: ["boolean"], StringValue: ["string"], BytesValue: ["string"] },
+    Timestamp: ["string"],
+    Duration: ["string"],
+    FieldMask: ["string"],
+    ListValue: ["list"],
+    Value: undefined,
+    DoubleValue: ["number"],
+    FloatValue: ["number"],
+    Int32Value: ["number"],
+    UInt32Value: ["number"],
+    Int64Value: SCALAR_KINDS.int64,
+    UInt64Value: SCALAR_KINDS.int64,
+    BoolValue: ["boolean"],
+    StringValue: ["string"],
+    BytesValue: ["string"],
   }).map(([name, kinds]) => [`google.protobuf.${name}`, kinds]),
 );
 
@@ -296,8 +306,18 @@ function kindsOfSchema(shape: Schema, end: PipeSide): readonly Kind[] | undefine
 }
 
 const SCHEMA_KINDS: Readonly<Record<string, Kind>> = {
-  ...{ string: "string", template_literal: "string", number: "number", boolean: "boolean", bigint: "bigint" },
-  ...{ array: "list", tuple: "list", object: "object", record: "object", date: "Date", map: "Map", set: "Set" },
+  string: "string",
+  template_literal: "string",
+  number: "number",
+  boolean: "boolean",
+  bigint: "bigint",
+  array: "list",
+  tuple: "list",
+  object: "object",
+  record: "object",
+  date: "Date",
+  map: "Map",
+  set: "Set",
 };
 
 function kindsOfValues(values: readonly unknown[]): readonly Kind[] | undefined {

@@ -236,9 +236,13 @@ export class ApiDocument {
     const { method, path, item, operation } = found;
     const { operationId, tags, summary, description, deprecated, callbacks, security, servers } = operation.value;
     return {
-      ...{ method: method.toUpperCase() as ApiOperation["method"], path, id: asString(operationId) },
+      method: method.toUpperCase() as ApiOperation["method"],
+      path,
+      id: asString(operationId),
       tags: Array.isArray(tags) ? tags.filter((tag) => typeof tag === "string") : [],
-      ...{ summary: asString(summary), description: asString(description), isDeprecated: deprecated === true },
+      summary: asString(summary),
+      description: asString(description),
+      isDeprecated: deprecated === true,
       servers: serverUrls(servers ?? item.value["servers"]),
       isAuthenticated: requiresAuthentication(security ?? this.#security),
       hasCallbacks: isTable(callbacks) && Object.keys(callbacks).length > 0,
@@ -271,7 +275,10 @@ export class ApiDocument {
     const style = asString(value["style"]) ?? (location === "query" || location === "cookie" ? "form" : "simple");
     const explode = value["explode"];
     return {
-      ...{ name, location, isRequired: required === true || location === "path", description: asString(description) },
+      name,
+      location,
+      isRequired: required === true || location === "path",
+      description: asString(description),
       // A parameter with `content` is JSON in a text.
       style: content === undefined ? style : "content",
       explode: typeof explode === "boolean" ? explode : style === "form",
@@ -369,7 +376,11 @@ function parseYaml(text: string): unknown {
     throw new Error(`is larger than ${YAML_BYTES_MAX} characters, the most for YAML: convert it to JSON`);
   }
   const document = parseDocument(text, {
-    ...{ version: "1.2", schema: "core", merge: false, strict: true, uniqueKeys: true },
+    version: "1.2",
+    schema: "core",
+    merge: false,
+    strict: true,
+    uniqueKeys: true,
     logLevel: "error",
   });
   // A tag that YAML does not know is only a warning, and its value would be read as if it had none.

@@ -131,13 +131,16 @@ class Drafting {
     return {
       classification: CLASSIFICATIONS[method],
       http: {
-        ...{ method, path },
+        method,
+        path,
         ...(Object.keys(this.#query).length > 0 && { query: this.#query }),
         ...(Object.keys(this.#headers).length > 0 && { headers: this.#headers }),
         ...body,
         ...(Object.keys(means).length > 0 && { means }),
       },
-      ...{ input: this.#input(), output: output as Json, notes: this.#notes() },
+      input: this.#input(),
+      output: output as Json,
+      notes: this.#notes(),
     };
   }
 
@@ -484,7 +487,12 @@ function sentAs(schema: Written, name: string): Written {
 }
 
 const CLASSIFICATIONS: Readonly<Record<ApiOperation["method"], ToolClassification>> = {
-  ...{ GET: "read", HEAD: "read", DELETE: "destructive", POST: "write", PUT: "write", PATCH: "write" },
+  GET: "read",
+  HEAD: "read",
+  DELETE: "destructive",
+  POST: "write",
+  PUT: "write",
+  PATCH: "write",
 };
 
 /** Successes without a result of their own: partial content, and parts of several results. */
@@ -635,6 +643,8 @@ function membersOf(schema: Written): readonly Field[] | undefined {
   if (!isTable(properties)) return undefined;
   const required = Array.isArray(schema["required"]) ? (schema["required"] as readonly unknown[]) : [];
   return Object.entries(properties).map(([name, inner]) => ({
-    ...{ name, schema: inner as Written, isRequired: required.includes(name) },
+    name,
+    schema: inner as Written,
+    isRequired: required.includes(name),
   }));
 }

@@ -521,8 +521,13 @@ interface Position {
 }
 
 const ANYTHING: Shape = {
-  ...{ kinds: undefined, properties: new Map(), required: new Set<string>(), items: [], others: [] },
-  ...{ isOpen: true, values: undefined },
+  kinds: undefined,
+  properties: new Map(),
+  required: new Set<string>(),
+  items: [],
+  others: [],
+  isOpen: true,
+  values: undefined,
 };
 
 /** Returns what several shapes say about a value of which all apply, or any. */
@@ -559,8 +564,13 @@ function allValues(lists: readonly (readonly unknown[] | undefined)[]): readonly
 }
 
 const KINDS: Readonly<Record<string, Kind>> = {
-  ...{ string: "string", integer: "number", number: "number", boolean: "boolean" },
-  ...{ array: "list", object: "object", null: "null" },
+  string: "string",
+  integer: "number",
+  number: "number",
+  boolean: "boolean",
+  array: "list",
+  object: "object",
+  null: "null",
 };
 
 function kindsOfTypes(
@@ -581,8 +591,16 @@ function valuesOf(value: unknown): readonly unknown[] | undefined {
 const EMPTY: ReadonlySet<string> = new Set(["null", "undefined", "void", "never"]);
 
 const SCHEMA_KINDS: Readonly<Record<string, Kind>> = {
-  ...{ string: "string", template_literal: "string", number: "number", int: "number", boolean: "boolean" },
-  ...{ array: "list", tuple: "list", set: "list", object: "object", record: "object" },
+  string: "string",
+  template_literal: "string",
+  number: "number",
+  int: "number",
+  boolean: "boolean",
+  array: "list",
+  tuple: "list",
+  set: "list",
+  object: "object",
+  record: "object",
 };
 
 /** Returns the types that a schema accepts or produces; undefined when they are not known. */
