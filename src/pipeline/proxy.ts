@@ -11,6 +11,7 @@ import type {
   Verified,
   WithinRate,
 } from "../core/evidence.ts";
+import { present } from "../core/present.ts";
 import type { RefusalCode } from "../core/refusals.ts";
 import type { DataFlowPolicy } from "../data-flow/flow.ts";
 import type { Detector } from "../detection/sensitive.ts";
@@ -185,7 +186,7 @@ async function afterApproval(parts: ProxyParts, record: CallRecord, outcome: Cal
   if (!(claimed instanceof Refusal)) return claimed;
   // The call waited without naming the approval, and the same call was faster.
   if (claimed.code === "APPROVAL_CONSUMED" && request.approvalId === undefined)
-    return inProgress(claim.approvalId ?? "");
+    return inProgress(present(claim.approvalId, "the id of the approval"));
   // No capacity now: the caller must learn of its approval request, because it can claim the approval later.
   return OVERLOAD.has(claimed.code) && record.consumed()?.approvalId === undefined ? outcome : claimed;
 }

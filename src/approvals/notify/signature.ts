@@ -8,6 +8,7 @@ import {
   verify,
 } from "node:crypto";
 import { sha256Hex } from "../../core/digest.ts";
+import { present } from "../../core/present.ts";
 
 /** Accepted difference between a message's time and the local clock, in either direction. */
 const TOLERANCE_SECONDS = 300;
@@ -82,7 +83,7 @@ function bytesOf(encoded: string): Buffer | undefined {
 /** Returns the fingerprint of the public half, so that both halves of a key pair have the same one. */
 function pairFingerprint(key: KeyObject): string {
   const half = key.type === "private" ? createPublicKey(key) : key;
-  return sha256Hex(Buffer.from(half.export({ format: "jwk" }).x ?? "", "base64url"));
+  return sha256Hex(Buffer.from(present(half.export({ format: "jwk" }).x, "the public half of the key"), "base64url"));
 }
 
 /** PKCS #8 prefix of an Ed25519 seed (RFC 8410). */

@@ -1,4 +1,5 @@
 import { sha256Hex } from "../../core/digest.ts";
+import { present } from "../../core/present.ts";
 import type { ApprovalScope, Json } from "../../core/types.ts";
 import { type Lacking, lackingOf, type Voter, voteResultOf } from "../approver-policies/quorum.ts";
 import type { Vote } from "../approver-policies/requirement.ts";
@@ -126,8 +127,8 @@ function positionsOf(
 ): { counted?: Json; lacking?: Json } {
   if (requirement === undefined || state === "denied") return {};
   const counted = (votes.at(-1)?.places ?? []).map(({ policy, stage }) => {
-    const { name = "", stages = [] } = requirement.policies[policy] ?? {};
-    return { policy: name, stage: stages[stage]?.name ?? "" };
+    const { name, stages } = present(requirement.policies[policy], "the policy of a vote");
+    return { policy: name, stage: present(stages[stage], "the stage of a vote").name };
   });
   return { counted, lacking: lackingOf(requirement, votes).map((one) => ({ ...one })) };
 }

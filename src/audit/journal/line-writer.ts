@@ -1,4 +1,5 @@
 import { errorText } from "../../core/error-text.ts";
+import { present } from "../../core/present.ts";
 import { AuditLogError, DiskFullError } from "../audit-log-error.ts";
 import type { DayStream, QueuedJson } from "./day-stream.ts";
 
@@ -186,7 +187,7 @@ export class LineWriter {
 
   async #commitDay(stream: DayStream, lines: readonly QueuedLine[]): Promise<void> {
     const { durability, monotonic, onBatch } = this.#options;
-    const day = lines[0]?.day ?? "";
+    const { day } = present(lines[0], "the first line of a day");
     this.#batchStartedAt = monotonic();
     await this.#write(stream, day, lines);
     const writtenAt = monotonic();

@@ -1,4 +1,5 @@
 import { dirname } from "node:path";
+import { present } from "../../core/present.ts";
 import { type ChainLink, ownHash, readLink } from "../chain/chain.ts";
 import { type ChainWalk, type Expected, type Halt, type LinePosition, walkFiles } from "../chain/chain-walk.ts";
 import { type DayFile, visitLines } from "../journal/day-files.ts";
@@ -119,14 +120,15 @@ export function misnamedFile(files: readonly DayFile[], index = 0): Damage | und
 }
 
 function wrongDay(files: readonly DayFile[], at: LinePosition, seq: number): Damage {
-  const day = files[at.index]?.day ?? "";
+  const { day } = present(files[at.index], "the file of a line");
   const message = `the line is not of ${day}: the file was renamed or copied, or the line moved here from another file`;
   return damageAt(files, at, { kind: "wrong day", seq, message });
 }
 
 function missingLines({ files, at, before, expected, walk, sizesByDay }: BrokenChain, next: number): Damage {
   const { seq } = expected;
-  if (seq === 0 && walk.linesBefore > 0) return lostPosition(files[at.index]?.file ?? "", walk.linesBefore - next);
+  if (seq === 0 && walk.linesBefore > 0)
+    return lostPosition(present(files[at.index], "the file of a line").file, walk.linesBefore - next);
   const missing = `lines ${seq} to ${next - 1} of the chain are not here`;
   const day = files[before?.index ?? -1]?.day;
   if (before !== undefined && day !== undefined && before.index !== at.index) {
@@ -151,7 +153,7 @@ export function damageAt(
   { index, line }: Pick<LinePosition, "index" | "line">,
   { kind, seq, message }: Pick<Damage, "kind" | "seq" | "message">,
 ): Damage {
-  return { kind, file: files[index]?.file ?? "", line, seq, message };
+  return { kind, file: present(files[index], "the file of a line").file, line, seq, message };
 }
 
 /** Returns the link of the line at a position when the line matches its own hash. */

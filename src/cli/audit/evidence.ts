@@ -17,6 +17,7 @@ import {
   verifyLog,
 } from "../../audit/verify/verify.ts";
 import { errorText } from "../../core/error-text.ts";
+import { present } from "../../core/present.ts";
 import { EXIT, print, reportChange, StdoutError, wrongUsage } from "../output.ts";
 import { auditDirectory, guarded } from "./directory.ts";
 
@@ -185,7 +186,7 @@ export async function auditKeys({ new: fresh, key, dir }: AuditKeysOptions): Pro
   if ((fresh === undefined) === (key === undefined)) {
     return wrongUsage("give --new FILE to create a key, or --key FILE to print its public key");
   }
-  const publicKey = fresh === undefined ? readPublicHalf(key ?? "") : createKey(fresh);
+  const publicKey = key === undefined ? createKey(present(fresh, "the file of the new key")) : readPublicHalf(key);
   if (publicKey === undefined) return;
   reportChange(() => print.line(String(publicKey.export({ type: "spki", format: "pem" })).trimEnd()));
   if (dir !== undefined) await guarded(() => printVerifierKeys(dir, publicKey));

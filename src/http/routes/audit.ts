@@ -196,7 +196,8 @@ export const endpoints: readonly Endpoint[] = [
         const { found } = await search({ dir, query, index, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: isWanted });
         const [entry] = found;
         if (entry === undefined && isWanted()) return { ...unknownEntry(), ...asked };
-        const proof = await proofOf(dir, entry?.line ?? "", isWanted);
+        if (entry === undefined) throw shuttingDown();
+        const proof = await proofOf(dir, entry.line, isWanted);
         return typeof proof === "string"
           ? { ...deniedAnswer(409, "PROOF_NOT_AVAILABLE", proof), ...asked }
           : json(200, proof, asked);
@@ -313,7 +314,11 @@ async function proofOf(dir: string, line: string, isWanted: () => boolean): Prom
     if (error instanceof AuditLogError) return error.message.replaceAll(dir, "the audit directory");
     throw error;
   }
-  throw new Refusal("SHUTTING_DOWN", "The service is shutting down.");
+  throw shuttingDown();
+}
+
+function shuttingDown(): Refusal {
+  return new Refusal("SHUTTING_DOWN", "The service is shutting down.");
 }
 
 function exporterShown({ exporter, stream, bytesBehind, secondsBehind, ...state }: ExportState): Json {

@@ -40,8 +40,11 @@ function readOidc(config: Config, { clientSecretFile, caFile, ...settings }: Oid
   }
   let rootCert: Buffer | undefined;
   try {
-    rootCert = caFile === undefined ? undefined : readNamedFile(config, caFile);
-    if (rootCert !== undefined) parsed(caFile ?? "", "certificate", () => new X509Certificate(rootCert ?? ""));
+    if (caFile !== undefined) {
+      const read = readNamedFile(config, caFile);
+      parsed(caFile, "certificate", () => new X509Certificate(read));
+      rootCert = read;
+    }
   } catch (error) {
     problems.push(`console.oidc.caFile: ${errorText(error)}`);
   }
@@ -95,12 +98,13 @@ function readMaterial(
   const read = (path: string): string => readNamedFile(config, path).toString("utf8");
   const cert = read(certFile);
   const key = read(keyFile);
-  const clientCa = clientCaFile === undefined ? undefined : read(clientCaFile);
   const certificate = parsed(certFile, "certificate", () => new X509Certificate(cert));
   if (!certificate.checkPrivateKey(parsed(keyFile, "private key", () => createPrivateKey(key)))) {
     throw new Error("keyFile is not the key of the first certificate in certFile");
   }
-  if (clientCaFile !== undefined) parsed(clientCaFile, "certificate", () => new X509Certificate(clientCa ?? ""));
+  if (clientCaFile === undefined) return { cert, key, clientCa: undefined };
+  const clientCa = read(clientCaFile);
+  parsed(clientCaFile, "certificate", () => new X509Certificate(clientCa));
   return { cert, key, clientCa };
 }
 

@@ -1,4 +1,5 @@
 import { hint } from "../../core/nearest.ts";
+import { present } from "../../core/present.ts";
 import { matchesToolName } from "../../core/tool-names.ts";
 import type { EpochMs, Tool } from "../../core/types.ts";
 import { subjectProblem, visibilityProblem } from "../../pipeline/identity/claims.ts";
@@ -47,7 +48,7 @@ export function resolveBindings(config: Sections, tools: readonly Tool[]): reado
 
 function callersOf(written: WrittenBinding, issuer: Issuer): RoleBinding["callers"] {
   const claims = claimsOf(written, issuer);
-  return claims === undefined ? { subject: written.subject ?? "" } : { claims };
+  return claims === undefined ? { subject: present(written.subject, "the subject of a binding") } : { claims };
 }
 
 /** Returns the permissions of a role, sorted: its own, and those that its tools require for any arguments. */

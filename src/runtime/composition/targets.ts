@@ -1,4 +1,5 @@
 import { createDefineTool } from "../../core/define-tool.ts";
+import { present } from "../../core/present.ts";
 import type {
   CertificateExpiry,
   Channel,
@@ -133,7 +134,10 @@ export class Targets {
 
   /** Returns the name of the kind of a tool's target. */
   kindOf({ target }: Tool): string {
-    return this.#opened.find(({ kind }) => kind.key in target)?.kind.name ?? "";
+    return present(
+      this.#opened.find(({ kind }) => kind.key in target),
+      "the kind of the target",
+    ).kind.name;
   }
 
   certificates(): readonly CertificateExpiry[] {

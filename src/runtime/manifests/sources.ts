@@ -3,6 +3,7 @@ import { dirname, join, resolve } from "node:path";
 import { canonicalJson, sha256Hex } from "../../core/digest.ts";
 import type { Fault } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import { present } from "../../core/present.ts";
 import { toJson } from "../../core/tool-export.ts";
 import { inputJsonSchema } from "../../core/tool-formats.ts";
 import type { Json, Tool } from "../../core/types.ts";
@@ -63,7 +64,7 @@ export class Sources {
 
   /** Returns the text of a file that is not code: the one that `digest` covers. */
   text(file: string): string {
-    return this.#source(file).text ?? "";
+    return present(this.#source(file).text, "the text of the file");
   }
 
   #source(path: string): Source {

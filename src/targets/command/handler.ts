@@ -3,6 +3,7 @@ import { isAbsolute } from "node:path";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
+import { present } from "../../core/present.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type {
   Binding,
@@ -329,7 +330,7 @@ export function binarySha256(path: string): string {
     if (before?.stamp === stamp) return before.sha256;
     const descriptor = openSync(path, "r");
     try {
-      const sha256 = hashOpenFile(descriptor)?.sha256 ?? "";
+      const { sha256 } = present(hashOpenFile(descriptor), "the hash of the program");
       hashed.set(path, { stamp, sha256 });
       return sha256;
     } finally {

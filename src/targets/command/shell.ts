@@ -5,6 +5,7 @@ import { isAbsolute, join, normalize, relative } from "node:path";
 import { forEachChild, parse, type SyntaxNode, type Word } from "unbash";
 import { Refusal } from "../../core/errors.ts";
 import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
+import { present } from "../../core/present.ts";
 import { isBelow } from "../../core/target-kind.ts";
 import { plainText } from "../../core/terminal-text.ts";
 import type { ExecutionPlan, Json, Tool } from "../../core/types.ts";
@@ -49,7 +50,7 @@ interface ShellCall {
  * to a program; TARGET_UNAVAILABLE when the workspace cannot be used
  */
 export function shellPlan({ cli, tool }: CliTool, { input, environment, pathVariable }: ShellCall): ShellPlan {
-  const workspace = realDirectory(cli.shell?.workspace ?? "");
+  const workspace = realDirectory(present(cli.shell, "the shell of the tool").workspace);
   if (workspace === undefined) {
     throw new Refusal("TARGET_UNAVAILABLE", "The workspace cannot be used.", {
       cause: new Error("workspace.project is not a directory"),

@@ -1,4 +1,5 @@
 import { errorText, systemCode } from "../../core/error-text.ts";
+import { present } from "../../core/present.ts";
 import type { ServerProcesses } from "../../core/server-process.ts";
 import type { OpenedKind, ToolDraft, UpstreamEvent, UpstreamState } from "../../core/target-kind.ts";
 import type { EpochMs } from "../../core/types.ts";
@@ -169,7 +170,7 @@ async function programChannel(
   const { problems, config, ownPaths } = context;
   const field = `systems.${name}.mcp`;
   const { args, reads, writes, network, messageBytesMax } = entry;
-  const command = processes.find(entry.command ?? "", config.searchPath);
+  const command = processes.find(present(entry.command, "the command of the entry"), config.searchPath);
   if (command === undefined) {
     problems.push(`${field}.command: no program ${entry.command} was found`);
     return undefined;
@@ -199,7 +200,7 @@ async function programChannel(
   const { stdioChannel } = await import("./stdio.ts");
   const start: Parameters<typeof stdioChannel>[0]["start"] = (environment, output) =>
     processes.start({ ...program, environment }, unconfined === undefined, output);
-  const identity = { address: { command: entry.command ?? "", args }, tls: null };
+  const identity = { address: { command: present(entry.command, "the command of the entry"), args }, tls: null };
   return {
     open: stdioChannel({
       installedIn: () => processes.installedIn(command),
@@ -225,7 +226,7 @@ async function urlChannel({ context, name, entry, clients }: Opening): Promise<R
     import("./http.ts"),
   ]);
   const known = problems.length;
-  const reached = await readUrlSystem(context, field, { ...entry, url: entry.url ?? "" });
+  const reached = await readUrlSystem(context, field, { ...entry, url: present(entry.url, "the URL of the entry") });
   const sign = entry.assertion ? readSigner(context) : undefined;
   if (reached === undefined || problems.length > known) return undefined;
   const { credentials, ...settings } = reached;
