@@ -24,7 +24,8 @@ import { Refusal } from "../core/errors.ts";
 import { isLoopback } from "../core/network.ts";
 import type { CallerContext, EpochMs } from "../core/types.ts";
 import { OPERATED_ADDRESSES } from "../egress/addresses.ts";
-import { EgressClient, EgressError } from "../egress/client.ts";
+import { EgressClient } from "../egress/client.ts";
+import { EgressError } from "../egress/request.ts";
 import { newSecret, type OperatorToken, type RenewableToken } from "./sessions.ts";
 
 export interface OidcSettings {

@@ -6,7 +6,8 @@ import { BOUNDED_TEXT_LIMITS, parseAnswerJson } from "../core/strict-json.ts";
 import { visible } from "../core/terminal-text.ts";
 import { unlessAborted } from "../core/time-limits.ts";
 import type { RunContext } from "../core/types.ts";
-import { type EgressClient, EgressError } from "./client.ts";
+import type { EgressClient } from "./client.ts";
+import { EgressError } from "./request.ts";
 import { UNAVAILABLE } from "./resilience.ts";
 
 type CredentialHeader = Readonly<Record<string, string>>;

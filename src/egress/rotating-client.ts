@@ -1,7 +1,8 @@
 import type { CertificateExpiry, WatchOptions } from "../core/target-kind.ts";
 import type { AddressRules } from "./addresses.ts";
 import { clientValidity, readRoots } from "./certificates.ts";
-import { EgressClient, type EgressTls, type Resolve } from "./client.ts";
+import type { Resolve } from "./checked-lookup.ts";
+import { EgressClient, type EgressTls } from "./client.ts";
 import { CertificateRotation, type CertificateSource, type SecuredConnections } from "./rotation.ts";
 
 interface RotatingClientOptions {

@@ -36,7 +36,14 @@ const CAPABILITIES: readonly Capability[] = [
     name: "outgoing HTTP",
     sign: /import (?!type)\{[^}]*\b(?:request|get|Agent)\b[^}]*\} from "node:https?"|\bfetch\(|[=?] fetch\b/,
     // The files of `stc`, and the console's page in the browser, call only the service itself.
-    holders: ["src/egress/client.ts", "src/cli/connection.ts", "src/cli/health.ts", "src/console/app/api.ts"],
+    holders: [
+      "src/egress/client.ts",
+      "src/egress/library-agent.ts",
+      "src/egress/request.ts",
+      "src/cli/connection.ts",
+      "src/cli/health.ts",
+      "src/console/app/api.ts",
+    ],
   },
   {
     name: "files",

@@ -2,7 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { makeCertificates } from "../../src/cli/development/certificates.ts";
 import { OPERATED_ADDRESSES } from "../../src/egress/addresses.ts";
-import { EgressClient, EgressError, type EgressOptions, type EgressRequest } from "../../src/egress/client.ts";
+import { EgressClient, type EgressOptions } from "../../src/egress/client.ts";
+import { EgressError, type EgressRequest } from "../../src/egress/request.ts";
 import { RawServer } from "../support/raw-server.ts";
 import { until } from "../support/until.ts";
 

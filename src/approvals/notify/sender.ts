@@ -1,6 +1,7 @@
 import { isLoopback } from "../../core/network.ts";
 import { addressProblem, literalAddress, RECEIVER_ADDRESSES } from "../../egress/addresses.ts";
-import { EgressClient, type EgressStream, egressReason } from "../../egress/client.ts";
+import { EgressClient } from "../../egress/client.ts";
+import { type EgressStream, egressReason } from "../../egress/request.ts";
 import type { SignatureHeaders } from "./signature.ts";
 
 export type Delivery =

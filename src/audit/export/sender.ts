@@ -1,7 +1,8 @@
 import { readFileSync, statSync } from "node:fs";
 import { endedWithin } from "../../core/time-limits.ts";
 import { OPERATED_ADDRESSES } from "../../egress/addresses.ts";
-import { EgressClient, type EgressStream, egressReason } from "../../egress/client.ts";
+import { EgressClient } from "../../egress/client.ts";
+import { type EgressStream, egressReason } from "../../egress/request.ts";
 
 export type SendOutcome =
   | { readonly kind: "taken"; readonly answer: string }

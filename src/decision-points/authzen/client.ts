@@ -4,14 +4,9 @@ import { parseStrictJson } from "../../core/strict-json.ts";
 import type { WatchOptions } from "../../core/target-kind.ts";
 import type { Json } from "../../core/types.ts";
 import type { AddressRules } from "../../egress/addresses.ts";
-import {
-  type EgressAnswer,
-  EgressError,
-  type EgressFailure,
-  type EgressTls,
-  egressReason,
-} from "../../egress/client.ts";
+import type { EgressTls } from "../../egress/client.ts";
 import type { Credentials } from "../../egress/credentials.ts";
+import { type EgressAnswer, EgressError, type EgressFailure, egressReason } from "../../egress/request.ts";
 import { FailedAttempt, Resilience, type ResilienceLimits } from "../../egress/resilience.ts";
 import { RotatingClient } from "../../egress/rotating-client.ts";
 import type { CertificateSource } from "../../egress/rotation.ts";

@@ -13,7 +13,7 @@ import { type Resource, resourceFromAttributes } from "@opentelemetry/resources"
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from "@opentelemetry/sdk-trace-base";
 import { OutageReporter } from "../../core/retry.ts";
 import { endedWithin } from "../../core/time-limits.ts";
-import { libraryAgent } from "../../egress/client.ts";
+import { libraryAgent } from "../../egress/library-agent.ts";
 import type { Span } from "./tracer.ts";
 
 export interface SpanSenderOptions {

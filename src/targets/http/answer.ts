@@ -4,7 +4,7 @@ import type { RefusalCode } from "../../core/refusals.ts";
 import { BOUNDED_TEXT_LIMITS, parseAnswerJson, StrictJsonError } from "../../core/strict-json.ts";
 import { isTimeout } from "../../core/time-limits.ts";
 import type { EpochMs, HttpTarget, TargetErrors } from "../../core/types.ts";
-import type { EgressAnswer, EgressError } from "../../egress/client.ts";
+import type { EgressAnswer, EgressError } from "../../egress/request.ts";
 import { FAILURE_MESSAGES, FailedAttempt, type Origin, type OutgoingCall, waitOf } from "../../egress/resilience.ts";
 import { retryAfterMs } from "../../egress/retry-after.ts";
 

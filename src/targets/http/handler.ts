@@ -9,8 +9,10 @@ import type { Binding, EpochMs, ExecutionPlan, HttpTarget, Json, RunContext, Too
 import type { AddressRules } from "../../egress/addresses.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
 import { isSameIdentity } from "../../egress/certificates.ts";
-import { type EgressAnswer, EgressError, type EgressTls, type Resolve } from "../../egress/client.ts";
+import type { Resolve } from "../../egress/checked-lookup.ts";
+import type { EgressTls } from "../../egress/client.ts";
 import type { Credentials } from "../../egress/credentials.ts";
+import { type EgressAnswer, EgressError } from "../../egress/request.ts";
 import { type Circuit, Resilience, type ResilienceLimits } from "../../egress/resilience.ts";
 import { RotatingClient } from "../../egress/rotating-client.ts";
 import type { CertificateSource } from "../../egress/rotation.ts";

@@ -5,8 +5,9 @@ import { Lines } from "../../core/lines.ts";
 import { headerText } from "../../core/mcp.ts";
 import type { EpochMs } from "../../core/types.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
-import { type EgressClient, EgressError, type EgressRequest, type EgressStream } from "../../egress/client.ts";
+import type { EgressClient } from "../../egress/client.ts";
 import type { CredentialOwner, Credentials } from "../../egress/credentials.ts";
+import { EgressError, type EgressRequest, type EgressStream } from "../../egress/request.ts";
 import { retryAfterMs } from "../../egress/retry-after.ts";
 import { secretsInHeaders } from "../../egress/sent-secrets.ts";
 import {
