@@ -1,5 +1,4 @@
 import { riskPoint } from "./approvals/floor.ts";
-import { SHELL_TABLES } from "./approvals/risk/shell.ts";
 import { AUDIT_EXPORTERS } from "./audit/export/collectors.ts";
 import type { openConsole } from "./console/routes.ts";
 import { postgresStore } from "./database/postgres-store.ts";
@@ -10,6 +9,7 @@ import type { EndpointFile } from "./http/endpoint.ts";
 import { TOKEN_SOURCES } from "./pipeline/identity/token-sources.ts";
 import { elevation, halts, permissions } from "./pipeline/permission-engine.ts";
 import type { Modules } from "./runtime/modules.ts";
+import { SHELL_TABLES } from "./shell-rules/shell-rules.ts";
 import { command } from "./targets/command/kind.ts";
 import { files } from "./targets/files/kind.ts";
 import { inline } from "./targets/function/kind.ts";

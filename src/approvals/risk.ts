@@ -1,9 +1,14 @@
 import { canonicalJson, sha256Hex } from "../core/digest.ts";
 import { StartupError } from "../core/errors.ts";
 import type { ExecutionPlan, Tool } from "../core/types.ts";
+import {
+  SHELL_RULES,
+  type ShellDirectories,
+  type ShellJudgement,
+  type ShellRules,
+} from "../shell-rules/shell-rules.ts";
 import { type ApproverPolicy, createApproverPolicies } from "./approver-policies/approver-policy.ts";
 import type { Requirement } from "./approver-policies/requirement.ts";
-import type { ShellDirectories } from "./risk/call.ts";
 import {
   concerns,
   matchesArgs,
@@ -11,8 +16,7 @@ import {
   matchesShown,
   type OperatorRule,
   readOperatorRules,
-} from "./risk/operators.ts";
-import { SHELL_RULES, type ShellFindings, type ShellRules } from "./risk/shell.ts";
+} from "./operator-rules.ts";
 import { RISKS, type Risk } from "./types.ts";
 
 export interface RiskRequest {
@@ -79,7 +83,7 @@ export function createRiskRules({ rules: written, policies = [], shell = SHELL_R
     const { fixed, dependent } = assessmentOf(tool, { rules, known });
     const command = shellCommandOf(plan);
     if (command === undefined && dependent.length === 0) return fixed;
-    const findings = command === undefined ? undefined : shell.assess(command, directoriesOf(plan));
+    const findings = command === undefined ? undefined : shell.judge(command, directoriesOf(plan));
     const matched = dependent.filter((rule) => isMatch(rule, input, findings)).map(fromOperator);
     return strictest([fixed, ...(findings === undefined ? [] : [shellAssessment(findings, plan)]), ...matched]);
   };
@@ -136,7 +140,7 @@ function readsArguments({ when }: OperatorRule): boolean {
   return when.args !== undefined || when.shell !== undefined;
 }
 
-function isMatch(rule: OperatorRule, input: unknown, findings: ShellFindings | undefined): boolean {
+function isMatch(rule: OperatorRule, input: unknown, findings: ShellJudgement | undefined): boolean {
   if (rule.when.shell === undefined) return matchesArgs(rule, input);
   return findings !== undefined && matchesScript(rule, findings.script);
 }
@@ -170,7 +174,7 @@ export function shellCommandOf({ kind, argv }: ExecutionPlan): string | undefine
   return SHELL_ARGV.every((token, at) => argv[at] === token) && typeof command === "string" ? command : undefined;
 }
 
-function shellAssessment({ rules, notes }: ShellFindings, plan: ExecutionPlan): RiskAssessment {
+function shellAssessment({ rules, notes }: ShellJudgement, plan: ExecutionPlan): RiskAssessment {
   const files = plan["files"];
   const namesFiles = typeof files === "object" && files !== null && Object.keys(files).length > 0;
   const unhashed = plan["unhashed"];

@@ -1,5 +1,5 @@
 import { floorVerdict } from "../approvals/floor.ts";
-import { HIDDEN } from "../approvals/risk/operators.ts";
+import { HIDDEN } from "../approvals/operator-rules.ts";
 import type { RiskAssessment, RiskRules } from "../approvals/risk.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Known, mint, type Parsed, type RegisteredTool, type WithinRate } from "../core/evidence.ts";

@@ -1,4 +1,3 @@
-import type { ShellRule } from "../approvals/risk/rule.ts";
 import type { AuditExporter } from "../audit/export/collectors.ts";
 import type { TargetKind } from "../core/target-kind.ts";
 import type { ApprovalStore } from "../database/dialect.ts";
@@ -7,6 +6,7 @@ import type { DetectorRule } from "../detection/rules/rule.ts";
 import type { AssertionContext } from "../egress/assertion.ts";
 import type { TokenSource } from "../pipeline/identity/token-sources.ts";
 import type { PolicyPoints } from "../pipeline/policy-points.ts";
+import type { ShellRule } from "../shell-rules/shell-rules.ts";
 import type { CommandContext } from "../targets/command/kind.ts";
 import type { FilesContext } from "../targets/files/kind.ts";
 import type { McpContext } from "../targets/mcp/settings.ts";

@@ -35,6 +35,7 @@ test.each(folders.filter((folder) => !OPEN.has(folder)))(
 /** Each could be a package of its own: it needs nothing of the rest but this. */
 test.each([
   ["src/detection/", ["src/core/"]],
+  ["src/shell-rules/", ["src/core/"]],
   ["src/core/pattern/", []],
   ["src/core/json-schema/", ["src/core/"]],
 ])("%s stands alone, on %j", (folder, below) => {

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ShellRule } from "../../src/approvals/risk/rule.ts";
 import { type BuildModules, MODULES } from "../../src/modules.ts";
+import type { ShellRule } from "../../src/shell-rules/shell-rules.ts";
 import { withSection } from "../support/generated-section.ts";
 import { PROJECT } from "./documents.ts";
 

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { SHELL_RULES, SHELL_TABLES } from "../../src/approvals/risk/shell.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
-import { CASE_FILES, casesOf } from "../approvals/shell-scripts.ts";
+import { SHELL_RULES, SHELL_TABLES } from "../../src/shell-rules/shell-rules.ts";
+import { CASE_FILES, casesOf } from "../shell-rules/cases.ts";
 import { evasionScores, falseAlarms, scores } from "./measure.ts";
 
 /**
@@ -13,7 +13,7 @@ import { evasionScores, falseAlarms, scores } from "./measure.ts";
 const TESTS = join(import.meta.dir, "..");
 const FILE = join(import.meta.dir, "baseline.json");
 const DETECTION = ["detection", "attack", "benign"];
-const SHELL = /^(?:approvals\/(?:shell|risk)|attack\/command-line|benign\/commands|tools\/workspace)/;
+const SHELL = /^(?:approvals\/(?:shell|risk)|shell-rules\/|attack\/command-line|benign\/commands|tools\/workspace)/;
 const LEVELS = ["secrets", "balanced", "strict"] as const;
 const DIRECTORIES = { cwd: "/work", home: "/home/agent" };
 const PER_KIND = 5_000;
@@ -32,7 +32,7 @@ const commands = [
     .flatMap(({ matches, misses }) => [...matches, ...misses]),
 ];
 
-const judged = commands.map((command) => SHELL_RULES.assess(command, DIRECTORIES));
+const judged = commands.map((command) => SHELL_RULES.judge(command, DIRECTORIES));
 const baseline = {
   detection: {
     texts: texts.length,

@@ -3,8 +3,8 @@ import { existsSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { awkIsPlain } from "../../src/approvals/risk/filters.ts";
-import { levelOf } from "../approvals/shell-level.ts";
+import { awkIsPlain } from "../../src/shell-rules/filters.ts";
+import { levelOf } from "../shell-rules/level.ts";
 
 const RUNS = 10_000;
 const ENVIRONMENT = { PATH: "/usr/bin:/bin" };

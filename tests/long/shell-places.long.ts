@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from "node:
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { levelOf } from "../approvals/shell-level.ts";
+import { levelOf } from "../shell-rules/level.ts";
 
 const RUNS = 2_000;
 const root = realpathSync(mkdtempSync(join(tmpdir(), "stc-places-")));

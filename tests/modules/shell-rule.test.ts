@@ -1,8 +1,8 @@
 import { afterAll, afterEach, describe, expect, test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { ShellRules } from "../../src/approvals/risk/shell.ts";
 import { type BuildModules, MODULES } from "../../src/modules.ts";
+import { ShellRules } from "../../src/shell-rules/shell-rules.ts";
 import type { Reply } from "../support/asking-service.ts";
 import { PROJECT } from "../support/world.ts";
 import { ModuleWorld } from "./module-world.ts";
@@ -62,7 +62,7 @@ test("a shell rule matches exactly what its own examples say", () => {
   const rules = new ShellRules(Object.values(WITH_SHIPPING.shellRules).flat());
   const nowhere = { cwd: undefined, home: undefined };
   for (const rule of shellRules) {
-    for (const script of rule.matches) expect(rules.assess(script, nowhere).rules).toContain(rule);
-    for (const script of rule.misses) expect(rules.assess(script, nowhere).rules).not.toContain(rule);
+    for (const script of rule.matches) expect(rules.judge(script, nowhere).rules).toContain(rule);
+    for (const script of rule.misses) expect(rules.judge(script, nowhere).rules).not.toContain(rule);
   }
 });

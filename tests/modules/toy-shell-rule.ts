@@ -1,4 +1,4 @@
-import { DENIED, HIGH, type ShellRule } from "../../src/approvals/risk/rule.ts";
+import { DENIED, HIGH, type ShellRule } from "../../src/shell-rules/shell-rules.ts";
 
 /** Shell rules of a build: the deployment program of one company. */
 export const shellRules: readonly ShellRule[] = [

@@ -12,12 +12,12 @@ import {
   startWebhooks,
 } from "../../approvals/notify/webhooks.ts";
 import { createReceiptSigner, type ReceiptedApprovals, type ReceiptSigner } from "../../approvals/receipts/receipts.ts";
-import { SHELL_RULES, SHELL_TABLES, ShellRules } from "../../approvals/risk/shell.ts";
 import { createRiskRules, riskRuleProblems } from "../../approvals/risk.ts";
 import { errorText } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
 import { openSharedState, type SharedState } from "../../database/shared-state.ts";
+import { SHELL_RULES, SHELL_TABLES, ShellRules } from "../../shell-rules/shell-rules.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import type { Modules } from "../modules.ts";
 import type { Capabilities } from "./hooks.ts";

@@ -1,7 +1,7 @@
 import { mayConcern, requiredOf } from "../../approvals/approver-policies/approver-policy.ts";
 import type { RequiredPolicy } from "../../approvals/approver-policies/requirement.ts";
 import { DECIDE, type KnownIssuer, type Shortage, shortageOf } from "../../approvals/approver-policies/supply.ts";
-import { type OperatorRule, readOperatorRules } from "../../approvals/risk/operators.ts";
+import { type OperatorRule, readOperatorRules } from "../../approvals/operator-rules.ts";
 import { hint, listed } from "../../core/nearest.ts";
 import type { Tool } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";

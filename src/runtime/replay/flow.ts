@@ -1,4 +1,4 @@
-import { HIDDEN } from "../../approvals/risk/operators.ts";
+import { HIDDEN } from "../../approvals/operator-rules.ts";
 import type { CallerContext, Tool } from "../../core/types.ts";
 import type { DataFlowPolicy, FlowJudgement, FlowRule } from "../../data-flow/flow.ts";
 import type { Parts } from "../composition/assembly.ts";

@@ -1,5 +1,5 @@
 import { floorVerdict } from "../../approvals/floor.ts";
-import { HIDDEN } from "../../approvals/risk/operators.ts";
+import { HIDDEN } from "../../approvals/operator-rules.ts";
 import type { RiskAssessment } from "../../approvals/risk.ts";
 import type { Mode } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";

@@ -1,4 +1,4 @@
-import { HIDDEN } from "../../approvals/risk/operators.ts";
+import { HIDDEN } from "../../approvals/operator-rules.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { CallerContext } from "../../core/types.ts";
 import type { Parts } from "../composition/assembly.ts";

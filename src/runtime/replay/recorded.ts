@@ -1,4 +1,4 @@
-import { HIDDEN } from "../../approvals/risk/operators.ts";
+import { HIDDEN } from "../../approvals/operator-rules.ts";
 import type { Mode } from "../../approvals/types.ts";
 import { membersOf } from "../../audit/query/view.ts";
 import type { LineMembers } from "../../core/audit-fields.ts";

@@ -1,5 +1,5 @@
-import { SHELL_RULES } from "../../src/approvals/risk/shell.ts";
-import type { Risk } from "../../src/approvals/types.ts";
+import type { Risk } from "../../src/core/types.ts";
+import { SHELL_RULES } from "../../src/shell-rules/shell-rules.ts";
 
 const RISKS: readonly Risk[] = ["low", "medium", "high", "critical"];
 
@@ -14,7 +14,7 @@ interface Level {
 
 /** Returns the strictest of what the rules say about a script. */
 export function levelOf(script: string): Level {
-  const { rules } = SHELL_RULES.assess(script, WORKSPACE);
+  const { rules } = SHELL_RULES.judge(script, WORKSPACE);
   const risk = RISKS[Math.max(0, ...rules.map((rule) => RISKS.indexOf(rule.risk)))] ?? "critical";
   const verdicts = rules.map(({ verdict }) => verdict);
   const asks = verdicts.includes("ask") ? "ask" : "none";

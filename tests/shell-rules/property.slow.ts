@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { SHELL_RULES } from "../../src/approvals/risk/shell.ts";
-import { levelOf, WORKSPACE } from "./shell-level.ts";
+import { SHELL_RULES } from "../../src/shell-rules/shell-rules.ts";
+import { levelOf, WORKSPACE } from "./level.ts";
 
 const BANNED = [
   "rm -rf /",
@@ -151,13 +151,13 @@ const TOKENS = [
 test("whatever is written, there is an answer", () => {
   fc.assert(
     fc.property(fc.array(fc.constantFrom(...TOKENS, " "), { maxLength: 40 }), (tokens) => {
-      expect(SHELL_RULES.assess(tokens.join(""), WORKSPACE).rules).toBeArray();
+      expect(SHELL_RULES.judge(tokens.join(""), WORKSPACE).rules).toBeArray();
     }),
     { numRuns: 1_000 },
   );
   fc.assert(
     fc.property(fc.string({ unit: "binary", maxLength: 200 }), (text) => {
-      expect(SHELL_RULES.assess(text, WORKSPACE).rules).toBeArray();
+      expect(SHELL_RULES.judge(text, WORKSPACE).rules).toBeArray();
     }),
     { numRuns: 500 },
   );
@@ -215,6 +215,6 @@ test.each([
 ])("8 KiB of %s are judged in time", (_title, unit) => {
   const text = unit.repeat(Math.ceil(EIGHT_KIB / unit.length)).slice(0, EIGHT_KIB);
   for (const command of [text, `rm -rf ${text}`, `sed ${text}`, `awk '${text}'`]) {
-    expect(SHELL_RULES.assess(command, WORKSPACE).rules).toBeArray();
+    expect(SHELL_RULES.judge(command, WORKSPACE).rules).toBeArray();
   }
 });

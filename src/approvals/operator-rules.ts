@@ -1,9 +1,6 @@
 import { z } from "zod";
-import type { Tool } from "../../core/types.ts";
-import { type Call, isOne, names, operandsOf, surelyHas } from "./call.ts";
-import { globMatches } from "./paths.ts";
-import type { ShellScript } from "./script.ts";
-import { SHELL_RULES } from "./shell.ts";
+import type { Tool } from "../core/types.ts";
+import { hasCall, SHELL_RULES, type ShellScript } from "../shell-rules/shell-rules.ts";
 
 const NAME_CHARACTERS_MAX = 128;
 const CONDITIONS_MAX = 32;
@@ -142,22 +139,9 @@ export function matchesShown({ when }: OperatorRule, shown: unknown): boolean | 
   return conditions.includes(undefined) ? undefined : true;
 }
 
-/** Returns whether one call of a script fulfils the conditions of the rule. Dynamic words match no name and no pattern. */
-export function matchesScript({ when: { shell } }: OperatorRule, { calls }: ShellScript): boolean {
-  return shell !== undefined && calls.some((call) => isCall(call, shell));
-}
-
-function isCall(
-  call: Call,
-  { programs, subcommands, options, arguments: patterns }: z.output<typeof shellCall>,
-): boolean {
-  if (!isOne(call, names(...programs))) return false;
-  const operands = operandsOf(call.args);
-  // The verb is searched for anywhere, because options with values may come before it.
-  const line = ` ${operands.join(" ")} `;
-  if (subcommands !== undefined && !subcommands.some((verb) => line.includes(` ${verb} `))) return false;
-  if (options !== undefined && !options.some((option) => surelyHas(call.args, option))) return false;
-  return patterns === undefined || patterns.some((pattern) => call.args.some((arg) => globMatches(pattern, arg)));
+/** Returns whether one call of a script fulfils the conditions of the rule. */
+export function matchesScript({ when: { shell } }: OperatorRule, script: ShellScript): boolean {
+  return shell !== undefined && hasCall(script, shell);
 }
 
 /** Returns the values of a dotted field: all elements of a list. A key that contains dots is a field as well. */

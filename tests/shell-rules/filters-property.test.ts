@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { awkIsPlain, readSed } from "../../src/approvals/risk/filters.ts";
+import { awkIsPlain, readSed } from "../../src/shell-rules/filters.ts";
 
 const ENVIRONMENT = { PATH: "/usr/bin:/bin" };
 /** GNU's alone refuses, on request, every script with a command that reads or writes files or starts programs. */

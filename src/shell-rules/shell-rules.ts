@@ -7,6 +7,11 @@ import { readScript, type ShellScript } from "./script.ts";
 import { CALL_TESTS, PATH_TESTS } from "./tests.ts";
 import { WRAPPER_NAMES } from "./wrappers.ts";
 
+export type { ShellDirectories } from "./call.ts";
+export { hasCall } from "./conditions.ts";
+export { DENIED, HIGH, type ShellRule } from "./rule.ts";
+export type { ShellScript } from "./script.ts";
+
 /** The tables of built-in rules, by title. */
 export const SHELL_TABLES = {
   Denied: BANS,
@@ -19,12 +24,17 @@ export const SHELL_TABLES = {
 /** Other programs whose names a function of a script must not have. */
 const OTHER_PROGRAMS = words("mktemp exit return set source . eval");
 
-export interface ShellFindings {
-  readonly script: ShellScript;
+/** What the rules say about a script. */
+export interface ShellJudgement {
+  /** Strictest verdict of the rules that match: deny > ask > none. */
+  readonly verdict: ShellRule["verdict"];
   /** Rules that match, without those for calls that only read. */
   readonly rules: readonly ShellRule[];
   readonly notes: readonly string[];
+  readonly script: ShellScript;
 }
+
+const VERDICTS = ["deny", "ask"] as const;
 
 interface Entry {
   readonly rule: ShellRule;
@@ -60,11 +70,12 @@ export class ShellRules {
   }
 
   /** Returns the rules that a script matches, and why it cannot be classified. */
-  assess(command: string, directories: ShellDirectories): ShellFindings {
+  judge(command: string, directories: ShellDirectories): ShellJudgement {
     const script = this.read(command, directories);
     const rules = this.matching(script).filter((rule) => !isOnlyRead(rule));
     const unclear = [...script.unclear].map((reason) => `Cannot be classified: ${reason}.`);
-    return { script, rules, notes: [...rules.map(({ note }) => note), ...unclear] };
+    const verdict = VERDICTS.find((strict) => rules.some((rule) => rule.verdict === strict)) ?? "none";
+    return { verdict, rules, notes: [...rules.map(({ note }) => note), ...unclear], script };
   }
 
   matching(script: ShellScript): readonly ShellRule[] {

@@ -1,4 +1,4 @@
-import type { Risk } from "../types.ts";
+import type { Risk } from "../core/types.ts";
 import { type Call, has, isOne, names, operandsOf, possibleValues, surelyHas, words } from "./call.ts";
 import { writtenBy } from "./effects.ts";
 import { gitCall } from "./git.ts";

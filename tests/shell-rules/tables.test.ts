@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { SHELL_RULES, SHELL_TABLES } from "../../src/approvals/risk/shell.ts";
-import { WORKSPACE } from "./shell-level.ts";
+import { SHELL_RULES, SHELL_TABLES } from "../../src/shell-rules/shell-rules.ts";
+import { WORKSPACE } from "./level.ts";
 
 const idsOf = (script: string): readonly string[] =>
   SHELL_RULES.matching(SHELL_RULES.read(script, WORKSPACE)).map(({ id }) => id);

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
-import { SHELL_RULES } from "../../src/approvals/risk/shell.ts";
-import { levelOf, WORKSPACE } from "./shell-level.ts";
-import { casesOf } from "./shell-scripts.ts";
+import { SHELL_RULES } from "../../src/shell-rules/shell-rules.ts";
+import { casesOf } from "./cases.ts";
+import { levelOf, WORKSPACE } from "./level.ts";
 
 test.each(casesOf("denied"))("denied: %j", (script) => {
   expect(levelOf(script)).toEqual({ risk: "critical", verdict: "deny", rememberable: false });
