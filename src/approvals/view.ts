@@ -1,8 +1,11 @@
-import { forEachChild, parse, type SyntaxNode } from "unbash";
+import { forEachChild, type HereDocBody, parse, type SyntaxNode, type Word } from "unbash";
 import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { visible } from "../core/terminal-text.ts";
 import type { Binding, ExecutionPlan, Json, Tool } from "../core/types.ts";
 import type { Requester } from "./identities.ts";
+import { readScript } from "./risk/script.ts";
+import { runsCode } from "./risk/tests.ts";
+import { fieldsOf, UNKNOWN } from "./risk/words.ts";
 import { shellCommandOf } from "./risk.ts";
 import type { Risk } from "./types.ts";
 
@@ -259,9 +262,12 @@ export interface SecretsOf {
 /**
  * Returns a shell command without its secrets, but with everything that the shell would run: text that looks like the rest of a
  * secret is kept when it is another command, a substitution or a redirection, even without a space in between.
+ *
+ * `nested`: the quoted texts and here-documents that are read as scripts: those that any program may run, or only those that a
+ * program of the script is known to run. The rest of a quoted secret after a `;` is shown in the first case.
  */
-export function shownScript(text: string, secretsOf: SecretsOf): string {
-  const scripts = new Scripts(text);
+export function shownScript(text: string, secretsOf: SecretsOf, nested: "any" | "run" = "any"): string {
+  const scripts = new Scripts(text, nested === "any" ? () => true : ranBy(text));
   return shownSecrets(text, secretsOf, (secret) => scripts.cutsIn(secret));
 }
 
@@ -302,13 +308,44 @@ function shownPart(part: string, isStarted: boolean, filterSecrets: SecretsOf["f
   return isLong && KEY_LINE.test(line) ? part.replace(line, REDACTED) : filterSecrets(part);
 }
 
+/** Returns whether an argument or a here-document may be a script. */
+type MayRun = (text: Word | HereDocBody) => boolean;
+
+/**
+ * Recognizes the texts that programs of a script run as scripts, alone or joined with other words. When the script does not show
+ * everything that it runs, as with a pipe to a shell or `python -c`, any text may be one.
+ */
+function ranBy(script: string): MayRun {
+  const { calls, scripts, unclear } = readScript(script, { cwd: undefined, home: undefined }, new Set());
+  if (unclear.size > 0 || calls.some((call) => call.program !== "eval" && runsCode(call))) return () => true;
+  const ran = [...scripts].filter((one) => one !== "");
+  return (node) => {
+    const texts = node.type === "Word" ? fieldsOf(node, () => UNKNOWN) : [node.text];
+    return texts.some((text) => ran.some((one) => isJoinedIn(one, text) || isPartOf(text, one)));
+  };
+}
+
+/** Returns whether a script contains a text as whole words. Of a text with expansions, only the parts between them are known. */
+function isJoinedIn(script: string, text: string): boolean {
+  if (text.includes(UNKNOWN)) return text.split(UNKNOWN).every((part) => script.includes(part));
+  return ` ${script} `.replaceAll("\n", " ").includes(` ${text.replaceAll("\n", " ")} `);
+}
+
+/** Returns whether a script is all of a text or a part, such as the value of an option: `--command=script`. */
+function isPartOf(text: string, script: string): boolean {
+  const at = text.indexOf(script);
+  return at !== -1 && !/\w/.test(text[at - 1] ?? "") && !/\w/.test(text[at + script.length] ?? "");
+}
+
 /** A script and the nested texts that may be scripts. Each is parsed once, when a secret is found in it. */
 class Scripts {
   readonly #text: string;
+  readonly #mayRun: MayRun;
   readonly #read = new Map<string, Script>();
 
-  constructor(text: string) {
+  constructor(text: string, mayRun: MayRun) {
     this.#text = text;
+    this.#mayRun = mayRun;
   }
 
   /** Returns the offsets at which the secret in this range is split; see `Cuts`. */
@@ -333,7 +370,7 @@ class Scripts {
 
   #scriptIn({ start, end }: Stretch, isOutermost: boolean): Script {
     const name = `${isOutermost} ${start} ${end}`;
-    const script = this.#read.get(name) ?? new Script(this.#text.slice(start, end), isOutermost);
+    const script = this.#read.get(name) ?? new Script(this.#text.slice(start, end), isOutermost, this.#mayRun);
     this.#read.set(name, script);
     return script;
   }
@@ -363,10 +400,12 @@ class Script {
   /** False for nested texts: they may not be scripts, so whitespace in them may not separate words. */
   readonly #isOutermost: boolean;
   readonly #text: string;
+  readonly #mayRun: MayRun;
 
-  constructor(text: string, isOutermost: boolean) {
+  constructor(text: string, isOutermost: boolean, mayRun: MayRun) {
     this.#text = text;
     this.#isOutermost = isOutermost;
+    this.#mayRun = mayRun;
     try {
       const tree = text.length > PARSED_CHARACTERS_MAX ? undefined : parse(text);
       if (tree !== undefined) this.#visit(tree, false);
@@ -380,17 +419,20 @@ class Script {
     this.words.sort((a, b) => a - b);
   }
 
-  /** Visits a node. `isValue`: the node is in a variable's value, which the assignment does not run. */
+  /** Visits a node. `isValue`: the node is in a value that nothing runs, such as a variable's. */
   #visit(node: SyntaxNode, isValue: boolean, depth = 0): void {
     if (depth > STATEMENTS_DEPTH_MAX) {
       this.#cutAt(OPERATOR, this.#text.slice(node.pos, node.end), node.pos);
       return;
     }
-    this.#note(node, isValue);
+    const isData = isValue || ((node.type === "Word" || node.type === "HereDocBody") && !this.#mayRun(node));
+    // Do not cut between a variable's name and its value: only the name shows that the value is a secret.
+    if (node.type === "Word" && !isValue && this.#isOutermost) this.words.push(node.pos, node.end);
+    this.#note(node, isData);
     const declares = node.type === "Command" && DECLARING.includes(node.name?.value ?? "");
     forEachChild(node, (child) => {
       const isSubstitution = child.type === "CommandExpansion" || child.type === "ProcessSubstitution";
-      this.#visit(child, !isSubstitution && (isValue || declares || child.type === "Assignment"), depth + 1);
+      this.#visit(child, !isSubstitution && (isData || declares || child.type === "Assignment"), depth + 1);
     });
   }
 
@@ -411,10 +453,7 @@ class Script {
         this.starts.push(node.pos, node.end);
         break;
       case "Word":
-        // Do not cut between a variable's name and its value: only the name shows that the value is a secret.
-        if (isValue) break;
-        if (this.#isOutermost) this.words.push(node.pos, node.end);
-        this.#cutAt(ESCAPED_OPERATOR, node.text, node.pos);
+        if (!isValue) this.#cutAt(ESCAPED_OPERATOR, node.text, node.pos);
         break;
       default:
         if (!isValue) this.texts.push(...textRanges(node));

@@ -37,8 +37,8 @@ interface ArgumentFacts {
 type FactsOfArguments = { readonly [Name in "registered" | "input" | "plan"]: Facts[Name] | undefined };
 
 /**
- * Returns the arguments that `inputPolicy` allows, without secrets. A shell's command keeps everything that the shell runs, as it
- * does for approvers: text that looks like the rest of a secret may be another command.
+ * Returns the arguments that `inputPolicy` allows, without secrets. A shell's command keeps everything that the shell runs: text
+ * that looks like the rest of a secret may be another command.
  */
 export function argumentFacts({ registered, input, plan }: FactsOfArguments, detector: Detector): ArgumentFacts {
   const { input: safe, secrets } = withoutSecrets(input, detector);
@@ -48,7 +48,7 @@ export function argumentFacts({ registered, input, plan }: FactsOfArguments, det
   return { args: sanitizeInput(registered.inputPolicy, shown), secrets };
 }
 
-/** Shows a script as approvers see it, in each argument that holds it. */
+/** Shows everything that a script runs, in each argument that holds the script. */
 function withScript(
   safe: unknown,
   script: string,
@@ -56,7 +56,7 @@ function withScript(
 ): unknown {
   if (!isTable(safe) || !isTable(input)) return safe;
   const names = Object.keys(input).filter((name) => input[name] === script);
-  const shown = shownScript(script, secretsOf(detector));
+  const shown = shownScript(script, secretsOf(detector), "run");
   return { ...safe, ...Object.fromEntries(names.map((name) => [name, shown])) };
 }
 

@@ -240,7 +240,8 @@ function runsProject(call: Call): boolean {
   return !PACKAGE_LISTS.has(verb) && !PACKAGE_CHECKS.test(`${call.family} ${verb}`);
 }
 
-function runsCode(call: Call): boolean {
+/** Returns whether a call runs code that is not read: in another language, or from a file or a pipe. */
+export function runsCode(call: Call): boolean {
   const { program, args } = call;
   if (program === "source" || program === ".") return true;
   if (program === "eval") return args.length > 0;
