@@ -184,3 +184,10 @@ const LETTER_BITS = 31;
 function remainderWith(rest: number, code: number): number {
   return code > NINE ? (rest * 100 + (code & LETTER_BITS) + 9) % 97 : (rest * 10 + code - ZERO) % 97;
 }
+
+/** Returns whether a number without a check digit may be one that somebody was given: not a date, not one digit repeated. */
+export function isAssignedNumber(number: string): boolean {
+  return !/^\D*(\d)(?:\D*\1)*\D*$/.test(number) && !DATE_DIGITS.test(number);
+}
+
+const DATE_DIGITS = /^(?:19|20)\d{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])$/;

@@ -2,6 +2,7 @@ import { matchAnnouncedPhone, matchBirthDate, matchSpelledEmail, nationalIdMatch
 import { passesLuhn } from "../pii/card.ts";
 import {
   isAadhaar,
+  isAssignedNumber,
   isBsn,
   isCpf,
   isDni,
@@ -33,7 +34,7 @@ function isRoutingNumber(digits: string): boolean {
   return [...digits].reduce((sum, digit, at) => sum + Number(digit) * ([3, 7, 1][at % 3] ?? 0), 0) % 10 === 0;
 }
 
-const of = (pattern: RegExp) => (id: string) => pattern.test(id);
+const of = (pattern: RegExp) => (id: string) => pattern.test(id) && isAssignedNumber(id);
 
 /** Numbers of persons, by country. They are searched for after the words that announce them. */
 const NATIONAL_IDS: readonly Row[] = [
@@ -88,7 +89,10 @@ const NATIONAL_IDS: readonly Row[] = [
   ],
   [
     "US_ROUTING",
-    ["routing n", "routing_n", "routing-n", "routingn", "routing #", "routing:", "aba ", "aba:", "aba#", "aba_"],
+    [
+      ...["routing num", "routing_num", "routing-num", "routingnum", "routing no", "routing_no ", "routing_no:"],
+      ...["routing #", "routing:", "aba ", "aba:", "aba#", "aba_"],
+    ],
     isRoutingNumber,
     "routing number «021000021»",
     "routing number 021000022",
@@ -103,10 +107,15 @@ const NATIONAL_IDS: readonly Row[] = [
   ],
 ];
 
-/** Matches what may be between the word and its number: `s`, `number`, `no.`, `is`, punctuation. */
-const GAP = String.raw`s?(?:[\s_-]{0,2}(?:numbers?|no|nr|num|id|is|are)\b|[\s:#="'.(]){0,6}`;
+/** Matches what may be between the word and its number: `number`, `no.`, `is`, punctuation. A number after a plural is a count. */
+const GAP = String.raw`(?:s[\s_-]{0,2}(?:numbers?|are)\b)?(?:[\s_-]{0,2}(?:numbers?|no|nr|num|is|are)\b|[\s:#="'.(]){0,6}`;
 /** Matches what may follow a number: no more of it, no decimals, no unit. */
 const END = String.raw`(?:[^\w.,:/%-]|[.,](?:\D|$)|$)`;
+
+/** Matches words about accounts of clouds: `AWS account number`, and twelve digits next to `aws` or in an ARN. */
+const CLOUD_ACCOUNT = String.raw`(?i)(?:aws|amazon|azure|gcp|google|cloud)[\w ./-]{0,24}(?:account|acct)|(?:aws|amazon).*\b\d{12}\b|\b\d{12}\b.*aws`;
+/** Matches words about drivers of devices and databases. */
+const DEVICE_DRIVER = String.raw`(?i)(?:device|kernel|graphics|gpu|nvidia|printer|network|storage|[jo]dbc|database)[\w.-]*[ /]driver`;
 
 /** Numbers without a check digit. They are read only directly after the words that announce them. */
 const UNCHECKED_IDS: readonly ContextRule[] = [
@@ -115,9 +124,14 @@ const UNCHECKED_IDS: readonly ContextRule[] = [
     anchors: ["account", "acct"].flatMap((word) => [" ", "_", "-", ""].map((gap) => `${word}${gap}n`)),
     level: "balanced",
     word: true,
+    lacks: CLOUD_ACCOUNT,
+    value: "assigned",
     after: String.raw`(?i)(?:umbers?|o|r)\b${GAP}(\d{7,17}|\d{3,6}(?:[ -]\d{3,8}){1,4})${END}`,
     matches: ["account number: «12345678»", '"account_no": "«000123456789»"', "Acct No. «1234 567890»"],
-    misses: ["account number ACC-1234567", "account not found: 12345678", "account number 1234567.50"],
+    misses: [
+      ...["account number ACC-1234567", "account not found: 12345678", "account number 1234567.50"],
+      ...["AWS account number 123456789012", "account number 00000000"],
+    ],
   },
   {
     id: "BANK_ACCOUNT",
@@ -126,9 +140,13 @@ const UNCHECKED_IDS: readonly ContextRule[] = [
       "kontonummer",
     ],
     level: "balanced",
+    value: "assigned",
     after: String.raw`(?i)${GAP}(\d{7,17}|\d{3,6}(?:[ -]\d{3,8}){1,4})${END}`,
     matches: ["bank account «12345678»", "bankAccount: «000123456789»", "Kontonummer «1234567»"],
-    misses: ["bank account opened 20240115", "bank account 2024-01-15", "bank account balance: 1234567"],
+    misses: [
+      ...["bank account opened 20240115", "bank account 2024-01-15", "bank account balance: 1234567"],
+      ...["bank accounts: 1234567", "bankAccountId: 1234567"],
+    ],
   },
   {
     id: "DRIVING_LICENCE",
@@ -137,13 +155,18 @@ const UNCHECKED_IDS: readonly ContextRule[] = [
     ),
     level: "balanced",
     word: true,
-    after: String.raw`(?i)[cs]e${GAP}((?-i:[A-Z9]{5}\d{6}[A-Z9]{2}\d[A-Z]{2}|[A-Z]{1,2}\d(?:[ -]?\d){5,13}[A-Z]?)|\d{7,12})${END}`,
+    lacks: DEVICE_DRIVER,
+    value: "assigned",
+    after: String.raw`(?i)[cs]e(?:[\s_-]{0,2}id\b)?${GAP}((?-i:[A-Z9]{5}\d{6}[A-Z9]{2}\d[A-Z]{2}|[A-Z]{1,2}\d(?:[ -]?\d){5,13}[A-Z]?)|\d{7,12})${END}`,
     matches: [
       "driver's license «D1234567»",
       '"driving_licence": "«MORGA657054SM9IJ»"',
       "Driver License Number: «S123-456-78-901-0»",
     ],
-    misses: ["driving licence valid until 20300115", "driving licence 2030-01-15", "driver license class B1234567"],
+    misses: [
+      ...["driving licence valid until 20300115", "driving licence 2030-01-15", "driver license class B1234567"],
+      ...["ODBC driver license no 1234567", "driver license: 20240101"],
+    ],
   },
 ];
 

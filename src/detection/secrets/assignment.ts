@@ -5,6 +5,7 @@ import {
   BLANK,
   classesIn,
   DIGIT,
+  endBefore,
   isA,
   isOneOf,
   LINE_END,
@@ -14,6 +15,8 @@ import {
   QUOTE,
   runEnd,
   runStart,
+  STOP,
+  textBefore,
   UPPER,
   wordSet,
 } from "../views/characters.ts";
@@ -131,23 +134,57 @@ function withQualifier(text: string, from: number, to: number): string {
   return text.slice(runStart(text, from - 1, NAME, from - NAME_CHARS_MAX), to);
 }
 
-/** Returns whether `PASS` is a test result: `PASS tests/a.test.ts`, `--- PASS: TestLogin2`. Protocols have rules of their own. */
-function isTestResult(text: string, name: string, { start, style }: Value): boolean {
+/**
+ * Returns whether `PASS` is a test result: `PASS tests/a.test.ts`, `--- PASS: TestLogin2`, `"pass": "Each attribute has a name"`.
+ * Protocols have rules of their own.
+ */
+function isTestResult(text: string, name: string, { start, end, style }: Value): boolean {
+  if (style === "quoted" && name === "pass") return isSentence(text.slice(start, end));
   return name === "PASS" && (style === "prose" || TEST.test(text.slice(start, start + 4)));
 }
 
+/** Returns whether several words are a sentence: it begins with a capital letter, or is not English. */
+function isSentence(words: string): boolean {
+  if (hasDigit(words) || !words.includes(" ")) return false;
+  return NOT_ASCII.test(words) || (CAPITAL.test(words) && words.split(" ").length >= SENTENCE_WORDS_MIN);
+}
+
+const NOT_ASCII = /[^\0-\x7f]/;
+const CAPITAL = /^'?[A-Z]/;
+const SENTENCE_WORDS_MIN = 4;
+
 /**
  * Returns whether the name is part of a class name (`Test2::Event::Pass`) or of a line format (`user:password:uid:shell`). After a
- * line's location, or before a space or quote, it has a value: `config.yml:3:password:x`, `INFO:root:password: x`.
+ * line's location or a logger, or before a space or quote, it has a value: `config.yml:3:password:x`, `INFO:root:password:x`.
  */
 function isPartOfName(text: string, { from, to }: NameRange): boolean {
   if (!isOneOf(text, from - 1, ":") || from < 2) return false;
   if (isOneOf(text, from - 2, ":")) return text.slice(from, to).toLowerCase() === "pass";
   if (!isOneOf(text, to, ":") || isA(text, to + 1, BLANK | QUOTE)) return false;
   return (
-    !isA(text, from - 2, BLANK | LINE_END | QUOTE) && !isOneOf(text, from - 2, "{[(") && !followsLocation(text, from)
+    !isA(text, from - 2, BLANK | LINE_END | QUOTE) &&
+    !isOneOf(text, from - 2, "{[(") &&
+    !followsLocation(text, from) &&
+    !(
+      isLastField(text, to + 1) &&
+      (PASSWORD.test(text.slice(from, to)) || LOGGER.test(textBefore(text, from, LOGGER_CHARS_MAX)))
+    )
   );
 }
+
+/** Returns whether no other field follows the one at `at`. A number alone is a user's id or a port. */
+function isLastField(text: string, at: number): boolean {
+  const end = endBefore(text, at, BLANK | LINE_END | QUOTE | STOP, at + FIELD_CHARS_MAX);
+  const field = text.slice(at, end);
+  return !field.includes(":") && /\D/.test(field);
+}
+
+const FIELD_CHARS_MAX = 256;
+/** Matches names of passwords. After other names, fields are often ids: `arn:aws:secretsmanager:…:secret:db-a1b2c3`. */
+const PASSWORD = /pass|pwd/i;
+/** Matches a level and a logger before a message: `INFO:root:`, `[WARN]:`. */
+const LOGGER = /\b(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\]?:(?:[\w.]{1,64}:)?$/i;
+const LOGGER_CHARS_MAX = 80;
 
 const TEST = /^test/i;
 

@@ -20,7 +20,7 @@ import {
   WORD,
   wordSet,
 } from "../views/characters.ts";
-import { afterPrefix, compoundEnd, stringEnd, tagEnd } from "./strings.ts";
+import { afterPrefix, compoundEnd, endsString, stringEnd, tagEnd } from "./strings.ts";
 import { bareWord, beginsEntry, formPart, isSettingPair, type Name, type Stated, spacesEnd } from "./structures.ts";
 import { isWordy } from "./value-shapes.ts";
 import type { ValueStyle } from "./values.ts";
@@ -251,7 +251,7 @@ function wordAfterVerb(text: string, { to, at }: Name): Stated | undefined {
   const value =
     end === -1 ? end : runEnd(text, end, owner === undefined ? BLANK : BLANK | LINE_END, end + GAP_CHARS_MAX);
   if (value === -1 || value === end) return undefined;
-  if (isA(text, value, QUOTE)) return { start: value + 1, style: "quoted" };
+  if (isA(text, value, QUOTE)) return endsString(text, value, to) ? undefined : { start: value + 1, style: "quoted" };
   return owner === undefined ? lastOfClause(text, value) : (lastOfLine(text, value) ?? lastOfClause(text, value));
 }
 

@@ -1,3 +1,4 @@
+import { isAssignedNumber } from "../pii/identifiers.ts";
 import {
   ALPHANUMERIC,
   BASE64,
@@ -275,6 +276,7 @@ const TESTS = {
   "account-in-base64": (value: string) => ACCOUNT.test(Buffer.from(value, "base64").toString("latin1")),
   community: (value: string) => !/^(?:public|private)$|^[<$%{]/.test(value),
   "seed-phrase": isSeedPhrase,
+  assigned: isAssignedNumber,
   login: (value: string) => isLogin(value) && !isNumberedName(value) && isSecretValue(value, "password", "prose"),
   "certain-login": (value: string) => isLogin(value) && isSecretValue(value, "password", "line"),
 } satisfies Readonly<Record<string, (value: string) => boolean>>;

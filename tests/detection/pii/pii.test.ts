@@ -55,6 +55,10 @@ const FOUND: readonly Row[] = [
   ["BANK_ACCOUNT", "Your bank account number is 000123456789.", "Your bank account number is [REDACTED:BANK_ACCOUNT]."],
   ["BANK_ACCOUNT", '{"bankAccountNumber":"12345678"}', '{"bankAccountNumber":"[REDACTED:BANK_ACCOUNT]"}'],
   ["BANK_ACCOUNT", "savings account #12345678", "savings account #[REDACTED:BANK_ACCOUNT]"],
+  ["BANK_ACCOUNT", "pay to my account number 123456789012", "pay to my account number [REDACTED:BANK_ACCOUNT]"],
+  ["BANK_ACCOUNT", "AWS invoice: to account no. 12345678", "AWS invoice: to account no. [REDACTED:BANK_ACCOUNT]"],
+  ["BANK_ACCOUNT", "bank accounts are 12345678 (Ann)", "bank accounts are [REDACTED:BANK_ACCOUNT] (Ann)"],
+  ["US_ROUTING", "Routing No. 021000021", "Routing No. [REDACTED:US_ROUTING]"],
   ["US_ROUTING", "ABA routing: 021000021", "ABA routing: [REDACTED:US_ROUTING]"],
   ["DRIVING_LICENCE", "driver's license number D1234567", "driver's license number [REDACTED:DRIVING_LICENCE]"],
   ["DRIVING_LICENCE", '{"driverLicenseNumber":"D1234567"}', '{"driverLicenseNumber":"[REDACTED:DRIVING_LICENCE]"}'],
@@ -75,6 +79,26 @@ test.each([
   "driver license class B, 12 points",
   "device driver license: GPL-2.0, 2024-01-15",
   '{"driver": "licensed", "rows": 12345678}',
+  ...["AWS account number 123456789012", "Your AWS account number is 123456789012.", "GCP account no. 123456789012"],
+  ...[
+    'aws_account_number = "123456789012"',
+    'accountNumber: "123456789012" # AWS',
+    '{"awsAccountNumber":"123456789012"}',
+  ],
+  'annotations: { "eks.amazonaws.com/account-number": "123456789012" }',
+  "arn:aws:iam::123456789012:role/deploy (account number 123456789012)",
+  ...["Error: account number 00000000 not found", "account_no INTEGER DEFAULT 1000000", "accountNumber: 11111111"],
+  ...["assertEquals(12345678, account.getAccountNumber())", "account_number_max: 99999999", "accountNumberLength: 17"],
+  ...[
+    "bank accounts: 1234567",
+    "bank_accounts_total 1234567",
+    '{"bankAccountId": 1234567}',
+    "bank-account-20240115.log",
+  ],
+  ...["routing_nodes: 123456780", "number_of_routing_shards: 123456780", "routing table 123456780"],
+  ...["NVIDIA driver license 535104052", "odbc driver license no 1234567", "nvidia.com/driver-license: 5350000"],
+  ...["driver license: 20240101", "driver_licenses_total 1234567", "src/driver-license.ts:1234567"],
+  ...["passport: 20240101", "passport.js 0.7.0", '  + account_id = "123456789012"'],
 ])("%j stays", (text) => {
   expect(findSensitive(text, "balanced")).toEqual([]);
 });

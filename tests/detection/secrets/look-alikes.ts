@@ -531,5 +531,8 @@ export const LOOK_ALIKES: readonly string[] = [
     '["x-api-token", "db.example:5432", "x-y"]',
     'headers.set("x-api-token", "some-name")',
     "  string password = 102;",
+    '"pass": "Accesskey attribute value is unique",',
+    '"pass": "accesskey 属性值是唯一的",',
+    "console.log('My password is ', password)",
   ],
 ];
