@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import fc from "fast-check";
 import {
   ConnectionError,
@@ -253,6 +253,62 @@ describe("waits", () => {
     expect(await work.catch((error: unknown) => error)).toBeInstanceOf(RangeError);
     const aborted = client.waitForApproval("id-1", { signal: AbortSignal.abort() });
     expect(await aborted.catch((error: Error) => error.name)).toBe("AbortError");
+  });
+});
+
+describe("the list of tools", () => {
+  const unavailable = () => new Response("<p>starting</p>", { status: 503 });
+
+  test("is awaited while a proxy says 503, and the service refuses because it stops", async () => {
+    const answers = [unavailable(), unavailable(), refusal(503, "OVERLOADED"), refusal(503, "OVERLOADED")];
+    const { client, requests } = answering(() => answers.shift() ?? Response.json({ tools: [{ name: "a" }] }));
+    expect(await client.tools()).toMatchObject([{ name: "a" }]);
+    expect(requests).toHaveLength(5);
+  });
+
+  test("fails after 30 s of an outage, and an approval's wait after 300 s", async () => {
+    const clock = spyOn(performance, "now");
+    try {
+      for (const [seconds, ask] of [
+        [30, (client: SafeToolCallClient) => client.tools()],
+        [300, (client: SafeToolCallClient) => client.waitForApproval("a")],
+      ] as const) {
+        let nowMs = 0;
+        clock.mockImplementation(() => nowMs);
+        const { client } = answering(() => {
+          nowMs += (seconds * 1_000) / 4;
+          return unavailable();
+        });
+        expect(await failureOf(ask(client))).toMatchObject({ status: 503 });
+        expect(nowMs).toBe(seconds * 1_000);
+      }
+    } finally {
+      clock.mockRestore();
+    }
+  });
+
+  test("fails at once when waiting would not help, or nothing is to be repeated", async () => {
+    for (const [answer, options] of [
+      [unavailable, { retries: 0 }],
+      [() => new Response("<p>no</p>", { status: 404 }), {}],
+      [() => refusal(403, "HALTED", { retryable: false }, "PERMISSION"), {}],
+      [() => refusal(429, "RATE_LIMITED", { retryAfterMs: 3_600_000 }), {}],
+    ] as const) {
+      const { client, requests } = answering(answer, options);
+      expect(await client.tools().catch((error: unknown) => error)).toBeInstanceOf(Error);
+      expect(requests).toHaveLength(1);
+    }
+  });
+
+  test("is no longer awaited after an abort", async () => {
+    const ending = new AbortController();
+    const { client, requests } = answering(() => {
+      if (requests.length === 3) ending.abort(new RangeError("enough"));
+      return unavailable();
+    });
+    const failure = await client.tools("json", { signal: ending.signal }).catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(RangeError);
+    expect(requests).toHaveLength(3);
   });
 });
 

@@ -219,6 +219,27 @@ describe("limits", () => {
   });
 });
 
+describe("the list of tools", () => {
+  test("is awaited while nothing listens", async () => {
+    const service = await started();
+    const token = await service.token();
+    const url = new URL(service.url);
+    await service.stop();
+    let requests = 0;
+    const agent = new SafeToolCallClient({
+      ...{ url, retries: 1 },
+      // Asked before each request: the service is back after more failures than the retries of one request.
+      token: async () => {
+        requests += 1;
+        if (requests === 4) await service.restart(Number(url.port));
+        return token;
+      },
+    });
+    expect((await agent.tools()).map(({ name }) => name)).toContain("read_note");
+    expect(requests).toBe(4);
+  });
+});
+
 test("a dry run says what would happen, and nothing does", async () => {
   const service = await started();
   const agent = agentOf(service);

@@ -138,6 +138,8 @@ const APPROVALS_MAX = 10;
 const POLL_FREE_MS = 1_000;
 /** While an approval is awaited, the service may be unavailable for so long. */
 const OUTAGE_MS_MAX = 300_000;
+/** Shorter: a program that starts reads its tools first, and must say soon that its URL is wrong. */
+const TOOLS_OUTAGE_MS_MAX = 30_000;
 
 /** A client of one service, with one agent's token. */
 export class SafeToolCallClient {
@@ -206,7 +208,8 @@ export class SafeToolCallClient {
   }
 
   /**
-   * Returns the tools that the caller could use, in the form of a model's API.
+   * Returns the tools that the caller could use, in the form of a model's API. Waits while the service restarts: up to 30 s, unless
+   * `retries` is 0.
    *
    * @throws {RefusedError | ConnectionError}
    */
@@ -216,7 +219,8 @@ export class SafeToolCallClient {
   ): Promise<ToolFormats[Format][]> {
     const query = new URLSearchParams({ ...(format !== undefined && { format }), ...(strict && { strict: "true" }) });
     const path = query.size === 0 ? "/tools" : `/tools?${query}`;
-    const { tools } = await this.#read({ method: "GET", path, signal });
+    const msMax = this.#transport.retries > 0 ? TOOLS_OUTAGE_MS_MAX : 0;
+    const { tools } = await throughOutage(() => this.#read({ method: "GET", path, signal }), { msMax, signal });
     if (!Array.isArray(tools)) throw unknownAnswer();
     return tools;
   }
@@ -250,21 +254,15 @@ export class SafeToolCallClient {
   ): Promise<ApprovalRequest> {
     const { timeoutMs = Number.POSITIVE_INFINITY, signal } = options;
     const until = performance.now() + timeoutMs;
-    let outageSince: number | undefined;
+    const poll = () => {
+      const waitSeconds = Math.min(POLL_SECONDS, (until - performance.now()) / 1_000);
+      return this.approval(id, { waitSeconds, signal });
+    };
     for (;;) {
       const begun = performance.now();
-      try {
-        const waitSeconds = Math.min(POLL_SECONDS, (until - begun) / 1_000);
-        const approval = await this.approval(id, { waitSeconds, signal });
-        if (approval.state !== "pending" || performance.now() >= until) return approval;
-        outageSince = undefined;
-      } catch (error) {
-        if (!isOutage(error)) throw error;
-        outageSince ??= begun;
-        if (performance.now() >= Math.min(until, outageSince + OUTAGE_MS_MAX)) throw error;
-      }
-      const freeMs = POLL_FREE_MS - (performance.now() - begun);
-      if (freeMs > 0) await sleep(freeMs + Math.random() * POLL_FREE_MS, signal);
+      const approval = await throughOutage(poll, { msMax: OUTAGE_MS_MAX, until, signal });
+      if (approval.state !== "pending" || performance.now() >= until) return approval;
+      await pace(begun, signal);
     }
   }
 
@@ -387,9 +385,36 @@ function refusesKeys({ body }: Answer): boolean {
   );
 }
 
-/** Returns whether the service may answer later. */
-function isOutage(error: unknown): boolean {
-  return error instanceof ConnectionError ? isPassing(error) : error instanceof RefusedError && error.retryable;
+interface Outage {
+  readonly msMax: number;
+  readonly until?: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Repeats the work while the service is unavailable: at most for `msMax`, and not after `until`. */
+async function throughOutage<T>(work: () => Promise<T>, { msMax, until, signal }: Outage): Promise<T> {
+  const end = Math.min(until ?? Number.POSITIVE_INFINITY, performance.now() + msMax);
+  for (;;) {
+    const begun = performance.now();
+    try {
+      return await work();
+    } catch (error) {
+      if (!isOutage(error, msMax) || performance.now() >= end) throw error;
+    }
+    await pace(begun, signal);
+  }
+}
+
+/** Waits until the next request may be sent: the last one, sent at `begun`, may have been answered at once. */
+async function pace(begun: number, signal: AbortSignal | undefined): Promise<void> {
+  const freeMs = POLL_FREE_MS - (performance.now() - begun);
+  if (freeMs > 0) await sleep(freeMs + Math.random() * POLL_FREE_MS, signal);
+}
+
+/** Returns whether the service may answer within the time. */
+function isOutage(error: unknown, msMax: number): boolean {
+  if (error instanceof ConnectionError) return isPassing(error);
+  return error instanceof RefusedError && error.retryable && (error.retryAfterMs ?? 0) <= msMax;
 }
 
 /** Returns a whole number of seconds for which the service can hold a request. */

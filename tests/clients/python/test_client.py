@@ -16,6 +16,7 @@ from conftest import Control
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from safe_tool_call import _flow
 from safe_tool_call import AsyncClient, Client, ConnectionError, ProtocolError, RefusedError, SafeToolCallError, unwrap
 
 SEND = {"to": "ada", "note": "hello"}
@@ -112,6 +113,24 @@ def test_a_dry_run_runs_nothing(client: Client, control: Control) -> None:
 def test_tools_are_the_callers_own(client: Client) -> None:
     assert sorted(tool["name"] for tool in client.tools()) == ["flaky_note", "read_note", "save_note", "send_note"]
     assert {tool["function"]["name"] for tool in client.tools("openai")} == {tool["name"] for tool in client.tools()}
+
+
+def test_the_list_of_tools_is_awaited_while_nothing_listens(control: Control) -> None:
+    child = json.loads(control("child"))
+    control("kill")
+    asked: list[int] = []
+
+    def token() -> str:
+        """Is asked before each request: the service is back after more failures than the retries of one request."""
+        asked.append(1)
+        if len(asked) == 4:
+            child.update(json.loads(control("child")))
+        return str(child["token"])
+
+    with Client(child["url"], token, retries=1) as client:
+        assert "read_note" in [tool["name"] for tool in client.tools()]
+    assert len(asked) == 4
+    control("kill")
 
 
 def test_a_token_function_is_asked_again_once_after_a_401(control: Control) -> None:
@@ -305,6 +324,47 @@ def test_an_approval_that_never_ends_ends_the_run(impostor: Impostor) -> None:
     with _client(impostor) as client:
         assert client.run("save_note")["status"] == "pending"
     assert 2 < impostor.received < 30
+
+
+UNAVAILABLE = b"HTTP/1.1 503 X\r\n\r\n<html>starting</html>"
+OVERLOADED = _refusal("LIMIT", "OVERLOADED", retryable=True)
+
+
+def test_the_list_of_tools_is_awaited_while_the_service_is_unavailable(impostor: Impostor) -> None:
+    impostor.answers = [UNAVAILABLE, UNAVAILABLE, OVERLOADED, OVERLOADED]
+    impostor.answer = _json({"tools": [{"name": "a"}]})
+    with _client(impostor, retries=1) as client:
+        assert [tool["name"] for tool in client.tools()] == ["a"]
+    assert impostor.received == 5
+
+
+@pytest.mark.parametrize("retries, answer", [
+    (0, UNAVAILABLE),
+    (1, b"HTTP/1.1 404 X\r\n\r\n<html>no</html>"),
+    (1, _refusal("PERMISSION", "HALTED")),
+    (1, _refusal("LIMIT", "RATE_LIMITED", retryable=True, retryAfterMs=3_600_000)),
+])
+def test_the_list_of_tools_fails_at_once_when_waiting_would_not_help(impostor: Impostor, retries: int, answer: bytes) -> None:
+    impostor.answer = answer
+    with _client(impostor, retries=retries) as client, pytest.raises(SafeToolCallError):
+        client.tools()
+    assert impostor.received == 1
+
+
+@pytest.mark.parametrize("seconds, steps_of", [
+    (30, lambda its: _flow.tools(its, "json", False)),
+    (300, lambda its: _flow.wait_for_approval(its, "a", None)),
+])
+def test_an_outage_is_survived_for_a_limited_time(seconds: float, steps_of: Any) -> None:
+    now = 0.0
+    steps = steps_of(_flow.Settings("http://a.test", None, 60, 1, False, clock=lambda: now, random=lambda: 0.5))
+    answer: Any = None
+    with pytest.raises(ConnectionError):
+        while True:
+            step = steps.send(answer)
+            now += step.seconds if isinstance(step, _flow.Pause) else 0
+            answer = _flow.NoAnswer("nothing listens", False) if isinstance(step, _flow.Send) else None
+    assert seconds <= now < seconds + 2
 
 
 def test_a_refused_wait_is_the_result_of_the_run(impostor: Impostor) -> None:

@@ -33,6 +33,8 @@ POLL_SECONDS_FREE = 1.0
 """A long poll that ends earlier was not held: the service has too many waiting requests."""
 OUTAGE_SECONDS_MAX = 300.0
 """While an approval is awaited, the service may be unavailable for so long."""
+TOOLS_OUTAGE_SECONDS_MAX = 30.0
+"""Shorter: a program that starts reads its tools first, and must say soon that its URL is wrong."""
 ANSWER_BYTES_MAX = 67_108_864
 APPROVALS_MAX = 10
 """Approval requests that one run waits for: a service that always asks once more must not hold it forever."""
@@ -206,8 +208,10 @@ def dry_run(settings: Settings, made: Call) -> Flow[Union[DryRun, Refusal]]:
 
 
 def tools(settings: Settings, format: str, strict: bool) -> Flow["list[Any]"]:
+    """Returns the caller's tools, also while the service restarts, unless the client repeats nothing."""
     path = f"/tools?format={quote(format, safe='')}" + ("&strict=true" if strict else "")
-    body = yield from _read(settings, Send("GET", path, settings.timeout))
+    seconds_max = TOOLS_OUTAGE_SECONDS_MAX if settings.retries > 0 else 0
+    body = yield from _through_outage(settings, lambda: _read(settings, Send("GET", path, settings.timeout)), seconds_max)
     return cast("list[Any]", _member(settings, body, "tools", list))
 
 
@@ -224,23 +228,37 @@ def wait_for_approval(settings: Settings, approval_id: str, timeout: Optional[fl
     """Waits until the approval request is decided, also while the service restarts, or until the time is over."""
     clock = settings.clock
     end = clock() + (inf if timeout is None else timeout)
-    outage_since: Optional[float] = None
+
+    def poll() -> Flow[ApprovalRequest]:
+        return approval(settings, approval_id, max(0, min(POLL_SECONDS, end - clock())))
+
+    while True:
+        begun = clock()
+        found = yield from _through_outage(settings, poll, OUTAGE_SECONDS_MAX, end)
+        if found["state"] != "pending" or clock() >= end:
+            return found
+        yield from _pace(settings, begun)
+
+
+def _through_outage(settings: Settings, work: Callable[[], Flow[T]], seconds_max: float, end: float = inf) -> Flow[T]:
+    """Repeats the work while the service is unavailable: at most for `seconds_max`, and not after `end`."""
+    clock = settings.clock
+    end = min(end, clock() + seconds_max)
     while True:
         begun = clock()
         try:
-            found = yield from approval(settings, approval_id, max(0, min(POLL_SECONDS, end - begun)))
-            if found["state"] != "pending" or clock() >= end:
-                return found
-            outage_since = None
+            return (yield from work())
         except (ConnectionError, RefusedError) as error:
-            if not _is_passing(error):
+            if not _is_passing(error, seconds_max) or clock() >= end:
                 raise
-            outage_since = begun if outage_since is None else outage_since
-            if clock() >= min(end, outage_since + OUTAGE_SECONDS_MAX):
-                raise
-        free = POLL_SECONDS_FREE - (clock() - begun)
-        if free > 0:
-            yield Pause(free + settings.random() * POLL_SECONDS_FREE)
+        yield from _pace(settings, begun)
+
+
+def _pace(settings: Settings, begun: float) -> Flow[None]:
+    """Waits until the next request may be sent: the last one, sent at `begun`, may have been answered at once."""
+    free = POLL_SECONDS_FREE - (settings.clock() - begun)
+    if free > 0:
+        yield Pause(free + settings.random() * POLL_SECONDS_FREE)
 
 
 def cancel_approval(settings: Settings, approval_id: str) -> Flow[None]:
@@ -395,9 +413,11 @@ def _member(settings: Settings, body: Body, name: str, kind: type) -> Any:
     raise ProtocolError(f"{settings.url}: the answer has no {name}", may_have_run=False, status=200)
 
 
-def _is_passing(error: Union[ConnectionError, RefusedError]) -> bool:
+def _is_passing(error: Union[ConnectionError, RefusedError], seconds_max: float) -> bool:
+    """Returns whether the service may answer within the time."""
     if isinstance(error, RefusedError):
-        return error.retryable
+        hint = error.retry_after_ms
+        return error.retryable and not (isinstance(hint, (int, float)) and hint > seconds_max * 1000)
     return not error._is_lasting
 
 

@@ -195,7 +195,8 @@ class Client(_Base):
     def tools(self, format: str = "json", *, strict: bool = False) -> "list[Any]":
         """Returns the tools that this caller may use, in the form that a model's API expects. With `strict`, `openai`,
         `openai-responses` and `anthropic` use the API's strict mode for the tools whose schemas it can express: the model then sends
-        null for optional arguments, which the service takes as absent."""
+        null for optional arguments, which the service takes as absent. Waits while the service restarts: up to 30 s, unless `retries`
+        is 0."""
         return self._do(flow.tools(self._settings, format, strict))
 
     def approval(self, approval_id: str, *, wait_seconds: float = 0) -> ApprovalRequest:
