@@ -1,11 +1,9 @@
-import { forEachChild, type HereDocBody, parse, type SyntaxNode, type Word } from "unbash";
+import { forEachChild, parse, type SyntaxNode } from "unbash";
 import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { visible } from "../core/terminal-text.ts";
 import type { Binding, ExecutionPlan, Json, Tool } from "../core/types.ts";
+import { type MayRun, textsRunBy } from "../shell-rules/shell-rules.ts";
 import type { Requester } from "./identities.ts";
-import { readScript } from "./risk/script.ts";
-import { runsCode } from "./risk/tests.ts";
-import { fieldsOf, UNKNOWN } from "./risk/words.ts";
 import { shellCommandOf } from "./risk.ts";
 import type { Risk } from "./types.ts";
 
@@ -267,7 +265,7 @@ export interface SecretsOf {
  * program of the script is known to run. The rest of a quoted secret after a `;` is shown in the first case.
  */
 export function shownScript(text: string, secretsOf: SecretsOf, nested: "any" | "run" = "any"): string {
-  const scripts = new Scripts(text, nested === "any" ? () => true : ranBy(text));
+  const scripts = new Scripts(text, nested === "any" ? () => true : textsRunBy(text));
   return shownSecrets(text, secretsOf, (secret) => scripts.cutsIn(secret));
 }
 
@@ -306,35 +304,6 @@ function shownPart(part: string, isStarted: boolean, filterSecrets: SecretsOf["f
   const line = part.trim();
   const isLong = line.length >= (isStarted ? STARTED_KEY_LINE_CHARACTERS_MIN : KEY_LINE_CHARACTERS_MIN);
   return isLong && KEY_LINE.test(line) ? part.replace(line, REDACTED) : filterSecrets(part);
-}
-
-/** Returns whether an argument or a here-document may be a script. */
-type MayRun = (text: Word | HereDocBody) => boolean;
-
-/**
- * Recognizes the texts that programs of a script run as scripts, alone or joined with other words. When the script does not show
- * everything that it runs, as with a pipe to a shell or `python -c`, any text may be one.
- */
-function ranBy(script: string): MayRun {
-  const { calls, scripts, unclear } = readScript(script, { cwd: undefined, home: undefined }, new Set());
-  if (unclear.size > 0 || calls.some((call) => call.program !== "eval" && runsCode(call))) return () => true;
-  const ran = [...scripts].filter((one) => one !== "");
-  return (node) => {
-    const texts = node.type === "Word" ? fieldsOf(node, () => UNKNOWN) : [node.text];
-    return texts.some((text) => ran.some((one) => isJoinedIn(one, text) || isPartOf(text, one)));
-  };
-}
-
-/** Returns whether a script contains a text as whole words. Of a text with expansions, only the parts between them are known. */
-function isJoinedIn(script: string, text: string): boolean {
-  if (text.includes(UNKNOWN)) return text.split(UNKNOWN).every((part) => script.includes(part));
-  return ` ${script} `.replaceAll("\n", " ").includes(` ${text.replaceAll("\n", " ")} `);
-}
-
-/** Returns whether a script is all of a text or a part, such as the value of an option: `--command=script`. */
-function isPartOf(text: string, script: string): boolean {
-  const at = text.indexOf(script);
-  return at !== -1 && !/\w/.test(text[at - 1] ?? "") && !/\w/.test(text[at + script.length] ?? "");
 }
 
 /** A script and the nested texts that may be scripts. Each is parsed once, when a secret is found in it. */

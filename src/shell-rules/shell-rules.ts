@@ -11,6 +11,7 @@ export type { ShellDirectories } from "./call.ts";
 export { hasCall } from "./conditions.ts";
 export { DENIED, HIGH, type ShellRule } from "./rule.ts";
 export type { ShellScript } from "./script.ts";
+export { type MayRun, textsRunBy } from "./texts-run.ts";
 
 /** The tables of built-in rules, by title. */
 export const SHELL_TABLES = {
