@@ -70,6 +70,9 @@ class Scan implements AnchorVisitor, Reading {
   /** Range of the finding with the largest end. Secrets inside it are already hidden and are not listed. */
   #coveredFrom = 0;
   #coveredTo = 0;
+  /** Start of the word that is applied, and of the one that the finding with the largest end comes from. */
+  #wordStart = 0;
+  #coveredWordStart = 0;
 
   constructor(text: string, work: Work, { rules, level }: { rules: readonly CompiledRule[]; level: ActiveLevel }) {
     this.text = text;
@@ -93,6 +96,7 @@ class Scan implements AnchorVisitor, Reading {
     if (rule.level !== "secrets" && CONFIDENCE[rule.level] < this.#confidenceMin) return;
     if (!rule.remembers && this.#isInOwnFinding(rule, start)) return;
     this.work.spend(rule.steps);
+    this.#wordStart = start;
     const matched = rule.match(this, start, end);
     if (matched !== undefined) this.#take(rule, matched);
   }
@@ -135,11 +139,23 @@ class Scan implements AnchorVisitor, Reading {
   }
 
   #cover({ rule, start, end }: Finding): void {
-    if (start >= this.#coveredFrom && end <= this.#coveredTo) return;
+    if (start >= this.#coveredFrom && end <= this.#coveredTo) {
+      this.#rename({ rule, start, end });
+      return;
+    }
     this.#push({ rule, start, end, kind: "secret", confidence: 1 });
     if (end <= this.#coveredTo) return;
     this.#coveredFrom = start;
     this.#coveredTo = end;
+    this.#coveredWordStart = this.#wordStart;
+  }
+
+  /** Of two words that begin the same finding, the longer one comes later and names it: `sk-ant-`, not `sk-`. */
+  #rename({ rule, start, end }: Finding): void {
+    const last = this.found.at(-1);
+    if (last?.kind !== "secret" || last.start !== start || last.end !== end) return;
+    if (this.#wordStart === start && this.#coveredWordStart === start)
+      this.found[this.found.length - 1] = { ...last, rule };
   }
 
   #skipBefore(group: number, before: number): void {

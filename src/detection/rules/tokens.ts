@@ -63,6 +63,7 @@ const CLOUDS: readonly Row[] = [
   ["aws-session-token", "IQoJb3JpZ2luX2Vj", BASE64_ANY, 80],
   ["gcp-hmac-key", "GOOG1E", UPPER | DIGIT, 55, { exact: true }],
   ["yandex-key", "AQVN", BASE64URL, 35, { needs: [DIGIT, UPPER] }],
+  ["yandex-key", "YC", BASE64URL, 38, { exact: true, needs: [DIGIT, UPPER, LOWER] }],
   ["yandex-token", "y0_", BASE64URL, 50, { needs: [DIGIT, UPPER] }],
   ["yandex-token", "t1.", DOTTED | EQUALS, 120, { needs: [DIGIT, UPPER] }],
   ["fernet-token", "gAAAAAB", BASE64URL | EQUALS, 80, { needs: [DIGIT, UPPER] }],
@@ -115,7 +116,7 @@ const FORGES: readonly Row[] = [
   ["honeycomb-key", "hcaik_ hcalk_ hcamk_", ALPHANUMERIC, 40],
   ["new-relic-key", "NRAK- NRJS- NRII- NRRA- NRSP-", BASE64URL, 19, { needs: [DIGIT] }],
   ["dynatrace-token", "dt0c01. dt0s01. dt0s16.", DOTTED, 60],
-  ["harness-token", "pat.", DOTTED, 60, { needs: [DIGIT, UPPER] }],
+  ["harness-token", "pat. sat.", DOTTED, 60, { needs: [DIGIT, UPPER] }],
   ["postman-key", "PMAK-", HEX | DASH, 50],
   ["prefect-key", "pnu_", ALPHANUMERIC, 36],
   ["infracost-key", "ico-", ALPHANUMERIC, 32, { exact: true, needs: [DIGIT, UPPER] }],
@@ -230,6 +231,8 @@ const MESSAGING: readonly Row[] = [
   ["mailersend-token", "mlsn.", HEX, 60],
   ["nylas-key", "nyk_v0_ nyk_", ALPHANUMERIC, 40],
   ["statsig-secret", "secret-", ALPHANUMERIC, 40, { needs: [DIGIT, UPPER] }],
+  ["defined-networking-key", "dnkey-", BASE64URL | EQUALS, 60, { needs: [DIGIT] }],
+  ["intra42-secret", "s-s4t2ud- s-s4t2af-", HEX, 64, { exact: true }],
   ["vk-token", "vk1.a.", BASE64URL, 80],
 ];
 
