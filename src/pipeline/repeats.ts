@@ -3,7 +3,7 @@ import { sha256Hex } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { type CallOutcome, type Elevated, type Fresh, mint, type Released } from "../core/evidence.ts";
 import type { RefusalCode } from "../core/refusals.ts";
-import { approvalIdOf, approvalsUnavailable } from "./approval-refusals.ts";
+import { approvalIdOf, approvalsUnavailable } from "./approval/refusals.ts";
 import type { CallRecord, Consumed } from "./call-record.ts";
 import { assertUsesNothing, isJudged } from "./dry-run.ts";
 import { cutAgain } from "./output-filter.ts";

@@ -3,7 +3,7 @@ import type { Refusal } from "../core/errors.ts";
 import type { CallOutcome } from "../core/evidence.ts";
 import type { CallerContext } from "../core/types.ts";
 import type { HaltableCall } from "../halts/halt.ts";
-import { approvalIdOf, stateRefusal } from "./approval-refusals.ts";
+import { approvalIdOf, stateRefusal } from "./approval/refusals.ts";
 import type { Begun, CallRequest } from "./call-request.ts";
 
 /** Maximum number of calls held open for an approver's answer (`Prefer: wait`). Beyond it, a call gets its 202 immediately. */

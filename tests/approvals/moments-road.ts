@@ -10,7 +10,7 @@ import { defineTool } from "../../src/index.ts";
 import { MODULES } from "../../src/modules.ts";
 import { createAdmission } from "../../src/pipeline/admission.ts";
 import type { Answer } from "../../src/pipeline/answer.ts";
-import { type ApprovalGate, createApprovalGate } from "../../src/pipeline/approval-gate.ts";
+import { type ApprovalGate, createApprovalGate } from "../../src/pipeline/approval/gate.ts";
 import { createCallRecords } from "../../src/pipeline/call-record.ts";
 import type { CallRequest } from "../../src/pipeline/call-request.ts";
 import type { Disconnect } from "../../src/pipeline/call-scope.ts";

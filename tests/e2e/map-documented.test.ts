@@ -18,8 +18,8 @@ test("the drawing has the stages of pipeline/proxy.ts, in their order", () => {
 });
 
 test("each stage's file exists", () => {
-  const files = new Set(readdirSync(join(SRC, "pipeline")));
-  expect(steps.filter(({ file }) => !files.has(file) && !files.has(`${file}.ts`))).toEqual([]);
+  const isThere = (file: string): boolean => existsSync(join(SRC, "pipeline", file));
+  expect(steps.filter(({ file }) => !isThere(file) && !isThere(`${file}.ts`))).toEqual([]);
   const ends = [...drawing.matchAll(/\b((?:http|pipeline)\/[\w/-]+\.ts)/g)].map(([, file = ""]) => file);
   expect(ends.length).toBeGreaterThan(3);
   expect(ends.filter((file) => !existsSync(join(SRC, file)))).toEqual([]);

@@ -15,7 +15,7 @@ import type {
 } from "../../src/core/evidence.ts";
 import type { Admission } from "../../src/pipeline/admission.ts";
 import { refused, succeeded } from "../../src/pipeline/answer.ts";
-import type { ApprovalGate } from "../../src/pipeline/approval-gate.ts";
+import type { ApprovalGate } from "../../src/pipeline/approval/gate.ts";
 import type { Executor } from "../../src/pipeline/executor.ts";
 import { release } from "../../src/pipeline/output-filter.ts";
 import { makePlan } from "../../src/pipeline/planner.ts";

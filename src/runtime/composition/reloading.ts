@@ -5,7 +5,7 @@ import { StartupError } from "../../core/errors.ts";
 import type { CertificateEvent } from "../../core/target-kind.ts";
 import type { DataFlowPolicy } from "../../data-flow/flow.ts";
 import { filterSecrets } from "../../detection/sensitive.ts";
-import { createApprovalGate } from "../../pipeline/approval-gate.ts";
+import { createApprovalGate } from "../../pipeline/approval/gate.ts";
 import type { Config } from "../config/config.ts";
 import { isPipe } from "../config/plain-file.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";

@@ -7,7 +7,8 @@ import { closestName } from "../../core/nearest.ts";
 import type { CallerContext, DataLabel, ExecutionPlan, Json, Tool } from "../../core/types.ts";
 import type { DataFlowPolicy, FlowJudgement } from "../../data-flow/flow.ts";
 import { namesSecret } from "../../detection/sanitize-args.ts";
-import { boundedCallOf } from "../../pipeline/approval-gate.ts";
+import { boundedCallOf } from "../../pipeline/approval/grants.ts";
+import { modesThatPass } from "../../pipeline/approval/order.ts";
 import { type FlowSources, sourcesOf } from "../../pipeline/call-flow.ts";
 import { type CallSession, callSession } from "../../pipeline/call-session.ts";
 import { permissionsFor } from "../../pipeline/permission-engine.ts";
@@ -126,10 +127,17 @@ export async function explainCall(
   let seen: FlowJudgement | undefined;
   const judged = await judge(
     { parts, config, asks: () => true, flow: await flowJudgeOf({ parts, config, known }, (found) => (seen = found)) },
-    { tool, caller, mode, args: { kind: "sent", value: call.args }, plan: planned.plan },
+    {
+      tool,
+      caller,
+      mode,
+      hasSession: (caller.session ?? call.session) !== undefined,
+      args: { kind: "sent", value: call.args },
+      plan: planned.plan,
+    },
   );
   const granted = isEnded ? undefined : await byGrant(known, { call, judged, planned, session });
-  const ended = isEnded && !passesInAnySession(judged) ? session : undefined;
+  const ended = isEnded && judged.isInAnySession !== true ? session : undefined;
   const [only = "unknown", ...others] = granted?.verdict === "allow" ? ["allow" as const] : judged.verdicts;
   const ruled = others.length > 0 ? "unknown" : only;
   const permitted = ended !== undefined && isOpen(ruled) ? ended.code : ruled;
@@ -174,12 +182,6 @@ export async function explainCall(
 /** Returns whether a verdict may still let the call run. */
 function isOpen(verdict: CallVerdict | "unknown"): verdict is "allow" | "ask" | "unknown" {
   return verdict === "allow" || verdict === "ask" || verdict === "unknown";
-}
-
-/** Returns whether the rules let the call pass without looking its session up. */
-function passesInAnySession({ statements }: Judgement): boolean {
-  const by = statements.find(({ point }) => point === "approval")?.reasons[0];
-  return by === "category:read" || by === "needsApproval";
 }
 
 function asRefusal(error: unknown): Refusal {
@@ -381,11 +383,12 @@ const FLOW_ASKS =
 const FLOW_UNKNOWN = "only a running service knows what the caller has read: ask it with --service";
 
 function byApproval({ registry }: Parts, { tool: name }: ExplainedCall): readonly Change[] {
-  const { category, approval } = registry.find(name).registered?.tool ?? {};
-  const modes = category === "write" ? ["autoEdit", "yolo"] : ["yolo"];
+  const { registered } = registry.find(name);
+  if (registered === undefined) return [];
+  const { tool } = registered;
   const text = `a session in one of these modes, needsApproval in the manifest, or an approval: stc approvals list`;
-  const byMode: Change = { kind: "approval", names: modes, text };
-  return approval?.grants === undefined ? [byMode] : [byMode, OFFERED];
+  const byMode: Change = { kind: "approval", names: modesThatPass(tool), text };
+  return tool.approval.grants === undefined ? [byMode] : [byMode, OFFERED];
 }
 
 const OFFERED: Change = {

@@ -7,7 +7,10 @@ import type { RegisteredTool } from "../../core/evidence.ts";
 import type { PointStage, PolicyPoint, PolicyRequests } from "../../core/policy-point.ts";
 import type { RefusalCode } from "../../core/refusals.ts";
 import type { CallerContext, ExecutionPlan } from "../../core/types.ts";
-import { ruleByMode, ruleOf } from "../../pipeline/approval-gate.ts";
+import { ruleOf } from "../../pipeline/approval/call.ts";
+import { acceptsCallback } from "../../pipeline/approval/callback.ts";
+import { ManifestRule } from "../../pipeline/approval/manifest.ts";
+import { isInAnySession, type Ruling, ruleOn, rulesOf } from "../../pipeline/approval/order.ts";
 import { couldUse } from "../../pipeline/permission-engine.ts";
 import { DATA_FLOW, type PointDecision } from "../../pipeline/policy-points.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
@@ -35,6 +38,8 @@ export interface JudgedCall {
   readonly args: KnownArguments;
   /** Mode of the call's session. */
   readonly mode: Mode;
+  /** Whether the call has a session, of which a store may know a mode. Default: it has none. */
+  readonly hasSession?: boolean;
   /** The call's plan, if it was made. Otherwise only what follows from the arguments is known of it. */
   readonly plan?: ExecutionPlan | undefined;
 }
@@ -61,6 +66,8 @@ export interface Judgement {
   readonly assessment?: RiskAssessment | undefined;
   /** The rules for which a call asks that a grant may cover; undefined for every other call. */
   readonly grantableRules?: readonly string[] | undefined;
+  /** Set for a call that passes without looking its session up. */
+  readonly isInAnySession?: true | undefined;
 }
 
 /**
@@ -151,14 +158,27 @@ class Judging {
     if (refused !== undefined) return this.end([refused]);
     const stopped = await this.#askFlow(tool, input);
     if (stopped !== undefined) return this.end([stopped]);
-    const rule = await ruleByMode({ tool, input, caller }, this.#call.mode, this.#isRequired === true);
-    if (this.#isRequired === false)
-      this.state("APPROVAL", { point: "approval", verdict: rule.verdict, reasons: [rule.by] });
-    const asks = rule.verdict === "ask";
-    if (this.#isRequired === undefined) this.#possible.add(this.#asked());
-    const isGrantable = asks && this.#isRememberable && this.#assessment?.rememberable === true;
-    const rules = this.#requiring.size > 0 ? [...this.#requiring] : [rule.by];
-    return { ...this.end([asks ? this.#asked() : "allow"]), ...(isGrantable && { grantableRules: rules }) };
+    if (this.#isRequired === true) return this.#endByRuling(await this.#requiredRuling(tool));
+    if (this.#isRequired === undefined) this.#possible.add(verdictOf(await this.#requiredRuling(tool)));
+    const ruling = await this.#ruling(tool, new ManifestRule({ tool, input, caller }));
+    if (this.#isRequired === undefined) return this.#endByRuling(ruling);
+    const { step } = ruling;
+    const said =
+      step.does === "pass"
+        ? ({ verdict: "allow", reasons: [step.by] } as const)
+        : ({ verdict: "ask", reasons: rulesOf({ requiring: [] }) } as const);
+    this.state("APPROVAL", { point: "approval", ...said });
+    return this.#endByRuling(ruling);
+  }
+
+  #endByRuling(ruling: Ruling): Judgement {
+    const passes = ruling.step.does === "pass";
+    const isGrantable = !passes && this.#isRememberable && this.#assessment?.rememberable === true;
+    return {
+      ...this.end([verdictOf(ruling)]),
+      ...(isGrantable && { grantableRules: rulesOf({ requiring: [...this.#requiring] }) }),
+      ...(passes && this.#isRequired === false && isInAnySession(ruling) && { isInAnySession: true }),
+    };
   }
 
   state(stage: Statement["stage"], statement: Omit<Statement, "stage">): void {
@@ -270,22 +290,20 @@ class Judging {
     { input, bounds }: { readonly input: unknown; readonly bounds: readonly RiskAssessment[] },
   ): Promise<Judgement> {
     const verdicts: CallVerdict[] = [];
-    const { caller, mode } = this.#call;
+    const { caller } = this.#call;
     for (const assessment of bounds) {
       const level = riskVerdict(tool, assessment);
       if (level === "deny") {
         verdicts.push("POLICY_DENIED");
         continue;
       }
-      if (level === "ask" || this.#isRequired !== false) verdicts.push(this.#asked());
+      if (level === "ask" || this.#isRequired !== false) verdicts.push(verdictOf(await this.#requiredRuling(tool)));
       if (level === "ask" || this.#isRequired === true) continue;
       const isDecidedByArguments = input === HIDDEN && tool.approval.needsApproval !== undefined;
-      const withoutManifest = isDecidedByArguments
-        ? { ...tool, approval: { ...tool.approval, needsApproval: undefined } }
-        : tool;
-      const { verdict, by } = await ruleByMode({ tool: withoutManifest as typeof tool, input, caller }, mode, false);
-      verdicts.push(verdict === "ask" ? this.#asked() : "allow");
-      if (isDecidedByArguments && by === "default") {
+      const manifest = isDecidedByArguments ? undefined : new ManifestRule({ tool, input, caller });
+      const ruling = await this.#ruling(tool, manifest);
+      verdicts.push(verdictOf(ruling));
+      if (isDecidedByArguments && ruling.step.does !== "pass") {
         verdicts.push("allow");
         this.#unknown.add("arguments");
       }
@@ -293,12 +311,40 @@ class Judging {
     return this.end(verdicts);
   }
 
-  /** A call that needs an approval is denied where nobody can be asked. */
-  #asked(): CallVerdict {
-    const { approvals } = this.#options.config;
-    const hasStore = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
-    return hasStore || (this.#options.hasCallback === true && !this.#needsPeople) ? "ask" : "APPROVAL_DENIED";
+  /** Returns the ruling on a call of the tool that policy points require an approval of. */
+  #requiredRuling(tool: RegisteredTool["tool"]): Ruling | Promise<Ruling> {
+    return this.#ruling(tool, undefined, ["policy"]);
   }
+
+  /** Returns what the approval order says, if there are no grants and no earlier approvals. Without `manifest`, it passes no call. */
+  #ruling(
+    tool: RegisteredTool["tool"],
+    manifest: ManifestRule | undefined,
+    requiring: readonly string[] = [],
+  ): Ruling | Promise<Ruling> {
+    const { mode, hasSession = false } = this.#call;
+    const { config, hasCallback = false } = this.#options;
+    const { approvals } = config;
+    const hasStore = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
+    const isForCallback = !this.#needsPeople && acceptsCallback({ assessment: this.#assessment ?? {} });
+    return ruleOn({
+      tool,
+      approvalId: undefined,
+      requiring,
+      mayUseCallback: hasCallback && isForCallback,
+      passesInEveryMode: async () => hasStore && hasSession && (await manifest?.passesInEveryMode()) === true,
+      mode: async () => mode,
+      passesByManifest: async () => (await manifest?.passesIn(mode)) === true,
+      exactGrant: async () => undefined,
+      boundedGrants: async () => [],
+      prior: async () => (hasStore ? { usable: undefined, earlier: [] } : undefined),
+    });
+  }
+}
+
+function verdictOf({ step }: Ruling): CallVerdict {
+  if (step.does === "refuse") return step.refusal.code;
+  return step.does === "askCallback" || step.does === "askPeople" ? "ask" : "allow";
 }
 
 /** In place of a plan of which the risk rules read nothing. */

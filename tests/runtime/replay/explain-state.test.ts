@@ -27,6 +27,19 @@ const TOOLS = [
     dataFlow: { reads: [], sends: [], destinations: ["iban"] },
   }),
 ];
+const WRITES = ["note", "reminder"].map((name) =>
+  defineTool({
+    ...{ name, description: "Notes", classification: "write", category: "network", permissions: may },
+    ...{
+      input: z.strictObject({ id: z.int() }),
+      output: z.strictObject({ id: z.int() }),
+      outputPolicy: { id: "allow" },
+    },
+    handler: ({ id }: { readonly id: number }) => ({ id }),
+    // Only the reminder's answer depends on the session.
+    approval: { needsApproval: (_input, context) => name === "reminder" && context.mode === "yolo" },
+  }),
+);
 const PAY = { iban: "NL91ABNA0417164300", cents: 100 };
 const READ_QUOTA = { name: "reads", per: ["caller"], calls: 1, window: "month", when: { tools: ["read_mail"] } };
 const PAY_QUOTA = { name: "payments", per: ["caller"], calls: 1, window: "month", when: { tools: ["pay"] } };
@@ -34,7 +47,7 @@ const PAY_QUOTA = { name: "payments", per: ["caller"], calls: 1, window: "month"
 class World extends AskingService {
   async start(quotas: readonly object[]): Promise<void> {
     const approvals = { store: "sqlite://./approvals.sqlite", grantSeconds: 3_600 };
-    await this.run({ tools: TOOLS, approvals, dataFlow: {}, limits: { quotas } });
+    await this.run({ tools: [...TOOLS, ...WRITES], approvals, dataFlow: {}, limits: { quotas } });
   }
 
   async call(tool: string, args: object, more: Loose = {}): Promise<Reply> {
@@ -151,6 +164,9 @@ test("a call in a session that has ended is refused, unless its tool passes in e
   expect(said(ended, "session")).toMatchObject({ stage: "APPROVAL", verdict: "deny" });
   expect(ended.changes[0]).toMatchObject({ kind: "approval", names: ["session"] });
   expect(await world.explain("read_mail", { id: 1 }, { session: id })).toMatchObject({ verdict: "allow" });
+  expect(await world.explain("note", { id: 1 }, { session: id })).toMatchObject({ verdict: "allow" });
+  expect(await world.explain("reminder", { id: 1 }, { session: id })).toMatchObject({ code: "APPROVAL_REVOKED" });
+  expect(await world.explain("reminder", { id: 1 })).toMatchObject({ verdict: "allow" });
   expect(await world.explain("pay", PAY, { session: "invented" })).toMatchObject({ verdict: "ask" });
 });
 

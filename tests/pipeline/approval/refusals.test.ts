@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import type { Approval } from "../../src/approvals/types.ts";
-import { stateRefusal } from "../../src/pipeline/approval-refusals.ts";
+import type { Approval } from "../../../src/approvals/types.ts";
+import { stateRefusal } from "../../../src/pipeline/approval/refusals.ts";
 
 const told = (state: Approval["state"]): Readonly<Record<string, unknown>> | undefined => {
   const approval = { id: "a-1", state, decisionReason: "as always" } as Approval;

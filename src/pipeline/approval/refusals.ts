@@ -1,8 +1,8 @@
-import type { Approval, Claimed } from "../approvals/types.ts";
-import { Refusal } from "../core/errors.ts";
-import type { CallOutcome } from "../core/evidence.ts";
-import type { RefusalCode } from "../core/refusals.ts";
-import type { EpochMs, Tool } from "../core/types.ts";
+import type { Approval, Claimed, NotAsked } from "../../approvals/types.ts";
+import { Refusal } from "../../core/errors.ts";
+import type { CallOutcome } from "../../core/evidence.ts";
+import type { RefusalCode } from "../../core/refusals.ts";
+import type { EpochMs, Tool } from "../../core/types.ts";
 
 const POLL_AFTER_MS = 2_000;
 
@@ -93,6 +93,36 @@ export function deniedRefusal(tool: Pick<Tool, "category">, { reason, earlier, .
   if (earlier === undefined) return new Refusal("APPROVAL_DENIED", reason ? said : `${said}.`, options);
   const [at, from] = [earlier.decidedAt, earlier.askAgainAt].map((ms) => new Date(ms).toISOString());
   return new Refusal("APPROVAL_DENIED", `${said} (denied at ${at}; the same call can ask again from ${from})`, options);
+}
+
+/** No person and no callback can be asked. */
+export function nobodyToAsk(rules: readonly string[]): Refusal {
+  return new Refusal("APPROVAL_DENIED", "This call needs a person's approval, and no approver is configured.", {
+    details: { rule: rules[0] },
+  });
+}
+
+/** Returns the refusal of a call for which no person is asked, although it needs an approval. */
+export function notAsked(tool: Tool, asked: NotAsked): Refusal {
+  const { retryAfterMs } = asked;
+  if (asked.outcome === "denied_before") {
+    const { askAgainAt, approval } = asked;
+    const { id, decisionReason, decidedAt = askAgainAt - retryAfterMs } = approval;
+    return deniedRefusal(tool, {
+      reason: decisionReason,
+      earlier: { decidedAt, askAgainAt },
+      details: { approval: { id, state: "denied" }, askAgainAt: new Date(askAgainAt).toISOString() },
+      retryAfterMs,
+    });
+  }
+  return new Refusal(
+    "RATE_LIMITED",
+    "Too many of your approval requests are pending. Wait for their decisions first.",
+    {
+      details: { limit: "pendingApprovals", pendingApprovalsMax: asked.limit },
+      retryAfterMs,
+    },
+  );
 }
 
 /** The callback failed or did not answer in time: no answer is a denial. */

@@ -1,14 +1,14 @@
 import { expect, test } from "bun:test";
-import type { RiskAssessment } from "../../src/approvals/risk.ts";
-import type { Approvals } from "../../src/approvals/types.ts";
-import { Refusal } from "../../src/core/errors.ts";
-import type { Planned } from "../../src/core/evidence.ts";
-import type { Tool } from "../../src/core/types.ts";
-import { DETECTOR } from "../../src/detection/sensitive.ts";
-import { MODULES } from "../../src/modules.ts";
-import { createApprovalGate } from "../../src/pipeline/approval-gate.ts";
-import { CallScopes } from "../../src/pipeline/call-scope.ts";
-import { createPolicyEvaluator } from "../../src/pipeline/policy-points.ts";
+import type { RiskAssessment } from "../../../src/approvals/risk.ts";
+import type { Approvals } from "../../../src/approvals/types.ts";
+import { Refusal } from "../../../src/core/errors.ts";
+import type { Planned } from "../../../src/core/evidence.ts";
+import type { Tool } from "../../../src/core/types.ts";
+import { DETECTOR } from "../../../src/detection/sensitive.ts";
+import { MODULES } from "../../../src/modules.ts";
+import { createApprovalGate } from "../../../src/pipeline/approval/gate.ts";
+import { CallScopes } from "../../../src/pipeline/call-scope.ts";
+import { createPolicyEvaluator } from "../../../src/pipeline/policy-points.ts";
 
 type Given = Pick<Tool, "classification" | "category"> & {
   readonly approval?: Record<string, unknown>;

@@ -1,0 +1,104 @@
+import type { Requester } from "../../approvals/identities.ts";
+import type { Approval } from "../../approvals/types.ts";
+import { Refusal } from "../../core/errors.ts";
+import type { Planned } from "../../core/evidence.ts";
+import type { RefusalCode } from "../../core/refusals.ts";
+import type { GivenAnswer } from "../../core/types.ts";
+import type { PolicyEvaluator } from "../policy-points.ts";
+import { type GatedCall, type GateOptions, guarded } from "./call.ts";
+import { claimRefusal, inProgress, pendingRefusal } from "./refusals.ts";
+
+type Confirm = NonNullable<ReturnType<PolicyEvaluator["confirmation"]>>;
+
+interface ClaimOrder {
+  readonly requester: Requester;
+  readonly id: string;
+}
+
+/** The approval that a call has claimed. */
+interface ClaimedApproval {
+  readonly by: string;
+  readonly approvalId: string;
+  readonly answer: GivenAnswer | undefined;
+}
+
+/**
+ * Claims the approval for this run.
+ *
+ * @throws {Refusal} an APPROVAL_… code when it does not approve this plan
+ */
+export async function claim(options: GateOptions, call: GatedCall, order: ClaimOrder): Promise<ClaimedApproval> {
+  const { approvals } = options;
+  const { requester, id } = order;
+  const { planned } = call;
+  const { tool, digest: planDigest } = planned;
+  if (approvals === undefined) throw claimRefusal({ outcome: "not_found" }, tool);
+  await call.budget?.reserve(planned);
+  // A disconnected caller consumes no approval.
+  call.scope.assertOpen();
+  const confirm = options.confirmation?.(call);
+  if (confirm !== undefined) await confirmApproval(options, call, { ...order, confirm });
+  const requirementDigest = call.assessment.requirement?.digest;
+  const claimed = await guarded(() => approvals.claim({ id, requester, planDigest, requirementDigest }));
+  if (claimed.outcome !== "claimed") throw claimRefusal(claimed, tool);
+  const { approval } = claimed;
+  return { by: approversOf(approval), approvalId: id, answer: answerIn(approval, planned) };
+}
+
+/**
+ * Asks the points that required the approval about it, while it is approved and not used. A pending request ends the call here: it
+ * could be approved between this question and the claim. In any other state it can never be claimed.
+ *
+ * @throws {Refusal} the denial of a point, or APPROVAL_REQUIRED
+ */
+async function confirmApproval(
+  { approvals }: GateOptions,
+  { planned, scope }: GatedCall,
+  { requester, id, confirm }: ClaimOrder & { readonly confirm: Confirm },
+): Promise<void> {
+  const approval = await guarded(async () => approvals?.get(id));
+  const isOwn = approval?.requester.issuer === requester.issuer && approval.requester.subject === requester.subject;
+  if (approval === undefined || !isOwn || approval.planDigest !== planned.digest) return;
+  if (approval.state === "pending") throw pendingRefusal(approval);
+  if (approval.state !== "approved") return;
+  const { votes, decidedBy, decidedAt = 0, executeBy } = approval;
+  const people = votes.length > 0 ? votes : [decidedBy ?? { issuer: "", subject: "" }];
+  const approvers = people.map(({ issuer, subject }) => ({ issuer, subject }));
+  await confirm({ id, approvers, decidedAt, usableUntil: executeBy });
+  // A caller that has disconnected meanwhile consumes no approval.
+  scope.assertOpen();
+}
+
+/** @throws {Error} when an approval lacks the answer that the manifest requires */
+function answerIn({ answer, decidedAt }: Approval, planned: Planned): GivenAnswer | undefined {
+  if (answer?.text !== undefined) return { text: answer.text, at: decidedAt ?? 0 };
+  if (answer === undefined && planned.tool.approval.answer === undefined) return undefined;
+  throw new Error("an approval lacks the answer that its request needs");
+}
+
+function approversOf({ votes, decidedBy }: Approval): string {
+  const people = votes.length > 0 ? votes : [{ issuer: decidedBy?.issuer ?? "", subject: decidedBy?.subject ?? "" }];
+  return people.map(({ issuer, subject }) => `human:${issuer}|${subject}`).join(", ");
+}
+
+/**
+ * Claims an approval that the call does not name. Returns undefined when the approval has expired or was taken back meanwhile.
+ *
+ * @throws {Refusal} CALL_IN_PROGRESS when a concurrent identical call has claimed it first
+ */
+export async function claimUnnamed(
+  options: GateOptions,
+  call: GatedCall,
+  order: ClaimOrder,
+): Promise<ClaimedApproval | undefined> {
+  try {
+    return await claim(options, call, order);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    if (error.code === "APPROVAL_CONSUMED") throw inProgress(order.id);
+    if (ENDED_UNUSED.has(error.code)) return undefined;
+    throw error;
+  }
+}
+
+const ENDED_UNUSED: ReadonlySet<RefusalCode> = new Set(["APPROVAL_EXPIRED", "APPROVAL_CANCELLED", "APPROVAL_REVOKED"]);
