@@ -25,19 +25,11 @@ function filler(length: number, alphabet = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"): 
 const hex = (length: number) => filler(length, "0a1b2c3d4e5f6789");
 const capitals = (length: number) => filler(length, "A2B3C4D5E6F7G");
 
-/** Keys of Azure's services: a mark, and the number of characters before and after it, with padding. */
-const AZURE_MARKS: readonly (readonly [mark: string, before: number, after: number])[] = [
-  ["+ASt", 76, 8],
-  ["ACDb", 76, 8],
-  ["+ABa", 76, 8],
-  ["APIM", 76, 8],
-  ["+ASb", 33, 7],
-  ["+AEh", 33, 7],
-  ["+ARm", 33, 7],
-  ["AIoT", 33, 7],
-  ["AzCa", 33, 7],
-  ["AzSe", 42, 6],
-  ["+ACR", 42, 6],
+/** Keys of Azure's services: their marks, and the number of characters before and after a mark, with padding. */
+const AZURE_KEYS: readonly (readonly [marks: string, before: number, after: number])[] = [
+  ["+ASt ACDb +ABa APIM", 76, 8],
+  ["+ASb +AEh +ARm AIoT AzCa", 33, 7],
+  ["AzSe +ACR", 42, 6],
   ["AzFu", 44, 8],
 ];
 
@@ -88,7 +80,7 @@ const MARKED_KEYS: readonly ContextRule[] = [
     run: [BASE64URL | DOT | TILDE, 31],
     before: String.raw`([\w.~-]{3})$`,
     after: String.raw`([\w.~-]{31,128})`,
-    matches: [`secret «abC8Q~${filler(34)}»`],
+    matches: [`value «abC8Q~${filler(34)}» x`],
     misses: [`abC8Q~${filler(20)}`],
   },
   {
@@ -147,16 +139,16 @@ const MARKED_KEYS: readonly ContextRule[] = [
     matches: [`key «${filler(52)}JQQJ99${filler(26)}»`],
     misses: [`key ${filler(40)}JQQJ99${filler(26)}`],
   },
-  ...AZURE_MARKS.map(
-    ([mark, before, after]): ContextRule => ({
+  ...AZURE_KEYS.map(
+    ([marks, before, after]): ContextRule => ({
       id: "azure-key",
-      anchors: [mark],
+      anchors: marks.split(" "),
       cased: true,
       run: [BASE64 | EQUALS, after],
       before: `(?:^|[^A-Za-z0-9+/])([A-Za-z0-9+/]{${before}})$`,
       after: `([A-Za-z0-9+/=]{${after}})(?:[^A-Za-z0-9+/=]|$)`,
-      matches: [`key: «${filler(before)}${mark}${filler(after - 2)}==»`],
-      misses: [`key: ${filler(before - 1)}${mark}${filler(after)}`],
+      matches: marks.split(" ").map((mark) => `key: «${filler(before)}${mark}${filler(after - 2)}==»`),
+      misses: marks.split(" ").map((mark) => `key: ${filler(before - 1)}${mark}${filler(after)}`),
     }),
   ),
   {
@@ -837,7 +829,6 @@ const CALLS: readonly (readonly [position: number, calls: readonly string[], mat
     words("plainauth( mysqli_connect( pdo( getconnection( dbi->connect( mysql.connect( new_mysqli("),
     `mysqli_connect("h", $user, '«Hunter2x»', "db")`,
   ],
-  [3, ["credentials("], `Credentials(1, 2, "ann", "«Hunter2x»")`],
 ];
 const EARLIER = String.raw`(?:\s{0,32}(?:\\*"[^"\r\n]*"|\\*'[^'\r\n]*'|[^\s"',()\x60]*)[ \t]{0,8},)`;
 const STRING = String.raw`\s{0,32}(?:Some\()?\\*(?:"([^"\r\n]{6,}?)\\*"|'([^'\r\n]{6,}?)\\*'|\x60([^\x60\r\n]{6,}?)\x60)`;

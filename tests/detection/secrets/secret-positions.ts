@@ -1,3 +1,5 @@
+import { filler } from "../secret-examples.ts";
+
 /** Texts that contain a password, by password; `~` marks its position. */
 export const COLUMNS: Readonly<Record<string, readonly string[]>> = {
   hunter2x: [
@@ -270,4 +272,48 @@ export const RARE: readonly string[] = [
     '{"kind":"Secret","data":{"settings":"~"}}',
     '"name";"pass""word";"password"\n"bob";"x";"~"\n',
   ],
+];
+
+const H = filler(64, "0a1b2c3d4e5f6789");
+const LONG = filler(120);
+
+/** Composed, so that no file contains what looks like a credential. */
+export const SHAPES: readonly (readonly [title: string, secret: string, text: string])[] = [
+  ["a signature in an address", LONG, `https://b.example/k?Expires=1&Signature=${LONG}`],
+  ["a short code beside a state", filler(24), `GET /callback?code=${filler(24)}&state=xyz`],
+  ["a code beside its grant", filler(22), `code=${filler(22)}&grant_type=authorization_code`],
+  ["an assertion", LONG, `SAMLResponse=${LONG}${LONG}&RelayState=x`],
+  ["a line of a TLS key log", `${H}aa`, `CLIENT_RANDOM ${H} ${H}aa`],
+  [
+    "an NT hash",
+    filler(32, "0a1b2c3d4e5f6789"),
+    `bob:1001:aad3b435b51404eeaad3b435b51404ee:${filler(32, "0a1b2c3d4e5f6789")}:::`,
+  ],
+  ["a key in DER", LONG, `blob MIIEvQIBADAN${LONG} x`],
+  [
+    "an OpenPGP key with headers",
+    filler(64),
+    `-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: x\nComment: y\n\n${filler(64)}\n=abcd\n-----END PGP PRIVATE KEY BLOCK-----`,
+  ],
+  ["a static key", H, `-----BEGIN OpenVPN Static key V1-----\n${H}\n${H}\n-----END OpenVPN Static key V1-----`],
+  [
+    "a key of commercial SSH",
+    filler(70),
+    `---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nComment: "x"\n${filler(70)}\n---- END SSH2 ENCRYPTED PRIVATE KEY ----`,
+  ],
+  ["a key of Azure", filler(76), `AccountKey: x ${filler(76)}+ASt${filler(6)}==`],
+  ["a JSON Web Key of Python", filler(43), `{'kty': 'oct', 'k': '${filler(43)}'}`],
+  [
+    "a seed phrase",
+    "legal winner",
+    "mnemonic: legal winner thank year wave sausage worth useful legal winner thank yellow",
+  ],
+  ["a registry's account", "Ym9iOmh1bnRlcjJ4", '{"auths": {"r.example": {"auth": "Ym9iOmh1bnRlcjJ4"}}}'],
+  ["a mail server's question", "aHVudGVyMng=", "S: 334 UGFzc3dvcmQ6\nC: aHVudGVyMng=\n"],
+  ["a digest", filler(32), `Authorization: Digest username="ann", realm="x", response="${filler(32)}"`],
+  ["a signed address", H, `https://b.example/k?X-Amz-Date=1&X-Amz-Signature=${H}`],
+  ["a long key of Azure", filler(52), `key ${filler(52)}JQQJ99${filler(26)} x`],
+  ["a session of Salesforce", filler(70), `sid 00D${filler(14)}!AQ${filler(70)} x`],
+  ["a licence of New Relic", filler(36, "0a1b2c3d4e5f6789"), `license ${filler(36, "0a1b2c3d4e5f6789")}NRAL x`],
+  ["a registry's account in YAML", "Ym9iOmh1bnRlcjJ4", "auths:\n  r.example:\n    auth: Ym9iOmh1bnRlcjJ4"],
 ];
