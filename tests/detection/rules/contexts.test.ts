@@ -7,7 +7,10 @@ import { COLUMNS, LANGUAGES, LOGINS, OTHERS, RARE, SHAPES } from "../secrets/sec
 
 const HEX = "0a1b2c3d4e5f6789";
 
-/** Texts as public documents and programs have them, with other secrets, by their source. `~` marks the secret. */
+/**
+ * Texts in the form of public documents and programs, with other secrets, by their source. `~` marks the secret. Some lack the name
+ * of the field, by which another rule would find the secret too.
+ */
 const PUBLIC: readonly (readonly [source: string, secret: string, text: string])[] = [
   ["RFC 6750, with two spaces", filler(24), "the request was sent with bearer  ~ at 12:00"],
   ["Azure Functions", `${filler(54)}==`, "https://app.azurewebsites.net/api/HttpTrigger1?code=~"],
