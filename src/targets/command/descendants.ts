@@ -3,6 +3,7 @@ import { setImmediate } from "node:timers/promises";
 import { systemCode } from "../../core/error-text.ts";
 import { cLibrary } from "./confinement/c-library.ts";
 import { CALL_MARKER } from "./environment.ts";
+import { SharedScan } from "./shared-scan.ts";
 
 /** Finds and kills a program's processes: by process group, by session, and by the marker of the call. */
 
@@ -17,7 +18,7 @@ const NEWEST_BEFORE = 32;
 const NEWEST_AFTER = 64;
 /** Scans and processes between two turns of the event loop: a few milliseconds. */
 const SCANS_PER_TURN = 32;
-const PROCESSES_PER_TURN = 256;
+const PROCESSES_PER_TURN = 64;
 /** Processes whose environment is read between two turns of the event loop. */
 const ENVIRONMENTS_PER_TURN = 128;
 /** Maximum number of processes whose environment is read in one round. */
@@ -59,25 +60,20 @@ export async function killSession(session: number, hasLeaderEnded: boolean): Pro
   // The id is not reused while the session has members: a new process with this id means that the session is empty.
   if (hasLeaderEnded && cLibrary().getsid(session) !== -1) return 0;
   const search: Search = { session, killed: new Set(), left: 0, isOver: false };
-  const timer = setTimeout(() => {
-    search.isOver = true;
-  }, SEARCH_MS_MAX);
-  for (let round = 0; round < SESSION_ROUNDS_MAX && !search.isOver; round += 1) {
-    const before = search.killed.size;
-    await killNewest(search);
-    await killMembers(search);
-    if (search.killed.size === before) break;
-  }
+  const { promise: over, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, SEARCH_MS_MAX);
+  await Promise.race([killInRounds(search), over]);
   clearTimeout(timer);
+  search.isOver = true;
   return search.left;
 }
 
-/** Kills the session's members in the process table, which also lists dead processes that have not been reaped. */
-async function killMembers(search: Search): Promise<void> {
-  for (const [index, pid] of processIds().entries()) {
-    if (index % PROCESSES_PER_TURN === PROCESSES_PER_TURN - 1) await setImmediate();
-    if (search.isOver) return;
-    if (isMember(search, pid)) killMember(search, pid, hasLeft(search.session, pid));
+async function killInRounds(search: Search): Promise<void> {
+  for (let round = 0; round < SESSION_ROUNDS_MAX && !search.isOver; round += 1) {
+    const before = search.killed.size;
+    await killNewest(search);
+    await sessionScan.search(search.session, (pid) => killMember(search, pid, hasLeft(search.session, pid)));
+    if (search.killed.size === before) break;
   }
 }
 
@@ -87,23 +83,35 @@ async function killMembers(search: Search): Promise<void> {
  * after the first scan has survived the kill of the group.
  */
 async function killNewest(search: Search): Promise<void> {
-  for (let scan = 0, quiet = 0; scan < SCANS_MAX && quiet < QUIET_SCANS; scan += 1, quiet += 1) {
-    if (scan % SCANS_PER_TURN === SCANS_PER_TURN - 1) await setImmediate();
-    if (search.isOver) return;
-    const last = newestPid();
-    for (let pid = Math.max(2, last - NEWEST_BEFORE); pid <= last + NEWEST_AFTER; pid += 1) {
-      if (!isMember(search, pid)) continue;
-      killMember(search, pid, scan > 0 || hasLeft(search.session, pid));
-      quiet = 0;
-    }
+  for (let scan = 0, quiet = 0; scan < SCANS_MAX && quiet < QUIET_SCANS && !search.isOver; scan += 1) {
+    const before = search.killed.size;
+    await newestScan.search(search.session, (pid) => killMember(search, pid, scan > 0 || hasLeft(search.session, pid)));
+    quiet = search.killed.size === before ? quiet + 1 : 0;
   }
 }
 
-function isMember({ session, killed }: Search, pid: number): boolean {
-  return !killed.has(pid) && cLibrary().getsid(pid) === session;
-}
+/** Reports the sessions in the process table, which also lists dead processes that have not been reaped. */
+const sessionScan = new SharedScan<number>(async (found) => {
+  for (const [index, pid] of processIds().entries()) {
+    if (index % PROCESSES_PER_TURN === PROCESSES_PER_TURN - 1) await setImmediate();
+    found(cLibrary().getsid(pid), pid);
+  }
+});
+
+let newestScans = 0;
+
+/** Reports the sessions of the newest processes. */
+const newestScan = new SharedScan<number>(async (found) => {
+  newestScans += 1;
+  if (newestScans % SCANS_PER_TURN === 0) await setImmediate();
+  const last = newestPid();
+  for (let pid = Math.max(2, last - NEWEST_BEFORE); pid <= last + NEWEST_AFTER; pid += 1) {
+    found(cLibrary().getsid(pid), pid);
+  }
+});
 
 function killMember(search: Search, pid: number, hadLeft: boolean): void {
+  if (search.isOver || search.killed.has(pid)) return;
   if (hadLeft) search.left += 1;
   kill(pid);
   search.killed.add(pid);
@@ -124,18 +132,10 @@ function newestPid(): number {
  * the service's user, whose environments can be read.
  */
 export async function killStrays(marker: string, group: number): Promise<number> {
-  const needle = Buffer.from(`\0${CALL_MARKER}=${marker}\0`);
   const survivors = new Set<number>();
   for (let round = 0; round < STRAY_ROUNDS_MAX; round += 1) {
     const strays: number[] = [];
-    let isUncertain = false;
-    const candidates = processIds().slice(-ENVIRONMENTS_MAX);
-    for (const [index, pid] of candidates.filter((other) => other > 1 && other !== process.pid).entries()) {
-      if (index % ENVIRONMENTS_PER_TURN === ENVIRONMENTS_PER_TURN - 1) await setImmediate();
-      const isMarked = hasMarker(pid, needle);
-      if (isMarked === true) strays.push(pid);
-      isUncertain ||= isMarked === undefined;
-    }
+    const isUncertain = await markerScan.search(marker, (pid) => strays.push(pid));
     for (const pid of strays) {
       const stat = statOf(pid);
       if (stat !== undefined && Number(stat[2]) !== group) survivors.add(pid);
@@ -147,12 +147,28 @@ export async function killStrays(marker: string, group: number): Promise<number>
   return survivors.size;
 }
 
-/** Returns whether a process has the marker; undefined while it becomes another program and cannot be read. */
-function hasMarker(pid: number, needle: Buffer): boolean | undefined {
+/** Reports the markers of processes. Returns whether a process could not be read. */
+const markerScan = new SharedScan<string, boolean>(async (found) => {
+  let isUncertain = false;
+  const candidates = processIds().slice(-ENVIRONMENTS_MAX);
+  for (const [index, pid] of candidates.filter((other) => other > 1 && other !== process.pid).entries()) {
+    if (index % ENVIRONMENTS_PER_TURN === ENVIRONMENTS_PER_TURN - 1) await setImmediate();
+    const markers = markersOf(pid);
+    for (const marker of markers ?? []) found(marker, pid);
+    isUncertain ||= markers === undefined;
+  }
+  return isUncertain;
+});
+
+const MARKER = new RegExp(`(?<=\\0)${CALL_MARKER}=([^\\0]*)(?=\\0)`, "g");
+
+/** Returns the markers in a process's environment; undefined while it becomes another program and cannot be read. */
+function markersOf(pid: number): ReadonlySet<string> | undefined {
   try {
-    return Buffer.concat([Buffer.of(0), readFileSync(`/proc/${pid}/environ`)]).includes(needle);
+    const environment = `\0${readFileSync(`/proc/${pid}/environ`, "latin1")}`;
+    return new Set([...environment.matchAll(MARKER)].map(([, marker = ""]) => marker));
   } catch (error) {
-    return systemCode(error) === "EACCES" && isOurs(pid) ? undefined : false;
+    return systemCode(error) === "EACCES" && isOurs(pid) ? undefined : new Set();
   }
 }
 
