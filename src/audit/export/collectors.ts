@@ -195,7 +195,8 @@ type LokiValue = readonly [time: string, line: string, metadata: Texts];
 
 /**
  * Returns a push request in JSON. Loki limits the number of streams of a tenant, and each combination of labels is a
- * stream: labels are only what has the same few values in every fleet. Everything else is structured metadata.
+ * stream: labels are only what has the same few values in every fleet. Everything else is structured metadata. A line
+ * is encoded alike each time, because Loki recognizes a line that is sent again by all of its parts.
  */
 function toLoki(lines: readonly ExportLine[]): string {
   const streams = new Map<string, { readonly stream: Texts; readonly values: LokiValue[] }>();

@@ -187,7 +187,8 @@ export class Exporter {
 
   /**
    * Splits a refused batch in half until a bad line is alone, because one bad line makes the receiver refuse the whole
-   * batch.
+   * batch. Loki stores the good lines of a batch that it refuses, and does not say which these are. They are sent again:
+   * Loki drops an entry whose stream, time, line and structured metadata it already has.
    */
   async #refused({ lines, next }: ExportBatch, reason: string): Promise<boolean> {
     const middle = Math.ceil(lines.length / 2);

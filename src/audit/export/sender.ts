@@ -31,7 +31,8 @@ const LATER_STATUSES = new Set([401, 403, 404, 405, 407, 408, 421, 425, 429]);
 const TOO_MANY_REQUESTS = 429;
 /**
  * Text of a 429 of Loki that is about the lines' labels: the same body is refused as long as the limit stays. A text
- * that also names a rate is about the time.
+ * that also names a rate is about the time. Loki's texts are in `pkg/validation/validate.go` of grafana/loki: "maximum
+ * active stream limit exceeded", "ingestion rate limit exceeded", "Per stream rate limit exceeded".
  */
 const STREAM_LIMIT = /\bstreams?[ _]limit\b/i;
 const RATE_LIMIT = /\brate[ _]limit/i;

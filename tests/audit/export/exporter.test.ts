@@ -210,13 +210,28 @@ describe("dead letters", () => {
     expect(reports).toEqual(["otlp refused 1 audit lines permanently: status 400"]);
   });
 
-  const STREAM_LIMIT =
-    'Maximum active stream limit exceeded when trying to create stream {job="x"}, reduce the number of active streams';
+  /** Answers of Loki, by `pkg/validation/validate.go`, `pkg/ingester/stream.go` and `pkg/chunkenc/interface.go`. */
+  const STREAM = '{decision="ALLOWED", job="safe-tool-call", stream="calls"}';
+  const ASK = "contact your Loki administrator to see if the limit can be increased";
+  const STREAM_LIMIT = `maximum active stream limit exceeded when trying to create stream ${STREAM}, reduce the number of active streams (reduce labels or reduce label values), or ${ASK}, user: 'fake'`;
+  const TOO_FAR_BEHIND = `entry with timestamp 2026-02-16 10:00:00 +0000 UTC ignored, reason: 'entry too far behind, entry timestamp is: 2026-02-16T10:00:00Z, oldest acceptable timestamp is: 2026-02-16T11:00:00Z',
+user 'fake', total ignored: 1 out of 5 for stream: ${STREAM}`;
+  const STREAM_RATE_LIMIT = `entry with timestamp 2026-02-16 10:00:00 +0000 UTC ignored, reason: 'Per stream rate limit exceeded (limit: 3MB/sec) while attempting to ingest for stream '${STREAM}' totaling 1MB, consider splitting a stream via additional labels or ${ASK}',
+user 'fake', total ignored: 1 out of 5 for stream: ${STREAM}`;
   test.each([
-    [400, "entry too far behind"],
-    [413, "request body too large"],
+    [400, TOO_FAR_BEHIND],
+    [
+      400,
+      `entry for stream '${STREAM}' has timestamp too old: 2026-02-01T10:00:00Z, oldest acceptable timestamp is: 2026-02-09T10:00:00Z`,
+    ],
+    [
+      400,
+      `max entry size '262144' bytes exceeded for stream '${STREAM}' while adding an entry with length '300000' bytes`,
+    ],
+    [413, "request body too large: 2000000 bytes, limit: 1000000 bytes"],
     [429, STREAM_LIMIT],
-    [429, "max streams limit exceeded"],
+    // Older releases.
+    [429, STREAM_LIMIT.replace("maximum", "Maximum")],
   ])("%d %p is about the lines: those that cause it are set aside, the others are sent", async (status, text) => {
     writeDays(dir, { [DAY]: [1, 2, 3, 4, 5].map((number) => line(number)) });
     far.answer = ({ body }) => (body.includes("t-3") ? new Response(text, { status }) : new Response(null));
@@ -227,9 +242,10 @@ describe("dead letters", () => {
   });
 
   test.each([
-    "Ingestion rate limit exceeded for user fake (limit: 4194304 bytes/sec) while attempting to ingest '5' lines",
-    "Per stream rate limit exceeded (limit: 3MB/sec) while attempting to ingest for stream '{}' totaling 1MB",
-    `Per stream rate limit exceeded; ${STREAM_LIMIT}`,
+    `ingestion rate limit exceeded for user fake (limit: 4194304 bytes/sec) while attempting to ingest '5' lines totaling '900' bytes, reduce log volume or ${ASK}`,
+    `ingestion rate limit exceeded for user fake, policy audit (limit: 4194304 bytes/sec) while attempting to ingest '5' lines totaling '900' bytes, reduce log volume or ${ASK}`,
+    STREAM_RATE_LIMIT,
+    `${STREAM_RATE_LIMIT}; ${STREAM_LIMIT}`,
     "too many requests",
     "",
   ])("429 %p is about the time: the same batch is sent again, and nothing is set aside", async (text) => {
@@ -241,6 +257,30 @@ describe("dead letters", () => {
     expect(exporter.state()).toMatchObject({ sentLines: 2, deadLines: 0, failures: 2 });
     expect(existsSync(join(dir, "export/otlp.dead.jsonl"))).toBe(false);
   });
+
+  test.each([
+    [400, TOO_FAR_BEHIND],
+    [429, STREAM_RATE_LIMIT],
+  ])(
+    "what Loki took of a batch that it answered with %d is sent again unchanged, so that Loki drops it",
+    async (status, text) => {
+      writeDays(dir, { [DAY]: [1, 2, 3, 4, 5].map((number) => line(number)) });
+      let isBusy = status === 429;
+      far.answer = ({ body }) => {
+        const isPartial = status === 400 ? body.includes("t-3") : isBusy;
+        isBusy = false;
+        return isPartial ? new Response(text, { status }) : new Response(null, { status: 204 });
+      };
+      await caughtUp(start("loki"));
+      // Loki drops an entry whose stream, time, line and structured metadata it has.
+      const entries = far.requests.flatMap(({ body }) => {
+        const { streams } = JSON.parse(body) as { streams: { stream: object; values: unknown[] }[] };
+        return streams.flatMap(({ stream, values }) => values.map((value) => JSON.stringify([stream, value])));
+      });
+      expect(entries.length).toBeGreaterThan(5);
+      expect(new Set(entries).size).toBe(5);
+    },
+  );
 
   test("a line that a collector accepted and then rejected is not sent again", async () => {
     writeDays(dir, { [DAY]: [line(1), line(2)] });
