@@ -19,6 +19,9 @@ export const BOUNDED_TEXT_LIMITS: StrictJsonLimits = Object.freeze({
 const DEPTH_CEILING = 512;
 const PATH_CHARACTERS_MAX = 120;
 
+/** Where and how reading failed, with the members of `StrictJsonError`. */
+type Where = Pick<StrictJsonError, "position" | "path" | "isSyntax">;
+
 /** Error for a body that is not acceptable JSON. Names the position and the problem, never a value. */
 export class StrictJsonError extends Error {
   override readonly name = "StrictJsonError";
@@ -30,11 +33,11 @@ export class StrictJsonError extends Error {
   /** Key path of the innermost value that was being read, `""` at the top; escaped to printable ASCII. */
   readonly path: string;
 
-  constructor(reason: string, position?: number, path = "") {
+  constructor(reason: string, { position, path = "", isSyntax = false }: Partial<Where> = {}) {
     const where = position === undefined ? "" : ` at position ${position}`;
     super(`the body is not acceptable JSON: ${reason}${where}${path === "" ? "" : ` (in ${path})`}`);
     this.reason = reason;
-    this.isSyntax = /^(?:unexpected|a raw control|a wrong escape)/.test(reason);
+    this.isSyntax = isSyntax;
     this.position = position;
     this.path = path;
   }
@@ -160,7 +163,7 @@ class Reader {
   document(): Json {
     if (this.#text.charCodeAt(0) === BYTE_ORDER_MARK) throw this.#error("it begins with a byte order mark");
     const value = this.#value(this.#next());
-    if (!Number.isNaN(this.#next())) throw this.#error("unexpected text after the value");
+    if (!Number.isNaN(this.#next())) throw this.#syntaxError("unexpected text after the value");
     return value;
   }
 
@@ -275,7 +278,7 @@ class Reader {
         at += 1;
       } else if (!(code >= FIRST_PRINTABLE)) {
         this.#at = Math.min(at, this.#text.length);
-        throw this.#error(Number.isNaN(code) ? "unexpected end" : "a raw control character in a string");
+        throw this.#syntaxError(Number.isNaN(code) ? "unexpected end" : "a raw control character in a string");
       }
       at += 1;
     }
@@ -288,7 +291,7 @@ class Reader {
     try {
       value = JSON.parse(this.#text.slice(start, this.#at));
     } catch {
-      throw this.#error("a wrong escape in a string", start);
+      throw this.#syntaxError("a wrong escape in a string", start);
     }
     // Raw text is well-formed because it is decoded UTF-8; only an escape can introduce a lone surrogate.
     if (typeof value !== "string" || (this.#source === "input" && !value.isWellFormed()))
@@ -337,11 +340,15 @@ class Reader {
   }
 
   #unexpected(): StrictJsonError {
-    return this.#error(this.#at >= this.#text.length ? "unexpected end" : "unexpected character");
+    return this.#syntaxError(this.#at >= this.#text.length ? "unexpected end" : "unexpected character");
+  }
+
+  #syntaxError(reason: string, position = this.#at): StrictJsonError {
+    return new StrictJsonError(reason, { position, path: renderPath(this.#path), isSyntax: true });
   }
 
   #error(reason: string, position = this.#at): StrictJsonError {
-    return new StrictJsonError(reason, position, renderPath(this.#path));
+    return new StrictJsonError(reason, { position, path: renderPath(this.#path) });
   }
 }
 

@@ -158,7 +158,30 @@ const REFUSED: readonly (readonly [body: string | Uint8Array, reason: string, pl
   ['{"\\q":1}', "a wrong escape in a string"],
 ];
 
+/** Not JSON either, but described before the syntax is read. */
+const BEFORE_SYNTAX = ["it is empty", "it begins with a byte order mark"];
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 describe("bodies that are refused", () => {
+  const texts = REFUSED.flatMap(([body, reason]) =>
+    typeof body === "string" && !BEFORE_SYNTAX.includes(reason) ? [body] : [],
+  );
+  test.each(texts)("%p: the error says whether it is JSON at all", (body) => {
+    expect(errorOf(() => read(body)).isSyntax).toBe(!isJson(body));
+  });
+
+  test.each(['{"a b\\ud800":1}', "[[[]]]", "[1,2,3]"])("%p: JSON beyond the limits is not a wrong syntax", (body) => {
+    expect(errorOf(() => read(body, { depthMax: 2, elementsMax: 2 })).isSyntax).toBe(false);
+  });
+
   test.each(REFUSED.map(([body, reason, place]) => [body, reason, place ?? null] as const))(
     "%p: %s",
     (body, reason, place) => {
