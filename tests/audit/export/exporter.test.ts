@@ -231,7 +231,10 @@ user 'fake', total ignored: 1 out of 5 for stream: ${STREAM}`;
     [413, "request body too large: 2000000 bytes, limit: 1000000 bytes"],
     [429, STREAM_LIMIT],
     // Older releases.
-    [429, STREAM_LIMIT.replace("maximum", "Maximum")],
+    [
+      429,
+      `Maximum active stream limit exceeded, reduce the number of active streams (reduce labels or reduce label values), or ${ASK}, user: 'fake'`,
+    ],
   ])("%d %p is about the lines: those that cause it are set aside, the others are sent", async (status, text) => {
     writeDays(dir, { [DAY]: [1, 2, 3, 4, 5].map((number) => line(number)) });
     far.answer = ({ body }) => (body.includes("t-3") ? new Response(text, { status }) : new Response(null));
