@@ -125,11 +125,23 @@ function idsIn(line: string): readonly string[] {
   return ids.flatMap((id) => asString(id) ?? []);
 }
 
-/** Returns the lines of each log in its own order, and the logs merged by time. */
+/**
+ * Returns the lines of each log in its own order, and the logs of a day merged by time. A line after a later one, written
+ * after the clock was set back, counts at the time of the later one: otherwise no order would suit both.
+ */
 function inOrder(found: ReadonlyMap<string, LogLine>): readonly FoundLine[] {
-  return [...found.values()].sort(
-    (one, other) =>
-      one.day.localeCompare(other.day) ||
-      (one.log === other.log ? one.offset - other.offset : one.entry.timeMs - other.entry.timeMs),
+  const ownOrder = [...found.values()].sort(
+    (one, other) => one.day.localeCompare(other.day) || one.log - other.log || one.offset - other.offset,
   );
+  const latest = new Map<string, number>();
+  const timed = ownOrder.map((line) => {
+    const key = `${line.log} ${line.day}`;
+    const timeMs = Math.max(latest.get(key) ?? 0, line.entry.timeMs);
+    latest.set(key, timeMs);
+    return { line, timeMs };
+  });
+  // Sorting is stable: lines of the same time stay in the order of their log.
+  return timed
+    .sort((one, other) => one.line.day.localeCompare(other.line.day) || one.timeMs - other.timeMs)
+    .map(({ line }) => line);
 }
