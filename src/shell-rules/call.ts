@@ -42,17 +42,13 @@ export function callOf([spelled = "", ...args]: readonly string[], context: Call
   return { ...context, spelled, program, family: program.slice(0, end), args };
 }
 
-export function words(...lines: readonly string[]): readonly string[] {
-  return lines.flatMap((line) => line.split(" "));
+/** Splits a list of words, which may have several lines. */
+export function words(list: string): readonly string[] {
+  return list.split(/\s+/);
 }
 
-/** Joins the lines of a long list of words. */
-export function list(...lines: readonly string[]): string {
-  return lines.join(" ");
-}
-
-export function names(...lines: readonly string[]): ReadonlySet<string> {
-  return new Set(words(...lines));
+export function names(list: string): ReadonlySet<string> {
+  return new Set(words(list));
 }
 
 export function byName<Value>(rows: readonly (readonly [names: string, value: Value])[]): ReadonlyMap<string, Value> {

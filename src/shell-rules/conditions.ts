@@ -1,4 +1,4 @@
-import { type Call, isOne, names, operandsOf, surelyHas } from "./call.ts";
+import { type Call, isOne, operandsOf, surelyHas } from "./call.ts";
 import { globMatches } from "./paths.ts";
 import type { ShellScript } from "./script.ts";
 
@@ -16,7 +16,7 @@ export function hasCall({ calls }: ShellScript, conditions: CallConditions): boo
 }
 
 function isCall(call: Call, { programs, subcommands, options, arguments: patterns }: CallConditions): boolean {
-  if (!isOne(call, names(...programs))) return false;
+  if (!isOne(call, new Set(programs))) return false;
   const operands = operandsOf(call.args);
   // The verb is searched for anywhere, because options with values may come before it.
   const line = ` ${operands.join(" ")} `;

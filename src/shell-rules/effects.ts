@@ -162,15 +162,12 @@ export function knowsWrites({ program, family }: Call): boolean {
 }
 
 /** Programs that print their arguments, or names, sizes and owners of files, but no contents. */
-const SHOWS_NAMES = names(
-  "echo printf : true false ls dir vdir exa eza stat test [ [[ realpath readlink basename dirname du touch",
-  "mkdir chmod chown which",
-);
+const SHOWS_NAMES = names(`echo printf : true false ls dir vdir exa eza stat test [ [[ realpath readlink basename
+  dirname du touch mkdir chmod chown which`);
 const AWKS = names("awk gawk mawk nawk");
 const SEARCHES = names("grep egrep fgrep zgrep rg ag ack");
-const SEARCH_VALUED = words(
-  "-m -A -B -C -D -d -g -t -T -j -M --include --exclude --exclude-dir --exclude-from --glob --type --max-count --context",
-);
+const SEARCH_VALUED = words(`-m -A -B -C -D -d -g -t -T -j -M --include --exclude --exclude-dir --exclude-from --glob
+  --type --max-count --context`);
 /** Programs that read all files of a folder. */
 const DESCENDS = names("tar gtar bsdtar zip 7z 7za 7zr 7zz rar rsync scp rg ag ack ln");
 

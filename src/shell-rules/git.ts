@@ -15,11 +15,10 @@ export function gitCall(args: readonly string[]): GitCall {
   return { globals: args.slice(0, at), verb: args[at] ?? "", args: args.slice(at + 1) };
 }
 
-export const VERBS_THAT_READ = names(
-  "status log diff show rev-parse ls-files ls-tree blame annotate describe shortlog cat-file grep merge-base name-rev",
-  "count-objects check-ignore check-attr whatchanged for-each-ref rev-list diff-tree diff-index diff-files version help",
-  "show-ref cherry range-diff verify-commit verify-tag var show-branch fsck merge-tree patch-id stripspace",
-);
+export const VERBS_THAT_READ = names(`status log diff show rev-parse ls-files ls-tree blame annotate describe shortlog
+  cat-file grep merge-base name-rev count-objects check-ignore check-attr whatchanged for-each-ref rev-list diff-tree
+  diff-index diff-files version help show-ref cherry range-diff verify-commit verify-tag var show-branch fsck merge-tree
+  patch-id stripspace`);
 
 /** Returns the first word that is not an option: `add` of `git remote -v add`. */
 export function subcommandOf(args: readonly string[]): string {

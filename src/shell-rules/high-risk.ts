@@ -1,15 +1,12 @@
-import { list } from "./call.ts";
 import { NETWORK } from "./network.ts";
 import { HIGH, type ShellRule } from "./rule.ts";
 import { FD_EXEC } from "./wrappers.ts";
 
 const INSTALLERS =
   "apt apt-get aptitude dpkg rpm yum dnf zypper apk pacman yay brew port snap flatpak nix-env emerge opkg";
-const PACKAGES = list(
-  "npm pnpm yarn bun pip pipx uv poetry pdm conda mamba gem bundle cargo go composer nuget easy_install",
-  "cpan luarocks pipenv hatch rye pixi rustup corepack volta asdf mise nvm pyenv rbenv fnm sdk nix guix",
-  "nix-shell devbox stack cabal lein opam",
-);
+const PACKAGES = `npm pnpm yarn bun pip pipx uv poetry pdm conda mamba gem bundle cargo go composer nuget easy_install
+  cpan luarocks pipenv hatch rye pixi rustup corepack volta asdf mise nvm pyenv rbenv fnm sdk nix guix nix-shell devbox
+  stack cabal lein opam`;
 /** Options of `journalctl` that change something: logs, keys, its catalog or cursor files. */
 export const JOURNAL_CHANGES =
   "--vacuum-size --vacuum-time --vacuum-files --rotate --flush --relinquish-var --setup-keys --update-catalog --cursor-file";
@@ -188,10 +185,8 @@ export const HIGH_RISK: readonly ShellRule[] = [
     note: "Runs as another user, or changes users and their rights.",
     calls: [
       {
-        programs: list(
-          "sudo doas su runuser pkexec gosu su-exec setcap capsh setpriv usermod useradd userdel groupadd groupdel",
-          "groupmod passwd chpasswd gpasswd visudo adduser deluser chroot unshare nsenter newgrp chsh",
-        ),
+        programs: `sudo doas su runuser pkexec gosu su-exec setcap capsh setpriv usermod useradd userdel groupadd
+          groupdel groupmod passwd chpasswd gpasswd visudo adduser deluser chroot unshare nsenter newgrp chsh`,
       },
     ],
     matches: ["sudo ls", "doas ls", "su -c ls", "env sudo ls", "chroot x ls"],
@@ -255,12 +250,10 @@ export const HIGH_RISK: readonly ShellRule[] = [
     note: "Changes containers, clusters or clouds.",
     calls: [
       {
-        programs: list(
-          "docker podman nerdctl buildah skopeo kubectl oc helm terraform tofu terragrunt pulumi ansible",
-          "ansible-playbook vagrant nomad consul vault aws gcloud gsutil az doctl heroku vercel netlify fly flyctl",
-          "eksctl kops minikube kind argocd flux istioctl crictl ctr lxc virsh docker-compose packer wrangler",
-          "firebase gcloud-crc32c",
-        ),
+        programs: `docker podman nerdctl buildah skopeo kubectl oc helm terraform tofu terragrunt pulumi ansible
+          ansible-playbook vagrant nomad consul vault aws gcloud gsutil az doctl heroku vercel netlify fly flyctl eksctl
+          kops minikube kind argocd flux istioctl crictl ctr lxc virsh docker-compose packer wrangler firebase
+          gcloud-crc32c`,
         changes: true,
       },
     ],
@@ -273,13 +266,11 @@ export const HIGH_RISK: readonly ShellRule[] = [
     note: "Changes services, schedules, mounts, networks or other settings of the system.",
     calls: [
       {
-        programs: list(
-          "systemctl service launchctl at batch umount swapon swapoff sysctl iptables ip6tables nft ufw",
-          "firewall-cmd route ifconfig hostnamectl timedatectl loginctl update-rc.d chkconfig rc-service losetup",
-          "logrotate atrm setenforce auditctl mknod chattr update-alternatives ldconfig localectl systemd-run tc",
-          "ebtables arptables dmsetup lvremove vgremove pvremove lvcreate pvcreate hdparm nvme smartctl fsck e2fsck",
-          "resize2fs tune2fs zpool zfs btrfs mdadm badblocks fstrim",
-        ),
+        programs: `systemctl service launchctl at batch umount swapon swapoff sysctl iptables ip6tables nft ufw
+          firewall-cmd route ifconfig hostnamectl timedatectl loginctl update-rc.d chkconfig rc-service losetup
+          logrotate atrm setenforce auditctl mknod chattr update-alternatives ldconfig localectl systemd-run tc ebtables
+          arptables dmsetup lvremove vgremove pvremove lvcreate pvcreate hdparm nvme smartctl fsck e2fsck resize2fs
+          tune2fs zpool zfs btrfs mdadm badblocks fstrim`,
         changes: true,
       },
       { programs: "crontab mount ip", changes: true },
@@ -303,13 +294,11 @@ export const HIGH_RISK: readonly ShellRule[] = [
     note: "Runs commands that a file of the project contains.",
     calls: [
       {
-        programs: list(
-          "make gmake cmake ninja meson bazel bazelisk gradle gradlew mvn mvnw ant rake just task tox nox invoke",
-          "fab grunt gulp npx bunx pnpx run-parts uvx tsx ts-node pytest jest vitest mocha phpunit rspec ctest sbt",
-          "mix dotnet xcodebuild buck scons waf turbo nx lerna nodemon pm2 forever uvicorn gunicorn flask",
-          "django-admin rails honcho foreman overmind zig nim crystal dart flutter dune py.test electron zx esr",
-          "swc-node babel-node coffee kotlinc qmake autoreconf watchman-make supervisorctl direnv",
-        ),
+        programs: `make gmake cmake ninja meson bazel bazelisk gradle gradlew mvn mvnw ant rake just task tox nox invoke
+          fab grunt gulp npx bunx pnpx run-parts uvx tsx ts-node pytest jest vitest mocha phpunit rspec ctest sbt mix
+          dotnet xcodebuild buck scons waf turbo nx lerna nodemon pm2 forever uvicorn gunicorn flask django-admin rails
+          honcho foreman overmind zig nim crystal dart flutter dune py.test electron zx esr swc-node babel-node coffee
+          kotlinc qmake autoreconf watchman-make supervisorctl direnv`,
         changes: true,
       },
       { programs: PACKAGES, test: "runs a project's code", changes: true },

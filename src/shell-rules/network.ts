@@ -2,7 +2,6 @@ import {
   type Call,
   has,
   isOne,
-  list,
   names,
   operandsOf,
   pathsIn,
@@ -16,39 +15,27 @@ import { globMatches, plainPath } from "./paths.ts";
 import type { ShellScript } from "./script.ts";
 import { UNKNOWN } from "./words.ts";
 
-export const NETWORK = names(
-  "curl wget wget2 fetch aria2c axel lynx w3m links elinks http https xh httpie curlie ftp tftp lftp ncftp sftp scp rsync",
-  "ssh sshpass mosh telnet nc ncat netcat socat nmap masscan zmap dig nslookup host drill ping ping6 traceroute tracepath mtr",
-  list(
-    "whois arp tcpdump tshark rclone s3cmd mail mailx mutt sendmail msmtp swaks wscat websocat grpcurl nats",
-    "mosquitto_pub mosquitto_sub",
-  ),
-  "nc.traditional nc.openbsd ssh-copy-id ssh-keyscan ssh-add",
-  list(
-    "ngrok cloudflared chisel psql mysql mariadb mongo mongosh redis-cli clickhouse-client sqlplus smbclient",
-    "rpcclient ldapsearch",
-  ),
-  "snmpwalk gh glab hub svn hg bzr cvs youtube-dl yt-dlp",
-);
+export const NETWORK = names(`curl wget wget2 fetch aria2c axel lynx w3m links elinks http https xh httpie curlie ftp
+  tftp lftp ncftp sftp scp rsync ssh sshpass mosh telnet nc ncat netcat socat nmap masscan zmap dig nslookup host drill
+  ping ping6 traceroute tracepath mtr whois arp tcpdump tshark rclone s3cmd mail mailx mutt sendmail msmtp swaks wscat
+  websocat grpcurl nats mosquitto_pub mosquitto_sub nc.traditional nc.openbsd ssh-copy-id ssh-keyscan ssh-add ngrok
+  cloudflared chisel psql mysql mariadb mongo mongosh redis-cli clickhouse-client sqlplus smbclient rpcclient ldapsearch
+  snmpwalk gh glab hub svn hg bzr cvs youtube-dl yt-dlp`);
 
 /** Programs that print or save data from the network. */
-const FETCHERS = names(
-  "curl wget wget2 fetch aria2c axel lynx w3m links elinks http https xh curlie nc ncat netcat socat telnet ftp tftp ssh scp",
-  "dig nslookup host drill GET websocat rclone gsutil s3cmd lftp sftp nc.traditional nc.openbsd mosquitto_sub",
-);
+const FETCHERS = names(`curl wget wget2 fetch aria2c axel lynx w3m links elinks http https xh curlie nc ncat netcat
+  socat telnet ftp tftp ssh scp dig nslookup host drill GET websocat rclone gsutil s3cmd lftp sftp nc.traditional
+  nc.openbsd mosquitto_sub`);
 
 /** Programs that open a plain connection, over which a shell could be controlled. */
 const CONNECTIONS = names("nc ncat netcat nc.traditional nc.openbsd socat telnet openssl websocat");
 
-const SHELLS = names(
-  "sh bash dash ash rbash ksh mksh posh yash zsh fish csh tcsh busybox toybox source . eval git-shell",
-);
+const SHELLS = names(`sh bash dash ash rbash ksh mksh posh yash zsh fish csh tcsh busybox toybox source . eval
+  git-shell`);
 
-export const INTERPRETERS = names(
-  "python pypy ipython perl ruby irb jruby node nodejs deno php lua luajit tclsh wish expect rscript r julia",
-  "groovy scala ghci runghc erl elixir iex osascript pwsh powershell guile racket clisp sbcl ocaml gdb lldb java jshell swift",
-  "emacs ed ex pry octave matlab raku escript runhaskell kotlin clojure clj",
-);
+export const INTERPRETERS = names(`python pypy ipython perl ruby irb jruby node nodejs deno php lua luajit tclsh wish
+  expect rscript r julia groovy scala ghci runghc erl elixir iex osascript pwsh powershell guile racket clisp sbcl ocaml
+  gdb lldb java jshell swift emacs ed ex pry octave matlab raku escript runhaskell kotlin clojure clj`);
 
 /** Programs that run a file like an interpreter, among other things. */
 const RUNNERS = names("bun tsx ts-node deno");
@@ -209,9 +196,8 @@ export function opensReverseShell(call: Call): boolean {
   return SOCKET_CODE.test(code) && SHELL_CODE.test(code);
 }
 
-const METADATA_NAMES = names(
-  "metadata.google.internal metadata.goog metadata.azure.com metadata.tencentyun.com instance-data.ec2.internal",
-);
+const METADATA_NAMES = names(`metadata.google.internal metadata.goog metadata.azure.com metadata.tencentyun.com
+  instance-data.ec2.internal`);
 const METADATA_ADDRESSES = new Set([0xa9fea9fe, 0xa9feaa02, 0x646464c8, 0xa9fe0017]);
 const METADATA_IPV6 = /^(?:fd00:ec2:+254|::ffff:(?:169\.254\.169\.254|a9fe:a9fe)|fe80::a9fe:a9fe|fd20:ce::254)$/i;
 const METADATA_TEXT = /169\.254\.169\.254|169\.254\.170\.2\b|metadata\.google\.internal|100\.100\.100\.200/;

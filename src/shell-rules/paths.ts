@@ -2,12 +2,10 @@ import { names, type ShellDirectories, words } from "./call.ts";
 import { HOME, INSIDE, UNKNOWN } from "./words.ts";
 
 /** Directories whose loss destroys the machine or somebody's work. */
-const SYSTEM = words(
-  "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /media /mnt /opt /proc /root /run /sbin /srv /sys /usr /var",
-  "/Users /System /Library /Applications /usr/bin /usr/lib /usr/lib64 /usr/local /usr/sbin /usr/share",
-  "/usr/local/bin /usr/local/lib /var/lib /var/log /var/spool /home/?* /Users/?* /etc/ssh /etc/pam.d /private",
-  "/private/etc",
-).map((path) => path.split("/").filter((part) => part !== ""));
+const SYSTEM = words(`/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /media /mnt /opt /proc /root /run /sbin /srv /sys
+  /usr /var /Users /System /Library /Applications /usr/bin /usr/lib /usr/lib64 /usr/local /usr/sbin /usr/share
+  /usr/local/bin /usr/local/lib /var/lib /var/log /var/spool /home/?* /Users/?* /etc/ssh /etc/pam.d /private
+  /private/etc`).map((path) => path.split("/").filter((part) => part !== ""));
 
 /** Returns the parts of a path from the root, with `.` and `..` resolved; `undefined` when its folder is unknown. */
 export function partsOf(path: string, { cwd, home }: ShellDirectories): readonly string[] | undefined {
@@ -206,18 +204,16 @@ export function isForeign(path: string, directories: ShellDirectories): boolean 
 }
 
 /** Files of keys and secrets: whole paths, or the last parts of a path. */
-const FILES = words(
-  "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/krb5.keytab /etc/ssh/ssh_host_*_key",
-  "/etc/kubernetes/*.conf /etc/ssl/private/* /proc/*/environ /proc/*/mem /proc/*/task/*/environ /proc/*/task/*/mem",
-  ".ssh/* .aws/credentials .kube/config .docker/config.json .netrc .git-credentials .npmrc .pypirc .pgpass .my.cnf",
-  ".vault-token .bash_history .zsh_history .cargo/credentials .cargo/credentials.toml .config/gh/hosts.yml",
-  ".gem/credentials .terraform.d/credentials.tfrc.json .azure/*.json .config/gcloud/*.db .config/gcloud/*.json",
-).map(patternOf);
+const FILES = words(`/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/krb5.keytab
+  /etc/ssh/ssh_host_*_key /etc/kubernetes/*.conf /etc/ssl/private/* /proc/*/environ /proc/*/mem /proc/*/task/*/environ
+  /proc/*/task/*/mem .ssh/* .aws/credentials .kube/config .docker/config.json .netrc .git-credentials .npmrc .pypirc
+  .pgpass .my.cnf .vault-token .bash_history .zsh_history .cargo/credentials .cargo/credentials.toml
+  .config/gh/hosts.yml .gem/credentials .terraform.d/credentials.tfrc.json .azure/*.json .config/gcloud/*.db
+  .config/gcloud/*.json`).map(patternOf);
 
 /** Folders that contain only secrets. */
-const FOLDERS = words(
-  "/etc/sudoers.d /etc/ssl/private /var/run/secrets /run/secrets .gnupg .password-store /proc/*/root /proc/*/fd",
-).map(patternOf);
+const FOLDERS = words(`/etc/sudoers.d /etc/ssl/private /var/run/secrets /run/secrets .gnupg .password-store /proc/*/root
+  /proc/*/fd`).map(patternOf);
 
 /** Folders that may be listed, but not copied whole. */
 const HOLDERS = [".ssh", ".aws", ".kube", ".docker", ".azure", ".config/gcloud"].map(patternOf);
@@ -248,9 +244,8 @@ export function isSecretPath(path: string, directories: ShellDirectories): boole
 }
 
 /** Names of files with keys and secrets, in any folder. */
-const SECRET_NAMES = names(
-  "id_rsa id_dsa id_ecdsa id_ed25519 shadow gshadow .netrc .git-credentials .npmrc .pypirc .pgpass .vault-token credentials",
-);
+const SECRET_NAMES = names(`id_rsa id_dsa id_ecdsa id_ed25519 shadow gshadow .netrc .git-credentials .npmrc .pypirc
+  .pgpass .vault-token credentials`);
 
 /** Returns whether a pattern matches one of these names, but not every name. */
 export function findsSecret(pattern: string): boolean {

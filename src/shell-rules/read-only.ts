@@ -1,13 +1,10 @@
-import { list } from "./call.ts";
 import { JOURNAL_CHANGES } from "./high-risk.ts";
 import { READS, type ShellRule } from "./rule.ts";
 import { FD_EXEC } from "./wrappers.ts";
 
-const CONTAINERS = list(
-  "-aqflnstd --all --quiet --no-trunc --no-stream --follow --details --timestamps --size --digests",
-  "--no-color --services --status --verbose --tail= --since= --until= --format= --filter= --last= --type=",
-  "--project-name= --file= --human=",
-);
+const CONTAINERS = `-aqflnstd --all --quiet --no-trunc --no-stream --follow --details --timestamps --size --digests
+  --no-color --services --status --verbose --tail= --since= --until= --format= --filter= --last= --type= --project-name=
+  --file= --human=`;
 
 /** Calls that only read. A call that no row matches changes something, or its program is not known. */
 export const READ_ONLY: readonly ShellRule[] = [
@@ -17,26 +14,21 @@ export const READ_ONLY: readonly ShellRule[] = [
     note: "Reads and changes nothing, whatever its options.",
     calls: [
       {
-        programs: list(
-          "ls dir vdir cat tac nl head tail wc cut tr comm paste join fold fmt column expand unexpand rev grep",
-          "egrep fgrep zgrep stat du df pwd echo printf true false : test [ [[ basename dirname realpath readlink",
-          "seq cal whoami id groups who w uptime uname arch nproc free ps pgrep pidof lsblk lscpu lsmod lspci lsusb",
-          "lsns locale getconf which type whereis hash jq od hexdump strings md5sum sha1sum sha224sum sha256sum",
-          "sha384sum sha512sum b2sum cksum sum base64 base32 basenc diff diff3 cmp expr factor numfmt look sleep",
-          "tput clear tsort cd pushd popd dirs export declare typeset local readonly return exit break continue",
-          "shift wait jobs read mapfile readarray let unset getopts umask ulimit times set zcat bzcat xzcat getent",
-          "tokei nm objdump readelf size exa eza pstree findmnt namei getfacl zipinfo zdiff zcmp bzgrep xzgrep",
-          "compgen vmstat iostat ss netstat apropos whatis bc caller logname tty alias top lsb_release sw_vers",
-          "apt-cache dpkg-query mountpoint lsattr getfattr addr2line locate plocate man less more yes printenv",
-          "shopt trap help watch last lastlog",
-        ),
+        programs: `ls dir vdir cat tac nl head tail wc cut tr comm paste join fold fmt column expand unexpand rev grep
+          egrep fgrep zgrep stat du df pwd echo printf true false : test [ [[ basename dirname realpath readlink seq cal
+          whoami id groups who w uptime uname arch nproc free ps pgrep pidof lsblk lscpu lsmod lspci lsusb lsns locale
+          getconf which type whereis hash jq od hexdump strings md5sum sha1sum sha224sum sha256sum sha384sum sha512sum
+          b2sum cksum sum base64 base32 basenc diff diff3 cmp expr factor numfmt look sleep tput clear tsort cd pushd
+          popd dirs export declare typeset local readonly return exit break continue shift wait jobs read mapfile
+          readarray let unset getopts umask ulimit times set zcat bzcat xzcat getent tokei nm objdump readelf size exa
+          eza pstree findmnt namei getfacl zipinfo zdiff zcmp bzgrep xzgrep compgen vmstat iostat ss netstat apropos
+          whatis bc caller logname tty alias top lsb_release sw_vers apt-cache dpkg-query mountpoint lsattr getfattr
+          addr2line locate plocate man less more yes printenv shopt trap help watch last lastlog`,
       },
       // These start another program, which is compared with the rules too.
       {
-        programs: list(
-          "nohup setsid builtin command exec nice ionice timeout gtimeout stdbuf env xargs gxargs taskset chrt",
-          "chronic unbuffer",
-        ),
+        programs: `nohup setsid builtin command exec nice ionice timeout gtimeout stdbuf env xargs gxargs taskset chrt
+          chronic unbuffer`,
       },
       { test: "asks for the version" },
     ],
@@ -90,30 +82,24 @@ export const READ_ONLY: readonly ShellRule[] = [
     calls: [
       {
         programs: "docker podman nerdctl",
-        verbs: list(
-          "ps, images, version, info, logs, inspect, stats, top, port, diff, history, events, container ls,",
-          "container list, container inspect, container logs, container stats, container top, container port,",
-          "container diff, image ls, image list, image inspect, image history, volume ls, volume list,",
-          "volume inspect, network ls, network list, network inspect, context ls, context list, context inspect,",
-          "context show, plugin ls, plugin list, plugin inspect, system df, system info, compose ps, compose ls,",
-          "compose logs, compose images, compose top, compose port, compose version",
-        ),
+        verbs: `ps, images, version, info, logs, inspect, stats, top, port, diff, history, events, container ls,
+          container list, container inspect, container logs, container stats, container top, container port, container
+          diff, image ls, image list, image inspect, image history, volume ls, volume list, volume inspect, network ls,
+          network list, network inspect, context ls, context list, context inspect, context show, plugin ls, plugin
+          list, plugin inspect, system df, system info, compose ps, compose ls, compose logs, compose images, compose
+          top, compose port, compose version`,
         only: CONTAINERS,
       },
       { programs: "docker-compose", verbs: "ps, ls, logs, images, top, port, version", only: CONTAINERS },
       {
         programs: "kubectl oc",
-        verbs: list(
-          "get, describe, logs, top, explain, events, api-resources, api-versions, version, cluster-info$,",
-          "config get-contexts, config current-context, config get-clusters, config view$, rollout status,",
-          "rollout history, auth can-i, auth whoami",
-        ),
-        only: list(
-          "-AfwpR -n= -o= -l= -c= -L= --all-namespaces --watch --follow --previous --timestamps --all-containers",
-          "--prefix --show-labels --no-headers --ignore-not-found --client --short --recursive --namespace=",
-          "--output= --selector= --field-selector= --container= --tail= --since= --sort-by= --label-columns=",
-          "--context= --revision= --limit= --limit-bytes= --api-group= --namespaced= --timeout= --for=",
-        ),
+        verbs: `get, describe, logs, top, explain, events, api-resources, api-versions, version, cluster-info$, config
+          get-contexts, config current-context, config get-clusters, config view$, rollout status, rollout history, auth
+          can-i, auth whoami`,
+        only: `-AfwpR -n= -o= -l= -c= -L= --all-namespaces --watch --follow --previous --timestamps --all-containers
+          --prefix --show-labels --no-headers --ignore-not-found --client --short --recursive --namespace= --output=
+          --selector= --field-selector= --container= --tail= --since= --sort-by= --label-columns= --context= --revision=
+          --limit= --limit-bytes= --api-group= --namespaced= --timeout= --for=`,
         never: /secret|:\/\/|(?:template|jsonpath)-file|^\/|\0/i,
       },
       {
@@ -123,14 +109,10 @@ export const READ_ONLY: readonly ShellRule[] = [
       },
       {
         programs: "systemctl",
-        verbs: list(
-          "status, is-active, is-enabled, is-failed, list-units, list-unit-files, list-timers, list-sockets,",
-          "list-jobs, list-dependencies, list-machines, list-paths, show, cat, get-default",
-        ),
-        only: list(
-          "-alqr -n= -p= -t= -o= --user --system --no-pager --full --all --quiet --failed --plain --no-legend",
-          "--reverse --value --type= --state= --lines= --property= --output=",
-        ),
+        verbs: `status, is-active, is-enabled, is-failed, list-units, list-unit-files, list-timers, list-sockets,
+          list-jobs, list-dependencies, list-machines, list-paths, show, cat, get-default`,
+        only: `-alqr -n= -p= -t= -o= --user --system --no-pager --full --all --quiet --failed --plain --no-legend
+          --reverse --value --type= --state= --lines= --property= --output=`,
       },
       { programs: "sysctl", only: "-abnNqe --all --names --values --ignore", never: /=|\0/, test: "has arguments" },
       { programs: "stty", verbs: "$, size$, speed$", only: "-ag --all --save", test: "has arguments" },
@@ -146,10 +128,8 @@ export const READ_ONLY: readonly ShellRule[] = [
       {
         programs: "npm",
         verbs: "ls, list, ll, la, why, explain, root, prefix, bin, config list, config get, config ls, pkg get, run$",
-        only: list(
-          "-galp --global --all --json --long --parseable --prod --production --dev --workspaces --depth= --omit=",
-          "--include=",
-        ),
+        only: `-galp --global --all --json --long --parseable --prod --production --dev --workspaces --depth= --omit=
+          --include=`,
       },
       {
         programs: "pip",
@@ -164,11 +144,9 @@ export const READ_ONLY: readonly ShellRule[] = [
       {
         programs: "cargo",
         verbs: "tree, metadata, pkgid, locate-project",
-        only: list(
-          "-d -e= -p= -i= --offline --locked --frozen --no-deps --all-features --no-default-features --workspace",
-          "--duplicates --depth= --edges= --invert= --package= --prefix= --format-version= --format= --features=",
-          "--charset=",
-        ),
+        only: `-d -e= -p= -i= --offline --locked --frozen --no-deps --all-features --no-default-features --workspace
+          --duplicates --depth= --edges= --invert= --package= --prefix= --format-version= --format= --features=
+          --charset=`,
       },
       { programs: "cargo", verbs: "$", only: "--list", test: "has arguments" },
       { programs: "go", verbs: "list", only: "-m: -u: -json: -deps: -e: -versions: -find: -f=" },
@@ -186,10 +164,8 @@ export const READ_ONLY: readonly ShellRule[] = [
       {
         programs: "openssl",
         verbs: "x509$, crl$, req$",
-        only: list(
-          "-noout: -text: -subject: -issuer: -dates: -enddate: -startdate: -serial: -fingerprint: -sha1: -sha256:",
-          "-pubkey: -modulus: -purpose: -email: -verify: -in= -ext= -inform= -checkend= -nameopt=",
-        ),
+        only: `-noout: -text: -subject: -issuer: -dates: -enddate: -startdate: -serial: -fingerprint: -sha1: -sha256:
+          -pubkey: -modulus: -purpose: -email: -verify: -in= -ext= -inform= -checkend= -nameopt=`,
         never: /:\/\//,
       },
       { programs: "openssl", verbs: "version$", only: "-abdefopv" },

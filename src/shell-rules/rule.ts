@@ -121,7 +121,7 @@ export function compileTest(test: CallTest, { verdict, risk }: Pick<ShellRule, "
   const isDenial = verdict === "deny";
   const programs = test.programs === undefined ? undefined : names(test.programs);
   const git = test.git === undefined ? undefined : names(test.git);
-  const verbs = test.verbs?.split(", ");
+  const verbs = test.verbs?.split(/,\s+/);
   const only = test.only === undefined ? undefined : knownOptions(test.only);
   // `python3` is python, but a program in a rule about reading must have exactly the name in the rule.
   const isExact = risk === "low" && only === undefined;
@@ -155,6 +155,6 @@ function possibleOptions(call: Call): readonly string[] {
 
 function beginsWith(operands: readonly string[], verb: string): boolean {
   const isWhole = verb.endsWith("$");
-  const wanted = (isWhole ? verb.slice(0, -1) : verb).split(" ").filter((word) => word !== "");
+  const wanted = words(isWhole ? verb.slice(0, -1) : verb).filter((word) => word !== "");
   return wanted.every((word, at) => operands[at] === word) && (!isWhole || operands.length === wanted.length);
 }

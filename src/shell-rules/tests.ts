@@ -1,4 +1,4 @@
-import { type Call, has, isOne, list, names, operandsOf, pathsIn, type ShellDirectories, words } from "./call.ts";
+import { type Call, has, isOne, names, operandsOf, pathsIn, type ShellDirectories, words } from "./call.ts";
 import { findsSecrets, knowsWrites, readsSecrets, tarOptions, writtenBy, XXD_VALUED } from "./effects.ts";
 import { awkIsPlain, readSed } from "./filters.ts";
 import { gitCall, isPlainSetting, readsConfig, readsOnlyGit, startsPrograms, VERBS_THAT_READ } from "./git.ts";
@@ -194,22 +194,15 @@ function queriesInstaller(program: string, args: readonly string[]): boolean {
   return INSTALLER_QUERIES.has(operandsOf(args)[0] ?? "") || /^(?:--version|--help)$/.test(first);
 }
 
-const INSTALLER_QUERIES = names(
-  "list search show info policy depends rdepends madison deps uses desc contents provides repolist check-update",
-  "outdated leaves doctor config home log",
-);
-const PACKAGE_VERBS = names(
-  "i in ins install add ci un uninstall remove rm update upgrade up link unlink publish get sync download require",
-  "create init self-update tool venv",
-);
-const PACKAGE_LISTS = names(
-  "ls list ll la view info show outdated audit why search freeze config root prefix bin whoami help metadata tree",
-  "version versions current which index",
-);
+const INSTALLER_QUERIES = names(`list search show info policy depends rdepends madison deps uses desc contents provides
+  repolist check-update outdated leaves doctor config home log`);
+const PACKAGE_VERBS = names(`i in ins install add ci un uninstall remove rm update upgrade up link unlink publish get
+  sync download require create init self-update tool venv`);
+const PACKAGE_LISTS = names(`ls list ll la view info show outdated audit why search freeze config root prefix bin whoami
+  help metadata tree version versions current which index`);
 /** Words before a verb such as `list`. */
-const PACKAGE_NOUNS = names(
-  "toolchain component target plugin plugins python cache store env profile channel registry self pm",
-);
+const PACKAGE_NOUNS = names(`toolchain component target plugin plugins python cache store env profile channel registry
+  self pm`);
 const PACKAGE_CHECKS = /^(?:go (?:env|vet|fmt|doc)|cargo fmt|(?:pip|poetry|pdm|uv) check|conda env|bun pm)$/;
 
 function installsPackages(call: Call): boolean {
@@ -287,22 +280,15 @@ function unnamedTargets(call: Call): readonly string[] {
 }
 
 /** Programs that print their version for `-v` or `-V` alone; for others it means verbose output: `pytest -v`. */
-const SHORT_VERSIONS = names(
-  "node nodejs perl ruby php lua java javac deno bun npm npx pnpm yarn gem bundle rustc tsc tsx jest vitest",
-  "gulp grunt make gmake",
-  list(
-    "gradle gradlew mvn mvnw git docker podman terraform tofu curl ssh openssl psql mysql redis-cli sqlite3",
-    "gcc g++ cc clang nginx",
-  ),
-  "ffmpeg ffprobe convert magick tmux screen cargo uv composer pip eslint prettier vim nvim bash-completion wget mocha",
-);
+const SHORT_VERSIONS = names(`node nodejs perl ruby php lua java javac deno bun npm npx pnpm yarn gem bundle rustc tsc
+  tsx jest vitest gulp grunt make gmake gradle gradlew mvn mvnw git docker podman terraform tofu curl ssh openssl psql
+  mysql redis-cli sqlite3 gcc g++ cc clang nginx ffmpeg ffprobe convert magick tmux screen cargo uv composer pip eslint
+  prettier vim nvim bash-completion wget mocha`);
 const NO_SHORT_VERSION = /^(?:cargo|uv|composer|pip|wget|psql|mocha):-v$/;
 /** Programs with the verbs `version` and `help`; `node help` runs a file. */
-const WORD_VERSIONS = names(
-  "go docker podman nerdctl kubectl oc helm terraform tofu pulumi vault consul nomad npm pip pipx poetry",
-  "conda gem bundle cargo",
-  "git gh glab openssl az aws gcloud minikube kind flux istioctl argocd hugo rustup deno",
-);
+const WORD_VERSIONS = names(`go docker podman nerdctl kubectl oc helm terraform tofu pulumi vault consul nomad npm pip
+  pipx poetry conda gem bundle cargo git gh glab openssl az aws gcloud minikube kind flux istioctl argocd hugo rustup
+  deno`);
 const PYTHONS = names("python pypy ipython");
 
 /** Returns whether the call only prints the version or the help of the program: `python --version`, `go help`. */
@@ -317,15 +303,11 @@ function isVersion(call: Call): boolean {
   return isShort && !NO_SHORT_VERSION.test(`${call.family}:${asked}`);
 }
 
-const GIT_CHANGES = names(
-  "add commit merge rebase cherry-pick revert checkout switch restore reset rm mv branch tag stash apply am pull fetch push",
-  list(
-    "clone init remote config worktree submodule notes bisect clean gc prune reflog update-index write-tree",
-    "commit-tree read-tree",
-  ),
-  "format-patch symbolic-ref update-ref sparse-checkout bundle archive maintenance repack pack-refs replace mergetool difftool",
-  "filter-branch rerere lfs flow hash-object mktree mktag unpack-objects instaweb daemon request-pull send-email ls-remote",
-);
+const GIT_CHANGES = names(`add commit merge rebase cherry-pick revert checkout switch restore reset rm mv branch tag
+  stash apply am pull fetch push clone init remote config worktree submodule notes bisect clean gc prune reflog
+  update-index write-tree commit-tree read-tree format-patch symbolic-ref update-ref sparse-checkout bundle archive
+  maintenance repack pack-refs replace mergetool difftool filter-branch rerere lfs flow hash-object mktree mktag
+  unpack-objects instaweb daemon request-pull send-email ls-remote`);
 
 /** Matches a path that means all of the work tree, and with it every change that is not committed. */
 const WORK_TREE = /^(?::(?:\([a-z,]{0,64}\)|[/!^])?)?(?:\.?\/?|(?:\*{1,2}\/?){1,2})$/;

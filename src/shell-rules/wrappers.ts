@@ -1,4 +1,4 @@
-import { byName, type Call, list, valuesOf, words } from "./call.ts";
+import { byName, type Call, valuesOf, words } from "./call.ts";
 import { awkIsPlain } from "./filters.ts";
 import { isPlainSetting } from "./git.ts";
 import { INSIDE, UNKNOWN } from "./words.ts";
@@ -222,21 +222,16 @@ function placeholderIn(args: readonly string[], valued: readonly string[]): stri
 }
 
 const PARALLEL: Prefix = {
-  valued: list(
-    "-aCdEIjJLnNPsS --arg-file --arg-file-sep --arg-sep --basefile --bf --block --block-size --colsep",
-    "--compress-program --decompress-program --delay --delimiter --env --halt --halt-on-error --header --id",
-    "--joblog --jobs --limit --load --max-args --max-chars --max-procs --max-replace-args --memfree",
-    "--memsuspend --nice --process-slot-var --profile --recend --recstart --results --retries --return --rpl",
-    "--semaphorename --semaphoretimeout --slf --ssh --sshdelay --sshlogin --sshloginfile --tagstring",
-    "--tempdir --timeout --tmpdir --trc --trim --wd --workdir",
-  ),
-  flags: list(
-    "-0iklmpqrtuvxX --bar --bg --bibtex --cat --citation --cleanup --color --compress --dry-run --eta --fg",
-    "--fifo --files --group --interactive --keep-order --lb --line-buffer --link --no-notice",
-    "--no-run-if-empty --null --pipe --pipepart --plus --progress --quote --regexp --resume --resume-failed",
-    "--retry-failed --round-robin --shellquote --shuf --silent --tag --tmux --transfer --tty --ungroup",
-    "--verbose --wait --will-cite --xapply --xargs",
-  ),
+  valued: `-aCdEIjJLnNPsS --arg-file --arg-file-sep --arg-sep --basefile --bf --block --block-size --colsep
+    --compress-program --decompress-program --delay --delimiter --env --halt --halt-on-error --header --id --joblog
+    --jobs --limit --load --max-args --max-chars --max-procs --max-replace-args --memfree --memsuspend --nice
+    --process-slot-var --profile --recend --recstart --results --retries --return --rpl --semaphorename
+    --semaphoretimeout --slf --ssh --sshdelay --sshlogin --sshloginfile --tagstring --tempdir --timeout --tmpdir --trc
+    --trim --wd --workdir`,
+  flags: `-0iklmpqrtuvxX --bar --bg --bibtex --cat --citation --cleanup --color --compress --dry-run --eta --fg --fifo
+    --files --group --interactive --keep-order --lb --line-buffer --link --no-notice --no-run-if-empty --null --pipe
+    --pipepart --plus --progress --quote --regexp --resume --resume-failed --retry-failed --round-robin --shellquote
+    --shuf --silent --tag --tmux --transfer --tty --ungroup --verbose --wait --will-cite --xapply --xargs`,
 };
 const isParallelStart = prefix(PARALLEL);
 
@@ -356,10 +351,7 @@ const PREFIXES: readonly (readonly [programs: string, valued: string, flags?: st
   [
     "chrt",
     "-TPD --sched-deadline --sched-period --sched-runtime",
-    list(
-      "-abdfimoprRv --all-tasks --batch --deadline --fifo --idle --max --other --pid --reset-on-fork --rr",
-      "--verbose",
-    ),
+    "-abdfimoprRv --all-tasks --batch --deadline --fifo --idle --max --other --pid --reset-on-fork --rr --verbose",
     1,
   ],
   ["taskset", "", "-acp --all-tasks --cpu-list --pid", 1],
@@ -368,27 +360,21 @@ const PREFIXES: readonly (readonly [programs: string, valued: string, flags?: st
   ["chroot", "--groups --userspec", "--skip-chdir", 1],
   [
     "unshare",
-    list(
-      "-GlRSw --boottime --load-interp --map-group --map-groups --map-user --map-users --monotonic --owner",
-      "--propagation --root --setgid --setgroups --setuid --wd",
-    ),
-    list(NAMESPACES, "-cr --forward-signals --kill-child --map-auto --map-current-user --map-root-user --mount-proc"),
+    `-GlRSw --boottime --load-interp --map-group --map-groups --map-user --map-users --monotonic --owner --propagation
+      --root --setgid --setgroups --setuid --wd`,
+    `${NAMESPACES} -cr --forward-signals --kill-child --map-auto --map-current-user --map-root-user --mount-proc`,
   ],
   [
     "nsenter",
     "-GNStW --net-socket --setgid --setuid --target --wdns",
-    list(NAMESPACES, "-aeFrwZ --all --env --follow-context --no-fork --preserve-credentials --root --wd"),
+    `${NAMESPACES} -aeFrwZ --all --env --follow-context --no-fork --preserve-credentials --root --wd`,
   ],
   [
     "strace",
-    list(
-      "-abeEIoOpPsSuUX --argv0 --attach --columns --env --output --string-limit --summary-columns",
-      "--summary-sort-by --trace --user",
-    ),
-    list(
-      "-AcCdDfFhiknNqrtTvVwxyYzZ --decode-fds --follow-forks --no-abbrev --output-separately --quiet --summary",
-      "--summary-only --syscall-times",
-    ),
+    `-abeEIoOpPsSuUX --argv0 --attach --columns --env --output --string-limit --summary-columns --summary-sort-by
+      --trace --user`,
+    `-AcCdDfFhiknNqrtTvVwxyYzZ --decode-fds --follow-forks --no-abbrev --output-separately --quiet --summary
+      --summary-only --syscall-times`,
   ],
   ["ltrace", "-aADeFlnopsuwx", "-bcCfhiLrStTV"],
 ];
@@ -397,13 +383,11 @@ const PREFIXES: readonly (readonly [programs: string, valued: string, flags?: st
 const WRAPPERS = byName<readonly Unwrap[]>([
   ...PREFIXES.map(([programs, valued, flags, operands]) => [programs, [prefix({ valued, flags, operands })]] as const),
   [
-    list(
-      "fakeroot caffeinate pkexec proot proxychains proxychains4 dumb-init tini gosu su-exec run0 dzdo please",
-      "ifne nocache lckdo trickle schroot systemd-nspawn s6-setuidgid valgrind perf numactl cgexec ssh-agent",
-      "rlwrap logsave setuidgid envuidgid envdir softlimit chpst runcon setarch i386 xvfb-run dbus-launch",
-      "faketime cpulimit aa-exec schedtool run-one start-stop-daemon ld.so ld-linux.so ld-linux-x86-64.so",
-      "ld-linux-aarch64.so ld-musl-x86_64.so pipenv systemd-cat daemon daemonize",
-    ),
+    `fakeroot caffeinate pkexec proot proxychains proxychains4 dumb-init tini gosu su-exec run0 dzdo please ifne nocache
+      lckdo trickle schroot systemd-nspawn s6-setuidgid valgrind perf numactl cgexec ssh-agent rlwrap logsave setuidgid
+      envuidgid envdir softlimit chpst runcon setarch i386 xvfb-run dbus-launch faketime cpulimit aa-exec schedtool
+      run-one start-stop-daemon ld.so ld-linux.so ld-linux-x86-64.so ld-linux-aarch64.so ld-musl-x86_64.so pipenv
+      systemd-cat daemon daemonize`,
     [anywhere],
   ],
   ["command", [(args, input) => (/^-[pvV]*[vV]/.test(args[0] ?? "") ? [] : prefix({})(args, input))]],
@@ -425,15 +409,10 @@ const WRAPPERS = byName<readonly Unwrap[]>([
     "sudo doas",
     [
       prefix({
-        valued: list(
-          "-acughpCTrtUDR --auth-type --chdir --chroot --close-from --command-timeout --group --host",
-          "--login-class --other-user --prompt --role --type --user",
-        ),
-        flags: list(
-          "-ABbEeHiKkLlNnPSsVv --askpass --background --bell --edit --list --login --no-update --non-interactive",
-          "--preserve-env --preserve-groups --remove-timestamp --reset-timestamp --set-home --shell --stdin",
-          "--validate",
-        ),
+        valued: `-acughpCTrtUDR --auth-type --chdir --chroot --close-from --command-timeout --group --host --login-class
+          --other-user --prompt --role --type --user`,
+        flags: `-ABbEeHiKkLlNnPSsVv --askpass --background --bell --edit --list --login --no-update --non-interactive
+          --preserve-env --preserve-groups --remove-timestamp --reset-timestamp --set-home --shell --stdin --validate`,
         assigns: true,
       }),
       (args, input) => (args.some((arg) => /^-[a-zA-Z]*[si]|^--(?:shell|login)$/.test(arg)) ? input.map(asScript) : []),
@@ -446,10 +425,8 @@ const WRAPPERS = byName<readonly Unwrap[]>([
     [
       forEachItem({
         valued: "-InPLsadEJRS --max-args --max-procs --max-chars --arg-file --delimiter --process-slot-var",
-        flags: list(
-          "-0eiloprtx --eof --exit --interactive --max-lines --no-run-if-empty --null --open-tty --replace",
-          "--show-limits --verbose",
-        ),
+        flags: `-0eiloprtx --eof --exit --interactive --max-lines --no-run-if-empty --null --open-tty --replace
+          --show-limits --verbose`,
       }),
     ],
   ],
@@ -459,10 +436,8 @@ const WRAPPERS = byName<readonly Unwrap[]>([
     [
       joined({
         valued: "-nqs --equexit --interval --shotsdir",
-        flags: list(
-          "-bCcdefgprtwx --beep --chgexit --color --differences --errexit --exec --follow --no-color --no-rerun",
-          "--no-title --no-wrap --precise",
-        ),
+        flags: `-bCcdefgprtwx --beep --chgexit --color --differences --errexit --exec --follow --no-color --no-rerun
+          --no-title --no-wrap --precise`,
       }),
     ],
   ],
