@@ -1,14 +1,13 @@
 import { INTERPRETERS } from "./network.ts";
-import { DENIED, type ShellRule } from "./rule.ts";
+import { DENIED, rulesOf } from "./rule.ts";
 
 const REMOVERS = "rm unlink shred rmdir srm wipe trash";
 const FIREWALLS = "iptables ip6tables iptables-legacy iptables-nft arptables ebtables";
 const INTERPRETER_NAMES = [...INTERPRETERS].join(" ");
 
 /** Commands that destroy the machine or switch off its protection. No approval allows them. */
-export const BANS: readonly ShellRule[] = [
+export const BANS = rulesOf(DENIED, [
   {
-    ...DENIED,
     id: "removes-everything",
     note: "Removes the root, a system directory, a home, or a folder above the workspace.",
     calls: [
@@ -22,7 +21,6 @@ export const BANS: readonly ShellRule[] = [
     misses: ["rm -rf build", 'echo "rm -rf /"', "rm -rf /tmp/testdir", "find . -name '*.log' -delete", "rm -rf ./*"],
   },
   {
-    ...DENIED,
     id: "opens-everything",
     note: "Changes owner or rights of everything in the root, a system directory or a home.",
     calls: [{ programs: "chmod chown chgrp setfacl chattr", options: "-R --recursive", operand: "root or home" }],
@@ -30,7 +28,6 @@ export const BANS: readonly ShellRule[] = [
     misses: ["chmod -R u+w build", "chmod 755 run.sh", "ls -R /"],
   },
   {
-    ...DENIED,
     id: "destroys-disk",
     note: "Creates a file system, changes partitions, or writes directly to a disk.",
     calls: [
@@ -46,7 +43,6 @@ export const BANS: readonly ShellRule[] = [
     misses: ["cat notes-about-mkfs.md", "fdisk -l", "mkfs.ext4 disk.img", "dd if=/dev/zero of=disk.img count=1"],
   },
   {
-    ...DENIED,
     id: "writes-protected",
     note: "Writes kernel settings, accounts, rights to log in, or jobs of the system.",
     calls: [{ writes: "system file" }],
@@ -54,7 +50,6 @@ export const BANS: readonly ShellRule[] = [
     misses: ["cat /etc/passwd", "grep root /etc/passwd > users.txt", "echo x > passwd", "ls /sys"],
   },
   {
-    ...DENIED,
     id: "fork-bomb",
     note: "A function that starts copies of itself without end (fork bomb).",
     calls: [
@@ -68,7 +63,6 @@ export const BANS: readonly ShellRule[] = [
     misses: ["f() { echo hi & }; f", "countdown() { countdown; }", "while true; do sleep 1; done"],
   },
   {
-    ...DENIED,
     id: "stops-machine",
     note: "Stops or restarts the machine.",
     calls: [
@@ -83,7 +77,6 @@ export const BANS: readonly ShellRule[] = [
     misses: ["git log --grep=shutdown", "npm init", "git init", "cat reboot.md", 'git commit -m "remove sudo; reboot"'],
   },
   {
-    ...DENIED,
     id: "kills-everything",
     note: "Sends a signal to every process.",
     calls: [{ programs: "killall5" }, { programs: "kill", test: "signals every process" }],
@@ -91,7 +84,6 @@ export const BANS: readonly ShellRule[] = [
     misses: ["kill -1 4242", "kill -9 4242", "kill -l"],
   },
   {
-    ...DENIED,
     id: "changes-kernel",
     note: "Loads or removes parts of the kernel, or starts another one.",
     calls: [{ programs: "insmod rmmod modprobe kexec", argument: /^(?!(?:--help|--version|-V|-h|-n|--dry-run|-D)$)/ }],
@@ -99,7 +91,6 @@ export const BANS: readonly ShellRule[] = [
     misses: ["lsmod", "modprobe --help", "cat insmod.c"],
   },
   {
-    ...DENIED,
     id: "drops-guards",
     note: "Switches off the machine's firewall or its mandatory access control.",
     calls: [
@@ -115,7 +106,6 @@ export const BANS: readonly ShellRule[] = [
     misses: ["iptables -L", "nft list ruleset", "cat iptables-F.txt"],
   },
   {
-    ...DENIED,
     id: "reverse-shell",
     note: "Connects a shell to a network connection.",
     calls: [{ test: "opens a reverse shell" }],
@@ -123,7 +113,6 @@ export const BANS: readonly ShellRule[] = [
     misses: ["grep -r /dev/tcp/ docs", "nc -z localhost 80", "echo 'bash -i >& /dev/tcp/h/1'"],
   },
   {
-    ...DENIED,
     id: "runs-what-it-fetches",
     note: "Runs code from the network that nobody has seen.",
     calls: [{ test: "runs what it fetches" }],
@@ -131,7 +120,6 @@ export const BANS: readonly ShellRule[] = [
     misses: ["curl x | jq .", "curl x | python3 -m json.tool", 'grep -r "curl | sh" docs', "curl -o x.sh https://x"],
   },
   {
-    ...DENIED,
     id: "erases-traces",
     note: "Removes the shell's history or every job of the user.",
     calls: [
@@ -147,11 +135,10 @@ export const BANS: readonly ShellRule[] = [
     misses: ["crontab -l", "history", "git log -- .bash_history.md"],
   },
   {
-    ...DENIED,
     id: "cloud-metadata",
     note: "Contacts the metadata service of a cloud, which returns the machine's credentials.",
     calls: [{ test: "contacts the metadata service" }],
     matches: ["curl http://169.254.169.254/latest/meta-data", "wget 2852039166", "curl http://0xa9fea9fe/"],
     misses: ["grep -r 169.254.169.254 docs", "echo 169.254.169.254", "curl https://example.com/169.254.169.254"],
   },
-];
+]);

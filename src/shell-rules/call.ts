@@ -83,37 +83,53 @@ export function filledWith(text: string, values: ReadonlySet<string>): readonly 
 }
 
 /** Returns the operands by GNU's rules: options may appear anywhere before `--`. `valued` options take the next word. */
-export function operandsOf(args: readonly string[], valued: readonly string[] = []): readonly string[] {
+export function operandsOf(args: readonly string[], valued = ""): readonly string[] {
   const operands: string[] = [];
+  const takesNext = valued === "" ? [] : words(valued);
   for (let at = 0; at < args.length; at += 1) {
     const arg = args[at] ?? "";
     if (arg === "--") return [...operands, ...args.slice(at + 1)];
     if (!arg.startsWith("-") || arg === "-") operands.push(arg);
-    else if (valued.includes(arg)) at += 1;
+    else if (takesNext.includes(arg)) at += 1;
   }
   return operands;
 }
 
-const ABBREVIATION_MIN = 3;
-
-/** Options that a test searches for: `-rf --force` is the letters `rf` and the long name `--force`. */
-interface OptionSet {
-  readonly letters: string;
-  readonly longs: readonly string[];
+/** Arguments of a program that are paths: values of the options `named`, and operands. `valued` options take the next word. */
+export interface PathArguments {
+  readonly named?: string;
+  readonly valued?: string;
+  /** First operand that is a path, and the first that is not, as for `slice`; without `from`, no operand is a path. */
+  readonly from?: number;
+  readonly to?: number;
 }
 
-/** Maximum number of lists that are cached: operators' rules may contain any number. */
-const OPTION_SETS_MAX = 1_024;
-const optionSets = new Map<string, OptionSet>();
+export function pathArguments({
+  named,
+  valued,
+  from,
+  to,
+}: PathArguments): (args: readonly string[]) => readonly string[] {
+  return (args) => [
+    ...(from === undefined ? [] : operandsOf(args, valued).slice(from, to)),
+    ...(named === undefined ? [] : valuesOf(args, named)),
+  ];
+}
 
-function optionSet(list: string): OptionSet {
-  const known = optionSets.get(list);
+const ABBREVIATION_MIN = 3;
+
+/** Maximum number of lists that are cached: operators' rules may contain any number. */
+const OPTION_LISTS_MAX = 1_024;
+const optionLists = new Map<string, readonly string[]>();
+
+/** Reads a list of options: `-rf --force` is `-r`, `-f` and `--force`. */
+export function optionsIn(list: string): readonly string[] {
+  const known = optionLists.get(list);
   if (known !== undefined) return known;
-  const all = words(list).filter((option) => option !== "");
-  const longs = all.filter((option) => option.startsWith("--"));
-  const letters = all.filter((option) => !option.startsWith("--")).map((option) => option.slice(1));
-  const made = { letters: letters.join(""), longs };
-  if (optionSets.size < OPTION_SETS_MAX) optionSets.set(list, made);
+  const made = words(list).flatMap((option) =>
+    option.startsWith("--") ? [option] : [...option.slice(1)].map((letter) => `-${letter}`),
+  );
+  if (optionLists.size < OPTION_LISTS_MAX) optionLists.set(list, made);
   return made;
 }
 
@@ -127,11 +143,12 @@ export function has(args: readonly string[], options: string): boolean {
 
 /** Like `has`, but a dynamic word does not count. */
 export function surelyHas(args: readonly string[], options: string): boolean {
-  const { letters, longs } = optionSet(options);
+  const wanted = optionsIn(options);
   return beforeMarker(args).some((arg) => {
-    if (!arg.startsWith("--")) return arg.startsWith("-") && [...letters].some((letter) => arg.includes(letter, 1));
+    if (!arg.startsWith("--"))
+      return arg.startsWith("-") && wanted.some((name) => name.length === 2 && arg.includes(name[1] ?? "", 1));
     const [name = ""] = arg.split("=", 1);
-    return name.length >= ABBREVIATION_MIN && longs.some((long) => long.startsWith(name));
+    return name.length >= ABBREVIATION_MIN && wanted.some((long) => long.startsWith(name));
   });
 }
 
@@ -145,9 +162,10 @@ function isAbbreviated(arg: string, name: string): boolean {
 }
 
 /** Returns the values of options: `-o v`, `-uo v`, `-ov`, `--output v`, `--output=v`, `of=v` (as the name `of=`). */
-export function valuesOf(args: readonly string[], ...options: readonly string[]): readonly string[] {
+export function valuesOf(args: readonly string[], options: string): readonly string[] {
+  const all = words(options);
   return args.flatMap((arg, index) =>
-    options.flatMap((name) => {
+    all.flatMap((name) => {
       if (arg === name || isAbbreviated(arg, name)) return [args[index + 1] ?? ""];
       if (name.endsWith("=") || name.startsWith("--")) {
         const end = arg.indexOf("=") + 1;

@@ -6,10 +6,10 @@ import {
   isOne,
   names,
   operandsOf,
+  pathArguments,
   pathsIn,
   type ShellDirectories,
   valuesOf,
-  words,
 } from "./call.ts";
 import { readSed } from "./filters.ts";
 import { writtenByGit } from "./git.ts";
@@ -19,13 +19,13 @@ import { findStarts } from "./wrappers.ts";
 
 type Written = (args: readonly string[], directories: ShellDirectories) => readonly string[];
 
-const TARGET_DIRECTORY = ["-t", "--target-directory"];
-const OWNERS = words("-m --mode -o --owner -g --group");
+const TARGET_DIRECTORY = "-t --target-directory";
+const OWNERS = "-m --mode -o --owner -g --group";
 
 /** Returns the target (the last operand, or the directory that an option names) and the paths of the files in it. */
 const destination: Written = (args) => {
-  const operands = operandsOf(args, ["-S", "--suffix", ...OWNERS, "-e"]);
-  const named = valuesOf(args, ...TARGET_DIRECTORY);
+  const operands = operandsOf(args, `-S --suffix ${OWNERS} -e`);
+  const named = valuesOf(args, TARGET_DIRECTORY);
   if (operands.length < 2 && named.length === 0) return [];
   const targets = named.length > 0 ? named : operands.slice(-1);
   const sources = named.length > 0 ? operands : operands.slice(0, -1);
@@ -84,8 +84,8 @@ const writtenByTar: Written = (args) => {
 
 /** Returns the link, and its target when that is outside the workspace: later writes would follow the link. */
 const writtenByLink: Written = (args, directories) => {
-  const all = operandsOf(args, [...TARGET_DIRECTORY, "-S", "--suffix"]);
-  const [named] = valuesOf(args, ...TARGET_DIRECTORY);
+  const all = operandsOf(args, `${TARGET_DIRECTORY} -S --suffix`);
+  const [named] = valuesOf(args, TARGET_DIRECTORY);
   const leads = named === undefined ? all.slice(0, Math.max(1, all.length - 1)) : all;
   const target = named === undefined && all.length > 1 ? (all.at(-1) ?? "") : `${named ?? "."}/`;
   // A relative name in a symbolic link counts from the folder of the link.
@@ -95,20 +95,13 @@ const writtenByLink: Written = (args, directories) => {
   return [...destination(args, directories), ...ends.filter((path) => isRoot(path) || isForeign(path, directories))];
 };
 
-const operands: Written = (args) => operandsOf(args);
-const afterFirst: Written = (args) => operandsOf(args).slice(1);
-const valued =
-  (...options: readonly string[]): Written =>
-  (args) =>
-    valuesOf(args, ...options);
-
-/** Values of `xxd` options. */
-export const XXD_VALUED = words("-l -s -c -g -o -n");
+/** Options of `xxd` with a value. */
+export const XXD_VALUED = "-l -s -c -g -o -n";
 
 /** Paths that programs write, by their arguments. */
 const WRITES = byName<Written>([
-  ["tee sponge touch mkdir rmdir rm unlink shred mkfifo mknod vim vi nano ed ex", operands],
-  ["chmod chown chgrp setfacl chattr rename", afterFirst],
+  ["tee sponge touch mkdir rmdir rm unlink shred mkfifo mknod vim vi nano ed ex", pathArguments({ from: 0 })],
+  ["chmod chown chgrp setfacl chattr rename", pathArguments({ from: 1 })],
   ["cp rsync scp", destination],
   ["mv", (args, directories) => [...operandsOf(args), ...destination(args, directories)]],
   ["ln link", writtenByLink],
@@ -116,9 +109,9 @@ const WRITES = byName<Written>([
     "install",
     (args, directories) => (has(args, "-d --directory") ? operandsOf(args, OWNERS) : destination(args, directories)),
   ],
-  ["zip", (args) => operandsOf(args).slice(0, 1)],
-  ["truncate", (args) => operandsOf(args, words("-s --size -r --reference"))],
-  ["dd", valued("of=")],
+  ["zip", pathArguments({ from: 0, to: 1 })],
+  ["truncate", pathArguments({ from: 0, valued: "-s --size -r --reference" })],
+  ["dd", pathArguments({ named: "of=" })],
   [
     "sed gsed",
     (args) => {
@@ -126,27 +119,21 @@ const WRITES = byName<Written>([
       return inPlace ? [...files, ...copies] : [];
     },
   ],
-  ["perl", (args) => (has(args, "-i") ? operandsOf(args, ["-e"]) : [])],
-  ["curl", valued(...words("-o --output --output-dir -D --dump-header -c --cookie-jar"))],
-  ["wget", valued(...words("-O --output-document -P --directory-prefix -o -a"))],
-  ["sort shuf info time gtime", valued("-o", "--output")],
-  ["tree gcc cc clang g++ clang++ ld", valued("-o")],
-  ["uniq", (args) => operandsOf(args, ["-f", "-s", "-w"]).slice(1)],
-  ["xxd", (args) => operandsOf(args, XXD_VALUED).slice(1)],
-  ["less", valued(...words("-o -O --log-file --LOG-FILE"))],
+  ["perl", (args) => (has(args, "-i") ? operandsOf(args, "-e") : [])],
+  ["curl", pathArguments({ named: "-o --output --output-dir -D --dump-header -c --cookie-jar" })],
+  ["wget", pathArguments({ named: "-O --output-document -P --directory-prefix -o -a" })],
+  ["sort shuf info time gtime", pathArguments({ named: "-o --output" })],
+  ["tree gcc cc clang g++ clang++ ld", pathArguments({ named: "-o" })],
+  ["uniq", pathArguments({ from: 1, valued: "-f -s -w" })],
+  ["xxd", pathArguments({ from: 1, valued: XXD_VALUED })],
+  ["less", pathArguments({ named: "-o -O --log-file --LOG-FILE" })],
   ["history", (args) => (has(args, "-aw") ? operandsOf(args) : [])],
-  ["file", (args) => (has(args, "-C --compile") ? valuesOf(args, "-m", "--magic-file") : [])],
-  ["find", valued(...words("-fprint -fprint0 -fprintf -fls"))],
+  ["file", (args) => (has(args, "-C --compile") ? valuesOf(args, "-m --magic-file") : [])],
+  ["find", pathArguments({ named: "-fprint -fprint0 -fprintf -fls" })],
   ["git", writtenByGit],
   ["tar gtar bsdtar", writtenByTar],
-  ["unzip", valued("-d")],
-  [
-    "patch",
-    (args) => [
-      ...operandsOf(args).slice(0, 1),
-      ...valuesOf(args, ...words("-d --directory -o --output -r --reject-file")),
-    ],
-  ],
+  ["unzip", pathArguments({ named: "-d" })],
+  ["patch", pathArguments({ from: 0, to: 1, named: "-d --directory -o --output -r --reject-file" })],
 ]);
 
 /** Returns the paths that a call writes, removes or changes according to its arguments and redirections. */
@@ -166,8 +153,8 @@ const SHOWS_NAMES = names(`echo printf : true false ls dir vdir exa eza stat tes
   dirname du touch mkdir chmod chown which`);
 const AWKS = names("awk gawk mawk nawk");
 const SEARCHES = names("grep egrep fgrep zgrep rg ag ack");
-const SEARCH_VALUED = words(`-m -A -B -C -D -d -g -t -T -j -M --include --exclude --exclude-dir --exclude-from --glob
-  --type --max-count --context`);
+const SEARCH_VALUED = `-m -A -B -C -D -d -g -t -T -j -M -e -f --include --exclude --exclude-dir --exclude-from --glob --type
+  --max-count --context --regexp --file`;
 /** Programs that read all files of a folder. */
 const DESCENDS = names("tar gtar bsdtar zip 7z 7za 7zr 7zz rar rsync scp rg ag ack ln");
 
@@ -179,7 +166,7 @@ function filesOf(call: Call): readonly string[] {
   const { program, args } = call;
   if (SHOWS_NAMES.has(program)) return valuesOf(args, "--files0-from");
   if (program === "sed" || program === "gsed") return readSed(args).files;
-  if (isOne(call, AWKS)) return operandsOf(args, ["-F", "-v"]).slice(1);
+  if (isOne(call, AWKS)) return operandsOf(args, "-F -v").slice(1);
   if (SEARCHES.has(program)) return searchedBy(args);
   if (program !== "find") return args.flatMap(pathsIn);
   return [...findStarts(args), ...valuesOf(args, "-files0-from")];
@@ -187,9 +174,9 @@ function filesOf(call: Call): readonly string[] {
 
 /** Returns the files that a search reads. The first operand is the pattern, unless an option gives the pattern. */
 function searchedBy(args: readonly string[]): readonly string[] {
-  const lists = valuesOf(args, "-f", "--file");
+  const lists = valuesOf(args, "-f --file");
   const isGiven = lists.length > 0 || args.some((arg) => /^-[a-zA-Z]{0,8}e|^--(?:reg[a-z]{0,3}|files$)/.test(arg));
-  const files = operandsOf(args, [...SEARCH_VALUED, "-e", "-f", "--regexp", "--file"]);
+  const files = operandsOf(args, SEARCH_VALUED);
   return [...lists, ...(isGiven ? files : files.slice(1))];
 }
 
@@ -210,5 +197,5 @@ export function readsSecrets(call: Call): boolean {
 /** Returns whether a call of `find` looks outside the workspace for files by the names that keys have. */
 export function findsSecrets({ args, directories }: Call): boolean {
   const isFar = findStarts(args).some((start) => locationOf(`${start}/x`, directories) === "outside");
-  return isFar && valuesOf(args, "-name", "-iname").some(findsSecret);
+  return isFar && valuesOf(args, "-name -iname").some(findsSecret);
 }

@@ -1,4 +1,4 @@
-import { byName, has, names, operandsOf, valuesOf, words } from "./call.ts";
+import { byName, has, names, operandsOf, pathArguments } from "./call.ts";
 import { UNKNOWN } from "./words.ts";
 
 export interface GitCall {
@@ -25,7 +25,7 @@ export function subcommandOf(args: readonly string[]): string {
   return args.find((arg) => !arg.startsWith("-")) ?? "";
 }
 
-const REFS_VALUED = words("--sort --format --contains --no-contains --merged --no-merged --points-at --color --column");
+const REFS_VALUED = "--sort --format --contains --no-contains --merged --no-merged --points-at --color --column";
 const LISTS_REFS = "--list --contains --no-contains --merged --no-merged --points-at";
 
 /** Returns whether `branch` or `tag` only lists: no option that creates, moves or deletes is given. */
@@ -38,7 +38,7 @@ const BRANCH_CHANGES =
   "-dDmMcCfut --delete --move --copy --force --set-upstream-to --unset-upstream --edit-description --track";
 const TAG_CHANGES = "-dasumFfev --delete --annotate --sign --local-user --message --file --force --edit --verify";
 
-const CONFIG_VALUED = ["-f", "--file", "--blob", "--type", "--default", "-t"];
+const CONFIG_VALUED = "-f --file --blob --type --default -t";
 const CONFIG_CHANGES = "-e --add --unset --unset-all --replace-all --rename-section --remove-section --edit";
 const CONFIG_READS = /^(?:-l|--list|--get(?:-all|-regexp|-urlmatch|-color|-colorbool)?)$/;
 
@@ -113,24 +113,8 @@ export function isPlainSetting(setting: string): boolean {
   return PLAIN_SETTINGS.some((plain) => plain.test(setting));
 }
 
-/** Options that name a program, each with its shortest unambiguous abbreviation. */
-const PROGRAM_OPTIONS: readonly (readonly [shortest: string, name: string])[] = [
-  ["--exe", "--exec"],
-  ["--upload-p", "--upload-pack"],
-  ["--upload-a", "--upload-archive"],
-  ["--receive", "--receive-pack"],
-  ["--op", "--open-files-in-pager"],
-  ["--extc", "--extcmd"],
-  ["--ext-d", "--ext-diff"],
-  ["--textc", "--textconv"],
-  ["--tool", "--tool"],
-  ["--filters", "--filters"],
-];
-
-function namesProgram(arg: string): boolean {
-  const [own = ""] = arg.split("=", 1);
-  return PROGRAM_OPTIONS.some(([shortest, name]) => own.startsWith(shortest) && name.startsWith(own));
-}
+/** Matches options that name a program, also abbreviated. */
+const PROGRAM_OPTION = /^--(?:exe|upload-[pa]|receive|op|extc|ext-d|textc|tool|filters)/;
 
 /** Options that change which repository, programs or settings git uses. */
 const OTHER_REPOSITORY = /^--(?:exec-path=|config-env|git-dir(?!=(?:\.\/)?\.git\/?$)|work-tree(?!=\.\/?$))/;
@@ -140,7 +124,7 @@ export function startsPrograms({ globals, verb, args }: GitCall): boolean {
   const settings = globals.flatMap((arg, at) => (arg === "-c" ? [globals[at + 1] ?? ""] : []));
   if (!settings.every(isPlainSetting)) return true;
   if (globals.some((arg) => OTHER_REPOSITORY.test(arg))) return true;
-  if (args.some(namesProgram)) return true;
+  if (args.some((arg) => PROGRAM_OPTION.test(arg))) return true;
   if (/^(?:init|clone)$/.test(verb) && has(args, "--template")) return true;
   if (verb === "grep" && args.some((arg) => /^-[acdg-ln-zEF-IPR-Z]{0,16}O/.test(arg))) return true;
   if (verb === "rebase" && has(args, "-x")) return true;
@@ -159,29 +143,28 @@ export function writtenByGit(all: readonly string[]): readonly string[] {
   return [...writtenByVerb(all), ...elsewhere];
 }
 
+/** Paths that verbs write, by their arguments. */
+const WRITES = byName<(args: readonly string[]) => readonly string[]>([
+  ["mv", pathArguments({ from: -1 })],
+  ["apply am", pathArguments({ named: "--output --output-directory --directory" })],
+  ["archive format-patch", pathArguments({ named: "--output --output-directory -o" })],
+  [
+    "init",
+    pathArguments({
+      from: 0,
+      valued: "-b --initial-branch --template --object-format --separate-git-dir",
+      named: "--separate-git-dir",
+    }),
+  ],
+  ["clone bundle", pathArguments({ from: 1, to: 2, valued: "-b --branch --depth -o --origin -c" })],
+  [
+    "worktree",
+    (args) => (/^(?:add|move)$/.test(subcommandOf(args)) ? operandsOf(args, "-b -B --reason").slice(1, 3) : []),
+  ],
+]);
+const writtenByOthers = pathArguments({ named: "--output --output-directory" });
+
 function writtenByVerb(all: readonly string[]): readonly string[] {
   const { verb, args } = gitCall(all);
-  const named = valuesOf(args, "--output", "--output-directory");
-  switch (verb) {
-    case "mv":
-      return operandsOf(args).slice(-1);
-    case "apply":
-    case "am":
-      return [...named, ...valuesOf(args, "--directory")];
-    case "archive":
-    case "format-patch":
-      return [...named, ...valuesOf(args, "-o")];
-    case "init":
-      return [
-        ...operandsOf(args, ["-b", "--initial-branch", "--template", "--object-format", "--separate-git-dir"]),
-        ...valuesOf(args, "--separate-git-dir"),
-      ];
-    case "clone":
-    case "bundle":
-      return operandsOf(args, ["-b", "--branch", "--depth", "-o", "--origin", "-c"]).slice(1, 2);
-    case "worktree":
-      return /^(?:add|move)$/.test(subcommandOf(args)) ? operandsOf(args, ["-b", "-B", "--reason"]).slice(1, 3) : [];
-    default:
-      return named;
-  }
+  return (WRITES.get(verb) ?? writtenByOthers)(args);
 }

@@ -1,5 +1,5 @@
 import { NETWORK } from "./network.ts";
-import { HIGH, type ShellRule } from "./rule.ts";
+import { HIGH, rulesOf } from "./rule.ts";
 import { FD_EXEC } from "./wrappers.ts";
 
 const INSTALLERS =
@@ -12,9 +12,8 @@ export const JOURNAL_CHANGES =
   "--vacuum-size --vacuum-time --vacuum-files --rotate --flush --relinquish-var --setup-keys --update-catalog --cursor-file";
 
 /** Calls that always ask: an approval for the session does not cover them. */
-export const HIGH_RISK: readonly ShellRule[] = [
+export const HIGH_RISK = rulesOf(HIGH, [
   {
-    ...HIGH,
     id: "removes-recursively",
     note: "Removes folders with their contents, files outside the workspace, or files that the command does not name.",
     calls: [
@@ -28,7 +27,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["rm file.txt", "rm -f a b", "rmdir empty", "find . -name '*.ts'", "git rm x", "rm -- -r"],
   },
   {
-    ...HIGH,
     id: "overwrites",
     note: "Overwrites, cuts or wipes files or devices.",
     calls: [
@@ -43,7 +41,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["cat truncate.md", "dd --help", "git add x"],
   },
   {
-    ...HIGH,
     id: "runs-file",
     note: "Runs a file by its path: its content is not checked.",
     calls: [{ test: "is a file" }],
@@ -51,7 +48,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["/bin/ls", "/usr/bin/env ls", "cat ./run.sh", "/usr/./bin/ls"],
   },
   {
-    ...HIGH,
     id: "chooses-loading",
     note: "Sets a variable that decides which programs, libraries or settings are used.",
     calls: [{ test: "chooses what is loaded" }],
@@ -59,7 +55,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["FOO=1 ls", "PAGER=cat git log", "NODE_ENV=test ls", "GIT_PAGER=cat git diff", "echo PATH=x"],
   },
   {
-    ...HIGH,
     id: "changes-language",
     note: "Changes the meaning of words in the rest of the script.",
     calls: [
@@ -72,7 +67,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["alias", "set -euo pipefail", "shopt -s nullglob", "hash"],
   },
   {
-    ...HIGH,
     id: "filter-starts-programs",
     note: "A script of sed or awk that starts programs, writes outside the workspace, or cannot be read.",
     calls: [{ programs: "sed gsed awk gawk mawk nawk", test: "starts programs in its script" }],
@@ -80,7 +74,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["sed -n '1,5p' f", "sed s/exec/e/g f", "awk '{print $1}' f", "awk -F: '$3 > 5 {print $1}' f"],
   },
   {
-    ...HIGH,
     id: "starts-programs",
     note: "An option that makes the program start another one.",
     calls: [
@@ -133,7 +126,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["tar czf a.tgz b", "rg pre x", "man ls", "sort x"],
   },
   {
-    ...HIGH,
     id: "writes-outside",
     note: "Writes outside the workspace, or to an unknown path.",
     calls: [{ writes: "outside the workspace" }, { changes: true, test: "writes an unnamed path outside" }],
@@ -141,7 +133,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["echo x > out.txt", "ls 2>/dev/null", "cp a b", "echo x > /tmp/x", "mkdir -p src/x", "cat < /etc/hosts"],
   },
   {
-    ...HIGH,
     id: "writes-start-files",
     note: "Writes a file by which git, a shell or an editor starts programs later.",
     calls: [{ writes: "start file" }, { changes: true, test: "writes an unnamed start file" }],
@@ -149,7 +140,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["cat .git/config", "ls .git/hooks", "echo x > .gitignore", "echo x > config", "cat ~/.bashrc"],
   },
   {
-    ...HIGH,
     id: "reads-secrets",
     note: "Reads or searches for files in which keys and passwords are usually stored.",
     calls: [
@@ -171,7 +161,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["ls -l /etc/shadow", "grep -rn /etc/shadow docs", "cat *.md", "ls /etc", "cat /etc/hosts", "echo shadow"],
   },
   {
-    ...HIGH,
     id: "cannot-classify",
     note: "The text does not show what this runs.",
     calls: [],
@@ -180,7 +169,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["ls $HOME", 'echo "$(date)"', 'for f in *; do cat "$f"; done', "ls {a,b}", `echo \${x:-y}`],
   },
   {
-    ...HIGH,
     id: "gains-privileges",
     note: "Runs as another user, or changes users and their rights.",
     calls: [
@@ -193,7 +181,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["echo sudo", 'git commit -m "remove sudo; reboot"', "cat sudo.md", "ls sudoers"],
   },
   {
-    ...HIGH,
     id: "changes-rights",
     note: "Changes owners or rights of whole folders, or opens files to everybody.",
     calls: [
@@ -205,7 +192,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["chmod +x run.sh", "chmod 644 x", "chmod u+rw x", "ls -R x"],
   },
   {
-    ...HIGH,
     id: "installs",
     note: "Installs or removes packages: their own programs run while that happens.",
     calls: [
@@ -218,7 +204,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["npm config get registry", "npm ls", "pip list", "apt list", "cat install.md", "git add x"],
   },
   {
-    ...HIGH,
     id: "network",
     note: "Talks to the network.",
     calls: [
@@ -234,7 +219,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["curl --version", 'echo "curl x"', "grep -rn curl src", "openssl version", "cat wget.log"],
   },
   {
-    ...HIGH,
     id: "signals-processes",
     note: "Ends processes or sends them signals.",
     calls: [
@@ -245,7 +229,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["fuser 80/tcp", "pgrep node", "kill -l", "kill -0 4242", "ps aux"],
   },
   {
-    ...HIGH,
     id: "infrastructure",
     note: "Changes containers, clusters or clouds.",
     calls: [
@@ -261,7 +244,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["docker ps", "docker --version", "cat terraform.tf", "grep -r kubectl docs"],
   },
   {
-    ...HIGH,
     id: "system-settings",
     note: "Changes services, schedules, mounts, networks or other settings of the system.",
     calls: [
@@ -281,7 +263,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["systemctl status x", "crontab -l", "date -Iseconds", "date -d yesterday +%F", "mount", "ip addr"],
   },
   {
-    ...HIGH,
     id: "interpreter",
     note: "Runs a program in a language that is not analysed, or a script from a file or a pipe.",
     calls: [{ test: "runs code" }],
@@ -289,7 +270,6 @@ export const HIGH_RISK: readonly ShellRule[] = [
     misses: ["python3 --version", "bash -c 'ls'", "cat python.md", "grep perl x", "which node"],
   },
   {
-    ...HIGH,
     id: "build-tool",
     note: "Runs commands that a file of the project contains.",
     calls: [
@@ -306,12 +286,11 @@ export const HIGH_RISK: readonly ShellRule[] = [
     matches: ["make", "pytest -v", "make help", "npm test", "bun run x", "cargo build", "npx tsc", "go test ./..."],
     misses: ["make --version", "npm ls", "cat Makefile", "npm --version", "go vet"],
   },
-];
+]);
 
 /** Calls of git that always ask. */
-export const GIT: readonly ShellRule[] = [
+export const GIT = rulesOf(HIGH, [
   {
-    ...HIGH,
     id: "git-destroys",
     note: "Throws away commits or work that git would otherwise keep.",
     calls: [
@@ -341,7 +320,6 @@ export const GIT: readonly ShellRule[] = [
     misses: ["git push origin main", "git reset HEAD x", "git clean -n", "git log --grep='push --force'"],
   },
   {
-    ...HIGH,
     id: "git-starts-programs",
     note: "Makes git start a program that the command names.",
     calls: [{ programs: "git", test: "git starts programs" }],
@@ -349,7 +327,6 @@ export const GIT: readonly ShellRule[] = [
     misses: ["git -c color.ui=false log", "git -c pager.log=false log", "git log --grep=exec", "git rebase main"],
   },
   {
-    ...HIGH,
     id: "git-reaches-elsewhere",
     note: "Pushes to or fetches from a repository whose address is in the command.",
     calls: [
@@ -364,7 +341,6 @@ export const GIT: readonly ShellRule[] = [
     misses: ["git push origin main", "git fetch", "git remote -v", "git pull origin feature/x"],
   },
   {
-    ...HIGH,
     id: "git-settings",
     note: "Changes settings through which git starts programs or trusts servers.",
     calls: [{ programs: "git", test: "git gets settings" }],
@@ -372,11 +348,10 @@ export const GIT: readonly ShellRule[] = [
     misses: ["git config user.name x", "git config branch.main.remote origin", "git config --unset branch.main.remote"],
   },
   {
-    ...HIGH,
     id: "git-unknown-verb",
     note: "An alias or an extension of git: the command does not show what it runs.",
     calls: [{ programs: "git", unless: "git has this verb" }],
     matches: ["git up", "git $x", "git my-alias"],
     misses: ["git", "git --version", "git status", "git commit -m up"],
   },
-];
+]);

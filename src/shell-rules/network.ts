@@ -8,7 +8,6 @@ import {
   possibleValues,
   type ShellDirectories,
   valuesOf,
-  words,
 } from "./call.ts";
 import { writtenBy } from "./effects.ts";
 import { globMatches, plainPath } from "./paths.ts";
@@ -106,10 +105,10 @@ function savedBy(call: Call, carries: boolean, isFed: boolean): readonly string[
 
 /** Returns the files that a download creates: named by an option, or by the end of the address. */
 function namedAfter({ program, args }: Call): readonly string[] {
-  const own = valuesOf(args, "-o", "--output", "--output-document", "--out");
+  const own = valuesOf(args, "-o --output --output-document --out");
   const isSame = program !== "curl" || has(args, "-O --remote-name --remote-name-all");
   const kept = [...own, ...(isSame ? args.flatMap(lastPart) : [])].filter((name) => name !== "-");
-  const folders = valuesOf(args, ...words("-P --directory-prefix --output-dir -d --dir"));
+  const folders = valuesOf(args, "-P --directory-prefix --output-dir -d --dir");
   return [...kept, ...folders.flatMap((folder) => kept.map((name) => `${folder}/${name}`))];
 }
 
@@ -120,16 +119,16 @@ function lastPart(address: string): readonly string[] {
   return [name.includes(UNKNOWN) ? UNKNOWN : name];
 }
 
-const RUN_VALUED = words("-o -O +O -W -X -I -C -cp -classpath -d --rcfile --init-file");
-const LOADED = words("-r --require --import -jar --rcfile --init-file");
+const RUN_VALUED = "-o -O +O -W -X -I -C -cp -classpath -d --rcfile --init-file";
+const LOADED = "-r --require --import -jar --rcfile --init-file";
 
 /** Returns the files that a call runs: itself by its path, and those that a shell, an interpreter or `make` is given. */
 function filesRunBy(call: Call): readonly string[] {
   const { args, opened, program, spelled } = call;
   const own = spelled.includes("/") ? [spelled] : [];
-  if (program === "make" || program === "gmake") return [...own, ...valuesOf(args, "-f", "--file", "--makefile")];
+  if (program === "make" || program === "gmake") return [...own, ...valuesOf(args, "-f --file --makefile")];
   if (!isShell(call) && !isOne(call, INTERPRETERS) && !RUNNERS.has(program)) return own;
-  const loaded = [...own, ...valuesOf(args, ...LOADED)];
+  const loaded = [...own, ...valuesOf(args, LOADED)];
   if (args.some((arg) => /^-[a-zA-Z]{0,16}[ce]$|^-m$/.test(arg)) && !/^(?:\.|source)$/.test(program)) return loaded;
   const operands = operandsOf(args, RUN_VALUED).filter((operand) => !/^\+[a-zA-Z]/.test(operand));
   const script = operands[0] === "run" ? operands[1] : operands[0];

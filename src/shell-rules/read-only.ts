@@ -1,5 +1,5 @@
 import { JOURNAL_CHANGES } from "./high-risk.ts";
-import { READS, type ShellRule } from "./rule.ts";
+import { READS, rulesOf, type ShellRule } from "./rule.ts";
 import { FD_EXEC } from "./wrappers.ts";
 
 const CONTAINERS = `-aqflnstd --all --quiet --no-trunc --no-stream --follow --details --timestamps --size --digests
@@ -7,9 +7,8 @@ const CONTAINERS = `-aqflnstd --all --quiet --no-trunc --no-stream --follow --de
   --file= --human=`;
 
 /** Calls that only read. A call that no row matches changes something, or its program is not known. */
-export const READ_ONLY: readonly ShellRule[] = [
+export const READ_ONLY = rulesOf(READS, [
   {
-    ...READS,
     id: "reads",
     note: "Reads and changes nothing, whatever its options.",
     calls: [
@@ -36,7 +35,6 @@ export const READ_ONLY: readonly ShellRule[] = [
     misses: ["rm x", "frobnicate", "python3 x.py"],
   },
   {
-    ...READS,
     id: "reads-unless",
     note: "Reads and changes nothing without the options that write.",
     calls: [
@@ -76,7 +74,6 @@ export const READ_ONLY: readonly ShellRule[] = [
     misses: ["sort -o f f", "find . -delete", "git commit -m x", "tar xf a", "sed -i s/a/b/ f", "crontab f"],
   },
   {
-    ...READS,
     id: "reads-infrastructure",
     note: "Shows the state of containers, clusters and services, with options that are known to only show.",
     calls: [
@@ -121,7 +118,6 @@ export const READ_ONLY: readonly ShellRule[] = [
     misses: ["docker rm x", "kubectl get secrets", "kubectl delete pod x", "helm uninstall x", "sysctl a=1"],
   },
   {
-    ...READS,
     id: "reads-packages",
     note: "Shows packages, versions and settings of development tools, with options that are known to only show.",
     calls: [
@@ -176,7 +172,7 @@ export const READ_ONLY: readonly ShellRule[] = [
     matches: ["npm ls --depth=0", "pip list", "cargo tree -i serde", "go list -m all", "gofmt -l ."],
     misses: ["npm install x", "pip install x", "go list -toolexec=./x .", "gofmt -w x", "openssl x509 -in c -out d"],
   },
-];
+]);
 
 /** Every call that no row above matches; and shells, for which no approval is remembered. */
 export const CHANGES: readonly ShellRule[] = [

@@ -56,6 +56,13 @@ export const HIGH = { verdict: "ask", risk: "high", rememberable: false } as con
 /** Only reads: nothing is written, sent or started. */
 export const READS = { verdict: "none", risk: "low", rememberable: true } as const;
 
+type Level = Pick<ShellRule, "verdict" | "risk" | "rememberable">;
+
+/** Makes the rules of a table, which all have the same level. */
+export function rulesOf(level: Level, rows: readonly Omit<ShellRule, keyof Level>[]): readonly ShellRule[] {
+  return rows.map((row) => ({ ...level, ...row }));
+}
+
 interface KnownOptions {
   readonly flags: ReadonlySet<string>;
   readonly valued: readonly string[];

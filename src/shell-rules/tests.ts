@@ -51,7 +51,7 @@ export const CALL_TESTS = {
     args.some((arg) => arg.startsWith("--del")) && isCatastrophic(args.at(-1) ?? "", directories),
   "makes a file system": ({ program, args, directories }) => {
     if (!isFileSystemMaker(program)) return false;
-    const operands = operandsOf(args, words("-t -L -b -O -F"));
+    const operands = operandsOf(args, "-t -L -b -O -F");
     const areImages = operands.every((path) => /^(?:workspace|scratch)$/.test(locationOf(path, directories)));
     return !(operands.length > 0 && areImages) && !(args.length > 0 && args.every((arg) => LISTINGS.has(arg)));
   },
@@ -86,12 +86,11 @@ export const CALL_TESTS = {
   "prints only to the terminal": ({ args }) =>
     operandsOf(args).every((path) => /^\/dev\/(?:null|stdout|stderr|tty)$/.test(path)),
   "has one operand at most": ({ program, args }) =>
-    operandsOf(args, program === "xxd" ? XXD_VALUED : ["-f", "-s", "-w"]).length < 2 &&
-    !(program === "xxd" && has(args, "-r")),
+    operandsOf(args, program === "xxd" ? XXD_VALUED : "-f -s -w").length < 2 && !(program === "xxd" && has(args, "-r")),
   "has no operand": ({ args }) => operandsOf(args).length === 0,
   "sets the clock": ({ args }) =>
     args.some((arg) => /^(?:-[Ru]*s|--s)/.test(arg)) ||
-    operandsOf(args, words("-d -f -r --date --file --reference")).some((operand) => !operand.startsWith("+")),
+    operandsOf(args, "-d -f -r --date --file --reference").some((operand) => !operand.startsWith("+")),
   "asks the installer": ({ program, args }) => queriesInstaller(program, args),
   "installs packages": installsPackages,
   "changes settings of packages": setsPackages,
@@ -261,7 +260,7 @@ const SQL_CODE = /load_extension|writefile|readfile|edit\(/i;
 /** Returns whether SQLite gets commands, in its arguments or its input, that start programs or write files. */
 function runsDotCommands({ args, input, readsInput }: Call): boolean {
   if (args.some((arg) => /^--?(?:init$|A)/.test(arg)) || [...args, ...input].some(isDotCommand)) return true;
-  const operands = operandsOf(args, words("-cmd -separator -newline -nullvalue -vfs -mmap -maxsize"));
+  const operands = operandsOf(args, "-cmd -separator -newline -nullvalue -vfs -mmap -maxsize");
   return readsInput && input.length === 0 && operands.length < 2 && !args.includes("-cmd");
 }
 
@@ -313,7 +312,7 @@ const GIT_CHANGES = names(`add commit merge rebase cherry-pick revert checkout s
 const WORK_TREE = /^(?::(?:\([a-z,]{0,64}\)|[/!^])?)?(?:\.?\/?|(?:\*{1,2}\/?){1,2})$/;
 
 function givesAddress(all: readonly string[]): boolean {
-  const [remote = ""] = operandsOf(gitCall(all).args, words("-o --push-option -b --branch --depth -j --origin"));
+  const [remote = ""] = operandsOf(gitCall(all).args, "-o --push-option -b --branch --depth -j --origin");
   return /[/:@~\0]|\.\./.test(remote);
 }
 
@@ -321,7 +320,7 @@ function givesAddress(all: readonly string[]): boolean {
 function gitSets(all: readonly string[]): boolean {
   const { verb, args } = gitCall(all);
   if (verb !== "config" || readsConfig(args)) return false;
-  const operands = operandsOf(args, words("-f --file --blob --type --default -t"));
+  const operands = operandsOf(args, "-f --file --blob --type --default -t");
   const [name = "", value = ""] = /^(?:set|unset)$/.test(operands[0] ?? "") ? operands.slice(1) : operands;
   return has(args, "-fe --global --system --file --edit") || !isPlainSetting(`${name}=${value}`);
 }

@@ -1,4 +1,4 @@
-import { byName, type Call, valuesOf, words } from "./call.ts";
+import { byName, type Call, optionsIn, valuesOf } from "./call.ts";
 import { awkIsPlain } from "./filters.ts";
 import { isPlainSetting } from "./git.ts";
 import { INSIDE, UNKNOWN } from "./words.ts";
@@ -43,13 +43,6 @@ interface Prefix {
 const CANDIDATES_MAX = 16;
 const ITEM_WORDS_MAX = 64;
 const TEXTS_MAX = 32;
-
-function optionsIn(list: string): readonly string[] {
-  if (list === "") return [];
-  return words(list).flatMap((option) =>
-    option.startsWith("--") ? [option] : [...option.slice(1)].map((letter) => `-${letter}`),
-  );
-}
 
 /** Reads the program that begins after the wrapper's options, their values and its operands. */
 function prefix({ valued: valuedList = "", flags: flagList, operands = 0, assigns = false }: Prefix): Unwrap {
@@ -253,7 +246,7 @@ const readEnv = prefix({
 const SPLITS = /^--s(?:p(?:l(?:i(?:t[a-z-]{0,8})?)?)?)?(?:=|$)/;
 
 const env: Unwrap = (args, input) => {
-  const [at] = valuesOf(args, "-C", "--chdir");
+  const [at] = valuesOf(args, "-C --chdir");
   const found = splitEnv(args, input);
   return at === undefined ? found : found.map((one) => ("argv" in one ? { ...one, at } : one));
 };
