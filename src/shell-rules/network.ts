@@ -14,17 +14,16 @@ import { globMatches, plainPath } from "./paths.ts";
 import type { ShellScript } from "./script.ts";
 import { UNKNOWN } from "./words.ts";
 
-export const NETWORK = names(`curl wget wget2 fetch aria2c axel lynx w3m links elinks http https xh httpie curlie ftp
-  tftp lftp ncftp sftp scp rsync ssh sshpass mosh telnet nc ncat netcat socat nmap masscan zmap dig nslookup host drill
-  ping ping6 traceroute tracepath mtr whois arp tcpdump tshark rclone s3cmd mail mailx mutt sendmail msmtp swaks wscat
-  websocat grpcurl nats mosquitto_pub mosquitto_sub nc.traditional nc.openbsd ssh-copy-id ssh-keyscan ssh-add ngrok
-  cloudflared chisel psql mysql mariadb mongo mongosh redis-cli clickhouse-client sqlplus smbclient rpcclient ldapsearch
-  snmpwalk gh glab hub svn hg bzr cvs youtube-dl yt-dlp`);
-
 /** Programs that print or save data from the network. */
-const FETCHERS = names(`curl wget wget2 fetch aria2c axel lynx w3m links elinks http https xh curlie nc ncat netcat
-  socat telnet ftp tftp ssh scp dig nslookup host drill GET websocat rclone gsutil s3cmd lftp sftp nc.traditional
-  nc.openbsd mosquitto_sub`);
+const FETCHING = `curl wget wget2 fetch aria2c axel lynx w3m links elinks http https xh curlie nc ncat netcat socat
+  telnet ftp tftp ssh scp dig nslookup host drill websocat rclone s3cmd lftp sftp nc.traditional nc.openbsd
+  mosquitto_sub get post lwp-request lwp-download lwp-mirror lwp-dump`;
+const FETCHERS = names(`${FETCHING} gsutil`);
+
+export const NETWORK = names(`${FETCHING} httpie ncftp rsync sshpass mosh nmap masscan zmap ping ping6 traceroute
+  tracepath mtr whois arp tcpdump tshark mail mailx mutt sendmail msmtp swaks wscat grpcurl nats mosquitto_pub
+  ssh-copy-id ssh-keyscan ssh-add ngrok cloudflared chisel psql mysql mariadb mongo mongosh redis-cli clickhouse-client
+  sqlplus smbclient rpcclient ldapsearch snmpwalk gh glab hub svn hg bzr cvs youtube-dl yt-dlp`);
 
 /** Programs that open a plain connection, over which a shell could be controlled. */
 const CONNECTIONS = names("nc ncat netcat nc.traditional nc.openbsd socat telnet openssl websocat");

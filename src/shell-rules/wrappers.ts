@@ -372,122 +372,117 @@ const PREFIXES: readonly (readonly [programs: string, valued: string, flags?: st
   ["ltrace", "-aADeFlnopsuwx", "-bcCfhiLrStTV"],
 ];
 
-/** Readers of the commands that a program starts, by program. All readers of a row are used. */
-const WRAPPERS = byName<readonly Unwrap[]>([
-  ...PREFIXES.map(([programs, valued, flags, operands]) => [programs, [prefix({ valued, flags, operands })]] as const),
+/** Other programs that start commands. All readers of a row are used. */
+const READERS: readonly (readonly [programs: string, ...readers: readonly Unwrap[]])[] = [
   [
     `fakeroot caffeinate pkexec proot proxychains proxychains4 dumb-init tini gosu su-exec run0 dzdo please ifne nocache
       lckdo trickle schroot systemd-nspawn s6-setuidgid valgrind perf numactl cgexec ssh-agent rlwrap logsave setuidgid
       envuidgid envdir softlimit chpst runcon setarch i386 xvfb-run dbus-launch faketime cpulimit aa-exec schedtool
       run-one start-stop-daemon ld.so ld-linux.so ld-linux-x86-64.so ld-linux-aarch64.so ld-musl-x86_64.so pipenv
       systemd-cat daemon daemonize`,
-    [anywhere],
+    anywhere,
   ],
-  ["command", [(args, input) => (/^-[pvV]*[vV]/.test(args[0] ?? "") ? [] : prefix({})(args, input))]],
-  ["prlimit setpriv capsh systemd-run systemd-inhibit firejail bwrap", [anywhere, commandOption]],
-  ["hyperfine", [lines, anywhere]],
-  ["sg", [commandOption, joined({ operands: 1 })]],
+  ["command", (args, input) => (/^-[pvV]*[vV]/.test(args[0] ?? "") ? [] : prefix({})(args, input))],
+  ["prlimit setpriv capsh systemd-run systemd-inhibit firejail bwrap", anywhere, commandOption],
+  ["hyperfine", lines, anywhere],
+  ["sg", commandOption, joined({ operands: 1 })],
   [
     "flock",
-    [
-      prefix({
-        valued: "-wE --conflict-exit-code --length --start --timeout --wait",
-        flags: "-ceFnosux --close --command --exclusive --nb --no-fork --nonblock --shared --unlock --verbose",
-        operands: 1,
-      }),
-      commandOption,
-    ],
+    prefix({
+      valued: "-wE --conflict-exit-code --length --start --timeout --wait",
+      flags: "-ceFnosux --close --command --exclusive --nb --no-fork --nonblock --shared --unlock --verbose",
+      operands: 1,
+    }),
+    commandOption,
   ],
   [
     "sudo doas",
-    [
-      prefix({
-        valued: `-acughpCTrtUDR --auth-type --chdir --chroot --close-from --command-timeout --group --host --login-class
-          --other-user --prompt --role --type --user`,
-        flags: `-ABbEeHiKkLlNnPSsVv --askpass --background --bell --edit --list --login --no-update --non-interactive
-          --preserve-env --preserve-groups --remove-timestamp --reset-timestamp --set-home --shell --stdin --validate`,
-        assigns: true,
-      }),
-      (args, input) => (args.some((arg) => /^-[a-zA-Z]*[si]|^--(?:shell|login)$/.test(arg)) ? input.map(asScript) : []),
-    ],
+    prefix({
+      valued: `-acughpCTrtUDR --auth-type --chdir --chroot --close-from --command-timeout --group --host --login-class
+        --other-user --prompt --role --type --user`,
+      flags: `-ABbEeHiKkLlNnPSsVv --askpass --background --bell --edit --list --login --no-update --non-interactive
+        --preserve-env --preserve-groups --remove-timestamp --reset-timestamp --set-home --shell --stdin --validate`,
+      assigns: true,
+    }),
+    (args, input) => (args.some((arg) => /^-[a-zA-Z]*[si]|^--(?:shell|login)$/.test(arg)) ? input.map(asScript) : []),
   ],
-  ["su runuser script", [commandOption, anywhere]],
-  ["env", [env]],
+  ["su runuser script", commandOption, anywhere],
+  ["env", env],
   [
     "xargs gxargs",
-    [
-      forEachItem({
-        valued: "-InPLsadEJRS --max-args --max-procs --max-chars --arg-file --delimiter --process-slot-var",
-        flags: `-0eiloprtx --eof --exit --interactive --max-lines --no-run-if-empty --null --open-tty --replace
-          --show-limits --verbose`,
-      }),
-    ],
+    forEachItem({
+      valued: "-InPLsadEJRS --max-args --max-procs --max-chars --arg-file --delimiter --process-slot-var",
+      flags: `-0eiloprtx --eof --exit --interactive --max-lines --no-run-if-empty --null --open-tty --replace
+        --show-limits --verbose`,
+    }),
   ],
-  ["parallel sem", [forEachItem(PARALLEL), joined(PARALLEL), parallelLines]],
+  ["parallel sem", forEachItem(PARALLEL), joined(PARALLEL), parallelLines],
   [
     "watch",
-    [
-      joined({
-        valued: "-nqs --equexit --interval --shotsdir",
-        flags: `-bCcdefgprtwx --beep --chgexit --color --differences --errexit --exec --follow --no-color --no-rerun
-          --no-title --no-wrap --precise`,
-      }),
-    ],
+    joined({
+      valued: "-nqs --equexit --interval --shotsdir",
+      flags: `-bCcdefgprtwx --beep --chgexit --color --differences --errexit --exec --follow --no-color --no-rerun
+        --no-title --no-wrap --precise`,
+    }),
   ],
-  ["eval", [joined({})]],
+  ["eval", joined({})],
   [
     "trap",
-    [
-      (args) => {
-        const script = args[0] === "--" ? args[1] : args[0];
-        return script === undefined || /^(?:|-|-p)$/.test(script) ? [] : [asScript(script)];
-      },
-    ],
+    (args) => {
+      const script = args[0] === "--" ? args[1] : args[0];
+      return script === undefined || /^(?:|-|-p)$/.test(script) ? [] : [asScript(script)];
+    },
   ],
-  ["find gfind", [findActions]],
-  ["fd fdfind", [fdActions]],
-  ["compgen complete", [named(/^-C/)]],
-  ["mapfile readarray", [named(/^-[tOsnu]{0,4}C/)]],
-  ["split", [named(/^--fil[ter]{0,3}=?/)]],
-  ["bash sh dash ash rbash ksh mksh posh yash git-shell", [shell("bash")]],
-  ["zsh fish csh tcsh nu xonsh elvish pwsh powershell", [shell("other")]],
+  ["find gfind", findActions],
+  ["fd fdfind", fdActions],
+  ["compgen complete", named(/^-C/)],
+  ["mapfile readarray", named(/^-[tOsnu]{0,4}C/)],
+  ["split", named(/^--fil[ter]{0,3}=?/)],
+  ["bash sh dash ash rbash ksh mksh posh yash git-shell", shell("bash")],
+  ["zsh fish csh tcsh nu xonsh elvish pwsh powershell", shell("other")],
   [
     "npm pnpm yarn bun uv poetry pipenv pdm hatch rye pixi conda mamba bundle asdf mise nvm pyenv rbenv rustup volta nix guix",
-    [afterVerb(/^(?:exec|run|x|dlx|develop|shell)$/), named(/^(?:-c|--call=?|--run=?)$/)],
+    afterVerb(/^(?:exec|run|x|dlx|develop|shell)$/),
+    named(/^(?:-c|--call=?|--run=?)$/),
   ],
-  ["toolbox distrobox flatpak devbox op doppler aws-vault chamber dotenvx", [afterVerb(/^(?:exec|run|enter)$/)]],
-  ["adb", [afterVerb(/^shell$/), lines]],
-  ["tmux screen", [lines]],
-  ["vagrant", [commandOption]],
-  ["expect gdb sqlite3 psql", [named(/^(?:[.:]?!|\\!|\.?(?:shell|system|spawn)\s)/)]],
-  ["ssh", [joined(SSH), PROXY]],
-  ["scp sftp", [PROXY]],
-  ["rsync", [named(/^(?:-[a-zA-Z]*e|--rsh=?|--rsync-path=?)/)]],
+  ["toolbox distrobox flatpak devbox op doppler aws-vault chamber dotenvx", afterVerb(/^(?:exec|run|enter)$/)],
+  ["adb", afterVerb(/^shell$/), lines],
+  ["tmux screen", lines],
+  ["vagrant", commandOption],
+  ["expect gdb sqlite3 psql", named(/^(?:[.:]?!|\\!|\.?(?:shell|system|spawn)\s)/)],
+  ["ssh", joined(SSH), PROXY],
+  ["scp sftp", PROXY],
+  ["rsync", named(/^(?:-[a-zA-Z]*e|--rsh=?|--rsync-path=?)/)],
   [
     "tar gtar bsdtar",
-    [named(/^--(?:checkpoint-a|to-c|use-c|info-s|new-v|rsh)[a-z-]{0,24}(?:=|$)|^-[a-zA-Z]{0,16}[IF]/, /^exec=/)],
+    named(/^--(?:checkpoint-a|to-c|use-c|info-s|new-v|rsh)[a-z-]{0,24}(?:=|$)|^-[a-zA-Z]{0,16}[IF]/, /^exec=/),
   ],
-  ["git", [git]],
+  ["git", git],
   [
     "docker podman nerdctl kubectl oc crictl lxc",
-    [
-      afterVerb(/^(?:exec|run|debug)$/, {
-        valued: "-euwvnc --env --user --workdir --volume --name --namespace",
-        operands: 1,
-      }),
-    ],
+    afterVerb(/^(?:exec|run|debug)$/, {
+      valued: "-euwvnc --env --user --workdir --volume --name --namespace",
+      operands: 1,
+    }),
   ],
-  ["vim vi nvim view ex ed nano emacs", [named(/^(?:-c|--cmd=?|\+)/, /^:?!/)]],
-  ["less more man", [named(/^(?:-P|--pager=?|\+[^!]{0,64}!)/)]],
-  ["python pypy perl ruby node nodejs deno php lua tclsh rscript", [textsOfCode]],
-  ["awk gawk mawk nawk", [(args, input) => (awkIsPlain(args) ? [] : textsOfCode(args, input))]],
-  ["source .", [(args, input) => (/^\/dev\/(?:stdin|fd\/0)$/.test(args[0] ?? "") ? input.map(asScript) : [])]],
-  ["at batch", [inputLines]],
-  ["entr", [prefix({ assigns: true }), commandOption, named(/^-[acdnprz]{0,8}s/)]],
+  ["vim vi nvim view ex ed nano emacs", named(/^(?:-c|--cmd=?|\+)/, /^:?!/)],
+  ["less more man", named(/^(?:-P|--pager=?|\+[^!]{0,64}!)/)],
+  ["python pypy perl ruby node nodejs deno php lua tclsh rscript", textsOfCode],
+  ["awk gawk mawk nawk", (args, input) => (awkIsPlain(args) ? [] : textsOfCode(args, input))],
+  ["source .", (args, input) => (/^\/dev\/(?:stdin|fd\/0)$/.test(args[0] ?? "") ? input.map(asScript) : [])],
+  ["at batch", inputLines],
+  ["entr", prefix({ assigns: true }), commandOption, named(/^-[acdnprz]{0,8}s/)],
   [
     "nodemon watchexec direnv dotenv cross-env npx bunx pnpx tsx uvx pipx concurrently",
-    [prefix({ assigns: true }), named(/^(?:-c$|--call(?:=|$))/)],
+    prefix({ assigns: true }),
+    named(/^(?:-c$|--call(?:=|$))/),
   ],
+];
+
+/** Readers of the commands that a program starts, by program. */
+const WRAPPERS = byName<readonly Unwrap[]>([
+  ...PREFIXES.map(([programs, valued, flags, operands]) => [programs, [prefix({ valued, flags, operands })]] as const),
+  ...READERS.map(([programs, ...readers]) => [programs, readers] as const),
 ]);
 
 export const WRAPPER_NAMES: readonly string[] = [...WRAPPERS.keys()];
