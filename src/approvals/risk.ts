@@ -1,5 +1,7 @@
 import { canonicalJson, sha256Hex } from "../core/digest.ts";
 import { StartupError } from "../core/errors.ts";
+import { shellScriptOf } from "../core/shell-script.ts";
+import type { DeclaredKind } from "../core/target-kind.ts";
 import type { ExecutionPlan, Tool } from "../core/types.ts";
 import {
   SHELL_RULES,
@@ -38,7 +40,7 @@ export interface RiskAssessment {
 
 export interface RiskRules {
   /** Returns the hex SHA-256 over the rules and policies that may apply to the tool. */
-  versionFor(tool: Tool): string;
+  versionFor(tool: Tool, kind: Pick<DeclaredKind, "startsShells">): string;
   assess(request: RiskRequest): RiskAssessment;
   /**
    * Returns the mildest and the strictest assessment that calls of a tool can have whose arguments are known only in part:
@@ -81,14 +83,15 @@ export function createRiskRules({ rules: written, policies = [], shell = SHELL_R
   const { requirementFor, versionFor } = createApproverPolicies(policies);
   const assessRisk = ({ tool, input, plan }: RiskRequest): RiskAssessment => {
     const { fixed, dependent } = assessmentOf(tool, { rules, known });
-    const command = shellCommandOf(plan);
-    if (command === undefined && dependent.length === 0) return fixed;
-    const findings = command === undefined ? undefined : shell.judge(command, directoriesOf(plan));
+    const script = shellScriptOf(plan["argv"]);
+    if (script === undefined && dependent.length === 0) return fixed;
+    const findings = script === undefined ? undefined : shell.judge(script, directoriesOf(plan));
     const matched = dependent.filter((rule) => isMatch(rule, input, findings)).map(fromOperator);
     return strictest([fixed, ...(findings === undefined ? [] : [shellAssessment(findings, plan)]), ...matched]);
   };
   return {
-    versionFor: (tool) => versionOf(tool, { rules, shell, policies: versionFor(tool) }),
+    versionFor: (tool, { startsShells = false }) =>
+      versionOf(tool, { startsShells, rules, shell, policies: versionFor(tool) }),
     assess(request) {
       const assessment = assessRisk(request);
       const requirement = requirementFor({ tool: request.tool, risk: assessment.risk });
@@ -165,15 +168,6 @@ function strictest(all: readonly RiskAssessment[]): RiskAssessment {
   });
 }
 
-/** Arguments of `bash --noprofile --norc -c -- COMMAND`, the only form in which a tool may start a shell. */
-const SHELL_ARGV = ["--noprofile", "--norc", "-c", "--"];
-
-export function shellCommandOf({ kind, argv }: ExecutionPlan): string | undefined {
-  if (kind !== "cli" || !Array.isArray(argv) || argv.length !== SHELL_ARGV.length + 1) return undefined;
-  const command: unknown = argv.at(-1);
-  return SHELL_ARGV.every((token, at) => argv[at] === token) && typeof command === "string" ? command : undefined;
-}
-
 function shellAssessment({ rules, notes }: ShellJudgement, plan: ExecutionPlan): RiskAssessment {
   const files = plan["files"];
   const namesFiles = typeof files === "object" && files !== null && Object.keys(files).length > 0;
@@ -201,18 +195,18 @@ function directoriesOf({ cwd, environment }: ExecutionPlan): ShellDirectories {
 }
 
 interface Versioned {
+  readonly startsShells: boolean;
   readonly rules: readonly OperatorRule[];
   readonly shell: ShellRules;
   readonly policies: string;
 }
 
-/** Ignores the order of the rules and their examples, which decide nothing, and rules for shells where the tool is no command. */
-function versionOf(tool: Tool, { rules, shell, policies }: Versioned): string {
-  const isCommand = "cli" in tool.target;
+/** Ignores the order of the rules and their examples, which decide nothing, and rules for shells where the tool starts none. */
+function versionOf(tool: Tool, { startsShells, rules, shell, policies }: Versioned): string {
   const own = rules
-    .filter((rule) => concerns(rule, tool) && (isCommand || rule.when.shell === undefined))
+    .filter((rule) => concerns(rule, tool) && (startsShells || rule.when.shell === undefined))
     .map(({ examples: _, ...rule }) => rule)
     .sort((a, b) => (a.name < b.name ? -1 : 1));
-  const table = isCommand ? shell.text() : "";
+  const table = startsShells ? shell.text() : "";
   return sha256Hex(canonicalJson({ t: "stc/risk/v2", table, rules: own, policies }, VERSION_LIMITS));
 }

@@ -1,10 +1,10 @@
 import { forEachChild, parse, type SyntaxNode } from "unbash";
 import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
+import { shellScriptOf } from "../core/shell-script.ts";
 import { visible } from "../core/terminal-text.ts";
 import type { Binding, ExecutionPlan, Json, Tool } from "../core/types.ts";
 import { type MayRun, textsRunBy } from "../shell-rules/shell-rules.ts";
 import type { Requester } from "./identities.ts";
-import { shellCommandOf } from "./risk.ts";
 import type { Risk } from "./types.ts";
 
 const REASON_CHARACTERS_MAX = 500;
@@ -87,7 +87,7 @@ export function renderView(facts: ViewFacts): RenderedView | undefined {
 
 function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts): Json {
   const { tool, plan, binding, requester, reason, input } = facts;
-  const showing = { filterSecrets, findSecrets, namesSecret, script: shellCommandOf(plan), depth: 0 };
+  const showing = { filterSecrets, findSecrets, namesSecret, script: shellScriptOf(plan["argv"]), depth: 0 };
   const show = (value: unknown): Json => shown(value, showing);
   const { argv, command, ...rest } = plan;
   const described = binding.describe?.(plan) ?? {};

@@ -38,6 +38,10 @@ export interface TargetKind<Context extends TargetContext = TargetContext> {
    * declare one. `isRead` is true for a tool classified as read whose words indicate a change.
    */
   readonly category: (isRead: boolean) => Category | undefined;
+  /** True when its tools may start a shell (`shellScriptOf`): then their approvals depend on the risk rules for shells. */
+  readonly startsShells?: true;
+  /** Sections of the configuration that decide what its tools do: a change to one ends their approvals. */
+  readonly sections?: readonly "workspace"[];
   /** Reads this kind's part of the configuration. Adds errors to `context.problems` instead of throwing. */
   readonly open: (context: Context) => OpenedKind | Promise<OpenedKind>;
 }

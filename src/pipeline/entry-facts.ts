@@ -1,4 +1,3 @@
-import { shellCommandOf } from "../approvals/risk.ts";
 import { shownScript } from "../approvals/view.ts";
 import type { AuditEntry } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
@@ -7,6 +6,7 @@ import type { CallOutcome, RegisteredTool } from "../core/evidence.ts";
 import { isTable } from "../core/json.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { Stage } from "../core/refusals.ts";
+import { shellScriptOf } from "../core/shell-script.ts";
 import type { CallTrace } from "../core/tracing.ts";
 import type { CallerContext, ExecutionPlan, Json, KeyUse } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
@@ -43,7 +43,7 @@ type FactsOfArguments = { readonly [Name in "registered" | "input" | "plan"]: Fa
 export function argumentFacts({ registered, input, plan }: FactsOfArguments, detector: Detector): ArgumentFacts {
   const { input: safe, secrets } = withoutSecrets(input, detector);
   if (registered === undefined || input === undefined) return { args: {}, secrets };
-  const script = secrets && plan && shellCommandOf(plan);
+  const script = secrets && plan && shellScriptOf(plan["argv"]);
   const shown = script === undefined ? safe : withScript(safe, script, { input, detector });
   return { args: sanitizeInput(registered.inputPolicy, shown), secrets };
 }

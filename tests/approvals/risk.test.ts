@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { z } from "zod";
-import { createRiskRules, type RiskAssessment, riskRuleProblems } from "../../src/approvals/risk.ts";
+import { createRiskRules, type RiskAssessment, type RiskRules, riskRuleProblems } from "../../src/approvals/risk.ts";
 import { StartupError } from "../../src/core/errors.ts";
 import type { ApprovalPolicy, ExecutionPlan, Tool, ToolClassification } from "../../src/core/types.ts";
 import { defineTool } from "../../src/index.ts";
@@ -203,13 +203,13 @@ describe("operators' rules about the calls in a script", () => {
     expect(rules.assess({ tool: write, input: { command: "helm" }, plan: inline }).rules).toEqual([]);
   });
 
-  test("change the version of commands, and of nothing else", () => {
+  test("change the version of tools whose kind starts shells, and of no others", () => {
     const other = { ...HELM, when: { ...HELM.when, shell: { ...HELM.when.shell, options: undefined } } };
     const plain = JSON.parse(JSON.stringify({ ...other, examples: {} })) as unknown;
     const changed = createRiskRules({ rules: [plain] });
-    const command = { ...write, target: { system: "bash", cli: { command: "bash", argsBuilder: () => [] } } };
-    expect(changed.versionFor(command)).not.toBe(rules.versionFor(command));
-    expect(changed.versionFor(write)).toBe(rules.versionFor(write));
+    const version = (all: RiskRules, kind: object) => all.versionFor(write, kind);
+    expect(version(changed, { startsShells: true })).not.toBe(version(rules, { startsShells: true }));
+    expect(version(changed, {})).toBe(version(rules, {}));
   });
 
   test.each([
@@ -315,11 +315,11 @@ describe("rules that lie do not load", () => {
 });
 
 test("the version of a tool changes with the rules about it, and with nothing else", () => {
-  const version = (rules: readonly unknown[], tool = write) => createRiskRules({ rules }).versionFor(tool);
+  const version = (rules: readonly unknown[], tool = write) => createRiskRules({ rules }).versionFor(tool, {});
   const destructive = toolOf("destructive");
   const other = { name: "another", when: { classification: "destructive" }, verdict: "ask" };
   expect(version([])).toMatch(/^[0-9a-f]{64}$/);
-  expect(version([])).toBe(ours.versionFor(write));
+  expect(version([])).toBe(ours.versionFor(write, {}));
   expect(version([RULE])).not.toBe(version([]));
   expect(version([{ ...RULE, verdict: "ask" }])).not.toBe(version([RULE]));
   expect(version([{ ...RULE, examples: {} }])).toBe(version([RULE]));

@@ -28,7 +28,7 @@ const manifest = (target: string, name = "count_up"): string => `
     description: "Adds to a counter",
     classification: "write",
     permissions: { required: ["deeds:do"] },
-    input: z.strictObject({ by: z.int().min(1).max(5000) }),
+    input: z.strictObject({ by: z.int().min(1).max(5000), script: z.string().max(100).optional() }),
     target: ${target},
     output: z.strictObject({ value: z.number() }),
     outputPolicy: { value: "allow" },
@@ -105,6 +105,13 @@ describe("a kind of target that one line adds to the build", () => {
     });
   });
 
+  test("the risk rules for shells judge its scripts", async () => {
+    const denied = await service.call({ by: 1, script: "rm -rf /" });
+    expect(denied.body).toMatchObject({ status: "denied", error: { code: "POLICY_DENIED", stage: "PERMISSION" } });
+    expect(service.entry(denied.body.traceId)).toMatchObject({ decision: "DENIED", error: { code: "POLICY_DENIED" } });
+    expect(await service.call({ by: 1, script: "ls" })).toMatchObject({ http: 202, body: { status: "pending" } });
+  });
+
   test("is among the systems of /readyz", async () => {
     const { http, body } = await service.health();
     expect(http).toBe(200);
@@ -117,13 +124,14 @@ describe("what `stc check` assembles", () => {
     files: Readonly<Record<string, string>>,
     systems: unknown = TALLY,
     modules = WITH_COUNTERS,
+    sections: object = {},
   ): Promise<{ readonly parts?: Parts; readonly problems: readonly string[] }> {
     const folder = temporaryDirectory();
     mkdirSync(join(folder, "tools"));
     for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, "tools", name), text);
     const jwt = { issuers: [{ issuer: "https://x", jwksUri: "https://x/jwks" }] };
     const file = join(folder, "stc.yaml");
-    writeFileSync(file, JSON.stringify({ tools: ["tools"], audit: { dir: "audit" }, jwt, systems }));
+    writeFileSync(file, JSON.stringify({ tools: ["tools"], audit: { dir: "audit" }, jwt, systems, ...sections }));
     try {
       const parts = await assemble(readConfigFile(file, {}, modules), {}, modules);
       await parts.close();
@@ -140,6 +148,24 @@ describe("what `stc check` assembles", () => {
     expect(parts?.registry.list().map(({ tool }) => [tool.name, tool.category])).toEqual([["count_up", "write"]]);
     expect(parts?.report.notes).toEqual(["counters: count_up"]);
     expect(parts?.loaded.notRegistered).toEqual([]);
+  });
+
+  test("what the kind says decides the tool's identity: its sections of the configuration, and the rules for shells", async () => {
+    const identityWith = async (modules: BuildModules, sections: object): Promise<string | undefined> => {
+      const { parts } = await check({ "count-up.ts": COUNT_UP }, TALLY, modules, sections);
+      return parts?.registry.list()[0]?.identity;
+    };
+    const workspace = { workspace: { runId: "r-1" } };
+    const { startsShells: _, sections: __, ...withoutBoth } = counter;
+    const plain = { ...WITH_COUNTERS, targetKinds: [...MODULES.targetKinds, withoutBoth] };
+    const before = await identityWith(WITH_COUNTERS, {});
+    expect(before).toMatch(/^[0-9a-f]{64}$/);
+    expect(await identityWith(WITH_COUNTERS, { limits: {} })).toBe(before);
+    expect(await identityWith(WITH_COUNTERS, workspace)).not.toBe(before);
+    expect(await identityWith(plain, workspace)).toBe(await identityWith(plain, {}));
+    const shellRules = { none: [] };
+    expect(await identityWith({ ...WITH_COUNTERS, shellRules }, {})).not.toBe(before);
+    expect(await identityWith({ ...plain, shellRules }, {})).toBe(await identityWith(plain, {}));
   });
 
   test("a manifest that asks the configuration is made with the build's kinds, too", async () => {

@@ -2,8 +2,9 @@ import { z } from "zod";
 import { ManifestError, Refusal } from "../../src/core/errors.ts";
 import { isTable } from "../../src/core/json.ts";
 import { isText, unknownKeys, unless } from "../../src/core/manifest/checks.ts";
+import { SHELL_ARGV } from "../../src/core/shell-script.ts";
 import type { OpenedKind, TargetContext, TargetKind } from "../../src/core/target-kind.ts";
-import type { Binding, Tool } from "../../src/core/types.ts";
+import type { Binding, Json, Tool } from "../../src/core/types.ts";
 
 const entry = z.strictObject({
   startsAt: z.int().min(0).describe("The counter's first value."),
@@ -14,7 +15,10 @@ const entry = z.strictObject({
 
 type Counter = z.output<typeof entry>;
 
-/** Counters that the configuration names. A tool adds the number that one of its arguments holds. */
+/**
+ * Counters that the configuration names. A tool adds the number that one of its arguments holds; its argument `script` is what a shell
+ * would run then.
+ */
 export const counter: TargetKind = {
   name: "counter",
   key: "counter",
@@ -28,6 +32,8 @@ export const counter: TargetKind = {
     ];
   },
   category: (isRead) => (isRead ? "network" : "write"),
+  startsShells: true,
+  sections: ["workspace"],
   open,
 };
 
@@ -57,8 +63,10 @@ function bind({ name, target }: Tool, counters: ReadonlyMap<string, Counter>, va
   return {
     plan(input) {
       const from = values.get(system) ?? configured.startsAt;
-      const to = from + Number((input as Readonly<Record<string, unknown>>)[part.argument]);
-      if (to <= configured.valueMax) return { kind: "counter", system, from, to };
+      const { script, ...numbers } = input as Readonly<Record<string, Json>>;
+      const to = from + Number(numbers[part.argument]);
+      const shell = script !== undefined && { command: "/bin/bash", argv: [...SHELL_ARGV, script] };
+      if (to <= configured.valueMax) return { kind: "counter", system, from, to, ...shell };
       throw new Refusal("TARGET_REFUSED", "The counter cannot count that far.", {
         details: { status: "OUT_OF_RANGE" },
       });

@@ -139,8 +139,11 @@ async function readParts(
           createCallerVerifier({ issuers, clock: now, former, bindings: bound?.index, ...identity.callers }),
         );
   points.prepare(loaded.tools, problems);
-  const identify = (tool: Tool): string =>
-    identityOf(tool, { config, loaded, policy: approvals?.risk.versionFor(tool) ?? "" });
+  const identify = (tool: Tool): string => {
+    const kind = targets.kindOf(tool);
+    const policy = approvals?.risk.versionFor(tool, kind) ?? "";
+    return identityOf(tool, { config, loaded, policy, sections: kind.sections ?? [] });
+  };
   const reachable = targets.reachable(loaded.tools);
   const registry = attempt(
     problems,

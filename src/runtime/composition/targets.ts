@@ -132,12 +132,12 @@ export class Targets {
     );
   }
 
-  /** Returns the name of the kind of a tool's target. */
-  kindOf({ target }: Tool): string {
+  /** Returns the kind of a tool's target. */
+  kindOf({ target }: Tool): TargetKind<KindContext> {
     return present(
       this.#opened.find(({ kind }) => kind.key in target),
       "the kind of the target",
-    ).kind.name;
+    ).kind;
   }
 
   certificates(): readonly CertificateExpiry[] {

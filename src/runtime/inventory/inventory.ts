@@ -252,7 +252,7 @@ function summaryOf(tool: Tool, { parts: { loaded, targets } }: Given): ToolSumma
     title: tool.title,
     version: tool.version,
     ...row,
-    kind: targets.kindOf(tool),
+    kind: targets.kindOf(tool).name,
     source: file !== undefined && (isAbsolute(file) || file.startsWith("..")) ? basename(file) : file,
     isQuarantined: targets.quarantineOf(tool) !== undefined,
   };
@@ -341,7 +341,7 @@ async function systemsOf(
   const tools = registry.list().map(({ tool }) => tool);
   const kinds = new Map<string, Set<string>>();
   const addKind = (name: string, kind: string): void => void kinds.set(name, (kinds.get(name) ?? new Set()).add(kind));
-  for (const tool of tools) addKind(tool.target.system, targets.kindOf(tool));
+  for (const tool of tools) addKind(tool.target.system, targets.kindOf(tool).name);
   for (const [name, kind] of targets.systemNames(config)) addKind(name, kind);
   const { contracts } = report;
   return {

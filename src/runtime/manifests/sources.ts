@@ -103,14 +103,20 @@ function isFile(path: string): boolean {
 
 const LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 } as const;
 
+interface IdentityParts {
+  readonly config: Config;
+  readonly loaded: LoadedTools;
+  /** Version of the rules and policies about the tool. */
+  readonly policy: string;
+  /** Sections of the configuration that decide what the tool does. */
+  readonly sections: readonly "workspace"[];
+}
+
 /**
  * Returns the digest of the deployment, and of the tool's manifest, policy and settings, which must not change between an approval
  * and its run. Settings of other tools are no part of it.
  */
-export function identityOf(
-  tool: Tool,
-  { config, loaded, policy }: { readonly config: Config; readonly loaded: LoadedTools; readonly policy: string },
-): string {
+export function identityOf(tool: Tool, { config, loaded, policy, sections }: IdentityParts): string {
   const origin = loaded.origins.get(tool);
   const manifest = origin === undefined ? valueDigest(tool) : loaded.sources.digest(resolve(config.folder, origin));
   const { deployment } = config.approvals;
@@ -118,7 +124,7 @@ export function identityOf(
   const settings = {
     system: config.systems[target.system],
     read: loaded.settingsRead.get(tool),
-    workspace: "fs" in target ? config.workspace : undefined,
+    ...Object.fromEntries(sections.map((section) => [section, config[section]])),
   };
   // Settings are JSON, except that absent ones may be undefined.
   const written = JSON.parse(JSON.stringify(settings)) as Json;

@@ -59,6 +59,7 @@ export const command: TargetKind<CommandContext> = {
   hasErrorText: (cli) => isTable(cli) && !("shell" in cli),
   reachesOthers: usesNetwork,
   category: () => "command",
+  startsShells: true,
   open,
 };
 

@@ -6,6 +6,7 @@ import { forEachChild, parse, type SyntaxNode, type Word } from "unbash";
 import { Refusal } from "../../core/errors.ts";
 import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
 import { present } from "../../core/present.ts";
+import { SHELL_ARGV, shellScriptOf } from "../../core/shell-script.ts";
 import { isBelow } from "../../core/target-kind.ts";
 import { plainText } from "../../core/terminal-text.ts";
 import type { ExecutionPlan, Json, Tool } from "../../core/types.ts";
@@ -14,9 +15,6 @@ import { type ChildResult, refusalOf, unbuildable } from "./endings.ts";
 import { childEnvironment, cwdOf } from "./environment.ts";
 import type { CliTool } from "./manifest.ts";
 import { cutTextOf, decode } from "./parser.ts";
-
-/** Arguments before every script: no start-up files, and no further options. */
-const SHELL_ARGV = ["--noprofile", "--norc", "-c", "--"];
 
 /** Signal numbers. A shell reports a signal as exit code `SIGNAL_BASE` plus the number. */
 const SIGNALS: Readonly<Record<string, number>> = osConstants.signals;
@@ -59,9 +57,8 @@ export function shellPlan({ cli, tool }: CliTool, { input, environment, pathVari
   const cwd = directoryIn(workspace, cwdOf(cli, input) ?? ".");
   const argv = [...cli.argsBuilder(input as never, {} as never)];
   refuseTooLong(argv, environment);
-  const script = argv.at(-1);
-  const hasShellForm = argv.length === SHELL_ARGV.length + 1 && SHELL_ARGV.every((token, at) => argv[at] === token);
-  if (!hasShellForm || typeof script !== "string") {
+  const script = shellScriptOf(argv);
+  if (script === undefined) {
     throw unbuildable(`a shell is started as ${SHELL_ARGV.join(" ")} and one script`);
   }
   const fault = tokenFault(script);

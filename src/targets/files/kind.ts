@@ -42,6 +42,7 @@ export const files: TargetKind<FilesContext> = {
     ];
   },
   category: (isRead) => (isRead ? "network" : "write"),
+  sections: ["workspace"],
   open,
 };
 
