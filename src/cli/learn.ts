@@ -156,7 +156,7 @@ function show(tool: string, { proposal, ...state }: Learned, format: PolicyForma
     ...proposal.hints.map((hint) => `hint: ${printable(hint)}`),
   ];
   for (const comment of comments) print.line(`${mark} ${comment}`);
-  if (proposal.result !== undefined) print.line(`${mark} each answer is JSON: target.mcp.result: ${proposal.result}`);
+  if (proposal.result !== undefined) print.line(`${mark} each answer is JSON: let the target read it (--apply does)`);
   for (const { path, schema } of proposal.described) {
     print.line(`${mark} output${path === "" ? "" : ` at ${path}`}: ${printable(JSON.stringify(schema))}`);
   }

@@ -3,7 +3,7 @@ import type { Fault } from "./errors.ts";
 import { isTable } from "./json.ts";
 import { isText, type Unchecked, unknownKeys, unless } from "./manifest/checks.ts";
 import { hint } from "./nearest.ts";
-import type { Category, EpochMs, Handler, Json, Tool, ToolClassification, ToolConfig } from "./types.ts";
+import type { Category, EpochMs, ExecutionPlan, Handler, Json, Tool, ToolClassification, ToolConfig } from "./types.ts";
 
 /**
  * The declaration of a kind of target. `modules.ts` lists the kinds of a build; registry, configuration, `stc
@@ -38,6 +38,15 @@ export interface TargetKind<Context extends TargetContext = TargetContext> {
    * declare one. `isRead` is true for a tool classified as read whose words indicate a change.
    */
   readonly category: (isRead: boolean) => Category | undefined;
+  /** True when `target.<key>` describes a request: its texts with slashes are not paths of files. */
+  readonly describesRequest?: true;
+  /** Returns `target.<key>` changed so that the text of its answers is read as JSON. Left out: its answers are never only a text. */
+  readonly readAsJson?: (part: unknown) => Json;
+  /**
+   * Returns how the calls of a tool are planned where only its target can check the tool: from manifest and arguments, for programs
+   * that reach no target. `system`: its entry. Undefined: binding the tool reaches nothing, as with every tool when left out.
+   */
+  readonly planOffline?: (tool: Tool, system: unknown) => ((input: Json) => ExecutionPlan) | undefined;
   /** True when its tools may start a shell (`shellScriptOf`): then their approvals depend on the risk rules for shells. */
   readonly startsShells?: true;
   /** Sections of the configuration that decide what its tools do: a change to one ends their approvals. */
@@ -251,6 +260,8 @@ export interface ContractState {
 
 export interface ToolNote extends Fault {
   readonly tool: string;
+  /** True when it says that the tool is quarantined. */
+  readonly isQuarantine?: true;
 }
 
 const SYSTEM = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;

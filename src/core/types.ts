@@ -475,6 +475,12 @@ export interface Binding {
   describe?(plan: ExecutionPlan): PlanDescription;
   /** Returns the plan for `stc plan`, with the parts that are added when it runs. */
   preview?(plan: ExecutionPlan): ExecutionPlan;
+  /** Returns the plan of a call whose lookups have these answers, for `stc test`, which looks at neither machine nor system. */
+  planWithLookups?(input: unknown, found: Readonly<Record<string, string>>): ExecutionPlan;
+  /** Returns the answer of a program that wrote this. */
+  readStdout?(stdout: Uint8Array, input: unknown): unknown;
+  /** True when its answers are a text of the system, which may be JSON. */
+  readonly answersText?: boolean;
   /** Returns what the target itself says against the tool's classification, for operators, in our own words. */
   classificationDoubt?(): string | undefined;
 }

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import { assembleOffline } from "../../src/cli/authoring/offline.ts";
 import { StartupError } from "../../src/core/errors.ts";
 import { SafeToolCall } from "../../src/index.ts";
 import { type BuildModules, MODULES } from "../../src/modules.ts";
@@ -35,7 +36,7 @@ const manifest = (target: string, name = "count_up"): string => `
     examples: { accepts: [{ by: 1 }], rejects: [{ by: 0 }] },
   });`;
 
-const COUNT_UP = manifest('{ system: "tally", counter: { argument: "by" } }');
+const COUNT_UP = manifest('{ system: "tally", counter: { argument: "by", path: "/srv/counters" } }');
 const TALLY = { tally: { startsAt: 3 } };
 
 class CountingService extends AskingService {
@@ -112,6 +113,13 @@ describe("a kind of target that one line adds to the build", () => {
     expect(await service.call({ by: 1, script: "ls" })).toMatchObject({ http: 202, body: { status: "pending" } });
   });
 
+  test("its tool's target is shown to operators as a request, whose texts with slashes are not paths of files", async () => {
+    const token = await service.person({ permissions: ["tools:read"] });
+    const { http, body } = await service.send("GET", "/catalog/count_up", { token });
+    expect(http).toBe(200);
+    expect(body).toMatchObject({ kind: "counter", target: { counter: { argument: "by", path: "/srv/counters" } } });
+  });
+
   test("is among the systems of /readyz", async () => {
     const { http, body } = await service.health();
     expect(http).toBe(200);
@@ -166,6 +174,22 @@ describe("what `stc check` assembles", () => {
     const shellRules = { none: [] };
     expect(await identityWith({ ...WITH_COUNTERS, shellRules }, {})).not.toBe(before);
     expect(await identityWith({ ...plain, shellRules }, {})).toBe(await identityWith(plain, {}));
+  });
+
+  test("`stc test` plans with the kind, without its system", async () => {
+    const folder = temporaryDirectory();
+    writeFileSync(join(folder, "count-up.ts"), COUNT_UP);
+    const jwt = { issuers: [{ issuer: "https://x", jwksUri: "https://x/jwks" }] };
+    const file = join(folder, "stc.yaml");
+    writeFileSync(file, JSON.stringify({ tools: ["count-up.ts"], audit: { dir: "audit" }, jwt, systems: TALLY }));
+    const parts = await assembleOffline(readConfigFile(file, {}, WITH_COUNTERS), WITH_COUNTERS);
+    try {
+      const { registered } = parts.registry.find("count_up");
+      const plan = await registered?.binding.plan({ by: 2 }, { signal: AbortSignal.timeout(1_000) });
+      expect(plan).toEqual({ kind: "counter", system: "tally", by: { by: 2 } });
+    } finally {
+      await parts.close();
+    }
   });
 
   test("a manifest that asks the configuration is made with the build's kinds, too", async () => {

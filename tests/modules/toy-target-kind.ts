@@ -28,10 +28,15 @@ export const counter: TargetKind = {
     const { argument } = part;
     return [
       ...unless(isText(argument) && argument !== "", "target.counter.argument", "must name an argument"),
-      ...unknownKeys("target.counter", part, ["argument"]),
+      ...unknownKeys("target.counter", part, ["argument", "path"]),
     ];
   },
   category: (isRead) => (isRead ? "network" : "write"),
+  describesRequest: true,
+  planOffline: ({ target }) => {
+    const { system } = target;
+    return (input) => ({ kind: "counter", system, by: input });
+  },
   startsShells: true,
   sections: ["workspace"],
   open,

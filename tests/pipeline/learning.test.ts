@@ -399,7 +399,8 @@ describe("text of an MCP server", () => {
       target: mcpTool("things", "list"),
     }) as unknown as Tool;
     const outputPolicy = compilePolicy({}, tool.output);
-    return { ...registeredTool({ output: z.object({}) }), tool, outputPolicy, scan: compileScan(tool.scan) };
+    const { binding, ...rest } = registeredTool({ output: z.object({}) });
+    return { ...rest, binding: { ...binding, answersText: true }, tool, outputPolicy, scan: compileScan(tool.scan) };
   };
   const rows = JSON.stringify([1, 2, 3, 4].map((id) => ({ id, state: "open", email: `ann${id}@example.com` })));
   const seen = (texts: readonly string[], describe = true) => {

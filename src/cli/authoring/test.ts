@@ -6,15 +6,12 @@ import { Refusal } from "../../core/errors.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import { isTable } from "../../core/json.ts";
 import { hint } from "../../core/nearest.ts";
-import { onlyStringField } from "../../core/schema/walk.ts";
-import type { CallerContext, CliTarget, Json } from "../../core/types.ts";
+import type { CallerContext, ExecutionPlan, Json } from "../../core/types.ts";
 import { permissionsFor } from "../../pipeline/permission-engine.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
 import type { Parts } from "../../runtime/composition/wiring.ts";
 import { type Config, pathFrom } from "../../runtime/config/config.ts";
 import { judge } from "../../runtime/replay/judge.ts";
-import { argvFault } from "../../targets/command/argv.ts";
-import { parseStdout } from "../../targets/command/parser.ts";
 import { type ConfigurationOptions, configuration } from "../configuration.ts";
 import { filterSample, type ShownAnswer, tried, Withheld } from "../filter.ts";
 import { CommandError, EXIT, print } from "../output.ts";
@@ -173,7 +170,7 @@ class Tester {
         caller: this.#caller(input, expected),
         mode: expected.mode ?? config.approvals.mode,
         args: { kind: "sent", value: expected.args },
-        ...(isTable(planned.plan) && !("lookups" in planned) && { plan: planned.plan as never }),
+        ...(planned.plan !== undefined && { plan: planned.plan }),
       },
     );
     const verdicts = [...judged.verdicts];
@@ -194,9 +191,10 @@ class Tester {
   }
 
   async #plan(input: unknown, { lookups, plan: expected }: CallFixture): Promise<Planned> {
-    const { tool, binding } = this.#with.found;
+    const { binding } = this.#with.found;
     try {
-      if ("cli" in tool.target) return commandPlan(tool.target.cli, input, lookups ?? {});
+      const plan = binding.planWithLookups?.(input, lookups ?? {});
+      if (plan !== undefined) return { plan };
       if (binding.plansFromArguments === true || binding.planIsInput === true) {
         return { plan: await binding.plan(input, { signal: AbortSignal.timeout(PLAN_TIMEOUT_MS) }) };
       }
@@ -222,31 +220,17 @@ class Tester {
 
   #raw({ answer, stdout, args = {} }: AnswerFixture): unknown {
     if (stdout === undefined) return answer;
-    const { tool } = this.#with.found;
-    if (!("cli" in tool.target)) throw new Error("stdout: only a command has one: give answer");
-    const { parse = "text" } = tool.target.cli;
-    const textField = onlyStringField(tool.output);
-    return parseStdout(Buffer.from(stdout), { parse, textField, input: args, exitCode: 0 });
+    const { binding } = this.#with.found;
+    if (binding.readStdout === undefined) throw new Error("stdout: only a command has one: give answer");
+    return binding.readStdout(Buffer.from(stdout), args);
   }
 }
 
 interface Planned {
-  readonly plan?: unknown;
+  readonly plan?: ExecutionPlan;
   readonly refused?: Refused;
   /** Why there is no plan. */
   readonly problem?: string;
-}
-
-/** Returns what a command would get, without looking at this machine. */
-function commandPlan(cli: CliTarget["cli"], input: unknown, found: Readonly<Record<string, string>>): Planned {
-  const missing = Object.keys(cli.lookups ?? {}).filter((name) => !Object.hasOwn(found, name));
-  if (missing.length > 0) return { problem: `lookups: the argv needs the answers of ${missing.join(", ")}` };
-  const argv = [...cli.argsBuilder(input as never, found)];
-  const fault = cli.shell === undefined ? argvFault(argv, cli.options ?? []) : undefined;
-  if (fault !== undefined) return { problem: fault };
-  const { environment } = cli;
-  const variables = typeof environment === "function" ? environment(input as never) : (environment ?? {});
-  return { plan: { kind: "cli", command: cli.command, argv, environment: variables } };
 }
 
 function refusedBy(refusal: Refusal): Refused {

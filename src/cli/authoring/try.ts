@@ -214,7 +214,7 @@ class Trying {
 
   #denials(): readonly Denial[] {
     const { plan, observed } = this.#attempt;
-    if (!isTable(plan) || plan["kind"] !== "cli") return [];
+    if (!isTable(plan)) return [];
     const stderr = observed.flatMap(({ what, facts }) => (what === "process" ? [String(facts["stderr"] ?? "")] : []));
     const { confinement, command, cwd } = plan;
     return denialsIn({ stderr: stderr.join("\n"), confinement, command: String(command), cwd: String(cwd) });

@@ -4,7 +4,9 @@ import { escapeLine } from "../../audit/escape.ts";
 import { systemCode } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
 import { actionOf } from "../../core/output-policy/rule-states.ts";
+import { declaredTarget } from "../../core/target-kind.ts";
 import type { FieldAction, Json, OutputFieldPolicy } from "../../core/types.ts";
+import { MODULES } from "../../modules.ts";
 import { CommandError, EXIT } from "../output.ts";
 import { manifestProblems, tableText } from "./manifest-text.ts";
 
@@ -20,7 +22,7 @@ export interface LearnedPolicy {
 }
 
 /**
- * Writes a proposal into a tool in YAML: its `outputPolicy`, the parts of `output` that were described, and `target.mcp.result`. What
+ * Writes a proposal into a tool in YAML: its `outputPolicy`, the parts of `output` that were described, and that its target reads JSON. What
  * the author allowed stays unless the proposal masks or redacts it; what the proposal does not decide is a comment.
  *
  * @throws {CommandError} when the file is not the tool's, or would not load
@@ -65,14 +67,15 @@ export function applied(source: string, manifest: Manifest, proposal: LearnedPol
     isTable(manifest["outputPolicy"]) && !isReplaced ? (manifest["outputPolicy"] as OutputFieldPolicy) : {};
   const blocks: [string, readonly string[]][] = [["outputPolicy", policyBlock(before, proposal)]];
   if (described.length > 0) blocks.push(["output", tableText({ output })]);
-  if (isReplaced) blocks.push(["target", tableText({ target: withResult(manifest["target"]) })]);
+  if (isReplaced) blocks.push(["target", tableText({ target: readAsJson(manifest["target"]) })]);
   return blocks.reduce((text, [key, lines]) => withBlock(text, key, lines), source);
 }
 
-function withResult(target: unknown): Json {
-  const table = target as { readonly mcp: { readonly [key: string]: Json } };
-  const { tool = "", ...others } = table.mcp;
-  return { ...(table as object), mcp: { tool, result: "json", ...others } } as Json;
+/** Returns the target changed so that the text of its answers is read as JSON. */
+function readAsJson(target: unknown): Json {
+  const { kind, part } = declaredTarget({ target }, MODULES.targetKinds) ?? {};
+  const own = kind?.readAsJson && { [kind.key]: kind.readAsJson(part) };
+  return { ...(target as { readonly [key: string]: Json }), ...own };
 }
 
 function policyBlock(before: OutputFieldPolicy, { outputPolicy }: LearnedPolicy): readonly string[] {

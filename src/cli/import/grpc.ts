@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { printable, printableCell } from "../../core/printable.ts";
 import type { ToolDraft } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
@@ -120,10 +121,15 @@ function offered(method: NamedMethod, { system, tools, options }: Import): Impor
   };
 }
 
+/** Returns whether the tool's target has every member of the draft's. */
 function callsSame({ target }: Pick<Tool, "target">, draft: ToolDraft, system: string): boolean {
-  if (!("grpc" in target) || target.system !== system) return false;
-  const { package: scope, service, method } = target.grpc;
-  return draft.name === [...(scope === "" ? [] : [scope]), service, method].join(".");
+  const members: Readonly<Record<string, unknown>> = { ...target };
+  return (
+    target.system === system &&
+    Object.entries(draft.target).every(([key, part]) =>
+      isDeepStrictEqual({ ...(members[key] as object), ...(part as object) }, members[key]),
+    )
+  );
 }
 
 const DESCRIPTION_CHARACTERS_MAX = 1_000;

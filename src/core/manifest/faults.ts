@@ -406,14 +406,12 @@ function isBound(bound: unknown): bound is ArgumentBound {
 }
 
 /** Checks bounded grants against the rest of the manifest, whose parts are valid. */
-function grantFaults({ approval: gate, classification, category, input, target }: Unchecked): readonly Fault[] {
+function grantFaults({ approval: gate, classification, category, input }: Unchecked): readonly Fault[] {
   const { grants, risk } = (gate ?? {}) as ApprovalPolicy;
   if (grants === undefined) return [];
   const field = "approval.grants";
-  const isShell = isTable(target) && isTable(target["cli"]) && target["cli"]["shell"] !== undefined;
   const { shape } = input as z.ZodObject;
   return [
-    ...unless(!isShell, field, "is not for shells: a script is approved as a whole"),
     ...unless(classification !== "destructive", field, "is not for destructive tools: each call is approved"),
     ...unless(category !== "ask", field, "is not for category ask: each call is a question of its own"),
     ...unless(risk !== "high" && risk !== "critical", field, `is not for risk ${risk}: each call is approved`),

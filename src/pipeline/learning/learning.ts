@@ -53,7 +53,7 @@ interface Observation {
   readonly observed: ObservedAnswers;
   /** Set when open parts are described. */
   readonly open: ReadonlySet<string> | undefined;
-  /** The answers of an MCP server in text, while each of them is JSON. */
+  /** The answers of a system in text, while each of them is JSON. */
   json: ObservedAnswers | undefined;
   readonly end: PromiseWithResolvers<void>;
   failed: number;
@@ -97,7 +97,8 @@ export class Learning implements AnswerObserver {
     const until = clock() + seconds * 1_000;
     const open = describe ? openPaths(registered.tool) : undefined;
     const observed = new ObservedAnswers(newId(), open && { open, isName: isFieldName });
-    const json = describe && isText(registered) ? new ObservedAnswers(newId(), JSON_NAMING) : undefined;
+    const json =
+      describe && registered.binding.answersText === true ? new ObservedAnswers(newId(), JSON_NAMING) : undefined;
     const end = Promise.withResolvers<void>();
     const counted = { answersMax: answers, failed: 0, ended: undefined };
     this.#observations.set(name, { registered, until, observed, open, json, end, ...counted });
@@ -208,13 +209,6 @@ function isSame({ registered }: Observation, { identity }: RegisteredTool): bool
 const JSON_NAMING = { open: new Set([""]), isName: isFieldName };
 const JSON_POLICY = compilePolicy({}, z.unknown());
 const JSON_LIMITS = { depthMax: 64, keysMax: 100_000, elementsMax: 100_000 } as const;
-
-/** Returns whether a tool's answers are the text of an MCP server. */
-function isText({ tool: { target } }: RegisteredTool): boolean {
-  if (!("mcp" in target)) return false;
-  const { result, definition } = target.mcp;
-  return result === "text" || (result === undefined && !(isTable(definition) && "outputSchema" in definition));
-}
 
 /** Counts the JSON in an answer's text. One answer that is not an object or a list in JSON ends this. */
 function addJson(observation: Observation, answer: unknown, detector: Detector): void {

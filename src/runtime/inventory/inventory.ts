@@ -267,7 +267,7 @@ function detailsOf({ tool, identity, binding }: RegisteredTool, given: Given): T
   // The quarantine is a member of its own.
   const ownNotes = parts.targets
     .report(parts.loaded.tools)
-    .toolNotes.filter((note) => note.tool === tool.name && (quarantine === undefined || note.field !== "target.mcp"));
+    .toolNotes.filter((note) => note.tool === tool.name && (quarantine === undefined || note.isQuarantine !== true));
   return {
     ...summaryOf(tool, given),
     description: tool.description,
@@ -293,7 +293,7 @@ function detailsOf({ tool, identity, binding }: RegisteredTool, given: Given): T
     idempotent: tool.idempotent,
     additive: tool.additive,
     cost: tool.cost,
-    target: "http" in target ? shownRequest(target) : shownValue(target),
+    target: parts.targets.kindOf(tool).describesRequest === true ? shownRequest(target) : shownValue(target),
     quarantine,
     notes: [
       ...[...protectionNotes(tool), ...ownNotes].map(({ field, message }) => ({ field, message: shownText(message) })),

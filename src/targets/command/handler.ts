@@ -156,6 +156,8 @@ function bind(tool: Tool, parts: Parts): Binding {
     }),
     plan: (input, context) =>
       isShell ? planShell(bound, parts, input) : planProgram(bound, parts, { input, context }),
+    planWithLookups: (input, found) => planWithLookups(bound, input, found),
+    readStdout: (stdout, input) => parseStdout(stdout, { ...bound, input, exitCode: 0 }),
     callsBegin: true,
     async run(sealed, context) {
       const plan = sealed as CliPlan;
@@ -163,6 +165,20 @@ function bind(tool: Tool, parts: Parts): Binding {
       return await (isShell ? runShell : runProgram)(bound, parts, { plan, context });
     },
   };
+}
+
+/** @throws {Error} for an argv that would be refused, or that needs the answer of a lookup that is missing */
+function planWithLookups(
+  { cli, options }: CliTool,
+  input: unknown,
+  found: Readonly<Record<string, string>>,
+): ExecutionPlan {
+  const missing = Object.keys(cli.lookups ?? {}).filter((name) => !Object.hasOwn(found, name));
+  if (missing.length > 0) throw new Error(`lookups: the argv needs the answers of ${missing.join(", ")}`);
+  const argv = [...cli.argsBuilder(input as never, found)];
+  const fault = cli.shell === undefined ? argvFault(argv, options) : undefined;
+  if (fault !== undefined) throw new Error(fault);
+  return { kind: "cli", command: cli.command, argv, environment: declaredEnvironment(cli.environment, input) };
 }
 
 function describe({ confinement }: ExecutionPlan): PlanDescription {

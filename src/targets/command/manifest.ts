@@ -167,6 +167,11 @@ function shellFaults(cli: Unchecked, manifest: Unchecked): readonly Fault[] {
       `${field}.timeoutMs`,
       "must be a function of the input, and not async",
     ),
+    ...unless(
+      !isTable(manifest["approval"]) || manifest["approval"]["grants"] === undefined,
+      "approval.grants",
+      "is not for shells: a script is approved as a whole",
+    ),
     ...unless(lookups === undefined, "target.cli.lookups", "are not for a shell: they would run before the approval"),
   ];
 }

@@ -5,7 +5,7 @@ import { ManifestError, StartupError } from "../../core/errors.ts";
 import { schemaFaults } from "../../core/manifest/checks.ts";
 import { hasPort, NO_PORT } from "../../core/network.ts";
 import type { OpenedKind, TargetKind } from "../../core/target-kind.ts";
-import type { Tool } from "../../core/types.ts";
+import type { GrpcTarget, Tool } from "../../core/types.ts";
 import { type AssertionContext, type AssertionSigner, readSigner } from "../../egress/assertion.ts";
 import { certificateNotes, readNamed } from "../../egress/certificates.ts";
 import { certificateFiles } from "../../egress/rotation.ts";
@@ -175,6 +175,12 @@ export const grpc: TargetKind<AssertionContext> = {
   check: (part) => schemaFaults("target.grpc", method, part),
   hasErrorText: () => true,
   category: () => "network",
+  planOffline({ target }, entry) {
+    if ((entry as SystemEntry | undefined)?.reflection !== true) return undefined;
+    const { system: name, grpc: part } = target as GrpcTarget;
+    const path = `/${part.package}.${part.service}/${part.method}`;
+    return (message) => ({ kind: "grpc", system: name, path, message });
+  },
   open,
 };
 

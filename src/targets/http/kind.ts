@@ -68,6 +68,7 @@ export const httpKind: TargetKind<AssertionContext> = {
   hasErrorText: () => true,
   reachesOthers: () => true,
   category: () => "network",
+  describesRequest: true,
   open,
 };
 

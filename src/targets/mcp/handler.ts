@@ -108,6 +108,11 @@ class McpBinding implements Binding {
 
   readonly callsBegin = true;
 
+  get answersText(): boolean {
+    const { result, definition } = this.#target.mcp;
+    return result === "text" || (result === undefined && !(isTable(definition) && "outputSchema" in definition));
+  }
+
   async run(sealed: ExecutionPlan, context: RunContext): Promise<unknown> {
     const { signal, caller, callerToken, traceId, traceparent, tracestate } = context;
     const plan = sealed as McpPlan;
@@ -173,7 +178,7 @@ export function toolNotes(tools: readonly Tool[], upstreams: ReadonlyMap<string,
     const { quarantine, sha256, isDeclared } = pin;
     if (quarantine !== undefined) {
       const changes = quarantine.changes.map(folded).join("");
-      return [note(`is quarantined: ${bounded(mcp.tool)}: ${quarantine.reason}${changes}`)];
+      return [{ ...note(`is quarantined: ${bounded(mcp.tool)}: ${quarantine.reason}${changes}`), isQuarantine: true }];
     }
     const inputSchema = upstream.listed?.definitions.get(mcp.tool)?.pinned["inputSchema"];
     const mismatches = inputFaults(tool.input, inputSchema).map((fault) => ({ tool: tool.name, ...fault }));

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { ManifestError } from "../../core/errors.ts";
 import { schemaFaults } from "../../core/manifest/checks.ts";
 import type { OpenedKind, TargetKind } from "../../core/target-kind.ts";
+import type { Json, McpTarget } from "../../core/types.ts";
 import type { Servers } from "./servers.ts";
 import { type McpContext, type McpParts, type ServerEntries, system } from "./settings.ts";
 
@@ -54,6 +55,11 @@ export function mcp(parts: McpParts): TargetKind<McpContext> {
     hasErrorText: () => true,
     reachesOthers: () => true,
     category: () => "network",
+    readAsJson: (part) => ({ ...(part as Readonly<Record<string, Json>>), result: "json" }),
+    planOffline: ({ target }) => {
+      const { system: name, mcp: part } = target as McpTarget;
+      return (input) => ({ kind: "mcp", system: name, tool: part.tool, arguments: input });
+    },
     open: (context) => open(context, parts),
   };
 }

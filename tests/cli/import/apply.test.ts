@@ -46,6 +46,12 @@ const PROPOSAL: LearnedPolicy = {
 
 const written = (source: string, proposal: LearnedPolicy): string => applied(source, parse(source), proposal);
 
+test("a target whose answers are JSON reads them as JSON, even where the manifest says text", () => {
+  const source = SOURCE.replace("mcp: { tool: list }", "mcp: { tool: list, result: text }");
+  const proposal: LearnedPolicy = { ...PROPOSAL, described: [{ path: "", schema: row }], result: "json" };
+  expect(parse(written(source, proposal)).target).toEqual({ system: "things", mcp: { tool: "list", result: "json" } });
+});
+
 describe("a proposal in a manifest", () => {
   const text = written(SOURCE, PROPOSAL);
 
