@@ -96,17 +96,13 @@ export {
   unwrap,
   ValidationError,
 } from "./core/call-result.ts";
-export {
-  cliCommand,
-  type DefinedTool,
-  type DefineTool,
-  grpcMethod,
-  httpRequest,
-  type InputOf,
-  mcpTool,
-  type OutputOf,
-  type ToolDefinition,
-  type ToolFactory,
+export type {
+  DefinedTool,
+  DefineTool,
+  InputOf,
+  OutputOf,
+  ToolDefinition,
+  ToolFactory,
 } from "./core/define-tool.ts";
 export { type Fault, ManifestError, StartupError } from "./core/errors.ts";
 export type { ScanLevel, ScanPolicy } from "./core/output-policy/scan-policy.ts";
@@ -156,6 +152,7 @@ export type {
   SafeToolCallOptions,
   ToolFormat,
 } from "./runtime/safe-tool-call.ts";
+export { cliCommand } from "./targets/command/kind.ts";
 export { parseJson } from "./targets/command/parser.ts";
 export { parseTable } from "./targets/command/table.ts";
 export {
@@ -170,6 +167,9 @@ export {
   truncateText,
   type UnifiedDiff,
 } from "./targets/command/unified-diff.ts";
+export { grpcMethod } from "./targets/grpc/kind.ts";
+export { httpRequest } from "./targets/http/kind.ts";
+export { mcpTool } from "./targets/mcp/kind.ts";
 export { MODULES, type Modules };
 
 providePackage(() => import("./index.ts"));

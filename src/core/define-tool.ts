@@ -7,13 +7,9 @@ import { type DeclaredKind, declaredTarget } from "./target-kind.ts";
 import type {
   ApprovalPolicy,
   Category,
-  CliTarget,
   DataFlow,
-  GrpcTarget,
-  HttpTarget,
   InlineTarget,
   InputPolicy,
-  McpTarget,
   OutputFieldPolicy,
   TargetErrors,
   Tool,
@@ -34,7 +30,7 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
   readonly description: string;
   readonly version?: string;
   readonly classification: ToolClassification;
-  /** Default by classification and target: `read`, `command` (cli), `write` (fs), `network` (grpc, http). */
+  /** Default: `read` for a tool that clearly only reads, otherwise what the kind of its target says. */
   readonly category?: Category;
   readonly permissions: ToolPermissions<z.output<I>>;
   readonly input: I;
@@ -152,42 +148,12 @@ export function isToolFactory(value: unknown): value is ToolFactory {
   return typeof value === "object" && value !== null && Object.hasOwn(value, FACTORY);
 }
 
-/** Creates a gRPC target. `service` is the full name `package.Service`; `stream` limits what is read of a stream. */
-export function grpcMethod(
-  system: string,
-  service: string,
-  method: string,
-  options: Pick<GrpcTarget["grpc"], "stream"> = {},
-): GrpcTarget {
-  const dot = service.lastIndexOf(".");
-  const names = { package: service.slice(0, Math.max(dot, 0)), service: service.slice(dot + 1), method };
-  return { system, grpc: { ...names, ...options } };
-}
-
-/** Creates an HTTP target: a request below the `baseUrl` of the system. */
-export function httpRequest(system: string, request: HttpTarget["http"]): HttpTarget {
-  return { system, http: request };
-}
-
-/** Creates a target for a tool of an MCP server; `tool` is its name on the server. */
-export function mcpTool(system: string, tool: string, options: Omit<McpTarget["mcp"], "tool"> = {}): McpTarget {
-  return { system, mcp: { tool, ...options } };
-}
-
-/** Creates a command target; the system defaults to the command's name. */
-export function cliCommand<Input, Names extends string = never>(
-  command: CliTarget<Input, Names>["cli"] & { readonly system?: string },
-): CliTarget<Input, Names> {
-  const { system = command.command, ...cli } = command;
-  return { system, cli };
-}
-
 const TIMEOUT_MS = 30_000;
 
 function completeTool(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): Tool {
   const faults = manifestFaults(manifest, kinds);
   if (faults.length > 0) throw new ManifestError(nameOf(manifest), faults);
-  const target = targetOf(manifest);
+  const target = targetOf(manifest, kinds);
   const tool = {
     name: manifest.name,
     title: manifest.title ?? inWords(manifest.name),
@@ -231,9 +197,11 @@ function nameOf(manifest: { readonly name?: unknown }): string {
   return typeof manifest?.name === "string" && manifest.name !== "" ? manifest.name.slice(0, 64) : "(unnamed)";
 }
 
-function targetOf({ target, handler }: AnyDefinition): Tool["target"] {
+/** Returns the target of a valid manifest. One that names no system has its kind's name instead. */
+function targetOf({ target, handler }: AnyDefinition, kinds: readonly DeclaredKind[]): Tool["target"] {
   if (handler === undefined) return { ...target } as Tool["target"];
-  return { system: target?.system ?? "inline", handler } as InlineTarget;
+  const system = target?.system ?? declaredTarget({ handler }, kinds)?.kind.name;
+  return { system, handler } as InlineTarget;
 }
 
 /** Returns the default category. A read tool whose name or description contains a change word is not a `read`. */

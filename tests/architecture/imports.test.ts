@@ -76,7 +76,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   "cli/development": ["core", "modules.ts", "runtime/config"],
   "index.ts": [
-    ...["core", "approvals", "approvals/messages", "halts", "audit", "detection", "targets/command", "modules.ts"],
+    ...["core", "approvals", "approvals/messages", "halts", "audit", "detection", "modules.ts"],
+    ...["targets/command", "targets/grpc", "targets/http", "targets/mcp"],
     ...["runtime/manifests", "runtime/modules.ts", "runtime/safe-tool-call.ts"],
   ],
   // The list of what a build contains. Programs import it, and nothing else.

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import { z } from "zod";
-import { cliCommand, grpcMethod, isTool, isToolFactory } from "../../src/core/define-tool.ts";
+import { isTool, isToolFactory } from "../../src/core/define-tool.ts";
 import { type Fault, ManifestError } from "../../src/core/errors.ts";
 import { freeText } from "../../src/core/schema/bounds.ts";
 import type { Tool, ToolConfig } from "../../src/core/types.ts";
-import { defineTool } from "../../src/index.ts";
+import { cliCommand, defineTool, grpcMethod } from "../../src/index.ts";
 
 const SOUND = {
   name: "look_up",

@@ -63,6 +63,14 @@ export const command: TargetKind<CommandContext> = {
   open,
 };
 
+/** Creates a command target; the system defaults to the command's name. */
+export function cliCommand<Input, Names extends string = never>(
+  command: CliTarget<Input, Names>["cli"] & { readonly system?: string },
+): CliTarget<Input, Names> {
+  const { system = command.command, ...cli } = command;
+  return { system, cli };
+}
+
 /**
  * Returns whether the command may use the network: with the arguments of any example, when that depends on them. A shell that is
  * not confined may always do so.

@@ -184,6 +184,18 @@ export const grpc: TargetKind<AssertionContext> = {
   open,
 };
 
+/** Creates a gRPC target. `service` is the full name `package.Service`; `stream` limits what is read of a stream. */
+export function grpcMethod(
+  system: string,
+  service: string,
+  method: string,
+  options: Pick<GrpcTarget["grpc"], "stream"> = {},
+): GrpcTarget {
+  const dot = service.lastIndexOf(".");
+  const names = { package: service.slice(0, Math.max(dot, 0)), service: service.slice(dot + 1), method };
+  return { system, grpc: { ...names, ...options } };
+}
+
 function open(context: AssertionContext): OpenedKind {
   const systems = readSystems(context);
   const sign = readSigner(context);

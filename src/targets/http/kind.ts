@@ -2,6 +2,7 @@ import { z } from "zod";
 import { errorText } from "../../core/error-text.ts";
 import { ManifestError, StartupError } from "../../core/errors.ts";
 import type { OpenedKind, TargetKind } from "../../core/target-kind.ts";
+import type { HttpTarget } from "../../core/types.ts";
 import { type AssertionContext, readSigner } from "../../egress/assertion.ts";
 import { certificateNotes } from "../../egress/certificates.ts";
 import {
@@ -71,6 +72,11 @@ export const httpKind: TargetKind<AssertionContext> = {
   describesRequest: true,
   open,
 };
+
+/** Creates an HTTP target: a request below the `baseUrl` of the system. */
+export function httpRequest(system: string, request: HttpTarget["http"]): HttpTarget {
+  return { system, http: request };
+}
 
 async function open(context: AssertionContext): Promise<OpenedKind> {
   const entries = context.systems as ReadonlyMap<string, SystemEntry>;

@@ -64,6 +64,11 @@ export function mcp(parts: McpParts): TargetKind<McpContext> {
   };
 }
 
+/** Creates a target for a tool of an MCP server; `tool` is its name on the server. */
+export function mcpTool(system: string, tool: string, options: Omit<McpTarget["mcp"], "tool"> = {}): McpTarget {
+  return { system, mcp: { tool, ...options } };
+}
+
 function open(context: McpContext, parts: McpParts): OpenedKind {
   const entries = context.systems as ServerEntries;
   let servers: Servers | undefined;

@@ -2,10 +2,9 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { cliCommand, grpcMethod } from "../../../src/core/define-tool.ts";
 import { changeWord, classificationNotes } from "../../../src/core/manifest/change-words.ts";
 import type { Tool } from "../../../src/core/types.ts";
-import { defineTool } from "../../../src/index.ts";
+import { cliCommand, defineTool, grpcMethod } from "../../../src/index.ts";
 import { callHeaders, type IdentityStand, startIdentityService } from "../../support/identity-service.ts";
 
 const COMMON = {
