@@ -1,32 +1,44 @@
 import { StartupError } from "../core/errors.ts";
 import { toJson } from "../core/tool-export.ts";
 import type { EpochMs, Tool } from "../core/types.ts";
+import { MODULES } from "../modules.ts";
+import { connect } from "../runtime/composition/connections.ts";
 import { roleNotes } from "../runtime/composition/roles.ts";
 import type { Parts } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { type MatrixRow, matrixOf, protectionNotes } from "../runtime/inventory/inventory.ts";
 import type { VerdictRow } from "../runtime/replay/matrix.ts";
-import { type ConfigurationOptions, withParts } from "./configuration.ts";
+import { type ConfigurationOptions, configuration, withParts, withPartsOf } from "./configuration.ts";
 import { EXIT, print, table } from "./output.ts";
 
 const UNSIGNED =
   "audit.checkpointKeyFile is not set: the audit's chain shows damage, but anyone who can write to the audit directory can rebuild it";
-const NOTHING = { tools: [], notRegistered: [], contracts: [], notes: [] } as const;
+const NOTHING = { tools: [], notRegistered: [], contracts: [], connected: [], notes: [] } as const;
 
 interface CheckOptions extends ConfigurationOptions {
   readonly json?: boolean;
   readonly matrix?: boolean;
   readonly csv?: boolean;
+  readonly connect?: boolean;
 }
 
 /** `stc check`: reports everything that would prevent the service from starting, all at once. */
 export async function check(options: CheckOptions): Promise<void> {
   try {
-    await withParts(options, async (parts, config, nowMs) => {
-      if (options.matrix !== true) return showParts(parts, config, { ...options, nowMs });
-      const { verdictsOf } = await import("../runtime/replay/matrix.ts");
-      showMatrix(matrixOf(toolsOf(parts), config, nowMs), await verdictsOf(parts, config), options);
-    });
+    const { config } = await configuration(options);
+    const connections = options.connect === true ? await connect(config, MODULES) : [];
+    const failed = connections.flatMap(({ field, problem }) => (problem === undefined ? [] : [`${field}: ${problem}`]));
+    const connected = connections.map(({ field }) => field);
+    try {
+      await withPartsOf(config, async (parts, nowMs) => {
+        if (failed.length > 0) throw new StartupError([]);
+        if (options.matrix !== true) return showParts(parts, config, { ...options, nowMs, connected });
+        const { verdictsOf } = await import("../runtime/replay/matrix.ts");
+        showMatrix(matrixOf(toolsOf(parts), config, nowMs), await verdictsOf(parts, config), options);
+      });
+    } catch (error) {
+      throw error instanceof StartupError ? new StartupError([...error.problems, ...failed]) : error;
+    }
   } catch (error) {
     if (!(error instanceof StartupError) || options.json !== true) throw error;
     print.json({ ok: false, ...NOTHING, problems: error.problems });
@@ -34,7 +46,13 @@ export async function check(options: CheckOptions): Promise<void> {
   }
 }
 
-function showParts(parts: Parts, config: Config, { json, nowMs }: CheckOptions & { readonly nowMs: EpochMs }): void {
+interface Shown extends Pick<CheckOptions, "json"> {
+  readonly nowMs: EpochMs;
+  /** Fields that name what could be connected to. */
+  readonly connected: readonly string[];
+}
+
+function showParts(parts: Parts, config: Config, { json, nowMs, connected }: Shown): void {
   const listed = toolsOf(parts);
   const tools = listed.map(({ name }) => name);
   const { notRegistered } = parts.loaded;
@@ -43,10 +61,11 @@ function showParts(parts: Parts, config: Config, { json, nowMs }: CheckOptions &
   const access = roleNotes(config, listed, nowMs);
   const notes = [...notesOf(parts), ...approvalNotes(config, listed), ...parts.policyNotes, ...access];
   if (json === true) {
-    print.json({ ok: true, tools, notRegistered, contracts, confinement, notes, problems: [] });
+    print.json({ ok: true, tools, notRegistered, contracts, confinement, connected, notes, problems: [] });
     return;
   }
   print.line(`ok: ${tools.length} tools`);
+  for (const field of connected) print.line(`connected: ${field}`);
   for (const { system, sha256, isPinned } of contracts) {
     print.line(`contract ${system} sha256:${sha256}${isPinned ? " (pinned)" : ""}`);
   }

@@ -83,9 +83,17 @@ export async function withParts<T>(
   use: (parts: Parts, config: Config, nowMs: EpochMs) => T | Promise<T>,
 ): Promise<T> {
   const { config } = await configuration(options);
+  return withPartsOf(config, (parts, nowMs) => use(parts, config, nowMs));
+}
+
+/** @throws {StartupError} as `withParts` */
+export async function withPartsOf<T>(
+  config: Config,
+  use: (parts: Parts, nowMs: EpochMs) => T | Promise<T>,
+): Promise<T> {
   const parts = await assemble(config, MODULES);
   try {
-    return await use(parts, config, Date.now());
+    return await use(parts, Date.now());
   } finally {
     await parts.close();
   }

@@ -71,6 +71,9 @@ export const commands = [
         "print who can call what: tools, their permissions and categories, and what each subject may do (~ depends on the arguments)",
       ),
       csv: flag("print what each subject may do as CSV, with --matrix", { excludes: "json" }),
+      connect: flag(
+        "also connect to the database, the issuers' key sets and the audit's receivers, and change nothing there",
+      ),
       json: JSON_FLAG,
     },
     run: async (_, options) => (await import("./check.ts")).check(options),

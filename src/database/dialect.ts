@@ -50,6 +50,12 @@ export interface ApprovalStore {
   /** @throws {Error} that says what is wrong without quoting the URL */
   open(url: string, parts: StoreParts): Promise<Dialect>;
   /**
+   * Checks a server as `open` does, and changes nothing. Left out: the database is a file of this machine.
+   *
+   * @throws {Error} as `open`
+   */
+  probe?(url: string): Promise<void>;
+  /**
    * Returns short transactions, separate from the approvals' own, in tables that `open` created: at most two connections, opened at first
    * use. Nobody takes turns: rows are changed by one conditional statement each. A transaction that gets no answer rejects after
    * `STATE_MS_MAX`; whether its changes were made is then unknown.

@@ -11,6 +11,10 @@ export const postgresStore: ApprovalStore = {
     const { openPostgres } = await import("./postgres.ts");
     return openPostgres(url, log);
   },
+  async probe(url) {
+    const { probePostgres } = await import("./postgres.ts");
+    await probePostgres(url);
+  },
   async stateTransactions(url) {
     const { postgresState } = await import("./postgres.ts");
     return postgresState(url);

@@ -57,15 +57,7 @@ type Log = (message: string, cause: unknown) => void;
  */
 export async function openPostgres(url: string, log: Log): Promise<Dialect> {
   const address = parsePostgresUrl(url);
-  const first = connect(address);
-  try {
-    await prepareDatabase(first);
-  } catch (error) {
-    const { hostname, port, database } = address;
-    throw new Error(`approvals store postgres://${hostname}:${port}/${database}: ${explain(error)}`, { cause: error });
-  } finally {
-    await first.close({ timeout: 0 });
-  }
+  await connectOnce(address, prepareDatabase);
   const ours = { limits: APPROVAL_LIMITS, open: () => connect(address) };
   const writers = new ConnectionPool({ count: WRITERS, ...ours });
   const readers = new ConnectionPool({ count: READERS, ...ours });
@@ -86,6 +78,27 @@ export async function openPostgres(url: string, log: Log): Promise<Dialect> {
       await Promise.all([listener.close(), writers.close(), readers.close()]);
     },
   };
+}
+
+/**
+ * Checks the server, the database and its tables as `openPostgres` does, and changes nothing.
+ * @throws Error as `openPostgres`
+ */
+export async function probePostgres(url: string): Promise<void> {
+  await connectOnce(parsePostgresUrl(url), readDatabase);
+}
+
+/** @throws Error that names the server and what to do, never the user or the password */
+async function connectOnce(address: PostgresAddress, work: (sql: Bun.SQL) => Promise<unknown>): Promise<void> {
+  const sql = connect(address);
+  try {
+    await work(sql);
+  } catch (error) {
+    const { hostname, port, database } = address;
+    throw new Error(`approvals store postgres://${hostname}:${port}/${database}: ${explain(error)}`, { cause: error });
+  } finally {
+    await sql.close({ timeout: 0 });
+  }
 }
 
 /**
@@ -199,20 +212,29 @@ function tlsOf({ sslMode, rootCert, cert, key }: Pick<PostgresAddress, "sslMode"
   };
 }
 
-async function prepareDatabase(sql: Bun.SQL): Promise<void> {
-  await transact(sql, READ, async (tx) => {
+/** Returns the version of the tables, once the server and the database are known to be usable. Changes nothing. */
+function readDatabase(sql: Bun.SQL): Promise<number> {
+  return transact(sql, READ, async (tx) => {
     await clockOf(tx);
     const [row = {}] = await tx`
       SELECT current_setting('server_version_num')::integer AS version, current_setting('server_encoding') AS encoding,
-        current_setting('synchronous_commit') AS durable`;
+        current_setting('synchronous_commit') AS durable, has_schema_privilege(current_schema(), 'CREATE') AS creates`;
     if (integer(row, "version") < SERVER_VERSION_MIN)
       throw new StoreProblem("is too old: it must be PostgreSQL 13 or later");
     if (row["encoding"] !== "UTF8") throw new StoreProblem("must be a database with the encoding UTF8");
     if (row["durable"] === "off") {
       throw new StoreProblem("forgets commits when it crashes: set synchronous_commit to on for this user");
     }
+    const version = await versionOf(tx);
+    if (version < POSTGRES_STEPS.length && row["creates"] !== true) {
+      throw new StoreProblem("may not be used or written by this user: grant it CREATE in its schema");
+    }
+    return version;
   });
-  if ((await transact(sql, READ, versionOf)) === POSTGRES_STEPS.length) return;
+}
+
+async function prepareDatabase(sql: Bun.SQL): Promise<void> {
+  if ((await readDatabase(sql)) === POSTGRES_STEPS.length) return;
   await sql.begin(WRITE, async (tx) => {
     await tx`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK}::bigint)`;
     // Another process may have migrated the tables while this one waited for the lock.

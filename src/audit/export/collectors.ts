@@ -12,7 +12,7 @@ type ReceiverOutcome =
 
 /** The receiver of one entry of `audit.export`. */
 export interface Receiver {
-  /** Delivers lines, oldest first, unless the signal aborts. Never rejects. */
+  /** Delivers lines, oldest first, unless the signal aborts. No lines: asks whether the receiver accepts requests. Never rejects. */
   deliver(lines: readonly ExportLine[], signal: AbortSignal): Promise<ReceiverOutcome>;
 }
 

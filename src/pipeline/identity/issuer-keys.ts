@@ -71,6 +71,12 @@ export interface KeyContext {
 export interface KeySource {
   /** Opens the keys; otherwise returns the problems that make them unusable. */
   open(context: KeyContext): IssuerKeys | readonly string[];
+  /**
+   * Fetches the keys once, to check a configuration. Left out: `open` needs no fetch.
+   *
+   * @throws {Error} that says why no token could be verified
+   */
+  probe?(context: Pick<KeyContext, "algorithms" | "timeoutMs">): Promise<void>;
 }
 
 /** Keys that are opened without a clock, files or the network. */
@@ -97,14 +103,19 @@ function fixedKeys(
     return problem === undefined ? [] : [read.length === 1 ? problem : `keys[${index}]: ${problem}`];
   });
   if (problems.length > 0) return problems;
-  if (!read.some((jwk) => algorithms.some((algorithm) => fits(jwk, algorithm)))) {
-    return [`no key fits ${algorithms.join(", ")}`];
-  }
+  const problem = fitProblem(read, algorithms);
+  if (problem !== undefined) return [problem];
   const set = keySet(read);
   return {
     candidates: (wanted) => set.select(anyKid ? { alg: wanted.alg, kid: undefined } : wanted),
     freshUntilMs: () => Number.POSITIVE_INFINITY,
   };
+}
+
+/** Returns the problem of keys none of which verifies tokens with one of the algorithms. */
+export function fitProblem(keys: readonly JWK[], algorithms: readonly string[]): string | undefined {
+  const fitting = keys.some((jwk) => algorithms.some((algorithm) => fits(jwk, algorithm)));
+  return fitting ? undefined : `no key fits ${algorithms.join(", ")}`;
 }
 
 /**

@@ -1,10 +1,12 @@
 import type { CryptoKey } from "jose";
+import { errorText } from "../../core/error-text.ts";
 import { isLoopback } from "../../core/network.ts";
 import { BOUNDED_TEXT_LIMITS, parseStrictJson } from "../../core/strict-json.ts";
 import { OPERATED_ADDRESSES } from "../../egress/addresses.ts";
-import { EgressClient } from "../../egress/client.ts";
+import { EgressClient, EgressError, egressReason } from "../../egress/client.ts";
 import {
   type FetchedKeys,
+  fitProblem,
   type IssuerKeys,
   type KeyContext,
   type KeySet,
@@ -46,6 +48,16 @@ export function jwksUrl(uri: string, credentials?: FetchCredentials): KeySource 
       return problem === undefined
         ? new RemoteKeys({ ...context, uri, credentials, known: context.known(uri) })
         : [problem];
+    },
+    async probe({ algorithms, timeoutMs }) {
+      try {
+        const { keys } = remoteKeySet(await fetchJson({ uri, credentials, timeoutMs }));
+        const problem = fitProblem(keys, algorithms);
+        if (problem !== undefined) throw new Error(problem);
+      } catch (cause) {
+        const reason = cause instanceof EgressError ? egressReason(cause) : errorText(cause);
+        throw new Error(`the keys of ${addressOf(uri)} cannot be used: ${reason}`, { cause });
+      }
     },
   };
 }
@@ -163,7 +175,9 @@ function addressOf(uri: string): string {
   return `${origin}${pathname}`;
 }
 
-async function fetchJson({ uri, credentials, timeoutMs }: RemoteKeysOptions): Promise<unknown> {
+type Fetched = Pick<RemoteKeysOptions, "uri" | "credentials" | "timeoutMs">;
+
+async function fetchJson({ uri, credentials, timeoutMs }: Fetched): Promise<unknown> {
   const { ca, token } = credentials?.() ?? {};
   // A kept connection would be minutes old and closed.
   const client = new EgressClient({

@@ -66,10 +66,14 @@ export function openState(
   config: Config,
   { stores, ...parts }: Pick<OpenStoreParts, "stores" | "clock" | "log"> & Pick<Capabilities, "monotonic">,
 ): SharedState {
+  return openSharedState({ ...parts, store: configuredStore(config, stores), now: parts.clock });
+}
+
+/** Returns the database that the configuration names, and its kind; undefined when it names none. */
+export function configuredStore(config: Config, stores: Stores) {
   const url = configuredUrl(config, stores);
   const kind = stores.find(({ accepts }) => url !== undefined && accepts.test(url));
-  const store = url === undefined || kind === undefined ? undefined : { kind, url };
-  return openSharedState({ ...parts, store, now: parts.clock });
+  return url === undefined || kind === undefined ? undefined : { kind, url };
 }
 
 /** Returns the URL of the database, with an absolute path; undefined when the configuration names none. */

@@ -44,7 +44,7 @@ export function readIssuers(
   const claims = claimsToKeep(config);
   const profiles = config.jwt.issuers.map((issuer, index) => {
     const at = `jwt.issuers[${index}]`;
-    const source = sources.find(({ key }) => (issuer as Readonly<Record<string, unknown>>)[key] !== undefined);
+    const source = sourceOf(issuer, sources);
     const keys = source?.open(issuer, {
       algorithms: issuer.algorithms,
       read: (setting, path) => readNamed(config, { path, field: `${at}.${setting}` }, problems)?.toString("utf8"),
@@ -68,6 +68,11 @@ export function readIssuers(
     return keys && { ...rules, subjectPermissions, keys, ...(typ !== undefined && { typ }) };
   });
   return profiles.every((profile) => profile !== undefined) ? profiles : undefined;
+}
+
+/** Returns the source of an issuer's keys. */
+export function sourceOf(issuer: Config["jwt"]["issuers"][number], sources: Modules["tokenSources"]) {
+  return sources.find(({ key }) => (issuer as Readonly<Record<string, unknown>>)[key] !== undefined);
 }
 
 const ACCESS_TOKEN_TYPE = "at+jwt";

@@ -1,0 +1,93 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { LiveIssuers } from "../support/live-tokens.ts";
+import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { runStc } from "../support/stc.ts";
+
+const TOOL = `
+name: read_note
+description: Reads a note
+classification: read
+permissions: { required: ["notes:read"] }
+input: { type: object, properties: {}, additionalProperties: false }
+output: { type: object, properties: { text: { type: string } } }
+outputPolicy: { text: allow }
+target: { system: api, http: { method: GET, path: /note } }
+`;
+const native = findPostgres();
+const folder = mkdtempSync(join(tmpdir(), "stc-connect-"));
+const path = join(folder, "stc.yaml");
+let server: PostgresServer;
+
+beforeAll(async () => {
+  if (native !== undefined) server = await startPostgres(native);
+  writeFileSync(join(folder, "a.tool.yaml"), TOOL);
+  writeFileSync(
+    path,
+    JSON.stringify({
+      tools: ["./a.tool.yaml"],
+      systems: { api: { http: { baseUrl: "https://api.test" } } },
+      audit: { dir: "./audit" },
+      jwt: {
+        issuers: new LiveIssuers().profiles().map(({ jwks, ...issuer }, index) => {
+          writeFileSync(join(folder, `keys-${index}.json`), JSON.stringify(jwks));
+          return { ...issuer, jwksFile: `./keys-${index}.json` };
+        }),
+      },
+      approvals: { storeUrlFile: "./store-url" },
+    }),
+  );
+});
+afterAll(async () => {
+  await server?.end();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function check(url: string) {
+  writeFileSync(join(folder, "store-url"), url, { mode: 0o600 });
+  const ended = await runStc(["check", "--config", path, "--connect"]);
+  expect(ended.out + ended.err).not.toContain("secret");
+  return ended;
+}
+
+describe.skipIf(native === undefined)("stc check --connect and PostgreSQL", () => {
+  test("a database that the service can use is named, and gets no tables", async () => {
+    const { code, out } = await check(await server.createDatabase("usable"));
+    expect(code).toBe(0);
+    expect(out).toContain("connected: approvals.storeUrlFile");
+    expect(await server.send("SELECT tablename FROM pg_tables WHERE schemaname = 'public'", "usable")).toEqual([]);
+  });
+
+  test("another encoding, a missing database, a wrong password, missing rights and another program's tables are named", async () => {
+    const usable = await server.createDatabase("other");
+    await server.send("CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0");
+    await server.send("CREATE ROLE reader LOGIN PASSWORD 'r'");
+    const foreign = await server.createDatabase("taken");
+    await server.send("CREATE TABLE approvals (id integer)", "taken");
+    for (const [url, problem] of [
+      [usable.replace("/other", "/latin"), "must be a database with the encoding UTF8"],
+      [usable.replace("/other", "/missing"), "there is no such database: create it"],
+      [usable.replace(/:[^:@]+@/, ":wrong@"), "refuses this user or password"],
+      [
+        usable.replace(/\/\/[^@]+@/, "//reader:r@"),
+        "may not be used or written by this user: grant it CREATE in its schema",
+      ],
+      [foreign, "has a table `approvals` of another program"],
+    ] as const) {
+      const { code, err } = await check(url);
+      expect([code, err]).toEqual([78, expect.stringContaining(problem)]);
+      expect(err).toMatch(/approvals\.storeUrlFile: approvals store postgres:\/\/127\.0\.0\.1:\d+\//);
+    }
+  });
+
+  test("a server that is away is named", async () => {
+    const url = await server.createDatabase("away");
+    await server.stop();
+    const { code, err } = await check(url);
+    await server.start();
+    expect(code).toBe(78);
+    expect(err).toContain("cannot be reached");
+  });
+});
