@@ -3,7 +3,8 @@ import { errorText } from "../../core/error-text.ts";
 import { isLoopback } from "../../core/network.ts";
 import { BOUNDED_TEXT_LIMITS, parseStrictJson } from "../../core/strict-json.ts";
 import { OPERATED_ADDRESSES } from "../../egress/addresses.ts";
-import { EgressClient, EgressError, egressReason } from "../../egress/client.ts";
+import { EgressClient } from "../../egress/client.ts";
+import { EgressError, egressReason } from "../../egress/request.ts";
 import {
   type FetchedKeys,
   fitProblem,
