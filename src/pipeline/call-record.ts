@@ -296,9 +296,8 @@ export class CallRecord {
 
   /** Writes the audit entry. Resolves when it is on disk. */
   close(outcome: CallOutcome): Promise<Receipt> {
-    const step = this.#step;
-    this.#enter("AUDIT");
-    this.#step = step;
+    // The record stays at the step that ended the call.
+    this.#endStep("AUDIT");
     this.#duration = round(this.#stepAt - this.#startedAt);
     for (const clean of this.#cleanups) clean();
     const entry = this.#entry(outcome);
@@ -337,12 +336,17 @@ export class CallRecord {
   /** Starts timing a step. Consecutive runs of the same step are timed as one. */
   #enter(step: Step): void {
     if (step === this.#step) return;
-    const isInstant = INSTANT[this.#step] === true && step !== "AUDIT";
+    this.#endStep(step);
+    this.#step = step;
+  }
+
+  /** Adds the time since the current step started to it. The time of the next one starts now. */
+  #endStep(next: Step): void {
+    const isInstant = INSTANT[this.#step] === true && next !== "AUDIT";
     const now = isInstant ? this.#stepAt : this.#options.monotonic();
     this.#stages[this.#step] = round((this.#stages[this.#step] ?? 0) + now - this.#stepAt);
-    this.#step = step;
     this.#stepAt = now;
-    this.#trace?.enter(step, now);
+    this.#trace?.enter(next, now);
   }
 
   /** Keeps the facts that the evidence of the current stage adds. */
