@@ -1,9 +1,9 @@
-import type { Requester } from "../../approvals/identities.ts";
+import type { Approver, Requester } from "../../approvals/identities.ts";
 import type { Approval } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Planned } from "../../core/evidence.ts";
 import type { RefusalCode } from "../../core/refusals.ts";
-import type { GivenAnswer } from "../../core/types.ts";
+import type { EpochMs, GivenAnswer } from "../../core/types.ts";
 import type { PolicyEvaluator } from "../policy-points.ts";
 import { type GatedCall, type GateOptions, guarded } from "./call.ts";
 import { claimRefusal, inProgress, pendingRefusal } from "./refusals.ts";
@@ -42,7 +42,8 @@ export async function claim(options: GateOptions, call: GatedCall, order: ClaimO
   const claimed = await guarded(() => approvals.claim({ id, requester, planDigest, requirementDigest }));
   if (claimed.outcome !== "claimed") throw claimRefusal(claimed, tool);
   const { approval } = claimed;
-  return { by: approversOf(approval), approvalId: id, answer: answerIn(approval, planned) };
+  const people = approversOf(approval).map(({ issuer, subject }) => `human:${issuer}|${subject}`);
+  return { by: people.join(", "), approvalId: id, answer: answerIn(approval, planned) };
 }
 
 /**
@@ -61,24 +62,30 @@ async function confirmApproval(
   if (approval === undefined || !isOwn || approval.planDigest !== planned.digest) return;
   if (approval.state === "pending") throw pendingRefusal(approval);
   if (approval.state !== "approved") return;
-  const { votes, decidedBy, decidedAt = 0, executeBy } = approval;
-  const people = votes.length > 0 ? votes : [decidedBy ?? { issuer: "", subject: "" }];
-  const approvers = people.map(({ issuer, subject }) => ({ issuer, subject }));
-  await confirm({ id, approvers, decidedAt, usableUntil: executeBy });
+  const approvers = approversOf(approval).map(({ issuer, subject }) => ({ issuer, subject }));
+  await confirm({ id, approvers, decidedAt: decidedAtOf(approval), usableUntil: approval.executeBy });
   // A caller that has disconnected meanwhile consumes no approval.
   scope.assertOpen();
 }
 
 /** @throws {Error} when an approval lacks the answer that the manifest requires */
-function answerIn({ answer, decidedAt }: Approval, planned: Planned): GivenAnswer | undefined {
-  if (answer?.text !== undefined) return { text: answer.text, at: decidedAt ?? 0 };
+function answerIn(approval: Approval, planned: Planned): GivenAnswer | undefined {
+  const { answer } = approval;
+  if (answer?.text !== undefined) return { text: answer.text, at: decidedAtOf(approval) };
   if (answer === undefined && planned.tool.approval.answer === undefined) return undefined;
   throw new Error("an approval lacks the answer that its request needs");
 }
 
-function approversOf({ votes, decidedBy }: Approval): string {
-  const people = votes.length > 0 ? votes : [{ issuer: decidedBy?.issuer ?? "", subject: decidedBy?.subject ?? "" }];
-  return people.map(({ issuer, subject }) => `human:${issuer}|${subject}`).join(", ");
+/** Returns everyone whose approval counted. */
+function approversOf({ votes, decidedBy }: Approval): readonly Approver[] {
+  if (votes.length > 0) return votes;
+  if (decidedBy === undefined) throw new Error("an approval lacks its approver");
+  return [decidedBy];
+}
+
+function decidedAtOf({ decidedAt }: Approval): EpochMs {
+  if (decidedAt === undefined) throw new Error("an approval lacks the time of its decision");
+  return decidedAt;
 }
 
 /**
