@@ -5,9 +5,13 @@ import { postgresStore } from "./database/postgres-store.ts";
 import { sqliteStore } from "./database/sqlite.ts";
 import { DECISION_POINTS } from "./decision-points/kinds.ts";
 import { DETECTOR_RULES } from "./detection/rules/rules.ts";
-import type { EndpointFile } from "./http/endpoint.ts";
+import { type EndpointFile, endpointFiles, type ListenerState, type NotReady } from "./http/endpoint.ts";
+import type { ResourcePart } from "./http/routes/resource-metadata.ts";
+import type { ServicePart } from "./http/routes/service.ts";
+import type { McpSettings } from "./mcp/part.ts";
 import { TOKEN_SOURCES } from "./pipeline/identity/token-sources.ts";
 import { elevation, halts, permissions } from "./pipeline/permission-engine.ts";
+import type { Service } from "./runtime/composition/wiring.ts";
 import type { Modules } from "./runtime/modules.ts";
 import { SHELL_TABLES } from "./shell-rules/shell-rules.ts";
 import { command } from "./targets/command/kind.ts";
@@ -17,9 +21,25 @@ import { grpc } from "./targets/grpc/kind.ts";
 import { httpKind } from "./targets/http/kind.ts";
 import { mcp } from "./targets/mcp/kind.ts";
 
+/** A service and its listeners, of which each file of endpoints gets its part. */
+export interface ServedParts extends Service, ServicePart {
+  readonly notReady: () => readonly NotReady[];
+  /** Returns the open listeners. */
+  readonly listening: () => readonly ListenerState[];
+  readonly auditDir: string;
+  /** Undefined while MCP is off. */
+  readonly mcp: McpSettings | undefined;
+  readonly resourceScopes: readonly string[] | undefined;
+  /** Undefined without `server.resource`, and while the document is off. */
+  readonly resourceMetadata: ResourcePart | undefined;
+}
+
+/** Joins a file of endpoints with its part of a service. */
+export const served = endpointFiles<ServedParts>();
+
 /** The parts of a build that has listeners. Imported when they are needed: the library loads no HTTP code. */
 export interface BuildModules extends Modules {
-  readonly endpoints: readonly EndpointFile[];
+  readonly endpoints: readonly EndpointFile<ServedParts>[];
   /** The operators' console, imported when it is configured. */
   readonly console: () => Promise<{ readonly openConsole: typeof openConsole }>;
 }
@@ -56,23 +76,94 @@ export const MODULES = {
   auditExporters: AUDIT_EXPORTERS,
   tokenSources: TOKEN_SOURCES,
   endpoints: [
-    () => import("./http/routes/service.ts"),
-    () => import("./http/routes/call.ts"),
-    () => import("./mcp/endpoint.ts"),
-    () => import("./http/routes/tools.ts"),
-    () => import("./http/routes/learning.ts"),
-    () => import("./http/routes/inventory.ts"),
-    () => import("./http/routes/halts.ts"),
-    () => import("./http/routes/explain.ts"),
-    () => import("./http/routes/data-flow.ts"),
-    () => import("./http/routes/approvals.ts"),
-    () => import("./http/routes/sessions.ts"),
-    () => import("./http/routes/rpc.ts"),
-    () => import("./http/routes/events.ts"),
-    () => import("./http/routes/webhooks.ts"),
-    () => import("./http/routes/audit.ts"),
-    () => import("./http/routes/quotas.ts"),
-    () => import("./http/routes/authzen.ts"),
+    served(
+      () => import("./http/routes/service.ts"),
+      ({ notReady, readiness }) => ({ notReady, readiness }),
+    ),
+    served(
+      () => import("./http/routes/reload.ts"),
+      ({ reload }) => reload && { reload },
+    ),
+    served(
+      () => import("./http/routes/resource-metadata.ts"),
+      ({ resourceMetadata }) => resourceMetadata,
+    ),
+    served(
+      () => import("./http/routes/call.ts"),
+      ({ proxy, approvals }) => ({ proxy, approvals }),
+    ),
+    served(
+      () => import("./mcp/endpoint.ts"),
+      ({ mcp, proxy, registry, approvals, detector, dataFlow, notReady, resourceScopes }) =>
+        mcp && { mcp, proxy, registry, approvals, detector, dataFlow, notReady, resourceScopes },
+    ),
+    served(
+      () => import("./http/routes/tools.ts"),
+      ({ registry }) => ({ registry }),
+    ),
+    served(
+      () => import("./http/routes/learning.ts"),
+      ({ registry, learning }) => ({ registry, learning }),
+    ),
+    served(
+      () => import("./http/routes/inventory.ts"),
+      ({ inventory, notReady, listening }) => ({ inventory, notReady, listening }),
+    ),
+    served(
+      () => import("./http/routes/halts.ts"),
+      ({ halts, registry, detector }) => ({ halts, registry, detector }),
+    ),
+    served(
+      () => import("./http/routes/explain.ts"),
+      ({ explain }) => ({ explain }),
+    ),
+    served(
+      () => import("./http/routes/data-flow.ts"),
+      ({ dataFlow, detector }) => ({ dataFlow, detector }),
+    ),
+    served(
+      () => import("./http/routes/approvals.ts"),
+      ({ approvals, registry }) => approvals && { approvals, registry },
+    ),
+    served(
+      () => import("./http/routes/approval-report.ts"),
+      ({ approvals, auditDir }) => approvals?.report && { report: approvals.report, auditDir },
+    ),
+    served(
+      () => import("./http/routes/approval-page.ts"),
+      ({ approvals }) => approvals && {},
+    ),
+    served(
+      () => import("./http/routes/sessions.ts"),
+      ({ approvals }) => approvals && { approvals },
+    ),
+    served(
+      () => import("./http/routes/rpc.ts"),
+      ({ approvals }) => approvals && { approvals },
+    ),
+    served(
+      () => import("./http/routes/events.ts"),
+      ({ approvals }) => approvals && { approvals },
+    ),
+    served(
+      () => import("./http/routes/webhooks.ts"),
+      ({ approvals }) => {
+        const { webhooks, inbox } = approvals ?? {};
+        return approvals && webhooks && inbox && { approvals, webhooks, inbox };
+      },
+    ),
+    served(
+      () => import("./http/routes/audit.ts"),
+      ({ auditDir, exports, checkpointKey }) => ({ auditDir, exports, checkpointKey }),
+    ),
+    served(
+      () => import("./http/routes/quotas.ts"),
+      ({ quotas }) => ({ quotas }),
+    ),
+    served(
+      () => import("./http/routes/authzen.ts"),
+      ({ evaluate }) => ({ evaluate }),
+    ),
   ],
   console: () => import("./console/routes.ts"),
 } as const satisfies BuildModules;

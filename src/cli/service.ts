@@ -3,7 +3,7 @@ import { classificationNotes } from "../core/manifest/change-words.ts";
 import { endedWithin } from "../core/time-limits.ts";
 import { DETECTOR } from "../detection/sensitive.ts";
 import { openListeners } from "../http/connections/listening.ts";
-import { type ListenerState, loadEndpoints, type NotReady } from "../http/endpoint.ts";
+import { endpointsOf, type ListenerState, type NotReady } from "../http/endpoint.ts";
 import { createMetrics, type Metrics } from "../http/metrics.ts";
 import type { ServerOptions } from "../http/server.ts";
 import { type BuildModules, MODULES } from "../modules.ts";
@@ -72,11 +72,9 @@ export async function startService(
   let listening: () => readonly ListenerState[] = () => [];
   const options: ServerOptions = {
     ...listenerOptions(config, service),
-    listening: () => listening(),
     metrics,
-    notReady,
     draining: () => draining,
-    logError: (error) => log.error({ cause: causeText(error) }, "request failed"),
+    logError: (error: unknown) => log.error({ cause: causeText(error) }, "request failed"),
   };
   if (config.audit.checkpointKeyFile === undefined)
     log.warn("audit.checkpointKeyFile is not set: nothing signs the audit");
@@ -85,7 +83,8 @@ export async function startService(
   for (const { tool } of service.registry.list()) {
     for (const { field, message } of classificationNotes(tool)) log.warn({ tool: tool.name }, `${field}: ${message}`);
   }
-  const endpoints = await loadEndpoints(modules.endpoints);
+  const parts = { ...service, ...servedParts(config, service), notReady, listening: () => listening() };
+  const endpoints = await endpointsOf(modules.endpoints, parts);
   const { console: address, oidc: _, ...addresses } = service.listeners;
   const console = opened && address && { address, parts: opened.listener };
   const listeners = await openListeners(options, { ...addresses, console, endpoints }).catch(async (error: unknown) => {
@@ -161,22 +160,54 @@ async function consoleOf(config: Config, service: Service, { modules, isDevelopm
   });
 }
 
-function listenerOptions(config: Config, service: Service) {
+function listenerOptions(config: Config, { callers, clock, journal, limits }: Service) {
   return {
     ...config.server,
-    ...service,
-    ...(config.mcp.oauthMetadata === false && { resource: undefined }),
+    resource: resourceOf(config),
+    allowedHosts: [...config.server.allowedHosts, ...ownNames(config.server.host)],
+    concurrentRequestsMax: () => limits.concurrentCallsMax * 2,
+    callers,
+    clock,
+    journal,
+    limits,
+  } satisfies Partial<ServerOptions>;
+}
+
+/** Returns the URL that the service publishes; undefined when it publishes none. */
+function resourceOf({ server, mcp }: Config): string | undefined {
+  return mcp.oauthMetadata === false ? undefined : server.resource;
+}
+
+/** Returns what endpoints need in addition to the service itself. */
+function servedParts(config: Config, service: Service) {
+  const { resourceScopes, tls } = config.server;
+  const resource = resourceOf(config);
+  return {
+    auditDir: pathFrom(config, config.audit.dir),
     mcp: config.mcp.enabled
       ? { ...config.mcp, approvalPage: config.approvals.pageUrl, attaches: service.attaches }
       : undefined,
-    allowedHosts: [...config.server.allowedHosts, ...ownNames(config.server.host)],
-    concurrentRequestsMax: () => service.limits.concurrentCallsMax * 2,
-    auditDir: pathFrom(config, config.audit.dir),
-    systems: () => service.targets().status(),
-    audit: service.auditHealth,
-    confinement: () => service.targets().confinement(),
-    decisionPoints: () => statesShown(service.decisionPoints()),
-  } satisfies Partial<ServerOptions>;
+    resourceScopes,
+    resourceMetadata:
+      resource === undefined
+        ? undefined
+        : {
+            resource,
+            resourceScopes,
+            authorizationServers: service.authorizationServers,
+            bindsCertificates: tls?.clientCaFile !== undefined,
+            hasMcp: config.mcp.enabled,
+          },
+    readiness: async () => ({
+      systems: await service.targets().status(),
+      audit: service.auditHealth(),
+      configuration: service.configuration(),
+      confinement: service.targets().confinement(),
+      revocations: service.revocations(),
+      halts: service.halts.describe(),
+      decisionPoints: statesShown(service.decisionPoints()),
+    }),
+  };
 }
 
 const UPSTREAM_LEVELS = { quarantined: "error", restored: "info", failed: "warn", output: "info" } as const;

@@ -85,3 +85,8 @@ export function challenges(resource: string | undefined): (answer: Challenged) =
       : undefined;
   };
 }
+
+/** Returns a public document, which caches may keep. */
+export function published(type: string, body: string): EndpointAnswer {
+  return { status: 200, headers: { "content-type": type, "cache-control": "public, max-age=300" }, body };
+}

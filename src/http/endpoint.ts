@@ -1,21 +1,10 @@
-import type { KeyObject } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { z } from "zod";
-import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
-import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
-import type { ExportState } from "../audit/export/exporter.ts";
 import type { JournalLine } from "../audit/journal/journal.ts";
 import type { CallerContext, EpochMs, Json } from "../core/types.ts";
-import type { Halts } from "../halts/halts.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
 import type { Audience, CallerVerifier } from "../pipeline/caller-context.ts";
-import type { AccessDecision, AccessQuestion } from "../pipeline/evaluation.ts";
-import type { Learning } from "../pipeline/learning/learning.ts";
 import type { Shedding } from "../pipeline/limits/shedding.ts";
-import type { Snapshot, ToolProxy } from "../pipeline/proxy.ts";
-import type { Registry } from "../pipeline/registry.ts";
-import type { Quotas } from "../quotas/quotas.ts";
-import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
 import type { ConcurrencyLimitOptions, RequestRateLimiter } from "./connections/request-limits.ts";
 import type { Metrics } from "./metrics.ts";
 import type { BodyLimits, PeerLimits } from "./request-guard.ts";
@@ -49,75 +38,6 @@ export type EndpointAudience = Audience | "anybody" | "either" | "signers";
 /** Reasons why the service does not accept calls now. Names of components only. */
 export type NotReady = "draining" | "audit_unavailable";
 
-/** Parts of a service that a configuration may lack. An endpoint that needs a missing part does not exist. */
-interface OptionalParts {
-  readonly approvals?: (NotifiedApprovals & ReceiptedApprovals) | undefined;
-  readonly report?: NotifiedApprovals["report"];
-  readonly webhooks?: NotifiedApprovals["webhooks"];
-  readonly inbox?: NotifiedApprovals["inbox"];
-  /** The audit directory. No part of a request ever becomes part of a path. */
-  readonly auditDir?: string | undefined;
-  /** Returns how far each exporter of the audit is, per stream; empty without `audit.export`. */
-  readonly exports?: (() => readonly ExportState[]) | undefined;
-  readonly reload?: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
-  readonly resource?: string | undefined;
-  /** Settings of the MCP server. */
-  readonly mcp?: McpSettings | undefined;
-  /** Returns the observations of answers; loads their code at the first use. */
-  readonly learning?: (() => Promise<Learning>) | undefined;
-  /** The halts that operators have set. */
-  readonly halts?: Halts | undefined;
-  /** Returns the quotas in use; undefined while the configuration has none. */
-  readonly quotas?: (() => Quotas | undefined) | undefined;
-  /** Decides whether an agent may call a tool, for other programs; loads its code at the first use. */
-  readonly evaluate?: ((question: AccessQuestion) => Promise<AccessDecision>) | undefined;
-  /** Returns what the policies in use say about a call; loads its code at the first use. `routes/explain.ts` has the schemas. */
-  readonly explain?: ((caller: StatedCaller, call: ExplainedCall) => Promise<object>) | undefined;
-  /** Returns what follows data in the configuration in use; undefined while that is off. */
-  readonly dataFlow?: (() => Snapshot["dataFlow"]) | undefined;
-  /** Returns the tools, systems and settings in use; loads their code at the first use. */
-  readonly inventory?: (() => Promise<ServiceInventory>) | undefined;
-}
-
-/** Who would make a call that an operator asks about: the bearer of a token, or a subject as the operator states it. */
-interface StatedCaller {
-  readonly token?: string | undefined;
-  readonly sub?: string | undefined;
-  readonly iss?: string | undefined;
-  readonly permissions?: readonly string[] | undefined;
-}
-
-interface ExplainedCall {
-  readonly tool: string;
-  readonly args: unknown;
-  readonly session?: string | undefined;
-  readonly mode?: "default" | "autoEdit" | "yolo" | undefined;
-  /** Whether planning may ask the target. */
-  readonly lookups: boolean;
-}
-
-/** Facts about the service that operators may read, without secrets and paths. `routes/inventory.ts` has the schemas. */
-interface ServiceInventory {
-  tools(): object;
-  /** Returns undefined when there is no tool of this name. */
-  tool(name: string): object | undefined;
-  systems(): Promise<object>;
-  configuration(): object;
-}
-
-export interface McpSettings {
-  readonly resultBytesMax: number;
-  readonly holdSeconds: number;
-  /** Number of tools above which a caller's list holds a search instead. */
-  readonly searchAbove: number | "off";
-  /** URL of the page with an approval request, whose id replaces `{id}`. */
-  readonly approvalPage?: string | undefined;
-  /** Returns whether the same call again uses the approval that was given for it. */
-  readonly attaches: () => boolean;
-}
-
-export type Need = keyof OptionalParts;
-
 /** A session of the console that a request has presented: another form of the operators' token. */
 export interface PresentedSession {
   /** The token that the session holds, as an `Authorization` header. */
@@ -137,12 +57,11 @@ export interface SessionSource {
   present(request: IncomingMessage): Promise<PresentedSession | undefined>;
 }
 
-export interface ServiceParts extends OptionalParts, BodyLimits, PeerLimits {
+/** What a program lends its listeners, whatever they answer. */
+export interface ListenerParts extends BodyLimits, PeerLimits {
   /** Whether the agents' listener also answers operators; default: it does. */
   readonly operatorsOnAgentPort?: boolean | undefined;
   readonly sessions?: SessionSource | undefined;
-  readonly proxy: ToolProxy;
-  readonly registry: Registry;
   readonly callers: CallerVerifier;
   readonly metrics: Metrics;
   /** Returns the current time in milliseconds since 1970. */
@@ -150,36 +69,21 @@ export interface ServiceParts extends OptionalParts, BodyLimits, PeerLimits {
   /** Resolves when the line is durable. */
   readonly journal: (line: JournalLine) => Promise<void>;
   readonly logError: (error: unknown) => void;
-  /** Returns what finds secrets by the rules of the configuration in use. */
-  readonly detector: () => Snapshot["detector"];
   readonly concurrentRequestsMax: () => number;
-  /** Public key that verifies the audit's checkpoints. Without it, their signatures are not verified. */
-  readonly checkpointKey?: KeyObject | undefined;
-  readonly notReady: () => readonly NotReady[];
-  readonly systems: () => Promise<unknown>;
-  /** Returns the open listeners. */
-  readonly listening?: (() => readonly ListenerState[]) | undefined;
-  readonly audit?: (() => unknown) | undefined;
-  readonly confinement?: (() => unknown) | undefined;
-  /** Returns the states of the decision points; undefined when there are none. */
-  readonly decisionPoints?: (() => unknown) | undefined;
-  readonly configuration?: (() => unknown) | undefined;
-  /** Returns the state of the revocation list; undefined when there is none. */
-  readonly revocations?: (() => unknown) | undefined;
-  readonly resourceScopes?: readonly string[] | undefined;
-  /** Returns the issuers from which agents may get tokens, as URLs. */
-  readonly authorizationServers?: (() => readonly string[]) | undefined;
-  readonly tls?: { readonly clientCaFile?: string | undefined } | undefined;
+  /** URL of the service, for the challenges of its refusals. */
+  readonly resource?: string | undefined;
 }
 
-/** The parts of the service as one listener offers them to its endpoints. */
-export interface EndpointServices extends ServiceParts {
+/** What a listener lends its endpoints, in addition to the part of the service that each of them has. */
+export interface EndpointServices extends ListenerParts {
   readonly shedding?: Shedding | undefined;
   /** Rate limit per caller for requests other than calls; without it, they are not rate-limited. */
   readonly requestRate?: RequestRateLimiter | undefined;
   readonly routes: readonly Route[];
   /** Runs the work when the listener closes, after its last request. */
   readonly onClose: (work: () => unknown) => void;
+  /** The listener itself: what its requests share is kept for it. */
+  readonly listener: object;
 }
 
 export interface Route {
@@ -207,10 +111,11 @@ interface DeclaredResponse {
   readonly type?: MediaType | readonly MediaType[] | "none";
 }
 
-interface EndpointDeclaration {
+interface EndpointDeclaration<Part> {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   readonly path: string;
-  readonly alsoAt?: (services: ServiceParts) => readonly string[];
+  /** Returns other paths of the endpoint. */
+  alsoAt?(part: Part): readonly string[];
   /** One sentence for `/openapi.json` and the documentation. */
   readonly summary: string;
   readonly listeners?: readonly ListenerName[];
@@ -225,7 +130,8 @@ interface EndpointDeclaration {
   readonly hidesMethods?: true;
   /** Records an agent's token as a forgery (403); otherwise it is not a token for this endpoint (401). */
   readonly recordsForgeries?: true;
-  readonly needs?: readonly Need[];
+  /** The setting without which a service has no such endpoint, for the documentation. */
+  readonly onlyWith?: string;
   /** Checked after the permission; an invalid segment is MALFORMED_REQUEST, or what `notFound` returns. */
   readonly params?: z.ZodObject;
   readonly notFound?: () => Error;
@@ -245,16 +151,17 @@ interface EndpointDeclaration {
   readonly limits?: ConcurrencyLimitOptions;
 }
 
-export interface GuardedEndpoint extends EndpointDeclaration {
-  handle(request: AdmittedRequest, services: EndpointServices): Promise<EndpointAnswer> | EndpointAnswer;
+export interface GuardedEndpoint<Part = object> extends EndpointDeclaration<Part> {
+  handle(request: AdmittedRequest, services: EndpointServices & Part): Promise<EndpointAnswer> | EndpointAnswer;
 }
 
 /** An endpoint that authorizes its requests itself: by the pipeline, or by a signature over the body. */
-export interface SelfGuardedEndpoint extends EndpointDeclaration {
-  receive(exchange: Exchange, services: EndpointServices): Promise<EndpointAnswer>;
+export interface SelfGuardedEndpoint<Part = object> extends EndpointDeclaration<Part> {
+  receive(exchange: Exchange, services: EndpointServices & Part): Promise<EndpointAnswer>;
 }
 
-export type Endpoint = GuardedEndpoint | SelfGuardedEndpoint;
+/** An endpoint, and the part of the service that it gets; by default none, or one that it has already. */
+export type Endpoint<Part = object> = GuardedEndpoint<Part> | SelfGuardedEndpoint<Part>;
 
 /** A request that the guard has let through. */
 export interface AdmittedRequest<
@@ -325,58 +232,61 @@ type Permission<Who> = Who extends "operators" | "either"
   ? { readonly permission: string } | { readonly anyPermission: true }
   : { readonly permission?: string };
 
-type Declared<Who extends EndpointAudience, Params, Query, Headers, Body, Needs extends Need> = EndpointDeclaration &
+type Declared<Part, Who extends EndpointAudience, Params, Query, Headers, Body> = EndpointDeclaration<Part> &
   Permission<Who> & {
     readonly audience: Who;
     readonly params?: Params;
     readonly query?: Query;
     readonly headers?: Headers;
     readonly body?: Body;
-    readonly needs?: readonly Needs[];
   };
 
-type With<Needs extends Need> = EndpointServices & { readonly [part in Needs]: NonNullable<EndpointServices[part]> };
-
-/** Declares an endpoint. The parameters of `handle` have the types of its schemas, audience and needed parts. */
-export function endpoint<
-  Who extends Exclude<EndpointAudience, "signers">,
-  Params extends z.ZodObject | undefined = undefined,
-  Query extends z.ZodObject | undefined = undefined,
-  Headers extends z.ZodObject | undefined = undefined,
-  Body extends z.ZodType | undefined = undefined,
-  Needs extends Need = never,
->(
-  declared: Declared<Who, Params, Query, Headers, Body, Needs> & {
-    handle(
-      request: AdmittedRequest<Who, Output<Params>, Output<Query>, Output<Headers>, Output<Body>>,
-      services: With<Needs>,
-    ): Promise<EndpointAnswer> | EndpointAnswer;
-  },
-): GuardedEndpoint {
-  return declared;
+/** Returns functions that declare endpoints with a part of the service. */
+export function endpointsWith<Part extends object = object>() {
+  return {
+    /** Declares an endpoint. The parameters of `handle` have the types of its schemas, audience and part. */
+    endpoint<
+      Who extends Exclude<EndpointAudience, "signers">,
+      Params extends z.ZodObject | undefined = undefined,
+      Query extends z.ZodObject | undefined = undefined,
+      Headers extends z.ZodObject | undefined = undefined,
+      Body extends z.ZodType | undefined = undefined,
+    >(
+      declared: Declared<Part, Who, Params, Query, Headers, Body> & {
+        handle(
+          request: AdmittedRequest<Who, Output<Params>, Output<Query>, Output<Headers>, Output<Body>>,
+          services: EndpointServices & Part,
+        ): Promise<EndpointAnswer> | EndpointAnswer;
+      },
+    ): GuardedEndpoint<Part> {
+      return declared;
+    },
+    selfGuarded<Who extends "agents" | "signers">(
+      declared: Declared<Part, Who, z.ZodObject, undefined, z.ZodObject, undefined> & {
+        receive(exchange: Exchange, services: EndpointServices & Part): Promise<EndpointAnswer>;
+      },
+    ): SelfGuardedEndpoint<Part> {
+      return declared;
+    },
+  };
 }
 
-export function selfGuarded<Who extends "agents" | "signers", Needs extends Need = never>(
-  declared: Declared<Who, z.ZodObject, undefined, z.ZodObject, undefined, Needs> & {
-    receive(exchange: Exchange, services: With<Needs>): Promise<EndpointAnswer>;
-  },
-): SelfGuardedEndpoint {
-  return declared;
-}
+/** Declares an endpoint that needs no part of the service. */
+export const { endpoint } = endpointsWith();
 
 /**
  * Returns a function that creates a value for each listener at its first use and returns the same value from then on: the state
  * that endpoints share between requests.
  */
-export function perListener<Value, Services extends object = EndpointServices>(
+export function perListener<Value, Services extends Pick<EndpointServices, "listener"> = EndpointServices>(
   create: (services: Services) => Value,
 ): (services: Services) => Value {
   const values = new WeakMap<object, { readonly value: Value }>();
   return (services) => {
-    const known = values.get(services);
+    const known = values.get(services.listener);
     if (known !== undefined) return known.value;
     const value = create(services);
-    values.set(services, { value });
+    values.set(services.listener, { value });
     return value;
   };
 }
@@ -392,19 +302,18 @@ export function listenersOf({ listeners = ["agents"], audience }: Endpoint): rea
   return isForOperators && listeners.includes("agents") ? [...listeners, "console"] : listeners;
 }
 
-/** Returns what a listener answers: the endpoints declared for it whose needed parts the service has. */
+/** Returns what a listener answers: the endpoints declared for it. */
 export function routesOf(
   endpoints: readonly Endpoint[],
   listener: ListenerName,
-  services: ServiceParts,
+  parts: Pick<ListenerParts, "operatorsOnAgentPort">,
 ): readonly Route[] {
   return endpoints
     .filter((each) => listenersOf(each).includes(listener))
-    .filter(({ needs = [] }) => needs.every((part) => services[part] !== undefined))
     .flatMap((declared) => {
-      const endpoint = audienceAt(listener, declared, services);
+      const endpoint = audienceAt(listener, declared, parts);
       if (endpoint === undefined) return [];
-      return [endpoint.path, ...(endpoint.alsoAt?.(services) ?? [])].map((path) => ({ path, endpoint }));
+      return [endpoint.path, ...(endpoint.alsoAt?.({}) ?? [])].map((path) => ({ path, endpoint }));
     });
 }
 
@@ -412,7 +321,7 @@ export function routesOf(
 function audienceAt(
   listener: ListenerName,
   endpoint: Endpoint,
-  { operatorsOnAgentPort = true }: ServiceParts,
+  { operatorsOnAgentPort = true }: Pick<ListenerParts, "operatorsOnAgentPort">,
 ): Endpoint | undefined {
   const { audience, audited, permission: _, ...rest } = endpoint;
   if (listener === "console") return audience === "either" ? { ...endpoint, audience: "operators" } : endpoint;
@@ -428,10 +337,46 @@ export function isRead(audited: Audited): boolean {
   return audited !== "call" && audited !== "change" && audited !== "no";
 }
 
-/** A file that declares endpoints, imported when a listener needs them. */
-export type EndpointFile = () => Promise<{ readonly endpoints: readonly Endpoint[] }>;
+/** A file of endpoints, imported when a listener needs them, and which part of a service they get. */
+export interface EndpointFile<Service> {
+  /** Returns the endpoints as they are declared, for descriptions of them. */
+  declared(): Promise<readonly Endpoint[]>;
+  /** Returns the endpoints with their part; none when the service lacks it. */
+  of(service: Service): Promise<readonly Endpoint[]>;
+}
 
-export async function loadEndpoints(files: readonly EndpointFile[]): Promise<readonly Endpoint[]> {
-  const loaded = await Promise.all(files.map((load) => load()));
-  return loaded.flatMap(({ endpoints }) => endpoints);
+/** Returns a function that joins a file of endpoints with their part of a service. `part` returns undefined when there is none. */
+export function endpointFiles<Service>() {
+  return <Part extends object>(
+    load: () => Promise<{ readonly endpoints: readonly Endpoint<Part>[] }>,
+    part: (service: Service) => NoInfer<Part> | undefined,
+  ): EndpointFile<Service> => ({
+    declared: async () => (await load()).endpoints,
+    async of(service) {
+      const own = part(service);
+      if (own === undefined) return [];
+      const join = perListener((services) => ({ ...services, ...own }));
+      return (await load()).endpoints.map((each) => joined(each, own, join));
+    },
+  });
+}
+
+function joined<Part extends object>(
+  endpoint: Endpoint<Part>,
+  part: Part,
+  join: (services: EndpointServices) => EndpointServices & Part,
+): Endpoint {
+  const { alsoAt } = endpoint;
+  const paths = alsoAt && { alsoAt: () => alsoAt(part) };
+  return "receive" in endpoint
+    ? { ...endpoint, ...paths, receive: (exchange, services) => endpoint.receive(exchange, join(services)) }
+    : { ...endpoint, ...paths, handle: (request, services) => endpoint.handle(request, join(services)) };
+}
+
+/** Returns the endpoints of a service: of each file, if the service has the part that it needs. */
+export async function endpointsOf<Service>(
+  files: readonly EndpointFile<Service>[],
+  service: Service,
+): Promise<readonly Endpoint[]> {
+  return (await Promise.all(files.map((file) => file.of(service)))).flat();
 }

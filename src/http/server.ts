@@ -11,17 +11,17 @@ import {
   type EndpointAnswer,
   type EndpointServices,
   type ListenerName,
+  type ListenerParts,
   methodsOf,
   type Route,
   routesOf,
-  type ServiceParts,
   type SessionSource,
 } from "./endpoint.ts";
 import { type ExchangeListener, HttpExchange } from "./exchange.ts";
 import { Guard } from "./guard.ts";
 import { checkPeerHeaders, type PeerLimits } from "./request-guard.ts";
 
-export interface ServerOptions extends ServiceParts {
+export interface ServerOptions extends ListenerParts {
   readonly headerBytesMax: number;
   readonly headersTimeoutMs: number;
   readonly draining: () => boolean;
@@ -94,9 +94,7 @@ function listener(
   { endpoints, load, headers }: ListenerContents,
 ): FastifyInstance {
   const pending = new PendingAnswers();
-  const { report, webhooks, inbox } = options.approvals ?? {};
-  const parts = { ...options, report, webhooks, inbox };
-  const routes = routesOf(endpoints, name, parts);
+  const routes = routesOf(endpoints, name, options);
   const shared = { pending, load, headers, draining: options.draining, challenge: challenges(options.resource) };
   const unknownRoute = (request: FastifyRequest, reply: FastifyReply, target?: string): void => {
     options.metrics.load.unknownRoute();
@@ -147,19 +145,24 @@ function listener(
     };
     void serve(new HttpExchange(request, reply, shared), answer, options.logError);
   });
-  openRoutes(app, { routes, parts, shared });
+  openRoutes(app, { routes, parts: options, shared });
   return app;
 }
 
 interface OpenedRoutes {
   readonly routes: readonly Route[];
-  readonly parts: ServiceParts;
+  readonly parts: ListenerParts;
   readonly shared: ExchangeListener;
 }
 
 function openRoutes(app: FastifyInstance, { routes, parts, shared }: OpenedRoutes): void {
   const closings: (() => unknown)[] = [];
-  const services: EndpointServices = { ...parts, routes, onClose: (work) => void closings.push(work) };
+  const services: EndpointServices = {
+    ...parts,
+    routes,
+    onClose: (work) => void closings.push(work),
+    listener: app,
+  };
   const guard = new Guard(services);
   app.addHook("preClose", (done) => {
     guard.close();

@@ -14,6 +14,7 @@ import { couldUse, permissionsFor } from "../pipeline/permission-engine.ts";
 import { meantTool } from "../pipeline/registry.ts";
 import { type PageRound, pageError, pageRequest, pageRoundOf, waitRequest } from "./elicitation.ts";
 import { ageOf, allowHold, type Held, sendWhenEnded } from "./holds.ts";
+import type { McpServices } from "./part.ts";
 import { RpcError, type RpcRequest, shown } from "./protocol.ts";
 import {
   completed,
@@ -29,7 +30,7 @@ import {
 } from "./replies.ts";
 import { CALL_TOOL, FIND_TOOLS, findTools, innerCall, isSearchedFor } from "./search.ts";
 import { createTask, type DueTask, declaresTasks, type TaskRun } from "./tasks.ts";
-import { callerOf, type McpServices, ToolCall } from "./tool-call.ts";
+import { callerOf, ToolCall } from "./tool-call.ts";
 import { described, isListed, isPendingDeclared, toolsOf } from "./tools.ts";
 
 /** Tool names that MCP clients accept. Aliases with a dot work only at `POST /call`. */

@@ -1,7 +1,7 @@
 import type { Pending } from "../core/call-result.ts";
 import { isTable } from "../core/json.ts";
 import { ERROR } from "../core/mcp.ts";
-import type { McpSettings } from "../http/endpoint.ts";
+import type { McpSettings } from "./part.ts";
 import { opensPages, RpcError, type RpcRequest } from "./protocol.ts";
 import type { JsonObject } from "./replies.ts";
 

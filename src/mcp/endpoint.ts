@@ -4,13 +4,7 @@ import { CHANGES, ERROR, MODERN } from "../core/mcp.ts";
 import type { CallerContext } from "../core/types.ts";
 import { deniedAnswer } from "../http/answers.ts";
 import { certificateOf } from "../http/connections/listening-tls.ts";
-import {
-  type Endpoint,
-  type EndpointAnswer,
-  type EndpointServices,
-  type Exchange,
-  selfGuarded,
-} from "../http/endpoint.ts";
+import { type Endpoint, type EndpointAnswer, type Exchange, endpointsWith } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";
 import { checkBodyHeaders, checkPeerHeaders, parseBody } from "../http/request-guard.ts";
 import {
@@ -23,6 +17,7 @@ import {
   refuse,
 } from "../http/routes/call.ts";
 import { answerCall, identityOf, taskRequester } from "./calls.ts";
+import type { McpPart, McpServices } from "./part.ts";
 import {
   RpcError,
   type RpcRequest,
@@ -36,8 +31,10 @@ import { refusalAsRpc, rpcError, rpcResult, SERVER_INFO } from "./replies.ts";
 import { isSearched, SEARCH_TOOLS } from "./search.ts";
 import { follow, listen } from "./subscriptions.ts";
 import { answerTask, asksForTasks, requireTasks, TASK_METHODS, TASKS_EXTENSION } from "./tasks.ts";
-import { callerOf, type McpServices, ToolCall } from "./tool-call.ts";
+import { callerOf, ToolCall } from "./tool-call.ts";
 import { pageOf, toolsOf } from "./tools.ts";
+
+const { selfGuarded } = endpointsWith<McpPart>();
 
 const INSTRUCTIONS =
   "Every call is checked and recorded. A result with isError begins with a code and says what to do. " +
@@ -59,7 +56,7 @@ const mcp = selfGuarded({
   path: "/mcp",
   summary: "MCP (Streamable HTTP): list and call tools.",
   audience: "agents",
-  needs: ["mcp"],
+  onlyWith: "`mcp.enabled`",
   hidesMethods: true,
   headers: z.object({ "MCP-Protocol-Version": text, "Mcp-Method": text, "Mcp-Name": text, "Idempotency-Key": text }),
   bytes: message,
@@ -82,7 +79,7 @@ const stream = selfGuarded({
   path: "/mcp",
   summary: "MCP (Streamable HTTP): notifications for clients before 2026-07-28, as server-sent events.",
   audience: "agents",
-  needs: ["mcp"],
+  onlyWith: "`mcp.enabled`",
   hidesMethods: true,
   headers: z.object({ "MCP-Protocol-Version": text, "Last-Event-ID": text }),
   responses: { 200: { type: "text/event-stream" } },
@@ -90,7 +87,7 @@ const stream = selfGuarded({
   receive: (exchange, services) => openStream(exchange, services),
 });
 
-export const endpoints: readonly Endpoint[] = [mcp, stream];
+export const endpoints: readonly Endpoint<McpPart>[] = [mcp, stream];
 
 /** Host and Origin → a stream that the service offers → token → numbers of streams. Without a stream, clients go on after a 405. */
 async function openStream(exchange: Exchange, services: McpServices): Promise<EndpointAnswer> {
@@ -184,13 +181,13 @@ async function refuseMalformed(
   return rpcError(error);
 }
 
-async function refuseRequest(call: ToolCall, refusal: Refusal, services: EndpointServices): Promise<EndpointAnswer> {
+async function refuseRequest(call: ToolCall, refusal: Refusal, services: McpServices): Promise<EndpointAnswer> {
   await refuse(call, refusal, services);
   endConnection(call.exchange);
   return refusalAsRpc(refusal, null);
 }
 
-async function identify({ raw }: Exchange, services: EndpointServices): Promise<CallerContext> {
+async function identify({ raw }: Exchange, services: McpServices): Promise<CallerContext> {
   const { authorization } = raw.headers;
   const caller = await callerOf({ authorization, certificate: certificateOf(raw) }, services);
   services.requestRate?.take(caller);

@@ -1,9 +1,10 @@
 import type { EventSink } from "../http/endpoint.ts";
 import { beginHold } from "../http/routes/call.ts";
 import type { PageRound } from "./elicitation.ts";
+import type { McpServices } from "./part.ts";
 import type { RpcRequest } from "./protocol.ts";
 import { eventText } from "./replies.ts";
-import type { McpServices, ToolCall } from "./tool-call.ts";
+import type { ToolCall } from "./tool-call.ts";
 
 /** Calls on hold: the client waits for the answer while the call waits for an approver. */
 

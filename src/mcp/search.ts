@@ -1,8 +1,8 @@
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isTable } from "../core/json.ts";
 import type { CallerContext, Json } from "../core/types.ts";
-import type { McpSettings } from "../http/endpoint.ts";
 import type { Registry } from "../pipeline/registry.ts";
+import type { McpSettings } from "./part.ts";
 import { invalid, type RequestId, type Table, withoutNulls } from "./protocol.ts";
 import { toolsOf } from "./tools.ts";
 

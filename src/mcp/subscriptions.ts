@@ -7,9 +7,9 @@ import { certificateOf } from "../http/connections/listening-tls.ts";
 import { ConcurrencyLimit } from "../http/connections/request-limits.ts";
 import { type EndpointAnswer, type Exchange, perListener } from "../http/endpoint.ts";
 import { eventStream, ServerSentEvents } from "../http/server-sent-events.ts";
+import type { McpServices } from "./part.ts";
 import { invalid, type RpcRequest } from "./protocol.ts";
 import { eventText, responseText } from "./replies.ts";
-import type { McpServices } from "./tool-call.ts";
 import { toolsOf } from "./tools.ts";
 
 /** Maximum numbers of open streams, those of both protocol eras together; a client needs one. */

@@ -8,7 +8,8 @@ import { REFUSALS } from "../core/refusals.ts";
 import { endedWithin } from "../core/time-limits.ts";
 import type { CallerContext, Json } from "../core/types.ts";
 import { inStore } from "../http/approval-json.ts";
-import { type EndpointAnswer, type EndpointServices, perListener } from "../http/endpoint.ts";
+import { type EndpointAnswer, perListener } from "../http/endpoint.ts";
+import type { McpServices } from "./part.ts";
 import { invalid, type RequestId, RpcError, type RpcRequest, unknownMethod } from "./protocol.ts";
 import { CALL_META, type JsonObject, rpcResult } from "./replies.ts";
 import { APPROVAL_META } from "./tools.ts";
@@ -58,7 +59,7 @@ interface Created {
  */
 export async function createTask(
   { caller, call, pending }: Created,
-  { approvals, logError }: EndpointServices,
+  { approvals, logError }: McpServices,
 ): Promise<JsonObject | undefined> {
   const { message: _, ...approval } = pending.approval;
   const requester = requesterOf(caller);
@@ -117,7 +118,7 @@ export type DueTask = Extract<Task, { readonly state: "due" }>;
 export async function answerTask(
   request: RpcRequest,
   requester: TaskRequester,
-  services: EndpointServices,
+  services: McpServices,
 ): Promise<EndpointAnswer> {
   const { approvals } = services;
   const { id, method, params } = request;
@@ -176,7 +177,7 @@ const runsOf = perListener(({ onClose }) => {
   return runs;
 });
 
-async function runTask(task: DueTask, requester: TaskRequester, services: EndpointServices): Promise<JsonObject> {
+async function runTask(task: DueTask, requester: TaskRequester, services: McpServices): Promise<JsonObject> {
   const runs = runsOf(services);
   const running = runToEnd(task, requester, services).finally(() => runs.delete(running));
   runs.add(running);
@@ -188,7 +189,7 @@ async function runTask(task: DueTask, requester: TaskRequester, services: Endpoi
 async function runToEnd(
   task: DueTask,
   { run }: TaskRequester,
-  { approvals, logError }: EndpointServices,
+  { approvals, logError }: McpServices,
 ): Promise<JsonObject> {
   const { answer, required, refusal } = await run(task);
   const kept = { answer, ...(required !== undefined && { required }) } satisfies KeptAnswer;

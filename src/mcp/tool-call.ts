@@ -1,13 +1,12 @@
 import { asString, isTable } from "../core/json.ts";
 import type { CallerContext } from "../core/types.ts";
-import type { EndpointServices, Exchange, McpSettings } from "../http/endpoint.ts";
+import type { EndpointServices, Exchange } from "../http/endpoint.ts";
 import { HttpCall, readIdempotencyKey, readTraceparent, readTracestate } from "../http/routes/call.ts";
 import type { CallProtocol } from "../pipeline/call-request.ts";
+import type { McpServices } from "./part.ts";
 import { invalid, type RequestId, type RpcRequest, statedVersion, type Table } from "./protocol.ts";
 import type { DueTask } from "./tasks.ts";
 import { APPROVAL_META, DRY_RUN_META } from "./tools.ts";
-
-export type McpServices = EndpointServices & { readonly mcp: McpSettings };
 
 const ID = /^[\x21-\x7e]{1,128}$/;
 const IDEMPOTENCY_META = "safe-tool-call/idempotencyKey";

@@ -93,6 +93,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       "http",
       "mcp",
       "console",
+      "runtime/composition",
       "runtime/modules.ts",
     ],
     ...["targets/command", "targets/files", "targets/grpc", "targets/http", "targets/function", "targets/mcp"],

@@ -21,7 +21,7 @@ import {
   NOW_SECONDS,
 } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
-import { ENDPOINTS, serverParts } from "./server-parts.ts";
+import { endpointsWith, serverParts } from "./server-parts.ts";
 
 const LIMITS = {
   ...{ decideBySeconds: 600, executeBySeconds: 300, claimLeaseSeconds: 900 },
@@ -126,7 +126,7 @@ export class ApprovalStand {
       callers: createCallerVerifier({ issuers: profiles(), clock: now }),
       logError: (error) => void world.faults.push(error),
     });
-    const app = createServer(parts, ENDPOINTS);
+    const app = createServer(parts, await endpointsWith(parts));
     return new ApprovalStand(world, app, approvals);
   }
 

@@ -14,7 +14,7 @@ import { entryLine, writeDays } from "../support/audit-lines.ts";
 import { OPERATORS_AUDIENCE, OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import { agentsProfile, type Claims, goodClaims, issueToken, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
-import { ENDPOINTS, serverParts } from "./server-parts.ts";
+import { endpointsWith, serverParts } from "./server-parts.ts";
 
 const operators = makeSigningKey("ES256", "operators-1");
 const TODAY = new Date(NOW_SECONDS * 1000).toISOString().slice(0, 10);
@@ -53,7 +53,7 @@ async function open(): Promise<Stand> {
     callers: createCallerVerifier({ issuers: [agentsProfile([operators], profile)], clock }),
     journal: async (line) => void journal.push(line),
   });
-  const app = createServer(parts, ENDPOINTS);
+  const app = createServer(parts, await endpointsWith(parts));
   opened.push(async () => {
     await app.close();
     rmSync(dir, { recursive: true, force: true });

@@ -11,7 +11,7 @@ import { keys, linesOf, rehashed, writeLines } from "../audit/support/chained-lo
 import { createWorld, draftOf, type World } from "../audit/support/open.ts";
 import { OPERATORS_AUDIENCE, OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import { agentsProfile, goodClaims, issueToken, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
-import { ENDPOINTS, serverParts } from "./server-parts.ts";
+import { endpointsWith, serverParts } from "./server-parts.ts";
 
 const DAY = "2026-02-16.jsonl";
 const operators = makeSigningKey("ES256", "operators-1");
@@ -146,7 +146,7 @@ describe("GET /audit/verify", () => {
   const journal: JournalLine[] = [];
   let app: FastifyInstance;
   let isDiskFull: boolean;
-  beforeEach(() => {
+  beforeEach(async () => {
     journal.length = 0;
     isDiskFull = false;
     const clock = (): number => NOW_SECONDS * 1_000;
@@ -161,7 +161,7 @@ describe("GET /audit/verify", () => {
         journal.push(line);
       },
     });
-    app = createServer(parts, ENDPOINTS);
+    app = createServer(parts, await endpointsWith(parts));
   });
   afterEach(() => app.close());
 

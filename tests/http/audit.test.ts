@@ -18,7 +18,7 @@ import {
   NOW_SECONDS,
 } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
-import { ENDPOINTS, serverParts } from "./server-parts.ts";
+import { endpointsWith, serverParts } from "./server-parts.ts";
 
 const agents = makeSigningKey("ES256", "agents-1");
 const operators = makeSigningKey("ES256", "operators-1");
@@ -62,7 +62,7 @@ beforeAll(async () => {
       journal.push(line);
     },
   });
-  app = createServer(parts, ENDPOINTS);
+  app = createServer(parts, await endpointsWith(parts));
   url = await app.listen({ host: "127.0.0.1", port: 0 });
 });
 afterAll(async () => {

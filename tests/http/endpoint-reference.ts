@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { type Endpoint, listenersOf, methodsOf, type Need } from "../../src/http/endpoint.ts";
+import { type Endpoint, listenersOf, methodsOf } from "../../src/http/endpoint.ts";
 import { withSection } from "../support/generated-section.ts";
 import { CONSOLE_ENDPOINTS, ENDPOINTS } from "./server-parts.ts";
 
@@ -10,16 +10,7 @@ import { CONSOLE_ENDPOINTS, ENDPOINTS } from "./server-parts.ts";
  */
 export const PAGE = join(resolve(import.meta.dir, "../.."), "docs/endpoints.md");
 
-/** The part of the configuration without which an endpoint does not exist; every service has the others. */
-const WITH: Readonly<Partial<Record<Need, string>>> = {
-  approvals: "`approvals`",
-  webhooks: "`approvals.webhooks`",
-  reload: '`reload.trigger` other than `"off"`',
-  resource: "`server.resource`, unless `mcp.oauthMetadata` is off",
-  mcp: "`mcp.enabled`",
-};
-
-/** The same for the console's own endpoints, which are created only with it. */
+/** The settings of the console's own endpoints, which are created only with it. */
 const CONSOLE_WITH: Readonly<Record<string, string>> = {
   "/console/links": "`stc serve --dev`",
   "/console/sign-in": "`console.oidc`",
@@ -29,13 +20,13 @@ function endpointReference(): string {
   const rows = [...ENDPOINTS, ...CONSOLE_ENDPOINTS]
     .toSorted((one, other) => one.path.localeCompare(other.path, "en"))
     .map((endpoint) => {
-      const { method, path, summary, needs = [] } = endpoint;
+      const { method, path, summary, onlyWith = "" } = endpoint;
       const also = methodsOf(endpoint).length > 1 ? ", HEAD" : "";
       const isConsole = CONSOLE_ENDPOINTS.includes(endpoint);
-      const parts = isConsole ? [CONSOLE_WITH[path] ?? "`server.console`"] : needs.flatMap((need) => WITH[need] ?? []);
+      const setting = isConsole ? (CONSOLE_WITH[path] ?? "`server.console`") : onlyWith;
       const cells = [
         ...[`\`${method} ${path}\`${also}`, summary, whoIsAnswered(endpoint)],
-        ...[listenersOf(endpoint).join(", "), recorded(endpoint), parts.at(-1) ?? ""],
+        ...[listenersOf(endpoint).join(", "), recorded(endpoint), setting],
       ];
       return `| ${cells.join(" | ")} |`;
     });

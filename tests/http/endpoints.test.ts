@@ -7,7 +7,7 @@ import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { CALL, startIdentityService } from "../support/identity-service.ts";
 import { agentsProfile, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
 import { PAGE, withReference } from "./endpoint-reference.ts";
-import { CONSOLE_ENDPOINTS, ENDPOINTS, serverParts } from "./server-parts.ts";
+import { CONSOLE_ENDPOINTS, ENDPOINTS, endpointsWith, serverParts } from "./server-parts.ts";
 
 const ROOT = resolve(import.meta.dir, "../..");
 const clock = (): number => NOW_SECONDS * 1_000;
@@ -38,10 +38,19 @@ const parts = serverParts({
     resource: "https://tools.example/",
     mcp: { resultBytesMax: 65_536, holdSeconds: 200, searchAbove: 64, attaches: () => true },
   },
+  resourceMetadata: {
+    resource: "https://tools.example/",
+    resourceScopes: undefined,
+    authorizationServers: () => [],
+    bindsCertificates: false,
+    hasMcp: true,
+  },
+  exports: () => [],
   notReady: (): readonly NotReady[] => [],
 });
-const agents = createServer(parts, ENDPOINTS);
-const operators = createOperatorServer(parts, ENDPOINTS);
+const endpoints = await endpointsWith(parts);
+const agents = createServer(parts, endpoints);
+const operators = createOperatorServer(parts, endpoints);
 beforeAll(() => Promise.all([agents.ready(), operators.ready()]));
 afterAll(() => Promise.all([agents.close(), operators.close()]));
 
@@ -146,14 +155,12 @@ test("the listener for operators has probes and metrics only", () => {
 });
 
 test("what needs a part of the service that there is not does not exist", async () => {
-  const { approvals: _approvals, auditDir: _dir, reload: _reload, resource: _resource, mcp: _mcp, ...others } = parts;
-  const { learning: _learning, inventory: _inventory, halts: _halts, quotas: _quotas, ...unneeded } = others;
-  const { evaluate: _evaluate, explain: _explain, dataFlow: _dataFlow, ...bare } = unneeded;
-  const app = createServer(bare, ENDPOINTS);
+  const { approvals: _approvals, reload: _reload, resourceMetadata: _metadata, mcp: _mcp, ...bare } = parts;
+  const app = createServer(bare, await endpointsWith(bare));
   for (const endpoint of ENDPOINTS) {
     const answer = await app.inject({ method: endpoint.method, url: urlOf(endpoint) });
     const isUnknown = answer.statusCode === 404;
-    expect([nameOf(endpoint), isUnknown]).toEqual([nameOf(endpoint), (endpoint.needs ?? []).length > 0]);
+    expect([nameOf(endpoint), isUnknown]).toEqual([nameOf(endpoint), endpoint.onlyWith !== undefined]);
   }
   await app.close();
 });

@@ -156,9 +156,8 @@ test("an observation survives a reload of something else, and ends when its tool
 test("a service in which nobody observes loads no code for it", () => {
   const program = `
     await import("./src/runtime/composition/wiring.ts");
-    const { loadEndpoints } = await import("./src/http/endpoint.ts");
     const { MODULES } = await import("./src/modules.ts");
-    await loadEndpoints(MODULES.endpoints);
+    await Promise.all(MODULES.endpoints.map((file) => file.declared()));
     process.stdout.write(JSON.stringify(Object.keys(require.cache)));`;
   const { stdout } = Bun.spawnSync([process.execPath, "-e", program], { cwd: PROJECT });
   const loaded = (JSON.parse(stdout.toString()) as string[]).map((path) => relative(PROJECT, path));

@@ -1,13 +1,15 @@
 import { DETECTOR } from "../../src/detection/sensitive.ts";
-import { loadEndpoints } from "../../src/http/endpoint.ts";
+import { type Endpoint, endpointsOf } from "../../src/http/endpoint.ts";
 import { createMetrics } from "../../src/http/metrics.ts";
 import type { ServerOptions } from "../../src/http/server.ts";
-import { MODULES } from "../../src/modules.ts";
+import { MODULES, type ServedParts } from "../../src/modules.ts";
 import { type CallerVerifier, createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { createRegistry } from "../../src/pipeline/registry.ts";
 
-/** Every endpoint of the build. */
-export const ENDPOINTS = await loadEndpoints(MODULES.endpoints);
+/** Every endpoint of the build, as it is declared. */
+export const ENDPOINTS: readonly Endpoint[] = (
+  await Promise.all(MODULES.endpoints.map((file) => file.declared()))
+).flat();
 
 /** The endpoints of the console itself, with everything that it can have. */
 export const CONSOLE_ENDPOINTS = await consoleEndpoints();
@@ -27,7 +29,10 @@ async function consoleEndpoints() {
   return listener.endpoints;
 }
 
-interface Given extends Partial<ServerOptions> {
+/** Parts of a service that a test gives its listener: others stand in for them. */
+type GivenParts = { readonly [Part in keyof ServedParts]?: unknown };
+
+interface Given extends Partial<ServerOptions>, Omit<GivenParts, keyof ServerOptions> {
   readonly callers: CallerVerifier;
   readonly clock: () => number;
   readonly journal: ServerOptions["journal"];
@@ -38,16 +43,21 @@ async function nowhere(): Promise<never> {
 }
 
 /** Options of a listener that takes no calls and has no tools. */
-export function serverParts(given: Given): ServerOptions {
+export function serverParts(given: Given): ServerOptions & GivenParts {
   return {
     ...{ bodyBytesMax: 1_048_576, bodyDepthMax: 32, bodyKeysMax: 1_000, requestTimeoutMs: 5_000 },
     ...{ headerBytesMax: 16_384, headersTimeoutMs: 10_000, concurrentRequestsMax: () => 2_048 },
     ...{ allowedHosts: [], allowedOrigins: [], metrics: createMetrics() },
     proxy: { call: nowhere, rejectRequest: nowhere },
     registry: createRegistry([], {} as never, () => ""),
-    ...{ notReady: () => [], systems: async () => [], draining: () => false },
+    ...{ notReady: () => [], readiness: async () => ({}), draining: () => false },
     logError: () => {},
     detector: () => DETECTOR,
     ...given,
   };
+}
+
+/** The endpoints of files whose parts the service has; the files get the parts that the test gave. */
+export function endpointsWith(parts: GivenParts): Promise<readonly Endpoint[]> {
+  return endpointsOf(MODULES.endpoints, parts as ServedParts);
 }

@@ -2,12 +2,16 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { type RunningService, startService } from "../../src/cli/service.ts";
-import { MODULES } from "../../src/modules.ts";
+import { MODULES, served } from "../../src/modules.ts";
 import { readConfig } from "../support/build.ts";
 import { emptyFolder, issuers } from "../support/identity-service.ts";
 
 /** The one line that registers it. */
-const modules = { ...MODULES, endpoints: [...MODULES.endpoints, () => import("./toy-endpoint.ts")] };
+const toys = served(
+  () => import("./toy-endpoint.ts"),
+  ({ registry }) => ({ registry }),
+);
+const modules = { ...MODULES, endpoints: [...MODULES.endpoints, toys] };
 
 const folder = emptyFolder();
 let service: RunningService;

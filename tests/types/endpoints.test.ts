@@ -1,7 +1,9 @@
 import { expect, test } from "bun:test";
 import { z } from "zod";
 import { json } from "../../src/http/answers.ts";
-import { endpoint, selfGuarded } from "../../src/http/endpoint.ts";
+import { endpointsWith } from "../../src/http/endpoint.ts";
+
+const { endpoint, selfGuarded } = endpointsWith();
 
 const named = { method: "GET", path: "/x", summary: "X.", audited: "no" } as const;
 

@@ -1,12 +1,11 @@
 import { z } from "zod";
 import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
 import { chosenTermsSchema } from "../../approvals/grants.ts";
-import type { ApprovalReport, Decisions } from "../../approvals/notify/report.ts";
 import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
-import { readTime, TIME_HINT } from "../../audit/query/time-range.ts";
 import { Refusal } from "../../core/errors.ts";
 import { APPROVAL_SCOPES, APPROVAL_STATES, type CallerContext, type Json } from "../../core/types.ts";
+import type { Registry } from "../../pipeline/registry.ts";
 import { json } from "../answers.ts";
 import {
   argumentsInList,
@@ -19,26 +18,28 @@ import {
   idParams,
   inStore,
   isOwnRequest,
-  iso,
   isSame,
   notFound,
   REASON_CHARACTERS_MAX,
   versionForRequester,
   withReceipt,
 } from "../approval-json.ts";
-import { type AdmittedRequest, type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";
+import { type AdmittedRequest, type Endpoint, type EndpointServices, endpointsWith } from "../endpoint.ts";
 import { recordForgery, recordRefused } from "../guard.ts";
 import { APPROVAL_ANSWER, APPROVAL_LIST } from "../openapi.ts";
-import { askingDryRuns } from "./audit.ts";
+
+/** What these endpoints need of the service. */
+export interface ApprovalsPart {
+  readonly approvals: ReceiptedApprovals;
+  readonly registry: Registry;
+}
+
+const { endpoint } = endpointsWith<ApprovalsPart>();
 
 const PAGE_MAX = 200;
 const PAGE_DEFAULT = 50;
 /** Less than a minute, after which clients and proxies time out. */
 const WAIT_SECONDS_MAX = 55;
-const DEFAULT_RANGE = "7d";
-const TIME_CHARACTERS_MAX = 64;
-/** Concurrent reports: each reads thousands of rows. */
-const REPORTS = { totalMax: 2, perCallerMax: 1 } as const;
 
 /** Value of `state` for requests in every state. */
 const EVERY_STATE = "all";
@@ -67,24 +68,22 @@ const decisionBody = z.strictObject({
     .optional(),
 });
 
-const time = z.string().min(1).max(TIME_CHARACTERS_MAX).optional();
-
 const approvers = {
   audience: "operators",
   permission: "approvals:decide",
   recordsForgeries: true,
-  needs: ["approvals"],
+  onlyWith: "`approvals`",
 } as const;
 
 /** Agents see, await and cancel their own approval requests; operators read and decide them. */
-export const endpoints: readonly Endpoint[] = [
+export const endpoints: readonly Endpoint<ApprovalsPart>[] = [
   endpoint({
     method: "GET",
     path: "/approvals",
     summary: "Approval requests: the caller's own, or all for operators who decide.",
     audience: "either",
     permission: approvers.permission,
-    needs: ["approvals"],
+    onlyWith: "`approvals`",
     query: listQuery,
     responses: { 200: { schema: APPROVAL_LIST } },
     audited: "approvals.listed",
@@ -108,7 +107,7 @@ export const endpoints: readonly Endpoint[] = [
     summary: "One approval request; `?wait=` waits until it is decided.",
     audience: "either",
     permission: approvers.permission,
-    needs: ["approvals"],
+    onlyWith: "`approvals`",
     params: idParams,
     notFound,
     query: showQuery,
@@ -169,7 +168,7 @@ export const endpoints: readonly Endpoint[] = [
     path: "/approvals/:id",
     summary: "Cancel one's own approval request.",
     audience: "agents",
-    needs: ["approvals"],
+    onlyWith: "`approvals`",
     params: idParams,
     notFound,
     responses: { 200: { schema: APPROVAL_ANSWER } },
@@ -182,29 +181,9 @@ export const endpoints: readonly Endpoint[] = [
       return json(200, { approval: forRequester(cancelled) });
     },
   }),
-  endpoint({
-    ...approvers,
-    method: "GET",
-    path: "/approvals/report",
-    summary: "How approval requests were answered.",
-    needs: ["approvals", "report"],
-    query: z.strictObject({ from: time, to: time }),
-    limits: REPORTS,
-    audited: "approvals.reported",
-    async handle({ query }, services) {
-      const now = services.clock();
-      // Includes approval requests from this very millisecond.
-      const to = readMoment(query.to, now) ?? now + 1;
-      const from = readMoment(query.from ?? DEFAULT_RANGE, now);
-      if (from === undefined || from >= to) throw unreadable();
-      const report = await inStore(services, () => services.report({ from, to }));
-      const dryRuns = await askingDryRuns(services, { from, to });
-      return json(200, { report: { ...reportShown(report), dryRuns } }, { recorded: { from: iso(from), to: iso(to) } });
-    },
-  }),
 ];
 
-type ApprovalServices = EndpointServices & { readonly approvals: ReceiptedApprovals };
+type ApprovalServices = EndpointServices & Pick<ApprovalsPart, "approvals">;
 
 export interface RequestedDecision extends z.output<typeof decisionBody> {
   readonly id: string;
@@ -285,76 +264,3 @@ function wholeNumber(min: number, max: number): z.ZodType<number> {
 }
 
 /** @throws {Refusal} MALFORMED_REQUEST */
-function readMoment(text: string | undefined, now: number): number | undefined {
-  if (text === undefined) return undefined;
-  const time = readTime(text, now);
-  if (time === undefined) throw unreadable();
-  return time;
-}
-
-function unreadable(): Refusal {
-  return new Refusal("MALFORMED_REQUEST", `from and to must each be ${TIME_HINT}, and from the earlier one.`);
-}
-
-function reportShown({
-  from,
-  to,
-  tools,
-  deciders,
-  hours,
-  suggestions,
-  ...report
-}: ApprovalReport): Record<string, Json> {
-  const { isWhole, asked, pending, expired, cancelled } = report;
-  return {
-    from: iso(from),
-    to: iso(to),
-    isWhole,
-    asked,
-    pending,
-    expired,
-    cancelled,
-    ...decisionsShown(report),
-    tools: tools.map((one) => ({
-      tool: one.tool,
-      asked: one.asked,
-      expired: one.expired,
-      ...decisionsShown(one),
-    })),
-    deciders: deciders.map((one) => ({
-      iss: one.issuer,
-      sub: one.subject,
-      perHour: one.perHour,
-      busiestHour: one.busiestHour,
-      ...decisionsShown(one),
-    })),
-    hours: hours.map(({ approvers, ...hour }) => ({
-      from: iso(hour.from),
-      asked: hour.asked,
-      decided: hour.decided,
-      approvers: approvers.map(({ issuer, subject, asked, decided, medianSeconds, quickApprovalShare }) => ({
-        iss: issuer,
-        sub: subject,
-        asked,
-        decided,
-        medianSeconds: medianSeconds ?? null,
-        quickApprovalShare: quickApprovalShare ?? null,
-      })),
-    })),
-    suggestions: suggestions.map(({ kind, tool, prompts }) => ({ kind, ...(tool !== undefined && { tool }), prompts })),
-  };
-}
-
-/** Formats the decisions; values are `null` where nobody has decided anything. */
-function decisionsShown(decisions: Decisions): Record<string, Json> {
-  const { approved, denied, approvalRate, medianSeconds, p90Seconds, hastyShare, alerts } = decisions;
-  return {
-    approved,
-    denied,
-    alerts: [...alerts],
-    approvalRate: approvalRate ?? null,
-    medianSeconds: medianSeconds ?? null,
-    p90Seconds: p90Seconds ?? null,
-    hastyShare: hastyShare ?? null,
-  };
-}

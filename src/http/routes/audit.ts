@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import { z } from "zod";
 import { AuditLogError } from "../../audit/audit-log-error.ts";
 import { STREAMS, type StreamName } from "../../audit/chain/chain.ts";
@@ -27,8 +28,20 @@ import { viewOf } from "../../core/audit-fields.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
 import { deniedAnswer, json } from "../answers.ts";
-import { type Endpoint, type EndpointAnswer, type EndpointServices, endpoint, perListener } from "../endpoint.ts";
+import { type Endpoint, type EndpointAnswer, type EndpointServices, endpointsWith, perListener } from "../endpoint.ts";
 import { Download, download, eventStream, ServerSentEvents } from "../server-sent-events.ts";
+
+/** What these endpoints need of the service. */
+export interface AuditPart {
+  /** The audit directory. No part of a request ever becomes part of a path. */
+  readonly auditDir: string;
+  /** Returns how far each exporter of the audit is, per stream; empty without `audit.export`. */
+  readonly exports: () => readonly ExportState[];
+  /** Public key that verifies the audit's checkpoints. Without it, their signatures are not verified. */
+  readonly checkpointKey?: KeyObject | undefined;
+}
+
+const { endpoint } = endpointsWith<AuditPart>();
 
 const LIMIT = 100;
 const LIMIT_MAX = 1_000;
@@ -54,7 +67,6 @@ const auditors = {
   method: "GET",
   audience: "operators",
   permission: "audit:read",
-  needs: ["auditDir"],
   audited: "audit.queried",
 } as const;
 
@@ -100,7 +112,7 @@ function named(names: readonly string[]) {
   return z.strictObject(Object.fromEntries(names.map((name) => [name, z.string().optional()])));
 }
 
-export const endpoints: readonly Endpoint[] = [
+export const endpoints: readonly Endpoint<AuditPart>[] = [
   endpoint({
     ...auditors,
     path: "/audit",
@@ -139,7 +151,6 @@ export const endpoints: readonly Endpoint[] = [
     ...auditors,
     path: "/audit/exporters",
     summary: "How far each exporter of the audit is.",
-    needs: ["auditDir", "exports"],
     query: named([]),
     responses: { 200: { schema: exportersSchema } },
     handle: (_request, { exports }) => json(200, { exporters: exports().map(exporterShown) }, queried("exporters", {})),
@@ -410,9 +421,10 @@ class AuditIndex {
   }
 }
 
-type AuditServices = EndpointServices & { readonly auditDir: string };
+type AuditServices = EndpointServices & AuditPart;
+type IndexServices = EndpointServices & Pick<AuditPart, "auditDir">;
 
-const indexOf = perListener(({ auditDir, onClose }: AuditServices) => {
+const indexOf = perListener(({ auditDir, onClose }: IndexServices) => {
   const index = new AuditIndex(auditDir);
   onClose(() => index.close());
   return index;
@@ -420,12 +432,11 @@ const indexOf = perListener(({ auditDir, onClose }: AuditServices) => {
 
 /** Returns the calls by tool of which a dry run said that a person would be asked, the most frequent first. */
 export async function askingDryRuns(
-  services: EndpointServices,
+  services: IndexServices,
   { from: fromMs, to: toMs }: { readonly from: EpochMs; readonly to: EpochMs },
 ): Promise<readonly { readonly tool: string; readonly dryRuns: number }[]> {
   const { auditDir: dir, clock } = services;
-  if (dir === undefined) return [];
-  const index = indexOf(services as AuditServices).lend();
+  const index = indexOf(services).lend();
   const filter = { exact: { decision: "DRY_RUN", code: "APPROVAL_REQUIRED" }, fromMs, toMs } as const;
   const { byTool } = await readStats({ dir, index, filter, mayGoOn: budget(clock) });
   return byTool.map(([tool, dryRuns]) => ({ tool, dryRuns }));

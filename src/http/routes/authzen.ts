@@ -2,9 +2,18 @@ import type { IncomingMessage } from "node:http";
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import type { AccessDecision, AccessQuestion } from "../../pipeline/evaluation.ts";
 import { deniedAnswer, json } from "../answers.ts";
-import { type Endpoint, type EndpointAnswer, type EndpointServices, endpoint } from "../endpoint.ts";
+import { type Endpoint, type EndpointAnswer, type EndpointServices, endpointsWith } from "../endpoint.ts";
 import { issuesOf } from "../request-guard.ts";
+
+/** What these endpoints need of the service. */
+export interface AccessPart {
+  /** Decides whether an agent may call a tool; loads its code at the first use. */
+  readonly evaluate: (question: AccessQuestion) => Promise<AccessDecision>;
+}
+
+const { endpoint } = endpointsWith<AccessPart>();
 
 /**
  * Answers other programs' questions about access, as a policy decision point of the AuthZEN Authorization API 1.0. A question has
@@ -78,7 +87,6 @@ const operators = {
   method: "POST",
   audience: "operators",
   permission: "policy:evaluate",
-  needs: ["evaluate"],
   headers: z.object({
     "X-Request-ID": z.string().regex(REQUEST_ID, "must be visible ASCII, at most 128 characters").optional(),
   }),
@@ -87,9 +95,9 @@ const operators = {
   limits: { totalMax: 64, perCallerMax: 32 },
 } as const;
 
-type Services = EndpointServices & { readonly evaluate: NonNullable<EndpointServices["evaluate"]> };
+type Services = EndpointServices & AccessPart;
 
-export const endpoints: readonly Endpoint[] = [
+export const endpoints: readonly Endpoint<AccessPart>[] = [
   endpoint({
     ...operators,
     path: EVALUATION,
@@ -119,7 +127,6 @@ export const endpoints: readonly Endpoint[] = [
     listeners: ["agents", "console"],
     summary: "Where questions about access are answered (AuthZEN 1.0).",
     audience: "anybody",
-    needs: ["evaluate"],
     audited: "no",
     adapt: asAuthZen,
     handle({ raw }, services) {

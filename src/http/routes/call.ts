@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
+import type { Approvals } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { type HttpRequestFacts, parseTracestate } from "../../core/tracing.ts";
@@ -7,6 +8,7 @@ import type { CallerContext } from "../../core/types.ts";
 import type { Answer } from "../../pipeline/answer.ts";
 import type { CallRequest, Hold } from "../../pipeline/call-request.ts";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
+import type { ToolProxy } from "../../pipeline/proxy.ts";
 import { callAnswer } from "../answers.ts";
 import { BodyReaders, DISCARDED_BYTES_MAX } from "../body-readers.ts";
 import { certificateOf } from "../connections/listening-tls.ts";
@@ -16,11 +18,19 @@ import {
   type EndpointAnswer,
   type EndpointServices,
   type Exchange,
+  endpointsWith,
   perListener,
-  selfGuarded,
 } from "../endpoint.ts";
 import { DRY_RUN, PENDING, SUCCESS } from "../openapi.ts";
 import { checkBodyHeaders, checkPeerHeaders, issuesOf, parseBody } from "../request-guard.ts";
+
+/** What these endpoints need of the service. */
+export interface ProxyPart {
+  readonly proxy: ToolProxy;
+  readonly approvals: Approvals | undefined;
+}
+
+const { selfGuarded } = endpointsWith<ProxyPart>();
 
 const RETRY_AFTER_MS = 1_000;
 const TOOL_CHARACTERS_MAX = 256;
@@ -92,7 +102,7 @@ export function beginHold(
 interface ReceivedCall {
   readonly call: IncomingCall;
   readonly intake: Intake;
-  readonly services: EndpointServices;
+  readonly services: EndpointServices & ProxyPart;
 }
 
 const text = z.string().optional();
@@ -121,7 +131,7 @@ const call = selfGuarded({
   },
 });
 
-export const endpoints: readonly Endpoint[] = [call];
+export const endpoints: readonly Endpoint<ProxyPart>[] = [call];
 
 /** Decides whether to shed this call. Health, metrics and approvals are separate routes and are never shed. */
 export function overload(
@@ -188,7 +198,7 @@ async function refuseRead({ call, services }: ReceivedCall, error: unknown): Pro
 export async function refuse(
   call: HttpCall,
   refusal: Refusal,
-  { proxy, wrongTokens }: EndpointServices,
+  { proxy, wrongTokens }: EndpointServices & Pick<ProxyPart, "proxy">,
 ): Promise<Answer> {
   const { raw } = call.exchange;
   if ((wrongTokens?.waitMs(raw) ?? 0) > 0) call.authorization = undefined;

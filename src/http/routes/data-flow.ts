@@ -2,9 +2,19 @@ import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import type { DataFlowPolicy } from "../../data-flow/flow.ts";
 import type { LabelRow } from "../../data-flow/ledger.ts";
+import type { Snapshot } from "../../pipeline/proxy.ts";
 import { json } from "../answers.ts";
 import { identityOf, REASON_CHARACTERS_MAX } from "../approval-json.ts";
-import { type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";
+import { type Endpoint, type EndpointServices, endpointsWith } from "../endpoint.ts";
+
+/** What these endpoints need of the service. */
+export interface DataFlowPart {
+  /** Returns what follows data in the configuration in use; undefined while that is off. */
+  readonly dataFlow: () => DataFlowPolicy | undefined;
+  readonly detector: () => Snapshot["detector"];
+}
+
+const { endpoint } = endpointsWith<DataFlowPart>();
 
 const ISSUER_CHARACTERS_MAX = 2_048;
 const SUBJECT_CHARACTERS_MAX = 512;
@@ -20,10 +30,10 @@ const nameOf = (max: number) =>
 
 const caller = { issuer: nameOf(ISSUER_CHARACTERS_MAX), subject: nameOf(SUBJECT_CHARACTERS_MAX) } as const;
 
-const operators = { audience: "operators", recordsForgeries: true, needs: ["dataFlow"] } as const;
+const operators = { audience: "operators", recordsForgeries: true } as const;
 
 /** What callers have read, as far as rules about data flow need it. */
-export const endpoints: readonly Endpoint[] = [
+export const endpoints: readonly Endpoint<DataFlowPart>[] = [
   endpoint({
     method: "GET",
     path: "/data-flow",
@@ -107,7 +117,7 @@ function labelJson({ session, label, since, until, tool, traceId }: LabelRow) {
 
 /** Rejects with POLICY_STATE_UNAVAILABLE when the state does not answer; the operators' log has the cause. */
 async function inState<T>(
-  { dataFlow, logError }: Pick<EndpointServices, "logError"> & { readonly dataFlow: () => DataFlowPolicy | undefined },
+  { dataFlow, logError }: Pick<EndpointServices, "logError"> & DataFlowPart,
   work: (flow: DataFlowPolicy) => Promise<T>,
 ): Promise<T> {
   const flow = dataFlow();

@@ -1,15 +1,23 @@
 import { z } from "zod";
 import type { ApprovalEvent, Approvals } from "../../approvals/types.ts";
 import { inStore, iso, isSame } from "../approval-json.ts";
-import { type Endpoint, endpoint, perListener } from "../endpoint.ts";
+import type { EndpointServices } from "../endpoint.ts";
+import { type Endpoint, endpointsWith, perListener } from "../endpoint.ts";
 import { eventStream, ServerSentEvents, type ServerSentEventsOptions } from "../server-sent-events.ts";
+
+/** What these endpoints need of the service. */
+export interface EventsPart {
+  readonly approvals: Approvals;
+}
+
+const { endpoint } = endpointsWith<EventsPart>();
 
 const STREAMS = { totalMax: 100, perCallerMax: 5 } as const;
 
 /** Events about who reviews a call, which its requester does not see. */
 const FOR_OPERATORS: ReadonlySet<ApprovalEvent["type"]> = new Set(["approval.voted", "approval.escalated"]);
 
-const tailOf = perListener(({ approvals }: { readonly approvals: Approvals }) => new EventTail(approvals));
+const tailOf = perListener(({ approvals }: EndpointServices & EventsPart) => new EventTail(approvals));
 
 /** Approval events as they happen. Operators see all of them, agents their own; a client resumes with `Last-Event-ID`. */
 const events = endpoint({
@@ -18,7 +26,7 @@ const events = endpoint({
   summary: "Events of approval requests, as server-sent events.",
   audience: "either",
   permission: "approvals:decide",
-  needs: ["approvals"],
+  onlyWith: "`approvals`",
   headers: z.object({
     "Last-Event-ID": z
       .string()
@@ -56,7 +64,7 @@ const events = endpoint({
   },
 });
 
-export const endpoints: readonly Endpoint[] = [events];
+export const endpoints: readonly Endpoint<EventsPart>[] = [events];
 
 /** Events per read. An event's line is short, so at most some tens of kilobytes wait for a client. */
 const PAGE_EVENTS = 100;

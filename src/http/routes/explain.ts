@@ -1,7 +1,32 @@
 import { z } from "zod";
 import { isTable } from "../../core/json.ts";
 import { json } from "../answers.ts";
-import { type Endpoint, endpoint } from "../endpoint.ts";
+import { type Endpoint, endpointsWith } from "../endpoint.ts";
+
+/** Who would make a call that an operator asks about: the bearer of a token, or a subject as the operator states it. */
+interface StatedCaller {
+  readonly token?: string | undefined;
+  readonly sub?: string | undefined;
+  readonly iss?: string | undefined;
+  readonly permissions?: readonly string[] | undefined;
+}
+
+interface ExplainedCall {
+  readonly tool: string;
+  readonly args: unknown;
+  readonly session?: string | undefined;
+  readonly mode?: "default" | "autoEdit" | "yolo" | undefined;
+  /** Whether planning may ask the target. */
+  readonly lookups: boolean;
+}
+
+/** What these endpoints need of the service. */
+export interface ExplainPart {
+  /** Returns what the policies in use say about a call; loads its code at the first use. */
+  readonly explain: (caller: StatedCaller, call: ExplainedCall) => Promise<object>;
+}
+
+const { endpoint } = endpointsWith<ExplainPart>();
 
 const name = z.string().min(1).max(256);
 const visible = z.string().regex(/^[\x21-\x7e]{1,128}$/);
@@ -64,14 +89,13 @@ const explanation = z.object({
     .describe("What would have to change for the call to run by itself."),
 });
 
-export const endpoints: readonly Endpoint[] = [
+export const endpoints: readonly Endpoint<ExplainPart>[] = [
   endpoint({
     method: "POST",
     path: "/explain",
     summary: "What every policy says about a call, and what would have to change. Runs nothing.",
     audience: "operators",
     permission: "policy:explain",
-    needs: ["explain"],
     body,
     responses: { 200: { schema: explanation } },
     limits: { totalMax: 8, perCallerMax: 2 },

@@ -3,9 +3,21 @@ import { Refusal } from "../../core/errors.ts";
 import { hint } from "../../core/nearest.ts";
 import type { CallHalt, HaltTarget } from "../../halts/halt.ts";
 import { haltJson } from "../../halts/halt.ts";
+import type { Halts } from "../../halts/halts.ts";
+import type { Snapshot } from "../../pipeline/proxy.ts";
+import type { Registry } from "../../pipeline/registry.ts";
 import { deniedAnswer, json } from "../answers.ts";
 import { identityOf, REASON_CHARACTERS_MAX } from "../approval-json.ts";
-import { type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";
+import { type Endpoint, type EndpointServices, endpointsWith } from "../endpoint.ts";
+
+/** What these endpoints need of the service. */
+export interface HaltsPart {
+  readonly halts: Halts;
+  readonly registry: Registry;
+  readonly detector: () => Snapshot["detector"];
+}
+
+const { endpoint } = endpointsWith<HaltsPart>();
 
 /** A year. */
 const FOR_SECONDS_MAX = 31_536_000;
@@ -46,10 +58,10 @@ const haltBody = z.discriminatedUnion("kind", [
 
 type HaltBody = z.output<typeof haltBody>;
 
-const operators = { audience: "operators", recordsForgeries: true, needs: ["halts"] } as const;
+const operators = { audience: "operators", recordsForgeries: true } as const;
 
 /** The kill switch: operators stop calls of a tool, a system, a caller or a session, or all of them. */
-export const endpoints: readonly Endpoint[] = [
+export const endpoints: readonly Endpoint<HaltsPart>[] = [
   endpoint({
     method: "GET",
     path: "/halts",
@@ -112,7 +124,7 @@ export const endpoints: readonly Endpoint[] = [
 ];
 
 /** An alias names its tool. */
-function targetOf(body: HaltBody, { registry }: EndpointServices): HaltTarget {
+function targetOf(body: HaltBody, { registry }: HaltsPart): HaltTarget {
   if (body.kind === "all") return { kind: "all", issuer: "", value: "" };
   if (body.kind === "caller") return { kind: "caller", issuer: body.issuer, value: body.subject };
   if (body.kind === "tool")
@@ -123,7 +135,7 @@ function targetOf(body: HaltBody, { registry }: EndpointServices): HaltTarget {
 }
 
 /** A halt must work in an emergency, and another replica may know the name: an unknown one is a note. */
-function notesOn({ target: { kind, value } }: CallHalt, { registry }: EndpointServices): readonly string[] {
+function notesOn({ target: { kind, value } }: CallHalt, { registry }: HaltsPart): readonly string[] {
   const tools = registry.list().map(({ tool }) => tool);
   const known = new Set(kind === "tool" ? tools.map(({ name }) => name) : tools.map(({ target }) => target.system));
   if ((kind !== "tool" && kind !== "system") || known.has(value)) return [];
@@ -131,7 +143,7 @@ function notesOn({ target: { kind, value } }: CallHalt, { registry }: EndpointSe
 }
 
 /** Rejects with POLICY_STATE_UNAVAILABLE when the state does not answer; the operators' log has the cause. */
-async function inState<T>({ logError }: EndpointServices, work: () => Promise<T>): Promise<T> {
+async function inState<T>({ logError }: Pick<EndpointServices, "logError">, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (cause) {

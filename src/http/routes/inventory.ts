@@ -1,7 +1,28 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { json } from "../answers.ts";
-import { type Endpoint, endpoint, type ListenerState } from "../endpoint.ts";
+import type { NotReady } from "../endpoint.ts";
+import { type Endpoint, endpointsWith, type ListenerState } from "../endpoint.ts";
+
+/** Facts about the service that operators may read, without secrets and paths. `routes/inventory.ts` has the schemas. */
+interface ServiceInventory {
+  tools(): object;
+  /** Returns undefined when there is no tool of this name. */
+  tool(name: string): object | undefined;
+  systems(): Promise<object>;
+  configuration(): object;
+}
+
+/** What these endpoints need of the service. */
+export interface InventoryPart {
+  /** Returns the tools, systems and settings in use; loads their code at the first use. */
+  readonly inventory: () => Promise<ServiceInventory>;
+  readonly notReady: () => readonly NotReady[];
+  /** Returns the open listeners. */
+  readonly listening: () => readonly ListenerState[];
+}
+
+const { endpoint } = endpointsWith<InventoryPart>();
 
 /** The parts of a service, for operators: its tools, the systems that they reach, and its configuration. */
 
@@ -167,13 +188,12 @@ const configuration = z.object({
   liveKeys: names.describe("Keys that a reload changes, with everything below them."),
 });
 
-export const endpoints: readonly Endpoint[] = [
+export const endpoints: readonly Endpoint<InventoryPart>[] = [
   endpoint({
     ...operators,
     path: "/catalog",
     summary: "Every registered tool, and those that were refused at load.",
     permission: "tools:read",
-    needs: ["inventory"],
     responses: { 200: { schema: catalog } },
     audited: "catalog.read",
     async handle(_request, { inventory }) {
@@ -185,7 +205,6 @@ export const endpoints: readonly Endpoint[] = [
     path: "/catalog/:name",
     summary: "One tool: its manifest, schemas, policies, and who may call it.",
     permission: "tools:read",
-    needs: ["inventory"],
     params: z.object({ name: z.string().max(128) }),
     responses: { 200: { schema: details } },
     audited: "catalog.read",
@@ -203,7 +222,6 @@ export const endpoints: readonly Endpoint[] = [
     summary:
       "The systems that tools reach: state, addresses, TLS, certificates, confinement; and the service's listeners.",
     permission: "metrics:read",
-    needs: ["inventory"],
     responses: { 200: { schema: systems } },
     audited: "systems.read",
     async handle(_request, { inventory, notReady, listening }) {
@@ -216,7 +234,6 @@ export const endpoints: readonly Endpoint[] = [
     path: "/configuration",
     summary: "The configuration in use, without secrets and paths.",
     permission: "configuration:read",
-    needs: ["inventory"],
     responses: { 200: { schema: configuration } },
     audited: "configuration.read",
     async handle(_request, { inventory }) {

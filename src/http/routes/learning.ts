@@ -5,8 +5,17 @@ import type { CallerContext } from "../../core/types.ts";
 import type { Learning } from "../../pipeline/learning/learning.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 import { deniedAnswer, json } from "../answers.ts";
-import { type AdmittedRequest, type Endpoint, type EndpointAnswer, endpoint } from "../endpoint.ts";
+import { type AdmittedRequest, type Endpoint, type EndpointAnswer, endpointsWith } from "../endpoint.ts";
 import { record } from "../guard.ts";
+
+/** What these endpoints need of the service. */
+export interface LearningPart {
+  readonly registry: Registry;
+  /** Returns the observations of answers; loads their code at the first use. */
+  readonly learning: () => Promise<Learning>;
+}
+
+const { endpoint } = endpointsWith<LearningPart>();
 
 const SECONDS_MAX = 3_600;
 const ANSWERS_MAX = 1_000;
@@ -25,12 +34,11 @@ const operators = {
   audience: "operators",
   permission: "tools:learn",
   recordsForgeries: true,
-  needs: ["learning"],
   params: z.object({ name: z.string() }),
 } as const;
 
 /** Observations of a tool's answers by operators: shapes and kinds, never values. */
-export const endpoints: readonly Endpoint[] = [
+export const endpoints: readonly Endpoint<LearningPart>[] = [
   endpoint({
     ...operators,
     method: "POST",

@@ -2,8 +2,16 @@ import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import type { Quotas } from "../../quotas/quotas.ts";
 import { deniedAnswer, json } from "../answers.ts";
-import { type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";
+import { type Endpoint, type EndpointServices, endpointsWith } from "../endpoint.ts";
 import { record } from "../guard.ts";
+
+/** What these endpoints need of the service. */
+export interface QuotasPart {
+  /** Returns the quotas in use; undefined while the configuration has none. */
+  readonly quotas: () => Quotas | undefined;
+}
+
+const { endpoint } = endpointsWith<QuotasPart>();
 
 const PAGE_MAX = 500;
 const PAGE_DEFAULT = 100;
@@ -69,10 +77,10 @@ const listing = z.object({
   cursor: z.string().optional().describe("For the next page; absent on the last."),
 });
 
-const operators = { audience: "operators", recordsForgeries: true, needs: ["quotas"] } as const;
+const operators = { audience: "operators", recordsForgeries: true } as const;
 
 /** Quotas and their use, for operators. */
-export const endpoints: readonly Endpoint[] = [
+export const endpoints: readonly Endpoint<QuotasPart>[] = [
   endpoint({
     ...operators,
     method: "GET",

@@ -15,12 +15,19 @@ import {
   REASON_CHARACTERS_MAX,
   rightsOf,
 } from "../approval-json.ts";
-import { type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";
+import { type Endpoint, type EndpointServices, endpointsWith } from "../endpoint.ts";
 import { record } from "../guard.ts";
 import { parseBody } from "../request-guard.ts";
 import { decide } from "./approvals.ts";
 
-type RpcServices = EndpointServices & { readonly approvals: ReceiptedApprovals };
+/** What these endpoints need of the service. */
+export interface RpcPart {
+  readonly approvals: ReceiptedApprovals;
+}
+
+const { endpoint } = endpointsWith<RpcPart>();
+
+type RpcServices = EndpointServices & RpcPart;
 
 /** Error codes of JSON-RPC 2.0. */
 const PARSE_ERROR = -32_700;
@@ -104,7 +111,7 @@ const rpc = endpoint({
   audience: "operators",
   permission: "approvals:decide",
   recordsForgeries: true,
-  needs: ["approvals"],
+  onlyWith: "`approvals`",
   bytes: rpcRequest,
   responses: { 200: {}, 204: { description: "Success; a request without an id gets no answer.", type: "none" } },
   audited: "change",
@@ -115,7 +122,7 @@ const rpc = endpoint({
   },
 });
 
-export const endpoints: readonly Endpoint[] = [rpc];
+export const endpoints: readonly Endpoint<RpcPart>[] = [rpc];
 
 interface Served {
   readonly jsonrpc: "2.0" | undefined;

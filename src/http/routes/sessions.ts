@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Json } from "../../core/types.ts";
 import { json } from "../answers.ts";
 import {
@@ -11,8 +12,15 @@ import {
   sessionForOperator,
   sessionForOwner,
 } from "../approval-json.ts";
-import { type Endpoint, endpoint } from "../endpoint.ts";
+import { type Endpoint, endpointsWith } from "../endpoint.ts";
 import { SESSION_ANSWER } from "../openapi.ts";
+
+/** What these endpoints need of the service. */
+export interface SessionsPart {
+  readonly approvals: ReceiptedApprovals;
+}
+
+const { endpoint } = endpointsWith<SessionsPart>();
 
 const LISTED_MAX = 500;
 const MODE_SECONDS_MAX = 604_800;
@@ -44,16 +52,16 @@ const sessionParams = z.object({ id: z.string().regex(/^[\x21-\x7e]{1,132}$/) })
 const noSession = () => notFound("session");
 const noGrant = () => notFound("grant");
 
-const managers = { audience: "operators", recordsForgeries: true, needs: ["approvals"] } as const;
+const managers = { audience: "operators", recordsForgeries: true, onlyWith: "`approvals`" } as const;
 
 /** Sessions and their modes: agents open and end their own, operators manage all. */
-const sessions: readonly Endpoint[] = [
+const sessions: readonly Endpoint<SessionsPart>[] = [
   endpoint({
     method: "POST",
     path: "/sessions",
     summary: "Open a session.",
     audience: "agents",
-    needs: ["approvals"],
+    onlyWith: "`approvals`",
     responses: { 201: { schema: SESSION_ANSWER } },
     audited: "change",
     async handle({ caller }, services) {
@@ -100,7 +108,7 @@ const sessions: readonly Endpoint[] = [
     summary: "End a session. Operators name its owner where several callers have a session of this id.",
     audience: "either",
     permission: "modes:manage",
-    needs: ["approvals"],
+    onlyWith: "`approvals`",
     params: sessionParams,
     notFound: noSession,
     query: ownerQuery,
@@ -119,14 +127,14 @@ const sessions: readonly Endpoint[] = [
 ];
 
 /** Grants, which are remembered approvals: agents see their own, operators see and revoke all. */
-const grants: readonly Endpoint[] = [
+const grants: readonly Endpoint<SessionsPart>[] = [
   endpoint({
     method: "GET",
     path: "/grants",
     summary: "Remembered approvals: the caller's own, or all for operators.",
     audience: "either",
     permission: "grants:manage",
-    needs: ["approvals"],
+    onlyWith: "`approvals`",
     audited: "grants.listed",
     async handle({ tokenAudience, caller }, services) {
       const isAgent = tokenAudience === "agents";
@@ -151,7 +159,7 @@ const grants: readonly Endpoint[] = [
   }),
 ];
 
-export const endpoints: readonly Endpoint[] = [...sessions, ...grants];
+export const endpoints: readonly Endpoint<SessionsPart>[] = [...sessions, ...grants];
 
 function listed<T>(name: string, all: readonly T[], show: (one: T) => Json): Json {
   return { [name]: all.slice(0, LISTED_MAX).map(show), ...(all.length > LISTED_MAX && { truncated: true }) };

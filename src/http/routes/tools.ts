@@ -3,10 +3,18 @@ import { Refusal } from "../../core/errors.ts";
 import { exportTool, TOOL_FORMATS } from "../../core/tool-export.ts";
 import type { CallerContext, Tool } from "../../core/types.ts";
 import { couldUse } from "../../pipeline/permission-engine.ts";
+import type { Registry } from "../../pipeline/registry.ts";
 import { meantTool } from "../../pipeline/registry.ts";
 import { json } from "../answers.ts";
-import { type Endpoint, endpoint } from "../endpoint.ts";
+import { type Endpoint, endpointsWith } from "../endpoint.ts";
 import { TOOL, TOOL_LIST } from "../openapi.ts";
+
+/** What these endpoints need of the service. */
+export interface ToolsPart {
+  readonly registry: Registry;
+}
+
+const { endpoint } = endpointsWith<ToolsPart>();
 
 /** `strict`: as the format's strict mode takes them, for the tools whose schemas it can express. */
 const query = z.object({
@@ -14,7 +22,7 @@ const query = z.object({
   strict: z.enum(["true", "false"]).default("false"),
 });
 
-export const endpoints: readonly Endpoint[] = [
+export const endpoints: readonly Endpoint<ToolsPart>[] = [
   endpoint({
     method: "GET",
     path: "/tools",
