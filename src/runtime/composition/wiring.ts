@@ -3,9 +3,7 @@ import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
 import type { Admission } from "../../pipeline/admission.ts";
-import type { AccessQuestion } from "../../pipeline/evaluation.ts";
 import { createExecutor } from "../../pipeline/executor.ts";
-import type { Learning } from "../../pipeline/learning/learning.ts";
 import type { ObserverSlot } from "../../pipeline/output-filter.ts";
 import { createProxy } from "../../pipeline/proxy.ts";
 import { createWaitingRoom } from "../../pipeline/waiting-room.ts";
@@ -14,7 +12,6 @@ import type { Modules } from "../modules.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
 import type { Reloaded } from "../reload/types.ts";
-import type { ExplainedCall, KnownState, StatedCaller } from "../replay/explain.ts";
 import { openState, openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
 import { auditState, intend, openAudit, startExports } from "./audit.ts";
@@ -22,6 +19,7 @@ import { DataFlowOpener } from "./data-flow.ts";
 import { endHaltedCalls, openHalts } from "./halts.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { openLimits } from "./limits.ts";
+import { learningFor, operatorViews } from "./operator-views.ts";
 import { openQuotas } from "./quotas.ts";
 import { openRecording } from "./recording.ts";
 import { joinSnapshot, startReloading } from "./reloading.ts";
@@ -148,8 +146,7 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
       observerSlot,
       quotaSlot: quotas.slot,
     }),
-    /** Returns the operators' observations of answers. */
-    learning: learningFor(observerSlot),
+    learning: learningFor(observerSlot, clock),
     registry: currentRegistry(snapshots),
     callers: currentCallers(snapshots),
     admission,
@@ -161,7 +158,7 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
     approvals,
     /** The halts that operators have set. */
     halts,
-    /** Whether the policies' state is shared with other processes. */
+    /** Whether the shared state is shared with other processes, or only between calls. */
     policyScope: state.scope,
     dataFlow: () => snapshots.current().dataFlow,
     /** Counts of data flow since the start; undefined until a configuration has turned it on. */
@@ -182,34 +179,16 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
     channels: () => snapshots.all().flatMap(({ parts: { targets } }) => targets.channels()),
     /** Returns the state of the configuration in use and of the last refusal. */
     configuration: () => reloading.state(),
-    /** Returns the tools, systems and settings in use, for operators; loads their code at the first use. */
-    inventory: async () => {
-      const { inventoryOf } = await import("../inventory/inventory.ts");
-      const { config: inUse, parts: current } = snapshots.current();
-      const [state, problems] = [reloading.state(), reloading.problems()];
-      return inventoryOf({ config: inUse, parts: current, state, problems, audit: audit.health(), nowMs: clock() });
-    },
-    /** Decides whether an agent may call a tool, for other programs; loads its code at the first use. */
-    evaluate: async (question: AccessQuestion) => {
-      const { evaluateAccess } = await import("../../pipeline/evaluation.ts");
-      const { leave, registry, callers, policy } = snapshots.enter();
-      const { risk } = snapshots.current().parts;
-      const call = { halts, risk, session: undefined, traceId: CAPABILITIES.ids() };
-      return evaluateAccess({ registry, callers, policy, ...call }, question).finally(leave);
-    },
-    /** Returns what the policies in use say about a call, for operators; loads its code at the first use. */
-    explain: async (caller: StatedCaller, call: Omit<ExplainedCall, "caller">) => {
-      const { callerOf, explainCall } = await import("../replay/explain.ts");
-      const { config: inUse, parts: current, version, dataFlow } = snapshots.current();
-      const known: KnownState = {
-        haltOf: (halting) => halts.refusalFor(halting),
-        dataFlow,
-        approvals,
-        quotas: quotas.slot.quotas,
-      };
-      const asked = { parts: current, config: inUse, policyVersion: version, known };
-      return explainCall(asked, { ...call, caller: await callerOf(asked, caller) });
-    },
+    ...operatorViews({
+      snapshots,
+      reloading,
+      audit,
+      halts,
+      approvals,
+      quotas: quotas.slot,
+      ids: CAPABILITIES.ids,
+      clock,
+    }),
     reload: reloading.reload,
     listeners: parts.listeners,
     /** Returns the state of the revocation list; undefined when there is none. */
@@ -228,17 +207,6 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
 function startLine({ registry }: Parts, fingerprint: Fingerprint | undefined): JournalLine {
   const configuration = fingerprint && { configuration: fingerprint.sha256 };
   return { type: "service.started", tools: registry.list().length, pid: process.pid, ...configuration };
-}
-
-/** Returns a function that loads the code at its first use: most services never observe a tool. */
-function learningFor(slot: ObserverSlot): () => Promise<Learning> {
-  let learning: Promise<Learning> | undefined;
-  return () => {
-    learning ??= import("../../pipeline/learning/learning.ts").then(
-      ({ Learning: Observations }) => new Observations({ slot, clock, newId: randomUUID }),
-    );
-    return learning;
-  };
 }
 
 interface StoreParts extends Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks"> {

@@ -1,0 +1,69 @@
+import { randomUUID } from "node:crypto";
+import type { AuditLog } from "../../audit/audit-log.ts";
+import type { EpochMs } from "../../core/types.ts";
+import type { AccessQuestion } from "../../pipeline/evaluation.ts";
+import type { Learning } from "../../pipeline/learning/learning.ts";
+import type { ObserverSlot } from "../../pipeline/output-filter.ts";
+import type { LiveSnapshots } from "../reload/snapshots.ts";
+import type { ExplainedCall, KnownState, StatedCaller } from "../replay/explain.ts";
+import type { openHalts } from "./halts.ts";
+import type { openQuotas } from "./quotas.ts";
+import type { joinSnapshot, startReloading } from "./reloading.ts";
+
+interface ViewedParts {
+  readonly snapshots: LiveSnapshots<Awaited<ReturnType<typeof joinSnapshot>>>;
+  readonly reloading: ReturnType<typeof startReloading>;
+  readonly audit: AuditLog;
+  readonly halts: ReturnType<typeof openHalts>;
+  readonly approvals: KnownState["approvals"];
+  readonly quotas: ReturnType<typeof openQuotas>["slot"];
+  readonly ids: () => string;
+  readonly clock: () => EpochMs;
+}
+
+/** Returns what operators and other programs may ask a service about itself. Each loads its code at the first use. */
+export function operatorViews({ snapshots, reloading, audit, halts, approvals, quotas, ids, clock }: ViewedParts) {
+  return {
+    /** Returns the tools, systems and settings in use, for operators; loads their code at the first use. */
+    inventory: async () => {
+      const { inventoryOf } = await import("../inventory/inventory.ts");
+      const { config: inUse, parts: current } = snapshots.current();
+      const [state, problems] = [reloading.state(), reloading.problems()];
+      return inventoryOf({ config: inUse, parts: current, state, problems, audit: audit.health(), nowMs: clock() });
+    },
+    /** Decides whether an agent may call a tool, for other programs; loads its code at the first use. */
+    evaluate: async (question: AccessQuestion) => {
+      const { evaluateAccess } = await import("../../pipeline/evaluation.ts");
+      const { leave, registry, callers, policy } = snapshots.enter();
+      const { risk } = snapshots.current().parts;
+      const call = { halts, risk, session: undefined, traceId: ids() };
+      return evaluateAccess({ registry, callers, policy, ...call }, question).finally(leave);
+    },
+    /** Returns what the policies in use say about a call, for operators; loads its code at the first use. */
+    explain: async (caller: StatedCaller, call: Omit<ExplainedCall, "caller">) => {
+      const { callerOf, explainCall } = await import("../replay/explain.ts");
+      const { config: inUse, parts: current, version, dataFlow } = snapshots.current();
+      const known: KnownState = {
+        haltOf: (halting) => halts.refusalFor(halting),
+        dataFlow,
+        approvals,
+        quotas: quotas.quotas,
+      };
+      const asked = { parts: current, config: inUse, policyVersion: version, known };
+      return explainCall(asked, { ...call, caller: await callerOf(asked, caller) });
+    },
+  };
+}
+
+/**
+ * Returns the operators' observations of answers; loads their code at the first use, since most services never observe a tool.
+ */
+export function learningFor(slot: ObserverSlot, clock: () => EpochMs): () => Promise<Learning> {
+  let learning: Promise<Learning> | undefined;
+  return () => {
+    learning ??= import("../../pipeline/learning/learning.ts").then(
+      ({ Learning: Observations }) => new Observations({ slot, clock, newId: randomUUID }),
+    );
+    return learning;
+  };
+}
