@@ -1,3 +1,5 @@
+export type { DiffHunk } from "./core/diff-hunk.ts";
+
 /** The public API, for authors of manifests and for programs that embed the library. Nothing else is public. */
 
 import { createDefineTool } from "./core/define-tool.ts";
@@ -157,7 +159,6 @@ export { parseJson } from "./targets/command/parser.ts";
 export { parseTable } from "./targets/command/table.ts";
 export {
   type DiffFile,
-  type DiffHunk,
   type FittedLines,
   fitLines,
   type JsonLines,

@@ -1,17 +1,9 @@
+import { type DiffHunk, type HunkFault, isHunkHeader, readHunk } from "../../core/diff-hunk.ts";
 import { lineWithin } from "../../core/partial-answer.ts";
 import type { Json } from "../../core/types.ts";
 import { parseJson } from "./parser.ts";
 
 type FileStatus = "added" | "deleted" | "renamed" | "modified";
-
-export interface DiffHunk {
-  readonly oldStart: number;
-  readonly oldLines: number;
-  readonly newStart: number;
-  readonly newLines: number;
-  /** Each line with its mark: a space, `+`, `-`, or `\` for "No newline at end of file". */
-  readonly lines: readonly string[];
-}
 
 export interface DiffFile {
   /** As written in the diff: `a/src/x.ts`, `/dev/null`. */
@@ -27,8 +19,6 @@ export interface UnifiedDiff {
   readonly files: readonly DiffFile[];
   readonly rest: readonly string[];
 }
-
-const HUNK = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;
 
 /**
  * Reads a unified diff in one pass. The counts of a hunk determine its length, so no line of a file is taken for a
@@ -60,7 +50,7 @@ export function parseUnifiedDiff(text: string): UnifiedDiff {
 
 function isHeader(lines: readonly string[], at: number): boolean {
   return (
-    (lines[at] ?? "").startsWith("--- ") && (lines[at + 1] ?? "").startsWith("+++ ") && HUNK.test(lines[at + 2] ?? "")
+    (lines[at] ?? "").startsWith("--- ") && (lines[at + 1] ?? "").startsWith("+++ ") && isHunkHeader(lines[at + 2])
   );
 }
 
@@ -71,36 +61,18 @@ function readHunks(
 ): { readonly hunks: readonly DiffHunk[]; readonly end: number } {
   const hunks: DiffHunk[] = [];
   let at = from;
-  for (let counts = HUNK.exec(lines[at] ?? ""); counts !== null; counts = HUNK.exec(lines[at] ?? "")) {
-    const [, oldStart = "", oldLines = "1", newStart = "", newLines = "1"] = counts;
-    const end = hunkEnd(lines, at + 1, { old: Number(oldLines), new: Number(newLines) });
-    hunks.push({
-      oldStart: Number(oldStart),
-      oldLines: Number(oldLines),
-      newStart: Number(newStart),
-      newLines: Number(newLines),
-      lines: lines.slice(at + 1, end),
-    });
-    at = end;
+  for (let hunk = readHunk(lines, at); hunk !== undefined; hunk = readHunk(lines, at)) {
+    if (typeof hunk === "string") throw new SyntaxError(PROBLEMS[hunk]);
+    hunks.push(hunk);
+    at += 1 + hunk.lines.length;
   }
   return { hunks, end: at };
 }
 
-function hunkEnd(lines: readonly string[], from: number, left: { readonly old: number; readonly new: number }): number {
-  let { old: oldLeft, new: newLeft } = left;
-  let at = from;
-  while (oldLeft > 0 || newLeft > 0) {
-    // Some programs strip the mark of an empty unchanged line.
-    const mark = lines[at]?.[0] ?? (at < lines.length ? " " : "");
-    if (mark === "" || !" +-\\".includes(mark)) throw new SyntaxError("a hunk of the diff ends too early");
-    if (mark === " " || mark === "-") oldLeft -= 1;
-    if (mark === " " || mark === "+") newLeft -= 1;
-    if (oldLeft < 0 || newLeft < 0)
-      throw new SyntaxError("a hunk of the diff contains more lines than its header says");
-    at += 1;
-  }
-  return lines[at]?.startsWith("\\") ? at + 1 : at;
-}
+const PROBLEMS: Readonly<Record<HunkFault, string>> = {
+  "too short": "a hunk of the diff ends too early",
+  "too long": "a hunk of the diff contains more lines than its header says",
+};
 
 /** Returns the path in a header, without the timestamp after a tab. */
 function pathOf(header: string): string {

@@ -1,7 +1,7 @@
+import { type HunkFault, isEmptyLine, isHunkHeader, readHunk, sidesOf } from "../../core/diff-hunk.ts";
 import { linesOf } from "./contents.ts";
 import { fileRefusal } from "./refusals.ts";
 
-const HUNK = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;
 const HUNKS_MAX = 1_000;
 /** Maximum lines compared while searching for hunks with wrong line numbers. Long lines count several times. */
 const COMPARISONS_MAX = 5_000_000;
@@ -11,8 +11,6 @@ const MORE_THAN_TEXT = /^(?:rename |copy |old mode |new mode |deleted file |new 
 const GIT_HEADER = "diff --git ";
 /** Starts the signature at the end of a patch from `git format-patch`. */
 const SIGNATURE = /^-- ?\r?$/;
-/** Starts the note that the previous line has no newline. */
-const REMARK = "\\ ";
 
 interface Hunk {
   /** 1-based line of the old text. Without old lines, the line before the inserted ones. */
@@ -82,16 +80,18 @@ function positionOf(
 function readPatch(diff: string): { readonly hunks: readonly Hunk[]; readonly createsFile: boolean } {
   const lines = diff.split("\n");
   if (lines.at(-1) === "") lines.pop();
-  const first = lines.findIndex((line) => HUNK.test(line));
+  const first = lines.findIndex(isHunkHeader);
   if (first < 0) throw invalid("The patch contains no hunk (@@ -1,3 +1,4 @@).");
   const headers = lines.slice(0, first);
   checkHeaders(headers);
   const hunks: Hunk[] = [];
   for (let at = first; at < lines.length && !isEnd(lines, at); ) {
     if (hunks.length >= HUNKS_MAX) throw invalid(`The patch contains more than ${HUNKS_MAX} hunks.`);
-    const { hunk, end } = readHunk(lines, at, hunks.length);
-    hunks.push(hunk);
-    at = end;
+    const hunk = readHunk(lines, at);
+    if (hunk === undefined || typeof hunk === "string") throw invalid(problemOf(hunk, lines[at], hunks.length));
+    const { before, after } = sidesOf(hunk);
+    hunks.push({ oldStart: hunk.oldStart, oldLines: before, newLines: after });
+    at += 1 + hunk.lines.length;
   }
   return { hunks, createsFile: headers.some((line) => line.startsWith("--- /dev/null")) };
 }
@@ -110,51 +110,16 @@ function checkHeaders(headers: readonly string[]): void {
 /** Returns whether the rest is only empty lines or a signature. */
 function isEnd(lines: readonly string[], at: number): boolean {
   if (isEmptyLine(lines[at])) return lines.slice(at).every(isEmptyLine);
-  return SIGNATURE.test(lines[at] ?? "") && !lines.slice(at).some((line) => HUNK.test(line));
-}
-
-function isEmptyLine(line: string | undefined): boolean {
-  return line === "" || line === "\r";
+  return SIGNATURE.test(lines[at] ?? "") && !lines.slice(at).some(isHunkHeader);
 }
 
 const ONE_FILE = "The patch changes several files: send one patch for each.";
 
-function readHunk(
-  lines: readonly string[],
-  start: number,
-  index: number,
-): { readonly hunk: Hunk; readonly end: number } {
-  const first = lines[start] ?? "";
-  const header = HUNK.exec(first);
-  if (header === null) {
-    const isFileHeader = first.startsWith("--- ") || first.startsWith(GIT_HEADER);
-    throw invalid(isFileHeader ? ONE_FILE : `The text after hunk ${index} is not a hunk.`);
-  }
-  const [, oldStart = "0", oldCount = "1", , newCount = "1"] = header;
-  let [oldLeft, newLeft] = [Number(oldCount), Number(newCount)];
-  const oldLines: string[] = [];
-  const newLines: string[] = [];
-  let at = start + 1;
-  for (; oldLeft > 0 || newLeft > 0; at += 1) {
-    const line = lines[at];
-    // Editors often remove the leading space of an empty context line.
-    const mark = isEmptyLine(line) ? " " : line?.[0];
-    const isOld = mark === " " || mark === "-";
-    const isNew = mark === " " || mark === "+";
-    if (line === undefined || (!isOld && !isNew)) throw invalid(`Hunk ${index + 1} ends before its counts are met.`);
-    const text = (isEmptyLine(line) ? line : line.slice(1)) + (lacksNewline(lines, at) ? "" : "\n");
-    if (isOld) oldLines.push(text);
-    if (isNew) newLines.push(text);
-    oldLeft -= isOld ? 1 : 0;
-    newLeft -= isNew ? 1 : 0;
-    if (lacksNewline(lines, at)) at += 1;
-  }
-  if (oldLeft < 0 || newLeft < 0) throw invalid(`Hunk ${index + 1} continues after its counts are met.`);
-  return { hunk: { oldStart: Number(oldStart), oldLines, newLines }, end: at };
-}
-
-function lacksNewline(lines: readonly string[], at: number): boolean {
-  return lines[at + 1]?.startsWith(REMARK) === true;
+function problemOf(fault: HunkFault | undefined, line: string | undefined, index: number): string {
+  if (fault === "too short") return `Hunk ${index + 1} ends before its counts are met.`;
+  if (fault === "too long") return `Hunk ${index + 1} continues after its counts are met.`;
+  const isFileHeader = line?.startsWith("--- ") === true || line?.startsWith(GIT_HEADER) === true;
+  return isFileHeader ? ONE_FILE : `The text after hunk ${index} is not a hunk.`;
 }
 
 function invalid(message: string): ReturnType<typeof fileRefusal> {
