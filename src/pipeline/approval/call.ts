@@ -62,11 +62,6 @@ export interface ApprovalNeed {
   readonly rules: readonly string[];
 }
 
-/** Returns the name of the rule that requires the approval. The risk rules name theirs themselves. */
-export function ruleOf({ point, reason }: Pick<PolicyFinding, "point" | "reason">): string {
-  return point === "risk" ? reason : `policy:${point}`;
-}
-
 /** Runs work on the store. A store failure never approves a call. */
 export async function guarded<T>(work: () => Promise<T>): Promise<T> {
   try {

@@ -3,11 +3,11 @@ import type { Planned } from "../../core/evidence.ts";
 import type { Tool } from "../../core/types.ts";
 import { type CallSession, callSession } from "../call-session.ts";
 import type { Assessed } from "../policy-points.ts";
-import { type ApprovalNeed, type GateContext, type GatedCall, type GateOptions, guarded, ruleOf } from "./call.ts";
+import { type ApprovalNeed, type GateContext, type GatedCall, type GateOptions, guarded } from "./call.ts";
 import { acceptsCallback, callbackOf } from "./callback.ts";
 import { findBoundedGrants, findExactGrant } from "./grants.ts";
 import { ManifestRule } from "./manifest.ts";
-import { type OrderFacts, rulesOf } from "./order.ts";
+import { type OrderFacts, ruleOf, rulesOf } from "./order.ts";
 import { approvalsUnavailable } from "./refusals.ts";
 import { priorCallOf } from "./request.ts";
 

@@ -1,5 +1,5 @@
 import { type Approval, type Grant, MODES, type Mode, type Prior } from "../../approvals/types.ts";
-import type { Refusal } from "../../core/errors.ts";
+import type { PolicyFinding, Refusal } from "../../core/errors.ts";
 import type { Tool } from "../../core/types.ts";
 import { inProgress, nobodyToAsk } from "./refusals.ts";
 
@@ -144,6 +144,11 @@ const SESSION_AT = ORDER.indexOf(SESSION);
 /** Returns whether the decision does not depend on the call's session. */
 export function isInAnySession({ at }: Ruling): boolean {
   return at < SESSION_AT;
+}
+
+/** Returns the name of the rule that requires the approval. The risk rules name theirs themselves. */
+export function ruleOf({ point, reason }: Pick<PolicyFinding, "point" | "reason">): string {
+  return point === "risk" ? reason : `policy:${point}`;
 }
 
 /** Returns the rules for which a call asks that no rule passes. */
