@@ -6,7 +6,7 @@ import { integer, optionalInteger, text } from "../../database/rows.ts";
 import type { Requester } from "../identities.ts";
 import type { ApprovalState, Approvals, NewTask, Task, TaskCall, TaskEnd, TaskState } from "../types.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
-import { cancel } from "./requests.ts";
+import { cancel } from "./decisions.ts";
 import { toApproval } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
 import { sessionOf } from "./transitions.ts";
