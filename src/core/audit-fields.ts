@@ -13,8 +13,8 @@ export type LineMembers = Readonly<Record<string, unknown>>;
 export interface FieldFilter {
   /** Name of the HTTP parameter; the option of `stc` is spelled `--like-this`. */
   readonly param: string;
-  /** Help text of the option. */
-  readonly help: string;
+  /** Help text of the option. Default: its values. */
+  readonly help?: string;
   /** Label of the console's input. */
   readonly label: string;
   /** Example in the console's empty input. */
@@ -41,6 +41,8 @@ interface AuditField {
   /** True when only exports read the field. */
   readonly isExportedOnly?: true;
   readonly filter?: FieldFilter;
+  /** Column in the console's table of calls. A column without a position comes after all others. */
+  readonly column?: { readonly title: string; readonly position?: number };
   /** Column in CSV. The columns have the order of the rows: a new one is last. */
   readonly csv?: string;
   /** Returns the text of the value for tables. The value itself when missing. */
@@ -53,7 +55,7 @@ const refusals = Object.entries(REFUSALS);
 const STAGES: readonly string[] = [...new Set(refusals.map(([, { stage }]) => stage))];
 
 export const AUDIT_FIELDS = {
-  timestamp: { read: textAt("timestamp"), csv: "timestamp" },
+  timestamp: { read: textAt("timestamp"), csv: "timestamp", column: { title: "Time", position: 1 } },
   traceId: {
     read: textAt("traceId"),
     csv: "traceId",
@@ -69,6 +71,7 @@ export const AUDIT_FIELDS = {
   sub: {
     read: textAt("caller", "sub"),
     csv: "sub",
+    column: { title: "Caller", position: 4 },
     filter: { param: "sub", help: "subject of the caller", label: "Caller", occurs: "sometimes" },
   },
   iss: {
@@ -79,6 +82,7 @@ export const AUDIT_FIELDS = {
   tool: {
     read: textAt("tool", "name"),
     csv: "tool",
+    column: { title: "Tool", position: 3 },
     filter: { param: "tool", help: "name of the tool", label: "Tool", occurs: "sometimes" },
   },
   classification: {
@@ -87,7 +91,6 @@ export const AUDIT_FIELDS = {
     ocsf: "classification",
     filter: {
       param: "classification",
-      help: "read, write, destructive, unknown",
       label: "Classification",
       values: ["read", "write", "destructive", "unknown"],
       isChoice: true,
@@ -102,10 +105,10 @@ export const AUDIT_FIELDS = {
   decision: {
     read: textAt("decision"),
     csv: "decision",
+    column: { title: "Decision", position: 2 },
     ocsf: "decision",
     filter: {
       param: "decision",
-      help: "ALLOWED, DENIED, ERROR, PENDING, DRY_RUN",
       label: "Decision",
       values: ["ALLOWED", "DENIED", "ERROR", "PENDING", "DRY_RUN"],
       isChoice: true,
@@ -140,7 +143,7 @@ export const AUDIT_FIELDS = {
   },
   reason: { read: textAt("denial", "reason"), csv: "reason" },
   /** Milliseconds. Not a measured value in a line that sums up calls. */
-  duration: { read: durationIn, csv: "durationMs" },
+  duration: { read: durationIn, csv: "durationMs", column: { title: "Duration", position: 5 } },
   count: { read: countIn, csv: "count" },
   args: { read: jsonAt("request", "args"), isExportedOnly: true, csv: "args" },
   argsHash: { read: textAt("request", "argsHash"), isExportedOnly: true, csv: "argsHash", ocsf: "args_hash" },
@@ -228,8 +231,27 @@ export const FIELD_ROWS: readonly NamedField[] = Object.entries(AUDIT_FIELDS).ma
   ...field,
 }));
 
+/** A column of the console's table of calls. */
+export interface CallColumn {
+  readonly name: string;
+  readonly title: string;
+  /** Returns the text of the value; undefined when it is missing. */
+  readonly textIn: (line: LineMembers) => string | undefined;
+}
+
+/** The columns of the console's table of calls, from left to right. */
+export const CALL_COLUMNS: readonly CallColumn[] = FIELD_ROWS.flatMap(({ name, read, show = String, column }) => {
+  if (column === undefined) return [];
+  const textIn = (line: LineMembers): string | undefined => {
+    const value = read(line);
+    return value === undefined ? undefined : show(String(value));
+  };
+  return [{ name, title: column.title, position: column.position ?? Number.POSITIVE_INFINITY, textIn }];
+}).sort((one, other) => (one.position < other.position ? -1 : Number(one.position > other.position)));
+
 /** A filter with its field. */
 export interface FilterRow extends FieldFilter {
+  readonly help: string;
   readonly param: FilterParam;
   /** Returns the field's value. */
   readonly valueIn: (entry: EntryView) => string | undefined;
@@ -241,7 +263,14 @@ const BY_OCCURRENCE = ["once", "sometimes", "often"];
 export const FILTER_ROWS: readonly FilterRow[] = FIELD_ROWS.flatMap(({ name, filter }) =>
   filter === undefined
     ? []
-    : [{ ...filter, param: filter.param as FilterParam, valueIn: (entry: EntryView) => fieldValue(entry, name) }],
+    : [
+        {
+          ...filter,
+          help: filter.help ?? (filter.values ?? []).join(", "),
+          param: filter.param as FilterParam,
+          valueIn: (entry: EntryView) => fieldValue(entry, name),
+        },
+      ],
 ).sort((one, other) => BY_OCCURRENCE.indexOf(one.occurs) - BY_OCCURRENCE.indexOf(other.occurs));
 
 /** Returns the value of a field that a filter reads: a text. */

@@ -22,13 +22,14 @@ async function stcWithShelf(folder: string, ...args: readonly string[]) {
 const PARAMETERS = `
   const { QUERY_PARAMS } = await import("./src/audit/query/params.ts");
   const { packLines, unpackRows } = await import("./src/audit/query/line-rows.ts");
-  const { FILTER_ROWS } = await import("./src/core/audit-fields.ts");
+  const { CALL_COLUMNS, FILTER_ROWS } = await import("./src/core/audit-fields.ts");
   const bytes = Buffer.from(process.env.LINE + "\\n");
   const rows = unpackRows(packLines({ day: "2026-02-16", bytes, base: 0, first: 0, last: bytes.length }).rows);
   const label = FILTER_ROWS.find(({ param }) => param === "shelf")?.label;
-  console.log(JSON.stringify([QUERY_PARAMS.includes("shelf"), rows.values.shelf, label]));`;
+  const columns = CALL_COLUMNS.map(({ title, textIn }) => [title, textIn(JSON.parse(process.env.LINE))]);
+  console.log(JSON.stringify([QUERY_PARAMS.includes("shelf"), rows.values.shelf, label, columns.at(-1)]));`;
 
-test("a row of the table is a filter, a column of the index and of CSV, a member of OCSF and an input of the console", async () => {
+test("a row of the table is a filter, a column of the index and of CSV, a member of OCSF and an input and a column of the console", async () => {
   const folder = mkdtempSync(join(tmpdir(), "stc-audit-field-"));
   try {
     const shelved = { shelf: "upper" };
@@ -49,7 +50,7 @@ test("a row of the table is a filter, a column of the index and of CSV, a member
     expect(csv.split("\n")[0]).toEndWith(",shelf");
     expect(csv.split("\n").map((row) => row.endsWith(',"upper"'))).toEqual([false, false, true, false, false]);
     expect(JSON.parse(ocsf).unmapped).toMatchObject(shelved);
-    expect(JSON.parse(derived.out)).toEqual([true, ["upper"], "Shelf"]);
+    expect(JSON.parse(derived.out)).toEqual([true, ["upper"], "Shelf", ["Shelf", "upper"]]);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

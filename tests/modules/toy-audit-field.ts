@@ -9,6 +9,7 @@ const ROW = `
     read: textAt("shelf"),
     csv: "shelf",
     ocsf: "shelf",
+    column: { title: "Shelf" },
     filter: { param: "shelf", help: "shelf of the book", label: "Shelf", occurs: "sometimes" },
   },
 } as const satisfies`;

@@ -58,6 +58,7 @@ async function texts(page: Page, cell: string): Promise<readonly string[]> {
 test("the filters are in the URL: what a link names is found, and a changed filter changes the URL", async () => {
   const page = await visit("#/calls?tool=announce&decision=ALLOWED");
   await rowsOf(page).first().waitFor();
+  expect(await page.locator(".records th").allInnerTexts()).toEqual(["Time", "Decision", "Tool", "Caller", "Duration"]);
   expect(await texts(page, "cell-tool")).toEqual(["announce inline"]);
   expect(await page.getByLabel("Tool").inputValue()).toBe("announce");
   await page.getByLabel("Decision").selectOption("PENDING");

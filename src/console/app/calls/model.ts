@@ -29,6 +29,7 @@ export function callOf(line: Line) {
     durationMs: line["count"] === undefined ? duration.read(line) : undefined,
     /** How many refusals the line sums up. */
     count: count.read(line),
+    line,
   };
 }
 

@@ -1,6 +1,7 @@
 import { effect, signal, untracked } from "@preact/signals";
-import type { VNode } from "preact";
+import type { ComponentChildren, VNode } from "preact";
 import { useEffect } from "preact/hooks";
+import { CALL_COLUMNS } from "../../../core/audit-fields.ts";
 import { Badge, Empty, Heading, localTime, Problem } from "../parts.tsx";
 import { Columns, ROLE } from "../records.tsx";
 import { hrefOf } from "../route.ts";
@@ -243,7 +244,7 @@ function Table({ list }: { readonly list: readonly CallShown[] }): VNode {
   return (
     <table class="records" {...ROLE.table}>
       <caption class="sr-only">Calls</caption>
-      <Columns titles={["Time", "Decision", "Tool", "Caller", "Duration"]} numbers={["Duration"]} />
+      <Columns titles={CALL_COLUMNS.map(({ title }) => title)} numbers={["Duration"]} />
       <tbody {...ROLE.group}>
         {list.map((call) => (
           <Row key={call.key} call={call} shownQuery={shownQuery} />
@@ -253,24 +254,64 @@ function Table({ list }: { readonly list: readonly CallShown[] }): VNode {
   );
 }
 
-function Row({ call, shownQuery }: { readonly call: CallShown; readonly shownQuery: URLSearchParams }): VNode {
-  const { timestamp, decision, code, tool, system, sub, durationMs, traceId, count } = call;
-  const [words, tone] = verdictOf(decision);
-  const time = <time dateTime={timestamp}>{localTime(timestamp)}</time>;
+interface CellProps {
+  readonly call: CallShown;
+  readonly shownQuery: URLSearchParams;
+}
+
+function Row(props: CellProps): VNode {
   return (
     <tr {...ROLE.row}>
-      <td class="cell-time" {...ROLE.cell}>
-        {traceId === undefined ? time : <a href={hrefOf("calls", [traceId], shownQuery)}>{time}</a>}
-      </td>
-      <td class="cell-decision" {...ROLE.cell}>
-        <Badge tone={tone}>{words}</Badge>
-        {code !== undefined && (
-          <code>
-            <Text value={code} max={60} />
-          </code>
-        )}
-      </td>
-      <td class="cell-tool" {...ROLE.cell}>
+      {CALL_COLUMNS.map((column) => {
+        const cell = CELLS[column.name];
+        return cell === undefined ? (
+          <td key={column.name} data-label={column.title} {...ROLE.cell}>
+            <Text value={column.textIn(props.call.line) ?? "–"} max={60} />
+          </td>
+        ) : (
+          <td key={column.name} class={cell.class} {...ROLE.cell}>
+            {cell.view(props)}
+          </td>
+        );
+      })}
+    </tr>
+  );
+}
+
+interface Cell {
+  readonly class: string;
+  readonly view: (props: CellProps) => ComponentChildren;
+}
+
+/** Cells that show more than the text of their field, by its name. */
+const CELLS: Readonly<Record<string, Cell>> = {
+  timestamp: {
+    class: "cell-time",
+    view: ({ call: { timestamp, traceId }, shownQuery }) => {
+      const time = <time dateTime={timestamp}>{localTime(timestamp)}</time>;
+      return traceId === undefined ? time : <a href={hrefOf("calls", [traceId], shownQuery)}>{time}</a>;
+    },
+  },
+  decision: {
+    class: "cell-decision",
+    view: ({ call: { decision, code } }) => {
+      const [words, tone] = verdictOf(decision);
+      return (
+        <>
+          <Badge tone={tone}>{words}</Badge>
+          {code !== undefined && (
+            <code>
+              <Text value={code} max={60} />
+            </code>
+          )}
+        </>
+      );
+    },
+  },
+  tool: {
+    class: "cell-tool",
+    view: ({ call: { tool, system, count } }) => (
+      <>
         <code>
           <Text value={tool ?? "–"} max={80} />
         </code>
@@ -281,16 +322,15 @@ function Row({ call, shownQuery }: { readonly call: CallShown; readonly shownQue
           </span>
         )}
         {count > 1 && <span class="dim"> × {count}</span>}
-      </td>
-      <td class="cell-who" {...ROLE.cell}>
-        <Text value={sub ?? "–"} max={60} />
-      </td>
-      <td class="cell-number" {...ROLE.cell}>
-        {durationMs === undefined ? "–" : durationText(durationMs)}
-      </td>
-    </tr>
-  );
-}
+      </>
+    ),
+  },
+  sub: { class: "cell-who", view: ({ call: { sub } }) => <Text value={sub ?? "–"} max={60} /> },
+  duration: {
+    class: "cell-number",
+    view: ({ call: { durationMs } }) => (durationMs === undefined ? "–" : durationText(durationMs)),
+  },
+};
 
 function LiveSwitch(): VNode {
   const now = live.value;
