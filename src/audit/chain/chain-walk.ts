@@ -2,6 +2,7 @@ import type { Hash } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import type { LineMembers } from "../../core/audit-fields.ts";
+import { present } from "../../core/present.ts";
 import { type DayFile, isOfOtherDay, LINE_END, type LineVisit, lineEnds, visitLines } from "../journal/day-files.ts";
 import { READ_APPEND, readSmallFile, withFile } from "../journal/file-operations.ts";
 import { parseLine } from "../query/view.ts";
@@ -209,7 +210,7 @@ export function* walkInSteps(
 
 /** Adds line numbers, which count from 1 at the start of the file. The walk may have started later in the file. */
 function numbered(files: readonly DayFile[], halt: Halt, { index, offset }: WalkStart): Halt {
-  const skipped = offset === 0 ? 0 : lineEnds(files[index]?.path ?? "", offset);
+  const skipped = offset === 0 ? 0 : lineEnds(present(files[index], "the file in which the walk starts").path, offset);
   const number = (position: LinePosition): LinePosition => ({
     ...position,
     line: position.line + 1 + (position.index === index ? skipped : 0),

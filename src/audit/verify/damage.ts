@@ -135,7 +135,7 @@ function missingLines({ files, at, before, expected, walk, sizesByDay }: BrokenC
     if ((sizesByDay.get(day) ?? 0) > seq) {
       return damageAt(files, before, { kind: "cut off", seq, message: `is the file's last: ${missing}` });
     }
-    const isNextDay = Date.parse(files[at.index]?.day ?? "") - Date.parse(day) === DAY_MS;
+    const isNextDay = Date.parse(present(files[at.index], "the file of a line").day) - Date.parse(day) === DAY_MS;
     if (!isNextDay) return damageAt(files, at, { kind: "gap", seq, message: `${missing}: a day's file is missing` });
   }
   return damageAt(files, at, { kind: "removed", seq, message: missing });
@@ -159,7 +159,7 @@ export function damageAt(
 /** Returns the link of the line at a position when the line matches its own hash. */
 export function linkAt(files: readonly DayFile[], { index, offset }: LinePosition): ChainLink | undefined {
   let link: ChainLink | undefined;
-  visitLines(files[index]?.path ?? "", offset, (bytes, from, to) => {
+  visitLines(present(files[index], "the file of a line").path, offset, (bytes, from, to) => {
     const found = readLink(bytes, from, to);
     link = found !== undefined && ownHash(bytes, from, to) === found.hash ? found : undefined;
     return false;

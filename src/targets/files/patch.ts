@@ -40,11 +40,11 @@ export function applyPatch(before: string | undefined, diff: string): string {
   for (const [index, hunk] of hunks.entries()) {
     const at = positionOf(hunk, old, { from: copied, budget });
     if (at === undefined) throw mismatch(index);
-    for (let line = copied; line < at; line += 1) result.push(old[line] ?? "");
+    for (const line of old.slice(copied, at)) result.push(line);
     for (const line of hunk.newLines) result.push(line);
     copied = at + hunk.oldLines.length;
   }
-  for (let line = copied; line < old.length; line += 1) result.push(old[line] ?? "");
+  for (const line of old.slice(copied)) result.push(line);
   const unfinished = result.findIndex((line) => !line.endsWith("\n"));
   if (unfinished >= 0 && unfinished < result.length - 1) throw mismatch(hunks.length - 1);
   return result.join("");
@@ -57,8 +57,7 @@ function positionOf(
 ): number | undefined {
   if (oldLines.length === 0) return oldStart >= from && oldStart <= old.length ? oldStart : undefined;
   const fits = (at: number): boolean => {
-    for (let index = 0; index < oldLines.length; index += 1) {
-      const line = oldLines[index] ?? "";
+    for (const [index, line] of oldLines.entries()) {
       budget.comparisons -= 1;
       if (old[at + index] !== line) return false;
       budget.comparisons -= Math.floor(line.length / COMPARED_AS_ONE_CHARACTERS);

@@ -129,7 +129,8 @@ export class ApiDocument {
   /** Hex SHA-256 over the files that have been read. */
   get sha256(): string {
     const digests = [...this.#digests].sort(([one], [other]) => (one < other ? -1 : 1));
-    return digests.length === 1 ? (digests[0]?.[1] ?? "") : sha256Hex(digests.flat().join("\n"));
+    const [only, another] = digests;
+    return only !== undefined && another === undefined ? only[1] : sha256Hex(digests.flat().join("\n"));
   }
 
   /**

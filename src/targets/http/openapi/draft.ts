@@ -3,6 +3,7 @@ import { patternTest } from "../../../core/json-schema/text.ts";
 import { isStatable, plainWord } from "../../../core/json-schema/widen.ts";
 import { changeWord } from "../../../core/manifest/change-words.ts";
 import { namesCharacter } from "../../../core/pattern/parse.ts";
+import { present } from "../../../core/present.ts";
 import type { HttpTarget, Json, ToolClassification } from "../../../core/types.ts";
 import { headerNameProblem } from "../manifest.ts";
 import { type BodyForm, bodyFormOf, GUARDED, JSON_TYPE } from "../request.ts";
@@ -244,7 +245,7 @@ class Drafting {
       const schema = this.#segment(parameter);
       names.set(name, this.#argument({ name, schema, isRequired: true }));
     }
-    return path.replace(TEMPLATE, (_, name: string) => `{${names.get(name) ?? ""}}`);
+    return path.replace(TEMPLATE, (_, name: string) => `{${present(names.get(name), "the argument of a path")}}`);
   }
 
   #segment(parameter: ApiParameter): Written {
