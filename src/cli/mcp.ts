@@ -1,9 +1,10 @@
 import { setTimeout as pause } from "node:timers/promises";
+import { EventReader } from "../core/event-reader.ts";
 import { asString, isTable } from "../core/json.ts";
 import { Lines } from "../core/lines.ts";
 import { CHANGES, ERROR, headerText, META } from "../core/mcp.ts";
 import { isLoopback } from "../core/network.ts";
-import { EventReader, followEvents } from "./approvals/events.ts";
+import { followEvents } from "./approvals/events.ts";
 import {
   answerOf,
   type Client,
@@ -257,9 +258,8 @@ class Bridge {
 
   async #relayEvents(request: Request, response: Response, relay: Relay): Promise<string | undefined> {
     const reader = new EventReader(ANSWER_CHARACTERS_MAX);
-    const decoder = new TextDecoder();
     for await (const chunk of response.body ?? []) {
-      for (const { data } of reader.read(decoder.decode(chunk, { stream: true }))) {
+      for (const { data } of reader.read(chunk)) {
         const message = parsed(data);
         if (!isTable(message)) continue;
         const isAnswer = message["method"] === undefined && message["id"] === request.id;

@@ -1,8 +1,7 @@
+import { GrowingBytes } from "./growing-bytes.ts";
+
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
-const BUFFER_BYTES_MIN = 4_096;
-/** A larger buffer is released after its line. */
-const RETAINED_BYTES_MAX = 65_536;
 
 interface LinesOptions {
   readonly bytesMax: number;
@@ -12,11 +11,11 @@ interface LinesOptions {
   readonly onTooLong: (beginning: Uint8Array) => void;
 }
 
-/** Splits bytes into lines. One growing buffer holds an incomplete line, however small the pieces are. */
+/** Splits bytes into lines. */
 export class Lines {
   readonly #options: LinesOptions;
-  #buffer = Buffer.alloc(0);
-  #bytes = 0;
+  /** The beginning of a line. */
+  readonly #kept = new GrowingBytes();
   /** True while the rest of a line that is too long is skipped. */
   #isSkipping = false;
 
@@ -36,41 +35,23 @@ export class Lines {
 
   /** Passes on a last line that has no end. */
   end(): void {
-    if (this.#bytes > 0) this.#emit(this.#take());
+    if (this.#kept.length > 0) this.#emit(this.#kept.take());
   }
 
   #read(part: Uint8Array, isEnd: boolean): void {
     const { bytesMax, onTooLong } = this.#options;
-    const left = bytesMax - this.#bytes;
+    const left = bytesMax - this.#kept.length;
     if (part.byteLength > left) {
       this.#isSkipping = true;
-      this.#keep(part.subarray(0, left));
-      onTooLong(this.#take());
-    } else if (isEnd && this.#bytes === 0) {
+      this.#kept.add(part.subarray(0, left));
+      onTooLong(this.#kept.take());
+    } else if (isEnd && this.#kept.length === 0) {
       // Most lines are complete.
       this.#emit(part);
     } else {
-      this.#keep(part);
-      if (isEnd) this.#emit(this.#take());
+      this.#kept.add(part);
+      if (isEnd) this.#emit(this.#kept.take());
     }
-  }
-
-  #keep(part: Uint8Array): void {
-    const bytes = this.#bytes + part.byteLength;
-    if (bytes > this.#buffer.byteLength) {
-      const grown = Buffer.allocUnsafe(Math.max(BUFFER_BYTES_MIN, bytes, 2 * this.#buffer.byteLength));
-      this.#buffer.copy(grown, 0, 0, this.#bytes);
-      this.#buffer = grown;
-    }
-    this.#buffer.set(part, this.#bytes);
-    this.#bytes = bytes;
-  }
-
-  #take(): Uint8Array {
-    const kept = this.#buffer.subarray(0, this.#bytes);
-    this.#bytes = 0;
-    if (this.#buffer.byteLength > RETAINED_BYTES_MAX) this.#buffer = Buffer.alloc(0);
-    return kept;
   }
 
   #emit(line: Uint8Array): void {

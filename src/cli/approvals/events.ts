@@ -1,90 +1,21 @@
 import { setTimeout as pause } from "node:timers/promises";
+import { EventReader, type StreamedEvent } from "../../core/event-reader.ts";
 import { type Client, readAnswer, type ServiceAnswer } from "../client.ts";
-
-/** One event of a stream in the server-sent events format of the HTML standard. */
-interface StreamEvent {
-  readonly type: string;
-  readonly data: string;
-}
 
 export type StreamUpdate =
   /** The stream is open. Events that were sent while it was closed may be missing. */
   | { readonly kind: "connected" }
-  | { readonly kind: "event"; readonly event: StreamEvent }
+  | { readonly kind: "event"; readonly event: StreamedEvent }
   /** The stream broke or could not be opened; the client connects again. */
   | { readonly kind: "lost" }
   /** The service refuses the stream, and would refuse it again. */
   | { readonly kind: "refused"; readonly answer: ServiceAnswer };
 
-const EVENT_CHARACTERS_MAX = 65_536;
+const EVENT_BYTES_MAX = 65_536;
 const REFUSAL_BYTES_MAX = 65_536;
 /** Time without data after which a connection counts as broken: three heartbeat intervals of the service. */
 const SILENCE_MS_MAX = 45_000;
 const BACKOFF_MS = { first: 500, most: 15_000 } as const;
-const EVENT_ID = /^\d{1,20}$/;
-
-/** Parses events from text that arrives in arbitrary pieces. Each character is read once. */
-export class EventReader {
-  lastId: string | undefined;
-  /** The beginning of a line. */
-  #line = "";
-  /** The text so far ends with a carriage return: a line feed that follows belongs to the same line end. */
-  #isAfterReturn = false;
-  #data: string[] = [];
-  #type = "";
-  #id: string | undefined;
-  #size = 0;
-  readonly #charactersMax: number;
-
-  constructor(charactersMax: number = EVENT_CHARACTERS_MAX) {
-    this.#charactersMax = charactersMax;
-  }
-
-  /** @throws {RangeError} when an event is too long */
-  read(piece: string): readonly StreamEvent[] {
-    const events: StreamEvent[] = [];
-    const text = this.#isAfterReturn && piece.startsWith("\n") ? piece.slice(1) : piece;
-    if (piece !== "") this.#isAfterReturn = piece.endsWith("\r");
-    let from = 0;
-    for (const { index, 0: end } of text.matchAll(/\r\n|\n|\r/g)) {
-      const event = this.#take(this.#grown(text.slice(from, index)));
-      this.#line = "";
-      from = index + end.length;
-      if (event !== undefined) events.push(event);
-    }
-    this.#grown(text.slice(from));
-    return events;
-  }
-
-  #grown(part: string): string {
-    this.#line += part;
-    if (this.#line.length + this.#size > this.#charactersMax) throw new RangeError("an event is too long");
-    return this.#line;
-  }
-
-  #take(line: string): StreamEvent | undefined {
-    if (line === "") return this.#dispatch();
-    const colon = line.indexOf(":");
-    const field = colon === -1 ? line : line.slice(0, colon);
-    const value = colon === -1 ? "" : line.slice(colon + 1).replace(/^ /, "");
-    this.#size += field === "" ? 0 : line.length;
-    if (field === "data") this.#data.push(value);
-    if (field === "event") this.#type = value;
-    if (field === "id" && EVENT_ID.test(value)) this.#id = value;
-    return undefined;
-  }
-
-  #dispatch(): StreamEvent | undefined {
-    const event = { type: this.#type || "message", data: this.#data.join("\n") };
-    const isEmpty = this.#data.length === 0;
-    this.lastId = this.#id ?? this.lastId;
-    this.#data = [];
-    this.#type = "";
-    this.#id = undefined;
-    this.#size = 0;
-    return isEmpty ? undefined : event;
-  }
-}
 
 interface Followed {
   readonly path: string;
@@ -115,10 +46,10 @@ export async function* followEvents(
     const response = await client.open(followed.path, init).catch(() => undefined);
     if (response?.ok && response.body !== null) {
       yield { kind: "connected" };
-      const reader = new EventReader();
+      const reader = new EventReader(EVENT_BYTES_MAX, lastId);
       for await (const events of readEvents(response.body, reader, connection)) {
         backoffMs = BACKOFF_MS.first;
-        lastId = reader.lastId ?? lastId;
+        lastId = reader.lastId;
         for (const event of events) yield { kind: "event", event };
       }
     } else if (response !== undefined && followed.isPermanent(response.status)) {
@@ -162,12 +93,11 @@ async function* readEvents(
   body: ReadableStream<Uint8Array>,
   reader: EventReader,
   connection: Connection,
-): AsyncGenerator<readonly StreamEvent[], void> {
-  const decoder = new TextDecoder();
+): AsyncGenerator<readonly StreamedEvent[], void> {
   try {
     for await (const chunk of body) {
       connection.received();
-      yield reader.read(decoder.decode(chunk, { stream: true }));
+      yield [...reader.read(chunk)];
     }
   } catch {
     // The connection broke, no data arrived, or the answer is not an event stream. The next connection continues from the last

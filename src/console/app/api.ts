@@ -1,5 +1,5 @@
 import { signal } from "@preact/signals";
-import { backoffMs, EventParser, type ServerMessage } from "./event-parser.ts";
+import { EventReader, type StreamedEvent } from "../../core/event-reader.ts";
 import { OFFLINE, UNREADABLE } from "./words.ts";
 
 const KEY_HEADER = "Stc-Console-Key";
@@ -8,6 +8,10 @@ const REQUEST_MS_MAX = 60_000;
 const SILENCE_MS_MAX = 40_000;
 /** A service's clock that is closer than this to the browser's counts as equal: its header has whole seconds. */
 const CLOCK_DIFFERENCE_MS_MIN = 2_000;
+/** Longest message of a stream. A stream that exceeds it is broken. */
+const MESSAGE_BYTES_MAX = 4_194_304;
+const FIRST_DELAY_MS = 400;
+const DELAY_MS_MAX = 20_000;
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -154,7 +158,7 @@ export type StreamState =
   | { readonly is: "waiting"; readonly attemptAt: number; readonly error: ApiError };
 
 export interface Following {
-  readonly onMessage: (message: ServerMessage) => void;
+  readonly onMessage: (message: StreamedEvent) => void;
   /** Called at each connection: whatever happened in between may have been missed if the stream could not be resumed. */
   readonly onOpen: () => void;
   readonly onState: (state: StreamState) => void;
@@ -183,13 +187,13 @@ export function follow(path: string, following: Following): Stream {
   };
 
   async function run(): Promise<void> {
-    const progress = { lastEventId: "", failures: 0 };
+    const progress: Progress = { lastEventId: undefined, failures: 0 };
     while (!closing.signal.aborted) {
       following.onState({ is: "connecting" });
       const error = await readStream(path, following, { progress, closing: closing.signal });
       if (closing.signal.aborted || error.status === 401) break;
       // An id that the service does not accept would be refused forever.
-      if (error.status === 400) progress.lastEventId = "";
+      if (error.status === 400) progress.lastEventId = undefined;
       const delayMs = Math.max(backoffMs(progress.failures, Math.random()), error.retryAfterMs ?? 0);
       progress.failures += 1;
       following.onState({ is: "waiting", attemptAt: Date.now() + delayMs, error });
@@ -203,7 +207,7 @@ export function follow(path: string, following: Following): Stream {
 }
 
 interface Progress {
-  lastEventId: string;
+  lastEventId: string | undefined;
   failures: number;
 }
 
@@ -218,21 +222,21 @@ async function readStream(
   let timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
   try {
     const { lastEventId } = progress;
-    const headers = { accept: "text/event-stream", ...(lastEventId !== "" && { "Last-Event-ID": lastEventId }) };
+    const headers = { accept: "text/event-stream", ...(lastEventId !== undefined && { "Last-Event-ID": lastEventId }) };
     const answer = await send(path, { method: "GET", headers, signal });
     if (!answer.ok || answer.body === null) return refusalOf(answer, await readBody(answer));
     onState({ is: "live" });
     onOpen();
-    const parser = new EventParser(lastEventId);
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    const events = new EventReader(MESSAGE_BYTES_MAX, lastEventId);
+    const reader = answer.body.getReader();
     for (;;) {
       const { done, value } = await reader.read();
       if (done) break;
       clearTimeout(timer);
       timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
       progress.failures = 0;
-      for (const message of parser.push(value)) onMessage(message);
-      progress.lastEventId = parser.lastEventId;
+      for (const message of events.read(value)) onMessage(message);
+      progress.lastEventId = events.lastId;
     }
     return new ApiError(OFFLINE, "The connection was closed.");
   } catch (error) {
@@ -241,4 +245,15 @@ async function readStream(
     clearTimeout(timer);
     silence.abort();
   }
+}
+
+/**
+ * Returns how long to wait before the next attempt to connect: doubles with each failure, and half of it is random so that
+ * many consoles do not return at once.
+ *
+ * @param random from 0 to 1
+ */
+export function backoffMs(failures: number, random: number): number {
+  const ceiling = Math.min(DELAY_MS_MAX, FIRST_DELAY_MS * 2 ** Math.min(failures, 16));
+  return Math.round(ceiling / 2 + (ceiling / 2) * random);
 }

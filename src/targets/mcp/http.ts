@@ -1,7 +1,7 @@
 import { errorText } from "../../core/error-text.ts";
 import { Refusal } from "../../core/errors.ts";
+import { EventReader, type StreamedEvent } from "../../core/event-reader.ts";
 import { isTable } from "../../core/json.ts";
-import { Lines } from "../../core/lines.ts";
 import { headerText } from "../../core/mcp.ts";
 import type { EpochMs } from "../../core/types.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
@@ -34,8 +34,6 @@ const CLOSE_TIMEOUT_MS = 2_000;
 const END_GRACE_MS = 1_000;
 /** Answers to a server's own requests that are sent at the same time. Further ones are dropped. */
 const REPLIES_MAX = 16;
-/** Lines of one event: each costs more memory than its bytes. */
-const EVENT_LINES_MAX = 10_000;
 /** Largest answer to a message that needs none. */
 const IGNORED_BYTES_MAX = 65_536;
 /** Credentials whose secrets are removed from messages: former ones too, which a server may show later. */
@@ -334,32 +332,9 @@ class HttpChannel implements McpChannel {
   /** Reads events until the stream ends. */
   async #events({ stream, secrets }: Answering): Promise<void> {
     const { messageBytesMax } = this.#options;
-    let data: Uint8Array[] = [];
-    let bytes = 0;
-    let isTooLarge = false;
-    const onLine = (line: Uint8Array): void => {
-      if (isTooLarge) return;
-      if (line.byteLength === 0) {
-        const event = data;
-        data = [];
-        bytes = 0;
-        if (event.length > 0) this.#message(Buffer.concat(event), secrets);
-        return;
-      }
-      if (!startsWithData(line)) return;
-      const from = line[DATA.length] === SPACE ? DATA.length + 1 : DATA.length;
-      bytes += line.byteLength;
-      isTooLarge = bytes > messageBytesMax || data.length > 2 * EVENT_LINES_MAX;
-      // A copy: the reader uses its buffer again.
-      if (!isTooLarge) data.push(...(data.length > 0 ? [LINE_END] : []), line.slice(from));
-    };
-    const onTooLong = (): void => {
-      isTooLarge = true;
-    };
-    const lines = new Lines({ bytesMax: messageBytesMax, onLine, onTooLong });
+    const reader = new EventReader(messageBytesMax);
     for await (const chunk of stream.body) {
-      lines.add(chunk);
-      if (isTooLarge) throw new UpstreamError("tooLarge", "its answer is too large");
+      for (const { bytes } of readEvents(reader, chunk)) this.#message(bytes, secrets);
     }
   }
 
@@ -392,9 +367,6 @@ class HttpChannel implements McpChannel {
 }
 
 const NO_SECRETS: readonly string[] = [];
-const DATA = Buffer.from("data:");
-const SPACE = 0x20;
-const LINE_END = Buffer.from("\n");
 
 function holdsError(body: Buffer): boolean {
   const message = jsonIn(body.toString("utf8"));
@@ -402,8 +374,13 @@ function holdsError(body: Buffer): boolean {
   return isTable(message) && (message["error"] ?? null) !== null && (message["result"] ?? null) === null;
 }
 
-function startsWithData(line: Uint8Array): boolean {
-  return line.byteLength >= DATA.length && DATA.every((byte, index) => line[index] === byte);
+/** @throws {UpstreamError} when an event is too large */
+function* readEvents(reader: EventReader, chunk: Uint8Array): Generator<StreamedEvent, void> {
+  try {
+    yield* reader.read(chunk);
+  } catch {
+    throw new UpstreamError("tooLarge", "its answer is too large");
+  }
 }
 
 function sessionIdOf(header: string | string[] | undefined): string | undefined {

@@ -1,6 +1,6 @@
 import { computed, signal } from "@preact/signals";
+import type { StreamedEvent } from "../../../core/event-reader.ts";
 import { ApiError, follow, members, request, type Stream, type StreamState, serviceNow } from "../api.ts";
-import type { ServerMessage } from "../event-parser.ts";
 import { announce, errorOf, navigate, recall, remember, route } from "../state.ts";
 import { counted } from "../words.ts";
 import { isPending, isViewOfDigest, type ListedRequest, outcomeOf, type ShownRequest } from "./model.ts";
@@ -104,7 +104,7 @@ export function retryStream(): void {
 /** Changes after which a request still waits. */
 const STILL_WAITING: ReadonlySet<string> = new Set(["voted", "escalated"]);
 
-function onMessage({ type, data }: ServerMessage): void {
+function onMessage({ type, data }: StreamedEvent): void {
   const change = EVENT.exec(type)?.[1];
   const event = readEvent(data);
   if (change === undefined || event === undefined) return;

@@ -1,7 +1,7 @@
 import { computed, signal } from "@preact/signals";
 import { FILTER_ROWS, type FieldFilter } from "../../../core/audit-fields.ts";
+import type { StreamedEvent } from "../../../core/event-reader.ts";
 import { ApiError, follow, request, type Stream, type StreamState } from "../api.ts";
-import type { ServerMessage } from "../event-parser.ts";
 import { announce, errorOf, route } from "../state.ts";
 import { counted, UNREADABLE } from "../words.ts";
 import { type CallShown, callOf, type Line } from "./model.ts";
@@ -180,7 +180,7 @@ let arrived: CallShown[] = [];
 let showing: ReturnType<typeof setTimeout> | undefined;
 const TOGETHER_MS = 100;
 
-function onMessage({ type, data }: ServerMessage): void {
+function onMessage({ type, data }: StreamedEvent): void {
   if (type !== "entry") return;
   try {
     arrived.push(callOf(JSON.parse(data) as Line));
