@@ -1,6 +1,6 @@
 import { errorText } from "../../core/error-text.ts";
 import type { Fault } from "../../core/errors.ts";
-import { widened } from "../../core/json-schema/widen.ts";
+import { widened } from "../../core/json-schema/widening/widen.ts";
 import { hint } from "../../core/nearest.ts";
 import { printableCell } from "../../core/printable.ts";
 import type { Json } from "../../core/types.ts";

@@ -1,5 +1,5 @@
 import { isTable } from "../../core/json.ts";
-import { isStatable, widened } from "../../core/json-schema/widen.ts";
+import { isStatable, widened } from "../../core/json-schema/widening/widen.ts";
 import type { ToolDraft } from "../../core/target-kind.ts";
 import { visible } from "../../core/terminal-text.ts";
 import type { Json } from "../../core/types.ts";

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { checkerOf } from "../../../src/core/json-schema/check.ts";
 import { readJsonSchema } from "../../../src/core/json-schema/schema.ts";
-import { widened } from "../../../src/core/json-schema/widen.ts";
+import { widened } from "../../../src/core/json-schema/widening/widen.ts";
 import { zodFromJson } from "../../../src/core/json-schema/zod.ts";
 import type { Json } from "../../../src/core/types.ts";
 import { anySchema, value } from "./generated.ts";

@@ -1,6 +1,6 @@
 import { isTable } from "../../../core/json.ts";
 import { patternTest } from "../../../core/json-schema/text.ts";
-import { isStatable, plainWord } from "../../../core/json-schema/widen.ts";
+import { isStatable, plainWord } from "../../../core/json-schema/widening/widen.ts";
 import { changeWord } from "../../../core/manifest/change-words.ts";
 import { namesCharacter } from "../../../core/pattern/parse.ts";
 import { present } from "../../../core/present.ts";

@@ -2,7 +2,7 @@ import { isTable } from "../../../core/json.ts";
 import { checkerOf } from "../../../core/json-schema/check.ts";
 import { isVisible, keywordProblem, readJsonSchema } from "../../../core/json-schema/schema.ts";
 import { FORMATS } from "../../../core/json-schema/text.ts";
-import { isStatable, isStatableName } from "../../../core/json-schema/widen.ts";
+import { isStatable, isStatableName } from "../../../core/json-schema/widening/widen.ts";
 import type { Json } from "../../../core/types.ts";
 import type { ApiDocument, Part } from "./document.ts";
 
