@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { EpochMs } from "../../core/types.ts";
 import type { AccessQuestion } from "../../pipeline/evaluation.ts";
@@ -58,11 +57,11 @@ export function operatorViews({ snapshots, reloading, audit, halts, approvals, q
 /**
  * Returns the operators' observations of answers; loads their code at the first use, since most services never observe a tool.
  */
-export function learningFor(slot: ObserverSlot, clock: () => EpochMs): () => Promise<Learning> {
+export function learningFor(slot: ObserverSlot, clock: () => EpochMs, newId: () => string): () => Promise<Learning> {
   let learning: Promise<Learning> | undefined;
   return () => {
     learning ??= import("../../pipeline/learning/learning.ts").then(
-      ({ Learning: Observations }) => new Observations({ slot, clock, newId: randomUUID }),
+      ({ Learning: Observations }) => new Observations({ slot, clock, newId }),
     );
     return learning;
   };

@@ -146,7 +146,7 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
       observerSlot,
       quotaSlot: quotas.slot,
     }),
-    learning: learningFor(observerSlot, clock),
+    learning: learningFor(observerSlot, clock, randomUUID),
     registry: currentRegistry(snapshots),
     callers: currentCallers(snapshots),
     admission,
