@@ -57,6 +57,11 @@ export type Service = Awaited<ReturnType<typeof wire>>;
  * @throws {StartupError} with all problems at once
  */
 export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) {
+  return serviceOf(await open(config, modules, hooks));
+}
+
+/** Opens everything in order: what a part needs is there before it. */
+async function open(config: Config, modules: Modules, hooks: Hooks) {
   const fingerprint = fingerprintOf(config);
   const parts = await assemble(config, modules, hooks);
   const { hashKey } = parts;
@@ -74,7 +79,6 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
   };
   const snapshots = new LiveSnapshots(await join(config, parts, fingerprint), LINGER_MS);
   const limits = openLimits(config, { ...CAPABILITIES, ...hooks, audit: auditState(audit) });
-  const { admission, inUse } = limits;
   const quotas = openQuotas({ ...CAPABILITIES, ...hooks, state });
   await quotas.prepare(config);
   quotas.change(config);
@@ -84,7 +88,15 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
   const journal: AuditLog["journal"] = (line) => audit.journal(line);
   const halts = openHalts(config, { ...CAPABILITIES, ...hooks, state, journal, newId: randomUUID });
   const refusalFor = halts.refusalFor.bind(halts);
-  const recording = openRecording({ ...CAPABILITIES, ...hooks, audit, limits: inUse, hashKey, tracer, refusalFor });
+  const recording = openRecording({
+    ...CAPABILITIES,
+    ...hooks,
+    audit,
+    limits: limits.inUse,
+    hashKey,
+    tracer,
+    refusalFor,
+  });
   const waitingRoom = createWaitingRoom(approvals, refusalFor);
   endHaltedCalls(halts, { callRecords: recording.callRecords, waitingRoom });
   await journal(startLine(parts, hooks.readAgain === undefined ? undefined : fingerprint));
@@ -109,31 +121,35 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
       return join(read, await assemble(read, modules, { ...hooks, ...previous }), taken);
     },
   });
-  const { callRecords } = recording;
-  const observerSlot: ObserverSlot = { observer: undefined };
-  const drain = (): void => {
-    admission.drain();
-    // Calls that wait for an approver get their current answer.
-    waitingRoom.releaseAll();
-    reloading.stop();
+  return {
+    parts,
+    audit,
+    approvals,
+    state,
+    flow,
+    snapshots,
+    limits,
+    quotas,
+    executor,
+    tracing,
+    halts,
+    recording,
+    waitingRoom,
+    exporters,
+    reloading,
   };
-  /** Gives running calls their time before the targets are closed, and closes the audit last. */
-  const closeAll = async (graceMs: number): Promise<void> => {
-    drain();
-    await idle(admission, graceMs);
-    callRecords.shutDown();
-    await snapshots.close();
-    await idle(admission, graceMs);
-    await recording.stop();
-    halts.close();
-    await quotas.close();
-    await state.close();
-    await approvals?.close();
-    await Promise.all([exporters.stop(), tracing.close()]);
-    await audit.journal({ type: "service.stopped" }).catch(() => {});
-    await audit.close();
-  };
+}
 
+type Opened = Awaited<ReturnType<typeof open>>;
+
+/** Returns what programs use of a service. */
+function serviceOf(opened: Opened) {
+  const { parts, audit, approvals, state, flow, snapshots, limits, quotas, tracing, halts, exporters, reloading } =
+    opened;
+  const { admission, inUse } = limits;
+  const { waitingRoom, executor } = opened;
+  const { callRecords } = opened.recording;
+  const observerSlot: ObserverSlot = { observer: undefined };
   return {
     proxy: createProxy({
       snapshots,
@@ -166,7 +182,7 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
     /** Returns whether the same call again uses the approval that was given for it. */
     attaches: () => snapshots.current().config.approvals.attach === "on",
     clock,
-    journal,
+    journal: (line: JournalLine) => audit.journal(line),
     auditHealth: () => audit.health(),
     checkpointKey: parts.checkpointKey && createPublicKey(parts.checkpointKey),
     exports: () => exporters.states(),
@@ -198,10 +214,35 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
     /** Tools whose target is not configured, with the reason. */
     notRegistered: parts.loaded.notRegistered,
     /** Stops admitting and reloading; calls that wait for an approver get their 202. */
-    drain,
+    drain: () => drain(opened),
     /** Stops admitting, waits up to `graceMs` for running calls, ends the rest and closes the audit. */
-    close: (graceMs: number): Promise<void> => closeAll(graceMs).finally(() => limits.close()),
+    close: (graceMs: number): Promise<void> => close(opened, graceMs).finally(() => limits.close()),
   };
+}
+
+function drain({ limits, waitingRoom, reloading }: Opened): void {
+  limits.admission.drain();
+  // Calls that wait for an approver get their current answer.
+  waitingRoom.releaseAll();
+  reloading.stop();
+}
+
+/** Gives running calls their time before the targets are closed, and closes the audit last. */
+async function close(opened: Opened, graceMs: number): Promise<void> {
+  const { limits, recording, snapshots, halts, quotas, state, approvals, exporters, tracing, audit } = opened;
+  drain(opened);
+  await idle(limits.admission, graceMs);
+  recording.callRecords.shutDown();
+  await snapshots.close();
+  await idle(limits.admission, graceMs);
+  await recording.stop();
+  halts.close();
+  await quotas.close();
+  await state.close();
+  await approvals?.close();
+  await Promise.all([exporters.stop(), tracing.close()]);
+  await audit.journal({ type: "service.stopped" }).catch(() => {});
+  await audit.close();
 }
 
 function startLine({ registry }: Parts, fingerprint: Fingerprint | undefined): JournalLine {
