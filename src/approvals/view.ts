@@ -3,7 +3,6 @@ import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { shellScriptOf } from "../core/shell-script.ts";
 import { visible } from "../core/terminal-text.ts";
 import type { Binding, ExecutionPlan, Json, Tool } from "../core/types.ts";
-import { type MayRun, textsRunBy } from "../shell-rules/shell-rules.ts";
 import type { Requester } from "./identities.ts";
 import type { Risk } from "./types.ts";
 
@@ -260,12 +259,10 @@ export interface SecretsOf {
 /**
  * Returns a shell command without its secrets, but with everything that the shell would run: text that looks like the rest of a
  * secret is kept when it is another command, a substitution or a redirection, even without a space in between.
- *
- * `nested`: the quoted texts and here-documents that are read as scripts: those that any program may run, or only those that a
- * program of the script is known to run. The rest of a quoted secret after a `;` is shown in the first case.
+ * Quoted text is read as a script whatever program gets it, since any may run it: the rest of a quoted secret after a `;` is shown.
  */
-export function shownScript(text: string, secretsOf: SecretsOf, nested: "any" | "run" = "any"): string {
-  const scripts = new Scripts(text, nested === "any" ? () => true : textsRunBy(text));
+export function shownScript(text: string, secretsOf: SecretsOf): string {
+  const scripts = new Scripts(text);
   return shownSecrets(text, secretsOf, (secret) => scripts.cutsIn(secret));
 }
 
@@ -309,12 +306,10 @@ function shownPart(part: string, isStarted: boolean, filterSecrets: SecretsOf["f
 /** A script and the nested texts that may be scripts. Each is parsed once, when a secret is found in it. */
 class Scripts {
   readonly #text: string;
-  readonly #mayRun: MayRun;
   readonly #read = new Map<string, Script>();
 
-  constructor(text: string, mayRun: MayRun) {
+  constructor(text: string) {
     this.#text = text;
-    this.#mayRun = mayRun;
   }
 
   /** Returns the offsets at which the secret in this range is split; see `Cuts`. */
@@ -339,7 +334,7 @@ class Scripts {
 
   #scriptIn({ start, end }: Stretch, isOutermost: boolean): Script {
     const name = `${isOutermost} ${start} ${end}`;
-    const script = this.#read.get(name) ?? new Script(this.#text.slice(start, end), isOutermost, this.#mayRun);
+    const script = this.#read.get(name) ?? new Script(this.#text.slice(start, end), isOutermost);
     this.#read.set(name, script);
     return script;
   }
@@ -369,12 +364,10 @@ class Script {
   /** False for nested texts: they may not be scripts, so whitespace in them may not separate words. */
   readonly #isOutermost: boolean;
   readonly #text: string;
-  readonly #mayRun: MayRun;
 
-  constructor(text: string, isOutermost: boolean, mayRun: MayRun) {
+  constructor(text: string, isOutermost: boolean) {
     this.#text = text;
     this.#isOutermost = isOutermost;
-    this.#mayRun = mayRun;
     try {
       const tree = text.length > PARSED_CHARACTERS_MAX ? undefined : parse(text);
       if (tree !== undefined) this.#visit(tree, false);
@@ -394,14 +387,13 @@ class Script {
       this.#cutAt(OPERATOR, this.#text.slice(node.pos, node.end), node.pos);
       return;
     }
-    const isData = isValue || ((node.type === "Word" || node.type === "HereDocBody") && !this.#mayRun(node));
     // Do not cut between a variable's name and its value: only the name shows that the value is a secret.
     if (node.type === "Word" && !isValue && this.#isOutermost) this.words.push(node.pos, node.end);
-    this.#note(node, isData);
+    this.#note(node, isValue);
     const declares = node.type === "Command" && DECLARING.includes(node.name?.value ?? "");
     forEachChild(node, (child) => {
       const isSubstitution = child.type === "CommandExpansion" || child.type === "ProcessSubstitution";
-      this.#visit(child, !isSubstitution && (isData || declares || child.type === "Assignment"), depth + 1);
+      this.#visit(child, !isSubstitution && (isValue || declares || child.type === "Assignment"), depth + 1);
     });
   }
 

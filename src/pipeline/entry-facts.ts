@@ -56,7 +56,7 @@ function withScript(
 ): unknown {
   if (!isTable(safe) || !isTable(input)) return safe;
   const names = Object.keys(input).filter((name) => input[name] === script);
-  const shown = shownScript(script, secretsOf(detector), "run");
+  const shown = shownScript(script, secretsOf(detector));
   return { ...safe, ...Object.fromEntries(names.map((name) => [name, shown])) };
 }
 

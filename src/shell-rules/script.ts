@@ -46,8 +46,6 @@ const PATH_CHARACTERS_MAX = 4_096;
 export interface ShellScript {
   readonly calls: readonly Call[];
   readonly unclear: ReadonlySet<Unclear>;
-  /** Texts in it that programs run as scripts, evaluated. */
-  readonly scripts: ReadonlySet<string>;
   readonly bodies: ReadonlyMap<string, ReadonlySet<Call>>;
 }
 
@@ -122,7 +120,6 @@ const SAME_SHELL_BUILTINS = names("eval source .");
 class Reader implements ShellScript {
   readonly calls: Call[] = [];
   readonly unclear = new Set<Unclear>();
-  readonly scripts = new Set<string>();
   readonly bodies = new Map<string, Set<Call>>();
   readonly #home: string | undefined;
   readonly #known: ReadonlySet<string>;
@@ -517,7 +514,6 @@ class Reader implements ShellScript {
   }
 
   #runNested({ script, dialect }: WrappedScript, call: Call, scope: Scope): void {
-    this.scripts.add(script);
     if (dialect === "other" || script.includes(UNKNOWN)) this.unclear.add("hidden script");
     // `${_}` is a variable, whose value is unknown.
     const text = script.replaceAll(UNKNOWN, "$" + "{_}").replaceAll(HOME, "~");

@@ -11,7 +11,6 @@ export type { ShellDirectories } from "./call.ts";
 export { hasCall } from "./conditions.ts";
 export { DENIED, HIGH, type ShellRule } from "./rule.ts";
 export type { ShellScript } from "./script.ts";
-export { type MayRun, textsRunBy } from "./texts-run.ts";
 
 /** The tables of built-in rules, by title. */
 export const SHELL_TABLES = {

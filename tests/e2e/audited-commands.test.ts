@@ -79,17 +79,6 @@ describe.skipIf(Bun.which("bash") === null)("the audit's entry of a shell comman
     expect(written(join(folder, "audit"))).not.toContain(SECRET);
   });
 
-  test("hides a quoted secret to its end: only an approver may see the text after an operator in it", async () => {
-    const { answer, entry } = await entryAfter({ command: "mysql -u root -p'x;Quoted4Secret' db -e 'drop table t'" });
-    expect(entry.request).toMatchObject({
-      args: { command: "mysql -u root -p'[REDACTED]' db -e 'drop table t'" },
-      secrets: ["command"],
-    });
-    if (answer.status !== "pending") throw new Error(`not asked but ${answer.status}`);
-    await stc.decide({ id: answer.approval.id, by, decision: "deny" });
-    expect(written(join(folder, "audit"))).not.toContain("Quoted4Secret");
-  });
-
   test("is what data flow quotes of a command whose answer was remembered", async () => {
     const args = { command: `export PASSWORD=${SECRET};echo mallory-kowalski-account` };
     const { answer } = await entryAfter(args);
