@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { errorText } from "../core/error-text.ts";
+import { resultWithin } from "../core/time-limits.ts";
 import {
   type Dialect,
   type Row,
@@ -23,6 +24,8 @@ const STATE_CONNECTIONS = 2;
 const APPROVAL_LIMITS: PoolLimits = { transactionMs: 12_000, queueMs: 10_000 };
 const STATE_LIMITS: PoolLimits = { transactionMs: STATE_MS_MAX, queueMs: STATE_MS_MAX };
 const CONNECT_SECONDS_MAX = 5;
+/** Limit for the first look at a database, with the connection: a server that has stopped may still accept connections. */
+const FIRST_READ_MS_MAX = 8_000;
 const IDLE_SECONDS_MAX = 300;
 /** Limits that the server enforces, in milliseconds: a statement, a lock wait, and an idle transaction of a stalled process. */
 const STATEMENT_MS_MAX = 5_000;
@@ -214,6 +217,11 @@ function tlsOf({ sslMode, rootCert, cert, key }: Pick<PostgresAddress, "sslMode"
 
 /** Returns the version of the tables, once the server and the database are known to be usable. Changes nothing. */
 function readDatabase(sql: Bun.SQL): Promise<number> {
+  const tooLate = (): Error => new Error(`no answer within ${FIRST_READ_MS_MAX / 1_000} s`);
+  return resultWithin(readUsable(sql), FIRST_READ_MS_MAX, tooLate);
+}
+
+function readUsable(sql: Bun.SQL): Promise<number> {
   return transact(sql, READ, async (tx) => {
     await clockOf(tx);
     const [row = {}] = await tx`

@@ -91,3 +91,31 @@ describe.skipIf(native === undefined)("stc check --connect and PostgreSQL", () =
     expect(err).toContain("cannot be reached");
   });
 });
+
+/** A server that lets everybody in and then answers nothing. */
+function stalledPostgres() {
+  const message = (type: string, body: readonly number[]) => [type.charCodeAt(0), 0, 0, 0, 4 + body.length, ...body];
+  const welcome = Uint8Array.from([...message("R", [0, 0, 0, 0]), ...message("Z", ["I".charCodeAt(0)])]);
+  const greeted = new WeakSet<object>();
+  return Bun.listen({
+    hostname: "127.0.0.1",
+    port: 0,
+    socket: {
+      data(socket) {
+        if (greeted.has(socket)) return;
+        greeted.add(socket);
+        socket.write(welcome);
+      },
+    },
+  });
+}
+
+test("stc check --connect ends when a database server accepts the connection and then answers nothing", async () => {
+  const stalled = stalledPostgres();
+  const { code, err } = await check(`postgres://stc:secret@127.0.0.1:${stalled.port}/db`);
+  stalled.stop(true);
+  expect(code).toBe(78);
+  expect(err).toMatch(
+    /approvals\.storeUrlFile: approvals store postgres:\/\/127\.0\.0\.1:\d+\/db: cannot be reached \(no answer/,
+  );
+});
