@@ -112,10 +112,10 @@ const GAP = String.raw`(?:s[\s_-]{0,2}(?:numbers?|are)\b)?(?:[\s_-]{0,2}(?:numbe
 /** Matches what may follow a number: no more of it, no decimals, no unit. */
 const END = String.raw`(?:[^\w.,:/%-]|[.,](?:\D|$)|$)`;
 
-/** Matches words about accounts of clouds: `AWS account number`, and twelve digits next to `aws` or in an ARN. */
-const CLOUD_ACCOUNT = String.raw`(?i)(?:aws|amazon|azure|gcp|google|cloud)[\w ./-]{0,24}(?:account|acct)|(?:aws|amazon).*\b\d{12}\b|\b\d{12}\b.*aws`;
-/** Matches words about drivers of devices and databases. */
-const DEVICE_DRIVER = String.raw`(?i)(?:device|kernel|graphics|gpu|nvidia|printer|network|storage|[jo]dbc|database)[\w.-]*[ /]driver`;
+/** Words before `account number` that make it the account of a cloud. */
+const CLOUD = String.raw`(?i)\b(?:aws|amazon|azure|gcp|google(?: cloud)?|cloud)[ ./_-]{0,2}`;
+/** Words before `driver licence` that make it the driver of a device or database. */
+const DEVICE = String.raw`(?i)\b(?:device|kernel|graphics|gpu|nvidia|printer|network|storage|[jo]dbc|database)[\w.-]*[ /_-]{1,2}`;
 
 /** Numbers without a check digit. They are read only directly after the words that announce them. */
 const UNCHECKED_IDS: readonly ContextRule[] = [
@@ -124,7 +124,7 @@ const UNCHECKED_IDS: readonly ContextRule[] = [
     anchors: ["account", "acct"].flatMap((word) => [" ", "_", "-", ""].map((gap) => `${word}${gap}n`)),
     level: "balanced",
     word: true,
-    lacks: CLOUD_ACCOUNT,
+    notAfter: CLOUD,
     value: "assigned",
     after: String.raw`(?i)(?:umbers?|o|r)\b${GAP}(\d{7,17}|\d{3,6}(?:[ -]\d{3,8}){1,4})${END}`,
     matches: ["account number: «12345678»", '"account_no": "«000123456789»"', "Acct No. «1234 567890»"],
@@ -155,7 +155,7 @@ const UNCHECKED_IDS: readonly ContextRule[] = [
     ),
     level: "balanced",
     word: true,
-    lacks: DEVICE_DRIVER,
+    notAfter: DEVICE,
     value: "assigned",
     after: String.raw`(?i)[cs]e(?:[\s_-]{0,2}id\b)?${GAP}((?-i:[A-Z9]{5}\d{6}[A-Z9]{2}\d[A-Z]{2}|[A-Z]{1,2}\d(?:[ -]?\d){5,13}[A-Z]?)|\d{7,12})${END}`,
     matches: [

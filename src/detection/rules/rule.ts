@@ -82,8 +82,8 @@ export interface ContextRule extends Common {
   readonly near?: string;
   /** Pattern that must occur in the window. */
   readonly requires?: string;
-  /** Pattern that must not occur in the window. */
-  readonly lacks?: string;
+  /** Pattern that must not match the text directly before the anchor. */
+  readonly notAfter?: string;
   /** Pattern that must not match the text directly after the anchor. */
   readonly unless?: string;
   /** The finding is the argument of a command that starts where the group is. */
@@ -179,7 +179,7 @@ interface Patterns {
   readonly before: RE2JS | undefined;
   readonly near: RE2JS | undefined;
   readonly requires: RE2JS | undefined;
-  readonly lacks: RE2JS | undefined;
+  readonly notAfter: RE2JS | undefined;
   readonly unless: RE2JS | undefined;
 }
 
@@ -189,14 +189,14 @@ export function compilePattern(pattern: string): RE2JS {
   return library.compile(pattern);
 }
 
-function compilePatterns({ after, before, near, requires, lacks, unless }: ContextRule): Patterns {
+function compilePatterns({ after, before, near, requires, notAfter, unless }: ContextRule): Patterns {
   const compiled = (pattern: string | undefined) => (pattern === undefined ? undefined : compilePattern(pattern));
   return {
     after: compiled(after),
     before: compiled(before),
     near: compiled(near),
     requires: compiled(requires),
-    lacks: compiled(lacks),
+    notAfter: compiled(notAfter === undefined ? undefined : `(?:${notAfter})$`),
     unless: compiled(unless),
   };
 }
@@ -224,12 +224,12 @@ function contextMatcher(rule: ContextRule): RuleMatcher {
     const found = patterns.near === undefined ? valueAt(rule, patterns, { text, start, end, window }) : undefined;
     if (patterns.near === undefined && found === undefined) return undefined;
     if (patterns.unless?.matcher(text.slice(end, window.end)).lookingAt() === true) return undefined;
-    const isSearched = [patterns.near, patterns.requires, patterns.lacks].some((pattern) => pattern !== undefined);
+    const isSearched = [patterns.near, patterns.requires, patterns.notAfter].some((pattern) => pattern !== undefined);
     const size = Math.max(patterns.near?.programSize() ?? 0, STEPS_PER_WINDOW_CHAR * 4);
     if (isSearched) work.spend(((window.end - window.start) * size) / 4);
     const occurs = (pattern: RE2JS) => pattern.matcher(text.slice(window.start, window.end)).find();
     if (patterns.requires !== undefined && !occurs(patterns.requires)) return undefined;
-    if (patterns.lacks !== undefined && occurs(patterns.lacks)) return undefined;
+    if (patterns.notAfter?.matcher(text.slice(window.start, start)).find() === true) return undefined;
     return patterns.near === undefined ? found : findAll(rule, patterns.near, { text, end, window });
   };
 }
