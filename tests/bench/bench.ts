@@ -1,4 +1,4 @@
-import { closeSync, fdatasyncSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
+import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as grpc from "@grpc/grpc-js";
@@ -11,10 +11,11 @@ import { CUSTOMER_MASTER_PROTO_FOLDER } from "../../src/cli/development/customer
 import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
 import { defineTool, mcpTool, SafeToolCall } from "../../src/index.ts";
 import { auditReadingFindings } from "./audit-reading.ts";
-import { footprint, median, rssMb, runtimeSettings } from "./footprint.ts";
+import { footprint, median, rssMb } from "./footprint.ts";
 import { gateFindings } from "./gate.ts";
-import type { Findings, Orders } from "./load.ts";
-import { issueBenchToken } from "./token.ts";
+import type { Orders } from "./load.ts";
+import { type BenchServer, cpuMs, load, type ServerProcess, startServer } from "./processes.ts";
+import { issueBenchTokens } from "./token.ts";
 import { echo } from "./tools/echo.ts";
 
 /**
@@ -39,30 +40,10 @@ const CALLS = {
 const folder = mkdtempSync(join(tmpdir(), "stc-bench-"));
 const processes: Bun.Subprocess[] = [];
 
-interface ServerProcess {
-  readonly port: number;
-  readonly pid: number;
-}
-
-async function server(which: string, ...more: readonly string[]): Promise<ServerProcess> {
-  const child = Bun.spawn([process.execPath, join(import.meta.dir, "servers.ts"), which, folder, ...more], {
-    env: { ...process.env, ...runtimeSettings() },
-    stdout: "pipe",
-    stderr: "inherit",
-  });
-  processes.push(child);
-  const reader = child.stdout.getReader();
-  const { value } = await reader.read();
-  return { port: Number(new TextDecoder().decode(value).trim().split("\n").at(-1)), pid: child.pid };
-}
-
-async function load(orders: Orders): Promise<Findings> {
-  const child = Bun.spawn([process.execPath, join(import.meta.dir, "load.ts"), JSON.stringify(orders)], {
-    stdout: "pipe",
-  });
-  const findings = JSON.parse(await new Response(child.stdout).text()) as Findings;
-  if (findings.failed > 0) throw new Error(`${findings.failed} calls failed`);
-  return findings;
+async function server(which: BenchServer, ...more: readonly string[]): Promise<ServerProcess> {
+  const started = await startServer(which, folder, ...more);
+  processes.push(started.child);
+  return started;
 }
 
 interface HttpFindings {
@@ -172,17 +153,7 @@ async function http(token: string): Promise<HttpFindings> {
   };
 }
 
-/** Milliseconds between two ticks of the kernel's clock for processor times (`USER_HZ`), the same on every Linux. */
-const TICK_MS = 10;
-
 /** Returns the processor time of a process with all its threads: it moves less than throughput when others use the machine. */
-function cpuMs(pid: number): number {
-  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-  // Fields 14 and 15 (proc_pid_stat(5)), counted from the end of the name, which may contain spaces.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
-}
-
 function fdatasyncUs(): number {
   const descriptor = openSync(join(folder, "sync"), "a");
   const line = "x".repeat(699).concat("\n");
@@ -444,7 +415,7 @@ function figure(key: string, value: number, about: string, goal = "", unit: Unit
 }
 
 async function main(): Promise<void> {
-  const token = await issueBenchToken(folder);
+  const { agent: token } = await issueBenchTokens(folder);
   const calls = await http(token);
   const gate = await gateFindings(folder);
   const libraryCall = await libraryCost(token);

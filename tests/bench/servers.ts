@@ -70,6 +70,30 @@ const START = {
     };
     return Bun.serve({ port: 0, hostname: "127.0.0.1", routes: { "/mcp": { POST: answer } } }).port;
   },
+  /** A tool that runs one query of a SQLite database. */
+  async governedDatabase(): Promise<number> {
+    const { customerQuery } = await import("./customer-database.ts");
+    return await startGoverned({ tools: [customerQuery(apiPort)] }, "audit-database");
+  },
+  /** Answers other programs' questions whether a call would be allowed. */
+  async governedDecisions(): Promise<number> {
+    const issuer = { issuer: "https://bench", algorithms: ["ES256"], jwksFile: `${folder}/jwks.json` };
+    const issuers = [
+      { ...issuer, audience: "bench" },
+      { ...issuer, audience: "bench-operators", operators: true },
+    ];
+    const roles = { caller: { permissions: ["bench:run"] }, asker: { permissions: ["policy:evaluate"] } };
+    const bindings = [
+      { role: "caller", subject: "bench" },
+      { role: "asker", subject: "gateway", operators: true },
+    ];
+    return await startGoverned(
+      { tools: [`${import.meta.dir}/tools`], commands: { allowed: ["echo"] }, jwt: { issuers }, roles, bindings },
+      "audit-decisions",
+    );
+  },
 } as const;
 
-console.log(await START[which as keyof typeof START]());
+export type BenchServer = keyof typeof START;
+
+console.log(await START[which as BenchServer]());

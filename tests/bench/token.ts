@@ -2,17 +2,29 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
 
-/** Makes keys for the bench's servers in `folder` and signs a token that may do what the bench does. */
-export async function issueBenchToken(folder: string): Promise<string> {
+interface BenchTokens {
+  /** May do what the bench does. */
+  readonly agent: string;
+  /** Of an operators' program that asks whether an agent may call a tool. */
+  readonly operator: string;
+}
+
+/** Makes keys for the bench's servers in `folder`, and signs the tokens of a run. */
+export async function issueBenchTokens(folder: string): Promise<BenchTokens> {
   const { privateKey, publicKey } = await generateKeyPair("ES256", { extractable: true });
   const jwk = { ...(await exportJWK(publicKey)), alg: "ES256", kid: "bench" };
   writeFileSync(join(folder, "jwks.json"), JSON.stringify({ keys: [jwk] }));
-  return new SignJWT({ permissions: ["bench:run", "customer-data:read"] })
-    .setProtectedHeader({ alg: "ES256", kid: "bench" })
-    .setIssuer("https://bench")
-    .setAudience("bench")
-    .setSubject("bench")
-    .setIssuedAt()
-    .setExpirationTime("30m")
-    .sign(privateKey);
+  const sign = async (subject: string, audience: string, claims: Readonly<Record<string, unknown>>): Promise<string> =>
+    await new SignJWT(claims)
+      .setProtectedHeader({ alg: "ES256", kid: "bench" })
+      .setIssuer("https://bench")
+      .setAudience(audience)
+      .setSubject(subject)
+      .setIssuedAt()
+      .setExpirationTime("30m")
+      .sign(privateKey);
+  return {
+    agent: await sign("bench", "bench", { permissions: ["bench:run", "customer-data:read"] }),
+    operator: await sign("gateway", "bench-operators", {}),
+  };
 }

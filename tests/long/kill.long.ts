@@ -61,8 +61,8 @@ function audited(): Set<string> {
 test(
   "everything answered is in the audit, however often the service is killed",
   async () => {
-    const { issueBenchToken } = await import("../bench/token.ts");
-    const token = await issueBenchToken(folder);
+    const { issueBenchTokens } = await import("../bench/token.ts");
+    const { agent: token } = await issueBenchTokens(folder);
     const answered = new Set<string>();
     try {
       for (let round = 0; round < ROUNDS; round += 1) {

@@ -7,7 +7,7 @@ import { z } from "zod";
 import { type RunningService, startService } from "../../src/cli/service.ts";
 import { defineTool } from "../../src/index.ts";
 import type { Findings, Orders } from "../bench/load.ts";
-import { issueBenchToken } from "../bench/token.ts";
+import { issueBenchTokens } from "../bench/token.ts";
 import { readConfig } from "../support/build.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
@@ -67,7 +67,7 @@ async function stayIdle(port: number, count: number): Promise<readonly Socket[]>
 }
 
 test("calls continue next to ten thousand idle connections, each of which uses little memory", async () => {
-  const token = await issueBenchToken(folder);
+  const { agent: token } = await issueBenchTokens(folder);
   const child = Bun.spawn([process.execPath, join(import.meta.dir, "../bench/servers.ts"), "governed", folder], {
     stdout: "pipe",
   });

@@ -1,0 +1,43 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { runtimeSettings } from "./footprint.ts";
+import type { Findings, Orders } from "./load.ts";
+import type { BenchServer } from "./servers.ts";
+
+export type { BenchServer };
+
+export interface ServerProcess {
+  readonly port: number;
+  readonly pid: number;
+}
+
+/** Starts a server of the bench as a process of its own, which says its port. */
+export async function startServer(which: BenchServer, folder: string, ...more: readonly string[]) {
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, "servers.ts"), which, folder, ...more], {
+    env: { ...process.env, ...runtimeSettings() },
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  const { value } = await child.stdout.getReader().read();
+  return { port: Number(new TextDecoder().decode(value).trim().split("\n").at(-1)), pid: child.pid, child };
+}
+
+/** Makes the calls from another process. */
+export async function load(orders: Orders): Promise<Findings> {
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, "load.ts"), JSON.stringify(orders)], {
+    stdout: "pipe",
+  });
+  const findings = JSON.parse(await new Response(child.stdout).text()) as Findings;
+  if (findings.failed > 0) throw new Error(`${findings.failed} calls failed`);
+  return findings;
+}
+
+const TICK_MS = 10;
+
+/** Processor time that a process has used, all threads together, in milliseconds. */
+export function cpuMs(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+  // Fields 14 and 15 (proc_pid_stat(5)), counted from the end of the name, which may contain spaces.
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
+}
