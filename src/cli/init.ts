@@ -79,14 +79,29 @@ function write(path: string, text: string): void {
 }
 
 const AGENT_TOKEN =
-  "stc token --keys keys --sub agent-1 --permission notes:read --permission health:read > agent.token";
+  "stc token --keys keys --sub agent-1 --permission notes:read --permission notes:write > agent.token";
+const SEARCH = `stc call search_notes '{"word":"tea"}' --token-file agent.token`;
+const ADD = `stc call add_note '{"title":"Mate","text":"70 degrees."}' --token-file agent.token`;
+const OPERATOR_TOKEN = "stc token --keys keys --operator --sub me > operator.token";
+const APPROVE = "stc approvals watch --token-file operator.token";
+const VERIFY = "stc audit verify --dir var/audit";
 const NEXT = [
   "stc serve --config stc.yaml",
   "",
-  "and in another terminal:",
+  "and in another terminal, an agent's call:",
   "",
   AGENT_TOKEN,
-  `stc call search_notes '{"word":"tea"}' --token-file agent.token`,
+  SEARCH,
+  "",
+  "a change, which waits for a person; be that person, then make the same call again:",
+  "",
+  ADD,
+  OPERATOR_TOKEN,
+  APPROVE,
+  "",
+  "and the record of it all:",
+  "",
+  VERIFY,
 ] as const;
 
 type Issuers = typeof import("./development/keys.ts").DEVELOPMENT_ISSUERS;
@@ -96,10 +111,11 @@ function scaffold(name: string, issuers: Issuers, configurationSchema: object): 
   return {
     "stc.yaml": configurationFile(issuers),
     "stc.schema.json": `${JSON.stringify(configurationSchema)}\n`,
-    "tools/search-notes.ts": FUNCTION_TOOL,
-    "tools/search-notes.test.yaml": FIXTURES,
+    "tools/notes.ts": FUNCTION_TOOLS,
+    "tools/search-notes.test.yaml": SEARCH_FIXTURES,
+    "tools/add-note.test.yaml": ADD_FIXTURES,
     "tools/get-health.tool.yaml": DATA_TOOL,
-    "tests/search-notes.test.ts": TEST,
+    "tests/notes.test.ts": TEST,
     "tools/tool.schema.json": `${JSON.stringify(editorSchema(MODULES.targetKinds))}\n`,
     "tools/test.schema.json": `${JSON.stringify(fixturesSchema())}\n`,
     "keys/.gitignore": "*\n",
@@ -186,7 +202,7 @@ function imported(names: string, module: string): string {
   return `import { ${names} } from ${JSON.stringify(module)};`;
 }
 
-const FUNCTION_TOOL = `${imported("defineTool", "safe-tool-call")}
+const FUNCTION_TOOLS = `${imported("defineTool", "safe-tool-call")}
 ${imported("z", "zod")}
 
 const NOTES = [
@@ -201,7 +217,7 @@ export function notesWith(word: string) {
 export const searchNotes = defineTool({
   name: "search_notes",
   description: "Search the team's notes by a word",
-  classification: "read",                 // write and destructive ask a person first
+  classification: "read",
   permissions: { required: ["notes:read"] },
   input: z.strictObject({ word: z.string().min(2).max(40) }),
   handler: async ({ word }) => ({ notes: notesWith(word) }),
@@ -213,9 +229,25 @@ export const searchNotes = defineTool({
   },
   examples: { accepts: [{ word: "tea" }], rejects: [{ word: "" }] },
 });
+
+export const addNote = defineTool({
+  name: "add_note",
+  description: "Add a note for the team",
+  classification: "write",                // write and destructive ask a person first
+  category: "write",
+  permissions: { required: ["notes:write"] },
+  input: z.strictObject({ title: z.string().min(1).max(80), text: z.string().max(2000) }),
+  handler: async ({ title, text }) => {
+    NOTES.push({ title, text, author: "agent" });
+    return { notes: NOTES.length };
+  },
+  output: z.strictObject({ notes: z.int() }),
+  outputPolicy: { notes: "allow" },
+  examples: { accepts: [{ title: "Mate", text: "70 degrees." }], rejects: [{ title: "", text: "" }] },
+});
 `;
 
-const FIXTURES = `# yaml-language-server: $schema=test.schema.json
+const SEARCH_FIXTURES = `# yaml-language-server: $schema=test.schema.json
 tool: search_notes
 
 calls:
@@ -231,6 +263,15 @@ answers:
     answer: { notes: [{ title: Tea, text: Green tea at 80 degrees., author: ada@example.com }] }
     released: { notes: [{ title: Tea, text: Green tea at 80 degrees., author: "a**@e******.com" }] }
     masked: ["notes[].author"]
+`;
+
+const ADD_FIXTURES = `# yaml-language-server: $schema=test.schema.json
+tool: add_note
+
+calls:
+  - name: a person is asked
+    args: { title: Mate, text: 70 degrees. }
+    verdict: ask
 `;
 
 const DATA_TOOL = `# yaml-language-server: $schema=tool.schema.json
@@ -255,7 +296,7 @@ outputPolicy:
 `;
 
 const TEST = `${imported("expect, test", "bun:test")}
-${imported("notesWith, searchNotes", "../tools/search-notes.ts")}
+${imported("notesWith, searchNotes", "../tools/notes.ts")}
 
 test("finds notes by their title and text, in upper and lower case", () => {
   expect(notesWith("TEA").map(({ title }) => title)).toEqual(["Tea", "Coffee"]);
@@ -279,8 +320,18 @@ stc serve --config stc.yaml
 
 \`\`\`sh
 ${AGENT_TOKEN}
-stc call search_notes '{"word":"tea"}' --token-file agent.token
+${SEARCH}
 \`\`\`
+
+A change waits for a person. Be that person, then make the same call again:
+
+\`\`\`sh
+${ADD}
+${OPERATOR_TOKEN}
+${APPROVE}
+\`\`\`
+
+Every call is in the audit: \`${VERIFY}\`.
 
 \`bun install\` lets editors check types, and \`bun run test\` run the fixtures and the tests. \`stc token --keys keys\` makes missing keys.
 `;
