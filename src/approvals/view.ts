@@ -1,4 +1,5 @@
 import { forEachChild, parse, type SyntaxNode } from "unbash";
+import type { ApprovalView } from "../core/approval-view.ts";
 import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { shellScriptOf } from "../core/shell-script.ts";
 import { visible } from "../core/terminal-text.ts";
@@ -31,41 +32,29 @@ export interface ViewFacts extends SecretsOf {
   readonly risk: Risk;
   readonly rules: readonly string[];
   readonly notes: readonly string[];
-  /** The bounded grant that approvers may give, in words. Holds no argument of the call, so nothing in it is hidden. */
-  readonly grant?: Json | undefined;
-  /** Labels that the call carries; undefined: they do not matter, or cannot be read. */
-  readonly carried?: readonly string[] | undefined;
-  /** Where the values of the arguments appeared before. */
-  readonly origins?: readonly ArgumentOrigin[] | undefined;
+  /** Returns the members that are not derived from the plan. */
+  readonly others?: (show: Show) => ApprovalView;
   /** Returns whether a member's name marks its value as a secret; the value distinguishes a secret from a count. */
   readonly namesSecret: (name: string, value: unknown) => boolean;
 }
 
-/** An argument, and the answers in which its value appeared. */
-interface ArgumentOrigin {
-  readonly argument: string;
-  readonly isDestination: boolean;
-  readonly isUntrusted: boolean;
-  readonly origins: readonly {
-    readonly tool: string;
-    readonly traceId: string;
-    readonly of: string;
-    readonly field: string;
-    readonly labels: readonly string[];
-    readonly isTrusted: boolean;
-    readonly isWhole: boolean;
-  }[];
-  readonly more: number;
-}
+/** Converts a value to JSON without its secrets. */
+export type Show = (value: unknown) => Json;
 
-interface RenderedView {
-  readonly view: Json;
+export interface RenderedView {
+  readonly view: ApprovalView;
   readonly viewDigest: string;
   readonly summary: string;
 }
 
 /** Maps members of a plan to members of the view; the view shows all other members under `target`. */
-const NAMED = { argv: "command", cwd: "workingDir", environment: "environment", files: "files", message: "message" };
+const NAMED = {
+  argv: "command",
+  cwd: "workingDir",
+  environment: "environment",
+  files: "files",
+  message: "message",
+} as const satisfies Readonly<Record<string, keyof ApprovalView>>;
 
 /**
  * Renders what the approver sees. Uses the plan that will run, not anybody's description of it. Removes secrets and invisible
@@ -84,10 +73,10 @@ export function renderView(facts: ViewFacts): RenderedView | undefined {
   }
 }
 
-function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts): Json {
+function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts): ApprovalView {
   const { tool, plan, binding, requester, reason, input } = facts;
   const showing = { filterSecrets, findSecrets, namesSecret, script: shellScriptOf(plan["argv"]), depth: 0 };
-  const show = (value: unknown): Json => shown(value, showing);
+  const show: Show = (value) => shown(value, showing);
   const { argv, command, ...rest } = plan;
   const described = binding.describe?.(plan) ?? {};
   // The arguments are shown under `arguments`, even where they are the plan.
@@ -109,8 +98,7 @@ function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts
     ...(Array.isArray(argv) && { command: shownCommand([command, ...argv], showing) }),
     ...Object.fromEntries(own.map(([key, value]) => [NAMED[key as keyof typeof NAMED], show(value)])),
     arguments: show(input),
-    ...(facts.grant !== undefined && { grant: facts.grant }),
-    ...dataFlowShown(facts, show),
+    ...facts.others?.(show),
     requester: {
       issuer: show(requester.issuer),
       subject: show(requester.subject),
@@ -122,35 +110,6 @@ function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts
     }),
     // The level alone; its details are shown under `target`.
     confinement: visible(described.confinement ?? "not applicable"),
-  };
-}
-
-/** Returns what the caller has read, and where values of the arguments appeared in it. */
-function dataFlowShown(
-  { carried = [], origins = [] }: Pick<ViewFacts, "carried" | "origins">,
-  show: (value: unknown) => Json,
-): { readonly dataFlow?: Json } {
-  const named = origins.filter((one) => one.origins.length > 0);
-  if (carried.length === 0 && named.length === 0) return {};
-  return {
-    dataFlow: {
-      carried,
-      arguments: named.map(({ argument, isDestination, isUntrusted, origins: sources, more }) => ({
-        argument: show(argument),
-        ...(isDestination && { destination: true }),
-        ...(isUntrusted && { untrusted: true }),
-        sources: sources.map(({ tool, traceId, of, field, labels, isTrusted, isWhole }) => ({
-          tool,
-          traceId,
-          ...(of !== "" && { of: show(of) }),
-          field: show(field),
-          labels,
-          ...(isTrusted && { trusted: true }),
-          ...(!isWhole && { part: true }),
-        })),
-        ...(more > 0 && { more }),
-      })),
-    },
   };
 }
 

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { dataFlowSentences } from "../../core/data-flow.ts";
+import { isExactMember, listedMembers, saidMembers, viewLabel } from "../../core/approval-view.ts";
 import { isTable } from "../../core/json.ts";
 import {
   inAscii,
@@ -32,14 +32,6 @@ export interface ApprovalParts {
 const LABEL_COLUMNS = 15;
 const DEPTH_MAX = 16;
 
-/** Fields that must be checked character by character; their text is also printed in ASCII when it is not plain ASCII. */
-const EXACT: ReadonlySet<string> = new Set(["command", "workingDir", "environment", "files", "target"]);
-const ORDER = ["environment", "files", "message", "arguments", "target", "confinement", "grant"];
-/** Fields that are shown in the header, in a box or as the subject. */
-const SHOWN_SEPARATELY: ReadonlySet<string> = new Set(
-  "tool description classification category risk rules notes requester reason command workingDir dataFlow".split(" "),
-);
-
 type JsonObject = Readonly<Record<string, Json>>;
 
 /** Marks a value that is already shown in the target. Compared by identity, so that no text can pose as the mark. */
@@ -55,23 +47,21 @@ export function approvalLines(approval: ShownApproval, options: ViewOptions): re
 export function approvalParts(approval: ShownApproval, options: ViewOptions): ApprovalParts {
   const view = isTable(approval.view) ? approval.view : {};
   const { members, isInTarget } = subjectOf(view);
-  const rest = Object.keys(view).filter((key) => !ORDER.includes(key) && !SHOWN_SEPARATELY.has(key));
   const details = isInTarget ? withoutChange(view) : withoutMembers(view, members);
-  const shown = [...ORDER, ...rest].filter((key) => Object.hasOwn(details, key));
   const lines = [
     ...headerLines(approval, view, options),
-    ...shown.flatMap((key) => section(key, details[key] ?? null)),
+    ...listedMembers(details, "terminal").flatMap((key) => memberLines(key, details[key] ?? null)),
     ...field("view digest", printable(approval.viewDigest ?? "(none)")),
     ...agentReason(view["reason"]),
     ...(approval.rules.length > 0 ? section("rules", approval.rules) : []),
     ...earlierLines(approval),
-    ...(Object.hasOwn(view, "dataFlow")
-      ? section("data flow", [...(dataFlowSentences(view["dataFlow"]) ?? [view["dataFlow"] ?? null])])
-      : []),
+    ...saidMembers(view).flatMap(({ label, value, sentences }) => section(label, [...(sentences ?? [value ?? null])])),
     ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
   ];
   const subjectLines = [
-    ...Object.entries(members).flatMap(([key, value]) => section(key, value, isInTarget || EXACT.has(key))),
+    ...Object.entries(members).flatMap(([key, value]) =>
+      isInTarget ? section(key, value, true) : memberLines(key, value),
+    ),
     ...field("risk", riskOf(approval)),
   ];
   const wrapped = (unbroken: readonly string[]) => unbroken.flatMap((line) => wrap(line, options.columns));
@@ -218,7 +208,11 @@ function agentReason(reason: Json | undefined): readonly string[] {
   return ["+-- UNTRUSTED: what the agent says. Nobody has checked it.", ...stringLines("| ", text, false), "+--"];
 }
 
-function section(key: string, value: Json, isExact = EXACT.has(key)): readonly string[] {
+function memberLines(key: string, value: Json): readonly string[] {
+  return section(viewLabel(key), value, isExactMember(key));
+}
+
+function section(key: string, value: Json, isExact = false): readonly string[] {
   const [first = "", ...rest] = tree(value, { indent: "  ", depth: 0, isExact });
   const isScalar = typeof value !== "object" || value === null;
   return isScalar || first.startsWith("(")

@@ -1,7 +1,6 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { dataFlowSentences } from "../../core/data-flow.ts";
 import { type ApiError, request } from "./api.ts";
 import { Heading, Problem } from "./parts.tsx";
 import { errorOf } from "./state.ts";
@@ -98,12 +97,16 @@ export function Names({ names, none }: { readonly names: readonly string[]; read
   );
 }
 
-/** What the caller had read, and where the arguments had appeared before. */
-export function DataFlow({ value }: { readonly value: unknown }): VNode | null {
-  if (value === undefined) return null;
-  const sentences = dataFlowSentences(value) ?? jsonLines(value);
+interface SentencesProps {
+  readonly label: string;
+  readonly value: unknown;
+  /** What the value says; undefined: it is shown as JSON. */
+  readonly sentences: readonly string[] | undefined;
+}
+
+export function Sentences({ label, value, sentences = jsonLines(value) }: SentencesProps): VNode {
   return (
-    <ul class="notes" aria-label="Data flow">
+    <ul class="notes" aria-label={label}>
       {sentences.map((sentence) => (
         <li key={sentence}>
           <Text value={sentence} max={1_000} />

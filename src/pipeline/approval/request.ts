@@ -1,14 +1,11 @@
-import { termsInWords } from "../../approvals/grants.ts";
 import type { Approval, Approvals, Attachable, NewApproval, PriorCall } from "../../approvals/types.ts";
-import { renderView } from "../../approvals/view.ts";
 import { type PolicyFinding, Refusal } from "../../core/errors.ts";
-import { namesSecret } from "../../detection/sanitize-args.ts";
 import { digestInAnySession } from "../planner.ts";
-import { secretsOf } from "../redactor.ts";
 import { type ApprovalNeed, type GatedCall, type GateOptions, guarded } from "./call.ts";
 import { grantKeyOf, grantOffer } from "./grants.ts";
 import { wantedAnswerOf } from "./manifest.ts";
 import { notAsked, pendingRefusal } from "./refusals.ts";
+import { renderCall } from "./view.ts";
 
 /** Returns the call as the store searches for its earlier approvals. */
 export function priorCallOf({ attaches }: GateOptions, call: GatedCall, { requester }: ApprovalNeed): PriorCall {
@@ -82,7 +79,7 @@ function newApprovalOf(
   { need, prior: { callDigest, attach }, earlier }: Request,
 ): NewApproval {
   const { planned, assessment, request, traceId, flow } = call;
-  const { tool, input, plan, binding, digest: planDigest } = planned;
+  const { tool, digest: planDigest } = planned;
   const { risk, requirement } = assessment;
   const { requester } = need;
   const rules = [...need.rules, ...assessment.rules];
@@ -92,23 +89,13 @@ function newApprovalOf(
     ...call.findings.filter(({ point }) => point !== "risk").map(noteOf),
   ];
   const offer = grantOffer(call, need);
-  const names = Object.keys(tool.input.shape);
-  const rendered = renderView({
-    tool,
-    plan,
-    planDigest,
-    binding,
-    input,
+  const rendered = renderCall(detector, {
+    planned,
     requester,
-    risk,
-    rules,
-    notes,
+    assessment: { risk, rules, notes },
     reason: request.reason,
-    grant: offer && termsInWords(offer.terms, { tool: tool.name, session: requester.session, names }),
-    carried: flow?.labels,
-    origins: flow?.origins ?? [],
-    ...secretsOf(detector),
-    namesSecret,
+    offer,
+    flow,
   });
   if (rendered === undefined)
     throw new Refusal("APPROVAL_DENIED", "This call is too large to show to an approver. Send less at once.");

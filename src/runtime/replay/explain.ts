@@ -1,19 +1,17 @@
 import type { RequiredPolicy } from "../../approvals/approver-policies/requirement.ts";
 import type { Approvals, Grant } from "../../approvals/types.ts";
-import { renderView } from "../../approvals/view.ts";
 import { errorText } from "../../core/error-text.ts";
 import { Refusal } from "../../core/errors.ts";
 import { closestName } from "../../core/nearest.ts";
 import type { CallerContext, DataLabel, ExecutionPlan, Json, Tool } from "../../core/types.ts";
 import type { DataFlowPolicy, FlowJudgement } from "../../data-flow/flow.ts";
-import { namesSecret } from "../../detection/sanitize-args.ts";
 import { boundedCallOf } from "../../pipeline/approval/grants.ts";
 import { modesThatPass } from "../../pipeline/approval/order.ts";
+import { renderCall } from "../../pipeline/approval/view.ts";
 import { type FlowSources, sourcesOf } from "../../pipeline/call-flow.ts";
 import { type CallSession, callSession } from "../../pipeline/call-session.ts";
 import { permissionsFor } from "../../pipeline/permission-engine.ts";
 import { DATA_FLOW } from "../../pipeline/policy-points.ts";
-import { secretsOf } from "../../pipeline/redactor.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
 import type { Quotas } from "../../quotas/quotas.ts";
 import type { Parts } from "../composition/assembly.ts";
@@ -292,19 +290,10 @@ function shownPlan(
   if (registered === undefined || plan === undefined) return { noPlan };
   const { tool, binding } = registered;
   const { issuer, subject, actors } = call.caller;
-  const rendered = renderView({
-    tool,
-    plan,
-    binding,
-    planDigest: "",
-    input: readInput(tool, call.args),
-    reason: undefined,
+  const rendered = renderCall(detector, {
+    planned: { tool, binding, plan, digest: "", input: readInput(tool, call.args) },
     requester: { issuer, subject, actors, session: undefined },
-    risk: assessment?.risk ?? "low",
-    rules: assessment?.rules ?? [],
-    notes: assessment?.notes ?? [],
-    ...secretsOf(detector),
-    namesSecret,
+    assessment: assessment ?? { risk: "low", rules: [], notes: [] },
   });
   return rendered === undefined ? { noPlan: "it is too large to show to a person" } : { plan: rendered.view };
 }

@@ -1,16 +1,17 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { saidMembers } from "../../../core/approval-view.ts";
 import { asStrings } from "../../../core/json.ts";
 import { members, serviceNow } from "../api.ts";
 import { AgentSays, Ago, Badge, Countdown, Facts, Heading, localTime, Party, Problem, RiskBadge } from "../parts.tsx";
-import { DataFlow, Names } from "../records.tsx";
+import { Names, Sentences } from "../records.tsx";
 import { tick } from "../state.ts";
 import { Block, Text } from "../text.tsx";
 import { DecisionBar } from "./decision-bar.tsx";
 import { earlierOn, loadShown, shown } from "./inbox.ts";
 import { coverageOf, isPending, outcomeOf, type Quorum, type ShownRequest, toneOf } from "./model.ts";
-import { isCompact, type PlanPart, type PlanShown, planOf } from "./plan.ts";
+import { isCompact, type PlanPart, type PlanShown, planOf, words } from "./plan.ts";
 import { isPartOpen, openPart } from "./reading.ts";
 
 /** The open request: what will run, why it asks, who asks, and the decision. */
@@ -192,7 +193,8 @@ function MorePlan({ plan: { more } }: { readonly plan: PlanShown }): VNode | nul
 }
 
 function Why({ request }: { readonly request: ShownRequest }): VNode {
-  const { toolMessage, notes, rules, reason, dataFlow } = members(request.view);
+  const view = members(request.view);
+  const { toolMessage, notes, rules, reason } = view;
   const names = asStrings(rules).length > 0 ? asStrings(rules) : (request.rules ?? []);
   const said = members(reason)["text"];
   const policies = request.quorum?.policies ?? [];
@@ -222,7 +224,9 @@ function Why({ request }: { readonly request: ShownRequest }): VNode {
           ))}
         </ul>
       )}
-      <DataFlow value={dataFlow} />
+      {saidMembers(view).map((member) => (
+        <Sentences key={member.label} {...member} label={words(member.label)} />
+      ))}
       <AgentSays text={said} />
     </section>
   );

@@ -1,3 +1,4 @@
+import { listedMembers, viewLabel } from "../../../core/approval-view.ts";
 import { members } from "../api.ts";
 import { quotedCommand } from "../escapes.ts";
 
@@ -33,22 +34,15 @@ export function isCompact({ value, end, as }: PlanPart): boolean {
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** Members of the view that the page shows elsewhere. */
-const ELSEWHERE: ReadonlySet<string> = new Set(
-  "tool description toolMessage classification category risk rules notes requester reason confinement dataFlow".split(
-    " ",
-  ),
-);
-
 /** Reads the plan in a view. A view of an unknown form is shown whole. */
 export function planOf(view: unknown): PlanShown {
   const all = members(view);
   const target = members(all["target"]);
   const { title, main, used } = mainOf(all, target);
-  const rest = without(all, [...ELSEWHERE, ...used.view, "target"]);
   const isRepeated = used.target.includes("arguments") && isEqual(target["arguments"], all["arguments"]);
+  const rest = without(all, [...used.view, ...(isRepeated ? ["arguments"] : [])]);
   const more = [
-    ...Object.entries(without(rest, isRepeated ? ["arguments"] : [])).map(([name, value]) => part(words(name), value)),
+    ...listedMembers(rest, "console").map((name) => part(words(viewLabel(name)), rest[name])),
     ...Object.entries(without(target, [...used.target, "system", "kind"])).map(([name, value]) =>
       part(`Target: ${words(name)}`, value),
     ),
@@ -246,7 +240,7 @@ function isEqual(a: unknown, b: unknown): boolean {
 }
 
 /** Returns a member's name as words: `workingDir` is `Working dir`. */
-function words(name: string): string {
+export function words(name: string): string {
   const spaced = name
     .replace(/([a-z])([A-Z])/g, "$1 $2")
     .toLowerCase()

@@ -1,8 +1,9 @@
 import type { VNode } from "preact";
+import { dataFlowSentences } from "../../../core/data-flow.ts";
 import { asString, asStrings } from "../../../core/json.ts";
 import { members } from "../api.ts";
 import { AgentSays, Badge, Facts, Heading, localTime, Party } from "../parts.tsx";
-import { codeRow, DataFlow, jsonLines, Names, Section, Unread, useRead } from "../records.tsx";
+import { codeRow, jsonLines, Names, Section, Sentences, Unread, useRead } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { Block, Text } from "../text.tsx";
 import { counted } from "../words.ts";
@@ -231,6 +232,7 @@ function Asked({ line }: { readonly line: Line }): VNode {
 function Decided({ line }: { readonly line: Line }): VNode {
   const reasons = Array.isArray(line["decisionReasons"]) ? line["decisionReasons"].map(members) : [];
   const approval = members(line["approval"]);
+  const { dataFlow } = line;
   // A line of an earlier version names the refusal's code when nobody approved.
   const [named, id] = [asString(approval["by"]), asString(approval["id"])];
   const by = named !== undefined && /^[A-Z_]+$/.test(named) ? undefined : named;
@@ -261,7 +263,9 @@ function Decided({ line }: { readonly line: Line }): VNode {
           ))}
         </ul>
       )}
-      <DataFlow value={line["dataFlow"]} />
+      {dataFlow !== undefined && (
+        <Sentences label="Data flow" value={dataFlow} sentences={dataFlowSentences(dataFlow)} />
+      )}
       <Facts
         rows={[
           codeRow(by?.startsWith("human:") ? "Approved by" : "Allowed by", by),

@@ -1,0 +1,75 @@
+import { type GrantBounds, termsInWords } from "../../approvals/grants.ts";
+import type { Requester } from "../../approvals/identities.ts";
+import type { RiskAssessment } from "../../approvals/risk.ts";
+import { type RenderedView, renderView, type Show } from "../../approvals/view.ts";
+import type { ApprovalView } from "../../core/approval-view.ts";
+import type { Planned } from "../../core/evidence.ts";
+import type { FlowJudgement } from "../../data-flow/flow.ts";
+import { namesSecret } from "../../detection/sanitize-args.ts";
+import type { Detector } from "../../detection/sensitive.ts";
+import { secretsOf } from "../redactor.ts";
+
+/** A call as it is shown to people. */
+interface ShownCall {
+  readonly planned: Pick<Planned, "tool" | "binding" | "plan" | "input" | "digest">;
+  readonly requester: Requester;
+  readonly assessment: Pick<RiskAssessment, "risk" | "rules" | "notes">;
+  readonly reason?: string | undefined;
+  /** The widest bounded grant that approvers may give. */
+  readonly offer?: GrantBounds | undefined;
+  readonly flow?: FlowJudgement | undefined;
+}
+
+/** Renders what approvers see of a call: the one place that fills the view. Returns undefined when it is too large to show. */
+export function renderCall(detector: Detector, call: ShownCall): RenderedView | undefined {
+  const { planned, requester, assessment, reason, offer, flow } = call;
+  const { tool, binding, plan, input, digest: planDigest } = planned;
+  const { risk, rules, notes } = assessment;
+  const { session } = requester;
+  const names = Object.keys(tool.input.shape);
+  return renderView({
+    tool,
+    binding,
+    plan,
+    input,
+    planDigest,
+    requester,
+    risk,
+    rules,
+    notes,
+    reason,
+    others: (show) => ({
+      // Holds no argument of the call, so nothing in it is hidden.
+      ...(offer !== undefined && { grant: termsInWords(offer.terms, { tool: tool.name, session, names }) }),
+      ...(flow !== undefined && dataFlowShown(flow, show)),
+    }),
+    ...secretsOf(detector),
+    namesSecret,
+  });
+}
+
+/** Returns what the caller has read, and where values of the arguments appeared in it. */
+function dataFlowShown({ labels: carried = [], origins }: FlowJudgement, show: Show): ApprovalView {
+  const named = origins.filter((one) => one.origins.length > 0);
+  if (carried.length === 0 && named.length === 0) return {};
+  return {
+    dataFlow: {
+      carried,
+      arguments: named.map(({ argument, isDestination, isUntrusted, origins: sources, more }) => ({
+        argument: show(argument),
+        ...(isDestination && { destination: true }),
+        ...(isUntrusted && { untrusted: true }),
+        sources: sources.map(({ tool, traceId, of, field, labels, isTrusted, isWhole }) => ({
+          tool,
+          traceId,
+          ...(of !== "" && { of: show(of) }),
+          field: show(field),
+          labels,
+          ...(isTrusted && { trusted: true }),
+          ...(!isWhole && { part: true }),
+        })),
+        ...(more > 0 && { more }),
+      })),
+    },
+  };
+}
