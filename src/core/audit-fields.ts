@@ -38,11 +38,16 @@ export interface FieldFilter {
 interface AuditField {
   /** Returns the value; undefined when it is missing or has an unexpected type. */
   readonly read: (line: LineMembers) => unknown;
-  /** True when only exports read the field. */
-  readonly isExportedOnly?: true;
   readonly filter?: FieldFilter;
-  /** Column in the console's table of calls. A column without a position comes after all others. */
-  readonly column?: { readonly title: string; readonly position?: number };
+  /** Column in the tables of calls, the console's and the terminal's. */
+  readonly column?: {
+    readonly title: string;
+    /** A column without a position comes after all others. */
+    readonly position?: number;
+    /** Characters in the terminal. A longer cell moves the rest of its line; nothing is cut off. */
+    readonly width?: number;
+    readonly isTerminalOnly?: true;
+  };
   /** Column in CSV. The columns have the order of the rows: a new one is last. */
   readonly csv?: string;
   /** Returns the text of the value for tables. The value itself when missing. */
@@ -55,10 +60,11 @@ const refusals = Object.entries(REFUSALS);
 const STAGES: readonly string[] = [...new Set(refusals.map(([, { stage }]) => stage))];
 
 export const AUDIT_FIELDS = {
-  timestamp: { read: textAt("timestamp"), csv: "timestamp", column: { title: "Time", position: 1 } },
+  timestamp: { read: textAt("timestamp"), csv: "timestamp", column: { title: "Time", position: 1, width: 24 } },
   traceId: {
     read: textAt("traceId"),
     csv: "traceId",
+    column: { title: "Trace", position: 6, width: 36, isTerminalOnly: true },
     filter: {
       param: "traceId",
       help: "trace id, ours or W3C",
@@ -71,7 +77,7 @@ export const AUDIT_FIELDS = {
   sub: {
     read: textAt("caller", "sub"),
     csv: "sub",
-    column: { title: "Caller", position: 4 },
+    column: { title: "Caller", position: 4, width: 20 },
     filter: { param: "sub", help: "subject of the caller", label: "Caller", occurs: "sometimes" },
   },
   iss: {
@@ -82,7 +88,7 @@ export const AUDIT_FIELDS = {
   tool: {
     read: textAt("tool", "name"),
     csv: "tool",
-    column: { title: "Tool", position: 3 },
+    column: { title: "Tool", position: 3, width: 24 },
     filter: { param: "tool", help: "name of the tool", label: "Tool", occurs: "sometimes" },
   },
   classification: {
@@ -105,7 +111,7 @@ export const AUDIT_FIELDS = {
   decision: {
     read: textAt("decision"),
     csv: "decision",
-    column: { title: "Decision", position: 2 },
+    column: { title: "Decision", position: 2, width: 26 },
     ocsf: "decision",
     filter: {
       param: "decision",
@@ -143,11 +149,11 @@ export const AUDIT_FIELDS = {
   },
   reason: { read: textAt("denial", "reason"), csv: "reason" },
   /** Milliseconds. Not a measured value in a line that sums up calls. */
-  duration: { read: durationIn, csv: "durationMs", column: { title: "Duration", position: 5 } },
+  duration: { read: durationIn, csv: "durationMs", column: { title: "Duration", position: 5, width: 12 } },
   count: { read: countIn, csv: "count" },
-  args: { read: jsonAt("request", "args"), isExportedOnly: true, csv: "args" },
-  argsHash: { read: textAt("request", "argsHash"), isExportedOnly: true, csv: "argsHash", ocsf: "args_hash" },
-  filteredFields: { read: listAt("response", "filteredFields"), isExportedOnly: true, csv: "filteredFields" },
+  args: { read: jsonAt("request", "args"), csv: "args" },
+  argsHash: { read: textAt("request", "argsHash"), csv: "argsHash", ocsf: "args_hash" },
+  filteredFields: { read: listAt("response", "filteredFields"), csv: "filteredFields" },
   approvedBy: {
     read: approverIn,
     csv: "approvedBy",
@@ -174,11 +180,12 @@ export const AUDIT_FIELDS = {
   },
   /** W3C trace id, in hex. */
   wireTraceId: { read: textAt("trace", "traceId"), csv: "w3cTraceId" },
-  instance: { read: textAt("instance"), isExportedOnly: true, csv: "instance" },
+  instance: { read: textAt("instance"), csv: "instance" },
   /** The decisions of policy points other than allow, one line each: `point`, a tab, `reason`. */
   decisionReasons: {
     read: reasonsIn,
     csv: "decisionReasons",
+    column: { title: "Policy", position: 7, isTerminalOnly: true },
     show: reasonsShown,
     filter: {
       param: "reason",
@@ -205,7 +212,6 @@ export const AUDIT_FIELDS = {
 
 type Fields = typeof AUDIT_FIELDS;
 type Name = keyof Fields;
-type ViewName = { readonly [F in Name]: Fields[F] extends { readonly isExportedOnly: true } ? never : F }[Name];
 
 /** The names of the filters. */
 export type FilterParam = {
@@ -213,12 +219,13 @@ export type FilterParam = {
 }[Name];
 
 /** The members of one line that queries, tables and statistics use. */
-export type EntryView = { readonly [F in ViewName]: ReturnType<Fields[F]["read"]> } & {
+export type EntryView = { readonly [F in Name]: ReturnType<Fields[F]["read"]> } & {
   readonly timestamp: string;
   /** Milliseconds since 1970. */
   readonly timeMs: number;
   /** True when the line sums up calls. */
   readonly isSum: boolean;
+  readonly line: LineMembers;
 };
 
 interface NamedField extends AuditField {
@@ -231,23 +238,25 @@ export const FIELD_ROWS: readonly NamedField[] = Object.entries(AUDIT_FIELDS).ma
   ...field,
 }));
 
-/** A column of the console's table of calls. */
-export interface CallColumn {
+/** A column of a table of calls. */
+export interface CallColumn extends NonNullable<AuditField["column"]> {
   readonly name: string;
-  readonly title: string;
   /** Returns the text of the value; undefined when it is missing. */
   readonly textIn: (line: LineMembers) => string | undefined;
 }
 
-/** The columns of the console's table of calls, from left to right. */
+/** The columns of the terminal's table of calls, from left to right. */
 export const CALL_COLUMNS: readonly CallColumn[] = FIELD_ROWS.flatMap(({ name, read, show = String, column }) => {
   if (column === undefined) return [];
   const textIn = (line: LineMembers): string | undefined => {
     const value = read(line);
     return value === undefined ? undefined : show(String(value));
   };
-  return [{ name, title: column.title, position: column.position ?? Number.POSITIVE_INFINITY, textIn }];
-}).sort((one, other) => (one.position < other.position ? -1 : Number(one.position > other.position)));
+  return [{ ...column, name, textIn, position: column.position ?? Number.MAX_VALUE }];
+}).sort((one, other) => one.position - other.position);
+
+/** The columns of the console's table of calls. */
+export const CONSOLE_COLUMNS = CALL_COLUMNS.filter(({ isTerminalOnly }) => isTerminalOnly !== true);
 
 /** A filter with its field. */
 export interface FilterRow extends FieldFilter {
@@ -292,8 +301,7 @@ class LineView {
     return this.line["count"] !== undefined;
   }
 }
-for (const { name, read, isExportedOnly } of FIELD_ROWS) {
-  if (isExportedOnly === true) continue;
+for (const { name, read } of FIELD_ROWS) {
   Object.defineProperty(LineView.prototype, name, {
     get(this: LineView) {
       return read(this.line);

@@ -387,14 +387,8 @@ export class CallRecord {
   }
 
   #announced(): Announced {
-    this.#requestFacts = this.#requestOf(undefined);
     return {
-      traceId: this.traceId,
-      caller: callerFacts(this.#facts.caller),
-      tool: this.#toolFacts(),
-      request: this.#requestFacts,
-      protocol: protocolFacts(this.request.protocol, this.detector),
-      policyVersion: this.#policyVersion,
+      ...this.#asked(undefined),
       approval: approvalFacts(undefined, this.#facts.by, this.#facts.approvalId),
       plan: planFacts(this.#facts.digest, this.#facts.plan),
       trace: traceFacts(this.request.traceparent, this.#trace),
@@ -402,15 +396,23 @@ export class CallRecord {
     };
   }
 
-  #entry(outcome: CallOutcome): EntryDraft {
-    const refusal = outcome instanceof Refusal ? outcome : undefined;
+  /** Returns who asked for what, and by which configuration it is judged. */
+  #asked(refusal: Refusal | undefined) {
+    this.#requestFacts ??= this.#requestOf(refusal);
     return {
       traceId: this.traceId,
       caller: callerFacts(this.#facts.caller),
       tool: this.#toolFacts(),
-      request: this.#requestFacts ?? this.#requestOf(refusal),
+      request: this.#requestFacts,
       protocol: protocolFacts(this.request.protocol, this.detector),
       policyVersion: this.#policyVersion,
+    };
+  }
+
+  #entry(outcome: CallOutcome): EntryDraft {
+    const refusal = outcome instanceof Refusal ? outcome : undefined;
+    return {
+      ...this.#asked(refusal),
       decision: this.#decisionOf(outcome),
       dryRun: this.request.dryRun === true ? true : undefined,
       denial: refusal && denialFacts(refusal, this.stageOf(refusal), this.detector),

@@ -19,25 +19,28 @@ async function stcWithShelf(folder: string, ...args: readonly string[]) {
   return out === "" ? err : out;
 }
 
+const traceIdOf = (line: string): string => JSON.parse(line).traceId;
+
 const PARAMETERS = `
   const { QUERY_PARAMS } = await import("./src/audit/query/params.ts");
   const { packLines, unpackRows } = await import("./src/audit/query/line-rows.ts");
-  const { CALL_COLUMNS, FILTER_ROWS } = await import("./src/core/audit-fields.ts");
+  const { CONSOLE_COLUMNS, FILTER_ROWS } = await import("./src/core/audit-fields.ts");
   const bytes = Buffer.from(process.env.LINE + "\\n");
   const rows = unpackRows(packLines({ day: "2026-02-16", bytes, base: 0, first: 0, last: bytes.length }).rows);
   const label = FILTER_ROWS.find(({ param }) => param === "shelf")?.label;
-  const columns = CALL_COLUMNS.map(({ title, textIn }) => [title, textIn(JSON.parse(process.env.LINE))]);
+  const columns = CONSOLE_COLUMNS.map(({ title, textIn }) => [title, textIn(JSON.parse(process.env.LINE))]);
   console.log(JSON.stringify([QUERY_PARAMS.includes("shelf"), rows.values.shelf, label, columns.at(-1)]));`;
 
-test("a row of the table is a filter, a column of the index and of CSV, a member of OCSF and an input and a column of the console", async () => {
+test("a row of the table is a filter, a column of the index and of CSV, a member of OCSF, an input of the console and a column of both tables", async () => {
   const folder = mkdtempSync(join(tmpdir(), "stc-audit-field-"));
   try {
     const shelved = { shelf: "upper" };
     const line = entryLine("2026-02-16T10:00:00.000Z");
     const withShelf = JSON.stringify({ ...JSON.parse(line), ...shelved });
     writeDays(folder, { "2026-02-16": [line, withShelf, line] });
-    const [found, missing, help, csv, ocsf, derived] = await Promise.all([
+    const [found, listed, missing, help, csv, ocsf, derived] = await Promise.all([
       stcWithShelf(folder, "query", "--shelf", "upper", "--json", "--without-index"),
+      stcWithShelf(folder, "query", "--without-index"),
       stcWithShelf(folder, "query", "--shelf", "lower", "--without-index"),
       stcWithShelf(folder, "query", "--help"),
       stcWithShelf(folder, "export", "--format", "csv"),
@@ -45,6 +48,8 @@ test("a row of the table is a filter, a column of the index and of CSV, a member
       run([bun, PRELOAD, "-e", PARAMETERS], { cwd: PROJECT, env: environmentOf({ LINE: withShelf }) }),
     ]);
     expect(found).toBe(`${withShelf}\n`);
+    const cells = listed.split("\n").map((row) => row.split(/ {2,}/).at(-1));
+    expect(cells).toEqual(["SHELF", traceIdOf(line), "upper", traceIdOf(line), ""]);
     expect(missing).toContain("no call matches");
     expect(help).toMatch(/--shelf <value> +shelf of the book/);
     expect(csv.split("\n")[0]).toEndWith(",shelf");

@@ -7,7 +7,7 @@ import type { LineIndex } from "../../audit/query/line-index.ts";
 import { type Params, type Query, readFilter, readQuery } from "../../audit/query/params.ts";
 import { type QueryPage, search, searchPages } from "../../audit/query/query.ts";
 import { membersOf, parseLine } from "../../audit/query/view.ts";
-import { AUDIT_FIELDS, type EntryView, type LineMembers, viewOf } from "../../core/audit-fields.ts";
+import { CALL_COLUMNS, type EntryView, type LineMembers, viewOf } from "../../core/audit-fields.ts";
 import { asString } from "../../core/json.ts";
 import { EXIT, print, type StyledText, table, wrongUsage } from "../output.ts";
 import {
@@ -55,7 +55,7 @@ export async function auditQuery({ dirs, json, withoutIndex, params }: QueryOpti
       cursor = page.more || query.ok.order === "oldest" ? page.cursor : undefined;
     });
     for await (const { line, entry } of found) {
-      if (count === 0 && json !== true) printCells(COLUMNS, undefined);
+      if (count === 0 && json !== true) printCells(CALL_COLUMNS.map(({ title }) => title.toUpperCase()));
       if (json === true) print.line(line);
       else printEntry(entry, directory);
       count += 1;
@@ -237,10 +237,6 @@ function whoOf(members: LineMembers): string | undefined {
   );
 }
 
-/** Column widths. A longer cell moves the rest of its line; nothing is cut off. */
-const COLUMNS = ["TIME", "DECISION", "TOOL", "CALLER", "DURATION", "TRACE", "POLICY"] as const;
-const WIDTHS = [24, 26, 24, 20, 12, 36] as const;
-const DECISION = 1;
 const COLOURS: Readonly<Record<string, StyledText["colour"]>> = {
   ALLOWED: "green",
   DENIED: "yellow",
@@ -249,21 +245,17 @@ const COLOURS: Readonly<Record<string, StyledText["colour"]>> = {
   DRY_RUN: "cyan",
 };
 
+/** Cells that show more than the text of their field, by its name. */
+const CELLS: Readonly<Record<string, (entry: EntryView) => string>> = {
+  decision: ({ decision = "", code }) => [decision, code].filter((part) => part !== undefined).join(" "),
+  tool: ({ tool = "", count }) => (count === 1 ? tool : `${tool} x${count}`),
+  duration: ({ duration }) => (duration === undefined ? "" : `${duration.toFixed(1)} ms`),
+};
+
 /** Prints one call as a table row. Everything is escaped, because it is unknown who wrote to the directory. */
 function printEntry(entry: EntryView, { isColoured }: AuditDirectory): void {
-  const { count, decision = "" } = entry;
-  printCells(
-    [
-      entry.timestamp,
-      [decision, entry.code].filter((part) => part !== undefined).join(" "),
-      count === 1 ? (entry.tool ?? "") : `${entry.tool ?? ""} x${count}`,
-      entry.sub ?? "",
-      entry.duration === undefined ? "" : `${entry.duration.toFixed(1)} ms`,
-      entry.traceId ?? "",
-      ...(entry.decisionReasons === undefined ? [] : [AUDIT_FIELDS.decisionReasons.show(entry.decisionReasons)]),
-    ],
-    isColoured ? COLOURS[decision] : undefined,
-  );
+  const cells = CALL_COLUMNS.map(({ name, textIn }) => CELLS[name]?.(entry) ?? textIn(entry.line) ?? "");
+  printCells(cells, isColoured ? COLOURS[entry.decision ?? ""] : undefined);
 }
 
 function printLine(line: string, directory: AuditDirectory): void {
@@ -273,12 +265,14 @@ function printLine(line: string, directory: AuditDirectory): void {
   else printEntry(entry, directory);
 }
 
-function printCells(cells: readonly string[], colour: StyledText["colour"]): void {
-  const last = cells.length - 1;
-  const padded = cells.map((cell, at) => escapeName(cell).padEnd(at === last ? 0 : (WIDTHS[at] ?? 0)));
-  const pieces = padded.map((text, at) => ({
-    text: at === last ? text : `${text}  `,
-    colour: at === DECISION ? colour : undefined,
-  }));
+function printCells(cells: readonly string[], colour?: StyledText["colour"]): void {
+  const last = cells.findLastIndex((cell) => cell !== "");
+  const pieces = CALL_COLUMNS.slice(0, last + 1).map(({ name, width = 0 }, at) => {
+    const text = escapeName(cells[at] ?? "");
+    return {
+      text: at === last ? text : text.padEnd(width).concat("  "),
+      colour: name === "decision" ? colour : undefined,
+    };
+  });
   print.pieces(pieces);
 }

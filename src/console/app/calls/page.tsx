@@ -1,7 +1,7 @@
 import { effect, signal, untracked } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
 import { useEffect } from "preact/hooks";
-import { CALL_COLUMNS } from "../../../core/audit-fields.ts";
+import { CONSOLE_COLUMNS } from "../../../core/audit-fields.ts";
 import { Badge, Empty, Heading, localTime, Problem } from "../parts.tsx";
 import { Columns, ROLE } from "../records.tsx";
 import { hrefOf } from "../route.ts";
@@ -244,7 +244,7 @@ function Table({ list }: { readonly list: readonly CallShown[] }): VNode {
   return (
     <table class="records" {...ROLE.table}>
       <caption class="sr-only">Calls</caption>
-      <Columns titles={CALL_COLUMNS.map(({ title }) => title)} numbers={["Duration"]} />
+      <Columns titles={CONSOLE_COLUMNS.map(({ title }) => title)} numbers={["Duration"]} />
       <tbody {...ROLE.group}>
         {list.map((call) => (
           <Row key={call.key} call={call} shownQuery={shownQuery} />
@@ -262,7 +262,7 @@ interface CellProps {
 function Row(props: CellProps): VNode {
   return (
     <tr {...ROLE.row}>
-      {CALL_COLUMNS.map((column) => {
+      {CONSOLE_COLUMNS.map((column) => {
         const cell = CELLS[column.name];
         return cell === undefined ? (
           <td key={column.name} data-label={column.title} {...ROLE.cell}>
