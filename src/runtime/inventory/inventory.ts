@@ -1,16 +1,16 @@
 import { basename, isAbsolute } from "node:path";
 import { z } from "zod";
 import { type ApproverPolicy, mayConcern, requiredOf } from "../../approvals/approver-policies/approver-policy.ts";
-import type { RequiredPolicy } from "../../approvals/approver-policies/requirement.ts";
 import { boundInWords } from "../../approvals/grants.ts";
+import type { Inventory, SystemShown, SystemsShown, ToolDetails, ToolSummary } from "../../core/api/inventory.ts";
 import type { Fault } from "../../core/errors.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import { isTable } from "../../core/json.ts";
 import { classificationNotes } from "../../core/manifest/change-words.ts";
 import { policyNotes } from "../../core/output-policy/notes.ts";
-import type { CertificateExpiry, ContractState, Quarantine, SystemState } from "../../core/target-kind.ts";
+import type { CertificateExpiry } from "../../core/target-kind.ts";
 import { inputJsonSchema } from "../../core/tool-formats.ts";
-import type { EpochMs, FieldAction, Json, OfferedGrants, Tool } from "../../core/types.ts";
+import type { EpochMs, Json, OfferedGrants, Tool } from "../../core/types.ts";
 import { labelOf } from "../../detection/labels.ts";
 import type { Parts } from "../composition/assembly.ts";
 import { statesShown } from "../composition/decision-points.ts";
@@ -20,19 +20,6 @@ import { LIVE_KEYS } from "../reload/fingerprints.ts";
 import type { ConfigurationState } from "../reload/types.ts";
 import { type AccessRow, accessRows, callersOf } from "./access.ts";
 import { shownConfig, shownRequest, shownText, shownValue } from "./shown.ts";
-
-/**
- * The parts of a service, for operators: its tools, the systems that they reach, and its configuration. Nothing here holds a
- * secret or the path of a file.
- */
-export interface Inventory {
-  tools(): ToolCatalog;
-  /** Returns undefined when there is no tool of this name. */
-  tool(name: string): ToolDetails | undefined;
-  /** Asks the health services of systems that have one. */
-  systems(): Promise<SystemsShown>;
-  configuration(): ConfigurationShown;
-}
 
 /** Who may call a tool, according to the configuration. Permissions in tokens are known only to their issuers. */
 export interface MatrixRow {
@@ -54,112 +41,6 @@ export interface MatrixRow {
   readonly subjects: readonly string[];
   /** Roles that are bound to a group or to claims and give all of the permissions, not counting elevated ones. */
   readonly roles: readonly string[];
-}
-
-export interface ToolSummary extends Omit<MatrixRow, "tool" | "subjects" | "roles"> {
-  readonly name: string;
-  readonly title: string;
-  readonly version: string;
-  readonly kind: string;
-  /** Name of the manifest's file; undefined for a tool that an embedder passed as a value. */
-  readonly source?: string | undefined;
-  /** True when its system changed it, so that it is not called. */
-  readonly isQuarantined: boolean;
-}
-
-export interface ToolCatalog {
-  readonly tools: readonly ToolSummary[];
-  /** Tools that were refused at load, with the reason. */
-  readonly notRegistered: readonly string[];
-}
-
-interface PolicyShown extends RequiredPolicy {
-  /** The lowest risk of calls to which it applies. */
-  readonly risk: string;
-  readonly reasonRequired: ApproverPolicy["reasonRequired"];
-  readonly scopes: ApproverPolicy["scopes"];
-  readonly decideBySeconds?: number | undefined;
-  readonly executeBySeconds?: number | undefined;
-}
-
-export interface ToolDetails extends ToolSummary {
-  readonly description: string;
-  /** Hex SHA-256 over what identifies the tool in an approval. */
-  readonly identity: string;
-  readonly callers: {
-    readonly subjects: readonly string[];
-    readonly certificates: readonly string[];
-    readonly roles: readonly string[];
-  };
-  readonly approval: {
-    /** Whether the manifest has a function that decides it by the arguments. */
-    readonly dependsOnArguments: boolean;
-    readonly risk?: string | undefined;
-    readonly scopes: readonly string[];
-    /** The widest bounded grant, with the bounds of the arguments that may vary in words. */
-    readonly grants?:
-      | { readonly runs: number; readonly minutes: number; readonly arguments: Readonly<Record<string, string>> }
-      | undefined;
-    readonly message?: string | undefined;
-    readonly isAnswered: boolean;
-    readonly policies: readonly PolicyShown[];
-  };
-  readonly inputSchema: Json;
-  readonly outputSchema: Json;
-  readonly outputPolicy: readonly FieldRule[];
-  readonly inputPolicy: readonly FieldRule[];
-  readonly scan: Json;
-  readonly timeoutMs: number;
-  readonly limits: Tool["limits"];
-  readonly idempotent: boolean;
-  readonly additive: boolean;
-  readonly cost?: number | undefined;
-  readonly errors: Tool["errors"];
-  /** The manifest's target, without functions. */
-  readonly target: Json;
-  readonly quarantine?: Quarantine | undefined;
-  /** Notes of `stc check` about the tool. */
-  readonly notes: readonly Fault[];
-}
-
-interface FieldRule {
-  readonly field: string;
-  readonly action: FieldAction;
-  readonly reason?: string | undefined;
-}
-
-interface SystemShown extends SystemState {
-  readonly name: string;
-  readonly kind: string;
-  /** As configured; of a program its name. */
-  readonly addresses: readonly string[];
-  /** `mutual`: also with a certificate of the service's own. */
-  readonly tls: "none" | "server" | "mutual";
-  readonly tools: readonly string[];
-  readonly contract?: Omit<ContractState, "system"> | undefined;
-}
-
-interface SystemsShown {
-  readonly systems: readonly SystemShown[];
-  /** The service's own certificates for systems; `expiresAt` in ISO 8601. */
-  readonly certificates: readonly { readonly system: string; readonly expiresAt: string }[];
-  readonly notes: readonly string[];
-  readonly confinement?: Json | undefined;
-  readonly audit: Json;
-  /** State of the revocation list; undefined when there is none. */
-  readonly revocations?: Json | undefined;
-  /** States of the decision points; undefined when there are none. */
-  readonly decisionPoints?: Json | undefined;
-}
-
-interface ConfigurationShown {
-  /** Undefined when the configuration has no source to read again. */
-  readonly state?: ConfigurationState | undefined;
-  /** Problems of the last refused reload; empty when it was not refused. */
-  readonly problems: readonly string[];
-  readonly values: Json;
-  /** Keys that a reload changes, with everything below them. */
-  readonly liveKeys: readonly string[];
 }
 
 interface InventoryParts {
@@ -310,7 +191,7 @@ function grantsShown({ runs, minutes, arguments: bounds = {} }: OfferedGrants) {
   return { runs, minutes, arguments: Object.fromEntries(words) as Readonly<Record<string, string>> };
 }
 
-function policyShown(policy: ApproverPolicy): PolicyShown {
+function policyShown(policy: ApproverPolicy): ToolDetails["approval"]["policies"][number] {
   const { when, reasonRequired, scopes, decideBySeconds, executeBySeconds } = policy;
   return {
     ...requiredOf(policy),
@@ -322,12 +203,12 @@ function policyShown(policy: ApproverPolicy): PolicyShown {
   };
 }
 
-function outputJsonSchema(schema: z.ZodType): Json {
+function outputJsonSchema(schema: z.ZodType): Readonly<Record<string, Json>> {
   const { $schema: _, ...shape } = z.toJSONSchema(schema, { io: "output", unrepresentable: "any", cycles: "ref" });
-  return JSON.parse(JSON.stringify(shape)) as Json;
+  return JSON.parse(JSON.stringify(shape)) as Readonly<Record<string, Json>>;
 }
 
-function rulesOf(policy: Tool["outputPolicy"]): readonly FieldRule[] {
+function rulesOf(policy: Tool["outputPolicy"]): ToolDetails["outputPolicy"] {
   return Object.entries(policy).map(([field, rule]) =>
     typeof rule === "string" ? { field, action: rule } : { field, ...rule },
   );
@@ -336,7 +217,7 @@ function rulesOf(policy: Tool["outputPolicy"]): readonly FieldRule[] {
 async function systemsOf(
   config: Config,
   { targets, registry, report, identity, points }: Parts,
-): Promise<Omit<SystemsShown, "audit">> {
+): Promise<Omit<SystemsShown, "audit" | "listeners" | "reasons">> {
   const status = new Map(Object.entries(await targets.status()));
   const tools = registry.list().map(({ tool }) => tool);
   const kinds = new Map<string, Set<string>>();
@@ -364,7 +245,7 @@ async function systemsOf(
   };
 }
 
-function stateOf(value: unknown): Json | undefined {
+function stateOf<State>(value: unknown): State | undefined {
   return value === undefined ? undefined : shownValue(value);
 }
 

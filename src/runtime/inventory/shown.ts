@@ -24,14 +24,14 @@ const DEPTH_MAX = 64;
  *
  * @param ofKinds the names of the systems that are of a kind; the others hold lists and settings of manifests
  */
-export function shownConfig(config: Config, ofKinds: ReadonlyMap<string, string>): Json {
+export function shownConfig(config: Config, ofKinds: ReadonlyMap<string, string>): Readonly<Record<string, Json>> {
   const { folder: _, origin: __, searchPath: ___, tools, systems, ...sections } = config;
   const sources = tools.map((source) => (typeof source === "string" ? PATH : nameOf(source)));
   const entries = Object.entries(systems).map(([name, entry]): [string, Json] => [
     shownText(name),
     shownValue(ofKinds.has(name) ? entry : withoutDirectories(entry)),
   ]);
-  const shownSections = shownValue(sections) as Readonly<Record<string, Json>>;
+  const shownSections = shownValue<Readonly<Record<string, Json>>>(sections);
   return { ...shownSections, tools: sources, systems: Object.fromEntries(entries) };
 }
 
@@ -44,14 +44,14 @@ function withoutDirectories(entry: SystemConfig): SystemConfig {
   return Object.fromEntries(Object.entries(entry).map(([key, value]) => [key, setting(value)]));
 }
 
-/** Returns a value as operators may read it. Functions are left out, patterns become texts. */
-export function shownValue(value: unknown): Json {
-  return shown(value, { key: "", depth: 0 }) ?? null;
+/** Returns a value as operators may read it. Functions are left out, patterns become texts; the caller states the type of the rest. */
+export function shownValue<Shown = Json>(value: unknown): Shown {
+  return (shown(value, { key: "", depth: 0 }) ?? null) as Shown;
 }
 
 /** Does the same for the part of a manifest that describes requests, whose texts with slashes are not paths of files. */
-export function shownRequest(value: unknown): Json {
-  return shown(value, { key: "", depth: 0, isRequest: true }) ?? null;
+export function shownRequest(value: object): Readonly<Record<string, Json>> {
+  return shown(value, { key: "", depth: 0, isRequest: true }) as Readonly<Record<string, Json>>;
 }
 
 /** Returns a text of the service for operators, such as a problem, without secrets and without paths of files. */

@@ -1,4 +1,5 @@
 import type { VNode } from "preact";
+import type { ConfigurationShown } from "../../../core/api/inventory.ts";
 import { Facts, Heading, localTime } from "../parts.tsx";
 import { codeRow, jsonLines, Section, Unread, useRead } from "../records.tsx";
 import type { AppPage } from "../state.ts";
@@ -6,18 +7,6 @@ import { Block, Text } from "../text.tsx";
 import { counted } from "../words.ts";
 
 /** The configuration in use: who is asked, what is limited, and whether the last reload was refused. */
-
-interface ConfigurationShown {
-  readonly state?: {
-    readonly generation: number;
-    readonly sha256: string;
-    readonly since: string;
-    readonly lastRefused: { readonly at: string; readonly problems: number } | null;
-  };
-  readonly problems: readonly string[];
-  readonly values: Readonly<Record<string, unknown>>;
-  readonly liveKeys: readonly string[];
-}
 
 function ConfigurationView(): VNode {
   const { read, again } = useRead<ConfigurationShown>("/configuration");

@@ -1,4 +1,5 @@
 import type { VNode } from "preact";
+import type { SystemShown, SystemsShown } from "../../../core/api/inventory.ts";
 import { members, serviceNow } from "../api.ts";
 import { Badge, Empty, Facts, Heading, localTime } from "../parts.tsx";
 import { codeRow, Names, Section, Unread, useRead } from "../records.tsx";
@@ -8,57 +9,6 @@ import type { AppPage } from "../state.ts";
 import { Text } from "../text.tsx";
 
 /** The systems that tools reach: whether they can be reached, how they are protected, and how busy they are. And where the service itself listens. */
-
-interface SystemShown {
-  readonly name: string;
-  readonly kind: string;
-  readonly addresses: readonly string[];
-  readonly tls: string;
-  readonly tools: readonly string[];
-  readonly contract?: { readonly origin: string; readonly sha256: string; readonly isPinned: boolean };
-  readonly state?: string;
-  readonly circuit?: string;
-  readonly health?: string | null;
-  readonly calls?: { readonly inFlight: number; readonly max: number };
-  readonly certificateExpiresAt?: string | null;
-  readonly sessions?: number;
-  readonly connections?: number;
-  readonly quarantined?: readonly string[];
-}
-
-interface ListenerShown {
-  readonly listener: string;
-  readonly addresses: readonly string[];
-  readonly tls: string;
-  readonly clientCertificates: string;
-  readonly certificateExpiresAt: string | null;
-}
-
-interface PointShown {
-  readonly name: string;
-  readonly kind: string;
-  readonly circuit?: string;
-  readonly calls?: { readonly inFlight: number; readonly max: number };
-  readonly facts?: Readonly<Record<string, string | number>>;
-  readonly verdicts: Readonly<Record<"allow" | "deny" | "ask", number>>;
-  readonly errors: number;
-  readonly lastError: { readonly at: string; readonly reason: string } | null;
-}
-
-interface SystemsShown {
-  readonly systems: readonly SystemShown[];
-  readonly listeners: readonly ListenerShown[];
-  readonly notes: readonly string[];
-  readonly reasons: readonly string[];
-  readonly audit: Readonly<Record<string, unknown>>;
-  readonly revocations?: Readonly<Record<string, unknown>>;
-  readonly confinement?: {
-    readonly mode: string;
-    readonly tools: Readonly<Record<string, string>>;
-    readonly faults: Readonly<Record<string, string>>;
-  };
-  readonly decisionPoints?: readonly PointShown[];
-}
 
 function SystemsView(): VNode {
   const { read, again } = useRead<SystemsShown>("/systems");
@@ -223,7 +173,7 @@ function Tools({ names }: { readonly names: readonly string[] }): VNode {
 }
 
 /** The external policies that decide about calls, and whether they answer: each error denied a call. */
-function DecisionPoints({ points }: { readonly points: readonly PointShown[] }): VNode {
+function DecisionPoints({ points }: { readonly points: NonNullable<SystemsShown["decisionPoints"]> }): VNode {
   return (
     <Section id="decision-points" title="Decision points">
       <ul class="cards">
@@ -235,7 +185,7 @@ function DecisionPoints({ points }: { readonly points: readonly PointShown[] }):
   );
 }
 
-function DecisionPoint({ point }: { readonly point: PointShown }): VNode {
+function DecisionPoint({ point }: { readonly point: NonNullable<SystemsShown["decisionPoints"]>[number] }): VNode {
   const { name, kind, circuit, calls, facts = {}, verdicts, errors, lastError } = point;
   const isBad = circuit !== undefined && BAD.has(circuit);
   return (
@@ -280,7 +230,7 @@ const LISTENERS: Readonly<Record<string, string>> = {
 };
 
 /** Where the service itself listens. */
-function Listeners({ listeners }: { readonly listeners: readonly ListenerShown[] }): VNode {
+function Listeners({ listeners }: { readonly listeners: SystemsShown["listeners"] }): VNode {
   return (
     <Section id="listeners" title="Listeners of this service">
       <ul class="cards">

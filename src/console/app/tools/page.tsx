@@ -1,5 +1,6 @@
 import { computed, signal } from "@preact/signals";
 import type { VNode } from "preact";
+import type { ToolCatalog, ToolDetails, ToolSummary } from "../../../core/api/inventory.ts";
 import { bytesText } from "../calls/download.ts";
 import { durationText } from "../calls/model.ts";
 import { Badge, Empty, Facts, Heading, RiskBadge } from "../parts.tsx";
@@ -12,80 +13,6 @@ import { WouldHappen } from "./explain.tsx";
 
 /** The tools: what each may do, who may call it, who approves it, and what is released of its answers. */
 
-interface ToolSummary {
-  readonly name: string;
-  readonly title: string;
-  readonly version: string;
-  readonly kind: string;
-  readonly system: string;
-  readonly classification: string;
-  readonly category: string;
-  readonly permissions: readonly string[];
-  readonly elevated: readonly string[];
-  readonly asks: string;
-  readonly source?: string;
-  readonly isQuarantined: boolean;
-}
-
-interface Catalog {
-  readonly tools: readonly ToolSummary[];
-  readonly notRegistered: readonly string[];
-}
-
-interface PolicyShown {
-  readonly name: string;
-  readonly risk: string;
-  readonly stages: readonly {
-    readonly name: string;
-    readonly count: number;
-    readonly deciders: {
-      readonly permissions: readonly string[];
-      readonly subjects?: readonly { readonly issuer: string; readonly subject: string }[];
-    };
-  }[];
-  readonly reasonRequired: string;
-}
-
-interface ToolDetails extends ToolSummary {
-  readonly description: string;
-  readonly identity: string;
-  readonly callers: {
-    readonly subjects: readonly string[];
-    readonly certificates: readonly string[];
-    readonly roles: readonly string[];
-  };
-  readonly approval: {
-    readonly dependsOnArguments: boolean;
-    readonly risk?: string;
-    readonly scopes: readonly string[];
-    readonly grants?: {
-      readonly runs: number;
-      readonly minutes: number;
-      readonly arguments: Readonly<Record<string, string>>;
-    };
-    readonly message?: string;
-    readonly policies: readonly PolicyShown[];
-  };
-  readonly inputSchema: unknown;
-  readonly outputSchema: unknown;
-  readonly outputPolicy: readonly FieldRule[];
-  readonly inputPolicy: readonly FieldRule[];
-  readonly timeoutMs: number;
-  readonly limits: Readonly<Record<string, number>>;
-  readonly idempotent: boolean;
-  readonly additive: boolean;
-  readonly errors: string;
-  readonly target: unknown;
-  readonly quarantine?: { readonly reason: string; readonly changes: readonly string[] };
-  readonly notes: readonly { readonly field: string; readonly message: string }[];
-}
-
-interface FieldRule {
-  readonly field: string;
-  readonly action: string;
-  readonly reason?: string;
-}
-
 const filter = signal("");
 const chosen = computed(() => (route.value.page === "tools" ? route.value.rest[0] : undefined));
 
@@ -94,7 +21,7 @@ function ToolsView(): VNode {
 }
 
 function List(): VNode {
-  const { read, again } = useRead<Catalog>("/catalog");
+  const { read, again } = useRead<ToolCatalog>("/catalog");
   const { value } = read;
   return (
     <div class="sheet">
@@ -103,7 +30,7 @@ function List(): VNode {
   );
 }
 
-function Listed({ catalog: { tools, notRegistered } }: { readonly catalog: Catalog }): VNode {
+function Listed({ catalog: { tools, notRegistered } }: { readonly catalog: ToolCatalog }): VNode {
   const wanted = filter.value.trim().toLowerCase();
   const shown = tools.filter((tool) => searchedText(tool).includes(wanted));
   return (
@@ -276,7 +203,7 @@ function Details({ tool }: { readonly tool: ToolDetails }): VNode {
               rows={[
                 ["Time", durationText(tool.timeoutMs)],
                 ...Object.entries(tool.limits).map(
-                  ([key, value]) =>
+                  ([key, value = 0]) =>
                     [LIMITS[key] ?? key, key.includes("Bytes") ? bytesText(value) : String(value)] as const,
                 ),
                 ["Repeatable", tool.idempotent ? "yes: the same call twice does no harm" : "no"],
@@ -392,7 +319,7 @@ function Approval({ tool: { asks, approval } }: { readonly tool: ToolDetails }):
 interface RulesProps {
   readonly id: string;
   readonly title: string;
-  readonly rules: readonly FieldRule[];
+  readonly rules: ToolDetails["inputPolicy"];
   readonly none: string;
 }
 
