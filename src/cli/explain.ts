@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { z } from "zod";
+import { type Explanation, explanation } from "../core/api/explain.ts";
 import { errorText } from "../core/error-text.ts";
 import { Refusal } from "../core/errors.ts";
 import { printable, printableCell } from "../core/printable.ts";
@@ -20,47 +20,6 @@ interface ExplainOptions extends ConfigurationOptions, ClientOptions {
   readonly lookups?: boolean;
   readonly service?: boolean;
 }
-
-const names = z.array(z.string());
-const flowSource = z.object({
-  argument: z.string(),
-  tool: z.string(),
-  traceId: z.string(),
-  field: z.string(),
-  labels: names,
-  trusted: z.boolean().optional(),
-});
-const explanation = z.object({
-  policyVersion: z.string(),
-  caller: z.object({ iss: z.string(), sub: z.string() }),
-  mode: z.string(),
-  verdict: z.string(),
-  code: z.string().optional(),
-  statements: z.array(z.object({ stage: z.string(), point: z.string(), verdict: z.string(), reasons: names })),
-  permissions: z.object({ required: names, missing: names }),
-  risk: z.string().optional(),
-  rules: names,
-  approvalPolicies: z.array(
-    z.object({
-      name: z.string(),
-      stages: z.array(
-        z.object({
-          count: z.number(),
-          deciders: z.object({
-            permissions: names,
-            subjects: z.array(z.object({ issuer: z.string(), subject: z.string() })).optional(),
-          }),
-        }),
-      ),
-    }),
-  ),
-  dataFlow: z.object({ labels: names.optional(), sources: z.array(flowSource).optional() }).optional(),
-  plan: z.unknown().optional(),
-  noPlan: z.string().optional(),
-  changes: z.array(z.object({ kind: z.string(), names, text: z.string() })),
-});
-
-type Explanation = z.output<typeof explanation>;
 
 /** `stc explain`: prints what every policy says about a call, from the configuration or from a running service. */
 export async function explain(tool: string, typed: string, options: ExplainOptions): Promise<void> {

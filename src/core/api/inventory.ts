@@ -3,7 +3,7 @@ import type { ReadonlyDeep } from "./readonly.ts";
 
 /** What `GET /catalog`, `/systems` and `/configuration` answer: the schemas of the endpoints, and what the console reads. */
 
-const names = z.array(z.string());
+export const names = z.array(z.string());
 
 const summary = z.object({
   name: z.string(),
@@ -26,20 +26,23 @@ const fieldRules = z.array(
   z.object({ field: z.string(), action: z.enum(["allow", "mask", "redact"]), reason: z.string().optional() }),
 );
 
+/** The stages of an approval policy: how many approvers, and who they are. */
+export const stages = z.array(
+  z.object({
+    name: z.string(),
+    count: z.int(),
+    deciders: z.object({
+      permissions: names,
+      subjects: z.array(z.object({ issuer: z.string(), subject: z.string() })).optional(),
+    }),
+  }),
+);
+
 const policy = z.object({
   name: z.string(),
   risk: z.enum(["low", "medium", "high", "critical"]).describe("The lowest risk of calls to which it applies."),
   distinctPeople: z.boolean(),
-  stages: z.array(
-    z.object({
-      name: z.string(),
-      count: z.int(),
-      deciders: z.object({
-        permissions: names,
-        subjects: z.array(z.object({ issuer: z.string(), subject: z.string() })).optional(),
-      }),
-    }),
-  ),
+  stages,
   reasonRequired: z.enum(["never", "deny", "always"]),
   scopes: z.array(z.enum(["once", "session", "bounded"])),
   decideBySeconds: z.int().optional(),

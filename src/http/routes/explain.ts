@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { type Explanation, explanation } from "../../core/api/explain.ts";
 import { isTable } from "../../core/json.ts";
 import { json } from "../answers.ts";
 import { type Endpoint, endpointsWith } from "../endpoint.ts";
@@ -23,14 +24,13 @@ interface ExplainedCall {
 /** What these endpoints need of the service. */
 export interface ExplainPart {
   /** Returns what the policies in use say about a call; loads its code at the first use. */
-  readonly explain: (caller: StatedCaller, call: ExplainedCall) => Promise<object>;
+  readonly explain: (caller: StatedCaller, call: ExplainedCall) => Promise<Explanation>;
 }
 
 const { endpoint } = endpointsWith<ExplainPart>();
 
 const name = z.string().min(1).max(256);
 const visible = z.string().regex(/^[\x21-\x7e]{1,128}$/);
-const names = z.array(z.string());
 
 const body = z
   .strictObject({
@@ -57,37 +57,6 @@ const body = z
   .refine(({ sub, iss, permissions, token }) => token === undefined || (sub ?? iss ?? permissions) === undefined, {
     message: "names the caller twice: send token, or sub, iss and permissions",
   });
-
-const statement = z.object({
-  stage: z.enum(["REGISTRY", "PERMISSION", "VALIDATION", "APPROVAL", "LIMIT"]),
-  point: z.string().describe("A policy point, or `registry`, `schema`, `approval`, `grants`, `quotas`."),
-  verdict: z.enum(["allow", "ask", "deny", "unknown"]),
-  reasons: names,
-  code: z.string().optional(),
-});
-
-const explanation = z.object({
-  tool: z.string(),
-  policyVersion: z.string().describe("Digest of the configuration, as audit entries name it."),
-  caller: z.object({ iss: z.string(), sub: z.string(), permissions: names }),
-  mode: z.string(),
-  verdict: z.enum(["allow", "ask", "deny", "unknown"]),
-  code: z.string().optional().describe("The refusal of a call that is denied."),
-  statements: z.array(statement).describe("What was decided, in the order of the pipeline."),
-  permissions: z.object({ required: names, missing: names }),
-  risk: z.string().optional(),
-  rules: names.describe("Rules that matched: `operator:` and a name, or a built-in one."),
-  approvalPolicies: z.array(z.looseObject({ name: z.string() })).describe("Who would have to approve; empty: anybody."),
-  dataFlow: z
-    .object({ labels: names.optional(), sources: z.array(z.looseObject({ argument: z.string() })).optional() })
-    .optional()
-    .describe("What the caller has read, and where values of arguments appeared in it."),
-  plan: z.unknown().describe("What an approver would see."),
-  noPlan: z.string().optional().describe("Why there is no plan."),
-  changes: z
-    .array(z.object({ kind: z.string(), names, text: z.string() }))
-    .describe("What would have to change for the call to run by itself."),
-});
 
 export const endpoints: readonly Endpoint<ExplainPart>[] = [
   endpoint({

@@ -1,14 +1,14 @@
-import type { RequiredPolicy } from "../../approvals/approver-policies/requirement.ts";
 import type { Approvals, Grant } from "../../approvals/types.ts";
+import type { Change, Explanation, Statement } from "../../core/api/explain.ts";
 import { errorText } from "../../core/error-text.ts";
 import { Refusal } from "../../core/errors.ts";
 import { closestName } from "../../core/nearest.ts";
-import type { CallerContext, DataLabel, ExecutionPlan, Json, Tool } from "../../core/types.ts";
+import type { CallerContext, ExecutionPlan, Tool } from "../../core/types.ts";
 import type { DataFlowPolicy, FlowJudgement } from "../../data-flow/flow.ts";
 import { boundedCallOf } from "../../pipeline/approval/grants.ts";
 import { modesThatPass } from "../../pipeline/approval/order.ts";
 import { renderCall } from "../../pipeline/approval/view.ts";
-import { type FlowSources, sourcesOf } from "../../pipeline/call-flow.ts";
+import { sourcesOf } from "../../pipeline/call-flow.ts";
 import { type CallSession, callSession } from "../../pipeline/call-session.ts";
 import { permissionsFor } from "../../pipeline/permission-engine.ts";
 import { DATA_FLOW } from "../../pipeline/policy-points.ts";
@@ -17,7 +17,7 @@ import type { Quotas } from "../../quotas/quotas.ts";
 import type { Parts } from "../composition/assembly.ts";
 import type { Config } from "../config/config.ts";
 import { type FlowJudge, liveFlowJudge, recordedFlowJudge } from "./flow.ts";
-import { type CallVerdict, type Judgement, judge, type Statement } from "./judge.ts";
+import { type CallVerdict, type Judgement, judge } from "./judge.ts";
 
 /** A call that an operator asks about. */
 export interface ExplainedCall {
@@ -30,52 +30,6 @@ export interface ExplainedCall {
   readonly mode?: Config["approvals"]["mode"] | undefined;
   /** Whether planning may ask the target. */
   readonly lookups: boolean;
-}
-
-/** Something that an operator would have to change, or the agent would have to send, for the call to run by itself. */
-interface Change {
-  readonly kind:
-    | "tool"
-    | "permissions"
-    | "arguments"
-    | "rules"
-    | "points"
-    | "approval"
-    | "manifest"
-    | "halts"
-    | "dataFlow"
-    | "quotas"
-    | "store"
-    | "nothing";
-  readonly names: readonly string[];
-  readonly text: string;
-}
-
-export interface Explanation {
-  readonly tool: string;
-  readonly policyVersion: string;
-  readonly caller: { readonly iss: string; readonly sub: string; readonly permissions: readonly string[] };
-  readonly mode: string;
-  readonly verdict: "allow" | "ask" | "deny" | "unknown";
-  /** The refusal's code, of a call that is denied. */
-  readonly code?: string | undefined;
-  /** What was decided, in the order of the pipeline. */
-  readonly statements: readonly Statement[];
-  readonly permissions: { readonly required: readonly string[]; readonly missing: readonly string[] };
-  readonly risk?: string | undefined;
-  /** Rules of the operators, and built-in ones, that matched. */
-  readonly rules: readonly string[];
-  /** What an approval of the call would need; empty when any approver may give it. */
-  readonly approvalPolicies: readonly RequiredPolicy[];
-  /** What the caller has read, and where the values of arguments appeared in it, where that matters and is known. */
-  readonly dataFlow?:
-    | { readonly labels?: readonly DataLabel[] | undefined; readonly sources?: FlowSources }
-    | undefined;
-  /** What an approver would see. */
-  readonly plan?: Json | undefined;
-  /** Why there is no plan. */
-  readonly noPlan?: string | undefined;
-  readonly changes: readonly Change[];
 }
 
 interface ExplainParts {
@@ -163,7 +117,7 @@ export async function explainCall(
     permissions: { required, missing: required.filter((name) => !caller.permissions.includes(name)) },
     risk: assessment?.risk,
     rules: assessment?.rules ?? [],
-    approvalPolicies: assessment?.requirement?.policies ?? [],
+    approvalPolicies: (assessment?.requirement?.policies ?? []).map((policy) => ({ ...policy })),
     ...(seen !== undefined && { dataFlow: { labels: seen.labels, sources: sourcesOf(seen) } }),
     ...shownPlan(parts, judged, { call, planned }),
     changes: [

@@ -2,6 +2,7 @@ import { floorVerdict } from "../../approvals/floor.ts";
 import { HIDDEN } from "../../approvals/operator-rules.ts";
 import type { RiskAssessment } from "../../approvals/risk.ts";
 import type { Mode } from "../../approvals/types.ts";
+import type { Statement } from "../../core/api/explain.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import type { PointStage, PolicyPoint, PolicyRequests } from "../../core/policy-point.ts";
@@ -41,16 +42,6 @@ export interface JudgedCall {
   readonly hasSession?: boolean;
   /** The call's plan, if it was made. Otherwise only what follows from the arguments is known of it. */
   readonly plan?: ExecutionPlan | undefined;
-}
-
-/** One thing that was decided about the call, in the order of the pipeline. */
-export interface Statement {
-  readonly stage: "REGISTRY" | "PERMISSION" | "VALIDATION" | "APPROVAL" | "LIMIT";
-  /** A policy point, or the part of the service that decides: `registry`, `schema`, `session`, `approval`, `grants`, `quotas`. */
-  readonly point: string;
-  readonly verdict: "allow" | "ask" | "deny" | "unknown";
-  readonly reasons: readonly string[];
-  readonly code?: RefusalCode | undefined;
 }
 
 export interface Judgement {

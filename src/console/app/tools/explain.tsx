@@ -1,5 +1,6 @@
 import { useSignal } from "@preact/signals";
 import type { VNode } from "preact";
+import type { Explanation } from "../../../core/api/explain.ts";
 import { BOUNDED_TEXT_LIMITS, parseStrictJson } from "../../../core/strict-json.ts";
 import { type ApiError, request } from "../api.ts";
 import { Badge, Facts, Problem } from "../parts.tsx";
@@ -9,35 +10,6 @@ import { errorOf } from "../state.ts";
 import { Block, Text } from "../text.tsx";
 
 /** What every policy says about a call that is not made: `POST /explain`. */
-
-interface Statement {
-  readonly stage: string;
-  readonly point: string;
-  readonly verdict: string;
-  readonly reasons: readonly string[];
-}
-
-interface FlowSource {
-  readonly argument: string;
-  readonly tool: string;
-  readonly field: string;
-  readonly labels: readonly string[];
-  readonly trusted?: boolean;
-}
-
-interface Explanation {
-  readonly verdict: string;
-  readonly code?: string;
-  readonly statements: readonly Statement[];
-  readonly permissions: { readonly required: readonly string[]; readonly missing: readonly string[] };
-  readonly risk?: string;
-  readonly rules: readonly string[];
-  readonly dataFlow?: { readonly labels?: readonly string[]; readonly sources?: readonly FlowSource[] };
-  readonly plan?: unknown;
-  readonly noPlan?: string;
-  readonly changes: readonly { readonly names: readonly string[]; readonly text: string }[];
-  readonly policyVersion: string;
-}
 
 const WORDS: Readonly<Record<string, readonly [words: string, tone: "good" | "bad" | "warn" | "plain"]>> = {
   allow: ["would run", "good"],
@@ -177,7 +149,7 @@ function Answer({ answer }: { readonly answer: Explanation | ApiError | string |
   );
 }
 
-function Sources({ sources }: { readonly sources: readonly FlowSource[] }): VNode {
+function Sources({ sources = [] }: NonNullable<Explanation["dataFlow"]>): VNode {
   return (
     <ul class="notes">
       {sources.map(({ argument, tool, field, labels, trusted }, at) => (
