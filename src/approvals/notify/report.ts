@@ -1,3 +1,4 @@
+import type { ApprovalReport, ApproverHour, Decisions, ReportHour } from "../../core/api/report.ts";
 import type { Row } from "../../database/dialect.ts";
 import { integer, optionalInteger, text } from "../../database/rows.ts";
 import { escalatedRequirement } from "../approver-policies/escalation.ts";
@@ -25,72 +26,8 @@ const HOURLY_MAX = 2_000;
 /** Thresholds beyond which approvers probably no longer read requests. Fewer decisions than `decidedMin` raise no alert. */
 const ALERTS = { decidedMin: 20, approvalRateMax: 0.95, hastyShareMax: 0.5 } as const;
 
-type Alert = "approval_rate" | "hasty_share";
-
-/** Statistics of decisions. Rates and shares are from 0 to 1; undefined without decisions. */
-export interface Decisions {
-  readonly approved: number;
-  readonly denied: number;
-  readonly approvalRate: number | undefined;
-  readonly medianSeconds: number | undefined;
-  readonly p90Seconds: number | undefined;
-  /** Share of decisions made in less than two seconds. */
-  readonly hastyShare: number | undefined;
-  readonly alerts: readonly Alert[];
-}
-
-interface ToolReport extends Decisions {
-  readonly tool: string;
-  readonly asked: number;
-  readonly expired: number;
-}
-
-interface ApproverReport extends Decisions {
-  readonly issuer: string;
-  readonly subject: string;
-  /** Average number of decisions per clock hour, counting only hours with decisions; and the highest number in one hour. */
-  readonly perHour: number;
-  readonly busiestHour: number;
-}
-
-/** Requests to one approver, and this approver's decisions, in an hour. */
-interface HourlyApprover extends Approver {
-  /** Requests made in this hour that name the approver, or that the approver decided at any time. */
-  readonly asked: number;
-  /** Decisions made in this hour, whenever they were requested. */
-  readonly decided: number;
-  readonly medianSeconds: number | undefined;
-  /** Share of the decisions that were approvals within three seconds. */
-  readonly quickApprovalShare: number | undefined;
-}
-
-/** A clock hour in which something was requested or decided. */
-interface HourReport {
-  /** Start of the hour in Unix milliseconds. */
-  readonly from: number;
-  readonly asked: number;
-  readonly decided: number;
-  readonly approvers: readonly HourlyApprover[];
-}
-
-/** Report on the decisions of a period. Times are in Unix milliseconds. */
-export interface ApprovalReport extends Decisions {
-  readonly from: number;
-  readonly to: number;
-  /** False when older requests of the period are left out. */
-  readonly isWhole: boolean;
-  readonly asked: number;
-  readonly pending: number;
-  /** Requests that nobody decided in time. */
-  readonly expired: number;
-  readonly cancelled: number;
-  /** Tools with the most requests first. */
-  readonly tools: readonly ToolReport[];
-  readonly deciders: readonly ApproverReport[];
-  /** Newest first. */
-  readonly hours: readonly HourReport[];
-  readonly suggestions: readonly Suggestion[];
-}
+/** What the approvals know of a report: everything but the dry runs. */
+type OwnReport = Omit<ApprovalReport, "dryRuns">;
 
 interface ReportFrame {
   readonly from: number;
@@ -98,16 +35,16 @@ interface ReportFrame {
   readonly isWhole: boolean;
 }
 
-export function reportOf(rows: readonly ReportRow[], { from, to, isWhole }: ReportFrame): ApprovalReport {
+export function reportOf(rows: readonly ReportRow[], { from, to, isWhole }: ReportFrame): OwnReport {
   const inState = (state: string): number => rows.filter((row) => row.state === state).length;
   return {
-    from,
-    to,
+    from: iso(from),
+    to: iso(to),
     isWhole,
     asked: rows.length,
     pending: inState("pending"),
-    cancelled: inState("cancelled"),
     expired: unanswered(rows),
+    cancelled: inState("cancelled"),
     ...decisionsOf(rows),
     tools: largest(Map.groupBy(rows, ({ tool }) => tool)).map(([tool, own]) => ({
       tool,
@@ -121,11 +58,15 @@ export function reportOf(rows: readonly ReportRow[], { from, to, isWhole }: Repo
   };
 }
 
+function iso(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
 function unanswered(rows: readonly ReportRow[]): number {
   return rows.filter(({ state, decidedAt }) => state === "expired" && decidedAt === undefined).length;
 }
 
-function approverReports(rows: readonly ReportRow[]): readonly ApproverReport[] {
+function approverReports(rows: readonly ReportRow[]): OwnReport["deciders"] {
   const decided = rows.flatMap(decisionsIn);
   const byPerson = Map.groupBy(decided, ({ approver }) => JSON.stringify([approver?.issuer, approver?.subject]));
   return largest(byPerson).flatMap(([, own]) => {
@@ -133,7 +74,8 @@ function approverReports(rows: readonly ReportRow[]): readonly ApproverReport[] 
     if (approver === undefined) return [];
     const hours = Map.groupBy(own, ({ decidedAt = 0 }) => Math.floor(decidedAt / HOUR_MS));
     const busiestHour = Math.max(...[...hours.values()].map((hour) => hour.length));
-    return [{ ...approver, ...decisionsOf(own), perHour: rounded(own.length / hours.size), busiestHour }];
+    const { issuer: iss, subject: sub } = approver;
+    return [{ iss, sub, perHour: rounded(own.length / hours.size), busiestHour, ...decisionsOf(own) }];
   });
 }
 
@@ -143,7 +85,7 @@ interface PersonsHour {
   readonly decided: ReportRow[];
 }
 
-function hourReports(rows: readonly ReportRow[]): readonly HourReport[] {
+function hourReports(rows: readonly ReportRow[]): readonly ReportHour[] {
   const hours = new Map<number, { asked: number; decided: number; readonly people: Map<string, PersonsHour> }>();
   const hourAt = (ms: number) => {
     const hour = Math.floor(ms / HOUR_MS);
@@ -170,26 +112,26 @@ function hourReports(rows: readonly ReportRow[]): readonly HourReport[] {
     }
     for (const person of asked) person.asked += 1;
   }
-  const shown: HourReport[] = [];
+  const shown: ReportHour[] = [];
   let left = HOURLY_MAX;
   for (const [hour, { asked, decided, people }] of [...hours].sort(([a], [b]) => b - a)) {
     const approvers = hourly(people);
     left -= approvers.length;
     if (left < 0) break;
-    shown.push({ from: hour * HOUR_MS, asked, decided, approvers });
+    shown.push({ from: iso(hour * HOUR_MS), asked, decided, approvers });
   }
   return shown;
 }
 
-function hourly(people: ReadonlyMap<string, PersonsHour>): readonly HourlyApprover[] {
+function hourly(people: ReadonlyMap<string, PersonsHour>): readonly ApproverHour[] {
   return [...people.values()]
     .sort((a, b) => b.decided.length - a.decided.length || b.asked - a.asked)
     .slice(0, LISTED_MAX)
-    .map(({ approver, asked, decided }) => {
+    .map(({ approver: { issuer: iss, subject: sub }, asked, decided }) => {
       const quick = decided.filter(({ isApproved, ...row }) => isApproved && timeOf(row) <= QUICK_MS).length;
       const times = decided.map(timeOf).sort((a, b) => a - b);
       const quickApprovalShare = shareOf(quick, decided.length);
-      return { ...approver, asked, decided: decided.length, medianSeconds: secondsAt(times, 0.5), quickApprovalShare };
+      return { iss, sub, asked, decided: decided.length, medianSeconds: secondsAt(times, 0.5), quickApprovalShare };
     });
 }
 
@@ -215,14 +157,14 @@ function decisionsOf(rows: readonly ReportRow[]): Decisions {
   return {
     approved,
     denied: decided.length - approved,
+    alerts: [
+      ...(isEnough && (approvalRate ?? 0) > ALERTS.approvalRateMax ? ["approval_rate"] : []),
+      ...(isEnough && (hastyShare ?? 0) > ALERTS.hastyShareMax ? ["hasty_share"] : []),
+    ],
     approvalRate,
-    hastyShare,
     medianSeconds: secondsAt(times, 0.5),
     p90Seconds: secondsAt(times, 0.9),
-    alerts: [
-      ...(isEnough && (approvalRate ?? 0) > ALERTS.approvalRateMax ? (["approval_rate"] as const) : []),
-      ...(isEnough && (hastyShare ?? 0) > ALERTS.hastyShareMax ? (["hasty_share"] as const) : []),
-    ],
+    hastyShare,
   };
 }
 
@@ -230,14 +172,14 @@ function largest(groups: Map<string, ReportRow[]>): readonly (readonly [string, 
   return [...groups].sort(([, a], [, b]) => b.length - a.length).slice(0, LISTED_MAX);
 }
 
-function shareOf(part: number, whole: number): number | undefined {
-  return whole === 0 ? undefined : part / whole;
+function shareOf(part: number, whole: number): number | null {
+  return whole === 0 ? null : part / whole;
 }
 
 /** Returns the smallest time, in seconds, within which the given share was decided. */
-function secondsAt(sorted: readonly number[], share: number): number | undefined {
+function secondsAt(sorted: readonly number[], share: number): number | null {
   const ms = sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)];
-  return ms === undefined ? undefined : rounded(ms / MS_PER_SECOND);
+  return ms === undefined ? null : rounded(ms / MS_PER_SECOND);
 }
 
 function rounded(value: number): number {
@@ -255,7 +197,7 @@ interface ReportRange {
   readonly to: number;
 }
 
-export type MakeReport = (range: ReportRange) => Promise<ApprovalReport>;
+export type MakeReport = (range: ReportRange) => Promise<OwnReport>;
 
 /** An approval request and its outcome, without its contents. */
 export type ReportRow = ReturnType<typeof toReportRow>;

@@ -1,54 +1,10 @@
 import { z } from "zod";
+import { type ApprovalReport, approvalReport, type Decisions } from "../../core/api/report.ts";
 import { printable, printableCell } from "../../core/printable.ts";
 import { type ClientOptions, connectAndRequest, unknownAnswer } from "../client.ts";
 import { print, table } from "../output.ts";
 
-const share = z.number().nullable();
-const decisions = z.object({
-  approved: z.number(),
-  denied: z.number(),
-  approvalRate: share,
-  medianSeconds: share,
-  p90Seconds: share,
-  hastyShare: share,
-  alerts: z.array(z.string()),
-});
-const hour = z.object({
-  from: z.string(),
-  asked: z.number(),
-  decided: z.number(),
-  approvers: z.array(
-    z.object({
-      iss: z.string(),
-      sub: z.string(),
-      asked: z.number(),
-      decided: z.number(),
-      medianSeconds: share,
-      quickApprovalShare: share,
-    }),
-  ),
-});
-const answer = z.object({
-  report: decisions.extend({
-    from: z.string(),
-    to: z.string(),
-    isWhole: z.boolean(),
-    asked: z.number(),
-    pending: z.number(),
-    expired: z.number(),
-    cancelled: z.number(),
-    tools: z.array(decisions.extend({ tool: z.string(), asked: z.number(), expired: z.number() })),
-    deciders: z.array(
-      decisions.extend({ iss: z.string(), sub: z.string(), perHour: z.number(), busiestHour: z.number() }),
-    ),
-    hours: z.array(hour).default([]),
-    dryRuns: z.array(z.object({ tool: z.string(), dryRuns: z.number() })).default([]),
-    suggestions: z.array(z.object({ kind: z.string(), tool: z.string().optional(), prompts: z.number() })),
-  }),
-});
-
-type Report = z.output<typeof answer>["report"];
-type Decisions = z.output<typeof decisions>;
+const answer = z.object({ report: approvalReport });
 
 type ReportOptions = ClientOptions & { readonly since?: string; readonly until?: string };
 
@@ -76,7 +32,7 @@ const SUGGESTIONS: Readonly<Record<string, (tool: string) => string>> = {
   auto_edit: () => "writes of one session are always approved: stc mode set <session> autoEdit --for 30m",
 };
 
-function reportLines(report: Report): readonly string[] {
+function reportLines(report: ApprovalReport): readonly string[] {
   const { asked, pending, expired, cancelled, approved, denied } = report;
   return [
     `from ${printable(report.from)} to ${printable(report.to)}`,
@@ -93,19 +49,19 @@ function reportLines(report: Report): readonly string[] {
 }
 
 /** Returns how often agents asked whether a call would need an approval, without making it. */
-function dryRunLines({ dryRuns }: Report): readonly string[] {
+function dryRunLines({ dryRuns }: ApprovalReport): readonly string[] {
   if (dryRuns.length === 0) return [];
   const rows = dryRuns.map(({ tool, dryRuns: count }) => [printableCell(tool), String(count)]);
   return ["", table([["TOOL", "DRY RUNS THAT WOULD HAVE ASKED"], ...rows])];
 }
 
-function toolLines({ tools }: Report): readonly string[] {
+function toolLines({ tools }: ApprovalReport): readonly string[] {
   if (tools.length === 0) return [];
   const rows = tools.map((one) => [printableCell(one.tool), String(one.asked), ...cells(one), String(one.expired)]);
   return ["", table([["TOOL", "REQUESTS", ...HEADS, "EXPIRED"], ...rows])];
 }
 
-function approverLines({ deciders }: Report): readonly string[] {
+function approverLines({ deciders }: ApprovalReport): readonly string[] {
   if (deciders.length === 0) return [];
   const rows = deciders.map((one) => [
     ...[printableCell(one.sub), printableCell(one.iss), ...cells(one)],
@@ -115,7 +71,7 @@ function approverLines({ deciders }: Report): readonly string[] {
 }
 
 /** Returns the newest hours, of which each line is one approver. */
-function hourLines({ hours }: Report): readonly string[] {
+function hourLines({ hours }: ApprovalReport): readonly string[] {
   const rows = hours.flatMap(({ from, approvers }) =>
     approvers.map(({ iss, sub, asked, decided, medianSeconds, quickApprovalShare }) => [
       ...[printable(from), printableCell(sub), printableCell(iss), String(asked), String(decided)],
@@ -132,7 +88,7 @@ function hourLines({ hours }: Report): readonly string[] {
   ];
 }
 
-function suggestionLines({ suggestions }: Report): readonly string[] {
+function suggestionLines({ suggestions }: ApprovalReport): readonly string[] {
   if (suggestions.length === 0) return [];
   const lines = suggestions.map(({ kind, tool = "", prompts }) => {
     const advice = Object.hasOwn(SUGGESTIONS, kind) ? SUGGESTIONS[kind]?.(printable(tool)) : undefined;

@@ -1,8 +1,7 @@
 import { z } from "zod";
-import type { ApprovalReport, Decisions, MakeReport } from "../../approvals/notify/report.ts";
+import type { MakeReport } from "../../approvals/notify/report.ts";
 import { readTime, TIME_HINT } from "../../audit/query/time-range.ts";
 import { Refusal } from "../../core/errors.ts";
-import type { Json } from "../../core/types.ts";
 import { json } from "../answers.ts";
 import { inStore, iso } from "../approval-json.ts";
 import { type Endpoint, endpointsWith } from "../endpoint.ts";
@@ -44,7 +43,7 @@ export const endpoints: readonly Endpoint<ReportPart>[] = [
       if (from === undefined || from >= to) throw unreadable();
       const report = await inStore(services, () => services.report({ from, to }));
       const dryRuns = await askingDryRuns(services, { from, to });
-      return json(200, { report: { ...reportShown(report), dryRuns } }, { recorded: { from: iso(from), to: iso(to) } });
+      return json(200, { report: { ...report, dryRuns } }, { recorded: { from: iso(from), to: iso(to) } });
     },
   }),
 ];
@@ -58,67 +57,4 @@ function readMoment(text: string | undefined, now: number): number | undefined {
 
 function unreadable(): Refusal {
   return new Refusal("MALFORMED_REQUEST", `from and to must each be ${TIME_HINT}, and from the earlier one.`);
-}
-
-function reportShown({
-  from,
-  to,
-  tools,
-  deciders,
-  hours,
-  suggestions,
-  ...report
-}: ApprovalReport): Record<string, Json> {
-  const { isWhole, asked, pending, expired, cancelled } = report;
-  return {
-    from: iso(from),
-    to: iso(to),
-    isWhole,
-    asked,
-    pending,
-    expired,
-    cancelled,
-    ...decisionsShown(report),
-    tools: tools.map((one) => ({
-      tool: one.tool,
-      asked: one.asked,
-      expired: one.expired,
-      ...decisionsShown(one),
-    })),
-    deciders: deciders.map((one) => ({
-      iss: one.issuer,
-      sub: one.subject,
-      perHour: one.perHour,
-      busiestHour: one.busiestHour,
-      ...decisionsShown(one),
-    })),
-    hours: hours.map(({ approvers, ...hour }) => ({
-      from: iso(hour.from),
-      asked: hour.asked,
-      decided: hour.decided,
-      approvers: approvers.map(({ issuer, subject, asked, decided, medianSeconds, quickApprovalShare }) => ({
-        iss: issuer,
-        sub: subject,
-        asked,
-        decided,
-        medianSeconds: medianSeconds ?? null,
-        quickApprovalShare: quickApprovalShare ?? null,
-      })),
-    })),
-    suggestions: suggestions.map(({ kind, tool, prompts }) => ({ kind, ...(tool !== undefined && { tool }), prompts })),
-  };
-}
-
-/** Formats the decisions; values are `null` where nobody has decided anything. */
-function decisionsShown(decisions: Decisions): Record<string, Json> {
-  const { approved, denied, approvalRate, medianSeconds, p90Seconds, hastyShare, alerts } = decisions;
-  return {
-    approved,
-    denied,
-    alerts: [...alerts],
-    approvalRate: approvalRate ?? null,
-    medianSeconds: medianSeconds ?? null,
-    p90Seconds: p90Seconds ?? null,
-    hastyShare: hastyShare ?? null,
-  };
 }

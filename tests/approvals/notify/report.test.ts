@@ -36,7 +36,7 @@ describe("APR-60: how people answer", () => {
   test("without approval requests the report is empty", async () => {
     expect(await wholeReport()).toMatchObject({
       ...{ asked: 0, approved: 0, denied: 0, isWhole: true, alerts: [], tools: [], deciders: [], suggestions: [] },
-      ...{ approvalRate: undefined, medianSeconds: undefined, p90Seconds: undefined, hastyShare: undefined },
+      ...{ approvalRate: null, medianSeconds: null, p90Seconds: null, hastyShare: null },
     });
   });
 
@@ -59,8 +59,8 @@ describe("APR-60: how people answer", () => {
       { tool: "erase", asked: 2, approved: 0, denied: 1, expired: 1, approvalRate: 0 },
     ]);
     expect(report.deciders).toMatchObject([
-      { subject: "ann", approved: 4, denied: 0, approvalRate: 1, perHour: 4, busiestHour: 4 },
-      { subject: "bob", approved: 0, denied: 1, hastyShare: 0 },
+      { sub: "ann", approved: 4, denied: 0, approvalRate: 1, perHour: 4, busiestHour: 4 },
+      { sub: "bob", approved: 0, denied: 1, hastyShare: 0 },
     ]);
   });
 
@@ -90,8 +90,8 @@ describe("APR-60: how people answer", () => {
     const report = await wholeReport();
     expect(report).toMatchObject({ asked: 2, approved: 1, denied: 1, medianSeconds: 5, p90Seconds: 10, hastyShare: 0 });
     expect(report.deciders).toMatchObject([
-      { subject: "ann", approved: 2, denied: 0, medianSeconds: 1, hastyShare: 1, busiestHour: 2 },
-      { subject: "bob", approved: 1, denied: 1, medianSeconds: 5, p90Seconds: 10, hastyShare: 0 },
+      { sub: "ann", approved: 2, denied: 0, medianSeconds: 1, hastyShare: 1, busiestHour: 2 },
+      { sub: "bob", approved: 1, denied: 1, medianSeconds: 5, p90Seconds: 10, hastyShare: 0 },
     ]);
   });
 
@@ -120,20 +120,20 @@ describe("APR-60: how people answer", () => {
     await store.sweep();
     world.now += 120_000;
     await store.decide({ id: late.id, by: OPERATOR, decision: "approve" });
-    const { issuer } = OPERATOR;
-    const idle = { decided: 0, medianSeconds: undefined, quickApprovalShare: undefined };
+    const { issuer: iss } = OPERATOR;
+    const idle = { decided: 0, medianSeconds: null, quickApprovalShare: null };
     expect((await wholeReport()).hours).toEqual([
       {
-        ...{ from: Date.parse("2026-02-16T13:00:00.000Z"), asked: 0, decided: 1 },
-        approvers: [{ issuer, subject: "ann", asked: 0, decided: 1, medianSeconds: 150, quickApprovalShare: 0 }],
+        ...{ from: "2026-02-16T13:00:00.000Z", asked: 0, decided: 1 },
+        approvers: [{ iss, sub: "ann", asked: 0, decided: 1, medianSeconds: 150, quickApprovalShare: 0 }],
       },
       {
-        ...{ from: Date.parse("2026-02-16T12:00:00.000Z"), asked: 4, decided: 3 },
+        ...{ from: "2026-02-16T12:00:00.000Z", asked: 4, decided: 3 },
         approvers: [
-          { issuer, subject: "ann", asked: 3, decided: 2, medianSeconds: 3, quickApprovalShare: 0.5 },
-          { issuer, subject: "bob", asked: 1, decided: 1, medianSeconds: 1, quickApprovalShare: 0 },
-          { issuer, subject: "cleo", asked: 2, ...idle },
-          { issuer, subject: "dora", asked: 1, ...idle },
+          { iss, sub: "ann", asked: 3, decided: 2, medianSeconds: 3, quickApprovalShare: 0.5 },
+          { iss, sub: "bob", asked: 1, decided: 1, medianSeconds: 1, quickApprovalShare: 0 },
+          { iss, sub: "cleo", asked: 2, ...idle },
+          { iss, sub: "dora", asked: 1, ...idle },
         ],
       },
     ]);

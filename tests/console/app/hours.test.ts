@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
-import { type ApproverHour, BAR_HEIGHT, type Hour, hoursChart } from "../../../src/console/app/oversight/hours.ts";
+import { BAR_HEIGHT, hoursChart } from "../../../src/console/app/oversight/hours.ts";
+import type { ApproverHour } from "../../../src/core/api/report.ts";
 
 const HOUR_MS = 3_600_000;
 const END_MS = Date.parse("2026-03-10T12:30:00Z");
@@ -12,7 +13,7 @@ const person = (
 ): ApproverHour => ({
   ...{ iss: "https://people.test", sub, asked, decided, medianSeconds: decided === 0 ? null : 4, quickApprovalShare },
 });
-const hour = (hoursAgo: number, ...approvers: readonly ApproverHour[]): Hour => ({
+const hour = (hoursAgo: number, ...approvers: readonly ApproverHour[]) => ({
   from: new Date(Date.parse("2026-03-10T12:00:00Z") - hoursAgo * HOUR_MS).toISOString(),
   approvers,
 });

@@ -1,22 +1,6 @@
+import type { ApproverHour, ReportHour } from "../../../core/api/report.ts";
+
 /** The model of the chart of approval requests per approver and hour. */
-
-export interface ApproverHour {
-  readonly iss: string;
-  readonly sub: string;
-  /** Requests of this hour that the approver was asked about. */
-  readonly asked: number;
-  /** Decisions made in this hour, whenever they were requested. */
-  readonly decided: number;
-  readonly medianSeconds: number | null;
-  /** Share of the decisions that were approvals within three seconds. */
-  readonly quickApprovalShare: number | null;
-}
-
-export interface Hour {
-  /** Start of the hour in ISO 8601. */
-  readonly from: string;
-  readonly approvers: readonly ApproverHour[];
-}
 
 export interface Bar extends ApproverHour {
   readonly from: string;
@@ -64,7 +48,10 @@ export const BAR_HEIGHT = 34;
 const HOURS_WITH_TICKS = 48;
 
 /** Returns the chart of these hours up to `endMs`; undefined when nobody was asked or decided. */
-export function hoursChart(hours: readonly Hour[], endMs: number): HoursChart | undefined {
+export function hoursChart(
+  hours: readonly Pick<ReportHour, "from" | "approvers">[],
+  endMs: number,
+): HoursChart | undefined {
   const cells = hours.flatMap(({ from, approvers }) => approvers.map((one) => ({ ...one, from })));
   if (cells.length === 0) return undefined;
   const last = Math.floor((endMs - 1) / HOUR_MS);

@@ -1,44 +1,15 @@
 import { signal, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import type { ApprovalReport, Decisions, ReportHour } from "../../../core/api/report.ts";
 import { Badge, Facts, Heading, localTime, Party } from "../parts.tsx";
 import { Columns, ROLE, Scrolling, Section, Unread, useRead } from "../records.tsx";
 import type { AppPage } from "../state.ts";
 import { Text } from "../text.tsx";
 import { counted } from "../words.ts";
-import { type ApproverRow, BAR_HEIGHT, type Hour, type HoursChart, hoursChart, quickOf } from "./hours.ts";
+import { type ApproverRow, BAR_HEIGHT, type HoursChart, hoursChart, quickOf } from "./hours.ts";
 
 /** How people decide: how often they are asked, how they answer, and how long they read. */
-
-interface Decisions {
-  readonly approved: number;
-  readonly denied: number;
-  readonly alerts: readonly string[];
-  readonly approvalRate: number | null;
-  readonly medianSeconds: number | null;
-  readonly p90Seconds: number | null;
-  readonly hastyShare: number | null;
-}
-
-interface Report extends Decisions {
-  readonly from: string;
-  readonly to: string;
-  readonly isWhole: boolean;
-  readonly asked: number;
-  readonly pending: number;
-  readonly expired: number;
-  readonly cancelled: number;
-  readonly tools: readonly (Decisions & { readonly tool: string; readonly asked: number; readonly expired: number })[];
-  readonly deciders: readonly (Decisions & {
-    readonly iss: string;
-    readonly sub: string;
-    readonly perHour: number;
-    readonly busiestHour: number;
-  })[];
-  /** Newest first. */
-  readonly hours: readonly Hour[];
-  readonly suggestions: readonly { readonly kind: string; readonly tool?: string; readonly prompts: number }[];
-}
 
 const range = signal("7d");
 const RANGES = [
@@ -48,7 +19,7 @@ const RANGES = [
 ] as const;
 
 function ReportView(): VNode {
-  const { read, again } = useRead<{ readonly report: Report }>(`/approvals/report?from=${range.value}`);
+  const { read, again } = useRead<{ readonly report: ApprovalReport }>(`/approvals/report?from=${range.value}`);
   return (
     <div class="sheet story">
       <header class="sheet-head">
@@ -76,7 +47,7 @@ function ReportView(): VNode {
 const TOOL_FIGURES = ["Asked", "Approved", "Median", "Within 2 s"];
 const APPROVER_FIGURES = ["Decided", "Approved", "Median", "Per hour", "Busiest hour"];
 
-function Shown({ report }: { readonly report: Report }): VNode {
+function Shown({ report }: { readonly report: ApprovalReport }): VNode {
   const { asked, pending, expired, cancelled, tools, deciders, suggestions, isWhole } = report;
   return (
     <>
@@ -178,7 +149,7 @@ function Shown({ report }: { readonly report: Report }): VNode {
 }
 
 /** Requests and decisions of each approver, hour by hour: as a chart, and as a table that says the same in words. */
-function Hours({ report: { hours, to } }: { readonly report: Report }): VNode | null {
+function Hours({ report: { hours, to } }: { readonly report: ApprovalReport }): VNode | null {
   const chart = hoursChart(hours, Date.parse(to));
   if (chart === undefined) return null;
   return (
@@ -297,7 +268,7 @@ function tickText(atMs: number, isDay: boolean): string {
     : at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
 }
 
-function HoursTable({ hours }: { readonly hours: readonly Hour[] }): VNode {
+function HoursTable({ hours }: { readonly hours: readonly ReportHour[] }): VNode {
   const isOpen = useSignal(false);
   return (
     <details
