@@ -1,4 +1,4 @@
-import { z } from "zod";
+import { type HaltShown, haltListing, haltSet } from "../core/api/limits.ts";
 import { isTable } from "../core/json.ts";
 import { printable, printableCell } from "../core/printable.ts";
 import { printListing } from "./approvals/view.ts";
@@ -18,32 +18,12 @@ interface HaltOptions extends ClientOptions {
   readonly cancelRunning?: boolean;
 }
 
-const shownHalt = z.object({
-  id: z.string(),
-  kind: z.string(),
-  tool: z.string().optional(),
-  system: z.string().optional(),
-  issuer: z.string().optional(),
-  subject: z.string().optional(),
-  session: z.string().optional(),
-  reason: z.string(),
-  cancelRunning: z.boolean(),
-  setBy: z.object({ issuer: z.string(), subject: z.string() }),
-  setAt: z.string(),
-  until: z.string().optional(),
-});
-
-type ShownHalt = z.output<typeof shownHalt>;
-
-const set = z.object({ halt: shownHalt, notes: z.array(z.string()).default([]) });
-const listing = z.object({ halts: z.array(shownHalt), state: z.object({ scope: z.string(), status: z.string() }) });
-
 /** `stc halt`: stops calls at once, on every replica within a second. */
 export async function halt(options: HaltOptions): Promise<void> {
   const { reason, until, for: forSeconds, cancelRunning } = options;
   const body = JSON.stringify({ ...targetOf(options), reason, until, forSeconds, cancelRunning });
   const answer = await connectAndRequest(options, { method: "POST", path: "/halts", body });
-  const read = set.safeParse(answer.body);
+  const read = haltSet.safeParse(answer.body);
   if (!read.success) unknownAnswer();
   reportChange(() => {
     if (options.json === true) return print.json(answer.body ?? {});
@@ -89,7 +69,7 @@ export async function resume(ids: readonly string[], options: ClientOptions): Pr
 export async function listHalts(options: ClientOptions): Promise<void> {
   const { body } = await connectAndRequest(options, { method: "GET", path: "/halts" });
   if (options.json === true) return print.json(body ?? {});
-  const read = listing.safeParse(body);
+  const read = haltListing.safeParse(body);
   if (!read.success) unknownAnswer();
   const { halts, state } = read.data;
   const rows = halts.map((each) =>
@@ -101,7 +81,7 @@ export async function listHalts(options: ClientOptions): Promise<void> {
   throw new CommandError(EXIT.failed, `the halts are ${printable(state.status)}: the service cannot read its database`);
 }
 
-function what({ kind, tool, system, issuer, subject, session, cancelRunning }: ShownHalt): string {
+function what({ kind, tool, system, issuer, subject, session, cancelRunning }: HaltShown): string {
   const named = {
     tool: tool ?? "",
     system: system ?? "",

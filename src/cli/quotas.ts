@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { quotaListing } from "../core/api/limits.ts";
 import { printableCell } from "../core/printable.ts";
 import { type ClientOptions, connectAndRequest, issuerAndSubject, unknownAnswer } from "./client.ts";
 import { print, reportChange, table, wrongUsage } from "./output.ts";
@@ -19,40 +20,13 @@ interface ListOptions extends UserOptions {
 
 const PAGE_MAX = 500;
 
-const quota = z.object({
-  name: z.string(),
-  per: z.array(z.string()),
-  calls: z.number().optional(),
-  bytes: z.number().optional(),
-  cost: z.number().optional(),
-  window: z.string(),
-});
-
-const listing = z.object({
-  quotas: z.array(quota),
-  use: z.array(
-    z.object({
-      quota: z.string(),
-      unit: z.string(),
-      used: z.number(),
-      limit: z.number().optional(),
-      endsAt: z.int(),
-      issuer: z.string().optional(),
-      subject: z.string().optional(),
-      tool: z.string().optional(),
-      system: z.string().optional(),
-    }),
-  ),
-  cursor: z.string().optional(),
-});
-
 export async function listQuotas(options: ListOptions): Promise<void> {
   if (options.limit < 1 || options.limit > PAGE_MAX) return wrongUsage(`--limit must be from 1 to ${PAGE_MAX}`);
   const query = new URLSearchParams({ ...userOf(options), limit: String(options.limit) });
   if (options.quota !== undefined) query.set("quota", options.quota);
   const { body } = await connectAndRequest(options, { method: "GET", path: `/quotas?${query}` });
   if (options.json === true) return print.json(body ?? {});
-  const { success, data } = listing.safeParse(body);
+  const { success, data } = quotaListing.safeParse(body);
   if (!success) return unknownAnswer();
   const rules = data.quotas.map(({ name, per, calls, bytes, cost, window }) => {
     const amounts = { calls, bytes, cost };

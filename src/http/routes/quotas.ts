@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { quotaListing } from "../../core/api/limits.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Quotas } from "../../quotas/quotas.ts";
 import { deniedAnswer, json } from "../answers.ts";
@@ -45,38 +46,6 @@ const listQuery = z
   })
   .refine(isWholeCaller, wholeCaller);
 
-const use = z.object({
-  quota: z.string(),
-  issuer: z.string().optional().describe("Of the caller, where the quota is per caller."),
-  subject: z.string().optional(),
-  tool: z.string().optional().describe("Where the quota is per tool."),
-  system: z.string().optional().describe("Where the quota is per system."),
-  unit: z.enum(["calls", "bytes", "cost"]),
-  used: z.number().describe("In the current window, with what processes have taken in advance."),
-  limit: z.number().optional().describe("Absent when the quota is no longer configured."),
-  window: z.enum(["hour", "day", "month"]).optional(),
-  startsAt: z.int().describe("When the window began, in milliseconds since 1970."),
-  endsAt: z.int(),
-});
-
-const listing = z.object({
-  quotas: z
-    .array(
-      z.object({
-        name: z.string(),
-        per: z.array(z.enum(["caller", "tool", "system"])),
-        calls: z.int().optional(),
-        bytes: z.int().optional(),
-        cost: z.number().optional(),
-        window: z.enum(["hour", "day", "month"]),
-        when: z.record(z.string(), z.unknown()).optional(),
-      }),
-    )
-    .describe("The quotas in force, as the configuration has them."),
-  use: z.array(use).describe("By quota, the largest use first."),
-  cursor: z.string().optional().describe("For the next page; absent on the last."),
-});
-
 const operators = { audience: "operators", recordsForgeries: true } as const;
 
 /** Quotas and their use, for operators. */
@@ -88,7 +57,7 @@ export const endpoints: readonly Endpoint<QuotasPart>[] = [
     summary: "Quotas, and who has used how much of them in the current windows.",
     permission: "quotas:read",
     query: listQuery,
-    responses: { 200: { schema: listing } },
+    responses: { 200: { schema: quotaListing } },
     audited: "quotas.listed",
     async handle({ query: { limit = PAGE_DEFAULT, cursor, ...filter } }, services) {
       const quotas = services.quotas();

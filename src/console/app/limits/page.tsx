@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import type { HaltListing, HaltSet, HaltShown, QuotaListing } from "../../../core/api/limits.ts";
 import { ApiError, request } from "../api.ts";
 import { Ago, Badge, Countdown, Dialog, Empty, Heading, Party, Problem } from "../parts.tsx";
 import { Columns, ROLE, Scrolling, Section, Unread, useRead } from "../records.tsx";
@@ -9,26 +10,6 @@ import { type AppPage, notify, notifyError } from "../state.ts";
 import { Text } from "../text.tsx";
 
 /** Halts in force, which operators set and lift here, and quotas with their use. */
-
-interface HaltShown {
-  readonly id: string;
-  readonly kind: string;
-  readonly tool?: string;
-  readonly system?: string;
-  readonly issuer?: string;
-  readonly subject?: string;
-  readonly session?: string;
-  readonly reason: string;
-  readonly cancelRunning: boolean;
-  readonly setBy: { readonly issuer: string; readonly subject: string };
-  readonly setAt: string;
-  readonly until?: string;
-}
-
-interface HaltList {
-  readonly halts: readonly HaltShown[];
-  readonly state: { readonly scope: string; readonly status: string };
-}
 
 /** The body of `POST /halts`. */
 type Wanted = Readonly<Record<string, string | number | boolean>>;
@@ -49,7 +30,7 @@ const close = (): void => {
 };
 
 function LimitsView(): VNode {
-  const { read, again } = useRead<HaltList>("/halts");
+  const { read, again } = useRead<HaltListing>("/halts");
   useEffect(() => {
     const timer = setInterval(() => document.visibilityState === "visible" && again(), READ_EVERY_MS);
     return () => clearInterval(timer);
@@ -73,7 +54,7 @@ function LimitsView(): VNode {
   );
 }
 
-function Halts({ list: { halts, state } }: { readonly list: HaltList }): VNode {
+function Halts({ list: { halts, state } }: { readonly list: HaltListing }): VNode {
   const mayWrite = permissions.value.has("halts:write");
   return (
     <>
@@ -300,7 +281,7 @@ function ConfirmHalt({ wanted, after }: { readonly wanted: Wanted; readonly afte
   const confirm = async (): Promise<void> => {
     close();
     try {
-      const { notes } = await request<{ readonly notes: readonly string[] }>("POST", "/halts", { body: wanted });
+      const { notes } = await request<HaltSet>("POST", "/halts", { body: wanted });
       notify("done", ["The calls are halted.", ...notes].join(" "));
     } catch (error) {
       notifyError("Nothing was halted", error);
@@ -349,20 +330,8 @@ function ConfirmLift({ halt, after }: { readonly halt: HaltShown; readonly after
   );
 }
 
-interface QuotaUse {
-  readonly quota: string;
-  readonly issuer?: string;
-  readonly subject?: string;
-  readonly tool?: string;
-  readonly system?: string;
-  readonly unit: string;
-  readonly used: number;
-  readonly limit?: number;
-  readonly endsAt: number;
-}
-
 function Quotas(): VNode {
-  const { read, again } = useRead<{ readonly use: readonly QuotaUse[]; readonly cursor?: string }>("/quotas");
+  const { read, again } = useRead<QuotaListing>("/quotas");
   const isMissing = read.error instanceof ApiError && read.error.code === "ROUTE_NOT_FOUND";
   const use = read.value?.use;
   return (
@@ -403,11 +372,11 @@ function Quotas(): VNode {
   );
 }
 
-function isSpent({ used, limit }: QuotaUse): boolean {
+function isSpent({ used, limit }: QuotaListing["use"][number]): boolean {
   return limit !== undefined && used >= limit;
 }
 
-function QuotaOwner({ use: { subject, issuer, tool, system } }: { readonly use: QuotaUse }): VNode {
+function QuotaOwner({ use: { subject, issuer, tool, system } }: { readonly use: QuotaListing["use"][number] }): VNode {
   const name = tool ?? system;
   if (subject === undefined && name === undefined) return <span>everybody</span>;
   return (

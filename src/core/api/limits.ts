@@ -1,0 +1,65 @@
+import { z } from "zod";
+import type { ReadonlyDeep } from "./readonly.ts";
+
+/** A halt in force. */
+const halt = z.object({
+  id: z.string(),
+  kind: z.string(),
+  tool: z.string().optional(),
+  system: z.string().optional(),
+  issuer: z.string().optional(),
+  subject: z.string().optional(),
+  session: z.string().optional(),
+  reason: z.string(),
+  cancelRunning: z.boolean(),
+  setBy: z.object({ issuer: z.string(), subject: z.string() }),
+  setAt: z.string(),
+  until: z.string().optional(),
+});
+
+/** A halt that was set: `POST /halts`. */
+export const haltSet = z.object({ halt, notes: z.array(z.string()).default([]) });
+
+/** The halts in force: `GET /halts`. */
+export const haltListing = z.object({
+  halts: z.array(halt),
+  state: z.object({ scope: z.string(), status: z.string() }),
+});
+
+const use = z.object({
+  quota: z.string(),
+  issuer: z.string().optional().describe("Of the caller, where the quota is per caller."),
+  subject: z.string().optional(),
+  tool: z.string().optional().describe("Where the quota is per tool."),
+  system: z.string().optional().describe("Where the quota is per system."),
+  unit: z.enum(["calls", "bytes", "cost"]),
+  used: z.number().describe("In the current window, with what processes have taken in advance."),
+  limit: z.number().optional().describe("Absent when the quota is no longer configured."),
+  window: z.enum(["hour", "day", "month"]).optional(),
+  startsAt: z.int().describe("When the window began, in milliseconds since 1970."),
+  endsAt: z.int(),
+});
+
+/** Quotas and their use: `GET /quotas`. */
+export const quotaListing = z.object({
+  quotas: z
+    .array(
+      z.object({
+        name: z.string(),
+        per: z.array(z.enum(["caller", "tool", "system"])),
+        calls: z.int().optional(),
+        bytes: z.int().optional(),
+        cost: z.number().optional(),
+        window: z.enum(["hour", "day", "month"]),
+        when: z.record(z.string(), z.unknown()).optional(),
+      }),
+    )
+    .describe("The quotas in force, as the configuration has them."),
+  use: z.array(use).describe("By quota, the largest use first."),
+  cursor: z.string().optional().describe("For the next page; absent on the last."),
+});
+
+export type HaltShown = ReadonlyDeep<z.output<typeof halt>>;
+export type HaltSet = ReadonlyDeep<z.output<typeof haltSet>>;
+export type HaltListing = ReadonlyDeep<z.output<typeof haltListing>>;
+export type QuotaListing = ReadonlyDeep<z.output<typeof quotaListing>>;
