@@ -2,11 +2,11 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { packClient, TSC } from "../../deploy/release/npm.ts";
 import { launchBrowser } from "../support/browser.ts";
 import { ClientService } from "../support/client-service.ts";
 import { blocksOf } from "../support/documented.ts";
 import { until } from "../support/until.ts";
-import { packClient, TSC } from "./pack.ts";
 import { runProgram, runtimePath } from "./runtimes.ts";
 
 /** The package as npm packs it, installed into an empty project: its types, and what it does on each runtime. */

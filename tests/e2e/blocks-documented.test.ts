@@ -50,7 +50,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/audit.md: stc audit keys": "tests/e2e/evidence-documented.test.ts",
   "docs/audit.md: stc audit prove": "tests/e2e/evidence-documented.test.ts",
   "docs/audit.md: prev=": "tests/e2e/auditor.test.ts",
-  "docs/clients.md: npx -y bun@1.4.5 run clients:pack": "tests/clients/package.clients.ts",
+  "docs/clients.md: npx -y bun@1.4.5 run release client": "tests/clients/package.clients.ts",
   "docs/clients.md: import { SafeToolCallClient, unwrap }": "tests/clients/package.clients.ts",
   "docs/console.md: npx -y bun@1.4.5 run --silent stc console --dev": "tests/e2e/newcomer.slow.ts",
   'docs/decision-points.md: curl -s "$STC_URL/access': "tests/e2e/roles-example.test.ts",
