@@ -1,10 +1,14 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
+import { binaries } from "./binaries.ts";
 import { packClient, ROOT } from "./npm.ts";
+import { sbom } from "./sbom.ts";
 
 /** The parts of a release, in the order in which they are built. Each writes its files into the folder. */
 const PARTS: Readonly<Record<string, (folder: string) => Promise<unknown>>> = {
   client: packClient,
+  binaries,
+  sbom,
 };
 
 /** `bun run release [part …]`: builds all parts of a release, or some of them, into `dist/`. Publishes nothing. */

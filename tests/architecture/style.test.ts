@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { type Source, sources } from "./sources.ts";
 
-const all = [...sources("src"), ...sources("tools"), ...sources("tests")];
+const all = [...sources("src"), ...sources("tools"), ...sources("tests"), ...sources("deploy")];
 
 function report(check: (source: Source) => boolean): readonly string[] {
   return all.filter(check).map(({ path }) => path);
