@@ -72,19 +72,24 @@ export class StoreProblem extends Error {
 }
 
 /**
- * Returns the version of the tables from the rows of `approval_schema`.
+ * Returns the version of the tables from the rows of `approval_schema`. It may be later than `latest`: a newer release has changed
+ * the tables, in a way that this one can live with.
  *
- * @throws {StoreProblem} when it is invalid, or later than `latest`
+ * @throws {StoreProblem} when it is invalid, or the tables need code that knows more than `latest`
  */
 export function schemaVersion(
   rows: readonly Row[],
   { latest, ifDamaged, other }: { readonly latest: number; readonly ifDamaged: string; readonly other: string },
 ): number {
-  const version = Number(rows[0]?.["version"]);
-  if (rows.length !== 1 || !Number.isSafeInteger(version) || version < 1) throw new StoreProblem(ifDamaged);
-  if (version <= latest) return version;
+  const [row = {}] = rows;
+  const version = Number(row["version"]);
+  // Older tables have no `min_reader`, and their code started on its own version only.
+  const minReader = Number(row["min_reader"] ?? version);
+  const isValid = [version, minReader].every((each) => Number.isSafeInteger(each) && each >= 1);
+  if (rows.length !== 1 || !isValid) throw new StoreProblem(ifDamaged);
+  if (minReader <= latest) return version;
   throw new StoreProblem(
-    `was written by a newer version of this service (schema ${version}, this one knows ${latest}): run that version, or name another ${other}`,
+    `was changed by a newer version of this service (schema ${version}, for versions that know ${minReader}; this one knows ${latest}): run that version, or name another ${other}`,
   );
 }
 

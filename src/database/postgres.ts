@@ -14,7 +14,7 @@ import {
 import { ConnectionPool, type PoolLimits } from "./pool.ts";
 import { type PostgresAddress, parsePostgresUrl } from "./postgres-url.ts";
 import { integer } from "./rows.ts";
-import { POSTGRES_STEPS } from "./schema.ts";
+import { migrate, POSTGRES_STEPS } from "./schema.ts";
 
 /** Connections per process, plus one that listens. One writer is enough: writers of all replicas take turns. */
 const WRITERS = 1;
@@ -242,12 +242,11 @@ function readUsable(sql: Bun.SQL): Promise<number> {
 }
 
 async function prepareDatabase(sql: Bun.SQL): Promise<void> {
-  if ((await readDatabase(sql)) === POSTGRES_STEPS.length) return;
+  if ((await readDatabase(sql)) >= POSTGRES_STEPS.length) return;
   await sql.begin(WRITE, async (tx) => {
     await tx`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK}::bigint)`;
     // Another process may have migrated the tables while this one waited for the lock.
-    for (const step of POSTGRES_STEPS.slice(await versionOf(tx))) await tx.unsafe(step);
-    await tx`UPDATE approval_schema SET version = ${POSTGRES_STEPS.length} WHERE version < ${POSTGRES_STEPS.length}`;
+    await migrate(tx, { steps: POSTGRES_STEPS, from: await versionOf(tx), run: (step) => tx.unsafe(step) });
   });
 }
 
@@ -263,7 +262,7 @@ async function versionOf(sql: Sql): Promise<number> {
     if (tables.length > 0) throw new StoreProblem("has a table `approvals` of another program: name another database");
     return 0;
   }
-  return schemaVersion(await sql`SELECT version FROM approval_schema`, {
+  return schemaVersion(await sql`SELECT * FROM approval_schema`, {
     latest: POSTGRES_STEPS.length,
     ifDamaged: "is damaged: restore it from a backup, or drop its tables to start with no approvals",
     other: "database",

@@ -1,6 +1,9 @@
+import type { Sql } from "./dialect.ts";
+
 /**
  * Migrations of both databases: step n takes the tables from version n to n + 1. A released step never changes. The statements
- * are SQLite's; those of PostgreSQL are derived from them, so that the two cannot differ.
+ * are SQLite's; those of PostgreSQL are derived from them, so that the two cannot differ. README.md says what a step may do to
+ * tables that the previous release still uses.
  */
 
 const CALL_DIGEST = "\n  call_digest TEXT,";
@@ -282,6 +285,15 @@ CREATE INDEX policy_flow_sources_by_age ON policy_flow_sources (issuer, subject,
 CREATE INDEX policy_flow_sources_expiry ON policy_flow_sources (until);
 `;
 
+/**
+ * The earliest version that code must know to use the tables. Until a step raises it, releases before that step start on newer
+ * tables, too. Within a step, `version` is the version before it.
+ */
+const MIN_READER = `
+ALTER TABLE approval_schema ADD COLUMN min_reader INTEGER NOT NULL DEFAULT 1;
+UPDATE approval_schema SET min_reader = version + 1;
+`;
+
 /** The steps that both databases have. */
 const LATER_STEPS: readonly string[] = [
   REQUIREMENTS,
@@ -292,6 +304,7 @@ const LATER_STEPS: readonly string[] = [
   POLICY_QUOTAS,
   GRANT_BOUNDS,
   POLICY_FLOW,
+  MIN_READER,
 ];
 
 export const SQLITE_STEPS: readonly string[] = [
@@ -307,3 +320,20 @@ export const POSTGRES_STEPS: readonly string[] = [firstTables(true), ...LATER_ST
     .replace(/\bBLOB\b/g, "BYTEA")
     .replaceAll(") STRICT;", ");"),
 );
+
+interface Migration {
+  readonly steps: readonly string[];
+  /** The version of the tables now. */
+  readonly from: number;
+  /** Runs the statements of a step, within the transaction of `sql`. */
+  readonly run: (step: string) => unknown;
+}
+
+/** Applies the steps that the tables lack. Tables that a newer release has changed stay as they are. */
+export async function migrate(sql: Sql, { steps, from, run }: Migration): Promise<void> {
+  for (const [index, step] of steps.entries()) {
+    if (index < from) continue;
+    await run(step);
+    await sql`UPDATE approval_schema SET version = ${index + 1}`;
+  }
+}

@@ -12,7 +12,7 @@ import {
   type TransactionKind,
   type Transactions,
 } from "./dialect.ts";
-import { SQLITE_STEPS } from "./schema.ts";
+import { migrate, SQLITE_STEPS } from "./schema.ts";
 import { SqliteConnection } from "./sqlite-connection.ts";
 
 /** Time that SQLite itself waits for a lock, in milliseconds: it blocks the whole process meanwhile. */
@@ -237,8 +237,7 @@ async function prepareDatabase(sql: SqliteConnection, path: string): Promise<voi
   const [check]: readonly Row[] = await sql.pragma("quick_check(1)");
   if (check?.["quick_check"] !== "ok") throw new StoreProblem(DAMAGED);
   await sql.begin("IMMEDIATE", async (tx, script) => {
-    for (const step of SQLITE_STEPS.slice(await versionOf(tx))) script(step);
-    await tx`UPDATE approval_schema SET version = ${SQLITE_STEPS.length} WHERE version < ${SQLITE_STEPS.length}`;
+    await migrate(tx, { steps: SQLITE_STEPS, from: await versionOf(tx), run: script });
   });
   regularFile(path);
 }
@@ -249,7 +248,7 @@ async function versionOf(sql: Sql): Promise<number> {
   if (!tables.some((table) => table["name"] === "approval_schema")) {
     throw new StoreProblem("is a database of another program: name another path");
   }
-  const rows = await sql`SELECT version FROM approval_schema`;
+  const rows = await sql`SELECT * FROM approval_schema`;
   return schemaVersion(rows, { latest: SQLITE_STEPS.length, ifDamaged: DAMAGED, other: "path" });
 }
 

@@ -96,7 +96,7 @@ const REFUSED: readonly (readonly [title: string, make: (path: string) => unknow
   [
     "a newer version",
     (path) => sqlite(path, "CREATE TABLE approval_schema (version INTEGER)", "INSERT INTO approval_schema VALUES (99)"),
-    `newer version of this service (schema 99, this one knows ${SQLITE_STEPS.length})`,
+    `newer version of this service (schema 99, for versions that know 99; this one knows ${SQLITE_STEPS.length})`,
   ],
 ];
 

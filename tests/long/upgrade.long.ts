@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
-import { expectUpgraded } from "../upgrade/expect-upgrade.ts";
+import { expectRefusesContracted, expectUpgraded, expectWorksOnRaised } from "../upgrade/expect-upgrade.ts";
 import { copyStore, type StoredCopy, VERSIONS } from "../upgrade/stored-copy.ts";
 
 const native = findPostgres();
@@ -41,3 +41,17 @@ describe.skipIf(native === undefined).each(VERSIONS)(
     });
   },
 );
+
+describe.skipIf(native === undefined)("a PostgreSQL database that the next version has changed", () => {
+  const raise = (step: string) => server.send(step, `upgraded_${databases}`);
+
+  test("can be used by this version, while it is changed and after a restart, when columns and tables were added", async () => {
+    copy = await restore("before-0.2.0");
+    await expectWorksOnRaised(copy, raise);
+  });
+
+  test("is refused by this version when the change needs code that knows it", async () => {
+    copy = await restore("before-0.2.0");
+    await expectRefusesContracted(copy, raise);
+  });
+});
