@@ -1,2 +1,2 @@
 /** The product's version, as in `package.json`. */
-export const VERSION = "0.1.0";
+export const VERSION = "0.2.0";

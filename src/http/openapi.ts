@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { REFUSALS, type RefusalCode, type Stage } from "../core/refusals.ts";
 import { APPROVAL_SCOPES, APPROVAL_STATES } from "../core/types.ts";
+import { VERSION } from "../core/version.ts";
 import type { Endpoint, Route } from "./endpoint.ts";
 
 /**
@@ -38,7 +39,7 @@ export function openApiDocument(routes: readonly Route[]): unknown {
     openapi: "3.1.0",
     info: {
       title: "Safe Tool Call",
-      version: "1",
+      version: VERSION,
       description: "A governed tool-call proxy. GET /tools lists the tools that a caller may use.",
     },
     paths,

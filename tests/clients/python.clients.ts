@@ -2,6 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { VERSION } from "../../src/core/version.ts";
 import { ClientService } from "../support/client-service.ts";
 import { ModelServer, type ModelTurn } from "../support/model-server.ts";
 import { pythonWith } from "../support/python.ts";
@@ -149,7 +150,10 @@ test("the wheel installs into an empty environment, where a strictly typed progr
     cpSync(CLIENT, join(folder, "source"), { recursive: true, filter: (path) => !path.includes("__pycache__") });
     await succeed([python, "-m", "build", "--no-isolation", "--outdir", "dist", "source"], folder);
     const built = readdirSync(join(folder, "dist")).sort();
-    expect(built).toEqual(["safe_tool_call_client-0.1.0-py3-none-any.whl", "safe_tool_call_client-0.1.0.tar.gz"]);
+    expect(built).toEqual([
+      `safe_tool_call_client-${VERSION}-py3-none-any.whl`,
+      `safe_tool_call_client-${VERSION}.tar.gz`,
+    ]);
     await succeed([python, "-m", "venv", "empty"], folder);
     const empty = join(folder, "empty/bin/python3");
     const needed = /^(?:httpx|httpcore|h11|anyio|idna|certifi|typing-extensions)==/;

@@ -4,6 +4,15 @@ import { join } from "node:path";
 import { VERSION } from "../../src/core/version.ts";
 import { PROJECT } from "../support/world.ts";
 
-test("the version is the package's", () => {
-  expect(JSON.parse(readFileSync(join(PROJECT, "package.json"), "utf8"))).toMatchObject({ version: VERSION });
+/** Files that no build can fill in, with the text that names the version there. */
+test.each([
+  ["package.json", `"version": "${VERSION}"`],
+  ["clients/typescript/package.json", `"version": "${VERSION}"`],
+  ["clients/python/pyproject.toml", `\nversion = "${VERSION}"\n`],
+  ["deploy/standalone/kustomization.yaml", `newName: registry.example/safe-tool-call, newTag: ${VERSION} }`],
+  ["deploy/sidecar/kustomization.yaml", `newName: registry.example/safe-tool-call, newTag: ${VERSION} }`],
+  ["docs/clients.md", `safe-tool-call-client-${VERSION}.tgz`],
+  ["CHANGELOG.md", `\n## ${VERSION}\n`],
+])("%s names the version that src/core/version.ts has", (file, text) => {
+  expect(readFileSync(join(PROJECT, file), "utf8")).toContain(text);
 });

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { createMcpHandler, ProtocolError, Server } from "@modelcontextprotocol/server";
+import { VERSION } from "../../src/core/version.ts";
 import type { Loose } from "../support/asking-service.ts";
 import { ENVELOPE, McpWorld, MODERN } from "./mcp-world.ts";
 
@@ -18,7 +19,7 @@ const official = createMcpHandler(
   ({ era }) => {
     const capabilities = { tools: { listChanged: true } };
     const server = new Server(
-      { name: "safe-tool-call", title: "Safe Tool Call", version: "0.1.0" },
+      { name: "safe-tool-call", title: "Safe Tool Call", version: VERSION },
       { capabilities: { ...capabilities, ...(era === "modern" && TASKS) }, supportedProtocolVersions: VERSIONS },
     );
     server.setRequestHandler("tools/list", () => ({ tools }));
