@@ -519,7 +519,9 @@ describe("several approvers and tabs", () => {
       const sentences = visitor.page.getByRole("list", { name: "Data flow" }).getByRole("listitem");
       expect(await sentences.allTextContents()).toEqual([
         "The caller has read untrusted data",
-        expect.stringMatching(/^to\[\] \(a destination\) appeared in read_mail \(id: 812\), field body, untrusted; call /),
+        expect.stringMatching(
+          /^to\[\] \(a destination\) appeared in read_mail \(id: 812\), field body, untrusted; call /,
+        ),
       ]);
     } finally {
       await flowing.end();
