@@ -1,9 +1,18 @@
-import { forEachChild, parse, type SyntaxNode } from "unbash";
+import {
+  type Assignment,
+  type Command,
+  forEachChild,
+  type ParameterExpansionPart,
+  parse,
+  type SyntaxNode,
+  type Word,
+} from "unbash";
 import type { ApprovalView } from "../core/approval-view.ts";
 import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { shellScriptOf } from "../core/shell-script.ts";
 import { visible } from "../core/terminal-text.ts";
 import type { Binding, ExecutionPlan, Json, Tool } from "../core/types.ts";
+import { SHELL_RULES, type ShellJudgement } from "../shell-rules/shell-rules.ts";
 import type { Requester } from "./identities.ts";
 import type { Risk } from "./types.ts";
 
@@ -201,6 +210,10 @@ const ESCAPED_OPERATOR = /\\[;&|<>()`$\n]/g;
 const LINE_END = /[\n\r]/g;
 /** Commands whose arguments are assignments. */
 const DECLARING = ["export", "readonly", "local", "declare", "typeset"];
+/** Matches a text that is more than one word when a shell runs it. One word could only start a program without arguments. */
+const SEVERAL_WORDS = /[\s;&|<>()`${]/;
+/** Characters that split a name without changing it: `$PASS\` at the end of a line, `PASS""WORD`. */
+const NAME_SPLITTERS = /\\\n|['"\\]/g;
 
 /** A range of UTF-16 offsets; `end` is exclusive. */
 interface Stretch {
@@ -218,7 +231,8 @@ export interface SecretsOf {
 /**
  * Returns a shell command without its secrets, but with everything that the shell would run: text that looks like the rest of a
  * secret is kept when it is another command, a substitution or a redirection, even without a space in between.
- * Quoted text is read as a script whatever program gets it, since any may run it: the rest of a quoted secret after a `;` is shown.
+ * Quoted text and values of variables are read as scripts whatever gets them, since any program may run them: the rest of a secret
+ * after a `;` is shown. A value that is a secret because of its variable's name is hidden whole if nothing uses the variable.
  */
 export function shownScript(text: string, secretsOf: SecretsOf): string {
   const scripts = new Scripts(text);
@@ -241,34 +255,49 @@ function shownLines(text: string, secretsOf: SecretsOf): string {
  */
 type Cuts = (secret: Stretch) => ReadonlyMap<number, boolean>;
 
-function shownSecrets(text: string, { findSecrets, filterSecrets }: SecretsOf, cutsIn: Cuts): string {
-  let shown = "";
-  let at = 0;
-  for (const secret of findSecrets(text)) {
-    const { start, end } = secret;
-    const cuts = [...cutsIn(secret)].sort(([a], [b]) => a - b);
-    const parts = cuts.map(([cut, isStarted], index) =>
-      shownPart(text.slice(cut, cuts[index + 1]?.[0] ?? end), isStarted, filterSecrets),
-    );
-    shown += text.slice(at, start) + (start === cuts[0]?.[0] ? "" : REDACTED) + parts.join("");
-    at = end;
-  }
-  return shown + text.slice(at);
+interface Part extends Stretch {
+  readonly level: number;
 }
 
-function shownPart(part: string, isStarted: boolean, filterSecrets: SecretsOf["filterSecrets"]): string {
-  const line = part.trim();
-  const isLong = line.length >= (isStarted ? STARTED_KEY_LINE_CHARACTERS_MIN : KEY_LINE_CHARACTERS_MIN);
-  return isLong && KEY_LINE.test(line) ? part.replace(line, REDACTED) : filterSecrets(part);
+function shownSecrets(
+  text: string,
+  secretsOf: SecretsOf,
+  cutsIn: Cuts,
+  { start: from, end: to, level }: Part = { start: 0, end: text.length, level: 0 },
+): string {
+  let shown = "";
+  let at = from;
+  for (const found of secretsOf.findSecrets(text.slice(from, to))) {
+    const secret = { start: from + found.start, end: from + found.end };
+    const cuts = [...cutsIn(secret)].sort(([a], [b]) => a - b);
+    const parts = cuts.map(([cut, isStarted], index) => {
+      const end = cuts[index + 1]?.[0] ?? secret.end;
+      const part = text.slice(cut, end);
+      const line = part.trim();
+      if (isKeyLine(line, isStarted)) return part.replace(line, REDACTED);
+      // A part may contain another secret, with another command after it.
+      if (level < LEVELS_MAX) return shownSecrets(text, secretsOf, cutsIn, { start: cut, end, level: level + 1 });
+      return secretsOf.filterSecrets(part);
+    });
+    shown += text.slice(at, secret.start) + (secret.start === cuts[0]?.[0] ? "" : REDACTED) + parts.join("");
+    at = secret.end;
+  }
+  return shown + text.slice(at, to);
+}
+
+function isKeyLine(line: string, isStarted: boolean): boolean {
+  return line.length >= (isStarted ? STARTED_KEY_LINE_CHARACTERS_MIN : KEY_LINE_CHARACTERS_MIN) && KEY_LINE.test(line);
 }
 
 /** A script and the nested texts that may be scripts. Each is parsed once, when a secret is found in it. */
 class Scripts {
   readonly #text: string;
   readonly #read = new Map<string, Script>();
+  readonly #uses: VariableUses;
 
   constructor(text: string) {
     this.#text = text;
+    this.#uses = new VariableUses(text);
   }
 
   /** Returns the offsets at which the secret in this range is split; see `Cuts`. */
@@ -283,6 +312,10 @@ class Scripts {
       for (const cut of between(script.words, start + 1 - from, end - from)) cuts.set(from + cut, false);
       for (const cut of between(script.starts, first - from, end - from))
         cuts.set(from + cut, level === 0 || cuts.get(from + cut) === true);
+      const use = script.useOf(start - from, this.#uses);
+      if (use === "none") break;
+      if (use === "run") cuts.set(start, false);
+      for (const cut of between(script.escapes, start - from, end - from)) cuts.set(from + cut, false);
       const inside: Stretch | undefined = script.texts.find(
         (text) => from + text.start <= start && start < from + text.end,
       );
@@ -313,11 +346,63 @@ function between(offsets: readonly number[], from: number, to: number): readonly
   return offsets.slice(low, end);
 }
 
+/** What a script may do with a variable's value: nothing, give it to a program as text, or run it. */
+type VariableUse = "none" | "given" | "run";
+
+/** What a script does with its variables. A script that runs code that its text does not show may use variables without naming them. */
+class VariableUses {
+  readonly #script: string;
+  readonly #joined: string;
+  readonly #uses = new Map<string, VariableUse>();
+  #judgement: ShellJudgement | undefined;
+
+  constructor(script: string) {
+    this.#script = script;
+    this.#joined = script.replace(NAME_SPLITTERS, "");
+  }
+
+  /** Returns what happens to the value of a variable; without a name, to an argument. */
+  of(name = ""): VariableUse {
+    const use = this.#uses.get(name) ?? this.#read(name);
+    this.#uses.set(name, use);
+    return use;
+  }
+
+  /** Returns whether a word of the script is the name of a program that the script starts. */
+  isProgram(word: string): boolean {
+    return this.#judged().script.calls.some(({ spelled }) => spelled === word);
+  }
+
+  #read(name: string): VariableUse {
+    const { script, rules } = this.#judged();
+    if (script.unclear.size > 0) return "run";
+    const isNamed = name !== "" && this.#joined.split(name).length > 2;
+    if (isNamed && rules.some(({ runs }) => runs !== undefined)) return "run";
+    return name === "" || isNamed || rules.some(({ runs }) => runs === "input") ? "given" : "none";
+  }
+
+  #judged(): ShellJudgement {
+    this.#judgement ??= SHELL_RULES.judge(this.#script, { cwd: undefined, home: undefined });
+    return this.#judgement;
+  }
+}
+
+/** A text that the script gives to a variable, an alias or a program. */
+interface Value {
+  readonly text: string;
+  readonly variable?: string;
+  readonly isAlias?: boolean;
+}
+
 /** A text parsed as a shell script. A text that cannot be parsed is cut at every operator. */
 class Script {
   /** Start and end offsets of commands, expansions, redirections and functions. */
   readonly starts: number[] = [];
   readonly words: number[] = [];
+  /** Offsets of escaped operators. */
+  readonly escapes: number[] = [];
+  /** Values by the offsets at which they start. */
+  readonly #values = new Map<number, Value>();
   /** Quoted texts and here-documents, which may be scripts. */
   readonly texts: Stretch[] = [];
   /** False for nested texts: they may not be scripts, so whitespace in them may not separate words. */
@@ -338,9 +423,21 @@ class Script {
     }
     this.starts.sort((a, b) => a - b);
     this.words.sort((a, b) => a - b);
+    this.escapes.sort((a, b) => a - b);
   }
 
-  /** Visits a node. `isValue`: the node is in a value that nothing runs, such as a variable's. */
+  /** Returns what the whole script may do with the value that starts here; undefined: no value, or one that remains hidden. */
+  useOf(start: number, uses: VariableUses): VariableUse | undefined {
+    const value = this.#values.get(start);
+    if (value === undefined) return undefined;
+    if (uses.isProgram(value.text)) return "run";
+    const use = value.isAlias === true ? "run" : uses.of(value.variable);
+    if (use === "run") return SEVERAL_WORDS.test(value.text) ? use : undefined;
+    // Only the first line is a secret because of the variable's name: a key block in any variable starts like this.
+    return use === "none" && /[\n\r]/.test(value.text) ? "given" : use;
+  }
+
+  /** Visits a node. `isValue`: the node is in the value of a variable. */
   #visit(node: SyntaxNode, isValue: boolean, depth = 0): void {
     if (depth > STATEMENTS_DEPTH_MAX) {
       this.#cutAt(OPERATOR, this.#text.slice(node.pos, node.end), node.pos);
@@ -348,41 +445,71 @@ class Script {
     }
     // Do not cut between a variable's name and its value: only the name shows that the value is a secret.
     if (node.type === "Word" && !isValue && this.#isOutermost) this.words.push(node.pos, node.end);
-    this.#note(node, isValue);
-    const declares = node.type === "Command" && DECLARING.includes(node.name?.value ?? "");
+    this.#note(node);
     forEachChild(node, (child) => {
+      if (child.type === "Assignment") this.#noteVariable(child, node);
       const isSubstitution = child.type === "CommandExpansion" || child.type === "ProcessSubstitution";
-      this.#visit(child, !isSubstitution && (isValue || declares || child.type === "Assignment"), depth + 1);
+      this.#visit(child, !isSubstitution && (isValue || child.type === "Assignment"), depth + 1);
     });
   }
 
-  #note(node: SyntaxNode, isValue: boolean): void {
+  #note(node: SyntaxNode): void {
     switch (node.type) {
       case "Command":
-        this.starts.push(node.pos, node.end, ...(node.name === undefined ? [] : [node.name.pos]));
+        this.starts.push(node.pos, node.end, ...namesIn(node));
         break;
       case "CommandExpansion":
       case "ProcessSubstitution":
       case "ArithmeticCommandExpansion":
       case "ArithmeticExpansion":
-      case "ParameterExpansion":
       case "Redirect":
       case "HereString":
       case "HereDoc":
       case "Function":
         this.starts.push(node.pos, node.end);
         break;
+      case "ParameterExpansion":
+        this.starts.push(node.pos, node.end);
+        // Operators after the name, as in `${x:-a;b}`, are text without quotes.
+        this.#escapesIn(node, OPERATOR);
+        break;
       case "Word":
-        if (!isValue) this.#cutAt(ESCAPED_OPERATOR, node.text, node.pos);
+        this.#escapesIn(node, ESCAPED_OPERATOR);
+        if (!this.#values.has(textStart(node))) this.#values.set(textStart(node), { text: node.value });
         break;
       default:
-        if (!isValue) this.texts.push(...textRanges(node));
+        this.texts.push(...textRanges(node));
     }
+  }
+
+  #escapesIn({ pos, text }: Word | ParameterExpansionPart, operator: RegExp): void {
+    for (const { index } of text.matchAll(operator)) this.escapes.push(pos + index);
+  }
+
+  #noteVariable(assignment: Assignment, parent: SyntaxNode): void {
+    const { name, value } = assignment;
+    if (value.type !== "Word") return;
+    const isArgument = parent.type === "Command" && parent.suffix.includes(assignment);
+    const isAlias = isArgument && !DECLARING.includes(parent.name?.value ?? "");
+    this.#values.set(textStart(value), { text: value.value, isAlias, variable: name });
   }
 
   #cutAt(pattern: RegExp, text: string, offset = 0): void {
     for (const { index } of text.matchAll(pattern)) this.starts.push(offset + index);
   }
+}
+
+/** Returns where the name of the program may start: a word with an expansion may be empty, so that the next word is the name. */
+function namesIn({ name, suffix }: Command): readonly number[] {
+  const words = [...(name === undefined ? [] : [name]), ...suffix];
+  const end = words.findIndex((word) => word.type === "Word" && word.parts === undefined);
+  return words.slice(0, end === -1 ? words.length : end + 1).map(({ pos }) => pos);
+}
+
+/** Returns where the text of a word starts, without a quote. */
+function textStart({ pos, parts = [] }: Word): number {
+  const [first] = parts;
+  return (first && textRanges(first)[0]?.start) ?? pos;
 }
 
 function textRanges(node: SyntaxNode): readonly Stretch[] {

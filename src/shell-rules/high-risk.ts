@@ -50,6 +50,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   {
     id: "chooses-loading",
     note: "Sets a variable that decides which programs, libraries or settings are used.",
+    runs: "arguments",
     calls: [{ test: "chooses what is loaded" }],
     matches: ["PATH=. ls", "LD_PRELOAD=./x.so ls", "export GIT_SSH_COMMAND=x", "env NODE_OPTIONS=x ls"],
     misses: ["FOO=1 ls", "PAGER=cat git log", "NODE_ENV=test ls", "GIT_PAGER=cat git diff", "echo PATH=x"],
@@ -57,6 +58,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   {
     id: "changes-language",
     note: "Changes the meaning of words in the rest of the script.",
+    runs: "arguments",
     calls: [
       { programs: "alias", argument: /=/ },
       { programs: "enable bind complete", argument: /^/ },
@@ -69,6 +71,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   {
     id: "filter-starts-programs",
     note: "A script of sed or awk that starts programs, writes outside the workspace, or cannot be read.",
+    runs: "arguments",
     calls: [{ programs: "sed gsed awk gawk mawk nawk", test: "starts programs in its script" }],
     matches: ["sed 's/x/y/e' f", "sed '1e ls' f", "awk 'BEGIN{system(\"ls\")}'", "awk '{print | \"sh\"}' f"],
     misses: ["sed -n '1,5p' f", "sed s/exec/e/g f", "awk '{print $1}' f", "awk -F: '$3 > 5 {print $1}' f"],
@@ -76,6 +79,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   {
     id: "starts-programs",
     note: "An option that makes the program start another one.",
+    runs: "arguments",
     calls: [
       { programs: "tar gtar bsdtar", test: "starts programs as tar" },
       { programs: "sqlite3", test: "runs commands of SQLite" },
@@ -246,6 +250,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   {
     id: "system-settings",
     note: "Changes services, schedules, mounts, networks or other settings of the system.",
+    runs: "arguments",
     calls: [
       {
         programs: `systemctl service launchctl at batch umount swapon swapoff sysctl iptables ip6tables nft ufw
@@ -265,6 +270,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   {
     id: "interpreter",
     note: "Runs a program in a language that is not analysed, or a script from a file or a pipe.",
+    runs: "input",
     calls: [{ test: "runs code" }],
     matches: ["python3 x.py", "node -e 'x'", "perl -pe s/a/b/ f", "bash run.sh", "cat x | sh", "source x", ". ./x"],
     misses: ["python3 --version", "bash -c 'ls'", "cat python.md", "grep perl x", "which node"],
@@ -272,6 +278,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   {
     id: "build-tool",
     note: "Runs commands that a file of the project contains.",
+    runs: "arguments",
     calls: [
       {
         programs: `make gmake cmake ninja meson bazel bazelisk gradle gradlew mvn mvnw ant rake just task tox nox invoke
@@ -322,6 +329,7 @@ export const GIT = rulesOf(HIGH, [
   {
     id: "git-starts-programs",
     note: "Makes git start a program that the command names.",
+    runs: "arguments",
     calls: [{ programs: "git", test: "git starts programs" }],
     matches: ["git -c core.pager='sh x' log", "git -c alias.x='!rm -rf ~' x", "git rebase --exec make main"],
     misses: ["git -c color.ui=false log", "git -c pager.log=false log", "git log --grep=exec", "git rebase main"],
@@ -343,6 +351,7 @@ export const GIT = rulesOf(HIGH, [
   {
     id: "git-settings",
     note: "Changes settings through which git starts programs or trusts servers.",
+    runs: "arguments",
     calls: [{ programs: "git", test: "git gets settings" }],
     matches: ["git config alias.x '!sh'", "git config core.hooksPath .x", "git config --global user.name x"],
     misses: ["git config user.name x", "git config branch.main.remote origin", "git config --unset branch.main.remote"],

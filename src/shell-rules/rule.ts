@@ -19,6 +19,8 @@ export interface ShellRule {
   readonly calls: readonly CallTest[];
   /** True when the row also matches scripts whose text does not show what they run. */
   readonly unclear?: true;
+  /** The calls may run their arguments, variables or settings as code; `input`: also text that they read. */
+  readonly runs?: "arguments" | "input";
   /** Scripts that the row must match, and similar scripts that it must not. */
   readonly matches: readonly string[];
   readonly misses: readonly string[];
