@@ -1,5 +1,5 @@
 import { isTable } from "./json.ts";
-import { REFUSALS } from "./refusals.ts";
+import { REFUSALS, STAGE_NAMES } from "./refusals.ts";
 
 /**
  * The members of an audit line that people select by, export or see in lists: one row each. Filters of `stc audit query`, `GET /audit`
@@ -57,7 +57,6 @@ interface AuditField {
 }
 
 const refusals = Object.entries(REFUSALS);
-const STAGES: readonly string[] = [...new Set(refusals.map(([, { stage }]) => stage))];
 
 export const AUDIT_FIELDS = {
   timestamp: { read: textAt("timestamp"), csv: "timestamp", column: { title: "Time", position: 1, width: 24 } },
@@ -130,8 +129,8 @@ export const AUDIT_FIELDS = {
       help: "stage where the call ended, such as VALIDATION",
       label: "Stage",
       hint: "VALIDATION",
-      values: STAGES,
-      suggested: STAGES,
+      values: STAGE_NAMES,
+      suggested: STAGE_NAMES,
       occurs: "often",
     },
   },

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { REFUSALS, type RefusalCode, type Stage } from "../core/refusals.ts";
+import { REFUSALS, type RefusalCode, STAGE_NAMES, STAGES, type Stage } from "../core/refusals.ts";
 import { APPROVAL_SCOPES, APPROVAL_STATES } from "../core/types.ts";
 import { VERSION } from "../core/version.ts";
 import type { Endpoint, Route } from "./endpoint.ts";
@@ -11,8 +11,7 @@ const CODES = [
   ...(Object.keys(REFUSALS) as RefusalCode[]),
   ...(["ROUTE_NOT_FOUND", "METHOD_NOT_ALLOWED", "ENTRY_NOT_FOUND"] as const),
 ] as const;
-const STAGES: readonly Stage[] = [...new Set(Object.values(REFUSALS).map(({ stage }) => stage))];
-const OTHER_STAGES: readonly Stage[] = ["REQUEST", "AUTH", "LIMIT", "REGISTRY", "PERMISSION", "APPROVAL", "AUDIT"];
+const OTHER_STAGES = STAGE_NAMES.filter((stage) => !STAGES[stage].ofCallsOnly);
 /** HTTP status of a disconnected client, which is never sent. */
 const NOT_SENT = 499;
 
@@ -77,7 +76,7 @@ function operationOf(path: string, endpoint: Endpoint): unknown {
     ...(body !== undefined && { requestBody: { required: true, content: content(body) } }),
     responses: {
       ...responsesOf(endpoint),
-      ...(isRefusable && refusalsOf(audited === "call" ? STAGES : OTHER_STAGES, endpoint.errors)),
+      ...(isRefusable && refusalsOf(audited === "call" ? STAGE_NAMES : OTHER_STAGES, endpoint.errors)),
       default: { description: "Refused.", content: content(reference("Refusal")) },
     },
   };
@@ -202,7 +201,7 @@ const ERROR_SCHEMA = {
   required: ["code", "stage", "message", "retryable"],
   properties: {
     code: { title: "RefusalCode", enum: CODES },
-    stage: { title: "Stage", enum: STAGES, description: "Where the request ended." },
+    stage: { title: "Stage", enum: STAGE_NAMES, description: "Where the request ended." },
     message: { ...text, description: "What to do about it." },
     details: { type: "object", description: "With `untrusted: true`, text of a target." },
     retryable: { type: "boolean", description: "Whether the same request may be sent again." },

@@ -3,7 +3,7 @@ import { Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isTable } from "../core/json.ts";
 import { ERROR } from "../core/mcp.ts";
-import { REFUSALS } from "../core/refusals.ts";
+import { REFUSALS, STAGES } from "../core/refusals.ts";
 import type { CallerContext, Json } from "../core/types.ts";
 import type { EndpointAnswer, Exchange } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";
@@ -21,7 +21,6 @@ import {
   errorOf,
   errorText,
   type JsonObject,
-  RUN_STAGES,
   refusalAsRpc,
   responseText,
   rpcError,
@@ -126,7 +125,7 @@ export function taskRequester(
 /** Returns whether the answer may contain what the target returned. */
 function hasRun(result: ToolCallResult | DryRun): boolean {
   if (result.status === "success") return true;
-  return result.status !== "pending" && result.status !== "dryRun" && RUN_STAGES.has(result.error.stage);
+  return result.status !== "pending" && result.status !== "dryRun" && STAGES[result.error.stage].run === "possible";
 }
 
 function requiredBy(call: ToolCall, services: McpServices): readonly string[] {
@@ -141,15 +140,14 @@ function requiredBy(call: ToolCall, services: McpServices): readonly string[] {
   }
 }
 
-/** Refusals that operators take back, after which the approval of a task's call can still be used. */
-const STOPPED: ReadonlySet<string> = new Set(["HALTED", "POLICY_STATE_UNAVAILABLE"]);
-
 /** Returns the refusal after which the task's call may be made again if it did not use the approval. */
 function temporaryRefusal(result: ToolCallResult | DryRun): Refusal | undefined {
   if (result.status === "success" || result.status === "dryRun") return undefined;
   if (result.status === "pending") return new Refusal("APPROVAL_REQUIRED", result.approval.message);
   const { code, message, retryable, retryAfterMs } = result.error;
-  const isTemporary = retryable || code === "UNAUTHENTICATED" || code === "APPROVAL_CONSUMED" || STOPPED.has(code);
+  // Operators take back what stops a call. The approval can still be used then.
+  const isStopped = REFUSALS[code].cause === "stop";
+  const isTemporary = retryable || code === "UNAUTHENTICATED" || code === "APPROVAL_CONSUMED" || isStopped;
   return isTemporary ? new Refusal(code, message, { retryAfterMs }) : undefined;
 }
 

@@ -2,7 +2,7 @@ import type { DryRun, Failure, Pending, Success, ToolCallResult } from "../core/
 import type { Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import { ERROR, META } from "../core/mcp.ts";
-import type { RefusalCode, Stage } from "../core/refusals.ts";
+import { REFUSALS, STAGES } from "../core/refusals.ts";
 import type { Json } from "../core/types.ts";
 import { VERSION } from "../core/version.ts";
 import { refusalAnswer } from "../http/answers.ts";
@@ -163,18 +163,9 @@ function sentence(message: string): string {
   return /[.!?]$/.test(message) ? message : `${message}.`;
 }
 
-/** Stages at which a call has run, or may have. */
-export const RUN_STAGES: ReadonlySet<Stage> = new Set<Stage>(["EXECUTION", "OUTPUT", "AUDIT"]);
-
-/** Refusals of an approval that was named, or waited for: the same call without it is another request. */
-const APPROVAL_ENDED: ReadonlySet<string> = new Set<RefusalCode>([
-  ...(["APPROVAL_MISMATCH", "APPROVAL_CONSUMED", "APPROVAL_EXPIRED"] as const),
-  ...(["APPROVAL_CANCELLED", "APPROVAL_REVOKED"] as const),
-]);
-
 function adviceOf({ code, stage, retryable, retryAfterMs }: Failure["error"]): string {
-  if (APPROVAL_ENDED.has(code)) return "The same call without this approval asks a person again.";
-  if (!retryable && RUN_STAGES.has(stage) && code !== "TARGET_REFUSED")
+  if (REFUSALS[code].cause === "approval") return "The same call without this approval asks a person again.";
+  if (!retryable && STAGES[stage].run === "possible" && code !== "TARGET_REFUSED")
     return "If the call changes something, check whether it did before you make it again.";
   if (!retryable) return "The same call would be refused again: change it or go on without it.";
   return retryAfterMs === undefined

@@ -4,7 +4,7 @@ import { canonicalJson, NotJsonError } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import type { AnyEvidence, CallOutcome, Elevated, Receipt, Verified } from "../core/evidence.ts";
 import { ARGUMENT_LIMITS } from "../core/json.ts";
-import { REFUSALS, type RefusalCode, type Stage } from "../core/refusals.ts";
+import { REFUSALS, type Stage } from "../core/refusals.ts";
 import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
 import type { CallerContext, Json, KeyUse, Tool } from "../core/types.ts";
 import type { DataFlowPolicy } from "../data-flow/flow.ts";
@@ -60,9 +60,6 @@ export interface CallRecordOptions {
   /** Returns why a call must not start: it is halted, or the halts are not known. */
   readonly refusalFor?: CallScopesOptions["refusalFor"];
 }
-
-/** Refusals caused by the caller: a missing file, an argument that the target rejects, a disconnect. */
-const CAUSED_BY_CALLER: ReadonlySet<RefusalCode> = new Set(["TARGET_REFUSED", "CANCELLED"]);
 
 export interface CallRecordLog {
   /** "debug" for refused unauthenticated clients, because operators need those lines only when they look for them. */
@@ -316,7 +313,8 @@ export class CallRecord {
   }
 
   #levelOf({ code }: Refusal): CallRecordLog["level"] {
-    if (REFUSALS[code].decision === "ERROR" && !CAUSED_BY_CALLER.has(code)) return "error";
+    // Below 500, the caller is the cause: a missing file, an argument that the target rejects, a disconnect.
+    if (REFUSALS[code].decision === "ERROR" && REFUSALS[code].http >= 500) return "error";
     return this.#facts.caller === undefined ? "debug" : "info";
   }
 

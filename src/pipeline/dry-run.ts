@@ -1,16 +1,8 @@
 import type { DryRun } from "../core/call-result.ts";
 import { Refusal } from "../core/errors.ts";
 import type { CallOutcome, Judged } from "../core/evidence.ts";
-import { REFUSALS, type Stage } from "../core/refusals.ts";
+import { REFUSALS } from "../core/refusals.ts";
 import type { CallRequest } from "./call-request.ts";
-
-/** Stages whose denials say how the call itself would end. A denial of another stage is about the request for the dry run. */
-const JUDGING_STAGES: ReadonlySet<Stage> = new Set<Stage>(["REGISTRY", "PERMISSION", "VALIDATION", "APPROVAL"]);
-/** Refusals of other stages that a call gets for what it is: planning was refused by the target, or a budget is spent. */
-const JUDGING_CODES: ReadonlySet<string> = new Set([
-  ...["TARGET_REFUSED", "TARGET_FAILED", "TARGET_UNAVAILABLE"],
-  "QUOTA_EXCEEDED",
-]);
 
 /**
  * Returns the verdict that a dry run ends with; undefined when the call was not judged: it is no dry run, or was refused for a
@@ -19,10 +11,11 @@ const JUDGING_CODES: ReadonlySet<string> = new Set([
 export function verdictOf(request: Pick<CallRequest, "dryRun">, outcome: CallOutcome): DryRun["verdict"] | undefined {
   if (request.dryRun !== true) return undefined;
   if (!(outcome instanceof Refusal)) return isJudged(outcome) ? outcome.verdict : undefined;
-  const { stage, decision } = REFUSALS[outcome.code];
-  const isDenied = decision === "DENIED" && JUDGING_STAGES.has(stage);
+  const { cause, decision } = REFUSALS[outcome.code];
+  // A denial that is about the request for the dry run says nothing about the call; a target that refuses the plan does.
+  const isOfCall = decision === "DENIED" ? cause !== "request" && cause !== "load" : cause === "target";
   const isOfPoint = outcome.findings?.some(({ verdict }) => verdict === "deny") === true;
-  return isDenied || isOfPoint || JUDGING_CODES.has(outcome.code) ? "deny" : undefined;
+  return isOfCall || isOfPoint ? "deny" : undefined;
 }
 
 /** Returns whether the call was judged and not run. */

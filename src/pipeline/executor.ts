@@ -1,7 +1,7 @@
 import type { Announced } from "../audit/entry.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Approved, type Executed, mint } from "../core/evidence.ts";
-import type { RefusalCode } from "../core/refusals.ts";
+import { ranOf } from "../core/refusals.ts";
 import type { CallerContext, GivenAnswer, RequestTracer, RunContext, Tool } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import type { CallBudget } from "../quotas/quotas.ts";
@@ -30,16 +30,6 @@ export interface ExecutorOptions {
 export interface Executor {
   execute(approved: Approved, execution: Execution): Promise<Executed>;
 }
-
-/** Refusals after which it is unknown whether a change happened. */
-const INDEFINITE: ReadonlySet<RefusalCode> = new Set([
-  "DEADLINE_EXCEEDED",
-  "CANCELLED",
-  "SHUTTING_DOWN",
-  "HALTED",
-  "OUTPUT_TOO_LARGE",
-  "INTERNAL",
-]);
 
 /** Creates an executor. The target receives only the plan, not the arguments, and its result stays `unknown`. */
 export function createExecutor({ intend }: ExecutorOptions): Executor {
@@ -129,7 +119,8 @@ function enter(running: Map<string, number>, tool: Tool): () => void {
 /** A changing call without a definite result is OUTCOME_UNKNOWN, never retryable, unless it ended before it began. */
 function runError(error: unknown, changes: boolean, hasBegun: boolean): unknown {
   const code = error instanceof Refusal ? error.code : "INTERNAL";
-  if (!changes || !INDEFINITE.has(code)) return error;
+  const ran = ranOf(code);
+  if (!changes || (ran !== "cut" && ran !== "lost")) return error;
   if (!hasBegun && code === "DEADLINE_EXCEEDED") {
     const message = "The target was not ready in time. Nothing was sent, and nothing has changed.";
     return new Refusal("TARGET_UNAVAILABLE", message, { cause: error });

@@ -12,7 +12,7 @@ import type {
   WithinRate,
 } from "../core/evidence.ts";
 import { present } from "../core/present.ts";
-import type { RefusalCode } from "../core/refusals.ts";
+import { REFUSALS } from "../core/refusals.ts";
 import type { DataFlowPolicy } from "../data-flow/flow.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import type { Halts } from "../halts/halts.ts";
@@ -188,10 +188,9 @@ async function afterApproval(parts: ProxyParts, record: CallRecord, outcome: Cal
   if (claimed.code === "APPROVAL_CONSUMED" && request.approvalId === undefined)
     return inProgress(present(claim.approvalId, "the id of the approval"));
   // No capacity now: the caller must learn of its approval request, because it can claim the approval later.
-  return OVERLOAD.has(claimed.code) && record.consumed()?.approvalId === undefined ? outcome : claimed;
+  const isOverload = REFUSALS[claimed.code].cause === "load";
+  return isOverload && record.consumed()?.approvalId === undefined ? outcome : claimed;
 }
-
-const OVERLOAD: ReadonlySet<RefusalCode> = new Set(["RATE_LIMITED", "OVERLOADED", "SHUTTING_DOWN"]);
 
 /** Writes the audit entry and builds the answer. Without a receipt there is no result. */
 async function conclude(parts: ProxyParts, record: CallRecord, outcome: CallOutcome): Promise<Answer> {

@@ -2,7 +2,7 @@ import type { Approvals, KeyUse } from "../approvals/types.ts";
 import { sha256Hex } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { type CallOutcome, type Elevated, type Fresh, mint, type Released } from "../core/evidence.ts";
-import type { RefusalCode } from "../core/refusals.ts";
+import { REFUSALS, ranOf } from "../core/refusals.ts";
 import { approvalIdOf, approvalsUnavailable } from "./approval/refusals.ts";
 import type { CallRecord, Consumed } from "./call-record.ts";
 import { assertUsesNothing, isJudged } from "./dry-run.ts";
@@ -75,21 +75,6 @@ async function recall(
   throw new Refusal("IDEMPOTENCY_CONFLICT", "This Idempotency-Key was used with other arguments. Use a new one.");
 }
 
-/** Refusals of a run after which it is known that nothing was changed. */
-const UNCHANGED: ReadonlySet<RefusalCode> = new Set([
-  "TARGET_REFUSED",
-  "TARGET_UNAVAILABLE",
-  "OVERLOADED",
-  "CANCELLED",
-  "DEADLINE_EXCEEDED",
-  "SHUTTING_DOWN",
-  "HALTED",
-  "POLICY_STATE_UNAVAILABLE",
-]);
-
-/** Refusals by which operators stop a call. If it has not started, its approval stays usable. */
-const STOPPED: ReadonlySet<RefusalCode> = new Set(["HALTED", "POLICY_STATE_UNAVAILABLE"]);
-
 /**
  * Reports to the store how a call ended that consumed an approval or an `Idempotency-Key`. If that fails, the lease ends it as
  * "in doubt": neither can ever be used twice.
@@ -114,7 +99,8 @@ async function report(
 ): Promise<void> {
   const end = endOf(record, outcome);
   const answer = end === "done" && isReleased(outcome) ? storedAnswer(outcome) : undefined;
-  const isUnused = outcome instanceof Refusal && STOPPED.has(outcome.code) && !record.hasStarted;
+  // If operators stop a call before it has started, its approval stays usable.
+  const isUnused = outcome instanceof Refusal && REFUSALS[outcome.code].cause === "stop" && !record.hasStarted;
   // Another use of the key finds the approval that this one has requested, or has not used.
   const askedId = isUnused ? approvalId : outcome !== "unrecorded" && approvalIdOf(outcome);
   const asked = !askedId ? undefined : { approvalId: askedId };
@@ -141,7 +127,8 @@ function endOf(record: CallRecord, outcome: RecordedOutcome): End {
   if (!record.changes) return "not_run";
   if (outcome === "unrecorded" || !(outcome instanceof Refusal)) return "unknown";
   const hadNoIntent = outcome.code === "AUDIT_UNAVAILABLE" && outcome.details?.["outcome"] === "not_run";
-  return hadNoIntent || UNCHANGED.has(outcome.code) ? "not_run" : "unknown";
+  const ran = ranOf(outcome.code);
+  return hadNoIntent || ran === "no" || ran === "cut" ? "not_run" : "unknown";
 }
 
 /** A target that reported a failure is not in doubt, although the change may have been made in part. */

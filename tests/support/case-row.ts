@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { REFUSALS, type RefusalCode, type Stage } from "../../src/core/refusals.ts";
+import { REFUSALS, type RefusalCode, STAGE_NAMES } from "../../src/core/refusals.ts";
 import { TOKEN_KINDS } from "./live-tokens.ts";
 import { SEND_MODES } from "./raw-http.ts";
 
@@ -21,7 +21,6 @@ export const SITUATIONS = [
 export type SituationName = (typeof SITUATIONS)[number];
 
 const codes = Object.keys(REFUSALS) as [RefusalCode, ...RefusalCode[]];
-const stages = [...new Set(Object.values(REFUSALS).map(({ stage }) => stage))] as [Stage, ...Stage[]];
 const members = z.record(z.string(), z.unknown());
 
 const token = z.strictObject({
@@ -82,7 +81,7 @@ const refusal = z.strictObject({
   http: z.int(),
   status: z.enum(["denied", "error", "pending"]),
   code: z.enum(codes),
-  stage: z.enum(stages),
+  stage: z.enum(STAGE_NAMES),
   message: z.string().min(1),
   details: members.optional(),
   retryable: z.boolean(),

@@ -1,3 +1,5 @@
+import { OPERATOR_ADVICE } from "../../core/refusals.ts";
+
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
@@ -33,25 +35,13 @@ export const OFFLINE = "OFFLINE";
 export const UNREADABLE = "UNREADABLE_ANSWER";
 
 const ADVICE: Readonly<Record<string, string>> = {
+  ...OPERATOR_ADVICE,
   [OFFLINE]: "The service cannot be reached. Check the connection; the console keeps trying.",
   [UNREADABLE]:
     "The answer is not one of this service. Something between the browser and the service may have changed it.",
-  UNAUTHENTICATED: "Sign in again.",
-  PERMISSION_DENIED: "Your token does not permit this. Ask whoever manages operators' permissions.",
-  RATE_LIMITED: "Too many requests. Wait a moment, then repeat.",
-  OVERLOADED: "The service is busy. Wait a moment, then repeat.",
-  SHUTTING_DOWN: "The service is restarting. Wait a moment, then repeat.",
-  AUTH_UNAVAILABLE: "The service cannot check tokens at the moment. Repeat in a minute.",
-  POLICY_STATE_UNAVAILABLE: "The service cannot read or write its database. Look what is in force, then repeat.",
-  AUDIT_UNAVAILABLE: "The service cannot write its audit, so it does nothing. Its operators have to repair the disk.",
-  APPROVAL_UNAVAILABLE: "The store of approvals is not available. Look at the state, then repeat.",
-  APPROVAL_MISMATCH: "The request has changed since you read it. Read it again, then decide.",
   VIEW_MISMATCH:
     "Something between the browser and the service changes answers. Decide in a terminal: `stc approvals show`.",
-  HOST_NOT_ALLOWED:
-    "This address is not one that the console accepts: set `publicUrl` or `allowedHosts` of its listener.",
   ROUTE_NOT_FOUND: "This service does not have this part.",
-  INTERNAL: "The service's log has the cause.",
 };
 
 /** Returns what a person can do about a refusal; undefined when its message says so. */

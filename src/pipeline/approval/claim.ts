@@ -2,7 +2,7 @@ import type { Approver, Requester } from "../../approvals/identities.ts";
 import type { Approval } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Planned } from "../../core/evidence.ts";
-import type { RefusalCode } from "../../core/refusals.ts";
+import { REFUSALS } from "../../core/refusals.ts";
 import type { EpochMs, GivenAnswer } from "../../core/types.ts";
 import type { PolicyEvaluator } from "../policy-points.ts";
 import { type GatedCall, type GateOptions, guarded } from "./call.ts";
@@ -103,9 +103,10 @@ export async function claimUnnamed(
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     if (error.code === "APPROVAL_CONSUMED") throw inProgress(order.id);
-    if (ENDED_UNUSED.has(error.code)) return undefined;
+    if (REFUSALS[error.code].http === HTTP_GONE) return undefined;
     throw error;
   }
 }
 
-const ENDED_UNUSED: ReadonlySet<RefusalCode> = new Set(["APPROVAL_EXPIRED", "APPROVAL_CANCELLED", "APPROVAL_REVOKED"]);
+/** Status of an approval that has ended unused. */
+const HTTP_GONE = 410;

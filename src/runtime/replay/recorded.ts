@@ -96,16 +96,6 @@ function tablesOf(value: unknown): readonly LineMembers[] {
   return items.map(membersOf).filter((members) => members !== undefined);
 }
 
-/** Refusals with which a policy ends a call. */
-const BY_POLICY: ReadonlySet<string> = new Set<RefusalCode>([
-  ...(["TOOL_NOT_FOUND", "PERMISSION_DENIED", "POLICY_DENIED", "INVALID_INPUT"] as const),
-]);
-
-/** Refusals by what operators and calls had changed by then, which no configuration says. */
-const BY_STATE: ReadonlySet<string> = new Set<RefusalCode>([
-  ...(["HALTED", "QUOTA_EXCEEDED", "POLICY_STATE_UNAVAILABLE"] as const),
-]);
-
 function verdictThen(line: LineMembers, code: string | undefined): CallVerdict | { readonly leftOut: string } {
   const approval = membersOf(line["approval"]);
   const stages = membersOf(line["stages"]) ?? {};
@@ -116,13 +106,15 @@ function verdictThen(line: LineMembers, code: string | undefined): CallVerdict |
     return isByApproval(by) ? "ask" : "allow";
   }
   if (code === undefined || !isRefusalCode(code)) return { leftOut: "unknown outcome" };
-  if (BY_STATE.has(code)) return { leftOut: code };
+  const { cause } = REFUSALS[code];
+  // Operators and earlier calls are the cause: no configuration says what they had changed by then.
+  if (cause === "stop" || cause === "quota") return { leftOut: code };
   const details = membersOf(membersOf(line["denial"])?.["details"]);
   const isPlanning = stages["PLAN"] !== undefined && stages["APPROVAL"] === undefined;
   if (isPlanning) return { leftOut: `planning ended with ${code}` };
   const reasons = line["decisionReasons"];
   const isOfPoint = Array.isArray(reasons) && reasons.some((reason) => membersOf(reason)?.["verdict"] === "deny");
-  if (BY_POLICY.has(code) || isOfPoint) return code;
+  if (cause === "policy" || isOfPoint) return code;
   if (code === "APPROVAL_REQUIRED") return "ask";
   // Without an approver, the refusal names the rule; otherwise a person has denied the call.
   if (code === "APPROVAL_DENIED") return details?.["rule"] === undefined ? "ask" : code;
