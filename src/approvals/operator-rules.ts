@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Tool } from "../core/types.ts";
+import { CATEGORIES, CLASSIFICATIONS, type Tool } from "../core/types.ts";
 import { hasCall, SHELL_RULES, type ShellScript } from "../shell-rules/shell-rules.ts";
 
 const NAME_CHARACTERS_MAX = 128;
@@ -29,9 +29,9 @@ const schema = z.strictObject({
   when: z
     .strictObject({
       tool: text.optional(),
-      category: z.enum(["read", "write", "command", "network", "ask"]).optional(),
+      category: z.enum(CATEGORIES).optional(),
       system: text.optional(),
-      classification: z.enum(["read", "write", "destructive"]).optional(),
+      classification: z.enum(CLASSIFICATIONS).optional(),
       args: z
         .record(text, z.union([scalar, z.array(scalar).min(1).max(VALUES_MAX)]))
         .refine((fields) => Object.keys(fields).length <= CONDITIONS_MAX, `names more than ${CONDITIONS_MAX} fields`)

@@ -6,11 +6,15 @@ export type EpochMs = number;
 
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
+export const CLASSIFICATIONS = ["read", "write", "destructive"] as const;
+
 /** How far a tool can change state. Decides whether an intent is written first, and how the approval gate starts. */
-export type ToolClassification = "read" | "write" | "destructive";
+export type ToolClassification = (typeof CLASSIFICATIONS)[number];
+
+export const CATEGORIES = ["read", "write", "command", "network", "ask"] as const;
 
 /** The kind of action, for the approval gate. `ask` puts a question to a person and is never auto-approved. */
-export type Category = "read" | "write" | "command" | "network" | "ask";
+export type Category = (typeof CATEGORIES)[number];
 
 /** The action applied to an output field. Fields that match no pattern are stripped. */
 export type FieldAction = "allow" | "mask" | "redact";

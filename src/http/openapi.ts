@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { REFUSALS, type RefusalCode, STAGE_NAMES, STAGES, type Stage } from "../core/refusals.ts";
-import { APPROVAL_SCOPES, APPROVAL_STATES } from "../core/types.ts";
+import { APPROVAL_SCOPES, APPROVAL_STATES, CATEGORIES, CLASSIFICATIONS } from "../core/types.ts";
 import { VERSION } from "../core/version.ts";
 import type { Endpoint, Route } from "./endpoint.ts";
 
@@ -232,8 +232,8 @@ const TOOL_SCHEMA = {
     title: text,
     description: text,
     version: text,
-    classification: { enum: ["read", "write", "destructive"] },
-    category: { enum: ["read", "write", "command", "network", "ask"] },
+    classification: { enum: CLASSIFICATIONS },
+    category: { enum: CATEGORIES },
     inputSchema: { type: "object", description: "JSON Schema of the arguments." },
   },
 } as const;

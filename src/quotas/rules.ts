@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { Refusal } from "../core/errors.ts";
-import { matchesToolName } from "../core/tool-names.ts";
-import type { CallerContext, Category, EpochMs, Tool, ToolClassification } from "../core/types.ts";
+import { conditionsHold, type RuleConditions } from "../core/rule-conditions.ts";
+import type { CallerContext, EpochMs, Tool } from "../core/types.ts";
 
 /** What a quota counts. */
 export const QUOTA_UNITS = ["calls", "bytes", "cost"] as const;
@@ -25,13 +25,8 @@ export interface QuotaRule {
   readonly when?: QuotaCondition | undefined;
 }
 
-/** The calls that a quota applies to: every condition holds; of a list, one entry is enough. */
-export interface QuotaCondition {
-  /** Names of tools, with `*` for any characters. */
-  readonly tools?: readonly string[] | undefined;
-  readonly systems?: readonly string[] | undefined;
-  readonly categories?: readonly Category[] | undefined;
-  readonly classifications?: readonly ToolClassification[] | undefined;
+/** The calls that a quota applies to. */
+interface QuotaCondition extends Pick<RuleConditions, "tools" | "systems" | "categories" | "classifications"> {
   readonly callers?: readonly Pick<CallerContext, "issuer" | "subject">[] | undefined;
 }
 
@@ -72,23 +67,13 @@ export function readQuota(rule: QuotaRule): Quota {
     window,
     limit: inParts(unit, rule[unit] ?? 0),
     amountOf(tool) {
-      if (!concernsTool(when, tool)) return undefined;
+      if (!conditionsHold(when, { tool })) return undefined;
       if (unit === "calls") return 1;
       // Bytes are known afterwards. A tool without a cost is free.
       return unit === "bytes" ? 0 : inParts(unit, tool.cost ?? 0) || undefined;
     },
     appliesTo: ({ issuer, subject }) => listed === undefined || listed.has(JSON.stringify([issuer, subject])),
   };
-}
-
-/** Returns whether calls of the tool are counted, whoever makes them. */
-export function concernsTool({ tools, systems, categories, classifications }: QuotaCondition, tool: Tool): boolean {
-  return (
-    (tools === undefined || tools.some((pattern) => matchesToolName(pattern, tool.name))) &&
-    (systems === undefined || systems.includes(tool.target.system)) &&
-    (categories === undefined || categories.includes(tool.category)) &&
-    (classifications === undefined || classifications.includes(tool.classification))
-  );
 }
 
 /** One window of a quota: from `startsAt` to before `endsAt`, in UTC. */

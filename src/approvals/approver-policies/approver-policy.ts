@@ -1,12 +1,6 @@
 import { canonicalJson, sha256Hex } from "../../core/digest.ts";
-import { matchesToolName } from "../../core/tool-names.ts";
-import {
-  APPROVAL_SCOPES,
-  type ApprovalScope,
-  type Category,
-  type Tool,
-  type ToolClassification,
-} from "../../core/types.ts";
+import { conditionsHold, type RuleConditions } from "../../core/rule-conditions.ts";
+import { APPROVAL_SCOPES, type ApprovalScope, type Tool } from "../../core/types.ts";
 import { RISKS, type Risk } from "../types.ts";
 import type {
   EligibleApprovers,
@@ -16,17 +10,6 @@ import type {
   RequiredPolicy,
   Requirement,
 } from "./requirement.ts";
-
-/** Conditions under which a policy applies to a request. All given conditions must hold; a list holds when one member matches. */
-export interface PolicyConditions {
-  /** Tool names; `*` matches any characters. */
-  readonly tools?: readonly string[] | undefined;
-  readonly categories?: readonly Category[] | undefined;
-  readonly systems?: readonly string[] | undefined;
-  readonly risk?: Risk | undefined;
-  readonly permissions?: readonly string[] | undefined;
-  readonly classifications?: readonly ToolClassification[] | undefined;
-}
 
 interface WrittenDeciders {
   readonly permissions?: EligibleApprovers["permissions"] | undefined;
@@ -42,7 +25,8 @@ interface WrittenStep extends Pick<EscalationStep, "afterSeconds" | "webhooks"> 
 /** A policy about who approves, as operators write it. It neither makes a call need an approval nor allows a call. */
 export interface ApproverPolicy {
   readonly name: string;
-  readonly when: PolicyConditions;
+  /** Requests that the policy applies to. */
+  readonly when: RuleConditions;
   /** Either `stages`, or the short form with `deciders` and `count` for a single stage. */
   readonly require: {
     readonly deciders?: WrittenDeciders | undefined;
@@ -81,7 +65,10 @@ export function createApproverPolicies(policies: readonly ApproverPolicy[]): App
   const of = (tool: Tool): ToolPolicies => {
     const found = known.get(tool);
     if (found !== undefined) return found;
-    const made = toolPolicies(policies.filter((policy) => mayConcern(policy, tool)));
+    const made = toolPolicies(
+      policies.filter(({ when }) => conditionsHold(when, { tool })),
+      tool,
+    );
     known.set(tool, made);
     return made;
   };
@@ -96,10 +83,10 @@ interface ToolPolicies {
   readonly byRisk: ReadonlyMap<Risk, Requirement>;
 }
 
-function toolPolicies(policies: readonly ApproverPolicy[]): ToolPolicies {
+function toolPolicies(policies: readonly ApproverPolicy[], tool: Tool): ToolPolicies {
   const byRisk = new Map<Risk, Requirement>();
-  for (const [at, risk] of RISKS.entries()) {
-    const matching = policies.filter(({ when }) => RISKS.indexOf(when.risk ?? "low") <= at);
+  for (const risk of RISKS) {
+    const matching = policies.filter(({ when }) => conditionsHold(when, { tool, risk }));
     if (matching.length > 0) byRisk.set(risk, joined(matching));
   }
   const version = policies.length === 0 ? "" : digestOf("stc/policies/v1", policies);
@@ -154,21 +141,4 @@ function shortest(key: "decideBySeconds" | "executeBySeconds", policies: readonl
 
 function digestOf(t: string, wanted: unknown): string {
   return sha256Hex(canonicalJson({ t, wanted }, LIMITS));
-}
-
-/** Returns whether the policy may apply to the tool, as far as that is known without a call. */
-export function mayConcern({ when }: Pick<ApproverPolicy, "when">, tool: Tool): boolean {
-  const { tools, categories, systems, permissions, classifications } = when;
-  return (
-    (tools === undefined || tools.some((pattern) => matchesToolName(pattern, tool.name))) &&
-    (categories === undefined || categories.includes(tool.category)) &&
-    (systems === undefined || systems.includes(tool.target.system)) &&
-    (classifications === undefined || classifications.includes(tool.classification)) &&
-    (permissions === undefined || permissionsOf(tool).some((needed) => permissions.includes(needed)))
-  );
-}
-
-/** Returns the tool's permissions, including those that only some arguments need: the policy applies to all calls of the tool. */
-function permissionsOf({ permissions }: Tool): readonly string[] {
-  return [...permissions.required, ...(permissions.elevatedIf?.required ?? [])];
 }

@@ -1,4 +1,4 @@
-import { APPROVAL_SCOPES, APPROVAL_STATES, type Category, type ToolClassification } from "../../core/types.ts";
+import { APPROVAL_SCOPES, APPROVAL_STATES, CATEGORIES, CLASSIFICATIONS } from "../../core/types.ts";
 import type { Row } from "../../database/dialect.ts";
 import { integer, json, oneOf, optionalInteger, optionalText, text, texts, unreadable } from "../../database/rows.ts";
 import { readAnswer, type WantedAnswer } from "../answer.ts";
@@ -23,9 +23,6 @@ import {
   type Session,
   type StoredAnswer,
 } from "../types.ts";
-
-const CATEGORIES = ["read", "write", "command", "network", "ask"] as const satisfies readonly Category[];
-const CLASSIFICATIONS = ["read", "write", "destructive"] as const satisfies readonly ToolClassification[];
 
 /** Returns the approval as of `now`: one past its deadline is expired, whether or not the row already says so. */
 export function toApproval(row: Row, now: number): Approval {

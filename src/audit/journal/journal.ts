@@ -1,6 +1,6 @@
 import { asString, isTable } from "../../core/json.ts";
 import { REFUSALS } from "../../core/refusals.ts";
-import type { Json, ToolClassification, UsedKey } from "../../core/types.ts";
+import { CLASSIFICATIONS, type Json, type UsedKey } from "../../core/types.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import { type Announced, type EntryDraft, toLine } from "../entry.ts";
 import { escapeJson } from "../escape.ts";
@@ -156,8 +156,6 @@ export function interruptedCall({ facts }: Intent): InterruptedCall {
   return { approvalId: asString(facts["approvalId"]), key: isKnown ? { issuer, subject, tool, keyHash } : undefined };
 }
 
-const CLASSIFICATIONS: readonly string[] = ["read", "write", "destructive"] satisfies readonly ToolClassification[];
-
 /**
  * Returns the entry of a call that started and whose outcome was not observed. An intent written by version 0.1.0 has
  * fewer members, and so does its entry.
@@ -165,7 +163,6 @@ const CLASSIFICATIONS: readonly string[] = ["read", "write", "destructive"] sati
 export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
   const { stage, decision } = REFUSALS.OUTCOME_UNKNOWN;
   const { classification } = facts;
-  const isKnown = typeof classification === "string" && CLASSIFICATIONS.includes(classification);
   const text = (name: string): string | undefined => asString(facts[name]);
   const [iss, planDigest] = [text("iss"), text("planDigest")];
   return {
@@ -178,7 +175,7 @@ export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
     },
     tool: {
       name: text("tool") ?? "unknown",
-      classification: isKnown ? (classification as ToolClassification) : "unknown",
+      classification: CLASSIFICATIONS.find((known) => known === classification) ?? "unknown",
       targetSystem: text("targetSystem") ?? "unknown",
     },
     request: {

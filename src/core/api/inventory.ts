@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { CATEGORIES, CLASSIFICATIONS } from "../types.ts";
 import type { ReadonlyDeep } from "./readonly.ts";
 
 /** What `GET /catalog`, `/systems` and `/configuration` answer: the schemas of the endpoints, and what the console reads. */
@@ -11,8 +12,8 @@ const summary = z.object({
   version: z.string(),
   kind: z.string().describe("The kind of its target, such as `http`."),
   system: z.string(),
-  classification: z.enum(["read", "write", "destructive"]),
-  category: z.enum(["read", "write", "command", "network", "ask"]),
+  classification: z.enum(CLASSIFICATIONS),
+  category: z.enum(CATEGORIES),
   permissions: names.describe("All of them are required of callers."),
   elevated: names.describe("Required besides, for some arguments."),
   asks: z

@@ -9,7 +9,14 @@ import { SCAN_LEVELS } from "../output-policy/scan-policy.ts";
 import { boundPatterns } from "../schema/linear-patterns.ts";
 import { type DeclaredKind, declaredTarget, targetFaults } from "../target-kind.ts";
 import { inputJsonSchema, jsonSchemaFaults } from "../tool-formats.ts";
-import type { ApprovalPolicy, ArgumentBound, OutputFieldPolicy, ToolLimits } from "../types.ts";
+import {
+  type ApprovalPolicy,
+  type ArgumentBound,
+  CATEGORIES,
+  CLASSIFICATIONS,
+  type OutputFieldPolicy,
+  type ToolLimits,
+} from "../types.ts";
 import {
   isBoolean,
   isFunction,
@@ -32,8 +39,6 @@ type Check = (manifest: Unchecked, kinds: readonly DeclaredKind[]) => readonly F
 /** Names of tools. */
 export const TOOL_NAME = /^[a-z][a-z0-9_]{0,63}$/;
 const PERMISSION = /^[\x21-\x7e]{1,128}$/;
-const CLASSIFICATIONS = ["read", "write", "destructive"];
-const CATEGORIES = ["read", "write", "command", "network", "ask"];
 const TIMEOUT_MS_MAX = 600_000;
 const COST_MAX = 1_000_000;
 const COST_PARTS = 1_000_000;

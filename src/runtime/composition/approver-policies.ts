@@ -1,8 +1,9 @@
-import { mayConcern, requiredOf } from "../../approvals/approver-policies/approver-policy.ts";
+import { requiredOf } from "../../approvals/approver-policies/approver-policy.ts";
 import type { RequiredPolicy } from "../../approvals/approver-policies/requirement.ts";
 import { DECIDE, type KnownIssuer, type Shortage, shortageOf } from "../../approvals/approver-policies/supply.ts";
 import { type OperatorRule, readOperatorRules } from "../../approvals/operator-rules.ts";
 import { hint, listed } from "../../core/nearest.ts";
+import { conditionsHold } from "../../core/rule-conditions.ts";
 import type { Tool } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
@@ -44,7 +45,7 @@ export function policyFindings({ approvals, jwt }: Config, context: PolicyContex
   const notes = isEmbedded || !hasStore ? [] : [...uncoveredNotes(askable, policies, issuers)];
   for (const [index, policy] of policies.entries()) {
     const field = `approvals.policies[${index}] (${policy.name})`;
-    const affected = askable.filter((tool) => mayConcern(policy, tool));
+    const affected = askable.filter((tool) => conditionsHold(policy.when, { tool }));
     if (affected.length === 0) notes.push(`${field}: matches no tool that could need an approval`);
     notes.push(...unknownTools(policy, tools).map((name) => `${field}.when.tools: ${name} is not a registered tool`));
     if (affected.length === 0) continue;
@@ -124,7 +125,7 @@ function uncoveredNotes(
 }
 
 function alwaysApplies(policy: Policy, tool: Tool): boolean {
-  return mayConcern(policy, tool) && (policy.when.risk ?? "low") === "low";
+  return conditionsHold(policy.when, { tool, risk: "low" });
 }
 
 function mayNeedApproval({ category, classification, approval }: Tool): boolean {
@@ -153,7 +154,7 @@ function escalationFindings(policy: Policy, { approvals, affected, issuers }: Es
   const problems: string[] = [];
   const notes: string[] = [];
   const { policies, webhooks } = approvals;
-  const others = policies.filter((other) => affected.some((tool) => mayConcern(other, tool)));
+  const others = policies.filter(({ when }) => affected.some((tool) => conditionsHold(when, { tool })));
   const expiry = Math.min(...others.map(({ decideBySeconds = approvals.decideBySeconds }) => decideBySeconds));
   const isSubscribed = webhooks.some(({ events }) => events.includes("approval.escalated"));
   for (const [at, { afterSeconds, adds, webhooks: named }] of (requiredOf(policy).escalate ?? []).entries()) {

@@ -1,10 +1,10 @@
-import { mayConcern } from "../../approvals/approver-policies/approver-policy.ts";
 import { canonical } from "../../core/digest.ts";
 import { errorText } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
 import { compileInputPolicy, sanitizeInput } from "../../core/manifest/input-policy.ts";
 import type { CompiledPolicy } from "../../core/output-policy/output-policy.ts";
 import type { PointState, PolicyDecision, PolicyPoint } from "../../core/policy-point.ts";
+import { conditionsHold } from "../../core/rule-conditions.ts";
 import type { WatchOptions } from "../../core/target-kind.ts";
 import type { Json, Tool } from "../../core/types.ts";
 import type { ConfiguredPoint, PointOptions } from "../../decision-points/point.ts";
@@ -187,7 +187,7 @@ function optionsOf(entry: Entry, { key: kind, isRemote }: Kind, parts: OpeningPa
     now,
     monotonic,
     concerns(tool) {
-      const known = concerned.get(tool) ?? mayConcern({ when }, tool);
+      const known = concerned.get(tool) ?? conditionsHold(when, { tool });
       concerned.set(tool, known);
       return known;
     },

@@ -1,4 +1,5 @@
 import { hint } from "../../core/nearest.ts";
+import { conditionsHold } from "../../core/rule-conditions.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type { SharedState } from "../../database/shared-state.ts";
 import type { QuotaSlot } from "../../pipeline/proxy.ts";
@@ -64,7 +65,6 @@ export async function quotaNotes(
   { tools, notRegistered, isEmbedded }: Loaded & { readonly isEmbedded: boolean },
 ): Promise<readonly string[]> {
   if (rules.length === 0) return [];
-  const { concernsTool } = await import("../../quotas/rules.ts");
   const names = tools.map(({ name }) => name);
   const isShared = store !== undefined || storeUrlFile !== undefined;
   const alone = "limits.quotas: counted by this process, and forgotten when it ends: set approvals.store";
@@ -74,7 +74,7 @@ export async function quotaNotes(
       const field = `limits.quotas[${index}] (${name})`;
       const unknown = (when.tools ?? []).filter((pattern) => !pattern.includes("*") && !names.includes(pattern));
       if (notRegistered.length > 0) return [];
-      const concerned = tools.filter((tool) => concernsTool(when, tool));
+      const concerned = tools.filter((tool) => conditionsHold(when, { tool }));
       const priced = concerned.filter((tool) => (tool.cost ?? 0) > 0);
       const tooDear = priced.filter((tool) => cost !== undefined && (tool.cost ?? 0) > cost);
       return [

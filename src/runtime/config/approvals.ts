@@ -1,13 +1,13 @@
 import { z } from "zod";
 import { isLoopback } from "../../core/network.ts";
+import { permission, ruleConditions } from "../../core/rule-conditions.ts";
 import type { Modules } from "../modules.ts";
-import { count, permission, problemAdder, text, uniqueNames } from "./values.ts";
+import { count, problemAdder, text, uniqueNames } from "./values.ts";
 
 const DAY_SECONDS = 86_400;
 
 const NAME = /^[A-Za-z][A-Za-z0-9._-]{0,63}$/;
 const POLICIES_MAX = 100;
-const LISTED_MAX = 100;
 const SUBJECTS_MAX = 50;
 const POLICY_PERMISSIONS_MAX = 16;
 const STAGES_MAX = 8;
@@ -18,7 +18,6 @@ const WEBHOOKS_MAX = 16;
 const CHARACTERS_MAX = 131_072;
 
 const policyName = z.string().regex(NAME, "must be a name of letters, digits, dot, dash, underscore");
-const listed = <T extends z.ZodType>(of: T) => z.array(of).min(1).max(LISTED_MAX);
 const people = z.int().min(1).max(APPROVERS_MAX);
 const seconds = z.int().min(1).max(DAY_SECONDS);
 
@@ -44,24 +43,9 @@ const stage = z.strictObject({
   count: people.default(1),
 });
 
-const when = z
-  .strictObject({
-    /** Names of tools; `*` matches any characters. */
-    tools: listed(z.string().regex(/^[a-z0-9_*]{1,64}$/, "must be a tool's name; * stands for any letters")).optional(),
-    /** Categories of tools: what kind of operation the tool performs. */
-    categories: listed(z.enum(["read", "write", "command", "network", "ask"])).optional(),
-    /** Systems that the tool accesses, as its manifest names them. */
-    systems: listed(z.string().min(1).max(128)).optional(),
-    /** Minimum risk of the call. */
-    risk: z.enum(["low", "medium", "high", "critical"]).optional(),
-    /** Permissions that the tool requires of its callers, for some arguments or all. */
-    permissions: listed(permission).optional(),
-    /** Classifications of tools: how much the tool can change. */
-    classifications: listed(z.enum(["read", "write", "destructive"])).optional(),
-  })
-  .refine((conditions) => Object.values(conditions).some((condition) => condition !== undefined), {
-    message: 'must name at least one condition; tools: ["*"] means every tool',
-  });
+const when = ruleConditions.refine((written) => Object.values(written).some((condition) => condition !== undefined), {
+  message: 'must name at least one condition; tools: ["*"] means every tool',
+});
 
 const required = z
   .strictObject({

@@ -1,30 +1,18 @@
 import { z } from "zod";
+import { ruleConditions } from "../../core/rule-conditions.ts";
 import type { DECISION_POINTS } from "../../decision-points/kinds.ts";
 import type { Modules } from "../modules.ts";
-import { permission, problemAdder, uniqueNames } from "./values.ts";
+import { problemAdder, uniqueNames } from "./values.ts";
 
 const POINTS_MAX = 16;
-const LISTED_MAX = 100;
 const CLAIMS_MAX = 32;
 const TIMEOUT_MS_MAX = 30_000;
 const CACHE_SECONDS_MAX = 300;
 /** Names of the points that every build has. */
 const BUILT_IN: readonly string[] = ["permissions", "elevation", "risk", "halts"];
 
-const listed = <T extends z.ZodType>(of: T) => z.array(of).min(1).max(LISTED_MAX).optional();
-
-const when = z.strictObject({
-  /** Names of tools; `*` matches any characters. */
-  tools: listed(z.string().regex(/^[a-z0-9_*]{1,64}$/, "must be a tool's name; * stands for any letters")),
-  /** Categories of tools: what kind of operation the tool performs. */
-  categories: listed(z.enum(["read", "write", "command", "network", "ask"])),
-  /** Systems that the tool accesses, as its manifest names them. */
-  systems: listed(z.string().min(1).max(128)),
-  /** Permissions that the tool requires of its callers, for some arguments or all. */
-  permissions: listed(permission),
-  /** Classifications of tools: how much the tool can change. */
-  classifications: listed(z.enum(["read", "write", "destructive"])),
-});
+/** The risk is not known when the points are asked. */
+const when = ruleConditions.omit({ risk: true });
 
 const decisionPoint = z.strictObject({
   /** Name in the audit, in metrics and for approvers. */

@@ -1,14 +1,13 @@
 import { z } from "zod";
+import { ruleConditions } from "../../core/rule-conditions.ts";
 import { problemAdder, repeated, uniqueNames } from "./values.ts";
 
 const QUOTAS_MAX = 64;
-const LISTED_MAX = 100;
+const CALLERS_MAX = 100;
 const CALLS_MAX = 1_000_000_000_000;
 const BYTES_MAX = 1_000_000_000_000_000;
 const COST_MAX = 1_000_000_000;
 const COST_PARTS = 1_000_000;
-
-const listed = <T extends z.ZodType>(of: T) => z.array(of).min(1).max(LISTED_MAX);
 
 const caller = z.strictObject({
   /** The `iss` of the caller's tokens, compared exactly. */
@@ -17,18 +16,9 @@ const caller = z.strictObject({
   subject: z.string().min(1).max(256),
 });
 
-const when = z
-  .strictObject({
-    /** Names of tools; `*` matches any characters. */
-    tools: listed(z.string().regex(/^[a-z0-9_*]{1,64}$/, "must be a tool's name; * stands for any letters")).optional(),
-    /** Systems that the tool accesses, as its manifest names them. */
-    systems: listed(z.string().min(1).max(128)).optional(),
-    /** Categories of tools: what kind of operation the tool performs. */
-    categories: listed(z.enum(["read", "write", "command", "network", "ask"])).optional(),
-    /** Classifications of tools: how much the tool can change. */
-    classifications: listed(z.enum(["read", "write", "destructive"])).optional(),
-    callers: listed(caller).optional(),
-  })
+const when = ruleConditions
+  .pick({ tools: true, systems: true, categories: true, classifications: true })
+  .extend({ callers: z.array(caller).min(1).max(CALLERS_MAX).optional() })
   .refine((conditions) => Object.values(conditions).some((condition) => condition !== undefined), {
     message: "must name at least one condition; leave it out for every call",
   });

@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { isTable } from "../../core/json.ts";
 import { hint, listed } from "../../core/nearest.ts";
-import { permission, problemAdder } from "./values.ts";
+import { permission, toolPattern } from "../../core/rule-conditions.ts";
+import { problemAdder } from "./values.ts";
 
 /** Declares the sections `roles` and `bindings`: which permissions callers get because of the claims in their tokens. */
 
@@ -24,10 +25,7 @@ const role = z
      * Tools whose required permissions the role gives: names, in which `*` matches any characters. Permissions that only some
      * arguments require are not given; list them in `permissions`.
      */
-    tools: z
-      .array(z.string().regex(/^[a-z0-9_*]{1,64}$/, "must be a tool's name; * stands for any letters"))
-      .max(TOOLS_MAX)
-      .default([]),
+    tools: z.array(toolPattern).max(TOOLS_MAX).default([]),
   })
   .refine(
     ({ permissions, tools }) => permissions.length + tools.length > 0,

@@ -8,10 +8,6 @@ export const name = z
   .string()
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, "must be a name of letters, digits, dot, dash, underscore");
 
-export const permission = z
-  .string()
-  .regex(/^[\x21-\x7e]{1,128}$/, "must be a permission's name: visible ASCII, at most 128");
-
 export const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 
 /** Returns a function that reports a problem of the value being refined. A text is a path with dots. */

@@ -1,6 +1,6 @@
 import { basename, isAbsolute } from "node:path";
 import { z } from "zod";
-import { type ApproverPolicy, mayConcern, requiredOf } from "../../approvals/approver-policies/approver-policy.ts";
+import { type ApproverPolicy, requiredOf } from "../../approvals/approver-policies/approver-policy.ts";
 import { boundInWords } from "../../approvals/grants.ts";
 import type { Inventory, SystemShown, SystemsShown, ToolDetails, ToolSummary } from "../../core/api/inventory.ts";
 import type { Fault } from "../../core/errors.ts";
@@ -8,6 +8,7 @@ import type { RegisteredTool } from "../../core/evidence.ts";
 import { isTable } from "../../core/json.ts";
 import { classificationNotes } from "../../core/manifest/change-words.ts";
 import { policyNotes } from "../../core/output-policy/notes.ts";
+import { conditionsHold } from "../../core/rule-conditions.ts";
 import type { CertificateExpiry } from "../../core/target-kind.ts";
 import { inputJsonSchema } from "../../core/tool-formats.ts";
 import type { EpochMs, Json, OfferedGrants, Tool } from "../../core/types.ts";
@@ -161,7 +162,7 @@ function detailsOf({ tool, identity, binding }: RegisteredTool, given: Given): T
       grants: binding.fixedParts === undefined ? undefined : approval.grants && grantsShown(approval.grants),
       message: approval.message === undefined ? undefined : shownText(approval.message),
       isAnswered: approval.answer !== undefined,
-      policies: config.approvals.policies.filter((policy) => mayConcern(policy, tool)).map(policyShown),
+      policies: config.approvals.policies.filter(({ when }) => conditionsHold(when, { tool })).map(policyShown),
     },
     inputSchema: inputJsonSchema(tool.input, "draft-2020-12"),
     outputSchema: outputJsonSchema(tool.output),
