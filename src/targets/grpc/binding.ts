@@ -14,22 +14,16 @@ import type {
 } from "../../core/types.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
 import { isSameIdentity } from "../../egress/certificates.ts";
+import { AttemptFailed, attemptFailed, headersFrom, notSent, type ReceivedHeaders } from "../../egress/grpc/attempt.ts";
+import type { SystemConnections } from "../../egress/grpc/connections.ts";
+import type { SystemEndpoints } from "../../egress/grpc/endpoints.ts";
 import type { GuardedCall, Resilience } from "../../egress/resilience.ts";
 import type { Difference } from "./codec/message-codec.ts";
-import type { Channels, SystemConnections, ToolClass } from "./connection/link.ts";
-import type { SystemEndpoints } from "./connection/tls-identity.ts";
+import type { Channels, ToolClass } from "./connection/channels.ts";
 import type { Method } from "./contract/contract.ts";
 import { elementsOf, fieldOf, shapesOf, takesNull } from "./contract/schema-faults.ts";
 import { metadataKeys, metadataOf } from "./metadata.ts";
-import {
-  AttemptFailed,
-  attemptFailed,
-  type FailedCall,
-  headersFrom,
-  notSent,
-  type ReceivedHeaders,
-  refusalOf,
-} from "./status.ts";
+import { type FailedCall, refusalOf } from "./status.ts";
 
 export interface BoundSystem {
   readonly name: string;

@@ -3,19 +3,18 @@ import type { OpenedKind, SystemState, WatchOptions } from "../../core/target-ki
 import type { GrpcTarget, Tool } from "../../core/types.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
 import type { EgressTls } from "../../egress/client.ts";
-import { type Circuit, RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "../../egress/resilience.ts";
-import { CertificateRotation, type CertificateSource } from "../../egress/rotation.ts";
-import { type BoundSystem, GrpcBinding } from "./binding.ts";
-import { type HealthCheck, HealthProbe, type TargetHealth } from "./connection/health.ts";
 import {
   type ChannelState,
-  Channels,
   type ConnectionSettings,
   KEEPALIVE_DEFAULTS,
   type Keepalive,
-  type SystemChannelState,
-} from "./connection/link.ts";
-import { resolveEndpoints, type SystemEndpoints, type SystemEndpointsOptions } from "./connection/tls-identity.ts";
+} from "../../egress/grpc/connections.ts";
+import { resolveEndpoints, type SystemEndpoints, type SystemEndpointsOptions } from "../../egress/grpc/endpoints.ts";
+import { type Circuit, RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "../../egress/resilience.ts";
+import { CertificateRotation, type CertificateSource } from "../../egress/rotation.ts";
+import { type BoundSystem, GrpcBinding } from "./binding.ts";
+import { Channels, type SystemChannelState } from "./connection/channels.ts";
+import { type HealthCheck, HealthProbe, type TargetHealth } from "./connection/health.ts";
 import { Contract, type ContractReport, contractReport, type Method, type ProtoSource } from "./contract/contract.ts";
 import { elementsOf, fieldOf, inputSchemaFaults, outputSchemaFaults, shapesOf } from "./contract/schema-faults.ts";
 import { systemMetadata } from "./metadata.ts";
@@ -72,11 +71,12 @@ function prepare(name: string, system: GrpcSystem, random: () => number): Prepar
   if (!Number.isSafeInteger(maxMessageBytes) || maxMessageBytes < 1) {
     throw new StartupError([`systems.${name}.messageBytesMax: must be a positive integer`]);
   }
-  const read = (renewed: EgressTls): SystemEndpoints => resolveEndpoints(name, { ...system, tls: renewed });
+  const read = (renewed: EgressTls): SystemEndpoints =>
+    resolveEndpoints(`systems.${name}`, { ...system, tls: renewed });
   return {
     name,
     maxMessageBytes,
-    endpoints: resolveEndpoints(name, system),
+    endpoints: resolveEndpoints(`systems.${name}`, system),
     contract: new Contract(name, system),
     metadata: systemMetadata(name, system.metadata),
     resilience: new Resilience({ ...RESILIENCE_DEFAULTS, ...system.resilience }, random),

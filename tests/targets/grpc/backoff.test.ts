@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { credentials } from "@grpc/grpc-js";
+import { notSent } from "../../../src/egress/grpc/attempt.ts";
+import { KEEPALIVE_DEFAULTS, SystemConnections } from "../../../src/egress/grpc/connections.ts";
 import { RESILIENCE_DEFAULTS, Resilience } from "../../../src/egress/resilience.ts";
-import { KEEPALIVE_DEFAULTS, SystemConnections } from "../../../src/targets/grpc/connection/link.ts";
-import { notSent } from "../../../src/targets/grpc/status.ts";
 import { until } from "../../support/until.ts";
 
 const NAME_REST_MS = 30_000;
@@ -49,7 +49,7 @@ describe("connecting again", () => {
       maxMessageBytes: 1_000,
       keepalive: KEEPALIVE_DEFAULTS,
     };
-    const link = new SystemConnections(endpoint, "read");
+    const link = new SystemConnections(endpoint);
     try {
       await until(`${attempts} attempts`, async () => {
         await link.connect(new AbortController().signal);

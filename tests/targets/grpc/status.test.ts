@@ -4,14 +4,9 @@ import { join } from "node:path";
 import { status as codes, Metadata } from "@grpc/grpc-js";
 import fc from "fast-check";
 import { Refusal } from "../../../src/core/errors.ts";
+import { AttemptFailed, attemptFailed, type StatusName } from "../../../src/egress/grpc/attempt.ts";
 import { RESILIENCE_DEFAULTS, Resilience } from "../../../src/egress/resilience.ts";
-import {
-  AttemptFailed,
-  attemptFailed,
-  refusalOf,
-  STATUS_MEANINGS,
-  type StatusName,
-} from "../../../src/targets/grpc/status.ts";
+import { refusalOf, STATUS_MEANINGS } from "../../../src/targets/grpc/status.ts";
 
 const README = readFileSync(join(import.meta.dir, "../../../tools/README.md"), "utf8");
 

@@ -1,8 +1,9 @@
 import { VOUCHED_LIMITS, vouchFor } from "../../../core/digest.ts";
 import type { Json } from "../../../core/types.ts";
+import { WIRE, WireCursor } from "../../../egress/grpc/wire-cursor.ts";
 import { ANY, type EnumShape, type FieldShape, type MessageShape, type ScalarShape } from "../contract/declarations.ts";
 import { type AnyTypes, wellKnown } from "./well-known.ts";
-import { type ReadValue, WIRE, WIRE_SCALARS, WireCursor, type WireScalar, wireTypeOf } from "./wire.ts";
+import { type ReadValue, WIRE_SCALARS, type WireScalar, wireTypeOf } from "./wire.ts";
 
 interface Mode {
   readonly plans: Map<MessageShape, Plan>;

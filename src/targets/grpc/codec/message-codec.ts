@@ -1,5 +1,6 @@
 import { isTable } from "../../../core/json.ts";
 import type { Json } from "../../../core/types.ts";
+import { NESTED_MAX, WIRE } from "../../../egress/grpc/wire-cursor.ts";
 import {
   ANY,
   type Declarations,
@@ -12,7 +13,7 @@ import {
 } from "../contract/declarations.ts";
 import { AnswerReader, type FieldBudget } from "./answer-reader.ts";
 import { AnyTypes, isSpecial, MismatchError, wellKnown } from "./well-known.ts";
-import { NESTED_MAX, WIRE, WIRE_SCALARS, WireWriter, wireTypeOf, writeInt32 } from "./wire.ts";
+import { WIRE_SCALARS, WireWriter, wireTypeOf, writeInt32 } from "./wire.ts";
 
 export interface EncodedMessage {
   readonly bytes: Buffer;

@@ -1,7 +1,7 @@
+import { AttemptFailed } from "../../../egress/grpc/attempt.ts";
+import type { SystemConnections } from "../../../egress/grpc/connections.ts";
 import { MessageCodec } from "../codec/message-codec.ts";
 import { declarationsOfText } from "../contract/proto-files.ts";
-import { AttemptFailed } from "../status.ts";
-import type { SystemConnections } from "./link.ts";
 
 /** The `grpc.health.v1` state of a service; UNREACHABLE and UNIMPLEMENTED mean that there is no health answer. */
 export type TargetHealth = "SERVING" | "NOT_SERVING" | "SERVICE_UNKNOWN" | "UNKNOWN" | "UNIMPLEMENTED" | "UNREACHABLE";

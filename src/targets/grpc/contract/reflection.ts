@@ -3,15 +3,15 @@ import { errorText } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
 import { listed, nearest } from "../../../core/nearest.ts";
 import type { Tool } from "../../../core/types.ts";
-import { fieldBudget } from "../codec/answer-reader.ts";
-import { MessageCodec } from "../codec/message-codec.ts";
-import { asIs, makeClient } from "../connection/client.ts";
+import { asIs, makeClient } from "../../../egress/grpc/client.ts";
 import {
   resolveEndpoints,
   type ServerAddress,
   type SystemEndpoints,
   type SystemEndpointsOptions,
-} from "../connection/tls-identity.ts";
+} from "../../../egress/grpc/endpoints.ts";
+import { fieldBudget } from "../codec/answer-reader.ts";
+import { MessageCodec } from "../codec/message-codec.ts";
 import { systemMetadata } from "../metadata.ts";
 import { type ProtoSource, serviceOf } from "./contract.ts";
 import { DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FILES_MAX, readFileDescriptor } from "./file-descriptors.ts";
@@ -264,7 +264,7 @@ export function filesOfSystem(
   services: readonly string[] | "all",
 ): Promise<readonly Uint8Array[]> {
   return reflectedFiles({
-    endpoints: resolveEndpoints(name, system),
+    endpoints: resolveEndpoints(`systems.${name}`, system),
     metadata: systemMetadata(name, system.metadata),
     services,
   });

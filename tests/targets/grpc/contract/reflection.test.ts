@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from "bun:test";
 import { Metadata } from "@grpc/grpc-js";
 import { makeCertificates } from "../../../../src/cli/development/certificates.ts";
 import type { Tool } from "../../../../src/core/types.ts";
-import { resolveEndpoints } from "../../../../src/targets/grpc/connection/tls-identity.ts";
+import { resolveEndpoints } from "../../../../src/egress/grpc/endpoints.ts";
 import { Contract, type ProtoSource } from "../../../../src/targets/grpc/contract/contract.ts";
 import { reflectedFiles, withReflection } from "../../../../src/targets/grpc/contract/reflection.ts";
 import { fileDescriptor, filesOf, oneMethodFile } from "../support/descriptors.ts";
@@ -215,7 +215,7 @@ describe("servers without usable reflection", () => {
 
   test("silence", async () => {
     const { port } = await serving(() => "silence");
-    const endpoints = resolveEndpoints("kinds", { endpoint: `127.0.0.1:${port}`, plaintext: true });
+    const endpoints = resolveEndpoints("systems.kinds", { endpoint: `127.0.0.1:${port}`, plaintext: true });
     const asking = reflectedFiles({ endpoints, metadata: new Metadata(), services: ["one.S"], timeoutMs: 50 });
     await expect(asking).rejects.toThrow("did not answer within 50 ms");
   });

@@ -1,10 +1,10 @@
 import { isIP } from "node:net";
 import { type ChannelCredentials, credentials } from "@grpc/grpc-js";
-import { errorText } from "../../../core/error-text.ts";
-import { StartupError } from "../../../core/errors.ts";
-import { clientValidity, readRoots } from "../../../egress/certificates.ts";
-import type { EgressTls } from "../../../egress/client.ts";
-import type { SecuredConnections } from "../../../egress/rotation.ts";
+import { errorText } from "../../core/error-text.ts";
+import { StartupError } from "../../core/errors.ts";
+import { clientValidity, readRoots } from "../certificates.ts";
+import type { EgressTls } from "../client.ts";
+import type { SecuredConnections } from "../rotation.ts";
 
 export interface ServerAddress {
   readonly address: string;
@@ -87,14 +87,14 @@ function endpointsOf(options: SystemEndpointsOptions): SystemEndpoints {
 }
 
 /**
- * Returns the endpoints of a system, with the credentials and the identity of its connections.
+ * Returns the endpoints of a system, with the credentials and the identity of its connections. `field`: where its settings are.
  *
- * @throws {StartupError} when its settings cannot work or contradict each other
+ * @throws {StartupError} when the settings cannot work or contradict each other
  */
-export function resolveEndpoints(system: string, options: SystemEndpointsOptions): SystemEndpoints {
+export function resolveEndpoints(field: string, options: SystemEndpointsOptions): SystemEndpoints {
   try {
     return endpointsOf(options);
   } catch (error) {
-    throw new StartupError([`systems.${system}: ${errorText(error)}`]);
+    throw new StartupError([`${field}: ${errorText(error)}`]);
   }
 }

@@ -6,11 +6,10 @@ import {
   Metadata,
   status,
 } from "@grpc/grpc-js";
-import { Refusal } from "../../../core/errors.ts";
-import type { EpochMs } from "../../../core/types.ts";
-import { attemptFailed, headersFrom, notOneAnswer, type ReceivedHeaders } from "../status.ts";
+import type { EpochMs } from "../../core/types.ts";
+import { attemptFailed, headersFrom, notOneAnswer, type ReceivedHeaders } from "./attempt.ts";
 import { asIs, CONNECT_TIMEOUT_MS, makeClient } from "./client.ts";
-import type { ServerAddress, SystemEndpoints } from "./tls-identity.ts";
+import type { ServerAddress, SystemEndpoints } from "./endpoints.ts";
 
 export interface Keepalive {
   readonly intervalMs: number;
@@ -24,17 +23,10 @@ export const KEEPALIVE_DEFAULTS: Keepalive = { intervalMs: 310_000, timeoutMs: 2
 export interface ConnectionSettings {
   readonly endpoints: SystemEndpoints;
   readonly maxMessageBytes: number;
+  /** Maximum size of an answer; `maxMessageBytes` when it is less. */
+  readonly maxReceivedBytes?: number;
   readonly keepalive: Keepalive;
 }
-
-/**
- * Many cancellations on one channel reset unrelated calls on it. So changes have a channel of their own, and so have
- * streams, which are routinely cancelled at their limits.
- */
-export type ToolClass = "read" | "change" | "stream";
-
-/** Maximum size up to which the answer of a change is received (but not read), because the status comes after it. */
-const CHANGE_ANSWER_BYTES_MAX = 16_777_216;
 
 const RECONNECT_BACKOFF_MIN_MS = 100;
 const RECONNECT_BACKOFF_MAX_MS = 10_000;
@@ -54,15 +46,13 @@ const FINAL: ReadonlySet<connectivityState> = new Set([
 const ROUND_ROBIN = JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] });
 
 function clientOf(
-  { endpoints, maxMessageBytes, keepalive }: ConnectionSettings,
-  toolClass: ToolClass,
+  { endpoints, maxMessageBytes, maxReceivedBytes = 0, keepalive }: ConnectionSettings,
   server: ServerAddress,
 ): Client {
   return makeClient(server, endpoints.credentials, {
     ...(endpoints.servers.length > 1 && { "grpc.service_config": ROUND_ROBIN }),
     "grpc.max_send_message_length": maxMessageBytes,
-    "grpc.max_receive_message_length":
-      toolClass === "change" ? Math.max(CHANGE_ANSWER_BYTES_MAX, maxMessageBytes) : maxMessageBytes,
+    "grpc.max_receive_message_length": Math.max(maxReceivedBytes, maxMessageBytes),
     "grpc.keepalive_time_ms": keepalive.intervalMs,
     "grpc.keepalive_timeout_ms": keepalive.timeoutMs,
     "grpc.keepalive_permit_without_calls": keepalive.withoutCalls ? 1 : 0,
@@ -83,11 +73,9 @@ export class SystemConnections {
   #clients: readonly Client[];
   #attempt: Promise<boolean> | undefined;
   #turn = 0;
-  readonly toolClass: ToolClass;
 
-  constructor(settings: ConnectionSettings, toolClass: ToolClass) {
-    this.toolClass = toolClass;
-    this.#clients = settings.endpoints.servers.map((server) => clientOf(settings, toolClass, server));
+  constructor(settings: ConnectionSettings) {
+    this.#clients = settings.endpoints.servers.map((server) => clientOf(settings, server));
   }
 
   state(): ChannelState {
@@ -250,87 +238,4 @@ function unaryCall(channel: ChannelInterface, request: LinkRequest): Promise<Buf
     call.halfClose();
     signal.addEventListener("abort", cancel, { once: true });
   });
-}
-
-export interface SystemChannelState {
-  readonly system: string;
-  readonly toolClass: ToolClass;
-  readonly state: ChannelState;
-}
-
-const WORST_FIRST = ["SHUTDOWN", "TRANSIENT_FAILURE", "CONNECTING", "IDLE", "READY"] as const;
-
-/** All channels, one per system and tool class. They connect at the first call and stay until closed. */
-export class Channels {
-  readonly #settings: Map<string, ConnectionSettings>;
-  readonly #opened = new Map<string, { readonly system: string; readonly link: SystemConnections }>();
-  #closed = false;
-
-  constructor(settings: ReadonlyMap<string, ConnectionSettings>) {
-    this.#settings = new Map(settings);
-  }
-
-  settings(system: string): ConnectionSettings {
-    const settings = this.#settings.get(system);
-    if (settings === undefined) throw new Error(`no system ${system}`);
-    return settings;
-  }
-
-  link(system: string, toolClass: ToolClass): SystemConnections {
-    if (this.#closed) throw new Refusal("SHUTTING_DOWN", "The service is shutting down.");
-    const key = `${toolClass} ${system}`;
-    const known = this.#opened.get(key);
-    if (known !== undefined) return known.link;
-    const link = new SystemConnections(this.settings(system), toolClass);
-    this.#opened.set(key, { system, link });
-    return link;
-  }
-
-  /**
-   * Switches the system to other settings: opens new connections, then sends new calls to them and closes the old ones,
-   * whose calls run to their end. Returns false, and changes nothing, when fewer new connections than old ones are
-   * ready, or the channels are closed.
-   */
-  async replace(system: string, settings: ConnectionSettings): Promise<boolean> {
-    const before = this.#linksOf(system);
-    if (!(await this.#exchange(before, settings))) return false;
-    this.#settings.set(system, settings);
-    // Links that were opened during the exchange still use the old settings.
-    const opened = this.#linksOf(system).filter((link) => !before.includes(link));
-    await this.#exchange(opened, settings);
-    return true;
-  }
-
-  /** Returns the worst state of the system's channels; IDLE before the first call. */
-  state(system: string): ChannelState {
-    const states = this.#linksOf(system).map((link) => link.state());
-    return WORST_FIRST.find((state) => states.includes(state)) ?? "IDLE";
-  }
-
-  states(): readonly SystemChannelState[] {
-    return [...this.#opened.values()].map(({ system, link }) => {
-      return { system, toolClass: link.toolClass, state: link.state() };
-    });
-  }
-
-  /** Open calls run to their end; new ones are refused. */
-  close(): void {
-    this.#closed = true;
-    for (const { link } of this.#opened.values()) link.close();
-  }
-
-  async #exchange(links: readonly SystemConnections[], settings: ConnectionSettings): Promise<boolean> {
-    const pairs = links.map((link) => ({ link, successor: new SystemConnections(settings, link.toolClass) }));
-    const work = pairs.map(async ({ link, successor }) => (await successor.connectAll()) >= link.readyCount());
-    const isAsGood = (await Promise.all(work)).every((good) => good);
-    for (const { link, successor } of pairs) {
-      if (isAsGood && !this.#closed) link.takeOver(successor);
-      else successor.close();
-    }
-    return isAsGood && !this.#closed;
-  }
-
-  #linksOf(system: string): readonly SystemConnections[] {
-    return [...this.#opened.values()].filter((opened) => opened.system === system).map(({ link }) => link);
-  }
 }

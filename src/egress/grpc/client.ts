@@ -9,7 +9,7 @@ import {
   logVerbosity,
   setLogVerbosity,
 } from "@grpc/grpc-js";
-import type { ServerAddress } from "./tls-identity.ts";
+import type { ServerAddress } from "./endpoints.ts";
 
 export const asIs = (bytes: Buffer): Buffer => bytes;
 
