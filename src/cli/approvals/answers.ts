@@ -1,48 +1,7 @@
 import { z } from "zod";
+import { approvalAnswer } from "../../core/api/approvals.ts";
 import { canonicalJson, NotJsonError, sha256Hex } from "../../core/digest.ts";
 import type { Json } from "../../core/types.ts";
-
-const time = z.iso.datetime().transform((text) => Date.parse(text));
-const party = z.object({ iss: z.string(), sub: z.string() });
-
-const lacking = z.object({ policy: z.string(), stage: z.string(), have: z.number(), needed: z.number() });
-
-const quorum = z.object({
-  reasonRequired: z.string().default("never"),
-  policies: z
-    .array(
-      z.object({
-        name: z.string(),
-        stages: z.array(
-          z.object({
-            name: z.string(),
-            state: z.string(),
-            have: z.number(),
-            needed: z.number(),
-            voters: z.array(party).default([]),
-          }),
-        ),
-      }),
-    )
-    .default([]),
-  missing: z.array(lacking).default([]),
-});
-
-const escalation = z.object({
-  policy: z.string(),
-  stage: z.string().optional(),
-  afterSeconds: z.number(),
-  dueAt: time,
-  takenAt: time.optional(),
-  webhooks: z.array(z.string()).default([]),
-});
-
-const earlierDecision = z.object({
-  decision: z.string(),
-  at: z.string(),
-  by: party,
-  reason: z.string().optional(),
-});
 
 /** Limits for the view in an answer: larger than any view that a service sends. */
 const VIEW_LIMITS = { depthMax: 64, nodesMax: 300_000, bytesMax: 2_097_152 } as const;
@@ -59,34 +18,7 @@ const view = z.unknown().transform((shown, context): Json => {
   }
 });
 
-const approval = z.object({
-  id: z.string().regex(/^[\w-]{1,128}$/),
-  state: z.string(),
-  tool: z.string(),
-  summary: z.string(),
-  decideBy: time,
-  executeBy: time.nullish(),
-  scope: z.string().nullish(),
-  decisionReason: z.string().nullish(),
-  options: z.array(z.string()).default([]),
-  risk: z.string().optional(),
-  rules: z.array(z.string()).default([]),
-  requester: party.extend({ act: z.array(z.string()).default([]), session: z.string().nullish() }).optional(),
-  planDigest: z.string().optional(),
-  view: view.optional(),
-  arguments: view.optional(),
-  viewDigest: z
-    .string()
-    .regex(/^[0-9a-f]{64}$/)
-    .optional(),
-  decidedBy: party.nullish(),
-  decidable: z.boolean().default(true),
-  quorum: quorum.optional(),
-  escalations: z.array(escalation).default([]),
-  earlierDecisions: z.array(earlierDecision).default([]),
-  answer: z.object({ choices: z.array(z.string()).optional(), text: z.string().optional() }).optional(),
-  canDecide: z.object({ because: z.string().optional() }).optional(),
-});
+const approval = approvalAnswer.extend({ view: view.optional(), arguments: view.optional() });
 
 export type ShownApproval = z.output<typeof approval>;
 
@@ -116,43 +48,4 @@ export function readEventSubject(data: string): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-const grants = z.object({
-  grants: z.array(
-    z.object({
-      id: z.string(),
-      subject: z.string(),
-      session: z.string().optional(),
-      tool: z.string(),
-      summary: z.string(),
-      expiresAt: time,
-      bounded: z
-        .object({ runs: z.number(), runsUsed: z.number(), arguments: z.record(z.string(), z.string()) })
-        .optional(),
-    }),
-  ),
-  truncated: z.boolean().default(false),
-});
-
-export function readGrants(body: unknown): z.output<typeof grants> | undefined {
-  return grants.safeParse(body).data;
-}
-
-const sessions = z.object({
-  sessions: z.array(
-    z.object({
-      id: z.string(),
-      issuer: z.string(),
-      subject: z.string(),
-      mode: z.string(),
-      modeUntil: time.nullish(),
-      expiresAt: time,
-    }),
-  ),
-  truncated: z.boolean().default(false),
-});
-
-export function readSessions(body: unknown): z.output<typeof sessions> | undefined {
-  return sessions.safeParse(body).data;
 }

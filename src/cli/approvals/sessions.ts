@@ -1,14 +1,14 @@
+import { grantListing, sessionListing } from "../../core/api/approvals.ts";
 import { isTable } from "../../core/json.ts";
 import { printable, printableCell } from "../../core/printable.ts";
 import { type ClientOptions, connectAndRequest, type ServiceAnswer, segment, unknownAnswer } from "../client.ts";
 import { print, reportChange, wrongUsage } from "../output.ts";
-import { readGrants, readSessions } from "./answers.ts";
 import { printListing } from "./view.ts";
 
 /** `stc grants list`: lists the approvals that still cover further calls, with the runs that bounded ones have used. */
 export async function listGrants(options: ClientOptions): Promise<void> {
   await list(options, "/grants", (body) => {
-    const { grants, truncated } = readGrants(body) ?? unknownAnswer();
+    const { grants, truncated } = grantListing.safeParse(body).data ?? unknownAnswer();
     const rows = grants.map(({ id, subject, session = "-", tool, summary, expiresAt, bounded }) => {
       const runs = bounded === undefined ? "-" : `${bounded.runsUsed} of ${bounded.runs}`;
       return [id, subject, session, tool, new Date(expiresAt).toISOString(), runs, summary].map(printableCell);
@@ -20,7 +20,7 @@ export async function listGrants(options: ClientOptions): Promise<void> {
 /** `stc mode list`: lists the sessions that the service knows, with the mode of each. */
 export async function listModes(options: ClientOptions): Promise<void> {
   await list(options, "/sessions", (body) => {
-    const { sessions, truncated } = readSessions(body) ?? unknownAnswer();
+    const { sessions, truncated } = sessionListing.safeParse(body).data ?? unknownAnswer();
     const rows = sessions.map(({ id, issuer, subject, mode, modeUntil }) =>
       [id, mode, modeUntil == null ? "-" : new Date(modeUntil).toISOString(), subject, issuer].map(printableCell),
     );

@@ -195,9 +195,9 @@ function riskOf(approval: ShownApproval): string {
 }
 
 /** Returns the time left in whole minutes and seconds, or the deadline when the service's clock is unknown. */
-export function timeLeft(until: number, now: number | undefined): string {
+export function timeLeft(until: string, now: number | undefined): string {
   if (now === undefined) return `until ${new Date(until).toISOString()}`;
-  const seconds = Math.floor((until - now) / 1_000);
+  const seconds = Math.floor((Date.parse(until) - now) / 1_000);
   if (seconds <= 0) return "none";
   return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }

@@ -169,7 +169,7 @@ class Watch {
     for (const id of this.#handled) if (!pending.some((one) => one.id === id)) this.#handled.delete(id);
     const open = pending.filter(({ id, decidable }) => decidable && !this.#handled.has(id));
     this.#waiting = Math.max(open.length - 1, 0);
-    return open.sort((one, other) => one.decideBy - other.decideBy)[0]?.id;
+    return open.sort((one, other) => Date.parse(one.decideBy) - Date.parse(other.decideBy))[0]?.id;
   }
 
   /** Shows one approval and sends the decision. Returns false when the service is not available now. */
@@ -198,7 +198,7 @@ class Watch {
     if (approval.viewDigest === undefined || approval.view === undefined) return this.#fail(NO_VIEW);
     const { withdrawal } = open;
     const clock = clockFrom(servedAt);
-    const timer = expiry(approval.decideBy, servedAt, () => withdrawal.abort("nobody decided in time"));
+    const timer = expiry(Date.parse(approval.decideBy), servedAt, () => withdrawal.abort("nobody decided in time"));
     try {
       const choice = await this.#choose({ approval, signal: withdrawal.signal, clock });
       if (choice !== undefined) return await this.#send(approval, choice);

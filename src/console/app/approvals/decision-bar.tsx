@@ -1,6 +1,7 @@
 import { effect, signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
+import type { ApprovalTerms } from "../../../core/api/approvals.ts";
 import type { ApprovalScope } from "../../../core/types.ts";
 import { members } from "../api.ts";
 import { announce, tick } from "../state.ts";
@@ -13,7 +14,6 @@ import {
   REASON_CHARACTERS_MAX,
   type ShownRequest,
   scopesOf,
-  type Terms,
 } from "./model.ts";
 import { askToConfirm, confirming, granting, isArmed, openAllParts, openId, unseenParts } from "./reading.ts";
 
@@ -180,7 +180,7 @@ export function startGrant(request: ShownRequest): void {
 }
 
 /** Returns the terms as written; undefined when a number is not within the offered ones. */
-function writtenTerms({ offer }: ShownRequest): Terms | undefined {
+function writtenTerms({ offer }: ShownRequest): ApprovalTerms | undefined {
   if (offer === undefined) return undefined;
   const { runs, minutes, same } = written.value;
   const isWithin = (text: string, max: number): boolean => /^[1-9]\d{0,5}$/.test(text) && Number(text) <= max;

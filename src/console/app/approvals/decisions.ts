@@ -1,10 +1,11 @@
 import { computed, signal } from "@preact/signals";
+import type { ApprovalTerms } from "../../../core/api/approvals.ts";
 import type { ApprovalScope } from "../../../core/types.ts";
 import { request } from "../api.ts";
 import { announce, errorOf, notify, notifyError } from "../state.ts";
 import { counted, OFFLINE } from "../words.ts";
 import { loadShown, put, refresh, requestOf, shown } from "./inbox.ts";
-import { coverageOf, isPending, type ListedRequest, outcomeOf, type Terms } from "./model.ts";
+import { coverageOf, isPending, type ListedRequest, outcomeOf } from "./model.ts";
 
 /** How long a decision waits before it is sent, so that it can be taken back. */
 export const UNDO_MS = 5_000;
@@ -15,7 +16,7 @@ export interface DecisionMade {
   readonly decision: "approve" | "deny";
   readonly scope?: ApprovalScope | undefined;
   /** The grant of scope `bounded`. */
-  readonly grant?: Terms | undefined;
+  readonly grant?: ApprovalTerms | undefined;
   readonly reason?: string | undefined;
   readonly answer?: string | undefined;
 }

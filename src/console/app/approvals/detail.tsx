@@ -1,6 +1,7 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import type { ApprovalQuorum } from "../../../core/api/approvals.ts";
 import { saidMembers } from "../../../core/approval-view.ts";
 import { asStrings } from "../../../core/json.ts";
 import { members, serviceNow } from "../api.ts";
@@ -10,7 +11,7 @@ import { tick } from "../state.ts";
 import { Block, Text } from "../text.tsx";
 import { DecisionBar } from "./decision-bar.tsx";
 import { earlierOn, loadShown, shown } from "./inbox.ts";
-import { coverageOf, isPending, outcomeOf, type Quorum, type ShownRequest, toneOf } from "./model.ts";
+import { coverageOf, isPending, outcomeOf, type ShownRequest, toneOf } from "./model.ts";
 import { isCompact, type PlanPart, type PlanShown, planOf, words } from "./plan.ts";
 import { isPartOpen, openPart } from "./reading.ts";
 
@@ -293,7 +294,7 @@ function Expiry({ iso }: { readonly iso: string }): VNode {
   );
 }
 
-function QuorumShown({ quorum: { policies, reasonRequired } }: { readonly quorum: Quorum }): VNode {
+function QuorumShown({ quorum: { policies, reasonRequired } }: { readonly quorum: ApprovalQuorum }): VNode {
   return (
     <>
       {policies.map(({ name, stages }) => (
@@ -345,7 +346,7 @@ const STAGE_WORDS: Readonly<Record<string, string>> = {
 function Deciders({
   deciders: { permissions, subjects },
 }: {
-  readonly deciders: NonNullable<Quorum["policies"][number]["stages"][number]["deciders"]>;
+  readonly deciders: NonNullable<ApprovalQuorum["policies"][number]["stages"][number]["deciders"]>;
 }): VNode {
   return (
     <span class="deciders dim">

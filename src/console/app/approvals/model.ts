@@ -1,85 +1,17 @@
+import type { ApprovalAnswer, ApprovalTerms } from "../../../core/api/approvals.ts";
 import { APPROVAL_SCOPES, type ApprovalScope } from "../../../core/types.ts";
 import { members } from "../api.ts";
 import { counted } from "../words.ts";
 
 /** Approval requests as the service shows them to operators. */
 
-export interface PersonNamed {
-  readonly sub: string;
-  readonly iss: string;
-}
-
-export interface QuorumStage {
-  readonly name: string;
-  readonly state: "open" | "complete" | "later";
-  readonly have: number;
-  readonly needed: number;
-  readonly voters: readonly (PersonNamed & {
-    readonly at: string;
-    readonly scope?: string;
-    readonly reason?: string;
-  })[];
-  readonly deciders?: { readonly permissions: readonly string[]; readonly subjects?: readonly PersonNamed[] };
-}
-
-export interface Quorum {
-  readonly reasonRequired: "never" | "deny" | "always";
-  readonly policies: readonly {
-    readonly name: string;
-    readonly distinctPeople: boolean;
-    readonly stages: readonly QuorumStage[];
-  }[];
-  readonly missing: readonly {
-    readonly policy: string;
-    readonly stage: string;
-    readonly have: number;
-    readonly needed: number;
-  }[];
-}
-
-/** How many calls an approver grants, how long, and which arguments may vary. */
-export interface Terms {
-  readonly runs: number;
-  readonly minutes: number;
-  readonly arguments: Readonly<Record<string, unknown>>;
-}
-
-/** A request in a list. An event that has just arrived has only the members that are not optional. */
-export interface ListedRequest {
-  readonly id: string;
-  readonly state: string;
-  readonly tool: string;
-  readonly summary: string;
+/** A request in a list. An event that has just arrived has only the members that are named here. */
+export type ListedRequest = Pick<ApprovalAnswer, "id" | "state" | "tool" | "summary"> & {
   readonly createdAt: string;
-  readonly version?: number;
-  readonly decideBy?: string;
-  readonly executeBy?: string;
-  readonly scope?: string;
-  /** The terms of the grant, for scope `bounded`. */
-  readonly granted?: Terms;
-  /** The widest grant that an approver may give. */
-  readonly offer?: Terms;
-  readonly decisionReason?: string;
-  readonly options?: readonly string[];
-  readonly risk?: string;
-  readonly rules?: readonly string[];
-  readonly classification?: string;
-  readonly category?: string;
-  readonly planDigest?: string;
-  readonly viewDigest?: string;
-  readonly traceId?: string;
-  readonly requester?: PersonNamed & { readonly act?: readonly string[]; readonly session?: string };
-  readonly decidedAt?: string;
-  readonly decidedBy?: PersonNamed;
-  readonly quorum?: Quorum;
-  readonly answer?: { readonly choices?: readonly string[]; readonly text?: string };
-  readonly canDecide?: { readonly approve: boolean; readonly deny: boolean; readonly because?: string };
-}
+} & Partial<ApprovalAnswer>;
 
 /** A request with everything that an approver reads before deciding. */
-export interface ShownRequest extends ListedRequest {
-  readonly view: unknown;
-}
+export type ShownRequest = ListedRequest & { readonly view: unknown };
 
 /** The longest reason that the service accepts. */
 export const REASON_CHARACTERS_MAX = 500;
@@ -131,7 +63,10 @@ export function scopesOf({ options = [], offer }: ListedRequest): readonly Appro
 }
 
 /** Returns what an approval covers beyond the call, in words that follow it. */
-export function coverageOf(scope: string | undefined, terms: Pick<Terms, "runs" | "minutes"> | undefined): string {
+export function coverageOf(
+  scope: string | undefined,
+  terms: Pick<ApprovalTerms, "runs" | "minutes"> | undefined,
+): string {
   if (scope === "session") return " for the session";
   if (scope !== "bounded" || terms === undefined) return "";
   return `, with ${counted(terms.runs, "run")} in ${counted(terms.minutes, "minute")}`;

@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
+import type { ShownGrant, ShownSession } from "../../../core/api/approvals.ts";
 import { request } from "../api.ts";
-import type { PersonNamed } from "../approvals/model.ts";
 import { Badge, Countdown, Dialog, Empty, Heading, Party, Problem } from "../parts.tsx";
 import { Columns, ROLE, Section, Unread, useRead } from "../records.tsx";
 import { permissions } from "../session.ts";
@@ -10,34 +10,6 @@ import { Text } from "../text.tsx";
 import { counted } from "../words.ts";
 
 /** Agents' sessions, how much each asks, and which approvals cover further calls. */
-
-interface SessionShown {
-  readonly id: string;
-  readonly issuer: string;
-  readonly subject: string;
-  readonly mode: string;
-  readonly createdAt: string;
-  readonly expiresAt: string;
-  readonly modeUntil?: string;
-  readonly modeSetBy?: PersonNamed;
-}
-
-interface GrantShown {
-  readonly id: string;
-  readonly issuer: string;
-  readonly subject: string;
-  readonly session?: string;
-  readonly tool: string;
-  readonly summary: string;
-  readonly expiresAt: string;
-  readonly grantedBy: PersonNamed;
-  /** Runs, and the bounds of arguments that may vary, in words. */
-  readonly bounded?: {
-    readonly runs: number;
-    readonly runsUsed: number;
-    readonly arguments: Readonly<Record<string, string>>;
-  };
-}
 
 /** The session or grant to end once the person has confirmed it. */
 interface Ending {
@@ -50,10 +22,10 @@ interface Ending {
 
 const ending = signal<Ending | undefined>(undefined);
 /** The session whose mode is being set. */
-const changing = signal<{ readonly session: SessionShown; readonly after: () => void } | undefined>(undefined);
+const changing = signal<{ readonly session: ShownSession; readonly after: () => void } | undefined>(undefined);
 
 function SessionsView(): VNode {
-  const { read, again } = useRead<{ readonly sessions: readonly SessionShown[] }>("/sessions");
+  const { read, again } = useRead<{ readonly sessions: readonly ShownSession[] }>("/sessions");
   return (
     <div class="sheet story">
       {read.value === undefined ? (
@@ -81,7 +53,7 @@ function Sessions({
   sessions,
   again,
 }: {
-  readonly sessions: readonly SessionShown[];
+  readonly sessions: readonly ShownSession[];
   readonly again: () => void;
 }): VNode {
   if (sessions.length === 0) {
@@ -159,13 +131,13 @@ function Sessions({
   );
 }
 
-function boundedText({ runs, runsUsed, arguments: bounds }: NonNullable<GrantShown["bounded"]>): string {
+function boundedText({ runs, runsUsed, arguments: bounds }: NonNullable<ShownGrant["bounded"]>): string {
   const varying = Object.entries(bounds).map(([name, bound]) => `${name}: ${bound}`);
   return [`${runsUsed} of ${counted(runs, "run")} used`, ...varying].join("; ");
 }
 
 function Grants(): VNode {
-  const { read, again } = useRead<{ readonly grants: readonly GrantShown[] }>("/grants");
+  const { read, again } = useRead<{ readonly grants: readonly ShownGrant[] }>("/grants");
   const grants = read.value?.grants;
   return (
     <Section id="grants" title="Approved for several calls">
@@ -195,7 +167,7 @@ function Grants(): VNode {
                   <Party sub={subject} iss={issuer} />
                 </td>
                 <td data-label="Approved by" {...ROLE.cell}>
-                  <Text value={grantedBy.sub} max={60} />
+                  <Text value={grantedBy?.sub ?? "–"} max={60} />
                 </td>
                 <td data-label="Ends" {...ROLE.cell}>
                   <span>
