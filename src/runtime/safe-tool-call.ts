@@ -1,5 +1,6 @@
 import type { ApprovalCallback } from "../approvals/callback.ts";
 import type { Approval, Decided, Decision, Grant } from "../approvals/types.ts";
+import { CALL_ID, IDEMPOTENCY_KEY } from "../core/call-limits.ts";
 import type { DryRun, Failure, ToolCallResult } from "../core/call-result.ts";
 import { type DefinedTool, isTool, type ToolFactory } from "../core/define-tool.ts";
 import { type Canonical, canonical, NotJsonError } from "../core/digest.ts";
@@ -355,10 +356,10 @@ type TextOption = Exclude<keyof RequestOptions, "waitMs" | "newApproval" | "dryR
 
 /** The formats that `POST /call` accepts. */
 const TEXT_FORMATS = {
-  session: /^[\x21-\x7e]{1,128}$/,
-  callId: /^[\x21-\x7e]{1,128}$/,
-  approvalId: /^[\x21-\x7e]{1,128}$/,
-  idempotencyKey: /^[\x21-\x7e]{1,255}$/,
+  session: CALL_ID,
+  callId: CALL_ID,
+  approvalId: CALL_ID,
+  idempotencyKey: IDEMPOTENCY_KEY,
   reason: /^.{0,1000}$/s,
   traceparent: /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/,
 } as const satisfies Record<TextOption, RegExp>;

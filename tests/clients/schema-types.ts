@@ -1,10 +1,13 @@
 import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { IDEMPOTENCY_KEY, WAIT_SECONDS_MAX } from "../../src/core/call-limits.ts";
+import { STAGE_NAMES, STAGES, type Stage } from "../../src/core/refusals.ts";
+import { TOOL_FORMATS } from "../../src/core/tool-export.ts";
 import { openApiDocument } from "../../src/http/openapi.ts";
 
 /**
- * The clients' types, generated from the named schemas of `/openapi.json`. Run as a program it writes the files of all languages;
- * a test compares them.
+ * What the clients know of the service: types, generated from the named schemas of `/openapi.json`, and facts of its own code. Run as
+ * a program it writes the files of all languages; a test compares them.
  */
 export const CLIENTS = join(resolve(import.meta.dir, "../.."), "clients");
 
@@ -28,6 +31,29 @@ export interface NamedSchema {
   readonly name: string;
   readonly schema: Schema;
 }
+
+/** A fact of the service that the clients use. */
+interface Constant {
+  readonly name: string;
+  readonly doc: string;
+  readonly value: number | RegExp | readonly Stage[];
+}
+
+const CONSTANTS: readonly Constant[] = [
+  {
+    name: "STAGES_BEFORE_KEY",
+    doc: "Stages before the service looks for the first answer to a repeated call: a refusal there says nothing about the first one.",
+    value: STAGE_NAMES.filter((stage) => STAGES[stage].run === "unread"),
+  },
+  { name: "WAIT_SECONDS_MAX", doc: "How long the service holds a request at most.", value: WAIT_SECONDS_MAX },
+  { name: "IDEMPOTENCY_KEY", doc: "Values of the header `Idempotency-Key`.", value: IDEMPOTENCY_KEY },
+];
+
+/** The forms of `GET /tools?format=` for a model's API. */
+const MODEL_FORMAT: NamedSchema = {
+  name: "ModelFormat",
+  schema: { enum: TOOL_FORMATS.filter((format) => format !== "json") },
+};
 
 /** Each language: its file below `clients/`, and its text for the schemas, which come in an order without forward references. */
 export const LANGUAGES: readonly { readonly file: string; write(schemas: readonly NamedSchema[]): string }[] = [
@@ -55,7 +81,7 @@ export function namedSchemas(document: unknown): readonly NamedSchema[] {
     for (const part of [...Object.values(properties), ...anyOf, ...(items === undefined ? [] : [items])]) visit(part);
   };
   for (const [name, schema] of Object.entries(components.schemas)) add(name, schema);
-  return [...found].map(([name, schema]) => ({ name, schema }));
+  return [...[...found].map(([name, schema]) => ({ name, schema })), MODEL_FORMAT];
 }
 
 /** Returns the name of the type that a part refers to; undefined for a part without a name. */
@@ -69,7 +95,12 @@ function typescript(schemas: readonly NamedSchema[]): string {
     const type = typeOf(declared, "");
     return `${comment(schema, "")}export ${schema.properties === undefined ? `type ${name} = ${type};` : `interface ${name} ${type}`}\n`;
   });
-  return `// Generated from /openapi.json by \`bun run clients:types\`: do not edit.\n\n${declarations.join("\n")}`;
+  const constants = CONSTANTS.map(({ name, doc, value }) => {
+    const text = Array.isArray(value) ? `new Set(${JSON.stringify(value)})` : String(value);
+    return `/** ${doc} */\nexport const ${name}${Array.isArray(value) ? ": ReadonlySet<Stage>" : ""} = ${text};\n`;
+  });
+  const head = "// Generated from the service by `bun run clients:types`: do not edit.\n";
+  return [head, ...declarations, ...constants].join("\n");
 }
 
 function typeOf(schema: Schema, indent: string): string {
@@ -106,13 +137,20 @@ function python(schemas: readonly NamedSchema[]): string {
     const { title: _, ...declared } = schema;
     return `${name} = ${pythonType(declared)}\n${docstring(schema, "")}`;
   });
-  const head = `"""Generated from /openapi.json by \`bun run clients:types\`: do not edit."""
+  const constants = CONSTANTS.map(({ name, doc, value }) => `${name} = ${pythonValue(value)}\n"""${doc}"""\n`);
+  const head = `"""Generated from the service by \`bun run clients:types\`: do not edit."""
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, TypedDict, Union
 `;
-  return [head, ...declarations].join("\n\n");
+  return [head, ...declarations, constants.join("\n")].join("\n\n");
+}
+
+function pythonValue(value: Constant["value"]): string {
+  if (value instanceof RegExp) return `re.compile(r"${value.source.slice(1, -1)}\\Z")`;
+  return typeof value === "number" ? String(value) : `frozenset({${value.map((stage) => `"${stage}"`).join(", ")}})`;
 }
 
 function pythonClass(name: string, schema: Schema): string {

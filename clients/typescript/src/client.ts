@@ -10,7 +10,17 @@ import {
   sleep,
   type Transport,
 } from "./requests.ts";
-import type { ApprovalRequest, DryRun, Pending, Refusal, Tool, Success as WireSuccess } from "./schema.ts";
+import {
+  type ApprovalRequest,
+  type DryRun,
+  IDEMPOTENCY_KEY,
+  type ModelFormat,
+  type Pending,
+  type Refusal,
+  type Tool,
+  WAIT_SECONDS_MAX,
+  type Success as WireSuccess,
+} from "./schema.ts";
 
 export { ConnectionError, ProtocolError, RefusedError } from "./errors.ts";
 export type { Fetch } from "./requests.ts";
@@ -130,8 +140,7 @@ export interface RunOptions extends Omit<CallOptions, "dryRun"> {
 
 const TIMEOUT_MS = 60_000;
 const RETRIES = 4;
-const HELD_SECONDS_MAX = 55;
-const POLL_SECONDS = 50;
+const POLL_SECONDS = WAIT_SECONDS_MAX - 5;
 /** Approval requests that one run waits for: a service that always asks once more must not hold it forever. */
 const APPROVALS_MAX = 10;
 /** A long poll that ends earlier was not held: the service has too many waiting requests. */
@@ -213,7 +222,7 @@ export class SafeToolCallClient {
    *
    * @throws {RefusedError | ConnectionError}
    */
-  async tools<Format extends keyof ToolFormats = "json">(
+  async tools<Format extends "json" | ModelFormat = "json">(
     format?: Format,
     { strict = false, signal }: ToolsOptions = {},
   ): Promise<ToolFormats[Format][]> {
@@ -293,7 +302,7 @@ export class SafeToolCallClient {
     ownKey: string | undefined,
   ): Promise<ToolCallResult | DryRun> {
     const { callId, session = this.#session, reason, approvalId, dryRun, signal, idempotencyKey } = options;
-    if (typeof idempotencyKey === "string" && !/^[\x21-\x7e]{1,255}$/.test(idempotencyKey)) {
+    if (typeof idempotencyKey === "string" && !IDEMPOTENCY_KEY.test(idempotencyKey)) {
       throw new TypeError("idempotencyKey: expected 1 to 255 visible ASCII characters");
     }
     const waitSeconds = heldSeconds(options.waitSeconds);
@@ -419,7 +428,7 @@ function isOutage(error: unknown, msMax: number): boolean {
 
 /** Returns a whole number of seconds for which the service can hold a request. */
 function heldSeconds(seconds = 0): number {
-  return Math.min(HELD_SECONDS_MAX, Math.max(0, Math.ceil(seconds)));
+  return Math.min(WAIT_SECONDS_MAX, Math.max(0, Math.ceil(seconds)));
 }
 
 function resultOf({ status, body }: Answer): ToolCallResult | DryRun {

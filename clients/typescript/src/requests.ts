@@ -1,5 +1,5 @@
 import { ConnectionError, ProtocolError } from "./errors.ts";
-import type { Refusal, Stage } from "./schema.ts";
+import { type Refusal, STAGES_BEFORE_KEY } from "./schema.ts";
 
 /** Sends a request: the part of `fetch` that the client uses. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
@@ -52,8 +52,6 @@ const NOT_SENT =
   /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT|ConnectionRefused|FailedToOpenSocket)$/;
 /** Statuses by which a proxy says that the service does not answer now. */
 const PASSING: ReadonlySet<number> = new Set([408, 429, 500, 502, 503, 504]);
-/** Stages before the service looks for the first answer to a repeated call: a refusal there says nothing about the first one. */
-const BEFORE_RECORD: ReadonlySet<Stage> = new Set(["REQUEST", "AUTH", "REGISTRY", "PERMISSION", "LIMIT"]);
 
 /**
  * Sends a request, and repeats it while it is refused for now or, if it is repeatable, its answer is lost.
@@ -106,7 +104,7 @@ function known(answer: Answer, changes: boolean): Answer {
   const { status, body, isRepeated } = answer;
   if (!isRepeated || !changes || !isRefusal(body)) return answer;
   const { code, stage, retryAfterMs } = body.error;
-  if (!BEFORE_RECORD.has(stage) || code === "CALL_IN_PROGRESS") return answer;
+  if (!STAGES_BEFORE_KEY.has(stage) || code === "CALL_IN_PROGRESS") return answer;
   throw new ConnectionError(`the answer was lost, and the request could not be repeated: ${code}`, {
     ...{ mayHaveRun: true, status, code, retryAfterMs },
   });

@@ -1,4 +1,4 @@
-// Generated from /openapi.json by `bun run clients:types`: do not edit.
+// Generated from the service by `bun run clients:types`: do not edit.
 
 export type RefusalCode =
   | "MALFORMED_REQUEST"
@@ -208,3 +208,14 @@ export interface Session {
 export interface SessionAnswer {
   readonly session: Session;
 }
+
+export type ModelFormat = "openai" | "openai-responses" | "anthropic" | "google" | "mcp";
+
+/** Stages before the service looks for the first answer to a repeated call: a refusal there says nothing about the first one. */
+export const STAGES_BEFORE_KEY: ReadonlySet<Stage> = new Set(["REQUEST", "AUTH", "REGISTRY", "PERMISSION", "LIMIT"]);
+
+/** How long the service holds a request at most. */
+export const WAIT_SECONDS_MAX = 55;
+
+/** Values of the header `Idempotency-Key`. */
+export const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;

@@ -3,6 +3,7 @@ import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
 import { chosenTermsSchema } from "../../approvals/grants.ts";
 import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
+import { WAIT_SECONDS_MAX } from "../../core/call-limits.ts";
 import { Refusal } from "../../core/errors.ts";
 import { APPROVAL_SCOPES, APPROVAL_STATES, type CallerContext, type Json } from "../../core/types.ts";
 import type { Registry } from "../../pipeline/registry.ts";
@@ -38,8 +39,6 @@ const { endpoint } = endpointsWith<ApprovalsPart>();
 
 const PAGE_MAX = 200;
 const PAGE_DEFAULT = 50;
-/** Less than a minute, after which clients and proxies time out. */
-const WAIT_SECONDS_MAX = 55;
 
 /** Value of `state` for requests in every state. */
 const EVERY_STATE = "all";

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
 import type { Approvals } from "../../approvals/types.ts";
+import { CALL_ID, IDEMPOTENCY_KEY, WAIT_SECONDS_MAX } from "../../core/call-limits.ts";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { type HttpRequestFacts, parseTracestate } from "../../core/tracing.ts";
@@ -39,21 +40,12 @@ const TOOL_CHARACTERS_MAX = 256;
 const envelope = z.strictObject({
   tool: z.string().min(1).max(TOOL_CHARACTERS_MAX),
   args: z.custom<Readonly<Record<string, unknown>>>(isTable, "must be an object").meta({ type: "object" }).default({}),
-  session: z
-    .string()
-    .regex(/^[\x21-\x7e]{1,128}$/)
-    .optional(),
-  callId: z
-    .string()
-    .regex(/^[\x21-\x7e]{1,128}$/)
-    .optional(),
+  session: z.string().regex(CALL_ID).optional(),
+  callId: z.string().regex(CALL_ID).optional(),
   reason: z.string().max(1_000).optional(),
   /** Names the approval that this call uses; `new`: a person is asked again, even if the same call was approved. */
   approval: z
-    .union(
-      [z.strictObject({ id: z.string().regex(/^[\x21-\x7e]{1,128}$/) }), z.literal("new")],
-      'must be {"id": "…"} or "new"',
-    )
+    .union([z.strictObject({ id: z.string().regex(CALL_ID) }), z.literal("new")], 'must be {"id": "…"} or "new"')
     .optional(),
   dryRun: z.boolean().describe("Only say what would happen to the call.").optional(),
 });
@@ -293,8 +285,6 @@ class IncomingCall extends HttpCall {
   }
 }
 
-const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
-
 /**
  * Reads the caller's idempotency key: the same key with the same arguments is the same call.
  *
@@ -306,7 +296,6 @@ export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHe
   throw new Refusal("MALFORMED_REQUEST", "Idempotency-Key must have 1 to 255 visible ASCII characters.");
 }
 
-const WAIT_SECONDS_MAX = 55;
 const PREFER_CHARACTERS_MAX = 256;
 
 /** Reads `Prefer: wait=N` (RFC 7240) in milliseconds, at most 55 s. Ignores anything else, as the RFC requires. */

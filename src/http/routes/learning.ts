@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { WAIT_SECONDS_MAX } from "../../core/call-limits.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import type { CallerContext } from "../../core/types.ts";
@@ -19,7 +20,6 @@ const { endpoint } = endpointsWith<LearningPart>();
 
 const SECONDS_MAX = 3_600;
 const ANSWERS_MAX = 1_000;
-const WAIT_SECONDS_MAX = 55;
 
 /** A query parameter is always text. */
 const wait = z

@@ -19,7 +19,7 @@ from typing import Any, Literal, Optional, TypeVar, Union, cast
 from urllib.parse import quote, urlsplit
 
 from .errors import ConnectionError, ProtocolError, RefusedError
-from .schema import ApprovalRequest, DryRun, Pending, Refusal, Success
+from .schema import IDEMPOTENCY_KEY, STAGES_BEFORE_KEY, WAIT_SECONDS_MAX, ApprovalRequest, DryRun, Pending, Refusal, Success
 
 T = TypeVar("T")
 ToolCallResult = Union[Success, Pending, Refusal]
@@ -27,8 +27,7 @@ Body = dict[str, Any]
 
 BACKOFF_SECONDS = 0.25
 BACKOFF_SECONDS_MAX = 8.0
-POLL_SECONDS = 50
-"""Less than the service's limit of 55."""
+POLL_SECONDS = WAIT_SECONDS_MAX - 5
 POLL_SECONDS_FREE = 1.0
 """A long poll that ends earlier was not held: the service has too many waiting requests."""
 OUTAGE_SECONDS_MAX = 300.0
@@ -41,10 +40,7 @@ APPROVALS_MAX = 10
 
 _ID = re.compile(r"[\x21-\x7e]{1,128}\Z")
 _APPROVAL_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
-_KEY = re.compile(r"[\x21-\x7e]{1,255}\Z")
 _TOKEN = re.compile(r"[\x21-\x7e]+\Z")
-_BEFORE_RECORD = frozenset({"REQUEST", "AUTH", "REGISTRY", "PERMISSION", "LIMIT"})
-"""Stages before the service looks for the first answer to a repeated call: a refusal there says nothing about the first one."""
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 """Statuses with which a proxy says that the service cannot answer now."""
 
@@ -319,7 +315,7 @@ def _known(settings: Settings, body: Body, send: Send, losses: "list[NoAnswer]")
     if not losses or not send.changes or not is_refusal(body):
         return body
     error = body["error"]
-    if error["stage"] not in _BEFORE_RECORD or error["code"] == "CALL_IN_PROGRESS":
+    if error["stage"] not in STAGES_BEFORE_KEY or error["code"] == "CALL_IN_PROGRESS":
         return body
     problem = f"the answer was lost, and the request could not be repeated: {error['code']}"
     raise ConnectionError(f"{settings.url}: {problem}", may_have_run=True)
@@ -355,7 +351,7 @@ def _request(settings: Settings, made: Call, key: Optional[str]) -> Send:
     if made.wait_seconds > 0:
         headers["prefer"] = f"wait={ceil(made.wait_seconds)}"
     if key is not None:
-        headers["idempotency-key"] = _checked(_KEY, "idempotency_key", key)
+        headers["idempotency-key"] = _checked(IDEMPOTENCY_KEY, "idempotency_key", key)
     timeout = settings.timeout + max(0, made.wait_seconds)
     return Send("POST", "/call", timeout, to_json(body).encode(), headers, key is not None or made.dry_run, not made.dry_run)
 

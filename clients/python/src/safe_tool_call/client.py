@@ -16,9 +16,8 @@ import httpx
 from . import _flow as flow
 from ._flow import Ask, Call, ToolCallResult, Flow, NoAnswer, Pause, Reply, Send, Settings, T
 from .errors import RefusedError
-from .schema import ApprovalRequest, DryRun, Pending, Refusal, Tool
+from .schema import ApprovalRequest, DryRun, ModelFormat, Pending, Refusal, Tool
 
-ModelFormat = Literal["openai", "openai-responses", "anthropic", "google", "mcp"]
 OnPending = Callable[[Pending], object]
 """Called when a person is asked. When it returns "return", the pending result is returned at once."""
 

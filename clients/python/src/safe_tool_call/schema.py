@@ -1,7 +1,8 @@
-"""Generated from /openapi.json by `bun run clients:types`: do not edit."""
+"""Generated from the service by `bun run clients:types`: do not edit."""
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, TypedDict, Union
 
 
@@ -250,3 +251,16 @@ class Session(TypedDict):
 
 class SessionAnswer(TypedDict):
     session: Session
+
+
+ModelFormat = Literal["openai", "openai-responses", "anthropic", "google", "mcp"]
+
+
+STAGES_BEFORE_KEY = frozenset({"REQUEST", "AUTH", "REGISTRY", "PERMISSION", "LIMIT"})
+"""Stages before the service looks for the first answer to a repeated call: a refusal there says nothing about the first one."""
+
+WAIT_SECONDS_MAX = 55
+"""How long the service holds a request at most."""
+
+IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}\Z")
+"""Values of the header `Idempotency-Key`."""

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Optional, TypedDict, TypeVar, Union, cast
 
 from .. import _flow as flow
 from .._flow import ToolCallResult, Flow
-from ..client import AsyncClient, Client, ModelFormat
+from ..client import AsyncClient, Client
 from ..errors import ConnectionError, RefusedError
-from ..schema import Pending, PendingApproval
+from ..schema import ModelFormat, Pending, PendingApproval
 
 T = TypeVar("T")
-_CALL_ID = re.compile(r"[\x21-\x7e]{1,128}\Z")
 
 
 class PendingCall(TypedDict):
@@ -176,7 +174,7 @@ class ModelCalls:
             return _failed("INVALID_INPUT", "The arguments must be one JSON object.")
         if not self._offers(call.name):
             return _failed("TOOL_NOT_FOUND", f"There is no tool {call.name}.")
-        call_id = call.id if call.id is not None and _CALL_ID.match(call.id) else None
+        call_id = call.id if call.id is not None and flow._ID.match(call.id) else None
         made = flow.Call(call.name, args, call_id=call_id, idempotency_key=call.idempotency_key)
         kept = self._waiting.get(_key_of(call.name, args))
         if kept and not isinstance(call.idempotency_key, str):
