@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { closeSync, openSync, readdirSync, readFileSync, readSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
 import { systemCode } from "../../core/error-text.ts";
 import { cLibrary } from "./confinement/c-library.ts";
@@ -19,12 +19,21 @@ const NEWEST_AFTER = 64;
 /** Scans and processes between two turns of the event loop: a few milliseconds. */
 const SCANS_PER_TURN = 32;
 const PROCESSES_PER_TURN = 64;
-/** Processes whose environment is read between two turns of the event loop. */
-const ENVIRONMENTS_PER_TURN = 128;
+/** Bytes of environments that are read between two turns of the event loop: about a millisecond. */
+const ENVIRONMENT_BYTES_PER_TURN = 65_536;
+/** Bytes that a process counts for at least: it is opened and closed. */
+const PROCESS_BYTES = 512;
 /** Maximum number of processes whose environment is read in one round. */
 const ENVIRONMENTS_MAX = 8_192;
-/** Time limit for the search of a session. Processes may be left then. */
+/** Longest environment that Linux starts a program with. A running process may declare any of its memory as its environment. */
+const ENVIRONMENT_BYTES_MAX = 6_291_456;
+/** Bytes of environments that one scan reads. Processes may be left then. */
+const SCAN_BYTES_MAX = 134_217_728;
+/** Longest marker with its name, in bytes. */
+const MARKER_BYTES_MAX = 512;
+/** Time limits for the searches of a session and of strays. Processes may be left then. */
 const SEARCH_MS_MAX = 600;
+const STRAYS_MS_MAX = 5_000;
 /** Pause until a process can be read that is just becoming another program. */
 const UNCERTAIN_PAUSE_MS = 2;
 
@@ -43,32 +52,41 @@ export function killGroup(pid: number, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"
   kill(-pid, signal);
 }
 
+/** A search that is limited in time and lets other work continue. */
 interface Search {
-  readonly session: number;
   readonly killed: Set<number>;
   /** Number of processes that had left the child's group. */
   left: number;
   isOver: boolean;
 }
 
+interface SessionSearch extends Search {
+  readonly session: number;
+}
+
 /**
  * Kills all processes in a child's session and returns how many had left its group. A confined child cannot leave its
- * session. The search is limited in time and lets other work continue.
+ * session.
  */
 export async function killSession(session: number, hasLeaderEnded: boolean): Promise<number> {
   if (!Number.isSafeInteger(session) || session <= 1) return 0;
   // The id is not reused while the session has members: a new process with this id means that the session is empty.
   if (hasLeaderEnded && cLibrary().getsid(session) !== -1) return 0;
-  const search: Search = { session, killed: new Set(), left: 0, isOver: false };
+  return searchFor(SEARCH_MS_MAX, (search) => killInRounds(Object.assign(search, { session })));
+}
+
+/** Returns how many of the processes that a search has killed within the time limit had left the child's group. */
+async function searchFor(limitMs: number, kill: (search: Search) => Promise<void>): Promise<number> {
+  const search: Search = { killed: new Set(), left: 0, isOver: false };
   const { promise: over, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, SEARCH_MS_MAX);
-  await Promise.race([killInRounds(search), over]);
+  const timer = setTimeout(resolve, limitMs);
+  await Promise.race([kill(search), over]);
   clearTimeout(timer);
   search.isOver = true;
   return search.left;
 }
 
-async function killInRounds(search: Search): Promise<void> {
+async function killInRounds(search: SessionSearch): Promise<void> {
   for (let round = 0; round < SESSION_ROUNDS_MAX && !search.isOver; round += 1) {
     const before = search.killed.size;
     await killNewest(search);
@@ -82,7 +100,7 @@ async function killInRounds(search: Search): Promise<void> {
  * process table has been read; that id is among the newest, and checking these is faster than a fork. A process found
  * after the first scan has survived the kill of the group.
  */
-async function killNewest(search: Search): Promise<void> {
+async function killNewest(search: SessionSearch): Promise<void> {
   for (let scan = 0, quiet = 0; scan < SCANS_MAX && quiet < QUIET_SCANS && !search.isOver; scan += 1) {
     const before = search.killed.size;
     await newestScan.search(search.session, (pid) => killMember(search, pid, scan > 0 || hasLeft(search.session, pid)));
@@ -131,44 +149,76 @@ function newestPid(): number {
  * environment. Descendants in the group were killed with it and are not counted. Linux only, and only for processes of
  * the service's user, whose environments can be read.
  */
-export async function killStrays(marker: string, group: number): Promise<number> {
-  const survivors = new Set<number>();
-  for (let round = 0; round < STRAY_ROUNDS_MAX; round += 1) {
-    const strays: number[] = [];
-    const isUncertain = await markerScan.search(marker, (pid) => strays.push(pid));
-    for (const pid of strays) {
-      const stat = statOf(pid);
-      if (stat !== undefined && Number(stat[2]) !== group) survivors.add(pid);
-      kill(pid);
+export function killStrays(marker: string, group: number, limitMs = STRAYS_MS_MAX): Promise<number> {
+  return searchFor(limitMs, async (search) => {
+    for (let round = 0; round < STRAY_ROUNDS_MAX && !search.isOver; round += 1) {
+      const before = search.killed.size;
+      const isUncertain = await markerScan.search(marker, (pid) => killMember(search, pid, isOutside(group, pid)));
+      if (search.killed.size === before && !isUncertain) break;
+      if (isUncertain) await Bun.sleep(UNCERTAIN_PAUSE_MS);
     }
-    if (strays.length === 0 && !isUncertain) break;
-    if (isUncertain) await Bun.sleep(UNCERTAIN_PAUSE_MS);
+  });
+}
+
+function isOutside(group: number, pid: number): boolean {
+  const stat = statOf(pid);
+  return stat !== undefined && Number(stat[2]) !== group;
+}
+
+/** Counts the bytes that are read, and lets other work continue when a turn has read enough. */
+class Turns {
+  #left = ENVIRONMENT_BYTES_PER_TURN;
+  #total = 0;
+
+  get isOver(): boolean {
+    return this.#total > SCAN_BYTES_MAX;
   }
-  return survivors.size;
+
+  async count(bytes: number): Promise<void> {
+    this.#total += bytes;
+    this.#left -= bytes;
+    if (this.#left > 0) return;
+    this.#left = ENVIRONMENT_BYTES_PER_TURN;
+    await setImmediate();
+  }
 }
 
 /** Reports the markers of processes. Returns whether a process could not be read. */
 const markerScan = new SharedScan<string, boolean>(async (found) => {
+  const turns = new Turns();
   let isUncertain = false;
-  const candidates = processIds().slice(-ENVIRONMENTS_MAX);
-  for (const [index, pid] of candidates.filter((other) => other > 1 && other !== process.pid).entries()) {
-    if (index % ENVIRONMENTS_PER_TURN === ENVIRONMENTS_PER_TURN - 1) await setImmediate();
-    const markers = markersOf(pid);
-    for (const marker of markers ?? []) found(marker, pid);
-    isUncertain ||= markers === undefined;
+  for (const pid of processIds().slice(-ENVIRONMENTS_MAX)) {
+    if (pid <= 1 || pid === process.pid) continue;
+    if (turns.isOver) break;
+    const isRead = await reportMarkers(pid, turns, (marker) => found(marker, pid));
+    isUncertain ||= !isRead;
   }
   return isUncertain;
 });
 
 const MARKER = new RegExp(`(?<=\\0)${CALL_MARKER}=([^\\0]*)(?=\\0)`, "g");
+const block = Buffer.alloc(ENVIRONMENT_BYTES_PER_TURN);
 
-/** Returns the markers in a process's environment; undefined while it becomes another program and cannot be read. */
-function markersOf(pid: number): ReadonlySet<string> | undefined {
+/** Reports the markers in a process's environment. Returns false while it becomes another program and cannot be read. */
+async function reportMarkers(pid: number, turns: Turns, found: (marker: string) => void): Promise<boolean> {
+  await turns.count(PROCESS_BYTES);
+  let file: number | undefined;
   try {
-    const environment = `\0${readFileSync(`/proc/${pid}/environ`, "latin1")}`;
-    return new Set([...environment.matchAll(MARKER)].map(([, marker = ""]) => marker));
+    file = openSync(`/proc/${pid}/environ`, "r");
+    let end = "\0";
+    for (let read = 0, count = 1; count > 0 && read < ENVIRONMENT_BYTES_MAX; read += count) {
+      count = readSync(file, block);
+      const text = end + block.toString("latin1", 0, count);
+      for (const [, marker = ""] of text.matchAll(MARKER)) found(marker);
+      // The next block may continue the last variable of this one.
+      end = text.slice(Math.max(text.lastIndexOf("\0"), text.length - MARKER_BYTES_MAX));
+      await turns.count(count);
+    }
+    return true;
   } catch (error) {
-    return systemCode(error) === "EACCES" && isOurs(pid) ? undefined : new Set();
+    return systemCode(error) !== "EACCES" || !isOurs(pid);
+  } finally {
+    if (file !== undefined) closeSync(file);
   }
 }
 

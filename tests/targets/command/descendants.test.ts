@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { killGroup, killSession, killStrays } from "../../../src/targets/command/descendants.ts";
 import { CALL_MARKER } from "../../../src/targets/command/environment.ts";
 import { until } from "../../support/until.ts";
@@ -79,6 +80,19 @@ async function readsOf(work: () => Promise<unknown>): Promise<number> {
   return reads() - before;
 }
 
+/** Returns the turns of the event loop until the work is done. */
+async function turnsOf(work: () => Promise<unknown>): Promise<number> {
+  let turns = 0;
+  let isDone = false;
+  const counting = (async () => {
+    for (; !isDone; turns += 1) await setImmediate();
+  })();
+  await work();
+  isDone = true;
+  await counting;
+  return turns;
+}
+
 describe.skipIf(isSkipped)("many calls that end at once", () => {
   test("every process that left its group or session is killed", async () => {
     const calls = await startAll();
@@ -123,6 +137,26 @@ describe.skipIf(isSkipped)("many calls that end at once", () => {
     ];
     expect(one).toBeGreaterThan(0);
     expect(many).toBeLessThan(one * 10);
+  });
+
+  test("a large environment is read in several turns of the event loop, and until the time limit", async () => {
+    const marker = crypto.randomUUID();
+    const filler = Object.fromEntries(Array.from({ length: 15 }, (_, at) => [`FILLER_${at}`, "x".repeat(131_000)]));
+    const spawn = (env: Readonly<Record<string, string>>): Bun.Subprocess => {
+      const child = Bun.spawn({ cmd: ["sleep", "300"], env: { PATH: process.env["PATH"] ?? "", ...env } });
+      started.push(child);
+      return child;
+    };
+    const stray = spawn({ ...filler, [CALL_MARKER]: marker });
+    const environment = (): string => readFileSync(`/proc/${stray.pid}/environ`, "latin1");
+    await until("the program", () => (environment().length > 1_900_000 ? true : undefined));
+    expect(await turnsOf(() => killStrays(crypto.randomUUID(), 1))).toBeGreaterThan(20);
+
+    // Without turns in between, the limit would have no effect.
+    expect(await killStrays(marker, 1, 0)).toBe(0);
+    expect(stray.exitCode ?? stray.signalCode).toBeNull();
+    expect(await killStrays(marker, 1, 60_000)).toBe(1);
+    expect(await stray.exited).not.toBe(0);
   });
 
   test("the newest process ids are checked as often as for a few calls", async () => {
