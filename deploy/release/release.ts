@@ -1,11 +1,13 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { binaries } from "./binaries.ts";
-import { packClient, ROOT } from "./npm.ts";
+import { packClient, packService } from "./npm.ts";
 import { sbom } from "./sbom.ts";
+import { ROOT } from "./source.ts";
 
 /** The parts of a release, in the order in which they are built. Each writes its files into the folder. */
 const PARTS: Readonly<Record<string, (folder: string) => Promise<unknown>>> = {
+  service: packService,
   client: packClient,
   binaries,
   sbom,

@@ -7,11 +7,12 @@ import { assemble, type Parts } from "../runtime/composition/wiring.ts";
 import type { Config, Environment } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
 import { readConfigFile } from "../runtime/config/file.ts";
-import { isCompiled } from "../runtime/own-code.ts";
+import { isClone } from "../runtime/own-code.ts";
 import type { CONFIGURED, OptionValues } from "./command.ts";
 import { wrongUsage } from "./output.ts";
 
-export const NO_DEVELOPMENT = "development mode needs the repository: run stc from a clone; this is the single binary";
+export const NO_DEVELOPMENT =
+  "development mode needs the repository: run stc from a clone, or write a service of your own with stc init";
 
 export type ConfigurationOptions = OptionValues<typeof CONFIGURED.options>;
 
@@ -62,7 +63,7 @@ export async function configuration({ config, dev }: ConfigurationOptions): Prom
   const problems = environmentProblems(environment);
   if (problems.length > 0) throw new StartupError(problems);
   if (dev === true) {
-    if (isCompiled()) throw new StartupError([NO_DEVELOPMENT]);
+    if (!isClone()) throw new StartupError([NO_DEVELOPMENT]);
     const { developmentEnvironment } = await import("./development/environment.ts");
     const development = await developmentEnvironment(environment, Date.now());
     return { ...development, readAgain: () => development.config };

@@ -1,7 +1,7 @@
 import { isTable } from "../core/json.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
 import { readConsoleAddress } from "../runtime/config/file.ts";
-import { isCompiled } from "../runtime/own-code.ts";
+import { isClone } from "../runtime/own-code.ts";
 import { answerOf, noAnswer, readText } from "./client.ts";
 import { type ConfigurationOptions, NO_DEVELOPMENT } from "./configuration.ts";
 import { fetchService } from "./connection.ts";
@@ -15,7 +15,7 @@ const TIMEOUT_MS = 5_000;
 export async function console({ dev, config }: ConfigurationOptions): Promise<void> {
   const environment = processEnvironment();
   if (dev === true) {
-    if (isCompiled()) return wrongUsage(NO_DEVELOPMENT);
+    if (!isClone()) return wrongUsage(NO_DEVELOPMENT);
     const { developmentConsoleUrl } = await import("./development/environment.ts");
     return print.line(await developmentLink(developmentConsoleUrl(environment)));
   }

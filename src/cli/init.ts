@@ -1,13 +1,12 @@
 import { lstatSync, mkdirSync, statSync, writeFileSync } from "node:fs";
-import { basename, dirname, join, resolve, sep } from "node:path";
-import { fileURLToPath } from "node:url";
+import { basename, dirname, join, resolve } from "node:path";
 import zodPackage from "zod/package.json" with { type: "json" };
 import { systemCode } from "../core/error-text.ts";
 import { printableCell } from "../core/printable.ts";
 import { VERSION } from "../core/version.ts";
 import { MODULES } from "../modules.ts";
 import { editorSchema } from "../runtime/manifests/editor-schema.ts";
-import { isCompiled } from "../runtime/own-code.ts";
+import { isClone } from "../runtime/own-code.ts";
 import { fixturesSchema } from "./authoring/fixtures.ts";
 import { CommandError, EXIT, print } from "./output.ts";
 
@@ -137,10 +136,9 @@ function packageName(name: string): string {
   );
 }
 
-/** A clone is linked (`bun link`); an installed package comes from where this one came from. */
+/** A clone is linked (`bun link`); a package and a binary have a published version. */
 function packageSpecifier(): string {
-  const here = fileURLToPath(import.meta.url);
-  return isCompiled() || here.includes(`${sep}node_modules${sep}`) ? VERSION : "link:safe-tool-call";
+  return isClone() ? "link:safe-tool-call" : VERSION;
 }
 
 function packageJson(name: string): string {

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { subjectProblem } from "../pipeline/identity/claims.ts";
-import { isCompiled } from "../runtime/own-code.ts";
+import { isClone } from "../runtime/own-code.ts";
 import { NO_DEVELOPMENT } from "./configuration.ts";
 import { print, wrongUsage } from "./output.ts";
 
@@ -52,7 +52,7 @@ export async function token({ sub, permission, operator, session, ttl, keys }: T
   if (permission?.some((name) => !VISIBLE.test(name)) === true) {
     return wrongUsage("no service would accept this permission: 1 to 128 visible characters, no space");
   }
-  if (keys === undefined && isCompiled()) return wrongUsage(NO_DEVELOPMENT);
+  if (keys === undefined && !isClone()) return wrongUsage(`${NO_DEVELOPMENT} and give --keys`);
   const directory = keys ?? (await import("./development/environment.ts")).DEVELOPMENT_DIRECTORY;
   const { signDevelopmentToken } = await import("./development/keys.ts");
   print.line(
@@ -84,10 +84,10 @@ export async function developmentOperatorToken(): Promise<string> {
 
 /**
  * Returns a function that signs a token for the agent of the development stand's examples; the tokens share one session. Returns
- * undefined, after printing the reason, in the single binary.
+ * undefined, after printing the reason, outside a clone.
  */
 export async function developmentTokens(): Promise<(() => Promise<string>) | undefined> {
-  if (isCompiled()) {
+  if (!isClone()) {
     wrongUsage(NO_DEVELOPMENT);
     return undefined;
   }

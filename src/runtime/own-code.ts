@@ -4,12 +4,12 @@ import { dirname } from "node:path";
 /** The virtual folder that the runtime shows to code inside a compiled binary; it does not exist in any file system. */
 export const EMBEDDED = "/$bunfs/";
 
-/** Returns whether this process runs as the single binary. */
-export function isCompiled(): boolean {
-  return import.meta.dir.startsWith(EMBEDDED);
+/** Returns whether this process runs from the sources of a clone, not from the package or as the single binary. */
+export function isClone(): boolean {
+  return import.meta.path.endsWith(".ts");
 }
 
 /** Returns the path of the service's own code, links resolved: its folder, or the single binary. */
 export function ownCode(): string {
-  return realpathSync(isCompiled() ? process.execPath : dirname(import.meta.dir));
+  return realpathSync(import.meta.dir.startsWith(EMBEDDED) ? process.execPath : dirname(import.meta.dir));
 }

@@ -12,6 +12,9 @@ import { PROJECT } from "../support/world.ts";
 
 /** Blocks that another test pastes. That test reads the page, or the block by its name. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
+  "README.md: npm i -g safe-tool-call": "tests/release/package.slow.ts",
+  "README.md: cd my-service": "tests/release/package.slow.ts",
+  "docs/install.md: stc init my-service": "tests/release/package.slow.ts",
   "README.md: TOKEN=": "tests/e2e/blocks-documented.slow.ts",
   "README.md: npx -y bun@1.4.5 run --silent stc audit tail": "tests/e2e/blocks-documented.slow.ts",
   "docs/README.md: alias stc=": "tests/e2e/blocks-documented.slow.ts",
@@ -130,6 +133,9 @@ const NOT_RUN: Readonly<Record<string, string>> = {
       "stc.yaml is the reader's, with systems of the reader; the block before it is read as a configuration",
     ]),
   ),
+  "docs/install.md: npm i -g safe-tool-call":
+    "fetches from the registry; tests/release/package.slow.ts installs a file",
+  "docs/library.md: bun add": "fetches from the registry; tests/release/package.slow.ts installs a file",
   "docs/install.md: bun run serve": "stc.yaml is the reader's; tests/e2e/first-service.slow.ts starts a service so",
   "docs/install.md: bun run compile": "takes a minute; tests/long/compile.long.ts builds and runs the binary",
   "docs/install.md: docker build": "wants a container runtime; tests/deploy/image.test.ts reads the image's file",

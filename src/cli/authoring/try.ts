@@ -164,7 +164,8 @@ class Trying {
     this.#attempt.notApplied = await this.#policies(sent, plan);
     const stop = new AbortController();
     const onSignal = (): void => stop.abort();
-    process.once("SIGINT", onSignal);
+    // Not `once`: on Ctrl-C, the terminal and the launcher of the package each send the signal.
+    process.on("SIGINT", onSignal);
     const context: RunContext = {
       signal: AbortSignal.any([AbortSignal.timeout(tool.timeoutMs), stop.signal]),
       deadline: Date.now() + tool.timeoutMs,

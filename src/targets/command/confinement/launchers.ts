@@ -1,7 +1,11 @@
-import { join } from "node:path";
+import { extname, join } from "node:path";
 import type { SeccompOptions } from "./filter.ts";
 
-const LAUNCHER = join(import.meta.dir, "launcher.ts");
+/**
+ * The launcher's entry point, beside this code: the source in a clone, a built file in the package. The single binary contains no
+ * file that could be run by its path: its entry point (`cli/binary.ts`) knows this name.
+ */
+export const LAUNCHER = join(import.meta.dir, `launcher${extname(import.meta.path)}`);
 /** Command line of a launcher. The options prevent the runtime from reading settings, variables or packages. */
 const LAUNCHER_ARGV = [process.execPath, "--no-env-file", "--config=/dev/null", "--no-install", LAUNCHER];
 
