@@ -1,9 +1,8 @@
 import { createHash } from "node:crypto";
-import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { chmodSync, copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { NOTICES_FILE } from "./notices.ts";
-import { run } from "./run.ts";
+import { inTemporaryFolder, run } from "./run.ts";
 import { RUNTIMES, type Runtime } from "./runtimes.ts";
 import { MANIFEST, ROOT, type Source, sourceOf } from "./source.ts";
 
@@ -102,13 +101,4 @@ export async function archive(folder: string, { binary: file, platform, source }
     writeFileSync(path, Bun.gzipSync(readFileSync(tar), { level: 6, library: "libdeflate" }));
     return path;
   });
-}
-
-async function inTemporaryFolder<T>(use: (folder: string) => Promise<T>): Promise<T> {
-  const folder = mkdtempSync(join(tmpdir(), "stc-release-"));
-  try {
-    return await use(folder);
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
 }

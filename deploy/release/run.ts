@@ -1,3 +1,7 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
 interface Options {
   readonly cwd?: string;
   readonly env?: Readonly<Record<string, string>>;
@@ -23,4 +27,14 @@ export async function run(argv: readonly string[], { cwd = ".", env = {}, input 
   ]);
   if (code !== 0) throw new Error(`${argv.slice(0, 3).join(" ")} ended with ${code}: ${err || out}`);
   return out;
+}
+
+/** Gives a temporary folder to a function, and deletes it afterwards. */
+export async function inTemporaryFolder<T>(use: (folder: string) => Promise<T>): Promise<T> {
+  const folder = mkdtempSync(join(tmpdir(), "stc-release-"));
+  try {
+    return await use(folder);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 }
