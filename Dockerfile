@@ -6,7 +6,7 @@
 #   docker run --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges \
 #     --volume stc-state:/var/lib/stc --volume ./stc:/etc/stc:ro --env STC_CONFIG=/etc/stc/stc.yaml safe-tool-call
 #
-# Exact tags; whoever needs the same bytes in a year builds with digests: --build-arg BUN_IMAGE=oven/bun@sha256:…
+# Exact tags, which a registry may move. The image of a release is built with the digests behind them (docs/releasing.md).
 ARG BUN_IMAGE=oven/bun:1.4.5-slim
 ARG BASE_IMAGE=debian:12.12-slim
 
@@ -19,6 +19,17 @@ COPY docs/configuration.schema.json ./docs/
 RUN bun run compile
 
 FROM ${BASE_IMAGE}
+ARG BASE_IMAGE
+# Of the release: --build-arg VERSION=… --build-arg REVISION=$(git rev-parse HEAD)
+ARG VERSION=development
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Safe Tool Call" \
+  org.opencontainers.image.description="A governed tool-call proxy for LLM agents" \
+  org.opencontainers.image.licenses="Apache-2.0" \
+  org.opencontainers.image.source="https://github.com/safe-tool-call/safe-tool-call" \
+  org.opencontainers.image.version="${VERSION}" \
+  org.opencontainers.image.revision="${REVISION}" \
+  org.opencontainers.image.base.name="${BASE_IMAGE}"
 # git for the git tools; an init, since the service starts commands.
 RUN apt-get update \
   && apt-get install --yes --no-install-recommends ca-certificates git tini \
@@ -26,6 +37,7 @@ RUN apt-get update \
   && useradd --system --uid 65532 --user-group --home-dir /nonexistent --shell /usr/sbin/nologin stc \
   && install --directory --owner=stc --group=stc --mode=0700 /var/lib/stc /var/lib/stc/audit-logs
 COPY --from=build /build/dist/stc /usr/local/bin/stc
+COPY LICENSE THIRD_PARTY /usr/share/doc/safe-tool-call/
 COPY tools /app/tools
 COPY proto /app/proto
 WORKDIR /app

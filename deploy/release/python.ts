@@ -35,10 +35,11 @@ export function buildPython(folder: string, build: PythonBuild): Promise<readonl
   return inTemporaryFolder(async (staged) => {
     const { python: interpreter, root, epochSeconds } = build;
     const env = { SOURCE_DATE_EPOCH: String(epochSeconds) };
-    await run([interpreter, "-m", "hatchling", "build", "--directory", staged], {
-      cwd: join(root, "clients/python"),
-      env,
-    });
+    // Outside the repository, whose `.gitignore` would become a part of the source distribution.
+    const copy = join(staged, "source");
+    cpSync(join(root, "clients/python"), copy, { recursive: true });
+    const built = join(staged, "built");
+    await run([interpreter, "-m", "hatchling", "build", "--directory", built], { cwd: copy, env });
     mkdirSync(folder, { recursive: true });
     const names = readdirSync(staged).toSorted();
     for (const name of names) cpSync(join(staged, name), join(folder, name));

@@ -65,9 +65,10 @@ function isPinned(image: string): boolean {
 }
 
 const DOCKERFILE = readFileSync(join(PROJECT, "Dockerfile"), "utf8");
-const { scripts, engines } = JSON.parse(readFileSync(join(PROJECT, "package.json"), "utf8")) as {
+const { scripts, engines, repository } = JSON.parse(readFileSync(join(PROJECT, "package.json"), "utf8")) as {
   readonly scripts: Readonly<Record<string, string>>;
   readonly engines: { readonly bun: string };
+  readonly repository: { readonly url: string };
 };
 
 describe("the image", () => {
@@ -97,6 +98,20 @@ describe("the image", () => {
     expect(DOCKERFILE).toContain(`ARG BUN_IMAGE=oven/bun:${engines.bun}-slim`);
   });
 
+  test("names its source, version and base, and carries the licenses", () => {
+    const labels = instructionsOf(DOCKERFILE).findLast(({ name }) => name === "LABEL")?.rest ?? "";
+    const named = [...labels.matchAll(/org\.opencontainers\.image\.([a-z.]+)="([^"]+)"/g)];
+    const values = Object.fromEntries(named.map(([, label = "", value = ""]) => [label, value]));
+    expect(values).toMatchObject({
+      licenses: "Apache-2.0",
+      source: repository.url.replace(/^git\+|\.git$/g, ""),
+      version: expect.stringContaining("VERSION"),
+      revision: expect.stringContaining("REVISION"),
+      "base.name": expect.stringContaining("BASE_IMAGE"),
+    });
+    expect(DOCKERFILE).toContain("COPY LICENSE THIRD_PARTY /usr/share/doc/safe-tool-call/");
+  });
+
   test("copies only existing files, and the build's files are not ignored", () => {
     const allowed = readFileSync(join(PROJECT, ".dockerignore"), "utf8")
       .split("\n")
@@ -115,7 +130,15 @@ describe("the image", () => {
     const [, out = ""] = /--outfile=(\S+)/.exec(compile) ?? [];
     expect(DOCKERFILE).toContain("RUN bun run compile");
     expect(DOCKERFILE).toContain(`COPY --from=build /build/${out} /usr/local/bin/stc`);
-    for (const flag of ["--no-compile-autoload-dotenv", "--no-compile-autoload-bunfig", "--compile", "--bytecode"]) {
+    // Without the first two, the binary contains the path of the checkout.
+    const fixed = ["--define=__dirname=import.meta.dir", "--define=__filename=import.meta.path"];
+    for (const flag of [
+      ...fixed,
+      "--no-compile-autoload-dotenv",
+      "--no-compile-autoload-bunfig",
+      "--compile",
+      "--bytecode",
+    ]) {
       expect(compile.split(" ")).toContain(flag);
     }
   });

@@ -115,6 +115,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/redaction.md: stc filter": "tests/e2e/redaction.test.ts",
   "docs/redaction.md: FIELD ": "tests/e2e/redaction.test.ts",
   "docs/redaction.md: note: ": "tests/e2e/redaction.test.ts",
+  "docs/releasing.md: ssh-keygen -Y verify": "tests/release/signing.test.ts",
   "src/README.md: agent ──► ": "tests/e2e/map-documented.test.ts",
   "src/README.md: cli · index.ts · modules.ts": "tests/e2e/map-documented.test.ts",
 };
@@ -166,6 +167,14 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   ),
   "docs/policy-changes.md: stc audit query":
     "wants calls of the reader; tests/audit/query/filter.test.ts has the filter",
+  ...Object.fromEntries(
+    ["ssh-keygen -t ed25519", "bun run release", "bun deploy/release/verify.ts", "cosign", "docker buildx"].map(
+      (begin) => [
+        `docs/releasing.md: ${begin}`,
+        "is a maintainer's; tests/release and tests/long/release.long.ts build, sign and verify with the same functions",
+      ],
+    ),
+  ),
   "docs/install.md: docker run":
     "wants a container runtime and the image; tests/deploy/image.test.ts reads the image's file",
   "docs/install.md: kubectl create namespace": "wants a cluster; tests/deploy/kubernetes.test.ts reads the manifests",

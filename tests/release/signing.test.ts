@@ -7,6 +7,7 @@ import { opened, sealed, statementOf } from "../../deploy/release/provenance.ts"
 import { seal, signerOf } from "../../deploy/release/signing.ts";
 import { privateKeyOf, publicKeysOf } from "../../deploy/release/ssh-key.ts";
 import { verifyRelease } from "../../deploy/release/verify.ts";
+import { blockNamed } from "../support/documented.ts";
 import { run } from "../support/stc.ts";
 
 const SOURCE = { version: "1.2.3", commit: "ab".repeat(20), epochSeconds: 1_000_000_000, changed: false };
@@ -42,14 +43,18 @@ beforeAll(async () => {
 
 describe("a signed release", () => {
   test("is verified by the commands that users have", async () => {
-    const cwd = join(folder, "signed");
-    const sums = await run(["sha256sum", "--check", "--strict", "SHA256SUMS"], { cwd });
-    expect(sums).toMatchObject({ code: 0 });
-    expect(sums.out.trim().split("\n").toSorted()).toEqual(
-      ["one.tgz", PROVENANCE, "three.json", "two.tar.gz"].map((name) => `${name}: OK`),
-    );
-    const command = `ssh-keygen -Y verify -f ${signers} -I safe-tool-call -n safe-tool-call-release -s SHA256SUMS.sig <SHA256SUMS`;
-    expect(await run(["sh", "-c", command], { cwd })).toMatchObject({ code: 0 });
+    const cwd = join(folder, "downloaded");
+    cpSync(join(folder, "signed"), cwd, { recursive: true });
+    cpSync(signers, join(cwd, "allowed_signers"));
+    const { text } = blockNamed("docs/releasing.md: ssh-keygen -Y verify");
+    const verify = (): ReturnType<typeof run> => run(["sh", "-e", "-c", text], { cwd });
+    const { code, out } = await verify();
+    expect(code).toBe(0);
+    for (const name of ["one.tgz", PROVENANCE, "three.json", "two.tar.gz"]) expect(out).toContain(`${name}: OK\n`);
+    rmSync(join(cwd, "two.tar.gz"));
+    expect((await verify()).code).toBe(0);
+    appendFileSync(join(cwd, "one.tgz"), "x");
+    expect(await verify()).toMatchObject({ code: 1, out: expect.stringContaining("one.tgz: FAILED") });
   });
 
   test("is verified as a whole, and again after it was copied", async () => {
