@@ -6,6 +6,9 @@
 #   docker run --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges \
 #     --volume stc-state:/var/lib/stc --volume ./stc:/etc/stc:ro --env STC_CONFIG=/etc/stc/stc.yaml safe-tool-call
 #
+# The first start creates the key that signs the audit, /var/lib/stc/audit-logs.key, in that volume: back it up, or mount a key of
+# your own and name it in audit.checkpointKeyFile.
+#
 # Exact tags, which a registry may move. The image of a release is built with the digests behind them (docs/releasing.md).
 ARG BUN_IMAGE=oven/bun:1.4.5-slim
 ARG BASE_IMAGE=debian:12.12-slim

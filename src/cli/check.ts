@@ -11,8 +11,6 @@ import type { VerdictRow } from "../runtime/replay/matrix.ts";
 import { type ConfigurationOptions, configuration, withParts, withPartsOf } from "./configuration.ts";
 import { EXIT, print, table } from "./output.ts";
 
-const UNSIGNED =
-  "audit.checkpointKeyFile is not set: the audit's chain shows damage, but anyone who can write to the audit directory can rebuild it";
 const NOTHING = { tools: [], notRegistered: [], contracts: [], connected: [], notes: [] } as const;
 
 interface CheckOptions extends ConfigurationOptions {
@@ -109,7 +107,7 @@ function csvCell(text: string): string {
 }
 
 /** Returns notes about settings that allow the service to start but may not be intended. */
-function notesOf({ registry, loaded, report, checkpointKey, points }: Parts): readonly string[] {
+function notesOf({ registry, loaded, report, points }: Parts): readonly string[] {
   const fileOf = new Map(loaded.tools.map((tool) => [tool.name, loaded.origins.get(tool)]));
   const protection = registry
     .list()
@@ -117,7 +115,6 @@ function notesOf({ registry, loaded, report, checkpointKey, points }: Parts): re
   return [
     ...report.notes,
     ...points.notes,
-    ...(checkpointKey === undefined ? [UNSIGNED] : []),
     ...[...report.toolNotes, ...protection].map(({ tool, field, message }) => {
       const file = fileOf.get(tool);
       return `${file === undefined ? "" : `${file}: `}tool ${tool}: ${field}: ${message}`;

@@ -50,7 +50,7 @@ export async function init(directory: string): Promise<void> {
 }
 
 const KEPT_ADVICE: Readonly<Record<string, string>> = {
-  ".gitignore": ": add var/ and *.token to it",
+  ".gitignore": ": add var/, which will hold a private key, and *.token to it",
   "package.json": ": add safe-tool-call and zod to its dependencies",
 };
 
@@ -177,7 +177,7 @@ function configurationFile({ agents, operators }: Issuers): string {
   return `# yaml-language-server: $schema=stc.schema.json
 # Paths start at this file. \`stc check --config stc.yaml\` lists every problem; docs/configuration.md has every setting.
 tools: [./tools]                        # every *.ts and *.tool.yaml below it
-audit: { dir: ./var/audit }             # one entry for each call, also for refused ones
+audit: { dir: ./var/audit }             # one entry for each call, also for refused ones; signed with var/audit.key
 approvals: { store: "sqlite://./var/approvals.sqlite" }
 reload: { trigger: watch }              # changed files are loaded while the service runs
 

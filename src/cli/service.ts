@@ -1,4 +1,5 @@
 import type { Logger } from "pino";
+import { ANY_LOG, verifierKeyOf } from "../audit/chain/signed-note.ts";
 import { classificationNotes } from "../core/manifest/change-words.ts";
 import { endedWithin } from "../core/time-limits.ts";
 import { DETECTOR } from "../detection/sensitive.ts";
@@ -10,7 +11,7 @@ import { type BuildModules, MODULES } from "../modules.ts";
 import type { CallRecordLog } from "../pipeline/call-record.ts";
 import { statesShown } from "../runtime/composition/decision-points.ts";
 import { type Hooks, type Service, wire } from "../runtime/composition/wiring.ts";
-import { type Config, pathFrom } from "../runtime/config/config.ts";
+import { type Config, checkpointKeyFileOf, pathFrom } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
 import { causeText, openLog } from "../runtime/log/log.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
@@ -76,8 +77,8 @@ export async function startService(
     draining: () => draining,
     logError: (error: unknown) => log.error({ cause: causeText(error) }, "request failed"),
   };
-  if (config.audit.checkpointKeyFile === undefined)
-    log.warn("audit.checkpointKeyFile is not set: nothing signs the audit");
+  const keyFile = pathFrom(config, checkpointKeyFileOf(config));
+  log.info({ keyFile, verifierKey: verifierKeyOf(ANY_LOG, service.checkpointKey) }, "the audit is signed");
   if (process.geteuid?.() === 0)
     log.warn("the service runs as root: start it as an ordinary user, since no command that it runs needs more");
   for (const { tool } of service.registry.list()) {

@@ -123,7 +123,7 @@ const CAPABILITIES: readonly Capability[] = [
       "src/runtime/composition/approvals.ts",
       "src/cli/development/",
       "src/cli/token.ts",
-      "src/cli/audit/evidence.ts",
+      "src/audit/chain/signing-key.ts",
       "src/cli/authoring/try.ts",
       "src/console/app/api.ts",
       "src/console/sessions.ts",

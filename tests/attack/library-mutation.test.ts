@@ -31,7 +31,7 @@ beforeAll(async () => {
   token = await issuers.token({ kind: "good", sub: "agent-7", permissions: ["case:run"] });
   stc = SafeToolCall.create({
     tools: [repeat],
-    audit: { dir: folder },
+    audit: { dir: join(folder, "audit") },
     jwt: { issuers: issuers.profiles() as never },
   });
   await stc.ready();
@@ -49,7 +49,7 @@ describe("what runs is what the audit records", () => {
     args.words.push("two", "three");
     const result = await called;
     expect(result).toMatchObject({ status: "success", result: { words: ["one"] } });
-    const entry = auditEntries(folder).find(({ traceId }) => traceId === result.traceId);
+    const entry = auditEntries(join(folder, "audit")).find(({ traceId }) => traceId === result.traceId);
     expect(entry?.request.args).toEqual({ words: ["one"] });
     expect(entry?.request.argsHash).toBe(sha256Hex(canonicalJson({ words: ["one"] }, LIMITS)));
   });
@@ -65,7 +65,7 @@ describe("what runs is what the audit records", () => {
     };
     const result = await stc.call("case_repeat", args, token);
     expect(result).toMatchObject({ status: "success", result: { words: ["one"] } });
-    const entry = auditEntries(folder).find(({ traceId }) => traceId === result.traceId);
+    const entry = auditEntries(join(folder, "audit")).find(({ traceId }) => traceId === result.traceId);
     expect(entry?.request.argsHash).toBe(sha256Hex(canonicalJson({ words: ["one"] }, LIMITS)));
     expect(asked).toBe(1);
   });
@@ -82,10 +82,10 @@ describe("details that an embedder passes on with a call", () => {
     ["a call id of a megabyte", { callId: "x".repeat(1_048_576) }],
     ["a call id that is a number", { callId: 7 }],
   ])("%s: refused before anything runs, and recorded", async (_title, options) => {
-    const before = auditEntries(folder).length;
+    const before = auditEntries(join(folder, "audit")).length;
     const result = await stc.call("case_repeat", { words: [] }, token, options as never);
     expect(result).toMatchObject({ status: "denied", error: { code: "MALFORMED_REQUEST", stage: "REQUEST" } });
-    const added = auditEntries(folder).slice(before);
+    const added = auditEntries(join(folder, "audit")).slice(before);
     expect(added).toHaveLength(1);
     expect(added[0]).toMatchObject({ traceId: result.traceId, caller: { sub: "agent-7" }, decision: "DENIED" });
   });
@@ -96,7 +96,7 @@ describe("details that an embedder passes on with a call", () => {
       const options = { traceparent } as never;
       const result = await stc.call("case_repeat", { words: [] }, token, options);
       expect(result.status).toBe("success");
-      const entry = auditEntries(folder).find(({ traceId }) => traceId === result.traceId);
+      const entry = auditEntries(join(folder, "audit")).find(({ traceId }) => traceId === result.traceId);
       expect(entry?.trace).toBeUndefined();
     },
   );
@@ -104,7 +104,7 @@ describe("details that an embedder passes on with a call", () => {
   test("a valid one is in the audit", async () => {
     const options = { session: "s-1", callId: "call_1", reason: "because\nof \u202e this" };
     const result = await stc.call("case_repeat", { words: [] }, token, options);
-    const entry = auditEntries(folder).find(({ traceId }) => traceId === result.traceId);
+    const entry = auditEntries(join(folder, "audit")).find(({ traceId }) => traceId === result.traceId);
     expect(entry?.request).toMatchObject(options);
   });
 });

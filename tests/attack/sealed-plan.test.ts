@@ -71,7 +71,7 @@ beforeAll(async () => {
   const jwt = { issuers: issuers.profiles() as never };
   stc = SafeToolCall.create({
     tools: [changedByItsGate, dateChangedByItsGate, changedByItself],
-    audit: { dir: folder },
+    audit: { dir: join(folder, "audit") },
     jwt,
   });
   await stc.ready();
@@ -87,7 +87,7 @@ describe("the parsed and sealed arguments are what runs and what the audit shows
   test("a gate cannot change the call that it checks", async () => {
     await stc.call("case_gate", { which: "first" }, token);
     expect(ran).not.toContain("second");
-    expect(auditEntries(folder).at(-1)?.request.args).toEqual({ which: "first" });
+    expect(auditEntries(join(folder, "audit")).at(-1)?.request.args).toEqual({ which: "first" });
   });
 
   test("nor a date in it", async () => {
@@ -97,6 +97,6 @@ describe("the parsed and sealed arguments are what runs and what the audit shows
 
   test("a handler cannot change what the audit says it received", async () => {
     expect((await stc.call("case_handler", { which: "first" }, token)).status).toBe("success");
-    expect(auditEntries(folder).at(-1)?.request.args).toEqual({ which: "first" });
+    expect(auditEntries(join(folder, "audit")).at(-1)?.request.args).toEqual({ which: "first" });
   });
 });

@@ -26,7 +26,11 @@ export interface GateFindings {
 /** What the gate adds to a call, at the median. */
 export async function gateFindings(folder: string): Promise<GateFindings> {
   const { approvals: limits } = readConfig(
-    { tools: [changing], audit: { dir: folder }, jwt: { issuers: [{ issuer: "https://bench", publicKey: "-" }] } },
+    {
+      tools: [changing],
+      audit: { dir: join(folder, "audit") },
+      jwt: { issuers: [{ issuer: "https://bench", publicKey: "-" }] },
+    },
     { folder, environment: {}, origin: "bench" },
   );
   const store = await openApprovals({

@@ -21,7 +21,7 @@ export const MEANINGS: Readonly<Record<string, string>> = {
   "audit.queueEntriesMax": "Lines that may wait for the disk; beyond it calls are refused with AUDIT_UNAVAILABLE.",
   "audit.hashKeyFile": "Key of at least 16 bytes. With it, `argsHash` is an HMAC and does not reveal short values.",
   "audit.checkpointKeyFile":
-    "Private key that signs the checkpoints: Ed25519 in PEM (PKCS8), created by `stc audit keys --new FILE`.",
+    "Private key that signs the checkpoints: Ed25519 in PEM (PKCS8), created by `stc audit keys --new FILE`. Without it, the first start creates one: the path of `dir` with `.key` appended ([where to keep it](audit.md#the-signing-key)).",
   "audit.export[].type": "Protocol of the receiver.",
   "audit.retentionDays": "Days to keep files that every exporter has passed. Without it, files are never deleted.",
   roles:

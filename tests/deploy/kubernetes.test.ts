@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { readConfigFile } from "../support/build.ts";
 import { findKubectl } from "../support/kubectl.ts";
 import { run } from "../support/stc.ts";
@@ -226,6 +226,7 @@ describe.each(workloads.map((workload) => [workload.base, workload] as const))("
     const { tls } = config.systems["customer-master-service"] as { tls: Readonly<Record<string, string>> };
     const { certFile = "/etc/stc/x", keyFile = "/etc/stc/x" } = config.server.console?.tls ?? {};
     const files = [
+      config.audit.checkpointKeyFile ?? "",
       certFile,
       keyFile,
       ...Object.values(tls),
@@ -235,6 +236,23 @@ describe.each(workloads.map((workload) => [workload.base, workload] as const))("
     const store = config.approvals.store?.replace("sqlite://", "") ?? "";
     expect([config.audit.dir, store, "/tmp/x"].filter((path) => !isMounted(path, true))).toEqual([]);
     expect(mounts.filter(({ subPath }) => subPath !== undefined)).toEqual([]);
+  });
+
+  test("the audit is signed with a key that the proxy alone mounts, read-only and apart from the log", () => {
+    const { dir, checkpointKeyFile = "" } = config.audit;
+    const holders = containersOf(pod).filter(({ volumeMounts = [] }) =>
+      volumeMounts.some(({ name }) => name === "audit-key"),
+    );
+    expect(holders).toEqual([proxy]);
+    const mountOf = (path: string) => proxy.volumeMounts?.find(({ mountPath }) => path.startsWith(`${mountPath}/`));
+    expect(mountOf(checkpointKeyFile)).toMatchObject({ name: "audit-key", readOnly: true });
+    expect(mountOf(dir)?.name).toBe("state");
+    expect(pod.volumes?.find(({ name }) => name === "audit-key")?.secret?.defaultMode).toBe(0o440);
+    const guide = readFileSync(join(DEPLOY, base, "kustomization.yaml"), "utf8");
+    const [{ metadata } = { metadata: { name: "agents" } }] = documents.filter(({ kind }) => kind === "Namespace");
+    expect(guide).toContain(
+      `secret generic safe-tool-call-audit-key --namespace ${metadata.name} --from-file=${basename(checkpointKeyFile)}\n`,
+    );
   });
 
   test("the client's certificate belongs to the proxy alone, and cert-manager's", () => {

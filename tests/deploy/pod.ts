@@ -1,8 +1,10 @@
+import { generateKeyPairSync } from "node:crypto";
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SignJWT } from "jose";
 import { parse } from "yaml";
+import { type VerifyReport, verifyLog } from "../../src/audit/verify/verify.ts";
 import { DEVELOPMENT_SERVER_NAME, makeCertificates } from "../../src/cli/development/certificates.ts";
 import { type CustomerMaster, startCustomerMaster } from "../../src/cli/development/customer-master.ts";
 import { type RunningService, startService } from "../../src/cli/service.ts";
@@ -29,6 +31,7 @@ export class Pod {
   readonly #root = realpathSync(mkdtempSync(join(tmpdir(), "stc-pod-")));
   readonly #cluster = makeSigningKey("RS256", "cluster-1");
   readonly #people = new LiveIssuers();
+  readonly #auditKey = generateKeyPairSync("ed25519");
   #master: CustomerMaster | undefined;
   #logs: Bun.Server<undefined> | undefined;
   readonly running: RunningService[] = [];
@@ -39,6 +42,9 @@ export class Pod {
     this.#mount("etc/stc-tls", { "ca.crt": rootCert, "tls.crt": client.cert, "tls.key": client.key });
     this.#mount("etc/stc-console-tls", { "tls.crt": server.cert, "tls.key": server.key });
     this.#mount("etc/stc-issuers", { "jwks.json": JSON.stringify({ keys: [this.#cluster.jwk] }) });
+    this.#mount("etc/stc-audit-key", {
+      "private.pem": this.#auditKey.privateKey.export({ type: "pkcs8", format: "pem" }),
+    });
     this.#mount("etc/stc-tools", { "find-runbook.ts": deployed(base, "tools/find-runbook.ts") });
     this.#mount("etc/stc", { "stc.yaml": deployed(base, "stc.yaml") });
     mkdirSync(join(this.#root, "var/lib/stc"), { recursive: true });
@@ -71,6 +77,11 @@ export class Pod {
       .setNotBefore("1 second ago")
       .setExpirationTime("3599 seconds")
       .sign(this.#cluster.privateKey);
+  }
+
+  /** What somebody with a copy of the log and the public key finds. */
+  verifiedAudit(): VerifyReport {
+    return verifyLog({ dir: join(this.#root, "var/lib/stc/audit-logs"), keys: [this.#auditKey.publicKey] });
   }
 
   operatorToken(permissions: readonly string[]): Promise<string> {
@@ -117,7 +128,7 @@ export class Pod {
   }
 
   /** As the kubelet does it: files are links to links, so that all of them change at once. */
-  #mount(folder: string, files: Readonly<Record<string, string>>): void {
+  #mount(folder: string, files: Readonly<Record<string, string | Buffer>>): void {
     const place = join(this.#root, folder);
     mkdirSync(join(place, "..2026_11_22"), { recursive: true });
     symlinkSync("..2026_11_22", join(place, "..data"));

@@ -125,6 +125,15 @@ describe.each([["sidecar"], ["standalone"]] as const)("the %s as it is deployed"
     const codes = rules.flatMap(({ expr }) => [...expr.matchAll(/code=~?"([A-Z_|]+)"/g)].flatMap(([, of]) => of ?? ""));
     expect(codes.flatMap((listed) => listed.split("|")).filter((code) => !(code in REFUSALS))).toEqual([]);
   });
+
+  test("the mounted key signs every line of the audit", async () => {
+    await service.drain();
+    const { streams, checkpoints } = pod.verifiedAudit();
+    expect([...streams.map(({ damage }) => damage), checkpoints.damage]).toEqual([undefined, undefined, undefined]);
+    expect(streams.map(({ lines }) => lines > 0)).toEqual([true, true]);
+    expect(checkpoints.checkpoints).toBeGreaterThan(1);
+    expect(checkpoints.signed).toBe(checkpoints.checkpoints);
+  });
 });
 
 /** Names that may be asked for; a scraper adds `up`. */

@@ -108,7 +108,7 @@ describe("create", () => {
     expect(unwrap(await made.call("get_customer", JOHN, token))).toMatchObject({
       customer: { fullName: "J*** S****" },
     });
-    expect(readdirSync(folder).sort()).toEqual(["audit", "jwks.json"]);
+    expect(readdirSync(folder).sort()).toEqual(["audit", "audit.key", "jwks.json"]);
     await made.close();
   });
 

@@ -44,7 +44,7 @@ export function prove(dir: string, id: string): Proof {
 export function* proveLine(dir: string, { line, seq = seqOf(line) }: ProvedLine): Generator<number, Proof> {
   const note = readLastNotes(dir).findLast(({ checkpoint }) => checkpoint?.stream === "calls");
   if (note?.checkpoint === undefined) {
-    throw new AuditLogError(`${dir} holds no checkpoint of calls: set audit.checkpointKeyFile and restart the service`);
+    throw new AuditLogError(`${dir} holds no checkpoint of calls: the service signs one about a second after a call`);
   }
   const { size } = note.checkpoint;
   if (seq === undefined) throw new AuditLogError("the line is from before the chain");

@@ -60,7 +60,13 @@ export interface Note {
   readonly signatures: string;
 }
 
-/** Returns the verifier key in the form that other tools accept: `name+id+key`. */
+/** Name in a verifier key that is meant for every log of one signing key. */
+export const ANY_LOG = "safe-tool-call/audit";
+
+/**
+ * Returns the verifier key in the form that other tools accept: `name+id+key`. They expect the origin of a log as its name, and
+ * `stc` takes any name.
+ */
 export function verifierKeyOf(name: string, publicKey: KeyObject): string {
   const key = Buffer.concat([Buffer.of(ED25519), rawKey(publicKey)]).toString("base64");
   return `${name}+${keyId(name, publicKey).toString("hex")}+${key}`;

@@ -1,9 +1,10 @@
-import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
-import { readFileSync, writeFileSync } from "node:fs";
+import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { AuditLogError } from "../../audit/audit-log-error.ts";
 import { eachNote } from "../../audit/chain/checkpoint.ts";
 import { checkProof, type Proof, type ProofVerdict, prove, readProof } from "../../audit/chain/proof.ts";
 import { readPublicKey, verifierKeyOf } from "../../audit/chain/signed-note.ts";
+import { createSigningKey } from "../../audit/chain/signing-key.ts";
 import { readDate } from "../../audit/query/time-range.ts";
 import { damageText } from "../../audit/verify/damage.ts";
 import {
@@ -16,7 +17,7 @@ import {
   verifyInSteps,
   verifyLog,
 } from "../../audit/verify/verify.ts";
-import { errorText } from "../../core/error-text.ts";
+import { errorText, systemCode } from "../../core/error-text.ts";
 import { present } from "../../core/present.ts";
 import { EXIT, print, reportChange, StdoutError, wrongUsage } from "../output.ts";
 import { auditDirectory, guarded } from "./directory.ts";
@@ -179,8 +180,6 @@ interface AuditKeysOptions {
   readonly dir?: string;
 }
 
-const PRIVATE_FILE_MODE = 0o600;
-
 /** `stc audit keys`: creates a key for `audit.checkpointKeyFile`, or prints the parts of a key that auditors need. */
 export async function auditKeys({ new: fresh, key, dir }: AuditKeysOptions): Promise<void> {
   if ((fresh === undefined) === (key === undefined)) {
@@ -206,14 +205,12 @@ function readPublicHalf(file: string): KeyObject | undefined {
   }
 }
 
-/** Never overwrites an existing key: a log that it signed could not be continued. Returns undefined as `readPublicHalf` does. */
+/** Returns undefined as `readPublicHalf` does. */
 function createKey(file: string): KeyObject | undefined {
   try {
-    const { privateKey, publicKey } = generateKeyPairSync("ed25519");
-    writeFileSync(file, privateKey.export({ type: "pkcs8", format: "pem" }), { mode: PRIVATE_FILE_MODE, flag: "wx" });
-    return publicKey;
+    return createSigningKey(file);
   } catch (error) {
-    print.error(`cannot create ${file}: ${errorText(error)}`);
+    print.error(`cannot create ${file}: ${systemCode(error) === "EEXIST" ? "it exists already" : errorText(error)}`);
     process.exitCode = EXIT.cannotWrite;
     return undefined;
   }

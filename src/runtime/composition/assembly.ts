@@ -39,7 +39,12 @@ export interface InUse {
   readonly formerPoints?: DecisionPoints | undefined;
 }
 
-interface AssemblyCapabilities extends InUse, KindCapabilities {
+/** Problems found before the assembly, which is refused because of them, too. */
+export interface FoundBefore {
+  readonly problems?: readonly string[] | undefined;
+}
+
+interface AssemblyCapabilities extends InUse, FoundBefore, KindCapabilities {
   /** True when the embedder of the library determines the approvers. */
   readonly isEmbedded?: boolean | undefined;
   /** Milliseconds, never decreasing. */
@@ -65,7 +70,7 @@ export interface Parts {
   readonly webhooks: NamedWebhooks;
   /** The key of the argument hashes; undefined: plain hashes. */
   readonly hashKey: Uint8Array | undefined;
-  /** Signs the audit's checkpoints; undefined: the chain has no signatures. */
+  /** Signs the audit's checkpoints; undefined before the first start, which creates it. */
   readonly checkpointKey: KeyObject | undefined;
   readonly identity: IdentityParts;
   readonly listeners: ReturnType<typeof readListeners>;
@@ -107,7 +112,7 @@ async function readParts(
   opened: Opened,
 ): Promise<Parts> {
   const { now, random, monotonic, formerCallers: former, formerPoints } = capabilities;
-  const problems: string[] = [];
+  const problems = [...(capabilities.problems ?? [])];
   const targets = new Targets();
   opened.resources.push(() => targets.close());
   await targets.open(config, modules, { ...capabilities, problems });

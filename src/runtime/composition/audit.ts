@@ -1,14 +1,16 @@
 import { createPrivateKey, type KeyObject } from "node:crypto";
-import { statSync } from "node:fs";
+import { lstatSync, statSync } from "node:fs";
 import { hostname } from "node:os";
 import { type AuditLog, openAuditLog } from "../../audit/audit-log.ts";
+import { readLastNotes } from "../../audit/chain/checkpoint.ts";
+import { createSigningKey } from "../../audit/chain/signing-key.ts";
 import type { Announced } from "../../audit/entry.ts";
 import { type Exporters, type ExporterTarget, startExporters } from "../../audit/export/exporter.ts";
 import { intentLine } from "../../audit/journal/journal.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import { Refusal, StartupError } from "../../core/errors.ts";
 import type { AdmissionOptions } from "../../pipeline/admission.ts";
-import { type Config, pathFrom } from "../config/config.ts";
+import { type Config, checkpointKeyFileOf, pathFrom } from "../config/config.ts";
 import type { Modules } from "../modules.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { readNamed } from "./problems.ts";
@@ -26,10 +28,68 @@ export function readHashKey(config: Config, problems: string[]): Uint8Array | un
   return key;
 }
 
+const KEY_FIELD = "audit.checkpointKeyFile";
+
+/**
+ * Creates the key that signs checkpoints, when the configuration names none and the log is not signed yet. Returns the problem if
+ * that fails.
+ */
+export function createCheckpointKey(config: Config): readonly string[] {
+  if (checkpointKeyState(config) !== "to be created") return [];
+  const path = pathFrom(config, checkpointKeyFileOf(config));
+  try {
+    createSigningKey(path);
+  } catch (error) {
+    const code = systemCode(error);
+    // Another process has just created it.
+    if (code === "EEXIST") return [];
+    return [
+      `${KEY_FIELD}: ${path} cannot be created (${code}): let the service write to that folder, or create a key with stc audit keys --new FILE and name it here`,
+    ];
+  }
+  return [];
+}
+
+/** "missing": a new key would hide that the one that has signed so far is gone. */
+function checkpointKeyState(config: Config): "named" | "own" | "to be created" | "missing" {
+  if (config.audit.checkpointKeyFile !== undefined) return "named";
+  // Read first: a process that starts at the same time may create the key and sign with it.
+  const isSigned = hasNotes(pathFrom(config, config.audit.dir));
+  if (isTaken(pathFrom(config, checkpointKeyFileOf(config)))) return "own";
+  return isSigned ? "missing" : "to be created";
+}
+
+/** A link without a target is there, too. */
+function isTaken(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch {
+    // Reading it reports the problem.
+    return true;
+  }
+}
+
+function hasNotes(dir: string): boolean {
+  try {
+    return readLastNotes(dir).length > 0;
+  } catch {
+    // Opening the log reports the problem.
+    return false;
+  }
+}
+
+/** Returns the key that signs checkpoints; undefined before the first start, which creates it. */
 export function readCheckpointKey(config: Config, problems: string[]): KeyObject | undefined {
-  const path = config.audit.checkpointKeyFile;
-  const field = "audit.checkpointKeyFile";
-  const pem = path === undefined ? undefined : readNamed(config, { path, field }, problems);
+  const path = checkpointKeyFileOf(config);
+  const state = checkpointKeyState(config);
+  if (state === "to be created") return undefined;
+  if (state === "missing") {
+    problems.push(
+      `${KEY_FIELD}: ${pathFrom(config, path)} is missing, and the audit is signed already: restore that file, or name the key here; stc audit keys --new FILE creates another one`,
+    );
+    return undefined;
+  }
+  const pem = readNamed(config, { path, field: KEY_FIELD }, problems);
   if (pem === undefined) return undefined;
   try {
     const key = createPrivateKey(pem);
@@ -37,7 +97,9 @@ export function readCheckpointKey(config: Config, problems: string[]): KeyObject
   } catch {
     // Reported below, without the error: it must not reveal the file's content.
   }
-  problems.push(`${field}: ${path} holds no Ed25519 private key (PEM, PKCS8): make one with stc audit keys --new FILE`);
+  problems.push(
+    `${KEY_FIELD}: ${path} holds no Ed25519 private key (PEM, PKCS8): make one with stc audit keys --new FILE`,
+  );
   return undefined;
 }
 

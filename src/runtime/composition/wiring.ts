@@ -2,6 +2,7 @@ import { createPublicKey, randomBytes, randomUUID } from "node:crypto";
 import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
+import { present } from "../../core/present.ts";
 import type { Admission } from "../../pipeline/admission.ts";
 import { createExecutor } from "../../pipeline/executor.ts";
 import type { ObserverSlot } from "../../pipeline/output-filter.ts";
@@ -13,8 +14,8 @@ import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
 import type { Reloaded } from "../reload/types.ts";
 import { openState, openStore } from "./approvals.ts";
-import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
-import { auditState, intend, openAudit, startExports } from "./audit.ts";
+import { assemble as assembleParts, type FoundBefore, type InUse, type Parts } from "./assembly.ts";
+import { auditState, createCheckpointKey, intend, openAudit, startExports } from "./audit.ts";
 import { DataFlowOpener } from "./data-flow.ts";
 import { endHaltedCalls, openHalts } from "./halts.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
@@ -45,7 +46,7 @@ const LINGER_MS = 900_000;
  *
  * @throws {StartupError} with all problems at once
  */
-export function assemble(config: Config, modules: Modules, hooks: Hooks & InUse = {}): Promise<Parts> {
+export function assemble(config: Config, modules: Modules, hooks: Hooks & InUse & FoundBefore = {}): Promise<Parts> {
   return assembleParts(config, { now: clock, monotonic, newId: randomUUID, random: Math.random, ...hooks }, modules);
 }
 
@@ -62,8 +63,10 @@ export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) 
 
 /** Opens everything in order: what a part needs is there before it. */
 async function open(config: Config, modules: Modules, hooks: Hooks) {
+  // Before the fingerprint, which covers the key's file.
+  const problems = createCheckpointKey(config);
   const fingerprint = fingerprintOf(config);
-  const parts = await assemble(config, modules, hooks);
+  const parts = await assemble(config, modules, { ...hooks, problems });
   const { hashKey } = parts;
   const { audit, approvals, state } = await openStores(config, hooks, {
     ...parts,
@@ -184,7 +187,8 @@ function serviceOf(opened: Opened) {
     clock,
     journal: (line: JournalLine) => audit.journal(line),
     auditHealth: () => audit.health(),
-    checkpointKey: parts.checkpointKey && createPublicKey(parts.checkpointKey),
+    /** The public key that verifies the checkpoints. */
+    checkpointKey: createPublicKey(present(parts.checkpointKey, "the key that the start has created")),
     exports: () => exporters.states(),
     droppedSpans: () => tracing.dropped(),
     detector: () => snapshots.current().detector,

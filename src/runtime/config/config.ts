@@ -1,4 +1,4 @@
-import { isAbsolute, resolve } from "node:path";
+import { basename, isAbsolute, join, resolve } from "node:path";
 import { z } from "zod";
 import { StartupError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
@@ -487,6 +487,15 @@ export function readConfig(written: unknown, { folder, environment, origin }: Re
     );
   }
   return deepFreeze({ ...parsed.data, folder, origin, searchPath: environment["PATH"] ?? "" });
+}
+
+/**
+ * Returns the path of the key that signs the audit's checkpoints. The one that the service creates itself lies next to the audit
+ * directory: whoever copies the directory for an auditor must not copy the key.
+ */
+export function checkpointKeyFileOf({ audit: { dir, checkpointKeyFile } }: Pick<Config, "audit">): string {
+  const name = basename(dir);
+  return checkpointKeyFile ?? join(dir, "..", /^\.*$/.test(name) ? "audit.key" : `${name}.key`);
 }
 
 /**

@@ -3,7 +3,7 @@ import { dirname, join, resolve } from "node:path";
 import { parseDocument } from "yaml";
 import { sha256Hex } from "../../core/digest.ts";
 import { isBelow, type OwnPath } from "../../core/target-kind.ts";
-import { type Config, pathFrom } from "./config.ts";
+import { type Config, checkpointKeyFileOf, pathFrom } from "./config.ts";
 import { readPlainFile } from "./plain-file.ts";
 
 /** Configuration keys whose values are the service's own files or directories. */
@@ -45,6 +45,7 @@ export function namedPaths(config: Config): readonly OwnPath[] {
   };
   const { server, console, tools, audit, jwt, systems, commands, approvals, decisionPoints, origin } = config;
   const { assertion, telemetry } = config;
+  if (audit.checkpointKeyFile === undefined) add("audit.checkpointKeyFile", checkpointKeyFileOf(config));
   for (const [index, source] of tools.entries()) if (typeof source === "string") add(`tools[${index}]`, source);
   visit({ server, console, audit, jwt, systems, commands, approvals, decisionPoints, assertion, telemetry }, "");
   if (statSync(origin, { throwIfNoEntry: false })?.isFile() === true) add("the configuration", origin);

@@ -103,10 +103,7 @@ function EvidenceView(): VNode {
             ]}
           />
           {now.checkpoints.checkpoints === 0 && (
-            <p class="callout tone-warn">
-              Nothing signs the audit: whoever can write its directory can rebuild the chain unnoticed. Set{" "}
-              <code>audit.checkpointKeyFile</code>.
-            </p>
+            <p class="callout tone-warn">Nothing is signed yet: the service signs about a second after a line.</p>
           )}
           {now.checkpoints.damage !== undefined && <Damaged damage={now.checkpoints.damage} />}
         </Section>

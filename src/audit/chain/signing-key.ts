@@ -1,0 +1,33 @@
+import { generateKeyPairSync, type KeyObject, randomUUID } from "node:crypto";
+import fs from "node:fs";
+import { dirname } from "node:path";
+import { makeDirectory, syncDirectory, withFile } from "../journal/file-operations.ts";
+
+const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = fs.constants;
+const NEW_FILE = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+
+/**
+ * Creates an Ed25519 key that signs checkpoints, in a file that only this user may read, and its folder if that is missing. The
+ * file appears whole, and an existing one is never replaced: the log that it signed could not be continued. Returns the public
+ * key.
+ *
+ * @throws an error with the code `EEXIST` when the file exists; another process may have created it at the same moment.
+ */
+export function createSigningKey(path: string): KeyObject {
+  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+  const folder = dirname(path);
+  makeDirectory(folder);
+  const draft = `${path}.${randomUUID()}.new`;
+  try {
+    withFile(draft, NEW_FILE, (fd) => {
+      fs.writeFileSync(fd, privateKey.export({ type: "pkcs8", format: "pem" }));
+      fs.fsyncSync(fd);
+    });
+    // A rename would replace a file that is there.
+    fs.linkSync(draft, path);
+  } finally {
+    fs.rmSync(draft, { force: true });
+  }
+  syncDirectory(folder);
+  return publicKey;
+}
