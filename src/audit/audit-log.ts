@@ -199,6 +199,7 @@ class JsonLogger implements AuditLog {
     }
     this.interrupted = intents.map(interruptedCall);
     this.#reserve.isLow();
+    this.#keeper.start();
   }
 
   append(draft: EntryDraft): Promise<Receipt> {

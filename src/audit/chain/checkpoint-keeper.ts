@@ -1,12 +1,13 @@
-import type { KeyObject } from "node:crypto";
+import { createPublicKey, type KeyObject } from "node:crypto";
 import { join } from "node:path";
 import { errorText } from "../../core/error-text.ts";
 import type { StreamPosition } from "../journal/day-stream.ts";
 import type { FileOperations } from "../journal/file-operations.ts";
 import type { Intent } from "../journal/journal.ts";
 import { savedPositionPath, serializePosition } from "../journal/saved-position.ts";
-import { STREAMS, type StreamName } from "./chain.ts";
+import { type ChainHead, STREAMS, type StreamName } from "./chain.ts";
 import { CHECKPOINT_DIR, readCheckpoint, signCheckpoint } from "./checkpoint.ts";
+import { verifyNote } from "./signed-note.ts";
 
 /** Time from a line to the next checkpoint, in milliseconds. */
 export const CHECKPOINT_INTERVAL_MS = 1_000;
@@ -51,7 +52,16 @@ export class CheckpointKeeper {
   constructor(options: CheckpointKeeperOptions) {
     this.#options = options;
     this.#notes = { ...options.notes };
-    this.#signed = { calls: sizeOf(options.notes.calls), journal: sizeOf(options.notes.journal) };
+    const { notes, key } = options;
+    this.#signed = { calls: signedSize(notes.calls, key), journal: signedSize(notes.journal, key) };
+  }
+
+  /** Signs at once what a former run has left unsigned, or signed with another key. */
+  start(): void {
+    const now = this.#options.positions();
+    if (this.#options.key !== undefined && STREAMS.some((stream) => now[stream].head.seq > this.#signed[stream])) {
+      this.#tickAfter(0);
+    }
   }
 
   /** Why the last checkpoint is not on disk; `undefined` when it is. */
@@ -61,10 +71,7 @@ export class CheckpointKeeper {
 
   touch(): void {
     this.#isBehind = true;
-    if (this.#timer === undefined && !this.#isClosed) {
-      this.#timer = setTimeout(() => this.#tick(), this.#options.intervalMs);
-      this.#timer.unref();
-    }
+    if (this.#timer === undefined && !this.#isClosed) this.#tickAfter(this.#options.intervalMs);
   }
 
   dayEnded(stream: StreamName, position: StreamPosition): void {
@@ -81,6 +88,11 @@ export class CheckpointKeeper {
     clearTimeout(this.#timer);
     await this.#running;
     if (isSound) await this.#keep();
+  }
+
+  #tickAfter(delayMs: number): void {
+    this.#timer = setTimeout(() => this.#tick(), delayMs);
+    this.#timer.unref();
   }
 
   #tick(): void {
@@ -100,7 +112,14 @@ export class CheckpointKeeper {
     const open = intents(now.journal.head.seq);
     try {
       await sync();
-      const due = [...ended, ...STREAMS.map((stream) => ({ stream, position: now[stream] }))];
+      // An idle stream is signed in today's file, too: only the newest files may end with half a note.
+      const today = STREAMS.map((stream) => now[stream].day ?? "")
+        .sort()
+        .at(-1);
+      const due = [
+        ...ended.map(({ stream, position: { head, day } }) => ({ stream, head, day })),
+        ...STREAMS.map((stream) => ({ stream, head: now[stream].head, day: today })),
+      ];
       await this.#sign(due);
       this.#ended = this.#ended.filter((end) => !ended.includes(end));
       const { calls, journal } = this.#notes;
@@ -112,12 +131,11 @@ export class CheckpointKeeper {
     }
   }
 
-  /** Appends a note for each position that is not covered yet, to the file of the day of its last line. */
-  async #sign(due: readonly { readonly stream: StreamName; readonly position: StreamPosition }[]): Promise<void> {
+  /** Appends a note for each position that this key has not signed yet. */
+  async #sign(due: readonly DueNote[]): Promise<void> {
     const { key } = this.#options;
-    for (const { stream, position } of due) {
-      const { head, day } = position;
-      if (key !== undefined && day !== undefined && head.seq > this.#signed[stream]) {
+    for (const { stream, head, day } of due) {
+      if (key !== undefined && day && head.seq > this.#signed[stream]) {
         const note = signCheckpoint(stream, head, key);
         await this.#append(day, `${note}\n`);
         this.#notes[stream] = note;
@@ -150,6 +168,16 @@ export class CheckpointKeeper {
   }
 }
 
-function sizeOf(note: string | undefined): number {
-  return note === undefined ? 0 : (readCheckpoint(note)?.size ?? 0);
+interface DueNote {
+  readonly stream: StreamName;
+  readonly head: ChainHead;
+  /** Day of the file that gets the note. */
+  readonly day: string | undefined;
+}
+
+/** Returns the number of lines that this key has signed. */
+function signedSize(note: string | undefined, key: KeyObject | undefined): number {
+  const checkpoint = readCheckpoint(note ?? "");
+  if (checkpoint === undefined || key === undefined) return 0;
+  return verifyNote(checkpoint, checkpoint.origin, [createPublicKey(key)]) === "valid" ? checkpoint.size : 0;
 }

@@ -179,7 +179,7 @@ export function checkProof({ line, index, hashes, checkpoint: note }: Proof, key
   }
   const verdict = verifyNote(checkpoint, checkpoint.origin, keys);
   if (verdict !== "valid") {
-    const reason = isUnsigned(checkpoint) ? "its checkpoint is not signed" : NOTE_FAULTS[verdict];
+    const reason = isUnsigned(checkpoint, checkpoint.origin) ? "its checkpoint is not signed" : NOTE_FAULTS[verdict];
     return { ok: false, reason, isSignature: true };
   }
   const path = hashes.map((digest) => Buffer.from(digest, "base64"));

@@ -20,9 +20,9 @@ export function signNote(text: string, name: string, key: KeyObject): string {
 
 type NoteVerdict = "valid" | "unknown key" | "bad signature";
 
-/** Returns true when the note has no signature line of any signer. */
-export function isUnsigned({ signatures }: Note): boolean {
-  return !signatures.split("\n").some((line) => line.startsWith(SIGNATURE_LINE));
+/** Returns true when no signature line has this name: other signers, such as witnesses, sign under names of their own. */
+export function isUnsigned({ signatures }: Note, name: string): boolean {
+  return !signatures.split("\n").some((line) => line.startsWith(`${SIGNATURE_LINE}${name} `));
 }
 
 /**

@@ -7,6 +7,7 @@ import {
   type FoundNote,
   originOf,
   readCheckpoint,
+  readLastNotes,
   type TornNotes,
 } from "../chain/checkpoint.ts";
 import { isUnsigned, verifyNote } from "../chain/signed-note.ts";
@@ -21,6 +22,8 @@ export interface CheckpointsReport {
   readonly checkpoints: number;
   /** Number of checkpoints signed by one of the given keys. */
   readonly signed: number;
+  /** Number of checkpoints that only other keys signed; a later one of the same stream, by a given key, covers their lines. */
+  readonly otherKeys: number;
   readonly damage: Damage | undefined;
 }
 
@@ -39,32 +42,42 @@ interface NotesOptions {
   readonly verified: Readonly<Record<StreamName, number>>;
 }
 
-const NOTE_FAULTS = { "bad signature": "its signature is wrong", "unknown key": "no given key signed it" } as const;
-
 /**
  * Checks the notes without the lines: format, signature, order. Yields 0 after each step, because notes are not bytes of
  * lines.
  */
 export function* verifyCheckpoints({ dir, keys, from, verified }: NotesOptions): Generator<number, NotesReport> {
   const streams = { calls: new StreamNotes(), journal: new StreamNotes() };
+  const unknown: Record<StreamName, Damage | undefined> = { calls: undefined, journal: undefined };
   let damage: Damage | undefined;
-  let [checkpoints, signed] = [0, 0];
+  let [checkpoints, signed, otherKeys] = [0, 0, 0];
   const assess = (note: FoundNote): Damage | undefined => {
     const { checkpoint } = note;
     if (checkpoint === undefined) return noteDamage(note, "changed", "is no checkpoint");
-    if (keys.length > 0 && checkpoint.size > verified[checkpoint.stream]) {
-      if (isUnsigned(checkpoint)) return noteDamage(note, "not signed", "the checkpoint has no signature");
+    const { stream } = checkpoint;
+    if (keys.length > 0 && checkpoint.size > verified[stream]) {
+      if (isUnsigned(checkpoint, checkpoint.origin))
+        return noteDamage(note, "not signed", "the checkpoint has no signature of this log");
       const verdict = verifyNote(checkpoint, checkpoint.origin, keys);
-      if (verdict !== "valid") return noteDamage(note, "bad signature", NOTE_FAULTS[verdict]);
-      signed += 1;
+      if (verdict === "bad signature") return noteDamage(note, "bad signature", "its signature is wrong");
+      if (verdict === "valid") signed += 1;
+      else otherKeys += 1;
+      unknown[stream] =
+        verdict === "valid"
+          ? undefined
+          : (unknown[stream] ?? noteDamage(note, "bad signature", "no given key signed it or a later one"));
     }
+    if (unknown[stream] === undefined) streams[stream].cover(note, checkpoint);
     const isOrdered = checkpoint.size >= streams[checkpoint.stream].size;
     return isOrdered ? undefined : noteDamage(note, "reordered", "covers fewer lines than one before it");
   };
   const notes = eachNote(dir, from);
   for (;;) {
     const step = notes.next();
-    if (step.done === true) return { checkpoints, signed, damage: damage ?? tornDamage(step.value), streams };
+    if (step.done === true) {
+      const found = damage ?? unknown.calls ?? unknown.journal ?? tornDamage(step.value);
+      return { checkpoints, signed, otherKeys, damage: found, streams };
+    }
     const note = step.value;
     checkpoints += 1;
     damage ??= assess(note);
@@ -83,6 +96,7 @@ export class StreamNotes {
   size = 0;
   /** The largest number of lines that a note in each day's file covers. */
   readonly sizesByDay = new Map<string, number>();
+  covered: Covered | undefined;
 
   take(note: FoundNote, { size, origin }: Checkpoint): void {
     this.first ??= note;
@@ -91,6 +105,63 @@ export class StreamNotes {
     this.sizesByDay.set(note.day, Math.max(size, this.sizesByDay.get(note.day) ?? 0));
     if (origin !== this.first.checkpoint?.origin) this.foreign ??= note;
   }
+
+  /** A given key has signed the note, or no key was given. */
+  cover({ file }: FoundNote, { size }: Checkpoint): void {
+    this.covered = { size, since: this.covered?.since ?? { file, size } };
+  }
+}
+
+/** The lines that checkpoints cover. */
+export interface Covered {
+  /** The lines with a smaller `seq` are covered. */
+  readonly size: number;
+  /** The first checkpoint, and the number of lines that were there before it: a change of one before that does not show. */
+  readonly since: { readonly file: string; readonly size: number };
+}
+
+/**
+ * Longest time between the first and the last line without a checkpoint, in milliseconds. The service signs about a second after a
+ * line, and refuses calls when it cannot.
+ */
+const UNSIGNED_MS_MAX = 60_000;
+
+/** The lines of a stream after the last one that a given key has signed. */
+export class UnsignedLines {
+  readonly #size: number;
+  #firstMs: number | undefined;
+  #lastMs = 0;
+
+  constructor(notes: StreamNotes) {
+    this.#size = notes.covered?.size ?? 0;
+  }
+
+  take(seq: number, timestamp: string | undefined): void {
+    if (seq < this.#size || timestamp === undefined) return;
+    this.#lastMs = Date.parse(timestamp);
+    this.#firstMs ??= this.#lastMs;
+  }
+
+  /** Returns the `seq` of the first line, when the lines are more than those that a running service signs next. */
+  downgrade(): number | undefined {
+    const isLong = this.#firstMs !== undefined && this.#lastMs - this.#firstMs > UNSIGNED_MS_MAX;
+    return isLong ? this.#size : undefined;
+  }
+}
+
+/** Returns true when a given key has signed more lines than this since the notes were read: the service is writing. */
+export function isSignedFurther(dir: string, stream: StreamName, { size, keys }: SignedLines): boolean {
+  return readLastNotes(dir).some(
+    ({ checkpoint }) =>
+      checkpoint?.stream === stream &&
+      checkpoint.size > size &&
+      verifyNote(checkpoint, checkpoint.origin, keys) === "valid",
+  );
+}
+
+interface SignedLines {
+  readonly size: number;
+  readonly keys: readonly KeyObject[];
 }
 
 function tornDamage(torn: readonly TornNotes[]): Damage | undefined {

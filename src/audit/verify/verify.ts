@@ -14,17 +14,28 @@ import {
   walkFromStart,
   walkInSteps,
 } from "../chain/chain-walk.ts";
-import { NoteCursor, type SignedSize } from "../chain/checkpoint.ts";
-import { type DayFile, dayFilesOf, folderOf, isDayFile, type LineVisit, lineEnds } from "../journal/day-files.ts";
+import { NoteCursor, originOf, type SignedSize } from "../chain/checkpoint.ts";
+import {
+  type DayFile,
+  dayFilesOf,
+  folderOf,
+  isDayFile,
+  type LineVisit,
+  lineEnds,
+  stampAt,
+} from "../journal/day-files.ts";
 import { readSavedPosition } from "../journal/saved-position.ts";
 import { boundsOf } from "../query/day-bounds.ts";
 import { type Damage, damageAt, explainHalt, linkAt, lostPosition, misnamedFile } from "./damage.ts";
 import {
   type CheckpointsReport,
+  type Covered,
   foreignNote,
+  isSignedFurther,
   lostNote,
   type NotesReport,
   type StreamNotes,
+  UnsignedLines,
   verifyCheckpoints,
 } from "./verify-checkpoints.ts";
 
@@ -52,6 +63,10 @@ export interface StreamReport {
   readonly prunedTo: number | undefined;
   /** Number of checkpoints whose root was compared with the lines. */
   readonly compared: number;
+  /** Name of this log in its checkpoints; `undefined` before its first line with a link. */
+  readonly origin: string | undefined;
+  /** Lines that compared checkpoints cover: of the given keys, if there are any. */
+  readonly covered: Covered | undefined;
   /** Bytes after the last line end: left by a crash, or being written right now. */
   readonly tornBytes: number;
   readonly damage: Damage | undefined;
@@ -90,10 +105,10 @@ export function* verifyInSteps(options: VerifyOptions): Generator<number, Verifi
   const journal = yield* verifyStream(options, taskOf("journal", notes, saved));
   const logIds = { calls: calls.logId, journal: journal.logId };
   const foreign = isWhole(options) ? foreignNote(notes, logIds) : undefined;
-  const { checkpoints, signed } = notes;
+  const { checkpoints, signed, otherKeys } = notes;
   const report = {
     streams: [calls.report, withIntents(journal.report, calls.lastIntentSeq, options)],
-    checkpoints: { checkpoints, signed, damage: worst(notes.damage, foreign ?? lostNote(notes, saved)) },
+    checkpoints: { checkpoints, signed, otherKeys, damage: worst(notes.damage, foreign ?? lostNote(notes, saved)) },
   };
   const positions = calls.position && journal.position && { calls: calls.position, journal: journal.position };
   return { report, positions: isSound(report) ? positions : undefined };
@@ -138,10 +153,12 @@ function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<numb
   const cursor = new NoteCursor(options.dir, stream, since?.day);
   let [compared, lastIntentSeq, lastCompared] = [0, -1, begin];
   const mismatches: Mismatch[] = [];
+  const unsigned = new UnsignedLines(task.notes);
   const { halt, torn, end } = yield* walkInSteps(files, { ...start, checksDays: true }, (bytes, from, to) => {
     if (!walk.take(bytes, from, to)) return false;
     lastIntentSeq = Math.max(lastIntentSeq, readIntentSeq(bytes, from, to) ?? -1);
     const { tree, lines } = walk;
+    if (lines > 0) unsigned.take((walk.expected?.seq ?? 0) - 1, stampAt(bytes, from));
     if (tree === undefined || lines === 0) return true;
     for (let note = cursor.at(tree.size); note !== undefined; note = cursor.at(tree.size)) {
       compared += 1;
@@ -158,22 +175,58 @@ function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<numb
   const found =
     shortened(since, files) ??
     (isLost ? lostStart(all, files) : undefined) ??
-    damageOf(task, { files, walk, halt, torn, mismatch }, options.to === undefined);
+    damageOf(task, { files, walk, halt, torn, mismatch }, options.to === undefined) ??
+    downgradeOf(options, task, { files, first: unsigned.downgrade() });
   // A file renamed to a day outside the requested ones is not reported as missing, but its wrong name is reported.
   const damage = found ?? misnamedFile(all.filter(({ day }) => !isWithin(day, options)));
   const lines = walk.lines - (mismatch === undefined && halt?.isOfOtherDay !== true ? 0 : 1);
   const tornBytes = torn.find(({ index }) => index === files.length - 1)?.bytes ?? 0;
   const lastSeq = walk.lines === 0 ? undefined : (walk.expected?.seq ?? 0) - 1;
   const { linesBefore, logId } = walk;
+  const origin = logId && originOf(stream, logId);
+  const covered = compared === 0 ? undefined : task.notes.covered;
   const isBegin = options.from === undefined && since === undefined;
   const prunedTo = isBegin && begin > 0 ? begin : undefined;
   const head = walk.head();
   return {
-    report: { stream, files: files.length, lines, linesBefore, lastSeq, prunedTo, compared, tornBytes, damage },
+    report: {
+      stream,
+      files: files.length,
+      lines,
+      linesBefore,
+      lastSeq,
+      prunedTo,
+      compared,
+      origin,
+      covered,
+      tornBytes,
+      damage,
+    },
     logId,
     lastIntentSeq,
     position: head && { head, day: files[end.index]?.day ?? "", offset: end.offset },
   };
+}
+
+interface UnsignedFrom {
+  readonly files: readonly DayFile[];
+  /** `seq` of the first line that is not signed. */
+  readonly first: number | undefined;
+}
+
+/** Returns the damage when a signed log goes on without signatures: whoever stopped them can rebuild the rest of the chain. */
+function downgradeOf(
+  options: VerifyOptions,
+  { stream, isSigned }: StreamTask,
+  unsigned: UnsignedFrom,
+): Damage | undefined {
+  const { dir, keys } = options;
+  const { files, first } = unsigned;
+  if (first === undefined || keys.length === 0 || !isWhole(options) || !isSigned) return undefined;
+  if (isSignedFurther(dir, stream, { size: first, keys })) return undefined;
+  const message = "no given key signed the lines from here on, although the log was signed before";
+  const at = placeOf(files, first);
+  return at && damageAt(files, at, { kind: "not signed", seq: first, message });
 }
 
 /** Returns where reading starts, and the walk that expects the first line there. */
@@ -278,12 +331,16 @@ interface VerifiedPosition {
 interface StreamTask {
   readonly stream: StreamName;
   readonly notes: StreamNotes;
+  /** True when the log has checkpoints, and nothing is wrong with them. */
+  readonly isSigned: boolean;
   /** Number of lines according to the saved position. */
   readonly claimed: number;
 }
 
 function taskOf(stream: StreamName, notes: NotesReport, saved: ReturnType<typeof readSavedPosition>): StreamTask {
-  return { stream, notes: notes.streams[stream], claimed: saved?.streams[stream].head.seq ?? 0 };
+  const { checkpoints, damage } = notes;
+  const isSigned = checkpoints > 0 && (damage === undefined || damage.isTornEnd === true);
+  return { stream, notes: notes.streams[stream], isSigned, claimed: saved?.streams[stream].head.seq ?? 0 };
 }
 
 /**

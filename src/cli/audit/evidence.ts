@@ -30,9 +30,14 @@ interface AuditVerifyOptions {
   readonly json?: boolean;
 }
 
-/** Exit codes: nothing can be checked with the given key; a part of the log, a proof or a key cannot be read. */
+/**
+ * Exit codes: sound, with its signatures; nothing can be checked with the given key; a part of the log, a proof or a key cannot be
+ * read; sound, but no signature was checked.
+ */
+const SOUND = 0;
 const NOT_SIGNED = 4;
 const UNREADABLE = 5;
+const SIGNATURES_NOT_CHECKED = 6;
 const PER_CENT = 100;
 
 /** `stc audit verify`: reads the log and reports the first problem. */
@@ -45,14 +50,38 @@ export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptio
   reportErrors(UNREADABLE, () => {
     const keys = key.map(readKey);
     const report = verifyWithProgress({ dir: directory.dir, keys, from, to });
-    const isUnsigned = keys.length > 0 && !isSigned(report);
-    const code = exitCodeOf(report);
-    process.exitCode = code === 0 && isUnsigned ? NOT_SIGNED : code;
+    const signatures = signaturesOf(report, { hasKeys: keys.length > 0, isPart: from !== undefined });
+    const code = exitCodeOf(report) || EXIT_OF[signatures](keys.length > 0);
+    process.exitCode = code;
     const notRead = unreadNames(directory.dir);
-    if (json === true) print.json({ ok: process.exitCode === 0, ...report, isUnsigned, notRead });
-    else for (const line of readable(report, { hasKeys: keys.length > 0, isUnsigned, notRead })) print.line(line);
+    const ok = code === SOUND || code === SIGNATURES_NOT_CHECKED;
+    if (json === true) print.json({ ok, signatures, ...report, notRead });
+    else for (const line of readable(report, { ok, signatures, hasKeys: keys.length > 0, notRead })) print.line(line);
   });
 }
+
+/** What is known about the signatures: `none`: the log has no checkpoint. */
+type Signatures = "checked" | "not checked" | "none";
+
+interface Asked {
+  readonly hasKeys: boolean;
+  /** The log is not read from its first line, so that no checkpoint can be compared with it. */
+  readonly isPart: boolean;
+}
+
+function signaturesOf({ streams, checkpoints }: VerifyReport, { hasKeys, isPart }: Asked): Signatures {
+  // A log without a chained line has nothing to sign.
+  const hasLines = streams.some(({ lastSeq }) => lastSeq !== undefined);
+  if (checkpoints.checkpoints === 0 && hasLines) return "none";
+  return hasKeys && !isPart ? "checked" : "not checked";
+}
+
+/** Exit codes of a log without damage, by whether a key was given. */
+const EXIT_OF: Readonly<Record<Signatures, (hasKeys: boolean) => number>> = {
+  checked: () => SOUND,
+  "not checked": () => SIGNATURES_NOT_CHECKED,
+  none: (hasKeys) => (hasKeys ? NOT_SIGNED : SIGNATURES_NOT_CHECKED),
+};
 
 /** Runs the work. Prints any error but one of standard output, and sets the exit code. */
 function reportErrors(exitCode: number, work: () => void): void {
@@ -103,33 +132,39 @@ function isUncompared(checkpoints: number): (stream: StreamReport) => boolean {
   return ({ prunedTo, compared, lines }) => prunedTo !== undefined && compared === 0 && lines > 0 && checkpoints > 0;
 }
 
-/** Returns whether the log is signed. A log without a chained line has nothing to sign. */
-function isSigned({ streams, checkpoints }: VerifyReport): boolean {
-  return checkpoints.checkpoints > 0 || streams.every(({ lastSeq }) => lastSeq === undefined);
-}
-
 interface Findings {
+  readonly ok: boolean;
+  readonly signatures: Signatures;
   readonly hasKeys: boolean;
-  readonly isUnsigned: boolean;
   readonly notRead: readonly string[];
 }
 
+const VERDICTS: Readonly<Record<Signatures, string>> = {
+  checked: "ok",
+  "not checked": "ok, not checked: signatures",
+  none: "ok, unsigned",
+};
+
 function readable(
   { streams, checkpoints }: VerifyReport,
-  { hasKeys, isUnsigned, notRead }: Findings,
+  { ok, signatures, hasKeys, notRead }: Findings,
 ): readonly string[] {
-  const signatures = hasKeys ? `${checkpoints.signed} signed` : "signatures not checked: give --key";
   const damages = [...streams.map(({ damage }) => damage), checkpoints.damage].filter((one) => one !== undefined);
   return [
-    ...streams.map(summary),
-    `checkpoints: ${checkpoints.checkpoints} (${signatures})`,
-    ...(checkpoints.checkpoints === 0 ? ["note: without signed checkpoints the chain can be rebuilt unnoticed"] : []),
+    ...streams.flatMap((stream) => [summary(stream), ...coverage(stream, hasKeys)]),
+    `checkpoints: ${checkpoints.checkpoints} (${signers(checkpoints, hasKeys)})`,
+    ...(signatures === "none" ? ["note: without signed checkpoints the chain can be rebuilt unnoticed"] : []),
     ...streams.filter(isUncompared(checkpoints.checkpoints)).map(({ stream }) => `note: ${stream}: ${UNCOMPARED}`),
     ...notRead.map((name) => `note: ${name} is not the file of a day: not read`),
     ...damages.map(damageText),
-    ...(isUnsigned ? ["not signed: there is no checkpoint, so --key has nothing to check"] : []),
-    damages.length === 0 && !isUnsigned ? "ok" : "NOT SOUND",
+    ...(signatures === "none" && hasKeys ? ["not signed: there is no checkpoint, so --key has nothing to check"] : []),
+    ok ? VERDICTS[signatures] : "NOT SOUND",
   ];
+}
+
+function signers({ signed, otherKeys }: VerifyReport["checkpoints"], hasKeys: boolean): string {
+  if (!hasKeys) return "signatures not checked: give --key";
+  return [`${signed} signed`, ...(otherKeys > 0 ? [`${otherKeys} by other keys`] : [])].join(", ");
 }
 
 function summary({ stream, files, lines, linesBefore, lastSeq, compared, prunedTo }: StreamReport): string {
@@ -141,6 +176,19 @@ function summary({ stream, files, lines, linesBefore, lastSeq, compared, prunedT
     ...(prunedTo === undefined ? [] : [`lines before seq ${prunedTo} were pruned`]),
   ];
   return notes.join(", ");
+}
+
+/** Returns the name of the stream in its checkpoints, and the lines that they cover. */
+function coverage({ origin, covered, lastSeq = -1 }: StreamReport, hasKeys: boolean): readonly string[] {
+  if (origin === undefined) return [];
+  if (covered === undefined) return [`  origin ${origin}`];
+  const { size, since } = covered;
+  const last = Math.min(size - 1, lastSeq);
+  return [
+    `  origin ${origin}`,
+    `  ${hasKeys ? "signed" : "checkpoints"} up to seq ${last}${last < lastSeq ? `, not yet: seq ${last + 1} to ${lastSeq}` : ""}`,
+    `  seq 0 to ${since.size - 1} were there before the first checkpoint, in ${since.file}`,
+  ];
 }
 
 /** `stc audit prove`: prints a proof that the log contains a call. */

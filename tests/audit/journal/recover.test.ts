@@ -61,7 +61,7 @@ describe("a start on a log that was closed", () => {
       await world.stop();
     }
     expect(found(world.dir, [keys.publicKey, other.publicKey])).toBe("sound");
-    expect(found(world.dir)).toStartWith("bad signature");
+    expect(found(world.dir, [other.publicKey])).toStartWith("bad signature");
     expect(world.lines(LAST).at(-1)).toMatchObject({ seq: 17 });
   });
 

@@ -93,7 +93,7 @@ test.each<readonly [string, () => void, string]>([
         path("checkpoints/2026-02-16.txt"),
         fs.readFileSync(path("checkpoints/2026-02-16.txt"), "utf8").replaceAll(/(calls|journal)\/..../g, "$1/0000"),
       ),
-    "bad signature checkpoints/2026-02-16.txt:1",
+    "checkpoint mismatch checkpoints/2026-02-16.txt:1",
   ],
   [
     "the first day gone, with a record for another line",
