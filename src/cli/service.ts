@@ -77,8 +77,7 @@ export async function startService(
     draining: () => draining,
     logError: (error: unknown) => log.error({ cause: causeText(error) }, "request failed"),
   };
-  const keyFile = pathFrom(config, checkpointKeyFileOf(config));
-  log.info({ keyFile, verifierKey: verifierKeyOf(ANY_LOG, service.checkpointKey) }, "the audit is signed");
+  log.info(signingFacts(config, service.checkpointKey), "the audit is signed");
   if (process.geteuid?.() === 0)
     log.warn("the service runs as root: start it as an ordinary user, since no command that it runs needs more");
   for (const { tool } of service.registry.list()) {
@@ -137,6 +136,11 @@ export async function startService(
       return drained;
     },
   };
+}
+
+/** Returns what the log says of the key that signs the audit. As `verifierKey`, it would count as a secret and be hidden. */
+export function signingFacts(config: Config, key: Service["checkpointKey"]) {
+  return { keyFile: pathFrom(config, checkpointKeyFileOf(config)), verifier: verifierKeyOf(ANY_LOG, key) };
 }
 
 interface ConsoleParts extends Required<ServiceOptions> {

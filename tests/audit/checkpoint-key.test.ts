@@ -2,9 +2,12 @@ import { afterAll, beforeEach, expect, test } from "bun:test";
 import { generateKeyPairSync } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
+import { readPublicKey } from "../../src/audit/chain/signed-note.ts";
+import { signingFacts } from "../../src/cli/service.ts";
 import { createCheckpointKey, readCheckpointKey } from "../../src/runtime/composition/audit.ts";
 import { checkpointKeyFileOf } from "../../src/runtime/config/config.ts";
 import { ownPaths } from "../../src/runtime/config/own-paths.ts";
+import { openLog } from "../../src/runtime/log/log.ts";
 import { temporaryDirectory, writeLog } from "./support/chained-log.ts";
 import { signingConfig } from "./support/signing-config.ts";
 
@@ -150,4 +153,16 @@ test.each([
 test("the created key is one of the service's own paths, which agents must not access", () => {
   const paths = ownPaths(signingConfig(fs.realpathSync(folder)));
   expect(paths).toContainEqual({ field: "audit.checkpointKeyFile", path: join(fs.realpathSync(folder), "audit.key") });
+});
+
+test("the service's log shows the key's path and the verifier key, which is no secret", () => {
+  for (let round = 0; round < 50; round += 1) {
+    const { publicKey } = generateKeyPairSync("ed25519");
+    const lines: string[] = [];
+    const sink = { write: (line: string) => void lines.push(line), dropped: 0, flush: async () => {} };
+    openLog({ level: "info", sink }).logger.info(signingFacts(signingConfig(folder), publicKey), "the audit is signed");
+    const { keyFile, verifier } = JSON.parse(lines[0] ?? "{}") as { keyFile: string; verifier: string };
+    expect(keyFile).toBe(OWN);
+    expect(readPublicKey(verifier).equals(publicKey)).toBe(true);
+  }
 });

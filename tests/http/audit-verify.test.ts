@@ -3,6 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import type { FastifyInstance } from "fastify";
 import type { AuditLog } from "../../src/audit/audit-log.ts";
+import { readPublicKey } from "../../src/audit/chain/signed-note.ts";
 import type { JournalLine } from "../../src/audit/journal/journal.ts";
 import { LogVerifier } from "../../src/audit/verify/log-verifier.ts";
 import { createServer } from "../../src/http/server.ts";
@@ -171,6 +172,16 @@ describe("GET /audit/verify", () => {
     const answer = await app.inject({ url: path, headers: { authorization, host: "127.0.0.1" } });
     return { status: answer.statusCode, json: answer.json() };
   }
+
+  test("operators who may read the audit get the public key, in both forms that the command line takes", async () => {
+    const { status, json } = await get("/audit/keys");
+    expect(status).toBe(200);
+    const [{ verifierKey, publicKey }] = json.keys;
+    for (const text of [verifierKey, publicKey]) expect(readPublicKey(text).equals(keys.publicKey)).toBe(true);
+    expect(JSON.stringify(json)).not.toContain("PRIVATE");
+    expect(journal).toMatchObject([{ type: "audit.queried", sub: "auditor" }]);
+    expect((await get("/audit/keys", ["metrics:read"])).status).toBe(403);
+  });
 
   test("answers like the command line, after a journal line", async () => {
     const { status, json } = await get("/audit/verify");

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { AuditLogError } from "../../audit/audit-log-error.ts";
 import { STREAMS, type StreamName } from "../../audit/chain/chain.ts";
 import { type Proof, proveLine } from "../../audit/chain/proof.ts";
+import { ANY_LOG, verifierKeyOf } from "../../audit/chain/signed-note.ts";
 import type { ExportState } from "../../audit/export/exporter.ts";
 import { type ExportFormat, FORMATS } from "../../audit/export/formats.ts";
 import { readCallHistory } from "../../audit/query/call-history.ts";
@@ -88,6 +89,15 @@ const proofSchema = z.object({
   checkpoint: z.string().describe("A signed note of the stream `calls`."),
 });
 
+const keysSchema = z.object({
+  keys: z.array(
+    z.object({
+      verifierKey: z.string().describe("For `stc audit verify --key`: `name+id+key`."),
+      publicKey: z.string().describe("The same key in PEM."),
+    }),
+  ),
+});
+
 const exportersSchema = z.object({
   exporters: z.array(
     z.object({
@@ -154,6 +164,14 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
     query: named([]),
     responses: { 200: { schema: exportersSchema } },
     handle: (_request, { exports }) => json(200, { exporters: exports().map(exporterShown) }, queried("exporters", {})),
+  }),
+  endpoint({
+    ...auditors,
+    path: "/audit/keys",
+    summary: "The public key that verifies the audit's checkpoints.",
+    query: named([]),
+    responses: { 200: { schema: keysSchema } },
+    handle: (_request, { checkpointKey }) => json(200, { keys: keysShown(checkpointKey) }, queried("keys", {})),
   }),
   endpoint({
     ...auditors,
@@ -303,6 +321,11 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
     },
   }),
 ];
+
+function keysShown(key: KeyObject | undefined): z.infer<typeof keysSchema>["keys"] {
+  if (key === undefined) return [];
+  return [{ verifierKey: verifierKeyOf(ANY_LOG, key), publicKey: String(key.export({ type: "spki", format: "pem" })) }];
+}
 
 function unknownEntry(): EndpointAnswer {
   return deniedAnswer(404, "ENTRY_NOT_FOUND", "Nothing in the audit has this id.");
