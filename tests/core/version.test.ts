@@ -16,3 +16,9 @@ test.each([
 ])("%s names the version that src/core/version.ts has", (file, text) => {
   expect(readFileSync(join(PROJECT, file), "utf8")).toContain(text);
 });
+
+test("the changelog has at most 60 lines for each version", () => {
+  const [, ...sections] = readFileSync(join(PROJECT, "CHANGELOG.md"), "utf8").split(/^## /m);
+  const lengths = sections.map((section) => section.split("\n").filter((line) => line.trim() !== "").length);
+  expect(Math.max(...lengths.slice(1))).toBeLessThanOrEqual(60);
+});
