@@ -83,7 +83,8 @@ const SEARCH = `stc call search_notes '{"word":"tea"}' --token-file agent.token`
 const ADD = `stc call add_note '{"title":"Mate","text":"70 degrees."}' --token-file agent.token`;
 const OPERATOR_TOKEN = "stc token --keys keys --operator --sub me > operator.token";
 const APPROVE = "stc approvals watch --token-file operator.token";
-const VERIFY = "stc audit verify --dir var/audit";
+const PUBLIC_KEY = "stc audit keys --key var/audit.key > audit-public.pem";
+const VERIFY = "stc audit verify --dir var/audit --key audit-public.pem";
 const NEXT = [
   "stc serve --config stc.yaml",
   "",
@@ -100,6 +101,7 @@ const NEXT = [
   "",
   "and the record of it all:",
   "",
+  PUBLIC_KEY,
   VERIFY,
 ] as const;
 
@@ -329,7 +331,7 @@ ${OPERATOR_TOKEN}
 ${APPROVE}
 \`\`\`
 
-Every call is in the audit: \`${VERIFY}\`.
+Every call is in the signed audit: \`${PUBLIC_KEY}\`, then \`${VERIFY}\`.
 
 \`bun install\` lets editors check types, and \`bun run test\` run the fixtures and the tests. \`stc token --keys keys\` makes missing keys.
 `;
