@@ -45,9 +45,9 @@ export function packService(folder: string): Promise<string> {
  * the platform. Rejected: the package `bun`, whose install script moves the program and which some package managers do not run.
  */
 function serviceManifest(): object {
-  const { name, version, description, license, type, engines, dependencies } = manifest;
+  const { name, version, description, license, repository, type, engines, dependencies } = manifest;
   return {
-    ...{ name, version, description, license, type },
+    ...{ name, version, description, license, repository, type },
     keywords: ["llm", "agents", "tools", "approvals", "audit", "mcp", "proxy"],
     engines: { node: ">=20" },
     // The second name is for `npx safe-tool-call`.

@@ -35,7 +35,7 @@ const SEGMENT = /(?:@[^/]+\/)?[^/]+/g;
 const LOCK = Bun.JSONC.parse(await Bun.file(`${ROOT}/bun.lock`).text()) as Lock;
 const DIRECT = Object.keys(LOCK.workspaces[""].dependencies);
 /** The programs and the library: what a user receives is bundled from these. */
-const ENTRY_POINTS = ["src/cli/binary.ts", "src/index.ts"];
+const ENTRY_POINTS = ["src/cli/binary.ts", "src/cli/launched.ts", "src/index.ts"];
 
 /** Returns the packages that the service asks for, direct and indirect, sorted by id. */
 export function productionPackages(): Promise<readonly Package[]> {
