@@ -27,6 +27,8 @@ interface HistoryOptions {
 interface CallHistory {
   readonly calls: readonly FoundLine[];
   readonly journal: readonly FoundLine[];
+  /** The lines of both in one order; of the same time, those of the journal first. */
+  readonly lines: readonly FoundLine[];
   /** True when reading ended early: there may be more lines. */
   readonly isPartial: boolean;
 }
@@ -77,7 +79,12 @@ class HistoryReader {
   }
 
   end(): CallHistory {
-    return { calls: inOrder(this.#calls), journal: inOrder(this.#journal), isPartial: this.#isPartial };
+    return {
+      calls: inOrder(this.#calls),
+      journal: inOrder(this.#journal),
+      lines: inOrder(new Map([...this.#journal, ...this.#calls])),
+      isPartial: this.#isPartial,
+    };
   }
 
   #add(id: string | undefined): void {
@@ -97,14 +104,15 @@ class HistoryReader {
         ...(mayGoOn !== undefined && { mayGoOn }),
       });
       this.#isPartial ||= page.more;
-      all.push(...page.found.map((found) => ({ ...found, log })));
+      const number = stream === "journal" ? log : logs.length + log;
+      all.push(...page.found.map((found) => ({ ...found, log: number })));
     }
     return all;
   }
 }
 
 interface LogLine extends FoundLine {
-  /** Number of the log that holds the line. */
+  /** Number of the log and stream that hold the line. */
   readonly log: number;
 }
 

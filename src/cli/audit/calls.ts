@@ -191,7 +191,7 @@ export async function auditShow(id: string, { dirs, json, withoutIndex }: Omit<Q
     progress.end();
     return read;
   });
-  const lines = [...record.journal, ...record.calls].sort((one, other) => one.entry.timeMs - other.entry.timeMs);
+  const { lines } = record;
   if (lines.length === 0) {
     print.error(`no line in ${names.join(", ")} has the id ${id}`);
     process.exitCode = EXIT.failed;

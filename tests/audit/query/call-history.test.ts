@@ -75,6 +75,16 @@ test("a log whose clock was set back keeps its own order, and the others fit in 
   ).toEqual(["0:0", "1:0", "1:1"]);
 });
 
+test("calls and the journal are one order after the clock was set back too", async () => {
+  const at = (second: number): string => `${DAYS[0]}T10:00:${String(second).padStart(2, "0")}.000Z`;
+  writeDays(folder, { [DAYS[0]]: [10, 5].map((second) => entryLine(at(second), { traceId: ID })) });
+  const journal = [7, 6].map((second) => ({ type: "call.started", timestamp: at(second), traceId: ID }));
+  writeDays(join(folder, "journal"), { [DAYS[0]]: journal.map((line) => JSON.stringify(line)) });
+  const { lines } = await readCallHistory({ logs: [{ dir: folder }], id: ID });
+  const timeOf = ({ line }: { readonly line: string }) => (JSON.parse(line) as { timestamp: string }).timestamp;
+  expect(lines.map(timeOf)).toEqual([at(7), at(6), at(10), at(5)]);
+});
+
 const line = fc.tuple(fc.constantFrom(0 as const, 1 as const), fc.integer({ min: 0, max: 59 }));
 const log = fc.array(line, { minLength: 1, maxLength: 12 }).map((lines) => [...lines].sort(([a], [b]) => a - b));
 
