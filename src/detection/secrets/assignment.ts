@@ -139,18 +139,27 @@ function withQualifier(text: string, from: number, to: number): string {
  * Protocols have rules of their own.
  */
 function isTestResult(text: string, name: string, { start, end, style }: Value): boolean {
-  if (style === "quoted" && name === "pass") return isSentence(text.slice(start, end));
+  if (style === "quoted" && name === "pass") {
+    const value = text.slice(start, end);
+    return RESULT.test(value) || isSentence(value);
+  }
   return name === "PASS" && (style === "prose" || TEST.test(text.slice(start, start + 4)));
 }
 
-/** Returns whether several words are a sentence: it begins with a capital letter, or is not English. */
+/** Returns whether several words are a sentence: it begins with a capital letter and has a word of grammar, or is not English. */
 function isSentence(words: string): boolean {
   if (hasDigit(words) || !words.includes(" ")) return false;
-  return NOT_ASCII.test(words) || (CAPITAL.test(words) && words.split(" ").length >= SENTENCE_WORDS_MIN);
+  if (NOT_ASCII.test(words)) return true;
+  return CAPITAL.test(words) && GRAMMAR.test(words) && words.split(" ").length >= SENTENCE_WORDS_MIN;
 }
 
+/** Matches a result in a word, or a count: `3/4`, `12 of 14`. */
+const RESULT = /^(?:passed|failed|skipped|\d{1,6} ?(?:\/|of) ?\d{1,6})$/i;
 const NOT_ASCII = /[^\0-\x7f]/;
 const CAPITAL = /^'?[A-Z]/;
+/** Words without which a text of four words is a passphrase: `Correct horse battery staple`. */
+const GRAMMAR =
+  /\b(?:an?|the|is|are|was|were|has|have|does|do|can|must|not|no|of|in|on|to|for|with|and|or|all|each|every)\b/i;
 const SENTENCE_WORDS_MIN = 4;
 
 /**

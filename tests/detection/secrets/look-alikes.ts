@@ -533,6 +533,13 @@ export const LOOK_ALIKES: readonly string[] = [
     "  string password = 102;",
     '"pass": "Accesskey attribute value is unique",',
     '"pass": "accesskey 属性值是唯一的",',
+    '"pass": "All tests of the suite"',
+    '"pass": 12',
+    '"pass": "3/4"',
+    '"pass": "12 of 14"',
+    '"pass": "passed"',
+    '"pass": "yes"',
+    "pass: all tests",
     "console.log('My password is ', password)",
   ],
 ];

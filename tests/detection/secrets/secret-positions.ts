@@ -185,6 +185,7 @@ export const LANGUAGES: Readonly<Record<string, readonly string[]>> = {
 };
 
 export const OTHERS: Readonly<Record<string, readonly string[]>> = {
+  "Correct horse battery staple": ['{"pass": "~"}', '"user": "ann", "pass": "~",'],
   abc123def456: [
     "curl -b 'session=~' https://x",
     '{"set-cookie":["sid=~; Path=/"]}',
