@@ -151,7 +151,9 @@ function packageJson(name: string): string {
     scripts: {
       serve: "stc serve --config stc.yaml",
       check: "stc check --config stc.yaml",
-      test: "stc test --config stc.yaml && bun test",
+      // Without `bun test`: a project whose `stc` npm installed has no command `bun`.
+      test: "stc test --config stc.yaml",
+      "test:code": "bun test",
     },
     dependencies: { "safe-tool-call": packageSpecifier(), zod: zodPackage.version },
     devDependencies: { "bun-types": Bun.version },
@@ -333,6 +335,6 @@ ${APPROVE}
 
 Every call is in the signed audit: \`${PUBLIC_KEY}\`, then \`${VERIFY}\`.
 
-\`bun install\` lets editors check types, and \`bun run test\` run the fixtures and the tests. \`stc token --keys keys\` makes missing keys.
+\`npm install\` lets editors check types. \`npm test\` runs the fixtures, and \`npm run test:code\` the tests, for which Bun must be installed. \`stc token --keys keys\` makes missing keys.
 `;
 }

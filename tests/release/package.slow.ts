@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import {
   appendFileSync,
   mkdirSync,
@@ -127,6 +127,15 @@ export const say = defineTool(() => ({
     appendFileSync(join(service, "stc.yaml"), `commands: ${JSON.stringify({ allowed: ["echo"], confinement })}\n`);
   });
 
+  const started: Bun.Subprocess[] = [];
+  // A test that fails must not leave a service on the port.
+  afterEach(async () => {
+    for (const launcher of started.splice(0)) {
+      launcher.kill("SIGKILL");
+      await launcher.exited;
+    }
+  });
+
   /** Runs commands of a page as a reader does. */
   const paste = (text: string) =>
     run(["bash", "-ec", text], folder, { STC_URL: url, PATH: `${join(prefix, "bin")}:${process.env["PATH"]}` });
@@ -138,6 +147,7 @@ export const say = defineTool(() => ({
       env: environmentOf(env),
       stdio: ["ignore", "ignore", "inherit"],
     });
+    started.push(launcher);
     await until("the service to be ready", async () => {
       if (launcher.exitCode !== null) throw new Error(`ended with ${launcher.exitCode}`);
       return (await isReady()) || undefined;
@@ -167,13 +177,17 @@ export const say = defineTool(() => ({
     expect(await paste(check)).toMatchObject({ code: 0, out: expect.stringMatching(/^ok: \d+ tools$/m) });
   });
 
+  test("npm test runs the fixtures of the service", async () => {
+    expect(await paste("cd my-service; npm test")).toMatchObject({ code: 0 });
+  });
+
   test.each(versions)("%s %s: governed calls, a confined command, and a drain on SIGTERM", async (node) => {
     const launcher = await serve(node);
     const found = await paste(blockNamed("README.md: cd my-service").text);
     expect(found).toMatchObject({ code: 0, out: expect.stringContaining('"author": "a**@e******.com"') });
     const said = await paste(`cd my-service; stc call say '{"words":"hi"}' --token-file agent.token`);
     expect(said).toMatchObject({ code: 0, out: expect.stringContaining('"text": "-- hi\\n"') });
-    expect(childrenOf(launcher.pid).filter(isService)).toHaveLength(node === "node20" ? 1 : 0);
+    expect(isService(launcher.pid)).toBe(node === "node24");
     launcher.kill("SIGTERM");
     expect(await launcher.exited).toBe(0);
     expect(await isReady()).toBe(false);
