@@ -45,9 +45,9 @@ export function namedPaths(config: Config): readonly OwnPath[] {
   };
   const { server, console, tools, audit, jwt, systems, commands, approvals, decisionPoints, origin } = config;
   const { assertion, telemetry } = config;
-  if (audit.checkpointKeyFile === undefined) add("audit.checkpointKeyFile", checkpointKeyFileOf(config));
   for (const [index, source] of tools.entries()) if (typeof source === "string") add(`tools[${index}]`, source);
   visit({ server, console, audit, jwt, systems, commands, approvals, decisionPoints, assertion, telemetry }, "");
+  if (audit.checkpointKeyFile === undefined) add("audit.checkpointKeyFile", checkpointKeyFileOf(config));
   if (statSync(origin, { throwIfNoEntry: false })?.isFile() === true) add("the configuration", origin);
   return paths;
 }

@@ -39,12 +39,12 @@ describe("a log that was signed from some day on", () => {
     expect(coverage([])).toEqual([undefined, undefined]);
     await run(keys.privateKey, [2, 3]);
     expect([found(world.dir), codeOf([keys.publicKey])]).toEqual(["sound", 0]);
-    const since = { file: "checkpoints/2026-02-18.txt", size: 6 };
-    // The start signs what it finds, in the file of the newest line.
-    const first = { file: "checkpoints/2026-02-17.txt", size: 4 };
     for (const covered of coverage([keys.publicKey])) {
       expect(covered?.size).toBe(8);
-      expect([since, first]).toContainEqual(covered?.since ?? since);
+      // The start signs what it finds, before the first line of this run, with it or after it.
+      const { file = "", size = 0 } = covered?.since ?? {};
+      expect(file).toMatch(/^checkpoints\/2026-02-1[78]\.txt$/);
+      expect(size).toBeWithin(4, 7);
     }
     expect(verifyIndependently(world.dir, keys.publicKey)).toEqual([]);
   });
