@@ -83,6 +83,15 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
       "import { SafeToolCall, unwrap }",
     ].map((begin) => [`docs/first-service.md: ${begin}`, "tests/e2e/first-service.slow.ts"]),
   ),
+  ...Object.fromEntries(
+    [
+      "stc audit query",
+      "stc approvals list",
+      'sqlite3 approvals.sqlite "SELECT',
+      'sqlite3 approvals.sqlite "DELETE',
+      "stc audit prune",
+    ].map((begin) => [`docs/privacy.md: ${begin}`, "tests/e2e/privacy-documented.test.ts"]),
+  ),
   "docs/limits.md: stc halt --tool": "tests/e2e/limits-documented.test.ts",
   "docs/limits.md: stc quotas list": "tests/e2e/limits-documented.test.ts",
   "docs/authoring.md: stc try": "tests/cli/authoring/try.slow.ts",
