@@ -100,6 +100,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/authoring.md: stc init": "tests/e2e/first-day.slow.ts",
   "docs/authoring.md: stc serve": "tests/e2e/first-day.slow.ts",
   "docs/authoring.md: cd my-service": "tests/e2e/first-day.slow.ts",
+  "docs/authoring.md: stc call add_note": "tests/e2e/first-day.slow.ts",
   "docs/authoring.md: stc import grpc": "tests/e2e/first-day.slow.ts",
   'docs/authoring.md: eval "$(stc completion bash)"': "tests/e2e/first-day.slow.ts",
   "docs/manifests.md: # yaml-language-server": "tests/runtime/manifests/data-only.test.ts",

@@ -34,11 +34,18 @@ test("the commands of the page about authoring do what it says", async () => {
     expect({ text, code, err }).toEqual({ text, code: 0, err: "" });
     return out;
   };
-  expect(await paste(block("stc init"))).toContain("ok: 2 tools\n");
+  expect(await paste(block("stc init"))).toContain("ok: 3 tools\n");
   const [, ...serve] = block("stc serve").trim().split(" ");
   service = new RunningStc(serve, { cwd: folder, env });
   await service.printed("listening");
   expect(await paste(block("cd my-service\n"))).toContain('"author": "a**@e******.com"');
+  const [ask = "", operator = "", watch = ""] = block("stc call add_note").trim().split("\n");
+  const here = (line: string): Promise<string> => paste(`cd my-service\n${line}`);
+  const { id } = JSON.parse(await here(`${ask} || true`)).approval;
+  await here(operator);
+  // Watching needs a terminal.
+  await here(watch.replace("approvals watch", `approvals approve ${id}`));
+  expect(JSON.parse(await here(ask))).toMatchObject({ status: "success" });
   expect(await paste(`${block("eval")}complete -p stc`)).toContain("complete -o default -F _stc stc");
   expect(await paste(block("stc import grpc"))).toContain("GetCustomer");
 });
