@@ -80,10 +80,12 @@ test("the audit names the caller, and holds neither the person's address nor the
 });
 
 test("a search over HTTP leaves its text in the journal, and the command line none", async () => {
-  const token = (await readFileSync(join(service.folder, "token"), "utf8")).trim();
+  const token = readFileSync(join(service.folder, "token"), "utf8");
+  const [, , byText = "", , grep = ""] = linesOf("stc audit query --sub").map((line) => line.replace("ann@", "bob@"));
+  await service.paste(byText);
+  expect((await service.paste(grep)).code).toBe(1);
   await service.send("GET", `/audit?text=${encodeURIComponent("bob@customer.example")}`, { token });
-  const [, , , , grep = ""] = linesOf("stc audit query --sub");
-  const { out } = await service.paste(grep.replace("ann@", "bob@"));
+  const { out } = await service.paste(grep);
   expect(JSON.parse(out)).toMatchObject({ type: "audit.queried", filters: { text: "bob@customer.example" } });
 });
 
