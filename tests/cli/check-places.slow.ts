@@ -55,6 +55,7 @@ test.each(["check", "serve"])("%s names every unavailable path, and no other", a
   expect(code).toBe(78);
   expect(problems.toSorted()).toEqual([
     "approvals.storeUrlFile: /nowhere/secret cannot be read (ENOENT)",
+    "audit.checkpointKeyFile: afile/audit.key cannot be read (ENOTDIR)",
     `audit.dir: ${folder}/afile/audit cannot be read (ENOTDIR)`,
     "commands.allowed[0]: no program no-such-program was found on the service's PATH",
     `server.socket: ${folder}/nodir is not a folder: create it first`,

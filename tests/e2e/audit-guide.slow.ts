@@ -90,7 +90,8 @@ const questions = readFileSync(join(PROJECT, "docs/audit.md"), "utf8")
     const [title = ""] = section.split("\n");
     const [, commands = ""] = /```sh\n([\s\S]*?)```/.exec(section) ?? [];
     return [title, commands] as const;
-  });
+  })
+  .filter(([title]) => title.endsWith("?"));
 
 /** The guide's words for days are those of the generated log. */
 async function paste(commands: string): Promise<Ended> {

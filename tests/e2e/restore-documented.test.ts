@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { defineTool, SafeToolCall } from "../../src/index.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
-import { run, runStc } from "../support/stc.ts";
+import { run, runStc, SIGNATURES_NOT_CHECKED } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "stc-restore-"));
@@ -48,8 +48,7 @@ test.skipIf(Bun.which("sqlite3") === null)(
     }
     renameSync(join(folder, "copy"), join(folder, "audit"));
     renameSync(join(folder, "copy.sqlite"), join(folder, "approvals.sqlite"));
-    // The copy is of a moment before the first checkpoint: without damage, but not signed.
-    expect((await runStc(["audit", "verify", "--dir", join(folder, "audit")])).code).toBe(6);
+    expect((await runStc(["audit", "verify", "--dir", join(folder, "audit")])).code).toBe(SIGNATURES_NOT_CHECKED);
 
     const after = open();
     const { id } = asked.approval;
@@ -59,7 +58,6 @@ test.skipIf(Bun.which("sqlite3") === null)(
       status: "success",
     });
     await after.close();
-    // The copy is of a moment before the first checkpoint: without damage, but not signed.
-    expect((await runStc(["audit", "verify", "--dir", join(folder, "audit")])).code).toBe(6);
+    expect((await runStc(["audit", "verify", "--dir", join(folder, "audit")])).code).toBe(SIGNATURES_NOT_CHECKED);
   },
 );

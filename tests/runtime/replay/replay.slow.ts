@@ -78,8 +78,9 @@ test("stc replay: says which line was changed or cut off, and ends with 65", asy
   writeFileSync(join(audit, name), lines.join("\n"));
   const cut = await replayed();
   expect([cut.code, cut.out]).toEqual([65, expect.stringContaining(`cut off: ${name}, line ${lines.length}`)]);
-  // Without the saved position, nothing shows that the last line was ever complete.
+  // Without the saved position and the checkpoints, nothing shows that the last line was ever complete.
   rmSync(savedPositionPath(audit));
+  rmSync(join(audit, "checkpoints"), { recursive: true });
   const torn = await replayed();
   expect([torn.code, torn.out]).toEqual([0, expect.stringContaining(`note: cut off: ${name}, line ${lines.length}`)]);
 });
