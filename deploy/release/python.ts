@@ -41,8 +41,8 @@ export function buildPython(folder: string, build: PythonBuild): Promise<readonl
     const built = join(staged, "built");
     await run([interpreter, "-m", "hatchling", "build", "--directory", built], { cwd: copy, env });
     mkdirSync(folder, { recursive: true });
-    const names = readdirSync(staged).toSorted();
-    for (const name of names) cpSync(join(staged, name), join(folder, name));
+    const names = readdirSync(built).toSorted();
+    for (const name of names) cpSync(join(built, name), join(folder, name));
     return names.map((name) => join(folder, name));
   });
 }
