@@ -2,7 +2,7 @@ import { afterAll, beforeEach, expect, test } from "bun:test";
 import { createPrivateKey } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
-import { temporaryDirectory, writeLog } from "./support/chained-log.ts";
+import { hashIn, linesOf, rehashed, temporaryDirectory, writeLines, writeLog } from "./support/chained-log.ts";
 
 const STC = join(import.meta.dir, "../../src/cli/main.ts");
 const folder = temporaryDirectory();
@@ -206,6 +206,67 @@ test("an empty directory, and one from before the chain, are valid", () => {
   });
 });
 
+/** The calls, with what makes them follow each other and what signs them taken away. */
+function unlink(): void {
+  for (const name of fs.readdirSync(dir).filter((file) => file.endsWith(".jsonl"))) {
+    replaceIn(name, /,"seq":\d+,"prev":"\w+","hash":"\w+"(?=\})/g, "");
+    replaceIn(name, /agent-1/g, "agent-2");
+  }
+  for (const name of fs.readdirSync(join(dir, "checkpoints"))) {
+    replaceIn(`checkpoints/${name}`, /safe-tool-call\/audit\/calls\/\w+\n\d+\n.*\n\n— .*\n\n/g, "");
+  }
+  fs.rmSync(join(dir, ".state"), { recursive: true });
+}
+
+/** A new chain after a record that says nothing of the hashes before it, which nobody needs a key for. */
+function rebuild(): void {
+  fs.rmSync(join(dir, ".state"), { recursive: true });
+  fs.rmSync(join(dir, "2026-02-16.jsonl"));
+  let prev = "0".repeat(64);
+  const logId = /calls\/(\w+)/.exec(fs.readFileSync(join(dir, "checkpoints/2026-02-16.txt"), "utf8"))?.[1];
+  const record = { type: "audit.pruned", stream: "calls", day: "2026-02-16", nextSeq: 5, nextPrev: prev, logId };
+  fs.writeFileSync(join(dir, "pruned.jsonl"), `${JSON.stringify(record)}\n`);
+  for (const day of ["2026-02-17", "2026-02-19"]) {
+    const lines = linesOf(join(dir, `${day}.jsonl`)).map((line) => {
+      const forged = rehashed(line.replace("agent-1", "agent-2"), { prev });
+      prev = hashIn(forged);
+      return forged;
+    });
+    writeLines(join(dir, `${day}.jsonl`), lines);
+  }
+}
+
+/** Calls that nobody made, before the first line of a chain that is as it was signed. */
+function prepend(): void {
+  const prev = /"prev":"(\w+)"/.exec(fs.readFileSync(join(dir, "2026-02-16.jsonl"), "utf8"))?.[1];
+  const record = { type: "audit.pruned", stream: "calls", day: "2026-02-14", nextSeq: 0, nextPrev: prev };
+  fs.writeFileSync(join(dir, "pruned.jsonl"), `${JSON.stringify(record)}\n`);
+  fs.writeFileSync(join(dir, "2026-02-15.jsonl"), '{"timestamp":"2026-02-15T00:00:00.000Z","traceId":"t"}\n');
+}
+
+function unsignedBefore(): void {
+  unlink();
+  for (const name of ["journal", "checkpoints"]) fs.rmSync(join(dir, name), { recursive: true });
+}
+
+function empty(): void {
+  fs.rmSync(dir, { recursive: true });
+  fs.mkdirSync(dir);
+}
+
+test.each<readonly [string, () => void, readonly string[], number, string]>([
+  ["calls without links, and without the checkpoints of calls", unlink, [], 6, "\nok, not checked: signatures\n"],
+  ["calls that were rebuilt after a forged record of retention", rebuild, [], 6, "\nok, not checked: signatures\n"],
+  ["calls before the chain, after a forged record of retention", prepend, [], 6, "\nok, not checked: signatures\n"],
+  ["a log from before the chain", unsignedBefore, [], 4, "not signed: there is no checkpoint"],
+  ["an empty log", empty, [], 6, "ok, not checked: signatures\n"],
+  ["the days up to one", () => undefined, ["--to", "2026-02-17"], 6, "\nok, not checked: signatures\n"],
+])("%s: the key has not signed that, and the result says so", (_name, harm, options, exitCode, want) => {
+  harm();
+  const { said, ...ended } = audit("verify", "--dir", dir, "--key", PUBLIC, ...options);
+  expect([ended.exitCode, said]).toEqual([exitCode, expect.stringContaining(want)]);
+});
+
 test("lines that `prune` deleted are not reported as missing, and the rest is still compared with the checkpoints", () => {
   expect(audit("prune", "--keep", "1d", "--dir", dir).exitCode).toBe(0);
   fs.rmSync(join(dir, ".state"), { recursive: true });
@@ -229,7 +290,7 @@ test("deletions that retention recorded are not reported as missing; unrecorded 
   const record = { type: "audit.pruned", stream: "calls", day: "2026-02-16", lastSeq: 4, lastHash: last.hash };
   fs.writeFileSync(join(dir, "pruned.jsonl"), `${JSON.stringify(record)}\n`);
   expect(audit("verify", "--dir", dir, "--key", PUBLIC)).toMatchObject({
-    exitCode: 0,
+    exitCode: 6,
     said: expect.stringContaining("lines before seq 5 were pruned"),
   });
 });

@@ -37,6 +37,8 @@ export class ChainWalk {
   logId: string | undefined;
   /** Number of lines before the first one with a link. */
   linesBefore = 0;
+  /** True when nothing covers the lines before the first link: the chain's first line does not follow from them. */
+  isLooseBefore = false;
   lines = 0;
   isBroken = false;
 
@@ -93,6 +95,7 @@ export class ChainWalk {
     const expected = this.#expected ?? this.#first(bytes, from, to);
     if (expected === undefined) {
       this.linesBefore += 1;
+      this.isLooseBefore = this.#genesis === undefined;
       this.#genesis?.update(bytes.subarray(from, to)).update("\n");
       return true;
     }

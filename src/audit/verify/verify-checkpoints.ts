@@ -121,7 +121,7 @@ export interface Covered {
 }
 
 /**
- * Longest time between the first and the last line without a checkpoint, in milliseconds. The service signs about a second after a
+ * Longest time between the earliest and the latest line without a checkpoint, in milliseconds. The service signs about a second after a
  * line, and refuses calls when it cannot.
  */
 const UNSIGNED_MS_MAX = 60_000;
@@ -129,23 +129,24 @@ const UNSIGNED_MS_MAX = 60_000;
 /** The lines of a stream after the last one that a given key has signed. */
 export class UnsignedLines {
   readonly #size: number;
-  #firstMs: number | undefined;
-  #lastMs = 0;
+  #earliestMs = Number.POSITIVE_INFINITY;
+  #latestMs = Number.NEGATIVE_INFINITY;
 
   constructor(notes: StreamNotes) {
     this.#size = notes.covered?.size ?? 0;
   }
 
   take(seq: number, timestamp: string | undefined): void {
-    if (seq < this.#size || timestamp === undefined) return;
-    this.#lastMs = Date.parse(timestamp);
-    this.#firstMs ??= this.#lastMs;
+    if (seq < this.#size) return;
+    const ms = Date.parse(timestamp ?? "");
+    // The service did not write a line without a time: the range of such lines has no limit.
+    this.#earliestMs = Math.min(this.#earliestMs, Number.isNaN(ms) ? Number.NEGATIVE_INFINITY : ms);
+    this.#latestMs = Math.max(this.#latestMs, Number.isNaN(ms) ? Number.POSITIVE_INFINITY : ms);
   }
 
   /** Returns the `seq` of the first line, when the lines are more than those that a running service signs next. */
   downgrade(): number | undefined {
-    const isLong = this.#firstMs !== undefined && this.#lastMs - this.#firstMs > UNSIGNED_MS_MAX;
-    return isLong ? this.#size : undefined;
+    return this.#latestMs - this.#earliestMs > UNSIGNED_MS_MAX ? this.#size : undefined;
   }
 }
 

@@ -65,7 +65,10 @@ export interface StreamReport {
   readonly compared: number;
   /** Name of this log in its checkpoints; `undefined` before its first line with a link. */
   readonly origin: string | undefined;
-  /** Lines that compared checkpoints cover: of the given keys, if there are any. */
+  /**
+   * Lines that compared checkpoints cover: of the given keys, if there are any. `undefined` when no checkpoint was compared, or when
+   * there are lines before the chain's first one that it does not follow from.
+   */
   readonly covered: Covered | undefined;
   /** Bytes after the last line end: left by a crash, or being written right now. */
   readonly tornBytes: number;
@@ -184,7 +187,7 @@ function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<numb
   const lastSeq = walk.lines === 0 ? undefined : (walk.expected?.seq ?? 0) - 1;
   const { linesBefore, logId } = walk;
   const origin = logId && originOf(stream, logId);
-  const covered = compared === 0 ? undefined : task.notes.covered;
+  const covered = compared === 0 || walk.isLooseBefore ? undefined : task.notes.covered;
   const isBegin = options.from === undefined && since === undefined;
   const prunedTo = isBegin && begin > 0 ? begin : undefined;
   const head = walk.head();

@@ -50,7 +50,7 @@ export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptio
   reportErrors(UNREADABLE, () => {
     const keys = key.map(readKey);
     const report = verifyWithProgress({ dir: directory.dir, keys, from, to });
-    const signatures = signaturesOf(report, { hasKeys: keys.length > 0, isPart: from !== undefined });
+    const signatures = signaturesOf(report, { hasKeys: keys.length > 0, isPart: (from ?? to) !== undefined });
     const code = exitCodeOf(report) || EXIT_OF[signatures](keys.length > 0);
     process.exitCode = code;
     const notRead = unreadNames(directory.dir);
@@ -65,15 +65,16 @@ type Signatures = "checked" | "not checked" | "none";
 
 interface Asked {
   readonly hasKeys: boolean;
-  /** The log is not read from its first line, so that no checkpoint can be compared with it. */
+  /** Not all lines are read: those of the rest decide whether a checkpoint by another key is covered. */
   readonly isPart: boolean;
 }
 
 function signaturesOf({ streams, checkpoints }: VerifyReport, { hasKeys, isPart }: Asked): Signatures {
-  // A log without a chained line has nothing to sign.
-  const hasLines = streams.some(({ lastSeq }) => lastSeq !== undefined);
-  if (checkpoints.checkpoints === 0 && hasLines) return "none";
-  return hasKeys && !isPart ? "checked" : "not checked";
+  const written = streams.filter(({ lastSeq, linesBefore }) => lastSeq !== undefined || linesBefore > 0);
+  if (checkpoints.checkpoints === 0 && written.length > 0) return "none";
+  // Nothing is signed in an empty log, and one stream can lack what the other has.
+  const isCovered = written.length > 0 && written.every(({ covered }) => covered !== undefined);
+  return hasKeys && !isPart && isCovered ? "checked" : "not checked";
 }
 
 /** Exit codes of a log without damage, by whether a key was given. */

@@ -3,12 +3,15 @@ import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import { exitCodeOf, verifyInSteps, verifyLog } from "../../../src/audit/verify/verify.ts";
-import { found, keys } from "../support/chained-log.ts";
+import { present as presentNamed } from "../../../src/core/present.ts";
+import { found, hashIn, keys, linesOf, rehashed, writeLines } from "../support/chained-log.ts";
 import { createWorld, draftOf, NOON, type World } from "../support/open.ts";
 import { verifyIndependently } from "./independent-verifier.ts";
 
 const DAY_MS = 86_400_000;
 const other = generateKeyPairSync("ed25519");
+
+const present = <T>(value: T | undefined): T => presentNamed(value, "a part of the log");
 
 let world: World;
 beforeEach(() => {
@@ -148,6 +151,27 @@ describe("signatures that stop", () => {
     await harm();
     expect([found(world.dir), codeOf([keys.publicKey])]).toEqual([want, 4]);
     expect([found(world.dir, []), codeOf([])]).toEqual(["sound", 0]);
+  });
+
+  test.each<readonly [string, (line: string, index: number, count: number) => string]>([
+    ["no time", (line) => line.replace('{"timestamp"', '{ "timestamp"')],
+    ["a time that no clock shows", (line) => line.replace(/T\d\d:/, "T99:")],
+    ["times that go backwards", (line, at, count) => (at === count - 1 ? line.replace("T12:10", "T12:00") : line)],
+  ])("are found when somebody rebuilds the lines with %s", async (_name, change) => {
+    await run(keys.privateKey, [0, 1]);
+    await run(undefined, [1, 1]);
+    fs.rmSync(join(world.dir, ".state"), { recursive: true });
+    const signed = present(report([keys.publicKey]).streams[0]?.covered).size;
+    const file = join(world.dir, "2026-02-17.jsonl");
+    const lines = linesOf(file);
+    const own = signed - linesOf(join(world.dir, "2026-02-16.jsonl")).length;
+    for (let at = own; at < lines.length; at += 1) {
+      const prev = hashIn(present(lines[at - 1]));
+      lines[at] = rehashed(change(present(lines[at]), at - own, lines.length - own), { prev });
+    }
+    writeLines(file, lines);
+    expect(report([]).streams[0]?.damage).toBeUndefined();
+    expect(found(world.dir)).toStartWith(`not signed 2026-02-17.jsonl:${own + 1}`);
   });
 
   test("are no damage any more when the key signs again: it covers them", async () => {
