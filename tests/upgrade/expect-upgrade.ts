@@ -19,7 +19,10 @@ export async function expectUpgraded(copy: StoredCopy, version: string): Promise
   const after = auditEntries(dir);
   expect(after.slice(0, before.length)).toEqual([...before]);
   // The call that the old service did not finish.
-  expect(after[before.length]).toMatchObject({ tool: { name: "hang" }, error: { code: "OUTCOME_UNKNOWN" } });
+  const unfinished = after[before.length];
+  expect(unfinished).toMatchObject({ tool: { name: "hang" }, error: { code: "OUTCOME_UNKNOWN" } });
+  // Version 0.1.0 did not record which configuration judged a call.
+  expect(unfinished?.policyVersion === undefined).toBe(version === "0.1.0");
 }
 
 async function expectVerifies({ folder }: StoredCopy): Promise<void> {

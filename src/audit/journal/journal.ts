@@ -92,50 +92,99 @@ export class OpenIntents {
   }
 }
 
+/** The parts of an announced call whose members are side by side on the line. */
+type Part = "caller" | "tool" | "request" | "approval" | "plan";
+
+/** How a member is written on the line and read back. A line may be of another version, and may have lost large members. */
+interface Member<T> {
+  readonly name: string;
+  readonly read: (value: unknown) => T;
+}
+
+/** One row for each member: one that is missing here does not compile. */
+type Members<T> = { readonly [Name in keyof T]-?: Member<T[Name]> };
+
+const text = (name: string) => ({ name, read: asString });
+const textOr = (name: string, missing: string) => ({ name, read: (value: unknown) => asString(value) ?? missing });
+const list = (name: string) => ({ name, read: boundedStrings });
+
+const PARTS: { readonly [Name in Part]: Members<NonNullable<Announced[Name]>> } = {
+  tool: {
+    name: textOr("tool", "unknown"),
+    classification: {
+      name: "classification",
+      read: (value) => CLASSIFICATIONS.find((known) => known === value) ?? "unknown",
+    },
+    targetSystem: textOr("targetSystem", "unknown"),
+    argsDigest: text("argsDigest"),
+  },
+  caller: {
+    sub: textOr("sub", "unknown"),
+    iss: text("iss"),
+    permissions: { name: "permissions", read: (value) => boundedStrings(value) ?? [] },
+    roles: list("roles"),
+    act: list("act"),
+  },
+  plan: { digest: textOr("planDigest", "unknown"), confinement: text("confinement") },
+  approval: { id: text("approvalId"), by: textOr("approvedBy", "unknown") },
+  request: {
+    argsHash: textOr("argsHash", ""),
+    hashAlg: textOr("hashAlg", "none"),
+    session: text("session"),
+    callId: text("callId"),
+    reason: text("reason"),
+    secrets: list("secrets"),
+    args: { name: "args", read: (value) => (isTable(value) ? value : {}) },
+    truncated: { name: "truncated", read: (value) => (value === true ? true : undefined) },
+  },
+};
+
+const OTHERS: Members<Omit<Announced, Part>> = {
+  traceId: textOr("traceId", ""),
+  policyVersion: text("policyVersion"),
+  keyHash: text("keyHash"),
+  protocol: { name: "protocol", read: protocolOf },
+  trace: { name: "trace", read: traceOf },
+};
+
 /**
- * Returns the journal line of a call that is about to change something. It holds everything that the call's entry would
- * hold, in case the process ends before the entry is written. Members are flat, because a line that exceeds its maximum
- * length loses its large members (`serializeJournalLine`).
+ * Returns the journal line of a call that is about to change something. It holds everything that is announced, in case the process
+ * ends before the call's entry is written. Members are flat, because a line that exceeds its maximum length loses its large
+ * members (`serializeJournalLine`).
  */
-export function intentLine({
-  traceId,
-  caller,
-  tool,
-  request,
-  protocol,
-  policyVersion,
-  approval,
-  plan,
-  trace,
-  keyHash,
-}: Announced): JournalLine {
-  const { args, argsHash, hashAlg, session, callId, reason, secrets } = request;
+export function intentLine({ caller, tool, request, approval, plan, ...others }: Announced): JournalLine {
+  const parts = { tool, caller, plan, approval, request };
+  const written = Object.entries(PARTS).map(([part, members]) => write(members, parts[part as Part]));
+  return Object.assign({ type: "intent" }, write(OTHERS, others), ...written);
+}
+
+/** Reads what `intentLine` wrote. */
+function announcedBy({ traceId, facts }: Intent): Announced {
+  const { caller, tool, request, approval, plan } = PARTS;
   return {
-    type: "intent",
-    traceId,
-    tool: tool.name,
-    classification: tool.classification,
-    targetSystem: tool.targetSystem,
-    sub: caller.sub,
-    iss: caller.iss,
-    permissions: caller.permissions,
-    act: caller.act,
-    policyVersion,
-    planDigest: plan?.digest,
-    confinement: plan?.confinement,
-    approvalId: approval?.id,
-    approvedBy: approval?.by,
-    keyHash,
-    argsHash,
-    hashAlg,
-    session,
-    callId,
-    reason,
-    secrets,
-    args: args as Json,
-    protocol: protocol as Json | undefined,
-    trace,
+    ...read(OTHERS, { ...facts, traceId }),
+    caller: read(caller, facts),
+    tool: read(tool, facts),
+    request: read(request, facts),
+    approval: readPresent(approval, facts),
+    plan: readPresent(plan, facts),
   };
+}
+
+function write(members: Readonly<Record<string, Member<unknown>>>, values: object = {}): object {
+  const known: Readonly<Record<string, unknown>> = { ...values };
+  return Object.fromEntries(Object.entries(members).map(([key, { name }]) => [name, known[key]]));
+}
+
+function read<T>(members: Members<T>, facts: Intent["facts"]): T {
+  const rows = Object.entries<Member<unknown>>(members);
+  return Object.fromEntries(rows.map(([key, member]) => [key, member.read(facts[member.name])])) as T;
+}
+
+/** Reads a part that some calls do not have. */
+function readPresent<T>(members: Members<T>, facts: Intent["facts"]): T | undefined {
+  const isPresent = Object.values<Member<unknown>>(members).some(({ name }) => facts[name] !== undefined);
+  return isPresent ? read(members, facts) : undefined;
 }
 
 export function intentOf(seq: number, line: Readonly<Record<string, unknown>>): Intent | undefined {
@@ -151,60 +200,33 @@ export interface InterruptedCall {
 }
 
 export function interruptedCall({ facts }: Intent): InterruptedCall {
-  const [issuer, subject, tool, keyHash] = ["iss", "sub", "tool", "keyHash"].map((name) => asString(facts[name]));
-  const isKnown = issuer !== undefined && subject !== undefined && tool !== undefined && keyHash !== undefined;
-  return { approvalId: asString(facts["approvalId"]), key: isKnown ? { issuer, subject, tool, keyHash } : undefined };
+  const { caller, tool, approval } = PARTS;
+  const rows = [caller.iss, caller.sub, tool.name, OTHERS.keyHash];
+  const [issuer, subject, toolName, keyHash] = rows.map(({ name }) => asString(facts[name]));
+  const isKnown = issuer !== undefined && subject !== undefined && toolName !== undefined && keyHash !== undefined;
+  return {
+    approvalId: asString(facts[approval.id.name]),
+    key: isKnown ? { issuer, subject, tool: toolName, keyHash } : undefined,
+  };
 }
 
 /**
- * Returns the entry of a call that started and whose outcome was not observed. An intent written by version 0.1.0 has
+ * Returns the entry of a call that started and whose outcome was not observed. An intent written by an earlier version has
  * fewer members, and so does its entry.
  */
-export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
+export function unknownOutcome(intent: Intent): EntryDraft {
   const { stage, decision } = REFUSALS.OUTCOME_UNKNOWN;
-  const { classification } = facts;
-  const text = (name: string): string | undefined => asString(facts[name]);
-  const [iss, planDigest] = [text("iss"), text("planDigest")];
+  const { keyHash: _, ...announced } = announcedBy(intent);
   return {
-    traceId,
-    caller: {
-      sub: text("sub") ?? "unknown",
-      permissions: boundedStrings(facts["permissions"]) ?? [],
-      ...(iss !== undefined && { iss }),
-      act: boundedStrings(facts["act"]),
-    },
-    tool: {
-      name: text("tool") ?? "unknown",
-      classification: CLASSIFICATIONS.find((known) => known === classification) ?? "unknown",
-      targetSystem: text("targetSystem") ?? "unknown",
-    },
-    request: {
-      args: isTable(facts["args"]) ? facts["args"] : {},
-      argsHash: text("argsHash") ?? "",
-      hashAlg: text("hashAlg") ?? "none",
-      session: text("session"),
-      callId: text("callId"),
-      reason: text("reason"),
-      secrets: boundedStrings(facts["secrets"]),
-      ...(facts["truncated"] === true && { truncated: true }),
-    },
-    protocol: protocolOf(facts["protocol"]),
+    ...announced,
     decision,
     denial: {
       reason: "The service ended before the call's outcome was known; it may or may not have happened.",
       stage,
     },
     error: { code: "OUTCOME_UNKNOWN" },
-    approval: approvalOf(text("approvedBy"), text("approvalId")),
-    plan: planDigest === undefined ? undefined : { digest: planDigest, confinement: text("confinement") },
-    trace: traceOf(facts["trace"]),
     duration: 0,
   };
-}
-
-/** Returns the approval. A long list of approvers may be missing from the journal line. */
-function approvalOf(by: string | undefined, id: string | undefined): EntryDraft["approval"] {
-  return by === undefined && id === undefined ? undefined : { by: by ?? "unknown", id };
 }
 
 function protocolOf(value: unknown): EntryDraft["protocol"] {

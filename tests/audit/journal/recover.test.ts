@@ -3,6 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
+import type { Announced } from "../../../src/audit/entry.ts";
 import { intentLine } from "../../../src/audit/journal/journal.ts";
 import { savedPositionPath } from "../../../src/audit/journal/saved-position.ts";
 import { found, keys, linesOf, rehashed, temporaryDirectory, writeLines, writeLog } from "../support/chained-log.ts";
@@ -194,6 +195,11 @@ test("after any change to the youngest lines nothing is appended to them", () =>
   );
 });
 
+/** A value with all of its members, so that a new one does not compile until the test has it. */
+type Complete<T> = T extends string | readonly unknown[] | undefined
+  ? T
+  : { readonly [Name in keyof T]-?: Complete<NonNullable<T[Name]>> };
+
 describe("calls that a crash cut off", () => {
   /** As after `kill -9`: the directory at this moment, without what a close adds. */
   function crash(): World {
@@ -239,6 +245,53 @@ describe("calls that a crash cut off", () => {
     await after.end();
   });
 
+  test("get an entry with everything that was known before the call ran", async () => {
+    const announced: Complete<Announced> = {
+      traceId: "t-a",
+      caller: { sub: "agent-7", permissions: ["shell:run"], roles: ["builder"], iss: "https://idp.test", act: ["bot"] },
+      tool: { name: "bash", classification: "destructive", targetSystem: "shell", argsDigest: "a1" },
+      request: {
+        args: { command: "make" },
+        argsHash: "a2",
+        hashAlg: "sha256",
+        session: "s-1",
+        callId: "c-1",
+        reason: "to build",
+        secrets: ["command"],
+        truncated: true,
+      },
+      protocol: { name: "mcp", version: "2026-07-28", client: { name: "c", version: "1" } },
+      policyVersion: "a3",
+      approval: { by: "human:x|alice", id: "0198b2f6-0000-7000-8000-000000000001" },
+      plan: { digest: "a4", confinement: "confined" },
+      trace: { traceId: "a5", spanId: "a6", parentSpanId: "a7" },
+      keyHash: "a8",
+    };
+    const log = world.open();
+    await log.journal(intentLine(announced));
+    const after = crash();
+    const { interrupted } = after.open();
+    await after.stop();
+    const { keyHash, ...members } = announced;
+    const { timestamp: _, id, seq, prev, hash, ...entry } = after.lines(LAST).at(-1) ?? {};
+    expect(entry).toEqual({
+      ...members,
+      decision: "ERROR",
+      denial: { stage: "EXECUTION", reason: expect.stringContaining("may or may not have happened") },
+      error: { code: "OUTCOME_UNKNOWN" },
+      duration: 0,
+      instance: "test",
+      intentSeq: 12,
+    });
+    expect(interrupted).toEqual([
+      {
+        approvalId: announced.approval.id,
+        key: { issuer: "https://idp.test", subject: "agent-7", tool: "bash", keyHash },
+      },
+    ]);
+    await after.end();
+  });
+
   test("with an intent by version 0.1.0 record no more than it does", async () => {
     const log = world.open();
     await log.journal(intent("t-a"));
@@ -247,7 +300,8 @@ describe("calls that a crash cut off", () => {
     await after.stop();
     const [recovered] = after.lines(LAST).slice(-1);
     expect(recovered).toMatchObject({ traceId: "t-a", request: { args: {}, argsHash: "", hashAlg: "none" } });
-    expect(recovered).not.toHaveProperty("approval");
+    for (const member of ["approval", "policyVersion", "trace", "protocol"])
+      expect(recovered).not.toHaveProperty(member);
     await after.end();
   });
 
