@@ -96,8 +96,13 @@ test("processes that start at the same moment end with one key", async () => {
   expect(fs.readdirSync(folder)).toEqual(["audit.key"]);
 });
 
-test("a missing key of a signed log is reported, and no other key takes its place", async () => {
+test.each([
+  ["with its checkpoints", "nothing"],
+  ["whose checkpoints were deleted", "checkpoints"],
+  ["whose saved position was deleted", ".state"],
+])("a missing key of a signed log %s is reported, and no other key takes its place", async (_name, deleted) => {
   await writeLog(join(folder, "audit"));
+  fs.rmSync(join(folder, "audit", deleted), { recursive: true, force: true });
   expect(started().problems).toEqual([
     `audit.checkpointKeyFile: ${OWN} is missing, and the audit is signed already: restore that file, or name the key here; stc audit keys --new FILE creates another one`,
   ]);

@@ -2,6 +2,8 @@ import { generateKeyPairSync, type KeyObject, randomUUID } from "node:crypto";
 import fs from "node:fs";
 import { dirname } from "node:path";
 import { makeDirectory, syncDirectory, withFile } from "../journal/file-operations.ts";
+import { readSavedPosition } from "../journal/saved-position.ts";
+import { readLastNotes } from "./checkpoint.ts";
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = fs.constants;
 const NEW_FILE = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
@@ -30,4 +32,16 @@ export function createSigningKey(path: string): KeyObject {
   }
   syncDirectory(folder);
   return publicKey;
+}
+
+/** Returns whether a key has signed the log: by its checkpoints, or, if somebody deleted them, by what the last start saved. */
+export function isSignedLog(dir: string): boolean {
+  const { calls, journal } = readSavedPosition(dir)?.streams ?? {};
+  if (calls?.note !== undefined || journal?.note !== undefined) return true;
+  try {
+    return readLastNotes(dir).length > 0;
+  } catch {
+    // Opening the log reports the problem.
+    return false;
+  }
 }

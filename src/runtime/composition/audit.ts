@@ -2,8 +2,7 @@ import { createPrivateKey, type KeyObject } from "node:crypto";
 import { lstatSync, statSync } from "node:fs";
 import { hostname } from "node:os";
 import { type AuditLog, openAuditLog } from "../../audit/audit-log.ts";
-import { readLastNotes } from "../../audit/chain/checkpoint.ts";
-import { createSigningKey } from "../../audit/chain/signing-key.ts";
+import { createSigningKey, isSignedLog } from "../../audit/chain/signing-key.ts";
 import type { Announced } from "../../audit/entry.ts";
 import { type Exporters, type ExporterTarget, startExporters } from "../../audit/export/exporter.ts";
 import { intentLine } from "../../audit/journal/journal.ts";
@@ -54,7 +53,7 @@ export function createCheckpointKey(config: Config): readonly string[] {
 function checkpointKeyState(config: Config): "named" | "own" | "to be created" | "missing" {
   if (config.audit.checkpointKeyFile !== undefined) return "named";
   // Read first: a process that starts at the same time may create the key and sign with it.
-  const isSigned = hasNotes(pathFrom(config, config.audit.dir));
+  const isSigned = isSignedLog(pathFrom(config, config.audit.dir));
   if (isTaken(pathFrom(config, checkpointKeyFileOf(config)))) return "own";
   return isSigned ? "missing" : "to be created";
 }
@@ -66,15 +65,6 @@ function isTaken(path: string): boolean {
   } catch {
     // Reading it reports the problem.
     return true;
-  }
-}
-
-function hasNotes(dir: string): boolean {
-  try {
-    return readLastNotes(dir).length > 0;
-  } catch {
-    // Opening the log reports the problem.
-    return false;
   }
 }
 
