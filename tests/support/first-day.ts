@@ -1,6 +1,6 @@
 import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { delimiter, dirname, join } from "node:path";
 import { DEVELOPMENT_SERVER_NAME, developmentCertificates } from "../../src/cli/development/certificates.ts";
 import { CUSTOMER_MASTER_PROTO_FOLDER, startCustomerMaster } from "../../src/cli/development/customer-master.ts";
 import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
@@ -13,13 +13,23 @@ export class FirstDay {
   readonly #home = mkdtempSync(join(tmpdir(), "stc first day "));
   readonly #clone = join(this.#home, "clone");
   readonly #service = join(this.#home, "my service");
+  readonly #prefix = join(this.#home, "prefix");
+  readonly #installedService = join(this.#home, "installed service");
   readonly #port = freePorts();
   readonly #env: Record<string, string>;
   #running: Bun.Subprocess | undefined;
 
   /** @param cache folder of downloaded packages, so that a warm one leaves the network out */
   constructor(cache: string) {
-    this.#env = { HOME: this.#home, BUN_INSTALL_CACHE_DIR: cache, STC_PORT: String(this.#port) };
+    const { NODE_EXTRA_CA_CERTS = "" } = process.env;
+    this.#env = {
+      HOME: this.#home,
+      PATH: [join(this.#prefix, "bin"), dirname(Bun.which("node") ?? ""), "/usr/bin", "/bin"].join(delimiter),
+      BUN_INSTALL_CACHE_DIR: cache,
+      STC_PORT: String(this.#port),
+      // npm reaches the registry through it where a proxy ends TLS.
+      NODE_EXTRA_CA_CERTS,
+    };
   }
 
   /** Clones, installs, starts the development stand and makes a governed call. */
@@ -88,6 +98,60 @@ export class FirstDay {
     } finally {
       await master.close();
     }
+  }
+
+  /** Installs a package with npm, into a home without its packages, where no Bun is on PATH. */
+  async install(tarball: string): Promise<number> {
+    if (Bun.which("bun", { PATH: this.#env["PATH"] ?? "" }) !== null) throw new Error("remove Bun from the folders of Node");
+    const start = performance.now();
+    await this.#run(["npm", "install", "--global", "--no-audit", "--no-fund", "--prefix", this.#prefix, tarball]);
+    return performance.now() - start;
+  }
+
+  /** Runs `stc init` of the installed package, starts the service and calls its own tool. The service goes on. After `install`. */
+  async installedInitToCall(): Promise<number> {
+    const start = performance.now();
+    const service = this.#installedService;
+    await this.#run(["stc", "init", service]);
+    await this.#serve([join(this.#prefix, "bin/stc"), "serve", "--config", join(service, "stc.yaml")]);
+    const keys = join(service, "keys");
+    const args = { word: "tea" };
+    const answer = await this.#call(["stc"], { keys, permission: "notes:read", tool: "search_notes", args });
+    const elapsed = performance.now() - start;
+    if (!answer.includes('"status": "success"') || answer.includes("ada@example.com")) throw new Error(answer);
+    return elapsed;
+  }
+
+  /** Makes a call that asks a person, approves it, and makes it again. After `installedInitToCall`. */
+  async approvalToCall(): Promise<number> {
+    const start = performance.now();
+    const inService = { cwd: this.#installedService, env: this.#env };
+    const sh = (line: string) => run(["sh", "-ec", line], inService);
+    const url = `--url ${this.#url}`;
+    await sh("stc token --keys keys --sub agent-1 --permission notes:write > agent.token");
+    const add = `stc call add_note '{"title":"Mate","text":"70 degrees."}' --token-file agent.token ${url}`;
+    const asked = await sh(add);
+    const { id } = JSON.parse(asked.out).approval;
+    await sh("stc token --keys keys --operator --sub me > operator.token");
+    const approved = await sh(`stc approvals approve ${id} --token-file operator.token ${url}`);
+    const added = await sh(add);
+    const elapsed = performance.now() - start;
+    if (asked.code === 0 || approved.code !== 0 || added.code !== 0)
+      throw new Error(asked.out + approved.err + added.out);
+    return elapsed;
+  }
+
+  /** Verifies the audit of the installed service with its public key. After `approvalToCall`. */
+  async verifyAudit(): Promise<number> {
+    const start = performance.now();
+    const audit = join(this.#installedService, "var/audit");
+    const key = join(this.#installedService, "audit-public.pem");
+    writeFileSync(key, await this.#run(["stc", "audit", "keys", "--key", `${audit}.key`]));
+    const verified = await this.#run(["stc", "audit", "verify", "--dir", audit, "--key", key]);
+    const elapsed = performance.now() - start;
+    await this.#stop();
+    if (!verified.endsWith("\nok\n")) throw new Error(verified);
+    return elapsed;
   }
 
   async close(): Promise<void> {
