@@ -9,6 +9,8 @@ const { optionalDependencies: RUNTIMES } = require("../package.json");
 const [VERSION] = Object.values(RUNTIMES);
 /** Prevents the runtime from reading settings, variables or packages of the working directory. */
 const OPTIONS = ["--no-env-file", "--config=/dev/null", "--no-install"];
+/** A program that is no Bun may wait for input without end. */
+const VERSION_TIMEOUT_MS = 10_000;
 const FORWARDED = ["SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2"];
 /** EX_UNAVAILABLE of sysexits.h: a program that is needed is missing. */
 const UNAVAILABLE = 69;
@@ -35,7 +37,7 @@ function findBun() {
 }
 
 function chosenBun(path) {
-  const { stdout, error } = spawnSync(path, ["--version"], { encoding: "utf8" });
+  const { stdout, error } = spawnSync(path, ["--version"], { encoding: "utf8", timeout: VERSION_TIMEOUT_MS });
   if (error) fail(`STC_BUN: ${path} cannot be run (${error.code})`);
   const [found] = stdout.split("\n");
   return found === VERSION
