@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { OPERATOR_PERMISSIONS } from "../core/operator-permissions.ts";
 import { subjectProblem } from "../pipeline/identity/claims.ts";
 import { isClone } from "../runtime/own-code.ts";
 import { NO_DEVELOPMENT } from "./configuration.ts";
@@ -15,25 +16,10 @@ interface TokenOptions {
   readonly ttl: number;
 }
 
-const OPERATOR_PERMISSIONS = [
-  "approvals:decide",
-  "data-flow:read",
-  "data-flow:vouch",
-  "data-flow:write",
-  "grants:manage",
-  "modes:manage",
-  "halts:read",
-  "halts:write",
-  "audit:read",
-  "metrics:read",
-  "configuration:read",
-  "tools:read",
-  "tools:learn",
-  "quotas:read",
-  "quotas:write",
-  "policy:evaluate",
-  "policy:explain",
-] as const;
+/** Leaves out what a token has only when `--permission` names it. */
+const DEVELOPMENT_PERMISSIONS: readonly string[] = Object.entries(OPERATOR_PERMISSIONS).flatMap(([name, row]) =>
+  row.onlyByName === true ? [] : [name],
+);
 
 /** A call that waits for an approval ends with its token. */
 const DEVELOPMENT_TOKEN_SECONDS = 3_600;
@@ -60,7 +46,7 @@ export async function token({ sub, permission, operator, session, ttl, keys }: T
       directory,
       operator: isOperator,
       sub,
-      permissions: permission ?? (isOperator ? OPERATOR_PERMISSIONS : []),
+      permissions: permission ?? (isOperator ? DEVELOPMENT_PERMISSIONS : []),
       session: isOperator ? undefined : (session ?? randomUUID()),
       ttlSeconds: ttl,
       nowMs: Date.now(),
@@ -76,7 +62,7 @@ export async function developmentOperatorToken(): Promise<string> {
     directory: DEVELOPMENT_DIRECTORY,
     operator: true,
     sub: "me",
-    permissions: OPERATOR_PERMISSIONS,
+    permissions: DEVELOPMENT_PERMISSIONS,
     ttlSeconds: DEVELOPMENT_TOKEN_SECONDS,
     nowMs: Date.now(),
   });

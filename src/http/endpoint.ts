@@ -1,6 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { z } from "zod";
 import type { JournalLine } from "../audit/journal/journal.ts";
+import type { OperatorPermission } from "../core/operator-permissions.ts";
 import type { CallerContext, EpochMs, Json } from "../core/types.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
 import type { Audience, CallerVerifier } from "../pipeline/caller-context.ts";
@@ -228,12 +229,12 @@ export interface EventSink {
 
 type Output<Schema> = Schema extends z.ZodType ? z.output<Schema> : unknown;
 
-type Permission<Who> = Who extends "operators" | "either"
-  ? { readonly permission: string } | { readonly anyPermission: true }
-  : { readonly permission?: string };
+type Permission<Who, Name> = Who extends "operators" | "either"
+  ? { readonly permission: Name } | { readonly anyPermission: true }
+  : { readonly permission?: Name };
 
-type Declared<Part, Who extends EndpointAudience, Params, Query, Headers, Body> = EndpointDeclaration<Part> &
-  Permission<Who> & {
+type Declared<Part, Name, Who extends EndpointAudience, Params, Query, Headers, Body> = EndpointDeclaration<Part> &
+  Permission<Who, Name> & {
     readonly audience: Who;
     readonly params?: Params;
     readonly query?: Query;
@@ -241,8 +242,8 @@ type Declared<Part, Who extends EndpointAudience, Params, Query, Headers, Body> 
     readonly body?: Body;
   };
 
-/** Returns functions that declare endpoints with a part of the service. */
-export function endpointsWith<Part extends object = object>() {
+/** Returns functions that declare endpoints with a part of the service; `Own` are permissions that only a build's endpoints have. */
+export function endpointsWith<Part extends object = object, Own extends string = never>() {
   return {
     /** Declares an endpoint. The parameters of `handle` have the types of its schemas, audience and part. */
     endpoint<
@@ -252,7 +253,7 @@ export function endpointsWith<Part extends object = object>() {
       Headers extends z.ZodObject | undefined = undefined,
       Body extends z.ZodType | undefined = undefined,
     >(
-      declared: Declared<Part, Who, Params, Query, Headers, Body> & {
+      declared: Declared<Part, OperatorPermission | Own, Who, Params, Query, Headers, Body> & {
         handle(
           request: AdmittedRequest<Who, Output<Params>, Output<Query>, Output<Headers>, Output<Body>>,
           services: EndpointServices & Part,
@@ -262,7 +263,7 @@ export function endpointsWith<Part extends object = object>() {
       return declared;
     },
     selfGuarded<Who extends "agents" | "signers">(
-      declared: Declared<Part, Who, z.ZodObject, undefined, z.ZodObject, undefined> & {
+      declared: Declared<Part, OperatorPermission | Own, Who, z.ZodObject, undefined, z.ZodObject, undefined> & {
         receive(exchange: Exchange, services: EndpointServices & Part): Promise<EndpointAnswer>;
       },
     ): SelfGuardedEndpoint<Part> {

@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { isTool, isToolFactory } from "../../src/core/define-tool.ts";
 import { type Fault, ManifestError } from "../../src/core/errors.ts";
+import { OPERATOR_PERMISSIONS } from "../../src/core/operator-permissions.ts";
 import { freeText } from "../../src/core/schema/bounds.ts";
 import type { Tool, ToolConfig } from "../../src/core/types.ts";
 import { cliCommand, defineTool, grpcMethod } from "../../src/index.ts";
@@ -128,10 +129,19 @@ describe("a manifest that contradicts itself does not load", () => {
     ["empty permissions", { permissions: { required: [] } }, "permissions.required"],
     ["a permission as a string", { permissions: { required: "things:read" } }, "permissions.required"],
     ["a permission with a space", { permissions: { required: ["a b"] } }, "permissions.required[0]"],
-    ...["approvals:decide", "audit:read", "modes:set", "grants:list", "metrics:read"].map(
+    ...[
+      ...Object.keys(OPERATOR_PERMISSIONS),
+      ...["approvals:payments", "audit:", "data-flow:x", "halts:x", "modes:set", "grants:list", "metrics:x"],
+      ...["policy:x", "quotas:x", "service:restart"],
+    ].map(
       (name) =>
         [`the operators' ${name}`, { permissions: { required: ["x:y", name] } }, "permissions.required[1]"] as const,
     ),
+    [
+      "an operators' permission for some arguments",
+      { permissions: { required: ["a:b"], elevatedIf: { when: () => true, required: ["tools:read"] } } },
+      "permissions.elevatedIf.required[0]",
+    ],
     [
       "elevatedIf without a condition",
       { permissions: { required: ["a:b"], elevatedIf: { required: ["c:d"] } } },
@@ -275,6 +285,22 @@ describe("a valid manifest", () => {
     ["with examples", { examples: { accepts: [{ id: ID }, { id: ID, kind: "a" }], rejects: [{ id: "x" }, {}, null] } }],
   ])("%s loads", (_title, changes) => {
     expect(faultsOf(changes)).toEqual([]);
+  });
+
+  test.each([
+    ...["tools:list", "tools:read:orders", "tools:learning", "tools", "configuration:write", "configuration:reads"],
+    ...[
+      "Tools:read",
+      "configurations:read",
+      "read:tools",
+      "audit",
+      "auditor:read",
+      "audit-trail:read",
+      "service-desk:x",
+    ],
+    ...["policies:read", "approval:read", "my:approvals:decide", "toString", ":", ":read"],
+  ])("may require %s, which is not an operators' permission", (name) => {
+    expect(define({ permissions: { required: [name] } }).permissions.required).toEqual([name]);
   });
 
   test("is completed with defaults and frozen", () => {

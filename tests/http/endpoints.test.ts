@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { OPERATOR_PERMISSIONS } from "../../src/core/operator-permissions.ts";
 import { type Endpoint, methodsOf, type NotReady } from "../../src/http/endpoint.ts";
 import { createOperatorServer, createServer } from "../../src/http/server.ts";
 import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
@@ -184,8 +185,15 @@ test("every endpoint that the documents name is declared", () => {
   expect([...new Set(named)].filter((name) => !declared.includes(name))).toEqual([]);
 });
 
-test("the table of operators' permissions has each that an endpoint demands", () => {
-  const page = readFileSync(join(ROOT, "docs/identity.md"), "utf8");
-  const demanded = new Set(ENDPOINTS.flatMap(({ permission }) => permission ?? []));
-  expect([...demanded].filter((permission) => !page.includes(`| \`${permission}\` |`))).toEqual([]);
+test("an endpoint demands each operators' permission of the table, and no other", () => {
+  const demanded = new Set([...ENDPOINTS, ...CONSOLE_ENDPOINTS].flatMap(({ permission }) => permission ?? []));
+  expect([...demanded].sort()).toEqual(Object.keys(OPERATOR_PERMISSIONS).sort());
+});
+
+test("the identity page's table of operators' permissions equals the code's, without links", () => {
+  const page = readFileSync(join(ROOT, "docs/identity.md"), "utf8").replace(/\[([^\]]+)\]\([^)]+\)/g, "$1");
+  const table = page.split("| permission | opens |\n|---|---|\n")[1]?.split("\n\n")[0];
+  expect(table?.split("\n")).toEqual(
+    Object.entries(OPERATOR_PERMISSIONS).map(([name, { opens }]) => `| \`${name}\` | ${opens} |`),
+  );
 });

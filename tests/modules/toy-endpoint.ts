@@ -8,7 +8,7 @@ interface ToysPart {
   readonly registry: Registry;
 }
 
-const { endpoint } = endpointsWith<ToysPart>();
+const { endpoint } = endpointsWith<ToysPart, "toys:count">();
 
 /** An endpoint that the product does not have: everything that a build needs to know of it is in this file. */
 export const endpoints: readonly Endpoint<ToysPart>[] = [

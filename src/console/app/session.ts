@@ -1,4 +1,5 @@
 import { computed, signal } from "@preact/signals";
+import type { OperatorPermission } from "../../core/operator-permissions.ts";
 import { ApiError, members, request, setKey, whenSessionEnds } from "./api.ts";
 import { readLink } from "./route.ts";
 import { errorOf, navigate, replaceUrl } from "./state.ts";
@@ -38,7 +39,7 @@ export const session = signal<SessionState>({ is: "starting" });
 export const settings = signal<Settings | undefined>(undefined);
 export const isBusy = signal(false);
 
-export const permissions = computed<ReadonlySet<string>>(
+export const permissions = computed<Pick<ReadonlySet<OperatorPermission>, "has">>(
   () => new Set(session.value.is === "in" ? session.value.person.permissions : []),
 );
 

@@ -1,5 +1,6 @@
 import { effect, type ReadonlySignal, signal } from "@preact/signals";
 import type { ComponentType } from "preact";
+import type { OperatorPermission } from "../../core/operator-permissions.ts";
 import { ApiError } from "./api.ts";
 import { type AppRoute, readRoute } from "./route.ts";
 import { adviceFor } from "./words.ts";
@@ -156,7 +157,7 @@ export interface AppPage {
   readonly name: string;
   readonly title: string;
   /** Permission of the operators who see it. */
-  readonly permission: string;
+  readonly permission: OperatorPermission;
   readonly view: ComponentType;
   /** Shown on top of every page, for example what this page is about to send. */
   readonly overlay?: ComponentType;

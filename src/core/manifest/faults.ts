@@ -3,6 +3,7 @@ import { errorText } from "../error-text.ts";
 import type { Fault } from "../errors.ts";
 import { isTable } from "../json.ts";
 import { hint } from "../nearest.ts";
+import { isForOperatorsOnly } from "../operator-permissions.ts";
 import { isScalar, unmatchedPatterns } from "../output-policy/output-policy.ts";
 import { releaseFaults } from "../output-policy/release-faults.ts";
 import { SCAN_LEVELS } from "../output-policy/scan-policy.ts";
@@ -50,9 +51,6 @@ const DESCRIPTION_CHARACTERS_MAX = 4_096;
 
 /** Characters that a title or a reason must not contain, because it is shown as one line on terminals. */
 const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
-
-/** Permissions for operators only: a tool that required one would make operators grant it to agents. */
-const OPERATOR_PERMISSIONS = /^(approvals|audit|data-flow|halts|modes|grants|metrics|policy|quotas|service):/;
 
 /** Returns all errors in a manifest, each with its field. Empty: the tool may load. */
 export function manifestFaults(manifest: unknown, kinds: readonly DeclaredKind[]): readonly Fault[] {
@@ -217,7 +215,7 @@ function permissionList(field: string, list: unknown): readonly Fault[] {
     if (!isText(permission) || !PERMISSION.test(permission)) {
       return [{ field: at, message: "must be 1 to 128 printable ASCII characters without spaces" }];
     }
-    return unless(!OPERATOR_PERMISSIONS.test(permission), at, `${permission} belongs to operators`);
+    return unless(!isForOperatorsOnly(permission), at, `${permission} belongs to operators`);
   });
 }
 

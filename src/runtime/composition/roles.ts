@@ -1,4 +1,5 @@
 import { hint } from "../../core/nearest.ts";
+import { isOperatorPermission } from "../../core/operator-permissions.ts";
 import { present } from "../../core/present.ts";
 import { matchesToolName } from "../../core/tool-names.ts";
 import type { EpochMs, Tool } from "../../core/types.ts";
@@ -122,10 +123,6 @@ function callersProblems({ index, callers, isServiceAccount, written }: Resolved
   });
 }
 
-/** Permissions that open endpoints for operators, and nothing for agents. */
-const OPERATORS_OWN =
-  /^(?:approvals:decide|grants:manage|modes:manage|service:reload|policy:(?:evaluate|explain)|halts:write|quotas:write)$/;
-
 /** Returns notes about roles and bindings that are valid but probably not intended. */
 export function roleNotes(config: Sections, tools: readonly Tool[], nowMs: EpochMs): readonly string[] {
   const bound = resolveBindings(config, tools);
@@ -178,7 +175,7 @@ function bindingNotes(binding: ResolvedBinding, { firstOf, tools, nowMs }: NoteC
   if (isForOperators) return notes;
   const opened = tools.some(({ permissions: { required } }) => required.length > 0 && couldUse(permissions, required));
   if (!opened) notes.push(`${at}: the role ${role} opens no tool by itself`);
-  const operators = permissions.filter((permission) => OPERATORS_OWN.test(permission));
+  const operators = permissions.filter(isOperatorPermission);
   if (operators.length > 0)
     notes.push(`${at}: ${operators.join(", ")} open nothing for ${issuer}, an issuer of agents`);
   return notes;

@@ -168,6 +168,16 @@ describe("stc check notes", () => {
       ],
     ],
     [
+      "permissions that only operators can use, next to one like them",
+      {
+        roles: {
+          r: { tools: ["ticket_read", "ticket_search"], permissions: ["tools:learn", "audit:read", "tools:list"] },
+        },
+        bindings: [{ role: "r", group: "g" }],
+      },
+      ["bindings[0]: audit:read, tools:learn open nothing for https://agents.test, an issuer of agents"],
+    ],
+    [
       "tools that nobody can call",
       {
         issuers: [{ ...AGENTS, subjectPermissions: { a: ["orders:read"] } }],
