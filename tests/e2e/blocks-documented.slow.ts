@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { stringify } from "yaml";
 import { BLOCKS, blockNamed } from "../support/documented.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
-import { freePorts, RunningStc, run, runStc } from "../support/stc.ts";
+import { freePorts, RunningStc, run, runStc, STC } from "../support/stc.ts";
 import { hasTerminals, TerminalStc } from "../support/terminal.ts";
 import { PROJECT } from "../support/world.ts";
 
@@ -17,6 +17,10 @@ mkdirSync(join(clone, "var"));
 const port = freePorts();
 const url = `http://127.0.0.1:${port}`;
 let service: RunningStc;
+/** The service of `stc init` that the quick starts use. */
+const ownPort = freePorts();
+const ownUrl = `http://127.0.0.1:${ownPort}`;
+let own: RunningStc;
 
 beforeAll(async () => {
   service = new RunningStc(["serve", "--dev"], {
@@ -27,10 +31,16 @@ beforeAll(async () => {
     },
   });
   await service.printed("Ctrl-C stops the service.");
+  const [, init = "", serve = ""] = quickStart("npm i -g").split("\n");
+  await runStc(init.split(" ").slice(1), { cwd: clone });
+  own = new RunningStc(serve.split(" ").slice(1), { cwd: clone, env: { STC_PORT: String(ownPort) } });
+  await own.printed("listening");
+  await pasteOwn(quickStart("cd my-service"), clone);
 });
 
 afterAll(async () => {
   await service.end("SIGKILL");
+  await own.end("SIGKILL");
   rmSync(clone, { recursive: true, force: true });
 });
 
@@ -96,39 +106,60 @@ test("README.md: the first call's audit line", async () => {
   );
 });
 
+const STC_FUNCTION = `stc() { ${STC.map((word) => `'${word}'`).join(" ")} "$@"; }`;
+
+/** Pastes lines of a quick start into the service's folder. */
+async function pasteOwn(lines: string, cwd = join(clone, "my-service")): Promise<string> {
+  const text = `export STC_URL=${ownUrl}\n${STC_FUNCTION}\n${lines.replaceAll("http://127.0.0.1:8787", ownUrl)}`;
+  const { code, out, err } = await run(["bash", "-ec", text], { cwd });
+  expect({ lines, code, err }).toEqual({ lines, code: 0, err: "" });
+  return out;
+}
+
 describe("docs/README.md: the quick start of", () => {
   test("agent developers lists the tools, calls one, and makes a call that runs when a person has approved it", async () => {
-    const out = await paste(quickStart("stc token --sub", "curl -s", "stc call get_customer"));
-    expect(out).toContain('"name":"get_customer"');
-    expect(out).toContain('"fullName": "J*** S****"');
-    const waits = await paste(`${quickStart("stc call bash").trim()} || true\n`);
-    const { id } = JSON.parse(waits).approval;
-    await paste(`${quickStart("stc token --operator")}stc approvals approve ${id}\n`);
-    expect(await paste(quickStart("stc call bash"))).toContain('"exitCode": 0');
+    const out = await pasteOwn(quickStart("curl -s", "stc call search_notes"));
+    expect(out).toContain('"name":"search_notes"');
+    expect(out).toContain('"author": "a**@e******.com"');
+    const { id } = JSON.parse(await pasteOwn(`${quickStart("stc call add_note").trim()} || true\n`)).approval;
+    const [operator = ""] = quickStart("export STC_TOKEN_FILE").split("\n");
+    await pasteOwn(`${operator}\nstc approvals approve ${id}\n`);
+    expect(await pasteOwn(quickStart("stc call add_note"))).toContain('"status": "success"');
   });
 
-  test("tool authors shows the message of a call, and what is released of an answer", async () => {
-    const out = await paste(quickStart("stc plan", "echo"));
-    expect(out).toContain("CustomerMasterService/GetCustomer");
-    expect(out).toMatch(/customer\.email +not in the schema/);
+  test("tool authors shows what a call would run, and what is released of an answer", async () => {
+    const out = await pasteOwn(quickStart("stc plan", "echo"));
+    expect(out).toContain("/healthz");
+    expect(out).toContain("a**@e******.com");
   });
 
   test("operators lists approval requests and halts", async () => {
-    await paste(quickStart("stc token --operator", "stc approvals list"));
+    await pasteOwn(quickStart("export STC_TOKEN_FILE"));
   });
 
-  test("auditors lists today's calls and verifies the log", async () => {
-    expect(await paste(quickStart("stc audit query"))).toContain("ALLOWED");
-    expect(await paste(quickStart("stc audit verify"))).toEndWith("\nok\n");
+  test("auditors lists the day's calls and verifies the log", async () => {
+    expect(await pasteOwn(quickStart("stc audit query"))).toContain("ALLOWED");
+    expect(await pasteOwn(quickStart("stc audit keys"))).toEndWith("\nok\n");
   });
 });
 
-test.skipIf(!hasTerminals)("docs/README.md: an approver's token, and a terminal that watches", async () => {
-  const lines = ours(`export STC_URL=${url}\n${blockNamed("docs/README.md: alias stc=").text}`);
-  const typed = quickStart("stc token --operator", "stc approvals watch");
-  const through = ["sh", "-ec", `cd '${clone}'; ${lines}${typed}`];
-  const screen = new TerminalStc([], { env: {}, through });
-  await screen.shows(`Watching ${url}`);
+test("README.md: from a call to an approval and a verified audit", async () => {
+  const [calls = "", approve = ""] = blockNamed("README.md: cd my-service").text.split(/(?=stc approvals approve)/);
+  const typed = calls.replace("cd my-service\n", "").replace(/^(stc call add_note .*)$/m, "$1 || true");
+  const asked = (await pasteOwn(typed)).split("\n").findLast((line) => / pending +medium +add_note /.test(line)) ?? "";
+  const [id = "none"] = asked.split(" ");
+  expect(await pasteOwn(approve.replace("ID", id))).toContain(`approved (once): ${id}`);
+  expect(await pasteOwn(blockNamed("README.md: stc audit keys").text)).toEndWith("\nok\n");
+});
+
+test.skipIf(!hasTerminals)("docs/README.md: a terminal that watches", async () => {
+  const typed = quickStart("export STC_TOKEN_FILE", "stc approvals watch");
+  const lines = `export STC_URL=${ownUrl}\n${STC_FUNCTION}\n${typed}`;
+  const screen = new TerminalStc([], {
+    env: {},
+    through: ["bash", "-ec", `cd '${join(clone, "my-service")}'; ${lines}`],
+  });
+  await screen.shows(`Watching ${ownUrl}`);
   screen.type("\u0003");
   await screen.ends();
   screen.close();

@@ -13,24 +13,25 @@ import { PROJECT } from "../support/world.ts";
 /** Blocks that another test pastes. That test reads the page, or the block by its name. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   "README.md: npm i -g safe-tool-call": "tests/release/package.slow.ts",
-  "README.md: cd my-service": "tests/release/package.slow.ts",
+  "README.md: cd my-service": "tests/e2e/blocks-documented.slow.ts",
   "docs/install.md: stc init my-service": "tests/release/package.slow.ts",
+  "README.md: stc audit keys": "tests/e2e/blocks-documented.slow.ts",
   "README.md: TOKEN=": "tests/e2e/blocks-documented.slow.ts",
   "README.md: npx -y bun@1.4.5 run --silent stc audit tail": "tests/e2e/blocks-documented.slow.ts",
   "docs/README.md: alias stc=": "tests/e2e/blocks-documented.slow.ts",
   ...Object.fromEntries(
     [
-      "stc token --sub",
+      "npm i -g safe-tool-call",
+      "cd my-service",
       "curl -s",
-      "stc call get_customer",
-      "stc call bash",
+      "stc call search_notes",
+      "stc call add_note",
       "stc plan",
       "echo",
-      "stc token --operator",
-      "stc approvals list",
+      "export STC_TOKEN_FILE",
       "stc approvals watch",
       "stc audit query",
-      "stc audit verify",
+      "stc audit keys",
     ].map((begin) => [`docs/README.md: ${begin}`, "tests/e2e/blocks-documented.slow.ts"]),
   ),
   "docs/approvals.md: export STC_URL=": "tests/e2e/blocks-documented.slow.ts",
@@ -136,7 +137,6 @@ const NOT_RUN: Readonly<Record<string, string>> = {
     "needs the id of a request that offers a grant; tests/cli/approvals sends the option",
   "README.md: npx -y bun@1.4.5 run start": "installs packages; what it starts is started by many tests",
   "README.md: npx -y bun@1.4.5 run test": "is what runs this test",
-  "docs/README.md: npx -y bun@1.4.5 run start": "is the README's; it installs packages",
   "docs/library.md: npx -y bun@1.4.5 order.ts": "runs the program before it, which is run below",
   ...Object.fromEntries(
     ["npx -y bun@1.4.5 run --silent stc check", "npx -y bun@1.4.5 run serve"].map((begin) => [

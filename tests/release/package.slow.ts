@@ -183,7 +183,8 @@ export const say = defineTool(() => ({
 
   test.each(versions)("%s %s: governed calls, a confined command, and a drain on SIGTERM", async (node) => {
     const launcher = await serve(node);
-    const found = await paste(blockNamed("README.md: cd my-service").text);
+    const [read = ""] = blockNamed("README.md: cd my-service").text.split("stc call add_note");
+    const found = await paste(read);
     expect(found).toMatchObject({ code: 0, out: expect.stringContaining('"author": "a**@e******.com"') });
     const said = await paste(`cd my-service; stc call say '{"words":"hi"}' --token-file agent.token`);
     expect(said).toMatchObject({ code: 0, out: expect.stringContaining('"text": "-- hi\\n"') });
