@@ -20,7 +20,10 @@ interface ShownCall {
   readonly flow?: FlowJudgement | undefined;
 }
 
-/** Renders what approvers see of a call: the one place that fills the view. Returns undefined when it is too large to show. */
+/**
+ * Renders what approvers see of a call. What plan and tool say is filled by `viewOf`; grants and what the caller has read, here.
+ * Returns undefined when it is too large to show.
+ */
 export function renderCall(detector: Detector, call: ShownCall): RenderedView | undefined {
   const { planned, requester, assessment, reason, offer, flow } = call;
   const { tool, binding, plan, input, digest: planDigest } = planned;
