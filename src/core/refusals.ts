@@ -23,7 +23,7 @@ export const STAGE_NAMES = Object.keys(STAGES) as readonly Stage[];
 type RunStage = { [Name in Stage]: (typeof STAGES)[Name]["run"] extends "possible" ? Name : never }[Stage];
 
 /**
- * What becomes of a change whose run ends so. `no`: nothing has changed. `cut` and `lost`: once the run has begun, the call ends as
+ * Outcome of a change whose run ends with the code. `no`: nothing has changed. `cut` and `lost`: once the run has begun, the call ends as
  * OUTCOME_UNKNOWN; before, after `cut`, nothing has changed. `yes`: it may have changed something.
  */
 type Ran = "no" | "cut" | "lost" | "yes";
@@ -47,7 +47,7 @@ type RefusalCause =
   | "request"
   /** The configuration. */
   | "policy"
-  /** Operators, or nobody knows whether they do. */
+  /** Operators, or it is not known whether they do. */
   | "stop"
   | "quota"
   /** Too many calls at once. */
@@ -124,7 +124,7 @@ export const REFUSALS = {
 
 export type RefusalCode = keyof typeof REFUSALS;
 
-/** Returns what becomes of a change whose run ends with this code; undefined for codes with which no run ends. */
+/** Returns the outcome of a change whose run ends with this code; undefined for codes with which no run ends. */
 export function ranOf(code: RefusalCode): Ran | undefined {
   const row: RefusalRow = REFUSALS[code];
   return row.ran;

@@ -102,7 +102,8 @@ export class FirstDay {
 
   /** Installs a package with npm, into a home without its packages, where no Bun is on PATH. */
   async install(tarball: string): Promise<number> {
-    if (Bun.which("bun", { PATH: this.#env["PATH"] ?? "" }) !== null) throw new Error("remove Bun from the folders of Node");
+    if (Bun.which("bun", { PATH: this.#env["PATH"] ?? "" }) !== null)
+      throw new Error("remove Bun from the folders of Node");
     const start = performance.now();
     await this.#run(["npm", "install", "--global", "--no-audit", "--no-fund", "--prefix", this.#prefix, tarball]);
     return performance.now() - start;

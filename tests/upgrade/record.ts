@@ -61,7 +61,9 @@ async function record(database: string, store: string, prepare: (folder: string)
   await service.start();
   const recorded = await live(service, hasPolicies);
   writeFileSync(join(folder, "recorded.json"), `${JSON.stringify(recorded, undefined, 2)}\n`);
-  const target = join(import.meta.dir, "stores", name, database);
+  const version = join(import.meta.dir, "stores", name);
+  cpSync(join(folder, "tools"), join(version, "tools"), { recursive: true });
+  const target = join(version, database);
   rmSync(target, { recursive: true, force: true });
   cpSync(folder, target, { recursive: true, filter: (path) => !NOT_KEPT.test(path) });
   if (database === "sqlite")
@@ -69,8 +71,8 @@ async function record(database: string, store: string, prepare: (folder: string)
   rmSync(folder, { recursive: true, force: true });
 }
 
-/** The tests make keys and addresses of their own; the reserve is free space. */
-const NOT_KEPT = /\/(?:agents\.json|people\.json|service\.log|begun|url|reserve|\.lock|approvals\.sqlite[^/]*)$/;
+/** The tests make keys and addresses of their own; the reserve is free space; the tools are the same on both databases. */
+const NOT_KEPT = /\/(?:tools|agents\.json|people\.json|service\.log|begun|url|reserve|\.lock|approvals\.sqlite[^/]*)$/;
 
 /** Returns the database with what its log holds, because a log is far larger than what it changes. */
 async function packed(path: string): Promise<Uint8Array> {

@@ -15,6 +15,7 @@ import { STC } from "../support/stc.ts";
 import type { Recorded } from "./before-and-after.ts";
 import { StoredService } from "./stored-service.ts";
 
+/** For each version: the tools that it had, and what it left behind on each database. */
 const STORES = join(import.meta.dir, "stores");
 /** The versions that have stores here, oldest first. */
 export const VERSIONS: readonly string[] = readdirSync(STORES).sort();
@@ -35,6 +36,7 @@ export interface StoredCopy {
 export function copyStore(version: string, database: "sqlite" | "postgres"): StoredCopy {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-upgrade-")));
   cpSync(join(STORES, version, database), folder, { recursive: true });
+  cpSync(join(STORES, version, "tools"), join(folder, "tools"), { recursive: true });
   // Git does not keep these modes.
   for (const secret of ["checkpoint-key.pem", "hash-key"]) chmodSync(join(folder, secret), 0o600);
   if (database === "sqlite") {

@@ -34,7 +34,7 @@ export function createSigningKey(path: string): KeyObject {
   return publicKey;
 }
 
-/** Returns whether a key has signed the log: by its checkpoints, or, if somebody deleted them, by what the last start saved. */
+/** Returns whether a key has signed the log: by its checkpoints, or, if they were deleted, by the saved position. */
 export function isSignedLog(dir: string): boolean {
   const { calls, journal } = readSavedPosition(dir)?.streams ?? {};
   if (calls?.note !== undefined || journal?.note !== undefined) return true;

@@ -217,7 +217,7 @@ interface UnsignedFrom {
   readonly first: number | undefined;
 }
 
-/** Returns the damage when a signed log goes on without signatures: whoever stopped them can rebuild the rest of the chain. */
+/** Returns the damage when a signed log continues without signatures, because its further lines can be rebuilt without the key. */
 function downgradeOf(
   options: VerifyOptions,
   { stream, isSigned }: StreamTask,
