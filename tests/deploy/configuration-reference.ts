@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { MODULES } from "../../src/modules.ts";
 import { configSchema, environmentOverrides } from "../../src/runtime/config/config.ts";
+import { reloadedKeys } from "../../src/runtime/config/values.ts";
 import { describeKeys } from "../../src/runtime/manifests/editor-schema.ts";
 import { withSection } from "../support/generated-section.ts";
 import { MEANINGS } from "./configuration-meanings.ts";
@@ -270,7 +271,18 @@ function describe(shape: Mutable, at: string, file: string): void {
   }
 }
 
+/** The page on operating, whose table of what a reload applies is made of the schema's marks. */
+export const OPERATING_PAGE = join(PROJECT, "docs/operating.md");
+
+export function withReloadTable(page: string): string {
+  const rows = reloadedKeys(configSchema(MODULES)).map(
+    ({ key, adopts }) => `| \`${key}\` | ${adopts}${adopts && " "}|`,
+  );
+  return withSection(page, "docs:configuration", ["| key | what a reload applies |", "|---|---|", ...rows].join("\n"));
+}
+
 if (import.meta.main) {
   writeFileSync(PAGE, withReference(readFileSync(PAGE, "utf8")));
+  writeFileSync(OPERATING_PAGE, withReloadTable(readFileSync(OPERATING_PAGE, "utf8")));
   writeFileSync(SCHEMA_FILE, schemaContent());
 }

@@ -11,7 +11,7 @@ import { DETECTOR, Detector } from "../../detection/sensitive.ts";
 import { type CallerVerifier, createCallerVerifier } from "../../pipeline/caller-context.ts";
 import { createPolicyEvaluator, type PolicyEvaluator } from "../../pipeline/policy-points.ts";
 import { createRegistry, type Registry } from "../../pipeline/registry.ts";
-import type { Config } from "../config/config.ts";
+import { type Config, liveKeys } from "../config/config.ts";
 import { loadTools } from "../manifests/loader.ts";
 import { forgetModules } from "../manifests/modules.ts";
 import { argsDigestOf, identityOf, type LoadedTools } from "../manifests/sources.ts";
@@ -59,6 +59,7 @@ export interface Parts {
   readonly detector: Detector;
   readonly targets: Targets;
   readonly targetKinds: Modules["targetKinds"];
+  readonly liveKeys: readonly string[];
   readonly loaded: LoadedTools;
   readonly report: Required<KindReport>;
   readonly risk: RiskRules;
@@ -186,6 +187,7 @@ async function readParts(
     listeners,
     close,
     targetKinds: modules.targetKinds,
+    liveKeys: liveKeys(modules),
     policyNotes: [
       ...policies.notes,
       ...(await quotaNotes(config, { ...loaded, isEmbedded })),

@@ -112,6 +112,7 @@ export function startReloading({ reload: { trigger, perMinuteMax } }: Config, pa
     journal,
     clock,
     perMinuteMax,
+    liveKeys: snapshots.current().parts.liveKeys,
     build: isEmbedded === true ? build : (...given) => protectingGlobals(() => build(...given)),
     read: () => {
       const { origin } = snapshots.current().config;

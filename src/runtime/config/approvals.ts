@@ -2,7 +2,7 @@ import { z } from "zod";
 import { isLoopback } from "../../core/network.ts";
 import { permission, ruleConditions } from "../../core/rule-conditions.ts";
 import type { Modules } from "../modules.ts";
-import { count, problemAdder, text, uniqueNames } from "./values.ts";
+import { count, problemAdder, reloaded, text, uniqueNames } from "./values.ts";
 
 const DAY_SECONDS = 86_400;
 
@@ -316,7 +316,7 @@ export const approvals = (stores: Modules["approvalStores"]) =>
   z
     .strictObject({
       /** Mode of sessions for which no operator has set another; `default` requests approval for every change. */
-      mode: z.enum(["default", "autoEdit", "yolo"]).default("default"),
+      mode: reloaded(z.enum(["default", "autoEdit", "yolo"]).default("default")),
       /**
        * Store of approval requests, decisions and grants, such as `sqlite://./var/approvals.sqlite`. Without a store, nobody can be
        * asked for approval.
@@ -340,16 +340,19 @@ export const approvals = (stores: Modules["approvalStores"]) =>
        * Whether the same call again uses the approval that was given for it. `off`: only a call that names its approval
        * (`approval.id`) uses one.
        */
-      attach: z.enum(["on", "off"]).default("on"),
+      attach: reloaded(z.enum(["on", "off"]).default("on")),
       /** Your own rules. They can only require approval of a call or forbid it. */
-      rules: z.array(z.unknown()).max(1_000).default([]),
-      policies,
-      webhooks: approvalWebhooks,
+      rules: reloaded(z.array(z.unknown()).max(1_000).default([])),
+      policies: reloaded(policies),
+      webhooks: reloaded(
+        approvalWebhooks,
+        "recipients, who may decide, their addresses and keys, also in files; a message that is being sent is not changed",
+      ),
       /**
        * URL under which people reach this service, such as https://stc.example; links in notifications start with it. Without it,
        * links are paths.
        */
-      publicUrl: approvalsPublicUrl,
+      publicUrl: reloaded(approvalsPublicUrl),
       /**
        * URL of the page where approvers see a request, such as https://stc.example/approvals/{id}/page; the request's id replaces
        * `{id}`. MCP clients that can ask their user to open a page get it while a call waits. Opening it decides nothing.
@@ -374,7 +377,7 @@ export const approvals = (stores: Modules["approvalStores"]) =>
       retentionDays: count(30, 3_650),
       sweepEverySeconds: count(5, 3_600),
       /** Maximum time for the library's `onToolApprove` to decide. */
-      callbackTimeoutMs: count(300_000, 86_400_000),
+      callbackTimeoutMs: reloaded(count(300_000, 86_400_000)),
     })
     .refine(({ store, storeUrlFile }) => store === undefined || storeUrlFile === undefined, {
       path: ["storeUrlFile"],

@@ -14,7 +14,7 @@ import { checkListeners, consoleSection, listenerKeys } from "./listeners.ts";
 import { configMessage, configProblems, fieldOf } from "./problems.ts";
 import { quotas } from "./quotas.ts";
 import { bindings, checkBindings, roles } from "./roles.ts";
-import { count, name, problemAdder, text } from "./values.ts";
+import { count, name, problemAdder, reloaded, reloadedKeys, text } from "./values.ts";
 import { commands, workspace } from "./workspace.ts";
 
 /**
@@ -226,7 +226,7 @@ const mcp = z
   .prefault({});
 
 const log = z
-  .strictObject({ level: z.enum(["debug", "info", "warn", "error", "silent"]).default("info") })
+  .strictObject({ level: reloaded(z.enum(["debug", "info", "warn", "error", "silent"]).default("info")) })
   .prefault({});
 
 /** The section `reload`: how the service applies changes of the configuration, the manifests and the keys. */
@@ -378,24 +378,36 @@ const sections = (modules: Modules) =>
   z.strictObject({
     server,
     /** Manifests: files or folders. */
-    tools: z.array(z.unknown()).min(1),
+    tools: reloaded(
+      z.array(z.unknown()).min(1),
+      "the list, the manifests, and what they import by a relative path with its extension",
+    ),
     audit: audit(modules.auditExporters),
-    jwt: jwt(modules.tokenSources),
-    roles,
-    bindings,
-    systems: systemsOf(modules.targetKinds),
-    commands,
-    workspace,
+    jwt: reloaded(jwt(modules.tokenSources), "issuers, keys in files, permissions by subject"),
+    roles: reloaded(roles, "what roles give, with the permissions that their tools require then"),
+    bindings: reloaded(
+      bindings,
+      "who holds roles; callers that are connected get and lose permissions with their next request",
+    ),
+    systems: reloaded(
+      systemsOf(modules.targetKinds),
+      "endpoints, contracts with the files that an OpenAPI document refers to, lists that tools may name; certificate files and `jwt.revocationFile` are followed without a reload",
+    ),
+    commands: reloaded(commands, "the allowed commands, their paths and their confinement"),
+    workspace: reloaded(workspace, "directories and limits"),
     approvals: approvals(modules.approvalStores),
     /** Who else decides whether a call may run, after the permissions: policies in Cedar, or a service that speaks AuthZEN. */
-    decisionPoints: decisionPoints(modules.decisionPoints),
-    dataFlow,
-    assertion: assertion.optional(),
-    halts,
-    limits,
+    decisionPoints: reloaded(
+      decisionPoints(modules.decisionPoints),
+      "points, and the files of their policies; answers that were kept are forgotten; certificate files are followed without a reload",
+    ),
+    dataFlow: reloaded(dataFlow, "what callers have read is remembered as before; the new rules apply to later calls"),
+    assertion: reloaded(assertion.optional(), "issuer and key"),
+    halts: reloaded(halts),
+    limits: reloaded(limits, "counts continue, as described below; open connections stay"),
     mcp,
     console: consoleSection,
-    redaction,
+    redaction: reloaded(redaction, "calls that started before keep their rules"),
     log,
     telemetry,
     reload,
@@ -434,6 +446,11 @@ export function configSchema(modules: Modules): ReturnType<typeof schemaOf> {
   const schema = schemas.get(modules) ?? schemaOf(modules);
   schemas.set(modules, schema);
   return schema;
+}
+
+/** Returns the keys that a reload adopts, with everything below them. Every other key is read only at startup. */
+export function liveKeys(modules: Modules): readonly string[] {
+  return reloadedKeys(configSchema(modules)).map(({ key }) => key);
 }
 
 /** The configuration, read once and frozen. `tools` holds paths; in the library, also the tools themselves. */

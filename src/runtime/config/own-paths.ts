@@ -43,11 +43,12 @@ export function namedPaths(config: Config): readonly OwnPath[] {
       else visit(inner, below);
     }
   };
-  const { server, console, tools, audit, jwt, systems, commands, approvals, decisionPoints, origin } = config;
-  const { assertion, telemetry } = config;
+  // What is for agents, and sections whose keys and texts are names, patterns and claims.
+  const { workspace, roles, bindings, limits, redaction, ...others } = config;
+  const { tools, folder, searchPath, origin, ...sections } = others;
   for (const [index, source] of tools.entries()) if (typeof source === "string") add(`tools[${index}]`, source);
-  visit({ server, console, audit, jwt, systems, commands, approvals, decisionPoints, assertion, telemetry }, "");
-  if (audit.checkpointKeyFile === undefined) add("audit.checkpointKeyFile", checkpointKeyFileOf(config));
+  visit(sections, "");
+  if (config.audit.checkpointKeyFile === undefined) add("audit.checkpointKeyFile", checkpointKeyFileOf(config));
   if (statSync(origin, { throwIfNoEntry: false })?.isFile() === true) add("the configuration", origin);
   return paths;
 }

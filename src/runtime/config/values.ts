@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { defOf, type Schema } from "../../core/schema/walk.ts";
 
 /** Schemas that several sections of the configuration share. */
 
@@ -28,4 +29,33 @@ export function uniqueNames(message: string) {
 /** Returns the indexes of the values that repeat an earlier one. */
 export function repeated(values: readonly unknown[]): readonly number[] {
   return values.flatMap((value, index) => (values.indexOf(value) < index ? [index] : []));
+}
+
+/** The settings that a reload adopts, and what it adopts of each. */
+const RELOADED = new WeakMap<Schema, string>();
+
+/**
+ * Marks a setting that a reload adopts, with everything below it; every other one is read only at startup. `adopts` says what, for
+ * the documentation.
+ */
+export function reloaded<Setting extends z.ZodType>(setting: Setting, adopts = ""): Setting {
+  // The same schema may serve another key.
+  const marked = setting.clone();
+  RELOADED.set(marked, adopts);
+  return marked;
+}
+
+/** A key that a reload adopts, and what it adopts of it. */
+interface ReloadedKey {
+  readonly key: string;
+  readonly adopts: string;
+}
+
+export function reloadedKeys(schema: Schema, path: readonly string[] = []): readonly ReloadedKey[] {
+  const adopts = RELOADED.get(schema);
+  if (adopts !== undefined) return [{ key: path.join("."), adopts }];
+  const def = defOf(schema);
+  if ("innerType" in def) return reloadedKeys(def.innerType, path);
+  if (def.type !== "object") return [];
+  return Object.entries(def.shape).flatMap(([name, below]) => reloadedKeys(below, [...path, name]));
 }

@@ -17,7 +17,6 @@ import type { Parts } from "../composition/assembly.ts";
 import { statesShown } from "../composition/decision-points.ts";
 import { inForce, resolveBindings } from "../composition/roles.ts";
 import type { Config } from "../config/config.ts";
-import { LIVE_KEYS } from "../reload/fingerprints.ts";
 import type { ConfigurationState } from "../reload/types.ts";
 import { type AccessRow, accessRows, callersOf } from "./access.ts";
 import { shownConfig, shownRequest, shownText, shownValue } from "./shown.ts";
@@ -71,7 +70,7 @@ export function inventoryOf({ config, parts, state, problems, audit, nowMs }: In
       state,
       problems: problems.map((problem) => shownText(problem)),
       values: shownConfig(config, parts.targets.systemNames(config)),
-      liveKeys: LIVE_KEYS,
+      liveKeys: parts.liveKeys,
     }),
   };
 }

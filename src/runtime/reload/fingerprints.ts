@@ -8,38 +8,14 @@ import { fieldOf } from "../config/problems.ts";
 import { manifestTree } from "../manifests/loader.ts";
 import { Sources } from "../manifests/sources.ts";
 
-/** Configuration keys that a reload adopts, with everything below them. Every other key is read only at startup. */
-export const LIVE_KEYS = [
-  "tools",
-  "jwt",
-  "roles",
-  "bindings",
-  "systems",
-  "commands",
-  "workspace",
-  "decisionPoints",
-  "assertion",
-  "approvals.mode",
-  "approvals.attach",
-  "approvals.rules",
-  "approvals.policies",
-  "approvals.callbackTimeoutMs",
-  "approvals.webhooks",
-  "approvals.publicUrl",
-  "halts",
-  "dataFlow",
-  "limits",
-  "redaction",
-  "log.level",
-] as const;
-
-export function isLive(key: string): boolean {
-  return LIVE_KEYS.some((live) => key === live || key.startsWith(`${live}.`) || key.startsWith(`${live}[`));
+/** Returns whether a key is one of `live`, which a reload adopts, or below one. */
+export function isLive(key: string, live: readonly string[]): boolean {
+  return live.some((each) => key === each || key.startsWith(`${each}.`) || key.startsWith(`${each}[`));
 }
 
-export function restartProblems(before: Config, after: Config): readonly string[] {
+export function restartProblems(before: Config, after: Config, live: readonly string[]): readonly string[] {
   return changedKeys(before, after, [])
-    .filter((key) => !isLive(key))
+    .filter((key) => !isLive(key, live))
     .map((key) => `${key}: needs a restart`);
 }
 
@@ -64,8 +40,8 @@ export interface Fingerprint {
   readonly filesSha256: string;
   /** One digest for each path in `tools`: its files and all their relative imports. */
   readonly manifests: readonly { readonly source: string; readonly sha256: string }[];
-  /** Digests of the files that are read only at startup, by configuration key. */
-  readonly startupFiles: ReadonlyMap<string, string>;
+  /** Digests of the files that settings name, by configuration key. */
+  readonly settingFiles: ReadonlyMap<string, string>;
   readonly files: readonly string[];
 }
 
@@ -79,7 +55,7 @@ const FILE_BYTES_MAX = 16_777_216;
  */
 const NOT_HASHED =
   /^(?:the configuration|tools\[.*|audit\.dir|approvals\.store|server\.(?:console\.)?tls\..*|.*\.(?:rootCert|clientCert|clientKey|revocationFile|caFile|tokenFile))$/;
-const READ_AT_STARTUP = /File$/;
+const NAMES_FILE = /File$/;
 
 export function fingerprintOf(config: Config): Fingerprint {
   const sources = new Sources();
@@ -92,13 +68,13 @@ export function fingerprintOf(config: Config): Fingerprint {
   const filesSha256 = sha256Hex(digests.map(({ field, sha256 }) => `${field} ${sha256}`).join("\n"));
   const manifests = sets.map(({ source, sha256 }) => ({ source, sha256 }));
   const all = [configurationSha256, filesSha256, ...manifests.map(({ sha256 }) => sha256)];
-  const startupFiles = digests.filter(({ field }) => READ_AT_STARTUP.test(field) && !isLive(field));
+  const settingFiles = digests.filter(({ field }) => NAMES_FILE.test(field));
   return {
     sha256: sha256Hex(all.join("\n")),
     configurationSha256,
     filesSha256,
     manifests,
-    startupFiles: new Map(startupFiles.map(({ field, sha256 }) => [field, sha256])),
+    settingFiles: new Map(settingFiles.map(({ field, sha256 }) => [field, sha256])),
     files: [
       ...new Set([
         ...(isAbsolute(origin) ? [origin] : []),
@@ -109,9 +85,14 @@ export function fingerprintOf(config: Config): Fingerprint {
   };
 }
 
-export function startupFileProblems(before: Fingerprint, after: Fingerprint): readonly string[] {
-  return [...after.startupFiles].flatMap(([field, sha256]) =>
-    before.startupFiles.has(field) && before.startupFiles.get(field) !== sha256
+/** Returns the files that are read only at startup and have changed. */
+export function startupFileProblems(
+  before: Fingerprint,
+  after: Fingerprint,
+  live: readonly string[],
+): readonly string[] {
+  return [...after.settingFiles].flatMap(([field, sha256]) =>
+    !isLive(field, live) && before.settingFiles.has(field) && before.settingFiles.get(field) !== sha256
       ? [`${field}: the file has changed, which needs a restart`]
       : [],
   );

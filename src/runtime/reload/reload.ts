@@ -36,6 +36,8 @@ interface ReloadOptions<Content extends Reloadable> {
   /** Returns Unix milliseconds. */
   readonly clock: () => number;
   readonly perMinuteMax: number;
+  /** Keys that a reload adopts; a change of any other needs a restart. */
+  readonly liveKeys: readonly string[];
   readonly log: (event: ReloadEvent) => void;
 }
 
@@ -148,7 +150,7 @@ export class Reload<Content extends Reloadable> {
    * @throws {StartupError}
    */
   async #tryReading(config: Config, fingerprint: Fingerprint, by: ReloadRequester): Promise<Reloaded | undefined> {
-    const { snapshots, build, clock } = this.#options;
+    const { snapshots, build, clock, liveKeys } = this.#options;
     const former = snapshots.current();
     const { sha256 } = fingerprint;
     this.#lastFiles = fingerprint.files;
@@ -159,8 +161,8 @@ export class Reload<Content extends Reloadable> {
     const retryAfterMs = by === "watch" ? this.#rate.take(clock()) : 0;
     if (retryAfterMs > 0) return { outcome: "busy", reason: "rate", retryAfterMs };
     const problems = [
-      ...restartProblems(former.config, config),
-      ...startupFileProblems(this.#fingerprint, fingerprint),
+      ...restartProblems(former.config, config, liveKeys),
+      ...startupFileProblems(this.#fingerprint, fingerprint, liveKeys),
     ];
     if (problems.length > 0) throw new StartupError(problems);
     const content = await build(config, former, fingerprint);

@@ -18,6 +18,30 @@ beforeEach(() => {
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
+test("a section that no list names is visited, and so are its entries; names that users choose are no paths", () => {
+  const written = {
+    tools: ["tools"],
+    audit: { dir: "audit" },
+    jwt: { issuers: [{ issuer: "https://idp.test", jwksFile: "jwks.json" }] },
+    roles: { dir: { permissions: ["a:b"] } },
+    bindings: [{ claim: { keyFile: "role.txt", dir: "file:///x" }, role: "dir" }],
+    limits: { rates: { tools: { dir: {} } } },
+  };
+  const config = readConfig(written, { folder: root, environment: {}, origin: "test" });
+  const own = (changed: object): readonly string[] =>
+    namedPaths({ ...config, ...changed }).map(({ field, path }) => `${field} ${relative(root, path)}`);
+  const today = own({});
+  expect(today).toEqual([
+    "tools[0] tools",
+    "audit.dir audit",
+    "jwt.issuers[0].jwksFile jwks.json",
+    "audit.checkpointKeyFile audit.key",
+  ]);
+  const toy = { letters: { sealFile: "seal.pem", boxes: [{ store: "sqlite://./box", name: "x" }] } };
+  const added = own(toy).filter((each) => !today.includes(each));
+  expect(added).toEqual(["letters.sealFile seal.pem", "letters.boxes[0].store box"]);
+});
+
 type Files = Readonly<Record<string, string>>;
 
 function write(files: Files): void {

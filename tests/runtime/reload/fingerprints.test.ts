@@ -2,9 +2,12 @@ import { afterAll, beforeEach, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { MODULES } from "../../../src/modules.ts";
+import { liveKeys } from "../../../src/runtime/config/config.ts";
 import { type Fingerprint, fingerprintOf, startupFileProblems } from "../../../src/runtime/reload/fingerprints.ts";
 import { readConfig } from "../../support/build.ts";
 
+const LIVE = liveKeys(MODULES);
 const root = mkdtempSync(join(tmpdir(), "stc-prints-"));
 let folder: string;
 let count = 0;
@@ -85,10 +88,10 @@ test("a file that is read once and has changed needs a restart; one that is newl
   const before = print();
   write("hash.key", "two");
   write("jwks.json", "two");
-  expect(startupFileProblems(before, print())).toEqual([
+  expect(startupFileProblems(before, print(), LIVE)).toEqual([
     "audit.hashKeyFile: the file has changed, which needs a restart",
   ]);
-  expect(startupFileProblems(before, print({ audit: { dir: "./audit" } }))).toEqual([]);
+  expect(startupFileProblems(before, print({ audit: { dir: "./audit" } }), LIVE)).toEqual([]);
 });
 
 test("a missing, looping or non-regular file has a fingerprint too", () => {

@@ -1,30 +1,35 @@
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { z } from "zod";
 import { MODULES } from "../../../src/modules.ts";
-import { configSchema } from "../../../src/runtime/config/config.ts";
-import { isLive, LIVE_KEYS, restartProblems } from "../../../src/runtime/reload/fingerprints.ts";
+import { liveKeys } from "../../../src/runtime/config/config.ts";
+import { reloaded, reloadedKeys } from "../../../src/runtime/config/values.ts";
+import { isLive, restartProblems } from "../../../src/runtime/reload/fingerprints.ts";
+import { OPERATING_PAGE, withReloadTable } from "../../deploy/configuration-reference.ts";
 import { readConfig } from "../../support/build.ts";
 
-const page = readFileSync(join(import.meta.dir, "../../../docs/operating.md"), "utf8");
-const section = page.slice(page.indexOf("\n## Reload\n"), page.indexOf("\n## Rotate\n"));
+const LIVE = liveKeys(MODULES);
 
-test("the page names exactly the keys that a reload adopts", () => {
-  const named = [...section.matchAll(/^\| `([\w.]+)` \|/gm)].map(([, key]) => key ?? "");
-  expect(named).toEqual([...LIVE_KEYS]);
+test("the page has the table that the settings' marks give", () => {
+  const page = readFileSync(OPERATING_PAGE, "utf8");
+  expect(withReloadTable(page)).toBe(page);
 });
 
-test("each of them is a key of the configuration", () => {
-  const shape = z.toJSONSchema(configSchema(MODULES), { io: "input", unrepresentable: "any" });
-  const missing = LIVE_KEYS.filter((key) => {
-    const found = key.split(".").reduce<unknown>((at, name) => {
-      const properties = (at as { readonly properties?: Readonly<Record<string, unknown>> } | undefined)?.properties;
-      return properties?.[name];
-    }, shape);
-    return found === undefined;
+test("a mark is found below optional and default values, and nothing below it is listed again", () => {
+  const schema = z.object({
+    kept: z.string(),
+    whole: reloaded(z.object({ inner: reloaded(z.string()) }), "all of it").optional(),
+    some: z.object({ one: reloaded(z.string().default("")), other: z.string() }).prefault({ other: "", one: "" }),
   });
-  expect(missing).toEqual([]);
+  expect(reloadedKeys(schema)).toEqual([
+    { key: "whole", adopts: "all of it" },
+    { key: "some.one", adopts: "" },
+  ]);
+});
+
+test("a schema that serves a marked and another key is adopted for the marked one alone", () => {
+  const text = z.string();
+  expect(reloadedKeys(z.object({ live: reloaded(text), kept: text }))).toEqual([{ key: "live", adopts: "" }]);
 });
 
 test.each([
@@ -37,7 +42,7 @@ test.each([
   ["server.port", false],
   ["reload.trigger", false],
 ])("%s: %p", (key, live) => {
-  expect(isLive(key)).toBe(live);
+  expect(isLive(key, LIVE)).toBe(live);
 });
 
 function configOf(changes: Readonly<Record<string, unknown>>): ReturnType<typeof readConfig> {
@@ -59,5 +64,5 @@ test.each<readonly [Readonly<Record<string, unknown>>, readonly string[]]>([
   [{ reload: { trigger: "off" } }, ["reload.trigger: needs a restart"]],
   [{ systems: { lists: { names: ["a"] } } }, []],
 ])("%j", (changes, problems) => {
-  expect([...restartProblems(configOf({}), configOf(changes))].sort()).toEqual([...problems].sort());
+  expect([...restartProblems(configOf({}), configOf(changes), LIVE)].sort()).toEqual([...problems].sort());
 });
