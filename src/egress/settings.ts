@@ -231,16 +231,17 @@ type Reading = Pick<TargetContext, "readFile" | "watchFiles" | "pathOf" | "probl
 /** Access to the files that a system's entry names. */
 export type UrlContext = Reading & Pick<TargetContext, "now">;
 
-/** Reads the certificates of a system. Returns undefined after a problem. */
-function readTls(
+/** Reads the certificates of a system. Returns undefined after problems: one for each file. */
+export function readTls(
   context: Reading,
   files: TlsFiles,
   field: string,
 ): { readonly tls: EgressTls; readonly certificates: CertificateSource } | undefined {
-  for (const key of ["rootCert", "clientCert", "clientKey"] as const) {
+  const unreadable = (["rootCert", "clientCert", "clientKey"] as const).filter((key) => {
     const path = files[key];
-    if (path !== undefined && readNamed(context, path, `${field}.${key}`) === undefined) return undefined;
-  }
+    return path !== undefined && readNamed(context, path, `${field}.${key}`) === undefined;
+  });
+  if (unreadable.length > 0) return undefined;
   const certificates = certificateFiles(files, context);
   return { tls: certificates.read(), certificates };
 }

@@ -110,7 +110,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "approvals/messages": ["zod"],
   "targets/command": ["unbash", "yaml", "zod"],
   egress: ["jose", "zod"],
-  "egress/grpc": ["@grpc/grpc-js"],
+  "egress/grpc": ["@grpc/grpc-js", "zod"],
   "data-flow": ["zod"],
   "decision-points": [
     "@cedar-policy/cedar-wasm/web",

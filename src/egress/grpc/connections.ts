@@ -10,15 +10,7 @@ import type { EpochMs } from "../../core/types.ts";
 import { attemptFailed, headersFrom, notOneAnswer, type ReceivedHeaders } from "./attempt.ts";
 import { asIs, CONNECT_TIMEOUT_MS, makeClient } from "./client.ts";
 import type { ServerAddress, SystemEndpoints } from "./endpoints.ts";
-
-export interface Keepalive {
-  readonly intervalMs: number;
-  readonly timeoutMs: number;
-  readonly withoutCalls: boolean;
-}
-
-// By default, gRPC servers drop a client that pings more often than every five minutes.
-export const KEEPALIVE_DEFAULTS: Keepalive = { intervalMs: 310_000, timeoutMs: 20_000, withoutCalls: false };
+import type { Keepalive } from "./settings.ts";
 
 export interface ConnectionSettings {
   readonly endpoints: SystemEndpoints;

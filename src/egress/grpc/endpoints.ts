@@ -5,6 +5,7 @@ import { StartupError } from "../../core/errors.ts";
 import { clientValidity, readRoots } from "../certificates.ts";
 import type { EgressTls } from "../client.ts";
 import type { SecuredConnections } from "../rotation.ts";
+import { ENDPOINTS_MAX } from "./settings.ts";
 
 export interface ServerAddress {
   readonly address: string;
@@ -29,7 +30,6 @@ export interface SystemEndpointsOptions {
 }
 
 const PORT_MAX = 65_535;
-const ENDPOINTS_MAX = 16;
 
 /** Returns undefined when the endpoint is not `host:port`. */
 function hostOf(endpoint: string): string | undefined {

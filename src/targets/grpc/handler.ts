@@ -3,13 +3,9 @@ import type { OpenedKind, SystemState, WatchOptions } from "../../core/target-ki
 import type { GrpcTarget, Tool } from "../../core/types.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
 import type { EgressTls } from "../../egress/client.ts";
-import {
-  type ChannelState,
-  type ConnectionSettings,
-  KEEPALIVE_DEFAULTS,
-  type Keepalive,
-} from "../../egress/grpc/connections.ts";
+import type { ChannelState, ConnectionSettings } from "../../egress/grpc/connections.ts";
 import { resolveEndpoints, type SystemEndpoints, type SystemEndpointsOptions } from "../../egress/grpc/endpoints.ts";
+import { KEEPALIVE_DEFAULTS, type Keepalive } from "../../egress/grpc/settings.ts";
 import { type Circuit, RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "../../egress/resilience.ts";
 import { CertificateRotation, type CertificateSource } from "../../egress/rotation.ts";
 import { type BoundSystem, GrpcBinding } from "./binding.ts";

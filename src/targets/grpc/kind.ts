@@ -3,49 +3,23 @@ import { join } from "node:path";
 import { z } from "zod";
 import { ManifestError, StartupError } from "../../core/errors.ts";
 import { schemaFaults } from "../../core/manifest/checks.ts";
-import { hasPort, NO_PORT } from "../../core/network.ts";
 import type { OpenedKind, TargetKind } from "../../core/target-kind.ts";
 import type { GrpcTarget, Tool } from "../../core/types.ts";
 import { type AssertionContext, type AssertionSigner, readSigner } from "../../egress/assertion.ts";
 import { certificateNotes, readNamed } from "../../egress/certificates.ts";
-import { certificateFiles } from "../../egress/rotation.ts";
 import {
-  callLimits,
-  checkClientCertificate,
-  clientCertificate,
-  count,
-  plaintext,
-  resilienceOf,
-  text,
-} from "../../egress/settings.ts";
+  checkTransport,
+  grpcAddress,
+  grpcTls,
+  hasEndpoint,
+  keepalive,
+  NO_ENDPOINT,
+} from "../../egress/grpc/settings.ts";
+import { callLimits, count, readTls, resilienceOf, text } from "../../egress/settings.ts";
 import type { ProtoSource } from "./contract/contract.ts";
 import type { GrpcHandler, GrpcSystem } from "./handler.ts";
 
-const ENDPOINTS_MAX = 16;
 const ANY_TYPES_MAX = 256;
-
-/** Matches a name, an IPv4 address, or an IPv6 address in brackets, with a port. */
-const ENDPOINT = /^(?:dns:(?:\/\/\/)?)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$/;
-const endpoint = z
-  .string()
-  .regex(ENDPOINT, "must be host:port or [IPv6]:port: no scheme, no Unix socket")
-  .refine(hasPort, NO_PORT);
-
-const tls = z.strictObject({
-  rootCert: text.describe("File with the trusted root certificates, PEM."),
-  ...clientCertificate,
-  serverName: text.optional().describe("Name in the server's certificate, when it differs from the endpoint's host."),
-});
-
-const keepalive = z
-  .strictObject({
-    intervalMs: count(310_000, 86_400_000, 10_000).describe(
-      "Time between two pings. By default, servers of the gRPC family disconnect a client that pings more often than every 5 minutes.",
-    ),
-    timeoutMs: count(20_000, 600_000, 1_000).describe("Time for the answer to a ping."),
-    withoutCalls: z.boolean().default(false).describe("Whether to ping while no call is under way."),
-  })
-  .prefault({});
 
 /** The source of the contract (exactly one of the first three), and requirements on it. */
 const contract = {
@@ -73,16 +47,9 @@ const contract = {
 } as const;
 
 const shape = z.strictObject({
-  endpoint: endpoint.optional().describe("Address as `host:port`."),
-  endpoints: z
-    .array(endpoint)
-    .min(1)
-    .max(ENDPOINTS_MAX)
-    .optional()
-    .describe("Several equivalent endpoints (host:port); calls go to each in turn."),
+  ...grpcAddress,
   ...contract,
-  tls: tls.optional(),
-  plaintext: plaintext.describe("Set to `true` to reach this system without TLS; leaving out `tls` alone is an error."),
+  ...grpcTls,
   metadata: z
     .record(z.string().regex(/^[a-z0-9_.-]+$/, "must be a lower-case header name"), z.string().regex(/^[\x20-\x7e]*$/))
     .default({})
@@ -106,26 +73,12 @@ function checkContractSource(system: SystemEntry, context: z.RefinementCtx): voi
   }
 }
 
-function checkTransport(system: SystemEntry, context: z.RefinementCtx): void {
-  if (system.endpoint !== undefined && system.endpoints !== undefined) {
-    context.addIssue({ code: "custom", path: ["endpoints"], message: "and endpoint exclude each other" });
-  }
-  if ((system.tls === undefined) === (system.plaintext === undefined)) {
-    context.addIssue({ code: "custom", message: "needs tls, or plaintext: true, and not both" });
-  }
-  checkClientCertificate(system, context);
-}
-
 const system = shape
-  .refine((entry) => entry.endpoint !== undefined || entry.endpoints !== undefined, {
-    path: ["endpoint"],
-    message: "is missing; it is text: host:port (or endpoints, a list of them)",
-    // Checked even when there is an unknown key, which may be this one with a typo.
-    when: () => true,
-  })
+  .refine(hasEndpoint, NO_ENDPOINT)
   .refine((entry) => [entry.proto, entry.descriptorSet, entry.reflection].some((source) => source !== undefined), {
     path: ["proto"],
     message: "is missing; it is text: a file or a folder (or descriptorSet: a file, or reflection: true)",
+    // Checked even when there is an unknown key, which may be this one with a typo.
     when: () => true,
   })
   .superRefine(checkContractSource)
@@ -267,7 +220,7 @@ function readSystems(context: AssertionContext): ReadonlyMap<string, GrpcSystem>
   const systems = new Map<string, GrpcSystem>();
   for (const [name, entry] of context.systems as ReadonlyMap<string, SystemEntry>) {
     const { endpoint: address, endpoints, plaintext: isPlain, metadata, keepalive: pings, health } = entry;
-    const secured = readTls(context, name, entry.tls);
+    const secured = entry.tls === undefined ? {} : readTls(context, entry.tls, `systems.${name}.tls`);
     const source = contractSource(context, name, entry);
     if (source === undefined || secured === undefined) continue;
     systems.set(name, {
@@ -284,21 +237,6 @@ function readSystems(context: AssertionContext): ReadonlyMap<string, GrpcSystem>
     });
   }
   return systems;
-}
-
-/** Returns undefined when the root certificates cannot be read. */
-function readTls(
-  context: AssertionContext,
-  name: string,
-  files: SystemEntry["tls"],
-): Pick<GrpcSystem, "tls" | "certificates"> | undefined {
-  if (files === undefined) return {};
-  const read = (key: "rootCert" | "clientCert" | "clientKey"): Buffer | undefined =>
-    files[key] === undefined ? undefined : readNamed(context, files[key], `systems.${name}.tls.${key}`);
-  const [rootCert, clientCert, clientKey] = [read("rootCert"), read("clientCert"), read("clientKey")];
-  if (rootCert === undefined) return undefined;
-  const tls = { rootCert, clientCert, clientKey, serverName: files.serverName };
-  return { tls, certificates: certificateFiles(files, context) };
 }
 
 function contractSource(context: AssertionContext, name: string, entry: SystemEntry): ProtoSource | undefined {

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData } from "@grpc/grpc-js";
 import { AttemptFailed } from "../../../src/egress/grpc/attempt.ts";
-import { KEEPALIVE_DEFAULTS, SystemConnections } from "../../../src/egress/grpc/connections.ts";
+import { SystemConnections } from "../../../src/egress/grpc/connections.ts";
 import { resolveEndpoints, type SystemEndpointsOptions } from "../../../src/egress/grpc/endpoints.ts";
+import { KEEPALIVE_DEFAULTS } from "../../../src/egress/grpc/settings.ts";
 
 /** Connections that serve no tool: whatever asks another system over gRPC needs a field for its errors, and bytes. */
 

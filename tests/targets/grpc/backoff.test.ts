@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { credentials } from "@grpc/grpc-js";
 import { notSent } from "../../../src/egress/grpc/attempt.ts";
-import { KEEPALIVE_DEFAULTS, SystemConnections } from "../../../src/egress/grpc/connections.ts";
+import { SystemConnections } from "../../../src/egress/grpc/connections.ts";
+import { KEEPALIVE_DEFAULTS } from "../../../src/egress/grpc/settings.ts";
 import { RESILIENCE_DEFAULTS, Resilience } from "../../../src/egress/resilience.ts";
 import { until } from "../../support/until.ts";
 
