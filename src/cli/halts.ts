@@ -1,5 +1,4 @@
-import { type HaltShown, haltListing, haltSet } from "../core/api/limits.ts";
-import { isTable } from "../core/json.ts";
+import { type HaltShown, haltLifted, haltListing, haltSet } from "../core/api/limits.ts";
 import { printable, printableCell } from "../core/printable.ts";
 import { printListing } from "./approvals/view.ts";
 import { type ClientOptions, connectAndRequest, issuerAndSubject, segment, unknownAnswer } from "./client.ts";
@@ -57,8 +56,7 @@ export async function resume(ids: readonly string[], options: ClientOptions): Pr
       path: `/halts/${segment(id)}`,
       ifNotFound: "note: `stc halts` lists the halts in force",
     });
-    const resource = isTable(body) ? body["halt"] : undefined;
-    if (!isTable(resource) || resource["id"] !== id) unknownAnswer();
+    if (haltLifted.safeParse(body).data?.halt.id !== id) unknownAnswer();
     lifted.push(body);
     if (options.json !== true) reportChange(() => print.line(`lifted: ${printable(id)}`));
   }

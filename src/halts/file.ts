@@ -1,8 +1,9 @@
 import fs from "node:fs";
 import { dirname } from "node:path";
 import { z } from "zod";
+import { HALT_KINDS } from "../core/api/limits.ts";
 import { sha256Hex } from "../core/digest.ts";
-import { type CallHalt, HALT_KINDS } from "./halt.ts";
+import type { CallHalt } from "./halt.ts";
 
 const BYTES_MAX = 16_777_216;
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY, O_CREAT, O_TRUNC } = fs.constants;

@@ -1,9 +1,8 @@
+import { HALT_KINDS, type HaltShown } from "../core/api/limits.ts";
 import { Refusal } from "../core/errors.ts";
 import type { CallerContext, Tool } from "../core/types.ts";
 import type { Row } from "../database/dialect.ts";
 import { integer, oneOf, optionalInteger, text } from "../database/rows.ts";
-
-export const HALT_KINDS = ["all", "tool", "system", "caller", "session"] as const;
 
 /** Which calls a halt stops. `value`: a tool, a system, a subject or a session; empty for `all`. */
 export interface HaltTarget {
@@ -48,7 +47,7 @@ export function toHalt(row: Row): CallHalt {
 }
 
 /** Returns the halt as operators and the journal see it. */
-export function haltJson({ id, target, reason, cancelRunning, setBy, setAt, until }: CallHalt) {
+export function haltJson({ id, target, reason, cancelRunning, setBy, setAt, until }: CallHalt): HaltShown {
   return {
     id,
     ...targetJson(target),

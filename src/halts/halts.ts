@@ -1,3 +1,4 @@
+import type { HaltListing } from "../core/api/limits.ts";
 import { errorText } from "../core/error-text.ts";
 import type { Refusal } from "../core/errors.ts";
 import type { CallerContext, Json } from "../core/types.ts";
@@ -56,13 +57,6 @@ export type SetHalt =
 
 /** Gets the halts that are new, and those of them that end running calls, too. */
 type HaltListener = (added: HaltIndex, cancelling: HaltIndex) => void;
-
-export interface HaltsState {
-  readonly scope: SharedState["scope"];
-  /** `stale`: not read for some seconds. `unknown`: never read, and not on disk. */
-  readonly status: "ok" | "stale" | "unknown";
-  readonly active: number;
-}
 
 /**
  * The halts in force, as a snapshot that is read without I/O. Every process reads them again twice a second, so that a halt takes
@@ -141,7 +135,7 @@ export class Halts {
     return this.#halts.filter(({ until }) => until === undefined || until > now);
   }
 
-  describe(): HaltsState {
+  describe(): HaltListing["state"] {
     const { scope } = this.#options.state;
     const active = this.active.length;
     if (!this.#isKnown) return { scope, status: "unknown", active };

@@ -1,8 +1,10 @@
 import { Database } from "bun:sqlite";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
+import type { z } from "zod";
 import type { ApprovalStore } from "../../src/database/dialect.ts";
 import { sqliteStore } from "../../src/database/sqlite.ts";
+import { endpoints } from "../../src/http/routes/halts.ts";
 import { MODULES } from "../../src/modules.ts";
 import { HaltService } from "../support/halt-service.ts";
 import { until } from "../support/until.ts";
@@ -20,6 +22,9 @@ afterAll(() => service.end());
 
 const codeOf = ({ body }: { readonly body: { readonly error?: { readonly code: string }; readonly status: string } }) =>
   body.error?.code ?? body.status;
+
+const schemaOf = (method: string, status: number) =>
+  endpoints.find((each) => each.method === method)?.responses?.[status]?.schema as z.ZodType;
 
 /** A call that waits for an approver; resolves once it waits. */
 async function held(tool = "do_write", headers: Readonly<Record<string, string>> = {}) {
@@ -68,6 +73,24 @@ describe("a halt", () => {
       const { http, body } = await service.resume(unknown);
       expect([http, body.error.code]).toEqual([404, "HALT_NOT_FOUND"]);
     }
+  });
+
+  test.each([
+    { kind: "all" },
+    { kind: "tool", tool: "do_reads" },
+    { kind: "system", system: "inline", forSeconds: 60 },
+    { kind: "caller", issuer: "https://issuer.example", subject: "agent-7" },
+    { kind: "session", session: "s-1", cancelRunning: true },
+  ])("%j is answered as the endpoints' schemas say, with nothing else", async (target) => {
+    const set = await service.halt(target);
+    const listed = await service.halts();
+    const lifted = await service.resume(set.body.halt.id);
+    expect([set.http, lifted.http]).toEqual([201, 200]);
+    expect(schemaOf("POST", 201).parse(set.body)).toEqual(set.body);
+    expect(schemaOf("GET", 200).parse(listed)).toEqual(listed);
+    expect(schemaOf("DELETE", 200).parse(lifted.body)).toEqual(lifted.body);
+    expect(listed.halts).toEqual([set.body.halt]);
+    expect(lifted.body.halt).toEqual({ ...set.body.halt, lifted: true });
   });
 
   test("tells the agent until when, and ends then", async () => {

@@ -1,10 +1,13 @@
 import { z } from "zod";
 import type { ReadonlyDeep } from "./readonly.ts";
 
+/** What a halt can name. */
+export const HALT_KINDS = ["all", "tool", "system", "caller", "session"] as const;
+
 /** A halt in force. */
 const halt = z.object({
   id: z.string(),
-  kind: z.string(),
+  kind: z.enum(HALT_KINDS),
   tool: z.string().optional(),
   system: z.string().optional(),
   issuer: z.string().optional(),
@@ -20,10 +23,19 @@ const halt = z.object({
 /** A halt that was set: `POST /halts`. */
 export const haltSet = z.object({ halt, notes: z.array(z.string()).default([]) });
 
+/** A halt that was lifted: `DELETE /halts/:id`. */
+export const haltLifted = z.object({ halt: halt.extend({ lifted: z.literal(true) }) });
+
 /** The halts in force: `GET /halts`. */
 export const haltListing = z.object({
   halts: z.array(halt),
-  state: z.object({ scope: z.string(), status: z.string() }),
+  state: z.object({
+    scope: z.enum(["process", "shared"]).describe("`process`: there is no store that other processes share."),
+    status: z
+      .enum(["ok", "stale", "unknown"])
+      .describe("`stale`: not read for some seconds. `unknown`: never read, and not on disk."),
+    active: z.int(),
+  }),
 });
 
 const use = z.object({
@@ -61,5 +73,6 @@ export const quotaListing = z.object({
 
 export type HaltShown = ReadonlyDeep<z.output<typeof halt>>;
 export type HaltSet = ReadonlyDeep<z.output<typeof haltSet>>;
+export type HaltLifted = ReadonlyDeep<z.output<typeof haltLifted>>;
 export type HaltListing = ReadonlyDeep<z.output<typeof haltListing>>;
 export type QuotaListing = ReadonlyDeep<z.output<typeof quotaListing>>;

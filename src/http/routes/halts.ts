@@ -1,4 +1,12 @@
 import { z } from "zod";
+import {
+  type HaltLifted,
+  type HaltListing,
+  type HaltSet,
+  haltLifted,
+  haltListing,
+  haltSet,
+} from "../../core/api/limits.ts";
 import { Refusal } from "../../core/errors.ts";
 import { hint } from "../../core/nearest.ts";
 import type { CallHalt, HaltTarget } from "../../halts/halt.ts";
@@ -68,11 +76,12 @@ export const endpoints: readonly Endpoint<HaltsPart>[] = [
     summary: "Halts in force.",
     ...operators,
     permission: "halts:read",
+    responses: { 200: { schema: haltListing } },
     audited: "halts.listed",
     async handle(_request, { halts, logError }) {
       // What this process knows is in force here, also when the database does not answer.
       await halts.refresh().catch(logError);
-      return json(200, { halts: halts.active.map(haltJson), state: { ...halts.describe() } });
+      return json(200, { halts: halts.active.map(haltJson), state: halts.describe() } satisfies HaltListing);
     },
   }),
   endpoint({
@@ -82,7 +91,7 @@ export const endpoints: readonly Endpoint<HaltsPart>[] = [
     ...operators,
     permission: "halts:write",
     body: haltBody,
-    responses: { 201: {} },
+    responses: { 201: { schema: haltSet } },
     audited: "change",
     async handle({ caller, body }, services) {
       const { reason, until, forSeconds, cancelRunning = false } = body;
@@ -103,7 +112,7 @@ export const endpoints: readonly Endpoint<HaltsPart>[] = [
       if (set.outcome === "too_many") {
         throw new Refusal("MALFORMED_REQUEST", "There are too many halts: lift some, or halt all calls.");
       }
-      return json(201, { halt: haltJson(set.halt), notes: notesOn(set.halt, services) });
+      return json(201, { halt: haltJson(set.halt), notes: notesOn(set.halt, services) } satisfies HaltSet);
     },
   }),
   endpoint({
@@ -113,12 +122,13 @@ export const endpoints: readonly Endpoint<HaltsPart>[] = [
     ...operators,
     permission: "halts:write",
     params: z.object({ id: z.string().max(128).refine(wellFormed, "must be text without NUL") }),
+    responses: { 200: { schema: haltLifted } },
     errors: { 404: "HALT_NOT_FOUND" },
     audited: "change",
     async handle({ caller, params: { id } }, services) {
       const lifted = await inState(services, () => services.halts.lift(id, identityOf(caller)));
       if (lifted === undefined) return deniedAnswer(404, "HALT_NOT_FOUND", "No halt with this id is in force.");
-      return json(200, { halt: { ...haltJson(lifted), lifted: true } });
+      return json(200, { halt: { ...haltJson(lifted), lifted: true } } satisfies HaltLifted);
     },
   }),
 ];

@@ -129,8 +129,12 @@ function HaltRow({ halt, mayWrite }: { readonly halt: HaltShown; readonly mayWri
   );
 }
 
+interface TargetProps extends Pick<HaltShown, "tool" | "system" | "issuer" | "subject" | "session" | "cancelRunning"> {
+  readonly kind: string;
+}
+
 /** Returns in words which calls are halted. */
-function Target({ kind, cancelRunning, ...names }: Omit<HaltShown, "id" | "reason" | "setBy" | "setAt">): VNode {
+function Target({ kind, cancelRunning, ...names }: TargetProps): VNode {
   const named = names.tool ?? names.system ?? names.session;
   return (
     <span>
