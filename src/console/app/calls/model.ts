@@ -107,7 +107,10 @@ const JOURNAL_WORDS: Readonly<Record<string, string>> = {
 };
 const VOTE_WORDS: Readonly<Record<string, string>> = { approve: "Approved", deny: "Denied" };
 
-/** Returns everything that happened, oldest first. */
+/**
+ * Returns everything that happened, oldest first. Both lists arrive in the order of the log, and keep it: a line after a later one,
+ * written after the clock was set back, counts at the time of the later one.
+ */
 export function eventsOf(calls: readonly Line[], journal: readonly Line[]): readonly StoryEvent[] {
   const own = calls.map((line): StoryEvent => {
     const { key, timestamp, decision, code, sub, traceId } = callOf(line);
@@ -135,8 +138,21 @@ export function eventsOf(calls: readonly Line[], journal: readonly Line[]): read
       line,
     };
   });
-  // Lines of one millisecond stay in their order: the journal's before the calls'.
-  return [...others, ...own].sort((one, other) => one.timestamp.localeCompare(other.timestamp, "en"));
+  // Of the same millisecond, the journal's lines are first: a call's own line is written when the call ends.
+  return merged(others, own);
+}
+
+function merged(first: readonly StoryEvent[], second: readonly StoryEvent[]): readonly StoryEvent[] {
+  const timed = [first, second].flatMap((events) => {
+    let latest = "";
+    return events.map((event) => {
+      if (event.timestamp > latest) latest = event.timestamp;
+      return { event, latest };
+    });
+  });
+  return timed
+    .sort((one, other) => Number(one.latest > other.latest) - Number(one.latest < other.latest))
+    .map(({ event }) => event);
 }
 
 function wordsFor(words: Readonly<Record<string, string>>, key: string): string | undefined {
