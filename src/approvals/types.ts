@@ -6,6 +6,8 @@ import {
   type EpochMs,
   type Json,
   type KeyUse,
+  MODES,
+  type Mode,
   RISKS,
   type Risk,
   type ToolClassification,
@@ -17,12 +19,7 @@ import type { Escalation, Requirement, Vote } from "./approver-policies/requirem
 import type { BoundedCall, ChosenTerms, GrantBounds, GrantTerms, TermsProblem } from "./grants.ts";
 import type { Approver, Requester } from "./identities.ts";
 
-export { type ApprovalState, type KeyUse, RISKS, type Risk };
-
-/** Determines which calls of a session need an approval. An operator sets the mode for one session, until a given time. */
-export type Mode = (typeof MODES)[number];
-
-export const MODES = ["default", "autoEdit", "yolo"] as const;
+export { type ApprovalState, type KeyUse, MODES, type Mode, RISKS, type Risk };
 
 /** The facts of an approval request. The service computed every member; only the reason in `view` comes from the agent. */
 interface RequestFacts {

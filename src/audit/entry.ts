@@ -1,6 +1,7 @@
+import type { LineDecision } from "../core/audit-fields.ts";
 import { mapStrings } from "../core/json.ts";
 import type { RefusalCode, Stage } from "../core/refusals.ts";
-import type { DataLabel, ToolClassification } from "../core/types.ts";
+import type { DataLabel, Mode, ToolClassification } from "../core/types.ts";
 import { CHAIN_BYTES_MAX } from "./chain/chain.ts";
 import { escapeJson } from "./escape.ts";
 
@@ -66,7 +67,7 @@ export interface AuditEntry {
   /** Digest (hex SHA-256) of the configuration by which the call was judged, as `GET /configuration` shows it. */
   readonly policyVersion?: string | undefined;
   /** `DRY_RUN`: the call was judged up to its approval, and nothing else was done. `error` says how it would have ended. */
-  readonly decision: "ALLOWED" | "DENIED" | "ERROR" | "PENDING" | "DRY_RUN";
+  readonly decision: LineDecision;
   readonly dryRun?: true | undefined;
   readonly denial?: { readonly reason: string; readonly stage: Stage; readonly details?: unknown } | undefined;
   /** Decisions of policy points other than allow, at most 16; `requireApproval` also when a person has approved the call. */
@@ -102,7 +103,7 @@ export interface AuditEntry {
    */
   readonly approval?: { readonly by?: string | undefined; readonly id?: string | undefined } | undefined;
   /** The mode that an operator had set for the call's session, if the approval rules read it. */
-  readonly sessionMode?: "default" | "autoEdit" | "yolo" | undefined;
+  readonly sessionMode?: Mode | undefined;
   /** `confinement` of a command: `confined` or `none`. */
   readonly plan?: { readonly digest: string; readonly confinement?: string | undefined } | undefined;
   /** Milliseconds per pipeline stage. */

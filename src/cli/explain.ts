@@ -3,6 +3,7 @@ import { type Explanation, explanation } from "../core/api/explain.ts";
 import { errorText } from "../core/error-text.ts";
 import { Refusal } from "../core/errors.ts";
 import { printable, printableCell } from "../core/printable.ts";
+import type { Mode } from "../core/types.ts";
 import { policyVersionOf } from "../runtime/composition/reloading.ts";
 import { callerOf, explainCall, type StatedCaller } from "../runtime/replay/explain.ts";
 import { argumentsIn } from "./arguments.ts";
@@ -16,7 +17,7 @@ interface ExplainOptions extends ConfigurationOptions, ClientOptions {
   readonly permissions?: string;
   readonly agentTokenFile?: string;
   readonly session?: string;
-  readonly mode?: "default" | "autoEdit" | "yolo";
+  readonly mode?: Mode;
   readonly lookups?: boolean;
   readonly service?: boolean;
 }

@@ -2,6 +2,7 @@ import { readFileSync, statSync } from "node:fs";
 import { NotJsonError } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
+import { kindAt } from "../core/json.ts";
 import { type ExplainedField, explainPolicy, type ValuePath } from "../core/output-policy/explain.ts";
 import { applyPolicy, type CompiledPolicy } from "../core/output-policy/output-policy.ts";
 import { printableCell } from "../core/printable.ts";
@@ -136,15 +137,6 @@ function overLimit(bytesMax: number): Withheld {
 
 function notInSchema(path: string): FilteredField {
   return { path, fate: "not in the schema", pattern: undefined, rules: [], value: undefined };
-}
-
-/** Returns the type of the value at a path. */
-export function kindAt(value: unknown, path: readonly PropertyKey[]): string {
-  let at: unknown = value;
-  for (const step of path) at = typeof at === "object" && at !== null ? Reflect.get(at, step) : undefined;
-  if (at === undefined) return "nothing";
-  if (at === null) return "null";
-  return Array.isArray(at) ? "array" : typeof at;
 }
 
 export function pathText(path: readonly PropertyKey[]): string {

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { printable, printableCell } from "../core/printable.ts";
+import { FIELD_ACTIONS } from "../core/types.ts";
 import { type ClientOptions, connect, requestAnswer, type ServiceRequest, segment, unknownAnswer } from "./client.ts";
 import { CommandError, EXIT, print } from "./output.ts";
 
@@ -26,7 +27,7 @@ type PolicyFormat = "yaml" | "typescript";
 
 const line = z.object({
   path: z.string().regex(/^[A-Za-z0-9_.[\]*-]{1,2048}$/),
-  action: z.enum(["allow", "mask", "redact"]).nullable(),
+  action: z.enum(FIELD_ACTIONS).nullable(),
   reason: z.string(),
 });
 

@@ -1,3 +1,4 @@
+import { MODES } from "../core/types.ts";
 import {
   argument,
   CLIENT,
@@ -219,10 +220,7 @@ export const commands = [
       ),
       agentTokenFile: option(text("file"), "file with a token of the agent, instead of its subject and permissions"),
       session: option(text("id"), "session that the call names; needs --service"),
-      mode: option(
-        choice<"default" | "autoEdit" | "yolo">("mode", ["default", "autoEdit", "yolo"]),
-        "mode of the session (default: the configuration's)",
-      ),
+      mode: option(choice("mode", MODES), "mode of the session (default: the configuration's)"),
       lookups: flag("let planning ask the target, where it needs that"),
       service: flag("ask a running service, whose address and token are given as for stc call", { excludes: "config" }),
       url: URL_OPTION,

@@ -1,5 +1,6 @@
 import { isTable } from "./json.ts";
 import { REFUSALS, STAGE_NAMES } from "./refusals.ts";
+import { CLASSIFICATIONS } from "./types.ts";
 
 /**
  * The members of an audit line that people select by, export or see in lists: one row each. Filters of `stc audit query`, `GET /audit`
@@ -56,6 +57,11 @@ interface AuditField {
   readonly ocsf?: string;
 }
 
+/** How a call ended, or what became of it so far. */
+const LINE_DECISIONS = ["ALLOWED", "DENIED", "ERROR", "PENDING", "DRY_RUN"] as const;
+
+export type LineDecision = (typeof LINE_DECISIONS)[number];
+
 const refusals = Object.entries(REFUSALS);
 
 export const AUDIT_FIELDS = {
@@ -97,7 +103,7 @@ export const AUDIT_FIELDS = {
     filter: {
       param: "classification",
       label: "Classification",
-      values: ["read", "write", "destructive", "unknown"],
+      values: [...CLASSIFICATIONS, "unknown"],
       isChoice: true,
       occurs: "often",
     },
@@ -115,7 +121,7 @@ export const AUDIT_FIELDS = {
     filter: {
       param: "decision",
       label: "Decision",
-      values: ["ALLOWED", "DENIED", "ERROR", "PENDING", "DRY_RUN"],
+      values: LINE_DECISIONS,
       isChoice: true,
       occurs: "often",
     },

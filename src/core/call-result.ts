@@ -5,6 +5,11 @@ import type { Json } from "./types.ts";
 /** Paths of arguments that contained a secret. Rotate it: the audit does not store it, but the conversation may. */
 type SecretsSent = readonly string[];
 
+/** What would become of a call, the mildest first. `ask`: a person would be asked. */
+export const VERDICTS = ["allow", "ask", "deny"] as const;
+
+export type DryRunVerdict = (typeof VERDICTS)[number];
+
 /** The agent's result for a call that ran. */
 export interface Success<Result = Json> {
   readonly status: "success";
@@ -65,7 +70,7 @@ export interface DryRun {
   readonly status: "dryRun";
   readonly tool: string;
   /** `ask`: a person would be asked. */
-  readonly verdict: "allow" | "ask" | "deny";
+  readonly verdict: DryRunVerdict;
   /** With `deny`: the refusal that the call would get. */
   readonly error?: Failure["error"];
   readonly traceId: string;

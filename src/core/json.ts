@@ -81,3 +81,12 @@ export interface JsonLimits {
   /** Values of any kind. */
   readonly nodesMax: number;
 }
+
+/** Returns the JSON type of the value at a path, for messages; `nothing` when there is none. */
+export function kindAt(value: unknown, path: readonly PropertyKey[]): string {
+  let at: unknown = value;
+  for (const step of path) at = typeof at === "object" && at !== null ? Reflect.get(at, step) : undefined;
+  if (at === undefined) return "nothing";
+  if (at === null) return "null";
+  return Array.isArray(at) ? "array" : typeof at;
+}

@@ -16,8 +16,10 @@ export const CATEGORIES = ["read", "write", "command", "network", "ask"] as cons
 /** The kind of action, for the approval gate. `ask` puts a question to a person and is never auto-approved. */
 export type Category = (typeof CATEGORIES)[number];
 
+export const FIELD_ACTIONS = ["allow", "mask", "redact"] as const;
+
 /** The action applied to an output field. Fields that match no pattern are stripped. */
-export type FieldAction = "allow" | "mask" | "redact";
+export type FieldAction = (typeof FIELD_ACTIONS)[number];
 
 /**
  * An `allow` with a reason, for a field that must be released although its name indicates personal data. `stc check`
@@ -296,8 +298,14 @@ export interface ToolLimits {
   readonly concurrentCallsMax?: number;
 }
 
+/** Modes of a session, the strictest first. */
+export const MODES = ["default", "autoEdit", "yolo"] as const;
+
+/** Determines which calls of a session need an approval. An operator sets the mode for one session, until a given time. */
+export type Mode = (typeof MODES)[number];
+
 export interface ApprovalContext {
-  readonly mode: "default" | "autoEdit" | "yolo";
+  readonly mode: Mode;
   readonly caller: Pick<CallerContext, "issuer" | "subject" | "permissions">;
 }
 
@@ -345,8 +353,10 @@ export interface OfferedGrants {
   readonly arguments?: Readonly<Record<string, ArgumentBound>>;
 }
 
+export const APPROVAL_DECISIONS = ["approve", "deny"] as const;
+
 /** An approver's decision about a request. */
-export type ApprovalDecision = "approve" | "deny";
+export type ApprovalDecision = (typeof APPROVAL_DECISIONS)[number];
 
 /**
  * Coverage of an approval: this call only; also the same call again in the same session; also further calls within bounds, so

@@ -1,6 +1,7 @@
 import { z } from "zod";
+import { VERDICTS } from "../core/call-result.ts";
 import { REFUSALS, type RefusalCode, STAGE_NAMES, STAGES, type Stage } from "../core/refusals.ts";
-import { APPROVAL_SCOPES, APPROVAL_STATES, CATEGORIES, CLASSIFICATIONS } from "../core/types.ts";
+import { APPROVAL_SCOPES, APPROVAL_STATES, CATEGORIES, CLASSIFICATIONS, MODES } from "../core/types.ts";
 import { VERSION } from "../core/version.ts";
 import type { Endpoint, Route } from "./endpoint.ts";
 
@@ -216,7 +217,7 @@ const DRY_RUN_SCHEMA = {
   properties: {
     status: { const: "dryRun" },
     tool: text,
-    verdict: { enum: ["allow", "ask", "deny"], description: "`ask`: a person would be asked." },
+    verdict: { enum: VERDICTS, description: "`ask`: a person would be asked." },
     error: { ...ERROR_SCHEMA, description: "With `deny`: the refusal that the call would get." },
     traceId: TRACE_ID,
     secretsSent: SECRETS_SENT,
@@ -299,7 +300,7 @@ const SESSION_ANSWER_SCHEMA = {
       title: "Session",
       type: "object",
       required: ["id", "expiresAt", "mode"],
-      properties: { id: text, expiresAt: dateTime, mode: { enum: ["default", "autoEdit", "yolo"] } },
+      properties: { id: text, expiresAt: dateTime, mode: { enum: MODES } },
     },
   },
 } as const;

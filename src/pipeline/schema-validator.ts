@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { mint, type Parsed, type WithinRate } from "../core/evidence.ts";
+import { kindAt } from "../core/json.ts";
 import { element } from "../core/output-policy/field-path.ts";
 import { type CompiledPolicy, shownPath } from "../core/output-policy/output-policy.ts";
 import { withoutAbsentNulls } from "../core/schema/absent-nulls.ts";
@@ -122,14 +123,6 @@ function expectation(issue: z.core.$ZodIssue): string {
     default:
       return issue.code;
   }
-}
-
-function kindAt(answer: Json, path: readonly PropertyKey[]): string {
-  let at: unknown = answer;
-  for (const part of path) at = typeof at === "object" && at !== null ? Reflect.get(at, part) : undefined;
-  if (at === undefined) return "nothing";
-  if (at === null) return "null";
-  return Array.isArray(at) ? "array" : typeof at;
 }
 
 interface PlainReads {

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { canonicalJson, NotJsonError } from "../../core/digest.ts";
 import { ARGUMENT_LIMITS, isTable } from "../../core/json.ts";
 import { BOUNDED_TEXT_LIMITS, parseStrictJson } from "../../core/strict-json.ts";
-import type { ApprovalDecision, ApprovalScope } from "../../core/types.ts";
+import { APPROVAL_DECISIONS, type ApprovalDecision, type ApprovalScope } from "../../core/types.ts";
 import { sanitizeArgs } from "../../detection/sanitize-args.ts";
 import { type Conversation, readConversation } from "./conversation.ts";
 import {
@@ -80,7 +80,7 @@ const request = z.object({
 const APPROVAL_ID = /^[\x21-\x7e]{1,128}$/;
 
 const answer = z.object({
-  decision: z.enum(["approve", "deny"]),
+  decision: z.enum(APPROVAL_DECISIONS),
   receipt: z.unknown().optional(),
   /** An invalid reason is ignored, so that a denial still counts. */
   reason: z.string().optional().catch(undefined),

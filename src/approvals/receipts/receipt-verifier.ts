@@ -1,7 +1,7 @@
 import { createPublicKey, type KeyObject } from "node:crypto";
 import { errors, type JWK, jwtVerify } from "jose";
 import { z } from "zod";
-import { APPROVAL_SCOPES } from "../../core/types.ts";
+import { APPROVAL_DECISIONS, APPROVAL_SCOPES } from "../../core/types.ts";
 import type { Requester } from "../identities.ts";
 import {
   type DecisionReceipt,
@@ -61,7 +61,7 @@ const claims = z
     exp: z.int().min(0),
     approvalId: z.string().regex(/^[\x21-\x7e]{1,128}$/),
     planDigest: z.string().regex(/^[0-9a-f]{64}$/),
-    decision: z.enum(["approve", "deny"]),
+    decision: z.enum(APPROVAL_DECISIONS),
     scope: z.enum(APPROVAL_SCOPES).optional(),
     grant: z.strictObject({ runs: z.int().min(1), minutes: z.int().min(1) }).optional(),
   })

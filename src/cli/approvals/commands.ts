@@ -1,4 +1,4 @@
-import { APPROVAL_STATES } from "../../core/types.ts";
+import { APPROVAL_STATES, MODES } from "../../core/types.ts";
 import {
   argument,
   CLIENT,
@@ -152,7 +152,7 @@ export const commands = [
         text("session"),
         "id that `stc mode list` prints; for the session of a token, sid: followed by its `sid`",
       ),
-      mode: argument(choice("mode", ["default", "autoEdit", "yolo"])),
+      mode: argument(choice("mode", MODES)),
     },
     uses: CLIENT,
     options: {

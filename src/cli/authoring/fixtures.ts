@@ -1,6 +1,7 @@
 import { z } from "zod";
+import { VERDICTS } from "../../core/call-result.ts";
 import { FIELD_RULES } from "../../core/manifest/faults.ts";
-import type { Json } from "../../core/types.ts";
+import { type Json, MODES } from "../../core/types.ts";
 import { configMessage, configProblems, fieldOf } from "../../runtime/config/problems.ts";
 import { readPlainYaml } from "../../runtime/manifests/data-only.ts";
 import { jsonSchemaOf } from "../../runtime/manifests/editor-schema.ts";
@@ -33,10 +34,7 @@ const call = z
       .array(z.string().min(1))
       .optional()
       .describe("Permissions of the caller. Default: all that the tool requires for these arguments."),
-    mode: z
-      .enum(["default", "autoEdit", "yolo"])
-      .optional()
-      .describe("Mode of the session. Default: the configuration's."),
+    mode: z.enum(MODES).optional().describe("Mode of the session. Default: the configuration's."),
     input: table.optional().describe("What the schema makes of the arguments, with its defaults."),
     plan: table
       .optional()
@@ -47,10 +45,7 @@ const call = z
       .record(z.string(), z.string())
       .optional()
       .describe("Answers of a command's lookups, which are not made here, by their names."),
-    verdict: z
-      .enum(["allow", "ask", "deny"])
-      .optional()
-      .describe("Whether the call runs, a person is asked, or it is refused."),
+    verdict: z.enum(VERDICTS).optional().describe("Whether the call runs, a person is asked, or it is refused."),
     refused: refused.optional().describe("The refusal that the call must get. Without it, the call must be accepted."),
   })
   .refine(({ refused: refusal, plan, input }) => refusal === undefined || (plan === undefined && input === undefined), {

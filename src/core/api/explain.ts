@@ -1,11 +1,12 @@
 import { z } from "zod";
+import { VERDICTS } from "../call-result.ts";
 import { names, stages } from "./inventory.ts";
 import type { ReadonlyDeep } from "./readonly.ts";
 
 const statement = z.object({
   stage: z.enum(["REGISTRY", "PERMISSION", "VALIDATION", "APPROVAL", "LIMIT"]),
   point: z.string().describe("A policy point, or `registry`, `schema`, `approval`, `grants`, `quotas`."),
-  verdict: z.enum(["allow", "ask", "deny", "unknown"]),
+  verdict: z.enum([...VERDICTS, "unknown"]),
   reasons: names,
   code: z.string().optional(),
 });
@@ -46,7 +47,7 @@ export const explanation = z.object({
   policyVersion: z.string().describe("Digest of the configuration, as audit entries name it."),
   caller: z.object({ iss: z.string(), sub: z.string(), permissions: names }),
   mode: z.string(),
-  verdict: z.enum(["allow", "ask", "deny", "unknown"]),
+  verdict: z.enum([...VERDICTS, "unknown"]),
   code: z.string().optional().describe("The refusal of a call that is denied."),
   statements: z.array(statement).describe("What was decided, in the order of the pipeline."),
   permissions: z.object({ required: names, missing: names }),

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { CATEGORIES, CLASSIFICATIONS } from "../types.ts";
+import { CATEGORIES, CLASSIFICATIONS, FIELD_ACTIONS } from "../types.ts";
 import type { ReadonlyDeep } from "./readonly.ts";
 
 /** What `GET /catalog`, `/systems` and `/configuration` answer: the schemas of the endpoints, and what the console reads. */
@@ -24,7 +24,7 @@ const summary = z.object({
 });
 
 const fieldRules = z.array(
-  z.object({ field: z.string(), action: z.enum(["allow", "mask", "redact"]), reason: z.string().optional() }),
+  z.object({ field: z.string(), action: z.enum(FIELD_ACTIONS), reason: z.string().optional() }),
 );
 
 /** The stages of an approval policy: how many approvers, and who they are. */

@@ -5,7 +5,13 @@ import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
 import { WAIT_SECONDS_MAX } from "../../core/call-limits.ts";
 import { Refusal } from "../../core/errors.ts";
-import { APPROVAL_SCOPES, APPROVAL_STATES, type CallerContext, type Json } from "../../core/types.ts";
+import {
+  APPROVAL_DECISIONS,
+  APPROVAL_SCOPES,
+  APPROVAL_STATES,
+  type CallerContext,
+  type Json,
+} from "../../core/types.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 import { json } from "../answers.ts";
 import {
@@ -56,7 +62,7 @@ const listQuery = z.strictObject({
 const showQuery = z.strictObject({ wait: wholeNumber(0, WAIT_SECONDS_MAX).optional() });
 
 const decisionBody = z.strictObject({
-  decision: z.enum(["approve", "deny"]),
+  decision: z.enum(APPROVAL_DECISIONS),
   scope: z.enum(APPROVAL_SCOPES).optional(),
   grant: chosenTermsSchema.optional(),
   reason: z.string().max(REASON_CHARACTERS_MAX).optional(),

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { type Explanation, explanation } from "../../core/api/explain.ts";
 import { isTable } from "../../core/json.ts";
+import { MODES, type Mode } from "../../core/types.ts";
 import { json } from "../answers.ts";
 import { type Endpoint, endpointsWith } from "../endpoint.ts";
 
@@ -16,7 +17,7 @@ interface ExplainedCall {
   readonly tool: string;
   readonly args: unknown;
   readonly session?: string | undefined;
-  readonly mode?: "default" | "autoEdit" | "yolo" | undefined;
+  readonly mode?: Mode | undefined;
   /** Whether planning may ask the target. */
   readonly lookups: boolean;
 }
@@ -49,7 +50,7 @@ const body = z
     token: z.string().max(8_192).optional().describe("A token of an agent, instead of the subject."),
     session: name.optional().describe("Session that the call names: its halts, mode and grants count."),
     mode: z
-      .enum(["default", "autoEdit", "yolo"])
+      .enum(MODES)
       .optional()
       .describe("Mode of the session; default: what operators have set for it, otherwise the configuration's."),
     lookups: z.boolean().default(false).describe("Whether planning may ask the target."),

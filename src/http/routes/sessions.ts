@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
-import type { Json } from "../../core/types.ts";
+import { type Json, MODES } from "../../core/types.ts";
 import { json } from "../answers.ts";
 import {
   grantForOperator,
@@ -38,7 +38,7 @@ const wholeOwner = { message: "issuer and subject belong together: they say whos
 
 const modeBody = z
   .strictObject({
-    mode: z.enum(["default", "autoEdit", "yolo"]),
+    mode: z.enum(MODES),
     expiresInSeconds: z.int().min(1).max(MODE_SECONDS_MAX),
     ...owner,
   })

@@ -6,6 +6,7 @@ import type { Integration, NotifiedApprovals, Person } from "../../approvals/not
 import type { Approval, Approvals, Decided } from "../../approvals/types.ts";
 import { UnauthenticatedLimit } from "../../audit/unauthenticated.ts";
 import { Refusal } from "../../core/errors.ts";
+import { APPROVAL_DECISIONS } from "../../core/types.ts";
 import { json } from "../answers.ts";
 import { decisionRefusal, inStore, isId, notFound, REASON_CHARACTERS_MAX } from "../approval-json.ts";
 import { type Endpoint, type EndpointServices, type Exchange, endpointsWith, perListener } from "../endpoint.ts";
@@ -34,7 +35,7 @@ const decisionMessage = z.strictObject({
   approvalId: z.string().refine(isId, "must be the id of an approval"),
   planDigest: z.string().regex(DIGEST),
   viewDigest: z.string().regex(DIGEST).optional(),
-  decision: z.enum(["approve", "deny"]),
+  decision: z.enum(APPROVAL_DECISIONS),
   scope: z.enum(["once", "session"]).optional(),
   reason: z.string().max(REASON_CHARACTERS_MAX).optional(),
   /** Answer to an approval request that asks for one; only with an approval. */

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { isLoopback } from "../../core/network.ts";
 import { permission, ruleConditions } from "../../core/rule-conditions.ts";
+import { MODES } from "../../core/types.ts";
 import type { Modules } from "../modules.ts";
 import { count, problemAdder, reloaded, text, uniqueNames } from "./values.ts";
 
@@ -316,7 +317,7 @@ export const approvals = (stores: Modules["approvalStores"]) =>
   z
     .strictObject({
       /** Mode of sessions for which no operator has set another; `default` requests approval for every change. */
-      mode: reloaded(z.enum(["default", "autoEdit", "yolo"]).default("default")),
+      mode: reloaded(z.enum(MODES).default("default")),
       /**
        * Store of approval requests, decisions and grants, such as `sqlite://./var/approvals.sqlite`. Without a store, nobody can be
        * asked for approval.

@@ -1,4 +1,5 @@
 import { HIDDEN } from "../../approvals/operator-rules.ts";
+import type { DryRunVerdict } from "../../core/call-result.ts";
 import type { CallerContext, Tool } from "../../core/types.ts";
 import type { DataFlowPolicy, FlowJudgement, FlowRule } from "../../data-flow/flow.ts";
 import type { Parts } from "../composition/assembly.ts";
@@ -7,7 +8,7 @@ import type { Config } from "../config/config.ts";
 
 /** What data flow says about a call: every verdict that is possible by what is known, and why. */
 export interface FlowVerdict {
-  readonly verdicts: ReadonlySet<"allow" | "ask" | "deny">;
+  readonly verdicts: ReadonlySet<DryRunVerdict>;
   readonly reasons: readonly string[];
 }
 
@@ -113,7 +114,7 @@ function verdictOf(rules: readonly FlowRule[], facts: Facts): FlowVerdict {
     found.some((one) => one.rule.verdict === verdict && one.applies === applies);
   const reasons = found.flatMap(({ rule, applies }) => (applies === "no" ? [] : [ruleText(rule, applies)]));
   if (has("deny", "yes")) return { verdicts: new Set(["deny"]), reasons };
-  const verdicts = new Set<"allow" | "ask" | "deny">();
+  const verdicts = new Set<DryRunVerdict>();
   if (has("deny", "maybe")) verdicts.add("deny");
   if (has("ask", "yes") || has("ask", "maybe")) verdicts.add("ask");
   if (!has("ask", "yes")) verdicts.add("allow");

@@ -3,6 +3,7 @@ import { HIDDEN } from "../../approvals/operator-rules.ts";
 import type { RiskAssessment } from "../../approvals/risk.ts";
 import type { Mode } from "../../approvals/types.ts";
 import type { Statement } from "../../core/api/explain.ts";
+import { type DryRunVerdict, VERDICTS } from "../../core/call-result.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import type { PointStage, PolicyPoint, PolicyRequests } from "../../core/policy-point.ts";
@@ -268,7 +269,7 @@ class Judging {
 
   #boundsOf({ tool }: RegisteredTool, shown: unknown, hasScript: boolean): readonly RiskAssessment[] {
     const { least, most } = this.#options.parts.risk.bounds(tool, shown, hasScript);
-    const [from, to] = [least, most].map((assessment) => LEVELS.indexOf(riskVerdict(tool, assessment)));
+    const [from, to] = [least, most].map((assessment) => VERDICTS.indexOf(riskVerdict(tool, assessment)));
     if (from !== to) this.#unknown.add("arguments");
     // Every level between both is possible, too.
     return from === 0 && to === 2 ? [least, { ...least, verdict: "ask" }, most] : [least, most];
@@ -340,9 +341,7 @@ function verdictOf({ step }: Ruling): CallVerdict {
 /** In place of a plan of which the risk rules read nothing. */
 const NO_PLAN: ExecutionPlan = { kind: "none" };
 
-const LEVELS = ["allow", "ask", "deny"] as const;
-
-function riskVerdict(tool: RegisteredTool["tool"], assessment: RiskAssessment): (typeof LEVELS)[number] {
+function riskVerdict(tool: RegisteredTool["tool"], assessment: RiskAssessment): DryRunVerdict {
   return floorVerdict(tool, assessment)?.verdict ?? "allow";
 }
 

@@ -2,12 +2,14 @@ import { HIDDEN } from "../../approvals/operator-rules.ts";
 import type { Mode } from "../../approvals/types.ts";
 import { membersOf } from "../../audit/query/view.ts";
 import type { LineMembers } from "../../core/audit-fields.ts";
+import type { DryRunVerdict } from "../../core/call-result.ts";
 import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../core/digest.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import { ARGUMENT_LIMITS, asString, asStrings, isTable } from "../../core/json.ts";
 import { NOT_LOGGED } from "../../core/manifest/input-policy.ts";
 import type { CompiledPolicy } from "../../core/output-policy/output-policy.ts";
 import { REFUSALS, type RefusalCode } from "../../core/refusals.ts";
+import { MODES } from "../../core/types.ts";
 import { DATA_FLOW } from "../../pipeline/policy-points.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
 import type { RecordedFlow } from "./flow.ts";
@@ -35,7 +37,7 @@ export interface RecordedCall {
   readonly isAccepted: boolean | undefined;
   readonly flow: RecordedFlow;
   /** What data flow said by the configuration of that time. */
-  readonly flowThen: "allow" | "ask" | "deny";
+  readonly flowThen: DryRunVerdict;
 }
 
 /**
@@ -131,7 +133,7 @@ function isRefusalCode(code: string): code is RefusalCode {
 }
 
 function modeOf(value: unknown): Mode | undefined {
-  return value === "default" || value === "autoEdit" || value === "yolo" ? value : undefined;
+  return MODES.find((known) => known === value);
 }
 
 /** Returns whether the session's mode was read, or there was no session that could have one. */

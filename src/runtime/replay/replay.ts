@@ -6,7 +6,7 @@ import { parseLine } from "../../audit/query/view.ts";
 import type { Damage } from "../../audit/verify/damage.ts";
 import { checkCalls } from "../../audit/verify/unverified-lines.ts";
 import type { PolicyPoint } from "../../core/policy-point.ts";
-import type { CallerContext } from "../../core/types.ts";
+import { type CallerContext, MODES } from "../../core/types.ts";
 import { type RoleBinding, RoleBindings } from "../../pipeline/identity/roles.ts";
 import type { Parts } from "../composition/assembly.ts";
 import { policyVersionOf } from "../composition/reloading.ts";
@@ -247,8 +247,6 @@ function permissionsNow({ iss, sub, permissions }: RecordedCall, { jwt }: Config
   if (table === undefined) return permissions;
   return Object.hasOwn(table, sub) ? (table[sub] ?? []) : [];
 }
-
-const MODES: readonly Mode[] = ["default", "autoEdit", "yolo"];
 
 /** Returns the modes that the call's session can have had. Sessions and their modes are in the store. */
 function modesOf({ sessionMode }: RecordedCall, { approvals }: Config): readonly Mode[] {
