@@ -55,6 +55,17 @@ function refusal(http: number, code: string, more: object = {}, stage = "LIMIT")
 }
 
 describe("an answer that is not the service's", () => {
+  test("the error of a source of tokens keeps its class and its stack", async () => {
+    class TokenServerDown extends ConnectionError {}
+    const token = () => Promise.reject(new TokenServerDown("no answer", { mayHaveRun: false, code: "ECONNREFUSED" }));
+    const { client, requests } = answering(() => Response.json(success), { token, retries: 0 });
+    const failure = await failureOf(client.call("a"));
+    expect(failure).toBeInstanceOf(TokenServerDown);
+    expect(failure).toMatchObject({ mayHaveRun: false, code: "ECONNREFUSED" });
+    expect(failure.stack).toContain("answers.test.ts");
+    expect(requests).toEqual([]);
+  });
+
   test("a redirect is not followed, and nobody else gets the token", async () => {
     const elsewhere = answering(() => Response.json(success));
     const { client, requests } = answering(() => Response.redirect(`${elsewhere.url}/call`, 307));

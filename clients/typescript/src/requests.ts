@@ -87,7 +87,10 @@ export async function send(transport: Transport, request: Request): Promise<Answ
       isRepeated ||= error.mayHaveRun;
       const { retryAfterMs = 0 } = error;
       const isOver = failures > retries || retryAfterMs > timeoutMs || !isPassing(error);
-      if (isOver || (isRepeated && !repeatable)) throw withLoss(error, isRepeated && changes);
+      if (isOver || (isRepeated && !repeatable)) {
+        // Not a new error, which would lose the class and the stack.
+        throw Object.assign(error, { mayHaveRun: isRepeated && changes });
+      }
       await sleep(retryAfterMs + backoff(failures), signal);
     }
   }
@@ -108,12 +111,6 @@ function known(answer: Answer, changes: boolean): Answer {
   throw new ConnectionError(`the answer was lost, and the request could not be repeated: ${code}`, {
     ...{ mayHaveRun: true, status, code, retryAfterMs },
   });
-}
-
-function withLoss(error: ConnectionError, mayHaveRun: boolean): ConnectionError {
-  const { message, status, code, retryAfterMs } = error;
-  const loss = { mayHaveRun, status, code, retryAfterMs };
-  return error instanceof ProtocolError ? new ProtocolError(message, loss) : new ConnectionError(message, loss);
 }
 
 /** Full jitter: a random part of a time that doubles with each failure. */
