@@ -41,7 +41,7 @@ export interface ViewFacts extends SecretsOf {
   readonly risk: Risk;
   readonly rules: readonly string[];
   readonly notes: readonly string[];
-  /** Returns the members that are not derived from the plan. */
+  /** Returns the members that come from elsewhere: `grant` and `dataFlow`, which `pipeline/approval/view.ts` fills. */
   readonly others?: (show: Show) => ApprovalView;
   /** Returns whether a member's name marks its value as a secret; the value distinguishes a secret from a count. */
   readonly namesSecret: (name: string, value: unknown) => boolean;
