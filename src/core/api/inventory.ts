@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { CATEGORIES, CLASSIFICATIONS, FIELD_ACTIONS } from "../types.ts";
+import { APPROVAL_SCOPES, CATEGORIES, CLASSIFICATIONS, FIELD_ACTIONS, RISKS } from "../types.ts";
 import type { ReadonlyDeep } from "./readonly.ts";
 
 /** What `GET /catalog`, `/systems` and `/configuration` answer: the schemas of the endpoints, and what the console reads. */
@@ -41,11 +41,11 @@ export const stages = z.array(
 
 const policy = z.object({
   name: z.string(),
-  risk: z.enum(["low", "medium", "high", "critical"]).describe("The lowest risk of calls to which it applies."),
+  risk: z.enum(RISKS).describe("The lowest risk of calls to which it applies."),
   distinctPeople: z.boolean(),
   stages,
   reasonRequired: z.enum(["never", "deny", "always"]),
-  scopes: z.array(z.enum(["once", "session", "bounded"])),
+  scopes: z.array(z.enum(APPROVAL_SCOPES)),
   decideBySeconds: z.int().optional(),
   executeBySeconds: z.int().optional(),
 });

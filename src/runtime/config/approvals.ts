@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { isLoopback } from "../../core/network.ts";
 import { permission, ruleConditions } from "../../core/rule-conditions.ts";
-import { MODES } from "../../core/types.ts";
+import { APPROVAL_SCOPES, MODES } from "../../core/types.ts";
 import type { Modules } from "../modules.ts";
 import { count, problemAdder, reloaded, text, uniqueNames } from "./values.ts";
 
@@ -98,8 +98,8 @@ const policy = z
     reasonRequired: z.enum(["never", "deny", "always"]).default("never"),
     /** Scopes that an approval may have, out of those that the tool offers. */
     scopes: z
-      .array(z.enum(["once", "session", "bounded"]))
-      .default(["once", "session", "bounded"])
+      .array(z.enum(APPROVAL_SCOPES))
+      .default([...APPROVAL_SCOPES])
       .refine(
         (scopes) => scopes.includes("once"),
         "must contain once: every approval request can be answered that way",
