@@ -60,7 +60,8 @@ export type DeclaredKind = TargetKind<never>;
 
 /**
  * The entries of one kind under `systems`: those with one of `keys`, or with a fixed name. Keys of files must end in
- * `File` or `Dir`: then no tool can access the files, and a reload notices changes to them.
+ * `File` or `Dir`: then no tool can access the files, and a reload notices changes to them. Operators are shown `baseUrl`, `url`,
+ * `endpoint`, `endpoints` or `command` as the system's address, and `tls` as its protection.
  */
 export interface SystemEntries {
   readonly keys?: readonly string[];
