@@ -5,7 +5,8 @@ import { importsOf, sources } from "./sources.ts";
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   core: [],
   native: ["core"],
-  egress: ["core"],
+  http1: [],
+  egress: ["core", "http1"],
   "egress/grpc": ["core", "egress"],
   database: ["core"],
   detection: ["core"],
@@ -64,7 +65,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...["core", "approvals", "halts", "detection", "pipeline"],
     ...["runtime/composition", "runtime/config", "runtime/modules.ts"],
   ],
-  http: ["core", "pipeline", "approvals", "data-flow", "halts", "quotas", "audit", "runtime/reload"],
+  http: ["core", "http1", "pipeline", "approvals", "data-flow", "halts", "quotas", "audit", "runtime/reload"],
   mcp: ["core", "pipeline", "approvals", "http"],
   console: ["core", "pipeline", "audit", "egress", "http", "console/app"],
   // Runs in browsers: nothing of the service but pure functions of `core`.
@@ -104,6 +105,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 /** Packages by module; Node's own modules are judged by the capabilities. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   core: ["zod"],
+  http1: ["undici/lib/llhttp/llhttp_simd-wasm.js"],
   detection: ["libphonenumber-js/metadata.max.json", "re2js"],
   approvals: ["jose", "unbash", "zod"],
   "shell-rules": ["unbash"],
