@@ -1,5 +1,4 @@
 import { lookup } from "node:dns/promises";
-import type { LookupFunction } from "node:net";
 import { type AddressClass, type AddressRules, addressProblem, literalAddress } from "./addresses.ts";
 
 /** Returns the addresses of a name. */
@@ -17,18 +16,12 @@ export async function systemResolve(hostname: string): Promise<readonly string[]
   return (await lookup(hostname, { all: true })).map(({ address }) => address);
 }
 
-/** Resolves the name for a new connection and checks exactly the addresses that it uses. One forbidden address refuses all. */
-export function checkedLookup(rules: AddressRules, resolve: Resolve): LookupFunction {
-  return (hostname, _options, callback) => {
-    resolve(hostname)
-      .then((addresses) => {
-        assertAllowed(addresses, rules);
-        callback(
-          null,
-          addresses.map((address) => ({ address, family: address.includes(":") ? 6 : 4 })),
-        );
-      })
-      .catch((error: NodeJS.ErrnoException) => callback(error, []));
+/** Returns a resolver of exactly the addresses that a new connection may use. One forbidden address refuses all. */
+export function checkedAddresses(rules: AddressRules, resolve: Resolve): Resolve {
+  return async (hostname) => {
+    const addresses = await resolve(hostname);
+    assertAllowed(addresses, rules);
+    return addresses;
   };
 }
 

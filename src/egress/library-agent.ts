@@ -1,9 +1,9 @@
 import { Agent, type ClientRequest } from "node:http";
 import { Agent as TlsAgent } from "node:https";
+import type { LookupFunction } from "node:net";
 import { addressProblem, literalAddress, OPERATED_ADDRESSES } from "./addresses.ts";
-import { checkedLookup, ForbiddenAddress, systemResolve } from "./checked-lookup.ts";
-import { tlsOptions } from "./client.ts";
-import { boundInterimAnswers } from "./request.ts";
+import { INTERIM_ANSWERS_MAX, InterimAnswers } from "./answer-reader.ts";
+import { checkedAddresses, ForbiddenAddress, systemResolve } from "./checked-lookup.ts";
 
 declare module "node:http" {
   interface Agent {
@@ -17,9 +17,9 @@ declare module "node:http" {
  * server does.
  */
 export function libraryAgent(protocol: string, timeoutMs: number): Agent {
-  const lookup = checkedLookup(OPERATED_ADDRESSES, systemResolve);
-  const common = { keepAlive: true, lookup, family: 0 };
-  const agent = protocol === "https:" ? new TlsAgent({ ...common, ...tlsOptions(undefined) }) : new Agent(common);
+  const common = { keepAlive: true, lookup: checkedLookup, family: 0 };
+  // Verifies certificates whatever the environment says.
+  const agent = protocol === "https:" ? new TlsAgent({ ...common, rejectUnauthorized: true }) : new Agent(common);
   const add = agent.addRequest.bind(agent);
   agent.addRequest = (request, target) => {
     boundRequest(request, timeoutMs);
@@ -31,6 +31,17 @@ export function libraryAgent(protocol: string, timeoutMs: number): Agent {
   return agent;
 }
 
+const checked = checkedAddresses(OPERATED_ADDRESSES, systemResolve);
+
+const checkedLookup: LookupFunction = (hostname, _options, callback) => {
+  checked(hostname)
+    .then((addresses) => {
+      const all = addresses.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
+      callback(null, all);
+    })
+    .catch((error: NodeJS.ErrnoException) => callback(error, []));
+};
+
 function boundRequest(request: ClientRequest, timeoutMs: number): void {
   boundInterimAnswers(request);
   // An upgrade is never requested, and the runtime reports no error for it.
@@ -41,4 +52,13 @@ function boundRequest(request: ClientRequest, timeoutMs: number): void {
   const deadline = setTimeout(() => request.destroy(new Error(`no complete answer within ${timeoutMs} ms`)), timeoutMs);
   deadline.unref();
   request.once("close", () => clearTimeout(deadline));
+}
+
+/** Aborts a request whose server keeps sending interim answers: the runtime does not limit them. */
+function boundInterimAnswers(request: ClientRequest): void {
+  let count = 0;
+  request.on("information", () => {
+    count += 1;
+    if (count === INTERIM_ANSWERS_MAX) request.destroy(new InterimAnswers());
+  });
 }

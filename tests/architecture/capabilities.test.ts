@@ -34,12 +34,11 @@ const CAPABILITIES: readonly Capability[] = [
   },
   {
     name: "outgoing HTTP",
-    sign: /import (?!type)\{[^}]*\b(?:request|get|Agent)\b[^}]*\} from "node:https?"|\bfetch\(|[=?] fetch\b/,
+    sign: /import (?!type)\{[^}]*\b(?:request|get|Agent)\b[^}]*\} from "node:https?"|\bfetch\(|[=?] fetch\b|Bun\.connect\b/,
     // The files of `stc`, and the console's page in the browser, call only the service itself.
     holders: [
-      "src/egress/client.ts",
+      "src/egress/dial.ts",
       "src/egress/library-agent.ts",
-      "src/egress/request.ts",
       "src/cli/connection.ts",
       "src/cli/health.ts",
       "src/console/app/api.ts",

@@ -1,0 +1,231 @@
+import { parserFactory } from "../http1/parser.ts";
+import { EgressAnswerReader } from "./answer-reader.ts";
+import { dial, disconnect } from "./dial.ts";
+import type { EgressExchange } from "./exchange.ts";
+
+/** What a connection needs of the pool that it belongs to. */
+interface ConnectionOwner {
+  readonly port: number;
+  readonly tls: Bun.TLSOptions | undefined;
+  /** Time that an unused connection stays open. */
+  readonly idleMs: number;
+  /** Returns exactly the addresses that a new connection may use. Rejects when one of them is forbidden. */
+  addresses(): Promise<readonly string[]>;
+  /** Takes back a connection that can be used again. */
+  returned(connection: EgressConnection): void;
+  closed(connection: EgressConnection): void;
+  /** Is called when an attempt to connect has ended whose connection was closed before. */
+  attemptEnded(): void;
+}
+
+/** Maximum age of a connection: later ones go to the addresses that the name has then. */
+const AGE_MAX_MS = 300_000;
+/** After this time without a byte, the system asks whether the server is still there. */
+const PROBE_AFTER_MS = 60_000;
+
+/** A connection to a server, for one request at a time. */
+export class EgressConnection {
+  readonly #owner: ConnectionOwner;
+  #socket: Bun.Socket<EgressConnection> | undefined;
+  #reader: EgressAnswerReader | undefined;
+  #exchange: EgressExchange | undefined;
+  /** The part of the request that is not written yet. */
+  #unsent: Buffer | undefined;
+  #isConnecting = false;
+  #isClosed = false;
+  #isOld = false;
+  #aging: ReturnType<typeof setTimeout> | undefined;
+  #idling: ReturnType<typeof setTimeout> | undefined;
+  #idleMs = 0;
+
+  constructor(owner: ConnectionOwner) {
+    this.#owner = owner;
+  }
+
+  get isConnecting(): boolean {
+    return this.#isConnecting;
+  }
+
+  /** Connects, and sends a request. */
+  async open(exchange: EgressExchange): Promise<void> {
+    const { port, tls } = this.#owner;
+    this.#exchange = exchange;
+    exchange.owner = this;
+    this.#isConnecting = true;
+    try {
+      const [addresses, parsers] = await Promise.all([this.#owner.addresses(), parserFactory()]);
+      if (this.#isClosed) return;
+      this.#reader = new EgressAnswerReader(parsers);
+      const isWanted = (): boolean => !this.#isClosed;
+      const socket = await dial({ addresses, port, tls, data: this, handler: EgressConnection.#HANDLER, isWanted });
+      if (this.#isClosed) disconnect(socket);
+      else this.#connected(socket);
+    } catch (error) {
+      this.#lost(error);
+    } finally {
+      this.#isConnecting = false;
+      if (this.#isClosed) this.#owner.attemptEnded();
+    }
+  }
+
+  /** Sends a request. The connection must be unused. */
+  use(exchange: EgressExchange): void {
+    this.#exchange = exchange;
+    exchange.owner = this;
+    this.#socket?.ref();
+    this.#send(exchange);
+  }
+
+  /** Ends the work for an exchange that has ended early. */
+  drop(exchange: EgressExchange): void {
+    if (this.#exchange === exchange) this.close();
+  }
+
+  /** Closes the connection. Its exchange must have ended. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#exchange = undefined;
+    clearTimeout(this.#aging);
+    clearTimeout(this.#idling);
+    this.#reader?.close();
+    if (this.#socket !== undefined) disconnect(this.#socket);
+    this.#owner.closed(this);
+  }
+
+  /** Closes the connection, and fails its exchange. */
+  destroy(): void {
+    this.#lost(hungUp());
+  }
+
+  #connected(socket: Bun.Socket<EgressConnection>): void {
+    this.#socket = socket;
+    socket.setNoDelay(true);
+    socket.setKeepAlive(true, PROBE_AFTER_MS);
+    if (this.#owner.tls === undefined) this.#ready();
+  }
+
+  #secured(isTrusted: boolean, error: Error | null): void {
+    if (isTrusted && error === null) this.#ready();
+    else this.#lost(error ?? hungUp());
+  }
+
+  #ready(): void {
+    this.#aging = setTimeout(() => this.#aged(), AGE_MAX_MS);
+    this.#aging.unref();
+    if (this.#exchange !== undefined) this.#send(this.#exchange);
+  }
+
+  #aged(): void {
+    this.#isOld = true;
+    if (this.#exchange === undefined) this.close();
+  }
+
+  #send(exchange: EgressExchange): void {
+    if (!exchange.beginSending()) return;
+    this.#reader?.begin(exchange);
+    this.#write(exchange.bytes);
+  }
+
+  #write(bytes: Buffer): void {
+    const written = Math.max(this.#socket?.write(bytes) ?? 0, 0);
+    this.#unsent = written < bytes.length ? bytes.subarray(written) : undefined;
+  }
+
+  #drained(): void {
+    if (this.#unsent !== undefined) this.#write(this.#unsent);
+  }
+
+  #received(bytes: Buffer): void {
+    const exchange = this.#exchange;
+    const reader = this.#reader;
+    // Nothing was asked: the bytes must not become the answer to the next request.
+    if (exchange === undefined || reader === undefined) {
+      this.close();
+      return;
+    }
+    try {
+      reader.read(bytes);
+    } catch (error) {
+      exchange.failed(error);
+    }
+    // An exchange that has failed has closed the connection.
+    if (this.#isClosed) return;
+    if (reader.isComplete) this.#answered(exchange, reader.keptMs);
+    else if (exchange.isFull) this.#pauseFor(exchange);
+  }
+
+  #answered(exchange: EgressExchange, keptMs: number): void {
+    const idleMs = Math.min(this.#owner.idleMs, keptMs);
+    this.#exchange = undefined;
+    exchange.owner = undefined;
+    // A server that answers early may never read the rest of the request.
+    if (idleMs > 0 && this.#unsent === undefined && !this.#isOld) this.#idle(idleMs);
+    else this.close();
+    exchange.ended();
+  }
+
+  #idle(idleMs: number): void {
+    if (this.#idling !== undefined && idleMs === this.#idleMs) {
+      this.#idling.refresh();
+    } else {
+      clearTimeout(this.#idling);
+      this.#idleMs = idleMs;
+      this.#idling = setTimeout(() => this.#idled(), idleMs);
+      this.#idling.unref();
+    }
+    this.#socket?.unref();
+    this.#owner.returned(this);
+  }
+
+  #idled(): void {
+    if (this.#exchange === undefined) this.close();
+  }
+
+  #pauseFor(exchange: EgressExchange): void {
+    this.#socket?.pause();
+    exchange.onRead = () => {
+      exchange.onRead = undefined;
+      this.#socket?.resume();
+    };
+  }
+
+  /** Handles the end of the connection. */
+  #lost(error: unknown): void {
+    const exchange = this.#exchange;
+    const isWhole = error === undefined && exchange !== undefined && this.#reader?.endsWithConnection() === true;
+    this.close();
+    if (exchange === undefined) return;
+    exchange.owner = undefined;
+    if (isWhole) exchange.ended();
+    else exchange.failed(error === undefined ? hungUp() : named(error));
+  }
+
+  /** Sockets of attempts that were given up are ignored: their connection has another one. */
+  static readonly #HANDLER: Bun.SocketHandler<EgressConnection> = {
+    data: ({ data }, bytes) => data.#received(bytes),
+    drain: ({ data }) => data.#drained(),
+    handshake(socket, isTrusted, error) {
+      if (socket.data.#socket === socket) socket.data.#secured(isTrusted, error);
+    },
+    error(socket, error) {
+      if (socket.data.#socket === socket) socket.data.#lost(error);
+    },
+    close(socket, error) {
+      if (socket.data.#socket === socket) socket.data.#lost(error ?? undefined);
+    },
+    // The promise rejects, too.
+    connectError() {},
+  };
+}
+
+function hungUp(): Error {
+  return Object.assign(new Error("socket hang up"), { code: "ECONNRESET" });
+}
+
+/** Returns the error of TLS with the name of its reason as the code, such as `ERR_SSL_WRONG_VERSION_NUMBER`. */
+function named(error: unknown): unknown {
+  if (!(error instanceof Error && "code" in error && error.code === "EPROTO")) return error;
+  const [, reason] = /:([A-Z0-9_]+)$/.exec(error.message) ?? [];
+  return reason === undefined ? error : Object.assign(new Error(error.message), { code: `ERR_SSL_${reason}` });
+}
