@@ -14,6 +14,8 @@ interface ConnectionOwner {
   /** Takes back a connection that can be used again. */
   returned(connection: EgressConnection): void;
   closed(connection: EgressConnection): void;
+  /** Takes back an exchange whose request was not sent. */
+  take(exchange: EgressExchange): void;
   /** Is called when an attempt to connect has ended whose connection was closed before. */
   attemptEnded(): void;
 }
@@ -34,6 +36,8 @@ export class EgressConnection {
   #isConnecting = false;
   #isClosed = false;
   #isOld = false;
+  /** True from an answer until everything is handled that was received with it. Nothing is sent meanwhile. */
+  #isSettling = false;
   #aging: ReturnType<typeof setTimeout> | undefined;
   #idling: ReturnType<typeof setTimeout> | undefined;
   #idleMs = 0;
@@ -73,7 +77,7 @@ export class EgressConnection {
     this.#exchange = exchange;
     exchange.owner = this;
     this.#socket?.ref();
-    this.#send(exchange);
+    if (!this.#isSettling) this.#send(exchange);
   }
 
   /** Ends the work for an exchange that has ended early. */
@@ -139,9 +143,9 @@ export class EgressConnection {
   #received(bytes: Buffer): void {
     const exchange = this.#exchange;
     const reader = this.#reader;
-    // Nothing was asked: the bytes must not become the answer to the next request.
-    if (exchange === undefined || reader === undefined) {
-      this.close();
+    if (exchange === undefined || reader === undefined || this.#isSettling) {
+      // Nothing was asked: the bytes must not become the answer to the next request.
+      this.#lost(hungUp());
       return;
     }
     try {
@@ -160,10 +164,21 @@ export class EgressConnection {
     this.#exchange = undefined;
     exchange.owner = undefined;
     // A server that answers early may never read the rest of the request.
-    if (idleMs > 0 && this.#unsent === undefined && !this.#isOld) this.#idle(idleMs);
-    else this.close();
+    if (idleMs > 0 && this.#unsent === undefined && !this.#isOld) {
+      this.#isSettling = true;
+      // The first turn only ends the current one: what has arrived by now is received before the second.
+      setImmediate(setImmediate, this.#settle);
+      this.#idle(idleMs);
+    } else {
+      this.close();
+    }
     exchange.ended();
   }
+
+  readonly #settle = (): void => {
+    this.#isSettling = false;
+    if (this.#exchange !== undefined) this.#send(this.#exchange);
+  };
 
   #idle(idleMs: number): void {
     if (this.#idling !== undefined && idleMs === this.#idleMs) {
@@ -197,7 +212,8 @@ export class EgressConnection {
     this.close();
     if (exchange === undefined) return;
     exchange.owner = undefined;
-    if (isWhole) exchange.ended();
+    if (this.#isSettling) this.#owner.take(exchange);
+    else if (isWhole) exchange.ended();
     else exchange.failed(error === undefined ? hungUp() : named(error));
   }
 

@@ -198,6 +198,14 @@ describe("a limited number of connections", () => {
     expect([server.requests.length, server.connections]).toEqual([2, 2]);
   });
 
+  test("a waiting request is not sent on a connection that ends with the answer before", async () => {
+    client = clientOf({ connectionsMax: 1 });
+    server.answer = ({ socket }) => void socket.end(EMPTY);
+    const all = await Promise.all(Array.from({ length: 20 }, () => client.send(requestOf({ isRepeatable: false }))));
+    expect(all.map(({ status }) => status)).toEqual(Array(20).fill(200));
+    expect([server.requests.length, server.connections]).toEqual([20, 20]);
+  });
+
   test("waiting requests are sent after one that finds no server", async () => {
     const answers = [["127.0.0.2"], ["127.0.0.1"]];
     client = clientOf({ connectionsMax: 1, resolve: async () => answers.shift() ?? [] });
@@ -236,6 +244,16 @@ describe("an unused connection", () => {
     await until("the connection is closed", () => client.connections === 0 || undefined);
     expect((await client.send(requestOf())).body.toString()).toBe("ok");
     expect(server.connections).toBe(2);
+  });
+
+  test.each(["waits", "is sent at once"])("a second answer does not answer the next request, which %s", async (how) => {
+    client = clientOf(how === "waits" ? { connectionsMax: 1 } : {});
+    const evil = (): unknown => server.requests[0]?.socket.write(`${OK}content-length: 4\r\n\r\nevil`);
+    const first = client.send(requestOf()).then(evil);
+    if (how === "is sent at once") await first;
+    const next = await client.send(requestOf({ isRepeatable: true }));
+    expect(next.body.toString()).toBe("ok");
+    expect([server.requests.length, server.connections]).toEqual([2, 2]);
   });
 
   test("ends when the server ends it", async () => {
