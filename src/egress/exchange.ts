@@ -216,6 +216,7 @@ export class StreamedExchange extends EgressExchange {
   readonly #chunks: Buffer[] = [];
   #unread = 0;
   #isWhole = false;
+  #isClosed = false;
   #failure: EgressError | undefined;
   /** Continues the reader of the body. */
   #wake = (): void => {};
@@ -272,6 +273,7 @@ export class StreamedExchange extends EgressExchange {
         }
         if (this.#failure !== undefined) reject(this.#failure);
         else if (this.#isWhole) resolve(joined(chunks));
+        else if (this.#isClosed) reject(this.errorOf("aborted", "the request was aborted"));
       };
       this.#wake();
     });
@@ -287,7 +289,7 @@ export class StreamedExchange extends EgressExchange {
           yield chunk;
         } else if (this.#failure !== undefined) {
           throw this.#failure;
-        } else if (this.#isWhole) {
+        } else if (this.#isWhole || this.#isClosed) {
           return;
         } else {
           await new Promise<void>((resolve) => {
@@ -318,7 +320,9 @@ export class StreamedExchange extends EgressExchange {
 
   #close(): void {
     const { owner } = this;
+    this.#isClosed = true;
     this.end();
     owner?.drop(this);
+    this.#wake();
   }
 }

@@ -380,6 +380,21 @@ describe("a stream", () => {
     expect(read).toEqual(["abc"]);
   });
 
+  test("that is closed while it is read ends", async () => {
+    server.answer = ({ socket }) => void socket.write(`${OK}content-length: 9\r\n\r\nabc`);
+    const { body, close } = await client.open(requestOf());
+    const read: string[] = [];
+    for await (const chunk of body) {
+      read.push(chunk.toString());
+      setImmediate(close);
+    }
+    expect([read.join(""), client.connections]).toEqual(["abc", 0]);
+    const other = await client.open(requestOf());
+    const reading = failureOf(other.whole(9));
+    other.close();
+    expect(await reading).toMatchObject({ failure: "aborted", sent: true, status: 200 });
+  });
+
   test("that has arrived whole is bounded when it is read", async () => {
     server.answer = () => `${OK}content-length: 3\r\n\r\nabc`;
     const { whole } = await client.open(requestOf());
