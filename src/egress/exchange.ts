@@ -210,7 +210,7 @@ const DECOMPRESSORS: ReadonlyMap<string, (bytes: Buffer, bounds: { readonly maxO
 const UNREAD_BYTES_MAX = 65_536;
 
 /** Hands out the body while it arrives. */
-export class StreamedExchange extends EgressExchange {
+export class StreamedExchange extends EgressExchange implements AsyncIterable<Buffer> {
   readonly #resolve: (answer: EgressStream) => void;
   readonly #reject: Reject;
   readonly #chunks: Buffer[] = [];
@@ -234,8 +234,12 @@ export class StreamedExchange extends EgressExchange {
   protected onHead(status: number, headers: IncomingHttpHeaders): void {
     const close = (): void => this.#close();
     const whole = (bytesMax: number): Promise<Buffer> => this.#whole(bytesMax);
-    const body = { [Symbol.asyncIterator]: () => this.#parts(this.request.bodyBytesMax) };
-    this.#resolve({ status, headers, body, whole, close });
+    this.#resolve({ status, headers, body: this, whole, close });
+  }
+
+  /** Returns the parts of the body. */
+  [Symbol.asyncIterator](): AsyncGenerator<Buffer> {
+    return this.#parts(this.request.bodyBytesMax);
   }
 
   override get isFull(): boolean {
