@@ -334,6 +334,39 @@ describe("a client", () => {
   });
 });
 
+describe("a server that never ends", () => {
+  const CHUNKED = `${OK}transfer-encoding: chunked\r\n\r\n`;
+
+  test.each([
+    ["the empty lines before its answer", "", "\r\n"],
+    ["its reason", "HTTP/1.1 200 ", "a"],
+    ["its headers", OK, "x: y\r\n"],
+    ["the name of a header", OK, "x"],
+    ["the value of a header", `${OK}x: `, "y"],
+    ["the spaces of a header", `${OK}x: `, " "],
+    ["the size of a chunk", CHUNKED, "0"],
+    ["the extension of a chunk", `${CHUNKED}1;`, "a"],
+    ["extensions of small chunks", CHUNKED, `1;${"a".repeat(1_000)}\r\nx\r\n`],
+    ["its trailers", `${CHUNKED}0\r\n`, "x: y\r\n"],
+    ["the value of a trailer", `${CHUNKED}0\r\nx: `, "y"],
+  ])("%s is left soon", async (_title, start, more) => {
+    let written = 0;
+    server.answer = ({ socket }) => {
+      const block = more.repeat(Math.ceil(4_096 / more.length));
+      const go = (): void => {
+        while (!socket.destroyed && socket.write(block)) written += block.length;
+      };
+      socket.on("drain", go);
+      socket.write(start);
+      go();
+    };
+    const failure = await failureOf(client.send(requestOf({ timeoutMs: 60_000 })));
+    expect(failure).toMatchObject({ failure: "malformed", sent: true });
+    expect(client.connections).toBe(0);
+    expect(written).toBeLessThan(20_000_000);
+  });
+});
+
 describe("a stream", () => {
   const PART = 65_536;
   const PARTS = 1_024;
@@ -504,12 +537,12 @@ describe("TLS", () => {
   test("a server without TLS is not reached, and one that is silent is given up", async () => {
     const ssh = await serverOf((socket) => void socket.write("SSH-2.0-OpenSSH_9.6\r\n"));
     const silent = await serverOf(() => {});
-    const sent = async (port: number): Promise<EgressError> =>
-      await failureOf(client.send(requestOf({ url: new URL(`https://service.test:${port}/`), timeoutMs: 100 })));
-    expect(await sent(ssh.port)).toMatchObject({
+    const sent = async (port: number, timeoutMs: number): Promise<EgressError> =>
+      await failureOf(client.send(requestOf({ url: new URL(`https://service.test:${port}/`), timeoutMs })));
+    expect(await sent(ssh.port, 20_000)).toMatchObject({
       ...{ failure: "unreachable", sent: false, message: "no connection (ERR_SSL_WRONG_VERSION_NUMBER)" },
     });
-    expect(await sent(silent.port)).toMatchObject({ failure: "aborted", sent: false });
+    expect(await sent(silent.port, 100)).toMatchObject({ failure: "aborted", sent: false });
     expect(client.connections).toBe(0);
     ssh.close();
     silent.close();
