@@ -6,7 +6,7 @@ import { DETECTOR } from "../detection/sensitive.ts";
 import { openListeners } from "../http/connections/listening.ts";
 import { endpointsOf, type ListenerState, type NotReady } from "../http/endpoint.ts";
 import { createMetrics, type Metrics } from "../http/metrics.ts";
-import type { ServerOptions } from "../http/server.ts";
+import type { ServerOptions } from "../http/server-options.ts";
 import { type BuildModules, MODULES } from "../modules.ts";
 import type { CallRecordLog } from "../pipeline/call-record.ts";
 import { statesShown } from "../runtime/composition/decision-points.ts";

@@ -9,7 +9,7 @@ import { ConcurrencyLimit } from "../http/connections/request-limits.ts";
 import { sourceOf } from "../http/connections/sources.ts";
 import type { EndpointServices, Exchange } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";
-import type { ConsoleListener } from "../http/server.ts";
+import type { ConsoleListener } from "../http/server-options.ts";
 import type { CallerVerifier } from "../pipeline/caller-context.ts";
 import type { OidcSettings, OidcSignIn } from "./oidc.ts";
 import { cookieValues, Links, type NewSession, type OperatorToken, Sessions, type SignedInBy } from "./sessions.ts";

@@ -4,7 +4,7 @@ import type { CallerContext, EpochMs } from "../core/types.ts";
 import { VERSION } from "../core/version.ts";
 import { deniedAnswer, json } from "../http/answers.ts";
 import { type Endpoint, type EndpointAnswer, endpoint } from "../http/endpoint.ts";
-import type { ConsoleListener } from "../http/server.ts";
+import type { ConsoleListener } from "../http/server-options.ts";
 import { Console, type ConsoleOptions, signInBody } from "./console.ts";
 import { type ConsolePage, loadPage } from "./page.ts";
 import type { Links } from "./sessions.ts";

@@ -1,7 +1,6 @@
-import type { IncomingMessage } from "node:http";
 import { Refusal } from "../core/errors.ts";
 import { CountByKey, sourceOf } from "./connections/sources.ts";
-import type { Exchange } from "./endpoint.ts";
+import type { Exchange, ReceivedRequest } from "./endpoint.ts";
 import { type BodyLimits, tooLarge } from "./request-guard.ts";
 
 /** One address, or one IPv6 /64, may use this share of the concurrent requests for incomplete bodies. */
@@ -117,7 +116,7 @@ const SILENCE_MS = 2_000;
  * clients read nothing until they have sent everything, and closing a connection with unread bytes resets it, so they would
  * lose the answer.
  */
-export function onceBodyEnds(request: IncomingMessage, then: () => void): void {
+export function onceBodyEnds(request: ReceivedRequest, then: () => void): void {
   let bytes = 0;
   let hasEnded = false;
   const end = (): void => {
@@ -136,6 +135,8 @@ export function onceBodyEnds(request: IncomingMessage, then: () => void): void {
   const total = setTimeout(end, TOTAL_MS);
   const silence = setTimeout(end, SILENCE_MS);
   request.on("data", onData);
-  request.once("end", end).once("close", end).once("error", end);
+  request.on("end", end);
+  request.on("close", end);
+  request.on("error", end);
   request.resume();
 }

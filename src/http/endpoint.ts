@@ -1,10 +1,11 @@
-import type { IncomingMessage } from "node:http";
+import type { IncomingHttpHeaders } from "node:http";
 import type { z } from "zod";
 import type { JournalLine } from "../audit/journal/journal.ts";
 import type { OperatorPermission } from "../core/operator-permissions.ts";
 import type { CallerContext, EpochMs, Json } from "../core/types.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
 import type { Audience, CallerVerifier } from "../pipeline/caller-context.ts";
+import type { ClientCertificate } from "../pipeline/identity/binding.ts";
 import type { Shedding } from "../pipeline/limits/shedding.ts";
 import type { ConcurrencyLimitOptions, RequestRateLimiter } from "./connections/request-limits.ts";
 import type { Metrics } from "./metrics.ts";
@@ -55,7 +56,7 @@ export interface SessionSource {
    * Returns the session that a request presents; undefined when it presents none. Rejects with a `Refusal` when the request may
    * not use a session, or presents one that has ended.
    */
-  present(request: IncomingMessage): Promise<PresentedSession | undefined>;
+  present(request: ReceivedRequest): Promise<PresentedSession | undefined>;
 }
 
 /** What a program lends its listeners, whatever they answer. */
@@ -147,7 +148,7 @@ interface EndpointDeclaration<Part> {
   readonly errors?: Readonly<Record<number, string>>;
   readonly audited: Audited;
   /** Changes every answer before it is sent, refusals included: for a protocol that says how they look. */
-  readonly adapt?: (answer: EndpointAnswer, request: IncomingMessage) => EndpointAnswer;
+  readonly adapt?: (answer: EndpointAnswer, request: ReceivedRequest) => EndpointAnswer;
   /** Concurrent requests, in addition to the guard's own limit. Endpoints with the same object share it. */
   readonly limits?: ConcurrencyLimitOptions;
 }
@@ -181,7 +182,7 @@ export interface AdmittedRequest<
   readonly caller: Who extends "anybody" ? CallerContext | undefined : CallerContext;
   readonly tokenAudience: Audience;
   /** The request as it arrived, for endpoints that open sessions. */
-  readonly raw: IncomingMessage;
+  readonly raw: ReceivedRequest;
   /** The session in place of whose token the request was sent, if there is one. */
   readonly session: PresentedSession | undefined;
   readonly isDisconnected: () => boolean;
@@ -193,9 +194,37 @@ export interface AdmittedRequest<
   readonly verifyAgain: () => Promise<void>;
 }
 
+/** The connection of a request: tells requests of different clients apart. */
+export interface PeerConnection {
+  /** Undefined on the Unix socket. */
+  readonly remoteAddress?: string | undefined;
+  /** The client's certificate, where the server keeps it with the connection. */
+  readonly certificate?: ClientCertificate | undefined;
+}
+
+/** A request as the server received it. Both servers have such requests; node's own class is one. */
+export interface ReceivedRequest {
+  readonly method?: string | undefined;
+  /** The request target as sent. */
+  readonly url?: string | undefined;
+  readonly httpVersion: string;
+  /** Names in lower case. */
+  readonly headers: IncomingHttpHeaders;
+  /** Names and values as sent, in turn. */
+  readonly rawHeaders: readonly string[];
+  readonly socket: PeerConnection;
+  /** True when the whole request has arrived. */
+  readonly complete: boolean;
+  /** Discards what is left of the body. */
+  resume(): unknown;
+  on(event: "data", listener: (chunk: Buffer) => void): unknown;
+  on(event: "end" | "close" | "error", listener: () => void): unknown;
+  off(event: "data", listener: (chunk: Buffer) => void): unknown;
+}
+
 /** A request as an HTTP adapter received it, for endpoints that authorize it themselves. Nothing in it is verified yet. */
 export interface Exchange extends Disconnect {
-  readonly raw: IncomingMessage;
+  readonly raw: ReceivedRequest;
   readonly params: Readonly<Record<string, string | undefined>>;
   readonly query: unknown;
   /** The peer's address; `socket` on the Unix socket. */

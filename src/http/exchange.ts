@@ -1,14 +1,50 @@
-import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
-import type { FastifyReply, FastifyRequest } from "fastify";
 import type { challenges } from "./answers.ts";
 import { DISCARDED_BYTES_MAX, onceBodyEnds } from "./body-readers.ts";
 import type { LoadGuards } from "./connections/load.ts";
-import type { PendingAnswers } from "./connections/raw-answer.ts";
-import type { EndpointAnswer, EventSink, Exchange } from "./endpoint.ts";
+import type { EndpointAnswer, EventSink, Exchange, ReceivedRequest } from "./endpoint.ts";
+
+/** What a server knows of the order of a connection's answers. */
+export interface AnswerOrder<Request extends ReceivedRequest> {
+  /** Returns true when no later request arrived on the same connection: only then may its answer be the last. */
+  isLatest(request: Request): boolean;
+  /** Records that the answer to this request will say `Connection: close`: later requests are ignored (RFC 9112, 9.6). */
+  willEndWith(request: Request): void;
+  /** Records that this answer says `Connection: close`: anything that follows on the connection is ignored. */
+  endsWith(request: Request): void;
+}
+
+export type AnswerHeaders = Record<string, string | number | string[]>;
+
+/** The answer to one request, as a server writes it. Both servers have such responses; node's own class is one. */
+export interface ServerAnswer {
+  readonly statusCode: number;
+  /** True when the client has disconnected. */
+  readonly destroyed: boolean;
+  /** True when `end` was called. */
+  readonly writableEnded: boolean;
+  /** True when the whole answer was passed to the system. */
+  readonly writableFinished: boolean;
+  hasHeader(name: string): boolean;
+  writeHead(status: number, headers: AnswerHeaders): unknown;
+  /** Returns false when the client is behind: then `drain` follows. */
+  write(part: string | Uint8Array): boolean;
+  end(sent?: () => void): unknown;
+  end(part: string | Uint8Array | undefined, sent?: () => void): unknown;
+  destroy(): unknown;
+  on(event: "close" | "error", listener: () => void): unknown;
+  once(event: "close" | "drain", listener: () => void): unknown;
+  removeListener(event: "drain", listener: () => void): unknown;
+}
+
+/** What an exchange needs of its request, in addition to what the request itself says. */
+export interface RequestParts<Request extends ReceivedRequest>
+  extends Pick<Exchange, "params" | "query" | "source" | "scheme"> {
+  readonly raw: Request;
+}
 
 /** State and settings that the exchanges of one listener share. */
-export interface ExchangeListener {
-  readonly pending: PendingAnswers;
+export interface ExchangeListener<Request extends ReceivedRequest> {
+  readonly pending: AnswerOrder<Request>;
   readonly load: LoadGuards | undefined;
   readonly draining: () => boolean;
   readonly challenge: ReturnType<typeof challenges>;
@@ -16,42 +52,37 @@ export interface ExchangeListener {
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
-/**
- * One request and its answer. The answer is written to node's response directly: a framework's reply would keep the headers
- * twice and run its hooks for each call.
- */
-export class HttpExchange implements Exchange {
-  readonly raw: IncomingMessage;
-  readonly #request: FastifyRequest;
-  readonly #response: ServerResponse;
-  readonly #listener: ExchangeListener;
+/** One request and its answer. */
+export class HttpExchange<Request extends ReceivedRequest = ReceivedRequest> implements Exchange {
+  readonly raw: Request;
+  readonly #request: RequestParts<Request>;
+  readonly #response: ServerAnswer;
+  readonly #listener: ExchangeListener<Request>;
   #closesConnection = false;
   /** Called when the client disconnects; created with the one listener that the response needs for all of them. */
   #onDisconnect: (() => void)[] | undefined;
 
-  constructor(request: FastifyRequest, reply: FastifyReply, listener: ExchangeListener) {
-    reply.hijack();
+  constructor(request: RequestParts<Request>, response: ServerAnswer, listener: ExchangeListener<Request>) {
     this.raw = request.raw;
     this.#request = request;
-    this.#response = reply.raw;
+    this.#response = response;
     this.#listener = listener;
   }
 
   get params() {
-    return { ...(this.#request.params as Exchange["params"]) };
+    return this.#request.params;
   }
 
   get query() {
-    return { ...(this.#request.query as object) };
+    return this.#request.query;
   }
 
   get source() {
-    // A peer on the Unix socket has no address.
-    return this.#request.ip || "socket";
+    return this.#request.source;
   }
 
   get scheme() {
-    return this.#request.protocol;
+    return this.#request.scheme;
   }
 
   get disconnected() {
@@ -87,7 +118,7 @@ export class HttpExchange implements Exchange {
     const response = this.#response;
     const { load, challenge } = this.#listener;
     const bytes = body === undefined ? 0 : Buffer.byteLength(body);
-    const head: OutgoingHttpHeaders = { ...this.#listener.headers, ...headers, "x-content-type-options": "nosniff" };
+    const head: AnswerHeaders = { ...this.#listener.headers, ...headers, "x-content-type-options": "nosniff" };
     if (cookies !== undefined) head["set-cookie"] = [...cookies];
     if (body !== undefined || status !== 204) head["content-length"] = bytes;
     if (status === 401 || status === 403) {
@@ -139,7 +170,7 @@ export class HttpExchange implements Exchange {
   }
 }
 
-export function sinkOf(response: ServerResponse, sent?: () => void): EventSink {
+export function sinkOf(response: ServerAnswer, sent?: () => void): EventSink {
   return {
     write: (text) => response.write(text),
     onceDrained(listener) {
@@ -162,7 +193,7 @@ export function sinkOf(response: ServerResponse, sent?: () => void): EventSink {
  * Returns true when a large or chunked body is incomplete: a client that was answered early must not keep sending
  * indefinitely.
  */
-function endsLate(raw: IncomingMessage): boolean {
+function endsLate(raw: ReceivedRequest): boolean {
   if (raw.complete) return false;
   const { headers } = raw;
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > DISCARDED_BYTES_MAX;

@@ -1,9 +1,10 @@
-import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import type { IncomingHttpHeaders } from "node:http";
 import type { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { isLoopback } from "../core/network.ts";
 import { parseStrictJson, StrictJsonError } from "../core/strict-json.ts";
 import type { WrongTokens } from "./connections/request-limits.ts";
+import type { ReceivedRequest } from "./endpoint.ts";
 
 export interface BodyLimits {
   readonly bodyBytesMax: number;
@@ -21,7 +22,7 @@ export interface PeerLimits {
   /** Refuses loopback names: for listeners that are not on loopback. */
   readonly noLoopbackNames?: boolean | undefined;
   /** Returns whether the origin is that of the listener's own pages. The request's Host is allowed. */
-  readonly isOwnOrigin?: ((origin: string, request: IncomingMessage) => boolean) | undefined;
+  readonly isOwnOrigin?: ((origin: string, request: ReceivedRequest) => boolean) | undefined;
   /** Tracks sources that sent too many wrong tokens: their tokens are no longer verified. Without it, every token is. */
   readonly wrongTokens?: WrongTokens | undefined;
 }
@@ -46,7 +47,7 @@ const SINGLE_HEADERS: ReadonlyMap<string, number> = new Map(
  *
  * @throws {Refusal} HOST_NOT_ALLOWED, MALFORMED_REQUEST, RATE_LIMITED
  */
-export function checkPeerHeaders(request: IncomingMessage, options: PeerLimits): void {
+export function checkPeerHeaders(request: ReceivedRequest, options: PeerLimits): void {
   const repeated = repeatedHeader(request.rawHeaders);
   if (repeated !== undefined) throw new Refusal("MALFORMED_REQUEST", `The header ${repeated} appears twice.`);
   const { host, origin, expect } = request.headers;

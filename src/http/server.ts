@@ -1,51 +1,23 @@
+import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
-import { Refusal } from "../core/errors.ts";
-import type { Rate } from "../pipeline/limits/rate-limiter.ts";
-import { challenges, deniedAnswer, refusalAnswer } from "./answers.ts";
-import { createLoadGuards, type LoadGuards, type LoadLimits } from "./connections/load.ts";
+import { Answering } from "./answering.ts";
+import { challenges } from "./answers.ts";
+import type { ListenerServer } from "./connections/listening.ts";
+import { type ConnectionTaker, ForwardedConnections } from "./connections/listening-forwarded.ts";
+import { createLoadGuards, type LoadGuards } from "./connections/load.ts";
 import { answerNoRequest, PendingAnswers, refuseTunnel } from "./connections/raw-answer.ts";
 import { RequestRateLimiter } from "./connections/request-limits.ts";
+import { type Endpoint, type Exchange, type ListenerName, methodsOf, routesOf } from "./endpoint.ts";
+import { HttpExchange, type RequestParts } from "./exchange.ts";
 import {
-  type Endpoint,
-  type EndpointAnswer,
-  type EndpointServices,
-  type ListenerName,
-  type ListenerParts,
-  methodsOf,
-  type Route,
-  routesOf,
-  type SessionSource,
-} from "./endpoint.ts";
-import { type ExchangeListener, HttpExchange } from "./exchange.ts";
-import { Guard } from "./guard.ts";
-import { checkPeerHeaders, type PeerLimits } from "./request-guard.ts";
-
-export interface ServerOptions extends ListenerParts {
-  readonly headerBytesMax: number;
-  readonly headersTimeoutMs: number;
-  readonly draining: () => boolean;
-  readonly limits?: ListenerLoadLimits | undefined;
-}
-
-interface ListenerOptions extends ServerOptions, Pick<EndpointServices, "shedding" | "requestRate"> {}
-
-/** Options that only the console's listener has. */
-export interface ConsoleListener extends Pick<PeerLimits, "allowedHosts" | "noLoopbackNames" | "isOwnOrigin"> {
-  /** The endpoints of the console itself. */
-  readonly endpoints: readonly Endpoint[];
-  readonly sessions: SessionSource;
-  /** Headers of every answer. */
-  readonly headers: Readonly<Record<string, string>>;
-}
-
-interface ListenerLoadLimits extends LoadLimits {
-  readonly rates: { readonly requests: Rate | "off" };
-}
-
-export const KEEP_ALIVE_MS = 72_000;
-/** Interval of the runtime's check for requests that have timed out; its own default is 30 s. */
-const TIMEOUT_CHECK_EVERY_MS = 500;
+  type ConsoleListener,
+  KEEP_ALIVE_MS,
+  type ListenerOptions,
+  PARAM_LENGTH_MAX,
+  type ServerOptions,
+  TIMEOUT_CHECK_EVERY_MS,
+} from "./server-options.ts";
 
 /** Creates the agents' listener: calls, and everything that operators do except probes. */
 export function createServer(options: ServerOptions, endpoints: readonly Endpoint[]): FastifyInstance {
@@ -68,7 +40,11 @@ function limitedListener(name: ListenerName, options: ServerOptions, contents: L
   const load = limits && createLoadGuards({ limits, metrics: metrics.load, callers, clock });
   const requestRate = limits && new RequestRateLimiter(() => limits.rates.requests, clock);
   const app = listener(name, { ...options, ...load, requestRate }, { ...contents, load });
-  load?.watch(app);
+  if (load !== undefined) {
+    load.connections.guard(app.server);
+    const stop = load.watch();
+    app.addHook("onClose", async () => stop());
+  }
   return app;
 }
 
@@ -96,10 +72,6 @@ function listener(
   const pending = new PendingAnswers();
   const routes = routesOf(endpoints, name, options);
   const shared = { pending, load, headers, draining: options.draining, challenge: challenges(options.resource) };
-  const unknownRoute = (request: FastifyRequest, reply: FastifyReply, target?: string): void => {
-    options.metrics.load.unknownRoute();
-    new HttpExchange(request, reply, shared).send(unknownAnswer(routes, target));
-  };
   const { load: counted } = options.metrics;
   const app = fastify({
     logger: false,
@@ -113,18 +85,23 @@ function listener(
     genReqId: () => "",
     requestTimeout: options.requestTimeoutMs + options.headersTimeoutMs,
     keepAliveTimeout: KEEP_ALIVE_MS,
-    routerOptions: { maxParamLength: 160 },
+    routerOptions: { maxParamLength: PARAM_LENGTH_MAX },
     exposeHeadRoutes: false,
     // No route declares a schema to the framework: without these, it loads two compilers of schemas.
     schemaController: { compilersFactory: { buildValidator: noCompiler, buildSerializer: noCompiler } },
     return503OnClosing: false,
     // A request that the router itself rejects (an invalid escape, an overlong parameter) is answered like any unknown route.
-    frameworkErrors: (_error, request, reply) => unknownRoute(request, reply),
+    frameworkErrors: (_error, request, reply) => exchangeOf(request, reply).send(answering.unknownAt(undefined)),
     clientErrorHandler: (error, socket) => {
       const end = answerNoRequest(error, socket, pending);
       if (end !== undefined) counted.ended(end);
     },
   });
+  const exchangeOf = (request: FastifyRequest, reply: FastifyReply): HttpExchange<IncomingMessage> => {
+    reply.hijack();
+    return new HttpExchange(partsOf(request), reply.raw, shared);
+  };
+  const answering = new Answering({ routes, parts: options, listener: app });
   app.server.headersTimeout = options.headersTimeoutMs;
   pending.watch(app.server);
   // The runtime would answer an unknown Expect header with an empty response: handle the request as an ordinary one. CONNECT is refused.
@@ -133,129 +110,103 @@ function listener(
   // Endpoints are answered before the framework looks at the body. It checks the media type of requests for unknown routes.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
-  app.setErrorHandler((_error, request, reply) => unknownRoute(request, reply, request.raw.url));
+  app.setErrorHandler((_error, request, reply) =>
+    exchangeOf(request, reply).send(answering.unknownAt(request.raw.url)),
+  );
   app.setNotFoundHandler((request, reply) => {
-    const answer = async (): Promise<EndpointAnswer> => {
-      const { url } = request.raw;
-      if (routesAt(routes, url).some(({ endpoint }) => endpoint.hidesMethods === true)) {
-        checkPeerHeaders(request.raw, options);
-      }
-      counted.unknownRoute();
-      return unknownAnswer(routes, url);
-    };
-    void serve(new HttpExchange(request, reply, shared), answer, options.logError);
+    void answering.serve(exchangeOf(request, reply), async ({ raw }) => answering.unknown(raw));
   });
-  openRoutes(app, { routes, parts: options, shared });
-  return app;
-}
-
-interface OpenedRoutes {
-  readonly routes: readonly Route[];
-  readonly parts: ListenerParts;
-  readonly shared: ExchangeListener;
-}
-
-function openRoutes(app: FastifyInstance, { routes, parts, shared }: OpenedRoutes): void {
-  const closings: (() => unknown)[] = [];
-  const services: EndpointServices = {
-    ...parts,
-    routes,
-    onClose: (work) => void closings.push(work),
-    listener: app,
-  };
-  const guard = new Guard(services);
   app.addHook("preClose", (done) => {
-    guard.close();
+    answering.close();
     done();
   });
-  app.addHook("onClose", async () => {
-    for (const work of closings) await work();
-  });
+  app.addHook("onClose", () => answering.closed());
   for (const { path: url, endpoint } of routes) {
-    const own =
-      "receive" in endpoint
-        ? (exchange: HttpExchange) => endpoint.receive(exchange, services)
-        : (exchange: HttpExchange) => guard.serve(endpoint, exchange);
-    const answer = endpoint.adapt === undefined ? own : adapted(own, endpoint.adapt);
+    const answer = answering.answerOf(endpoint);
     // Never calls back: the framework routes the request; its handling of bodies and answers is not used.
     const onRequest = (request: FastifyRequest, reply: FastifyReply, _done: () => void): void => {
-      void serve(new HttpExchange(request, reply, shared), answer, services.logError);
+      void answering.serve(exchangeOf(request, reply), answer);
     };
     app.route({ method: [...methodsOf(endpoint)], url, onRequest, handler: neverCalled });
   }
+  return app;
 }
 
-/** Returns the function whose answers, refusals included, are as the endpoint adapts them. */
-function adapted(
-  answer: (exchange: HttpExchange) => Promise<EndpointAnswer>,
-  adapt: NonNullable<Endpoint["adapt"]>,
-): (exchange: HttpExchange) => Promise<EndpointAnswer> {
-  return async (exchange) => {
-    const answered = await answer(exchange).catch((error: unknown) => {
-      if (error instanceof Refusal) return refusalAnswer(error);
-      throw error;
-    });
-    return adapt(answered, exchange.raw);
+/**
+ * The answer is written to node's response directly: a framework's reply would keep the headers twice and run its hooks for
+ * each call.
+ */
+function partsOf(request: FastifyRequest): RequestParts<IncomingMessage> {
+  return {
+    raw: request.raw,
+    params: { ...(request.params as Exchange["params"]) },
+    query: { ...(request.query as object) },
+    // A peer on the Unix socket has no address.
+    source: request.ip || "socket",
+    scheme: request.protocol,
   };
-}
-
-async function serve(
-  exchange: HttpExchange,
-  answer: (exchange: HttpExchange) => Promise<EndpointAnswer>,
-  logError: (error: unknown) => void,
-): Promise<void> {
-  try {
-    const answered = await answer(exchange);
-    if (answered.stream === undefined) exchange.send(answered);
-    else await exchange.follow(answered);
-  } catch (error) {
-    if (!(error instanceof Refusal)) logError(error);
-    const failed = new Refusal("INTERNAL", "The request failed inside the service.");
-    try {
-      exchange.send(refusalAnswer(error instanceof Refusal ? error : failed));
-    } catch (unsent) {
-      logError(unsent);
-      exchange.destroy();
-    }
-  }
 }
 
 function neverCalled(): never {
   throw new Error("the endpoint was not answered by its hook");
 }
 
-/** Distinguishes an unknown route from a wrong method (RFC 9110, 15.5.6). An undefined target is not a valid path. */
-function unknownAnswer(routes: readonly Route[], target: string | undefined): EndpointAnswer {
-  const allow = [...new Set(routesAt(routes, target).flatMap(({ endpoint }) => methodsOf(endpoint)))].sort().join(", ");
-  if (allow === "") {
-    const isListed = routes.some(({ path }) => path === "/openapi.json");
-    const where = isListed ? ": GET /openapi.json lists them" : "";
-    return deniedAnswer(404, "ROUTE_NOT_FOUND", `There is no such route${where}.`);
+/**
+ * Time that idle connections stay open at shutdown: a request that arrives in this time gets an answer instead of a reset.
+ */
+const IDLE_GRACE_MS = 500;
+
+/** A fastify server as a listener uses it. */
+export class FastifyListener implements ListenerServer {
+  readonly #app: FastifyInstance;
+  readonly #options: ServerOptions;
+  #forwarded: ForwardedConnections | undefined;
+
+  constructor(app: FastifyInstance, options: ServerOptions) {
+    this.#app = app;
+    this.#options = options;
   }
-  const answer = deniedAnswer(405, "METHOD_NOT_ALLOWED", `This route takes ${allow}.`);
-  return { ...answer, headers: { ...answer.headers, allow } };
+
+  async listen(address: { readonly host: string; readonly port: number }): Promise<number> {
+    return Number(new URL(await this.#app.listen({ ...address })).port || 80);
+  }
+
+  async close(): Promise<void> {
+    // Closing the HTTP server would also end idle connections among these, so wait for them first.
+    await this.#forwarded?.emptyWithin(IDLE_GRACE_MS);
+    keepIdleConnections(this.#app.server);
+    // Repeats, because a connection with several open requests may become idle after an answer without `Connection: close`.
+    const idle = setInterval(() => this.#app.server.closeIdleConnections(), IDLE_GRACE_MS);
+    await Promise.all([this.#app.close(), this.#forwarded?.close()]).finally(() => clearInterval(idle));
+  }
+
+  cutOff(): void {
+    this.#app.server.closeAllConnections();
+    this.#forwarded?.destroyAll();
+  }
+
+  async taker(): Promise<ConnectionTaker> {
+    await this.#app.ready();
+    const { headersTimeoutMs, limits } = this.#options;
+    this.#forwarded ??= new ForwardedConnections(this.#app.server, {
+      headersTimeoutMs,
+      keepAliveMs: KEEP_ALIVE_MS,
+      get connectionsMax() {
+        return limits?.connectionsMax;
+      },
+    });
+    return this.#forwarded;
+  }
 }
 
-function routesAt(routes: readonly Route[], target: string | undefined): readonly Route[] {
-  const segments = target === undefined ? undefined : segmentsOf(target);
-  return segments === undefined ? [] : routes.filter(({ path }) => matches(path, segments));
-}
-
-/** Returns the decoded segments of the path: without query, and without scheme and host when the target is a whole URL. */
-function segmentsOf(target: string): readonly (string | undefined)[] {
-  const path = target.replace(/^[a-z]{1,8}:\/\/[^/?#]*/i, "").replace(/[?#].*$/s, "");
-  return path.split("/").map(decoded);
-}
-
-function matches(path: string, target: readonly (string | undefined)[]): boolean {
-  const segments = path.split("/");
-  return segments.length === target.length && segments.every((one, at) => one.startsWith(":") || one === target[at]);
-}
-
-function decoded(segment: string): string | undefined {
-  try {
-    return decodeURIComponent(segment);
-  } catch {
-    return undefined;
+/**
+ * Removes what this runtime adds to the HTTP server's `close()`: it closes idle connections at once, which resets requests
+ * that are on their way. The method that `close()` calls for this is on an internal object of the runtime.
+ */
+function keepIdleConnections(server: object): void {
+  for (const symbol of Object.getOwnPropertySymbols(server)) {
+    const own: unknown = Reflect.get(server, symbol);
+    if (typeof own !== "object" || own === null || !("closeIdleConnections" in own) || !("stop" in own)) continue;
+    Object.defineProperty(own, "closeIdleConnections", { value: () => 0, configurable: true });
   }
 }

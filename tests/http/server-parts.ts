@@ -1,7 +1,7 @@
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { type Endpoint, endpointsOf } from "../../src/http/endpoint.ts";
 import { createMetrics } from "../../src/http/metrics.ts";
-import type { ServerOptions } from "../../src/http/server.ts";
+import type { ServerOptions } from "../../src/http/server-options.ts";
 import { MODULES, type ServedParts } from "../../src/modules.ts";
 import { type CallerVerifier, createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { createRegistry } from "../../src/pipeline/registry.ts";

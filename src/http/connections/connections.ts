@@ -1,5 +1,5 @@
-import type { Server, ServerResponse } from "node:http";
-import type { Socket } from "node:net";
+import type { Server } from "node:http";
+import type { PeerConnection } from "../endpoint.ts";
 import { type RawEnd, rawAnswer } from "./raw-answer.ts";
 import { CountByKey, sourceOf } from "./sources.ts";
 
@@ -25,10 +25,25 @@ const PENDING_BYTES_PER_CONNECTION_MAX = 32 * 1_048_576;
  */
 const PENDING_BYTES_MAX = 256 * 1_048_576;
 
+/** A connection that is counted. Both servers have such connections; node's own class of sockets is one. */
+export interface CountedSocket extends PeerConnection {
+  readonly destroyed: boolean;
+  destroy(): unknown;
+  end(text: string): unknown;
+  once(event: "close", listener: () => void): unknown;
+}
+
+/** A response, as far as it tells whether its client reads it. */
+export interface CountedResponse {
+  readonly writableEnded: boolean;
+  readonly writableFinished: boolean;
+}
+
 interface Connection {
+  readonly socket: CountedSocket;
   readonly source: string;
   /** The latest response; a connection's responses are sent one after the other. */
-  response: ServerResponse | undefined;
+  response: CountedResponse | undefined;
   /** Consecutive sweeps that found the response written but not fully read by the client. */
   stalledSweeps: number;
   pendingAnswers: number;
@@ -42,7 +57,7 @@ interface Connection {
 export class Connections {
   readonly #limits: ConnectionLimits;
   readonly #ended: (end: ConnectionEnd) => void;
-  readonly #open = new Map<Socket, Connection>();
+  readonly #open = new Map<PeerConnection, Connection>();
   readonly #bySource = new CountByKey();
   #pendingBytes = 0;
 
@@ -56,14 +71,19 @@ export class Connections {
   }
 
   guard(server: Server): void {
-    server.on("connection", (socket: Socket) => this.#take(socket));
+    server.on("connection", (socket: CountedSocket) => this.take(socket));
+    server.once("close", this.watch());
+  }
+
+  /** Sweeps regularly, until the returned function is called. */
+  watch(): () => void {
     const sweep = setInterval(() => this.sweep(), SWEEP_EVERY_MS);
     sweep.unref();
-    server.once("close", () => clearInterval(sweep));
+    return () => clearInterval(sweep);
   }
 
   /** Counts an answer as unread until the returned function is called, or the connection is closed. */
-  answering(socket: Socket, response: ServerResponse, bytes: number): (() => void) | undefined {
+  answering(socket: PeerConnection, response: CountedResponse, bytes: number): (() => void) | undefined {
     const connection = this.#open.get(socket);
     if (connection === undefined) return undefined;
     connection.response = response;
@@ -71,8 +91,8 @@ export class Connections {
     connection.pendingBytes += bytes;
     this.#pendingBytes += bytes;
     if (connection.pendingAnswers > 1 && connection.pendingBytes > PENDING_BYTES_PER_CONNECTION_MAX)
-      this.#end(socket, connection);
-    return () => this.#answered(socket, connection, bytes);
+      this.#end(connection);
+    return () => this.#answered(connection, bytes);
   }
 
   /**
@@ -80,25 +100,26 @@ export class Connections {
    * unread.
    */
   sweep(): void {
-    for (const [socket, connection] of this.#open) {
+    for (const connection of this.#open.values()) {
       const { response } = connection;
       const isStalled = response?.writableEnded === true && !response.writableFinished;
       connection.stalledSweeps = isStalled ? connection.stalledSweeps + 1 : 0;
-      if (connection.stalledSweeps * SWEEP_EVERY_MS > this.#limits.answerTimeoutMs) this.#end(socket, connection);
+      if (connection.stalledSweeps * SWEEP_EVERY_MS > this.#limits.answerTimeoutMs) this.#end(connection);
     }
     if (this.#pendingBytes > PENDING_BYTES_MAX) this.#endStalled();
   }
 
   #endStalled(): void {
-    const stalled = [...this.#open].filter(([, { stalledSweeps }]) => stalledSweeps > 0);
-    stalled.sort(([, one], [, other]) => other.pendingBytes - one.pendingBytes);
-    for (const [socket, connection] of stalled) {
+    const stalled = [...this.#open.values()].filter(({ stalledSweeps }) => stalledSweeps > 0);
+    stalled.sort((one, other) => other.pendingBytes - one.pendingBytes);
+    for (const connection of stalled) {
       if (this.#pendingBytes <= PENDING_BYTES_MAX) return;
-      this.#end(socket, connection);
+      this.#end(connection);
     }
   }
 
-  #end(socket: Socket, connection: Connection): void {
+  #end(connection: Connection): void {
+    const { socket } = connection;
     if (socket.destroyed) return;
     this.#ended("slow_reader");
     // At once, because the socket may close later than the next sweep, which would then end others for the same bytes.
@@ -111,22 +132,23 @@ export class Connections {
     connection.pendingBytes = 0;
   }
 
-  #answered(socket: Socket, connection: Connection, bytes: number): void {
+  #answered(connection: Connection, bytes: number): void {
     // The bytes of a destroyed connection are forgotten together, when it is ended or closed.
-    if (socket.destroyed) return;
+    if (connection.socket.destroyed) return;
     connection.pendingAnswers -= 1;
     connection.pendingBytes -= bytes;
     this.#pendingBytes -= bytes;
   }
 
-  #take(socket: Socket): void {
+  /** Counts a connection; beyond the limits, refuses and ends it and returns false. */
+  take(socket: CountedSocket): boolean {
     const source = sourceOf(socket);
     const isFull = this.#open.size >= this.#limits.connectionsMax;
     if (isFull || this.#bySource.of(source) >= this.#limits.connectionsPerSourceMax) {
       this.#refuse(socket, isFull ? "total" : "source");
-      return;
+      return false;
     }
-    const connection = { source, response: undefined, stalledSweeps: 0, pendingAnswers: 0, pendingBytes: 0 };
+    const connection = { socket, source, response: undefined, stalledSweeps: 0, pendingAnswers: 0, pendingBytes: 0 };
     this.#open.set(socket, connection);
     this.#bySource.enter(source);
     socket.once("close", () => {
@@ -134,9 +156,10 @@ export class Connections {
       this.#bySource.leave(source);
       this.#forgetBytes(connection);
     });
+    return true;
   }
 
-  #refuse(socket: Socket, end: ConnectionEnd): void {
+  #refuse(socket: CountedSocket, end: ConnectionEnd): void {
     this.#ended(end);
     const message = end === "total" ? "Too many connections." : "Too many connections from your address.";
     socket.end(rawAnswer({ status: 503, code: "OVERLOADED", message, retryAfterSeconds: RETRY_AFTER_SECONDS }));

@@ -18,12 +18,31 @@ export interface ForwardedOptions {
 
 const DEFAULT_CONNECTIONS_MAX = 8_192;
 
+/** Takes the connections that another server has accepted: TLS, or the Unix socket. */
+export interface ConnectionTaker {
+  take(socket: Socket): void;
+  /** Limits the server's concurrent connections, in addition to any other count, and returns the server. */
+  limited<S extends Server>(server: S): S;
+  /** Ends every open connection after its pending answers, or at once when there are none. */
+  retireAll(): void;
+}
+
+/** Limits a server's concurrent connections, with room for handshakes. The limit is read at each connection. */
+export function limitedTo<S extends Server>(server: S, connectionsMax: () => number | undefined): S {
+  const setLimit = (): void => {
+    server.maxConnections = (connectionsMax() ?? DEFAULT_CONNECTIONS_MAX) + HANDSHAKES_MAX;
+  };
+  setLimit();
+  server.on("connection", setLimit);
+  return server;
+}
+
 /**
  * Connections that a server other than the HTTP server has accepted and handed to it. Only on such connections does the
  * runtime expose client certificates and replace the server's own certificate; but it applies none of the HTTP server's
  * deadlines to them. So each has a deadline here: the next request must be complete by then, whatever the client sends.
  */
-export class ForwardedConnections {
+export class ForwardedConnections implements ConnectionTaker {
   readonly #http: HttpServer;
   readonly #options: ForwardedOptions;
   readonly #open = new Map<Socket, ForwardedConnection>();
@@ -38,14 +57,8 @@ export class ForwardedConnections {
     });
   }
 
-  /** Limits the server's concurrent connections, in addition to any other count, and returns the server. */
   limited<S extends Server>(server: S): S {
-    const setLimit = (): void => {
-      server.maxConnections = (this.#options.connectionsMax ?? DEFAULT_CONNECTIONS_MAX) + HANDSHAKES_MAX;
-    };
-    setLimit();
-    server.on("connection", setLimit);
-    return server;
+    return limitedTo(server, () => this.#options.connectionsMax);
   }
 
   take(socket: Socket): void {
@@ -78,7 +91,6 @@ export class ForwardedConnections {
     return promise;
   }
 
-  /** Ends every open connection after its pending answers, or at once when there are none. */
   retireAll(): void {
     for (const forwarded of this.#open.values()) forwarded.retire();
   }

@@ -1,10 +1,10 @@
 import { createHash, X509Certificate } from "node:crypto";
-import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { createServer, type Server, type TLSSocket, type TlsOptions } from "node:tls";
 import type { EpochMs } from "../../core/types.ts";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
-import { type ForwardedConnections, type HandshakeLimits, Handshakes } from "./listening-forwarded.ts";
+import type { PeerConnection, ReceivedRequest } from "../endpoint.ts";
+import { type ConnectionTaker, type HandshakeLimits, Handshakes } from "./listening-forwarded.ts";
 
 /** PEM texts: the certificate and key that a listener presents, and the CA certificates that it trusts for clients. */
 export interface TlsMaterial {
@@ -39,13 +39,13 @@ export interface ListenerTlsOptions {
   readonly logError: (error: unknown) => void;
 }
 
-const certificates = new WeakMap<Socket, ClientCertificate>();
+const certificates = new WeakMap<PeerConnection, ClientCertificate>();
 
 /**
  * Returns the certificate of the request's client; undefined when it presented none, or none that the configuration trusts.
  */
-export function certificateOf({ socket }: IncomingMessage): ClientCertificate | undefined {
-  return certificates.get(socket);
+export function certificateOf({ socket }: Pick<ReceivedRequest, "socket">): ClientCertificate | undefined {
+  return socket.certificate ?? certificates.get(socket);
 }
 
 /**
@@ -53,7 +53,7 @@ export function certificateOf({ socket }: IncomingMessage): ClientCertificate | 
  * stay, except when the client CA changes: clients that were trusted under the old one must reconnect.
  */
 export function tlsServer(
-  forwarded: ForwardedConnections,
+  forwarded: ConnectionTaker,
   { field, source, handshakeTimeoutMs, handshakes: limits, logError }: ListenerTlsOptions,
 ): TlsFront {
   let material = source.read();

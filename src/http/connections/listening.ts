@@ -1,24 +1,11 @@
 import { chmodSync, lstatSync, renameSync, unlinkSync } from "node:fs";
 import { connect, createServer as createSocketServer, type Server } from "node:net";
-import type { FastifyInstance } from "fastify";
 import { systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { Endpoint, ListenerName, ListenerState } from "../endpoint.ts";
-import {
-  type ConsoleListener,
-  createConsoleServer,
-  createOperatorServer,
-  createServer,
-  KEEP_ALIVE_MS,
-  type ServerOptions,
-} from "../server.ts";
-import { ForwardedConnections } from "./listening-forwarded.ts";
+import type { ConsoleListener, ServerOptions } from "../server-options.ts";
+import type { ConnectionTaker } from "./listening-forwarded.ts";
 import { type TlsFront, type TlsSource, tlsServer } from "./listening-tls.ts";
-
-/**
- * Time that idle connections stay open at shutdown: a request that arrives in this time gets an answer instead of a reset.
- */
-const IDLE_GRACE_MS = 500;
 
 interface ListenAddress {
   readonly host: string;
@@ -51,6 +38,18 @@ interface Listening {
   closeOperators(): Promise<void>;
 }
 
+/** An HTTP server of a listener, without the addresses at which it listens. */
+export interface ListenerServer {
+  /** Listens on a plain port, and returns the actual one. */
+  listen(address: ListenAddress): Promise<number>;
+  /** Takes connections that TLS or the Unix socket has accepted. */
+  taker(): Promise<ConnectionTaker>;
+  /** Stops accepting connections. For a moment, requests on open connections are still answered, with `Connection: close`. */
+  close(): Promise<void>;
+  /** Closes every connection at once. */
+  cutOff(): void;
+}
+
 /**
  * Opens the operator listener last: a client that it reports as ready may call at once.
  *
@@ -58,14 +57,15 @@ interface Listening {
  */
 export async function openListeners(options: ServerOptions, addresses: ListenerAddresses): Promise<Listening> {
   const { endpoints, console, operator } = addresses;
-  const agents = new ServedListener(createServer(options, endpoints), options, "agents");
+  const agents = new ServedListener(await agentsServer(options, endpoints), options, "agents");
   const served = [agents];
   const close = async (): Promise<void> => void (await Promise.all(served.map((each) => each.close())));
   try {
     const url = await agents.open(addresses);
     let consoleUrl: string | undefined;
     if (console !== undefined) {
-      const app = createConsoleServer(options, endpoints, console.parts);
+      const { createConsoleServer, FastifyListener } = await import("../server.ts");
+      const app = new FastifyListener(createConsoleServer(options, endpoints, console.parts), options);
       const opened = new ServedListener(app, options, "console");
       served.push(opened);
       consoleUrl = await opened.open(console.address);
@@ -74,14 +74,20 @@ export async function openListeners(options: ServerOptions, addresses: ListenerA
     const states = (): readonly ListenerState[] => served.map((each) => each.state());
     const listening = { url, consoleUrl, close, cutOff };
     if (operator === undefined) return { ...listening, operatorUrl: undefined, states, closeOperators };
+    const { createOperatorServer } = await import("../server.ts");
     const operators = createOperatorServer(options, endpoints);
-    const operatorUrl = await listen(operators, operator, FIELDS.operators);
+    const operatorUrl = await operators.listen({ ...operator }).catch((error: unknown) => {
+      throw refused(error, FIELDS.operators, operator);
+    });
     const plain = { tls: "none", clientCertificates: "none", certificateExpiresAt: undefined } as const;
     return {
       ...listening,
       operatorUrl,
       states: () => [...states(), { listener: "operators", addresses: [operatorUrl], ...plain }],
-      closeOperators: () => closeAtOnce(operators),
+      async closeOperators() {
+        operators.server.closeAllConnections();
+        await operators.close();
+      },
     };
   } catch (error) {
     await close();
@@ -91,9 +97,17 @@ export async function openListeners(options: ServerOptions, addresses: ListenerA
 
 async function closeOperators(): Promise<void> {}
 
-async function closeAtOnce(app: FastifyInstance): Promise<void> {
-  app.server.closeAllConnections();
-  await app.close();
+/** Returns the agents' HTTP server: the front, unless the configuration names fastify. Only the one in use is loaded. */
+async function agentsServer(options: ServerOptions, endpoints: readonly Endpoint[]): Promise<ListenerServer> {
+  if (options.http === "fastify") {
+    const { createServer, FastifyListener } = await import("../server.ts");
+    return new FastifyListener(createServer(options, endpoints), options);
+  }
+  const [{ Front }, { parserFactory }] = await Promise.all([
+    import("../front/front.ts"),
+    import("../../http1/parser.ts"),
+  ]);
+  return new Front(await parserFactory(), options, endpoints);
 }
 
 /** Configuration keys of the listeners. */
@@ -108,17 +122,16 @@ const FIELDS = {
  * servers, which hand their connections to it.
  */
 class ServedListener {
-  readonly #app: FastifyInstance;
+  readonly #server: ListenerServer;
   readonly #options: ServerOptions;
   readonly #name: ListenerName;
   readonly #field: string;
   readonly #closings: (() => void)[] = [];
   readonly #addresses: string[] = [];
   #front: TlsFront | undefined;
-  #forwarded: ForwardedConnections | undefined;
 
-  constructor(app: FastifyInstance, options: ServerOptions, name: ListenerName) {
-    this.#app = app;
+  constructor(server: ListenerServer, options: ServerOptions, name: ListenerName) {
+    this.#server = server;
     this.#options = options;
     this.#name = name;
     this.#field = FIELDS[name];
@@ -136,8 +149,7 @@ class ServedListener {
 
   async open({ host, port, tls, socket }: ServedAddress): Promise<string> {
     const urls: string[] = [];
-    if (port !== "off" && tls === undefined) urls.push(await listen(this.#app, { host, port }, this.#field));
-    if (port !== "off" && tls !== undefined) urls.push(await this.#openTls(tls, { host, port }));
+    if (port !== "off") urls.push(await this.#openPort({ host, port }, tls));
     this.#addresses.push(...urls);
     if (socket !== undefined) {
       urls.push(await this.#openSocket(socket));
@@ -146,25 +158,29 @@ class ServedListener {
     return urls[0] ?? "";
   }
 
-  /** Stops accepting connections. For a moment, requests on open connections are still answered, with `Connection: close`. */
   async close(): Promise<void> {
     for (const close of this.#closings.splice(0)) close();
-    // Closing the HTTP server would also end idle connections among these, so wait for them first.
-    await this.#forwarded?.emptyWithin(IDLE_GRACE_MS);
-    keepIdleConnections(this.#app.server);
-    // Repeats, because a connection with several open requests may become idle after an answer without `Connection: close`.
-    const idle = setInterval(() => this.#app.server.closeIdleConnections(), IDLE_GRACE_MS);
-    await Promise.all([this.#app.close(), this.#forwarded?.close()]).finally(() => clearInterval(idle));
+    await this.#server.close();
   }
 
   cutOff(): void {
-    this.#app.server.closeAllConnections();
-    this.#forwarded?.destroyAll();
+    this.#server.cutOff();
   }
 
-  async #openTls(source: TlsSource, address: ListenAddress): Promise<string> {
+  /** @throws {StartupError} */
+  async #openPort(address: ListenAddress, tls: TlsSource | undefined): Promise<string> {
+    try {
+      const port = tls === undefined ? await this.#server.listen(address) : await this.#openTls(tls, address);
+      const { host } = address;
+      return `${tls === undefined ? "http" : "https"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
+    } catch (error) {
+      throw refused(error, this.#field, address);
+    }
+  }
+
+  async #openTls(source: TlsSource, address: ListenAddress): Promise<number> {
     const { headersTimeoutMs, logError, limits, metrics } = this.#options;
-    const front = tlsServer(await this.#forwardedConnections(), {
+    const front = tlsServer(await this.#server.taker(), {
       field: this.#field,
       source,
       handshakeTimeoutMs: headersTimeoutMs,
@@ -181,47 +197,18 @@ class ServedListener {
       () => front.close(),
       () => front.server.close(),
     );
-    const { host } = address;
-    const port = await listeningPort(front.server, address).catch((error: unknown) => {
-      throw refused(error, this.#field, address);
-    });
-    return `https://${host.includes(":") ? `[${host}]` : host}:${port}`;
+    return listeningPort(front.server, address);
   }
 
   async #openSocket(address: SocketAddress): Promise<string> {
-    const forwarded = await this.#forwardedConnections();
-    const server = createSocketServer((socket) => forwarded.take(socket));
-    const remove = await listenAt(forwarded.limited(server), address, {
+    const taker = await this.#server.taker();
+    const server = createSocketServer((socket) => taker.take(socket));
+    const remove = await listenAt(taker.limited(server), address, {
       field: `${this.#field}.socket`,
       pid: process.pid,
     });
     this.#closings.push(remove, () => server.close());
     return `unix:${address.path}`;
-  }
-
-  async #forwardedConnections(): Promise<ForwardedConnections> {
-    await this.#app.ready();
-    const { headersTimeoutMs, limits } = this.#options;
-    this.#forwarded ??= new ForwardedConnections(this.#app.server, {
-      headersTimeoutMs,
-      keepAliveMs: KEEP_ALIVE_MS,
-      get connectionsMax() {
-        return limits?.connectionsMax;
-      },
-    });
-    return this.#forwarded;
-  }
-}
-
-/**
- * Removes what this runtime adds to the HTTP server's `close()`: it closes idle connections at once, which resets requests
- * that are on their way. The method that `close()` calls for this is on an internal object of the runtime.
- */
-function keepIdleConnections(server: object): void {
-  for (const symbol of Object.getOwnPropertySymbols(server)) {
-    const own: unknown = Reflect.get(server, symbol);
-    if (typeof own !== "object" || own === null || !("closeIdleConnections" in own) || !("stop" in own)) continue;
-    Object.defineProperty(own, "closeIdleConnections", { value: () => 0, configurable: true });
   }
 }
 
@@ -233,14 +220,6 @@ function listeningPort(server: Server, { host, port }: ListenAddress): Promise<n
     resolve(typeof address === "object" && address !== null ? address.port : port);
   });
   return promise;
-}
-
-async function listen(app: FastifyInstance, address: ListenAddress, field: string): Promise<string> {
-  try {
-    return await app.listen({ ...address });
-  } catch (error) {
-    throw refused(error, field, address);
-  }
 }
 
 function refused(error: unknown, field: string, { host, port }: ListenAddress): unknown {

@@ -1,8 +1,8 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type { FastifyInstance } from "fastify";
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { CallerVerifier } from "../../pipeline/caller-context.ts";
 import { LOOP_MEASURE_EVERY_MS, Shedding } from "../../pipeline/limits/shedding.ts";
+import type { ReceivedRequest } from "../endpoint.ts";
+import type { ServerAnswer } from "../exchange.ts";
 import { type ConnectionEnd, type ConnectionLimits, Connections } from "./connections.ts";
 import { WrongTokens } from "./request-limits.ts";
 
@@ -24,9 +24,11 @@ interface LoadOptions {
 export interface LoadGuards {
   readonly shedding: Shedding;
   readonly wrongTokens: WrongTokens;
-  watch(app: FastifyInstance): void;
+  readonly connections: Connections;
+  /** Measures the load and counts the connections, until the returned function is called. */
+  watch(): () => void;
   /** Counts the answer whose head is set. Returns a function to be called when it was sent; after a disconnect, it need not be. */
-  answering(request: IncomingMessage, response: ServerResponse, bodyBytes: number): (() => void) | undefined;
+  answering(request: ReceivedRequest, response: ServerAnswer, bodyBytes: number): (() => void) | undefined;
 }
 
 export function createLoadGuards({ limits, metrics, callers, clock }: LoadOptions): LoadGuards {
@@ -48,15 +50,12 @@ export function createLoadGuards({ limits, metrics, callers, clock }: LoadOption
   return {
     shedding,
     wrongTokens,
-    watch(app) {
-      connections.guard(app.server);
+    connections,
+    watch() {
       metrics.watchConnections(() => connections.size);
       const measuring = setInterval(() => shedding.measure(), LOOP_MEASURE_EVERY_MS);
       measuring.unref();
-      app.addHook("onClose", (_app, done) => {
-        clearInterval(measuring);
-        done();
-      });
+      return () => clearInterval(measuring);
     },
     answering(request, response, bodyBytes) {
       if (response.statusCode === 401) wrongTokens.count(request);

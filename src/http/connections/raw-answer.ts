@@ -1,6 +1,7 @@
 import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { RefusalCode } from "../../core/refusals.ts";
+import type { AnswerOrder } from "../exchange.ts";
 
 export type RawEnd = "malformed" | "headers_too_large" | "timeout";
 
@@ -39,11 +40,11 @@ export function answerNoRequest(error: Error, socket: Socket, pending: PendingAn
   }
   const end = endOf(code);
   if (pending.isEnding(socket)) socket.end();
-  else pending.onceAnswered(socket, () => socket.end(rawAnswer(ENDS[end])));
+  else pending.onceAnswered(socket, () => socket.end(rawAnswerTo(end)));
   return end;
 }
 
-const NO_TUNNEL = {
+export const NO_TUNNEL = {
   status: 405,
   code: "METHOD_NOT_ALLOWED",
   message: "This service does not tunnel connections. Send POST /call.",
@@ -59,6 +60,11 @@ export function refuseTunnel(socket: Socket, pending: PendingAnswers): void {
 function endOf(code: unknown): RawEnd {
   if (code === "ERR_HTTP_REQUEST_TIMEOUT") return "timeout";
   return code === "HPE_HEADER_OVERFLOW" ? "headers_too_large" : "malformed";
+}
+
+/** Returns the answer to bytes that are not a valid request. */
+export function rawAnswerTo(end: RawEnd): string {
+  return rawAnswer(ENDS[end]);
 }
 
 export function rawAnswer({ status, code, message, retryAfterSeconds, allow }: RawAnswer): string {
@@ -95,7 +101,7 @@ interface LatestRequest {
  * Tracks the answers that a connection still waits for. Bytes that are not a valid request may follow a request that is still
  * running: an immediate refusal would be taken for that request's answer.
  */
-export class PendingAnswers {
+export class PendingAnswers implements AnswerOrder<IncomingMessage> {
   readonly #latest = new WeakMap<Socket, LatestRequest>();
 
   /**
@@ -120,18 +126,15 @@ export class PendingAnswers {
     });
   }
 
-  /** Returns true when no later request arrived on the same connection: only then may its answer be the last. */
   isLatest(request: IncomingMessage): boolean {
     return this.#latest.get(request.socket)?.request === request;
   }
 
-  /** Records that the answer to this request will say `Connection: close`: later requests are ignored (RFC 9112, 9.6). */
   willEndWith({ socket }: IncomingMessage): void {
     const latest = this.#latest.get(socket);
     if (latest !== undefined) latest.isLast = true;
   }
 
-  /** Records that this answer says `Connection: close`: anything that follows on the connection is ignored. */
   endsWith({ socket }: IncomingMessage): void {
     const latest = this.#latest.get(socket);
     if (latest === undefined) return;

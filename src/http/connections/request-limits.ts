@@ -1,8 +1,8 @@
-import type { IncomingMessage } from "node:http";
 import { Refusal } from "../../core/errors.ts";
 import type { CallerContext } from "../../core/types.ts";
 import { monotonic } from "../../pipeline/limits/monotonic-clock.ts";
 import { type Rate, RateLimiter } from "../../pipeline/limits/rate-limiter.ts";
+import type { ReceivedRequest } from "../endpoint.ts";
 import { CountByKey, sourceOf } from "./sources.ts";
 
 const RETRY_AFTER_MS = 1_000;
@@ -120,7 +120,7 @@ export class WrongTokens {
    *
    * @throws {Refusal} RATE_LIMITED
    */
-  assertRoom(request: IncomingMessage, authorization = request.headers.authorization): void {
+  assertRoom(request: ReceivedRequest, authorization = request.headers.authorization): void {
     const retryAfterMs = this.waitMs(request, authorization);
     if (retryAfterMs === 0) return;
     throw new Refusal("RATE_LIMITED", "Too many tokens from your address were wrong.", {
@@ -130,7 +130,7 @@ export class WrongTokens {
   }
 
   /** Returns the time until this request's token may be verified; 0 when it may be now, or was verified before. */
-  waitMs({ headers, socket }: IncomingMessage, authorization = headers.authorization): number {
+  waitMs({ headers, socket }: ReceivedRequest, authorization = headers.authorization): number {
     // Nearly always, no source has sent a wrong token.
     if (this.#rateLimiter.size === 0 || authorization === undefined) return 0;
     const now = this.#clock();
@@ -138,14 +138,14 @@ export class WrongTokens {
     return waitMs > 0 && !this.#options.knows(authorization) ? waitMs : 0;
   }
 
-  count({ headers, socket }: IncomingMessage, authorization = headers.authorization): void {
+  count({ headers, socket }: ReceivedRequest, authorization = headers.authorization): void {
     if (authorization === undefined) return;
     const now = this.#clock();
     this.#limiter(now).charge(sourceOf(socket), now);
   }
 
   /** Counts the token of a request that was refused for another reason, because it was verified nevertheless. */
-  countUnverified(request: IncomingMessage): void {
+  countUnverified(request: ReceivedRequest): void {
     if (!this.#options.knows(request.headers.authorization)) this.count(request);
   }
 

@@ -1,11 +1,11 @@
-import type { Socket } from "node:net";
 import { networkOf } from "../../audit/unauthenticated.ts";
+import type { PeerConnection } from "../endpoint.ts";
 
 /** Caches sources: reading a socket's peer address is expensive, and connections are kept alive. */
-const known = new WeakMap<Socket, string>();
+const known = new WeakMap<PeerConnection, string>();
 
 /** Returns the peer's address, or its /64 for IPv6; "" on the Unix socket. */
-export function sourceOf(socket: Socket): string {
+export function sourceOf(socket: PeerConnection): string {
   const cached = known.get(socket);
   if (cached !== undefined) return cached;
   const source = networkOf(socket.remoteAddress ?? "");

@@ -1,10 +1,15 @@
-import type { IncomingMessage } from "node:http";
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import type { AccessDecision, AccessQuestion } from "../../pipeline/evaluation.ts";
 import { deniedAnswer, json } from "../answers.ts";
-import { type Endpoint, type EndpointAnswer, type EndpointServices, endpointsWith } from "../endpoint.ts";
+import {
+  type Endpoint,
+  type EndpointAnswer,
+  type EndpointServices,
+  endpointsWith,
+  type ReceivedRequest,
+} from "../endpoint.ts";
 import { issuesOf } from "../request-guard.ts";
 
 /** What these endpoints need of the service. */
@@ -218,7 +223,7 @@ async function codeOf(question: Question, services: Services): Promise<string | 
 }
 
 /** Repeats the identifier of the request, and answers 400 for a wrong media type, as the specification requires. */
-function asAuthZen(answer: EndpointAnswer, { headers }: IncomingMessage): EndpointAnswer {
+function asAuthZen(answer: EndpointAnswer, { headers }: ReceivedRequest): EndpointAnswer {
   const { "x-request-id": id } = headers;
   const status = answer.status === 415 ? 400 : answer.status;
   if (typeof id !== "string" || !REQUEST_ID.test(id)) return { ...answer, status };
@@ -226,7 +231,7 @@ function asAuthZen(answer: EndpointAnswer, { headers }: IncomingMessage): Endpoi
 }
 
 /** Returns the URL under which clients know the service: the configured one, else that of the request, whose Host is allowed. */
-function baseUrlOf({ headers, socket }: IncomingMessage, { resource }: EndpointServices): string {
+function baseUrlOf({ headers, socket }: ReceivedRequest, { resource }: EndpointServices): string {
   if (resource !== undefined) return new URL(resource).origin;
   const isEncrypted = "encrypted" in socket && socket.encrypted === true;
   return `${isEncrypted ? "https" : "http"}://${headers.host ?? "localhost"}`;

@@ -1,0 +1,146 @@
+import { Refusal } from "../core/errors.ts";
+import { deniedAnswer, refusalAnswer } from "./answers.ts";
+import {
+  type Endpoint,
+  type EndpointAnswer,
+  type EndpointServices,
+  methodsOf,
+  type ReceivedRequest,
+  type Route,
+} from "./endpoint.ts";
+import type { HttpExchange } from "./exchange.ts";
+import { Guard } from "./guard.ts";
+import { checkPeerHeaders } from "./request-guard.ts";
+
+interface AnsweringOptions {
+  readonly routes: readonly Route[];
+  readonly parts: Omit<EndpointServices, "routes" | "onClose" | "listener">;
+  /** The listener itself: what its requests share is kept for it. */
+  readonly listener: object;
+}
+
+type Answer = (exchange: HttpExchange) => Promise<EndpointAnswer>;
+
+/** The endpoints of one listener and their common guard, whatever server receives the requests. */
+export class Answering {
+  readonly #routes: readonly Route[];
+  readonly #services: EndpointServices;
+  readonly #guard: Guard;
+  readonly #closings: (() => unknown)[] = [];
+
+  constructor({ routes, parts, listener }: AnsweringOptions) {
+    this.#routes = routes;
+    this.#services = { ...parts, routes, onClose: (work) => void this.#closings.push(work), listener };
+    this.#guard = new Guard(this.#services);
+  }
+
+  /** Returns the function that answers an endpoint's requests. */
+  answerOf(endpoint: Endpoint): Answer {
+    const own: Answer =
+      "receive" in endpoint
+        ? (exchange) => endpoint.receive(exchange, this.#services)
+        : (exchange) => this.#guard.serve(endpoint, exchange);
+    return endpoint.adapt === undefined ? own : adapted(own, endpoint.adapt);
+  }
+
+  /** Answers a request that no route takes. */
+  unknown(raw: ReceivedRequest): EndpointAnswer {
+    const { url } = raw;
+    if (routesAt(this.#routes, url).some(({ endpoint }) => endpoint.hidesMethods === true)) {
+      checkPeerHeaders(raw, this.#services);
+    }
+    return this.unknownAt(url);
+  }
+
+  /** Answers a request for a target that no route takes; undefined for a target that is not a valid path. */
+  unknownAt(target: string | undefined): EndpointAnswer {
+    this.#services.metrics.load.unknownRoute();
+    return unknownAnswer(this.#routes, target);
+  }
+
+  /** Sends what `answer` returns, or its refusal. Never rejects. */
+  async serve(exchange: HttpExchange, answer: Answer): Promise<void> {
+    await serve(exchange, answer, this.#services.logError);
+  }
+
+  /** Ends what waits: long polls and streams. */
+  close(): void {
+    this.#guard.close();
+  }
+
+  /** Runs what endpoints left for the end, after the last request. */
+  async closed(): Promise<void> {
+    for (const work of this.#closings) await work();
+  }
+}
+
+/** Returns the function whose answers, refusals included, are as the endpoint adapts them. */
+function adapted(
+  answer: (exchange: HttpExchange) => Promise<EndpointAnswer>,
+  adapt: NonNullable<Endpoint["adapt"]>,
+): (exchange: HttpExchange) => Promise<EndpointAnswer> {
+  return async (exchange) => {
+    const answered = await answer(exchange).catch((error: unknown) => {
+      if (error instanceof Refusal) return refusalAnswer(error);
+      throw error;
+    });
+    return adapt(answered, exchange.raw);
+  };
+}
+
+async function serve(
+  exchange: HttpExchange,
+  answer: (exchange: HttpExchange) => Promise<EndpointAnswer>,
+  logError: (error: unknown) => void,
+): Promise<void> {
+  try {
+    const answered = await answer(exchange);
+    if (answered.stream === undefined) exchange.send(answered);
+    else await exchange.follow(answered);
+  } catch (error) {
+    if (!(error instanceof Refusal)) logError(error);
+    const failed = new Refusal("INTERNAL", "The request failed inside the service.");
+    try {
+      exchange.send(refusalAnswer(error instanceof Refusal ? error : failed));
+    } catch (unsent) {
+      logError(unsent);
+      exchange.destroy();
+    }
+  }
+}
+
+/** Distinguishes an unknown route from a wrong method (RFC 9110, 15.5.6). An undefined target is not a valid path. */
+function unknownAnswer(routes: readonly Route[], target: string | undefined): EndpointAnswer {
+  const allow = [...new Set(routesAt(routes, target).flatMap(({ endpoint }) => methodsOf(endpoint)))].sort().join(", ");
+  if (allow === "") {
+    const isListed = routes.some(({ path }) => path === "/openapi.json");
+    const where = isListed ? ": GET /openapi.json lists them" : "";
+    return deniedAnswer(404, "ROUTE_NOT_FOUND", `There is no such route${where}.`);
+  }
+  const answer = deniedAnswer(405, "METHOD_NOT_ALLOWED", `This route takes ${allow}.`);
+  return { ...answer, headers: { ...answer.headers, allow } };
+}
+
+function routesAt(routes: readonly Route[], target: string | undefined): readonly Route[] {
+  const segments = target === undefined ? undefined : segmentsOf(target);
+  return segments === undefined ? [] : routes.filter(({ path }) => matches(path, segments));
+}
+
+/** Returns the decoded segments of the path: without query, and without scheme and host when the target is a whole URL. */
+function segmentsOf(target: string): readonly (string | undefined)[] {
+  const path = target.replace(/^[a-z]{1,8}:\/\/[^/?#]*/i, "").replace(/[?#].*$/s, "");
+  return path.split("/").map(decoded);
+}
+
+function matches(path: string, target: readonly (string | undefined)[]): boolean {
+  const segments = path.split("/");
+  return segments.length === target.length && segments.every((one, at) => one.startsWith(":") || one === target[at]);
+}
+
+function decoded(segment: string): string | undefined {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,224 @@
+import { Http1Error } from "../../http1/http1-error.ts";
+import type { AfterHead, Http1Parser, MessageHandler, MessageHead, ParserFactory } from "../../http1/parser.ts";
+import type { RawEnd } from "../connections/raw-answer.ts";
+import type { FrontConnection } from "./connection.ts";
+import { FrontRequest } from "./request.ts";
+
+/** Headers in one request. */
+const HEADERS_MAX = 200;
+/** A path, or a whole URL, whose host the guard compares with `Host`. */
+const TARGET = /^(?:\/|[a-z]{1,8}:\/\/)/i;
+const LF = 0x0a;
+const CR = 0x0d;
+
+/** Why a request is not read any further. */
+export class UnreadableRequest extends Error {
+  override readonly name = "UnreadableRequest";
+  readonly end: RawEnd | "tunnel";
+
+  constructor(end: RawEnd | "tunnel", reason: string) {
+    super(reason);
+    this.end = end;
+  }
+}
+
+/** What `read` found. */
+interface Reading {
+  /** Bytes that were used. The others belong to the next request. */
+  readonly used: number;
+  /** The request whose head became complete. */
+  readonly begun: FrontRequest | undefined;
+  /** Parts of the body of the current request. */
+  readonly pieces: readonly Buffer[];
+  /** True when the current request is complete. */
+  readonly isComplete: boolean;
+}
+
+/**
+ * Reads the requests of one connection, one at a time. llhttp decides what is HTTP; this class sets the bounds of a head and
+ * refuses what llhttp allows but no ordinary client sends.
+ */
+export class RequestReader implements MessageHandler {
+  readonly #parser: Http1Parser;
+  readonly #connection: FrontConnection;
+  readonly #headBytesMax: number;
+  /** The request line as sent, up to its LF. */
+  #line = "";
+  #isLineComplete = false;
+  /** Bytes of a head that did not end in them. */
+  #readBytes = 0;
+  #target = "";
+  #name = "";
+  #value = "";
+  #isInValue = false;
+  #rawHeaders: string[] = [];
+  /** Bytes of the head, as far as it was parsed. */
+  #headBytes = 0;
+  #isInBody = false;
+  #begun: FrontRequest | undefined;
+  #pieces: Buffer[] = [];
+  #isComplete = false;
+
+  constructor(parsers: ParserFactory, connection: FrontConnection, headBytesMax: number) {
+    this.#parser = parsers.requests(this);
+    this.#connection = connection;
+    this.#headBytesMax = headBytesMax;
+  }
+
+  /** True when a part of a request has arrived, but not all of it. */
+  get isInRequest(): boolean {
+    return this.#line !== "" || this.#isInBody;
+  }
+
+  /**
+   * Reads up to the end of a request.
+   *
+   * @throws {UnreadableRequest}
+   */
+  read(bytes: Buffer): Reading {
+    if (!this.#isLineComplete) this.#readLine(bytes);
+    this.#begun = undefined;
+    this.#pieces = [];
+    this.#isComplete = false;
+    try {
+      const used = this.#parser.execute(bytes);
+      if (this.#isLineComplete || this.#line !== "") this.#countUnparsed(bytes.length);
+      return { used, begun: this.#begun, pieces: this.#pieces, isComplete: this.#isComplete };
+    } catch (error) {
+      throw error instanceof Http1Error ? new UnreadableRequest("malformed", error.message) : error;
+    }
+  }
+
+  /** @throws {UnreadableRequest} when the client has ended in the middle of a request */
+  finish(): void {
+    if (this.isInRequest) throw new UnreadableRequest("malformed", "the request is cut off");
+  }
+
+  close(): void {
+    this.#parser.close();
+  }
+
+  /** Keeps the request line, from which white space that llhttp skips can be told. */
+  #readLine(bytes: Buffer): void {
+    let start = 0;
+    // Empty lines before a request are skipped (RFC 9112, 2.2).
+    if (this.#line === "") while (bytes[start] === CR || bytes[start] === LF) start += 1;
+    const end = bytes.indexOf(LF, start);
+    this.#isLineComplete = end !== -1;
+    this.#line += bytes.toString("latin1", start, end === -1 ? bytes.length : end + 1);
+  }
+
+  /** Counts the bytes of a head that is not complete, however llhttp reads them. */
+  #countUnparsed(bytes: number): void {
+    if (this.#isInBody || this.#begun !== undefined) return;
+    this.#readBytes += bytes;
+    if (this.#readBytes > this.#headBytesMax) throw tooLarge();
+  }
+
+  #count(bytes: number): void {
+    this.#headBytes += bytes;
+    if (this.#headBytes > this.#headBytesMax) throw tooLarge();
+  }
+
+  onTarget(bytes: Buffer, start: number, end: number): void {
+    this.#count(end - start);
+    this.#target += bytes.toString("latin1", start, end);
+  }
+
+  onHeaderName(bytes: Buffer, start: number, end: number): void {
+    if (this.#isInValue) this.#addHeader();
+    this.#count(end - start);
+    this.#name += bytes.toString("latin1", start, end);
+  }
+
+  onHeaderValue(bytes: Buffer, start: number, end: number): void {
+    this.#isInValue = true;
+    this.#count(end - start);
+    this.#value += bytes.toString("latin1", start, end);
+  }
+
+  #addHeader(): void {
+    this.#count(HEADER_LINE_BYTES);
+    if (this.#rawHeaders.length >= 2 * HEADERS_MAX) throw tooLarge();
+    this.#rawHeaders.push(this.#name, withoutEndSpace(this.#value));
+    this.#name = "";
+    this.#value = "";
+    this.#isInValue = false;
+  }
+
+  onHead(head: MessageHead): AfterHead {
+    if (this.#isInValue) this.#addHeader();
+    const { method, httpMinor, isChunked } = head;
+    if (this.#line !== `${method} ${this.#target} HTTP/1.${httpMinor}\r\n` || head.httpMajor !== 1 || httpMinor > 1) {
+      throw new UnreadableRequest("malformed", "the request line is not `method target HTTP/1.1`");
+    }
+    this.#count(this.#line.length - this.#target.length);
+    if (!TARGET.test(this.#target) && method !== "CONNECT") {
+      throw new UnreadableRequest("malformed", "the target is neither a path nor a URL");
+    }
+    if (head.isUpgrade && method !== "CONNECT" && !this.#offersOnlyHttp2()) {
+      throw new UnreadableRequest("malformed", "the client asks for another protocol");
+    }
+    if (method === "CONNECT") throw new UnreadableRequest("tunnel", "CONNECT asks for a tunnel");
+    if (isChunked && httpMinor === 0) throw new UnreadableRequest("malformed", "HTTP/1.0 has no Transfer-Encoding");
+    this.#begun = new FrontRequest(
+      {
+        method,
+        target: this.#target,
+        httpVersion: httpMinor === 0 ? "1.0" : "1.1",
+        rawHeaders: this.#rawHeaders,
+        keepsAlive: head.keepsAlive && httpMinor === 1,
+      },
+      this.#connection,
+    );
+    this.#isInBody = true;
+    return "body";
+  }
+
+  /** Java's HTTP client and curl offer `h2c` unasked. The offer is ignored: the answer is HTTP/1.1 (RFC 9110, 7.8). */
+  #offersOnlyHttp2(): boolean {
+    return this.#rawHeaders.every((name, at) => {
+      const isOffer = at % 2 === 0 && name.toLowerCase() === "upgrade";
+      return !isOffer || this.#rawHeaders[at + 1]?.toLowerCase() === "h2c";
+    });
+  }
+
+  onBody(bytes: Buffer, start: number, end: number): void {
+    this.#pieces.push(bytes.subarray(start, end));
+  }
+
+  onChunkExtension(): void {
+    throw new UnreadableRequest("malformed", "a chunk has an extension");
+  }
+
+  onTrailer(): void {
+    throw new UnreadableRequest("malformed", "the body has trailers");
+  }
+
+  /** The answer to a request comes before the next request is read. */
+  onMessageComplete(): "pause" {
+    this.#isComplete = true;
+    this.#isInBody = false;
+    this.#isLineComplete = false;
+    this.#line = "";
+    this.#target = "";
+    this.#rawHeaders = [];
+    this.#headBytes = 0;
+    this.#readBytes = 0;
+    return "pause";
+  }
+}
+
+/** Bytes of a header line that are neither name nor value: `: ` and the end of the line. */
+const HEADER_LINE_BYTES = 4;
+
+function tooLarge(): UnreadableRequest {
+  return new UnreadableRequest("headers_too_large", "the head is too large");
+}
+
+/** Removes white space from the end of a value: llhttp reports it. */
+function withoutEndSpace(value: string): string {
+  let end = value.length;
+  while (end > 0 && (value[end - 1] === " " || value[end - 1] === "\t")) end -= 1;
+  return end === value.length ? value : value.slice(0, end);
+}

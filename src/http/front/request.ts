@@ -1,0 +1,155 @@
+import type { IncomingHttpHeaders } from "node:http";
+import type { ReceivedRequest } from "../endpoint.ts";
+import type { FrontConnection } from "./connection.ts";
+
+/** Bytes of a body that wait for a reader; beyond this, nothing more is read from the connection. */
+const WAITING_BYTES_MAX = 65_536;
+
+interface RequestHead {
+  readonly method: string;
+  readonly target: string;
+  readonly httpVersion: "1.0" | "1.1";
+  /** Names and values in turn. */
+  readonly rawHeaders: readonly string[];
+  readonly keepsAlive: boolean;
+}
+
+/** One request of a connection, and its body as it arrives. */
+export class FrontRequest implements ReceivedRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly httpVersion: "1.0" | "1.1";
+  readonly rawHeaders: readonly string[];
+  readonly socket: FrontConnection;
+  readonly keepsAlive: boolean;
+  complete = false;
+  #headers: IncomingHttpHeaders | undefined;
+  #waiting: Buffer[] = [];
+  #waitingBytes = 0;
+  /** Receives the body. `discard` reads it without keeping it. */
+  readonly #readers = new Set<(piece: Buffer) => void>();
+  #discards = false;
+  readonly #onEnd: (() => void)[] = [];
+  readonly #onClose: (() => void)[] = [];
+
+  constructor({ method, target, httpVersion, rawHeaders, keepsAlive }: RequestHead, connection: FrontConnection) {
+    this.method = method;
+    this.url = target;
+    this.httpVersion = httpVersion;
+    this.rawHeaders = rawHeaders;
+    this.keepsAlive = keepsAlive;
+    this.socket = connection;
+  }
+
+  /** True when the client waits for `100 Continue` before it sends the body. */
+  get expectsContinue(): boolean {
+    return this.httpVersion === "1.1" && this.headers.expect?.toLowerCase() === "100-continue";
+  }
+
+  get headers(): IncomingHttpHeaders {
+    this.#headers ??= headersOf(this.rawHeaders);
+    return this.#headers;
+  }
+
+  /** True while the body waits for a reader that takes more of it. */
+  get isFull(): boolean {
+    return this.#waitingBytes > WAITING_BYTES_MAX;
+  }
+
+  /** Bytes that have arrived but have no reader yet are passed on before this returns; so is the end. */
+  on(event: "data", listener: (piece: Buffer) => void): this;
+  on(event: "end" | "close" | "error", listener: () => void): this;
+  on(event: "data" | "end" | "close" | "error", listener: (piece: Buffer) => void): this {
+    if (event === "data") this.#read(listener);
+    else if (event === "end") this.#whenEnded(listener as () => void);
+    else if (event === "close") this.#onClose.push(listener as () => void);
+    return this;
+  }
+
+  off(_event: "data", listener: (piece: Buffer) => void): this {
+    this.#readers.delete(listener);
+    // A reader that has left must not hold up the connection.
+    if (this.#readers.size === 0) this.#discards = true;
+    return this;
+  }
+
+  resume(): this {
+    this.#discards = true;
+    this.#empty();
+    return this;
+  }
+
+  #read(reader: (piece: Buffer) => void): void {
+    const waiting = this.#empty();
+    this.#readers.add(reader);
+    for (const piece of waiting) reader(piece);
+  }
+
+  #whenEnded(listener: () => void): void {
+    if (this.complete) listener();
+    else this.#onEnd.push(listener);
+  }
+
+  #empty(): readonly Buffer[] {
+    const waiting = this.#waiting;
+    const wasFull = this.isFull;
+    this.#waiting = [];
+    this.#waitingBytes = 0;
+    if (wasFull) this.socket.readOn();
+    return waiting;
+  }
+
+  /** Adds a piece of the body, which is not used by others afterwards. */
+  add(piece: Buffer): void {
+    if (this.#readers.size > 0) {
+      for (const reader of this.#readers) reader(piece);
+      return;
+    }
+    if (this.#discards) return;
+    this.#waiting.push(piece);
+    this.#waitingBytes += piece.length;
+  }
+
+  end(): void {
+    this.complete = true;
+    for (const listener of this.#onEnd.splice(0)) listener();
+  }
+
+  /** The connection has ended: the rest of the body does not arrive. */
+  close(): void {
+    for (const listener of this.#onClose.splice(0)) listener();
+  }
+}
+
+/** Spellings of header names, and how readers spell them. */
+const NAMES = new Map<string, string>();
+const NAMES_MAX = 256;
+
+function lowerCase(name: string): string {
+  const known = NAMES.get(name);
+  if (known !== undefined) return known;
+  const lower = name.toLowerCase();
+  if (NAMES.size < NAMES_MAX) NAMES.set(name, lower);
+  return lower;
+}
+
+/** Headers of which the first counts when there are several, as in node. The guard refuses the repetition of most. */
+const FIRST_COUNTS: ReadonlySet<string> = new Set([
+  ...["age", "authorization", "content-length", "content-type", "etag", "expires", "from", "host"],
+  ...["if-modified-since", "if-unmodified-since", "last-modified", "location", "max-forwards"],
+  ...["proxy-authorization", "referer", "retry-after", "server", "user-agent"],
+]);
+
+/** Returns the headers as node's requests have them. */
+function headersOf(raw: readonly string[]): IncomingHttpHeaders {
+  const headers: Record<string, string | string[] | undefined> = Object.create(null);
+  for (let at = 0; at < raw.length; at += 2) {
+    const name = lowerCase(raw[at] ?? "");
+    const value = raw[at + 1] ?? "";
+    const before = headers[name];
+    if (name === "set-cookie") headers[name] = [...(before ?? []), value];
+    else if (before === undefined) headers[name] = value;
+    else if (!FIRST_COUNTS.has(name)) headers[name] = `${String(before)}${name === "cookie" ? "; " : ", "}${value}`;
+  }
+  return headers;
+}
