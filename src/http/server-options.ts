@@ -8,12 +8,12 @@ export interface ServerOptions extends ListenerParts {
   readonly headersTimeoutMs: number;
   readonly draining: () => boolean;
   readonly limits?: ListenerLoadLimits | undefined;
-  /** The HTTP server of the agents' listener; default: the front. */
+  /** The HTTP server of the agents' listener; default: the built-in one. */
   readonly http?: AgentsHttp | undefined;
 }
 
 /** HTTP servers of the agents' listener. */
-export type AgentsHttp = "front" | "fastify";
+export type AgentsHttp = "built-in" | "fastify";
 
 export interface ListenerOptions extends ServerOptions, Pick<EndpointServices, "shedding" | "requestRate"> {}
 

@@ -12,6 +12,8 @@ export const MEANINGS: Readonly<Record<string, string>> = {
   "server.headerBytesMax": "Largest total size of a request's headers.",
   "server.bodyDepthMax": "Deepest nesting of objects and lists in a body.",
   "server.bodyKeysMax": "Maximum number of keys in a body, all objects together.",
+  "server.http":
+    "The HTTP server of the agents' listener: `built-in` (llhttp on sockets), or `fastify`, which needs more processor time. The listeners of operators and of the console always use fastify.",
   "server.headersTimeoutMs": "Time for a request's headers to arrive.",
   "server.requestTimeoutMs": "Time for a request's body to arrive.",
   "server.drainTimeoutMs":

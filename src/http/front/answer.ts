@@ -27,6 +27,8 @@ export class FrontAnswer implements ServerAnswer {
   #head: string | undefined;
   #hasHead = false;
   #isChunked = false;
+  /** What was given before it was this answer's turn. */
+  readonly #held: (string | Buffer)[] = [];
   #sent: (() => void) | undefined;
   readonly #onClose: (() => void)[] = [];
   readonly #onDrain: (() => void)[] = [];
@@ -44,7 +46,7 @@ export class FrontAnswer implements ServerAnswer {
 
   /** Whether the server itself ends the connection after this answer: only `connection` is ever asked for. */
   hasHeader(_name: "connection"): boolean {
-    return this.closesConnection || this.#connection.isRetired;
+    return this.closesConnection || this.#connection.endsAfter(this.#request);
   }
 
   /** @throws {TypeError} for a header that cannot be sent */
@@ -77,7 +79,7 @@ export class FrontAnswer implements ServerAnswer {
 
   write(part: string | Uint8Array): boolean {
     this.#write(part);
-    return this.#connection.isFlushed;
+    return this.#connection.isNext(this) && this.#connection.isFlushed;
   }
 
   end(part?: string | Uint8Array | (() => void), sent?: () => void): void {
@@ -86,7 +88,7 @@ export class FrontAnswer implements ServerAnswer {
     this.#sent = typeof part === "function" ? part : sent;
     const last = typeof part === "function" ? undefined : part;
     this.#write(last ?? "", { isLast: true });
-    this.#connection.answered(this);
+    this.#connection.answered();
   }
 
   #write(part: string | Uint8Array, { isLast = false } = {}): void {
@@ -112,18 +114,29 @@ export class FrontAnswer implements ServerAnswer {
   #writeText(head: string, text: string): void {
     if (head === "" && text === "") return;
     // The head is Latin-1, the body UTF-8: they are the same only for ASCII.
-    if (ABOVE_ASCII.test(head)) this.#connection.write(Buffer.concat([Buffer.from(head, "latin1"), Buffer.from(text)]));
-    else this.#connection.write(head + text);
+    if (ABOVE_ASCII.test(head)) this.#send(Buffer.concat([Buffer.from(head, "latin1"), Buffer.from(text)]));
+    else this.#send(head + text);
   }
 
   #writeBytes(head: string, bytes: Uint8Array): void {
     const start = Buffer.from(head, "latin1");
     if (bytes.length <= JOINED_BYTES_MAX) {
-      this.#connection.write(Buffer.concat([start, bytes]));
+      this.#send(Buffer.concat([start, bytes]));
       return;
     }
-    this.#connection.write(start);
-    this.#connection.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+    this.#send(start);
+    this.#send(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+  }
+
+  #send(data: string | Buffer): void {
+    if (this.#connection.isNext(this)) this.#connection.write(data);
+    else if (this.#connection.isOpen(this)) this.#held.push(data);
+  }
+
+  /** Writes what was given before it was this answer's turn. */
+  writeHeld(): void {
+    for (const data of this.#held.splice(0)) this.#connection.write(data);
+    if (this.#connection.isFlushed) this.drained();
   }
 
   /** Ends the connection, in the middle of the answer or without one. */

@@ -7,21 +7,24 @@ import type { FrontRequest } from "./request.ts";
 import { RequestReader, UnreadableRequest } from "./request-reader.ts";
 import type { Wire, WireEvents } from "./wire.ts";
 
-/** Bytes of later requests that are kept while a request is answered; beyond this, nothing more is read. */
+/** Bytes that are kept until they may be read; beyond this, nothing more is received. */
 const UNREAD_BYTES_MAX = 65_536;
 /** Time that a client has to close its side after the last answer, before the connection is closed on both. */
 const LINGER_MS = 2_000;
 const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
 
-/** A request that is being answered. */
-interface Current {
+/** Requests of one connection that are answered at the same time; beyond this, the next one waits. */
+const OPEN_REQUESTS_MAX = 64;
+
+/** A request and its answer. */
+interface OpenRequest {
   readonly request: FrontRequest;
   readonly answer: FrontAnswer;
 }
 
 /**
- * One connection: reads a request, answers it, and only then reads the next one. Bytes that follow a request are kept, so that
- * answers come in the order of the requests and a client that reads nothing gets nothing more to read.
+ * One connection: reads requests and sends their answers in the same order. Requests that a client sends without waiting are
+ * answered at the same time; an answer that is not the next one waits.
  */
 export class FrontConnection implements CountedSocket, WireEvents {
   destroyed = false;
@@ -32,19 +35,21 @@ export class FrontConnection implements CountedSocket, WireEvents {
   readonly #front: Front;
   readonly #reader: RequestReader;
   readonly #onClose: (() => void)[] = [];
-  #current: Current | undefined;
+  /** The requests whose answers are not sent yet, in order. Only the last one may be incomplete. */
+  readonly #open: OpenRequest[] = [];
   /** Bytes that were received and are not read yet. */
   #unread: Buffer | undefined;
   #isReading = false;
   #isPaused = false;
   #hasSentRequest = false;
   #isRetired = false;
+  /** True when later requests are ignored. */
   #isLast = false;
-  /** True when nothing of what the client sends is read any more. */
-  #ignoresRest = false;
+  /** Why the connection ends after the open answers. */
+  #refusal: RawEnd | "tunnel" | undefined;
   #isEnding = false;
   #hasClientEnded = false;
-  /** The sweep at which the client must have sent, or closed, what the connection waits for; no deadline while it is answered. */
+  /** The sweep at which the client must have sent, or closed, what the connection waits for. */
   #deadline: number;
 
   constructor(wire: Wire, front: Front) {
@@ -57,11 +62,6 @@ export class FrontConnection implements CountedSocket, WireEvents {
     this.#deadline = front.sweepAfter(front.headersTimeoutMs);
   }
 
-  /** Whether the connection ends after its next answer. */
-  get isRetired(): boolean {
-    return this.#isRetired || this.#front.isClosing;
-  }
-
   get date(): string {
     return this.#front.date;
   }
@@ -70,93 +70,130 @@ export class FrontConnection implements CountedSocket, WireEvents {
     return this.#wire.isFlushed;
   }
 
+  /** The request whose body is being read. */
+  get #incomplete(): OpenRequest | undefined {
+    const last = this.#open.at(-1);
+    return last?.request.complete === false ? last : undefined;
+  }
+
   received(bytes: Buffer): void {
-    if (this.#ignoresRest) return;
+    if (this.#isEnding || this.#refusal !== undefined) return;
     this.#unread = this.#unread === undefined ? bytes : Buffer.concat([this.#unread, bytes]);
     this.#read();
   }
 
-  /** Reads what was received, up to the end of the request that is to be answered first. */
+  /** Reads what was received, as far as requests may be open at the same time. */
   #read(): void {
     if (this.#isReading) return;
     this.#isReading = true;
     try {
-      while (this.#unread !== undefined && !this.#ignoresRest && this.#current?.request.complete !== true) {
-        this.#readPart(this.#unread);
-      }
+      while (this.#unread !== undefined && this.#mayRead) this.#readPart(this.#unread);
     } catch (error) {
       if (!(error instanceof UnreadableRequest)) throw error;
       this.#refuse(error.end);
     } finally {
       this.#isReading = false;
     }
-    this.#dropLater();
-    this.#setPaused((this.#unread?.length ?? 0) > UNREAD_BYTES_MAX || this.#current?.request.isFull === true);
+    // A pause would also hide that the client disconnects: nothing waits behind the last request.
+    if (this.#isLast && this.#incomplete === undefined) this.#unread = undefined;
+    const waiting = this.#unread?.length ?? 0;
+    this.#setPaused(waiting > UNREAD_BYTES_MAX || this.#incomplete?.request.isFull === true);
+  }
+
+  get #mayRead(): boolean {
+    if (this.#isEnding || this.#refusal !== undefined) return false;
+    return this.#incomplete !== undefined || (!this.#isLast && this.#open.length < OPEN_REQUESTS_MAX);
   }
 
   #readPart(bytes: Buffer): void {
-    if (this.#current === undefined && !this.#reader.isInRequest) this.#await(this.#front.headersTimeoutMs);
+    const before = this.#incomplete;
+    if (before === undefined && !this.#reader.isInRequest) this.#await(this.#front.headersTimeoutMs);
     const { used, begun, pieces, isComplete } = this.#reader.read(bytes);
     this.#unread = used === bytes.length ? undefined : bytes.subarray(used);
-    const request = begun ?? this.#current?.request;
+    const request = begun ?? before?.request;
     if (request === undefined) return;
     for (const piece of pieces) request.add(piece);
+    if (isComplete) this.#deadline = NEVER;
     if (isComplete) request.end();
     if (begun !== undefined) this.#begin(begun);
-    else if (isComplete) this.#settle();
+    else if (isComplete) this.#sendFinished();
   }
 
   #begin(request: FrontRequest): void {
     if (!this.#hasSentRequest) {
       this.#hasSentRequest = true;
-      // Answers and ends a connection that is one too many.
+      // A connection that is one too many is answered and ended.
       if (!this.#front.admits(this)) return;
     }
     const answer = new FrontAnswer(request, this);
-    this.#current = { request, answer };
-    if (request.complete) this.#deadline = NEVER;
-    else this.#await(this.#front.requestTimeoutMs);
-    if (!request.complete && request.expectsContinue) this.#wire.write(CONTINUE);
+    this.#open.push({ request, answer });
+    if (!request.keepsAlive) this.#isLast = true;
+    if (!request.complete) {
+      this.#await(this.#front.requestTimeoutMs);
+      if (this.isNext(answer)) this.#continue(request);
+    }
     this.#front.serve(request, answer);
+  }
+
+  #continue(request: FrontRequest): void {
+    if (!request.complete && request.expectsContinue) this.#wire.write(CONTINUE);
+  }
+
+  /** Returns whether the answer is still to be sent. */
+  isOpen(answer: FrontAnswer): boolean {
+    return this.#open.some((each) => each.answer === answer);
+  }
+
+  /** Returns whether it is this answer's turn to be written. */
+  isNext(answer: FrontAnswer): boolean {
+    return this.#open[0]?.answer === answer;
   }
 
   write(data: string | Buffer): void {
     this.#wire.write(data);
   }
 
-  /** The answer was written, if not yet passed to the system. */
-  answered(answer: FrontAnswer): void {
-    if (answer === this.#current?.answer && this.#wire.isFlushed) this.#finish(this.#current);
+  /** The answer was given, whether or not it was its turn. */
+  answered(): void {
+    this.#sendFinished();
   }
 
   flushed(): void {
-    const current = this.#current;
-    if (current?.answer.writableEnded === true) this.#finish(current);
-    else current?.answer.drained();
+    this.#open[0]?.answer.drained();
+    this.#sendFinished();
   }
 
-  #finish({ request, answer }: Current): void {
-    if (answer.writableFinished) return;
-    answer.finished();
-    if (answer.closesConnection) this.#endAfterLast();
-    else if (!request.complete) request.resume();
-    else this.#settle();
-  }
-
-  /** Goes on to the next request when the current one is complete and answered. */
-  #settle(): void {
-    const current = this.#current;
-    if (current === undefined) return;
-    if (!current.answer.writableFinished) {
-      this.#deadline = NEVER;
-      return;
+  /** Finishes the next answers, as long as they are whole and the system has taken them. */
+  #sendFinished(): void {
+    for (;;) {
+      const [next] = this.#open;
+      if (next === undefined || !next.answer.writableEnded || !this.#wire.isFlushed) return;
+      if (!next.answer.writableFinished) next.answer.finished();
+      if (next.answer.closesConnection) {
+        this.#endAfterLast();
+        return;
+      }
+      if (!next.request.complete) {
+        next.request.resume();
+        return;
+      }
+      this.#open.shift();
+      this.#afterAnswer();
     }
-    this.#current = undefined;
-    if (this.#isRetired || this.#hasClientEnded) {
+  }
+
+  #afterAnswer(): void {
+    const [next] = this.#open;
+    if (next !== undefined) {
+      this.#continue(next.request);
+      next.answer.writeHeld();
+    } else if (this.#refusal !== undefined) {
+      this.#end(this.#refusal);
+    } else if (this.#isRetired || this.#hasClientEnded) {
       this.#endAfterLast();
-      return;
+    } else if (!this.#reader.isInRequest) {
+      this.#await(this.#front.keepAliveMs);
     }
-    this.#await(this.#front.keepAliveMs);
     this.#read();
   }
 
@@ -165,75 +202,87 @@ export class FrontConnection implements CountedSocket, WireEvents {
     this.#read();
   }
 
-  /** Returns whether the client has sent nothing after the request that is being answered. */
-  get isLatest(): boolean {
-    return this.#unread === undefined;
+  /** Returns whether no request follows this one, as far as the client has sent any. */
+  isLatest(request: FrontRequest): boolean {
+    return this.#unread === undefined && this.#open.at(-1)?.request === request;
   }
 
-  /** Ignores the requests that follow the current one: its answer is the last one. */
+  /** Whether the connection ends after this request, unless others follow. */
+  endsAfter(request: FrontRequest): boolean {
+    return (this.#isRetired || this.#front.isClosing) && this.isLatest(request);
+  }
+
+  /** Ignores later requests. */
   ignoreLater(): void {
     this.#isLast = true;
-    this.#dropLater();
+    this.#read();
   }
 
-  /** Drops later requests, which would not be answered: a pause would also hide that the client disconnects. */
-  #dropLater(): void {
-    if (!this.#isLast || this.#current?.request.complete !== true) return;
-    this.#unread = undefined;
-    this.#setPaused(false);
-  }
-
+  /** Answers bytes that are not a request after the open requests, and ends the connection. */
   #refuse(end: RawEnd | "tunnel"): void {
     if (end !== "tunnel") this.#front.ended(end);
-    const current = this.#current;
-    // A second answer would be taken for that of another request.
-    if (current?.answer.hasBegun !== true) this.#wire.write(end === "tunnel" ? rawAnswer(NO_TUNNEL) : rawAnswerTo(end));
-    this.#endAfterLast();
-    this.#leave();
+    const broken = this.#incomplete;
+    this.#refusal = end;
+    this.#unread = undefined;
+    this.#deadline = NEVER;
+    if (broken === undefined) {
+      if (this.#open.length === 0) this.#end(end);
+      return;
+    }
+    if (this.isNext(broken.answer)) {
+      // A second answer would be taken for that of another request.
+      if (broken.answer.hasBegun) this.#endAfterLast();
+      else this.#end(end);
+      return;
+    }
+    this.#open.pop();
+    leave(broken);
   }
 
-  /** Tells those who answer and read the current request that its client is not there any more. */
-  #leave(): void {
-    const current = this.#current;
-    this.#current = undefined;
-    current?.answer.disconnected();
-    if (current?.request.complete === false) current.request.close();
+  #end(end: RawEnd | "tunnel"): void {
+    this.end(end === "tunnel" ? rawAnswer(NO_TUNNEL) : rawAnswerTo(end));
   }
 
   /** Writes a last text and ends the connection. */
   end(text: string): void {
+    if (this.#isEnding) return;
     this.#wire.write(text);
     this.#endAfterLast();
   }
 
-  /** Ends the connection once everything is written. What the client still sends is read and dropped, so that no reset overtakes the answer. */
+  /**
+   * Ends the connection once everything is written. What the client still sends is read and dropped: closing a connection with
+   * unread bytes resets it, and the client could lose the answer.
+   */
   #endAfterLast(): void {
     if (this.#isEnding) return;
     this.#isEnding = true;
-    this.#ignoresRest = true;
     this.#unread = undefined;
     this.#setPaused(false);
     this.#wire.end();
+    for (const open of this.#open.splice(0)) leave(open);
     if (this.#hasClientEnded) this.#wire.close();
     this.#await(LINGER_MS);
   }
 
   ended(): void {
     this.#hasClientEnded = true;
-    if (this.#isEnding) this.#wire.close();
-    else if (this.#reader.isInRequest) this.#refuse("malformed");
-    else if (this.#current === undefined) this.#endAfterLast();
-    // Most clients that end are gone; those that only sent their last request still get its answer.
-    else this.#current.answer.disconnected();
+    if (this.#isEnding) {
+      this.#wire.close();
+      return;
+    }
+    if (this.#reader.isInRequest && this.#refusal === undefined) this.#refuse("malformed");
+    else if (this.#open.length === 0) this.#endAfterLast();
+    // Most clients that end are gone; those that have only sent their last request still get its answer.
+    for (const { answer } of this.#open) answer.disconnected();
   }
 
   closed(): void {
     if (this.destroyed) return;
     this.destroyed = true;
-    this.#ignoresRest = true;
     this.#isEnding = true;
     this.#unread = undefined;
-    this.#leave();
+    for (const open of this.#open.splice(0)) leave(open);
     this.#reader.close();
     for (const listener of this.#onClose.splice(0)) listener();
   }
@@ -249,13 +298,13 @@ export class FrontConnection implements CountedSocket, WireEvents {
   /** Ends the connection if no request is open on it: called while the listener closes. */
   endIfIdle(): void {
     if (this.#isEnding) this.#wire.close();
-    else if (this.#current === undefined) this.#endAfterLast();
+    else if (this.#open.length === 0) this.#endAfterLast();
   }
 
-  /** Ends the connection after its answer, or at once when there is none to wait for. */
+  /** Ends the connection after its answers, or at once when there are none to wait for. */
   retire(): void {
     this.#isRetired = true;
-    if (this.#current === undefined) this.#endAfterLast();
+    if (this.#open.length === 0) this.#endAfterLast();
   }
 
   /** Ends what has waited too long. */
@@ -280,3 +329,9 @@ export class FrontConnection implements CountedSocket, WireEvents {
 }
 
 const NEVER = Number.POSITIVE_INFINITY;
+
+/** Tells those who answer and read a request that its client is not there any more. */
+function leave({ request, answer }: OpenRequest): void {
+  answer.disconnected();
+  if (!request.complete) request.close();
+}

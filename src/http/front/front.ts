@@ -72,7 +72,7 @@ export class Front implements ListenerServer, ConnectionTaker {
       draining: options.draining,
       challenge: challenges(options.resource),
       pending: {
-        isLatest: ({ socket }) => socket.isLatest,
+        isLatest: (request) => request.socket.isLatest(request),
         willEndWith: ({ socket }) => socket.ignoreLater(),
         endsWith: ({ socket }) => socket.ignoreLater(),
       },

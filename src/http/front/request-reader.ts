@@ -156,9 +156,6 @@ export class RequestReader implements MessageHandler {
     if (!TARGET.test(this.#target) && method !== "CONNECT") {
       throw new UnreadableRequest("malformed", "the target is neither a path nor a URL");
     }
-    if (head.isUpgrade && method !== "CONNECT" && !this.#offersOnlyHttp2()) {
-      throw new UnreadableRequest("malformed", "the client asks for another protocol");
-    }
     if (method === "CONNECT") throw new UnreadableRequest("tunnel", "CONNECT asks for a tunnel");
     if (isChunked && httpMinor === 0) throw new UnreadableRequest("malformed", "HTTP/1.0 has no Transfer-Encoding");
     this.#begun = new FrontRequest(
@@ -173,14 +170,6 @@ export class RequestReader implements MessageHandler {
     );
     this.#isInBody = true;
     return "body";
-  }
-
-  /** Java's HTTP client and curl offer `h2c` unasked. The offer is ignored: the answer is HTTP/1.1 (RFC 9110, 7.8). */
-  #offersOnlyHttp2(): boolean {
-    return this.#rawHeaders.every((name, at) => {
-      const isOffer = at % 2 === 0 && name.toLowerCase() === "upgrade";
-      return !isOffer || this.#rawHeaders[at + 1]?.toLowerCase() === "h2c";
-    });
   }
 
   onBody(bytes: Buffer, start: number, end: number): void {

@@ -41,6 +41,8 @@ const server = z
     operator: z
       .strictObject({ host: text.default("127.0.0.1"), port: z.int().min(0).max(65_535).default(9787) })
       .optional(),
+    /** The HTTP server that agents reach. The other listeners always use fastify. */
+    http: z.enum(["built-in", "fastify"]).default("built-in"),
     bodyBytesMax: count(1_048_576, 67_108_864),
     headerBytesMax: count(16_384, 65_536),
     bodyDepthMax: count(32, 256),
