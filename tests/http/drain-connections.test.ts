@@ -11,6 +11,7 @@ import { readConfig } from "../support/build.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { openClient, statusesIn } from "../support/sending-client.ts";
 import { until } from "../support/until.ts";
+import { AGENTS_SERVERS } from "./agents-servers.ts";
 
 const CLIENTS = 16;
 const ROUNDS_BEFORE = 200;
@@ -26,7 +27,7 @@ interface Answer {
 }
 
 /** A service with a tool that answers when the test says so, and a client of it that keeps its connections. */
-async function start(way: "TCP" | "socket") {
+async function start(way: "TCP" | "socket", http: (typeof AGENTS_SERVERS)[number]) {
   const started = Promise.withResolvers<void>();
   const finish = Promise.withResolvers<void>();
   const tool = (name: string, handler: () => Promise<Record<string, never>>) =>
@@ -43,11 +44,11 @@ async function start(way: "TCP" | "socket") {
     await finish.promise;
     return {};
   });
-  const dir = join(folder, way);
-  const socketPath = join(folder, `${way}.sock`);
+  const dir = join(folder, `${way}-${http}`);
+  const socketPath = join(folder, `${way}-${http}.sock`);
   const config = {
     // Longer than a test: a connection that does not end by itself fails it.
-    server: { port: 0, drainTimeoutMs: 600_000, ...(way === "socket" && { socket: socketPath }) },
+    server: { port: 0, http, drainTimeoutMs: 600_000, ...(way === "socket" && { socket: socketPath }) },
     ...{
       tools: [slow, tool("quick", async () => ({}))],
       audit: { dir, durability: "write" },
@@ -84,58 +85,60 @@ async function start(way: "TCP" | "socket") {
   return { service, call, url, written, started: started.promise, finish: () => finish.resolve(), dir };
 }
 
-describe.each(["TCP", "socket"] as const)("over %s", (way) => {
-  test("a drain answers calls in progress, and requests on open connections", async () => {
-    const { service, call, started, finish, dir } = await start(way);
-    const underWay = call("slow");
-    await started;
-    expect(await call("quick")).toMatchObject({ status: 200, connection: "keep-alive" });
-    const drained = service.drain();
-    const late = await call("quick");
-    expect(late).toMatchObject({ status: 503, connection: "close" });
-    expect(JSON.parse((late as Answer).body).error).toMatchObject({
-      ...{ code: "SHUTTING_DOWN", message: "The service is shutting down.", retryable: true },
+describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
+  describe.each(["TCP", "socket"] as const)("over %s", (way) => {
+    test("a drain answers calls in progress, and requests on open connections", async () => {
+      const { service, call, started, finish, dir } = await start(way, http);
+      const underWay = call("slow");
+      await started;
+      expect(await call("quick")).toMatchObject({ status: 200, connection: "keep-alive" });
+      const drained = service.drain();
+      const late = await call("quick");
+      expect(late).toMatchObject({ status: 503, connection: "close" });
+      expect(JSON.parse((late as Answer).body).error).toMatchObject({
+        ...{ code: "SHUTTING_DOWN", message: "The service is shutting down.", retryable: true },
+      });
+      finish();
+      expect(await underWay).toMatchObject({ status: 200, connection: "close" });
+      await drained;
+      expect(auditEntries(dir).map(({ error }) => error?.code)).toEqual([undefined, "SHUTTING_DOWN", undefined]);
     });
-    finish();
-    expect(await underWay).toMatchObject({ status: 200, connection: "close" });
-    await drained;
-    expect(auditEntries(dir).map(({ error }) => error?.code)).toEqual([undefined, "SHUTTING_DOWN", undefined]);
-  });
 
-  test("a connection with reordered requests does not delay the drain", async () => {
-    const { service, url, written, started, finish, dir } = await start(way);
-    const before = existsSync(dir) ? auditEntries(dir).length : 0;
-    const client = await openClient(url);
-    await client.send(written("slow") + written("quick"));
-    const answers = client.read();
-    await started;
-    await until("the second answer", () => auditEntries(dir)[before]);
-    const drained = service.drain();
-    // Longer than idle connections stay.
-    await Bun.sleep(600);
-    finish();
-    await drained;
-    expect(statusesIn(await answers)).toEqual([200, 200]);
-  });
+    test("a connection with reordered requests does not delay the drain", async () => {
+      const { service, url, written, started, finish, dir } = await start(way, http);
+      const before = existsSync(dir) ? auditEntries(dir).length : 0;
+      const client = await openClient(url);
+      await client.send(written("slow") + written("quick"));
+      const answers = client.read();
+      await started;
+      await until("the second answer", () => auditEntries(dir)[before]);
+      const drained = service.drain();
+      // Longer than idle connections stay.
+      await Bun.sleep(600);
+      finish();
+      await drained;
+      expect(statusesIn(await answers)).toEqual([200, 200]);
+    });
 
-  test("clients that keep their connections and call without a pause see answers, and no reset", async () => {
-    const { service, call } = await start(way);
-    const seen = new Map<string, number>();
-    let rounds = 0;
-    const client = async (): Promise<void> => {
-      for (let last = ""; last !== "ECONNREFUSED" && last !== "ENOENT"; rounds += 1) {
-        const answer = await call("quick");
-        last = typeof answer === "string" ? answer : `${answer.status} ${answer.connection}`;
-        seen.set(last, (seen.get(last) ?? 0) + 1);
-        if (last === "503 close") return;
-      }
-    };
-    const clients = Array.from({ length: CLIENTS }, client);
-    await until("calls", () => (rounds >= ROUNDS_BEFORE ? true : undefined));
-    await service.drain();
-    await Promise.all(clients);
-    const others = [...seen.keys()].filter((answer) => !/^(200|503) /.test(answer));
-    expect(others).toEqual([]);
-    expect(seen.get("503 close") ?? 0).toBeGreaterThan(0);
+    test("clients that keep their connections and call without a pause see answers, and no reset", async () => {
+      const { service, call } = await start(way, http);
+      const seen = new Map<string, number>();
+      let rounds = 0;
+      const client = async (): Promise<void> => {
+        for (let last = ""; last !== "ECONNREFUSED" && last !== "ENOENT"; rounds += 1) {
+          const answer = await call("quick");
+          last = typeof answer === "string" ? answer : `${answer.status} ${answer.connection}`;
+          seen.set(last, (seen.get(last) ?? 0) + 1);
+          if (last === "503 close") return;
+        }
+      };
+      const clients = Array.from({ length: CLIENTS }, client);
+      await until("calls", () => (rounds >= ROUNDS_BEFORE ? true : undefined));
+      await service.drain();
+      await Promise.all(clients);
+      const others = [...seen.keys()].filter((answer) => !/^(200|503) /.test(answer));
+      expect(others).toEqual([]);
+      expect(seen.get("503 close") ?? 0).toBeGreaterThan(0);
+    });
   });
 });

@@ -108,7 +108,7 @@ export class FrontConnection implements CountedSocket, WireEvents {
   #readPart(bytes: Buffer): void {
     const before = this.#incomplete;
     if (before === undefined && !this.#reader.isInRequest) this.#await(this.#front.headersTimeoutMs);
-    const { used, begun, pieces, isComplete } = this.#reader.read(bytes);
+    const { used, begun, pieces, isComplete, failure } = this.#reader.read(bytes);
     this.#unread = used === bytes.length ? undefined : bytes.subarray(used);
     const request = begun ?? before?.request;
     if (request === undefined) return;
@@ -117,6 +117,7 @@ export class FrontConnection implements CountedSocket, WireEvents {
     if (isComplete) request.end();
     if (begun !== undefined) this.#begin(begun);
     else if (isComplete) this.#sendFinished();
+    if (failure !== undefined) throw failure;
   }
 
   #begin(request: FrontRequest): void {

@@ -32,6 +32,8 @@ interface Reading {
   readonly pieces: readonly Buffer[];
   /** True when the current request is complete. */
   readonly isComplete: boolean;
+  /** Why the body of the request that has begun cannot be read. */
+  readonly failure?: UnreadableRequest;
 }
 
 /**
@@ -71,7 +73,7 @@ export class RequestReader implements MessageHandler {
   }
 
   /**
-   * Reads up to the end of a request.
+   * Reads up to the end of a request. Nothing more can be read after a failure.
    *
    * @throws {UnreadableRequest}
    */
@@ -85,7 +87,10 @@ export class RequestReader implements MessageHandler {
       if (this.#isLineComplete || this.#line !== "") this.#countUnparsed(bytes.length);
       return { used, begun: this.#begun, pieces: this.#pieces, isComplete: this.#isComplete };
     } catch (error) {
-      throw error instanceof Http1Error ? new UnreadableRequest("malformed", error.message) : error;
+      const failure = error instanceof Http1Error ? new UnreadableRequest("malformed", error.message) : error;
+      // A request with a valid head is attributed to its caller, whatever its body is.
+      if (this.#begun === undefined || !(failure instanceof UnreadableRequest)) throw failure;
+      return { used: bytes.length, begun: this.#begun, pieces: [], isComplete: false, failure };
     }
   }
 
