@@ -1,15 +1,9 @@
 import { Refusal } from "../core/errors.ts";
 import { deniedAnswer, refusalAnswer } from "./answers.ts";
-import {
-  type Endpoint,
-  type EndpointAnswer,
-  type EndpointServices,
-  methodsOf,
-  type ReceivedRequest,
-  type Route,
-} from "./endpoint.ts";
+import { type Endpoint, type EndpointAnswer, type EndpointServices, methodsOf, type Route } from "./endpoint.ts";
 import type { HttpExchange } from "./exchange.ts";
 import { Guard } from "./guard.ts";
+import type { ReceivedRequest } from "./messages.ts";
 import { checkPeerHeaders } from "./request-guard.ts";
 
 interface AnsweringOptions {

@@ -1,6 +1,7 @@
 import { Refusal } from "../core/errors.ts";
 import { CountByKey, sourceOf } from "./connections/sources.ts";
-import type { Exchange, ReceivedRequest } from "./endpoint.ts";
+import type { Exchange } from "./endpoint.ts";
+import type { ReceivedRequest } from "./messages.ts";
 import { type BodyLimits, tooLarge } from "./request-guard.ts";
 
 /** One address, or one IPv6 /64, may use this share of the concurrent requests for incomplete bodies. */

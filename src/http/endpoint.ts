@@ -1,13 +1,12 @@
-import type { IncomingHttpHeaders } from "node:http";
 import type { z } from "zod";
 import type { JournalLine } from "../audit/journal/journal.ts";
 import type { OperatorPermission } from "../core/operator-permissions.ts";
 import type { CallerContext, EpochMs, Json } from "../core/types.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
 import type { Audience, CallerVerifier } from "../pipeline/caller-context.ts";
-import type { ClientCertificate } from "../pipeline/identity/binding.ts";
 import type { Shedding } from "../pipeline/limits/shedding.ts";
 import type { ConcurrencyLimitOptions, RequestRateLimiter } from "./connections/request-limits.ts";
+import type { ReceivedRequest } from "./messages.ts";
 import type { Metrics } from "./metrics.ts";
 import type { BodyLimits, PeerLimits } from "./request-guard.ts";
 
@@ -192,34 +191,6 @@ export interface AdmittedRequest<
   readonly tokenLeftMs: () => number;
   /** Verifies token and permission again: the token may have expired, or its key may have been removed. Rejects with a Refusal. */
   readonly verifyAgain: () => Promise<void>;
-}
-
-/** The connection of a request: tells requests of different clients apart. */
-export interface PeerConnection {
-  /** Undefined on the Unix socket. */
-  readonly remoteAddress?: string | undefined;
-  /** The client's certificate, where the server keeps it with the connection. */
-  readonly certificate?: ClientCertificate | undefined;
-}
-
-/** A request as the server received it. Both servers have such requests; node's own class is one. */
-export interface ReceivedRequest {
-  readonly method?: string | undefined;
-  /** The request target as sent. */
-  readonly url?: string | undefined;
-  readonly httpVersion: string;
-  /** Names in lower case. */
-  readonly headers: IncomingHttpHeaders;
-  /** Names and values as sent, in turn. */
-  readonly rawHeaders: readonly string[];
-  readonly socket: PeerConnection;
-  /** True when the whole request has arrived. */
-  readonly complete: boolean;
-  /** Discards what is left of the body. */
-  resume(): unknown;
-  on(event: "data", listener: (chunk: Buffer) => void): unknown;
-  on(event: "end" | "close" | "error", listener: () => void): unknown;
-  off(event: "data", listener: (chunk: Buffer) => void): unknown;
 }
 
 /** A request as an HTTP adapter received it, for endpoints that authorize it themselves. Nothing in it is verified yet. */

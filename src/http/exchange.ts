@@ -1,40 +1,8 @@
 import type { challenges } from "./answers.ts";
 import { DISCARDED_BYTES_MAX, onceBodyEnds } from "./body-readers.ts";
 import type { LoadGuards } from "./connections/load.ts";
-import type { EndpointAnswer, EventSink, Exchange, ReceivedRequest } from "./endpoint.ts";
-
-/** What a server knows of the order of a connection's answers. */
-export interface AnswerOrder<Request extends ReceivedRequest> {
-  /** Returns true when no later request arrived on the same connection: only then may its answer be the last. */
-  isLatest(request: Request): boolean;
-  /** Records that the answer to this request will say `Connection: close`: later requests are ignored (RFC 9112, 9.6). */
-  willEndWith(request: Request): void;
-  /** Records that this answer says `Connection: close`: anything that follows on the connection is ignored. */
-  endsWith(request: Request): void;
-}
-
-export type AnswerHeaders = Record<string, string | number | string[]>;
-
-/** The answer to one request, as a server writes it. Both servers have such responses; node's own class is one. */
-export interface ServerAnswer {
-  readonly statusCode: number;
-  /** True when the client has disconnected. */
-  readonly destroyed: boolean;
-  /** True when `end` was called. */
-  readonly writableEnded: boolean;
-  /** True when the whole answer was passed to the system. */
-  readonly writableFinished: boolean;
-  hasHeader(name: string): boolean;
-  writeHead(status: number, headers: AnswerHeaders): unknown;
-  /** Returns false when the client is behind: then `drain` follows. */
-  write(part: string | Uint8Array): boolean;
-  end(sent?: () => void): unknown;
-  end(part: string | Uint8Array | undefined, sent?: () => void): unknown;
-  destroy(): unknown;
-  on(event: "close" | "error", listener: () => void): unknown;
-  once(event: "close" | "drain", listener: () => void): unknown;
-  removeListener(event: "drain", listener: () => void): unknown;
-}
+import type { EndpointAnswer, EventSink, Exchange } from "./endpoint.ts";
+import type { AnswerHeaders, AnswerOrder, ReceivedRequest, ServerAnswer } from "./messages.ts";
 
 /** What an exchange needs of its request, in addition to what the request itself says. */
 export interface RequestParts<Request extends ReceivedRequest>

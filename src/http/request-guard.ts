@@ -4,7 +4,7 @@ import { Refusal } from "../core/errors.ts";
 import { isLoopback } from "../core/network.ts";
 import { parseStrictJson, StrictJsonError } from "../core/strict-json.ts";
 import type { WrongTokens } from "./connections/request-limits.ts";
-import type { ReceivedRequest } from "./endpoint.ts";
+import type { ReceivedRequest } from "./messages.ts";
 
 export interface BodyLimits {
   readonly bodyBytesMax: number;

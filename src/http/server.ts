@@ -3,8 +3,12 @@ import type { Socket } from "node:net";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { Answering } from "./answering.ts";
 import { challenges } from "./answers.ts";
-import type { ListenerServer } from "./connections/listening.ts";
-import { type ConnectionTaker, ForwardedConnections } from "./connections/listening-forwarded.ts";
+import {
+  type ConnectionTaker,
+  ForwardedConnections,
+  type ListenAddress,
+  type ListenerServer,
+} from "./connections/listening-forwarded.ts";
 import { createLoadGuards, type LoadGuards } from "./connections/load.ts";
 import { answerNoRequest, PendingAnswers, refuseTunnel } from "./connections/raw-answer.ts";
 import { RequestRateLimiter } from "./connections/request-limits.ts";
@@ -167,7 +171,7 @@ export class FastifyListener implements ListenerServer {
     this.#options = options;
   }
 
-  async listen(address: { readonly host: string; readonly port: number }): Promise<number> {
+  async listen(address: ListenAddress): Promise<number> {
     return Number(new URL(await this.#app.listen({ ...address })).port || 80);
   }
 

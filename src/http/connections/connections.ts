@@ -1,5 +1,5 @@
 import type { Server } from "node:http";
-import type { PeerConnection } from "../endpoint.ts";
+import type { PeerConnection } from "../messages.ts";
 import { type RawEnd, rawAnswer } from "./raw-answer.ts";
 import { CountByKey, sourceOf } from "./sources.ts";
 

@@ -27,6 +27,23 @@ export interface ConnectionTaker {
   retireAll(): void;
 }
 
+export interface ListenAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** An HTTP server of a listener, without the addresses at which it listens. */
+export interface ListenerServer {
+  /** Listens on a plain port, and returns the actual one. */
+  listen(address: ListenAddress): Promise<number>;
+  /** Takes connections that TLS or the Unix socket has accepted. */
+  taker(): Promise<ConnectionTaker>;
+  /** Stops accepting connections. For a moment, requests on open connections are still answered, with `Connection: close`. */
+  close(): Promise<void>;
+  /** Closes every connection at once. */
+  cutOff(): void;
+}
+
 /** Limits a server's concurrent connections, with room for handshakes. The limit is read at each connection. */
 export function limitedTo<S extends Server>(server: S, connectionsMax: () => number | undefined): S {
   const setLimit = (): void => {

@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import { createServer, type Server, type TLSSocket, type TlsOptions } from "node:tls";
 import type { EpochMs } from "../../core/types.ts";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
-import type { PeerConnection, ReceivedRequest } from "../endpoint.ts";
+import type { PeerConnection, ReceivedRequest } from "../messages.ts";
 import { type ConnectionTaker, type HandshakeLimits, Handshakes } from "./listening-forwarded.ts";
 
 /** PEM texts: the certificate and key that a listener presents, and the CA certificates that it trusts for clients. */

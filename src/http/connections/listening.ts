@@ -4,13 +4,8 @@ import { systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { Endpoint, ListenerName, ListenerState } from "../endpoint.ts";
 import type { ConsoleListener, ServerOptions } from "../server-options.ts";
-import type { ConnectionTaker } from "./listening-forwarded.ts";
+import type { ListenAddress, ListenerServer } from "./listening-forwarded.ts";
 import { type TlsFront, type TlsSource, tlsServer } from "./listening-tls.ts";
-
-interface ListenAddress {
-  readonly host: string;
-  readonly port: number;
-}
 
 /** Where the agents' listener or the console's listens: a port, plain or with TLS, a socket, or both. */
 interface ServedAddress {
@@ -36,18 +31,6 @@ interface Listening {
   close(): Promise<void>;
   cutOff(): void;
   closeOperators(): Promise<void>;
-}
-
-/** An HTTP server of a listener, without the addresses at which it listens. */
-export interface ListenerServer {
-  /** Listens on a plain port, and returns the actual one. */
-  listen(address: ListenAddress): Promise<number>;
-  /** Takes connections that TLS or the Unix socket has accepted. */
-  taker(): Promise<ConnectionTaker>;
-  /** Stops accepting connections. For a moment, requests on open connections are still answered, with `Connection: close`. */
-  close(): Promise<void>;
-  /** Closes every connection at once. */
-  cutOff(): void;
 }
 
 /**

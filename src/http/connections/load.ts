@@ -1,8 +1,7 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { CallerVerifier } from "../../pipeline/caller-context.ts";
 import { LOOP_MEASURE_EVERY_MS, Shedding } from "../../pipeline/limits/shedding.ts";
-import type { ReceivedRequest } from "../endpoint.ts";
-import type { ServerAnswer } from "../exchange.ts";
+import type { ReceivedRequest, ServerAnswer } from "../messages.ts";
 import { type ConnectionEnd, type ConnectionLimits, Connections } from "./connections.ts";
 import { WrongTokens } from "./request-limits.ts";
 

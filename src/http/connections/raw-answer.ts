@@ -1,7 +1,7 @@
 import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { RefusalCode } from "../../core/refusals.ts";
-import type { AnswerOrder } from "../exchange.ts";
+import type { AnswerOrder } from "../messages.ts";
 
 export type RawEnd = "malformed" | "headers_too_large" | "timeout";
 

@@ -2,7 +2,7 @@ import { Refusal } from "../../core/errors.ts";
 import type { CallerContext } from "../../core/types.ts";
 import { monotonic } from "../../pipeline/limits/monotonic-clock.ts";
 import { type Rate, RateLimiter } from "../../pipeline/limits/rate-limiter.ts";
-import type { ReceivedRequest } from "../endpoint.ts";
+import type { ReceivedRequest } from "../messages.ts";
 import { CountByKey, sourceOf } from "./sources.ts";
 
 const RETRY_AFTER_MS = 1_000;

@@ -1,5 +1,5 @@
 import { networkOf } from "../../audit/unauthenticated.ts";
-import type { PeerConnection } from "../endpoint.ts";
+import type { PeerConnection } from "../messages.ts";
 
 /** Caches sources: reading a socket's peer address is expensive, and connections are kept alive. */
 const known = new WeakMap<PeerConnection, string>();

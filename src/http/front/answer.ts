@@ -1,7 +1,6 @@
 import { STATUS_CODES } from "node:http";
-import type { AnswerHeaders, ServerAnswer } from "../exchange.ts";
+import type { AnswerHeaders, ServerAnswer } from "../messages.ts";
 import { KEEP_ALIVE_MS } from "../server-options.ts";
-import type { FrontConnection } from "./connection.ts";
 import type { FrontRequest } from "./request.ts";
 
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
@@ -11,6 +10,23 @@ const ABOVE_ASCII = /[\x80-\xff]/;
 
 /** Answers of this size are written with their head in one piece. */
 const JOINED_BYTES_MAX = 65_536;
+
+/** The connection of an answer, as far as answers need it. */
+interface AnswerConnection {
+  /** The value of the header Date. */
+  readonly date: string;
+  readonly isFlushed: boolean;
+  /** Returns whether it is this answer's turn to be written. */
+  isNext(answer: FrontAnswer): boolean;
+  /** Returns whether the answer is still to be sent. */
+  isOpen(answer: FrontAnswer): boolean;
+  /** Whether the connection ends after this request, unless others follow. */
+  endsAfter(request: FrontRequest): boolean;
+  write(data: string | Buffer): void;
+  /** An answer is whole, whether or not it was its turn. */
+  answered(): void;
+  destroy(): void;
+}
 
 /** The answer to one request of a connection. */
 export class FrontAnswer implements ServerAnswer {
@@ -22,7 +38,7 @@ export class FrontAnswer implements ServerAnswer {
   /** True when nothing follows this answer on the connection. */
   closesConnection: boolean;
   readonly #request: FrontRequest;
-  readonly #connection: FrontConnection;
+  readonly #connection: AnswerConnection;
   /** The head, until it is written with the first part of the body. */
   #head: string | undefined;
   #hasHead = false;
@@ -33,7 +49,7 @@ export class FrontAnswer implements ServerAnswer {
   readonly #onClose: (() => void)[] = [];
   readonly #onDrain: (() => void)[] = [];
 
-  constructor(request: FrontRequest, connection: FrontConnection) {
+  constructor(request: FrontRequest, connection: AnswerConnection) {
     this.#request = request;
     this.#connection = connection;
     this.closesConnection = !request.keepsAlive;

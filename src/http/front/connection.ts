@@ -1,9 +1,9 @@
+import type { ParserFactory } from "../../http1/parser.ts";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
 import type { CountedSocket } from "../connections/connections.ts";
 import { NO_TUNNEL, type RawEnd, rawAnswer, rawAnswerTo } from "../connections/raw-answer.ts";
 import { FrontAnswer } from "./answer.ts";
-import type { Front } from "./front.ts";
-import type { FrontRequest } from "./request.ts";
+import type { FrontRequest, RequestConnection } from "./request.ts";
 import { RequestReader, UnreadableRequest } from "./request-reader.ts";
 import type { Wire, WireEvents } from "./wire.ts";
 
@@ -16,6 +16,26 @@ const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
 /** Requests of one connection that are answered at the same time; beyond this, the next one waits. */
 const OPEN_REQUESTS_MAX = 64;
 
+/** What the connections of one listener share. */
+export interface FrontParts {
+  readonly parsers: ParserFactory;
+  readonly headerBytesMax: number;
+  readonly headersTimeoutMs: number;
+  /** From the end of the head. */
+  readonly requestTimeoutMs: number;
+  readonly keepAliveMs: number;
+  /** The value of the header Date. */
+  readonly date: string;
+  readonly isClosing: boolean;
+  /** Returns the sweep at which a time limit that begins now has passed. */
+  sweepAfter(ms: number): number;
+  /** Counts a connection that has sent its first request. Refuses it and returns false when there are too many. */
+  admits(connection: FrontConnection): boolean;
+  /** Counts a connection that is ended for this reason. */
+  ended(end: RawEnd): void;
+  serve(request: FrontRequest, answer: FrontAnswer): void;
+}
+
 /** A request and its answer. */
 interface OpenRequest {
   readonly request: FrontRequest;
@@ -26,13 +46,13 @@ interface OpenRequest {
  * One connection: reads requests and sends their answers in the same order. Requests that a client sends without waiting are
  * answered at the same time; an answer that is not the next one waits.
  */
-export class FrontConnection implements CountedSocket, WireEvents {
+export class FrontConnection implements CountedSocket, RequestConnection, WireEvents {
   destroyed = false;
   readonly remoteAddress: string | undefined;
   readonly encrypted: boolean;
   readonly certificate: ClientCertificate | undefined;
   readonly #wire: Wire;
-  readonly #front: Front;
+  readonly #front: FrontParts;
   readonly #reader: RequestReader;
   readonly #onClose: (() => void)[] = [];
   /** The requests whose answers are not sent yet, in order. Only the last one may be incomplete. */
@@ -52,7 +72,7 @@ export class FrontConnection implements CountedSocket, WireEvents {
   /** The sweep at which the client must have sent, or closed, what the connection waits for. */
   #deadline: number;
 
-  constructor(wire: Wire, front: Front) {
+  constructor(wire: Wire, front: FrontParts) {
     this.#wire = wire;
     this.#front = front;
     this.remoteAddress = wire.remoteAddress;
@@ -140,12 +160,10 @@ export class FrontConnection implements CountedSocket, WireEvents {
     if (!request.complete && request.expectsContinue) this.#wire.write(CONTINUE);
   }
 
-  /** Returns whether the answer is still to be sent. */
   isOpen(answer: FrontAnswer): boolean {
     return this.#open.some((each) => each.answer === answer);
   }
 
-  /** Returns whether it is this answer's turn to be written. */
   isNext(answer: FrontAnswer): boolean {
     return this.#open[0]?.answer === answer;
   }
@@ -154,7 +172,6 @@ export class FrontConnection implements CountedSocket, WireEvents {
     this.#wire.write(data);
   }
 
-  /** The answer was given, whether or not it was its turn. */
   answered(): void {
     this.#sendFinished();
   }
@@ -198,22 +215,18 @@ export class FrontConnection implements CountedSocket, WireEvents {
     this.#read();
   }
 
-  /** Continues to read a body whose reader takes more. */
   readOn(): void {
     this.#read();
   }
 
-  /** Returns whether no request follows this one, as far as the client has sent any. */
   isLatest(request: FrontRequest): boolean {
     return this.#unread === undefined && this.#open.at(-1)?.request === request;
   }
 
-  /** Whether the connection ends after this request, unless others follow. */
   endsAfter(request: FrontRequest): boolean {
     return (this.#isRetired || this.#front.isClosing) && this.isLatest(request);
   }
 
-  /** Ignores later requests. */
   ignoreLater(): void {
     this.#isLast = true;
     this.#read();
@@ -313,8 +326,14 @@ export class FrontConnection implements CountedSocket, WireEvents {
     if (now < this.#deadline) return;
     // What the system has taken is still sent.
     if (this.#isEnding) this.#wire.close();
-    else if (this.#reader.isInRequest || !this.#hasSentRequest) this.#refuse("timeout");
-    else this.#endAfterLast();
+    else if (!this.#reader.isInRequest && this.#hasSentRequest) this.#endAfterLast();
+    else if (this.#wire.isForwarded) this.#cutOff();
+    else this.#refuse("timeout");
+  }
+
+  #cutOff(): void {
+    this.#front.ended("timeout");
+    this.#wire.destroy();
   }
 
   #await(ms: number): void {

@@ -1,11 +1,14 @@
 import type { Server, Socket } from "node:net";
 import { parse as parseQuery } from "node:querystring";
-import type { TCPSocketListener } from "bun";
 import type { ParserFactory } from "../../http1/parser.ts";
 import { Answering } from "../answering.ts";
 import { challenges } from "../answers.ts";
-import type { ListenerServer } from "../connections/listening.ts";
-import { type ConnectionTaker, limitedTo } from "../connections/listening-forwarded.ts";
+import {
+  type ConnectionTaker,
+  type ListenAddress,
+  type ListenerServer,
+  limitedTo,
+} from "../connections/listening-forwarded.ts";
 import { certificateOf } from "../connections/listening-tls.ts";
 import { createLoadGuards, type LoadGuards } from "../connections/load.ts";
 import type { RawEnd } from "../connections/raw-answer.ts";
@@ -15,7 +18,7 @@ import { type Endpoint, type EndpointAnswer, routesOf } from "../endpoint.ts";
 import { type ExchangeListener, HttpExchange } from "../exchange.ts";
 import { KEEP_ALIVE_MS, type ServerOptions, TIMEOUT_CHECK_EVERY_MS } from "../server-options.ts";
 import type { FrontAnswer } from "./answer.ts";
-import { FrontConnection } from "./connection.ts";
+import { FrontConnection, type FrontParts } from "./connection.ts";
 import type { FrontRequest } from "./request.ts";
 import { queryOf, RouteTable } from "./route-table.ts";
 import { BunWire, NodeWire, type Wire } from "./wire.ts";
@@ -30,14 +33,12 @@ const IDLE_GRACE_MS = 500;
 type Handler = (exchange: HttpExchange) => Promise<EndpointAnswer>;
 
 /** The agents' listener: an HTTP/1.1 server on sockets. */
-export class Front implements ListenerServer, ConnectionTaker {
+export class Front implements ListenerServer, ConnectionTaker, FrontParts {
   readonly parsers: ParserFactory;
   readonly headerBytesMax: number;
   readonly headersTimeoutMs: number;
-  /** From the end of the head. */
   readonly requestTimeoutMs: number;
   readonly keepAliveMs = KEEP_ALIVE_MS;
-  /** The value of the header Date. */
   date: string;
   isClosing = false;
   readonly #options: ServerOptions;
@@ -49,7 +50,7 @@ export class Front implements ListenerServer, ConnectionTaker {
   readonly #load: LoadGuards | undefined;
   readonly #open = new Set<FrontConnection>();
   readonly #bySource = new CountByKey();
-  readonly #listeners: TCPSocketListener<BunWire>[] = [];
+  readonly #listeners: Bun.TCPSocketListener<BunWire>[] = [];
   readonly #stops: (() => void)[] = [];
   readonly #onEmpty: (() => void)[] = [];
   #sweeps = 0;
@@ -87,7 +88,7 @@ export class Front implements ListenerServer, ConnectionTaker {
     if (this.#load !== undefined) this.#stops.push(this.#load.watch(), this.#load.connections.watch());
   }
 
-  async listen({ host: hostname, port }: { readonly host: string; readonly port: number }): Promise<number> {
+  async listen({ host: hostname, port }: ListenAddress): Promise<number> {
     const listener = Bun.listen<BunWire>({
       hostname,
       port,
@@ -145,7 +146,6 @@ export class Front implements ListenerServer, ConnectionTaker {
     connection.destroy();
   }
 
-  /** Counts a connection that has sent its first request. Refuses it and returns false when there are too many. */
   admits(connection: FrontConnection): boolean {
     return this.#load?.connections.take(connection) !== false;
   }
@@ -170,7 +170,6 @@ export class Front implements ListenerServer, ConnectionTaker {
     void this.#answering.serve(exchange, handler);
   }
 
-  /** Returns the sweep at which a time limit that begins now has passed. */
   sweepAfter(ms: number): number {
     return this.#sweeps + Math.ceil(ms / TIMEOUT_CHECK_EVERY_MS) + 1;
   }

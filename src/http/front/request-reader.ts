@@ -1,8 +1,7 @@
 import { Http1Error } from "../../http1/http1-error.ts";
 import type { AfterHead, Http1Parser, MessageHandler, MessageHead, ParserFactory } from "../../http1/parser.ts";
 import type { RawEnd } from "../connections/raw-answer.ts";
-import type { FrontConnection } from "./connection.ts";
-import { FrontRequest } from "./request.ts";
+import { FrontRequest, type RequestConnection } from "./request.ts";
 
 /** Headers in one request. */
 const HEADERS_MAX = 200;
@@ -42,7 +41,7 @@ interface Reading {
  */
 export class RequestReader implements MessageHandler {
   readonly #parser: Http1Parser;
-  readonly #connection: FrontConnection;
+  readonly #connection: RequestConnection;
   readonly #headBytesMax: number;
   /** The request line as sent, up to its LF. */
   #line = "";
@@ -61,7 +60,7 @@ export class RequestReader implements MessageHandler {
   #pieces: Buffer[] = [];
   #isComplete = false;
 
-  constructor(parsers: ParserFactory, connection: FrontConnection, headBytesMax: number) {
+  constructor(parsers: ParserFactory, connection: RequestConnection, headBytesMax: number) {
     this.#parser = parsers.requests(this);
     this.#connection = connection;
     this.#headBytesMax = headBytesMax;

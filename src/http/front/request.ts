@@ -1,9 +1,19 @@
 import type { IncomingHttpHeaders } from "node:http";
-import type { ReceivedRequest } from "../endpoint.ts";
-import type { FrontConnection } from "./connection.ts";
+import type { PeerConnection, ReceivedRequest } from "../messages.ts";
 
 /** Bytes of a body that wait for a reader; beyond this, nothing more is read from the connection. */
 const WAITING_BYTES_MAX = 65_536;
+
+/** The connection of a request, as far as requests need it. */
+export interface RequestConnection extends PeerConnection {
+  readonly encrypted: boolean;
+  /** Continues to read a body whose reader takes more. */
+  readOn(): void;
+  /** Returns whether no request follows this one, as far as the client has sent any. */
+  isLatest(request: FrontRequest): boolean;
+  /** Ignores later requests. */
+  ignoreLater(): void;
+}
 
 interface RequestHead {
   readonly method: string;
@@ -20,7 +30,7 @@ export class FrontRequest implements ReceivedRequest {
   readonly url: string;
   readonly httpVersion: "1.0" | "1.1";
   readonly rawHeaders: readonly string[];
-  readonly socket: FrontConnection;
+  readonly socket: RequestConnection;
   readonly keepsAlive: boolean;
   complete = false;
   #headers: IncomingHttpHeaders | undefined;
@@ -32,7 +42,7 @@ export class FrontRequest implements ReceivedRequest {
   readonly #onEnd: (() => void)[] = [];
   readonly #onClose: (() => void)[] = [];
 
-  constructor({ method, target, httpVersion, rawHeaders, keepsAlive }: RequestHead, connection: FrontConnection) {
+  constructor({ method, target, httpVersion, rawHeaders, keepsAlive }: RequestHead, connection: RequestConnection) {
     this.method = method;
     this.url = target;
     this.httpVersion = httpVersion;

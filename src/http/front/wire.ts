@@ -1,5 +1,4 @@
 import type { Socket as NodeSocket } from "node:net";
-import type { Socket as BunSocket } from "bun";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
 
 /** One connection to a client, as the front uses it: plain TCP, TLS, or a Unix socket. */
@@ -8,6 +7,8 @@ export interface Wire {
   readonly remoteAddress: string | undefined;
   readonly encrypted: boolean;
   readonly certificate: ClientCertificate | undefined;
+  /** True when another server accepted it: TLS, or the Unix socket. Such a connection is cut off without an answer when it is too slow. */
+  readonly isForwarded: boolean;
   /** True when everything that was written was passed to the system. */
   readonly isFlushed: boolean;
   /** Keeps what the system does not take, and writes it later. */
@@ -40,14 +41,15 @@ export class BunWire implements Wire {
   readonly remoteAddress: string | undefined;
   readonly encrypted = false;
   readonly certificate = undefined;
+  readonly isForwarded = false;
   #events: WireEvents | undefined;
-  readonly #socket: BunSocket<BunWire>;
+  readonly #socket: Bun.Socket<BunWire>;
   /** What the system has not taken yet. */
   #backlog: Buffer[] = [];
   #isEnding = false;
   #isClosed = false;
 
-  constructor(socket: BunSocket<BunWire>) {
+  constructor(socket: Bun.Socket<BunWire>) {
     this.#socket = socket;
     this.remoteAddress = socket.remoteAddress;
   }
@@ -135,6 +137,7 @@ export class NodeWire implements Wire {
   readonly remoteAddress: string | undefined;
   readonly encrypted: boolean;
   readonly certificate: ClientCertificate | undefined;
+  readonly isForwarded = true;
   readonly #socket: NodeSocket;
   #isFlushed = true;
 

@@ -3,13 +3,8 @@ import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import type { AccessDecision, AccessQuestion } from "../../pipeline/evaluation.ts";
 import { deniedAnswer, json } from "../answers.ts";
-import {
-  type Endpoint,
-  type EndpointAnswer,
-  type EndpointServices,
-  endpointsWith,
-  type ReceivedRequest,
-} from "../endpoint.ts";
+import { type Endpoint, type EndpointAnswer, type EndpointServices, endpointsWith } from "../endpoint.ts";
+import type { ReceivedRequest } from "../messages.ts";
 import { issuesOf } from "../request-guard.ts";
 
 /** What these endpoints need of the service. */
