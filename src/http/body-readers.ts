@@ -47,14 +47,16 @@ export class BodyReaders {
         body.drop();
         reject(refusal());
       };
+      let timer: ReturnType<typeof setTimeout> | undefined;
       const unlisten = exchange.listen(() => finish(disconnected));
-      const timer = setTimeout(() => finish(tooSlow), requestTimeoutMs);
       raw.on("data", (chunk: Buffer) => {
         if (isFinished) return;
         if (body.size + chunk.length <= bodyBytesMax) body.add(chunk);
         else finish(() => tooLarge(bodyBytesMax));
       });
       raw.on("end", () => finish());
+      // A whole body is passed on at once, if the server has it already.
+      if (!isFinished) timer = setTimeout(() => finish(tooSlow), requestTimeoutMs);
       if (reading >= perSourceMax) setImmediate(() => finish(tooMany));
     });
   }

@@ -174,7 +174,7 @@ export class FrontAnswer implements ServerAnswer {
   }
 
   drained(): void {
-    for (const listener of this.#onDrain.splice(0)) listener();
+    if (this.#onDrain.length > 0) for (const listener of this.#onDrain.splice(0)) listener();
   }
 
   /** The whole answer was passed to the system. */
@@ -192,7 +192,7 @@ export class FrontAnswer implements ServerAnswer {
   }
 
   #notifyClosed(): void {
-    for (const listener of this.#onClose.splice(0)) listener();
+    if (this.#onClose.length > 0) for (const listener of this.#onClose.splice(0)) listener();
   }
 }
 

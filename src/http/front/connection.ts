@@ -34,6 +34,7 @@ export interface FrontParts {
   /** Counts a connection that is ended for this reason. */
   ended(end: RawEnd): void;
   serve(request: FrontRequest, answer: FrontAnswer): void;
+  logError(error: unknown): void;
 }
 
 /** A request and its answer. */
@@ -109,8 +110,8 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     try {
       while (this.#unread !== undefined && this.#mayRead) this.#readPart(this.#unread);
     } catch (error) {
-      if (!(error instanceof UnreadableRequest)) throw error;
-      this.#refuse(error.end);
+      if (error instanceof UnreadableRequest) this.#refuse(error.end);
+      else this.#fail(error);
     } finally {
       this.#isReading = false;
     }
@@ -118,6 +119,12 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     if (this.#isLast && this.#incomplete === undefined) this.#unread = undefined;
     const waiting = this.#unread?.length ?? 0;
     this.#setPaused(waiting > UNREAD_BYTES_MAX || this.#incomplete?.request.isFull === true);
+  }
+
+  /** Closes the connection after an error of ours: nothing that follows on it could be trusted. */
+  #fail(error: unknown): void {
+    this.#front.logError(error);
+    this.#wire.destroy();
   }
 
   get #mayRead(): boolean {

@@ -105,9 +105,9 @@ export class Front implements ListenerServer, ConnectionTaker, FrontParts {
         end: (socket) => socket.data.ended(),
         close: (socket) => socket.data.closed(),
         error: (socket, error) => {
-          // A reset is also reported here, before the connection is closed.
-          if (!("code" in error)) this.#options.logError(error);
-          socket.data.destroy();
+          // Errors of the connection have a code; others were thrown by a handler here.
+          if (!("code" in error)) this.logError(error);
+          socket.terminate();
         },
       },
     });
@@ -204,7 +204,10 @@ export class Front implements ListenerServer, ConnectionTaker, FrontParts {
     return promise;
   }
 
-  /** Closes every connection at once. */
+  logError(error: unknown): void {
+    this.#options.logError(error);
+  }
+
   cutOff(): void {
     for (const connection of this.#open) connection.destroy();
   }

@@ -1,6 +1,7 @@
 import { Http1Error } from "../../http1/http1-error.ts";
 import type { AfterHead, Http1Parser, MessageHandler, MessageHead, ParserFactory } from "../../http1/parser.ts";
 import type { RawEnd } from "../connections/raw-answer.ts";
+import { headerName, latin1 } from "./header-names.ts";
 import { FrontRequest, type RequestConnection } from "./request.ts";
 
 /** Headers in one request. */
@@ -109,7 +110,7 @@ export class RequestReader implements MessageHandler {
     if (this.#line === "") while (bytes[start] === CR || bytes[start] === LF) start += 1;
     const end = bytes.indexOf(LF, start);
     this.#isLineComplete = end !== -1;
-    this.#line += bytes.toString("latin1", start, end === -1 ? bytes.length : end + 1);
+    this.#line += latin1(bytes, start, end === -1 ? bytes.length : end + 1);
   }
 
   /** Counts the bytes of a head that is not complete, however llhttp reads them. */
@@ -126,19 +127,19 @@ export class RequestReader implements MessageHandler {
 
   onTarget(bytes: Buffer, start: number, end: number): void {
     this.#count(end - start);
-    this.#target += bytes.toString("latin1", start, end);
+    this.#target += latin1(bytes, start, end);
   }
 
   onHeaderName(bytes: Buffer, start: number, end: number): void {
     if (this.#isInValue) this.#addHeader();
     this.#count(end - start);
-    this.#name += bytes.toString("latin1", start, end);
+    this.#name = this.#name === "" ? headerName(bytes, start, end) : this.#name + latin1(bytes, start, end);
   }
 
   onHeaderValue(bytes: Buffer, start: number, end: number): void {
     this.#isInValue = true;
     this.#count(end - start);
-    this.#value += bytes.toString("latin1", start, end);
+    this.#value += latin1(bytes, start, end);
   }
 
   #addHeader(): void {
@@ -212,6 +213,10 @@ function tooLarge(): UnreadableRequest {
 /** Removes white space from the end of a value: llhttp reports it. */
 function withoutEndSpace(value: string): string {
   let end = value.length;
-  while (end > 0 && (value[end - 1] === " " || value[end - 1] === "\t")) end -= 1;
+  while (end > 0 && isSpaceOrTab(value.charCodeAt(end - 1))) end -= 1;
   return end === value.length ? value : value.slice(0, end);
+}
+
+function isSpaceOrTab(code: number): boolean {
+  return code === 0x20 || code === 0x09;
 }

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { PeerConnection, ReceivedRequest } from "../messages.ts";
+import { lowerCaseOf } from "./header-names.ts";
 
 /** Bytes of a body that wait for a reader; beyond this, nothing more is read from the connection. */
 const WAITING_BYTES_MAX = 65_536;
@@ -122,25 +123,13 @@ export class FrontRequest implements ReceivedRequest {
 
   end(): void {
     this.complete = true;
-    for (const listener of this.#onEnd.splice(0)) listener();
+    if (this.#onEnd.length > 0) for (const listener of this.#onEnd.splice(0)) listener();
   }
 
   /** The connection has ended: the rest of the body does not arrive. */
   close(): void {
     for (const listener of this.#onClose.splice(0)) listener();
   }
-}
-
-/** Spellings of header names, and how readers spell them. */
-const NAMES = new Map<string, string>();
-const NAMES_MAX = 256;
-
-function lowerCase(name: string): string {
-  const known = NAMES.get(name);
-  if (known !== undefined) return known;
-  const lower = name.toLowerCase();
-  if (NAMES.size < NAMES_MAX) NAMES.set(name, lower);
-  return lower;
 }
 
 /** Headers of which the first counts when there are several, as in node. The guard refuses the repetition of most. */
@@ -154,7 +143,7 @@ const FIRST_COUNTS: ReadonlySet<string> = new Set([
 function headersOf(raw: readonly string[]): IncomingHttpHeaders {
   const headers: Record<string, string | string[] | undefined> = Object.create(null);
   for (let at = 0; at < raw.length; at += 2) {
-    const name = lowerCase(raw[at] ?? "");
+    const name = lowerCaseOf(raw[at] ?? "");
     const value = raw[at + 1] ?? "";
     const before = headers[name];
     if (name === "set-cookie") headers[name] = [...(before ?? []), value];
