@@ -9,7 +9,7 @@ import type { Wire, WireEvents } from "./wire.ts";
 
 /** Bytes that are kept until they may be read; beyond this, nothing more is received. */
 const UNREAD_BYTES_MAX = 65_536;
-/** Time that a client has to close its side after the last answer, before the connection is closed on both. */
+/** Time between the ends of both sides of a connection: to close it after the last answer, and to answer a client that has ended. */
 const LINGER_MS = 2_000;
 const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -294,8 +294,9 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     }
     if (this.#reader.isInRequest && this.#refusal === undefined) this.#refuse("malformed");
     else if (this.#open.length === 0) this.#endAfterLast();
-    // Most clients that end are gone; those that have only sent their last request still get its answer.
+    // Most clients that end are gone. Those that have only sent their last request still get an answer that comes soon.
     for (const { answer } of this.#open) answer.disconnected();
+    this.#await(LINGER_MS);
   }
 
   closed(): void {
@@ -333,9 +334,16 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     if (now < this.#deadline) return;
     // What the system has taken is still sent.
     if (this.#isEnding) this.#wire.close();
+    else if (this.#hasClientEnded) this.#sweepHalfClosed();
     else if (!this.#reader.isInRequest && this.#hasSentRequest) this.#endAfterLast();
     else if (this.#wire.isForwarded) this.#cutOff();
     else this.#refuse("timeout");
+  }
+
+  /** Closes the connection of a client that has ended, unless it is reading its answer. */
+  #sweepHalfClosed(): void {
+    if (this.#open[0]?.answer.writableEnded === true) this.#await(LINGER_MS);
+    else this.#wire.close();
   }
 
   #cutOff(): void {
