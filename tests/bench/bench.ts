@@ -1,19 +1,21 @@
-import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as grpc from "@grpc/grpc-js";
 import { credentials } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
-import { z } from "zod";
 import { DEVELOPMENT_SERVER_NAME, developmentCertificates } from "../../src/cli/development/certificates.ts";
 import { CUSTOMER_MASTER_PROTO_FOLDER } from "../../src/cli/development/customer-master.ts";
 import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
-import { defineTool, mcpTool, SafeToolCall } from "../../src/index.ts";
+import { SafeToolCall } from "../../src/index.ts";
 import { auditReadingFindings } from "./audit-reading.ts";
-import { footprint, median, rssMb } from "./footprint.ts";
+import { figureLines, type Measured } from "./figures.ts";
+import { footprint, median } from "./footprint.ts";
 import { gateFindings } from "./gate.ts";
 import type { Orders } from "./load.ts";
+import { upstreamEcho, upstreamSystem } from "./mcp-tool.ts";
+import { type Bench, http, mcp, mcpThrough, memory } from "./over-http.ts";
 import { type BenchServer, cpuMs, load, type ServerProcess, startServer } from "./processes.ts";
 import { issueBenchTokens } from "./token.ts";
 import { echo } from "./tools/echo.ts";
@@ -25,16 +27,12 @@ import { echo } from "./tools/echo.ts";
 const ROUNDS = 5;
 const CALLS = {
   warmup: 30_000,
-  c64: 20_000,
-  c1: 3_000,
-  memory: 100_000,
   library: 20_000,
   quotas: 4_000,
   grpc: 6_000,
   upstream: 6_000,
   api: 10_000,
   cli: 300,
-  sync: 500,
 } as const;
 
 const folder = mkdtempSync(join(tmpdir(), "stc-bench-"));
@@ -46,126 +44,7 @@ async function server(which: BenchServer, ...more: readonly string[]): Promise<S
   return started;
 }
 
-interface HttpFindings {
-  readonly c64: number;
-  readonly cpu: number;
-  readonly cpuAgainstBun: number;
-  readonly c1AddedUs: number;
-  readonly mcpC64: number;
-  /** Over `POST /call`. */
-  readonly mcpAddedUs: number;
-  readonly mcpSessionsPerSecond: number;
-  readonly rssMb: number;
-  readonly rssGrowth: number;
-}
-
-const MODERN = "2026-07-28";
 const CLIENT = { name: "bench", version: "1" };
-const CALLED = { name: "bench_echo", arguments: { text: "hello", count: 3 } };
-
-/** Requests of MCP: a call of 2026-07-28, and the three that make a session of 2025-11-25. */
-const MCP = {
-  call: {
-    method: "tools/call",
-    params: {
-      ...CALLED,
-      _meta: {
-        "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientCapabilities": {},
-        "io.modelcontextprotocol/clientInfo": CLIENT,
-      },
-    },
-    headers: [`MCP-Protocol-Version: ${MODERN}`, "Mcp-Method: tools/call", "Mcp-Name: bench_echo"],
-  },
-  session: [
-    { method: "initialize", params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: CLIENT } },
-    { method: "tools/list", params: {} },
-    { method: "tools/call", params: CALLED },
-  ].map((request) => ({ ...request, headers: ["MCP-Protocol-Version: 2025-11-25"] })),
-} as const;
-
-interface McpRequest {
-  readonly method: string;
-  readonly params: object;
-  readonly headers: readonly string[];
-}
-
-function asMcp(orders: Orders, { method, params, headers }: McpRequest): Orders {
-  return { ...orders, path: "/mcp", headers, body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }) };
-}
-
-async function http(token: string): Promise<HttpFindings> {
-  const bare = await server("bare");
-  const bareBun = await server("bareBun");
-  const governed = await server("governed");
-  const body = JSON.stringify({ tool: "bench_echo", args: { text: "hello", count: 3 } });
-  const orders = (port: number, connections: number, requests: number): Orders => ({
-    port,
-    token,
-    body,
-    connections,
-    requests,
-  });
-  for (const { port } of [bare, bareBun, governed]) await load(orders(port, 64, CALLS.warmup));
-  const at64 = async ({ port, pid }: ServerProcess): Promise<{ perSecond: number; cpuMs: number }> => {
-    const before = cpuMs(pid);
-    const { perSecond } = await load(orders(port, 64, CALLS.c64));
-    return { perSecond, cpuMs: cpuMs(pid) - before };
-  };
-  await load(asMcp(orders(governed.port, 64, CALLS.warmup), MCP.call));
-  const mcpRatios: number[] = [];
-  const mcpAdded: number[] = [];
-  const ratios: number[] = [];
-  const costs: number[] = [];
-  const costsAgainstBun: number[] = [];
-  const added: number[] = [];
-  for (let round = 0; round < ROUNDS; round += 1) {
-    const plain = await at64(bare);
-    const plainBun = await at64(bareBun);
-    const ours = await at64(governed);
-    ratios.push(ours.perSecond / plain.perSecond);
-    costs.push(plain.cpuMs / ours.cpuMs);
-    costsAgainstBun.push(plainBun.cpuMs / ours.cpuMs);
-    const plainOne = await load(orders(bare.port, 1, CALLS.c1));
-    const oursOne = await load(orders(governed.port, 1, CALLS.c1));
-    added.push(oursOne.medianUs - plainOne.medianUs);
-    const mcp = await load(asMcp(orders(governed.port, 64, CALLS.c64), MCP.call));
-    mcpRatios.push(mcp.perSecond / plain.perSecond);
-    const mcpOne = await load(asMcp(orders(governed.port, 1, CALLS.c1), MCP.call));
-    mcpAdded.push(mcpOne.medianUs - oursOne.medianUs);
-  }
-  let sessionSeconds = 0;
-  for (const request of MCP.session) {
-    sessionSeconds += 1 / (await load(asMcp(orders(governed.port, 64, CALLS.c64), request))).perSecond;
-  }
-  await load(orders(governed.port, 64, CALLS.memory / 2));
-  const half = rssMb(governed.pid);
-  await load(orders(governed.port, 64, CALLS.memory / 2));
-  const whole = rssMb(governed.pid);
-  return {
-    c64: median(ratios),
-    cpu: median(costs),
-    cpuAgainstBun: median(costsAgainstBun),
-    c1AddedUs: median(added),
-    rssMb: whole,
-    rssGrowth: whole / half,
-    ...{ mcpC64: median(mcpRatios), mcpAddedUs: median(mcpAdded), mcpSessionsPerSecond: 1 / sessionSeconds },
-  };
-}
-
-/** Returns the processor time of a process with all its threads: it moves less than throughput when others use the machine. */
-function fdatasyncUs(): number {
-  const descriptor = openSync(join(folder, "sync"), "a");
-  const line = "x".repeat(699).concat("\n");
-  const times = Array.from({ length: CALLS.sync }, () => {
-    const at = performance.now();
-    writeSync(descriptor, line);
-    fdatasyncSync(descriptor);
-    return (performance.now() - at) * 1000;
-  });
-  closeSync(descriptor);
-  return median(times);
-}
 
 /** Runs `call` `count` times with `lanes` under way; calls per second. */
 async function throughput(lanes: number, count: number, call: () => Promise<unknown>): Promise<number> {
@@ -308,27 +187,13 @@ async function grpcRatios(token: string): Promise<{ readonly speed: number; read
   return { speed: median(speeds), cpu: median(costs) };
 }
 
-const upstreamEcho = defineTool({
-  name: "bench_upstream",
-  description: "Answer what was asked",
-  classification: "read",
-  permissions: { required: ["bench:run"] },
-  input: z.strictObject({ text: z.string().max(200) }),
-  output: z.strictObject({ text: z.string() }),
-  outputPolicy: { text: "allow" },
-  target: mcpTool("bench", "echo"),
-});
-
 /** The same server behind the service and behind the official client. */
 async function upstreamRatios(token: string): Promise<{ readonly speed: number; readonly cpu: number }> {
   const { port } = await server("mcp");
-  const url = `http://127.0.0.1:${port}/mcp`;
+  const systems = upstreamSystem(port);
   const direct = new Client(CLIENT);
-  await direct.connect(new StreamableHTTPClientTransport(new URL(url)));
-  const ours = await library(token, {
-    tools: [upstreamEcho],
-    systems: { bench: { mcp: { url, plaintext: true, addresses: ["loopback"] } } },
-  });
+  await direct.connect(new StreamableHTTPClientTransport(new URL(systems.bench.mcp.url)));
+  const ours = await library(token, { tools: [upstreamEcho], systems });
   const plain = (): Promise<unknown> => direct.callTool({ name: "echo", arguments: { text: "hello" } });
   const governed = (): Promise<void> => ours.call("bench_upstream", { text: "hello" });
   await throughput(32, CALLS.warmup, plain);
@@ -398,103 +263,74 @@ async function cliAddedMs(token: string): Promise<number> {
   return median(guarded) - median(plain);
 }
 
-type Unit = "" | "µs" | "ms" | "MB";
+/** What can be measured alone: `bun run bench mcp-through library`. */
+const PARTS: Readonly<Record<string, (bench: Bench) => Promise<Measured>>> = {
+  http,
+  mcp,
+  "mcp-through": mcpThrough,
+  memory,
+  gate: async () => {
+    const { passUs, grantUs } = await gateFindings(folder);
+    return { gate_pass_us: passUs, gate_grant_us: grantUs };
+  },
+  library: async ({ token }) => {
+    const { us, ratio } = await libraryCost(token);
+    return { library_us: us, library_ratio: ratio };
+  },
+  quotas: async ({ token }) => ({ quotas_added_us: await quotasAddedUs(token) }),
+  grpc: async ({ token }) => {
+    const { speed, cpu } = await grpcRatios(token);
+    return { grpc_ratio: speed, grpc_cpu_ratio: cpu };
+  },
+  "mcp-upstream": async ({ token }) => {
+    const { speed, cpu } = await upstreamRatios(token);
+    return { mcp_upstream_ratio: speed, mcp_upstream_cpu_ratio: cpu };
+  },
+  "http-target": async ({ token }) => {
+    const { speed, cpu } = await apiRatios(token);
+    return { http_target_ratio: speed, http_target_cpu_ratio: cpu };
+  },
+  command: async ({ token }) => ({ cli_added_ms: await cliAddedMs(token) }),
+  binary: async () => {
+    const { readyMs, idleRssMb } = await footprint(folder);
+    return { idle_rss_mb: idleRssMb, ready_ms: readyMs };
+  },
+  audit: async () => {
+    const { statsRatio, firstStatsRatio, traceMs, plainTraceMs } = auditReadingFindings(folder);
+    const stats = { audit_stats_ratio: statsRatio, audit_first_stats_ratio: firstStatsRatio };
+    return { ...stats, audit_trace_ms: traceMs, audit_plain_trace_ms: plainTraceMs };
+  },
+};
 
-const DIGITS: Readonly<Record<Unit, number>> = { "": 2, µs: 1, ms: 2, MB: 0 };
-
-interface Figure {
-  readonly key: string;
-  readonly about: string;
-  readonly value: number;
-  readonly unit: Unit;
-  readonly goal: string;
+/** The servers of a part end with it, so that they do not take time from the next. */
+async function measurePart(part: (bench: Bench) => Promise<Measured>, token: string): Promise<Measured> {
+  try {
+    return await part({ folder, token, server });
+  } finally {
+    for (const child of processes.splice(0)) {
+      child.kill();
+      await child.exited;
+    }
+  }
 }
 
-function figure(key: string, value: number, about: string, goal = "", unit: Unit = ""): Figure {
-  return { key, about, value, unit, goal };
-}
-
-async function main(): Promise<void> {
+async function main(args: readonly string[]): Promise<void> {
+  const named = args.filter((arg) => arg !== "--json");
+  const unknown = named.filter((name) => !Object.hasOwn(PARTS, name));
+  if (unknown.length > 0) {
+    throw new Error(`unknown part: ${unknown.join(", ")}. Parts: ${Object.keys(PARTS).join(", ")}`);
+  }
   const { agent: token } = await issueBenchTokens(folder);
-  const calls = await http(token);
-  const gate = await gateFindings(folder);
-  const libraryCall = await libraryCost(token);
-  const quotasUs = await quotasAddedUs(token);
-  const grpcCalls = await grpcRatios(token);
-  const upstream = await upstreamRatios(token);
-  const api = await apiRatios(token);
-  const reading = auditReadingFindings(folder);
-  const sync = fdatasyncUs();
-  const { readyMs, idleRssMb } = await footprint(folder);
-  const figures = [
-    figure("http_c64_ratio", calls.c64, "governed POST /call against a bare fastify route, 64 connections", "≥ 0.55"),
-    figure("http_cpu_ratio", calls.cpu, "the same in processor time of the server process", "≥ 0.50"),
-    figure("http_cpu_bun_serve_ratio", calls.cpuAgainstBun, "processor time against a bare Bun.serve route"),
-    figure(
-      "http_c1_added_us",
-      calls.c1AddedUs,
-      "1 connection: added to the bare fastify route, at the median",
-      `≤ ${(sync + 120).toFixed(0)} µs`,
-      "µs",
-    ),
-    figure("mcp_c64_ratio", calls.mcpC64, "governed MCP tools/call against the bare route, 64 connections", "≥ 0.40"),
-    figure("mcp_added_us", calls.mcpAddedUs, "MCP against POST /call at 1 connection, at the median", "≤ 60 µs", "µs"),
-    figure("mcp_sessions_per_second", calls.mcpSessionsPerSecond, "MCP sessions of 2025-11-25: initialize, list, call"),
-    figure("fdatasync_us", sync, "one write + fdatasync here", "", "µs"),
-    figure("library_us", libraryCall.us, "library call, 64 in flight: processor time of this process", "≤ 12 µs", "µs"),
-    figure("library_ratio", libraryCall.ratio, "the same against JSON and Zod of the same function alone"),
-    figure("quotas_added_us", quotasUs, "added by three quotas to a library call, with leases", "≤ 3 µs", "µs"),
-    figure("grpc_ratio", grpcCalls.speed, "governed gRPC call against grpc-js alone, 32 in flight", "≥ 0.62"),
-    figure(
-      "mcp_upstream_ratio",
-      upstream.speed,
-      "governed tool of an MCP server against the official client",
-      "≥ 0.60",
-    ),
-    figure("mcp_upstream_cpu_ratio", upstream.cpu, "the same in processor time of this process"),
-    figure(
-      "http_target_ratio",
-      api.speed,
-      "governed request to an HTTP service against the request alone, 32 in flight",
-      "≥ 0.50",
-    ),
-    figure("http_target_cpu_ratio", api.cpu, "the same in processor time of the servers"),
-    figure("grpc_cpu_ratio", grpcCalls.cpu, "the same in processor time of this process"),
-    figure(
-      "cli_added_ms",
-      await cliAddedMs(token),
-      "governed command against Bun.spawn alone, added",
-      "≤ 0.6 ms",
-      "ms",
-    ),
-    figure("gate_pass_us", gate.passUs, "approval gate, for a change that asks nobody", "≤ 20 µs", "µs"),
-    figure(
-      "gate_grant_us",
-      gate.grantUs,
-      "approval gate, for a call that a session's approval covers",
-      "≤ 1000 µs",
-      "µs",
-    ),
-    figure("rss_mb", calls.rssMb, "memory after 100,000 calls, settings of the image", "≤ 140 MB", "MB"),
-    figure("rss_second_half_ratio", calls.rssGrowth, "memory, second half against first", "≤ 1.02"),
-    figure("idle_rss_mb", idleRssMb, "memory of the binary that is ready, before any call", "≤ 90 MB", "MB"),
-    figure("ready_ms", readyMs, "start of the binary until it is ready", "≤ 250 ms", "ms"),
-    figure("audit_stats_ratio", reading.statsRatio, "audit stats over a million calls (1 GB) against DuckDB", "≤ 2"),
-    figure("audit_first_stats_ratio", reading.firstStatsRatio, "the same the first time, when the index is built"),
-    figure("audit_trace_ms", reading.traceMs, "one trace id in that day", "≤ 150 ms", "ms"),
-    figure("audit_plain_trace_ms", reading.plainTraceMs, "the same without the index", "", "ms"),
-  ];
-  if (process.argv.includes("--json")) {
-    console.log(JSON.stringify(Object.fromEntries(figures.map(({ key, value }) => [key, value]))));
-    return;
+  let measured: Measured = {};
+  for (const [name, part] of Object.entries(PARTS)) {
+    if (named.length > 0 && !named.includes(name)) continue;
+    measured = { ...measured, ...(await measurePart(part, token)) };
   }
-  for (const { about, value, unit, goal } of figures) {
-    console.log(`${about.padEnd(68)}${`${value.toFixed(DIGITS[unit])} ${unit}`.padStart(10)}   ${goal}`);
-  }
+  console.log(args.includes("--json") ? JSON.stringify(measured) : figureLines(measured).join("\n"));
 }
 
 try {
-  await main();
+  await main(process.argv.slice(2));
 } finally {
   for (const child of processes) child.kill();
   rmSync(folder, { recursive: true, force: true });

@@ -20,6 +20,8 @@ export interface Findings {
   readonly perSecond: number;
   readonly medianUs: number;
   readonly failed: number;
+  /** Processor time of the load generator for one call. */
+  readonly cpuUs: number;
 }
 
 async function run({
@@ -39,6 +41,7 @@ async function run({
   let sent = 0;
   let done = 0;
   let failed = 0;
+  const usedBefore = process.cpuUsage();
   const started = performance.now();
   await new Promise<void>((resolve, reject) => {
     for (let lane = 0; lane < connections; lane += 1) {
@@ -76,8 +79,14 @@ async function run({
     }
   });
   const seconds = (performance.now() - started) / 1000;
+  const { user, system } = process.cpuUsage(usedBefore);
   latencies.sort();
-  return { perSecond: requests / seconds, medianUs: latencies[requests >> 1] ?? 0, failed };
+  return {
+    perSecond: requests / seconds,
+    medianUs: latencies[requests >> 1] ?? 0,
+    failed,
+    cpuUs: (user + system) / requests,
+  };
 }
 
 if (import.meta.main) console.log(JSON.stringify(await run(JSON.parse(process.argv[2] ?? "") as Orders)));

@@ -32,6 +32,23 @@ export async function load(orders: Orders): Promise<Findings> {
   return findings;
 }
 
+export interface MeasuredLoad extends Pick<Findings, "perSecond"> {
+  /** Processor time of the server for one call. */
+  readonly cpuUs: number;
+  /** Processor time of the load generator for one call. */
+  readonly loadUs: number;
+  /** Cores that the load generator used: near 1, it is what limits the calls per second. */
+  readonly loadBusy: number;
+}
+
+/** Makes the calls from another process, and measures what they cost the server's process. */
+export async function measure({ pid }: Pick<ServerProcess, "pid">, orders: Orders): Promise<MeasuredLoad> {
+  const before = cpuMs(pid);
+  const { perSecond, cpuUs: loadUs } = await load(orders);
+  const cpuUs = ((cpuMs(pid) - before) * 1000) / orders.requests;
+  return { perSecond, cpuUs, loadUs, loadBusy: (loadUs * perSecond) / 1e6 };
+}
+
 const TICK_MS = 10;
 
 /** Processor time that a process has used, all threads together, in milliseconds. */

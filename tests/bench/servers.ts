@@ -1,8 +1,10 @@
+import { mkdtempSync } from "node:fs";
+
 /**
  * One server a process, named by the first argument; prints its port and lives until it is killed. Each imports only what it
- * needs, so that its memory is its own.
+ * needs, so that its memory is its own. `target` is the port of the server that the service calls, or the file of its database.
  */
-const [which, folder = "", apiPort = ""] = process.argv.slice(2);
+const [which, folder = "", target = ""] = process.argv.slice(2);
 
 interface Call {
   readonly tool: string;
@@ -11,13 +13,13 @@ interface Call {
 
 const answerTo = ({ tool, args }: Call): object => ({ status: "success", tool, result: args });
 
-/** Starts the service as an operator does, with a durable audit. */
-async function startGoverned(more: Readonly<Record<string, unknown>>, audit = "audit"): Promise<number> {
+/** Starts the service as an operator does, with a durable audit in a folder of its own. */
+async function startGoverned(more: Readonly<Record<string, unknown>>): Promise<number> {
   const { startService } = await import("../../src/cli/service.ts");
   const { readConfig } = await import("../support/build.ts");
   const issuer = { issuer: "https://bench", audience: "bench", algorithms: ["ES256"], jwksFile: `${folder}/jwks.json` };
   const written = {
-    ...{ server: { port: 0 }, audit: { dir: `${folder}/${audit}` }, jwt: { issuers: [issuer] } },
+    ...{ server: { port: 0 }, audit: { dir: mkdtempSync(`${folder}/audit-`) }, jwt: { issuers: [issuer] } },
     ...{ log: { level: "silent" }, ...more },
   };
   const environment = { PATH: process.env["PATH"] };
@@ -45,8 +47,8 @@ const START = {
   },
   async governedApi(): Promise<number> {
     const { customerTool } = await import("./customer-api.ts");
-    const http = { baseUrl: `http://127.0.0.1:${apiPort}/v1`, addresses: ["loopback"] };
-    return await startGoverned({ tools: [customerTool], systems: { customers: { http } } }, "audit-api");
+    const http = { baseUrl: `http://127.0.0.1:${target}/v1`, addresses: ["loopback"] };
+    return await startGoverned({ tools: [customerTool], systems: { customers: { http } } });
   },
   async grpc(): Promise<number> {
     const { developmentCertificates } = await import("../../src/cli/development/certificates.ts");
@@ -70,10 +72,15 @@ const START = {
     };
     return Bun.serve({ port: 0, hostname: "127.0.0.1", routes: { "/mcp": { POST: answer } } }).port;
   },
+  /** A tool of that server. */
+  async governedMcp(): Promise<number> {
+    const { upstreamEcho, upstreamSystem } = await import("./mcp-tool.ts");
+    return await startGoverned({ tools: [upstreamEcho], systems: upstreamSystem(target) });
+  },
   /** A tool that runs one query of a SQLite database. */
   async governedDatabase(): Promise<number> {
     const { customerQuery } = await import("./customer-database.ts");
-    return await startGoverned({ tools: [customerQuery(apiPort)] }, "audit-database");
+    return await startGoverned({ tools: [customerQuery(target)] });
   },
   /** Answers other programs' questions whether a call would be allowed. */
   async governedDecisions(): Promise<number> {
@@ -87,10 +94,13 @@ const START = {
       { role: "caller", subject: "bench" },
       { role: "asker", subject: "gateway", operators: true },
     ];
-    return await startGoverned(
-      { tools: [`${import.meta.dir}/tools`], commands: { allowed: ["echo"] }, jwt: { issuers }, roles, bindings },
-      "audit-decisions",
-    );
+    return await startGoverned({
+      tools: [`${import.meta.dir}/tools`],
+      commands: { allowed: ["echo"] },
+      jwt: { issuers },
+      roles,
+      bindings,
+    });
   },
 } as const;
 
