@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { PROJECT } from "../support/world.ts";
 
@@ -11,12 +11,16 @@ export interface Footprint {
   readonly idleRssMb: number;
 }
 
-/** Measures the compiled binary as the image starts it: with a tool of each kind that needs no other service, before any call. */
+/**
+ * Measures the compiled binary as the image starts it: with a tool of each kind that needs no other service, before any call. The
+ * tools are away from this project, whose installed Zod they would load next to the binary's own.
+ */
 export async function footprint(folder: string): Promise<Footprint> {
   const binary = join(folder, "stc");
   await finished(["build", ...compileOptions(), `--outfile=${binary}`, "src/cli/binary.ts"]);
   const state = join(folder, "footprint");
   mkdirSync(state);
+  cpSync(join(import.meta.dir, "tools"), join(state, "tools"), { recursive: true });
   const starts: { readonly ms: number; readonly rssMb: number }[] = [];
   for (let start = 0; start < STARTS; start += 1) starts.push(await startOnce(binary, folder, join(state, `${start}`)));
   return { readyMs: median(starts.map(({ ms }) => ms)), idleRssMb: median(starts.map(({ rssMb }) => rssMb)) };
@@ -30,7 +34,7 @@ async function startOnce(binary: string, folder: string, state: string) {
     config,
     JSON.stringify({
       server: { socket },
-      tools: [join(import.meta.dir, "tools")],
+      tools: [join(state, "..", "tools")],
       audit: { dir: join(state, "audit") },
       jwt: {
         issuers: [
