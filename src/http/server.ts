@@ -171,8 +171,8 @@ export class FastifyListener implements ListenerServer {
     this.#options = options;
   }
 
-  async listen(address: ListenAddress): Promise<number> {
-    return Number(new URL(await this.#app.listen({ ...address })).port || 80);
+  listen(address: ListenAddress): Promise<string> {
+    return this.#app.listen({ ...address });
   }
 
   async close(): Promise<void> {

@@ -1,3 +1,5 @@
+/// <reference path="./llhttp-wasm.d.ts" />
+
 /**
  * llhttp, the HTTP/1 parser of Node, as WebAssembly. The package `undici` ships it. Its bare name resolves to a shim of this
  * runtime, so the file is named by its path. The file is not part of undici's public interface: the version is pinned, and a

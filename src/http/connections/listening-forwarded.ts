@@ -34,8 +34,8 @@ export interface ListenAddress {
 
 /** An HTTP server of a listener, without the addresses at which it listens. */
 export interface ListenerServer {
-  /** Listens on a plain port, and returns the actual one. */
-  listen(address: ListenAddress): Promise<number>;
+  /** Listens on a plain port, and returns the URL with the actual one. */
+  listen(address: ListenAddress): Promise<string>;
   /** Takes connections that TLS or the Unix socket has accepted. */
   taker(): Promise<ConnectionTaker>;
   /** Stops accepting connections. For a moment, requests on open connections are still answered, with `Connection: close`. */

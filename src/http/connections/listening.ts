@@ -153,15 +153,13 @@ class ServedListener {
   /** @throws {StartupError} */
   async #openPort(address: ListenAddress, tls: TlsSource | undefined): Promise<string> {
     try {
-      const port = tls === undefined ? await this.#server.listen(address) : await this.#openTls(tls, address);
-      const { host } = address;
-      return `${tls === undefined ? "http" : "https"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
+      return await (tls === undefined ? this.#server.listen(address) : this.#openTls(tls, address));
     } catch (error) {
       throw refused(error, this.#field, address);
     }
   }
 
-  async #openTls(source: TlsSource, address: ListenAddress): Promise<number> {
+  async #openTls(source: TlsSource, address: ListenAddress): Promise<string> {
     const { headersTimeoutMs, logError, limits, metrics } = this.#options;
     const front = tlsServer(await this.#server.taker(), {
       field: this.#field,
@@ -180,7 +178,9 @@ class ServedListener {
       () => front.close(),
       () => front.server.close(),
     );
-    return listeningPort(front.server, address);
+    const { host } = address;
+    const port = await listeningPort(front.server, address);
+    return `https://${host.includes(":") ? `[${host}]` : host}:${port}`;
   }
 
   async #openSocket(address: SocketAddress): Promise<string> {

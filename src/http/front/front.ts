@@ -88,7 +88,7 @@ export class Front implements ListenerServer, ConnectionTaker, FrontParts {
     if (this.#load !== undefined) this.#stops.push(this.#load.watch(), this.#load.connections.watch());
   }
 
-  async listen({ host: hostname, port }: ListenAddress): Promise<number> {
+  async listen({ host: hostname, port }: ListenAddress): Promise<string> {
     const listener = Bun.listen<BunWire>({
       hostname,
       port,
@@ -112,7 +112,9 @@ export class Front implements ListenerServer, ConnectionTaker, FrontParts {
       },
     });
     this.#listeners.push(listener);
-    return listener.port;
+    // As fastify shows it: an address that a client on this machine can use.
+    const shown = hostname === "0.0.0.0" || hostname === "localhost" ? "127.0.0.1" : hostname;
+    return `http://${shown.includes(":") ? `[${shown}]` : shown}:${listener.port}`;
   }
 
   async taker(): Promise<ConnectionTaker> {
