@@ -108,7 +108,13 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     if (this.#isReading) return;
     this.#isReading = true;
     try {
-      while (this.#unread !== undefined && this.#mayRead) this.#readPart(this.#unread);
+      while (this.#unread !== undefined && this.#mayRead) {
+        const isComplete = this.#readPart(this.#unread);
+        if (!isComplete || this.#unread === undefined) continue;
+        // A refusal of this request may end the connection in the next microtask: what follows must not have begun by then.
+        queueMicrotask(() => this.#read());
+        break;
+      }
     } catch (error) {
       if (error instanceof UnreadableRequest) this.#refuse(error.end);
       else this.#fail(error);
@@ -132,19 +138,23 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     return this.#incomplete !== undefined || (!this.#isLast && this.#open.length < OPEN_REQUESTS_MAX);
   }
 
-  #readPart(bytes: Buffer): void {
+  /** Returns true when a request became complete. */
+  #readPart(bytes: Buffer): boolean {
     const before = this.#incomplete;
-    if (before === undefined && !this.#reader.isInRequest) this.#await(this.#front.headersTimeoutMs);
-    const { used, begun, pieces, isComplete, failure } = this.#reader.read(bytes);
+    const wasInRequest = this.#reader.isInRequest;
+    const { used, begun, body, isComplete, failure } = this.#reader.read(bytes);
+    // Not for empty lines, with which a client could stay for ever.
+    if (!wasInRequest && this.#reader.isInRequest) this.#await(this.#front.headersTimeoutMs);
     this.#unread = used === bytes.length ? undefined : bytes.subarray(used);
     const request = begun ?? before?.request;
-    if (request === undefined) return;
-    for (const piece of pieces) request.add(piece);
+    if (request === undefined) return false;
+    if (body !== undefined) request.add(body);
     if (isComplete) this.#deadline = NEVER;
     if (isComplete) request.end();
     if (begun !== undefined) this.#begin(begun);
     else if (isComplete) this.#sendFinished();
     if (failure !== undefined) throw failure;
+    return isComplete;
   }
 
   #begin(request: FrontRequest): void {
@@ -156,15 +166,14 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     const answer = new FrontAnswer(request, this);
     this.#open.push({ request, answer });
     if (!request.keepsAlive) this.#isLast = true;
-    if (!request.complete) {
-      this.#await(this.#front.requestTimeoutMs);
-      if (this.isNext(answer)) this.#continue(request);
-    }
+    if (!request.complete) this.#await(this.#front.requestTimeoutMs);
+    if (this.isNext(answer)) this.#continue(request);
     this.#front.serve(request, answer);
   }
 
+  /** Also when the body is there already: some clients wait for this answer before they read the final one. */
   #continue(request: FrontRequest): void {
-    if (!request.complete && request.expectsContinue) this.#wire.write(CONTINUE);
+    if (request.expectsContinue) this.#wire.write(CONTINUE);
   }
 
   isOpen(answer: FrontAnswer): boolean {

@@ -7,7 +7,7 @@ import { FrontRequest, type RequestConnection } from "./request.ts";
 /** Headers in one request. */
 const HEADERS_MAX = 200;
 /** A path, or a whole URL, whose host the guard compares with `Host`. */
-const TARGET = /^(?:\/|[a-z]{1,8}:\/\/)/i;
+const TARGET = /^(?:\/|https?:\/\/)/i;
 const LF = 0x0a;
 const CR = 0x0d;
 
@@ -28,8 +28,8 @@ interface Reading {
   readonly used: number;
   /** The request whose head became complete. */
   readonly begun: FrontRequest | undefined;
-  /** Parts of the body of the current request. */
-  readonly pieces: readonly Buffer[];
+  /** A part of the body of the current request. */
+  readonly body: Buffer | undefined;
   /** True when the current request is complete. */
   readonly isComplete: boolean;
   /** Why the body of the request that has begun cannot be read. */
@@ -57,8 +57,10 @@ export class RequestReader implements MessageHandler {
   /** Bytes of the head, as far as it was parsed. */
   #headBytes = 0;
   #isInBody = false;
+  /** True after the CR of an empty line before a request. */
+  #awaitsLf = false;
   #begun: FrontRequest | undefined;
-  #pieces: Buffer[] = [];
+  readonly #body = new BodyPart();
   #isComplete = false;
 
   constructor(parsers: ParserFactory, connection: RequestConnection, headBytesMax: number) {
@@ -80,17 +82,17 @@ export class RequestReader implements MessageHandler {
   read(bytes: Buffer): Reading {
     if (!this.#isLineComplete) this.#readLine(bytes);
     this.#begun = undefined;
-    this.#pieces = [];
     this.#isComplete = false;
     try {
       const used = this.#parser.execute(bytes);
       if (this.#isLineComplete || this.#line !== "") this.#countUnparsed(bytes.length);
-      return { used, begun: this.#begun, pieces: this.#pieces, isComplete: this.#isComplete };
+      return { used, begun: this.#begun, body: this.#body.take(bytes), isComplete: this.#isComplete };
     } catch (error) {
+      this.#body.take(bytes);
       const failure = error instanceof Http1Error ? new UnreadableRequest("malformed", error.message) : error;
       // A request with a valid head is attributed to its caller, whatever its body is.
       if (this.#begun === undefined || !(failure instanceof UnreadableRequest)) throw failure;
-      return { used: bytes.length, begun: this.#begun, pieces: [], isComplete: false, failure };
+      return { used: bytes.length, begun: this.#begun, body: undefined, isComplete: false, failure };
     }
   }
 
@@ -105,12 +107,21 @@ export class RequestReader implements MessageHandler {
 
   /** Keeps the request line, from which white space that llhttp skips can be told. */
   #readLine(bytes: Buffer): void {
-    let start = 0;
-    // Empty lines before a request are skipped (RFC 9112, 2.2).
-    if (this.#line === "") while (bytes[start] === CR || bytes[start] === LF) start += 1;
+    const start = this.#line === "" ? this.#skipEmptyLines(bytes) : 0;
     const end = bytes.indexOf(LF, start);
     this.#isLineComplete = end !== -1;
     this.#line += latin1(bytes, start, end === -1 ? bytes.length : end + 1);
+  }
+
+  /** Skips empty lines before a request (RFC 9112, 2.2). llhttp would skip CR and LF in any order. */
+  #skipEmptyLines(bytes: Buffer): number {
+    for (let at = 0; at < bytes.length; at += 1) {
+      const byte = bytes[at];
+      if (byte === (this.#awaitsLf ? LF : CR)) this.#awaitsLf = !this.#awaitsLf;
+      else if (this.#awaitsLf || byte === LF) throw new UnreadableRequest("malformed", "an empty line ends with CRLF");
+      else return at;
+    }
+    return bytes.length;
   }
 
   /** Counts the bytes of a head that is not complete, however llhttp reads them. */
@@ -178,7 +189,7 @@ export class RequestReader implements MessageHandler {
   }
 
   onBody(bytes: Buffer, start: number, end: number): void {
-    this.#pieces.push(bytes.subarray(start, end));
+    this.#body.add(bytes, start, end);
   }
 
   onChunkExtension(): void {
@@ -200,6 +211,38 @@ export class RequestReader implements MessageHandler {
     this.#headBytes = 0;
     this.#readBytes = 0;
     return "pause";
+  }
+}
+
+/** The content of a body within the bytes of one read. */
+class BodyPart {
+  #start = 0;
+  #end = 0;
+  /** Holds the content when it is not in one piece: an object per chunk would take a hundred times the memory of small chunks. */
+  #joined: Buffer | undefined;
+  #joinedBytes = 0;
+
+  add(bytes: Buffer, start: number, end: number): void {
+    if (this.#joined === undefined) {
+      if (this.#end === 0) this.#start = start;
+      if (this.#end === 0 || this.#end === start) {
+        this.#end = end;
+        return;
+      }
+      this.#joined = Buffer.allocUnsafe(bytes.length - this.#start);
+      this.#joinedBytes = bytes.copy(this.#joined, 0, this.#start, this.#end);
+    }
+    this.#joinedBytes += bytes.copy(this.#joined, this.#joinedBytes, start, end);
+  }
+
+  /** Returns what was added since the last time. */
+  take(bytes: Buffer): Buffer | undefined {
+    const joined = this.#joined;
+    if (joined === undefined && this.#end === 0) return undefined;
+    const part = joined?.subarray(0, this.#joinedBytes) ?? bytes.subarray(this.#start, this.#end);
+    this.#end = 0;
+    this.#joined = undefined;
+    return part;
   }
 }
 

@@ -20,11 +20,11 @@ function read(pieces: readonly string[]) {
     for (const piece of pieces) {
       let bytes = Buffer.from(piece, "latin1");
       while (bytes.length > 0) {
-        const { used, begun, pieces: parts, isComplete, failure } = reader.read(bytes);
+        const { used, begun, body: part, isComplete, failure } = reader.read(bytes);
         bytes = bytes.subarray(used);
         current = begun ?? current;
         if (begun !== undefined) body = [];
-        body.push(...parts);
+        if (part !== undefined) body.push(part);
         if (failure !== undefined) throw failure;
         if (!isComplete || current === undefined) continue;
         const { method, url, httpVersion, rawHeaders, headers, keepsAlive } = current;
