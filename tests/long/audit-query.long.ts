@@ -80,9 +80,9 @@ test("with the index a lookup takes less than fifty milliseconds", async () => {
 test("statistics of a million are the same with and without the index", async () => {
   const index = new LineIndex(dir);
   const begin = performance.now();
-  const indexed = await readStats({ dir, filter: { exact: {} }, index });
+  const indexed = await readStats({ logs: [{ dir, index }], filter: { exact: {} } });
   const between = performance.now();
-  const plain = await readStats({ dir, filter: { exact: {} } });
+  const plain = await readStats({ logs: [{ dir }], filter: { exact: {} } });
   const [indexedMs, plainMs] = [between - begin, performance.now() - between].map(Math.round);
   console.log(`statistics in ${indexedMs} ms, without the index in ${plainMs} ms`);
   expect(indexed).toEqual(plain);

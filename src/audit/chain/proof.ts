@@ -3,6 +3,7 @@ import { SHA256_BYTES } from "../../core/digest.ts";
 import { BOUNDED_TEXT_LIMITS, parseStrictJson, whyUnusable } from "../../core/strict-json.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import { dayFilesOf } from "../journal/day-files.ts";
+import { logsIn } from "../logs.ts";
 import { membersOf, parseLine } from "../query/view.ts";
 import { readLink } from "./chain.ts";
 import { runToEnd, walkFiles, walkFromStart, walkInSteps } from "./chain-walk.ts";
@@ -28,12 +29,16 @@ export interface Proof {
 }
 
 /**
- * Proves the call with this `traceId` or `id` with the newest checkpoint. Reads the whole stream.
+ * Proves the call with this `traceId` or `id` with the newest checkpoint of its log. Reads the whole stream.
  *
  * @throws AuditLogError when there is no such line, or no checkpoint covers it.
  */
 export function prove(dir: string, id: string): Proof {
-  return runToEnd(proveLine(dir, findLine(dir, id)));
+  for (const log of logsIn(dir)) {
+    const found = findLine(log.dir, id);
+    if (found !== undefined) return runToEnd(proveLine(log.dir, found));
+  }
+  throw new AuditLogError(`no call in ${dir} has the traceId or id ${id}, or it is from before the chain`);
 }
 
 /**
@@ -69,7 +74,7 @@ function seqOf(line: string): number | undefined {
   return readLink(bytes, 1, bytes.length)?.seq;
 }
 
-function findLine(dir: string, id: string): Required<ProvedLine> {
+function findLine(dir: string, id: string): Required<ProvedLine> | undefined {
   const needle = Buffer.from(JSON.stringify(id));
   const found: { readonly line: string; readonly seq: number }[] = [];
   walkFiles(dayFilesOf(dir, "calls"), { index: 0, offset: 0 }, (bytes, from, to) => {
@@ -81,11 +86,7 @@ function findLine(dir: string, id: string): Required<ProvedLine> {
     if (entry?.["traceId"] === id || entry?.["id"] === id) found.push({ line, seq: link.seq });
     return found.length === 0;
   });
-  const [first] = found;
-  if (first === undefined) {
-    throw new AuditLogError(`no call in ${dir} has the traceId or id ${id}, or it is from before the chain`);
-  }
-  return first;
+  return found[0];
 }
 
 interface Span {

@@ -106,7 +106,8 @@ function digestOf(params: Params): string {
   return hash("sha256", JSON.stringify(FILTER_PARAMS.map((name) => params[name] ?? null))).slice(0, 16);
 }
 
-const CURSOR_CHARACTERS_MAX = 512;
+/** Enough for the positions in the logs of all workers. */
+const CURSOR_CHARACTERS_MAX = 8_192;
 const CURSOR_VERSION = 1;
 const DIGEST = /^[0-9a-f]{16}$/;
 
@@ -125,6 +126,12 @@ export interface Position {
   readonly offset: number;
 }
 
+/** A position in the log of a worker. */
+export interface WorkerPosition extends Position {
+  /** Name of the log's folder. */
+  readonly log: string;
+}
+
 /**
  * The contents of a cursor. The times are stored, so that `3h` on the second page means the same three hours as on the
  * first.
@@ -135,10 +142,13 @@ export interface Cursor extends Position {
   readonly toMs: number | undefined;
   /** Digest of the filters: a cursor belongs to one query. */
   readonly digest: string;
+  /** Positions in the logs of the workers; `day` and `offset` are that in the log of the directory itself. */
+  readonly workers?: readonly WorkerPosition[] | undefined;
 }
 
-export function writeCursor({ order, day, offset, fromMs, toMs, digest }: Cursor): string {
-  const members = [CURSOR_VERSION, order, day, offset, fromMs ?? null, toMs ?? null, digest];
+export function writeCursor({ order, day, offset, fromMs, toMs, digest, workers = [] }: Cursor): string {
+  const own = [CURSOR_VERSION, order, day, offset, fromMs ?? null, toMs ?? null, digest];
+  const members = workers.length === 0 ? own : [...own, workers.map((each) => [each.log, each.day, each.offset])];
   return Buffer.from(JSON.stringify(members)).toString("base64url");
 }
 
@@ -146,12 +156,22 @@ export function writeCursor({ order, day, offset, fromMs, toMs, digest }: Cursor
 export function readCursor(text: string): Cursor | undefined {
   if (text.length > CURSOR_CHARACTERS_MAX || !/^[A-Za-z0-9_-]+$/.test(text)) return undefined;
   const members = parse(Buffer.from(text, "base64url").toString());
-  if (!Array.isArray(members) || members.length !== 7) return undefined;
-  const [version, order, day, offset, fromMs, toMs, digest] = members as readonly unknown[];
+  if (!Array.isArray(members) || members.length < 7 || members.length > 8) return undefined;
+  const [version, order, day, offset, fromMs, toMs, digest, others = []] = members as readonly unknown[];
   if (version !== CURSOR_VERSION || (order !== "newest" && order !== "oldest")) return undefined;
   if (!isDay(day) || typeof digest !== "string" || !DIGEST.test(digest)) return undefined;
-  if (!isCount(offset) || !isTime(fromMs) || !isTime(toMs)) return undefined;
-  return { order, day, offset, fromMs: fromMs ?? undefined, toMs: toMs ?? undefined, digest };
+  const workers = readWorkerPositions(others);
+  if (!isCount(offset) || !isTime(fromMs) || !isTime(toMs) || workers === undefined) return undefined;
+  return { order, day, offset, fromMs: fromMs ?? undefined, toMs: toMs ?? undefined, digest, workers };
+}
+
+function readWorkerPositions(value: unknown): readonly WorkerPosition[] | undefined {
+  if (!Array.isArray(value)) return undefined;
+  const read = value.flatMap((item: unknown) => {
+    const [log, day, offset] = Array.isArray(item) ? (item as readonly unknown[]) : [];
+    return typeof log === "string" && isDay(day) && isCount(offset) ? [{ log, day, offset }] : [];
+  });
+  return read.length === value.length ? read : undefined;
 }
 
 function parse(text: string): unknown {

@@ -50,9 +50,9 @@ export interface Stats {
 }
 
 interface StatsOptions {
-  readonly dir: string;
+  /** The logs that are counted as one. */
+  readonly logs: readonly { readonly dir: string; readonly index?: LineIndex | undefined }[];
   readonly filter: Filter;
-  readonly index?: LineIndex | undefined;
   readonly mayGoOn?: SearchOptions["mayGoOn"];
 }
 
@@ -61,10 +61,26 @@ export function readStats(options: StatsOptions): Promise<Stats> {
   return runWithPauses(statsOf(options));
 }
 
-function* statsOf({ dir, filter, index, mayGoOn = () => true }: StatsOptions): Generator<number, Stats> {
+function* statsOf({ logs, filter, mayGoOn = () => true }: StatsOptions): Generator<number, Stats> {
   const tally = new Tally(filter);
-  const reader = new SegmentReader(filter, index);
   let bytesRead = 0;
+  for (const log of logs) {
+    for (const bytes of countLog(log, filter, tally)) {
+      bytesRead += bytes;
+      yield bytesRead;
+      if (!mayGoOn(bytesRead)) return tally.end(true);
+    }
+  }
+  return tally.end(false);
+}
+
+/** Yields the bytes of each segment. */
+function* countLog(
+  { dir, index }: StatsOptions["logs"][number],
+  filter: Filter,
+  tally: Tally,
+): Generator<number, void> {
+  const reader = new SegmentReader(filter, index);
   for (const day of daysHolding(dir, filter)) {
     const scope = withDay(dir, day, (file) => timeRange(file, filter)) ?? NOTHING;
     for (let at = Math.floor(scope.from / SEGMENT_BYTES); segmentAt(at).from < scope.to; at += 1) {
@@ -72,12 +88,9 @@ function* statsOf({ dir, filter, index, mayGoOn = () => true }: StatsOptions): G
       if (rows === undefined) break;
       const { from } = segmentAt(at);
       tally.add(rows, { from: scope.from - from, to: scope.to - from });
-      bytesRead += Math.min(SEGMENT_BYTES, scope.to - from);
-      yield bytesRead;
-      if (!mayGoOn(bytesRead)) return tally.end(true);
+      yield Math.min(SEGMENT_BYTES, scope.to - from);
     }
   }
-  return tally.end(false);
 }
 
 const NOTHING: Range = { from: 0, to: 0 };

@@ -2,10 +2,11 @@ import { STREAMS } from "../../audit/chain/chain.ts";
 import { escapeName } from "../../audit/escape.ts";
 import { readCallHistory } from "../../audit/query/call-history.ts";
 import { type Filter, type FoundLine, Matcher } from "../../audit/query/filter.ts";
-import { Follower, lastLines } from "../../audit/query/follow.ts";
-import type { LineIndex } from "../../audit/query/line-index.ts";
-import { type Params, type Query, readFilter, readQuery } from "../../audit/query/params.ts";
-import { type QueryPage, search, searchPages } from "../../audit/query/query.ts";
+import { lastLines } from "../../audit/query/follow.ts";
+import { byTime, LogsFollower } from "../../audit/query/follow-logs.ts";
+import { mergedLines } from "../../audit/query/merged.ts";
+import { type Params, readFilter, readQuery } from "../../audit/query/params.ts";
+import { search } from "../../audit/query/query.ts";
 import { membersOf, parseLine } from "../../audit/query/view.ts";
 import { CALL_COLUMNS, type EntryView, type LineMembers, viewOf } from "../../core/audit-fields.ts";
 import { asString } from "../../core/json.ts";
@@ -44,15 +45,23 @@ export async function auditQuery({ dirs, json, withoutIndex, params }: QueryOpti
   if (directories === undefined || directory === undefined) return;
   const query = readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: directory.nowMs });
   if ("faults" in query) return wrongUsage(...query.faults);
-  const isOne = directories.length === 1;
-  if (!isOne && params["cursor"] !== undefined) return wrongUsage("--cursor continues the query of one --dir");
-  for (const { dir } of directories) warnOfDays(dir);
-  const names = directories.map(({ dir }) => dir);
-  await withIndexes(names, withoutIndex, async (logs) => {
+  const all = directories.flatMap(({ logs }) => logs);
+  const isOne = all.length === 1;
+  if (!isOne && params["cursor"] !== undefined) return wrongUsage("--cursor continues the query of one log");
+  warnOfDays(all);
+  await withIndexes(all, withoutIndex, async (logs) => {
     let count = 0;
     let cursor: string | undefined;
-    const found = mergedLines(logs, query.ok, (page) => {
-      cursor = page.more || query.ok.order === "oldest" ? page.cursor : undefined;
+    const progress = new ProgressLine();
+    const found = mergedLines({
+      logs,
+      query: query.ok,
+      pageBytesMax: PAGE_BYTES_MAX,
+      mayGoOn: progress.count,
+      onPage: (page) => {
+        progress.end();
+        cursor = page.more || query.ok.order === "oldest" ? page.cursor : undefined;
+      },
     });
     for await (const { line, entry } of found) {
       if (count === 0 && json !== true) printCells(CALL_COLUMNS.map(({ title }) => title.toUpperCase()));
@@ -64,50 +73,6 @@ export async function auditQuery({ dirs, json, withoutIndex, params }: QueryOpti
     if (cursor !== undefined && isOne) print.error(`continue with --cursor ${cursor}`);
     if (count === query.ok.limit && !isOne) print.error("there may be more: narrow --from and --to, or raise --limit");
   });
-}
-
-/** Yields the lines of several logs in the query's order, up to its limit. `onPage` gets each page that was read. */
-export async function* mergedLines(
-  logs: readonly SearchDirectory[],
-  query: Query,
-  onPage: (page: QueryPage) => void = () => {},
-): AsyncGenerator<FoundLine, void> {
-  const sources = logs.map((log) => linesOf(log, query, onPage));
-  const heads = await Promise.all(sources.map((source) => source.next()));
-  const sign = query.order === "oldest" ? 1 : -1;
-  for (let count = 0; count < query.limit; count += 1) {
-    const next = heads
-      .flatMap(({ value }, at) => (value === undefined ? [] : [{ at, line: value }]))
-      .sort((one, other) => sign * (one.line.entry.timeMs - other.line.entry.timeMs))[0];
-    const source = sources[next?.at ?? -1];
-    if (next === undefined || source === undefined) return;
-    yield next.line;
-    heads[next.at] = await source.next();
-  }
-}
-
-async function* linesOf(
-  log: SearchDirectory,
-  query: Query,
-  onPage: (page: QueryPage) => void,
-): AsyncGenerator<FoundLine, undefined> {
-  for await (const page of pages(log, query)) {
-    onPage(page);
-    yield* page.found;
-  }
-}
-
-interface SearchDirectory extends Pick<AuditDirectory, "dir"> {
-  readonly index?: LineIndex | undefined;
-}
-
-async function* pages(directory: SearchDirectory, query: Query): AsyncGenerator<QueryPage, void> {
-  const progress = new ProgressLine();
-  const { dir, index } = directory;
-  for await (const page of searchPages({ dir, index, query, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: progress.count })) {
-    progress.end();
-    yield page;
-  }
 }
 
 interface TailOptions extends SearchOptions {
@@ -127,16 +92,20 @@ export async function auditTail({ dir, json, lines, follow, filters }: TailOptio
   if (directory === undefined) return;
   const filter = readFilter(filters, directory.nowMs);
   if ("faults" in filter) return wrongUsage(...filter.faults);
-  warnOfDays(directory.dir);
+  const { logs } = directory;
+  warnOfDays(logs);
   const show = (line: string): void => (json === true ? print.line(line) : printLine(line, directory));
   const matches = matcherOf(filter.ok, filters);
   // Determines the ends of the files once, for both steps: a line written in between must not be lost or shown twice.
-  const follower = new Follower(directory.dir);
-  const ends = follower.ends();
-  const latest =
-    matches === undefined
-      ? lastLines(directory.dir, ends, lines)
-      : await latestOf(directory.dir, { filter: filter.ok, ends, count: lines });
+  const follower = new LogsFollower(logs);
+  const latestOfLogs = await Promise.all(
+    follower
+      .ends()
+      .map(async ({ dir: log, ends }) =>
+        matches === undefined ? lastLines(log, ends, lines) : latestOf(log, { filter: filter.ok, ends, count: lines }),
+      ),
+  );
+  const latest = byTime(latestOfLogs, (line) => line).slice(-lines);
   for (const line of latest) show(line);
   if (follow !== true) {
     if (latest.length === 0 && lines > 0 && json !== true) print.error(NO_CALLS);
@@ -181,19 +150,20 @@ const ID = /^[\x21-\x7e]{1,128}$/;
 
 /** `stc audit show`: prints a call with its intent and its approvals in chronological order. */
 export async function auditShow(id: string, { dirs, json, withoutIndex }: Omit<QueryOptions, "params">): Promise<void> {
-  const names = auditDirectories(dirs)?.map(({ dir }) => dir);
-  if (names === undefined) return;
+  const directories = auditDirectories(dirs);
+  if (directories === undefined) return;
   if (!ID.test(id)) return wrongUsage("the id must be 1 to 128 printable characters");
-  for (const dir of names) warnOfDays(dir, STREAMS);
+  const all = directories.flatMap(({ logs }) => logs);
+  warnOfDays(all, STREAMS);
   const progress = new ProgressLine();
-  const record = await withIndexes(names, withoutIndex, async (logs) => {
+  const record = await withIndexes(all, withoutIndex, async (logs) => {
     const read = await readCallHistory({ logs, id, mayGoOn: progress.count });
     progress.end();
     return read;
   });
   const { lines } = record;
   if (lines.length === 0) {
-    print.error(`no line in ${names.join(", ")} has the id ${id}`);
+    print.error(`no line in ${directories.map(({ dir }) => dir).join(", ")} has the id ${id}`);
     process.exitCode = EXIT.failed;
     return;
   }

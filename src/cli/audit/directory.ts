@@ -1,6 +1,7 @@
 import { AuditLogError } from "../../audit/audit-log-error.ts";
 import type { StreamName } from "../../audit/chain/chain.ts";
 import { isAuditDir } from "../../audit/journal/day-files.ts";
+import { type LogFolder, logsIn } from "../../audit/logs.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { LineIndex } from "../../audit/query/line-index.ts";
 import { processEnvironment } from "../../runtime/config/environment.ts";
@@ -14,6 +15,8 @@ const INDEX_MS_MAX = 500;
 
 export interface AuditDirectory {
   readonly dir: string;
+  /** The directory's own log and those of the workers. */
+  readonly logs: readonly LogFolder[];
   readonly nowMs: number;
   readonly isColoured: boolean;
 }
@@ -30,7 +33,7 @@ export function auditDirectory(named: string | undefined): AuditDirectory | unde
     process.exitCode = EXIT.noInput;
     return undefined;
   }
-  return { dir, nowMs: Date.now(), isColoured: isColoured(environment) };
+  return { dir, logs: logsIn(dir), nowMs: Date.now(), isColoured: isColoured(environment) };
 }
 
 /** Returns the audit directories that were named, at least one; undefined, as for one, when one of them does not exist. */
@@ -42,14 +45,15 @@ export function auditDirectories(named: readonly string[]): readonly AuditDirect
 
 /** Passes the indexes of several logs to the work; see `withIndex`. */
 export async function withIndexes<T>(
-  dirs: readonly string[],
+  logs: readonly LogFolder[],
   withoutIndex: boolean | undefined,
   work: (logs: readonly { readonly dir: string; readonly index: LineIndex | undefined }[]) => Promise<T>,
 ): Promise<T> {
-  const [dir, ...others] = dirs;
-  if (dir === undefined) return work([]);
+  const [log, ...others] = logs;
+  if (log === undefined) return work([]);
+  const { dir } = log;
   return withIndex(dir, withoutIndex, (index) =>
-    withIndexes(others, withoutIndex, (logs) => work([{ dir, index }, ...logs])),
+    withIndexes(others, withoutIndex, (indexed) => work([{ dir, index }, ...indexed])),
   );
 }
 
@@ -57,7 +61,7 @@ export async function withIndexes<T>(
  * Passes the index of a large log to the work, and extends the index afterwards for a limited time. Without an index, the
  * work reads everything and nothing is written.
  */
-export async function withIndex<T>(
+async function withIndex<T>(
   dir: string,
   withoutIndex: boolean | undefined,
   work: (index: LineIndex | undefined) => Promise<T>,
@@ -77,9 +81,11 @@ export async function withIndex<T>(
 }
 
 /** Warns on standard error that lines may be missing from an answer, because a day's file is missing or named for another day. */
-export function warnOfDays(dir: string, streams: readonly StreamName[] = ["calls"]): void {
-  for (const problem of streams.flatMap((stream) => dayProblems(dir, stream))) {
-    print.error(`warning: ${problem}: run stc audit verify for details`);
+export function warnOfDays(logs: readonly LogFolder[], streams: readonly StreamName[] = ["calls"]): void {
+  for (const { name, dir } of logs) {
+    for (const problem of streams.flatMap((stream) => dayProblems(dir, stream))) {
+      print.error(`warning: ${name === "" ? "" : `${name}: `}${problem}: run stc audit verify for details`);
+    }
   }
 }
 

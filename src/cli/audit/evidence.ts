@@ -49,15 +49,38 @@ export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptio
   if (from !== undefined && to !== undefined && from > to) return wrongUsage("--from must not be later than --to");
   reportErrors(UNREADABLE, () => {
     const keys = key.map(readKey);
-    const report = verifyWithProgress({ dir: directory.dir, keys, from, to });
-    const signatures = signaturesOf(report, { hasKeys: keys.length > 0, isPart: (from ?? to) !== undefined });
-    const code = exitCodeOf(report) || EXIT_OF[signatures](keys.length > 0);
+    const hasKeys = keys.length > 0;
+    const logs = directory.logs.map(({ name, dir: log }) => {
+      const report = verifyWithProgress({ dir: log, keys, from, to });
+      const signatures = signaturesOf(report, { hasKeys, isPart: (from ?? to) !== undefined });
+      const code = exitCodeOf(report) || EXIT_OF[signatures](hasKeys);
+      return { name, report, signatures, code, ok: isOk(code), notRead: unreadNames(log) };
+    });
+    const code = worstOf(logs.map((log) => log.code));
     process.exitCode = code;
-    const notRead = unreadNames(directory.dir);
-    const ok = code === SOUND || code === SIGNATURES_NOT_CHECKED;
-    if (json === true) print.json({ ok, signatures, ...report, notRead });
-    else for (const line of readable(report, { ok, signatures, hasKeys: keys.length > 0, notRead })) print.line(line);
+    const shown = logs.map(({ name, report, signatures, ok, notRead }) => ({
+      ...(name !== "" && { log: name }),
+      ok,
+      signatures,
+      ...report,
+      notRead,
+    }));
+    const [own, ...workers] = shown;
+    if (json === true) print.json({ ...own, ...(workers.length > 0 && { ok: isOk(code), workers }) });
+    else for (const log of logs) for (const line of readable(log.name, { ...log, hasKeys })) print.line(line);
   });
+}
+
+function isOk(code: number): boolean {
+  return code === SOUND || code === SIGNATURES_NOT_CHECKED;
+}
+
+/** Exit codes, the most serious first. */
+const BY_SEVERITY: readonly number[] = [1, NOT_SIGNED, 3, 2, SIGNATURES_NOT_CHECKED];
+
+/** Returns the exit code of several logs: that of the worst. */
+function worstOf(codes: readonly number[]): number {
+  return BY_SEVERITY.find((code) => codes.includes(code)) ?? SOUND;
 }
 
 /** What is known about the signatures: `none`: the log has no checkpoint. */
@@ -134,6 +157,7 @@ function isUncompared(checkpoints: number): (stream: StreamReport) => boolean {
 }
 
 interface Findings {
+  readonly report: VerifyReport;
   readonly ok: boolean;
   readonly signatures: Signatures;
   readonly hasKeys: boolean;
@@ -146,12 +170,12 @@ const VERDICTS: Readonly<Record<Signatures, string>> = {
   none: "ok, unsigned",
 };
 
-function readable(
-  { streams, checkpoints }: VerifyReport,
-  { ok, signatures, hasKeys, notRead }: Findings,
-): readonly string[] {
+/** `name`: the folder of a worker's log. */
+function readable(name: string, { report, ok, signatures, hasKeys, notRead }: Findings): readonly string[] {
+  const { streams, checkpoints } = report;
   const damages = [...streams.map(({ damage }) => damage), checkpoints.damage].filter((one) => one !== undefined);
   return [
+    ...(name === "" ? [] : ["", `${name}:`]),
     ...streams.flatMap((stream) => [summary(stream), ...coverage(stream, hasKeys)]),
     `checkpoints: ${checkpoints.checkpoints} (${signers(checkpoints, hasKeys)})`,
     ...(signatures === "none" ? ["note: without signed checkpoints the chain can be rebuilt unnoticed"] : []),
@@ -270,6 +294,8 @@ function printVerifierKeys(dir: string, publicKey: KeyObject): void {
   const directory = auditDirectory(dir);
   if (directory === undefined) return;
   const origins = new Set<string>();
-  for (const { checkpoint } of eachNote(directory.dir)) if (checkpoint !== undefined) origins.add(checkpoint.origin);
+  for (const log of directory.logs) {
+    for (const { checkpoint } of eachNote(log.dir)) if (checkpoint !== undefined) origins.add(checkpoint.origin);
+  }
   for (const origin of origins) print.line(verifierKeyOf(origin, publicKey));
 }

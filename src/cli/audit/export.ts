@@ -1,12 +1,14 @@
 import { closeSync, openSync, rmSync, writeSync } from "node:fs";
 import { FORMATS, type FormatName } from "../../audit/export/formats.ts";
 import { type Aged, agedFiles, pruneFiles } from "../../audit/export/prune.ts";
+import { mergedLines } from "../../audit/query/merged.ts";
 import { type Params, readQuery } from "../../audit/query/params.ts";
 import { DURATION_HINT, readDuration } from "../../audit/query/time-range.ts";
 import { errorText } from "../../core/error-text.ts";
 import { EXIT, print, table, wrongUsage } from "../output.ts";
-import { mergedLines } from "./calls.ts";
 import { auditDirectories, auditDirectory, noCalls, warnOfDays } from "./directory.ts";
+
+const PAGE_BYTES_MAX = 8 * 1_048_576;
 
 interface ExportOptions {
   readonly dirs: readonly string[];
@@ -27,11 +29,12 @@ export async function auditExport({ dirs, format: name, output, params }: Export
   if ("faults" in query) return wrongUsage(...query.faults);
   const sink = sinkOf(output);
   if (sink === undefined) return;
-  for (const { dir } of directories) warnOfDays(dir);
+  const logs = directories.flatMap((each) => each.logs);
+  warnOfDays(logs);
   let count = 0;
   try {
     if ("header" in format) sink.line(format.header);
-    for await (const found of mergedLines(directories, query.ok)) {
+    for await (const found of mergedLines({ logs, query: query.ok, pageBytesMax: PAGE_BYTES_MAX })) {
       sink.line(format.line(found));
       count += 1;
     }
@@ -85,14 +88,17 @@ interface PruneOptions {
 }
 
 /** `stc audit prune`: deletes the files of days older than requested. */
-export async function auditPrune({ dir, keep, dryRun, json }: PruneOptions): Promise<void> {
-  const directory = auditDirectory(dir);
+export async function auditPrune({ dir: named, keep, dryRun, json }: PruneOptions): Promise<void> {
+  const directory = auditDirectory(named);
   if (directory === undefined) return;
   const keepMs = readDuration(keep);
   if (keepMs === undefined) return wrongUsage(`--keep must be ${DURATION_HINT}`);
-  const options = { dir: directory.dir, nowMs: directory.nowMs, keepMs };
-  const old = agedFiles(options);
-  const aged = dryRun === true ? old : await pruneFiles(old, options);
+  const aged: Aged[] = [];
+  for (const { dir } of directory.logs) {
+    const options = { dir, nowMs: directory.nowMs, keepMs };
+    const old = agedFiles(options);
+    aged.push(...(dryRun === true ? old : await pruneFiles(old, options)));
+  }
   const deleted = aged.filter(({ keptBecause }) => keptBecause === undefined);
   if (json === true) print.json({ dryRun: dryRun === true, files: aged });
   else if (aged.length > 0)

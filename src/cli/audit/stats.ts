@@ -9,7 +9,7 @@ import {
   type Stats,
 } from "../../audit/stats/stats.ts";
 import { EXIT, print, table, wrongUsage } from "../output.ts";
-import { auditDirectory, ProgressLine, warnOfDays, withIndex } from "./directory.ts";
+import { auditDirectory, ProgressLine, warnOfDays, withIndexes } from "./directory.ts";
 
 /** Rows of each table; `--json` prints all of them. */
 const ROWS_MAX = 20;
@@ -27,11 +27,11 @@ export async function auditStats({ dir, json, withoutIndex, params }: AuditStats
   if (directory === undefined) return;
   const range = readStatsRange(params, directory.nowMs);
   if ("faults" in range) return wrongUsage(...range.faults);
-  warnOfDays(directory.dir);
+  warnOfDays(directory.logs);
   const { filter, earlierMs } = range.ok;
-  await withIndex(directory.dir, withoutIndex, async (index) => {
+  await withIndexes(directory.logs, withoutIndex, async (logs) => {
     const progress = new ProgressLine();
-    const options = { dir: directory.dir, index, filter, mayGoOn: progress.count };
+    const options = { logs, filter, mayGoOn: progress.count };
     if (earlierMs === undefined) {
       const stats = await readStats(options);
       progress.end();

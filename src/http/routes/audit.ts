@@ -6,22 +6,23 @@ import { type Proof, proveLine } from "../../audit/chain/proof.ts";
 import { ANY_LOG, verifierKeyOf } from "../../audit/chain/signed-note.ts";
 import type { ExportState } from "../../audit/export/exporter.ts";
 import { type ExportFormat, FORMATS } from "../../audit/export/formats.ts";
+import { type LogFolder, logsIn } from "../../audit/logs.ts";
 import { readCallHistory } from "../../audit/query/call-history.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
-import { Matcher } from "../../audit/query/filter.ts";
-import { type DayLine, Follower } from "../../audit/query/follow.ts";
+import { type FoundLine, Matcher } from "../../audit/query/filter.ts";
+import { FOLLOWED_ID, type FollowedLine, LogsFollower, readFollowedId } from "../../audit/query/follow-logs.ts";
 import { LineIndex } from "../../audit/query/line-index.ts";
+import { mergedLines, type SearchedLog, searchLogs } from "../../audit/query/merged.ts";
 import {
   FILTER_PARAMS,
   type Params,
-  type Position,
   QUERY_PARAMS,
   type ReadResult,
   readFilter,
   readQuery,
 } from "../../audit/query/params.ts";
-import { search, searchPages } from "../../audit/query/query.ts";
-import { DAY_MS, dayOf } from "../../audit/query/time-range.ts";
+import { search } from "../../audit/query/query.ts";
+import { DAY_MS } from "../../audit/query/time-range.ts";
 import { parseLine } from "../../audit/query/view.ts";
 import { compareStats, readStats, readStatsRange } from "../../audit/stats/stats.ts";
 import { LogVerifier } from "../../audit/verify/log-verifier.ts";
@@ -130,12 +131,12 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
     query: named(QUERY_PARAMS),
     limits: QUERIES,
     async handle({ query: params }, services) {
-      const { auditDir: dir, clock } = services;
+      const { clock } = services;
       const query = checked(readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: clock() }));
-      const index = indexOf(services).lend();
-      const page = await search({ dir, query, index, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: budget(clock) });
-      const { found, more, cursor } = page;
-      const rest = { more, cursor, ...warnings(dir) };
+      const logs = indexesOf(services).lend();
+      const mayGoOn = budgets(clock, logs.length);
+      const { found, more, cursor } = await searchLogs({ logs, query, pageBytesMax: PAGE_BYTES_MAX, mayGoOn });
+      const rest = { more, cursor, ...warnings(logs) };
       return lines({ entries: found.map(({ line }) => line) }, rest, queried("query", params));
     },
   }),
@@ -146,14 +147,14 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
     query: named([...FILTER_PARAMS, "compare"]),
     limits: QUERIES,
     async handle({ query: params }, services) {
-      const { auditDir: dir, clock } = services;
+      const { clock } = services;
       const nowMs = clock();
       const { filter, earlierMs } = checked(readStatsRange(params, nowMs));
       const fromMs = filter.fromMs ?? Math.max(0, (filter.toMs ?? nowMs) - STATS_RANGE_MS);
-      const index = indexOf(services).lend();
-      const asked = { dir, index, filter: { ...filter, fromMs }, mayGoOn: budget(clock) };
+      const logs = indexesOf(services).lend();
+      const asked = { logs, filter: { ...filter, fromMs }, mayGoOn: budget(clock) };
       const counted = earlierMs === undefined ? await readStats(asked) : await compareStats({ ...asked, earlierMs });
-      const statistics = { from: new Date(fromMs).toISOString(), ...counted, ...warnings(dir) };
+      const statistics = { from: new Date(fromMs).toISOString(), ...counted, ...warnings(logs) };
       return json(200, statistics, queried("stats", params));
     },
   }),
@@ -182,13 +183,9 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
     errors: { 404: "ENTRY_NOT_FOUND" },
     limits: QUERIES,
     async handle({ params: { traceId: id } }, services) {
-      const { auditDir: dir, clock } = services;
-      const history = await readCallHistory({
-        logs: [{ dir, index: indexOf(services).lend() }],
-        id,
-        mayGoOn: budget(clock),
-      });
-      const missing = warnings(dir, STREAMS);
+      const logs = indexesOf(services).lend();
+      const history = await readCallHistory({ logs, id, mayGoOn: budget(services.clock) });
+      const missing = warnings(logs, STREAMS);
       const isEmpty = history.calls.length + history.journal.length === 0;
       if (isEmpty && !history.isPartial && missing.warnings === undefined) {
         return { ...unknownEntry(), ...queried("show", { id }) };
@@ -210,11 +207,10 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
     errors: { 404: "ENTRY_NOT_FOUND", 409: "PROOF_NOT_AVAILABLE" },
     limits: PROOFS,
     async handle({ params: { traceId }, untilEnd }, services) {
-      const { auditDir: dir } = services;
+      const { auditDir } = services;
       const asked = queried("proof", { traceId });
       const exact = { traceId: /^[0-9A-Fa-f-]{1,64}$/.test(traceId) ? traceId.toLowerCase() : traceId };
       const query = { filter: { exact }, order: "oldest", limit: 1, cursor: undefined, digest: "" } as const;
-      const index = indexOf(services).lend();
       let isEnded = false;
       const stop = untilEnd(() => {
         isEnded = true;
@@ -222,11 +218,13 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
       const isWanted = (): boolean => !isEnded;
       try {
         // Without a budget, since a search that ends early cannot say that there is no such call.
-        const { found } = await search({ dir, query, index, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: isWanted });
-        const [entry] = found;
+        const entry = await firstIn(indexesOf(services).lend(), async (log) => {
+          const page = await search({ ...log, query, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: isWanted });
+          return page.found.map(({ line }) => ({ line, dir: log.dir }))[0];
+        });
         if (entry === undefined && isWanted()) return { ...unknownEntry(), ...asked };
         if (entry === undefined) throw shuttingDown();
-        const proof = await proofOf(dir, entry.line, isWanted);
+        const proof = await proofOf({ ...entry, auditDir }, isWanted);
         return typeof proof === "string"
           ? { ...deniedAnswer(409, "PROOF_NOT_AVAILABLE", proof), ...asked }
           : json(200, proof, asked);
@@ -246,25 +244,26 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
     responses: { 200: { type: ["application/x-ndjson", "text/csv"] } },
     limits: EXPORTS,
     handle({ query: { format: name, ...params }, tokenLeftMs, verifyAgain, untilEnd }, services) {
-      const { auditDir: dir, clock, logError } = services;
+      const { clock, logError } = services;
       const limit = Number.MAX_SAFE_INTEGER;
       const query = checked(readQuery({ ...params, order: "oldest" }, { limit, limitMax: limit, nowMs: clock() }));
-      const index = indexOf(services).lend();
+      const logs = indexesOf(services).lend();
       const file = { type: `${MEDIA_TYPES[name]}; charset=utf-8`, name: `audit.${name}` };
       const answer = download(file, async (client) => {
         const sent = new Download({ client, tokenLeftMs, verifyAgain });
         const stop = untilEnd(() => sent.end());
         const mayGoOn = (): boolean => !sent.isEnded;
-        const pages = searchPages({ dir, query, index, pageBytesMax: EXPORT_PAGE_BYTES_MAX, mayGoOn });
+        const lines = mergedLines({ logs, query, pageBytesMax: EXPORT_PAGE_BYTES_MAX, mayGoOn });
+        const batches = inBatches(lines, EXPORT_PAGE_BYTES_MAX);
         const format: ExportFormat = FORMATS[name];
         let isBegun = false;
         try {
           await sent.run(async () => {
             if (!isBegun && format.header !== undefined) await sent.send(`${format.header}\n`);
             isBegun = true;
-            const page = await pages.next();
-            if (page.done === true) return sent.complete();
-            await sent.send(page.value.found.map((found) => `${format.line(found)}\n`).join(""));
+            const batch = await batches.next();
+            if (batch.done === true) return sent.complete();
+            await sent.send(batch.value.map((found) => `${format.line(found)}\n`).join(""));
           });
         } catch (error) {
           logError(error);
@@ -286,7 +285,7 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
      * requests get the same answer.
      */
     async handle(_request, services) {
-      return json(200, await verifierOf(services).status(budget(services.clock)), queried("verify", {}));
+      return json(200, await statusOf(verifiersOf(services), services.clock), queried("verify", {}));
     },
   }),
   endpoint({
@@ -295,19 +294,16 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
     summary: "Entries as they are written, as server-sent events.",
     query: named(FILTER_PARAMS),
     headers: z.object({
-      "Last-Event-ID": z
-        .string()
-        .regex(/^\d{4}-\d{2}-\d{2}:\d{1,15}$/, "must be the id of an event")
-        .optional(),
+      "Last-Event-ID": z.string().regex(FOLLOWED_ID, "must be the id of an event").optional(),
     }),
     responses: { 200: { type: "text/event-stream" } },
     limits: TAILS,
     handle({ query: params, headers, tokenLeftMs, verifyAgain, untilEnd }, { auditDir, clock }) {
       const matcher = new Matcher(checked(readFilter(params, clock())));
-      const from = positionOf(headers["Last-Event-ID"], clock());
+      const from = readFollowedId(headers["Last-Event-ID"], clock());
       const stream = eventStream(async (client) => {
         const events = new ServerSentEvents({ client, tokenLeftMs, verifyAgain });
-        const follower = new Follower(auditDir, from);
+        const follower = new LogsFollower(logsIn(auditDir), from);
         const stop = untilEnd(() => events.end());
         try {
           await events.run(() => sendLines(events, follower, matcher));
@@ -331,12 +327,31 @@ function unknownEntry(): EndpointAnswer {
   return deniedAnswer(404, "ENTRY_NOT_FOUND", "Nothing in the audit has this id.");
 }
 
+/** Returns the first result of the logs, which are read one after the other. */
+async function firstIn<T>(
+  logs: readonly LentLog[],
+  read: (log: LentLog) => Promise<T | undefined>,
+): Promise<T | undefined> {
+  for (const log of logs) {
+    const result = await read(log);
+    if (result !== undefined) return result;
+  }
+  return undefined;
+}
+
+interface ProvenEntry {
+  readonly line: string;
+  /** Folder of the log that holds the line. */
+  readonly dir: string;
+  readonly auditDir: string;
+}
+
 /**
  * Returns the proof, or why there is none. Other work runs while it reads the log.
  *
  * @throws {Refusal} SHUTTING_DOWN when nobody waits for it any more
  */
-async function proofOf(dir: string, line: string, isWanted: () => boolean): Promise<Proof | string> {
+async function proofOf({ line, dir, auditDir }: ProvenEntry, isWanted: () => boolean): Promise<Proof | string> {
   const steps = proveLine(dir, { line });
   try {
     while (isWanted()) {
@@ -345,7 +360,7 @@ async function proofOf(dir: string, line: string, isWanted: () => boolean): Prom
       await new Promise((resolve) => setImmediate(resolve));
     }
   } catch (error) {
-    if (error instanceof AuditLogError) return error.message.replaceAll(dir, "the audit directory");
+    if (error instanceof AuditLogError) return error.message.replaceAll(auditDir, "the audit directory");
     throw error;
   }
   throw shuttingDown();
@@ -383,6 +398,31 @@ function budget(clock: () => number): (bytesRead: number) => boolean {
   return (bytesRead) => clock() < untilMs && bytesRead < BUDGET_BYTES;
 }
 
+/** Returns the budget of each of several logs, which are read one after the other: equal parts of that of one request. */
+function budgets(clock: () => number, logs: number): (log: number) => (bytesRead: number) => boolean {
+  const beganMs = clock();
+  return (log) => {
+    const untilMs = beganMs + (BUDGET_MS * (log + 1)) / logs;
+    return (bytesRead) => clock() < untilMs && bytesRead < BUDGET_BYTES / logs;
+  };
+}
+
+/** Groups lines, so that each group has at least this many bytes, and the last one the rest. */
+async function* inBatches(
+  lines: AsyncIterable<FoundLine>,
+  bytesMax: number,
+): AsyncGenerator<readonly FoundLine[], void> {
+  let [batch, bytes]: [FoundLine[], number] = [[], 0];
+  for await (const line of lines) {
+    batch.push(line);
+    bytes += line.end - line.offset;
+    if (bytes < bytesMax) continue;
+    yield batch;
+    [batch, bytes] = [[], 0];
+  }
+  if (batch.length > 0) yield batch;
+}
+
 /** @throws {Refusal} MALFORMED_REQUEST naming every error */
 function checked<T>(read: ReadResult<T>): T {
   if ("ok" in read) return read.ok;
@@ -393,8 +433,15 @@ function checked<T>(read: ReadResult<T>): T {
 }
 
 /** Returns why lines may be missing from an answer: the file of a day is missing or has the name of another day. */
-function warnings(dir: string, streams: readonly StreamName[] = ["calls"]): { readonly warnings?: readonly string[] } {
-  const problems = streams.flatMap((stream) => dayProblems(dir, stream));
+function warnings(
+  logs: readonly LogFolder[],
+  streams: readonly StreamName[] = ["calls"],
+): { readonly warnings?: readonly string[] } {
+  const problems = logs.flatMap(({ name, dir }) =>
+    streams
+      .flatMap((stream) => dayProblems(dir, stream))
+      .map((problem) => (name === "" ? problem : `${name}: ${problem}`)),
+  );
   return problems.length === 0 ? {} : { warnings: problems };
 }
 
@@ -444,13 +491,37 @@ class AuditIndex {
   }
 }
 
+type LentLog = LogFolder & Required<SearchedLog>;
+
+/** The indexes of all logs in a directory. */
+class AuditIndexes {
+  readonly #auditDir: string;
+  readonly #indexes = new Map<string, AuditIndex>();
+
+  constructor(auditDir: string) {
+    this.#auditDir = auditDir;
+  }
+
+  lend(): readonly LentLog[] {
+    return logsIn(this.#auditDir).map((log) => {
+      const index = this.#indexes.get(log.dir) ?? new AuditIndex(log.dir);
+      this.#indexes.set(log.dir, index);
+      return { ...log, index: index.lend() };
+    });
+  }
+
+  close(): void {
+    for (const index of this.#indexes.values()) index.close();
+  }
+}
+
 type AuditServices = EndpointServices & AuditPart;
 type IndexServices = EndpointServices & Pick<AuditPart, "auditDir">;
 
-const indexOf = perListener(({ auditDir, onClose }: IndexServices) => {
-  const index = new AuditIndex(auditDir);
-  onClose(() => index.close());
-  return index;
+const indexesOf = perListener(({ auditDir, onClose }: IndexServices) => {
+  const indexes = new AuditIndexes(auditDir);
+  onClose(() => indexes.close());
+  return indexes;
 });
 
 /** Returns the calls by tool of which a dry run said that a person would be asked, the most frequent first. */
@@ -458,25 +529,40 @@ export async function askingDryRuns(
   services: IndexServices,
   { from: fromMs, to: toMs }: { readonly from: EpochMs; readonly to: EpochMs },
 ): Promise<readonly { readonly tool: string; readonly dryRuns: number }[]> {
-  const { auditDir: dir, clock } = services;
-  const index = indexOf(services).lend();
+  const logs = indexesOf(services).lend();
   const filter = { exact: { decision: "DRY_RUN", code: "APPROVAL_REQUIRED" }, fromMs, toMs } as const;
-  const { byTool } = await readStats({ dir, index, filter, mayGoOn: budget(clock) });
+  const { byTool } = await readStats({ logs, filter, mayGoOn: budget(services.clock) });
   return byTool.map(([tool, dryRuns]) => ({ tool, dryRuns }));
 }
 
-const verifierOf = perListener(({ auditDir: dir, checkpointKey, clock }: AuditServices) => {
-  return new LogVerifier({ dir, keys: checkpointKey === undefined ? [] : [checkpointKey], clock });
+/** Returns the verifier of each log that is there now, by its name. */
+const verifiersOf = perListener(({ auditDir, checkpointKey, clock }: AuditServices) => {
+  const verifiers = new Map<string, LogVerifier>();
+  const keys = checkpointKey === undefined ? [] : [checkpointKey];
+  return () => {
+    for (const { name, dir } of logsIn(auditDir)) {
+      if (!verifiers.has(name)) verifiers.set(name, new LogVerifier({ dir, keys, clock }));
+    }
+    return verifiers;
+  };
 });
 
-/** Returns the position of an event; undefined means now. An id with a future day belongs to another log and is ignored. */
-function positionOf(seen: string | undefined, nowMs: number): Position | undefined {
-  const [day = "", offset] = seen?.split(":") ?? [];
-  return day === "" || day > dayOf(nowMs) ? undefined : { day, offset: Number(offset) };
+/** Returns the state of the directory's own log; with workers, also theirs, and the members that are about all of them. */
+async function statusOf(verifiers: () => ReadonlyMap<string, LogVerifier>, clock: () => number): Promise<object> {
+  const named = [...verifiers()];
+  const budgetOf = budgets(clock, named.length);
+  const all: Awaited<ReturnType<LogVerifier["status"]>>[] = [];
+  for (const [at, [, verifier]] of named.entries()) all.push(await verifier.status(budgetOf(at)));
+  const [own, ...others] = all;
+  if (others.length === 0) return { ...own };
+  const workers = others.map((status, at) => ({ log: named[at + 1]?.[0], ...status }));
+  const isKnown = all.every(({ ok }) => ok !== undefined) || all.some(({ ok }) => ok === false);
+  const ok = all.every((status) => status.ok === true);
+  return { ...own, ...(isKnown ? { ok } : { ok: undefined }), more: all.some(({ more }) => more), workers };
 }
 
 /** Sends the next lines. Reads on only after the client has received the previous lines, so nothing accumulates. */
-async function sendLines(events: ServerSentEvents, follower: Follower, matcher: Matcher): Promise<void> {
+async function sendLines(events: ServerSentEvents, follower: LogsFollower, matcher: Matcher): Promise<void> {
   const lines = follower.readNewLines();
   if (lines.length === 0) return events.pause(CHECK_EVERY_MS);
   await events.send(lines.map((line) => eventText(line, matcher)).join(""));
@@ -485,11 +571,11 @@ async function sendLines(events: ServerSentEvents, follower: Follower, matcher: 
   await new Promise((resolve) => setImmediate(resolve));
 }
 
-function eventText({ day, end, line }: DayLine, matcher: Matcher): string {
+function eventText({ id, line }: FollowedLine, matcher: Matcher): string {
   const members = parseLine(line);
   const entry = members && viewOf(members);
   if (entry === undefined || !matcher.accepts(entry, line)) return "";
   // A line that the service did not write may contain line breaks between its members.
   const safe = /[\r\n]/.test(line) ? JSON.stringify(members) : line;
-  return `id: ${day}:${end}\nevent: entry\ndata: ${safe}\n\n`;
+  return `id: ${id}\nevent: entry\ndata: ${safe}\n\n`;
 }

@@ -1,17 +1,18 @@
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { lstatSync, statSync } from "node:fs";
-import { hostname } from "node:os";
 import { type AuditLog, openAuditLog } from "../../audit/audit-log.ts";
 import { createSigningKey, isSignedLog } from "../../audit/chain/signing-key.ts";
 import type { Announced } from "../../audit/entry.ts";
 import { type Exporters, type ExporterTarget, startExporters } from "../../audit/export/exporter.ts";
 import { intentLine } from "../../audit/journal/journal.ts";
+import { logsIn } from "../../audit/logs.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import { Refusal, StartupError } from "../../core/errors.ts";
 import type { AdmissionOptions } from "../../pipeline/admission.ts";
 import { type Config, checkpointKeyFileOf, pathFrom } from "../config/config.ts";
 import type { Modules } from "../modules.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
+import { instanceOf, logDirOf } from "./instance.ts";
 import { readNamed } from "./problems.ts";
 
 const HASH_KEY_BYTES_MIN = 16;
@@ -53,7 +54,7 @@ export function createCheckpointKey(config: Config): readonly string[] {
 function checkpointKeyState(config: Config): "named" | "own" | "to be created" | "missing" {
   if (config.audit.checkpointKeyFile !== undefined) return "named";
   // Read first: a process that starts at the same time may create the key and sign with it.
-  const isSigned = isSignedLog(pathFrom(config, config.audit.dir));
+  const isSigned = logsIn(pathFrom(config, config.audit.dir)).some(({ dir }) => isSignedLog(dir));
   if (isTaken(pathFrom(config, checkpointKeyFileOf(config)))) return "own";
   return isSigned ? "missing" : "to be created";
 }
@@ -112,8 +113,8 @@ interface AuditParts extends Pick<Capabilities, "clock" | "monotonic" | "ids">, 
 export function openAudit(config: Config, { clock, monotonic, ids, checkpointKey, onBatch }: AuditParts): AuditLog {
   try {
     return openAuditLog({
-      dir: pathFrom(config, config.audit.dir),
-      instance: hostname(),
+      dir: logDirOf(config),
+      instance: instanceOf(config),
       clock,
       monotonic,
       durability: config.audit.durability,
@@ -176,7 +177,7 @@ export function startExports(
   targets: readonly ExporterTarget[],
   { clock, random, journal, logError }: ExportParts,
 ): Exporters {
-  const { dir, retentionDays } = config.audit;
+  const { retentionDays } = config.audit;
   const report = (message: string): void => logError?.(message, undefined);
-  return startExporters({ dir: pathFrom(config, dir), targets, retentionDays, clock, random, journal, report });
+  return startExporters({ dir: logDirOf(config), targets, retentionDays, clock, random, journal, report });
 }

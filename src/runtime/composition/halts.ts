@@ -5,10 +5,11 @@ import { haltFile } from "../../halts/file.ts";
 import { Halts } from "../../halts/halts.ts";
 import type { CallRecords } from "../../pipeline/call-record.ts";
 import type { WaitingRoom } from "../../pipeline/waiting-room.ts";
-import { type Config, pathFrom } from "../config/config.ts";
+import type { Config } from "../config/config.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
+import { logDirOf } from "./instance.ts";
 
-/** In the directory of the audit, which belongs to this process alone. */
+/** In the folder of the log, which belongs to this process alone. */
 const FILE = "halts.json";
 
 interface HaltParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError"> {
@@ -19,7 +20,7 @@ interface HaltParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hook
 
 /** Returns the halts, which are read when they start. */
 export function openHalts(config: Config, { logError = () => {}, ...parts }: HaltParts): Halts {
-  const file = parts.state.scope === "shared" ? haltFile(join(pathFrom(config, config.audit.dir), FILE)) : undefined;
+  const file = parts.state.scope === "shared" ? haltFile(join(logDirOf(config), FILE)) : undefined;
   const { whenUnknown } = config.halts;
   return new Halts({ ...parts, file, log: logError, whenUnknown });
 }

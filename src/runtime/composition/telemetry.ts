@@ -1,10 +1,10 @@
-import { hostname } from "node:os";
 import { readHeadersFile } from "../../audit/export/sender.ts";
 import type { Tracer } from "../../core/tracing.ts";
 import { findSensitive } from "../../detection/sensitive.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { createTracer } from "../telemetry/tracer.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
+import { instanceOf } from "./instance.ts";
 
 /** The collector of traces, with the headers to send. */
 interface TraceTarget {
@@ -54,7 +54,7 @@ export async function startTracing(
   const { SpanSender } = await import("../telemetry/span-sender.ts");
   const sender = new SpanSender({
     ...target,
-    resource: { "service.name": serviceName, "service.instance.id": hostname() },
+    resource: { "service.name": serviceName, "service.instance.id": instanceOf(config) },
     sendEveryMs: traces.sendEveryMs,
     clock: monotonic,
     report: logError && ((message) => logError(message, undefined)),

@@ -14,7 +14,7 @@ import { checkListeners, consoleSection, listenerKeys } from "./listeners.ts";
 import { configMessage, configProblems, fieldOf } from "./problems.ts";
 import { quotas } from "./quotas.ts";
 import { bindings, checkBindings, roles } from "./roles.ts";
-import { count, name, problemAdder, reloaded, reloadedKeys, text } from "./values.ts";
+import { count, instanceName, name, problemAdder, reloaded, reloadedKeys, text } from "./values.ts";
 import { commands, workspace } from "./workspace.ts";
 
 /**
@@ -378,6 +378,11 @@ const halts = z
 
 const sections = (modules: Modules) =>
   z.strictObject({
+    /**
+     * Name of this service among those that write to one store or one collection of logs: part of every audit line and of traces.
+     * Default: the host name.
+     */
+    instance: instanceName.optional(),
     server,
     /** Manifests: files or folders. */
     tools: reloaded(
@@ -463,6 +468,8 @@ export interface Config extends Readonly<z.output<ReturnType<typeof schemaOf>>> 
   readonly origin: string;
   /** PATH of the service, for finding the allowed commands. */
   readonly searchPath: string;
+  /** Number of this process among the workers of `server.workers`, counted from 1; undefined in every other process. */
+  readonly worker?: number | undefined;
 }
 
 /** A configuration as an embedder or a YAML file may write it. */
@@ -505,7 +512,22 @@ export function readConfig(written: unknown, { folder, environment, origin }: Re
       ),
     );
   }
-  return deepFreeze({ ...parsed.data, folder, origin, searchPath: environment["PATH"] ?? "" });
+  const worker = workerIn(environment);
+  const surroundings = {
+    folder,
+    origin,
+    searchPath: environment["PATH"] ?? "",
+    ...(worker !== undefined && { worker }),
+  };
+  return deepFreeze({ ...parsed.data, ...surroundings });
+}
+
+/** Environment variable with the number of a worker, which its parent process sets. */
+export const WORKER_VARIABLE = "STC_WORKER";
+
+function workerIn(environment: Environment): number | undefined {
+  const text = environment[WORKER_VARIABLE];
+  return text === undefined || !/^[1-9]\d{0,3}$/.test(text) ? undefined : Number(text);
 }
 
 /**

@@ -9,6 +9,14 @@ export const name = z
   .string()
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, "must be a name of letters, digits, dot, dash, underscore");
 
+/** A name that is part of audit lines, and of which workers add their number. */
+export const instanceName = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?$/,
+    "must be a name of letters, digits, dash, up to 63 characters",
+  );
+
 export const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 
 /** Returns a function that reports a problem of the value being refined. A text is a path with dots. */

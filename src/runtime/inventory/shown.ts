@@ -25,7 +25,7 @@ const DEPTH_MAX = 64;
  * @param ofKinds the names of the systems that are of a kind; the others hold lists and settings of manifests
  */
 export function shownConfig(config: Config, ofKinds: ReadonlyMap<string, string>): Readonly<Record<string, Json>> {
-  const { folder: _, origin: __, searchPath: ___, tools, systems, ...sections } = config;
+  const { folder: _, origin: __, searchPath: ___, worker: ____, tools, systems, ...sections } = config;
   const sources = tools.map((source) => (typeof source === "string" ? PATH : nameOf(source)));
   const entries = Object.entries(systems).map(([name, entry]): [string, Json] => [
     shownText(name),

@@ -63,7 +63,7 @@ export function fingerprintOf(config: Config): Fingerprint {
   const digests = named.map(({ field, path }) => ({ field, ...digestAt(path) }));
   const paths = config.tools.filter((source) => typeof source === "string");
   const sets = paths.map((source) => ({ source, ...manifestsAt(pathFrom(config, source), sources) }));
-  const { folder: _, origin, searchPath: __, tools: ___, ...values } = config;
+  const { folder: _, origin, searchPath: __, tools: ___, worker: ____, ...values } = config;
   const configurationSha256 = sha256Hex(JSON.stringify({ ...values, tools: paths }));
   const filesSha256 = sha256Hex(digests.map(({ field, sha256 }) => `${field} ${sha256}`).join("\n"));
   const manifests = sets.map(({ source, sha256 }) => ({ source, sha256 }));

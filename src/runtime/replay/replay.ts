@@ -1,5 +1,7 @@
+import { join } from "node:path";
 import type { Mode } from "../../approvals/types.ts";
 import { runWithPauses } from "../../audit/chain/chain-walk.ts";
+import { type LogFolder, logsIn } from "../../audit/logs.ts";
 import type { Filter } from "../../audit/query/filter.ts";
 import { searchPages } from "../../audit/query/query.ts";
 import { parseLine } from "../../audit/query/view.ts";
@@ -81,10 +83,23 @@ const OTHERS = "(others)";
  * and counts nothing. Reads the audit page by page: memory is bounded by the number of distinct changes.
  */
 export async function replay(options: ReplayOptions): Promise<ReplayReport> {
-  const { dir, filter } = options;
-  const { parts, config } = options;
+  const { dir, parts, config } = options;
   const flowJudge = await recordedFlowJudge(config, parts);
   const replaying = new Replaying({ ...options, flowJudge, policyVersion: policyVersionOf(config, parts) });
+  const states: AuditState[] = [];
+  for (const log of logsIn(dir)) states.push(await readLog(log, options, replaying));
+  const damages = states.flatMap((state) => state.damage ?? []);
+  const damage = damages.find(({ isTornEnd }) => isTornEnd !== true) ?? damages[0];
+  const audit = {
+    unverified: states.reduce((sum, { unverified }) => sum + unverified, 0),
+    linesBefore: states.reduce((sum, { linesBefore }) => sum + linesBefore, 0),
+    ...(damage !== undefined && { damage }),
+  };
+  return { audit, ...replaying.report() };
+}
+
+async function readLog({ name, dir }: LogFolder, options: ReplayOptions, replaying: Replaying): Promise<AuditState> {
+  const { filter } = options;
   const { damage, linesBefore, unverified } = await runWithPauses(checkCalls(dir, filter));
   const query = { filter: { ...filter, exact: {} }, order: "oldest", limit: Number.MAX_SAFE_INTEGER } as const;
   const pages = searchPages({ dir, query: { ...query, cursor: undefined, digest: "" }, pageBytesMax: PAGE_BYTES_MAX });
@@ -92,8 +107,8 @@ export async function replay(options: ReplayOptions): Promise<ReplayReport> {
     for (const found of page.found) if (!unverified.has(found)) await replaying.add(found.line);
     options.progress?.(replaying.calls);
   }
-  const audit = { unverified: unverified.count, linesBefore, ...(damage !== undefined && { damage }) };
-  return { audit, ...replaying.report() };
+  const found = damage && { damage: { ...damage, file: join(name, damage.file) } };
+  return { unverified: unverified.count, linesBefore, ...found };
 }
 
 interface ReplayingOptions extends ReplayOptions {

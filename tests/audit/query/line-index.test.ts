@@ -56,7 +56,7 @@ async function count(dir: string, params: Params, isIndexed = true) {
   const read = readFilter(filters, NOW);
   if ("faults" in read) throw new Error(read.faults.join());
   const index = isIndexed ? new LineIndex(dir) : undefined;
-  const stats = await readStats({ dir, filter: read.ok, index });
+  const stats = await readStats({ logs: [{ dir, index }], filter: read.ok });
   index?.close();
   return stats;
 }

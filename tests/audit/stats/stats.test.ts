@@ -37,7 +37,7 @@ const DAY = { exact: {}, fromMs: NOW - 86_400_000, toMs: NOW };
 
 describe("counts", () => {
   test("by everything; a summary line counts as many calls, and has no duration of theirs", async () => {
-    const stats = await readStats({ dir, filter: DAY });
+    const stats = await readStats({ logs: [{ dir }], filter: DAY });
     expect(stats).toMatchObject({
       calls: 97,
       byDecision: [
@@ -71,26 +71,26 @@ describe("counts", () => {
   });
 
   test("with filters", async () => {
-    const stats = await readStats({ dir, filter: { ...DAY, exact: { decision: "ALLOWED" } } });
+    const stats = await readStats({ logs: [{ dir }], filter: { ...DAY, exact: { decision: "ALLOWED" } } });
     expect([stats.calls, stats.refusals.length]).toEqual([4, 0]);
   });
 
   test("a day counts as read with the bytes of its file, however short", async () => {
     const bytes: number[] = [];
     const filter = { exact: {}, fromMs: NOW - 2 * 86_400_000, toMs: NOW };
-    await readStats({ dir, filter, mayGoOn: (read) => bytes.push(read) > 0 });
+    await readStats({ logs: [{ dir }], filter, mayGoOn: (read) => bytes.push(read) > 0 });
     const sizes = ["2026-02-15", "2026-02-16"].map((day) => statSync(join(dir, `${day}.jsonl`)).size);
     expect(bytes).toEqual([sizes[0] ?? 0, (sizes[0] ?? 0) + (sizes[1] ?? 0)]);
   });
 
   test("unread lines are reported", async () => {
-    expect((await readStats({ dir, filter: DAY, mayGoOn: () => false })).isPartial).toBe(true);
+    expect((await readStats({ logs: [{ dir }], filter: DAY, mayGoOn: () => false })).isPartial).toBe(true);
   });
 });
 
 describe("comparison", () => {
   test("the largest increase comes first, the largest decrease last, unchanged values are left out", async () => {
-    const { changes, before, now } = await compareStats({ dir, filter: DAY, earlierMs: 86_400_000 });
+    const { changes, before, now } = await compareStats({ logs: [{ dir }], filter: DAY, earlierMs: 86_400_000 });
     expect([before.calls, now.calls]).toEqual([3, 97]);
     expect(changes).toEqual([
       { refusal: "UNAUTHENTICATED AUTH get_customer", before: 0, now: 90 },

@@ -11,7 +11,8 @@ import {
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
+import { keys, writeLog } from "../../audit/support/chained-log.ts";
 import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
 import { RunningStc, runStc } from "../../support/stc.ts";
 import { hasTerminals, TerminalStc } from "../../support/terminal.ts";
@@ -222,5 +223,61 @@ describe.concurrent("tail", () => {
     writeFileSync(join(dir, `${DAY}.jsonl`), `${lines[0]}\n`);
     await tail.printed("t-1");
     await tail.end("SIGINT");
+  });
+});
+
+describe.concurrent("logs of several workers", () => {
+  /** The directory's own log, and those of two workers, each written by the product with the same key. */
+  async function workersFolder(): Promise<{ readonly dir: string; readonly key: string }> {
+    const dir = mkdtempSync(join(folder, "workers-"));
+    for (const log of ["", "worker-1", "worker-2"]) await writeLog(join(dir, log));
+    const key = join(folder, `${basename(dir)}.pem`);
+    writeFileSync(key, keys.publicKey.export({ type: "spki", format: "pem" }));
+    return { dir, key };
+  }
+
+  test("are read as one", async () => {
+    const { dir } = await workersFolder();
+    const found = await audit("query", "--json", "--limit", "100", "--dir", dir);
+    expect(found.out.trim().split("\n")).toHaveLength(45);
+    const stats = JSON.parse((await audit("stats", "--json", "--from", "2026-02-01", "--dir", dir)).out);
+    expect(stats.calls).toBe(45);
+    expect((await audit("show", "t-1-1", "--json", "--dir", dir)).out.trim().split("\n")).toHaveLength(6);
+    const tail = await audit("tail", "-n", "4", "--json", "--dir", dir);
+    const ids = tail.out
+      .trim()
+      .split("\n")
+      .map((line) => (JSON.parse(line) as { traceId: string }).traceId);
+    expect(ids).toEqual(["t-2-3", "t-2-4", "t-2-4", "t-2-4"]);
+    expect((await audit("export", "--format", "csv", "--dir", dir)).out.trim().split("\n")).toHaveLength(46);
+    expect((await audit("prove", "t-2-4", "--dir", dir)).code).toBe(0);
+    const old = JSON.parse((await audit("prune", "--keep", "1d", "--dry-run", "--json", "--dir", dir)).out);
+    const paths = (old.files as readonly { readonly path: string }[]).map(({ path }) => path);
+    expect(["worker-1", "worker-2"].map((log) => paths.some((path) => path.includes(`/${log}/`)))).toEqual([
+      true,
+      true,
+    ]);
+  });
+
+  test("are verified each by itself, and the report names the log", async () => {
+    const { dir, key } = await workersFolder();
+    const sound = await audit("verify", "--dir", dir, "--key", key);
+    expect(sound.code).toBe(0);
+    expect(sound.out.split("\n").filter((line) => line === "ok" || line.endsWith(":"))).toEqual([
+      ...["ok", "worker-1:", "ok", "worker-2:", "ok"],
+    ]);
+    const file = join(dir, "worker-2", "2026-02-17.jsonl");
+    writeFileSync(file, readFileSync(file, "utf8").replace("t-1-2", "t-9-9"));
+    const changed = await audit("verify", "--dir", dir, "--key", key);
+    expect(changed.code).toBe(1);
+    expect(changed.out.split("\nworker-2:\n")[1]).toContain("changed: 2026-02-17.jsonl, line 3");
+    const json = JSON.parse((await audit("verify", "--json", "--dir", dir, "--key", key)).out);
+    expect(json).toMatchObject({
+      ok: false,
+      workers: [
+        { log: "worker-1", ok: true },
+        { log: "worker-2", ok: false },
+      ],
+    });
   });
 });

@@ -1,0 +1,45 @@
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { isAuditDir } from "./journal/day-files.ts";
+
+/**
+ * The logs of an audit directory: its own, and one in a folder below it for each worker process. Each log has one writer, a lock,
+ * a chain, checkpoints and saved positions of its own; readers show them as one.
+ */
+
+/** One log: a folder that one process writes. */
+export interface LogFolder {
+  /** `""` for the log of the directory itself, otherwise the name of the worker's folder. */
+  readonly name: string;
+  readonly dir: string;
+}
+
+const WORKER_FOLDER = /^worker-([1-9]\d{0,3})$/;
+
+/** Returns the name of a worker's folder. It holds the number alone: a container's host name changes with every start. */
+export function workerFolder(worker: number): string {
+  return `worker-${worker}`;
+}
+
+/** Returns the number of the worker that writes a log; undefined for the log of the directory itself. */
+export function workerOf({ name }: LogFolder): number | undefined {
+  const [, worker] = WORKER_FOLDER.exec(name) ?? [];
+  return worker === undefined ? undefined : Number(worker);
+}
+
+/** Returns the logs of an audit directory: its own first, then those of the workers in the order of their numbers. */
+export function logsIn(dir: string): readonly LogFolder[] {
+  const workers = namesIn(dir)
+    .map((name) => ({ name, dir: join(dir, name) }))
+    .filter((log) => workerOf(log) !== undefined && isAuditDir(log.dir));
+  return [{ name: "", dir }, ...workers.sort((one, other) => (workerOf(one) ?? 0) - (workerOf(other) ?? 0))];
+}
+
+/** Returns no name when the directory cannot be read: reading its own log then reports the error. */
+function namesIn(dir: string): readonly string[] {
+  try {
+    return readdirSync(dir);
+  } catch {
+    return [];
+  }
+}
