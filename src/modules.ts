@@ -22,7 +22,9 @@ import { httpKind } from "./targets/http/kind.ts";
 import { mcp } from "./targets/mcp/kind.ts";
 
 /** A service and its listeners, of which each file of endpoints gets its part. */
-export interface ServedParts extends Service, ServicePart {
+export interface ServedParts extends Omit<Service, "learning">, ServicePart {
+  /** Undefined with several workers: an observation is in the memory of one process. */
+  readonly learning: Service["learning"] | undefined;
   readonly notReady: () => readonly NotReady[];
   /** Returns the open listeners. */
   readonly listening: () => readonly ListenerState[];
@@ -103,7 +105,7 @@ export const MODULES = {
     ),
     served(
       () => import("./http/routes/learning.ts"),
-      ({ registry, learning }) => ({ registry, learning }),
+      ({ registry, learning }) => learning && { registry, learning },
     ),
     served(
       () => import("./http/routes/inventory.ts"),

@@ -14,8 +14,10 @@ import { type Hooks, type Service, wire } from "../runtime/composition/wiring.ts
 import { type Config, checkpointKeyFileOf, pathFrom } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
 import { causeText, openLog } from "../runtime/log/log.ts";
+import type { ReloadRequester } from "../runtime/reload/types.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { print, reportChange } from "./output.ts";
+import type { openParent } from "./workers.ts";
 
 export type RunningService = Awaited<ReturnType<typeof startService>>;
 
@@ -29,6 +31,9 @@ const CERTIFICATE_LEVELS = {
 const CUT_OFF_MS = 1_000;
 
 const LOG_FLUSH_MS = 1_000;
+
+/** Time for a worker to end after its calls were cut off, in addition to `server.drainTimeoutMs`; then it is killed. */
+const WORKER_END_MS = 5_000;
 
 interface ServiceOptions {
   /** Lists the parts of the build. */
@@ -48,12 +53,24 @@ export async function startService(
   { modules = MODULES, isDevelopment = false }: ServiceOptions = {},
 ) {
   let detector: Service["detector"] | undefined;
-  const output = openLog({ ...config.log, detector: () => detector?.() ?? DETECTOR });
+  const output = openLog({ ...config.log, worker: config.worker, detector: () => detector?.() ?? DETECTOR });
   const log = output.logger;
   const metrics = createMetrics();
-  const service = await wire(config, modules, { ...hooksOf(log, metrics), readAgain });
+  const worker = config.worker === undefined ? undefined : await (await import("./workers.ts")).openWorker();
+  let parent: Awaited<ReturnType<typeof openParent>> | undefined;
+  const hooks = hooksOf(log, metrics, () => parent?.roll("watch"));
+  const service = await wire(config, modules, { ...hooks, readAgain, rateTable: worker?.rateTable });
   detector = service.detector;
-  const opened = await consoleOf(config, service, { modules, isDevelopment, log });
+  const isParent = worker === undefined && config.server.workers > 1;
+  if (isParent) {
+    const workers = await import("./workers.ts");
+    parent = await workers.openParent(config, { service, metrics, log }).catch(async (error: unknown) => {
+      await service.close(0);
+      throw error;
+    });
+  }
+  const processes = parent ?? worker;
+  const opened = worker === undefined ? await consoleOf(config, service, { modules, isDevelopment, log }) : undefined;
   metrics.watch({
     ...service,
     console: () => opened?.console.tally(),
@@ -61,6 +78,7 @@ export async function startService(
     upstreams: () => service.targets().upstreams(),
     certificates: () => service.targets().certificates(),
     approvals: () => service.approvals,
+    workers: () => parent?.counts(),
     dropped: { traces: service.droppedSpans, logs: () => output.dropped() },
   });
   let draining = false;
@@ -68,37 +86,49 @@ export async function startService(
     const reasons: NotReady[] = [];
     if (draining) reasons.push("draining");
     if (service.auditHealth().status !== "ok") reasons.push("audit_unavailable");
+    if (parent?.isReady === false) reasons.push("workers_unavailable");
     return reasons;
   };
   let listening: () => readonly ListenerState[] = () => [];
   const options: ServerOptions = {
     ...listenerOptions(config, service),
-    metrics,
+    metrics: processes === undefined ? metrics : { ...metrics, text: () => processes.metricsText(metrics) },
     draining: () => draining,
     logError: (error: unknown) => log.error({ cause: causeText(error) }, "request failed"),
   };
-  log.info(signingFacts(config, service.checkpointKey), "the audit is signed");
-  if (process.geteuid?.() === 0)
-    log.warn("the service runs as root: start it as an ordinary user, since no command that it runs needs more");
-  for (const { tool } of service.registry.list()) {
-    for (const { field, message } of classificationNotes(tool)) log.warn({ tool: tool.name }, `${field}: ${message}`);
-  }
-  const parts = { ...service, ...servedParts(config, service), notReady, listening: () => listening() };
+  if (worker === undefined) logStart(config, service, log);
+  const { reload } = service;
+  const parts = {
+    ...service,
+    ...servedParts(config, service, parent?.states),
+    reload: reload && processes ? (by: ReloadRequester) => processes.reload(reload, by) : reload,
+    learning: processes === undefined ? service.learning : undefined,
+    notReady,
+    listening: () => listening(),
+  };
   const endpoints = await endpointsOf(modules.endpoints, parts);
   const { console: address, oidc: _, ...addresses } = service.listeners;
   const console = opened && address && { address, parts: opened.listener };
-  const listeners = await openListeners(options, { ...addresses, console, endpoints }).catch(async (error: unknown) => {
-    await opened?.console.close();
-    await service.close(0);
-    throw error;
-  });
-  const { url, consoleUrl, operatorUrl } = listeners;
-  listening = listeners.states;
-  log.info({ tools: service.registry.list().map(({ tool }) => tool.name) }, "tools are registered");
-  log.info(
-    { url, consoleUrl, operatorUrl, tools: service.registry.list().length, ...service.targets().facts() },
-    "listening",
+  const own = worker === undefined ? { isWithoutAgents: isParent } : worker.addresses(addresses);
+  const listeners = await openListeners(options, { ...addresses, ...own, console, endpoints }).catch(
+    async (error: unknown) => {
+      await opened?.console.close();
+      await parent?.stop(0);
+      await service.close(0);
+      throw error;
+    },
   );
+  const { consoleUrl, operatorUrl } = listeners;
+  const url = parent?.url ?? listeners.url;
+  listening = listeners.states;
+  if (worker === undefined) {
+    log.info({ tools: service.registry.list().map(({ tool }) => tool.name) }, "tools are registered");
+    log.info(
+      { url, consoleUrl, operatorUrl, tools: service.registry.list().length, ...service.targets().facts() },
+      "listening",
+    );
+  }
+  await worker?.listening(url, { service, metrics, notReady });
 
   let drained: Promise<void> | undefined;
   const drain = async (): Promise<void> => {
@@ -106,12 +136,16 @@ export async function startService(
     log.info("draining");
     service.drain();
     const closed = listeners.close().finally(() => opened?.console.close());
+    // Each worker takes the same time, and then cuts its calls off.
+    const stopped = parent?.stop(config.server.drainTimeoutMs + WORKER_END_MS);
     await endedWithin(closed, config.server.drainTimeoutMs);
+    await stopped;
     await service.close(0);
     await endedWithin(closed, CUT_OFF_MS);
     listeners.cutOff();
     // Closed last, so that probes see the state `draining` until then.
     await listeners.closeOperators();
+    await worker?.leave();
     log.info("stopped");
     await output.flush(LOG_FLUSH_MS);
   };
@@ -122,8 +156,8 @@ export async function startService(
     consoleUrl,
     /** URL of the operators' listener; undefined when the configuration has none. */
     operatorUrl,
-    notRegistered: service.notRegistered,
-    reload: service.reload,
+    notRegistered: worker === undefined ? service.notRegistered : [],
+    reload: parts.reload,
     /** Writes an uncaught error to the operators' log; the service keeps running. */
     logUncaught: (error: unknown): void => log.error({ cause: causeText(error) }, "uncaught error"),
     /**
@@ -136,6 +170,15 @@ export async function startService(
       return drained;
     },
   };
+}
+
+function logStart(config: Config, service: Service, log: Logger): void {
+  log.info(signingFacts(config, service.checkpointKey), "the audit is signed");
+  if (process.geteuid?.() === 0)
+    log.warn("the service runs as root: start it as an ordinary user, since no command that it runs needs more");
+  for (const { tool } of service.registry.list()) {
+    for (const { field, message } of classificationNotes(tool)) log.warn({ tool: tool.name }, `${field}: ${message}`);
+  }
 }
 
 /** Returns what the log says of the key that signs the audit. As `verifierKey`, it would count as a secret and be hidden. */
@@ -184,7 +227,7 @@ function resourceOf({ server, mcp }: Config): string | undefined {
 }
 
 /** Returns what endpoints need in addition to the service itself. */
-function servedParts(config: Config, service: Service) {
+function servedParts(config: Config, service: Service, workers: (() => readonly object[]) | undefined) {
   const { resourceScopes, tls } = config.server;
   const resource = resourceOf(config);
   return {
@@ -211,13 +254,15 @@ function servedParts(config: Config, service: Service) {
       revocations: service.revocations(),
       halts: service.halts.describe(),
       decisionPoints: statesShown(service.decisionPoints()),
+      ...(workers !== undefined && { workers: workers() }),
     }),
   };
 }
 
 const UPSTREAM_LEVELS = { quarantined: "error", restored: "info", failed: "warn", output: "info" } as const;
 
-function hooksOf(log: Logger, metrics: Metrics): Hooks {
+/** `onWatched` is called when a change that the service has noticed itself was adopted. */
+function hooksOf(log: Logger, metrics: Metrics, onWatched: () => void): Hooks {
   return {
     observe: (entry) => metrics.observeCall(entry),
     onBatch: (batch) => metrics.observeBatch(batch),
@@ -229,6 +274,7 @@ function hooksOf(log: Logger, metrics: Metrics): Hooks {
     onReload: ({ type, ...event }, inUse) => {
       log[type === "configuration.refused" ? "error" : "info"](event, type);
       log.level = inUse.log.level;
+      if (type === "configuration.changed" && event.by === "watch") onWatched();
     },
     onUpstream: ({ type, ...event }) => log[UPSTREAM_LEVELS[type]](event, `upstream.${type}`),
     onRevocations: ({ type, ...event }) => log[type === "revocations.refused" ? "error" : "info"](event, type),

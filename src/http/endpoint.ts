@@ -37,7 +37,7 @@ export interface ListenerState {
 export type EndpointAudience = Audience | "anybody" | "either" | "signers";
 
 /** Reasons why the service does not accept calls now. Names of components only. */
-export type NotReady = "draining" | "audit_unavailable";
+export type NotReady = "draining" | "audit_unavailable" | "workers_unavailable";
 
 /** A session of the console that a request has presented: another form of the operators' token. */
 export interface PresentedSession {

@@ -28,12 +28,16 @@ interface MetricSources {
   /** Returns counts of data flow; undefined while it has never been on. */
   readonly flowCounts?: () => Readonly<Record<string, number>> | undefined;
   readonly dropped?: Readonly<Record<string, () => number>>;
+  /** Returns counts of the worker processes; undefined when there are none. */
+  readonly workers?: () => { readonly ready: number; readonly replaced: number } | undefined;
 }
 
 export interface Metrics {
   readonly contentType: string;
   readonly load: LoadMetrics;
   text(): Promise<string>;
+  /** Returns the values by metric, for a process that adds up those of several. */
+  values(): ReturnType<Registry["getMetricsAsJSON"]>;
   observeCall(entry: EntryDraft): void;
   observeBatch(batch: { readonly entries: number; readonly syncMs: number }): void;
   /**
@@ -120,6 +124,7 @@ export function createMetrics(): Metrics {
     contentType: register.contentType,
     load: createLoadMetrics(registers),
     text: () => register.metrics(),
+    values: () => register.getMetricsAsJSON(),
     observeCall({ tool, decision, request, protocol, error, stages: times = {}, count = 1 }) {
       const name = tool.classification === "unknown" ? "unknown" : tool.name;
       const ends = ofKey(calls, name, () => new Map());
@@ -141,6 +146,7 @@ export function createMetrics(): Metrics {
     watch(sources) {
       for (const { type: Metric, name, help, labels, read } of READ_AT_SCRAPE) {
         new Metric({
+          aggregator: AGGREGATORS.get(name) ?? "sum",
           name,
           help,
           labelNames: labels,
@@ -175,6 +181,21 @@ interface ReadMetric {
   readonly read: (sources: MetricSources) => Iterable<Sample>;
 }
 
+/** How the values of several processes of one service are combined, where they are not added. */
+const AGGREGATORS: ReadonlyMap<string, "min" | "max"> = new Map([
+  ["stc_certificate_expiry_timestamp_seconds", "min"],
+  ["stc_configuration_generation", "min"],
+  ["stc_configuration_last_refused", "max"],
+  ["stc_audit_export_lag_seconds", "max"],
+  ["stc_decision_point_circuit_open", "max"],
+  ["stc_halts_active", "max"],
+  ["stc_halts_known", "min"],
+  ["stc_mcp_quarantined_tools", "max"],
+  ["stc_revocation_entries", "min"],
+  ["stc_revocation_list_stale", "max"],
+  ["stc_webhook_disabled", "max"],
+]);
+
 function row(
   type: ReadMetric["type"],
   [name, help, ...labels]: readonly [string, string, ...string[]],
@@ -206,6 +227,18 @@ const WEBHOOKS: readonly (readonly [string, string, (state: WebhookState) => num
 ];
 
 const READ_AT_SCRAPE: readonly ReadMetric[] = [
+  row(Gauge, ["stc_workers_ready", "Worker processes that accept calls"], ({ workers }) => {
+    const counts = workers?.();
+    return counts === undefined ? [] : lone(counts.ready);
+  }),
+  row(
+    Counter,
+    ["stc_workers_replaced_total", "Worker processes that were started in place of one that had ended"],
+    ({ workers }) => {
+      const counts = workers?.();
+      return counts === undefined ? [] : lone(counts.replaced);
+    },
+  ),
   row(
     Gauge,
     [

@@ -162,6 +162,8 @@ const IDLE_GRACE_MS = 500;
 
 /** A fastify server as a listener uses it. */
 export class FastifyListener implements ListenerServer {
+  /** This runtime's HTTP server ignores the option. */
+  readonly canShare = false;
   readonly #app: FastifyInstance;
   readonly #options: ServerOptions;
   #forwarded: ForwardedConnections | undefined;
@@ -171,8 +173,8 @@ export class FastifyListener implements ListenerServer {
     this.#options = options;
   }
 
-  listen(address: ListenAddress): Promise<string> {
-    return this.#app.listen({ ...address });
+  async listen({ host, port }: ListenAddress): Promise<number> {
+    return Number(new URL(await this.#app.listen({ host, port })).port || 80);
   }
 
   async close(): Promise<void> {

@@ -25,6 +25,8 @@ export interface Execution {
 export interface ExecutorOptions {
   /** Makes the intent durable, before a changing call runs. */
   readonly intend: (announced: Announced) => Promise<void>;
+  /** Number of processes among which the limits of tools are divided; 1 when left out. */
+  readonly workers?: number | undefined;
 }
 
 export interface Executor {
@@ -32,7 +34,7 @@ export interface Executor {
 }
 
 /** Creates an executor. The target receives only the plan, not the arguments, and its result stays `unknown`. */
-export function createExecutor({ intend }: ExecutorOptions): Executor {
+export function createExecutor({ intend, workers = 1 }: ExecutorOptions): Executor {
   const running = new Map<string, number>();
 
   return {
@@ -40,7 +42,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
       const { tool, binding, plan, outputPolicy, inputPolicy, scan, identity } = approved;
       const { scope } = execution;
       const changes = tool.classification !== "read";
-      const leave = enter(running, tool);
+      const leave = enter(running, tool, workers);
       const run = new ScopedRun(approved, execution);
       let work: Promise<unknown>;
       try {
@@ -107,9 +109,9 @@ class ScopedRun implements RunContext {
   };
 }
 
-function enter(running: Map<string, number>, tool: Tool): () => void {
+function enter(running: Map<string, number>, tool: Tool, workers: number): () => void {
   const count = running.get(tool.name) ?? 0;
-  if (count >= tool.limits.concurrentCallsMax) {
+  if (count >= Math.floor(tool.limits.concurrentCallsMax / workers)) {
     throw new Refusal("OVERLOADED", "Too many calls of this tool are in progress.", { retryAfterMs: 1_000 });
   }
   running.set(tool.name, count + 1);

@@ -17,6 +17,7 @@ const CAPABILITIES: readonly Capability[] = [
       "src/targets/command/child.ts",
       "src/targets/command/confinement/launchers.ts",
       "src/targets/command/confinement/server-process.ts",
+      "src/workers/worker.ts",
     ],
   },
   {

@@ -70,11 +70,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   console: ["core", "pipeline", "audit", "egress", "http", "console/app"],
   // Runs in browsers: nothing of the service but pure functions of `core`.
   "console/app": ["core"],
+  workers: ["core", "pipeline", "runtime/reload"],
   cli: [
     ...["core", "approvals", "audit", "detection", "egress", "http", "pipeline", "targets/command", "cli/development"],
     ...["modules.ts", "index.ts", "runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts"],
     "runtime/own-code.ts",
-    ...["runtime/manifests", "runtime/inventory", "runtime/replay", "targets/http"],
+    ...["runtime/manifests", "runtime/inventory", "runtime/reload", "runtime/replay", "targets/http", "workers"],
   ],
   "cli/development": ["core", "modules.ts", "runtime/config"],
   "index.ts": [
@@ -126,6 +127,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "targets/mcp": ["zod"],
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
+  workers: ["prom-client"],
   mcp: ["zod"],
   "console/app": ["@preact/signals", "preact", "preact/hooks"],
   console: ["oauth4webapi", "zod"],

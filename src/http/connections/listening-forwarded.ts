@@ -30,12 +30,16 @@ export interface ConnectionTaker {
 export interface ListenAddress {
   readonly host: string;
   readonly port: number;
+  /** True when other processes of the service listen at the same port. */
+  readonly reusePort?: boolean | undefined;
 }
 
 /** An HTTP server of a listener, without the addresses at which it listens. */
 export interface ListenerServer {
-  /** Listens on a plain port, and returns the URL with the actual one. */
-  listen(address: ListenAddress): Promise<string>;
+  /** Whether it can listen at a port that other processes share. */
+  readonly canShare: boolean;
+  /** Listens on a plain port, and returns the actual one. */
+  listen(address: ListenAddress): Promise<number>;
   /** Takes connections that TLS or the Unix socket has accepted. */
   taker(): Promise<ConnectionTaker>;
   /** Stops accepting connections. For a moment, requests on open connections are still answered, with `Connection: close`. */

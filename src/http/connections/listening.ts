@@ -13,9 +13,13 @@ interface ServedAddress {
   readonly port: number | "off";
   readonly tls?: TlsSource | undefined;
   readonly socket?: SocketAddress | undefined;
+  /** True when other processes of the service listen at the same port. */
+  readonly isShared?: boolean | undefined;
 }
 
 interface ListenerAddresses extends ServedAddress {
+  /** True in a process whose workers have the listener for calls. */
+  readonly isWithoutAgents?: boolean | undefined;
   readonly endpoints: readonly Endpoint[];
   readonly console?: { readonly address: ServedAddress; readonly parts: ConsoleListener } | undefined;
   readonly operator?: ListenAddress | undefined;
@@ -40,11 +44,15 @@ interface Listening {
  */
 export async function openListeners(options: ServerOptions, addresses: ListenerAddresses): Promise<Listening> {
   const { endpoints, console, operator } = addresses;
-  const agents = new ServedListener(await agentsServer(options, endpoints), options, "agents");
-  const served = [agents];
+  const served: ServedListener[] = [];
   const close = async (): Promise<void> => void (await Promise.all(served.map((each) => each.close())));
   try {
-    const url = await agents.open(addresses);
+    let url = "";
+    if (addresses.isWithoutAgents !== true) {
+      const agents = new ServedListener(await agentsServer(options, endpoints), options, "agents");
+      served.push(agents);
+      url = await agents.open(addresses);
+    }
     let consoleUrl: string | undefined;
     if (console !== undefined) {
       const { createConsoleServer, FastifyListener } = await import("../server.ts");
@@ -130,9 +138,9 @@ class ServedListener {
     };
   }
 
-  async open({ host, port, tls, socket }: ServedAddress): Promise<string> {
+  async open({ host, port, tls, socket, isShared = false }: ServedAddress): Promise<string> {
     const urls: string[] = [];
-    if (port !== "off") urls.push(await this.#openPort({ host, port }, tls));
+    if (port !== "off") urls.push(await this.#openPort({ host, port, reusePort: isShared }, tls));
     this.#addresses.push(...urls);
     if (socket !== undefined) {
       urls.push(await this.#openSocket(socket));
@@ -153,13 +161,27 @@ class ServedListener {
   /** @throws {StartupError} */
   async #openPort(address: ListenAddress, tls: TlsSource | undefined): Promise<string> {
     try {
-      return await (tls === undefined ? this.#server.listen(address) : this.#openTls(tls, address));
+      const port = await this.#listen(address, tls);
+      return tls === undefined ? `http://${inUrl(usable(address.host))}:${port}` : `https://${inUrl(address.host)}:${port}`;
     } catch (error) {
       throw refused(error, this.#field, address);
     }
   }
 
-  async #openTls(source: TlsSource, address: ListenAddress): Promise<string> {
+  #listen(address: ListenAddress, tls: TlsSource | undefined): Promise<number> {
+    if (tls !== undefined) return this.#openTls(tls, address);
+    const isForwarded = address.reusePort === true && !this.#server.canShare;
+    return isForwarded ? this.#openForwarded(address) : this.#server.listen(address);
+  }
+
+  async #openForwarded(address: ListenAddress): Promise<number> {
+    const taker = await this.#server.taker();
+    const server = createSocketServer((socket) => taker.take(socket));
+    this.#closings.push(() => server.close());
+    return listeningPort(taker.limited(server), address);
+  }
+
+  async #openTls(source: TlsSource, address: ListenAddress): Promise<number> {
     const { headersTimeoutMs, logError, limits, metrics } = this.#options;
     const front = tlsServer(await this.#server.taker(), {
       field: this.#field,
@@ -178,9 +200,7 @@ class ServedListener {
       () => front.close(),
       () => front.server.close(),
     );
-    const { host } = address;
-    const port = await listeningPort(front.server, address);
-    return `https://${host.includes(":") ? `[${host}]` : host}:${port}`;
+    return listeningPort(front.server, address);
   }
 
   async #openSocket(address: SocketAddress): Promise<string> {
@@ -195,10 +215,19 @@ class ServedListener {
   }
 }
 
-function listeningPort(server: Server, { host, port }: ListenAddress): Promise<number> {
+/** Returns an address that a client on this machine can use. */
+function usable(host: string): string {
+  return host === "0.0.0.0" || host === "localhost" ? "127.0.0.1" : host;
+}
+
+function inUrl(host: string): string {
+  return host.includes(":") ? `[${host}]` : host;
+}
+
+function listeningPort(server: Server, { host, port, reusePort = false }: ListenAddress): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<number>();
   server.once("error", reject);
-  server.listen(port, host, () => {
+  server.listen({ port, host, reusePort }, () => {
     const address = server.address();
     resolve(typeof address === "object" && address !== null ? address.port : port);
   });
@@ -299,4 +328,22 @@ function listening(server: Server, path: string, field: string): Promise<void> {
     process.umask(mask);
   }
   return promise;
+}
+
+/**
+ * Checks that no process listens at the address: several of the service will share it, and the system would let another service
+ * of the same user join them.
+ *
+ * @throws {StartupError}
+ */
+export async function assertPortFree(address: ListenAddress): Promise<void> {
+  if (address.port === 0) return;
+  const server = createSocketServer();
+  try {
+    await listeningPort(server, address);
+  } catch (error) {
+    throw refused(error, FIELDS.agents, address);
+  } finally {
+    server.close();
+  }
 }

@@ -34,6 +34,7 @@ type Handler = (exchange: HttpExchange) => Promise<EndpointAnswer>;
 
 /** The agents' listener: an HTTP/1.1 server on sockets. */
 export class Front implements ListenerServer, ConnectionTaker, FrontParts {
+  readonly canShare = true;
   readonly parsers: ParserFactory;
   readonly headerBytesMax: number;
   readonly headersTimeoutMs: number;
@@ -88,10 +89,12 @@ export class Front implements ListenerServer, ConnectionTaker, FrontParts {
     if (this.#load !== undefined) this.#stops.push(this.#load.watch(), this.#load.connections.watch());
   }
 
-  async listen({ host: hostname, port }: ListenAddress): Promise<string> {
-    const listener = Bun.listen<BunWire>({
+  async listen({ host: hostname, port, reusePort = false }: ListenAddress): Promise<number> {
+    // The runtime has the option, its types do not.
+    const options: Bun.TCPSocketListenOptions<BunWire> & { readonly reusePort: boolean } = {
       hostname,
       port,
+      reusePort,
       allowHalfOpen: true,
       data: undefined as never,
       socket: {
@@ -110,11 +113,10 @@ export class Front implements ListenerServer, ConnectionTaker, FrontParts {
           socket.terminate();
         },
       },
-    });
+    };
+    const listener = Bun.listen(options);
     this.#listeners.push(listener);
-    // As fastify shows it: an address that a client on this machine can use.
-    const shown = hostname === "0.0.0.0" || hostname === "localhost" ? "127.0.0.1" : hostname;
-    return `http://${shown.includes(":") ? `[${shown}]` : shown}:${listener.port}`;
+    return listener.port;
   }
 
   async taker(): Promise<ConnectionTaker> {

@@ -27,6 +27,7 @@ export function openRateTable(url: string): RateTable {
   };
 
   return {
+    keeper: "the database",
     async add(charges) {
       sql ??= connect(address);
       const connection = sql;

@@ -17,6 +17,8 @@ export interface SharedCharge {
 
 /** Buckets shared by all replicas. */
 export interface RateTable {
+  /** What keeps it, for the log. */
+  readonly keeper: string;
   /** Adds to the buckets and returns, in their order, how full each is afterwards, in milliseconds. */
   add(charges: readonly SharedCharge[]): Promise<readonly number[]>;
   /** Aborts running statements and reconnects at the next use. */
@@ -94,9 +96,10 @@ export class SharedRates {
   #setUnavailable(isUnavailable: boolean, cause?: unknown): void {
     if (isUnavailable === this.#isUnavailable) return;
     this.#isUnavailable = isUnavailable;
-    this.#options.log(
+    const { log, table } = this.#options;
+    log(
       isUnavailable
-        ? "replicas count calls separately: the database is unavailable"
+        ? `replicas count calls separately: ${table.keeper} is unavailable`
         : "replicas count calls together again",
       cause,
     );

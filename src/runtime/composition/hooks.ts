@@ -3,6 +3,7 @@ import type { EntryDraft } from "../../audit/entry.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
 import type { CertificateEvent, UpstreamEvent } from "../../core/target-kind.ts";
 import type { CallRecordLog } from "../../pipeline/call-record.ts";
+import type { RateTable } from "../../pipeline/limits/rates-shared.ts";
 import type { Config } from "../config/config.ts";
 import type { ReloadEvent } from "../reload/types.ts";
 import type { RevocationEvent } from "./identity.ts";
@@ -28,6 +29,8 @@ export interface Hooks {
   readonly readAgain?: (() => Config | Promise<Config>) | undefined;
   /** Receives the result of a reload and the configuration that is in use after it. */
   readonly onReload?: (event: ReloadEvent, config: Config) => void;
+  /** Where a worker counts calls together with the others of its parent; undefined in every other process. */
+  readonly rateTable?: RateTable | undefined;
   /** Receives errors that belong to no call. */
   readonly logError?: (message: string, cause: unknown) => void;
 }

@@ -2,13 +2,14 @@ import { postgresStore } from "../../database/postgres-store.ts";
 import { type AdmissionOptions, createAdmission } from "../../pipeline/admission.ts";
 import { Rates } from "../../pipeline/limits/rates.ts";
 import { openRateTable } from "../../pipeline/limits/rates-postgres.ts";
-import { SharedRates } from "../../pipeline/limits/rates-shared.ts";
+import { type RateTable, SharedRates } from "../../pipeline/limits/rates-shared.ts";
 import type { Config } from "../config/config.ts";
+import { indivisible, workerLimits } from "../config/workers.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
 import { storeUrl } from "./approvals.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 
-interface LimitParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError"> {
+interface LimitParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError" | "rateTable"> {
   readonly audit: Pick<AdmissionOptions, "auditReady" | "auditProblem">;
 }
 
@@ -18,11 +19,19 @@ type Loaded = Pick<LoadedTools, "tools" | "notRegistered">;
  * Reports limits that have no effect, such as a limit for a misspelt tool name. Names are not checked while a tool is not
  * registered because its target is missing: the name may be that tool's.
  */
-export function limitProblems({ limits, approvals }: Config, { tools, notRegistered }: Loaded): readonly string[] {
+export function limitProblems(
+  { limits, approvals, server }: Config,
+  { tools, notRegistered }: Loaded,
+): readonly string[] {
   const names = new Set(tools.map(({ name }) => name));
   const unknown = Object.keys(limits.rates.tools).filter((name) => !names.has(name) && notRegistered.length === 0);
   const alone = limits.shared && approvals.storeUrlFile === undefined;
+  const { workers } = server;
+  const undivided = tools.flatMap(({ name, limits: { concurrentCallsMax: max } }) =>
+    max < workers ? [`${name}: limits.concurrentCallsMax: ${indivisible(max, workers)}`] : [],
+  );
   return [
+    ...undivided,
     ...unknown.map((name) => `limits.rates.tools.${name}: no tool of this name is registered`),
     ...(alone ? ["limits.shared: replicas count together in PostgreSQL: set approvals.storeUrlFile"] : []),
   ];
@@ -38,10 +47,16 @@ function postgresUrlOf(config: Config): string | undefined {
   }
 }
 
-export function openLimits(config: Config, { clock, monotonic, audit, logError }: LimitParts) {
-  let { limits } = config;
+/** Returns the limits that this process applies. */
+function ownLimits({ limits, server, worker }: Config): Config["limits"] {
+  return worker === undefined ? limits : workerLimits(limits, server.workers);
+}
+
+export function openLimits(config: Config, { clock, monotonic, audit, logError, rateTable }: LimitParts) {
+  let limits = ownLimits(config);
   const url = postgresUrlOf(config);
-  const rates = new Rates({ rules: limits.rates, now: monotonic, shared: limits.shared });
+  const isShared = (): boolean => limits.shared || rateTable !== undefined;
+  const rates = new Rates({ rules: limits.rates, now: monotonic, shared: isShared() });
   const admission = createAdmission({
     ...audit,
     rates,
@@ -58,14 +73,17 @@ export function openLimits(config: Config, { clock, monotonic, audit, logError }
       },
     },
   });
+  const counted = (table: RateTable): SharedRates =>
+    new SharedRates({ rates, table, now: monotonic, log: (message, cause) => logError?.(message, cause) });
   const share = (): SharedRates | undefined => {
-    if (!limits.shared) return undefined;
+    if (!isShared()) return undefined;
+    // Workers of one machine count together without a database; with one, they are replicas like all others.
+    if (!limits.shared && rateTable !== undefined) return counted(rateTable);
     if (url === undefined) {
       logError?.("limits.shared has no effect: approvals.storeUrlFile names no PostgreSQL", undefined);
       return undefined;
     }
-    const table = openRateTable(url);
-    return new SharedRates({ rates, table, now: monotonic, log: (message, cause) => logError?.(message, cause) });
+    return counted(openRateTable(url));
   };
   let shared = share();
   return {
@@ -78,8 +96,8 @@ export function openLimits(config: Config, { clock, monotonic, audit, logError }
     /** Applies the limits of a new configuration; counts are kept. Never fails. */
     change(next: Config, tools: LoadedTools["tools"]): void {
       const wasShared = limits.shared;
-      limits = next.limits;
-      rates.change({ rules: limits.rates, shared: limits.shared, tools: new Set(tools.map(({ name }) => name)) });
+      limits = ownLimits(next);
+      rates.change({ rules: limits.rates, shared: isShared(), tools: new Set(tools.map(({ name }) => name)) });
       if (limits.shared === wasShared) return;
       // Errors are ignored: sharing was turned off.
       shared?.close().catch(() => {});

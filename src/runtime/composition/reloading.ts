@@ -100,7 +100,10 @@ interface Reloading {
   stop(): void;
 }
 
-export function startReloading({ reload: { trigger, perMinuteMax } }: Config, parts: ReloadingParts): Reloading {
+export function startReloading(
+  { reload: { trigger, perMinuteMax }, worker }: Config,
+  parts: ReloadingParts,
+): Reloading {
   const { snapshots, fingerprint, build, journal, clock, readAgain, onReload, isEmbedded } = parts;
   followFiles(snapshots.current().parts, parts);
   if (readAgain === undefined) {
@@ -125,7 +128,8 @@ export function startReloading({ reload: { trigger, perMinuteMax } }: Config, pa
     },
     log: (event) => onReload?.(event, snapshots.current().config),
   });
-  const unwatch = trigger === "watch" ? reload.watch() : () => {};
+  // Workers are told by their parent, which watches the files.
+  const unwatch = trigger === "watch" && worker === undefined ? reload.watch() : () => {};
   return {
     state: () => reload.state(),
     problems: () => reload.problems,

@@ -16,7 +16,7 @@ import type {
 } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
 import type { HandlerTable } from "../../pipeline/registry.ts";
-import { type Config, entriesOf, pathFrom } from "../config/config.ts";
+import { type Config, entriesOf, pathFrom, withPartOfSystems } from "../config/config.ts";
 import { ownPaths } from "../config/own-paths.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { watchFiles } from "../config/watched-files.ts";
@@ -60,7 +60,7 @@ export class Targets {
   /** Opens every kind. Problems are added to the list. Call `close` even after an error. */
   async open(config: Config, { targetKinds }: Modules, parts: KindCapabilities & { readonly problems: string[] }) {
     const { problems, ...capabilities } = parts;
-    const contextOf = kindContexts(config, capabilities, problems);
+    const contextOf = kindContexts(withPartOfSystems(config), capabilities, problems);
     for (const kind of targetKinds) {
       this.#opened.push({ kind, handler: await kind.open(contextOf(kind)) });
     }

@@ -85,7 +85,10 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
   const quotas = openQuotas({ ...CAPABILITIES, ...hooks, state });
   await quotas.prepare(config);
   quotas.change(config);
-  const executor = createExecutor({ intend: (announced) => intend(audit, announced) });
+  const executor = createExecutor({
+    intend: (announced) => intend(audit, announced),
+    workers: config.worker === undefined ? 1 : config.server.workers,
+  });
   const tracing = await startTracing(config, parts.traces, { ...CAPABILITIES, ...hooks });
   const { tracer } = tracing;
   const journal: AuditLog["journal"] = (line) => audit.journal(line);

@@ -15,6 +15,7 @@ import { configMessage, configProblems, fieldOf } from "./problems.ts";
 import { quotas } from "./quotas.ts";
 import { bindings, checkBindings, roles } from "./roles.ts";
 import { count, instanceName, name, problemAdder, reloaded, reloadedKeys, text } from "./values.ts";
+import { checkWorkers, partOfSystem, WORKERS_MAX } from "./workers.ts";
 import { commands, workspace } from "./workspace.ts";
 
 /**
@@ -34,6 +35,12 @@ const server = z
   .strictObject({
     host: text.default("127.0.0.1"),
     ...listenerKeys,
+    /**
+     * Number of processes that serve calls at the port, for machines with several cores. From 2 on, a parent process starts and
+     * replaces them, and serves `server.operator` and `server.console`. They need `approvals.store`, in whose database they share
+     * approvals, halts and quotas.
+     */
+    workers: count(1, WORKERS_MAX),
     /**
      * A separate listener for /healthz, /readyz and /metrics, so that probes and scrapers need no access to the listener for
      * calls.
@@ -139,6 +146,23 @@ function matchingKinds(system: string, entry: unknown, kinds: readonly DeclaredK
 /** Adds the name of the kind to a message about unknown keys. */
 function withKindName({ code, path, message }: z.core.$ZodIssue, { name: kind }: DeclaredKind): string {
   return code !== "unrecognized_keys" || path.length > 0 ? message : message.replaceAll(/$/gm, ` (kind ${kind})`);
+}
+
+/**
+ * Returns the configuration with a worker's part of the limits of each system: the workers of a service together open no more calls
+ * to a system than one process.
+ */
+export function withPartOfSystems(config: Config): Config {
+  const { worker, server, systems } = config;
+  if (worker === undefined) return config;
+  const parts = Object.entries(systems).map(([name, entry]) => {
+    const kind = kindOfEntry.get(entry);
+    if (kind === undefined) return [name, entry] as const;
+    const part = partOfSystem(entry, server.workers);
+    kindOfEntry.set(part, kind);
+    return [name, part] as const;
+  });
+  return { ...config, systems: Object.fromEntries(parts) };
 }
 
 /** Maps each entry to the name of its kind. The keys no longer show the kind: defaults may have added a key of another kind. */
@@ -429,6 +453,7 @@ const schemaOf = (modules: Modules) =>
     const { assertion: own, console, jwt, mcp, server } = config;
     const add = problemAdder(context);
     checkBindings(config, context);
+    checkWorkers(config, context);
     if (console?.oidc !== undefined && server.console === undefined) {
       add("console.oidc", "is for the sign-in at server.console, which is missing");
     }

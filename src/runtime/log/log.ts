@@ -13,18 +13,20 @@ export interface Log extends Pick<Sink, "flush"> {
 
 interface LogOptions {
   readonly level: string;
+  /** Number of the worker that writes; in each of its lines. */
+  readonly worker?: number | undefined;
   readonly sink?: Sink | undefined;
   /** Returns the detector in use. Default: the one with the built-in rules. */
   readonly detector?: (() => Detector) | undefined;
 }
 
 /** Opens the operational log: one JSON object per line. Secrets are removed from every text, and writing never blocks. */
-export function openLog({ level, sink = standardOutput(), detector = () => DETECTOR }: LogOptions): Log {
+export function openLog({ level, worker, sink = standardOutput(), detector = () => DETECTOR }: LogOptions): Log {
   const shown = (value: unknown): Json => loggable(value, detector());
   const logger = pino(
     {
       level,
-      base: null,
+      base: worker === undefined ? null : { worker },
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ severity: label.toUpperCase() }) },
       hooks: {

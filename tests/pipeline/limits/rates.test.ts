@@ -219,6 +219,7 @@ function fleet(count: number, rules: Partial<RateRules>) {
   const emptyAt = new Map<string, number>();
   const world = { isUnavailable: false, asked: 0, logged: [] as string[] };
   const table: RateTable = {
+    keeper: "the database",
     async add(charges) {
       world.asked += 1;
       if (world.isUnavailable) throw new Error("away");

@@ -1,0 +1,122 @@
+import type { Logger } from "pino";
+import { assertPortFree } from "../http/connections/listening.ts";
+import type { NotReady } from "../http/endpoint.ts";
+import type { Metrics } from "../http/metrics.ts";
+import { monotonic } from "../pipeline/limits/monotonic-clock.ts";
+import type { Service } from "../runtime/composition/wiring.ts";
+import { type Config, WORKER_VARIABLE } from "../runtime/config/config.ts";
+import { processEnvironment } from "../runtime/config/environment.ts";
+import { EMBEDDED } from "../runtime/own-code.ts";
+import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
+
+/** What `startService` does in the processes of `server.workers`. Nothing of it is loaded in a service of one process. */
+
+/** Environment variable with the port that the first worker has found, where the configuration has 0. */
+const PORT_VARIABLE = "STC_WORKER_PORT";
+
+type Reload = (by: ReloadRequester) => Promise<Reloaded>;
+
+interface ParentParts {
+  readonly service: Service;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+}
+
+const LEVELS = {
+  "worker.started": "info",
+  "worker.ended": "warn",
+  "worker.reload_failed": "error",
+  "worker.hangs": "error",
+} as const;
+
+/**
+ * Starts the workers of this process.
+ *
+ * @throws {StartupError} when the port is taken, or when one of the workers does not start
+ */
+export async function openParent(config: Config, { service, metrics, log }: ParentParts) {
+  const { host, port, workers } = config.server;
+  if (port !== "off") await assertPortFree({ host, port });
+  const { WorkerPool } = await import("../workers/pool.ts");
+  const { memoryRateTable } = await import("../workers/rate-table.ts");
+  const now = monotonic(service.clock);
+  const reloadAll = async (reload: Reload, by: ReloadRequester): Promise<Reloaded> => {
+    const reloaded = await reload(by);
+    if (reloaded.outcome === "changed") await pool.roll(by);
+    return reloaded;
+  };
+  const pool = new WorkerPool({
+    workers,
+    argv: ownArgv(),
+    environment: (number, found) => ({
+      ...processEnvironment(),
+      [WORKER_VARIABLE]: String(number),
+      ...(port === 0 && { [PORT_VARIABLE]: found }),
+    }),
+    rateTable: memoryRateTable(now),
+    metrics: () => metrics.values(),
+    reload: async (by) => {
+      if (service.reload === undefined) throw new Error("reload.trigger is off");
+      return reloadAll(service.reload, by);
+    },
+    sha256: () => service.configuration()?.sha256,
+    monotonic: now,
+    journal: (line) => service.journal(line),
+    onEvent: ({ type, ...facts }) => log[LEVELS[type]](facts, type),
+  });
+  return {
+    url: await pool.start(),
+    get isReady(): boolean {
+      return pool.isReady;
+    },
+    counts: () => ({ ready: pool.ready, replaced: pool.replaced }),
+    states: () => pool.states(),
+    metricsText: (_own: Metrics) => pool.metrics(),
+    reload: reloadAll,
+    /** Lets the workers adopt the configuration in use. Never rejects. */
+    roll: (by: ReloadRequester) => void pool.roll(by).catch(() => {}),
+    stop: (graceMs: number) => pool.stop(graceMs),
+  };
+}
+
+/** Returns the command line of this process. */
+function ownArgv(): readonly string[] {
+  const program = Bun.main.startsWith(EMBEDDED) ? [] : [...process.execArgv, Bun.main];
+  return [process.execPath, ...program, ...process.argv.slice(2)];
+}
+
+interface WorkerParts {
+  readonly service: Service;
+  readonly metrics: Metrics;
+  readonly notReady: () => readonly NotReady[];
+}
+
+/**
+ * Joins this process to its parent.
+ *
+ * @throws {StartupError} when no parent has started it
+ */
+export async function openWorker() {
+  const { joinParent } = await import("../workers/member.ts");
+  const member = joinParent();
+  return {
+    rateTable: member.rateTable,
+    metricsText: (own: Metrics) => member.metrics().catch(() => own.text()),
+    /** Asks the parent, which reloads all processes. */
+    reload: (_own: Reload, by: ReloadRequester) => member.reload(by),
+    /** Returns where it listens: no other worker can know the port that the system has chosen for the first. */
+    addresses: ({ port }: { readonly port: number | "off" }) => {
+      const found = processEnvironment()[PORT_VARIABLE];
+      return { operator: undefined, isShared: true, port: port === 0 && found !== undefined ? Number(found) : port };
+    },
+    async listening(url: string, { service, metrics, notReady }: WorkerParts): Promise<void> {
+      member.join({
+        metrics: () => metrics.values(),
+        reload: async (by) => service.reload?.(by),
+        report: () => ({ reasons: notReady(), sha256: service.configuration()?.sha256 }),
+      });
+      await member.listening(url);
+    },
+    leave: () => member.leave(),
+  };
+}

@@ -1,0 +1,266 @@
+import { errorText } from "../core/error-text.ts";
+import { StartupError } from "../core/errors.ts";
+import { endedWithin } from "../core/time-limits.ts";
+import type { Json } from "../core/types.ts";
+import type { RateTable } from "../pipeline/limits/rates-shared.ts";
+import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
+import { countedBy, exposition, type MetricValues } from "./metrics.ts";
+import { type WorkerEnd, WorkerProcess } from "./worker.ts";
+
+const METRICS_MS_MAX = 2_000;
+const RELOAD_MS_MAX = 600_000;
+const RELOADS_MAX = 3;
+const CHECK_EVERY_MS = 1_000;
+/** Checks without a report after which a worker counts as hanging. Counted in the parent's checks: a machine may be suspended. */
+const SILENT_CHECKS_MAX = 60;
+/** Delay before an ended worker is replaced: doubled from one early end to the next. */
+const REPLACE_MS_MIN = 100;
+const REPLACE_MS_MAX = 30_000;
+/** A worker that lived for this long did not fail at its start. */
+const EARLY_MS = 30_000;
+
+export interface PoolEvent {
+  readonly type: "worker.started" | "worker.ended" | "worker.reload_failed" | "worker.hangs";
+  readonly worker: number;
+  readonly [fact: string]: Json | undefined;
+}
+
+export interface PoolOptions {
+  readonly workers: number;
+  readonly argv: readonly string[];
+  /** Environment of worker `number`; `port`: the one that the first worker has found, when the configuration leaves it open. */
+  readonly environment: (number: number, port: string | undefined) => Readonly<Record<string, string | undefined>>;
+  readonly rateTable: Pick<RateTable, "add">;
+  /** Returns the parent's own metrics. */
+  readonly metrics: () => Promise<MetricValues>;
+  /** Reloads the parent and all workers. */
+  readonly reload: (by: ReloadRequester) => Promise<Reloaded>;
+  /** Returns the digest of the configuration that the parent uses. */
+  readonly sha256: () => string | undefined;
+  /** Milliseconds, never decreasing. */
+  readonly monotonic: () => number;
+  readonly onEvent: (event: PoolEvent) => void;
+  /** Writes a journal line; the line is durable when the promise resolves. */
+  readonly journal: (line: PoolEvent) => Promise<void>;
+}
+
+export interface WorkerState {
+  readonly worker: number;
+  readonly pid: number | null;
+  readonly status: "starting" | "ready" | "not_ready" | "ending" | "ended";
+  readonly reasons: readonly string[];
+  /** Digest of its configuration. */
+  readonly sha256: string | null;
+}
+
+interface Slot {
+  readonly number: number;
+  process: WorkerProcess | undefined;
+  startedAt: number;
+  /** Early ends, one after the other. */
+  failures: number;
+  timer: NodeJS.Timeout | undefined;
+}
+
+/** Starts the workers, replaces those that end, and asks all of them. */
+export class WorkerPool {
+  readonly #options: PoolOptions;
+  readonly #slots: readonly Slot[];
+  /** What ended workers have counted. */
+  #counted: MetricValues = [];
+  #retiring: Promise<unknown> = Promise.resolve();
+  #rolling: Promise<unknown> = Promise.resolve();
+  #port: string | undefined;
+  #checking: NodeJS.Timeout | undefined;
+  #isStopping = false;
+  /** Workers that were started in place of an ended one. */
+  replaced = 0;
+
+  constructor(options: PoolOptions) {
+    this.#options = options;
+    this.#slots = Array.from({ length: options.workers }, (_, at) => ({
+      number: at + 1,
+      process: undefined,
+      startedAt: 0,
+      failures: 0,
+      timer: undefined,
+    }));
+  }
+
+  /**
+   * Starts all workers; the first one chooses the port where the configuration leaves it open. Returns their URL.
+   *
+   * @throws {StartupError} when one of them does not start; the others are ended by then
+   */
+  async start(): Promise<string> {
+    const [first, ...others] = this.#slots;
+    if (first === undefined) throw new Error("a pool has at least one worker");
+    try {
+      const url = await this.#start(first).listening();
+      this.#port = URL.parse(url)?.port;
+      await Promise.all(others.map((slot) => this.#start(slot).listening()));
+      this.#checking = setInterval(() => this.#check(), CHECK_EVERY_MS);
+      return url;
+    } catch (error) {
+      await this.stop(0);
+      throw new StartupError([`server.workers: ${errorText(error)}; its messages say why`]);
+    }
+  }
+
+  states(): readonly WorkerState[] {
+    return this.#slots.map(({ number, process }) => ({
+      worker: number,
+      pid: process?.pid ?? null,
+      status: statusOf(process),
+      reasons: process?.report?.reasons ?? [],
+      sha256: process?.report?.sha256 ?? null,
+    }));
+  }
+
+  /** Number of workers that accept calls. */
+  get ready(): number {
+    return this.#slots.filter(({ process }) => process?.isReady === true).length;
+  }
+
+  /** True when at least half of the workers accept calls. */
+  get isReady(): boolean {
+    return this.ready * 2 >= this.#slots.length;
+  }
+
+  /** Returns the metrics of all processes, ended ones included, as one exposition. */
+  async metrics(): Promise<string> {
+    const asking = this.#slots.map(async ({ process }) => {
+      if (process === undefined) return [];
+      // A worker that does not answer in time keeps its last values: without them, sums would fall.
+      process.metrics = await process.ask("metrics", METRICS_MS_MAX).catch(() => process.metrics);
+      return process.metrics;
+    });
+    const [own, ...workers] = await Promise.all([this.#options.metrics(), ...asking]);
+    await this.#retiring;
+    return exposition([own, ...workers, this.#counted]);
+  }
+
+  /**
+   * Lets the workers adopt the configuration that the parent has adopted, one after the other. One that cannot is replaced: it
+   * then starts with that configuration.
+   */
+  roll(by: ReloadRequester): Promise<void> {
+    const rolled = this.#rolling.then(async () => {
+      for (const slot of this.#slots) await this.#reload(slot.process, by);
+    });
+    this.#rolling = rolled.catch(() => {});
+    return rolled;
+  }
+
+  /** Ends all workers. Those that have not ended after `graceMs` are killed. */
+  async stop(graceMs: number): Promise<void> {
+    this.#isStopping = true;
+    clearInterval(this.#checking);
+    for (const { timer } of this.#slots) clearTimeout(timer);
+    const running = this.#slots.flatMap(({ process }) => process ?? []);
+    for (const process of running) process.end("SIGTERM");
+    await endedWithin(
+      Promise.all(running.map(({ ended }) => ended)).then(() => {}),
+      graceMs,
+    );
+    for (const { process } of this.#slots) process?.end("SIGKILL");
+    await Promise.all(running.map(({ ended }) => ended));
+  }
+
+  #start(slot: Slot): WorkerProcess {
+    const { argv, environment, rateTable, reload, monotonic, journal, onEvent } = this.#options;
+    const { number } = slot;
+    const process = new WorkerProcess({
+      number,
+      argv,
+      environment: environment(number, this.#port),
+      calls: { metrics: () => this.metrics(), reload, charge: (charges) => rateTable.add(charges) },
+      onEnd: (ended, end) => this.#onEnd(slot, ended, end),
+    });
+    slot.process = process;
+    slot.startedAt = monotonic();
+    const event = { type: "worker.started", worker: number, pid: process.pid } as const;
+    onEvent(event);
+    journal(event).catch(() => {});
+    return process;
+  }
+
+  #onEnd(slot: Slot, process: WorkerProcess, { code, signal }: WorkerEnd): void {
+    const { monotonic, journal, onEvent } = this.#options;
+    slot.process = undefined;
+    this.#retire(process.metrics);
+    const event = { type: "worker.ended", worker: slot.number, pid: process.pid, code, signal } as const;
+    onEvent(event);
+    journal(event).catch(() => {});
+    if (this.#isStopping || this.#checking === undefined) return;
+    const isEarly = !process.isEnding && monotonic() - slot.startedAt < EARLY_MS;
+    slot.failures = isEarly ? slot.failures + 1 : 0;
+    const delayMs = slot.failures === 0 ? 0 : Math.min(REPLACE_MS_MIN * 2 ** (slot.failures - 1), REPLACE_MS_MAX);
+    slot.timer = setTimeout(() => void this.#replace(slot), delayMs);
+  }
+
+  async #replace(slot: Slot): Promise<void> {
+    this.replaced += 1;
+    const process = this.#start(slot);
+    await process.listening().catch(() => {});
+    // The configuration may have changed while it started.
+    if (process.report !== undefined && process.report.sha256 !== this.#options.sha256()) {
+      const rolled = this.#rolling.then(() => this.#reload(process, "signal"));
+      this.#rolling = rolled.catch(() => {});
+    }
+  }
+
+  /** Adds what an ended worker has counted, before the next exposition. */
+  #retire(values: MetricValues): void {
+    this.#retiring = this.#retiring.then(async () => {
+      this.#counted = await countedBy([this.#counted, values]);
+    });
+    this.#retiring.catch(() => {});
+  }
+
+  async #reload(process: WorkerProcess | undefined, by: ReloadRequester): Promise<void> {
+    if (process?.report === undefined || process.isEnding) return;
+    const problems = await reloadProblems(process, by);
+    if (problems === undefined) return;
+    this.#options.onEvent({ type: "worker.reload_failed", worker: process.number, problems: [...problems] });
+    process.end("SIGTERM");
+  }
+
+  #check(): void {
+    for (const { process } of this.#slots) {
+      if (process === undefined || process.isEnding) continue;
+      process.silence += 1;
+      if (process.silence <= SILENT_CHECKS_MAX) continue;
+      this.#options.onEvent({ type: "worker.hangs", worker: process.number, pid: process.pid });
+      process.end("SIGKILL");
+    }
+  }
+}
+
+/** Returns why a worker has not adopted the configuration; undefined when it has. */
+async function reloadProblems(process: WorkerProcess, by: ReloadRequester): Promise<readonly string[] | undefined> {
+  for (let attempt = 1; ; attempt += 1) {
+    let reloaded: Reloaded | undefined;
+    try {
+      reloaded = await process.ask("reload", RELOAD_MS_MAX, by);
+    } catch (error) {
+      return [errorText(error)];
+    }
+    if (reloaded?.outcome === "refused") return reloaded.problems;
+    if (reloaded?.outcome !== "busy") {
+      if (reloaded !== undefined) process.adopted(reloaded.sha256);
+      return undefined;
+    }
+    if (reloaded.reason === "closing") return undefined;
+    if (attempt === RELOADS_MAX) return [`reload: busy (${reloaded.reason})`];
+    const { retryAfterMs } = reloaded;
+    await new Promise((resolve) => setTimeout(resolve, retryAfterMs));
+  }
+}
+
+function statusOf(process: WorkerProcess | undefined): WorkerState["status"] {
+  if (process === undefined) return "ended";
+  if (process.isEnding) return "ending";
+  if (process.report === undefined) return "starting";
+  return process.isReady ? "ready" : "not_ready";
+}
