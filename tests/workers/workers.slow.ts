@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
+import { readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { auditEntries, journalEntries } from "../support/audit-files.ts";
 import { EndingWorld } from "../support/ending-world.ts";
@@ -230,6 +230,14 @@ test("a stop answers the calls of all workers, ends them, and leaves logs that v
   expect(out).toContain("\nworker-2:\n");
 });
 
+test("the folder of a worker's log that is deleted as a whole is missed", async () => {
+  renameSync(logOf(2), join(world.world.folder, "hidden"));
+  const { code, out } = await runStc(["audit", "verify", "--dir", world.auditDir]);
+  renameSync(join(world.world.folder, "hidden"), logOf(2));
+  expect(code).toBe(3);
+  expect(out).toContain("worker-2: is missing");
+});
+
 test("workers end when their parent is killed, and the port is free", async () => {
   await start();
   const { workers } = await states();
@@ -239,6 +247,34 @@ test("workers end when their parent is killed, and the port is free", async () =
   );
   const server = Bun.listen({ hostname: "127.0.0.1", port: Number(new URL(world.url).port), socket: { data() {} } });
   server.stop(true);
+});
+
+test("a start with fewer workers ends the interrupted calls of those that are gone", async () => {
+  await start();
+  const stuck = Array.from({ length: 12 }, () => call("stuck_write").catch(() => undefined));
+  const intentsOf = (worker: number) => journalEntries(logOf(worker)).filter(({ tool }) => tool === "stuck_write");
+  await until("intents of both workers", () =>
+    [1, 2].every((worker) => intentsOf(worker).length > 0) &&
+    [1, 2].reduce((sum, worker) => sum + intentsOf(worker).length, 0) === stuck.length
+      ? true
+      : undefined,
+  );
+  const { workers } = await states();
+  // The parent first: it would replace them.
+  await world.end("SIGKILL");
+  for (const { pid } of workers) process.kill(pid, "SIGKILL");
+  await Promise.all(stuck);
+  const { workers: _, ...server } = SETTINGS.server;
+  world.world.configure({ server });
+  await start();
+  for (const worker of [1, 2]) {
+    const codes = auditEntries(logOf(worker)).flatMap(({ tool, error }) =>
+      tool.name === "stuck_write" ? [error?.code] : [],
+    );
+    expect(codes).toEqual(intentsOf(worker).map(() => "OUTCOME_UNKNOWN"));
+  }
+  expect((await call("says")).result.said).toBe("fourth");
+  expect((await world.end("SIGTERM")).code).toBe(0);
 });
 
 function isAlive(pid: number): boolean {

@@ -7,6 +7,7 @@ import { readPublicKey, verifierKeyOf } from "../../audit/chain/signed-note.ts";
 import { createSigningKey } from "../../audit/chain/signing-key.ts";
 import { readDate } from "../../audit/query/time-range.ts";
 import { damageText } from "../../audit/verify/damage.ts";
+import { missingLogs } from "../../audit/verify/missing-logs.ts";
 import {
   bytesToVerify,
   exitCodeOf,
@@ -35,6 +36,7 @@ interface AuditVerifyOptions {
  * read; sound, but no signature was checked.
  */
 const SOUND = 0;
+const LINES_MISSING = 3;
 const NOT_SIGNED = 4;
 const UNREADABLE = 5;
 const SIGNATURES_NOT_CHECKED = 6;
@@ -56,7 +58,8 @@ export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptio
       const code = exitCodeOf(report) || EXIT_OF[signatures](hasKeys);
       return { name, report, signatures, code, ok: isOk(code), notRead: unreadNames(log) };
     });
-    const code = worstOf(logs.map((log) => log.code));
+    const missing = missingLogs(directory.dir);
+    const code = worstOf([...logs.map((log) => log.code), ...missing.map(() => LINES_MISSING)]);
     process.exitCode = code;
     const shown = logs.map(({ name, report, signatures, ok, notRead }) => ({
       ...(name !== "" && { log: name }),
@@ -66,8 +69,11 @@ export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptio
       notRead,
     }));
     const [own, ...workers] = shown;
-    if (json === true) print.json({ ...own, ...(workers.length > 0 && { ok: isOk(code), workers }) });
-    else for (const log of logs) for (const line of readable(log.name, { ...log, hasKeys })) print.line(line);
+    const ofWorkers = workers.length + missing.length > 0 && { ok: isOk(code), workers, missing };
+    if (json === true) return print.json({ ...own, ...ofWorkers });
+    for (const log of logs) for (const line of readable(log.name, { ...log, hasKeys })) print.line(line);
+    for (const name of missing)
+      print.line(`\n${name}: is missing, although the journal says that its worker was started`);
   });
 }
 
@@ -76,7 +82,7 @@ function isOk(code: number): boolean {
 }
 
 /** Exit codes, the most serious first. */
-const BY_SEVERITY: readonly number[] = [1, NOT_SIGNED, 3, 2, SIGNATURES_NOT_CHECKED];
+const BY_SEVERITY: readonly number[] = [1, NOT_SIGNED, LINES_MISSING, 2, SIGNATURES_NOT_CHECKED];
 
 /** Returns the exit code of several logs: that of the worst. */
 function worstOf(codes: readonly number[]): number {

@@ -1,5 +1,6 @@
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { lstatSync, statSync } from "node:fs";
+import type { Approvals } from "../../approvals/types.ts";
 import { type AuditLog, openAuditLog } from "../../audit/audit-log.ts";
 import { createSigningKey, isSignedLog } from "../../audit/chain/signing-key.ts";
 import type { Announced } from "../../audit/entry.ts";
@@ -180,4 +181,27 @@ export function startExports(
   const { retentionDays } = config.audit;
   const report = (message: string): void => logError?.(message, undefined);
   return startExporters({ dir: logDirOf(config), targets, retentionDays, clock, random, journal, report });
+}
+
+/**
+ * Ends the claims and the `Idempotency-Key` uses of the changes that a crash interrupted. Without it, the same calls would count
+ * as running until their leases end. The process that ran them is gone: this one has the lock of its audit directory.
+ */
+export async function doubtInterrupted(
+  { interrupted }: AuditLog,
+  approvals: Approvals,
+  { logError }: Pick<Hooks, "logError">,
+): Promise<void> {
+  for (const { approvalId, key } of interrupted) {
+    if (approvalId !== undefined) {
+      await approvals.settle(approvalId, "in_doubt").catch((error: unknown) => {
+        logError?.("an interrupted call's approval could not be settled", error);
+      });
+    }
+    if (key !== undefined) {
+      await approvals.doubtKey(key).catch((error: unknown) => {
+        logError?.("an interrupted call's Idempotency-Key could not be settled", error);
+      });
+    }
+  }
 }

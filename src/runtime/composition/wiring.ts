@@ -15,10 +15,11 @@ import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapsh
 import type { Reloaded } from "../reload/types.ts";
 import { openState, openStore } from "./approvals.ts";
 import { assemble as assembleParts, type FoundBefore, type InUse, type Parts } from "./assembly.ts";
-import { auditState, createCheckpointKey, intend, openAudit, startExports } from "./audit.ts";
+import { auditState, createCheckpointKey, doubtInterrupted, intend, openAudit, startExports } from "./audit.ts";
 import { DataFlowOpener } from "./data-flow.ts";
 import { endHaltedCalls, openHalts } from "./halts.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
+import { formerLogsOf } from "./instance.ts";
 import { openLimits } from "./limits.ts";
 import { learningFor, operatorViews } from "./operator-views.ts";
 import { openQuotas } from "./quotas.ts";
@@ -109,6 +110,7 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
   await halts.start();
   if (approvals !== undefined) await doubtInterrupted(audit, approvals, hooks);
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, journal });
+  const formerLogs = await continueFormerLogs(config, { ...parts, approvals, hooks, modules });
   const reloading = startReloading(config, {
     snapshots,
     fingerprint,
@@ -142,6 +144,7 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
     recording,
     waitingRoom,
     exporters,
+    formerLogs,
     reloading,
   };
 }
@@ -150,8 +153,8 @@ type Opened = Awaited<ReturnType<typeof open>>;
 
 /** Returns what programs use of a service. */
 function serviceOf(opened: Opened) {
-  const { parts, audit, approvals, state, flow, snapshots, limits, quotas, tracing, halts, exporters, reloading } =
-    opened;
+  const { parts, audit, approvals, state, flow, snapshots, limits, quotas, tracing, halts, reloading } = opened;
+  const { exporters, formerLogs } = opened;
   const { admission, inUse } = limits;
   const { waitingRoom, executor } = opened;
   const { callRecords } = opened.recording;
@@ -192,7 +195,7 @@ function serviceOf(opened: Opened) {
     auditHealth: () => audit.health(),
     /** The public key that verifies the checkpoints. */
     checkpointKey: createPublicKey(present(parts.checkpointKey, "the key that the start has created")),
-    exports: () => exporters.states(),
+    exports: () => [...exporters.states(), ...(formerLogs?.states() ?? [])],
     droppedSpans: () => tracing.dropped(),
     detector: () => snapshots.current().detector,
     targets: () => snapshots.current().parts.targets,
@@ -247,7 +250,7 @@ async function close(opened: Opened, graceMs: number): Promise<void> {
   await quotas.close();
   await state.close();
   await approvals?.close();
-  await Promise.all([exporters.stop(), tracing.close()]);
+  await Promise.all([exporters.stop(), opened.formerLogs?.close(), tracing.close()]);
   await audit.journal({ type: "service.stopped" }).catch(() => {});
   await audit.close();
 }
@@ -275,23 +278,19 @@ async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...part
   }
 }
 
-/**
- * Ends the claims and the `Idempotency-Key` uses of the changes that a crash interrupted. Without it, the same calls would count
- * as running until their leases end. The process that ran them is gone: this one has the lock of its audit directory.
- */
-async function doubtInterrupted({ interrupted }: AuditLog, approvals: Approvals, { logError }: Hooks): Promise<void> {
-  for (const { approvalId, key } of interrupted) {
-    if (approvalId !== undefined) {
-      await approvals.settle(approvalId, "in_doubt").catch((error: unknown) => {
-        logError?.("an interrupted call's approval could not be settled", error);
-      });
-    }
-    if (key !== undefined) {
-      await approvals.doubtKey(key).catch((error: unknown) => {
-        logError?.("an interrupted call's Idempotency-Key could not be settled", error);
-      });
-    }
-  }
+interface FormerParts extends Pick<Parts, "checkpointKey"> {
+  readonly approvals: Approvals | undefined;
+  readonly hooks: Hooks;
+  readonly modules: Modules;
+}
+
+/** Returns undefined when no worker has left a log. Its code is loaded only then. */
+async function continueFormerLogs(config: Config, { checkpointKey, approvals, hooks, modules }: FormerParts) {
+  const logs = formerLogsOf(config);
+  if (logs.length === 0) return undefined;
+  const { openFormerLogs } = await import("./former-logs.ts");
+  const exporters = modules.auditExporters;
+  return openFormerLogs(logs, config, { ...CAPABILITIES, ...hooks, checkpointKey, approvals, exporters });
 }
 
 const POLL_MS = 20;
