@@ -159,10 +159,7 @@ export class WorkerPool {
     for (const { timer } of this.#slots) clearTimeout(timer);
     const running = this.#slots.flatMap(({ process }) => process ?? []);
     for (const process of running) process.end("SIGTERM");
-    await endedWithin(
-      Promise.all(running.map(({ ended }) => ended)).then(() => {}),
-      graceMs,
-    );
+    await endedWithin(Promise.all(running.map(({ ended }) => ended)), graceMs);
     for (const { process } of this.#slots) process?.end("SIGKILL");
     await Promise.all(running.map(({ ended }) => ended));
   }

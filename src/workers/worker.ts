@@ -20,7 +20,8 @@ interface WorkerOptions {
 export class WorkerProcess {
   readonly number: number;
   readonly pid: number;
-  readonly ended: Promise<unknown>;
+  /** Resolves after `onEnd`. */
+  readonly ended: Promise<void>;
   readonly #child: Bun.Subprocess;
   readonly #channel: ProcessChannel<WorkerCalls, ParentCalls>;
   readonly #listening = Promise.withResolvers<string>();
@@ -50,6 +51,8 @@ export class WorkerProcess {
         },
       },
     });
+    const { promise: ended, resolve } = Promise.withResolvers<void>();
+    this.ended = ended;
     this.#child = Bun.spawn([...argv], {
       env: { ...environment },
       stdin: "ignore",
@@ -60,10 +63,10 @@ export class WorkerProcess {
         this.#channel.close();
         this.#listening.reject(new Error(`worker ${number} has ended (${signal ?? code}) before it listened`));
         onEnd(this, { code, signal: signal === null ? null : String(signal) });
+        resolve();
       },
     });
     this.pid = this.#child.pid;
-    this.ended = this.#child.exited;
   }
 
   /** Resolves to its URL when it listens; rejects when it has ended before. */

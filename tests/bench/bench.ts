@@ -19,6 +19,7 @@ import { type Bench, http, mcp, mcpThrough, memory } from "./over-http.ts";
 import { type BenchServer, cpuMs, load, type ServerProcess, startServer } from "./processes.ts";
 import { issueBenchTokens } from "./token.ts";
 import { echo } from "./tools/echo.ts";
+import { workersRatio } from "./workers.ts";
 
 /**
  * What the governing costs, as ratios against the same work ungoverned, both measured in this run. Absolute figures of a
@@ -269,6 +270,9 @@ const PARTS: Readonly<Record<string, (bench: Bench) => Promise<Measured>>> = {
   mcp,
   "mcp-through": mcpThrough,
   memory,
+  workers: async ({ token }) => ({
+    workers_ratio: await workersRatio(await server("governedWorkers", "1"), await server("governedWorkers", "2"), token),
+  }),
   gate: async () => {
     const { passUs, grantUs } = await gateFindings(folder);
     return { gate_pass_us: passUs, gate_grant_us: grantUs };

@@ -33,6 +33,10 @@ export const FIGURES = {
   mcp_through_cpu_us: { about: "the same for one call, of the service's process", unit: "µs" },
   mcp_through_load_us: { about: "load generator: its processor time for a call, at most", unit: "µs" },
   mcp_through_load_busy: { about: "load generator: cores that it used, at most (32 connections)" },
+  workers_ratio: {
+    about: "calls per core-second, two workers against one process, times two",
+    goal: { atLeast: 1.7 },
+  },
   mcp_upstream_ratio: {
     about: "governed tool of an MCP server against the official client",
     goal: { atLeast: 0.6 },

@@ -22,7 +22,9 @@ async function startGoverned(more: Readonly<Record<string, unknown>>): Promise<n
     ...{ server: { port: 0 }, audit: { dir: mkdtempSync(`${folder}/audit-`) }, jwt: { issuers: [issuer] } },
     ...{ log: { level: "silent" }, ...more },
   };
-  const environment = { PATH: process.env["PATH"] };
+  // A worker of this process starts as this process did.
+  const { PATH, STC_WORKER } = process.env;
+  const environment = { PATH, STC_WORKER };
   const service = await startService(readConfig(written, { folder, environment, origin: "bench" }));
   return Number(new URL(service.url).port);
 }
@@ -41,6 +43,18 @@ const START = {
   },
   async governed(): Promise<number> {
     return await startGoverned({ tools: [`${import.meta.dir}/tools`], commands: { allowed: ["echo"] } });
+  },
+  /** The service with one process, or with several workers: the number is the third argument. */
+  async governedWorkers(): Promise<number> {
+    return await startGoverned(
+      {
+        tools: [`${import.meta.dir}/tools`],
+        commands: { allowed: ["echo"] },
+        server: { port: 0, workers: Number(apiPort) },
+        approvals: { store: `sqlite://${folder}/approvals-${apiPort}.sqlite` },
+      },
+      `audit-workers-${apiPort}`,
+    );
   },
   async api(): Promise<number> {
     return await (await import("./customer-api.ts")).startCustomerApi();

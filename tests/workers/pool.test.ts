@@ -1,0 +1,150 @@
+import { afterAll, afterEach, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Reloaded } from "../../src/runtime/reload/types.ts";
+import { type PoolEvent, type PoolOptions, WorkerPool } from "../../src/workers/pool.ts";
+import { until } from "../support/until.ts";
+
+/** Small real processes in place of services: each does what its environment says. */
+const folder = mkdtempSync(join(tmpdir(), "stc-pool-"));
+const program = join(folder, "worker.ts");
+writeFileSync(
+  program,
+  `
+import { joinParent } from ${JSON.stringify(join(import.meta.dir, "../../src/workers/member.ts"))};
+const { STC_WORKER, FAILS, REFUSES, PORT, SLOW_END } = process.env;
+if (FAILS === STC_WORKER) process.exit(78);
+let reloads = 0;
+let sha256 = "first";
+const member = joinParent();
+member.join({
+  metrics: async () => [{ name: "made", help: "made", type: "counter", aggregator: "sum", values: [{ value: 1, labels: {} }] }],
+  reload: async () => {
+    reloads += 1;
+    if (REFUSES === STC_WORKER) return { outcome: "refused", problems: ["it does not load"] };
+    if (reloads === 1) return { outcome: "busy", reason: "rate", retryAfterMs: 1 };
+    sha256 = "second";
+    return { outcome: "changed", generation: 2, sha256 };
+  },
+  report: () => ({ reasons: STC_WORKER === "3" ? ["audit_unavailable"] : [], sha256 }),
+});
+process.on("SIGTERM", () => { if (SLOW_END !== STC_WORKER) process.exit(0); });
+setInterval(() => {}, 1_000);
+await member.listening("http://127.0.0.1:" + (PORT ?? "4711"));
+`,
+);
+
+let pool: WorkerPool | undefined;
+afterEach(async () => {
+  await pool?.stop(0);
+  pool = undefined;
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+interface World {
+  readonly pool: WorkerPool;
+  readonly events: PoolEvent[];
+  readonly journal: PoolEvent[];
+}
+
+function open(variables: Readonly<Record<string, string>> = {}, more: Partial<PoolOptions> = {}): World {
+  const events: PoolEvent[] = [];
+  const journal: PoolEvent[] = [];
+  let now = 0;
+  const opened = new WorkerPool({
+    workers: 2,
+    argv: [process.execPath, program],
+    environment: (number, port) => ({
+      PATH: process.env["PATH"],
+      ...{ STC_WORKER: String(number), PORT: port, ...variables },
+    }),
+    rateTable: { add: async (charges) => charges.map(() => 0) },
+    metrics: async () => [],
+    reload: async (): Promise<Reloaded> => ({ outcome: "changed", generation: 1, sha256: "second" }),
+    sha256: () => "first",
+    monotonic: () => {
+      now += 60_000;
+      return now;
+    },
+    onEvent: (event) => events.push(event),
+    journal: async (line) => void journal.push(line),
+    ...more,
+  });
+  pool = opened;
+  return { pool: opened, events, journal };
+}
+
+const kinds = (events: readonly PoolEvent[]): readonly string[] =>
+  events.map(({ type, worker }) => `${type} ${worker}`);
+
+test("all workers start, the later ones at the port of the first, and are journaled", async () => {
+  const { pool: started, journal } = open();
+  expect(await started.start()).toBe("http://127.0.0.1:4711");
+  expect(started.states()).toMatchObject([
+    { worker: 1, status: "ready", sha256: "first" },
+    { worker: 2, status: "ready", sha256: "first" },
+  ]);
+  expect([started.ready, started.isReady]).toEqual([2, true]);
+  expect(kinds(journal)).toEqual(["worker.started 1", "worker.started 2"]);
+});
+
+test("a worker that does not start ends the others, and the problem names it", async () => {
+  const { pool: started, events } = open({ FAILS: "2" });
+  await expect(started.start()).rejects.toThrow("server.workers: worker 2 has ended (78) before it listened");
+  await until("the end of the first", () => (kinds(events).includes("worker.ended 1") ? true : undefined));
+  expect(started.states().map(({ status }) => status)).toEqual(["ended", "ended"]);
+});
+
+test("ready are the workers that accept calls: half of them are enough", async () => {
+  const { pool: started } = open({}, { workers: 3 });
+  await started.start();
+  expect([started.ready, started.isReady]).toEqual([2, true]);
+  expect(started.states()[2]).toMatchObject({ status: "not_ready", reasons: ["audit_unavailable"] });
+  process.kill(started.states()[0]?.pid ?? 0, "SIGKILL");
+  await until("one that is gone", () => (started.ready === 1 ? true : undefined));
+  expect(started.isReady).toBe(false);
+});
+
+test("a worker that dies is replaced and counted, and what it has counted is kept", async () => {
+  const { pool: started, events } = open();
+  await started.start();
+  expect(await started.metrics()).toContain("\nmade 2\n");
+  const { pid } = started.states()[1] ?? {};
+  process.kill(pid ?? 0, "SIGKILL");
+  await until("its replacement", () => (started.ready === 2 && started.states()[1]?.pid !== pid ? true : undefined));
+  expect(started.replaced).toBe(1);
+  expect(events.find(({ type }) => type === "worker.ended")).toMatchObject({ worker: 2, pid });
+  expect(await started.metrics()).toContain("\nmade 3\n");
+});
+
+test("a reload reaches one worker after the other; one that is busy is asked again", async () => {
+  const { pool: started } = open();
+  await started.start();
+  await started.roll("signal");
+  expect(started.states().map(({ sha256 }) => sha256)).toEqual(["second", "second"]);
+});
+
+test("a worker that cannot adopt what the parent has adopted is restarted, the others keep it", async () => {
+  const { pool: started, events } = open({ REFUSES: "1" });
+  await started.start();
+  const before = started.states();
+  await started.roll("signal");
+  expect(events).toContainEqual({ type: "worker.reload_failed", worker: 1, problems: ["it does not load"] });
+  await until("another process", () =>
+    started.ready === 2 && started.states()[0]?.pid !== before[0]?.pid ? true : undefined,
+  );
+  expect(started.states()[1]).toMatchObject({ pid: before[1]?.pid, sha256: "second" });
+});
+
+test("a stop ends all workers in the given time, and kills those that do not end", async () => {
+  const { pool: started, events } = open({ SLOW_END: "2" });
+  await started.start();
+  await started.stop(50);
+  const ends = events.filter(({ type }) => type === "worker.ended");
+  expect(ends).toMatchObject([
+    { worker: 1, code: 0, signal: null },
+    { worker: 2, signal: expect.anything() },
+  ]);
+  expect(started.replaced).toBe(0);
+});
