@@ -25,7 +25,7 @@ export interface PoolEvent {
   readonly [fact: string]: Json | undefined;
 }
 
-export interface PoolOptions {
+export interface WorkerPoolOptions {
   readonly workers: number;
   readonly argv: readonly string[];
   /** Environment of worker `number`; `port`: the one that the first worker has found, when the configuration leaves it open. */
@@ -64,7 +64,7 @@ interface Slot {
 
 /** Starts the workers, replaces those that end, and asks all of them. */
 export class WorkerPool {
-  readonly #options: PoolOptions;
+  readonly #options: WorkerPoolOptions;
   readonly #slots: readonly Slot[];
   /** What ended workers have counted. */
   #counted: MetricValues = [];
@@ -76,7 +76,7 @@ export class WorkerPool {
   /** Workers that were started in place of an ended one. */
   replaced = 0;
 
-  constructor(options: PoolOptions) {
+  constructor(options: WorkerPoolOptions) {
     this.#options = options;
     this.#slots = Array.from({ length: options.workers }, (_, at) => ({
       number: at + 1,

@@ -271,7 +271,11 @@ const PARTS: Readonly<Record<string, (bench: Bench) => Promise<Measured>>> = {
   "mcp-through": mcpThrough,
   memory,
   workers: async ({ token }) => ({
-    workers_ratio: await workersRatio(await server("governedWorkers", "1"), await server("governedWorkers", "2"), token),
+    workers_ratio: await workersRatio(
+      await server("governedWorkers", "1"),
+      await server("governedWorkers", "2"),
+      token,
+    ),
   }),
   gate: async () => {
     const { passUs, grantUs } = await gateFindings(folder);

@@ -2,7 +2,7 @@ import { mkdtempSync } from "node:fs";
 
 /**
  * One server a process, named by the first argument; prints its port and lives until it is killed. Each imports only what it
- * needs, so that its memory is its own. `target` is the port of the server that the service calls, or the file of its database.
+ * needs, so that its memory is its own. `target` is the port of the server that the service calls, the file of its database, or its number of workers.
  */
 const [which, folder = "", target = ""] = process.argv.slice(2);
 
@@ -44,17 +44,15 @@ const START = {
   async governed(): Promise<number> {
     return await startGoverned({ tools: [`${import.meta.dir}/tools`], commands: { allowed: ["echo"] } });
   },
-  /** The service with one process, or with several workers: the number is the third argument. */
+  /** The service with this number of workers, which write their logs below one folder. */
   async governedWorkers(): Promise<number> {
-    return await startGoverned(
-      {
-        tools: [`${import.meta.dir}/tools`],
-        commands: { allowed: ["echo"] },
-        server: { port: 0, workers: Number(apiPort) },
-        approvals: { store: `sqlite://${folder}/approvals-${apiPort}.sqlite` },
-      },
-      `audit-workers-${apiPort}`,
-    );
+    return await startGoverned({
+      tools: [`${import.meta.dir}/tools`],
+      commands: { allowed: ["echo"] },
+      server: { port: 0, workers: Number(target) },
+      audit: { dir: `${folder}/audit-workers-${target}` },
+      approvals: { store: `sqlite://${folder}/approvals-${target}.sqlite` },
+    });
   },
   async api(): Promise<number> {
     return await (await import("./customer-api.ts")).startCustomerApi();

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Reloaded } from "../../src/runtime/reload/types.ts";
-import { type PoolEvent, type PoolOptions, WorkerPool } from "../../src/workers/pool.ts";
+import { type PoolEvent, WorkerPool, type WorkerPoolOptions } from "../../src/workers/pool.ts";
 import { until } from "../support/until.ts";
 
 /** Small real processes in place of services: each does what its environment says. */
@@ -48,7 +48,7 @@ interface World {
   readonly journal: PoolEvent[];
 }
 
-function open(variables: Readonly<Record<string, string>> = {}, more: Partial<PoolOptions> = {}): World {
+function open(variables: Readonly<Record<string, string>> = {}, more: Partial<WorkerPoolOptions> = {}): World {
   const events: PoolEvent[] = [];
   const journal: PoolEvent[] = [];
   let now = 0;

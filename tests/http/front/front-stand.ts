@@ -35,7 +35,7 @@ export async function openFront(
     ),
   );
   const front = new Front(await parserFactory(), parts, endpoints);
-  return { front, port: Number(new URL(await front.listen({ host: "127.0.0.1", port: 0 })).port), errors };
+  return { front, port: await front.listen({ host: "127.0.0.1", port: 0 }), errors };
 }
 
 export const text = (body: string, headers: Readonly<Record<string, string>> = {}): EndpointAnswer => ({
