@@ -162,7 +162,9 @@ class ServedListener {
   async #openPort(address: ListenAddress, tls: TlsSource | undefined): Promise<string> {
     try {
       const port = await this.#listen(address, tls);
-      return tls === undefined ? `http://${inUrl(usable(address.host))}:${port}` : `https://${inUrl(address.host)}:${port}`;
+      return tls === undefined
+        ? `http://${inUrl(usable(address.host))}:${port}`
+        : `https://${inUrl(address.host)}:${port}`;
     } catch (error) {
       throw refused(error, this.#field, address);
     }
