@@ -50,13 +50,16 @@ const SINGLE_HEADERS: ReadonlyMap<string, number> = new Map(
 export function checkPeerHeaders(request: ReceivedRequest, options: PeerLimits): void {
   const repeated = repeatedHeader(request.rawHeaders);
   if (repeated !== undefined) throw new Refusal("MALFORMED_REQUEST", `The header ${repeated} appears twice.`);
-  const { host, origin, expect } = request.headers;
+  const { host, origin, expect, upgrade } = request.headers;
   const { url = "/" } = request;
   if (host === undefined && request.httpVersion === "1.1") {
     throw new Refusal("MALFORMED_REQUEST", "Send the header Host: with the name under which you reach this service.");
   }
   if (expect !== undefined && expect.toLowerCase() !== "100-continue") {
     throw new Refusal("MALFORMED_REQUEST", "Send no Expect header, or Expect: 100-continue.");
+  }
+  if (upgrade !== undefined && !isUnasked(upgrade)) {
+    throw new Refusal("MALFORMED_REQUEST", "This service speaks HTTP/1.1 alone: send no Upgrade header.");
   }
   const isAllowed =
     options.anyHost === true ||
@@ -72,6 +75,13 @@ export function checkPeerHeaders(request: ReceivedRequest, options: PeerLimits):
     throw new Refusal("HOST_NOT_ALLOWED", "Web pages may not call this service: their Origin is not allowed.");
   }
   options.wrongTokens?.assertRoom(request);
+}
+
+/** Protocols that HTTP clients offer with every request: curl and Java's clients. Such an offer is ignored. */
+const UNASKED_OFFER = /^\s*(?:h2c|TLS\/1\.[0-3])\s*$/i;
+
+function isUnasked(upgrade: string): boolean {
+  return upgrade.split(",").every((protocol) => UNASKED_OFFER.test(protocol));
 }
 
 /**

@@ -90,12 +90,26 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
 
   test.each([
     ["h2c", "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__"],
-    ["a web socket", "Upgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13"],
+    ["TLS", "Upgrade: TLS/1.2"],
+    ["both", "Upgrade: h2c, TLS/1.3\r\nHTTP2-Settings: AAMAAABkAAQAAP__"],
   ] as const)("an offer of %s is ignored: the call is answered normally", async (_title, upgrade) => {
     const lines = [`Authorization: Bearer ${token}`, "Connection: Upgrade", upgrade, LENGTH];
     const wire = new Wire(stand.port).send(head(lines) + CALL);
     await until("an answer", () => (wire.received.includes('"status":"success"') ? true : undefined));
     expect(wire.statuses).toEqual([200]);
+    wire.end();
+  });
+
+  test.each([
+    "Upgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13",
+    "Upgrade: h2c, websocket",
+    "Upgrade: h2c\r\nUpgrade: other/1",
+  ])("another protocol is refused: %j", async (upgrade) => {
+    const lines = [`Authorization: Bearer ${token}`, "Connection: Upgrade", upgrade, LENGTH];
+    const wire = new Wire(stand.port).send(head(lines) + CALL);
+    await until("an answer", () => (wire.received.includes('"code":"MALFORMED_REQUEST"') ? true : undefined));
+    expect(wire.statuses).toEqual([400]);
+    expect(wire.received).toContain("This service speaks HTTP/1.1 alone: send no Upgrade header.");
     wire.end();
   });
 
