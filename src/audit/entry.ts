@@ -161,41 +161,10 @@ export interface Announced
   readonly keyHash?: string | undefined;
 }
 
-/** An entry that names every member: a new member does not compile until `stampEntry` takes it over. */
-type Stamped = { readonly [Member in keyof Omit<AuditEntry, LinkMember>]-?: AuditEntry[Member] };
-
-/**
- * Combines a draft and its stamp, the time first. The members are written out because an object made by spreading takes longer
- * to make and to serialize: 1.3 instead of 0.8 µs for both.
- */
-export function stampEntry(draft: EntryDraft, { timestamp, instance, id, intentSeq }: EntryStamp): AuditEntry {
-  const entry: Stamped = {
-    timestamp,
-    id,
-    traceId: draft.traceId,
-    caller: draft.caller,
-    tool: draft.tool,
-    request: draft.request,
-    protocol: draft.protocol,
-    policyVersion: draft.policyVersion,
-    decision: draft.decision,
-    dryRun: draft.dryRun,
-    denial: draft.denial,
-    decisionReasons: draft.decisionReasons,
-    dataFlow: draft.dataFlow,
-    error: draft.error,
-    response: draft.response,
-    approval: draft.approval,
-    sessionMode: draft.sessionMode,
-    plan: draft.plan,
-    stages: draft.stages,
-    trace: draft.trace,
-    duration: draft.duration,
-    count: draft.count,
-    instance,
-    intentSeq,
-  };
-  return entry;
+/** Combines a draft and its stamp, the time first. */
+export function stampEntry(draft: EntryDraft, stamp: EntryStamp): AuditEntry {
+  const first: Partial<EntryStamp> = { timestamp: stamp.timestamp, id: stamp.id };
+  return { ...first, ...draft, ...stamp };
 }
 
 /**
