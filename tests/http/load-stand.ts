@@ -120,6 +120,8 @@ export class Wire {
   /** What came so far, as Latin-1. */
   received = "";
   isClosed = false;
+  /** Connected, or closed without it. */
+  readonly opened: Promise<void>;
   readonly closed: Promise<void>;
 
   constructor(port: number, options: { readonly reads?: boolean; readonly localAddress?: string } = {}) {
@@ -128,6 +130,9 @@ export class Wire {
     this.socket.on("error", () => {});
     if (reads) this.socket.on("data", (bytes) => (this.received += bytes.toString("latin1")));
     else this.socket.pause();
+    this.opened = new Promise((resolve) => {
+      this.socket.once("connect", resolve).once("close", () => resolve());
+    });
     this.closed = new Promise((resolve) => {
       this.socket.once("close", () => {
         this.isClosed = true;
@@ -136,8 +141,8 @@ export class Wire {
     });
   }
 
-  send(text: string): this {
-    this.socket.write(text);
+  send(bytes: string | Uint8Array): this {
+    this.socket.write(bytes);
     return this;
   }
 

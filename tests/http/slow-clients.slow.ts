@@ -40,6 +40,12 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
     expect(await stand.metrics()).toContain('stc_connections_ended_total{reason="timeout"}');
   });
 
+  test("empty lines before a request keep no connection open", async () => {
+    const wire = new Wire(stand.port);
+    await trickle(wire, "\r\n");
+    expect(wire.statuses).toEqual([408]);
+  });
+
   test.each([
     ["a body", ["Content-Length: 100000"], " "],
     ["chunks", ["Transfer-Encoding: chunked"], "1\r\n \r\n"],
