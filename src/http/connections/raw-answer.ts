@@ -39,8 +39,10 @@ export function answerNoRequest(error: Error, socket: Socket, pending: PendingAn
     return undefined;
   }
   const end = endOf(code);
-  if (pending.isEnding(socket)) socket.end();
-  else pending.onceAnswered(socket, () => socket.end(rawAnswerTo(end)));
+  pending.onceAnswered(socket, () => {
+    if (pending.isEnding(socket)) socket.end();
+    else socket.end(rawAnswerTo(end));
+  });
   return end;
 }
 

@@ -9,10 +9,10 @@ const folders = readdirSync(SRC, { withFileTypes: true }).flatMap((entry) => (en
 /** Shared vocabulary and connections: every file is for others. */
 const OPEN: ReadonlySet<string> = new Set(["core", "egress", "http1", "native"]);
 
-/** The files of a folder that the section `## Door` of its README names, with paths below `src`. */
-function doorOf(folder: string): readonly string[] {
-  const [, door = ""] = readFileSync(join(SRC, folder, "README.md"), "utf8").split("\n## Door\n");
-  const [section = ""] = door.split("\n## ");
+/** The files of a folder that the section `## Public files` of its README names, with paths below `src`. */
+function publicFilesOf(folder: string): readonly string[] {
+  const [, listed = ""] = readFileSync(join(SRC, folder, "README.md"), "utf8").split("\n## Public files\n");
+  const [section = ""] = listed.split("\n## ");
   return [...section.matchAll(/`([\w/.-]+\.tsx?)`/g)].map(([, file = ""]) => `src/${folder}/${file}`);
 }
 
@@ -28,7 +28,7 @@ for (const source of sources("src")) {
 test.each(folders.filter((folder) => !OPEN.has(folder)))(
   "other folders import of %s what its README names",
   (folder) => {
-    expect([...doorOf(folder)].sort()).toEqual([...(entered.get(folder) ?? [])].sort());
+    expect([...publicFilesOf(folder)].sort()).toEqual([...(entered.get(folder) ?? [])].sort());
   },
 );
 
