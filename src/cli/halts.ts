@@ -1,4 +1,4 @@
-import { type HaltShown, haltLifted, haltListing, haltSet } from "../core/api/limits.ts";
+import { type HaltShown, haltLifted, haltListing, haltSet } from "../core/api/halts.ts";
 import { printable, printableCell } from "../core/printable.ts";
 import { printListing } from "./approvals/view.ts";
 import { type ClientOptions, connectAndRequest, issuerAndSubject, segment, unknownAnswer } from "./client.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { quotaListing } from "../core/api/limits.ts";
+import { quotaListing } from "../core/api/quotas.ts";
 import { printableCell } from "../core/printable.ts";
 import { type ClientOptions, connectAndRequest, issuerAndSubject, unknownAnswer } from "./client.ts";
 import { print, reportChange, table, wrongUsage } from "./output.ts";

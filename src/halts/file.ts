@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import { dirname } from "node:path";
 import { z } from "zod";
-import { HALT_KINDS } from "../core/api/limits.ts";
+import { HALT_KINDS } from "../core/api/halts.ts";
 import { sha256Hex } from "../core/digest.ts";
 import type { CallHalt } from "./halt.ts";
 

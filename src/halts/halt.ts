@@ -1,4 +1,4 @@
-import { HALT_KINDS, type HaltShown } from "../core/api/limits.ts";
+import { HALT_KINDS, type HaltShown } from "../core/api/halts.ts";
 import { Refusal } from "../core/errors.ts";
 import type { CallerContext, Tool } from "../core/types.ts";
 import type { Row } from "../database/dialect.ts";

@@ -1,4 +1,4 @@
-import type { HaltListing } from "../core/api/limits.ts";
+import type { HaltListing } from "../core/api/halts.ts";
 import { errorText } from "../core/error-text.ts";
 import type { Refusal } from "../core/errors.ts";
 import type { CallerContext, Json } from "../core/types.ts";

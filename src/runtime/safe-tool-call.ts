@@ -1,6 +1,6 @@
 import type { ApprovalCallback } from "../approvals/callback.ts";
 import type { Approval, Decided, Decision, Grant } from "../approvals/types.ts";
-import { CALL_ID, IDEMPOTENCY_KEY } from "../core/call-limits.ts";
+import { CALL_ID, IDEMPOTENCY_KEY } from "../core/call-fields.ts";
 import type { DryRun, Failure, ToolCallResult } from "../core/call-result.ts";
 import { type DefinedTool, isTool, type ToolFactory } from "../core/define-tool.ts";
 import { type Canonical, canonical, NotJsonError } from "../core/digest.ts";

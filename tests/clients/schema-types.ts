@@ -1,6 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { IDEMPOTENCY_KEY, WAIT_SECONDS_MAX } from "../../src/core/call-limits.ts";
+import { IDEMPOTENCY_KEY, WAIT_SECONDS_MAX } from "../../src/core/call-fields.ts";
 import { STAGE_NAMES, STAGES, type Stage } from "../../src/core/refusals.ts";
 import { TOOL_FORMATS } from "../../src/core/tool-export.ts";
 import { openApiDocument } from "../../src/http/openapi.ts";

@@ -3,7 +3,7 @@ import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
 import { chosenTermsSchema } from "../../approvals/grants.ts";
 import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
-import { WAIT_SECONDS_MAX } from "../../core/call-limits.ts";
+import { WAIT_SECONDS_MAX } from "../../core/call-fields.ts";
 import { Refusal } from "../../core/errors.ts";
 import {
   APPROVAL_DECISIONS,

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
 import type { Approvals } from "../../approvals/types.ts";
-import { CALL_ID, IDEMPOTENCY_KEY, WAIT_SECONDS_MAX } from "../../core/call-limits.ts";
+import { CALL_ID, IDEMPOTENCY_KEY, WAIT_SECONDS_MAX } from "../../core/call-fields.ts";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { type HttpRequestFacts, parseTracestate } from "../../core/tracing.ts";

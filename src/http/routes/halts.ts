@@ -6,7 +6,7 @@ import {
   haltLifted,
   haltListing,
   haltSet,
-} from "../../core/api/limits.ts";
+} from "../../core/api/halts.ts";
 import { Refusal } from "../../core/errors.ts";
 import { hint } from "../../core/nearest.ts";
 import type { CallHalt, HaltTarget } from "../../halts/halt.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { WAIT_SECONDS_MAX } from "../../core/call-limits.ts";
+import { WAIT_SECONDS_MAX } from "../../core/call-fields.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import type { CallerContext } from "../../core/types.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { quotaListing } from "../../core/api/limits.ts";
+import { quotaListing } from "../../core/api/quotas.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Quotas } from "../../quotas/quotas.ts";
 import { deniedAnswer, json } from "../answers.ts";

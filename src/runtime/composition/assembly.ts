@@ -12,8 +12,8 @@ import { type CallerVerifier, createCallerVerifier } from "../../pipeline/caller
 import { createPolicyEvaluator, type PolicyEvaluator } from "../../pipeline/policy-points.ts";
 import { createRegistry, type Registry } from "../../pipeline/registry.ts";
 import { type Config, liveKeys } from "../config/config.ts";
+import { forgetModules } from "../manifests/fresh-modules.ts";
 import { loadTools } from "../manifests/loader.ts";
-import { forgetModules } from "../manifests/modules.ts";
 import { argsDigestOf, identityOf, type LoadedTools } from "../manifests/sources.ts";
 import type { Modules } from "../modules.ts";
 import { readApprovals } from "./approvals.ts";

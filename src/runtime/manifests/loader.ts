@@ -17,7 +17,7 @@ import type { DeclaredKind, Offers } from "../../core/target-kind.ts";
 import { resultWithin } from "../../core/time-limits.ts";
 import type { Tool, ToolConfig } from "../../core/types.ts";
 import { type Config, pathFrom, type SystemConfig } from "../config/config.ts";
-import { importFresh, recordLoading } from "./modules.ts";
+import { importFresh, recordLoading } from "./fresh-modules.ts";
 import { packageExports } from "./package-exports.ts";
 import { type LoadedTools, Sources } from "./sources.ts";
 

@@ -4,7 +4,7 @@ import { StartupError } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
 import { watchFiles } from "../config/watched-files.ts";
-import { forgetModules } from "../manifests/modules.ts";
+import { forgetModules } from "../manifests/fresh-modules.ts";
 import { type Fingerprint, fingerprintOf, restartProblems, startupFileProblems } from "./fingerprints.ts";
 import { type Built, LINGERING_MAX, type LiveSnapshots } from "./snapshots.ts";
 import type { ConfigurationState, ReloadEvent, Reloaded, ReloadRequester } from "./types.ts";

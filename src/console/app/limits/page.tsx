@@ -1,7 +1,8 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { HaltListing, HaltSet, HaltShown, QuotaListing } from "../../../core/api/limits.ts";
+import type { HaltListing, HaltSet, HaltShown } from "../../../core/api/halts.ts";
+import type { QuotaListing } from "../../../core/api/quotas.ts";
 import { ApiError, request } from "../api.ts";
 import { Ago, Badge, Countdown, Dialog, Empty, Heading, Party, Problem } from "../parts.tsx";
 import { Columns, ROLE, Scrolling, Section, Unread, useRead } from "../records.tsx";
