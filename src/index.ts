@@ -6,7 +6,7 @@ import { createDefineTool } from "./core/define-tool.ts";
 import { DETECTOR } from "./detection/sensitive.ts";
 import { MODULES } from "./modules.ts";
 import { providePackage } from "./runtime/manifests/package-exports.ts";
-import type { Modules } from "./runtime/modules.ts";
+import type { Modules } from "./runtime/module-types.ts";
 import { EmbeddedProxy, type SafeToolCallOptions } from "./runtime/safe-tool-call.ts";
 
 export { ApprovalCache, type AskedCall } from "./approvals/approval-cache.ts";

@@ -1,4 +1,4 @@
-import { riskPoint } from "./approvals/floor.ts";
+import { riskPoint } from "./approvals/risk-point.ts";
 import { AUDIT_EXPORTERS } from "./audit/export/collectors.ts";
 import type { openConsole } from "./console/routes.ts";
 import { postgresStore } from "./database/postgres-store.ts";
@@ -9,10 +9,10 @@ import { type EndpointFile, endpointFiles, type ListenerState, type NotReady } f
 import type { ResourcePart } from "./http/routes/resource-metadata.ts";
 import type { ServicePart } from "./http/routes/service.ts";
 import type { McpSettings } from "./mcp/part.ts";
+import { elevation, halts, permissions } from "./pipeline/built-in-points.ts";
 import { TOKEN_SOURCES } from "./pipeline/identity/token-sources.ts";
-import { elevation, halts, permissions } from "./pipeline/permission-engine.ts";
 import type { Service } from "./runtime/composition/wiring.ts";
-import type { Modules } from "./runtime/modules.ts";
+import type { Modules } from "./runtime/module-types.ts";
 import { SHELL_TABLES } from "./shell-rules/shell-rules.ts";
 import { command } from "./targets/command/kind.ts";
 import { files } from "./targets/files/kind.ts";

@@ -26,6 +26,7 @@ const LEVELS = {
   "worker.started": "info",
   "worker.ended": "warn",
   "worker.reload_failed": "error",
+  "worker.differs": "error",
   "worker.hangs": "error",
 } as const;
 
@@ -42,8 +43,9 @@ export async function openParent(config: Config, { service, metrics, log }: Pare
   const now = monotonic(service.clock);
   const reloadAll = async (reload: Reload, by: ReloadRequester): Promise<Reloaded> => {
     const reloaded = await reload(by);
-    if (reloaded.outcome === "changed") await pool.roll(by);
-    return reloaded;
+    if (reloaded.outcome !== "changed") return reloaded;
+    const problems = await pool.roll(by);
+    return problems.length === 0 ? reloaded : { outcome: "refused", problems };
   };
   const pool = new WorkerPool({
     workers,

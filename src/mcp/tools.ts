@@ -5,7 +5,7 @@ import { edgeOf } from "../core/output-policy/output-policy.ts";
 import { annotationsOf } from "../core/tool-export.ts";
 import { inputJsonSchema } from "../core/tool-formats.ts";
 import type { ApprovalScope, CallerContext, Json, Tool } from "../core/types.ts";
-import { couldUse } from "../pipeline/permission-engine.ts";
+import { couldUse } from "../pipeline/built-in-points.ts";
 import { invalid, type RequestId, type Table } from "./protocol.ts";
 
 /** Largest number of tools in one answer of `tools/list`. */

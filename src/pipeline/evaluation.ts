@@ -1,12 +1,12 @@
-import { floorVerdict } from "../approvals/floor.ts";
 import { HIDDEN } from "../approvals/operator-rules.ts";
 import type { RiskAssessment, RiskRules } from "../approvals/risk.ts";
+import { floorVerdict } from "../approvals/risk-point.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Known, mint, type Parsed, type RegisteredTool, type WithinRate } from "../core/evidence.ts";
 import type { RefusalCode } from "../core/refusals.ts";
 import type { CallerContext, ExecutionPlan, Tool } from "../core/types.ts";
 import type { Halts } from "../halts/halts.ts";
-import { couldUse } from "./permission-engine.ts";
+import { couldUse } from "./built-in-points.ts";
 import type { Snapshot } from "./proxy.ts";
 import { parseInput } from "./schema-validator.ts";
 

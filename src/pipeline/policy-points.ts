@@ -1,5 +1,5 @@
-import type { RiskPoint } from "../approvals/floor.ts";
 import type { RiskAssessment, RiskRules } from "../approvals/risk.ts";
+import type { RiskPoint } from "../approvals/risk-point.ts";
 import { type PolicyFinding, Refusal, StartupError } from "../core/errors.ts";
 import {
   type AnyEvidence,

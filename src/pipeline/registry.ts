@@ -5,7 +5,7 @@ import { closestName } from "../core/nearest.ts";
 import { compilePolicy } from "../core/output-policy/output-policy.ts";
 import { compileScan } from "../core/output-policy/scan-policy.ts";
 import type { CallerContext, Handler, Tool } from "../core/types.ts";
-import { couldUse } from "./permission-engine.ts";
+import { couldUse } from "./built-in-points.ts";
 
 /** Handlers by their key in a manifest's `target`. The pipeline knows no kind by name. */
 export type HandlerTable = Readonly<Record<string, Handler>>;

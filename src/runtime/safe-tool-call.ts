@@ -15,7 +15,7 @@ import type { Disconnect } from "../pipeline/call-scope.ts";
 import { type Hooks, type Reloaded, type Service, wire } from "./composition/wiring.ts";
 import { type Config, type ConfigInput, readConfig } from "./config/config.ts";
 import { processEnvironment } from "./config/environment.ts";
-import type { Modules } from "./modules.ts";
+import type { Modules } from "./module-types.ts";
 
 export type { Reloaded };
 

@@ -53,6 +53,8 @@ export function joinParent(): Member {
     calls: { metrics: () => joined().metrics(), reload: (by) => joined().reload(by) },
   });
   process.on("message", (message) => channel.receive(message));
+  // The channel alone must not keep a worker whose start is refused from exiting.
+  process.channel?.unref();
   process.on("disconnect", () => {
     channel.close();
     process.kill(process.pid, "SIGTERM");

@@ -13,6 +13,9 @@ const RELOADS_MAX = 3;
 const CHECK_EVERY_MS = 1_000;
 /** Checks without a report after which a worker counts as hanging. Counted in the parent's checks: a machine may be suspended. */
 const SILENT_CHECKS_MAX = 60;
+/** Checks after which workers with another configuration than the parent's are noticed, and the most between two attempts to mend it. */
+const DIFFERENT_CHECKS = 4;
+const MEND_CHECKS_MAX = 64;
 /** Delay before an ended worker is replaced: doubled from one early end to the next. */
 const REPLACE_MS_MIN = 100;
 const REPLACE_MS_MAX = 30_000;
@@ -20,7 +23,7 @@ const REPLACE_MS_MAX = 30_000;
 const EARLY_MS = 30_000;
 
 export interface PoolEvent {
-  readonly type: "worker.started" | "worker.ended" | "worker.reload_failed" | "worker.hangs";
+  readonly type: "worker.started" | "worker.ended" | "worker.reload_failed" | "worker.differs" | "worker.hangs";
   readonly worker: number;
   readonly [fact: string]: Json | undefined;
 }
@@ -39,6 +42,8 @@ export interface WorkerPoolOptions {
   readonly sha256: () => string | undefined;
   /** Milliseconds, never decreasing. */
   readonly monotonic: () => number;
+  /** Time between two looks at the workers. */
+  readonly checkEveryMs?: number;
   readonly onEvent: (event: PoolEvent) => void;
   /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: (line: PoolEvent) => Promise<void>;
@@ -73,6 +78,9 @@ export class WorkerPool {
   #port: string | undefined;
   #checking: NodeJS.Timeout | undefined;
   #isStopping = false;
+  #isRolling = false;
+  /** Checks in a row that have found a worker with another configuration than the parent's. */
+  #differentChecks = 0;
   /** Workers that were started in place of an ended one. */
   replaced = 0;
 
@@ -99,7 +107,9 @@ export class WorkerPool {
       const url = await this.#start(first).listening();
       this.#port = URL.parse(url)?.port;
       await Promise.all(others.map((slot) => this.#start(slot).listening()));
-      this.#checking = setInterval(() => this.#check(), CHECK_EVERY_MS);
+      // One may have ended while the others were starting.
+      for (const slot of this.#slots) if (slot.process === undefined) void this.#replace(slot);
+      this.#checking = setInterval(() => this.#check(), this.#options.checkEveryMs ?? CHECK_EVERY_MS);
       return url;
     } catch (error) {
       await this.stop(0);
@@ -141,15 +151,39 @@ export class WorkerPool {
   }
 
   /**
-   * Lets the workers adopt the configuration that the parent has adopted, one after the other. One that cannot is replaced: it
-   * then starts with that configuration.
+   * Lets the workers adopt the configuration that the parent has adopted, one after the other, and returns why some have not. Those
+   * are restarted, but only once another worker has adopted it: otherwise a mistake in a file would end them all.
    */
-  roll(by: ReloadRequester): Promise<void> {
+  roll(by: ReloadRequester): Promise<readonly string[]> {
     const rolled = this.#rolling.then(async () => {
-      for (const slot of this.#slots) await this.#reload(slot.process, by);
+      this.#isRolling = true;
+      try {
+        return await this.#reloadAll(by);
+      } finally {
+        this.#isRolling = false;
+      }
     });
     this.#rolling = rolled.catch(() => {});
     return rolled;
+  }
+
+  async #reloadAll(by: ReloadRequester): Promise<readonly string[]> {
+    const problems: string[] = [];
+    const refusing: WorkerProcess[] = [];
+    for (const { process } of this.#slots) {
+      const found = await this.#reload(process, by);
+      if (process === undefined || found.length === 0) continue;
+      refusing.push(process);
+      problems.push(...found.map((problem) => `worker ${process.number}: ${problem}`));
+    }
+    const hasAdopted = this.#slots.some(({ process }) => process?.isReady === true && !this.#differs(process));
+    if (hasAdopted) for (const process of refusing) process.end("SIGTERM");
+    return problems;
+  }
+
+  /** True for a worker whose configuration is another than the parent's. */
+  #differs({ report }: WorkerProcess): boolean {
+    return report !== undefined && report.sha256 !== this.#options.sha256();
   }
 
   /** Ends all workers. Those that have not ended after `graceMs` are killed. */
@@ -201,7 +235,7 @@ export class WorkerPool {
     const process = this.#start(slot);
     await process.listening().catch(() => {});
     // The configuration may have changed while it started.
-    if (process.report !== undefined && process.report.sha256 !== this.#options.sha256()) {
+    if (this.#differs(process)) {
       const rolled = this.#rolling.then(() => this.#reload(process, "signal"));
       this.#rolling = rolled.catch(() => {});
     }
@@ -215,15 +249,18 @@ export class WorkerPool {
     this.#retiring.catch(() => {});
   }
 
-  async #reload(process: WorkerProcess | undefined, by: ReloadRequester): Promise<void> {
-    if (process?.report === undefined || process.isEnding) return;
+  /** Returns why a worker has not adopted the configuration of the parent. */
+  async #reload(process: WorkerProcess | undefined, by: ReloadRequester): Promise<readonly string[]> {
+    if (process?.report === undefined || process.isEnding) return [];
     const problems = await reloadProblems(process, by);
-    if (problems === undefined) return;
+    // Each process reads the files by itself, and they may have changed in between.
+    if (problems === undefined) return this.#differs(process) ? [OTHER_FILES] : [];
     this.#options.onEvent({ type: "worker.reload_failed", worker: process.number, problems: [...problems] });
-    process.end("SIGTERM");
+    return problems;
   }
 
   #check(): void {
+    this.#mendDifferent();
     for (const { process } of this.#slots) {
       if (process === undefined || process.isEnding) continue;
       process.silence += 1;
@@ -232,6 +269,28 @@ export class WorkerPool {
       process.end("SIGKILL");
     }
   }
+
+  /** Reloads all processes when one has used another configuration than the parent for some time, less and less often. */
+  #mendDifferent(): void {
+    const different = this.#slots.find(({ process }) => process !== undefined && this.#differs(process));
+    if (different === undefined || this.#isRolling) {
+      this.#differentChecks = 0;
+      return;
+    }
+    this.#differentChecks += 1;
+    if (!isTimeToMend(this.#differentChecks)) return;
+    this.#options.onEvent({ type: "worker.differs", worker: different.number });
+    const mended = this.#options.reload("signal").then(() => this.roll("signal"));
+    mended.catch(() => {});
+  }
+}
+
+const OTHER_FILES = "the files have changed since the parent read them: all processes reload again";
+
+/** True after 4, 8, 16, 32 checks, and then every 64. */
+function isTimeToMend(checks: number): boolean {
+  const isDoubled = checks >= DIFFERENT_CHECKS && (checks & (checks - 1)) === 0;
+  return checks % MEND_CHECKS_MAX === 0 || (isDoubled && checks < MEND_CHECKS_MAX);
 }
 
 /** Returns why a worker has not adopted the configuration; undefined when it has. */

@@ -26,19 +26,26 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "targets/mcp": ["core", "egress"],
   pipeline: ["core", "egress", "database", "approvals", "data-flow", "halts", "quotas", "audit", "detection"],
   // The parts that a configuration is read and assembled from: types alone.
-  "runtime/modules.ts": [
+  "runtime/module-types.ts": [
     ...["core", "egress", "database", "shell-rules", "decision-points", "audit", "detection", "pipeline"],
     ...["targets/command", "targets/files", "targets/mcp"],
   ],
   "runtime/own-code.ts": [],
   // Of features, the types of the settings that every build has.
-  "runtime/config": ["core", "audit", "pipeline", "decision-points", "runtime/modules.ts"],
+  "runtime/config": ["core", "audit", "pipeline", "decision-points", "runtime/module-types.ts"],
   "runtime/manifests": ["core", "runtime/config"],
   "runtime/telemetry": ["core", "egress"],
   "runtime/log": ["core", "detection", "audit"],
   "runtime/reload": ["core", "audit", "pipeline", "runtime/config", "runtime/manifests", "runtime/composition"],
   "runtime/composition": [
-    ...["core", "runtime/config", "runtime/manifests", "runtime/modules.ts", "runtime/own-code.ts", "runtime/reload"],
+    ...[
+      "core",
+      "runtime/config",
+      "runtime/manifests",
+      "runtime/module-types.ts",
+      "runtime/own-code.ts",
+      "runtime/reload",
+    ],
     ...["runtime/telemetry", "runtime/inventory", "runtime/replay"],
     ...[
       "database",
@@ -63,7 +70,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   "runtime/safe-tool-call.ts": [
     ...["core", "approvals", "halts", "detection", "pipeline"],
-    ...["runtime/composition", "runtime/config", "runtime/modules.ts"],
+    ...["runtime/composition", "runtime/config", "runtime/module-types.ts"],
   ],
   http: ["core", "http1", "pipeline", "approvals", "data-flow", "halts", "quotas", "audit", "runtime/reload"],
   mcp: ["core", "pipeline", "approvals", "http"],
@@ -73,7 +80,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   workers: ["core", "pipeline", "runtime/reload"],
   cli: [
     ...["core", "approvals", "audit", "detection", "egress", "http", "pipeline", "targets/command", "cli/development"],
-    ...["modules.ts", "index.ts", "runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts"],
+    ...["modules.ts", "index.ts", "runtime/composition", "runtime/config", "runtime/log", "runtime/module-types.ts"],
     "runtime/own-code.ts",
     ...["runtime/manifests", "runtime/inventory", "runtime/reload", "runtime/replay", "targets/http", "workers"],
   ],
@@ -81,7 +88,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "index.ts": [
     ...["core", "approvals", "approvals/messages", "halts", "audit", "detection", "modules.ts"],
     ...["targets/command", "targets/grpc", "targets/http", "targets/mcp"],
-    ...["runtime/manifests", "runtime/modules.ts", "runtime/safe-tool-call.ts"],
+    ...["runtime/manifests", "runtime/module-types.ts", "runtime/safe-tool-call.ts"],
   ],
   // The list of what a build contains. Programs import it, and nothing else.
   "modules.ts": [
@@ -97,7 +104,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       "mcp",
       "console",
       "runtime/composition",
-      "runtime/modules.ts",
+      "runtime/module-types.ts",
     ],
     ...["targets/command", "targets/files", "targets/grpc", "targets/http", "targets/function", "targets/mcp"],
   ],

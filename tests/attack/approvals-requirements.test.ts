@@ -3,7 +3,7 @@ import { appendFileSync } from "node:fs";
 import { dirname } from "node:path";
 import fc from "fast-check";
 import { z } from "zod";
-import { floorVerdict } from "../../src/approvals/floor.ts";
+import { floorVerdict } from "../../src/approvals/risk-point.ts";
 import { readApproval } from "../../src/cli/approvals/answers.ts";
 import { approvalLines } from "../../src/cli/approvals/view.ts";
 import type { Tool } from "../../src/core/types.ts";

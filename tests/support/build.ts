@@ -3,7 +3,7 @@ import { assemble as assembleWith, wire as wireWith } from "../../src/runtime/co
 import { readConfig as readConfigWith } from "../../src/runtime/config/config.ts";
 import { readConfigFile as readConfigFileWith } from "../../src/runtime/config/file.ts";
 import { providePackage } from "../../src/runtime/manifests/package-exports.ts";
-import type { Modules } from "../../src/runtime/modules.ts";
+import type { Modules } from "../../src/runtime/module-types.ts";
 
 /** What a program does with the parts of a build: this build's, unless a test adds its own. */
 

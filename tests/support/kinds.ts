@@ -3,7 +3,7 @@ import { kindContexts, Targets } from "../../src/runtime/composition/targets.ts"
 import type { Config } from "../../src/runtime/config/config.ts";
 import { loadTools } from "../../src/runtime/manifests/loader.ts";
 import type { LoadedTools } from "../../src/runtime/manifests/sources.ts";
-import type { KindContext } from "../../src/runtime/modules.ts";
+import type { KindContext } from "../../src/runtime/module-types.ts";
 
 const CAPABILITIES = { now: () => 0, newId: () => "id", random: () => 0.5 };
 

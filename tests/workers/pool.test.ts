@@ -12,17 +12,22 @@ const program = join(folder, "worker.ts");
 writeFileSync(
   program,
   `
+import { existsSync, writeFileSync } from "node:fs";
 import { joinParent } from ${JSON.stringify(join(import.meta.dir, "../../src/workers/member.ts"))};
-const { STC_WORKER, FAILS, REFUSES, PORT, SLOW_END } = process.env;
+const { STC_WORKER, FAILS, REFUSES, PORT, SLOW_END, JOINS_AND_ENDS, ENDS_EARLY, WAITS, ENDED } = process.env;
 if (FAILS === STC_WORKER) process.exit(78);
 let reloads = 0;
 let sha256 = "first";
 const member = joinParent();
+if (JOINS_AND_ENDS === STC_WORKER) {
+  process.exitCode = 78;
+} else {
+if (WAITS === STC_WORKER) while (!existsSync(ENDED)) await Bun.sleep(10);
 member.join({
   metrics: async () => [{ name: "made", help: "made", type: "counter", aggregator: "sum", values: [{ value: 1, labels: {} }] }],
   reload: async () => {
     reloads += 1;
-    if (REFUSES === STC_WORKER) return { outcome: "refused", problems: ["it does not load"] };
+    if (REFUSES === STC_WORKER || REFUSES === "all") return { outcome: "refused", problems: ["it does not load"] };
     if (reloads === 1) return { outcome: "busy", reason: "rate", retryAfterMs: 1 };
     sha256 = "second";
     return { outcome: "changed", generation: 2, sha256 };
@@ -32,6 +37,8 @@ member.join({
 process.on("SIGTERM", () => { if (SLOW_END !== STC_WORKER) process.exit(0); });
 setInterval(() => {}, 1_000);
 await member.listening("http://127.0.0.1:" + (PORT ?? "4711"));
+if (ENDS_EARLY === STC_WORKER && !existsSync(ENDED)) { writeFileSync(ENDED, ""); process.exit(1); }
+}
 `,
 );
 
@@ -57,7 +64,7 @@ function open(variables: Readonly<Record<string, string>> = {}, more: Partial<Wo
     argv: [process.execPath, program],
     environment: (number, port) => ({
       PATH: process.env["PATH"],
-      ...{ STC_WORKER: String(number), PORT: port, ...variables },
+      ...{ STC_WORKER: String(number), PORT: port, ENDED: join(folder, "ended"), ...variables },
     }),
     rateTable: { add: async (charges) => charges.map(() => 0) },
     metrics: async () => [],
@@ -119,22 +126,70 @@ test("a worker that dies is replaced and counted, and what it has counted is kep
 });
 
 test("a reload reaches one worker after the other; one that is busy is asked again", async () => {
-  const { pool: started } = open();
+  const { pool: started } = open({}, { sha256: () => "second" });
   await started.start();
-  await started.roll("signal");
+  expect(await started.roll("signal")).toEqual([]);
   expect(started.states().map(({ sha256 }) => sha256)).toEqual(["second", "second"]);
 });
 
 test("a worker that cannot adopt what the parent has adopted is restarted, the others keep it", async () => {
-  const { pool: started, events } = open({ REFUSES: "1" });
+  const { pool: started, events } = open({ REFUSES: "1" }, { sha256: () => "second" });
   await started.start();
   const before = started.states();
-  await started.roll("signal");
+  expect(await started.roll("signal")).toEqual(["worker 1: it does not load"]);
   expect(events).toContainEqual({ type: "worker.reload_failed", worker: 1, problems: ["it does not load"] });
   await until("another process", () =>
     started.ready === 2 && started.states()[0]?.pid !== before[0]?.pid ? true : undefined,
   );
   expect(started.states()[1]).toMatchObject({ pid: before[1]?.pid, sha256: "second" });
+});
+
+test("workers that all refuse stay: the service goes on with the configuration that they have", async () => {
+  const { pool: started, events } = open({ REFUSES: "all" }, { sha256: () => "second" });
+  await started.start();
+  const before = started.states();
+  expect(await started.roll("signal")).toEqual(["worker 1: it does not load", "worker 2: it does not load"]);
+  expect(started.states()).toEqual(before);
+  expect(kinds(events).filter((kind) => kind.startsWith("worker.ended"))).toEqual([]);
+});
+
+test("a worker that reads other files than the parent is a problem of the reload", async () => {
+  const { pool: started } = open({}, { sha256: () => "third" });
+  await started.start();
+  const other = "the files have changed since the parent read them: all processes reload again";
+  expect(await started.roll("signal")).toEqual([`worker 1: ${other}`, `worker 2: ${other}`]);
+  expect(started.ready).toBe(2);
+});
+
+test("workers that go on with another configuration are noticed, and all processes reload", async () => {
+  let files = "first";
+  const { pool: started, events } = open(
+    {},
+    {
+      sha256: () => files,
+      checkEveryMs: 100,
+      reload: async () => ({ outcome: "unchanged", generation: 1, sha256: files }),
+    },
+  );
+  await started.start();
+  files = "second";
+  await until("the same configuration", () =>
+    started.states().every(({ sha256 }) => sha256 === "second") ? true : undefined,
+  );
+  expect(kinds(events)).toContain("worker.differs 1");
+}, 30_000);
+
+test("a worker that is refused after it has joined its parent ends", async () => {
+  const { pool: started } = open({ JOINS_AND_ENDS: "2" });
+  await expect(started.start()).rejects.toThrow("server.workers: worker 2 has ended (78) before it listened");
+});
+
+test("a worker that ends while others are starting is replaced", async () => {
+  const { pool: started, events } = open({ ENDS_EARLY: "1", WAITS: "2" });
+  await started.start();
+  await until("its replacement", () => (started.ready === 2 ? true : undefined));
+  expect(kinds(events)).toContain("worker.ended 1");
+  expect(started.replaced).toBe(1);
 });
 
 test("a stop ends all workers in the given time, and kills those that do not end", async () => {

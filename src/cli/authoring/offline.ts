@@ -3,7 +3,7 @@ import type { Binding, ExecutionPlan, Json, Tool } from "../../core/types.ts";
 import { MODULES } from "../../modules.ts";
 import { assemble, type Parts } from "../../runtime/composition/wiring.ts";
 import type { Config } from "../../runtime/config/config.ts";
-import type { KindContext, Modules } from "../../runtime/modules.ts";
+import type { KindContext, Modules } from "../../runtime/module-types.ts";
 
 /**
  * Assembles a configuration without reaching a target or starting a process: tools whose contract only the target itself knows are

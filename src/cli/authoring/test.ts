@@ -7,7 +7,7 @@ import type { RegisteredTool } from "../../core/evidence.ts";
 import { isTable } from "../../core/json.ts";
 import { hint } from "../../core/nearest.ts";
 import type { CallerContext, ExecutionPlan, Json } from "../../core/types.ts";
-import { permissionsFor } from "../../pipeline/permission-engine.ts";
+import { permissionsFor } from "../../pipeline/built-in-points.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
 import type { Parts } from "../../runtime/composition/wiring.ts";
 import { type Config, pathFrom } from "../../runtime/config/config.ts";

@@ -5,16 +5,7 @@ import type { Approval, Decided } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { CallerContext, Json } from "../../core/types.ts";
 import { json } from "../answers.ts";
-import {
-  decisionRefusal,
-  inStore,
-  isId,
-  iso,
-  lackingText,
-  objectionText,
-  REASON_CHARACTERS_MAX,
-  rightsOf,
-} from "../approval-json.ts";
+import { decisionRefusal, inStore, isId, iso, lackingText, REASON_CHARACTERS_MAX, rightsOf } from "../approval-json.ts";
 import { type Endpoint, type EndpointServices, endpointsWith } from "../endpoint.ts";
 import { record } from "../guard.ts";
 import { parseBody } from "../request-guard.ts";
@@ -177,15 +168,18 @@ function resultOrThrow(decided: Decided): Json {
       return { ok: true, state: "pending", missing: lackingText(decided.lacking) };
     case "scope_not_offered":
       throw new RpcError(INVALID_PARAMS, "this approval request does not offer that scope");
-    case "answer_refused":
-      throw new RpcError(INVALID_PARAMS, decisionRefusal(decided).message);
     case "reason_missing":
       throw new RpcError(INVALID_PARAMS, "reason: a policy requires one");
+    case "answer_refused":
     case "not_eligible":
     case "later_stage":
     case "already_voted":
-      throw new RpcError(INVALID_PARAMS, objectionText(decided));
-    default:
+      throw new RpcError(INVALID_PARAMS, decisionRefusal(decided).message);
+    case "not_pending":
+    case "own_question":
+    case "replayed":
+    case "stale_view":
+    case "grant_refused":
       throw new RpcError(INVALID_PARAMS, "approval not found or already resolved");
   }
 }

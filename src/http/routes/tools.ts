@@ -2,7 +2,7 @@ import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { exportTool, TOOL_FORMATS } from "../../core/tool-export.ts";
 import type { CallerContext, Tool } from "../../core/types.ts";
-import { couldUse } from "../../pipeline/permission-engine.ts";
+import { couldUse } from "../../pipeline/built-in-points.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 import { meantTool } from "../../pipeline/registry.ts";
 import { json } from "../answers.ts";

@@ -2,7 +2,7 @@ import { type BoundedCall, boundsKeyOf, type GrantBounds, offerFor } from "../..
 import type { RiskAssessment } from "../../approvals/risk.ts";
 import type { Approvals, Grant } from "../../approvals/types.ts";
 import type { Planned } from "../../core/evidence.ts";
-import { isElevated } from "../permission-engine.ts";
+import { isElevated } from "../built-in-points.ts";
 import { type ApprovalNeed, type GatedCall, guarded } from "./call.ts";
 
 /** Returns whether an approval may cover later calls: never where the rules or a finding want a person for each call. */

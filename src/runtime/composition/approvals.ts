@@ -19,7 +19,7 @@ import type { Json } from "../../core/types.ts";
 import { openSharedState, type SharedState } from "../../database/shared-state.ts";
 import { SHELL_RULES, SHELL_TABLES, ShellRules } from "../../shell-rules/shell-rules.ts";
 import { type Config, pathFrom } from "../config/config.ts";
-import type { Modules } from "../modules.ts";
+import type { Modules } from "../module-types.ts";
 import type { Capabilities } from "./hooks.ts";
 import { readNamed, readNamedFile } from "./problems.ts";
 

@@ -15,7 +15,7 @@ import { type Config, liveKeys } from "../config/config.ts";
 import { forgetModules } from "../manifests/fresh-modules.ts";
 import { loadTools } from "../manifests/loader.ts";
 import { argsDigestOf, identityOf, type LoadedTools } from "../manifests/sources.ts";
-import type { Modules } from "../modules.ts";
+import type { Modules } from "../module-types.ts";
 import { readApprovals } from "./approvals.ts";
 import { policyFindings, ruleProblems } from "./approver-policies.ts";
 import { readCheckpointKey, readExports, readHashKey } from "./audit.ts";

@@ -11,7 +11,7 @@ import { errorText, systemCode } from "../../core/error-text.ts";
 import { Refusal, StartupError } from "../../core/errors.ts";
 import type { AdmissionOptions } from "../../pipeline/admission.ts";
 import { type Config, checkpointKeyFileOf, pathFrom } from "../config/config.ts";
-import type { Modules } from "../modules.ts";
+import type { Modules } from "../module-types.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { instanceOf, logDirOf } from "./instance.ts";
 import { readNamed } from "./problems.ts";

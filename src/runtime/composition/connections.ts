@@ -1,7 +1,7 @@
 import { errorText } from "../../core/error-text.ts";
 import { resultWithin } from "../../core/time-limits.ts";
 import type { Config } from "../config/config.ts";
-import type { Modules } from "../modules.ts";
+import type { Modules } from "../module-types.ts";
 import { configuredStore } from "./approvals.ts";
 import { readExports } from "./audit.ts";
 import { readIssuers, sourceOf } from "./identity.ts";

@@ -4,7 +4,7 @@ import type { DataFlowPolicy, FlowRule } from "../../data-flow/flow.ts";
 import type { FlowLedger } from "../../data-flow/ledger.ts";
 import type { SharedState } from "../../database/shared-state.ts";
 import type { Config } from "../config/config.ts";
-import type { Modules } from "../modules.ts";
+import type { Modules } from "../module-types.ts";
 
 interface DataFlowParts {
   readonly state: SharedState;

@@ -13,7 +13,7 @@ import { withoutSecrets } from "../../pipeline/redactor.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { watchFiles } from "../config/watched-files.ts";
-import type { Modules } from "../modules.ts";
+import type { Modules } from "../module-types.ts";
 import type { KindCapabilities } from "./targets.ts";
 
 interface OpeningParts extends Pick<KindCapabilities, "now" | "random"> {

@@ -4,7 +4,7 @@ import type { AuditLog } from "../../audit/audit-log.ts";
 import type { Exporters, ExportState } from "../../audit/export/exporter.ts";
 import { type LogFolder, workerOf } from "../../audit/logs.ts";
 import type { Config } from "../config/config.ts";
-import type { Modules } from "../modules.ts";
+import type { Modules } from "../module-types.ts";
 import { doubtInterrupted, openAudit, readExports, startExports } from "./audit.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 

@@ -7,7 +7,7 @@ import { REVOCATION_BYTES_MAX, type RevocationList, readRevocations } from "../.
 import { type Config, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { watchFiles } from "../config/watched-files.ts";
-import type { Modules } from "../modules.ts";
+import type { Modules } from "../module-types.ts";
 import { claimsToKeep } from "./decision-points.ts";
 import { readNamed } from "./problems.ts";
 

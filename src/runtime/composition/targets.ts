@@ -22,7 +22,7 @@ import { readPlainFile } from "../config/plain-file.ts";
 import { watchFiles } from "../config/watched-files.ts";
 import type { Offered } from "../manifests/loader.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
-import type { KindContext, Modules } from "../modules.ts";
+import type { KindContext, Modules } from "../module-types.ts";
 import { ownCode } from "../own-code.ts";
 
 export type KindCapabilities = Pick<KindContext, "now" | "newId" | "random" | "onSurvivors" | "onUpstream">;

@@ -9,7 +9,7 @@ import type { ObserverSlot } from "../../pipeline/output-filter.ts";
 import { createProxy } from "../../pipeline/proxy.ts";
 import { createWaitingRoom } from "../../pipeline/waiting-room.ts";
 import type { Config } from "../config/config.ts";
-import type { Modules } from "../modules.ts";
+import type { Modules } from "../module-types.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
 import type { Reloaded } from "../reload/types.ts";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { isLoopback } from "../../core/network.ts";
 import { permission, ruleConditions } from "../../core/rule-conditions.ts";
 import { APPROVAL_SCOPES, MODES } from "../../core/types.ts";
-import type { Modules } from "../modules.ts";
+import type { Modules } from "../module-types.ts";
 import { count, problemAdder, reloaded, text, uniqueNames } from "./values.ts";
 
 const DAY_SECONDS = 86_400;

@@ -4,7 +4,7 @@ import { StartupError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { collectorProblems } from "../../core/network.ts";
 import type { DeclaredKind } from "../../core/target-kind.ts";
-import type { Modules } from "../modules.ts";
+import type { Modules } from "../module-types.ts";
 import { approvals } from "./approvals.ts";
 import { dataFlow } from "./data-flow.ts";
 import { decisionPoints } from "./decision-points.ts";

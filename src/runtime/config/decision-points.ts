@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { ruleConditions } from "../../core/rule-conditions.ts";
 import type { DECISION_POINTS } from "../../decision-points/kinds.ts";
-import type { Modules } from "../modules.ts";
+import type { Modules } from "../module-types.ts";
 import { problemAdder, uniqueNames } from "./values.ts";
 
 const POINTS_MAX = 16;

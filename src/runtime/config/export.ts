@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { AUDIT_EXPORTERS } from "../../audit/export/collectors.ts";
-import type { Modules } from "../modules.ts";
+import type { Modules } from "../module-types.ts";
 import { uniqueNames } from "./values.ts";
 
 const EXPORTERS_MAX = 8;

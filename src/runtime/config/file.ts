@@ -3,7 +3,7 @@ import { dirname, resolve } from "node:path";
 import { parseDocument, type YAMLParseError } from "yaml";
 import { systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
-import type { Modules } from "../modules.ts";
+import type { Modules } from "../module-types.ts";
 import { type Config, type Environment, readConfig, readServer } from "./config.ts";
 
 /** Address for health checks of a service on this machine. */

@@ -1,5 +1,5 @@
 import type { Tool } from "../../core/types.ts";
-import { couldUse } from "../../pipeline/permission-engine.ts";
+import { couldUse } from "../../pipeline/built-in-points.ts";
 import type { ResolvedBinding } from "../composition/roles.ts";
 import type { Config } from "../config/config.ts";
 

@@ -1,6 +1,6 @@
-import { floorVerdict } from "../../approvals/floor.ts";
 import { HIDDEN } from "../../approvals/operator-rules.ts";
 import type { RiskAssessment } from "../../approvals/risk.ts";
+import { floorVerdict } from "../../approvals/risk-point.ts";
 import type { Mode } from "../../approvals/types.ts";
 import type { Statement } from "../../core/api/explain.ts";
 import { type DryRunVerdict, VERDICTS } from "../../core/call-result.ts";
@@ -12,7 +12,7 @@ import type { CallerContext, ExecutionPlan } from "../../core/types.ts";
 import { acceptsCallback } from "../../pipeline/approval/callback.ts";
 import { ManifestRule } from "../../pipeline/approval/manifest.ts";
 import { isInAnySession, type Ruling, ruleOf, ruleOn, rulesOf } from "../../pipeline/approval/order.ts";
-import { couldUse } from "../../pipeline/permission-engine.ts";
+import { couldUse } from "../../pipeline/built-in-points.ts";
 import { DATA_FLOW, type PointDecision } from "../../pipeline/policy-points.ts";
 import { readInput } from "../../pipeline/schema-validator.ts";
 import type { Parts } from "../composition/assembly.ts";
