@@ -70,7 +70,16 @@ export async function startService(
     });
   }
   const processes = parent ?? worker;
-  const opened = worker === undefined ? await consoleOf(config, service, { modules, isDevelopment, log }) : undefined;
+  let opened: Awaited<ReturnType<typeof consoleOf>>;
+  /** Closes what is open when a later step fails. */
+  const orClose = <T>(step: Promise<T>): Promise<T> =>
+    step.catch(async (error: unknown) => {
+      await opened?.console.close();
+      await parent?.stop(0);
+      await service.close(0);
+      throw error;
+    });
+  if (worker === undefined) opened = await orClose(consoleOf(config, service, { modules, isDevelopment, log }));
   metrics.watch({
     ...service,
     console: () => opened?.console.tally(),
@@ -106,18 +115,11 @@ export async function startService(
     notReady,
     listening: () => listening(),
   };
-  const endpoints = await endpointsOf(modules.endpoints, parts);
+  const endpoints = await orClose(endpointsOf(modules.endpoints, parts));
   const { console: address, oidc: _, ...addresses } = service.listeners;
   const console = opened && address && { address, parts: opened.listener };
   const own = worker === undefined ? { isWithoutAgents: isParent } : worker.addresses(addresses);
-  const listeners = await openListeners(options, { ...addresses, ...own, console, endpoints }).catch(
-    async (error: unknown) => {
-      await opened?.console.close();
-      await parent?.stop(0);
-      await service.close(0);
-      throw error;
-    },
-  );
+  const listeners = await orClose(openListeners(options, { ...addresses, ...own, console, endpoints }));
   const { consoleUrl, operatorUrl } = listeners;
   const url = parent?.url ?? listeners.url;
   listening = listeners.states;

@@ -28,6 +28,7 @@ export class Pool {
   readonly #waiting = new Set<EgressExchange>();
   #abandoned = 0;
   #isRetired = false;
+  #isClosing = false;
 
   constructor(options: PoolOptions) {
     this.#options = options;
@@ -56,6 +57,10 @@ export class Pool {
 
   /** Sends the request of an exchange as soon as there is a connection. */
   take(exchange: EgressExchange): void {
+    if (this.#isClosing) {
+      exchange.failed(clientClosed());
+      return;
+    }
     const unused = this.#unused.pop();
     if (unused !== undefined) {
       unused.use(exchange);
@@ -99,10 +104,13 @@ export class Pool {
     for (const connection of this.#unused.splice(0)) connection.close();
   }
 
-  /** Closes all connections. */
+  /** Closes all connections. Requests that are not sent yet fail; connections for later ones are not kept. */
   close(): void {
     this.retire();
+    this.#isClosing = true;
+    for (const exchange of [...this.#waiting]) exchange.failed(clientClosed());
     for (const connection of [...this.#connections]) connection.destroy();
+    this.#isClosing = false;
   }
 
   #hasSpace(): boolean {
@@ -124,4 +132,8 @@ export class Pool {
     this.#connections.add(connection);
     void connection.open(exchange);
   }
+}
+
+function clientClosed(): Error {
+  return Object.assign(new Error("the client was closed"), { code: "ECONNABORTED" });
 }

@@ -5,6 +5,7 @@ import type { HttpExchange } from "./exchange.ts";
 import { Guard } from "./guard.ts";
 import type { ReceivedRequest } from "./messages.ts";
 import { checkPeerHeaders } from "./request-guard.ts";
+import { segmentsOf } from "./target-path.ts";
 
 interface AnsweringOptions {
   readonly routes: readonly Route[];
@@ -120,21 +121,7 @@ function routesAt(routes: readonly Route[], target: string | undefined): readonl
   return segments === undefined ? [] : routes.filter(({ path }) => matches(path, segments));
 }
 
-/** Returns the decoded segments of the path: without query, and without scheme and host when the target is a whole URL. */
-function segmentsOf(target: string): readonly (string | undefined)[] {
-  const path = target.replace(/^[a-z]{1,8}:\/\/[^/?#]*/i, "").replace(/[?#].*$/s, "");
-  return path.split("/").map(decoded);
-}
-
 function matches(path: string, target: readonly (string | undefined)[]): boolean {
   const segments = path.split("/");
   return segments.length === target.length && segments.every((one, at) => one.startsWith(":") || one === target[at]);
-}
-
-function decoded(segment: string): string | undefined {
-  try {
-    return decodeURIComponent(segment);
-  } catch {
-    return undefined;
-  }
 }

@@ -55,9 +55,14 @@ export function joinParent(): Member {
   process.on("message", (message) => channel.receive(message));
   // The channel alone must not keep a worker whose start is refused from exiting.
   process.channel?.unref();
+  let isEnding = false;
+  process.once("SIGTERM", () => {
+    isEnding = true;
+  });
   process.on("disconnect", () => {
     channel.close();
-    process.kill(process.pid, "SIGTERM");
+    // A second SIGTERM would cut off the calls of a worker that is ending.
+    if (!isEnding) process.kill(process.pid, "SIGTERM");
   });
   let timer: NodeJS.Timeout | undefined;
   const report = (): void => {

@@ -13,6 +13,8 @@ const RELOADS_MAX = 3;
 const CHECK_EVERY_MS = 1_000;
 /** Checks without a report after which a worker counts as hanging. Counted in the parent's checks: a machine may be suspended. */
 const SILENT_CHECKS_MAX = 60;
+/** The same for a worker that is starting: it loads tools, and may wait for other systems. */
+const STARTING_CHECKS_MAX = 600;
 /** Checks after which workers with another configuration than the parent's are noticed, and the most between two attempts to mend it. */
 const DIFFERENT_CHECKS = 4;
 const MEND_CHECKS_MAX = 64;
@@ -139,11 +141,13 @@ export class WorkerPool {
 
   /** Returns the metrics of all processes, ended ones included, as one exposition. */
   async metrics(): Promise<string> {
-    const asking = this.#slots.map(async ({ process }) => {
+    const asking = this.#slots.map(async (slot) => {
+      const { process } = slot;
       if (process === undefined) return [];
       // A worker that does not answer in time keeps its last values: without them, sums would fall.
       process.metrics = await process.ask("metrics", METRICS_MS_MAX).catch(() => process.metrics);
-      return process.metrics;
+      // One that has ended meanwhile is among those that ended.
+      return slot.process === process ? process.metrics : [];
     });
     const [own, ...workers] = await Promise.all([this.#options.metrics(), ...asking]);
     await this.#retiring;
@@ -226,13 +230,26 @@ export class WorkerPool {
     if (this.#isStopping || this.#checking === undefined) return;
     const isEarly = !process.isEnding && monotonic() - slot.startedAt < EARLY_MS;
     slot.failures = isEarly ? slot.failures + 1 : 0;
+    this.#replaceLater(slot);
+  }
+
+  #replaceLater(slot: Slot): void {
     const delayMs = slot.failures === 0 ? 0 : Math.min(REPLACE_MS_MIN * 2 ** (slot.failures - 1), REPLACE_MS_MAX);
     slot.timer = setTimeout(() => void this.#replace(slot), delayMs);
   }
 
   async #replace(slot: Slot): Promise<void> {
+    let process: WorkerProcess;
+    try {
+      process = this.#start(slot);
+    } catch (error) {
+      // The system starts no process now.
+      this.#options.onEvent({ type: "worker.ended", worker: slot.number, problem: errorText(error) });
+      slot.failures += 1;
+      this.#replaceLater(slot);
+      return;
+    }
     this.replaced += 1;
-    const process = this.#start(slot);
     await process.listening().catch(() => {});
     // The configuration may have changed while it started.
     if (this.#differs(process)) {
@@ -243,10 +260,10 @@ export class WorkerPool {
 
   /** Adds what an ended worker has counted, before the next exposition. */
   #retire(values: MetricValues): void {
-    this.#retiring = this.#retiring.then(async () => {
+    const retired = this.#retiring.then(async () => {
       this.#counted = await countedBy([this.#counted, values]);
     });
-    this.#retiring.catch(() => {});
+    this.#retiring = retired.catch(() => {});
   }
 
   /** Returns why a worker has not adopted the configuration of the parent. */
@@ -262,9 +279,9 @@ export class WorkerPool {
   #check(): void {
     this.#mendDifferent();
     for (const { process } of this.#slots) {
-      if (process === undefined || process.isEnding) continue;
+      if (process === undefined) continue;
       process.silence += 1;
-      if (process.silence <= SILENT_CHECKS_MAX) continue;
+      if (process.silence <= (process.report === undefined ? STARTING_CHECKS_MAX : SILENT_CHECKS_MAX)) continue;
       this.#options.onEvent({ type: "worker.hangs", worker: process.number, pid: process.pid });
       process.end("SIGKILL");
     }

@@ -91,6 +91,8 @@ export class WorkerProcess {
   ask: ProcessChannel<WorkerCalls, ParentCalls>["ask"] = (...words) => this.#channel.ask(...words);
 
   end(signal: "SIGTERM" | "SIGKILL"): void {
+    // A second SIGTERM would cut its calls off.
+    if (signal === "SIGTERM" && this.isEnding) return;
     this.isEnding = true;
     this.#child.kill(signal);
   }

@@ -322,6 +322,20 @@ describe("a client", () => {
     expect(client.connections).toBe(0);
   });
 
+  test("that closes sends none of the requests that wait for a connection", async () => {
+    client = clientOf({ connectionsMax: 1 });
+    server.answer = () => {};
+    const lost = failureOf(client.send(requestOf({ isRepeatable: false })));
+    const waiting = failureOf(client.send(requestOf({ isRepeatable: false })));
+    await until("the request", () => server.requests[0]);
+    client.close();
+    expect(await waiting).toMatchObject({ failure: "unreachable", sent: false });
+    expect(await lost).toMatchObject({ failure: "lost", sent: true });
+    server.answer = () => EMPTY;
+    expect((await client.send(requestOf({ isRepeatable: false }))).status).toBe(200);
+    expect([server.requests.length, client.connections]).toEqual([2, 0]);
+  });
+
   test("that closes loses the requests that are under way, and can still send others", async () => {
     server.answer = () => {};
     const lost = failureOf(client.send(requestOf()));

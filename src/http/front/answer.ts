@@ -118,8 +118,9 @@ export class FrontAnswer implements ServerAnswer {
     if (this.#isChunked) {
       const size = typeof part === "string" ? Buffer.byteLength(part) : part.length;
       const end = isLast ? `\r\n${LAST_CHUNK}` : "\r\n";
-      const text = typeof part === "string" ? part : Buffer.from(part).toString();
-      this.#writeText(`${head}${size.toString(16)}\r\n`, `${text}${end}`);
+      const start = `${head}${size.toString(16)}\r\n`;
+      if (typeof part === "string") this.#writeText(start, part + end);
+      else this.#writeBytes(start, Buffer.concat([part, Buffer.from(end)]));
     } else if (typeof part === "string") {
       this.#writeText(head, part);
     } else {

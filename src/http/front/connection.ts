@@ -345,7 +345,7 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     if (this.#isEnding) this.#wire.close();
     else if (this.#hasClientEnded) this.#sweepHalfClosed();
     else if (!this.#reader.isInRequest && this.#hasSentRequest) this.#endAfterLast();
-    else if (this.#wire.isForwarded) this.#cutOff();
+    else if (this.#wire.isForwarded && this.#open.every(({ request }) => !request.complete)) this.#cutOff();
     else this.#refuse("timeout");
   }
 

@@ -1,5 +1,6 @@
 import { methodsOf, type Route } from "../endpoint.ts";
 import { PARAM_LENGTH_MAX } from "../server-options.ts";
+import { segmentsOf } from "../target-path.ts";
 
 /** A route that takes a request, and the values of its path's parameters. */
 interface Match<Value> {
@@ -31,9 +32,11 @@ export class RouteTable<Value> {
   find(method: string, target: string): Match<Value> | "invalid" | undefined {
     const known = this.#exact.get(`${method} ${target}`);
     if (known !== undefined) return known;
-    const segments = pathOf(target).split("/").map(decoded);
+    const segments = segmentsOf(target);
     if (!segments.every((segment) => segment !== undefined)) return "invalid";
-    return this.#exact.get(`${method} ${segments.join("/")}`) ?? this.#withParameters(method, segments);
+    const hasSlash = segments.some((segment) => segment.includes("/"));
+    const exact = hasSlash ? undefined : this.#exact.get(`${method} ${segments.join("/")}`);
+    return exact ?? this.#withParameters(method, segments);
   }
 
   #withParameters(method: string, target: readonly string[]): Match<Value> | "invalid" | undefined {
@@ -53,19 +56,6 @@ export function queryOf(target: string): string {
   if (at === -1) return "";
   const end = target.indexOf("#", at);
   return target.slice(at + 1, end === -1 ? undefined : end);
-}
-
-/** Returns the path of a target: without query, and without scheme and host when the target is a whole URL. */
-function pathOf(target: string): string {
-  return target.replace(/^[a-z]{1,8}:\/\/[^/?#]*/i, "").replace(/[?#].*$/s, "");
-}
-
-function decoded(segment: string): string | undefined {
-  try {
-    return segment.includes("%") ? decodeURIComponent(segment) : segment;
-  } catch {
-    return undefined;
-  }
 }
 
 function paramsOf(route: readonly string[], target: readonly string[]): Record<string, string> | undefined {

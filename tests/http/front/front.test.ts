@@ -316,6 +316,22 @@ describe("limits", () => {
   });
 });
 
+test("an escaped slash separates no segments", async () => {
+  const { client } = await stand({ "/a/b": () => text("found"), "/c": () => text("found") });
+  for (const [path, found] of [
+    ["/a/b", true],
+    ["/%61/%62", true],
+    ["/a%2Fb", false],
+    ["/a%2fb", false],
+    ["http://localhost/a%2Fb", false],
+    ["/%2Fc", false],
+  ] as const) {
+    const one = client().send(get(path, "Connection: close\r\n"));
+    await one.ended();
+    expect([path, one.received.includes("found")]).toEqual([path, found]);
+  }
+});
+
 test("routes are found by decoded segments; an invalid escape or an overlong parameter is an unknown route", async () => {
   const { client } = await stand({ "/a/:id": ({ params, query }) => text(JSON.stringify([params, query])) });
   const answer = async (path: string): Promise<string> => {
