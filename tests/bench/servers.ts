@@ -2,7 +2,8 @@ import { mkdtempSync } from "node:fs";
 
 /**
  * One server a process, named by the first argument; prints its port and lives until it is killed. Each imports only what it
- * needs, so that its memory is its own. `target` is the port of the server that the service calls, the file of its database, or its number of workers.
+ * needs, so that its memory is its own. `target` is the port of the server that the service calls, the file of its database, its
+ * number of workers, or a folder for its audit.
  */
 const [which, folder = "", target = ""] = process.argv.slice(2);
 
@@ -42,7 +43,11 @@ const START = {
     return Bun.serve({ port: 0, hostname: "127.0.0.1", routes: { "/call": { POST: answer } } }).port;
   },
   async governed(): Promise<number> {
-    return await startGoverned({ tools: [`${import.meta.dir}/tools`], commands: { allowed: ["echo"] } });
+    return await startGoverned({
+      tools: [`${import.meta.dir}/tools`],
+      commands: { allowed: ["echo"] },
+      ...(target !== "" && { audit: { dir: `${folder}/${target}` } }),
+    });
   },
   /** The service with this number of workers, which write their logs below one folder. */
   async governedWorkers(): Promise<number> {

@@ -16,7 +16,7 @@ interface Started {
 }
 
 async function start(): Promise<Started> {
-  const child = Bun.spawn([process.execPath, join(PROJECT, "tests/bench/servers.ts"), "governed", folder], {
+  const child = Bun.spawn([process.execPath, join(PROJECT, "tests/bench/servers.ts"), "governed", folder, "audit"], {
     stdout: "pipe",
     stderr: "inherit",
   });

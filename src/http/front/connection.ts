@@ -61,6 +61,8 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
   /** Bytes that were received and are not read yet. */
   #unread: Buffer | undefined;
   #isReading = false;
+  /** True from the end of a request that others follow until the next turn. */
+  #isSettling = false;
   #isPaused = false;
   #hasSentRequest = false;
   #isRetired = false;
@@ -110,10 +112,7 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     try {
       while (this.#unread !== undefined && this.#mayRead) {
         const isComplete = this.#readPart(this.#unread);
-        if (!isComplete || this.#unread === undefined) continue;
-        // A refusal of this request may end the connection in the next microtask: what follows must not have begun by then.
-        queueMicrotask(() => this.#read());
-        break;
+        if (isComplete && this.#unread !== undefined) this.#settle();
       }
     } catch (error) {
       if (error instanceof UnreadableRequest) this.#refuse(error.end);
@@ -127,6 +126,17 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     this.#setPaused(waiting > UNREAD_BYTES_MAX || this.#incomplete?.request.isFull === true);
   }
 
+  /** Reads on in the next turn: a refusal of this request may end the connection, and what follows must not have begun by then. */
+  #settle(): void {
+    this.#isSettling = true;
+    setImmediate(() => {
+      this.#isSettling = false;
+      this.#read();
+      if (this.#hasClientEnded) this.ended();
+      else if (this.#isRetired) this.retire();
+    });
+  }
+
   /** Closes the connection after an error of ours: nothing that follows on it could be trusted. */
   #fail(error: unknown): void {
     this.#front.logError(error);
@@ -134,7 +144,7 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
   }
 
   get #mayRead(): boolean {
-    if (this.#isEnding || this.#refusal !== undefined) return false;
+    if (this.#isEnding || this.#isSettling || this.#refusal !== undefined) return false;
     return this.#incomplete !== undefined || (!this.#isLast && this.#open.length < OPEN_REQUESTS_MAX);
   }
 
@@ -223,6 +233,8 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
       next.answer.writeHeld();
     } else if (this.#refusal !== undefined) {
       this.#end(this.#refusal);
+    } else if (this.#isSettling) {
+      // The next request is there already.
     } else if (this.#isRetired || this.#hasClientEnded) {
       this.#endAfterLast();
     } else if (!this.#reader.isInRequest) {
@@ -297,6 +309,8 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
 
   ended(): void {
     this.#hasClientEnded = true;
+    // First what was received before.
+    if (this.#isSettling) return;
     if (this.#isEnding) {
       this.#wire.close();
       return;
@@ -329,13 +343,13 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
   /** Ends the connection if no request is open on it: called while the listener closes. */
   endIfIdle(): void {
     if (this.#isEnding) this.#wire.close();
-    else if (this.#open.length === 0) this.#endAfterLast();
+    else if (this.#open.length === 0 && !this.#isSettling) this.#endAfterLast();
   }
 
   /** Ends the connection after its answers, or at once when there are none to wait for. */
   retire(): void {
     this.#isRetired = true;
-    if (this.#open.length === 0) this.#endAfterLast();
+    if (this.#open.length === 0 && !this.#isSettling) this.#endAfterLast();
   }
 
   /** Ends what has waited too long. */

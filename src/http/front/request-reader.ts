@@ -180,7 +180,8 @@ export class RequestReader implements MessageHandler {
         target: this.#target,
         httpVersion: httpMinor === 0 ? "1.0" : "1.1",
         rawHeaders: this.#rawHeaders,
-        keepsAlive: head.keepsAlive && httpMinor === 1,
+        // Others may find the end of a body with several codings elsewhere: nothing behind it is read.
+        keepsAlive: head.keepsAlive && httpMinor === 1 && !(isChunked && hasOtherCoding(this.#rawHeaders)),
       },
       this.#connection,
     );
@@ -244,6 +245,16 @@ class BodyPart {
     this.#joined = undefined;
     return part;
   }
+}
+
+/** Returns whether `Transfer-Encoding` says more than `chunked`. */
+function hasOtherCoding(rawHeaders: readonly string[]): boolean {
+  const values = rawHeaders.filter((_, at) => at % 2 === 1 && isTransferEncoding(rawHeaders[at - 1]));
+  return values.join().toLowerCase() !== "chunked";
+}
+
+function isTransferEncoding(name = ""): boolean {
+  return name.toLowerCase() === "transfer-encoding";
 }
 
 /** Bytes of a header line that are neither name nor value: `: ` and the end of the line. */

@@ -63,3 +63,18 @@ export async function faultsOf(streams: readonly RawStream[]): Promise<readonly 
     return problem === undefined ? [] : [{ problem, stream, fastify: one, front: other }];
   });
 }
+
+/** Plays the streams against the front alone; what no server may do with them. */
+export async function violationsOf(
+  streams: readonly RawStream[],
+): Promise<readonly Pick<Fault, "problem" | "stream">[]> {
+  const outcomes = await outcomesOf(
+    KINDS.front,
+    streams.map((stream) => ({ stream })),
+  );
+  return streams.flatMap((stream, at) => {
+    const outcome = outcomes[at];
+    const problem = outcome === undefined ? "no outcome" : violationOf(stream, outcome);
+    return problem === undefined ? [] : [{ problem, stream }];
+  });
+}

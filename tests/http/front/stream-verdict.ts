@@ -55,7 +55,7 @@ const DIFFERENCES: readonly ListedDifference[] = [
       "fastify takes the end of a client's sending for its disconnect sooner or later, the front at once: it reads nothing more",
     applies: ({ stream, fastify, front }) =>
       stream.end === "half-close" &&
-      ([...fastify.entries, ...front.entries].some(isCancelled) || isStart(front, fastify)),
+      ([...fastify.entries, ...front.entries].some(isCancelled) || isStart(front, fastify) || isStart(fastify, front)),
   },
   {
     reason: "fastify sends the last line of an early answer to HEAD only when the request's body has ended",
@@ -77,7 +77,7 @@ function isUnwanted({ unusual, sizes, target }: StrictRequest): boolean {
 const UNWANTED = ["chunk extension", "trailer", TAB_AFTER_FRAMING];
 
 /** The last answer refuses a request for a route or method that does not exist. */
-const endsEarly = ({ answers }: Outcome): boolean => /^40[45] /.test(answers.at(-1) ?? "");
+const endsEarly = ({ answers }: Outcome): boolean => /^40[45]\b/.test(answers.at(-1) ?? "");
 
 const hasLostAnswers = (outcome: Outcome): boolean =>
   successesIn(outcome) < outcome.ran.length || outcome.entries.some(isCancelled);

@@ -25,6 +25,18 @@ test.each([
   ["the URL of a web socket", callOf("a").replace("/call", "ws://localhost/call"), ["400 MALFORMED_REQUEST"], []],
   ["a call after a body over the limit", TOO_LONG + callOf("b"), ["413 PAYLOAD_TOO_LARGE"], []],
   [
+    "a call after a body over the limit after another answer",
+    `${callOf("a").replace("/call", "/tools")}${TOO_LONG}${callOf("b")}`,
+    ["405 METHOD_NOT_ALLOWED", "413 PAYLOAD_TOO_LARGE"],
+    [],
+  ],
+  [
+    "a call after a request with two codings",
+    `${EARLY.replace("Transfer-Encoding", "Transfer-Encoding: x\r\nTransfer-Encoding")}${callOf("b")}`,
+    ["404 ROUTE_NOT_FOUND"],
+    [],
+  ],
+  [
     "garbage after an early refusal after a call",
     `${callOf("a")}${EARLY}\0\r\n\r\n`,
     ["200 success", "404 ROUTE_NOT_FOUND", "400 MALFORMED_REQUEST"],
