@@ -69,11 +69,21 @@ async function run({ options, seed: usual, needs, ...selection }: Suite): Promis
     });
     const code = await child.exited;
     const left = readdirSync(folder).filter((entry) => !KEPT.test(entry));
-    if (left.length > 0) console.error(`${left.length} left in the temporary folder: ${left.join(" ")}`);
+    if (left.length > 0)
+      console.error(`${left.length} left in the temporary folder: ${left.join(" ")}${contents(folder)}`);
     return code === 0 && left.length > 0 ? 1 : code;
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** What the first of them hold, which tells whose they are. */
+function contents(folder: string): string {
+  const names = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) => name.includes("/"));
+  return names
+    .slice(0, 20)
+    .map((name) => `\n  ${name}`)
+    .join("");
 }
 
 function fail(problem: string): never {

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { childrenOf } from "../support/processes.ts";
 import { median } from "./footprint.ts";
 import type { Orders } from "./load.ts";
 import { cpuMs, load, type ServerProcess } from "./processes.ts";
@@ -39,11 +39,4 @@ export async function workersRatio(one: ServerProcess, two: ServerProcess, token
 /** Processor time of a process and its children. */
 function treeCpuMs(pid: number): number {
   return [pid, ...childrenOf(pid)].reduce((sum, each) => sum + cpuMs(each), 0);
-}
-
-function childrenOf(pid: number): readonly number[] {
-  const tasks = readdirSync(`/proc/${pid}/task`);
-  return tasks.flatMap((task) =>
-    readFileSync(`/proc/${pid}/task/${task}/children`, "utf8").split(" ").filter(Boolean).map(Number),
-  );
 }

@@ -1,5 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { childrenOf, isRunning } from "./processes.ts";
 import { type ManifestOptions, manifest, ReloadService } from "./reload-service.ts";
 import { environmentOf, STC } from "./stc.ts";
 import { until } from "./until.ts";
@@ -124,9 +125,23 @@ export class EndingWorld {
       throw new Error(`ended with ${exitCode ?? signalCode}: ${this.log()}`);
   }
 
+  /** Ends the service with all its processes, and removes its folder. */
   async remove(): Promise<void> {
+    const isOver = this.#child === undefined || this.#child.exitCode !== null || this.#child.signalCode !== null;
+    const workers = isOver ? [] : childrenOf(this.child.pid);
     this.#child?.kill("SIGKILL");
     await this.#child?.exited;
+    for (const pid of workers) killIfRunning(pid);
+    // A worker that still ends writes its log, also into a folder that is removed.
+    await until("the workers' end", () => (workers.some(isRunning) ? undefined : true));
     await this.world.end();
+  }
+}
+
+function killIfRunning(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch {
+    // It has ended.
   }
 }

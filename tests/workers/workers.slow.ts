@@ -3,6 +3,7 @@ import { readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { auditEntries, journalEntries } from "../support/audit-files.ts";
 import { EndingWorld } from "../support/ending-world.ts";
+import { isRunning } from "../support/processes.ts";
 import { manifest } from "../support/reload-service.ts";
 import { runStc, SIGNATURES_NOT_CHECKED } from "../support/stc.ts";
 import { until } from "../support/until.ts";
@@ -224,7 +225,7 @@ test("a stop answers the calls of all workers, ends them, and leaves logs that v
   const { code } = await world.end("SIGTERM");
   expect(code).toBe(0);
   expect((await Promise.all(slow)).map(({ status }) => status)).toEqual(slow.map(() => "success"));
-  for (const { pid } of workers) expect(isAlive(pid)).toBe(false);
+  for (const { pid } of workers) expect(isRunning(pid)).toBe(false);
   const { code: verified, out } = await runStc(["audit", "verify", "--dir", world.auditDir]);
   expect(verified).toBe(SIGNATURES_NOT_CHECKED);
   expect(out).toContain("\nworker-2:\n");
@@ -243,7 +244,7 @@ test("workers end when their parent is killed, and the port is free", async () =
   const { workers } = await states();
   await world.end("SIGKILL");
   await until("the workers' end", () =>
-    workers.every(({ pid }: { pid: number }) => !isAlive(pid)) ? true : undefined,
+    workers.every(({ pid }: { pid: number }) => !isRunning(pid)) ? true : undefined,
   );
   const server = Bun.listen({ hostname: "127.0.0.1", port: Number(new URL(world.url).port), socket: { data() {} } });
   server.stop(true);
@@ -276,11 +277,3 @@ test("a start with fewer workers ends the interrupted calls of those that are go
   expect((await call("says")).result.said).toBe("fourth");
   expect((await world.end("SIGTERM")).code).toBe(0);
 });
-
-function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-}
