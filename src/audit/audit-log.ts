@@ -4,7 +4,7 @@ import { errorText } from "../core/error-text.ts";
 import { mint, type Receipt } from "../core/evidence.ts";
 import { AuditLogError } from "./audit-log-error.ts";
 import { chainBytes, STREAMS, type StreamName } from "./chain/chain.ts";
-import { CHECKPOINT_DIR } from "./chain/checkpoint.ts";
+import { CHECKPOINT_DIR, originOf } from "./chain/checkpoint.ts";
 import { CHECKPOINT_INTERVAL_MS, CheckpointKeeper } from "./chain/checkpoint-keeper.ts";
 import { type EntryDraft, LINE_BYTES_MAX, serializeEntry, stampEntry } from "./entry.ts";
 import { JOURNAL_DIR } from "./journal/day-files.ts";
@@ -64,6 +64,8 @@ export interface AuditLogOptions {
 export interface AuditLog {
   /** The calls that a former run of the service left without an outcome. */
   readonly interrupted: readonly InterruptedCall[];
+  /** Returns the names of this log in its checkpoints, one for each stream that has lines. */
+  origins(): readonly string[];
   /**
    * Writes the line of one call. Resolves when the line is acknowledged (see `Durability`). If it rejects, the call
    * must not be answered.
@@ -200,6 +202,13 @@ class JsonLogger implements AuditLog {
     this.interrupted = intents.map(interruptedCall);
     this.#reserve.isLow();
     this.#keeper.start();
+  }
+
+  origins(): readonly string[] {
+    return STREAMS.flatMap((stream) => {
+      const { logId } = this.#streams[stream].position.head;
+      return logId === undefined ? [] : [originOf(stream, logId)];
+    });
   }
 
   append(draft: EntryDraft): Promise<Receipt> {

@@ -28,6 +28,7 @@ const LEVELS = {
   "worker.reload_failed": "error",
   "worker.differs": "error",
   "worker.hangs": "error",
+  "worker.not_journaled": "error",
 } as const;
 
 /**
@@ -115,7 +116,11 @@ export async function openWorker() {
       member.join({
         metrics: () => metrics.values(),
         reload: async (by) => service.reload?.(by),
-        report: () => ({ reasons: notReady(), sha256: service.configuration()?.sha256 }),
+        report: () => ({
+          reasons: notReady(),
+          sha256: service.configuration()?.sha256,
+          origins: service.auditOrigins(),
+        }),
       });
       await member.listening(url);
     },

@@ -19,6 +19,8 @@ export interface WorkerReport {
   readonly reasons: readonly string[];
   /** Digest of its configuration; undefined when it cannot reload. */
   readonly sha256: string | undefined;
+  /** Names of its log in the checkpoints, one for each stream that has lines. */
+  readonly origins: readonly string[];
 }
 
 /** What the parent answers. */

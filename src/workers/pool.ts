@@ -4,6 +4,7 @@ import { endedWithin } from "../core/time-limits.ts";
 import type { Json } from "../core/types.ts";
 import type { RateTable } from "../pipeline/limits/rates-shared.ts";
 import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
+import { LogRecord } from "./log-record.ts";
 import { countedBy, exposition, type MetricValues } from "./metrics.ts";
 import { type WorkerEnd, WorkerProcess } from "./worker.ts";
 
@@ -25,7 +26,20 @@ const REPLACE_MS_MAX = 30_000;
 const EARLY_MS = 30_000;
 
 export interface PoolEvent {
-  readonly type: "worker.started" | "worker.ended" | "worker.reload_failed" | "worker.differs" | "worker.hangs";
+  readonly type:
+    | "worker.started"
+    | "worker.ended"
+    | "worker.reload_failed"
+    | "worker.differs"
+    | "worker.hangs"
+    | "worker.not_journaled";
+  readonly worker: number;
+  readonly [fact: string]: Json | undefined;
+}
+
+/** A line of the parent's journal. */
+export interface PoolLine {
+  readonly type: "worker.started" | "worker.log" | "worker.ended";
   readonly worker: number;
   readonly [fact: string]: Json | undefined;
 }
@@ -48,7 +62,7 @@ export interface WorkerPoolOptions {
   readonly checkEveryMs?: number;
   readonly onEvent: (event: PoolEvent) => void;
   /** Writes a journal line; the line is durable when the promise resolves. */
-  readonly journal: (line: PoolEvent) => Promise<void>;
+  readonly journal: (line: PoolLine) => Promise<void>;
 }
 
 export interface WorkerState {
@@ -203,30 +217,42 @@ export class WorkerPool {
   }
 
   #start(slot: Slot): WorkerProcess {
-    const { argv, environment, rateTable, reload, monotonic, journal, onEvent } = this.#options;
+    const { argv, environment, rateTable, reload, monotonic, journal } = this.#options;
     const { number } = slot;
+    const log = new LogRecord({
+      write: (origins) => journal({ type: "worker.log", worker: number, pid: process.pid, origins: [...origins] }),
+      onFailure: (error) => this.#notJournaled("worker.log", number, error),
+    });
     const process = new WorkerProcess({
       number,
       argv,
       environment: environment(number, this.#port),
       calls: { metrics: () => this.metrics(), reload, charge: (charges) => rateTable.add(charges) },
+      log,
       onEnd: (ended, end) => this.#onEnd(slot, ended, end),
     });
     slot.process = process;
     slot.startedAt = monotonic();
-    const event = { type: "worker.started", worker: number, pid: process.pid } as const;
-    onEvent(event);
-    journal(event).catch(() => {});
+    this.#tell({ type: "worker.started", worker: number, pid: process.pid });
     return process;
   }
 
+  /** Logs and journals. The worker goes on without the line: a parent that cannot write says so at `/readyz`. */
+  #tell(event: PoolEvent & PoolLine): void {
+    const { journal, onEvent } = this.#options;
+    onEvent(event);
+    journal(event).catch((error: unknown) => this.#notJournaled(event.type, event.worker, error));
+  }
+
+  #notJournaled(line: PoolLine["type"], worker: number, error: unknown): void {
+    this.#options.onEvent({ type: "worker.not_journaled", worker, line, problem: errorText(error) });
+  }
+
   #onEnd(slot: Slot, process: WorkerProcess, { code, signal }: WorkerEnd): void {
-    const { monotonic, journal, onEvent } = this.#options;
+    const { monotonic } = this.#options;
     slot.process = undefined;
     this.#retire(process.metrics);
-    const event = { type: "worker.ended", worker: slot.number, pid: process.pid, code, signal } as const;
-    onEvent(event);
-    journal(event).catch(() => {});
+    this.#tell({ type: "worker.ended", worker: slot.number, pid: process.pid, code, signal });
     if (this.#isStopping || this.#checking === undefined) return;
     const isEarly = !process.isEnding && monotonic() - slot.startedAt < EARLY_MS;
     slot.failures = isEarly ? slot.failures + 1 : 0;

@@ -1,4 +1,5 @@
 import { type ParentCalls, ProcessChannel, type WorkerCalls, type WorkerReport } from "./channel.ts";
+import type { LogRecord } from "./log-record.ts";
 import type { MetricValues } from "./metrics.ts";
 
 /** How a process has ended. */
@@ -13,6 +14,8 @@ interface WorkerOptions {
   readonly argv: readonly string[];
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly calls: Pick<ParentCalls, "metrics" | "reload" | "charge">;
+  /** Records which log it writes. */
+  readonly log: LogRecord;
   readonly onEnd: (worker: WorkerProcess, end: WorkerEnd) => void;
 }
 
@@ -33,7 +36,7 @@ export class WorkerProcess {
   /** True when it was asked to end. */
   isEnding = false;
 
-  constructor({ number, argv, environment, calls, onEnd }: WorkerOptions) {
+  constructor({ number, argv, environment, calls, log, onEnd }: WorkerOptions) {
     this.number = number;
     // Nothing waits for it when a worker ends before it listens and nobody asks.
     this.#listening.promise.catch(() => {});
@@ -41,10 +44,12 @@ export class WorkerProcess {
       send: (message) => this.#child.send(message),
       calls: {
         ...calls,
-        listening: async (url) => this.#listening.resolve(url),
+        // A start is complete when the journal says which logs its workers write.
+        listening: async (url) => void log.settled().then(() => this.#listening.resolve(url)),
         report: async (report) => {
           this.silence = 0;
           this.#report = report;
+          log.reported(report.origins);
         },
         lastMetrics: async (values) => {
           this.metrics = values;

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { appendFileSync, cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, cpSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { FastifyInstance } from "fastify";
 import { createServer } from "../../src/http/server.ts";
 import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
-import { keys, writeLog } from "../audit/support/chained-log.ts";
+import { keys, writeWorkersLogs } from "../audit/support/chained-log.ts";
 import { entryLine } from "../support/audit-lines.ts";
 import { agentsProfile, goodClaims, issueToken, makeSigningKey } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
@@ -22,7 +22,7 @@ let url: string;
 let token: string;
 
 beforeAll(async () => {
-  for (const folder of [join(dir, "worker-1"), join(dir, "worker-2"), dir]) await writeLog(folder);
+  await writeWorkersLogs(dir);
   const parts = serverParts({
     auditDir: dir,
     clock: () => NOW,
@@ -85,13 +85,17 @@ test("a call in a worker's log is proved by that log", async () => {
   expect((await get("/audit/t-2-4/proof")).status).toBe(200);
 });
 
-test("each log is verified by itself, and the report names the one that was changed", async () => {
-  const sound = await until("a complete reading", async () => {
+async function verified(): Promise<Loose> {
+  return until("a complete reading", async () => {
     const { json } = await get("/audit/verify");
     return json.more === false ? json : undefined;
   });
-  expect(sound).toMatchObject({
+}
+
+test("each log is verified by itself, and the report names the one that was changed", async () => {
+  expect(await verified()).toMatchObject({
     ok: true,
+    logProblems: [],
     workers: [
       { log: "worker-1", ok: true },
       { log: "worker-2", ok: true },
@@ -110,6 +114,17 @@ test("each log is verified by itself, and the report names the one that was chan
     { log: "worker-2", ok: false },
   ]);
   expect(changed.workers[1].streams[0].damage.file).toBe("2026-02-17.jsonl");
+});
+
+test("a folder that is gone, or holds another log, is found", async () => {
+  const [one, other] = [join(dir, "worker-1"), join(dir, "worker-3")];
+  renameSync(one, other);
+  const wrong = { kind: "wrong log", log: "worker-3", message: "holds the log of worker-1" };
+  expect(await verified()).toMatchObject({ ok: false, logProblems: [wrong] });
+  renameSync(other, join(dir, "elsewhere"));
+  expect(await verified()).toMatchObject({ ok: false, logProblems: [{ kind: "missing log", log: "worker-1" }] });
+  renameSync(join(dir, "elsewhere"), one);
+  expect((await verified()).logProblems).toEqual([]);
 });
 
 test("the tail sends new lines of every worker", async () => {

@@ -3,18 +3,20 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Reloaded } from "../../src/runtime/reload/types.ts";
-import { type PoolEvent, WorkerPool, type WorkerPoolOptions } from "../../src/workers/pool.ts";
+import { type PoolEvent, type PoolLine, WorkerPool, type WorkerPoolOptions } from "../../src/workers/pool.ts";
 import { until } from "../support/until.ts";
 
 /** Small real processes in place of services: each does what its environment says. */
 const folder = mkdtempSync(join(tmpdir(), "stc-pool-"));
 const program = join(folder, "worker.ts");
+/** Workers with this file have written calls. */
+const called = join(folder, "called");
 writeFileSync(
   program,
   `
 import { existsSync, writeFileSync } from "node:fs";
 import { joinParent } from ${JSON.stringify(join(import.meta.dir, "../../src/workers/member.ts"))};
-const { STC_WORKER, FAILS, REFUSES, PORT, SLOW_END, JOINS_AND_ENDS, ENDS_EARLY, WAITS, ENDED } = process.env;
+const { STC_WORKER, FAILS, REFUSES, PORT, SLOW_END, JOINS_AND_ENDS, ENDS_EARLY, WAITS, ENDED, CALLED } = process.env;
 if (FAILS === STC_WORKER) process.exit(78);
 let reloads = 0;
 let sha256 = "first";
@@ -32,7 +34,11 @@ member.join({
     sha256 = "second";
     return { outcome: "changed", generation: 2, sha256 };
   },
-  report: () => ({ reasons: STC_WORKER === "3" ? ["audit_unavailable"] : [], sha256 }),
+  report: () => {
+    const origins = ["journal/" + STC_WORKER, "calls/" + STC_WORKER].slice(0, existsSync(CALLED) ? 2 : 1);
+    const isReady = STC_WORKER !== "3" && !existsSync(CALLED + ".last");
+    return { reasons: isReady ? [] : ["audit_unavailable"], sha256, origins };
+  },
 });
 process.on("SIGTERM", () => { if (SLOW_END !== STC_WORKER) process.exit(0); });
 setInterval(() => {}, 1_000);
@@ -46,25 +52,26 @@ let pool: WorkerPool | undefined;
 afterEach(async () => {
   await pool?.stop(0);
   pool = undefined;
+  for (const file of [called, `${called}.last`]) rmSync(file, { force: true });
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 interface World {
   readonly pool: WorkerPool;
   readonly events: PoolEvent[];
-  readonly journal: PoolEvent[];
+  readonly journal: PoolLine[];
 }
 
 function open(variables: Readonly<Record<string, string>> = {}, more: Partial<WorkerPoolOptions> = {}): World {
   const events: PoolEvent[] = [];
-  const journal: PoolEvent[] = [];
+  const journal: PoolLine[] = [];
   let now = 0;
   const opened = new WorkerPool({
     workers: 2,
     argv: [process.execPath, program],
     environment: (number, port) => ({
       PATH: process.env["PATH"],
-      ...{ STC_WORKER: String(number), PORT: port, ENDED: join(folder, "ended"), ...variables },
+      ...{ STC_WORKER: String(number), PORT: port, ENDED: join(folder, "ended"), CALLED: called, ...variables },
     }),
     rateTable: { add: async (charges) => charges.map(() => 0) },
     metrics: async () => [],
@@ -82,7 +89,7 @@ function open(variables: Readonly<Record<string, string>> = {}, more: Partial<Wo
   return { pool: opened, events, journal };
 }
 
-const kinds = (events: readonly PoolEvent[]): readonly string[] =>
+const kinds = (events: readonly (PoolEvent | PoolLine)[]): readonly string[] =>
   events.map(({ type, worker }) => `${type} ${worker}`);
 
 test("all workers start, the later ones at the port of the first, and are journaled", async () => {
@@ -93,7 +100,45 @@ test("all workers start, the later ones at the port of the first, and are journa
     { worker: 2, status: "ready", sha256: "first" },
   ]);
   expect([started.ready, started.isReady]).toEqual([2, true]);
-  expect(kinds(journal)).toEqual(["worker.started 1", "worker.started 2"]);
+  expect(kinds(journal)).toEqual(["worker.started 1", "worker.log 1", "worker.started 2", "worker.log 2"]);
+  const { pid } = started.states()[1] ?? {};
+  expect(journal.at(-1)).toEqual({ type: "worker.log", worker: 2, pid: pid ?? 0, origins: ["journal/2"] });
+});
+
+const logsOf = (journal: readonly PoolLine[]) =>
+  journal.flatMap(({ type, origins }) => (type === "worker.log" ? [origins] : []));
+
+test("the origin of the calls is journaled as soon as there are some, and each origin once", async () => {
+  const { pool: started, journal } = open({}, { workers: 1 });
+  await started.start();
+  writeFileSync(called, "");
+  await until("the second origin", () => (logsOf(journal).length === 2 ? true : undefined));
+  writeFileSync(`${called}.last`, "");
+  await until("a further report", () => (started.ready === 0 ? true : undefined));
+  expect(logsOf(journal)).toEqual([["journal/1"], ["journal/1", "calls/1"]]);
+});
+
+test("a line that cannot be journaled is logged; the workers start, and their logs are recorded later", async () => {
+  const written: PoolLine[] = [];
+  let isDiskFull = true;
+  const journal = async (line: PoolLine): Promise<void> => {
+    if (isDiskFull) throw new Error("the disk is full");
+    written.push(line);
+  };
+  const { pool: started, events } = open({}, { journal });
+  await started.start();
+  expect(started.ready).toBe(2);
+  const problems = events.filter(({ type }) => type === "worker.not_journaled");
+  expect(problems).toEqual(
+    [1, 2].flatMap((worker) =>
+      ["worker.started", "worker.log"].map((line) => ({
+        ...{ type: "worker.not_journaled", worker, line, problem: "the disk is full" },
+      })),
+    ),
+  );
+  isDiskFull = false;
+  await until("both records", () => (written.length === 2 ? true : undefined));
+  expect(logsOf(written).toSorted()).toEqual([["journal/1"], ["journal/2"]]);
 });
 
 test("a worker that does not start ends the others, and the problem names it", async () => {

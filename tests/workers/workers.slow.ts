@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { readFileSync, renameSync } from "node:fs";
+import { cpSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { auditEntries, journalEntries } from "../support/audit-files.ts";
 import { EndingWorld } from "../support/ending-world.ts";
@@ -231,12 +231,36 @@ test("a stop answers the calls of all workers, ends them, and leaves logs that v
   expect(out).toContain("\nworker-2:\n");
 });
 
-test("the folder of a worker's log that is deleted as a whole is missed", async () => {
-  renameSync(logOf(2), join(world.world.folder, "hidden"));
-  const { code, out } = await runStc(["audit", "verify", "--dir", world.auditDir]);
-  renameSync(join(world.world.folder, "hidden"), logOf(2));
-  expect(code).toBe(3);
-  expect(out).toContain("worker-2: is missing");
+async function problemsFound(): Promise<readonly string[]> {
+  const { code, out } = await runStc(["audit", "verify", "--json", "--dir", world.auditDir]);
+  const { logProblems } = JSON.parse(out) as Loose;
+  expect(code).toBe(logProblems.length === 0 ? SIGNATURES_NOT_CHECKED : 3);
+  return logProblems.map(({ kind, log }: { kind: string; log: string }) => `${kind}: ${log}`);
+}
+
+test("the journal has recorded both logs of each worker, also of the one that was replaced", async () => {
+  expect(await problemsFound()).toEqual([]);
+  const logs = journalEntries(world.auditDir).filter(({ type }) => type === "worker.log");
+  for (const worker of [1, 2]) {
+    const origins = new Set(logs.filter((line) => line["worker"] === worker).flatMap((line) => line["origins"]));
+    expect([...origins]).toEqual([expect.stringContaining("/journal/"), expect.stringContaining("/calls/")]);
+  }
+});
+
+test("a worker's folder that is gone, replaced by a copy of another's, or made again by a start is found", async () => {
+  const hidden = join(world.world.folder, "hidden");
+  renameSync(logOf(2), hidden);
+  expect(await problemsFound()).toEqual(["missing log: worker-2"]);
+  cpSync(logOf(1), logOf(2), { recursive: true });
+  expect(await problemsFound()).toEqual(["duplicate log: worker-2", "wrong log: worker-2", "missing log: worker-2"]);
+  rmSync(logOf(2), { recursive: true });
+  await start();
+  await workersThatAnswer();
+  expect((await world.end("SIGTERM")).code).toBe(0);
+  expect(await problemsFound()).toEqual(["missing log: worker-2"]);
+  rmSync(logOf(2), { recursive: true });
+  renameSync(hidden, logOf(2));
+  expect(await problemsFound()).toEqual(["missing log: worker-2"]);
 });
 
 test("workers end when their parent is killed, and the port is free", async () => {

@@ -1,6 +1,7 @@
 import type { KeyObject } from "node:crypto";
 import { errorText } from "../../core/error-text.ts";
 import { bytesToVerify, isSound, type VerifiedLog, type VerifyReport, verifyInSteps } from "./verify.ts";
+import { RecordedLogs } from "./worker-logs.ts";
 
 interface LogVerifierOptions {
   readonly dir: string;
@@ -30,6 +31,7 @@ interface LogStatus extends Partial<VerifyReport> {
 }
 
 interface Reading {
+  readonly recorded: RecordedLogs;
   readonly steps: Generator<number, VerifiedLog>;
   readonly bytesInAll: number;
   bytes: number;
@@ -48,9 +50,15 @@ export class LogVerifier {
   /** Positions from which to continue; `undefined` when there is no sound position. */
   #positions: VerifiedLog["positions"];
   #running: Promise<LogStatus> | undefined;
+  #recorded: RecordedLogs | undefined;
 
   constructor(options: LogVerifierOptions) {
     this.#options = options;
+  }
+
+  /** What the journal says about the logs of workers; `undefined` before the first complete reading has ended. */
+  get recorded(): RecordedLogs | undefined {
+    return this.#recorded;
   }
 
   /** Calls `mayGoOn` with the bytes read so far after every few milliseconds of work; other work runs in between. */
@@ -78,7 +86,7 @@ export class LogVerifier {
   async #read(mayGoOn: (bytes: number) => boolean): Promise<void> {
     let before = 0;
     if (this.#positions !== undefined) {
-      this.#ahead ??= this.#begin(this.#positions);
+      this.#ahead ??= this.#begin(this.#recorded, this.#positions);
       const ahead = await inPieces(this.#ahead, mayGoOn);
       if (ahead.verified === undefined) return;
       this.#ahead = undefined;
@@ -87,18 +95,20 @@ export class LogVerifier {
       before = ahead.bytes;
     }
     this.#reading ??= this.#begin();
+    const { recorded } = this.#reading;
     const { verified } = await inPieces(this.#reading, (bytes) => mayGoOn(before + bytes));
     if (verified === undefined) return;
+    this.#recorded = recorded;
     this.#reading = undefined;
     this.#whole = { report: verified.report, verifiedAt: new Date(this.#options.clock()).toISOString() };
     this.#positions = verified.positions;
     this.#since = undefined;
   }
 
-  #begin(since?: VerifiedLog["positions"]): Reading {
+  #begin(recorded = new RecordedLogs(), since?: VerifiedLog["positions"]): Reading {
     const { dir, keys } = this.#options;
-    const steps = verifyInSteps({ dir, keys, since });
-    return { steps, bytes: 0, bytesInAll: bytesToVerify({ dir, keys }) };
+    const steps = verifyInSteps({ dir, keys, since, onJournalLine: (...line) => recorded.take(...line) });
+    return { steps, recorded, bytes: 0, bytesInAll: bytesToVerify({ dir, keys }) };
   }
 
   #status(): LogStatus {

@@ -48,6 +48,8 @@ export interface VerifyOptions {
   readonly to?: string | undefined;
   /** The verified positions from an earlier result: only later lines are read. */
   readonly since?: Readonly<Record<StreamName, VerifiedPosition>> | undefined;
+  /** Gets each line of the journal that follows. */
+  readonly onJournalLine?: ((bytes: Buffer, from: number, to: number) => void) | undefined;
 }
 
 export interface StreamReport {
@@ -160,6 +162,7 @@ function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<numb
   const { halt, torn, end } = yield* walkInSteps(files, { ...start, checksDays: true }, (bytes, from, to) => {
     if (!walk.take(bytes, from, to)) return false;
     lastIntentSeq = Math.max(lastIntentSeq, readIntentSeq(bytes, from, to) ?? -1);
+    if (stream === "journal") options.onJournalLine?.(bytes, from, to);
     const { tree, lines } = walk;
     if (lines > 0) unsigned.take((walk.expected?.seq ?? 0) - 1, stampAt(bytes, from));
     if (tree === undefined || lines === 0) return true;

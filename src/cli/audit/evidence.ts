@@ -7,7 +7,6 @@ import { readPublicKey, verifierKeyOf } from "../../audit/chain/signed-note.ts";
 import { createSigningKey } from "../../audit/chain/signing-key.ts";
 import { readDate } from "../../audit/query/time-range.ts";
 import { damageText } from "../../audit/verify/damage.ts";
-import { missingLogs } from "../../audit/verify/missing-logs.ts";
 import {
   bytesToVerify,
   exitCodeOf,
@@ -18,6 +17,7 @@ import {
   verifyInSteps,
   verifyLog,
 } from "../../audit/verify/verify.ts";
+import { logProblems, problemText, readRecordedLogs } from "../../audit/verify/worker-logs.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import { present } from "../../core/present.ts";
 import { EXIT, print, reportChange, StdoutError, wrongUsage } from "../output.ts";
@@ -58,8 +58,8 @@ export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptio
       const code = exitCodeOf(report) || EXIT_OF[signatures](hasKeys);
       return { name, report, signatures, code, ok: isOk(code), notRead: unreadNames(log) };
     });
-    const missing = missingLogs(directory.dir);
-    const code = worstOf([...logs.map((log) => log.code), ...missing.map(() => LINES_MISSING)]);
+    const problems = logProblems(directory.dir, readRecordedLogs(directory.dir));
+    const code = worstOf([...logs.map((log) => log.code), ...problems.map(() => LINES_MISSING)]);
     process.exitCode = code;
     const shown = logs.map(({ name, report, signatures, ok, notRead }) => ({
       ...(name !== "" && { log: name }),
@@ -69,11 +69,13 @@ export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptio
       notRead,
     }));
     const [own, ...workers] = shown;
-    const ofWorkers = workers.length + missing.length > 0 && { ok: isOk(code), workers, missing };
-    if (json === true) return print.json({ ...own, ...ofWorkers });
+    const isOne = workers.length + problems.length === 0;
+    if (json === true) return print.json({ ...own, ...(!isOne && { ok: isOk(code), workers, logProblems: problems }) });
     for (const log of logs) for (const line of readable(log.name, { ...log, hasKeys })) print.line(line);
-    for (const name of missing)
-      print.line(`\n${name}: is missing, although the journal says that its worker was started`);
+    if (isOne) return;
+    const signatures = BY_WEAKNESS.find((weak) => logs.some((log) => log.signatures === weak)) ?? "checked";
+    const verdict = isOk(code) ? VERDICTS[signatures] : NOT_SOUND;
+    for (const line of ["", "all logs:", ...problems.map(problemText), verdict]) print.line(line);
   });
 }
 
@@ -176,6 +178,10 @@ const VERDICTS: Readonly<Record<Signatures, string>> = {
   none: "ok, unsigned",
 };
 
+/** What is known about the signatures, the least first. */
+const BY_WEAKNESS: readonly Signatures[] = ["none", "not checked"];
+const NOT_SOUND = "NOT SOUND";
+
 /** `name`: the folder of a worker's log. */
 function readable(name: string, { report, ok, signatures, hasKeys, notRead }: Findings): readonly string[] {
   const { streams, checkpoints } = report;
@@ -189,7 +195,7 @@ function readable(name: string, { report, ok, signatures, hasKeys, notRead }: Fi
     ...notRead.map((name) => `note: ${name} is not the file of a day: not read`),
     ...damages.map(damageText),
     ...(signatures === "none" && hasKeys ? ["not signed: there is no checkpoint, so --key has nothing to check"] : []),
-    ok ? VERDICTS[signatures] : "NOT SOUND",
+    ok ? VERDICTS[signatures] : NOT_SOUND,
   ];
 }
 

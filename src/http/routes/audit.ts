@@ -26,6 +26,7 @@ import { DAY_MS } from "../../audit/query/time-range.ts";
 import { parseLine } from "../../audit/query/view.ts";
 import { compareStats, readStats, readStatsRange } from "../../audit/stats/stats.ts";
 import { LogVerifier } from "../../audit/verify/log-verifier.ts";
+import { type LogProblem, logProblems } from "../../audit/verify/worker-logs.ts";
 import { viewOf } from "../../core/audit-fields.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
@@ -285,7 +286,7 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
      * requests get the same answer.
      */
     async handle(_request, services) {
-      return json(200, await statusOf(verifiersOf(services), services.clock), queried("verify", {}));
+      return json(200, await statusOf(verifiersOf(services), services), queried("verify", {}));
     },
   }),
   endpoint({
@@ -548,17 +549,33 @@ const verifiersOf = perListener(({ auditDir, checkpointKey, clock }: AuditServic
 });
 
 /** Returns the state of the directory's own log; with workers, also theirs, and the members that are about all of them. */
-async function statusOf(verifiers: () => ReadonlyMap<string, LogVerifier>, clock: () => number): Promise<object> {
+async function statusOf(
+  verifiers: () => ReadonlyMap<string, LogVerifier>,
+  { auditDir, clock }: AuditServices,
+): Promise<object> {
   const named = [...verifiers()];
   const budgetOf = budgets(clock, named.length);
   const all: Awaited<ReturnType<LogVerifier["status"]>>[] = [];
   for (const [at, [, verifier]] of named.entries()) all.push(await verifier.status(budgetOf(at)));
   const [own, ...others] = all;
-  if (others.length === 0) return { ...own };
+  const found = problemsOf(auditDir, named[0]?.[1]);
+  const problems = found ?? [];
+  if (others.length + problems.length === 0) return { ...own };
   const workers = others.map((status, at) => ({ log: named[at + 1]?.[0], ...status }));
-  const isKnown = all.every(({ ok }) => ok !== undefined) || all.some(({ ok }) => ok === false);
-  const ok = all.every((status) => status.ok === true);
-  return { ...own, ...(isKnown ? { ok } : { ok: undefined }), more: all.some(({ more }) => more), workers };
+  const isBad = problems.length > 0 || all.some(({ ok }) => ok === false);
+  const isKnown = found !== undefined && all.every(({ ok }) => ok !== undefined);
+  const more = all.some((status) => status.more) || !(isKnown || isBad);
+  return { ...own, ok: isBad || isKnown ? !isBad : undefined, more, workers, logProblems: problems };
+}
+
+/** Returns `undefined` when the journal was not read to its end yet, or a file cannot be read now. */
+function problemsOf(dir: string, own: LogVerifier | undefined): readonly LogProblem[] | undefined {
+  try {
+    return own?.recorded && logProblems(dir, own.recorded);
+  } catch {
+    // Retention has just deleted the file, or the status of that log says why it cannot be read.
+    return undefined;
+  }
 }
 
 /** Sends the next lines. Reads on only after the client has received the previous lines, so nothing accumulates. */

@@ -193,6 +193,8 @@ function serviceOf(opened: Opened) {
     clock,
     journal: (line: JournalLine) => audit.journal(line),
     auditHealth: () => audit.health(),
+    /** Returns the names of this process's log in its checkpoints. */
+    auditOrigins: () => audit.origins(),
     /** The public key that verifies the checkpoints. */
     checkpointKey: createPublicKey(present(parts.checkpointKey, "the key that the start has created")),
     exports: () => [...exporters.states(), ...(formerLogs?.states() ?? [])],

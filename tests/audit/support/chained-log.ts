@@ -3,6 +3,7 @@ import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openAuditLog } from "../../../src/audit/audit-log.ts";
+import type { JournalLine } from "../../../src/audit/journal/journal.ts";
 import { verifyLog } from "../../../src/audit/verify/verify.ts";
 import { draftOf } from "./open.ts";
 
@@ -12,18 +13,31 @@ export const CALLS_A_DAY = 5;
 
 export const keys = generateKeyPairSync("ed25519");
 
-/** A log of three days, of which two are neighbours, with checkpoints: written by the product itself. */
-export async function writeLog(dir: string, checkpointKey: KeyObject | undefined = keys.privateKey): Promise<void> {
+interface WrittenBy {
+  readonly instance?: string;
+  /** Lines at the start of the journal. */
+  readonly journal?: readonly JournalLine[];
+}
+
+/**
+ * A log of three days, of which two are neighbours, with checkpoints: written by the product itself. Returns its origins.
+ */
+export async function writeLog(
+  dir: string,
+  checkpointKey: KeyObject | undefined = keys.privateKey,
+  { instance = "test", journal = [] }: WrittenBy = {},
+): Promise<readonly string[]> {
   let now = Date.parse(`${DAYS[0]}T00:00:00.000Z`);
   const log = openAuditLog({
     dir,
-    instance: "test",
+    instance,
     clock: () => now,
     durability: "fdatasync",
     queueEntriesMax: 1_000,
     ids: () => `id-${now}`,
     checkpointKey,
   });
+  for (const line of journal) await log.journal(line);
   for (const [index, day] of DAYS.entries()) {
     now = Date.parse(`${day}T12:00:00.000Z`);
     for (let call = 0; call < CALLS_A_DAY; call += 1) {
@@ -35,7 +49,19 @@ export async function writeLog(dir: string, checkpointKey: KeyObject | undefined
       await log.append(draftOf(traceId));
     }
   }
+  const origins = log.origins();
   await log.close();
+  return origins;
+}
+
+/** The log of a service with workers: the workers' own, and that of the parent, which has recorded them. */
+export async function writeWorkersLogs(dir: string, workers: readonly number[] = [1, 2]): Promise<void> {
+  const journal: JournalLine[] = [];
+  for (const worker of workers) {
+    const origins = await writeLog(join(dir, `worker-${worker}`), keys.privateKey, { instance: `test-${worker}` });
+    journal.push({ type: "worker.started", worker, pid: worker }, { type: "worker.log", worker, pid: worker, origins });
+  }
+  await writeLog(dir, keys.privateKey, { journal });
 }
 
 export function temporaryDirectory(): string {

@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import {
   appendFileSync,
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -12,7 +13,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
-import { keys, writeLog } from "../../audit/support/chained-log.ts";
+import { keys, writeWorkersLogs } from "../../audit/support/chained-log.ts";
 import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
 import { RunningStc, runStc } from "../../support/stc.ts";
 import { hasTerminals, TerminalStc } from "../../support/terminal.ts";
@@ -230,7 +231,7 @@ describe.concurrent("logs of several workers", () => {
   /** The directory's own log, and those of two workers, each written by the product with the same key. */
   async function workersFolder(): Promise<{ readonly dir: string; readonly key: string }> {
     const dir = mkdtempSync(join(folder, "workers-"));
-    for (const log of ["", "worker-1", "worker-2"]) await writeLog(join(dir, log));
+    await writeWorkersLogs(dir);
     const key = join(folder, `${basename(dir)}.pem`);
     writeFileSync(key, keys.publicKey.export({ type: "spki", format: "pem" }));
     return { dir, key };
@@ -264,13 +265,14 @@ describe.concurrent("logs of several workers", () => {
     const sound = await audit("verify", "--dir", dir, "--key", key);
     expect(sound.code).toBe(0);
     expect(sound.out.split("\n").filter((line) => line === "ok" || line.endsWith(":"))).toEqual([
-      ...["ok", "worker-1:", "ok", "worker-2:", "ok"],
+      ...["ok", "worker-1:", "ok", "worker-2:", "ok", "all logs:", "ok"],
     ]);
     const file = join(dir, "worker-2", "2026-02-17.jsonl");
     writeFileSync(file, readFileSync(file, "utf8").replace("t-1-2", "t-9-9"));
     const changed = await audit("verify", "--dir", dir, "--key", key);
     expect(changed.code).toBe(1);
     expect(changed.out.split("\nworker-2:\n")[1]).toContain("changed: 2026-02-17.jsonl, line 3");
+    expect(changed.out).toEndWith("\nall logs:\nNOT SOUND\n");
     const json = JSON.parse((await audit("verify", "--json", "--dir", dir, "--key", key)).out);
     expect(json).toMatchObject({
       ok: false,
@@ -278,6 +280,32 @@ describe.concurrent("logs of several workers", () => {
         { log: "worker-1", ok: true },
         { log: "worker-2", ok: false },
       ],
+      logProblems: [],
     });
+  });
+
+  test("are compared with what the journal has recorded, also when only some days are verified", async () => {
+    const { dir, key } = await workersFolder();
+    const [one, two] = [join(dir, "worker-1"), join(dir, "worker-2")];
+    expect((await audit("verify", "--dir", dir, "--from", "2026-02-17", "--to", "2026-02-17")).code).toBe(6);
+    rmSync(two, { recursive: true });
+    cpSync(one, two, { recursive: true });
+    for (const range of [[], ["--from", "2026-02-17"], ["--to", "2026-02-16"]]) {
+      const { code, out } = await audit("verify", "--dir", dir, "--key", key, ...range);
+      expect(code).toBe(3);
+      const [, problems = ""] = out.split("\nall logs:\n");
+      expect(problems.replaceAll(/ \([^)]*\)/g, "").split("\n")).toEqual([
+        "duplicate log: worker-2: has the same origin as worker-1: one is a copy of the other",
+        "wrong log: worker-2: holds the log of worker-1",
+        "missing log: worker-2: the journal recorded a log of this worker that is not here",
+        "NOT SOUND",
+        "",
+      ]);
+    }
+    const json = JSON.parse((await audit("verify", "--json", "--dir", dir, "--key", key)).out);
+    expect(json).toMatchObject({ ok: false, workers: [{ ok: true }, { ok: true }] });
+    expect(json.logProblems.map(({ kind }: { kind: string }) => kind)).toEqual([
+      ...["duplicate log", "wrong log", "missing log"],
+    ]);
   });
 });

@@ -38,6 +38,8 @@ interface Status {
   readonly fault?: string;
   readonly streams?: readonly StreamShown[];
   readonly checkpoints?: { readonly checkpoints: number; readonly signed: number; readonly damage?: Damage };
+  readonly workers?: readonly { readonly log: string; readonly ok?: boolean }[];
+  readonly logProblems?: readonly { readonly kind: string; readonly log: string; readonly message: string }[];
 }
 
 const status = signal<Status | undefined>(undefined);
@@ -117,8 +119,13 @@ function EvidenceView(): VNode {
   );
 }
 
-function Verdict({ status: { ok, verifiedAt, fault } }: { readonly status: Status }): VNode {
+function Verdict({ status }: { readonly status: Status }): VNode {
+  const { ok, verifiedAt, fault, workers = [], logProblems = [] } = status;
   if (ok === undefined) return <p class="callout">The first complete check is in progress.</p>;
+  const problems = [
+    ...workers.flatMap(({ log, ok: isSound }) => (isSound === false ? `${log} is damaged` : [])),
+    ...logProblems.map(({ kind, log, message }) => `${kind}: ${log}: ${message}`),
+  ];
   return (
     <div class={`callout tone-${ok ? "good" : "bad"}`} role="status">
       <p>
@@ -130,6 +137,11 @@ function Verdict({ status: { ok, verifiedAt, fault } }: { readonly status: Statu
           <Text value={fault} max={600} />
         </p>
       )}
+      {problems.map((problem) => (
+        <p key={problem}>
+          <Text value={problem} max={600} />
+        </p>
+      ))}
     </div>
   );
 }
