@@ -299,6 +299,12 @@ export interface TaskEnd {
 export type SettledAs = "executed" | "failed" | "in_doubt" | "unused";
 
 /** Durable approvals. One conditional SQL statement settles each transition, so that no transition can happen twice. */
+export interface Backlog {
+  readonly waiting: number;
+  /** Age of the oldest waiting request, by the store's clock; 0 when none waits. */
+  readonly oldestMs: number;
+}
+
 export interface Approvals {
   ask(request: NewApproval): Promise<Asked>;
   /** Returns why `ask` would ask nobody; undefined when it would. Writes nothing. */
@@ -322,6 +328,8 @@ export interface Approvals {
   /** Returns how long ago the request was made, in milliseconds by the store's clock; undefined when it does not exist. */
   ageOf(id: string): Promise<number | undefined>;
   list(filter: ApprovalFilter): Promise<ApprovalPage>;
+  /** Returns what waits for a decision now, of all callers and all processes that share the store. */
+  backlog(): Promise<Backlog>;
   /** Returns the last decisions of people on other requests for the same tool, newest first, at most five. */
   earlierDecisions(of: Pick<Approval, "id" | "tool">): Promise<readonly EarlierDecision[]>;
   /** Waits until the approval is no longer pending, the timeout passes or the signal fires; then returns the current state. */

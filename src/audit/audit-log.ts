@@ -82,6 +82,8 @@ export interface AuditLog {
   hasRoom(now?: number): boolean;
   /** Returns true when the disk is nearly full but lines are still written. */
   isDiskLow(): boolean;
+  /** Returns how many bytes are free on the log's disk; undefined while the disk does not tell. */
+  diskFreeBytes(): number | undefined;
   /**
    * Writes the queued lines, refuses new ones and unlocks the directory. Never rejects; may be called more than once.
    */
@@ -277,6 +279,10 @@ class JsonLogger implements AuditLog {
 
   isDiskLow(): boolean {
     return this.#writer.health().status !== "failing" && this.#reserve.isLow();
+  }
+
+  diskFreeBytes(): number | undefined {
+    return this.#reserve.freeBytes();
   }
 
   /**

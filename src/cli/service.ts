@@ -88,6 +88,12 @@ export async function startService(
     certificates: () => service.targets().certificates(),
     approvals: () => service.approvals,
     workers: () => parent?.counts(),
+    listeners: () => listening(),
+    // One process answers for all workers.
+    ...(worker === undefined && {
+      isReady: () => notReady().length === 0,
+      backlog: () => service.approvals?.backlog(),
+    }),
     dropped: { traces: service.droppedSpans, logs: () => output.dropped() },
   });
   let draining = false;

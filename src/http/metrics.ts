@@ -2,15 +2,27 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom
 import { type ApproverCounts, DECISION_SECONDS, type Tally } from "../approvals/notify/tally.ts";
 import type { WebhookState } from "../approvals/notify/webhook.ts";
 import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
+import type { Backlog } from "../approvals/types.ts";
 import type { EntryDraft } from "../audit/entry.ts";
 import type { ExportState } from "../audit/export/exporter.ts";
 import { POINT_SECONDS, type PointState } from "../core/policy-point.ts";
 import type { UpstreamState } from "../core/target-kind.ts";
+import { resultWithin } from "../core/time-limits.ts";
+import type { EpochMs } from "../core/types.ts";
 import type { Quotas } from "../quotas/quotas.ts";
 import type { ConfigurationState } from "../runtime/reload/types.ts";
 import { createLoadMetrics, type LoadMetrics } from "./connections/load.ts";
 
 interface MetricSources {
+  /** Whether `/readyz` says so; absent where another process answers it. */
+  readonly isReady?: () => boolean;
+  readonly auditFreeBytes?: () => number | undefined;
+  /** Returns what waits for a decision; undefined without a store of approvals. */
+  readonly backlog?: () => Promise<Backlog> | undefined;
+  readonly listeners?: () => Iterable<{
+    readonly listener: string;
+    readonly certificateExpiresAt: EpochMs | undefined;
+  }>;
   readonly callsInFlight?: () => number;
   readonly channels?: () => Iterable<{ readonly system: string; readonly state: string }>;
   readonly upstreams?: () => Iterable<UpstreamState>;
@@ -143,7 +155,8 @@ export function createMetrics(): Metrics {
     },
     observeSurvivors: ({ command, count }) => survivors.inc({ command }, count),
     observeEvaluation: (code) => evaluations.inc({ code }),
-    watch(sources) {
+    watch({ backlog, ...others }) {
+      const sources = { ...others, ...(backlog !== undefined && { backlog: askedOnce(backlog) }) };
       for (const { type: Metric, name, help, labels, read } of READ_AT_SCRAPE) {
         new Metric({
           aggregator: AGGREGATORS.get(name) ?? "sum",
@@ -151,9 +164,12 @@ export function createMetrics(): Metrics {
           help,
           labelNames: labels,
           registers,
-          collect() {
+          async collect() {
+            const samples = await read(sources);
             this.reset();
-            for (const [values, value] of read(sources)) this.inc(values, value);
+            // prom-client sets a metric without labels to 0, which would be another value than none.
+            if (labels.length === 0) this.remove();
+            for (const [values, value] of samples) this.inc(values, value);
           },
         });
       }
@@ -178,7 +194,7 @@ interface ReadMetric {
   readonly name: string;
   readonly help: string;
   readonly labels: readonly string[];
-  readonly read: (sources: MetricSources) => Iterable<Sample>;
+  readonly read: (sources: MetricSources) => Iterable<Sample> | Promise<Iterable<Sample>>;
 }
 
 /** How the values of several processes of one service are combined, where they are not added. */
@@ -186,10 +202,12 @@ const AGGREGATORS: ReadonlyMap<string, "min" | "max"> = new Map([
   ["stc_certificate_expiry_timestamp_seconds", "min"],
   ["stc_configuration_generation", "min"],
   ["stc_configuration_last_refused", "max"],
+  ["stc_audit_disk_free_bytes", "min"],
   ["stc_audit_export_lag_seconds", "max"],
   ["stc_decision_point_circuit_open", "max"],
   ["stc_halts_active", "max"],
   ["stc_halts_known", "min"],
+  ["stc_listener_certificate_expiry_timestamp_seconds", "min"],
   ["stc_mcp_quarantined_tools", "max"],
   ["stc_revocation_entries", "min"],
   ["stc_revocation_list_stale", "max"],
@@ -205,6 +223,31 @@ function row(
 }
 
 const lone = (value: number): readonly Sample[] => [[{}, value]];
+const loneOf = (value: number | undefined): readonly Sample[] => (value === undefined ? [] : lone(value));
+
+/** A store that does not answer within this time counts as away, so that a scrape does not wait for it. */
+const BACKLOG_MS = 2_000;
+
+/** The metrics of one scrape share one question to the store. */
+function askedOnce(ask: () => Promise<Backlog> | undefined): () => Promise<Backlog> | undefined {
+  let asking: Promise<Backlog> | undefined;
+  return () => {
+    asking ??= ask();
+    if (asking === undefined) return undefined;
+    return resultWithin(asking, BACKLOG_MS, () => new Error("the store does not answer")).finally(() => {
+      asking = undefined;
+    });
+  };
+}
+
+/** Returns one sample of what waits; none while the store does not answer. */
+async function waitingSample(
+  { backlog }: MetricSources,
+  read: (backlog: Backlog) => number,
+): Promise<readonly Sample[]> {
+  const seen = await backlog?.()?.catch(() => undefined);
+  return loneOf(seen && read(seen));
+}
 
 const EXPORTS = [
   ["stc_audit_export_lag_bytes", "Bytes of the audit that an exporter has not sent yet", "bytesBehind"],
@@ -227,6 +270,41 @@ const WEBHOOKS: readonly (readonly [string, string, (state: WebhookState) => num
 ];
 
 const READ_AT_SCRAPE: readonly ReadMetric[] = [
+  row(Gauge, ["stc_ready", "1 while calls are accepted, as /readyz reports it"], ({ isReady }) =>
+    loneOf(isReady && Number(isReady())),
+  ),
+  row(Gauge, ["stc_audit_disk_free_bytes", "Free space on the disk of the audit"], ({ auditFreeBytes }) =>
+    loneOf(auditFreeBytes?.()),
+  ),
+  row(
+    Gauge,
+    [
+      "stc_listener_certificate_expiry_timestamp_seconds",
+      "When the certificate of a listener expires, in seconds since 1970",
+      "listener",
+    ],
+    ({ listeners }) =>
+      [...(listeners?.() ?? [])].flatMap(({ listener, certificateExpiresAt: at }) =>
+        at === undefined ? [] : [[{ listener }, at / 1000]],
+      ),
+  ),
+  row(Gauge, ["stc_approval_store_up", "1 while the store of approvals answers"], async ({ backlog }) => {
+    const asked = backlog?.();
+    return asked === undefined
+      ? []
+      : asked.then(
+          () => lone(1),
+          () => lone(0),
+        );
+  }),
+  row(Gauge, ["stc_approvals_waiting", "Approval requests that wait for a decision, in the whole store"], (sources) =>
+    waitingSample(sources, ({ waiting }) => waiting),
+  ),
+  row(
+    Gauge,
+    ["stc_approvals_oldest_waiting_seconds", "Age of the oldest approval request that waits; 0 when none waits"],
+    (sources) => waitingSample(sources, ({ oldestMs }) => oldestMs / 1000),
+  ),
   row(Gauge, ["stc_workers_ready", "Worker processes that accept calls"], ({ workers }) => {
     const counts = workers?.();
     return counts === undefined ? [] : lone(counts.ready);

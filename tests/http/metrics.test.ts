@@ -36,6 +36,52 @@ test("certificates are read at every scrape, in seconds", async () => {
   expect(text).toContain("stc_calls_in_flight 3\n");
 });
 
+test("approvals that wait are asked for once per scrape, and a store that is away is reported", async () => {
+  const metrics = createMetrics();
+  let asked = 0;
+  let answer = async () => ({ waiting: 3, oldestMs: 90_500 });
+  metrics.watch({
+    backlog() {
+      asked += 1;
+      return answer();
+    },
+  });
+  const samples = async () =>
+    [...(await metrics.text()).matchAll(/^(stc_approvals?_(?:waiting|oldest_waiting_seconds|store_up)) (\S+)$/gm)].map(
+      ([, name, value]) => [name, value],
+    );
+  expect(await samples()).toEqual([
+    ["stc_approval_store_up", "1"],
+    ["stc_approvals_waiting", "3"],
+    ["stc_approvals_oldest_waiting_seconds", "90.5"],
+  ]);
+  expect(asked).toBe(1);
+  answer = () => Promise.reject(new Error("connection refused"));
+  expect(await samples()).toEqual([["stc_approval_store_up", "0"]]);
+  answer = () => new Promise(() => {});
+  expect(await samples()).toEqual([["stc_approval_store_up", "0"]]);
+  answer = async () => ({ waiting: 0, oldestMs: 0 });
+  expect((await samples())[1]).toEqual(["stc_approvals_waiting", "0"]);
+});
+
+test("readiness, free disk space and certificates of listeners are read at every scrape", async () => {
+  const metrics = createMetrics();
+  let isReady = true;
+  const listeners = () => [
+    { listener: "agents", certificateExpiresAt: undefined },
+    { listener: "console", certificateExpiresAt: 1_800_000_000_000 },
+  ];
+  metrics.watch({ isReady: () => isReady, auditFreeBytes: () => 4_096, listeners });
+  expect(await metrics.text()).toContain("stc_ready 1\n");
+  isReady = false;
+  const text = await metrics.text();
+  expect(text).toContain("stc_ready 0\n");
+  expect(text).toContain("stc_audit_disk_free_bytes 4096\n");
+  expect(text.match(/^stc_listener_certificate_expiry_timestamp_seconds.*$/gm)).toEqual([
+    'stc_listener_certificate_expiry_timestamp_seconds{listener="console"} 1800000000',
+  ]);
+});
+
 test("the time per stage is printed as a histogram", async () => {
   const metrics = createMetrics();
   metrics.observeCall({

@@ -1,5 +1,5 @@
 import { integer, optionalText, text } from "../../database/rows.ts";
-import type { Approval, ApprovalFilter, ApprovalPage, Approvals, EarlierDecision } from "../types.ts";
+import type { Approval, ApprovalFilter, ApprovalPage, Approvals, Backlog, EarlierDecision } from "../types.ts";
 import type { ReadTransaction } from "./database.ts";
 import { toApproval } from "./rows.ts";
 import type { Store } from "./store.ts";
@@ -9,7 +9,9 @@ const EARLIER_DECISIONS_MAX = 5;
 /** Creation time and id of the last approval on a page: the sort key. */
 const CURSOR = /^([0-9]{1,16})\.([A-Za-z0-9_-]{1,64})$/;
 
-export function listing({ database }: Store): Pick<Approvals, "get" | "ageOf" | "list" | "earlierDecisions"> {
+export function listing({
+  database,
+}: Store): Pick<Approvals, "get" | "ageOf" | "list" | "backlog" | "earlierDecisions"> {
   return {
     get: (id) => database.read((view) => get(view, id)),
     ageOf: (id) =>
@@ -18,6 +20,7 @@ export function listing({ database }: Store): Pick<Approvals, "get" | "ageOf" | 
         return approval && view.now - approval.createdAt;
       }),
     list: (filter) => database.read((view) => list(view, filter)),
+    backlog: () => database.read(backlog),
     earlierDecisions: (of) => database.read((view) => earlierDecisions(view, of)),
   };
 }
@@ -38,6 +41,13 @@ async function earlierDecisions(
     by: { issuer: text(row, "decided_issuer"), subject: text(row, "decided_subject") },
     reason: optionalText(row, "decision_reason"),
   }));
+}
+
+async function backlog({ sql, now }: ReadTransaction): Promise<Backlog> {
+  const [row = {}] = await sql`
+    SELECT COUNT(*) AS waiting, COALESCE(MIN(created_at), ${now}) AS oldest FROM approvals
+    WHERE ${isInState({ sql, now }, "pending")}`;
+  return { waiting: integer(row, "waiting"), oldestMs: now - integer(row, "oldest") };
 }
 
 export async function get({ sql, now }: ReadTransaction, id: string): Promise<Approval | undefined> {

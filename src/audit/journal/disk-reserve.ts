@@ -33,6 +33,7 @@ export class DiskReserve {
   readonly #path: string;
   #checkedAt = Number.NEGATIVE_INFINITY;
   #isLow = false;
+  #freeBytes: number | undefined;
   #holds = false;
 
   constructor(options: DiskReserveOptions) {
@@ -49,6 +50,12 @@ export class DiskReserve {
       this.#isLow = this.#check();
     }
     return this.#isLow;
+  }
+
+  /** Returns the free space, at most a second old; undefined while the disk does not tell. */
+  freeBytes(): number | undefined {
+    this.isLow();
+    return this.#freeBytes;
   }
 
   /** Removes the reserve file because the disk is full. Returns `false` when there was no file to remove. */
@@ -72,8 +79,10 @@ export class DiskReserve {
       space = files.space(dir);
     } catch {
       // The next write will report a more precise error.
+      this.#freeBytes = undefined;
       return this.#isLow;
     }
+    this.#freeBytes = space.free;
     const reserve = Math.min(bytes, Math.floor(space.total * DISK_PART));
     const held = Math.max(PAGE_BYTES, Math.floor(reserve * FILE_PART));
     const needed = reserve + (this.#isLow ? reserve * HYSTERESIS_PART : 0) + (this.#holds ? 0 : held);

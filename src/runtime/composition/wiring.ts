@@ -195,6 +195,7 @@ function serviceOf(opened: Opened) {
     auditHealth: () => audit.health(),
     /** Returns the names of this process's log in its checkpoints. */
     auditOrigins: () => audit.origins(),
+    auditFreeBytes: () => audit.diskFreeBytes(),
     /** The public key that verifies the checkpoints. */
     checkpointKey: createPublicKey(present(parts.checkpointKey, "the key that the start has created")),
     exports: () => [...exporters.states(), ...(formerLogs?.states() ?? [])],

@@ -34,6 +34,18 @@ test("the age of a request is measured by the store's clock", async () => {
   expect([await store.ageOf(id), await store.ageOf("unknown")]).toEqual([1_234, undefined]);
 });
 
+test("the backlog is what waits now, and the age of the oldest", async () => {
+  expect(await store.backlog()).toEqual({ waiting: 0, oldestMs: 0 });
+  const first = await askFor(store, { planDigest: "first" });
+  world.now += 1_500;
+  await askFor(store, { planDigest: "second" });
+  expect(await store.backlog()).toEqual({ waiting: 2, oldestMs: 1_500 });
+  await store.decide({ id: first.id, by: OPERATOR, decision: "deny", reason: "no" });
+  expect(await store.backlog()).toEqual({ waiting: 1, oldestMs: 0 });
+  world.now += 86_400_000;
+  expect(await store.backlog()).toEqual({ waiting: 0, oldestMs: 0 });
+});
+
 test("the earlier decisions on a tool are people's, of other requests for it, newest first, at most five", async () => {
   const of = async (id: string) => (await store.earlierDecisions({ id, tool: "deploy" })).map((one) => one.reason);
   for (let count = 0; count < 7; count += 1) {

@@ -37,6 +37,26 @@ describe("a disk that runs low", () => {
     expect(look(64)).toEqual([true, "ok"]);
   });
 
+  test("tells how much is free, and nothing while it cannot be asked", () => {
+    let isAway = false;
+    const log = world.open({
+      files: {
+        ...diskFiles,
+        space(dir) {
+          if (isAway) throw new Error("EIO");
+          return space(dir);
+        },
+      },
+    });
+    expect(log.diskFreeBytes()).toBe(1_000 * MEBIBYTE);
+    free = 900 * MEBIBYTE;
+    world.now += 1_000;
+    expect(log.diskFreeBytes()).toBe(900 * MEBIBYTE);
+    isAway = true;
+    world.now += 1_000;
+    expect(log.diskFreeBytes()).toBeUndefined();
+  });
+
   test("is checked once a second at most", () => {
     let asked = 0;
     const files = { ...diskFiles, space: () => ({ ...space(""), free: free - ++asked }) };
