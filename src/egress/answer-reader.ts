@@ -1,4 +1,6 @@
 import type { IncomingHttpHeaders } from "node:http";
+import { HeaderNames, latin1 } from "../http1/header-names.ts";
+import { addHeaders, withoutEndSpace } from "../http1/headers.ts";
 import { Http1Error } from "../http1/http1-error.ts";
 import type { AfterHead, Http1Parser, MessageHandler, MessageHead, ParserFactory } from "../http1/parser.ts";
 
@@ -22,6 +24,9 @@ const SWITCHING_PROTOCOLS = 101;
 const HINTED_TIMEOUT = /^timeout=(\d{1,6})/;
 /** The server may have counted from an earlier moment. */
 const HINT_MARGIN_MS = 1_000;
+
+/** Names of headers that servers have sent. */
+const NAMES = new HeaderNames();
 
 export class InterimAnswers extends Error {
   override readonly name = "InterimAnswers";
@@ -127,14 +132,15 @@ export class EgressAnswerReader implements MessageHandler {
 
   onHeaderName(bytes: Buffer, start: number, end: number): void {
     this.#boundOthers(start);
-    const part = this.#headerText(bytes, start, end);
+    this.#countHeader(end - start);
     const fields = this.#fields;
-    if (fields.length % 2 === 0) fields.push(part);
-    else fields[fields.length - 1] += part;
+    if (fields.length % 2 === 0) fields.push(NAMES.read(bytes, start, end));
+    else fields[fields.length - 1] += latin1(bytes, start, end);
   }
 
   onHeaderValue(bytes: Buffer, start: number, end: number): void {
-    const part = this.#headerText(bytes, start, end);
+    this.#countHeader(end - start);
+    const part = latin1(bytes, start, end);
     const fields = this.#fields;
     if (fields.length % 2 === 1) fields.push(part);
     else fields[fields.length - 1] += part;
@@ -155,7 +161,7 @@ export class EgressAnswerReader implements MessageHandler {
       return "no body";
     }
     this.#isHeadComplete = true;
-    const headers = headersOf(this.#fields);
+    const headers = addHeaders(this.#fields.map(withoutEndSpace), {}, NAMES.lowerCaseOf);
     this.#keptMs = keepsAlive ? keptMs(String(headers["keep-alive"] ?? "")) : 0;
     receiver.answered(statusCode, headers);
     return receiver.request.method === "HEAD" ? "no body" : "body";
@@ -172,11 +178,10 @@ export class EgressAnswerReader implements MessageHandler {
     return "continue";
   }
 
-  #headerText(bytes: Buffer, start: number, end: number): string {
-    this.#headerBytes += end - start;
-    this.#headBytes += end - start;
+  #countHeader(bytes: number): void {
+    this.#headerBytes += bytes;
+    this.#headBytes += bytes;
     if (this.#headBytes >= HEAD_BYTES_MAX) throw overflow("HPE_HEADER_OVERFLOW");
-    return bytes.toString("latin1", start, end);
   }
 
   /** Bounds the bytes before a position that are neither headers nor content: reason, sizes and extensions of chunks, trailers. */
@@ -196,32 +201,4 @@ function overflow(code: string): MalformedAnswer {
 function keptMs(hint: string): number {
   const [, seconds] = HINTED_TIMEOUT.exec(hint) ?? [];
   return seconds === undefined ? Number.POSITIVE_INFINITY : Math.max(0, Number(seconds) * 1_000 - HINT_MARGIN_MS);
-}
-
-/** Headers of which the first one counts. Others are joined. */
-const SINGLE = new Set(
-  (
-    "content-type content-length user-agent referer host authorization proxy-authorization if-modified-since " +
-    "if-unmodified-since from location max-forwards retry-after etag last-modified server age expires"
-  ).split(" "),
-);
-
-/** Returns the headers by lower-case name, repeated ones as `node:http` has them. */
-function headersOf(fields: readonly string[]): IncomingHttpHeaders {
-  const headers: Record<string, string | string[]> = {};
-  for (let index = 0; index < fields.length; index += 2) {
-    const name = (fields[index] ?? "").toLowerCase();
-    const value = withoutSpacesAfter(fields[index + 1] ?? "");
-    const known = Object.hasOwn(headers, name) ? headers[name] : undefined;
-    if (name === "set-cookie") headers[name] = Array.isArray(known) ? [...known, value] : [value];
-    else if (known === undefined) headers[name] = value;
-    else if (!SINGLE.has(name)) headers[name] = `${known}${name === "cookie" ? "; " : ", "}${value}`;
-  }
-  return headers;
-}
-
-function withoutSpacesAfter(value: string): string {
-  let end = value.length;
-  while (end > 0 && (value[end - 1] === " " || value[end - 1] === "\t")) end -= 1;
-  return value.slice(0, end);
 }

@@ -1,3 +1,4 @@
+import { headerLine, TOKEN } from "../http1/headers.ts";
 import type { EgressRequest } from "./request.ts";
 
 const USER_AGENT = "safe-tool-call";
@@ -5,8 +6,6 @@ const USER_AGENT = "safe-tool-call";
 const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS"]);
 /** Headers that only the client sets. */
 const OWN = new Set(["host", "content-length", "transfer-encoding", "connection"]);
-const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 const TARGET = /^[\x21-\x7e]+$/;
 
 /**
@@ -21,9 +20,9 @@ export function requestBytes({ method, url, headers = {}, body }: EgressRequest,
   if (headers["user-agent"] === undefined) head += `user-agent: ${USER_AGENT}\r\n`;
   if (headers["accept-encoding"] === undefined) head += "accept-encoding: identity\r\n";
   for (const name in headers) {
-    const value = headers[name] ?? "";
-    if (!TOKEN.test(name) || !VALUE.test(value)) throw invalid("a header");
-    if (!OWN.has(name.toLowerCase())) head += `${name}: ${value}\r\n`;
+    const line = headerLine(name, headers[name] ?? "");
+    if (line === undefined) throw invalid("a header");
+    if (!OWN.has(name.toLowerCase())) head += line;
   }
   const bodyLength = body === undefined ? 0 : Buffer.byteLength(body);
   if (body !== undefined || !BODILESS.has(method)) head += `content-length: ${bodyLength}\r\n`;

@@ -55,7 +55,21 @@ export class Answering {
 
   /** Sends what `answer` returns, or its refusal. Never rejects. */
   async serve(exchange: HttpExchange, answer: Answer): Promise<void> {
-    await serve(exchange, answer, this.#services.logError);
+    const { logError } = this.#services;
+    try {
+      const answered = await answer(exchange);
+      if (answered.stream === undefined) exchange.send(answered);
+      else await exchange.follow(answered);
+    } catch (error) {
+      if (!(error instanceof Refusal)) logError(error);
+      const failed = new Refusal("INTERNAL", "The request failed inside the service.");
+      try {
+        exchange.send(refusalAnswer(error instanceof Refusal ? error : failed));
+      } catch (unsent) {
+        logError(unsent);
+        exchange.destroy();
+      }
+    }
   }
 
   /** Ends what waits: long polls and streams. */
@@ -70,10 +84,7 @@ export class Answering {
 }
 
 /** Returns the function whose answers, refusals included, are as the endpoint adapts them. */
-function adapted(
-  answer: (exchange: HttpExchange) => Promise<EndpointAnswer>,
-  adapt: NonNullable<Endpoint["adapt"]>,
-): (exchange: HttpExchange) => Promise<EndpointAnswer> {
+function adapted(answer: Answer, adapt: NonNullable<Endpoint["adapt"]>): Answer {
   return async (exchange) => {
     const answered = await answer(exchange).catch((error: unknown) => {
       if (error instanceof Refusal) return refusalAnswer(error);
@@ -81,27 +92,6 @@ function adapted(
     });
     return adapt(answered, exchange.raw);
   };
-}
-
-async function serve(
-  exchange: HttpExchange,
-  answer: (exchange: HttpExchange) => Promise<EndpointAnswer>,
-  logError: (error: unknown) => void,
-): Promise<void> {
-  try {
-    const answered = await answer(exchange);
-    if (answered.stream === undefined) exchange.send(answered);
-    else await exchange.follow(answered);
-  } catch (error) {
-    if (!(error instanceof Refusal)) logError(error);
-    const failed = new Refusal("INTERNAL", "The request failed inside the service.");
-    try {
-      exchange.send(refusalAnswer(error instanceof Refusal ? error : failed));
-    } catch (unsent) {
-      logError(unsent);
-      exchange.destroy();
-    }
-  }
 }
 
 /** Distinguishes an unknown route from a wrong method (RFC 9110, 15.5.6). An undefined target is not a valid path. */

@@ -20,11 +20,20 @@ export class BodyReaders {
   }
 
   /**
-   * Reads the whole body within its size and time limits. Rejects with a `Refusal`: RATE_LIMITED, PAYLOAD_TOO_LARGE,
-   * REQUEST_TIMEOUT, CANCELLED. A body that arrives together with its headers is accepted regardless of the source's other
-   * incomplete bodies, so that a slow neighbor does not lock out a fast client.
+   * Reads the whole body within its size and time limits. Returns the body, or throws, at once when it has arrived together with
+   * its headers: it is accepted regardless of the source's other incomplete bodies, so that a slow neighbor does not lock out a
+   * fast client.
+   *
+   * @throws {Refusal} RATE_LIMITED, PAYLOAD_TOO_LARGE, REQUEST_TIMEOUT, CANCELLED
    */
-  read(exchange: SendingClient, { bodyBytesMax, requestTimeoutMs }: BodyLimits): Promise<Uint8Array> {
+  read(exchange: SendingClient, limits: BodyLimits): Uint8Array | Promise<Uint8Array> {
+    const body = exchange.raw.takeBody?.();
+    if (body === undefined) return this.#readPieces(exchange, limits);
+    if (body.length > limits.bodyBytesMax) throw tooLarge(limits.bodyBytesMax);
+    return body;
+  }
+
+  #readPieces(exchange: SendingClient, { bodyBytesMax, requestTimeoutMs }: BodyLimits): Promise<Uint8Array> {
     const { raw } = exchange;
     const source = sourceOf(raw.socket);
     const reading = this.#reading.of(source);

@@ -24,6 +24,8 @@ export interface ReceivedRequest {
   readonly socket: PeerConnection;
   /** True when the whole request has arrived. */
   readonly complete: boolean;
+  /** Returns the whole body, once, if it has arrived and nobody has read from it. Not all servers know. */
+  takeBody?(): Uint8Array | undefined;
   /** Discards what is left of the body. */
   resume(): unknown;
   on(event: "data", listener: (chunk: Buffer) => void): unknown;

@@ -126,7 +126,8 @@ async function receive({ exchange, services, intake }: Received): Promise<Endpoi
   try {
     checkPeerHeaders(raw, services);
     checkBodyHeaders(raw.headers, services);
-    call.body = await intake.readers.read(exchange, services);
+    const reading = intake.readers.read(exchange, services);
+    call.body = reading instanceof Promise ? await reading : reading;
   } catch (error) {
     // Two readers might disagree on where the next request starts: read nothing more from this connection.
     exchange.closeConnection();

@@ -19,8 +19,8 @@ function from(remoteAddress: string): Sent {
   return { exchange, end: () => void raw.push(null) };
 }
 
-function codeOf(reading: Promise<unknown>): Promise<unknown> {
-  return reading.then(
+function codeOf(reading: unknown): Promise<unknown> {
+  return Promise.resolve(reading).then(
     () => "read",
     (error: unknown) => (error as { code?: unknown }).code,
   );

@@ -16,7 +16,7 @@ interface Sending {
 function open(): Sending {
   const raw = Object.assign(new Readable({ read() {} }), { socket: { remoteAddress: "192.0.2.1" } });
   const exchange = { raw: raw as unknown as IncomingMessage, listen: () => () => {} };
-  return { raw, body: new BodyReaders(() => 64).read(exchange, LIMITS) };
+  return { raw, body: Promise.resolve(new BodyReaders(() => 64).read(exchange, LIMITS)) };
 }
 
 const outcome = (body: Promise<Uint8Array>): Promise<unknown> =>

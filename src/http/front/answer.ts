@@ -1,11 +1,9 @@
 import { STATUS_CODES } from "node:http";
+import { headerLine } from "../../http1/headers.ts";
 import type { AnswerHeaders, ServerAnswer } from "../messages.ts";
 import { KEEP_ALIVE_MS } from "../server-options.ts";
 import type { FrontRequest } from "./request.ts";
 
-const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** Anything but tabs, visible characters and bytes above 0x7f. */
-const INVALID_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const ABOVE_ASCII = /[\x80-\xff]/;
 
 /** Answers of this size are written with their head in one piece. */
@@ -75,8 +73,8 @@ export class FrontAnswer implements ServerAnswer {
       if (value === undefined) continue;
       if (name === "content-length") hasLength = true;
       if (name === "connection") this.closesConnection = true;
-      if (typeof value === "object") for (const each of value) head += headerLine(name, each);
-      else head += headerLine(name, value);
+      if (typeof value === "object") for (const each of value) head += lineOf(name, each);
+      else head += lineOf(name, value);
     }
     if (this.hasHeader("connection") && headers["connection"] === undefined) {
       this.closesConnection = true;
@@ -201,8 +199,8 @@ const LAST_CHUNK = "0\r\n\r\n";
 const KEPT_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_MS / 1000}\r\n`;
 
 /** @throws {TypeError} */
-function headerLine(name: string, value: string | number): string {
-  const text = String(value);
-  if (INVALID_VALUE.test(text) || !NAME.test(name)) throw new TypeError(`the header ${name} cannot be sent`);
-  return `${name}: ${text}\r\n`;
+function lineOf(name: string, value: string | number): string {
+  const line = typeof value === "number" ? `${name}: ${value}\r\n` : headerLine(name, value);
+  if (line === undefined) throw new TypeError(`the header ${name} cannot be sent`);
+  return line;
 }

@@ -1,8 +1,9 @@
+import { latin1 } from "../../http1/header-names.ts";
+import { withoutEndSpace } from "../../http1/headers.ts";
 import { Http1Error } from "../../http1/http1-error.ts";
 import type { AfterHead, Http1Parser, MessageHandler, MessageHead, ParserFactory } from "../../http1/parser.ts";
 import type { RawEnd } from "../connections/raw-answer.ts";
-import { headerName, latin1 } from "./header-names.ts";
-import { FrontRequest, type RequestConnection } from "./request.ts";
+import { FrontRequest, NAMES, type RequestConnection } from "./request.ts";
 
 /** Headers in one request. */
 const HEADERS_MAX = 200;
@@ -96,11 +97,6 @@ export class RequestReader implements MessageHandler {
     }
   }
 
-  /** @throws {UnreadableRequest} when the client has ended in the middle of a request */
-  finish(): void {
-    if (this.isInRequest) throw new UnreadableRequest("malformed", "the request is cut off");
-  }
-
   close(): void {
     this.#parser.close();
   }
@@ -144,7 +140,7 @@ export class RequestReader implements MessageHandler {
   onHeaderName(bytes: Buffer, start: number, end: number): void {
     if (this.#isInValue) this.#addHeader();
     this.#count(end - start);
-    this.#name = this.#name === "" ? headerName(bytes, start, end) : this.#name + latin1(bytes, start, end);
+    this.#name = this.#name === "" ? NAMES.read(bytes, start, end) : this.#name + latin1(bytes, start, end);
   }
 
   onHeaderValue(bytes: Buffer, start: number, end: number): void {
@@ -262,15 +258,4 @@ const HEADER_LINE_BYTES = 4;
 
 function tooLarge(): UnreadableRequest {
   return new UnreadableRequest("headers_too_large", "the head is too large");
-}
-
-/** Removes white space from the end of a value: llhttp reports it. */
-function withoutEndSpace(value: string): string {
-  let end = value.length;
-  while (end > 0 && isSpaceOrTab(value.charCodeAt(end - 1))) end -= 1;
-  return end === value.length ? value : value.slice(0, end);
-}
-
-function isSpaceOrTab(code: number): boolean {
-  return code === 0x20 || code === 0x09;
 }

@@ -1,6 +1,10 @@
 import type { IncomingHttpHeaders } from "node:http";
+import { HeaderNames } from "../../http1/header-names.ts";
+import { addHeaders } from "../../http1/headers.ts";
 import type { PeerConnection, ReceivedRequest } from "../messages.ts";
-import { lowerCaseOf } from "./header-names.ts";
+
+/** Names of headers that clients have sent. */
+export const NAMES = new HeaderNames();
 
 /** Bytes of a body that wait for a reader; beyond this, nothing more is read from the connection. */
 const WAITING_BYTES_MAX = 65_536;
@@ -15,6 +19,8 @@ export interface RequestConnection extends PeerConnection {
   /** Ignores later requests. */
   ignoreLater(): void;
 }
+
+const NO_BYTES = Buffer.alloc(0);
 
 interface RequestHead {
   readonly method: string;
@@ -58,13 +64,19 @@ export class FrontRequest implements ReceivedRequest {
   }
 
   get headers(): IncomingHttpHeaders {
-    this.#headers ??= headersOf(this.rawHeaders);
+    this.#headers ??= addHeaders(this.rawHeaders, Object.create(null), NAMES.lowerCaseOf);
     return this.#headers;
   }
 
   /** True while the body waits for a reader that takes more of it. */
   get isFull(): boolean {
     return this.#waitingBytes > WAITING_BYTES_MAX;
+  }
+
+  takeBody(): Buffer | undefined {
+    const hasReader = this.#discards || this.#readers.size > 0;
+    if (!this.complete || hasReader || this.#waiting.length > 1) return undefined;
+    return this.#empty()[0] ?? NO_BYTES;
   }
 
   /** Bytes that have arrived but have no reader yet are passed on before this returns; so is the end. */
@@ -130,25 +142,4 @@ export class FrontRequest implements ReceivedRequest {
   close(): void {
     for (const listener of this.#onClose.splice(0)) listener();
   }
-}
-
-/** Headers of which the first counts when there are several, as in node. The guard refuses the repetition of most. */
-const FIRST_COUNTS: ReadonlySet<string> = new Set([
-  ...["age", "authorization", "content-length", "content-type", "etag", "expires", "from", "host"],
-  ...["if-modified-since", "if-unmodified-since", "last-modified", "location", "max-forwards"],
-  ...["proxy-authorization", "referer", "retry-after", "server", "user-agent"],
-]);
-
-/** Returns the headers as node's requests have them. */
-function headersOf(raw: readonly string[]): IncomingHttpHeaders {
-  const headers: Record<string, string | string[] | undefined> = Object.create(null);
-  for (let at = 0; at < raw.length; at += 2) {
-    const name = lowerCaseOf(raw[at] ?? "");
-    const value = raw[at + 1] ?? "";
-    const before = headers[name];
-    if (name === "set-cookie") headers[name] = [...(before ?? []), value];
-    else if (before === undefined) headers[name] = value;
-    else if (!FIRST_COUNTS.has(name)) headers[name] = `${String(before)}${name === "cookie" ? "; " : ", "}${value}`;
-  }
-  return headers;
 }

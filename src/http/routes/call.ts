@@ -164,7 +164,8 @@ async function run({ call, intake, services }: ReceivedCall): Promise<EndpointAn
           return end && { waitMs: call.waitMs, end };
         },
       };
-      call.body = await intake.readers.read(exchange, services);
+      const reading = intake.readers.read(exchange, services);
+      call.body = reading instanceof Promise ? await reading : reading;
       call.fill(parseBody(call.body, services));
     } catch (error) {
       return await refuseRead({ call, intake, services }, error);

@@ -32,8 +32,7 @@ function read(pieces: readonly string[]) {
         requests.push({ method, url, httpVersion, rawHeaders, headers: { ...headers }, keepsAlive, body: sent });
       }
     }
-    reader.finish();
-    return { requests, end: undefined };
+    return { requests, end: reader.isInRequest ? "malformed" : undefined };
   } catch (error) {
     if (!(error instanceof UnreadableRequest)) throw error;
     return { requests, end: error.end };
