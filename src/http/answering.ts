@@ -9,7 +9,7 @@ import { segmentsOf } from "./target-path.ts";
 
 interface AnsweringOptions {
   readonly routes: readonly Route[];
-  readonly parts: Omit<EndpointServices, "routes" | "onClose" | "listener">;
+  readonly parts: Omit<EndpointServices, "routes" | "onClosing" | "onClose" | "listener">;
   /** The listener itself: what its requests share is kept for it. */
   readonly listener: object;
 }
@@ -21,11 +21,18 @@ export class Answering {
   readonly #routes: readonly Route[];
   readonly #services: EndpointServices;
   readonly #guard: Guard;
+  readonly #endings: (() => void)[] = [];
   readonly #closings: (() => unknown)[] = [];
 
   constructor({ routes, parts, listener }: AnsweringOptions) {
     this.#routes = routes;
-    this.#services = { ...parts, routes, onClose: (work) => void this.#closings.push(work), listener };
+    this.#services = {
+      ...parts,
+      routes,
+      onClosing: (work) => void this.#endings.push(work),
+      onClose: (work) => void this.#closings.push(work),
+      listener,
+    };
     this.#guard = new Guard(this.#services);
   }
 
@@ -72,9 +79,10 @@ export class Answering {
     }
   }
 
-  /** Ends what waits: long polls and streams. */
+  /** Ends what waits: long polls, streams, and requests whose bodies have not arrived. */
   close(): void {
     this.#guard.close();
+    for (const end of this.#endings) end();
   }
 
   /** Runs what endpoints left for the end, after the last request. */

@@ -1,6 +1,6 @@
 import { Refusal } from "../core/errors.ts";
 import { CountByKey, sourceOf } from "./connections/sources.ts";
-import type { Exchange } from "./endpoint.ts";
+import type { EndpointServices, Exchange } from "./endpoint.ts";
 import type { ReceivedRequest } from "./messages.ts";
 import { type BodyLimits, tooLarge } from "./request-guard.ts";
 
@@ -14,6 +14,9 @@ type SendingClient = Pick<Exchange, "raw" | "listen">;
 export class BodyReaders {
   readonly #concurrentRequestsMax: () => number;
   readonly #reading = new CountByKey();
+  /** Refuse the requests whose bodies are incomplete. */
+  readonly #incomplete = new Set<() => void>();
+  #isClosing = false;
 
   constructor(concurrentRequestsMax: () => number) {
     this.#concurrentRequestsMax = concurrentRequestsMax;
@@ -24,13 +27,19 @@ export class BodyReaders {
    * its headers: it is accepted regardless of the source's other incomplete bodies, so that a slow neighbor does not lock out a
    * fast client.
    *
-   * @throws {Refusal} RATE_LIMITED, PAYLOAD_TOO_LARGE, REQUEST_TIMEOUT, CANCELLED
+   * @throws {Refusal} RATE_LIMITED, PAYLOAD_TOO_LARGE, REQUEST_TIMEOUT, CANCELLED, SHUTTING_DOWN
    */
   read(exchange: SendingClient, limits: BodyLimits): Uint8Array | Promise<Uint8Array> {
     const body = exchange.raw.takeBody?.();
     if (body === undefined) return this.#readPieces(exchange, limits);
     if (body.length > limits.bodyBytesMax) throw tooLarge(limits.bodyBytesMax);
     return body;
+  }
+
+  /** Refuses requests whose bodies are incomplete, from now on: no call is admitted any more. */
+  close(): void {
+    this.#isClosing = true;
+    for (const refuse of [...this.#incomplete]) refuse();
   }
 
   #readPieces(exchange: SendingClient, { bodyBytesMax, requestTimeoutMs }: BodyLimits): Promise<Uint8Array> {
@@ -47,6 +56,7 @@ export class BodyReaders {
         isFinished = true;
         clearTimeout(timer);
         unlisten();
+        this.#incomplete.delete(close);
         this.#reading.leave(source);
         if (refusal === undefined) {
           resolve(body.bytes);
@@ -56,6 +66,7 @@ export class BodyReaders {
         body.drop();
         reject(refusal());
       };
+      const close = (): void => finish(shuttingDown);
       let timer: ReturnType<typeof setTimeout> | undefined;
       const unlisten = exchange.listen(() => finish(disconnected));
       raw.on("data", (chunk: Buffer) => {
@@ -65,10 +76,21 @@ export class BodyReaders {
       });
       raw.on("end", () => finish());
       // A whole body is passed on at once, if the server has it already.
-      if (!isFinished) timer = setTimeout(() => finish(tooSlow), requestTimeoutMs);
+      if (!isFinished) {
+        timer = setTimeout(() => finish(tooSlow), requestTimeoutMs);
+        this.#incomplete.add(close);
+      }
+      if (this.#isClosing) close();
       if (reading >= perSourceMax) setImmediate(() => finish(tooMany));
     });
   }
+}
+
+/** Returns the readers of a listener, which end when it begins to close. */
+export function bodyReaders({ concurrentRequestsMax, onClosing }: EndpointServices): BodyReaders {
+  const readers = new BodyReaders(concurrentRequestsMax);
+  onClosing(() => readers.close());
+  return readers;
 }
 
 const GROWN_BYTES_MIN = 4_096;
@@ -107,6 +129,8 @@ class GrowingBytes {
 const disconnected = (): Refusal =>
   new Refusal("CANCELLED", "The client disconnected before its request was complete.");
 const tooSlow = (): Refusal => new Refusal("REQUEST_TIMEOUT", "The request was not complete in time.");
+const shuttingDown = (): Refusal =>
+  new Refusal("SHUTTING_DOWN", "The service is shutting down.", { retryAfterMs: 1_000 });
 const tooMany = (): Refusal =>
   new Refusal("RATE_LIMITED", "Too many of your requests are incomplete at once.", {
     details: { limit: "incompleteRequests" },

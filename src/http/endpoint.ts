@@ -81,6 +81,8 @@ export interface EndpointServices extends ListenerParts {
   /** Rate limit per caller for requests other than calls; without it, they are not rate-limited. */
   readonly requestRate?: RequestRateLimiter | undefined;
   readonly routes: readonly Route[];
+  /** Runs the work when the listener begins to close: what waits ends then. */
+  readonly onClosing: (work: () => void) => void;
   /** Runs the work when the listener closes, after its last request. */
   readonly onClose: (work: () => unknown) => void;
   /** The listener itself: what its requests share is kept for it. */

@@ -4,7 +4,7 @@ import { Refusal } from "../core/errors.ts";
 import type { CallerContext } from "../core/types.ts";
 import type { Audience } from "../pipeline/caller-context.ts";
 import { isId } from "./approval-json.ts";
-import { BodyReaders } from "./body-readers.ts";
+import { bodyReaders } from "./body-readers.ts";
 import { certificateOf } from "./connections/listening-tls.ts";
 import { ConcurrencyLimit, type ConcurrencyLimitOptions } from "./connections/request-limits.ts";
 import {
@@ -237,7 +237,7 @@ export class Guard {
 const NO_BYTES = new Uint8Array();
 const noBody = z.strictObject({});
 
-const readersOf = perListener((services) => new BodyReaders(services.concurrentRequestsMax));
+const readersOf = perListener(bodyReaders);
 
 /**
  * Returns the body's bytes; undefined when there is none. Rejects with the same refusals as `POST /call`; the rest of a refused

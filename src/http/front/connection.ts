@@ -340,10 +340,10 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     this.#onClose.push(listener);
   }
 
-  /** Ends the connection if no request is open on it: called while the listener closes. */
+  /** Ends the connection if no request on it waits for its answer: called while the listener closes. */
   endIfIdle(): void {
     if (this.#isEnding) this.#wire.close();
-    else if (this.#open.length === 0 && !this.#isSettling) this.#endAfterLast();
+    else if (this.#open.every(({ answer }) => answer.writableFinished) && !this.#isSettling) this.#endAfterLast();
   }
 
   /** Ends the connection after its answers, or at once when there are none to wait for. */

@@ -11,7 +11,7 @@ import type { CallRequest, Hold } from "../../pipeline/call-request.ts";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
 import type { ToolProxy } from "../../pipeline/proxy.ts";
 import { callAnswer } from "../answers.ts";
-import { BodyReaders, DISCARDED_BYTES_MAX } from "../body-readers.ts";
+import { type BodyReaders, bodyReaders, DISCARDED_BYTES_MAX } from "../body-readers.ts";
 import { certificateOf } from "../connections/listening-tls.ts";
 import { ConcurrencyLimit } from "../connections/request-limits.ts";
 import {
@@ -52,9 +52,7 @@ const envelope = z.strictObject({
 
 type Envelope = z.output<typeof envelope>;
 
-export const intakeOf = perListener(
-  (services): Intake => ({ readers: new BodyReaders(services.concurrentRequestsMax), running: 0 }),
-);
+export const intakeOf = perListener((services): Intake => ({ readers: bodyReaders(services), running: 0 }));
 
 export interface Intake {
   readonly readers: BodyReaders;
