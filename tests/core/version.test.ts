@@ -9,8 +9,8 @@ test.each([
   ["package.json", `"version": "${VERSION}"`],
   ["clients/typescript/package.json", `"version": "${VERSION}"`],
   ["clients/python/pyproject.toml", `\nversion = "${VERSION}"\n`],
-  ["deploy/standalone/kustomization.yaml", `newName: registry.example/safe-tool-call, newTag: ${VERSION} }`],
-  ["deploy/sidecar/kustomization.yaml", `newName: registry.example/safe-tool-call, newTag: ${VERSION} }`],
+  ["deploy/helm/safe-tool-call/Chart.yaml", `\nversion: ${VERSION}\nappVersion: ${VERSION}\n`],
+  ["deploy/helm/examples/agent/Chart.yaml", `    version: ${VERSION}\n`],
   ["docs/clients.md", `safe-tool-call-client-${VERSION}.tgz`],
   ["CHANGELOG.md", `\n## ${VERSION}\n`],
 ])("%s names the version that src/core/version.ts has", (file, text) => {

@@ -1,25 +1,27 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { IDeployment } from "kubernetes-models/apps/v1";
-import { parseAllDocuments } from "yaml";
+import { parse, parseAllDocuments } from "yaml";
 
 export const PROJECT = resolve(import.meta.dir, "../..");
-export const DEPLOY = join(PROJECT, "deploy");
+export const CHART = join(PROJECT, "deploy/helm/safe-tool-call");
 
-/** Folders that are applied whole. */
-export const BASES = ["monitoring", "sidecar", "standalone"] as const;
-
-/** One object as it is written. */
+/** One object as it is rendered. */
 export interface Document {
   readonly apiVersion: string;
   readonly kind: string;
-  readonly metadata: { readonly name: string; readonly namespace?: string; readonly [key: string]: unknown };
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
   readonly spec?: unknown;
-  readonly [key: string]: unknown;
+  readonly data?: Readonly<Record<string, string>>;
 }
 
-export type Deployment = Document & IDeployment;
-export type PodSpec = NonNullable<NonNullable<NonNullable<IDeployment["spec"]>["template"]>["spec"]>;
+export type PodTemplate = NonNullable<IDeployment["spec"]>["template"];
+export type PodSpec = NonNullable<PodTemplate["spec"]>;
 export type Container = PodSpec["containers"][number];
 
 /** Every object of a text of YAML documents. A key that stands twice is a mistake here, not the last one's luck. */
@@ -31,21 +33,20 @@ export function documentsOf(text: string): readonly Document[] {
   });
 }
 
-/** The objects of a folder's files: what is neither a kustomization nor the service's own configuration. */
-export function writtenDocuments(base: string): readonly Document[] {
-  return readdirSync(join(DEPLOY, base))
-    .filter((name) => name.endsWith(".yaml") && name !== "kustomization.yaml" && name !== "stc.yaml")
-    .flatMap((name) => documentsOf(readFileSync(join(DEPLOY, base, name), "utf8")));
+export const ofKind = (documents: readonly Document[], kind: string): readonly Document[] =>
+  documents.filter((document) => document.kind === kind);
+
+/** Returns the `spec` of the first object of a kind. */
+export function specOf<T>(documents: readonly Document[], kind: string): T {
+  const [found] = ofKind(documents, kind);
+  if (found === undefined) throw new Error(`no ${kind}`);
+  return found.spec as T;
 }
 
-export function deployments(documents: readonly Document[]): readonly Deployment[] {
-  return documents.filter((document): document is Deployment => document.kind === "Deployment");
-}
-
-export function podSpecOf({ spec }: Deployment): PodSpec {
-  const pod = spec?.template.spec;
-  if (pod === undefined) throw new Error("a deployment without pods");
-  return pod;
+/** Returns the template of the only workload, or undefined where there is none. */
+export function podTemplateOf(documents: readonly Document[]): PodTemplate | undefined {
+  const [workload] = documents.filter(({ kind }) => kind === "StatefulSet" || kind === "Deployment");
+  return (workload?.spec as { readonly template: PodTemplate } | undefined)?.template;
 }
 
 /** Init containers count: they run beside the others when they are sidecars. */
@@ -58,4 +59,19 @@ export function proxyOf(pod: PodSpec): Container {
   const [found] = containersOf(pod).filter(({ name }) => name === "safe-tool-call");
   if (found === undefined) throw new Error("no container safe-tool-call");
   return found;
+}
+
+interface AlertRule {
+  readonly alert: string;
+  readonly expr: string;
+  readonly labels: { readonly severity: string };
+  readonly annotations: { readonly summary: string };
+}
+
+/** The alert rules of the chart. */
+export function alertRules(): readonly AlertRule[] {
+  const { groups } = parse(readFileSync(join(CHART, "files/alert-rules.yaml"), "utf8")) as {
+    readonly groups: readonly { readonly rules: readonly AlertRule[] }[];
+  };
+  return groups.flatMap(({ rules }) => rules);
 }

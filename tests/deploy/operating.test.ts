@@ -6,12 +6,11 @@ import { readConfig } from "../support/build.ts";
 import { runStc } from "../support/stc.ts";
 import { MEANINGS } from "./configuration-meanings.ts";
 import { configurationReference, PAGE, withReference } from "./configuration-reference.ts";
-import { readPrometheusRule } from "./custom-resources.ts";
-import { PROJECT, writtenDocuments } from "./documents.ts";
+import { alertRules, PROJECT } from "./documents.ts";
 
 const reference = readFileSync(PAGE, "utf8");
 const observability = readFileSync(join(PROJECT, "docs/observability.md"), "utf8");
-const pages = ["install", "operating", "observability"].map((name) =>
+const pages = ["cluster", "install", "operating", "observability"].map((name) =>
   readFileSync(join(PROJECT, `docs/${name}.md`), "utf8"),
 );
 const rows = [...configurationReference().matchAll(/^\| `([^`]+)` \| (.*) \| (.*) \| (.*) \|$/gm)].map(
@@ -83,10 +82,15 @@ test("the defaults in it are the service's defaults", () => {
 });
 
 test("every alert is explained, and no other", () => {
-  const [rule] = writtenDocuments("monitoring")
-    .filter(({ kind }) => kind === "PrometheusRule")
-    .map(readPrometheusRule);
-  const alerts = rule?.spec.groups.flatMap((group) => group.rules.map(({ alert }) => alert)) ?? [];
+  const rules = alertRules();
+  const faulty = rules.filter(
+    ({ alert, annotations, labels }) =>
+      !/^SafeToolCall[A-Z][A-Za-z]+$/.test(alert) ||
+      !/^(critical|warning)$/.test(labels.severity) ||
+      annotations.summary.length < 20,
+  );
+  expect(faulty).toEqual([]);
+  const alerts = rules.map(({ alert }) => alert);
   const explained = new Set([...observability.matchAll(/`(SafeToolCall\w+)`/g)].map(([, name]) => name ?? ""));
   expect([...explained].sort()).toEqual([...alerts].sort());
 });

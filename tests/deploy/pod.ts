@@ -8,11 +8,12 @@ import { type VerifyReport, verifyLog } from "../../src/audit/verify/verify.ts";
 import { DEVELOPMENT_SERVER_NAME, makeCertificates } from "../../src/cli/development/certificates.ts";
 import { type CustomerMaster, startCustomerMaster } from "../../src/cli/development/customer-master.ts";
 import { type RunningService, startService } from "../../src/cli/service.ts";
-import type { Config } from "../../src/runtime/config/config.ts";
 import { readConfig } from "../support/build.ts";
 import { LiveIssuers, OPERATORS_ISSUER } from "../support/live-tokens.ts";
+import { RunningStc } from "../support/stc.ts";
 import { makeSigningKey } from "../support/tokens.ts";
-import { DEPLOY, PROJECT } from "./documents.ts";
+import { type Document, ofKind, PROJECT } from "./documents.ts";
+import { configurationOf, rendered, renderedAgent } from "./helm.ts";
 
 const YEAR_2000 = new Date(946_684_800_000);
 const YEAR_2100 = new Date(4_102_444_800_000);
@@ -26,7 +27,11 @@ interface Written {
   readonly systems: { readonly "customer-master-service": { readonly tls: object } };
 }
 
-/** A folder that stands for a pod's file system, with what its volumes hold, and the service as the base configures it. */
+/** The charts that are run: the service in pods of its own, and beside an agent. */
+export const RUN = ["standalone", "sidecar"] as const;
+type Base = (typeof RUN)[number];
+
+/** A folder that stands for a pod's file system, with what its volumes hold, and the service as the chart configures it. */
 export class Pod {
   readonly #root = realpathSync(mkdtempSync(join(tmpdir(), "stc-pod-")));
   readonly #cluster = makeSigningKey("RS256", "cluster-1");
@@ -35,18 +40,40 @@ export class Pod {
   #master: CustomerMaster | undefined;
   #logs: Bun.Server<undefined> | undefined;
   readonly running: RunningService[] = [];
+  readonly #programs: RunningStc[] = [];
 
-  async start(base: "sidecar" | "standalone"): Promise<RunningService> {
+  async start(base: Base): Promise<RunningService> {
+    await this.#prepare(base);
+    const read = { folder: join(this.#root, "etc/stc"), environment: {}, origin: "stc.yaml" };
+    const service = await startService(readConfig({ ...this.#configuration(), log: { level: "silent" } }, read));
+    this.running.push(service);
+    return service;
+  }
+
+  /** Starts the service as a program of its own, and returns it with its URL. */
+  async startProcess(base: Base): Promise<{ readonly program: RunningStc; readonly url: string }> {
+    await this.#prepare(base);
+    const file = join(this.#root, "etc/stc/run.yaml");
+    writeFileSync(file, JSON.stringify(this.#configuration()));
+    const program = new RunningStc(["serve", "--config", file]);
+    this.#programs.push(program);
+    const out = await program.printed(/"url":"http:[^"]+"/);
+    const [, url = ""] = /"url":"(http:[^"]+)"/.exec(out) ?? [];
+    return { program, url };
+  }
+
+  async #prepare(base: Base): Promise<void> {
+    const documents = base === "sidecar" ? await renderedAgent() : await rendered({ case: base });
     const certificates = await makeCertificates({ notBefore: YEAR_2000, notAfter: YEAR_2100 });
     const { rootCert, server, client } = certificates;
-    this.#mount("etc/stc-tls", { "ca.crt": rootCert, "tls.crt": client.cert, "tls.key": client.key });
+    this.#mount("etc/stc-client-tls", { "ca.crt": rootCert, "tls.crt": client.cert, "tls.key": client.key });
     this.#mount("etc/stc-console-tls", { "tls.crt": server.cert, "tls.key": server.key });
-    this.#mount("etc/stc-issuers", { "jwks.json": JSON.stringify({ keys: [this.#cluster.jwk] }) });
+    this.#mount("etc/stc-files/cluster-jwks", { "jwks.json": JSON.stringify({ keys: [this.#cluster.jwk] }) });
     this.#mount("etc/stc-audit-key", {
       "private.pem": this.#auditKey.privateKey.export({ type: "pkcs8", format: "pem" }),
     });
-    this.#mount("etc/stc-tools", { "find-runbook.ts": deployed(base, "tools/find-runbook.ts") });
-    this.#mount("etc/stc", { "stc.yaml": deployed(base, "stc.yaml") });
+    this.#mount("etc/stc-tools", toolsOf(documents));
+    this.#mount("etc/stc", { "stc.yaml": configurationOf(documents).text });
     mkdirSync(join(this.#root, "var/lib/stc"), { recursive: true });
     mkdirSync(join(this.#root, "app"));
     for (const folder of ["tools", "proto"]) symlinkSync(join(PROJECT, folder), join(this.#root, "app", folder));
@@ -56,9 +83,6 @@ export class Pod {
       port: 0,
     });
     this.#logs = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response(null, { status: 204 }) });
-    const service = await startService(this.#configuration());
-    this.running.push(service);
-    return service;
   }
 
   /** As the kubelet projects it: no `typ`, no permissions, an audience in a list. */
@@ -90,22 +114,25 @@ export class Pod {
 
   async close(): Promise<void> {
     for (const service of this.running) await service.drain();
+    for (const program of this.#programs) await program.end("SIGKILL");
     await this.#master?.close();
     await this.#logs?.stop(true);
     rmSync(this.#root, { recursive: true, force: true });
   }
 
   /** The file as it is written, but for the machine: paths below our folder, free ports, services that are here. */
-  #configuration(): Config {
-    const origin = join(this.#root, "etc/stc/stc.yaml");
-    const text = readFileSync(origin, "utf8").replaceAll(/\/(?=etc\/stc|var\/lib\/stc|app\/)/g, `${this.#root}/`);
+  #configuration(): object {
+    const text = readFileSync(join(this.#root, "etc/stc/stc.yaml"), "utf8").replaceAll(
+      /\/(?=etc\/stc|var\/lib\/stc|app\/)/g,
+      `${this.#root}/`,
+    );
     const written = parse(text) as Written;
     const system = written.systems["customer-master-service"];
     const [agents, people] = written.jwt.issuers;
     const { jwksUri: _, ...operators } = { ...people };
     const { console } = written.server;
     const listening = { host: "127.0.0.1", port: 0 };
-    const config = {
+    return {
       ...written,
       server: {
         ...{ ...written.server, ...listening, operator: listening },
@@ -122,9 +149,7 @@ export class Pod {
           tls: { ...system.tls, serverName: DEVELOPMENT_SERVER_NAME },
         },
       },
-      log: { level: "silent" },
     };
-    return readConfig(config, { folder: join(this.#root, "etc/stc"), environment: {}, origin });
   }
 
   /** As the kubelet does it: files are links to links, so that all of them change at once. */
@@ -139,6 +164,6 @@ export class Pod {
   }
 }
 
-function deployed(base: string, file: string): string {
-  return readFileSync(join(DEPLOY, base, file), "utf8");
+function toolsOf(documents: readonly Document[]): Readonly<Record<string, string>> {
+  return ofKind(documents, "ConfigMap").find(({ metadata }) => metadata.name.endsWith("-tools"))?.data ?? {};
 }

@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { RunningService } from "../../src/cli/service.ts";
 import { REFUSALS } from "../../src/core/refusals.ts";
-import { readPrometheusRule } from "./custom-resources.ts";
-import { writtenDocuments } from "./documents.ts";
-import { Pod } from "./pod.ts";
+import { alertRules } from "./documents.ts";
+import { HELM } from "./helm.ts";
+import { Pod, RUN } from "./pod.ts";
 
 const CUSTOMER = "3f0c9a52-6b1e-4c77-9d3a-000000000001";
 
-describe.each([["sidecar"], ["standalone"]] as const)("the %s as it is deployed", (base) => {
+describe.skipIf(HELM === undefined).each(RUN.map((base) => [base] as const))("the %s as it is deployed", (base) => {
   const pod = new Pod();
   let service: RunningService;
   beforeAll(async () => {
@@ -111,10 +111,7 @@ describe.each([["sidecar"], ["standalone"]] as const)("the %s as it is deployed"
     const authorization = `Bearer ${await pod.operatorToken(["metrics:read"])}`;
     const text = await (await fetch(`${service.operatorUrl}/metrics`, { headers: { authorization } })).text();
     const exposed = exposedMetrics(text);
-    const [rule] = writtenDocuments("monitoring")
-      .filter(({ kind }) => kind === "PrometheusRule")
-      .map(readPrometheusRule);
-    const rules = rule?.spec.groups.flatMap((group) => group.rules) ?? [];
+    const rules = alertRules();
     expect(rules.length).toBeGreaterThan(10);
     const unknown = rules.flatMap(({ alert, expr }) =>
       metricsOf(expr)
@@ -135,6 +132,23 @@ describe.each([["sidecar"], ["standalone"]] as const)("the %s as it is deployed"
     expect(checkpoints.signed).toBe(checkpoints.checkpoints);
   });
 });
+
+test.skipIf(HELM === undefined).each(RUN.map((base) => [base]))(
+  "the %s answers a call as a program of its own, and drains on SIGTERM",
+  async (base) => {
+    const pod = new Pod();
+    const { program, url } = await pod.startProcess(base);
+    const response = await fetch(`${url}/call`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${await pod.agentToken("researcher")}`, "content-type": "application/json" },
+      body: JSON.stringify({ tool: "find_runbook", args: { alert: "SafeToolCallDown" } }),
+    });
+    expect([response.status, await response.json()]).toMatchObject([200, { status: "success" }]);
+    expect(await program.end("SIGTERM")).toBe(0);
+    expect(pod.verifiedAudit().streams.map(({ damage }) => damage)).toEqual([undefined, undefined]);
+    await pod.close();
+  },
+);
 
 /** Names that may be asked for; a scraper adds `up`. */
 function exposedMetrics(text: string): ReadonlySet<string> {

@@ -37,6 +37,17 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/approvals.md: export STC_URL=": "tests/e2e/blocks-documented.slow.ts",
   "docs/operating.md: stc check --matrix": "tests/e2e/blocks-documented.slow.ts",
   "docs/webhooks.md: stc approvals report": "tests/e2e/blocks-documented.slow.ts",
+  ...Object.fromEntries(
+    [
+      "image:",
+      "volumes:",
+      "replicaCount: 3",
+      "dependencies:",
+      "{{- $proxy",
+      "helm install gate",
+      "kubectl create secret generic safe-tool-call-database",
+    ].map((begin) => [`docs/cluster.md: ${begin}`, "tests/deploy/cluster-documented.test.ts"]),
+  ),
   "docs/webhooks.md: mkdir -m 700 slack": "tests/e2e/slack-relay.test.ts",
   "docs/webhooks.md: STC_URL=http://127.0.0.1:8787 RELAY_FILES=./slack": "tests/e2e/slack-relay.test.ts",
   "docs/audit.md: stc audit query --sub": "tests/e2e/audit-guide.slow.ts",
@@ -187,7 +198,12 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   ),
   "docs/install.md: docker run":
     "wants a container runtime and the image; tests/deploy/image.test.ts reads the image's file",
-  "docs/install.md: kubectl create namespace": "wants a cluster; tests/deploy/kubernetes.test.ts reads the manifests",
+  ...Object.fromEntries(
+    ["kubectl create namespace", "kubectl create configmap cluster-jwks"].map((begin) => [
+      `docs/cluster.md: ${begin}`,
+      "wants a cluster; tests/deploy/cluster-documented.test.ts renders the chart with the values of this page",
+    ]),
+  ),
 };
 
 /** Languages whose blocks are all run, loaded or read below. */

@@ -1,0 +1,142 @@
+{{/* `config` without sections whose keys are all commented out. */}}
+{{- define "safe-tool-call.written" -}}
+{{- range $key, $value := .Values.config }}
+{{- if not (kindIs "invalid" $value) }}
+{{ toYaml (dict $key $value) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What the configuration has unless `config` says otherwise. */}}
+{{- define "safe-tool-call.configDefaults" -}}
+server:
+  drainTimeoutMs: 25000
+  {{- if .Values.console.enabled }}
+  operatorsOnAgentPort: false
+  {{- end }}
+# A tool whose command the kernel cannot confine is not registered.
+commands: { confinement: require }
+approvals:
+  deployment: {{ .Release.Namespace }}/{{ include "safe-tool-call.fullname" . }}
+{{- if include "safe-tool-call.usesPostgresql" . }}
+limits: { shared: true }
+{{- end }}
+{{- end }}
+
+{{/* What the chart decides, because objects of the cluster must agree with it. */}}
+{{- define "safe-tool-call.configDecided" -}}
+server:
+  host: {{ if include "safe-tool-call.isSidecar" . }}127.0.0.1{{ else }}0.0.0.0{{ end }}
+  port: {{ .Values.ports.calls }}
+  operator: { host: 0.0.0.0, port: {{ .Values.ports.operators }} }
+  {{- if .Values.tls.enabled }}
+  tls:
+    certFile: /etc/stc-tls/tls.crt
+    keyFile: /etc/stc-tls/tls.key
+    {{- with .Values.tls.clientCertificates }}
+    clientCaFile: /etc/stc-tls/ca.crt
+    clientCertificates: {{ . }}
+    {{- end }}
+  {{- end }}
+  {{- if .Values.console.enabled }}
+  console:
+    host: 0.0.0.0
+    port: {{ .Values.ports.console }}
+    tls: { certFile: /etc/stc-console-tls/tls.crt, keyFile: /etc/stc-console-tls/tls.key }
+    publicUrl: {{ required "console.publicUrl is required with console.enabled" .Values.console.publicUrl }}
+  {{- end }}
+audit:
+  dir: /var/lib/stc/audit-logs
+  {{- if .Values.audit.signingKey.existingSecret }}
+  checkpointKeyFile: /etc/stc-audit-key/private.pem
+  {{- end }}
+  {{- if .Values.audit.hashKey.existingSecret }}
+  hashKeyFile: /etc/stc-hash-key/key
+  {{- end }}
+{{- if .Values.postgresql.existingSecret }}
+approvals: { storeUrlFile: /etc/stc-postgresql/url }
+{{- else if not (include "safe-tool-call.usesPostgresql" .) }}
+approvals: { store: "sqlite:///var/lib/stc/approvals.sqlite" }
+{{- end }}
+{{- if .Values.console.oidc.existingSecret }}
+console: { oidc: { clientSecretFile: /etc/stc-oidc/client-secret } }
+{{- end }}
+{{- end }}
+
+{{- define "safe-tool-call.usesPostgresql" -}}
+{{- if or .Values.postgresql.existingSecret (dig "approvals" "storeUrlFile" "" (include "safe-tool-call.written" . | fromYaml)) }}true{{ end }}
+{{- end }}
+
+{{/* The same key in `config` and in what the chart decides is an error: one of them would be ignored. */}}
+{{- define "safe-tool-call.refuseDecided" -}}
+{{- range $key, $value := .decided }}
+{{- if hasKey $.config $key }}
+{{- $written := get $.config $key }}
+{{- if and (kindIs "map" $value) (kindIs "map" $written) }}
+{{- include "safe-tool-call.refuseDecided" (dict "path" (printf "%s.%s" $.path $key) "decided" $value "config" $written) }}
+{{- else if not (kindIs "invalid" $written) }}
+{{- fail (printf "%s.%s: the chart sets this key from its other values (deploy/helm/safe-tool-call/values.yaml): leave it out" $.path $key) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The service's configuration, as YAML. */}}
+{{- define "safe-tool-call.config" -}}
+{{- $written := include "safe-tool-call.written" . | fromYaml }}
+{{- $decided := include "safe-tool-call.configDecided" . | fromYaml }}
+{{- include "safe-tool-call.refuseDecided" (dict "path" "config" "decided" $decided "config" $written) }}
+{{- if not (dig "jwt" "" $written) }}
+{{- fail "config.jwt is required: whose tokens the service accepts (docs/identity.md)" }}
+{{- end }}
+{{- $config := mergeOverwrite (include "safe-tool-call.configDefaults" . | fromYaml) $written $decided }}
+{{- $tools := concat (dig "tools" list $written) (ternary (list "/etc/stc-tools") list (not (empty .Values.tools))) }}
+{{- if not $tools }}
+{{- fail "tools is required: manifests by file name, or folders of the image in config.tools" }}
+{{- end }}
+{{- $_ := set $config "tools" $tools }}
+{{- if not (include "safe-tool-call.isSidecar" .) }}
+{{- $hosts := include "safe-tool-call.serviceNames" (dict "context" .) | fromYamlArray }}
+{{- $hosts = concat $hosts .Values.ingress.calls.hosts .Values.httpRoute.calls.hostnames (dig "server" "allowedHosts" list $written) }}
+{{- $_ = set $config.server "allowedHosts" (uniq $hosts) }}
+{{- end }}
+{{- if .Values.console.enabled }}
+{{- $hosts := include "safe-tool-call.serviceNames" (dict "context" . "suffix" "console") | fromYamlArray }}
+{{- $hosts = concat $hosts .Values.ingress.console.hosts .Values.httpRoute.console.hostnames (dig "server" "console" "allowedHosts" list $written) }}
+{{- $_ = set $config.server.console "allowedHosts" (uniq $hosts) }}
+{{- end }}
+{{- toYaml $config }}
+{{- end }}
+
+{{/* Values that do not go together. */}}
+{{- define "safe-tool-call.check" -}}
+{{- if and (include "safe-tool-call.isSidecar" .) .Values.console.enabled }}
+{{- fail "console.enabled: a sidecar has no console; people decide at its port for calls (kubectl port-forward)" }}
+{{- end }}
+{{- if not (include "safe-tool-call.isSidecar" .) }}
+{{- if and .Values.autoscaling.enabled (not (include "safe-tool-call.usesPostgresql" .)) }}
+{{- fail "autoscaling.enabled needs postgresql.existingSecret: SQLite is on one pod's volume" }}
+{{- end }}
+{{- if and (gt (int .Values.replicaCount) 1) (not (include "safe-tool-call.usesPostgresql" .)) }}
+{{- fail (printf "replicaCount: %d needs postgresql.existingSecret: SQLite is on one pod's volume" (int .Values.replicaCount)) }}
+{{- end }}
+{{- range $name, $route := dict "ingress.console" .Values.ingress.console "httpRoute.console" .Values.httpRoute.console }}
+{{- if and $route.enabled (not $.Values.console.enabled) }}
+{{- fail (printf "%s.enabled needs console.enabled" $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Sleep, drain, and time for the ends. */}}
+{{- define "safe-tool-call.gracePeriodSeconds" -}}
+{{- $drainMs := dig "server" "drainTimeoutMs" 25000 (include "safe-tool-call.written" . | fromYaml) | int }}
+{{- $needed := add .Values.preStopSleepSeconds (div (add $drainMs 999) 1000) 5 }}
+{{- if kindIs "invalid" .Values.terminationGracePeriodSeconds }}
+{{- add $needed 10 }}
+{{- else if lt (int .Values.terminationGracePeriodSeconds) (int $needed) }}
+{{- fail (printf "terminationGracePeriodSeconds: at least %d (preStopSleepSeconds, config.server.drainTimeoutMs and 5): the service would be killed while it drains" $needed) }}
+{{- else }}
+{{- int .Values.terminationGracePeriodSeconds }}
+{{- end }}
+{{- end }}
