@@ -1,5 +1,4 @@
 import { join } from "node:path";
-import configuration from "../../docs/configuration.schema.json" with { type: "json" };
 
 export const CHART = join(import.meta.dir, "safe-tool-call");
 export const VALUES_SCHEMA_FILE = join(CHART, "values.schema.json");
@@ -165,18 +164,28 @@ const PROPERTIES: Readonly<Record<string, Schema>> = {
   extraObjects: list({ type: ["object", "string"] }),
 };
 
-/** Returns the content of `values.schema.json`: the chart's own values, and the configuration as the service's schema has it. */
-export function valuesSchema(): string {
-  const { properties, definitions } = withoutTexts(configuration) as typeof configuration;
+interface Configuration {
+  readonly properties: Readonly<Record<string, Schema>>;
+  readonly definitions: Schema;
+}
+
+/**
+ * Returns the content of `values.schema.json`: the chart's own values, and the service's configuration (`bun run docs:configuration`
+ * writes it).
+ *
+ * @param configuration the content of `docs/configuration.schema.json`
+ */
+export function valuesSchema(configuration: string): string {
+  const { properties, definitions } = withoutTexts(JSON.parse(configuration)) as Configuration;
   // The chart adds the keys that are required here.
-  const { required: _, ...audit } = properties.audit;
+  const { required: _, ...audit } = properties["audit"] ?? {};
   const schema = {
     $schema: "http://json-schema.org/draft-07/schema#",
     title: "Values of the chart safe-tool-call",
     ...closed(PROPERTIES),
     definitions: { ...definitions, configuration: closed({ ...properties, audit }) },
   };
-  return `${JSON.stringify(schema)}\n`;
+  return `${JSON.stringify(schema, undefined, 2)}\n`;
 }
 
 /**
@@ -191,5 +200,3 @@ function withoutTexts(schema: unknown): unknown {
   );
   return Object.fromEntries(kept.map(([key, value]) => [key, withoutTexts(value)]));
 }
-
-if (import.meta.main) await Bun.write(VALUES_SCHEMA_FILE, valuesSchema());

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
-import { chmodSync, copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, copyFileSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { packFolder } from "./archive.ts";
 import { NOTICES_FILE } from "./notices.ts";
 import { inTemporaryFolder, run } from "./run.ts";
 import { RUNTIMES, type Runtime } from "./runtimes.ts";
@@ -91,14 +92,6 @@ export async function archive(folder: string, { binary: file, platform, source }
       chmodSync(join(top, to), mode);
     }
     chmodSync(top, 0o755);
-    const fixed = ["--format=ustar", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"];
-    const time = `--mtime=@${source.epochSeconds}`;
-    const tar = join(staged, "archive.tar");
-    await run(["tar", "--create", ...fixed, time, "--file", tar, "--directory", staged, name]);
-    const path = join(folder, `${name}.tar.gz`);
-    mkdirSync(folder, { recursive: true });
-    // Bun's own compressor: its version is pinned, that of a `gzip` on the machine is not.
-    writeFileSync(path, Bun.gzipSync(readFileSync(tar), { level: 6, library: "libdeflate" }));
-    return path;
+    return packFolder(join(folder, `${name}.tar.gz`), { staged, name, source });
   });
 }

@@ -2,6 +2,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { binaries } from "./binaries.ts";
+import { packChart } from "./chart.ts";
 import { packClient, packService } from "./npm.ts";
 import { python } from "./python.ts";
 import { sbom } from "./sbom.ts";
@@ -15,6 +16,7 @@ const PARTS: Readonly<Record<string, (folder: string) => Promise<Paths>>> = {
   service: packService,
   client: packClient,
   python,
+  chart: packChart,
   sbom,
   binaries,
 };

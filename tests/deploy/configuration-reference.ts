@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import { VALUES_SCHEMA_FILE, valuesSchema } from "../../deploy/helm/values-schema.ts";
 import { MODULES } from "../../src/modules.ts";
 import { configSchema, environmentOverrides } from "../../src/runtime/config/config.ts";
 import { reloadedKeys } from "../../src/runtime/config/values.ts";
@@ -285,4 +286,5 @@ if (import.meta.main) {
   writeFileSync(PAGE, withReference(readFileSync(PAGE, "utf8")));
   writeFileSync(OPERATING_PAGE, withReloadTable(readFileSync(OPERATING_PAGE, "utf8")));
   writeFileSync(SCHEMA_FILE, schemaContent());
+  writeFileSync(VALUES_SCHEMA_FILE, valuesSchema(schemaContent()));
 }

@@ -120,9 +120,18 @@ console: { oidc: { clientSecretFile: /etc/stc-oidc/client-secret } }
 {{- if and (gt (int .Values.replicaCount) 1) (not (include "safe-tool-call.usesPostgresql" .)) }}
 {{- fail (printf "replicaCount: %d needs postgresql.existingSecret: SQLite is on one pod's volume" (int .Values.replicaCount)) }}
 {{- end }}
-{{- range $name, $route := dict "ingress.console" .Values.ingress.console "httpRoute.console" .Values.httpRoute.console }}
-{{- if and $route.enabled (not $.Values.console.enabled) }}
-{{- fail (printf "%s.enabled needs console.enabled" $name) }}
+{{- range $name, $required := dict "ingress" (list "hosts") "httpRoute" (list "hostnames" "parentRefs") }}
+{{- range $listener, $route := get $.Values $name }}
+{{- if $route.enabled }}
+{{- if and (eq $listener "console") (not $.Values.console.enabled) }}
+{{- fail (printf "%s.console.enabled needs console.enabled" $name) }}
+{{- end }}
+{{- range $required }}
+{{- if not (get $route .) }}
+{{- fail (printf "%s.%s.%s is required with enabled: the service answers to the names that it knows" $name $listener .) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}
