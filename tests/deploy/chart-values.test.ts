@@ -7,6 +7,7 @@ import { VERSION } from "../../src/core/version.ts";
 import { schemaContent } from "./configuration-reference.ts";
 import { CHART, type Document, ofKind, podTemplateOf, proxyOf, specOf } from "./documents.ts";
 import { CASES, configurationOf, HELM, helm, helmTemplate, rendered } from "./helm.ts";
+import { VERSIONS, validatorOf } from "./kubernetes-schemas.ts";
 
 describe.skipIf(HELM === undefined)("helm lint has nothing to say about", () => {
   const lint = async (...args: string[]) => {
@@ -104,12 +105,16 @@ describe.skipIf(HELM === undefined)("refused, with the value and what to do", ()
     expect((await helmTemplate({ values: { image, tools, config: { jwt } } })).err).toBe("");
   });
 
-  test("a certificate from cert-manager without an issuer, and a console beside an agent", async () => {
+  test("a certificate from cert-manager without an issuer, and beside an agent what is reached from outside", async () => {
     const certManager = { enabled: true };
     const issuer = await helmTemplate({ case: "minimal", values: { certManager, tls: { enabled: true } } });
     expect(issuer.err).toContain("certManager.issuerRef.name is required");
-    const beside = await helmTemplate({ case: "minimal", values: { mode: "sidecar", console: { enabled: true } } });
-    expect(beside.err).toContain("console.enabled: a sidecar has no console");
+    for (const name of ["console", "autoscaling", "serviceMonitor", "ingress.calls", "httpRoute.console"]) {
+      const values = { mode: "sidecar", ...set(name, { enabled: true }) };
+      expect((await helmTemplate({ case: "minimal", values })).err).toContain(
+        `${name}.enabled: not with mode: sidecar`,
+      );
+    }
   });
 });
 
@@ -289,6 +294,19 @@ describe.skipIf(HELM === undefined)("everything else", () => {
     ]);
     const ours = documents.filter((document) => !extra.includes(document));
     expect(ours.filter(({ kind, metadata }) => kind !== "Pod" && metadata.labels?.["team"] !== "platform")).toEqual([]);
+  });
+
+  test("names that YAML would take for numbers or booleans stay names", async () => {
+    const values = {
+      ...{ secrets: ["123"], configMaps: ["0x10"], postgresql: { existingSecret: "1e3", key: "1" } },
+      ...{ priorityClassName: "yes", persistence: { storageClass: "1.5" }, image: { repository: "9" } },
+      ...{ serviceAccount: { name: "null" }, certManager: { issuerRef: { name: "12" } } },
+      ingress: { calls: { enabled: true, className: "true", hosts: ["1.2"] } },
+    };
+    for (const name of ["minimal", "autoscaling"]) {
+      const documents = await rendered({ case: name, release: "007", namespace: "1e3", values });
+      for (const version of VERSIONS) expect(documents.flatMap(validatorOf(version))).toEqual([]);
+    }
   });
 
   test("a long release name gives names that Kubernetes takes", async () => {

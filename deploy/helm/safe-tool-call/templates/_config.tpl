@@ -43,7 +43,7 @@ server:
     host: 0.0.0.0
     port: {{ .Values.ports.console }}
     tls: { certFile: /etc/stc-console-tls/tls.crt, keyFile: /etc/stc-console-tls/tls.key }
-    publicUrl: {{ required "console.publicUrl is required with console.enabled" .Values.console.publicUrl }}
+    publicUrl: {{ required "console.publicUrl is required with console.enabled" .Values.console.publicUrl | quote }}
   {{- end }}
 audit:
   dir: /var/lib/stc/audit-logs
@@ -110,10 +110,18 @@ console: { oidc: { clientSecretFile: /etc/stc-oidc/client-secret } }
 
 {{/* Values that do not go together. */}}
 {{- define "safe-tool-call.check" -}}
-{{- if and (include "safe-tool-call.isSidecar" .) .Values.console.enabled }}
-{{- fail "console.enabled: a sidecar has no console; people decide at its port for calls (kubectl port-forward)" }}
+{{- if include "safe-tool-call.isSidecar" . }}
+{{- with .Values }}
+{{- $outside := dict "console" .console "autoscaling" .autoscaling "serviceMonitor" .serviceMonitor }}
+{{- $_ := merge $outside (dict "ingress.calls" .ingress.calls "ingress.console" .ingress.console) }}
+{{- $_ = merge $outside (dict "httpRoute.calls" .httpRoute.calls "httpRoute.console" .httpRoute.console) }}
+{{- range $name, $values := $outside }}
+{{- if $values.enabled }}
+{{- fail (printf "%s.enabled: not with mode: sidecar, which is reached inside its pod alone" $name) }}
 {{- end }}
-{{- if not (include "safe-tool-call.isSidecar" .) }}
+{{- end }}
+{{- end }}
+{{- else }}
 {{- if and .Values.autoscaling.enabled (not (include "safe-tool-call.usesPostgresql" .)) }}
 {{- fail "autoscaling.enabled needs postgresql.existingSecret: SQLite is on one pod's volume" }}
 {{- end }}

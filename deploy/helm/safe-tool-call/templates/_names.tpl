@@ -14,8 +14,8 @@
 {{- end }}
 
 {{- define "safe-tool-call.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "safe-tool-call.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "safe-tool-call.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "safe-tool-call.labels" -}}
@@ -31,8 +31,8 @@ app.kubernetes.io/part-of: safe-tool-call
 
 {{/* Name and labels of an object: (dict "context" . "suffix" "console"). */}}
 {{- define "safe-tool-call.metadata" -}}
-name: {{ include "safe-tool-call.fullname" .context }}{{ with .suffix }}-{{ . }}{{ end }}
-namespace: {{ .context.Release.Namespace }}
+name: "{{ include "safe-tool-call.fullname" .context }}{{ with .suffix }}-{{ . }}{{ end }}"
+namespace: {{ .context.Release.Namespace | quote }}
 labels: {{- include "safe-tool-call.labels" .context | nindent 2 }}
 {{- with .labels }}
 {{- toYaml . | nindent 2 }}
@@ -91,7 +91,7 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- $name := include "safe-tool-call.fullname" .context }}
 {{- with .suffix }}{{ $name = printf "%s-%s" $name . }}{{ end }}
 {{- $space := .context.Release.Namespace }}
-- {{ $name }}
+- {{ $name | quote }}
 - {{ $name }}.{{ $space }}
 - {{ $name }}.{{ $space }}.svc
 - {{ $name }}.{{ $space }}.svc.cluster.local

@@ -4,7 +4,7 @@ The service's container, for the StatefulSet and for the pod of an agent.
 {{- define "safe-tool-call.container" -}}
 {{- $sidecar := include "safe-tool-call.isSidecar" . -}}
 name: safe-tool-call
-image: {{ include "safe-tool-call.image" . }}
+image: {{ include "safe-tool-call.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- if $sidecar }}
 # A native sidecar: it is up before the agent starts, and ends after it.
@@ -76,32 +76,32 @@ volumeMounts:
 {{/* Secrets that the chart's own values name: volume, Secret, folder, and the key that becomes a file of a fixed name. */}}
 {{- define "safe-tool-call.secretVolumes" -}}
 {{- with .Values.audit.signingKey }}{{ if .existingSecret }}
-- { name: stc-audit-key, secret: {{ .existingSecret }}, path: /etc/stc-audit-key, key: {{ .key }}, file: private.pem }
+- { name: stc-audit-key, secret: {{ .existingSecret | quote }}, path: /etc/stc-audit-key, key: {{ .key | quote }}, file: private.pem }
 {{- end }}{{ end }}
 {{- with .Values.audit.hashKey }}{{ if .existingSecret }}
-- { name: stc-hash-key, secret: {{ .existingSecret }}, path: /etc/stc-hash-key, key: {{ .key }}, file: key }
+- { name: stc-hash-key, secret: {{ .existingSecret | quote }}, path: /etc/stc-hash-key, key: {{ .key | quote }}, file: key }
 {{- end }}{{ end }}
 {{- with .Values.postgresql }}{{ if .existingSecret }}
-- { name: stc-postgresql, secret: {{ .existingSecret }}, path: /etc/stc-postgresql, key: {{ .key }}, file: url }
+- { name: stc-postgresql, secret: {{ .existingSecret | quote }}, path: /etc/stc-postgresql, key: {{ .key | quote }}, file: url }
 {{- end }}{{ end }}
 {{- with .Values.console.oidc }}{{ if .existingSecret }}
-- { name: stc-oidc, secret: {{ .existingSecret }}, path: /etc/stc-oidc, key: {{ .key }}, file: client-secret }
+- { name: stc-oidc, secret: {{ .existingSecret | quote }}, path: /etc/stc-oidc, key: {{ .key | quote }}, file: client-secret }
 {{- end }}{{ end }}
 {{- with include "safe-tool-call.tlsSecret" . }}
-- { name: stc-tls, secret: {{ . }}, path: /etc/stc-tls }
+- { name: stc-tls, secret: {{ . | quote }}, path: /etc/stc-tls }
 {{- end }}
 {{- with include "safe-tool-call.consoleSecret" . }}
-- { name: stc-console-tls, secret: {{ . }}, path: /etc/stc-console-tls }
+- { name: stc-console-tls, secret: {{ . | quote }}, path: /etc/stc-console-tls }
 {{- end }}
 {{- with include "safe-tool-call.clientSecret" . }}
-- { name: stc-client-tls, secret: {{ . }}, path: /etc/stc-client-tls }
+- { name: stc-client-tls, secret: {{ . | quote }}, path: /etc/stc-client-tls }
 {{- end }}
 {{- end }}
 
 {{/* Volumes of the container, but for the state. */}}
 {{- define "safe-tool-call.volumes" -}}
 - name: stc-config
-  configMap: { name: {{ include "safe-tool-call.fullname" . }} }
+  configMap: { name: {{ include "safe-tool-call.fullname" . | quote }} }
 {{- if .Values.tools }}
 - name: stc-tools
   configMap: { name: {{ include "safe-tool-call.fullname" . }}-tools }
@@ -109,7 +109,7 @@ volumeMounts:
 {{- range include "safe-tool-call.secretVolumes" . | fromYamlArray }}
 - name: {{ .name }}
   secret:
-    secretName: {{ .secret }}
+    secretName: {{ .secret | quote }}
     defaultMode: 288 # 0440
     {{- if .key }}
     items: [{ key: {{ .key | quote }}, path: {{ .file }} }]
@@ -117,11 +117,11 @@ volumeMounts:
 {{- end }}
 {{- range .Values.secrets }}
 - name: stc-secret-{{ . | replace "." "-" }}
-  secret: { secretName: {{ . }}, defaultMode: 288 } # 0440
+  secret: { secretName: {{ . | quote }}, defaultMode: 288 } # 0440
 {{- end }}
 {{- range .Values.configMaps }}
 - name: stc-files-{{ . | replace "." "-" }}
-  configMap: { name: {{ . }} }
+  configMap: { name: {{ . | quote }} }
 {{- end }}
 - name: stc-scratch
   emptyDir: { medium: Memory, sizeLimit: 64Mi }

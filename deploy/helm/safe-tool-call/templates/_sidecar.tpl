@@ -19,7 +19,7 @@ docs/cluster.md has an example.
   projected:
     sources:
       - serviceAccountToken:
-          audience: {{ .Values.sidecar.tokenAudience }}
+          audience: {{ .Values.sidecar.tokenAudience | quote }}
           expirationSeconds: {{ .Values.sidecar.tokenExpirationSeconds }}
           path: token
 {{- end }}
@@ -38,7 +38,7 @@ docs/cluster.md has an example.
 
 {{/* Members of the pod's `labels`: the PodMonitor finds the pod by them. */}}
 {{- define "safe-tool-call.sidecar.podLabels" -}}
-safe-tool-call/sidecar: {{ include "safe-tool-call.fullname" . }}
+safe-tool-call/sidecar: {{ include "safe-tool-call.fullname" . | quote }}
 {{- end }}
 
 {{/* Members of the pod's `annotations`. */}}
