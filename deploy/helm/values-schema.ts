@@ -48,6 +48,7 @@ const httpRoute = closed({
   parentRefs: list(table),
   hostnames: list(hostName),
   timeouts: closed({ request: duration, backendRequest: duration }),
+  caCertificateRefs: list(table),
 });
 const monitor = closed({
   enabled: flag,

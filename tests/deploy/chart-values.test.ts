@@ -221,6 +221,12 @@ describe.skipIf(HELM === undefined)("replicas", () => {
         (spec as { rules: { backendRefs: { name: string; port: number }[] }[] }).rules[0]?.backendRefs ?? [],
     );
     expect(routes).toHaveLength(2);
+    const policies = ofKind(autoscaling, "BackendTLSPolicy").map(({ spec }) => spec as BackendPolicy);
+    expect(policies.map(({ targetRefs: [target] }) => target.name)).toEqual(routes.map(({ name }) => name));
+    const certified = ofKind(autoscaling, "Certificate").flatMap(
+      ({ spec }) => (spec as { dnsNames: string[] }).dnsNames,
+    );
+    expect(policies.filter(({ validation }) => !certified.includes(validation.hostname))).toEqual([]);
     for (const { name, port } of routes) {
       expect(names(autoscaling)[name]?.ports.map((own) => own.port)).toContain(port);
     }
@@ -236,6 +242,11 @@ describe.skipIf(HELM === undefined)("replicas", () => {
 
 interface Service {
   readonly ports: readonly { readonly name: string; readonly port: number }[];
+}
+
+interface BackendPolicy {
+  readonly targetRefs: readonly [{ readonly name: string }];
+  readonly validation: { readonly hostname: string };
 }
 
 interface ServiceMonitor {

@@ -48,6 +48,7 @@ describe.skipIf(HELM === undefined)("objects have the shape that Kubernetes know
   test("every kind of the chart is among them", () => {
     const kinds = new Set(Object.values(objects).flatMap((documents) => documents.map(({ kind }) => kind)));
     expect([...kinds].sort()).toEqual([
+      "BackendTLSPolicy",
       "Certificate",
       "ConfigMap",
       "Deployment",

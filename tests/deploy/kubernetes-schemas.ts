@@ -44,6 +44,7 @@ const CUSTOM: readonly (readonly [module: string, file: string])[] = [
     "github.com/prometheus-operator/prometheus-operator@v0.85.0",
     "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
   ],
+  ["sigs.k8s.io/gateway-api@v1.6.3", "config/crd/standard/gateway.networking.k8s.io_backendtlspolicies.yaml"],
   ["sigs.k8s.io/gateway-api@v1.6.3", "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"],
 ];
 
