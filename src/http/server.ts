@@ -6,6 +6,7 @@ import { challenges } from "./answers.ts";
 import {
   type ConnectionTaker,
   ForwardedConnections,
+  isForwarded,
   type ListenAddress,
   type ListenerServer,
 } from "./connections/listening-forwarded.ts";
@@ -103,7 +104,11 @@ function listener(
   });
   const exchangeOf = (request: FastifyRequest, reply: FastifyReply): HttpExchange<IncomingMessage> => {
     reply.hijack();
-    return new HttpExchange(partsOf(request), reply.raw, shared);
+    const exchange = new HttpExchange(partsOf(request), reply.raw, shared);
+    const { headers, socket } = request.raw;
+    // On such connections, this runtime loses bytes that come along with an offer of another protocol: they may be a request.
+    if (headers.upgrade !== undefined && isForwarded(socket)) exchange.closeConnection();
+    return exchange;
   };
   const answering = new Answering({ routes, parts: options, listener: app });
   app.server.headersTimeout = options.headersTimeoutMs;

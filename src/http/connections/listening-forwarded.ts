@@ -58,6 +58,13 @@ export function limitedTo<S extends Server>(server: S, connectionsMax: () => num
   return server;
 }
 
+const forwardedSockets = new WeakSet<Socket>();
+
+/** Returns whether another server has accepted the connection and handed it to the HTTP server. */
+export function isForwarded(socket: Socket): boolean {
+  return forwardedSockets.has(socket);
+}
+
 /**
  * Connections that a server other than the HTTP server has accepted and handed to it. Only on such connections does the
  * runtime expose client certificates and replace the server's own certificate; but it applies none of the HTTP server's
@@ -85,6 +92,7 @@ export class ForwardedConnections implements ConnectionTaker {
   take(socket: Socket): void {
     const forwarded = new ForwardedConnection(socket, this.#options);
     this.#open.set(socket, forwarded);
+    forwardedSockets.add(socket);
     socket.on("error", () => socket.destroy());
     socket.once("close", () => {
       forwarded.end();

@@ -22,7 +22,7 @@ export interface TlsSource {
 }
 
 /** The TLS server of a listener. */
-export interface TlsFront {
+export interface TlsListener {
   readonly server: Server;
   /** Returns when the certificate that it presents now expires. */
   expiresAt(): EpochMs;
@@ -55,7 +55,7 @@ export function certificateOf({ socket }: Pick<ReceivedRequest, "socket">): Clie
 export function tlsServer(
   forwarded: ConnectionTaker,
   { field, source, handshakeTimeoutMs, handshakes: limits, logError }: ListenerTlsOptions,
-): TlsFront {
+): TlsListener {
   let material = source.read();
   const handshakes = new Handshakes(limits);
   const server = createServer({ ...contextOf(material, source), handshakeTimeout: handshakeTimeoutMs }, (socket) => {

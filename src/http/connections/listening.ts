@@ -5,7 +5,7 @@ import { StartupError } from "../../core/errors.ts";
 import type { Endpoint, ListenerName, ListenerState } from "../endpoint.ts";
 import type { ConsoleListener, ServerOptions } from "../server-options.ts";
 import type { ListenAddress, ListenerServer } from "./listening-forwarded.ts";
-import { type TlsFront, type TlsSource, tlsServer } from "./listening-tls.ts";
+import { type TlsListener, type TlsSource, tlsServer } from "./listening-tls.ts";
 
 /** Where the agents' listener or the console's listens: a port, plain or with TLS, a socket, or both. */
 interface ServedAddress {
@@ -88,7 +88,7 @@ export async function openListeners(options: ServerOptions, addresses: ListenerA
 
 async function closeOperators(): Promise<void> {}
 
-/** Returns the agents' HTTP server: the front, unless the configuration names fastify. Only the one in use is loaded. */
+/** Returns the agents' HTTP server: the built-in one, unless the configuration names fastify. Only the one in use is loaded. */
 async function agentsServer(options: ServerOptions, endpoints: readonly Endpoint[]): Promise<ListenerServer> {
   if (options.http === "fastify") {
     const { createServer, FastifyListener } = await import("../server.ts");
@@ -119,7 +119,7 @@ class ServedListener {
   readonly #field: string;
   readonly #closings: (() => void)[] = [];
   readonly #addresses: string[] = [];
-  #front: TlsFront | undefined;
+  #tls: TlsListener | undefined;
 
   constructor(server: ListenerServer, options: ServerOptions, name: ListenerName) {
     this.#server = server;
@@ -132,9 +132,9 @@ class ServedListener {
     return {
       listener: this.#name,
       addresses: this.#addresses,
-      tls: this.#front === undefined ? "none" : "server",
-      clientCertificates: this.#front?.clientCertificates ?? "none",
-      certificateExpiresAt: this.#front?.expiresAt(),
+      tls: this.#tls === undefined ? "none" : "server",
+      clientCertificates: this.#tls?.clientCertificates ?? "none",
+      certificateExpiresAt: this.#tls?.expiresAt(),
     };
   }
 
@@ -185,7 +185,7 @@ class ServedListener {
 
   async #openTls(source: TlsSource, address: ListenAddress): Promise<number> {
     const { headersTimeoutMs, logError, limits, metrics } = this.#options;
-    const front = tlsServer(await this.#server.taker(), {
+    const opened = tlsServer(await this.#server.taker(), {
       field: this.#field,
       source,
       handshakeTimeoutMs: headersTimeoutMs,
@@ -197,12 +197,12 @@ class ServedListener {
         },
       },
     });
-    this.#front = front;
+    this.#tls = opened;
     this.#closings.push(
-      () => front.close(),
-      () => front.server.close(),
+      () => opened.close(),
+      () => opened.server.close(),
     );
-    return listeningPort(front.server, address);
+    return listeningPort(opened.server, address);
   }
 
   async #openSocket(address: SocketAddress): Promise<string> {
