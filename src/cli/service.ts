@@ -148,6 +148,8 @@ export async function startService(
     const stopped = parent?.stop(config.server.drainTimeoutMs + WORKER_END_MS);
     await endedWithin(closed, config.server.drainTimeoutMs);
     await stopped;
+    // Nothing could be recorded of a request that came after the audit is closed.
+    listeners.endIdle();
     await service.close(0);
     await endedWithin(closed, CUT_OFF_MS);
     listeners.cutOff();

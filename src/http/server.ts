@@ -191,6 +191,11 @@ export class FastifyListener implements ListenerServer {
     await Promise.all([this.#app.close(), this.#forwarded?.close()]).finally(() => clearInterval(idle));
   }
 
+  endIdle(): void {
+    this.#app.server.closeIdleConnections();
+    this.#forwarded?.destroyIdle();
+  }
+
   cutOff(): void {
     this.#app.server.closeAllConnections();
     this.#forwarded?.destroyAll();

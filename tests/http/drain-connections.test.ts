@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { startService } from "../../src/cli/service.ts";
 import { defineTool } from "../../src/index.ts";
-import { auditEntries } from "../support/audit-files.ts";
+import { auditEntries, journalEntries } from "../support/audit-files.ts";
 import { readConfig } from "../support/build.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { openClient, statusesIn } from "../support/sending-client.ts";
@@ -28,7 +28,7 @@ interface Answer {
 }
 
 /** A service with a tool that answers when the test says so, and a client of it that keeps its connections. */
-async function start(way: "TCP" | "socket", http: (typeof AGENTS_SERVERS)[number]) {
+async function start(way: "TCP" | "socket", http: (typeof AGENTS_SERVERS)[number], drainTimeoutMs = 600_000) {
   const started = Promise.withResolvers<void>();
   const finish = Promise.withResolvers<void>();
   const tool = (name: string, handler: () => Promise<Record<string, never>>) =>
@@ -50,7 +50,7 @@ async function start(way: "TCP" | "socket", http: (typeof AGENTS_SERVERS)[number
   const socketPath = join(folder, `${starts}.sock`);
   const config = {
     // Longer than a test: a connection that does not end by itself fails it.
-    server: { port: 0, http, drainTimeoutMs: 600_000, ...(way === "socket" && { socket: socketPath }) },
+    server: { port: 0, http, drainTimeoutMs, ...(way === "socket" && { socket: socketPath }) },
     ...{
       tools: [slow, tool("quick", async () => ({}))],
       audit: { dir, durability: "write" },
@@ -165,6 +165,20 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
         expect(statusesIn(await answer)).toEqual([404]);
       },
     );
+
+    test("no call is made once the audit is closed", async () => {
+      const { service, url, written, dir } = await start(way, http, 1);
+      const client = await openClient(url);
+      await client.send(written("quick"));
+      await until("the first answer", () => auditEntries(dir)[0]);
+      const drained = service.drain();
+      await until("the end of the audit", () => journalEntries(dir).find(({ type }) => type === "service.stopped"));
+      // The connection has ended, or is reset.
+      const answers = client.read().catch(() => "");
+      await client.send(written("quick")).catch(() => {});
+      expect(statusesIn(await answers)).not.toContain(503);
+      await drained;
+    });
 
     test("clients that keep their connections and call without a pause see answers, and no reset", async () => {
       const { service, call } = await start(way, http);

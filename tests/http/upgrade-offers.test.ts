@@ -36,10 +36,10 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
       ["TLS", "Upgrade: TLS/1.2\r\n", "Upgrade"],
     ])(
       "a request that comes along with an offer of %s is answered, or the connection ends",
-      async (_title, ...offer) => {
+      async (_title, offer, connection) => {
         const client = await connect();
         const received = client.read();
-        await client.send(get(...offer) + get("", "close"));
+        await client.send(get(offer, connection) + get("", "close"));
         // Neither server leaves the client waiting: it reads until the end of the connection.
         const text = await received;
         expect(statusesIn(text)).toEqual(http === "built-in" ? [200, 200] : [200]);

@@ -44,6 +44,8 @@ export interface ListenerServer {
   taker(): Promise<ConnectionTaker>;
   /** Stops accepting connections. For a moment, requests on open connections are still answered, with `Connection: close`. */
   close(): Promise<void>;
+  /** Ends the connections on which no request waits for its answer. */
+  endIdle(): void;
   /** Closes every connection at once. */
   cutOff(): void;
 }
@@ -124,6 +126,10 @@ export class ForwardedConnections implements ConnectionTaker {
     for (const forwarded of this.#open.values()) forwarded.retire();
   }
 
+  destroyIdle(): void {
+    for (const [socket, { isIdle }] of [...this.#open]) if (isIdle) socket.destroy();
+  }
+
   destroyAll(): void {
     for (const socket of [...this.#open.keys()]) socket.destroy();
   }
@@ -145,6 +151,10 @@ class ForwardedConnection {
     this.#socket = socket;
     this.#keepAliveMs = keepAliveMs;
     this.#await(headersTimeoutMs);
+  }
+
+  get isIdle(): boolean {
+    return this.#pending === 0;
   }
 
   begin(response: ServerResponse): void {

@@ -33,6 +33,8 @@ interface Listening {
   states(): readonly ListenerState[];
   /** Stops accepting connections for calls and the console; resolves when open requests have been answered. */
   close(): Promise<void>;
+  /** Ends the connections on which no request waits for its answer. */
+  endIdle(): void;
   cutOff(): void;
   closeOperators(): Promise<void>;
 }
@@ -61,9 +63,10 @@ export async function openListeners(options: ServerOptions, addresses: ListenerA
       served.push(opened);
       consoleUrl = await opened.open(console.address);
     }
+    const endIdle = (): void => served.forEach((each) => void each.endIdle());
     const cutOff = (): void => served.forEach((each) => void each.cutOff());
     const states = (): readonly ListenerState[] => served.map((each) => each.state());
-    const listening = { url, consoleUrl, close, cutOff };
+    const listening = { url, consoleUrl, close, endIdle, cutOff };
     if (operator === undefined) return { ...listening, operatorUrl: undefined, states, closeOperators };
     const { createOperatorServer } = await import("../server.ts");
     const operators = createOperatorServer(options, endpoints);
@@ -152,6 +155,10 @@ class ServedListener {
   async close(): Promise<void> {
     for (const close of this.#closings.splice(0)) close();
     await this.#server.close();
+  }
+
+  endIdle(): void {
+    this.#server.endIdle();
   }
 
   cutOff(): void {

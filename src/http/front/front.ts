@@ -193,9 +193,7 @@ export class Front implements ListenerServer, ConnectionTaker, FrontParts {
     this.isClosing = true;
     for (const listener of this.#listeners.splice(0)) listener.stop();
     this.#answering.close();
-    const idle = setInterval(() => {
-      for (const connection of this.#open) connection.endIfIdle();
-    }, IDLE_GRACE_MS);
+    const idle = setInterval(() => this.endIdle(), IDLE_GRACE_MS);
     await this.#empty().finally(() => clearInterval(idle));
     for (const stop of this.#stops.splice(0)) stop();
     await this.#answering.closed();
@@ -210,6 +208,10 @@ export class Front implements ListenerServer, ConnectionTaker, FrontParts {
 
   logError(error: unknown): void {
     this.#options.logError(error);
+  }
+
+  endIdle(): void {
+    for (const connection of this.#open) connection.endIfIdle();
   }
 
   cutOff(): void {
