@@ -21,7 +21,7 @@ interface AnswerConnection {
   /** Whether the connection ends after this request, unless others follow. */
   endsAfter(request: FrontRequest): boolean;
   write(data: string | Buffer): void;
-  /** An answer is whole, whether or not it was its turn. */
+  /** Called when an answer is whole, whether or not it was that answer's turn. */
   answered(): void;
   destroy(): void;
 }
@@ -41,7 +41,7 @@ export class FrontAnswer implements ServerAnswer {
   #head: string | undefined;
   #hasHead = false;
   #isChunked = false;
-  /** What was given before it was this answer's turn. */
+  /** Data that was written before it was this answer's turn. */
   readonly #held: (string | Buffer)[] = [];
   #sent: (() => void) | undefined;
   readonly #onClose: (() => void)[] = [];
@@ -148,7 +148,7 @@ export class FrontAnswer implements ServerAnswer {
     else if (this.#connection.isOpen(this)) this.#held.push(data);
   }
 
-  /** Writes what was given before it was this answer's turn. */
+  /** Writes the data that was held back before it was this answer's turn. */
   writeHeld(): void {
     for (const data of this.#held.splice(0)) this.#connection.write(data);
     if (this.#connection.isFlushed) this.drained();
@@ -183,7 +183,7 @@ export class FrontAnswer implements ServerAnswer {
     this.#notifyClosed();
   }
 
-  /** The client has disconnected before it had the whole answer. */
+  /** Called when the client has disconnected before the whole answer was sent. */
   disconnected(): void {
     if (this.destroyed || this.writableFinished) return;
     this.destroyed = true;

@@ -9,14 +9,14 @@ import type { Wire, WireEvents } from "./wire.ts";
 
 /** Bytes that are kept until they may be read; beyond this, nothing more is received. */
 const UNREAD_BYTES_MAX = 65_536;
-/** Time between the ends of both sides of a connection: to close it after the last answer, and to answer a client that has ended. */
+/** Time between the ends of both sides of a connection: for a client to read its last answer, and to answer a client that has ended. */
 const LINGER_MS = 2_000;
 const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
 
 /** Requests of one connection that are answered at the same time; beyond this, the next one waits. */
 const OPEN_REQUESTS_MAX = 64;
 
-/** What the connections of one listener share. */
+/** State and functions that the connections of one listener share. */
 export interface FrontParts {
   readonly parsers: ParserFactory;
   readonly headerBytesMax: number;
@@ -72,7 +72,7 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
   #refusal: RawEnd | "tunnel" | undefined;
   #isEnding = false;
   #hasClientEnded = false;
-  /** The sweep at which the client must have sent, or closed, what the connection waits for. */
+  /** The sweep at which the connection stops waiting for the client to send more, or to close. */
   #deadline: number;
 
   constructor(wire: Wire, front: FrontParts) {
@@ -105,7 +105,7 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     this.#read();
   }
 
-  /** Reads what was received, as far as requests may be open at the same time. */
+  /** Reads the received bytes, as far as requests may be open at the same time. */
   #read(): void {
     if (this.#isReading) return;
     this.#isReading = true;
@@ -126,7 +126,7 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     this.#setPaused(waiting > UNREAD_BYTES_MAX || this.#incomplete?.request.isFull === true);
   }
 
-  /** Reads on in the next turn: a refusal of this request may end the connection, and what follows must not have begun by then. */
+  /** Reads on in the next turn: a refusal of this request may end the connection, and no later request must have begun by then. */
   #settle(): void {
     this.#isSettling = true;
     setImmediate(() => {
@@ -137,7 +137,7 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     });
   }
 
-  /** Closes the connection after an error of ours: nothing that follows on it could be trusted. */
+  /** Closes the connection after an error of this server: nothing that follows on the connection could be trusted. */
   #fail(error: unknown): void {
     this.#front.logError(error);
     this.#wire.destroy();
@@ -170,7 +170,7 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
   #begin(request: FrontRequest): void {
     if (!this.#hasSentRequest) {
       this.#hasSentRequest = true;
-      // A connection that is one too many is answered and ended.
+      // A connection beyond the limit is answered and ended.
       if (!this.#front.admits(this)) return;
     }
     const answer = new FrontAnswer(request, this);
@@ -309,7 +309,7 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
 
   ended(): void {
     this.#hasClientEnded = true;
-    // First what was received before.
+    // Bytes that were received before come first.
     if (this.#isSettling) return;
     if (this.#isEnding) {
       this.#wire.close();
@@ -340,19 +340,19 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     this.#onClose.push(listener);
   }
 
-  /** Ends the connection if no request on it waits for its answer: called while the listener closes. */
+  /** Ends the connection if no request waits for its answer: called while the listener closes. */
   endIfIdle(): void {
     if (this.#isEnding) this.#wire.close();
     else if (this.#open.every(({ answer }) => answer.writableFinished) && !this.#isSettling) this.#endAfterLast();
   }
 
-  /** Ends the connection after its answers, or at once when there are none to wait for. */
+  /** Ends the connection after its answers, or at once when no request is open. */
   retire(): void {
     this.#isRetired = true;
     if (this.#open.length === 0 && !this.#isSettling) this.#endAfterLast();
   }
 
-  /** Ends what has waited too long. */
+  /** Ends the connection, or its request, when the deadline has passed. */
   sweep(now: number): void {
     if (now < this.#deadline) return;
     // What the system has taken is still sent.
@@ -363,7 +363,7 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
     else this.#refuse("timeout");
   }
 
-  /** Closes the connection of a client that has ended, unless it is reading its answer. */
+  /** Closes the connection of a client that has ended, unless the client is reading its answer. */
   #sweepHalfClosed(): void {
     if (this.#open[0]?.answer.writableEnded === true) this.#await(LINGER_MS);
     else this.#wire.close();
@@ -388,7 +388,7 @@ export class FrontConnection implements CountedSocket, RequestConnection, WireEv
 
 const NEVER = Number.POSITIVE_INFINITY;
 
-/** Tells those who answer and read a request that its client is not there any more. */
+/** Notifies the endpoint and the reader of the body that the client has disconnected. */
 function leave({ request, answer }: OpenRequest): void {
   answer.disconnected();
   if (!request.complete) request.close();

@@ -23,7 +23,7 @@ export class UnreadableRequest extends Error {
   }
 }
 
-/** What `read` found. */
+/** Result of `read`. */
 interface Reading {
   /** Bytes that were used. The others belong to the next request. */
   readonly used: number;
@@ -48,7 +48,7 @@ export class RequestReader implements MessageHandler {
   /** The request line as sent, up to its LF. */
   #line = "";
   #isLineComplete = false;
-  /** Bytes of a head that did not end in them. */
+  /** Bytes of reads in which the head did not end. */
   #readBytes = 0;
   #target = "";
   #name = "";
@@ -176,7 +176,7 @@ export class RequestReader implements MessageHandler {
         target: this.#target,
         httpVersion: httpMinor === 0 ? "1.0" : "1.1",
         rawHeaders: this.#rawHeaders,
-        // Others may find the end of a body with several codings elsewhere: nothing behind it is read.
+        // Others may find the end of a body with several codings elsewhere: no request after such a body is read.
         keepsAlive: head.keepsAlive && httpMinor === 1 && !(isChunked && hasOtherCoding(this.#rawHeaders)),
       },
       this.#connection,
@@ -232,7 +232,7 @@ class BodyPart {
     this.#joinedBytes += bytes.copy(this.#joined, this.#joinedBytes, start, end);
   }
 
-  /** Returns what was added since the last time. */
+  /** Returns the content that was added since the last call. */
   take(bytes: Buffer): Buffer | undefined {
     const joined = this.#joined;
     if (joined === undefined && this.#end === 0) return undefined;

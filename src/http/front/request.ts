@@ -43,7 +43,7 @@ export class FrontRequest implements ReceivedRequest {
   #headers: IncomingHttpHeaders | undefined;
   #waiting: Buffer[] = [];
   #waitingBytes = 0;
-  /** Receives the body. `discard` reads it without keeping it. */
+  /** Functions that receive the body. */
   readonly #readers = new Set<(piece: Buffer) => void>();
   #discards = false;
   readonly #onEnd: (() => void)[] = [];

@@ -7,25 +7,25 @@ export interface Wire {
   readonly remoteAddress: string | undefined;
   readonly encrypted: boolean;
   readonly certificate: ClientCertificate | undefined;
-  /** True when another server accepted it: TLS, or the Unix socket. Such a connection is cut off without an answer when it is too slow. */
+  /** True for a connection that another server accepted: TLS, or the Unix socket. A client that is too slow gets no answer there. */
   readonly isForwarded: boolean;
   /** True when everything that was written was passed to the system. */
   readonly isFlushed: boolean;
-  /** Keeps what the system does not take, and writes it later. */
+  /** Writes. Data that the system does not take is kept and written later. */
   write(data: string | Buffer): void;
   /** Ends the sending side when everything was written. The client can still send. */
   end(): void;
   /** Closes both sides at once. What was passed to the system is still sent. */
   close(): void;
-  /** Closes the connection at once and drops what is not written. `closed` follows. */
+  /** Closes the connection at once and drops unwritten data. `closed` follows. */
   destroy(): void;
   pause(): void;
   resume(): void;
-  /** Passes what happens on to the connection. */
+  /** Passes events on to the connection. */
   connect(events: WireEvents): void;
 }
 
-/** What happens on a connection. */
+/** Events of a connection. */
 export interface WireEvents {
   received(bytes: Buffer): void;
   /** Everything that was written was passed to the system. */
@@ -44,7 +44,7 @@ export class BunWire implements Wire {
   readonly isForwarded = false;
   #events: WireEvents | undefined;
   readonly #socket: Bun.Socket<BunWire>;
-  /** What the system has not taken yet. */
+  /** Data that the system has not taken yet. */
   #backlog: Buffer[] = [];
   #isEnding = false;
   #isClosed = false;
