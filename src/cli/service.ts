@@ -17,7 +17,7 @@ import { causeText, openLog } from "../runtime/log/log.ts";
 import type { ReloadRequester } from "../runtime/reload/types.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { print, reportChange } from "./output.ts";
-import type { openParent } from "./workers.ts";
+import type { openParent, ParentParts } from "./workers.ts";
 
 export type RunningService = Awaited<ReturnType<typeof startService>>;
 
@@ -62,13 +62,7 @@ export async function startService(
   const service = await wire(config, modules, { ...hooks, readAgain, rateTable: worker?.rateTable });
   detector = service.detector;
   const isParent = worker === undefined && config.server.workers > 1;
-  if (isParent) {
-    const workers = await import("./workers.ts");
-    parent = await workers.openParent(config, { service, metrics, log }).catch(async (error: unknown) => {
-      await service.close(0);
-      throw error;
-    });
-  }
+  if (isParent) parent = await parentOf(config, { service, metrics, log });
   const processes = parent ?? worker;
   let opened: Awaited<ReturnType<typeof consoleOf>>;
   /** Closes what is open when a later step fails. */
@@ -129,13 +123,7 @@ export async function startService(
   const { consoleUrl, operatorUrl } = listeners;
   const url = parent?.url ?? listeners.url;
   listening = listeners.states;
-  if (worker === undefined) {
-    log.info({ tools: service.registry.list().map(({ tool }) => tool.name) }, "tools are registered");
-    log.info(
-      { url, consoleUrl, operatorUrl, tools: service.registry.list().length, ...service.targets().facts() },
-      "listening",
-    );
-  }
+  if (worker === undefined) logListening({ url, consoleUrl, operatorUrl }, service, log);
   await worker?.listening(url, { service, metrics, notReady });
 
   let drained: Promise<void> | undefined;
@@ -180,6 +168,21 @@ export async function startService(
       return drained;
     },
   };
+}
+
+/** Starts the workers. Closes the service when they do not start. */
+async function parentOf(config: Config, parts: ParentParts) {
+  const { openParent } = await import("./workers.ts");
+  return openParent(config, parts).catch(async (error: unknown) => {
+    await parts.service.close(0);
+    throw error;
+  });
+}
+
+function logListening(urls: Readonly<Record<string, string | undefined>>, service: Service, log: Logger): void {
+  const tools = service.registry.list().map(({ tool }) => tool.name);
+  log.info({ tools }, "tools are registered");
+  log.info({ ...urls, tools: tools.length, ...service.targets().facts() }, "listening");
 }
 
 function logStart(config: Config, service: Service, log: Logger): void {

@@ -16,7 +16,7 @@ const PORT_VARIABLE = "STC_WORKER_PORT";
 
 type Reload = (by: ReloadRequester) => Promise<Reloaded>;
 
-interface ParentParts {
+export interface ParentParts {
   readonly service: Service;
   readonly metrics: Metrics;
   readonly log: Logger;
