@@ -1,6 +1,6 @@
 import { mint, type Receipt } from "../core/evidence.ts";
 import { REFUSALS, type RefusalCode } from "../core/refusals.ts";
-import type { EntryDraft } from "./entry.ts";
+import { type EntryDraft, UNSTAMPED } from "./entry.ts";
 
 /** Maximum number of log lines per source and minute for unauthenticated refusals. */
 const UNAUTHENTICATED_LINES_PER_MINUTE_MAX = 60;
@@ -151,6 +151,7 @@ export function networkOf(source: string): string {
 export function sumEntry({ source, code, count }: UnauthenticatedSum, traceId: string): EntryDraft {
   const { stage, decision } = REFUSALS[code];
   return {
+    ...UNSTAMPED,
     traceId,
     caller: { sub: "anonymous", permissions: [] },
     tool: { name: "unknown", classification: "unknown", targetSystem: "unknown" },

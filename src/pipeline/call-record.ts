@@ -1,4 +1,4 @@
-import type { Announced, EntryDraft } from "../audit/entry.ts";
+import { type Announced, type EntryDraft, UNSTAMPED } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
 import { canonicalJson, NotJsonError } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
@@ -398,6 +398,7 @@ export class CallRecord {
   #asked(refusal: Refusal | undefined) {
     this.#requestFacts ??= this.#requestOf(refusal);
     return {
+      ...UNSTAMPED,
       traceId: this.traceId,
       caller: callerFacts(this.#facts.caller),
       tool: this.#toolFacts(),

@@ -28,7 +28,7 @@ describe("writing", () => {
   test("a stamp from the caller is ignored", async () => {
     const log = world.open();
     const forged = { ...draftOf("t-1"), timestamp: "1970-01-01T00:00:00.000Z", instance: "other" };
-    await log.append(forged);
+    await log.append(forged as never);
     expect(world.lines(CALLS)[0]).toMatchObject({ timestamp: "2026-02-16T12:00:00.000Z", instance: "test" });
   });
 

@@ -3,6 +3,8 @@ import fc from "fast-check";
 import { CHAIN_BYTES_MAX } from "../../src/audit/chain/chain.ts";
 import { type AuditEntry, LINE_BYTES_MAX, serializeEntry, stampEntry } from "../../src/audit/entry.ts";
 import { escapeName } from "../../src/audit/escape.ts";
+import { unknownOutcome } from "../../src/audit/journal/journal.ts";
+import { callerSumEntry, sumEntry } from "../../src/audit/unauthenticated.ts";
 import { draftOf, entryOf } from "./support/open.ts";
 
 const MISLEADING: readonly (readonly [string, string])[] = [
@@ -54,7 +56,7 @@ describe("stampEntry", () => {
       count: 2,
     });
     const forged = { ...draft, timestamp: "forged", instance: "forged" };
-    const entry = stampEntry(forged, {
+    const entry = stampEntry(forged as never, {
       timestamp: "2026-02-16T12:00:00.000Z",
       instance: "test",
       id: "1",
@@ -68,6 +70,19 @@ describe("stampEntry", () => {
       intentSeq: 2,
     });
     expect(Object.keys(entry)[0]).toBe("timestamp");
+  });
+
+  const sum = { source: '["agent-1",null]', code: "AUDIT_UNAVAILABLE", count: 2 } as const;
+
+  test.each([
+    ["a sum of unauthenticated clients", sumEntry(sum, "t-1")],
+    ["a sum of a caller", callerSumEntry(sum, "t-1")],
+    ["a call that was interrupted", unknownOutcome({ seq: 0, traceId: "t-1", facts: {} })],
+  ])("the entry of %s begins with time, id and trace id", (_name, draft) => {
+    const stamp = { timestamp: "2026-02-16T12:00:00.000Z", instance: "test", id: "1" };
+    const line = serializeEntry(stampEntry(draft, stamp));
+    expect(line).toStartWith('{"timestamp":"2026-02-16T12:00:00.000Z","id":"1","traceId":"t-1",');
+    expect(line).toEndWith(',"instance":"test"}');
   });
 });
 

@@ -3,6 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openAuditLog } from "../../src/audit/audit-log.ts";
+import { UNSTAMPED } from "../../src/audit/entry.ts";
 import { run } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
 
@@ -16,6 +17,7 @@ const log = join(folder, "audit-logs");
 const DAYS = [Date.UTC(2026, 1, 15, 23), Date.UTC(2026, 1, 16, 1)];
 
 const draft = (traceId: string) => ({
+  ...UNSTAMPED,
   ...{ traceId, caller: { sub: 'a"b\\', permissions: [] }, decision: "ALLOWED" as const, duration: 1 },
   tool: { name: "x", classification: "read" as const, targetSystem: "y" },
   request: { args: { text: ',"hash":"' }, argsHash: "", hashAlg: "sha256" },

@@ -1,12 +1,13 @@
 import { closeSync, mkdirSync, openSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { type AuditEntry, type EntryDraft, serializeEntry, stampEntry } from "../../src/audit/entry.ts";
+import { type AuditEntry, type EntryDraft, serializeEntry, stampEntry, UNSTAMPED } from "../../src/audit/entry.ts";
 
 type Changes = { readonly [Member in keyof AuditEntry]?: AuditEntry[Member] | undefined };
 
 /** One line of the log as the writer makes it, without its end. */
 export function entryLine(timestamp: string, changes: Changes = {}): string {
   const draft: EntryDraft = {
+    ...UNSTAMPED,
     traceId: "00000000-0000-7000-8000-000000000000",
     caller: { sub: "agent-7", permissions: ["customer:read"], iss: "https://idp.test" },
     tool: { name: "get_customer", classification: "read", targetSystem: "customer-master-service" },

@@ -2,7 +2,7 @@ import { asString, isTable } from "../../core/json.ts";
 import { REFUSALS } from "../../core/refusals.ts";
 import { CLASSIFICATIONS, type Json, type UsedKey } from "../../core/types.ts";
 import { AuditLogError } from "../audit-log-error.ts";
-import { type Announced, type EntryDraft, toLine } from "../entry.ts";
+import { type Announced, type EntryDraft, toLine, UNSTAMPED } from "../entry.ts";
 import { escapeJson } from "../escape.ts";
 
 /** Limits for the members that a journal line keeps when it exceeds the maximum line length. */
@@ -218,6 +218,7 @@ export function unknownOutcome(intent: Intent): EntryDraft {
   const { stage, decision } = REFUSALS.OUTCOME_UNKNOWN;
   const { keyHash: _, ...announced } = announcedBy(intent);
   return {
+    ...UNSTAMPED,
     ...announced,
     decision,
     denial: {

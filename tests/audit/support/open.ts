@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type AuditLog, type AuditLogOptions, openAuditLog } from "../../../src/audit/audit-log.ts";
-import type { AuditEntry, EntryDraft } from "../../../src/audit/entry.ts";
+import { type AuditEntry, type EntryDraft, UNSTAMPED } from "../../../src/audit/entry.ts";
 import { diskFiles, type FileOperations } from "../../../src/audit/journal/file-operations.ts";
 
 export const NOON = Date.parse("2026-02-16T12:00:00.000Z");
@@ -59,6 +59,7 @@ export function readLines(path: string): readonly Record<string, unknown>[] {
 
 export function draftOf(traceId: string, more: Partial<EntryDraft> = {}): EntryDraft {
   return {
+    ...UNSTAMPED,
     traceId,
     caller: { sub: "agent-1", permissions: ["platform:git:read"], iss: "https://idp.example" },
     tool: { name: "git_diff_branches", classification: "read", targetSystem: "git" },
@@ -71,7 +72,7 @@ export function draftOf(traceId: string, more: Partial<EntryDraft> = {}): EntryD
 }
 
 export function entryOf(more: Partial<AuditEntry> = {}): AuditEntry {
-  return { timestamp: "2026-02-16T12:00:00.000Z", ...draftOf("t-1"), instance: "test", ...more };
+  return { ...draftOf("t-1"), timestamp: "2026-02-16T12:00:00.000Z", instance: "test", ...more };
 }
 
 /** The real disk, with some operations played by the test; `calls` names what was asked of it, in order. */
