@@ -17,6 +17,7 @@ import { causeText, openLog } from "../runtime/log/log.ts";
 import type { ReloadRequester } from "../runtime/reload/types.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { print, reportChange } from "./output.ts";
+import { Shutdown } from "./shutdown.ts";
 import type { openParent, ParentParts } from "./workers.ts";
 
 export type RunningService = Awaited<ReturnType<typeof startService>>;
@@ -90,10 +91,18 @@ export async function startService(
     }),
     dropped: { traces: service.droppedSpans, logs: () => output.dropped() },
   });
-  let draining = false;
+  const shutdown = new Shutdown({
+    delayMs: config.server.shutdownDelayMs,
+    begin() {
+      log.info({ delayMs: config.server.shutdownDelayMs }, "shutting down");
+      service.stopReloading();
+      parent?.endLater();
+    },
+    drain: () => drain(),
+  });
   const notReady = (): readonly NotReady[] => {
     const reasons: NotReady[] = [];
-    if (draining) reasons.push("draining");
+    if (shutdown.stage !== "serving") reasons.push(shutdown.stage);
     if (service.auditHealth().status !== "ok") reasons.push("audit_unavailable");
     if (parent?.isReady === false) reasons.push("workers_unavailable");
     return reasons;
@@ -102,7 +111,7 @@ export async function startService(
   const options: ServerOptions = {
     ...listenerOptions(config, service),
     metrics: processes === undefined ? metrics : { ...metrics, text: () => processes.metricsText(metrics) },
-    draining: () => draining,
+    isEnding: () => shutdown.stage !== "serving",
     logError: (error: unknown) => log.error({ cause: causeText(error) }, "request failed"),
   };
   if (worker === undefined) logStart(config, service, log);
@@ -124,11 +133,7 @@ export async function startService(
   const url = parent?.url ?? listeners.url;
   listening = listeners.states;
   if (worker === undefined) logListening({ url, consoleUrl, operatorUrl }, service, log);
-  await worker?.listening(url, { service, metrics, notReady });
-
-  let drained: Promise<void> | undefined;
   const drain = async (): Promise<void> => {
-    draining = true;
     log.info("draining");
     service.drain();
     const closed = listeners.close().finally(() => opened?.console.close());
@@ -147,6 +152,7 @@ export async function startService(
     log.info("stopped");
     await output.flush(LOG_FLUSH_MS);
   };
+  await worker?.listening(url, { service, metrics, notReady, shutdown });
   return {
     /** URL of the listener for calls, with its actual port. */
     url,
@@ -158,14 +164,16 @@ export async function startService(
     reload: parts.reload,
     /** Writes an uncaught error to the operators' log; the service keeps running. */
     logUncaught: (error: unknown): void => log.error({ cause: causeText(error) }, "uncaught error"),
+    /** Serves for `shutdownDelayMs`, with the last answer of each connection, and then drains. May be called twice. */
+    shutDown: (): Promise<void> => shutdown.begin(),
     /**
      * Shuts down in order: stop admitting calls, answer the calls in progress, close targets, close the audit. Calls that still
      * wait after `drainTimeoutMs` are cut off: a read ends as CANCELLED, with its audit line, before the platform kills the
      * process. May be called twice.
      */
-    drain(): Promise<void> {
-      drained ??= drain();
-      return drained;
+    drain: (): Promise<void> => shutdown.drain(),
+    get isDraining(): boolean {
+      return shutdown.stage === "draining";
     },
   };
 }
@@ -307,7 +315,10 @@ function ownNames(host: string): readonly string[] {
  */
 const SAME_SIGNAL_MS = 1_000;
 
-/** `stc serve`: runs until SIGTERM or SIGINT, then drains; a later signal ends the process immediately. */
+/**
+ * `stc serve`: runs until SIGTERM, after which it still serves for `server.shutdownDelayMs` and then drains. SIGINT, which a person
+ * sends by Ctrl-C, and a later signal end the delay; a signal after that ends the process immediately.
+ */
 export async function serve(options: ConfigurationOptions): Promise<void> {
   // Saved because `process.exit` throws while manifests are loaded again.
   const exit: (code: number) => never = process.exit.bind(process);
@@ -338,25 +349,32 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
   // An unhandled rejection in one tool must not end the service. An uncaught exception does, because the state is unknown then.
   process.on("unhandledRejection", service.logUncaught);
   let isEnding = false;
-  let mayExitNow = false;
-  const end = async (exitCode: number): Promise<void> => {
-    isEnding = true;
+  let isSameSignal = false;
+  const afterSignal = (): void => {
+    isSameSignal = true;
     setTimeout(() => {
-      mayExitNow = true;
+      isSameSignal = false;
     }, SAME_SIGNAL_MS).unref();
-    await service.drain();
+  };
+  const end = async (exitCode: number, ended: Promise<void>): Promise<void> => {
+    isEnding = true;
+    afterSignal();
+    await ended;
     await stop();
     exit(exitCode);
   };
   process.on("uncaughtException", (error) => {
     service.logUncaught(error);
     if (isEnding) exit(1);
-    void end(1);
+    void end(1, service.drain());
   });
-  const onStopSignal = (): void => {
-    if (mayExitNow) exit(1);
-    if (!isEnding) void end(0);
+  const onStopSignal = (signal: "SIGTERM" | "SIGINT"): void => {
+    if (isSameSignal) return;
+    if (isEnding && service.isDraining) exit(1);
+    if (!isEnding) return void end(0, signal === "SIGINT" ? service.drain() : service.shutDown());
+    afterSignal();
+    void service.drain();
   };
-  process.on("SIGTERM", onStopSignal);
-  process.on("SIGINT", onStopSignal);
+  process.on("SIGTERM", () => onStopSignal("SIGTERM"));
+  process.on("SIGINT", () => onStopSignal("SIGINT"));
 }

@@ -8,6 +8,7 @@ import { type Config, WORKER_VARIABLE } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
 import { EMBEDDED } from "../runtime/own-code.ts";
 import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
+import type { Shutdown } from "./shutdown.ts";
 
 /** What `startService` does in the processes of `server.workers`. Nothing of it is loaded in a service of one process. */
 
@@ -78,6 +79,8 @@ export async function openParent(config: Config, { service, metrics, log }: Pare
     reload: reloadAll,
     /** Lets the workers adopt the configuration in use. Never rejects. */
     roll: (by: ReloadRequester) => void pool.roll(by).catch(() => {}),
+    /** Lets each worker serve for `server.shutdownDelayMs` and then drain. */
+    endLater: () => pool.endLater(),
     stop: (graceMs: number) => pool.stop(graceMs),
   };
 }
@@ -92,6 +95,7 @@ interface WorkerParts {
   readonly service: Service;
   readonly metrics: Metrics;
   readonly notReady: () => readonly NotReady[];
+  readonly shutdown: Pick<Shutdown, "drain">;
 }
 
 /**
@@ -112,10 +116,11 @@ export async function openWorker() {
       const found = processEnvironment()[PORT_VARIABLE];
       return { operator: undefined, isShared: true, port: port === 0 && found !== undefined ? Number(found) : port };
     },
-    async listening(url: string, { service, metrics, notReady }: WorkerParts): Promise<void> {
+    async listening(url: string, { service, metrics, notReady, shutdown }: WorkerParts): Promise<void> {
       member.join({
         metrics: () => metrics.values(),
         reload: async (by) => service.reload?.(by),
+        drain: () => void shutdown.drain(),
         report: () => ({
           reasons: notReady(),
           sha256: service.configuration()?.sha256,

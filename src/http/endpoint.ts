@@ -36,8 +36,11 @@ export interface ListenerState {
 /** Who is answered: everybody, holders of an agent's or an operator's token, of either, or signers of the body. */
 export type EndpointAudience = Audience | "anybody" | "either" | "signers";
 
-/** Reasons why the service does not accept calls now. Names of components only. */
-export type NotReady = "draining" | "audit_unavailable" | "workers_unavailable";
+/**
+ * Reasons why clients should not send calls to this service now. Names of components only. While it is shutting down, it still
+ * serves those that come.
+ */
+export type NotReady = "shutting_down" | "draining" | "audit_unavailable" | "workers_unavailable";
 
 /** A session of the console that a request has presented: another form of the operators' token. */
 export interface PresentedSession {

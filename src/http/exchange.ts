@@ -14,7 +14,7 @@ export interface RequestParts<Request extends ReceivedRequest>
 export interface ExchangeListener<Request extends ReceivedRequest> {
   readonly pending: AnswerOrder<Request>;
   readonly load: LoadGuards | undefined;
-  readonly draining: () => boolean;
+  readonly isEnding: () => boolean;
   readonly challenge: ReturnType<typeof challenges>;
   /** Headers of every answer, unless the endpoint sets them. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
@@ -131,10 +131,10 @@ export class HttpExchange<Request extends ReceivedRequest = ReceivedRequest> imp
   }
 
   #isLast(isLate: boolean): boolean {
-    const { draining, pending } = this.#listener;
+    const { isEnding, pending } = this.#listener;
     // The framework sets the header on the response when the listener is closing.
     if (this.#closesConnection || isLate || this.#response.hasHeader("connection")) return true;
-    return draining() && pending.isLatest(this.raw);
+    return isEnding() && pending.isLatest(this.raw);
   }
 }
 

@@ -6,7 +6,8 @@ import type { PeerLimits } from "./request-guard.ts";
 export interface ServerOptions extends ListenerParts {
   readonly headerBytesMax: number;
   readonly headersTimeoutMs: number;
-  readonly draining: () => boolean;
+  /** True from the beginning of the shutdown: answers then close their connections. */
+  readonly isEnding: () => boolean;
   readonly limits?: ListenerLoadLimits | undefined;
   /** The HTTP server of the agents' listener; default: the built-in one. */
   readonly http?: AgentsHttp | undefined;

@@ -2,6 +2,8 @@ import type { EndpointAnswer, EventSink } from "./endpoint.ts";
 
 const HEARTBEAT_MS = 15_000;
 const PATIENCE_MS = 30_000;
+/** When a client of a stream that can be resumed connects again. */
+export const RETRY_MS = 1_000;
 
 export function eventStream(stream: NonNullable<EndpointAnswer["stream"]>): EndpointAnswer {
   const headers = {
@@ -134,6 +136,12 @@ class ClientStream {
   }
 }
 
+interface RunOptions {
+  readonly id?: number;
+  readonly retryMs?: number;
+  readonly onBeat?: () => void;
+}
+
 /** One client's stream of server-sent events. */
 export class ServerSentEvents extends ClientStream {
   readonly #client: EventSink;
@@ -147,11 +155,14 @@ export class ServerSentEvents extends ClientStream {
    * Runs `step` repeatedly until the stream ends, and resolves then.
    *
    * @param id the event id from which a client resumes that is cut off before its first event
+   * @param retryMs when the client connects again after the end of the stream
    * @param onBeat called after each heartbeat that the client can receive
    */
-  run(step: () => Promise<void>, { id, onBeat }: { id?: number; onBeat?: () => void } = {}): Promise<void> {
+  run(step: () => Promise<void>, { id, retryMs, onBeat }: RunOptions = {}): Promise<void> {
+    const retry = retryMs === undefined ? "" : `retry: ${retryMs}\n`;
+    const position = id === undefined ? "" : `id: ${id}\n`;
     return this.repeat(step, {
-      open: () => void this.#client.write(id === undefined ? ": open\n\n" : `: open\nid: ${id}\n\n`),
+      open: () => void this.#client.write(`: open\n${retry}${position}\n`),
       beat: () => {
         this.#client.write(":\n\n");
         onBeat?.();

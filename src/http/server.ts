@@ -76,7 +76,7 @@ function listener(
 ): FastifyInstance {
   const pending = new PendingAnswers();
   const routes = routesOf(endpoints, name, options);
-  const shared = { pending, load, headers, draining: options.draining, challenge: challenges(options.resource) };
+  const shared = { pending, load, headers, isEnding: options.isEnding, challenge: challenges(options.resource) };
   const { load: counted } = options.metrics;
   const app = fastify({
     logger: false,

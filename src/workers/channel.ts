@@ -11,6 +11,8 @@ import type { MetricValues } from "./metrics.ts";
 export type WorkerCalls = {
   readonly metrics: () => Promise<MetricValues>;
   readonly reload: (by: ReloadRequester) => Promise<Reloaded | undefined>;
+  /** Ends the delay of a worker that is shutting down. */
+  readonly drain: () => Promise<void>;
 };
 
 /** The state of a worker, which it reports again and again: a worker that stops reporting hangs. */

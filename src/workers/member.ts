@@ -12,6 +12,7 @@ const REPORT_EVERY_MS = 500;
 interface MemberParts {
   readonly metrics: () => Promise<MetricValues>;
   readonly reload: (by: ReloadRequester) => Promise<Reloaded | undefined>;
+  readonly drain: () => void;
   readonly report: () => WorkerReport;
 }
 
@@ -31,8 +32,8 @@ export interface Member {
 }
 
 /**
- * Joins this process to its parent. It ends as on SIGTERM when the parent has ended, even by SIGKILL: a worker without its parent
- * would keep the port and its log.
+ * Joins this process to its parent. It drains without a delay when the parent has ended, even by SIGKILL: a worker without its
+ * parent would keep the port and its log.
  *
  * @throws {StartupError} when no parent has started this process
  */
@@ -50,7 +51,11 @@ export function joinParent(): Member {
   };
   const channel = new ProcessChannel<ParentCalls, WorkerCalls>({
     send: (message) => void send(message),
-    calls: { metrics: () => joined().metrics(), reload: (by) => joined().reload(by) },
+    calls: {
+      metrics: () => joined().metrics(),
+      reload: (by) => joined().reload(by),
+      drain: async () => joined().drain(),
+    },
   });
   process.on("message", (message) => channel.receive(message));
   // The channel alone must not keep a worker whose start is refused from exiting.
@@ -63,6 +68,7 @@ export function joinParent(): Member {
     channel.close();
     // A second SIGTERM would cut off the calls of a worker that is ending.
     if (!isEnding) process.kill(process.pid, "SIGTERM");
+    parts?.drain();
   });
   let timer: NodeJS.Timeout | undefined;
   const report = (): void => {

@@ -195,7 +195,7 @@ export class WorkerPool {
       problems.push(...found.map((problem) => `worker ${process.number}: ${problem}`));
     }
     const hasAdopted = this.#slots.some(({ process }) => process?.isReady === true && !this.#differs(process));
-    if (hasAdopted) for (const process of refusing) process.end("SIGTERM");
+    if (hasAdopted) for (const process of refusing) process.drain();
     return problems;
   }
 
@@ -204,13 +204,19 @@ export class WorkerPool {
     return report !== undefined && report.sha256 !== this.#options.sha256();
   }
 
-  /** Ends all workers. Those that have not ended after `graceMs` are killed. */
-  async stop(graceMs: number): Promise<void> {
+  /** Lets all workers end: each serves for `server.shutdownDelayMs` and then drains. */
+  endLater(): void {
     this.#isStopping = true;
     clearInterval(this.#checking);
     for (const { timer } of this.#slots) clearTimeout(timer);
+    for (const { process } of this.#slots) process?.end("SIGTERM");
+  }
+
+  /** Ends all workers now. Those that have not ended after `graceMs` are killed. */
+  async stop(graceMs: number): Promise<void> {
+    this.endLater();
     const running = this.#slots.flatMap(({ process }) => process ?? []);
-    for (const process of running) process.end("SIGTERM");
+    for (const process of running) process.drain();
     await endedWithin(Promise.all(running.map(({ ended }) => ended)), graceMs);
     for (const { process } of this.#slots) process?.end("SIGKILL");
     await Promise.all(running.map(({ ended }) => ended));

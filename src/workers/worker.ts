@@ -2,6 +2,8 @@ import { type ParentCalls, ProcessChannel, type WorkerCalls, type WorkerReport }
 import type { LogRecord } from "./log-record.ts";
 import type { MetricValues } from "./metrics.ts";
 
+const DRAIN_MS_MAX = 10_000;
+
 /** How a process has ended. */
 export interface WorkerEnd {
   readonly code: number | null;
@@ -94,6 +96,12 @@ export class WorkerProcess {
   }
 
   ask: ProcessChannel<WorkerCalls, ParentCalls>["ask"] = (...words) => this.#channel.ask(...words);
+
+  /** Lets it drain now, without `server.shutdownDelayMs`, or what is left of it. */
+  drain(): void {
+    this.end("SIGTERM");
+    this.ask("drain", DRAIN_MS_MAX).catch(() => {});
+  }
 
   end(signal: "SIGTERM" | "SIGKILL"): void {
     // A second SIGTERM would cut its calls off.

@@ -16,8 +16,10 @@ export const MEANINGS: Readonly<Record<string, string>> = {
     "The HTTP server of the agents' listener: `built-in` (llhttp on sockets), or `fastify`, which needs more processor time. The listeners of operators and of the console always use fastify.",
   "server.headersTimeoutMs": "Time for a request's headers to arrive.",
   "server.requestTimeoutMs": "Time for a request's body to arrive.",
+  "server.shutdownDelayMs":
+    "Time after SIGTERM in which the service still accepts calls, while `/readyz` returns 503 and every answer closes its connection, so that clients move to other replicas. Set it to what load balancers need to notice, 5000 to 10000 in Kubernetes. SIGINT (Ctrl-C) skips it ([operate](operating.md#stop-and-replace-a-replica)).",
   "server.drainTimeoutMs":
-    "Time for running calls to end after SIGTERM. Keep it below the platform's own limit (Kubernetes: `terminationGracePeriodSeconds`).",
+    "Time for running calls to end, after the delay. Keep both together below the platform's own limit (Kubernetes: `terminationGracePeriodSeconds`).",
   "audit.dir": "Directory of the audit. One service writes it; never use a file system that several machines share.",
   "audit.durability": "`write` leaves the last lines in the machine's memory: for tests only.",
   "audit.queueEntriesMax": "Lines that may wait for the disk; beyond it calls are refused with AUDIT_UNAVAILABLE.",

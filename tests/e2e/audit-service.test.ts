@@ -104,5 +104,5 @@ test("an open stream does not delay the service's end", async () => {
   expect(stream.headers.get("content-type")).toBe("text/event-stream; charset=utf-8");
   const ended = stream.text();
   await service.drain();
-  expect(await ended).toStartWith(": open\n\n");
+  expect(await ended).toStartWith(": open\nretry: 1000\n\n");
 });

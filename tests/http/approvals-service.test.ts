@@ -7,6 +7,7 @@ import { type RunningService, startService } from "../../src/cli/service.ts";
 import { defineTool } from "../../src/index.ts";
 import { readConfig } from "../support/build.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
+import { until } from "../support/until.ts";
 import { type Members, membersOf } from "./approval-stand.ts";
 import { EventClient } from "./event-reader.ts";
 
@@ -42,17 +43,17 @@ let service: RunningService;
 let agent: string;
 let olga: string;
 
-async function start(name: string, approvals: Record<string, unknown>): Promise<RunningService> {
+async function start(name: string, approvals: Record<string, unknown>, server = {}): Promise<RunningService> {
   const written = {
-    ...{ server: { port: 0 }, log: { level: "silent" }, audit: { dir: join(folder, name) }, approvals },
+    ...{ server: { port: 0, ...server }, log: { level: "silent" }, audit: { dir: join(folder, name) }, approvals },
     tools: [change, note],
     jwt: { issuers: issuers.profiles() },
   };
   return startService(readConfig(written, { folder, environment: { PATH: process.env["PATH"] }, origin: name }));
 }
 
-const startAsking = (name: string): Promise<RunningService> =>
-  start(name, { store: `sqlite://${join(folder, name)}.sqlite` });
+const startAsking = (name: string, server = {}): Promise<RunningService> =>
+  start(name, { store: `sqlite://${join(folder, name)}.sqlite` }, server);
 
 beforeAll(async () => {
   service = await startAsking("asking");
@@ -126,6 +127,41 @@ test("a drain answers waiting clients and ends event streams", async () => {
   await draining.drain();
   expect(membersOf((await awaited).body["approval"])["state"]).toBe("pending");
   expect(await stream.rest()).toEqual([]);
+});
+
+test("waits and event streams go on in the shutdown delay, and end with the drain so that their clients come again", async () => {
+  const ending = await startAsking("ending", { shutdownDelayMs: 600_000 });
+  const hold = async (to: number): Promise<Answered> => {
+    const headers = { authorization: `Bearer ${agent}`, "content-type": "application/json", prefer: "wait=55" };
+    const answer = await fetch(`${ending.url}/call`, { method: "POST", headers, body: JSON.stringify(call(to)) });
+    return { status: answer.status, body: membersOf(await answer.json()) };
+  };
+  const pending = (count: number): Promise<readonly Members[]> =>
+    until("the approval requests", async () => {
+      const { body } = await send("GET /approvals?state=pending", olga, undefined, ending);
+      const found = (body["approvals"] as readonly Members[]).toReversed();
+      return found.length === count ? found : undefined;
+    });
+  const headers = { authorization: `Bearer ${olga}` };
+  const text = (await fetch(`${ending.url}/events`, { headers })).text();
+  const approved = hold(4);
+  const [first] = await pending(1);
+  const stopped = ending.shutDown();
+  const open = hold(5);
+  const [, second] = await pending(2);
+  const awaited = send(`GET /approvals/${second?.["id"]}?wait=55`, agent, undefined, ending);
+  expect((await send(`POST /approvals/${first?.["id"]}/decisions`, olga, yes, ending)).status).toBe(200);
+  expect(await approved).toMatchObject({ status: 200, body: { status: "success" } });
+  expect((await send("GET /approvals?state=pending", olga, undefined, ending)).status).toBe(200);
+  await ending.drain();
+  await stopped;
+  expect(await open).toMatchObject({ status: 202, body: { status: "pending", approval: { id: second?.["id"] } } });
+  expect(membersOf((await awaited).body["approval"])["state"]).toBe("pending");
+  const [opening, ...events] = (await text).trimEnd().split("\n\n");
+  expect(opening).toMatch(/^: open\nretry: 1000\nid: \d+$/);
+  expect(events.map((event) => /^event: (\S+)$/m.exec(event)?.[1])).toEqual(
+    ["requested", "requested", "approved", "claimed", "executed"].map((what) => `approval.${what}`),
+  );
 });
 
 test("without approvals there are no routes for them", async () => {

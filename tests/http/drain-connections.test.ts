@@ -1,96 +1,22 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
-import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { z } from "zod";
-import { startService } from "../../src/cli/service.ts";
-import { defineTool } from "../../src/index.ts";
 import { auditEntries, journalEntries } from "../support/audit-files.ts";
-import { readConfig } from "../support/build.ts";
-import { LiveIssuers } from "../support/live-tokens.ts";
 import { openClient, statusesIn } from "../support/sending-client.ts";
 import { until } from "../support/until.ts";
 import { AGENTS_SERVERS } from "./agents-servers.ts";
+import { type Answer, CLIENTS, startDraining, WAYS } from "./drain-stand.ts";
 
-const CLIENTS = 16;
 const ROUNDS_BEFORE = 200;
-let starts = 0;
 
 const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-drain-")));
-const issuers = new LiveIssuers();
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-interface Answer {
-  readonly status: number;
-  readonly connection: string | undefined;
-  readonly body: string;
-}
-
-/** A service with a tool that answers when the test says so, and a client of it that keeps its connections. */
-async function start(way: "TCP" | "socket", http: (typeof AGENTS_SERVERS)[number], drainTimeoutMs = 600_000) {
-  const started = Promise.withResolvers<void>();
-  const finish = Promise.withResolvers<void>();
-  const tool = (name: string, handler: () => Promise<Record<string, never>>) =>
-    defineTool({
-      ...({ name, description: "Does nothing", classification: "read" } as const),
-      permissions: { required: ["drain:test"] },
-      input: z.strictObject({}),
-      output: z.object({}),
-      outputPolicy: {},
-      handler,
-    });
-  const slow = tool("slow", async () => {
-    started.resolve();
-    await finish.promise;
-    return {};
-  });
-  starts += 1;
-  const dir = join(folder, `audit-${starts}`);
-  const socketPath = join(folder, `${starts}.sock`);
-  const config = {
-    // Longer than a test: a connection that does not end by itself fails it.
-    server: { port: 0, http, drainTimeoutMs, ...(way === "socket" && { socket: socketPath }) },
-    ...{
-      tools: [slow, tool("quick", async () => ({}))],
-      audit: { dir, durability: "write" },
-      log: { level: "silent" },
-    },
-    jwt: { issuers: issuers.profiles() },
-  };
-  const service = await startService(readConfig(config, { folder, environment: {}, origin: "test" }));
-  const authorization = await issuers.authorization({ kind: "good", sub: "agent-7", permissions: ["drain:test"] });
-  const agent = new Agent({ keepAlive: true, maxSockets: CLIENTS });
-  const { hostname, port } = new URL(service.url);
-  const where = way === "socket" ? { socketPath } : { hostname, port };
-  const call = (name: string): Promise<Answer | string> =>
-    new Promise((resolve) => {
-      const headers = { host: "localhost", "content-type": "application/json", authorization: authorization ?? "" };
-      const sent = request({ ...where, path: "/call", method: "POST", agent, headers }, (response) => {
-        let body = "";
-        response.on("data", (bytes) => {
-          body += bytes;
-        });
-        const { statusCode: status = 0, headers } = response;
-        response.on("end", () => resolve({ status, connection: headers.connection, body }));
-        response.on("error", (error) => resolve(`answer cut: ${String(error)}`));
-      });
-      sent.on("error", (error) => resolve("code" in error ? String(error.code) : String(error)));
-      sent.end(JSON.stringify({ tool: name, args: {} }));
-    });
-  const url = way === "socket" ? `unix:${socketPath}` : service.url;
-  const written = (name: string): string => {
-    const body = JSON.stringify({ tool: name, args: {} });
-    const type = `Content-Type: application/json\r\nContent-Length: ${body.length}`;
-    return `POST /call HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${authorization}\r\n${type}\r\n\r\n${body}`;
-  };
-  return { service, call, url, written, authorization, started: started.promise, finish: () => finish.resolve(), dir };
-}
-
 describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
-  describe.each(["TCP", "socket"] as const)("over %s", (way) => {
+  describe.each(WAYS)("over %s", (way) => {
     test("a drain answers calls in progress, and requests on open connections", async () => {
-      const { service, call, started, finish, dir } = await start(way, http);
+      const { service, call, started, finish, dir } = await startDraining({ folder, way, http });
       const underWay = call("slow");
       await started;
       expect(await call("quick")).toMatchObject({ status: 200, connection: "keep-alive" });
@@ -107,7 +33,7 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
     });
 
     test("a connection with reordered requests does not delay the drain", async () => {
-      const { service, url, written, started, finish, dir } = await start(way, http);
+      const { service, url, written, started, finish, dir } = await startDraining({ folder, way, http });
       const client = await openClient(url);
       await client.send(written("slow") + written("quick"));
       const answers = client.read();
@@ -127,7 +53,7 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
       ["/call", "Transfer-Encoding: chunked"],
       ["/halts", "Content-Length: 100"],
     ])("a drain refuses a request to %s whose body has not arrived (%s)", async (path, framing) => {
-      const { service, url, authorization, dir } = await start(way, http);
+      const { service, url, authorization, dir } = await startDraining({ folder, way, http });
       const { socket, send } = await openClient(url);
       let received = "";
       const receives = (text: string): Promise<void> =>
@@ -156,7 +82,7 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
     test.skipIf(http === "fastify")(
       "a drain does not wait for the rest of a body whose request was answered",
       async () => {
-        const { service, url } = await start(way, http);
+        const { service, url } = await startDraining({ folder, way, http });
         const client = await openClient(url);
         await client.send("POST /none HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{");
         const answer = client.read();
@@ -167,7 +93,7 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
     );
 
     test("no call is made once the audit is closed", async () => {
-      const { service, url, written, dir } = await start(way, http, 1);
+      const { service, url, written, dir } = await startDraining({ folder, way, http, server: { drainTimeoutMs: 1 } });
       const client = await openClient(url);
       await client.send(written("quick"));
       await until("the first answer", () => auditEntries(dir)[0]);
@@ -181,7 +107,7 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
     });
 
     test("clients that keep their connections and call without a pause see answers, and no reset", async () => {
-      const { service, call } = await start(way, http);
+      const { service, call } = await startDraining({ folder, way, http });
       const seen = new Map<string, number>();
       let rounds = 0;
       const client = async (): Promise<void> => {

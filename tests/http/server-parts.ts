@@ -50,7 +50,7 @@ export function serverParts(given: Given): ServerOptions & GivenParts {
     ...{ allowedHosts: [], allowedOrigins: [], metrics: createMetrics() },
     proxy: { call: nowhere, rejectRequest: nowhere },
     registry: createRegistry([], {} as never, () => ""),
-    ...{ notReady: () => [], readiness: async () => ({}), draining: () => false },
+    ...{ notReady: () => [], readiness: async () => ({}), isEnding: () => false },
     logError: () => {},
     detector: () => DETECTOR,
     ...given,

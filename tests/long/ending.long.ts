@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, test } from "bun:test";
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { openAuditLog } from "../../src/audit/audit-log.ts";
 import { draftOf } from "../audit/support/open.ts";
@@ -157,6 +157,64 @@ test("a later signal ends it at once; the next start records the unknown outcome
   await service.start();
   expect(auditEntries(service.auditDir)).toMatchObject([{ error: { code: "OUTCOME_UNKNOWN" } }]);
   expect((await service.end("SIGTERM")).code).toBe(0);
+});
+
+describe("with a shutdown delay", () => {
+  const DELAY_MS = 600_000;
+
+  beforeEach(async () => {
+    expect((await service.end("SIGTERM")).code).toBe(0);
+    service.world.configure({
+      server: { port: 0, operator: { port: 0 }, drainTimeoutMs: DRAIN_MS, shutdownDelayMs: DELAY_MS },
+    });
+    await service.start();
+  });
+
+  test("SIGTERM: not ready, and serving until a second SIGTERM ends the delay: exit 0", async () => {
+    const reload = await service.world.operator(["service:reload"]);
+    service.child.kill("SIGTERM");
+    await until("another readiness", async () => ((await service.ready()) === 503 ? true : undefined));
+    const told = await service.call("hello", agent);
+    expect(told.code).toBe("success");
+    const waiting = service.call("asking", agent, { prefer: "wait=30" });
+    const refused = await fetch(`${service.url}/reload`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${reload}` },
+    });
+    expect([refused.status, await refused.json()]).toMatchObject([503, { error: { code: "SHUTTING_DOWN" } }]);
+    const slow = service.call("slow_write", agent);
+    await until("the change to run", () =>
+      journalEntries(service.auditDir).some(({ type }) => type === "intent") ? true : undefined,
+    );
+    const insisting = setInterval(() => {
+      if (!service.log().includes('"draining"')) service.child.kill("SIGTERM");
+    }, 100);
+    const answers = [await slow, await waiting];
+    await service.child.exited;
+    clearInterval(insisting);
+    expect(answers.map(({ code }) => code)).toEqual(["success", "pending"]);
+    expect(service.child.exitCode).toBe(0);
+    expect(service.log()).toContain(`"delayMs":${DELAY_MS}`);
+    await expectNothingLost([told, ...answers]);
+    expect(journalEntries(service.auditDir).at(-1)).toMatchObject({ type: "service.stopped" });
+  });
+
+  test("SIGINT, as from Ctrl-C: no delay", async () => {
+    const { code, ms } = await service.end("SIGINT");
+    expect(code).toBe(0);
+    expect(ms).toBeLessThan(DRAIN_MS);
+    expect(service.log()).not.toContain("delayMs");
+  });
+
+  test("the delay passes by itself", async () => {
+    expect((await service.end("SIGINT")).code).toBe(0);
+    service.world.configure({ server: { port: 0, operator: { port: 0 }, shutdownDelayMs: 300 } });
+    await service.start();
+    const { code, ms } = await service.end("SIGTERM");
+    expect(code).toBe(0);
+    expect(ms).toBeGreaterThan(300);
+    expect(service.log()).toMatch(/"delayMs":300.*\n.*"draining"/);
+  });
 });
 
 test("a signal at any moment of the start leaves a state that the next start continues", async () => {

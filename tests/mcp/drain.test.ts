@@ -139,3 +139,20 @@ test("streams of notifications end, and do not keep the service from stopping", 
   expect(next.status).toBe(200);
   await next.body?.cancel();
 });
+
+test("in the shutdown delay, streams and calls are served, and the drain after it ends the streams", async () => {
+  await world.stop();
+  await world.start({ tools, server: { port: 0, shutdownDelayMs: 600_000 } });
+  world.shutDown();
+  const stream = await fetch(`${world.url}/mcp`, {
+    headers: { ...STREAM, authorization: `Bearer ${await world.caller()}` },
+  });
+  expect([stream.status, stream.headers.get("connection")]).toEqual([200, "close"]);
+  const running = world.call("orders_count", {});
+  await started.promise;
+  const stopped = world.stop();
+  finish.resolve();
+  expect((await running).body.result.structuredContent).toEqual({ orders: 3 });
+  expect(await stream.text()).toMatch(/retry: 5000\nid: \d+\ndata:\n\n$/);
+  await stopped;
+});

@@ -70,6 +70,11 @@ export class AskingService {
     this.#service = await startService(config, undefined, { modules });
   }
 
+  /** Serves for `server.shutdownDelayMs`, until `stop` ends the delay. */
+  shutDown(): void {
+    void this.#service?.shutDown();
+  }
+
   /** A clean stop; the files stay. */
   async stop(): Promise<void> {
     await this.#service?.drain();

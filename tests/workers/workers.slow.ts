@@ -12,7 +12,14 @@ import { until } from "../support/until.ts";
 const WORKERS = 2;
 const SETTINGS = {
   instance: "payments",
-  server: { port: 0, workers: WORKERS, operator: { port: 0 }, console: { port: 0 }, drainTimeoutMs: 10_000 },
+  server: {
+    port: 0,
+    workers: WORKERS,
+    operator: { port: 0 },
+    console: { port: 0 },
+    drainTimeoutMs: 10_000,
+    shutdownDelayMs: 600_000,
+  },
   reload: { perMinuteMax: 6_000, importTimeoutMs: 60_000 },
 } as const;
 const world = new EndingWorld(SETTINGS);
@@ -218,12 +225,29 @@ test("a worker that dies is replaced, its calls are still counted, and its log c
   expect(ended).toMatchObject([{ worker: 1, pid, signal: expect.anything() }]);
 });
 
-test("a stop answers the calls of all workers, ends them, and leaves logs that verify", async () => {
+/** Sends SIGTERM until the parent drains: the first one begins the shutdown delay, and a later one ends it. */
+async function insist(): Promise<number | null> {
+  const insisting = setInterval(() => {
+    if (!world.log().includes('"draining"')) world.child.kill("SIGTERM");
+  }, 100);
+  await world.child.exited;
+  clearInterval(insisting);
+  return world.child.exitCode;
+}
+
+test("a stop lets all workers serve for the delay, answers their calls, ends them, and leaves logs that verify", async () => {
+  const { workers } = await states();
+  world.child.kill("SIGTERM");
+  await until("all workers to shut down", async () => {
+    const { status, reasons, workers: now } = await states();
+    expect(now.map(({ status }: { status: string }) => status)).not.toContain("ended");
+    return status === "not_ready" && reasons.includes("shutting_down") && now[1].status === "ending" ? true : undefined;
+  });
+  await workersThatAnswer();
+  expect((await send("/reload", await operator(), { body: {} })).http).toBe(503);
   const slow = Array.from({ length: 6 }, () => call("slow_write"));
   await until("all calls", async () => (counted(await metrics(), "stc_calls_in_flight") === 6 ? true : undefined));
-  const { workers } = await states();
-  const { code } = await world.end("SIGTERM");
-  expect(code).toBe(0);
+  expect(await insist()).toBe(0);
   expect((await Promise.all(slow)).map(({ status }) => status)).toEqual(slow.map(() => "success"));
   for (const { pid } of workers) expect(isRunning(pid)).toBe(false);
   const { code: verified, out } = await runStc(["audit", "verify", "--dir", world.auditDir]);
@@ -299,5 +323,5 @@ test("a start with fewer workers ends the interrupted calls of those that are go
     expect(codes).toEqual(intentsOf(worker).map(() => "OUTCOME_UNKNOWN"));
   }
   expect((await call("says")).result.said).toBe("fourth");
-  expect((await world.end("SIGTERM")).code).toBe(0);
+  expect((await world.end("SIGINT")).code).toBe(0);
 });

@@ -71,7 +71,7 @@ export class Front implements ListenerServer, ConnectionTaker, FrontParts {
     for (const route of routes) this.#routes.add(route, this.#answering.answerOf(route.endpoint));
     this.#shared = {
       load: this.#load,
-      draining: options.draining,
+      isEnding: options.isEnding,
       challenge: challenges(options.resource),
       pending: {
         isLatest: (request) => request.socket.isLatest(request),

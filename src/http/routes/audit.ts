@@ -32,7 +32,7 @@ import { Refusal } from "../../core/errors.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
 import { deniedAnswer, json } from "../answers.ts";
 import { type Endpoint, type EndpointAnswer, type EndpointServices, endpointsWith, perListener } from "../endpoint.ts";
-import { Download, download, eventStream, ServerSentEvents } from "../server-sent-events.ts";
+import { Download, download, eventStream, RETRY_MS, ServerSentEvents } from "../server-sent-events.ts";
 
 /** What these endpoints need of the service. */
 export interface AuditPart {
@@ -307,7 +307,7 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
         const follower = new LogsFollower(logsIn(auditDir), from);
         const stop = untilEnd(() => events.end());
         try {
-          await events.run(() => sendLines(events, follower, matcher));
+          await events.run(() => sendLines(events, follower, matcher), { retryMs: RETRY_MS });
         } catch {
           // A file cannot be read: the client resumes, and its next query reports the error.
         } finally {

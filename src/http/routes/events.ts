@@ -3,7 +3,7 @@ import type { ApprovalEvent, Approvals } from "../../approvals/types.ts";
 import { inStore, iso, isSame } from "../approval-json.ts";
 import type { EndpointServices } from "../endpoint.ts";
 import { type Endpoint, endpointsWith, perListener } from "../endpoint.ts";
-import { eventStream, ServerSentEvents, type ServerSentEventsOptions } from "../server-sent-events.ts";
+import { eventStream, RETRY_MS, ServerSentEvents, type ServerSentEventsOptions } from "../server-sent-events.ts";
 
 /** What these endpoints need of the service. */
 export interface EventsPart {
@@ -136,7 +136,8 @@ export class EventStream {
     const leave = this.#options.tail.join(() => this.#wake());
     try {
       // A wake-up is a hint that may get lost: each heartbeat looks at the store, too.
-      await this.#stream.run(() => this.#step(), { id: this.#cursor, onBeat: () => this.#wake() });
+      const onBeat = (): void => this.#wake();
+      await this.#stream.run(() => this.#step(), { id: this.#cursor, retryMs: RETRY_MS, onBeat });
     } finally {
       leave();
     }

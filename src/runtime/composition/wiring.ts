@@ -226,6 +226,7 @@ function serviceOf(opened: Opened) {
     authorizationServers: () => snapshots.current().parts.identity.authorizationServers,
     /** Tools whose target is not configured, with the reason. */
     notRegistered: parts.loaded.notRegistered,
+    stopReloading: () => reloading.stop(),
     /** Stops admitting and reloading; calls that wait for an approver get their 202. */
     drain: () => drain(opened),
     /** Stops admitting, waits up to `graceMs` for running calls, ends the rest and closes the audit. */

@@ -56,6 +56,7 @@ const server = z
     bodyKeysMax: count(10_000, 1_000_000),
     headersTimeoutMs: count(10_000, 120_000),
     requestTimeoutMs: count(15_000, 600_000),
+    shutdownDelayMs: z.int().min(0).max(600_000).default(0),
     drainTimeoutMs: count(25_000, 600_000),
   })
   .superRefine(checkListeners)
