@@ -148,7 +148,6 @@ const PROPERTIES: Readonly<Record<string, Schema>> = {
   startupProbe: probe,
   readinessProbe: probe,
   livenessProbe: probe,
-  preStopSleepSeconds: seconds,
   terminationGracePeriodSeconds: { type: ["integer", "null"], minimum: 1 },
   updateStrategy: table,
   revisionHistoryLimit: { type: "integer", minimum: 0 },

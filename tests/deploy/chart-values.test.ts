@@ -297,7 +297,6 @@ describe.skipIf(HELM === undefined)("everything else", () => {
     });
     expect(pod.containers.map(({ name }) => name)).toEqual(["safe-tool-call", "vault-renewer"]);
     expect(proxyOf(pod).env).toContainEqual({ name: "STC_LOG_LEVEL", value: "warn" });
-    expect(proxyOf(pod).lifecycle).toBeUndefined();
     const extra = documents.filter(({ metadata }) => /-(dashboard|notes)$/.test(metadata.name));
     expect(extra.map(({ metadata, data }) => [metadata.name, data])).toEqual([
       // What is not text is not a template: dashboards have braces of their own.

@@ -177,9 +177,12 @@ describe.skipIf(HELM === undefined).each(workloads.map((found) => [found.name, f
     });
 
     test("there is time to drain", () => {
-      const preStopMs = (proxy.lifecycle?.preStop?.sleep?.seconds ?? 0) * 1_000;
+      const { shutdownDelayMs, drainTimeoutMs } = config.server;
       const graceMs = (pod.terminationGracePeriodSeconds ?? 0) * 1_000;
-      expect(graceMs).toBeGreaterThanOrEqual(preStopMs + config.server.drainTimeoutMs + 5_000);
+      // A sidecar gets its signal after the agent has ended.
+      expect(shutdownDelayMs).toBe(isSidecar || name === "everything-else" ? 0 : 5_000);
+      expect(proxy.lifecycle).toBeUndefined();
+      expect(graceMs).toBeGreaterThanOrEqual(shutdownDelayMs + drainTimeoutMs + 5_000);
     });
 
     test("every file that the configuration names is mounted read-only, and every written folder is its own volume", () => {
@@ -343,7 +346,6 @@ describe.skipIf(HELM === undefined)("a sidecar", () => {
       ["safe-tool-call", "Always"],
     ]);
     expect(proxy.startupProbe).toBeDefined();
-    expect(proxy.lifecycle).toBeUndefined();
   });
 
   test("is all that its chart adds: no workload, Service or policy of its own", () => {

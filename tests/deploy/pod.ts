@@ -135,7 +135,7 @@ export class Pod {
     return {
       ...written,
       server: {
-        ...{ ...written.server, ...listening, operator: listening },
+        ...{ ...written.server, ...listening, operator: listening, shutdownDelayMs: 0 },
         ...(console !== undefined && { console: { ...console, ...listening } }),
       },
       audit: { ...written.audit, export: [{ type: "loki", url: `http://127.0.0.1:${this.#logs?.port}` }] },

@@ -10,6 +10,8 @@
 {{/* What the configuration has unless `config` says otherwise. */}}
 {{- define "safe-tool-call.configDefaults" -}}
 server:
+  # Until balancers know that a replica leaves, calls still come. A sidecar is told to end after its agent has ended.
+  shutdownDelayMs: {{ if include "safe-tool-call.isSidecar" . }}0{{ else }}5000{{ end }}
   drainTimeoutMs: 25000
   {{- if .Values.console.enabled }}
   operatorsOnAgentPort: false
@@ -145,14 +147,14 @@ console: { oidc: { clientSecretFile: /etc/stc-oidc/client-secret } }
 {{- end }}
 {{- end }}
 
-{{/* Sleep, drain, and time for the ends. */}}
+{{/* The delay, the drain, and time for the ends. */}}
 {{- define "safe-tool-call.gracePeriodSeconds" -}}
-{{- $drainMs := dig "server" "drainTimeoutMs" 25000 (include "safe-tool-call.written" . | fromYaml) | int }}
-{{- $needed := add .Values.preStopSleepSeconds (div (add $drainMs 999) 1000) 5 }}
+{{- $server := (include "safe-tool-call.config" . | fromYaml).server }}
+{{- $needed := add (div (add (int $server.shutdownDelayMs) (int $server.drainTimeoutMs) 999) 1000) 5 }}
 {{- if kindIs "invalid" .Values.terminationGracePeriodSeconds }}
 {{- add $needed 10 }}
 {{- else if lt (int .Values.terminationGracePeriodSeconds) (int $needed) }}
-{{- fail (printf "terminationGracePeriodSeconds: at least %d (preStopSleepSeconds, config.server.drainTimeoutMs and 5): the service would be killed while it drains" $needed) }}
+{{- fail (printf "terminationGracePeriodSeconds: at least %d (config.server.shutdownDelayMs, config.server.drainTimeoutMs and 5 s): the service would be killed while it drains" $needed) }}
 {{- else }}
 {{- int .Values.terminationGracePeriodSeconds }}
 {{- end }}

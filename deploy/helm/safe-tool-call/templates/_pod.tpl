@@ -39,11 +39,6 @@ readinessProbe:
 livenessProbe:
   httpGet: { path: /healthz, port: operators }
   {{- toYaml .Values.livenessProbe | nindent 2 }}
-{{- if and (not $sidecar) (gt (int .Values.preStopSleepSeconds) 0) }}
-lifecycle:
-  preStop:
-    sleep: { seconds: {{ .Values.preStopSleepSeconds }} }
-{{- end }}
 resources: {{- toYaml .Values.resources | nindent 2 }}
 securityContext:
   {{- if $sidecar }}
