@@ -280,7 +280,7 @@ test("a worker's folder that is gone, replaced by a copy of another's, or made a
   rmSync(logOf(2), { recursive: true });
   await start();
   await workersThatAnswer();
-  expect((await world.end("SIGTERM")).code).toBe(0);
+  expect((await world.end("SIGINT")).code).toBe(0);
   expect(await problemsFound()).toEqual(["missing log: worker-2"]);
   rmSync(logOf(2), { recursive: true });
   renameSync(hidden, logOf(2));
