@@ -12,13 +12,15 @@ export interface PostgresAddress {
   readonly rootCert: string | undefined;
   readonly cert: string | undefined;
   readonly key: string | undefined;
+  /** True for a pooler that gives a connection to each transaction: PgBouncer in transaction mode. */
+  readonly isPooled: boolean;
 }
 
 /** Excludes `allow` and `prefer`, which fall back to plain text: a man in the middle could force that. */
 const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"] as const;
 type SslMode = (typeof SSL_MODES)[number];
 
-const PARAMETERS = ["sslmode", "sslrootcert", "sslcert", "sslkey"] as const;
+const PARAMETERS = ["sslmode", "sslrootcert", "sslcert", "sslkey", "pgbouncer"] as const;
 type Parameters = Readonly<Partial<Record<(typeof PARAMETERS)[number], string>>>;
 
 const DEFAULT_PORT = 5432;
@@ -48,7 +50,13 @@ export function parsePostgresUrl(text: string): PostgresAddress {
     password: decoded(url.password),
     sslMode: modeOf(parameters.sslmode, url.hostname),
     ...filesOf(parameters),
+    isPooled: isPooledBy(parameters.pgbouncer),
   };
+}
+
+function isPooledBy(written = "false"): boolean {
+  if (written !== "true" && written !== "false") throw invalid("must say pgbouncer=true or pgbouncer=false");
+  return written === "true";
 }
 
 function parametersOf(search: URLSearchParams): Parameters {

@@ -64,21 +64,29 @@ export async function openPostgres(url: string, log: Log): Promise<Dialect> {
   const ours = { limits: APPROVAL_LIMITS, open: () => connect(address) };
   const writers = new ConnectionPool({ count: WRITERS, ...ours });
   const readers = new ConnectionPool({ count: READERS, ...ours });
-  const listener = new Listener(() => connect(address), log);
+  // A pooler forwards no notifications: events are polled.
+  const listener = address.isPooled ? undefined : new Listener(() => connect(address), log);
+  const limit = address.isPooled ? limitTransaction : async () => {};
   return {
     begin: (kind, work) =>
       kind !== "read"
-        ? writers.run(WRITE, async (sql) => work(sql, await acquireWriteLock(sql)))
-        : readers.run(READ, async (sql) => work(sql, await clockOf(sql))),
+        ? writers.run(WRITE, async (sql) => {
+            await limit(sql);
+            return work(sql, await acquireWriteLock(sql));
+          })
+        : readers.run(READ, async (sql) => {
+            await limit(sql);
+            return work(sql, await clockOf(sql));
+          }),
     isBusy: (error) => BUSY.has(stateOf(error)),
     busyAttemptsMax: BUSY_ATTEMPTS_MAX,
     announce: async (sql) => {
       await sql`SELECT pg_notify(${CHANNEL}, '')`;
     },
-    watch: (changed) => void listener.listen(changed),
+    watch: (changed) => void listener?.listen(changed),
     pollMs: POLL_MS,
     async close() {
-      await Promise.all([listener.close(), writers.close(), readers.close()]);
+      await Promise.all([listener?.close(), writers.close(), readers.close()]);
     },
   };
 }
@@ -113,7 +121,7 @@ export async function postgresState(url: string): Promise<Transactions> {
   const pool = new ConnectionPool({
     count: STATE_CONNECTIONS,
     limits: STATE_LIMITS,
-    open: () => connect(address, POOLED),
+    open: () => connect(address, { ...POOLED, connectionTimeout: STATE_MS_MAX / 1_000 }),
   });
   return {
     begin: (kind, work) =>
@@ -161,6 +169,14 @@ function primaryClock(row: Row): number {
   return integer(row, "now");
 }
 
+/** Sets the limits of a connection for this transaction: a pooler refuses them when it is connected to. */
+async function limitTransaction(sql: Sql): Promise<void> {
+  await sql`
+    SELECT set_config('statement_timeout', ${String(STATEMENT_MS_MAX)}, true),
+      set_config('lock_timeout', ${String(LOCK_MS_MAX)}, true),
+      set_config('idle_in_transaction_session_timeout', ${String(IDLE_IN_TRANSACTION_MS_MAX)}, true)`;
+}
+
 interface ConnectOptions {
   readonly prepare?: boolean;
   readonly connectionTimeout?: number;
@@ -168,15 +184,11 @@ interface ConnectOptions {
 }
 
 /** A pooler passes the application's name on, and refuses other settings. */
-const POOLED = {
-  prepare: false,
-  connectionTimeout: STATE_MS_MAX / 1_000,
-  connection: { application_name: "safe-tool-call" },
-};
+const POOLED = { prepare: false, connection: { application_name: "safe-tool-call" } };
 
 export function connect(
   { hostname, port, database, username, password, ...address }: PostgresAddress,
-  options: ConnectOptions = {},
+  options: ConnectOptions = address.isPooled ? POOLED : {},
 ): Bun.SQL {
   // Set every option: Bun reads omitted ones from the environment.
   return new Bun.SQL({

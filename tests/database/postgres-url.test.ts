@@ -12,6 +12,7 @@ const PLACE = {
   rootCert: undefined,
   cert: undefined,
   key: undefined,
+  isPooled: false,
 };
 
 const READ: readonly (readonly [url: string, place: Partial<typeof PLACE> | Record<string, unknown>])[] = [
@@ -31,6 +32,8 @@ const READ: readonly (readonly [url: string, place: Partial<typeof PLACE> | Reco
     "postgres://stc:secret@db.example/approvals?sslmode=verify-ca&sslcert=/c.pem&sslkey=/k.pem",
     { sslMode: "verify-ca", cert: "/c.pem", key: "/k.pem" },
   ],
+  ["postgres://stc:secret@db.example/approvals?pgbouncer=true", { isPooled: true }],
+  ["postgres://stc:secret@db.example/approvals?sslmode=require&pgbouncer=false", { sslMode: "require" }],
 ];
 
 test.each(READ)("%s is read", (url, place) => {
@@ -59,6 +62,8 @@ const REFUSED: readonly (readonly [url: string, message: string])[] = [
   ["postgres://stc:secret@db.example/approvals?sslcert=/c.pem", "sslcert and sslkey together"],
   ["postgres://stc:secret@db.example/approvals?sslmode=disable&sslrootcert=/ca.pem", "sslmode=disable uses none"],
   ["postgres://stc:secret@db.example/approvals?sslmode=require&sslrootcert=/ca.pem", "use verify-full"],
+  ["postgres://stc:secret@db.example/approvals?pgbouncer=1", "pgbouncer=true or pgbouncer=false"],
+  ["postgres://stc:secret@db.example/approvals?pgbouncer", "pgbouncer=true or pgbouncer=false"],
 ];
 
 describe.each(REFUSED)("%s", (url, message) => {

@@ -21,14 +21,15 @@ export interface ReplicaLoadOptions {
 
 type ClientKind = "kept" | "new" | "approvals";
 type FailureKind = "read" | ClientKind;
+/** The clients for each hundred calls a second. */
 const KINDS: readonly ClientKind[] = ["kept", "kept", "kept", "kept", "new", "new", "approvals"];
-
-export const CLIENTS = KINDS.length;
 
 /** Clients of several replicas: of three calls in ten, a change with an `Idempotency-Key`; the others read. */
 export class ReplicaLoad {
   readonly #options: ReplicaLoadOptions;
   readonly #clients: Promise<void>[];
+  /** Distinguishes the keys of several loads of one database. */
+  readonly #id = Bun.randomUUIDv7();
   #isOver = false;
   #keys = 0;
   calls = 0;
@@ -42,7 +43,12 @@ export class ReplicaLoad {
 
   constructor(options: ReplicaLoadOptions) {
     this.#options = options;
-    this.#clients = KINDS.map((kind) => this.#run(kind));
+    const kinds = Array.from({ length: Math.ceil(options.callsPerSecond / 100) }, () => KINDS).flat();
+    this.#clients = kinds.map((kind) => this.#run(kind, (1_000 * kinds.length) / options.callsPerSecond));
+  }
+
+  get clients(): number {
+    return this.#clients.length;
   }
 
   async stop(): Promise<void> {
@@ -63,10 +69,8 @@ export class ReplicaLoad {
     return `${calls} calls, ${done.length} changes, of them ${approved} approved; ${ends}`;
   }
 
-  async #run(kind: ClientKind): Promise<void> {
-    const { url, callsPerSecond } = this.#options;
-    const client = new PlainHttpClient(url, { keeps: kind === "kept" });
-    const everyMs = (1_000 * KINDS.length) / callsPerSecond;
+  async #run(kind: ClientKind, everyMs: number): Promise<void> {
+    const client = new PlainHttpClient(this.#options.url, { keeps: kind === "kept" });
     for (let turn = 0; !this.#isOver; turn += 1) {
       const startedAt = performance.now();
       if (kind === "approvals") await this.#approval(client);
@@ -79,7 +83,7 @@ export class ReplicaLoad {
 
   #key(): string {
     this.#keys += 1;
-    return `change-number-${this.#keys}`;
+    return `${this.#id}-${this.#keys}`;
   }
 
   #call(client: PlainHttpClient, body: object, headers: Readonly<Record<string, string>> = {}): Promise<PlainAnswer> {

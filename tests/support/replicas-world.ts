@@ -13,7 +13,7 @@ const CALLS_PER_SECOND = Number(process.env["STC_ROLL_CALLS_PER_SECOND"] ?? 100)
 const LEAVES_AFTER_MS = 1_000;
 const DELAY_MS = 2_500;
 /** Calls between two events. */
-const CALLS = 200;
+const CALLS = 2 * CALLS_PER_SECOND;
 
 const VERSION = "tools/version.ts";
 const version = (says: string): string => manifest({ name: "version", says });
