@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
-import { readExportPositions, writeExportPosition } from "../../src/audit/export/batch.ts";
 import { startExporters } from "../../src/audit/export/exporter.ts";
+import { readExportPositions, writeExportPosition } from "../../src/audit/export/positions.ts";
 import { savedPositionPath } from "../../src/audit/journal/saved-position.ts";
 import { LineIndex } from "../../src/audit/query/line-index.ts";
 import { readQuery } from "../../src/audit/query/params.ts";
@@ -207,10 +207,13 @@ describe("exporters", () => {
     expect(() => writeExportPosition(world.dir, place)).toThrow();
   });
 
-  test.each(SHAPE_NAMES)(
-    "a log that cannot be read because of %s ends neither the service nor its metrics",
-    async (shape) => {
-      turn("2026-02-16.jsonl", shape);
+  const unreadable = ["2026-02-16.jsonl", "checkpoints/2026-02-16.txt"].flatMap((file) =>
+    SHAPE_NAMES.map((shape) => [file, shape] as const),
+  );
+  test.each(unreadable)(
+    "%s that cannot be read because of %s ends neither the service nor its metrics",
+    async (file, shape) => {
+      turn(file, shape);
       const reports: string[] = [];
       const exporters = startExporters({
         dir: world.dir,
@@ -222,7 +225,9 @@ describe("exporters", () => {
         journal: async () => {},
       });
       await until("a report", () => (reports.some((text) => text.includes("2026-02-16")) ? true : undefined));
-      expect(exporters.states().map(({ bytesBehind }) => Number.isNaN(bytesBehind))).toEqual([true, false]);
+      expect(exporters.states().map(({ bytesBehind }) => Number.isNaN(bytesBehind))).toEqual([
+        ...(file.startsWith("checkpoints") ? [false, false, true] : [true, false, false]),
+      ]);
       await exporters.stop();
     },
   );

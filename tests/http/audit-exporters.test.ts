@@ -49,6 +49,7 @@ test("each stream of each exporter says how far it is, as the schema in /openapi
   expect(body.exporters).toMatchObject([
     { exporter: "archive", stream: "calls", lastAcceptedAt: null, bytesBehind: 0, deadLines: 0 },
     { exporter: "archive", stream: "journal" },
+    { exporter: "archive", stream: "checkpoints" },
   ]);
   expect(JSON.stringify(body)).not.toContain(receiver.url.host);
 });

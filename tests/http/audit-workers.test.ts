@@ -3,9 +3,10 @@ import { appendFileSync, cpSync, mkdtempSync, renameSync, rmSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { FastifyInstance } from "fastify";
+import { logIdIn } from "../../src/audit/chain/log-id.ts";
 import { createServer } from "../../src/http/server.ts";
 import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
-import { keys, writeWorkersLogs } from "../audit/support/chained-log.ts";
+import { keys, linesOf, writeWorkersLogs } from "../audit/support/chained-log.ts";
 import { entryLine } from "../support/audit-lines.ts";
 import { agentsProfile, goodClaims, issueToken, makeSigningKey } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
@@ -71,6 +72,21 @@ test("statistics, a call's history and the export hold what every worker wrote",
   const { json } = await get("/audit/t-1-1");
   expect([json.entries.length, json.journal.length]).toEqual([3, 3]);
   expect((await get("/audit/export?format=jsonl")).text.trim().split("\n")).toHaveLength(CALLS);
+});
+
+test("each line's log is named as in its checkpoints, and the lines stay as they are stored", async () => {
+  const names = ["", "worker-1", "worker-2"];
+  const ids = names.map((name) => logIdIn(join(dir, name), "calls"));
+  const { json, text } = await get("/audit?limit=16");
+  expect(new Set(ids).size).toBe(3);
+  expect(json.logs.entries).toEqual(
+    json.entries.map(({ instance }: { instance: string }) => ids[names.indexOf(instance.replace(/^test-?/, "worker-"))] ?? ids[0]),
+  );
+  const [newest] = linesOf(join(dir, "2026-02-19.jsonl")).slice(-1);
+  expect(text).toContain(newest ?? "no line");
+  const { json: call } = await get("/audit/t-1-1");
+  expect(new Set(call.logs.entries)).toEqual(new Set(ids));
+  expect(new Set(call.logs.journal)).toEqual(new Set(names.map((name) => logIdIn(join(dir, name), "journal"))));
 });
 
 test("a call in a worker's log is proved by that log", async () => {

@@ -26,6 +26,7 @@ const SIGNED = "— ";
 export interface Checkpoint extends Note {
   readonly origin: string;
   readonly stream: StreamName;
+  readonly logId: string;
   readonly size: number;
   readonly root: Buffer;
 }
@@ -46,11 +47,12 @@ export function readCheckpoint(note: string): Checkpoint | undefined {
   const [body = "", signatures = "", ...rest] = note.split("\n\n");
   const [origin = "", size = "", encoded = "", ...extensions] = body.split("\n");
   const stream = STREAMS.find((name) => origin.startsWith(`${ORIGIN}/${name}/`));
+  const logId = origin.slice(`${ORIGIN}/${stream}/`.length);
   const root = Buffer.from(encoded, "base64");
   if (
     stream === undefined ||
     rest.some((part) => part !== "") ||
-    !LOG_ID.test(origin.slice(`${ORIGIN}/${stream}/`.length)) ||
+    !LOG_ID.test(logId) ||
     !SIZE.test(size) ||
     !Number.isSafeInteger(Number(size)) ||
     root.length !== SHA256_BYTES ||
@@ -60,7 +62,7 @@ export function readCheckpoint(note: string): Checkpoint | undefined {
     return undefined;
   }
   const text = `${body}\n`;
-  return { text, signatures: signatures.replace(/\n$/, ""), origin, stream, size: Number(size), root };
+  return { text, signatures: signatures.replace(/\n$/, ""), origin, stream, logId, size: Number(size), root };
 }
 
 /**
@@ -86,7 +88,8 @@ export interface TornNotes {
   readonly mayBeCrash: boolean;
 }
 
-function listNotes(dir: string): readonly string[] {
+/** Returns the names of the files of notes, the oldest day first. */
+export function listNotes(dir: string): readonly string[] {
   const folder = join(dir, CHECKPOINT_DIR);
   const names = fs.existsSync(folder) ? fs.readdirSync(folder) : [];
   return names.filter((name) => NOTES_FILE.test(name)).sort();

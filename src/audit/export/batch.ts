@@ -3,35 +3,48 @@ import { join } from "node:path";
 import { type EntryView, type LineMembers, viewOf } from "../../core/audit-fields.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import type { StreamName } from "../chain/chain.ts";
+import { CHECKPOINT_DIR, listNotes, splitNotes } from "../chain/checkpoint.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import {
   type Chunk,
+  dayIn,
   daysIn,
-  isDay,
   isOfOtherDay,
   LINE_END,
   linesOf,
   type OpenDayFile,
+  readAt,
   readChunk,
   streamDir,
   withDay,
 } from "../journal/day-files.ts";
-import { makeDirectory, readSmallFile, syncDirectory } from "../journal/file-operations.ts";
+import { READ_ONLY, withRegularFile } from "../journal/file-operations.ts";
 import type { Position } from "../query/params.ts";
 import { parseLine } from "../query/view.ts";
+import type { ExportStream } from "./positions.ts";
 
 /** Limits for one request. A single line is sent whatever its size. */
 const BATCH_LINES_MAX = 500;
 const BATCH_BYTES_MAX = 1_048_576;
+/** Bytes of checkpoints that are read at a time: about two hundred. */
+const NOTES_BYTES_MAX = 65_536;
 
+/** A line or a checkpoint with what receivers may search for. `(log, stream, seq)` is the same wherever it is read. */
 export interface ExportLine {
-  readonly stream: StreamName;
+  readonly stream: ExportStream;
   readonly day: string;
   readonly offset: number;
+  /** The line as it is in the log, or the signed note of a checkpoint. */
   readonly line: string;
+  /** Id of the log, as in the origin of its checkpoints; `undefined` before its first line that has a link. */
+  readonly log: string | undefined;
+  /** Position of the line in the chain; of a checkpoint, the number of lines that it covers. */
+  readonly seq: number | undefined;
+  /** The stream whose lines a checkpoint covers. */
+  readonly covers?: StreamName | undefined;
   /**
    * Empty when the line is not a JSON object. A line that the service did not write is sent unchanged, with the start
-   * of its day as its time.
+   * of its day as its time; so is a checkpoint, which holds no time.
    */
   readonly members: LineMembers;
   readonly entry: EntryView | undefined;
@@ -53,8 +66,31 @@ const PEEK: BatchLimits = { linesMax: 1, bytesMax: 4_096 };
 
 interface ReadPosition {
   readonly dir: string;
-  readonly stream: StreamName;
+  readonly stream: ExportStream;
   readonly from: Position | undefined;
+  /** Id of the log; the notes of checkpoints name it themselves. */
+  readonly log?: string | undefined;
+}
+
+/** The day files of a stream. */
+interface Source {
+  readonly folder: string;
+  readonly suffix: string;
+  readonly days: readonly string[];
+  /** Reads a file from a byte offset on. */
+  readonly read: (day: string, from: number, limits: BatchLimits) => ExportBatch | undefined;
+}
+
+function sourceOf({ dir, stream, log }: ReadPosition): Source {
+  if (stream === "checkpoints") {
+    const folder = join(dir, CHECKPOINT_DIR);
+    const read: Source["read"] = (day, from, limits) => readNotes(join(folder, `${day}.txt`), { day, from, ...limits });
+    return { folder, suffix: "txt", days: listNotes(dir).map(dayIn), read };
+  }
+  const folder = streamDir(dir, stream);
+  const read: Source["read"] = (day, from, limits) =>
+    withDay(folder, day, (file) => readLines(file, { stream, log, from, ...limits }));
+  return { folder, suffix: "jsonl", days: daysIn(folder), read };
 }
 
 /** Returns the next lines, oldest first; `undefined` when there are none yet. */
@@ -66,20 +102,58 @@ export function readNextLine(position: ReadPosition): ExportLine | undefined {
   return readNext(position, PEEK)?.lines[0];
 }
 
-function readNext({ dir, stream, from }: ReadPosition, limits: BatchLimits): ExportBatch | undefined {
-  const folder = streamDir(dir, stream);
-  for (const day of daysIn(folder).filter((one) => one >= (from?.day ?? ""))) {
-    const offset = from?.day === day ? from.offset : 0;
-    const batch = withDay(folder, day, (file) => readLines(file, { stream, from: offset, ...limits }));
+/**
+ * Returns where an exporter without a position begins: at the first line, but at the newest day's checkpoints, because these
+ * cover the lines of all days before. `undefined` is the beginning.
+ */
+export function startOf(dir: string, stream: ExportStream): Position | undefined {
+  const day = stream === "checkpoints" ? listNotes(dir).map(dayIn).at(-1) : undefined;
+  return day === undefined ? undefined : { day, offset: 0 };
+}
+
+function readNext(position: ReadPosition, limits: BatchLimits): ExportBatch | undefined {
+  const { from } = position;
+  const { days, read } = sourceOf(position);
+  for (const day of days.filter((one) => one >= (from?.day ?? ""))) {
+    const batch = read(day, from?.day === day ? from.offset : 0, limits);
     if (batch !== undefined && batch.lines.length > 0) return batch;
   }
   return undefined;
 }
 
-function readLines(
-  file: OpenDayFile,
-  { stream, from, linesMax, bytesMax }: BatchLimits & { readonly stream: StreamName; readonly from: number },
+/**
+ * Reads complete notes. A note that is written to the day before after one of today, shortly after midnight, may be left out:
+ * the notes of today cover its lines.
+ */
+function readNotes(
+  path: string,
+  { day, from, linesMax }: Pick<BatchLimits, "linesMax"> & { readonly day: string; readonly from: number },
 ): ExportBatch {
+  const bytes = withRegularFile(path, READ_ONLY, (fd, { size }) =>
+    readAt(fd, from, Buffer.alloc(Math.max(0, Math.min(NOTES_BYTES_MAX, size - from)))),
+  );
+  const lines: ExportLine[] = [];
+  let end = from;
+  for (const { note, checkpoint } of splitNotes(bytes.toString("utf8"), `${day}.txt`)) {
+    const { logId: log, size: seq, stream: covers } = checkpoint ?? {};
+    const timeMs = Date.parse(`${day}T00:00:00Z`);
+    const facts = { log, seq, covers, members: {}, entry: undefined, timeMs };
+    lines.push({ stream: "checkpoints", day, offset: end, line: note, ...facts });
+    end += Buffer.byteLength(note) + 1;
+    if (lines.length === linesMax) break;
+  }
+  if (lines.length === 0 && bytes.length === NOTES_BYTES_MAX) {
+    throw new AuditLogError(`${path} holds no checkpoint at byte ${from}: stc audit verify shows more`);
+  }
+  return { lines, next: { day, offset: end } };
+}
+
+interface LinesToRead extends BatchLimits, Pick<ReadPosition, "log"> {
+  readonly stream: StreamName;
+  readonly from: number;
+}
+
+function readLines(file: OpenDayFile, { stream, log, from, linesMax, bytesMax }: LinesToRead): ExportBatch {
   const { day } = file;
   let at = from;
   while (at < file.size) {
@@ -88,7 +162,7 @@ function readLines(
     const lines: ExportLine[] = [];
     let end = at;
     for (const raw of linesOf(chunk)) {
-      lines.push(lineOf(raw, { day, stream }));
+      lines.push(lineOf(raw, { day, stream, log }));
       end = raw.end;
       if (lines.length === linesMax) break;
     }
@@ -111,78 +185,23 @@ function checkDay(day: string, { bytes, first }: Chunk): void {
 
 function lineOf(
   { offset, line }: { readonly offset: number; readonly line: string },
-  { day, stream }: { readonly day: string; readonly stream: StreamName },
+  of: Pick<ExportLine, "day" | "stream" | "log">,
 ): ExportLine {
   const members = parseLine(line) ?? {};
   const entry = viewOf(members);
-  return { stream, day, offset, line, members, entry, timeMs: entry?.timeMs ?? Date.parse(`${day}T00:00:00Z`) };
+  const { seq } = members;
+  const timeMs = entry?.timeMs ?? Date.parse(`${of.day}T00:00:00Z`);
+  return { ...of, offset, line, seq: typeof seq === "number" ? seq : undefined, members, entry, timeMs };
 }
 
-export function bytesBehind({ dir, stream, from }: ReadPosition): number {
-  const folder = streamDir(dir, stream);
+/** Returns the number of bytes from the position to the end of the stream. */
+export function bytesBehind(position: ReadPosition): number {
+  const { from } = position;
+  const { folder, suffix, days } = sourceOf(position);
   let bytes = 0;
-  for (const day of daysIn(folder).filter((one) => one >= (from?.day ?? ""))) {
-    const { size = 0 } = fs.statSync(join(folder, `${day}.jsonl`), { throwIfNoEntry: false }) ?? {};
+  for (const day of days.filter((one) => one >= (from?.day ?? ""))) {
+    const { size = 0 } = fs.statSync(join(folder, `${day}.${suffix}`), { throwIfNoEntry: false }) ?? {};
     bytes += Math.max(0, size - (from?.day === day ? from.offset : 0));
   }
   return bytes;
-}
-
-/** Folder in the audit directory in which exporters store their positions and the lines that were refused for good. */
-export const EXPORT_DIR = "export";
-
-const POSITION_FILE = /^([a-z0-9][a-z0-9-]{0,63})\.(calls|journal)\.json$/;
-const POSITION_BYTES_MAX = 1_024;
-const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_TRUNC, O_WRONLY } = fs.constants;
-
-/** The position of an exporter in a stream: the receiver has accepted every line before it. */
-export interface ExportPosition {
-  readonly exporter: string;
-  readonly stream: StreamName;
-  /** `undefined` when nothing was accepted yet, or the stored position cannot be read. */
-  readonly position: Position | undefined;
-}
-
-export function readExportPositions(dir: string): readonly ExportPosition[] {
-  const folder = join(dir, EXPORT_DIR);
-  const names = fs.existsSync(folder) ? fs.readdirSync(folder).sort() : [];
-  return names.flatMap((name) => {
-    const [, exporter, stream] = POSITION_FILE.exec(name) ?? [];
-    if (exporter === undefined || (stream !== "calls" && stream !== "journal")) return [];
-    return [{ exporter, stream, position: readPosition(join(folder, name)) }];
-  });
-}
-
-export function readExportPosition(dir: string, exporter: string, stream: StreamName): ExportPosition {
-  return { exporter, stream, position: readPosition(join(dir, EXPORT_DIR, `${exporter}.${stream}.json`)) };
-}
-
-/**
- * Writes a position. It is durable on return, and the file is complete at every moment: a new file is written and
- * renamed over the old one.
- */
-export function writeExportPosition(dir: string, { exporter, stream, position }: ExportPosition): void {
-  const folder = join(dir, EXPORT_DIR);
-  makeDirectory(folder);
-  const path = join(folder, `${exporter}.${stream}.json`);
-  const fd = fs.openSync(`${path}.new`, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o600);
-  try {
-    // Unlike `writeSync`, this continues after a short write.
-    fs.writeFileSync(fd, `${JSON.stringify(position)}\n`);
-    fs.fsyncSync(fd);
-  } finally {
-    fs.closeSync(fd);
-  }
-  fs.renameSync(`${path}.new`, path);
-  syncDirectory(folder);
-}
-
-function readPosition(path: string): Position | undefined {
-  try {
-    const { day, offset } = JSON.parse(readSmallFile(path, POSITION_BYTES_MAX) ?? "") as Partial<Position>;
-    const isValid = isDay(day) && Number.isSafeInteger(offset) && Number(offset) >= 0;
-    return isValid ? { day, offset: Number(offset) } : undefined;
-  } catch {
-    return undefined;
-  }
 }

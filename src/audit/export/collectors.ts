@@ -135,7 +135,8 @@ function toOtlp(lines: readonly ExportLine[]): string {
   });
 }
 
-function recordOf({ stream, day, offset, line, members, entry, timeMs }: ExportLine): object {
+function recordOf(exported: ExportLine): object {
+  const { stream, day, offset, line, log, seq, covers, members, entry, timeMs } = exported;
   const [severityNumber, severityText] = SEVERITIES[entry?.decision ?? ""] ?? INFO;
   const [traceId, spanId] = [entry?.wireTraceId ?? "", entry?.wireSpanId ?? ""];
   return {
@@ -146,6 +147,10 @@ function recordOf({ stream, day, offset, line, members, entry, timeMs }: ExportL
     body: { stringValue: line },
     attributes: attributes({
       "stc.stream": stream,
+      // With the stream, they name a line or a checkpoint anywhere: receivers drop duplicates by them.
+      "stc.log": log,
+      "stc.seq": seq,
+      "stc.covers": covers,
       // Identical when a line is sent twice, so that receivers can drop the duplicate.
       "stc.place": `${day}:${offset}`,
       "service.instance.id": asString(members["instance"]),
@@ -162,10 +167,12 @@ function recordOf({ stream, day, offset, line, members, entry, timeMs }: ExportL
   };
 }
 
-function attributes(values: Readonly<Record<string, string | undefined>>): readonly object[] {
-  return Object.entries(values).flatMap(([key, value]) =>
-    value === undefined ? [] : [{ key, value: { stringValue: value } }],
-  );
+function attributes(values: Readonly<Record<string, string | number | undefined>>): readonly object[] {
+  return Object.entries(values).flatMap(([key, value]) => {
+    if (value === undefined) return [];
+    // OTLP's JSON encoding writes 64-bit integers as text.
+    return [{ key, value: typeof value === "number" ? { intValue: String(value) } : { stringValue: value } }];
+  });
 }
 
 /** Converts milliseconds to nanoseconds as a string: a number would not be exact. */
@@ -210,8 +217,11 @@ function toLoki(lines: readonly ExportLine[]): string {
   return JSON.stringify({ streams: [...streams.values()] });
 }
 
-function metadataOf({ day, offset, members, entry }: ExportLine): Texts {
+function metadataOf({ day, offset, log, seq, covers, members, entry }: ExportLine): Texts {
   return definedTexts({
+    log,
+    seq: seq === undefined ? undefined : String(seq),
+    covers,
     // Identical when a line is sent twice, so that readers can drop the duplicate.
     place: `${day}:${offset}`,
     instance: asString(members["instance"]),

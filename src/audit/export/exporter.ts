@@ -3,21 +3,13 @@ import { join } from "node:path";
 import { errorText } from "../../core/error-text.ts";
 import { isReportDue, OutageReporter, retryDelayMs } from "../../core/retry.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
-import type { StreamName } from "../chain/chain.ts";
+import { logIdIn } from "../chain/log-id.ts";
 import { makeDirectory } from "../journal/file-operations.ts";
 import type { Position } from "../query/params.ts";
 import { DAY_MS } from "../query/time-range.ts";
-import {
-  bytesBehind,
-  EXPORT_DIR,
-  type ExportBatch,
-  type ExportLine,
-  readBatch,
-  readExportPosition,
-  readNextLine,
-  writeExportPosition,
-} from "./batch.ts";
+import { bytesBehind, type ExportBatch, type ExportLine, readBatch, readNextLine, startOf } from "./batch.ts";
 import type { Receiver } from "./collectors.ts";
+import { EXPORT_DIR, EXPORT_STREAMS, type ExportStream, readExportPosition, writeExportPosition } from "./positions.ts";
 import { agedFiles, pruneFiles, SEE_VERIFY } from "./prune.ts";
 
 export interface ExporterTarget {
@@ -37,7 +29,7 @@ interface CommonOptions {
 }
 
 interface ExporterOptions extends CommonOptions {
-  readonly stream: StreamName;
+  readonly stream: ExportStream;
   readonly target: ExporterTarget;
   /**
    * `pollMs` is the pause when the log has no new lines, `backoffMs` the pause after a first failure; in milliseconds.
@@ -48,7 +40,7 @@ interface ExporterOptions extends CommonOptions {
 
 export interface ExportState {
   readonly exporter: string;
-  readonly stream: StreamName;
+  readonly stream: ExportStream;
   /** NaN while the log cannot be read, as is `secondsBehind`. */
   readonly bytesBehind: number;
   /** Age of the oldest line that was not accepted yet; 0 when there is none. */
@@ -69,7 +61,7 @@ const BACKOFF_MS = 1_000;
 const BACKOFF_MS_MAX = 60_000;
 
 /**
- * Sends one stream of the log to one receiver, in batches, in order, at least once. The position moves past a line only when
+ * Sends one stream of the log, or its checkpoints, to one receiver, in batches, in order, at least once. The position moves past a line only when
  * the receiver has accepted it, or when it is kept as a dead letter. The exporter reads files and is independent of the call
  * pipeline.
  */
@@ -79,6 +71,8 @@ export class Exporter {
   #position: Position | undefined;
   /** The position in the file. */
   #saved: Position | undefined;
+  /** Id of the log, once it is known: it never changes. */
+  #log: string | undefined;
   #lastAcceptedAt: EpochMs | undefined;
   #failingSince: EpochMs | undefined;
   readonly #stopping = new AbortController();
@@ -92,8 +86,8 @@ export class Exporter {
     this.#options = options;
     const { dir, stream, target, clock, report } = options;
     this.#outages = new OutageReporter(clock, report);
-    this.#position = readExportPosition(dir, target.name, stream).position;
-    this.#saved = this.#position;
+    this.#saved = readExportPosition(dir, target.name, stream).position;
+    this.#position = this.#saved;
     this.#done = this.#run();
   }
 
@@ -127,10 +121,13 @@ export class Exporter {
   async #run(): Promise<void> {
     const { dir, stream, target, clock, pollMs = POLL_MS } = this.#options;
     let failures = 0;
+    let isBegun = this.#position !== undefined;
     while (!this.#stopping.signal.aborted) {
       try {
+        if (!isBegun) this.#position = startOf(dir, stream);
+        isBegun = true;
         this.#save();
-        const batch = readBatch({ dir, stream, from: this.#position });
+        const batch = this.#nextBatch();
         if (batch === undefined) {
           this.#failingSince = undefined;
           await this.#wait(pollMs);
@@ -144,6 +141,12 @@ export class Exporter {
       }
       if (isReportDue(this.#rejectedReportedAtMs, clock())) this.#reportRejected(REPEATED);
     }
+  }
+
+  #nextBatch(): ExportBatch | undefined {
+    const { dir, stream } = this.#options;
+    if (stream !== "checkpoints") this.#log ??= logIdIn(dir, stream);
+    return readBatch({ dir, stream, from: this.#position, log: this.#log });
   }
 
   /** Delivers a batch. Saves the position even on failure, so that lines before it are not sent again. */
@@ -269,7 +272,10 @@ function keepDeadLetters(dir: string, { exporter, reason, lines }: DeadLetters):
   makeDirectory(folder);
   const path = join(folder, `${exporter}.dead.jsonl`);
   const text = lines
-    .map(({ stream, day, offset, line }) => `${JSON.stringify({ exporter, reason, stream, day, offset, line })}\n`)
+    .map(
+      ({ stream, log, day, offset, line }) =>
+        `${JSON.stringify({ exporter, reason, stream, log, day, offset, line })}\n`,
+    )
     .join("");
   const fd = fs.openSync(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600);
   try {
@@ -303,7 +309,7 @@ const PRUNE_EVERY_MS = 3_600_000;
 export function startExporters(options: ExportersOptions) {
   const { dir, targets, clock, random, report, pruneEveryMs = PRUNE_EVERY_MS } = options;
   const exporters = targets.flatMap((target) =>
-    (["calls", "journal"] as const).map((stream) => new Exporter({ dir, stream, target, clock, random, report })),
+    EXPORT_STREAMS.map((stream) => new Exporter({ dir, stream, target, clock, random, report })),
   );
   let pruning: Promise<void> | undefined;
   const startPruning = (): void => {

@@ -10,11 +10,12 @@ const LEADING_CONTROL = /^[\t\r\n]/;
 
 const COLUMNS = FIELD_ROWS.filter(({ csv }) => csv !== undefined);
 
-const CSV_HEADER = COLUMNS.map(({ csv }) => csv).join(",");
+const CSV_HEADER = [...COLUMNS.map(({ csv }) => csv), "log", "seq"].join(",");
 
-export function toCsv({ line }: FoundLine): string {
+export function toCsv({ line, log }: FoundLine): string {
   const members = parseLine(line) ?? {};
-  return COLUMNS.map(({ read, show }) => csvCell(read(members), show)).join(",");
+  const cells = COLUMNS.map(({ read, show }) => csvCell(read(members), show));
+  return [...cells, csvCell(log), csvCell(members["seq"])].join(",");
 }
 
 /**
@@ -55,7 +56,7 @@ const INFORMATIONAL = [1, "Informational"] as const;
 /**
  * Returns one call as an OCSF event. Members without an OCSF attribute are in `unmapped`; unknown values are left out.
  */
-function toOcsf({ entry, line }: FoundLine): object {
+function toOcsf({ entry, line, log }: FoundLine): object {
   const members = parseLine(line) ?? {};
   const [activityId, activity] = ACTIVITIES[entry.classification ?? ""] ?? UNKNOWN_ACTIVITY;
   const [statusId, status] = STATUSES[entry.decision ?? ""] ?? OTHER_STATUS;
@@ -81,7 +82,7 @@ function toOcsf({ entry, line }: FoundLine): object {
     // The log stores no addresses: the caller is identified by its token.
     src_endpoint: { svc_name: entry.sub ?? "unknown" },
     metadata: metadataOf(entry, members),
-    unmapped: unmappedOf(members),
+    unmapped: { ...unmappedOf(members), log_id: log },
   };
 }
 

@@ -16,7 +16,7 @@ import { syncDirectory } from "../journal/file-operations.ts";
 import { boundsOf, otherDayOf } from "../query/day-bounds.ts";
 import { dayOf } from "../query/time-range.ts";
 import { parseLine } from "../query/view.ts";
-import { type ExportPosition, readExportPositions } from "./batch.ts";
+import { type ExportPosition, readExportPositions } from "./positions.ts";
 
 /** Ending of the reasons that an operator has to investigate. */
 export const SEE_VERIFY = "stc audit verify shows more";

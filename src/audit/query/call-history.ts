@@ -1,5 +1,6 @@
 import { asString } from "../../core/json.ts";
 import type { StreamName } from "../chain/chain.ts";
+import { logIds } from "../chain/log-id.ts";
 import type { Filter, FoundLine } from "./filter.ts";
 import type { LineIndex } from "./line-index.ts";
 import { type SearchOptions, search } from "./query.ts";
@@ -49,6 +50,7 @@ class HistoryReader {
   readonly #options: HistoryOptions;
   readonly #calls = new Map<string, LogLine>();
   readonly #journal = new Map<string, LogLine>();
+  readonly #idOf = logIds();
   #isPartial = false;
 
   constructor(options: HistoryOptions) {
@@ -105,7 +107,8 @@ class HistoryReader {
       });
       this.#isPartial ||= page.more;
       const number = stream === "journal" ? log : logs.length + log;
-      all.push(...page.found.map((found) => ({ ...found, log: number })));
+      const own = { source: number, ...(logs.length > 1 && { log: this.#idOf(dir, stream) }) };
+      all.push(...page.found.map((found) => ({ ...found, ...own })));
     }
     return all;
   }
@@ -113,11 +116,11 @@ class HistoryReader {
 
 interface LogLine extends FoundLine {
   /** Number of the log and stream that hold the line. */
-  readonly log: number;
+  readonly source: number;
 }
 
-function keyOf({ log, day, offset }: LogLine): string {
-  return `${log} ${day} ${offset}`;
+function keyOf({ source, day, offset }: LogLine): string {
+  return `${source} ${day} ${offset}`;
 }
 
 /**
@@ -139,11 +142,11 @@ function idsIn(line: string): readonly string[] {
  */
 function inOrder(found: ReadonlyMap<string, LogLine>): readonly FoundLine[] {
   const ownOrder = [...found.values()].sort(
-    (one, other) => one.day.localeCompare(other.day) || one.log - other.log || one.offset - other.offset,
+    (one, other) => one.day.localeCompare(other.day) || one.source - other.source || one.offset - other.offset,
   );
   const latest = new Map<string, number>();
   const timed = ownOrder.map((line) => {
-    const key = `${line.log} ${line.day}`;
+    const key = `${line.source} ${line.day}`;
     const timeMs = Math.max(latest.get(key) ?? 0, line.entry.timeMs);
     latest.set(key, timeMs);
     return { line, timeMs };

@@ -101,6 +101,8 @@ export interface FoundLine extends RawLine {
   /** `YYYY-MM-DD`. */
   readonly day: string;
   readonly entry: EntryView;
+  /** Id of the log that holds the line; missing where a single log is read. */
+  readonly log?: string | undefined;
 }
 
 /**

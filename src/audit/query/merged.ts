@@ -1,3 +1,4 @@
+import { logIds } from "../chain/log-id.ts";
 import type { LogFolder } from "../logs.ts";
 import type { FoundLine } from "./filter.ts";
 import type { LineIndex } from "./line-index.ts";
@@ -20,6 +21,7 @@ interface MergedOptions extends Pick<SearchOptions, "query" | "pageBytesMax" | "
 export async function* mergedLines({ logs, ...options }: MergedOptions): AsyncGenerator<FoundLine, void> {
   const { query } = options;
   const sources = logs.map((log) => linesOf(log, options));
+  const idOf = logIds();
   const heads = await Promise.all(sources.map((source) => source.next()));
   for (let count = 0; count < query.limit; count += 1) {
     const at = firstOf(
@@ -29,7 +31,7 @@ export async function* mergedLines({ logs, ...options }: MergedOptions): AsyncGe
     const line = heads[at]?.value;
     const source = sources[at];
     if (line === undefined || source === undefined) return;
-    yield line;
+    yield { ...line, log: idOf(logs[at]?.dir ?? "", "calls") };
     heads[at] = await source.next();
   }
 }
@@ -92,6 +94,7 @@ function merge(
   { logs, query, pageBytesMax }: SearchLogsOptions,
 ): Pick<QueryPage, "found" | "cursor" | "more"> {
   const taken = pages.map(() => 0);
+  const idOf = logIds();
   const found: FoundLine[] = [];
   let bytes = 0;
   while (found.length < query.limit && bytes < pageBytesMax) {
@@ -101,7 +104,7 @@ function merge(
     const at = firstOf(heads, query);
     const line = heads[at];
     if (line === undefined) break;
-    found.push(line);
+    found.push({ ...line, log: idOf(logs[at]?.dir ?? "", "calls") });
     bytes += line.end - line.offset;
     taken[at] = (taken[at] ?? 0) + 1;
   }

@@ -63,16 +63,21 @@ export async function auditQuery({ dirs, json, withoutIndex, params }: QueryOpti
         cursor = page.more || query.ok.order === "oldest" ? page.cursor : undefined;
       },
     });
-    for await (const { line, entry } of found) {
+    for await (const line of found) {
       if (count === 0 && json !== true) printCells(CALL_COLUMNS.map(({ title }) => title.toUpperCase()));
-      if (json === true) print.line(line);
-      else printEntry(entry, directory);
+      if (json === true) print.line(isOne ? line.line : withLog(line));
+      else printEntry(line.entry, directory);
       count += 1;
     }
     if (count === 0) noCalls(json === true);
     if (cursor !== undefined && isOne) print.error(`continue with --cursor ${cursor}`);
     if (count === query.ok.limit && !isOne) print.error("there may be more: narrow --from and --to, or raise --limit");
   });
+}
+
+/** Returns the line with a first member `log`: of several logs, the line alone does not say which one it is from. */
+function withLog({ line, log = null }: Pick<FoundLine, "line"> & { readonly log?: string | null | undefined }): string {
+  return `{"log":${JSON.stringify(log)},${line.slice(line.indexOf("{") + 1)}`;
 }
 
 interface TailOptions extends SearchOptions {
@@ -168,7 +173,7 @@ export async function auditShow(id: string, { dirs, json, withoutIndex }: Omit<Q
     return;
   }
   if (json === true) {
-    for (const { line } of lines) print.line(line);
+    for (const line of lines) print.line(all.length === 1 ? line.line : withLog(line));
     return;
   }
   print.line(table([["TIME", "WHAT", "TOOL", "WHO", "TRACE OR APPROVAL"], ...lines.map(rowOf)]));

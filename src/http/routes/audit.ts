@@ -6,6 +6,7 @@ import { type Proof, proveLine } from "../../audit/chain/proof.ts";
 import { ANY_LOG, verifierKeyOf } from "../../audit/chain/signed-note.ts";
 import type { ExportState } from "../../audit/export/exporter.ts";
 import { type ExportFormat, FORMATS } from "../../audit/export/formats.ts";
+import { EXPORT_STREAMS } from "../../audit/export/positions.ts";
 import { type LogFolder, logsIn } from "../../audit/logs.ts";
 import { readCallHistory } from "../../audit/query/call-history.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
@@ -104,7 +105,7 @@ const exportersSchema = z.object({
   exporters: z.array(
     z.object({
       exporter: z.string().describe("Its `name` in `audit.export`."),
-      stream: z.enum(STREAMS),
+      stream: z.enum(EXPORT_STREAMS),
       failingSince: z.iso.datetime().nullable().describe("Nothing was accepted since; `null` while nothing fails."),
       lastAcceptedAt: z.iso
         .datetime()
@@ -138,7 +139,7 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
       const mayGoOn = budgets(clock, logs.length);
       const { found, more, cursor } = await searchLogs({ logs, query, pageBytesMax: PAGE_BYTES_MAX, mayGoOn });
       const rest = { more, cursor, ...warnings(logs) };
-      return lines({ entries: found.map(({ line }) => line) }, rest, queried("query", params));
+      return lines({ entries: found }, rest, queried("query", params));
     },
   }),
   endpoint({
@@ -191,10 +192,7 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
       if (isEmpty && !history.isPartial && missing.warnings === undefined) {
         return { ...unknownEntry(), ...queried("show", { id }) };
       }
-      const lists = {
-        entries: history.calls.map(({ line }) => line),
-        journal: history.journal.map(({ line }) => line),
-      };
+      const lists = { entries: history.calls, journal: history.journal };
       return lines(lists, { more: history.isPartial, ...missing }, queried("show", { id }));
     },
   }),
@@ -446,14 +444,26 @@ function warnings(
   return problems.length === 0 ? {} : { warnings: problems };
 }
 
-/** Returns lines as they are stored in the files: each was parsed as a JSON object, so the whole body is valid JSON. */
+/**
+ * Returns lines as they are stored in the files: each was parsed as a JSON object, so the whole body is valid JSON. Where several
+ * logs are read, `logs` has the id of each line's log, in the same order.
+ */
 function lines(
-  lists: Readonly<Record<string, readonly string[]>>,
+  lists: Readonly<Record<string, readonly FoundLine[]>>,
   rest: Readonly<Record<string, unknown>>,
   recorded: Pick<EndpointAnswer, "recorded">,
 ): EndpointAnswer {
-  const members = Object.entries(lists).map(([name, texts]) => `${JSON.stringify(name)}:[${texts.join(",")}]`);
-  return { ...json(200, {}, recorded), body: `{${members.join(",")},${JSON.stringify(rest).slice(1)}` };
+  const members = Object.entries(lists).map(
+    ([name, found]) => `${JSON.stringify(name)}:[${found.map(({ line }) => line).join(",")}]`,
+  );
+  const others = JSON.stringify({ ...logsOf(lists), ...rest });
+  return { ...json(200, {}, recorded), body: `{${members.join(",")},${others.slice(1)}` };
+}
+
+function logsOf(lists: Readonly<Record<string, readonly FoundLine[]>>): { readonly logs?: object } {
+  if (Object.values(lists).every((found) => found.every((line) => !("log" in line)))) return {};
+  const named = Object.entries(lists).map(([name, found]) => [name, found.map(({ log = null }) => log)]);
+  return { logs: Object.fromEntries(named) };
 }
 
 /** Pause between two segments, of which each takes some milliseconds to index. */

@@ -11,13 +11,23 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { readExportPosition } from "../../../src/audit/export/batch.ts";
+import { openAuditLog } from "../../../src/audit/audit-log.ts";
+import { eachNote, readCheckpoint } from "../../../src/audit/chain/checkpoint.ts";
+import { logIdIn } from "../../../src/audit/chain/log-id.ts";
+import { verifyNote } from "../../../src/audit/chain/signed-note.ts";
 import { Exporter, startExporters } from "../../../src/audit/export/exporter.ts";
+import { type ExportStream, readExportPosition } from "../../../src/audit/export/positions.ts";
+import { agedFiles, pruneFiles } from "../../../src/audit/export/prune.ts";
 import { readHeaders } from "../../../src/audit/export/sender.ts";
+import { streamDir } from "../../../src/audit/journal/day-files.ts";
+import { present } from "../../../src/core/present.ts";
 import { createMetrics } from "../../../src/http/metrics.ts";
+import { dayFilesText } from "../../support/audit-files.ts";
 import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
 import { openReceiver } from "../../support/receivers.ts";
 import { until } from "../../support/until.ts";
+import { CALLS_A_DAY, keys, writeLog } from "../support/chained-log.ts";
+import { draftOf } from "../support/open.ts";
 
 const DAY = "2026-02-16";
 const NOW = Date.parse("2026-02-16T12:00:00.000Z");
@@ -81,10 +91,10 @@ afterEach(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-function start(type: "otlp" | "loki" = "otlp"): Exporter {
+function start(type: "otlp" | "loki" = "otlp", stream: ExportStream = "calls"): Exporter {
   const exporter = new Exporter({
     dir,
-    stream: "calls",
+    stream,
     target: {
       name: type,
       receiver: openReceiver({ type, url: far.url, headers: "authorization: Bearer secret", dir }),
@@ -428,6 +438,135 @@ describe("the exported lines", () => {
   });
 });
 
+/** What a receiver got, whatever its protocol: the text, and the fields that name it. */
+interface Received {
+  readonly text: string;
+  readonly stream: unknown;
+  readonly log: unknown;
+  readonly seq: unknown;
+  readonly covers: unknown;
+}
+
+/** Appends one call, as a service with the test's instance name and key does. */
+async function append(folder: string, traceId: string, id: string): Promise<void> {
+  const clock = (): number => Date.parse("2026-02-19T13:00:00.000Z");
+  const common = {
+    instance: "test",
+    durability: "fdatasync",
+    queueEntriesMax: 10,
+    checkpointKey: keys.privateKey,
+  } as const;
+  const log = openAuditLog({ dir: folder, clock, ids: () => id, ...common });
+  await log.append(draftOf(traceId));
+  await log.close();
+}
+
+const READERS = {
+  otlp(body: string): readonly Received[] {
+    const { resourceLogs } = JSON.parse(body);
+    return resourceLogs[0].scopeLogs[0].logRecords.map((record: Record<string, never>) => {
+      const { body: text, attributes } = record as unknown as {
+        body: { stringValue: string };
+        attributes: { key: string; value: { stringValue?: string; intValue?: string } }[];
+      };
+      const of = (key: string) => {
+        const value = attributes.find((attribute) => attribute.key === key)?.value;
+        return value?.stringValue ?? value?.intValue;
+      };
+      const names = { log: of("stc.log"), seq: of("stc.seq"), covers: of("stc.covers") };
+      return { text: text.stringValue, stream: of("stc.stream"), ...names };
+    });
+  },
+  loki(body: string): readonly Received[] {
+    const { streams } = JSON.parse(body) as {
+      streams: { stream: { stream: string }; values: [string, string, Record<string, string>][] }[];
+    };
+    return streams.flatMap(({ stream: { stream }, values }) =>
+      values.map(([, text, { log, seq, covers }]) => ({ text, stream, log, seq, covers })),
+    );
+  },
+} as const;
+
+describe.each(["otlp", "loki"] as const)("the log in what %s gets", (type) => {
+  const received = (): readonly Received[] => far.requests.flatMap(({ body }) => READERS[type](body));
+  const notes = () => [...eachNote(dir)];
+  const logIdOf = (stream: string) =>
+    notes().find(({ checkpoint }) => checkpoint?.stream === stream)?.checkpoint?.logId;
+
+  test.each(["calls", "journal"] as const)(
+    "each line of %s has the log id of its checkpoints and its seq",
+    async (stream) => {
+      await writeLog(dir);
+      await caughtUp(start(type, stream));
+      const lines = dayFilesText(streamDir(dir, stream)).split("\n").slice(0, -1);
+      expect(logIdOf(stream)).toMatch(/^[0-9a-f]{32}$/);
+      const log = logIdOf(stream);
+      expect(received()).toEqual(lines.map((text, at) => ({ text, stream, log, seq: String(at), covers: undefined })));
+    },
+  );
+
+  test("the log id stays when retention has deleted the first days, with and without the record's log id", async () => {
+    await writeLog(dir);
+    const log = logIdOf("calls");
+    const options = { dir, nowMs: Date.parse("2026-03-01T00:00:00Z"), keepMs: 12 * 86_400_000 };
+    await pruneFiles(agedFiles(options), options);
+    expect(existsSync(join(dir, "2026-02-16.jsonl"))).toBe(false);
+    await caughtUp(start(type));
+    const [first] = received();
+    expect(first).toMatchObject({ log, seq: String(CALLS_A_DAY) });
+    const record = join(dir, "pruned.jsonl");
+    writeFileSync(record, readFileSync(record, "utf8").replaceAll(/"logId":"[0-9a-f]*",/g, ""));
+    expect(logIdIn(dir, "calls")).toBe(log);
+  });
+
+  test("two services with one instance name have two log ids", async () => {
+    await append(dir, "t-1", "id-1");
+    await append(join(dir, "other"), "t-1", "id-2");
+    await caughtUp(start(type));
+    expect(received()[0]?.log).not.toBe(logIdIn(join(dir, "other"), "calls"));
+    expect(received()[0]?.log).toBe(logIdIn(dir, "calls"));
+  });
+
+  test("checkpoints arrive as they were signed, and can be verified with the public key alone", async () => {
+    await writeLog(dir);
+    const exporter = start(type, "checkpoints");
+    await caughtUp(exporter);
+    const newest = notes().filter(({ day }) => day === "2026-02-19");
+    expect(received().map(({ text }) => text)).toEqual(newest.map(({ note }) => note));
+    for (const { text, stream, log, seq, covers } of received()) {
+      const checkpoint = present(readCheckpoint(text), "a checkpoint");
+      expect(verifyNote(checkpoint, checkpoint.origin, [keys.publicKey])).toBe("valid");
+      expect({ stream, log, seq, covers }).toEqual({
+        stream: "checkpoints",
+        log: checkpoint.logId,
+        seq: String(checkpoint.size),
+        covers: checkpoint.stream,
+      });
+    }
+    expect(received().map(({ covers, seq }) => `${covers} ${seq}`)).toEqual(["calls 15", "journal 12"]);
+    await exporter.stop();
+    appendFileSync(join(dir, "checkpoints/2026-02-19.txt"), "safe-tool-call/audit/calls/half a no");
+    start(type, "checkpoints");
+    await append(dir, "t-more", "id-more");
+    await until("the next checkpoint", () => (received().length === 3 ? true : undefined));
+    expect(received().at(-1)).toMatchObject({ covers: "calls", seq: "16" });
+  });
+
+  test("checkpoints of days before the first export are left out: the newest cover their lines", async () => {
+    await writeLog(dir);
+    start(type, "checkpoints");
+    await until("the newest", () => (received().length === 2 ? true : undefined));
+    expect(readExportPosition(dir, type, "checkpoints").position?.day).toBe("2026-02-19");
+  });
+
+  test("without a position and without checkpoints, those that come later are all sent", async () => {
+    start(type, "checkpoints");
+    await writeLog(dir);
+    await until("all", () => (received().length === notes().length ? true : undefined));
+    expect(received().map(({ text }) => text)).toEqual(notes().map(({ note }) => note));
+  });
+});
+
 describe("with a running service", () => {
   test("both streams are sent, old files are deleted after all exporters passed them, and the journal records it first", async () => {
     writeDays(dir, { "2026-01-01": [line(1, "2026-01-01")], [DAY]: [line(2)] });
@@ -449,7 +588,7 @@ describe("with a running service", () => {
       { type: "audit.pruned", stream: "calls", day: "2026-01-01", bytes: line(1).length + 1 },
       true,
     ]);
-    expect(running.states().map(({ stream }) => stream)).toEqual(["calls", "journal"]);
+    expect(running.states().map(({ stream }) => stream)).toEqual(["calls", "journal", "checkpoints"]);
     expect(readExportPosition(dir, "otlp", "journal").position?.day).toBe(DAY);
     expect(reports).toEqual([]);
   });

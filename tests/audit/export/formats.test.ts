@@ -8,10 +8,12 @@ import { parseLine } from "../../../src/audit/query/view.ts";
 import { viewOf } from "../../../src/core/audit-fields.ts";
 import { entryLine, refusedLine } from "../../support/audit-lines.ts";
 
+const LOG = "1f8ec3cf81b8e938deff7cd42790310a";
+
 function foundOf(line: string): FoundLine {
   const entry = viewOf(parseLine(line) ?? {});
   if (entry === undefined) throw new Error("no entry");
-  return { day: "2026-02-16", offset: 0, end: line.length + 1, line, entry };
+  return { day: "2026-02-16", offset: 0, end: line.length + 1, line, entry, log: LOG };
 }
 
 const LINES = [

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "bun:test";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { writeExportPosition } from "../../../src/audit/export/batch.ts";
+import { writeExportPosition } from "../../../src/audit/export/positions.ts";
 import { agedFiles, pruneFiles } from "../../../src/audit/export/prune.ts";
 import { daysIn } from "../../../src/audit/journal/day-files.ts";
 import { DAY_MS } from "../../../src/audit/query/time-range.ts";

@@ -13,6 +13,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
+import { logIdIn } from "../../../src/audit/chain/log-id.ts";
 import { keys, writeWorkersLogs } from "../../audit/support/chained-log.ts";
 import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
 import { RunningStc, runStc } from "../../support/stc.ts";
@@ -243,7 +244,10 @@ describe.concurrent("logs of several workers", () => {
     expect(found.out.trim().split("\n")).toHaveLength(45);
     const stats = JSON.parse((await audit("stats", "--json", "--from", "2026-02-01", "--dir", dir)).out);
     expect(stats.calls).toBe(45);
-    expect((await audit("show", "t-1-1", "--json", "--dir", dir)).out.trim().split("\n")).toHaveLength(6);
+    const shown = (await audit("show", "t-1-1", "--json", "--dir", dir)).out.trim().split("\n");
+    expect(shown).toHaveLength(6);
+    expect(shown.filter((line) => line.startsWith(`{"log":"${logIdIn(dir, "journal")}","timestamp"`))).toHaveLength(3);
+    expect(found.out).toStartWith(`{"log":"${logIdIn(dir, "calls")}","timestamp"`);
     const tail = await audit("tail", "-n", "4", "--json", "--dir", dir);
     const ids = tail.out
       .trim()
