@@ -207,10 +207,7 @@ describe("exporters", () => {
     expect(() => writeExportPosition(world.dir, place)).toThrow();
   });
 
-  const unreadable = ["2026-02-16.jsonl", "checkpoints/2026-02-16.txt"].flatMap((file) =>
-    SHAPE_NAMES.map((shape) => [file, shape] as const),
-  );
-  test.each(unreadable)(
+  test.each(rows(["2026-02-16.jsonl", `checkpoints/${LAST.replace("jsonl", "txt")}`]))(
     "%s that cannot be read because of %s ends neither the service nor its metrics",
     async (file, shape) => {
       turn(file, shape);
@@ -224,7 +221,7 @@ describe("exporters", () => {
         report: (message) => reports.push(message),
         journal: async () => {},
       });
-      await until("a report", () => (reports.some((text) => text.includes("2026-02-16")) ? true : undefined));
+      await until("a report", () => (reports.some((text) => text.includes(inDir(file))) ? true : undefined));
       expect(exporters.states().map(({ bytesBehind }) => Number.isNaN(bytesBehind))).toEqual([
         ...(file.startsWith("checkpoints") ? [false, false, true] : [true, false, false]),
       ]);
