@@ -223,6 +223,7 @@ async function consoleOf(config: Config, service: Service, { modules, isDevelopm
     isDevelopment,
     callers: service.callers,
     clock: service.clock,
+    state: service.sharedState,
     journal: service.journal,
     refusalLinesPerMinuteMax: () => service.limits.strangerLinesPerMinute,
     logError: (error) => log.error({ cause: causeText(error) }, "console"),

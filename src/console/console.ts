@@ -4,6 +4,7 @@ import { UnauthenticatedLimit } from "../audit/unauthenticated.ts";
 import { Refusal } from "../core/errors.ts";
 import { isLoopback } from "../core/network.ts";
 import type { EpochMs } from "../core/types.ts";
+import type { SharedState } from "../database/shared-state.ts";
 import { certificateOf } from "../http/connections/listening-tls.ts";
 import { ConcurrencyLimit } from "../http/connections/request-limits.ts";
 import { sourceOf } from "../http/connections/sources.ts";
@@ -12,6 +13,7 @@ import { record } from "../http/guard.ts";
 import type { ConsoleListener } from "../http/server-options.ts";
 import type { CallerVerifier } from "../pipeline/caller-context.ts";
 import type { OidcSettings, OidcSignIn } from "./oidc.ts";
+import { SessionRows } from "./session-rows.ts";
 import { cookieValues, Links, type NewSession, type OperatorToken, Sessions, type SignedInBy } from "./sessions.ts";
 
 const TOKEN_CHARACTERS_MAX = 8_192;
@@ -49,6 +51,8 @@ export interface ConsoleOptions {
   readonly clock: () => EpochMs;
   readonly journal: (line: JournalLine) => Promise<void>;
   readonly logError: (error: unknown) => void;
+  /** Rows that all replicas share, or the memory of this process. */
+  readonly state: SharedState;
   /** Returns the number of lines per source and minute for refused sign-ins. */
   readonly refusalLinesPerMinuteMax: () => number;
 }
@@ -88,6 +92,7 @@ export class Console {
   readonly #summing: NodeJS.Timeout;
   readonly #signIns = new Map<string, number>();
   readonly #asking = new ConcurrencyLimit(ASKING);
+  readonly #rows: SessionRows;
   #oidc: Promise<OidcSignIn> | undefined;
   readonly sessions: Sessions;
   /** One-time links; undefined where there are none. */
@@ -98,6 +103,7 @@ export class Console {
     this.#options = options;
     this.#publicOrigin = listener.publicUrl === undefined ? undefined : new URL(listener.publicUrl).origin;
     this.#isSecure = listener.hasTls || this.#publicOrigin?.startsWith("https:") === true;
+    this.#rows = new SessionRows(options.state);
     this.links = isDevelopment ? new Links(clock) : undefined;
     this.sessions = new Sessions({
       cookieName: this.#cookieName(SESSION_COOKIE),
@@ -105,6 +111,11 @@ export class Console {
       logError,
       isOwnOrigin: this.#isOwnOrigin,
       journal: (line) => record(options, line),
+      rows: this.#rows,
+      refreshing: {
+        renew: async (refreshToken) => (await this.#provider()).renew(refreshToken),
+        revoke: async (refreshToken) => (await this.#provider()).revoke(refreshToken),
+      },
     });
     this.#refusals = new UnauthenticatedLimit({
       get linesPerMinuteMax() {
@@ -188,7 +199,7 @@ export class Console {
     return [`${this.#cookie(SESSION_COOKIE, "")}; Max-Age=0`];
   }
 
-  /** Forgets the sessions and records what was summed up. Never rejects. */
+  /** Records what was summed up. Never rejects. Sessions in a store go on at other replicas and after a restart. */
   async close(): Promise<void> {
     clearInterval(this.#summing);
     this.sessions.close();
@@ -219,8 +230,9 @@ export class Console {
     if (settings === undefined) {
       throw new Refusal("MALFORMED_REQUEST", "This console has no OpenID provider: sign in with an operator's token.");
     }
+    const rows = this.#rows;
     const verify = async (token: string) => (await callers.verifyToken(token, "operators")).caller;
-    this.#oidc ??= import("./oidc.ts").then(({ OidcSignIn }) => new OidcSignIn({ settings, clock, verify }));
+    this.#oidc ??= import("./oidc.ts").then(({ OidcSignIn }) => new OidcSignIn({ settings, clock, verify, rows }));
     return this.#oidc;
   }
 

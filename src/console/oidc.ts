@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import { createHash, timingSafeEqual } from "node:crypto";
 import {
   type AuthorizationServer,
   allowInsecureRequests,
@@ -26,7 +26,9 @@ import type { CallerContext, EpochMs } from "../core/types.ts";
 import { OPERATED_ADDRESSES } from "../egress/addresses.ts";
 import { EgressClient } from "../egress/client.ts";
 import { EgressError } from "../egress/request.ts";
-import { newSecret, type OperatorToken, type RenewableToken } from "./sessions.ts";
+import { keyFrom, seal, unseal } from "./sealing.ts";
+import type { SessionRows } from "./session-rows.ts";
+import { hashOf, newSecret, type OperatorToken, type Refreshing } from "./sessions.ts";
 
 export interface OidcSettings {
   readonly issuer: string;
@@ -45,6 +47,8 @@ interface OidcOptions {
   readonly clock: () => EpochMs;
   /** Verifies an access token for the operators' endpoints. Rejects with a `Refusal`. */
   readonly verify: (token: string) => Promise<CallerContext>;
+  /** Where replicas agree on the key of transactions, and on those that were used. */
+  readonly rows: SessionRows;
 }
 
 const TRANSACTION_MS = 300_000;
@@ -55,9 +59,6 @@ const METADATA_RETRY_MS = 2_000;
 const TIMEOUT_MS = 10_000;
 const ANSWER_BYTES_MAX = 1_048_576;
 const RETRY_AFTER_MS = 5_000;
-/** Transactions that were used and could be used again. */
-const USED_MAX = 10_000;
-
 /** One sign-in at the provider, from the request to the answer. Its cookie holds it, encrypted. */
 interface Transaction {
   readonly state: string;
@@ -78,13 +79,11 @@ export interface AuthorizationAnswer {
  * Sign-in at an OpenID provider: the authorization code with PKCE. The person is judged by the access token; of the ID token, only
  * the nonce and the standard claims are checked.
  */
-export class OidcSignIn {
+export class OidcSignIn implements Refreshing {
   readonly #options: OidcOptions;
   readonly #client: Client;
   readonly #egress: EgressClient;
-  readonly #sealing = new Sealing();
-  /** States of transactions that were used, until they expire, the oldest first. */
-  readonly #used = new Map<string, EpochMs>();
+  #key: Promise<Buffer> | undefined;
   #server: { readonly metadata: Promise<AuthorizationServer>; readonly atMs: EpochMs } | undefined;
   #failedAtMs = Number.NEGATIVE_INFINITY;
 
@@ -116,12 +115,13 @@ export class OidcSignIn {
     };
     for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
     const untilMs = clock() + TRANSACTION_MS;
-    return { url: url.href, transaction: this.#sealing.seal({ state, nonce, verifier, redirectUri, untilMs }) };
+    const transaction = JSON.stringify({ state, nonce, verifier, redirectUri, untilMs } satisfies Transaction);
+    return { url: url.href, transaction: seal(await this.#transactionKey(), transaction) };
   }
 
   /** Returns the person's token. The transaction is the cookie's value; it can be used once. Rejects with a `Refusal`. */
   async finish(answer: AuthorizationAnswer, cookie: string | undefined): Promise<OperatorToken> {
-    const { nonce, verifier, redirectUri } = this.#use(answer, cookie);
+    const { nonce, verifier, redirectUri } = await this.#use(answer, cookie);
     const metadata = await this.#metadata();
     const { code, state, iss } = answer;
     const answered = await this.#asked(async () => {
@@ -138,31 +138,41 @@ export class OidcSignIn {
     return this.#tokenIn(answered, undefined);
   }
 
-  /** @throws {Refusal} UNAUTHENTICATED unless this browser began the sign-in, in time, and has not finished it */
-  #use({ state }: AuthorizationAnswer, cookie: string | undefined): Transaction {
-    const now = this.#options.clock();
-    const transaction = cookie === undefined ? undefined : this.#sealing.open(cookie);
-    if (transaction === undefined) throw beginAgain("the sign-in has no valid transaction");
+  /** Rejects with UNAUTHENTICATED unless this browser began the sign-in, in time, and has not finished it at any replica. */
+  async #use({ state }: AuthorizationAnswer, cookie: string | undefined): Promise<Transaction> {
+    const opened = cookie === undefined ? undefined : unseal(await this.#transactionKey(), cookie);
+    if (opened === undefined) throw beginAgain("the sign-in has no valid transaction");
+    const transaction = JSON.parse(opened) as Transaction;
     if (!isSame(transaction.state, state)) throw beginAgain("the state is that of another sign-in");
-    if (now >= transaction.untilMs) throw beginAgain("the transaction has expired");
-    for (const [used, untilMs] of this.#used) {
-      if (now < untilMs && this.#used.size < USED_MAX) break;
-      this.#used.delete(used);
-    }
-    if (this.#used.has(state)) throw beginAgain("the transaction was used before");
-    this.#used.set(state, transaction.untilMs);
+    if (this.#options.clock() >= transaction.untilMs) throw beginAgain("the transaction has expired");
+    const isFirst = await this.#shared(this.#options.rows.useSignIn(hashOf(state), transaction.untilMs));
+    if (!isFirst) throw beginAgain("the transaction was used before");
     return transaction;
   }
 
-  async #renewed(refreshToken: string): Promise<RenewableToken> {
+  /** Returns the key of transactions, which all replicas share. */
+  #transactionKey(): Promise<Buffer> {
+    const { rows } = this.#options;
+    this.#key ??= this.#shared(rows.secret(newSecret()).then((secret) => keyFrom(secret, "sign-in"))).catch((error) => {
+      this.#key = undefined;
+      throw error;
+    });
+    return this.#key;
+  }
+
+  async #shared<T>(result: Promise<T>): Promise<T> {
+    return result.catch((cause: unknown) => {
+      throw unavailable(cause);
+    });
+  }
+
+  async renew(refreshToken: string): Promise<OperatorToken> {
     const metadata = await this.#metadata();
     const auth = this.#authentication(metadata);
     const parameters = { ...this.#requests(), additionalParameters: this.#target() };
     const response = await refreshTokenGrantRequest(metadata, this.#client, auth, refreshToken, parameters);
     const answered = await processRefreshTokenResponse(metadata, this.#client, response);
-    const { renew, ...next } = await this.#tokenIn(answered, refreshToken);
-    if (renew === undefined) throw new Error("the provider issued no refresh token");
-    return { ...next, renew };
+    return this.#tokenIn(answered, refreshToken);
   }
 
   /** Verifies the access token of an answer. Providers may keep a refresh token instead of replacing it. */
@@ -170,19 +180,11 @@ export class OidcSignIn {
     { access_token: token, refresh_token: next }: TokenEndpointResponse,
     previous: string | undefined,
   ): Promise<OperatorToken> {
-    const refreshToken = next ?? previous;
-    const caller = await this.#options.verify(token);
-    if (refreshToken === undefined) return { token, caller };
-    return {
-      token,
-      caller,
-      renew: () => this.#renewed(refreshToken),
-      discard: () => this.#revoke(refreshToken),
-    };
+    return { token, caller: await this.#options.verify(token), refreshToken: next ?? previous };
   }
 
   /** Revokes the refresh token at the provider (RFC 7009), if the provider supports it. */
-  async #revoke(refreshToken: string): Promise<void> {
+  async revoke(refreshToken: string): Promise<void> {
     const metadata = await this.#metadata();
     if (metadata.revocation_endpoint === undefined) return;
     await revocationRequest(...([metadata, this.#client, this.#authentication(metadata), refreshToken] as const), {
@@ -274,37 +276,6 @@ class ProviderError extends Error {
     this.status = status;
   }
 }
-
-/** Encrypts transactions with a key that only this process has. */
-class Sealing {
-  readonly #key = randomBytes(32);
-
-  seal(transaction: Transaction): string {
-    const iv = randomBytes(IV_BYTES);
-    const cipher = createCipheriv("aes-256-gcm", this.#key, iv);
-    const sealed = Buffer.concat([cipher.update(JSON.stringify(transaction), "utf8"), cipher.final()]);
-    return Buffer.concat([iv, cipher.getAuthTag(), sealed]).toString("base64url");
-  }
-
-  /** Returns undefined for what this process has not sealed. */
-  open(text: string): Transaction | undefined {
-    const bytes = Buffer.from(text, "base64url");
-    if (bytes.length <= IV_BYTES + TAG_BYTES) return undefined;
-    try {
-      const decipher = createDecipheriv("aes-256-gcm", this.#key, bytes.subarray(0, IV_BYTES), {
-        authTagLength: TAG_BYTES,
-      });
-      decipher.setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES));
-      const opened = Buffer.concat([decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES)), decipher.final()]);
-      return JSON.parse(opened.toString("utf8")) as Transaction;
-    } catch {
-      return undefined;
-    }
-  }
-}
-
-const IV_BYTES = 12;
-const TAG_BYTES = 16;
 
 function isTrusted({ protocol, hostname }: URL): boolean {
   return protocol === "https:" || (protocol === "http:" && isLoopback(hostname));

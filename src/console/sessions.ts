@@ -4,49 +4,62 @@ import { Refusal } from "../core/errors.ts";
 import type { CallerContext, EpochMs } from "../core/types.ts";
 import type { Exchange, PresentedSession, SessionSource } from "../http/endpoint.ts";
 import type { PeerLimits } from "../http/request-guard.ts";
+import { keyFrom, seal, unseal } from "./sealing.ts";
+import type { SessionRow, SessionRows } from "./session-rows.ts";
 
 /** The header with the half of a session that the page keeps. */
 export const KEY_HEADER = "stc-console-key";
 
 /** Longest time that a session lasts. */
 const SESSION_MS = 8 * 3_600_000;
-const SESSIONS_MAX = 1_024;
-const SESSIONS_PER_OPERATOR_MAX = 16;
-/** Interval at which sessions that have ended are dropped, with their tokens. */
+/** Interval at which sessions that have ended are dropped. */
 const SWEEP_EVERY_MS = 10_000;
 /** A token is renewed when it is valid for less than this, or for less than half of its time. Some providers' last a minute. */
 const RENEW_BEFORE_MS = 60_000;
 /** Time until a failed renewal is tried again. */
 const RENEW_RETRY_MS = 5_000;
+/** Longest time that a renewal takes: afterwards, another replica tries. */
+const RENEW_LEASE_MS = 15_000;
+/** Interval at which a replica looks whether another one has renewed a token that has expired. */
+const RENEW_POLL_MS = 100;
+const RETRY_AFTER_MS = 5_000;
+const NEVER = Number.MAX_SAFE_INTEGER;
 
 const SECRET = /^[A-Za-z0-9_-]{43}$/;
 
 export type SignedInBy = "token" | "link" | "oidc";
-type SessionEnd = "signed_out" | "token_refused" | "expired" | "replaced" | "too_many";
+type SessionEnd = "signed_out" | "token_refused" | "expired" | "replaced" | "too_many" | "unreadable";
 
 /** Verified result of a sign-in. */
 export interface OperatorToken {
   readonly token: string;
   readonly caller: CallerContext;
-  /** Returns the next token; rejects when there is none now. Without it, the session ends with its token. */
-  readonly renew?: (() => Promise<RenewableToken>) | undefined;
-  /** Called when the session ends, so that the refresh token is revoked. */
-  readonly discard?: (() => Promise<void>) | undefined;
+  /** Renews the token. Without it, the session ends with its token. */
+  readonly refreshToken?: string | undefined;
 }
 
-export interface RenewableToken extends OperatorToken {
-  readonly renew: () => Promise<RenewableToken>;
+/** The provider that issued a refresh token. */
+export interface Refreshing {
+  /** Returns the next token; rejects when there is none now. */
+  renew(refreshToken: string): Promise<OperatorToken>;
+  /** Revokes the token when its session has ended. */
+  revoke(refreshToken: string): Promise<void>;
 }
 
+/** What a row holds, encrypted. */
+interface Content {
+  readonly keyHash: string;
+  readonly token: string;
+  /** Expiry of the token, in seconds since 1970. */
+  readonly expiresAt: number;
+  readonly refreshToken?: string | undefined;
+}
+
+/** A session whose cookie was presented. */
 interface Session {
   readonly id: string;
-  readonly keyHash: Buffer;
-  readonly operator: string;
-  readonly who: { readonly sub: string; readonly iss: string };
-  grant: OperatorToken;
-  readonly endsAtMs: EpochMs;
-  renewing: Promise<void> | undefined;
-  renewAfterMs: EpochMs;
+  readonly row: SessionRow;
+  readonly content: Content;
 }
 
 /** The two halves of a new session, which exist nowhere else: the cookie's value, and the key of the page. */
@@ -62,6 +75,9 @@ interface SessionsOptions {
   readonly clock: () => EpochMs;
   readonly journal: (line: JournalLine) => Promise<void>;
   readonly logError: (error: unknown) => void;
+  readonly rows: SessionRows;
+  /** Renews and revokes refresh tokens; sign-ins without a provider have none. */
+  readonly refreshing: Refreshing;
 }
 
 /** Returns a random secret of 256 bits. */
@@ -69,53 +85,53 @@ export function newSecret(): string {
   return randomBytes(32).toString("base64url");
 }
 
-/** The sessions of the console, in the memory of this process. Only hashes of their halves are kept. */
+/**
+ * The sessions of the console, in rows that all replicas share. A row is found by the hash of the cookie, and opens with a key
+ * from the cookie, so that the database reveals no token.
+ */
 export class Sessions implements SessionSource {
   readonly #options: SessionsOptions;
-  /** By the hash of the id, the oldest first. */
-  readonly #sessions = new Map<string, Session>();
+  /** Renewals under way in this process, by the hash of the id. */
+  readonly #renewing = new Map<string, Promise<Session | undefined>>();
+  /** Refresh tokens that this process has seen, to revoke those of sessions that end without their cookie. */
+  readonly #refreshTokens = new Map<string, { readonly refreshToken: string; readonly endsAt: EpochMs }>();
   readonly #sweeping: NodeJS.Timeout;
+  #size = 0;
 
   constructor(options: SessionsOptions) {
     this.#options = options;
-    this.#sweeping = setInterval(() => this.#sweep(), SWEEP_EVERY_MS);
+    this.#sweeping = setInterval(() => void this.#sweep().catch(options.logError), SWEEP_EVERY_MS);
     this.#sweeping.unref();
   }
 
-  /** Returns the number of sessions that have not ended. */
+  /** Returns the number of sessions, as of the last change or sweep of this process. */
   get size(): number {
-    const now = this.#options.clock();
-    return [...this.#sessions.values()].filter((session) => now < endOf(session)).length;
+    return this.#size;
   }
 
   close(): void {
     clearInterval(this.#sweeping);
-    this.#sessions.clear();
   }
 
   /** Opens a session and ends the one whose cookie the request carries, if any. Resolves when the sign-in is recorded. */
   async open(request: Exchange["raw"], grant: OperatorToken, by: SignedInBy): Promise<NewSession> {
     const { subject: sub, issuer: iss } = grant.caller;
+    const { journal, clock, rows } = this.#options;
     const presented = this.#cookieOf(request);
-    if (presented !== undefined) await this.#end(this.#sessions.get(hashOf(presented)), "replaced");
-    await this.#options.journal({ type: "console.signedIn", sub, iss, by });
-    const now = this.#options.clock();
+    if (presented !== undefined) await this.#end(presented, "replaced");
+    await journal({ type: "console.signedIn", sub, iss, by });
+    const now = clock();
     const [id, key] = [newSecret(), newSecret()];
-    const session: Session = {
-      id: hashOf(id),
-      keyHash: Buffer.from(hashOf(key)),
-      operator: JSON.stringify([iss, sub]),
-      who: { sub, iss },
-      grant,
-      endsAtMs: now + SESSION_MS,
-      renewing: undefined,
-      renewAfterMs: renewalOf(grant, now),
-    };
-    // Nothing may happen between the two: sign-ins at the same time would all find the same room.
-    const ended = this.#makeRoom(session.operator);
-    this.#sessions.set(session.id, session);
-    await ended;
-    return { id, key, endsAtMs: endOf(session) };
+    const content = contentOf(grant, hashOf(key));
+    const isRenewed = grant.refreshToken !== undefined;
+    const endsAtMs = Math.floor(isRenewed ? now + SESSION_MS : Math.min(now + SESSION_MS, content.expiresAt * 1_000));
+    const facts = { idHash: hashOf(id), issuer: iss, subject: sub, endsAt: endsAtMs };
+    const row = { ...facts, renewAt: renewalOf(content, now), sealed: sealed(id, facts, content) };
+    const ended = await available(rows.add(row));
+    this.#remember(row, content);
+    for (const one of ended) await this.#ended(one, undefined, "too_many");
+    await this.#count();
+    return { id, key, endsAtMs };
   }
 
   async present(request: Exchange["raw"]): Promise<PresentedSession | undefined> {
@@ -127,14 +143,15 @@ export class Sessions implements SessionSource {
       throw new Refusal("MALFORMED_REQUEST", "Send either a token or a session of the console, not both.");
     }
     this.assertOwnPage(request, method === "GET" || method === "HEAD" ? "read" : "change");
-    const session = this.#find(id, key);
+    if (id === undefined || typeof key !== "string" || !SECRET.test(key)) throw signInAgain();
+    const found = await this.#find(id);
+    if (found === undefined || !isSameHash(found.content.keyHash, hashOf(key))) throw signInAgain();
+    const session = await this.#renewed(found);
     if (session === undefined) throw signInAgain();
-    await this.#renew(session);
-    if (!this.#isOpen(session)) throw signInAgain();
     return {
-      authorization: `Bearer ${session.grant.token}`,
-      endsAtMs: endOf(session),
-      end: (why) => this.#end(session, why),
+      authorization: `Bearer ${session.content.token}`,
+      endsAtMs: session.row.endsAt,
+      end: (why) => this.#end(id, why),
     };
   }
 
@@ -153,13 +170,16 @@ export class Sessions implements SessionSource {
     );
   }
 
-  /** Returns the session of which both halves are presented. */
-  #find(id: string | undefined, key: string | string[] | undefined): Session | undefined {
-    if (id === undefined || typeof key !== "string" || !SECRET.test(key)) return undefined;
-    const session = this.#sessions.get(hashOf(id));
-    if (session === undefined || !timingSafeEqual(session.keyHash, Buffer.from(hashOf(key)))) return undefined;
-    if (this.#options.clock() < endOf(session)) return session;
-    void this.#end(session, "expired");
+  /** Returns the open session of a cookie. A row that does not open with it was changed, and is removed. */
+  async #find(id: string): Promise<Session | undefined> {
+    const row = await available(this.#options.rows.find(hashOf(id)));
+    if (row === undefined) return undefined;
+    const content = contentIn(id, row);
+    if (content !== undefined && this.#options.clock() < row.endsAt) {
+      this.#remember(row, content);
+      return { id, row, content };
+    }
+    await this.#end(id, content === undefined ? "unreadable" : "expired");
     return undefined;
   }
 
@@ -171,75 +191,142 @@ export class Sessions implements SessionSource {
     return value !== undefined && SECRET.test(value) ? value : undefined;
   }
 
-  async #renew(session: Session): Promise<void> {
-    const { clock, logError } = this.#options;
-    const { renew, caller } = session.grant;
-    if (renew === undefined || clock() < session.renewAfterMs) return;
-    session.renewing ??= renew()
-      .then(async (grant) => {
-        const isSame = grant.caller.subject === caller.subject && grant.caller.issuer === caller.issuer;
-        if (isSame && this.#isOpen(session)) {
-          session.grant = grant;
-          session.renewAfterMs = renewalOf(grant, clock());
-          return;
-        }
-        await grant.discard?.();
-        if (!isSame) throw new Error("the renewed token is for somebody else");
-      })
-      .catch((error: unknown) => {
-        session.renewAfterMs = clock() + RENEW_RETRY_MS;
-        logError(new Error("a token was not renewed", { cause: error }));
-      })
-      .finally(() => {
-        session.renewing = undefined;
-      });
-    await session.renewing;
+  /** Returns the session with a token that is valid for a while; undefined when the session has ended meanwhile. */
+  async #renewed(session: Session): Promise<Session | undefined> {
+    const { row, content } = session;
+    const now = this.#options.clock();
+    if (content.refreshToken === undefined) return session;
+    if (now < row.renewAt && now < content.expiresAt * 1_000) return session;
+    const running = this.#renewing.get(row.idHash) ?? this.#renewOnce(session);
+    this.#renewing.set(row.idHash, running);
+    return running;
   }
 
-  /** Returns whether the session has not ended, which may happen while its token is renewed. */
-  #isOpen(session: Session): boolean {
-    return this.#sessions.get(session.id) === session;
+  async #renewOnce(session: Session): Promise<Session | undefined> {
+    const { rows, clock } = this.#options;
+    const { row } = session;
+    try {
+      const isDue = row.renewAt <= clock();
+      const isMine = isDue && (await available(rows.claimRenewal(row, Math.floor(clock()) + RENEW_LEASE_MS)));
+      return isMine ? await this.#renew(session) : await this.#renewedElsewhere(session);
+    } finally {
+      this.#renewing.delete(row.idHash);
+    }
   }
 
-  /** Ends the oldest sessions that are in the way of one more, at once; resolves when that is recorded. */
-  async #makeRoom(operator: string): Promise<void> {
-    const all = [...this.#sessions.values()];
-    const own = all.filter((session) => session.operator === operator);
-    const [oldest] = own.length >= SESSIONS_PER_OPERATOR_MAX ? own : all;
-    const isFull = own.length >= SESSIONS_PER_OPERATOR_MAX || all.length >= SESSIONS_MAX;
-    if (isFull) await this.#end(oldest, "too_many");
+  async #renew(session: Session): Promise<Session | undefined> {
+    const { rows, clock, logError, refreshing } = this.#options;
+    const { id, row, content } = session;
+    try {
+      const grant = await refreshing.renew(content.refreshToken ?? "");
+      const next = contentOf(grant, content.keyHash);
+      const renewed = { ...row, sealed: sealed(id, row, next), renewAt: renewalOf(next, clock()) };
+      const isSame = grant.caller.subject === row.subject && grant.caller.issuer === row.issuer;
+      if (isSame && (await rows.replace(renewed))) {
+        this.#remember(renewed, next);
+        return { id, row: renewed, content: next };
+      }
+      if (grant.refreshToken !== undefined) await refreshing.revoke(grant.refreshToken);
+      if (isSame) return undefined;
+      throw new Error("the renewed token is for somebody else");
+    } catch (error) {
+      logError(new Error("a token was not renewed", { cause: error }));
+      await available(rows.replace({ ...row, renewAt: Math.floor(clock()) + RENEW_RETRY_MS }));
+      return session;
+    }
+  }
+
+  /** Waits for another replica's renewal, unless the token is still valid. */
+  async #renewedElsewhere(session: Session): Promise<Session | undefined> {
+    const { clock } = this.#options;
+    const { id, row, content } = session;
+    const polls = content.expiresAt * 1_000 > clock() ? 0 : RENEW_LEASE_MS / RENEW_POLL_MS;
+    for (let poll = 0; poll < polls; poll += 1) {
+      await new Promise((resolve) => setTimeout(resolve, RENEW_POLL_MS));
+      const found = await this.#find(id);
+      // The other one has renewed it, has failed, or the session has ended.
+      if (found?.row.renewAt !== row.renewAt) return found;
+    }
+    return session;
   }
 
   /** Ends the session at once; resolves when that is recorded. Rejects only when a person's own sign-out was not. */
-  async #end(session: Session | undefined, why: SessionEnd): Promise<void> {
-    if (session === undefined || !this.#sessions.delete(session.id)) return;
-    const { journal, logError } = this.#options;
-    session.grant.discard?.().catch((error: unknown) => {
-      logError(new Error("a refresh token was not revoked", { cause: error }));
-    });
-    await journal({ type: "console.signedOut", ...session.who, why }).catch((error: unknown) => {
+  async #end(id: string, why: SessionEnd): Promise<void> {
+    const row = await available(this.#options.rows.remove(hashOf(id)));
+    if (row === undefined) return;
+    await this.#ended(row, contentIn(id, row)?.refreshToken, why);
+    await this.#count();
+  }
+
+  async #ended(row: SessionRow, refreshToken: string | undefined, why: SessionEnd): Promise<void> {
+    const { journal, logError, refreshing } = this.#options;
+    const known = refreshToken ?? this.#refreshTokens.get(row.idHash)?.refreshToken;
+    this.#refreshTokens.delete(row.idHash);
+    if (known !== undefined) {
+      refreshing.revoke(known).catch((error: unknown) => {
+        logError(new Error("a refresh token was not revoked", { cause: error }));
+      });
+    }
+    const line = { type: "console.signedOut", sub: row.subject, iss: row.issuer, why } as const;
+    await journal(line).catch((error: unknown) => {
       if (why === "signed_out") throw error;
       logError(error);
     });
   }
 
-  #sweep(): void {
+  #remember({ idHash, endsAt }: SessionRow, { refreshToken }: Content): void {
+    if (refreshToken !== undefined) this.#refreshTokens.set(idHash, { refreshToken, endsAt });
+  }
+
+  async #sweep(): Promise<void> {
+    for (const row of await this.#options.rows.removeExpired()) await this.#ended(row, undefined, "expired");
     const now = this.#options.clock();
-    for (const session of [...this.#sessions.values()]) {
-      if (now >= endOf(session)) void this.#end(session, "expired");
-    }
+    for (const [idHash, { endsAt }] of this.#refreshTokens) if (endsAt <= now) this.#refreshTokens.delete(idHash);
+    await this.#count();
+  }
+
+  /** A count that cannot be read leaves the last one: it is for the metrics. */
+  async #count(): Promise<void> {
+    this.#size = await this.#options.rows.count().catch(() => this.#size);
   }
 }
 
-/** Returns when a token that was issued now is to be renewed. */
-function renewalOf({ caller }: OperatorToken, now: EpochMs): EpochMs {
-  const endsAtMs = caller.expiresAt * 1_000;
-  return endsAtMs - Math.min(RENEW_BEFORE_MS, (endsAtMs - now) / 2);
+function contentOf({ token, caller, refreshToken }: OperatorToken, keyHash: string): Content {
+  return { keyHash, token, expiresAt: caller.expiresAt, refreshToken };
 }
 
-function endOf({ endsAtMs, grant }: Session): EpochMs {
-  const { renew, caller } = grant;
-  return renew === undefined ? Math.min(endsAtMs, caller.expiresAt * 1_000) : endsAtMs;
+/** The facts of the row that its content is bound to: changed in the database, the content does not open. */
+function boundTo({ idHash, issuer, subject, endsAt }: Pick<SessionRow, "idHash" | "issuer" | "subject" | "endsAt">) {
+  return JSON.stringify([idHash, issuer, subject, endsAt]);
+}
+
+function sealed(id: string, row: Parameters<typeof boundTo>[0], content: Content): string {
+  return seal(keyFrom(id, "session"), JSON.stringify(content), boundTo(row));
+}
+
+function contentIn(id: string, row: SessionRow): Content | undefined {
+  const opened = unseal(keyFrom(id, "session"), row.sealed, boundTo(row));
+  return opened === undefined ? undefined : (JSON.parse(opened) as Content);
+}
+
+/** Returns the result of the database. Rejects with a `Refusal` that says nothing about the cause. */
+function available<T>(result: Promise<T>): Promise<T> {
+  return result.catch((cause: unknown) => {
+    throw new Refusal("AUTH_UNAVAILABLE", "Sessions of the console cannot be read at the moment: try again.", {
+      retryAfterMs: RETRY_AFTER_MS,
+      cause,
+    });
+  });
+}
+
+function isSameHash(one: string, other: string): boolean {
+  return timingSafeEqual(Buffer.from(one), Buffer.from(other));
+}
+
+/** Returns when a token that was issued now is to be renewed. */
+function renewalOf({ expiresAt, refreshToken }: Content, now: EpochMs): EpochMs {
+  const endsAtMs = expiresAt * 1_000;
+  return refreshToken === undefined ? NEVER : Math.floor(endsAtMs - Math.min(RENEW_BEFORE_MS, (endsAtMs - now) / 2));
 }
 
 /** Returns the values of the cookies with this name. */

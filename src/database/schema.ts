@@ -294,6 +294,28 @@ ALTER TABLE approval_schema ADD COLUMN min_reader INTEGER NOT NULL DEFAULT 1;
 UPDATE approval_schema SET min_reader = version + 1;
 `;
 
+/**
+ * Sessions of the console, and sign-ins at its provider that were used. `sealed` holds the operator's token, and opens only with
+ * the cookie of the browser.
+ */
+const CONSOLE_SESSIONS = `
+CREATE TABLE console_sessions (
+  id_hash TEXT PRIMARY KEY,
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  sealed TEXT NOT NULL,
+  opened_at INTEGER NOT NULL,
+  ends_at INTEGER NOT NULL,
+  renew_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX console_sessions_by_operator ON console_sessions (issuer, subject, opened_at);
+CREATE INDEX console_sessions_by_age ON console_sessions (opened_at);
+CREATE INDEX console_sessions_expiry ON console_sessions (ends_at);
+CREATE TABLE console_used_sign_ins (state_hash TEXT PRIMARY KEY, until INTEGER NOT NULL) STRICT;
+CREATE INDEX console_used_sign_ins_expiry ON console_used_sign_ins (until);
+CREATE TABLE console_secret (id INTEGER PRIMARY KEY, secret TEXT NOT NULL) STRICT;
+`;
+
 /** The steps that both databases have. */
 const LATER_STEPS: readonly string[] = [
   REQUIREMENTS,
@@ -305,6 +327,7 @@ const LATER_STEPS: readonly string[] = [
   GRANT_BOUNDS,
   POLICY_FLOW,
   MIN_READER,
+  CONSOLE_SESSIONS,
 ];
 
 export const SQLITE_STEPS: readonly string[] = [

@@ -74,7 +74,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   http: ["core", "http1", "pipeline", "approvals", "data-flow", "halts", "quotas", "audit", "runtime/reload"],
   mcp: ["core", "pipeline", "approvals", "http"],
-  console: ["core", "pipeline", "audit", "egress", "http", "console/app"],
+  console: ["core", "database", "pipeline", "audit", "egress", "http", "console/app"],
   // Runs in browsers: nothing of the service but pure functions of `core`.
   "console/app": ["core"],
   workers: ["core", "pipeline", "runtime/reload"],

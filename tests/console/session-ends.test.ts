@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { Links, Sessions } from "../../src/console/sessions.ts";
+import { SessionRows } from "../../src/console/session-rows.ts";
+import { Links, type Refreshing, Sessions } from "../../src/console/sessions.ts";
 import type { Exchange } from "../../src/http/endpoint.ts";
 import { emptyFolder, issuers } from "../support/identity-service.ts";
 import { OPERATORS_ISSUER } from "../support/live-tokens.ts";
+import { openState } from "../support/shared-state.ts";
 import { replaceFile } from "../support/tls-files.ts";
 import { until } from "../support/until.ts";
 import { ConsoleStand, type Halves, outcomeOf, PERMISSIONS } from "./console-stand.ts";
@@ -64,12 +66,19 @@ describe("streams of a session", () => {
 describe("sessions in memory", () => {
   let now: number;
 
-  function open() {
+  /** A provider at which nobody signed in. */
+  const noProvider: Refreshing = { renew: () => Promise.reject(new Error("no provider")), revoke: async () => {} };
+
+  function open({ refreshing = noProvider, recording = Promise.resolve() } = {}) {
     now = 1_800_000_000_000;
     const journal: Record<string, unknown>[] = [];
     const sessions = new Sessions({
-      ...{ cookieName: "stc_console", isOwnOrigin: () => true, clock: () => now, logError: () => {} },
-      journal: async (line) => void journal.push(line),
+      ...{ cookieName: "stc_console", isOwnOrigin: () => true, clock: () => now, logError: () => {}, refreshing },
+      rows: new SessionRows(openState({ now: () => now })),
+      async journal(line) {
+        await recording;
+        journal.push(line);
+      },
     });
     return { sessions, journal };
   }
@@ -109,12 +118,8 @@ describe("sessions in memory", () => {
   });
 
   test("are bounded also when all sign-ins are recorded at the same time", async () => {
-    now = 1_800_000_000_000;
     const recording = Promise.withResolvers<void>();
-    const sessions = new Sessions({
-      ...{ cookieName: "stc_console", isOwnOrigin: () => true, clock: () => now, logError: () => {} },
-      journal: () => recording.promise,
-    });
+    const { sessions } = open({ recording: recording.promise });
     const opened = [
       ...Array.from({ length: 200 }, () => sessions.open(requestOf({}), tokenOf("mallory"), "token")),
       ...Array.from({ length: 2_000 }, (_, at) => sessions.open(requestOf({}), tokenOf(`p${at}`), "token")),
@@ -136,21 +141,27 @@ describe("sessions in memory", () => {
   });
 
   test("that end while their token is renewed stay ended, and the new token is given back", async () => {
-    const { sessions } = open();
-    const provider = Promise.withResolvers<void>();
+    const [asked, provider] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const discarded: string[] = [];
     const renewable = (name: string, seconds: number) => ({
       ...tokenOf("ann", seconds),
       token: name,
-      renew: async () => {
-        await provider.promise;
-        return renewable("second", 600);
+      refreshToken: name,
+    });
+    const { sessions } = open({
+      refreshing: {
+        async renew() {
+          asked.resolve();
+          await provider.promise;
+          return renewable("second", 600);
+        },
+        revoke: async (refreshToken) => void discarded.push(refreshToken),
       },
-      discard: async () => void discarded.push(name),
     });
     const session = await sessions.open(requestOf({}), renewable("first", 30), "oidc");
     now += 20_000;
     const waiting = sessions.present(present(session));
+    await asked.promise;
     await sessions.open(requestOf({ cookie: `stc_console=${session.id}` }), tokenOf("bob"), "token");
     provider.resolve();
     expect(waiting).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
@@ -160,14 +171,18 @@ describe("sessions in memory", () => {
   });
 
   test("renew a token once for all requests, shortly before it expires", async () => {
-    const { sessions } = open();
     let renewals = 0;
     const renewable = (seconds: number) => ({
       ...tokenOf("ann", seconds),
-      token: `token-${renewals}`,
-      renew: async () => {
-        renewals += 1;
-        return renewable(600);
+      ...{ token: `token-${renewals}`, refreshToken: "refresh" },
+    });
+    const { sessions } = open({
+      refreshing: {
+        ...noProvider,
+        async renew() {
+          renewals += 1;
+          return renewable(600);
+        },
       },
     });
     const session = await sessions.open(requestOf({}), renewable(600), "oidc");
@@ -181,13 +196,15 @@ describe("sessions in memory", () => {
   });
 
   test("renew a token of a minute once in half a minute, not with every request", async () => {
-    const { sessions } = open();
     let renewals = 0;
-    const renewable = () => ({
-      ...tokenOf("ann", 60),
-      renew: async () => {
-        renewals += 1;
-        return renewable();
+    const renewable = () => ({ ...tokenOf("ann", 60), refreshToken: "refresh" });
+    const { sessions } = open({
+      refreshing: {
+        ...noProvider,
+        async renew() {
+          renewals += 1;
+          return renewable();
+        },
       },
     });
     const session = await sessions.open(requestOf({}), renewable(), "oidc");
@@ -202,9 +219,11 @@ describe("sessions in memory", () => {
   });
 
   test("never take the token of somebody else", async () => {
-    const { sessions } = open();
-    const renew = async () => ({ ...tokenOf("mallory"), renew });
-    const session = await sessions.open(requestOf({}), { ...tokenOf("ann", 30), renew }, "oidc");
+    const refreshToken = "refresh";
+    const { sessions } = open({
+      refreshing: { ...noProvider, renew: async () => ({ ...tokenOf("mallory"), refreshToken }) },
+    });
+    const session = await sessions.open(requestOf({}), { ...tokenOf("ann", 30), refreshToken }, "oidc");
     now += 20_000;
     expect((await sessions.present(present(session)))?.authorization).toBe("Bearer token-of-ann");
     sessions.close();

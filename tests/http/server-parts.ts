@@ -1,3 +1,4 @@
+import { openSharedState } from "../../src/database/shared-state.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { type Endpoint, endpointsOf } from "../../src/http/endpoint.ts";
 import { createMetrics } from "../../src/http/metrics.ts";
@@ -23,6 +24,7 @@ async function consoleEndpoints() {
       ...{ clientSecret: () => undefined, rootCert: undefined },
     },
     ...{ isDevelopment: true, clock: () => 0, journal: async () => {}, logError: () => {} },
+    state: openSharedState({ now: () => 0, monotonic: () => 0 }),
     ...{ refusalLinesPerMinuteMax: () => 0, callers: createCallerVerifier({ issuers: [], clock: () => 0 }) },
   });
   await console.close();

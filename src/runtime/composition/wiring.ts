@@ -185,6 +185,8 @@ function serviceOf(opened: Opened) {
     halts,
     /** Whether the shared state is shared with other processes, or only between calls. */
     policyScope: state.scope,
+    /** Rows that all processes of the approvals' database share. */
+    sharedState: state,
     dataFlow: () => snapshots.current().dataFlow,
     /** Counts of data flow since the start; undefined until a configuration has turned it on. */
     flowCounts: () => flow.ledger?.counts,
