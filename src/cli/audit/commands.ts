@@ -115,6 +115,22 @@ export const commands = [
       guarded(async () => (await import("./export.ts")).auditExport({ dirs: dir, format, output, params })),
   }),
   command({
+    name: "audit exports",
+    summary: "Say which lines the exporters have not sent, also of a replica that is gone",
+    options: {
+      dir: dirs,
+      exporter: repeated(text("name"), "also an exporter that has sent nothing yet; repeated: several"),
+      json: JSON_FLAG,
+    },
+    exits: {
+      0: "everything was sent",
+      1: "lines were not sent, or no exporter is known",
+      66: "the directory or a file cannot be read",
+    },
+    run: (_, { dir, exporter, json }) =>
+      guarded(async () => (await import("./export.ts")).auditExports({ dirs: dir, exporters: exporter, json })),
+  }),
+  command({
     name: "audit prune",
     summary: "Delete the files of old days that exporters and checkpoints no longer need",
     options: {

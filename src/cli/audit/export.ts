@@ -1,6 +1,8 @@
 import { closeSync, openSync, rmSync, writeSync } from "node:fs";
+import { escapeName } from "../../audit/escape.ts";
 import { FORMATS, type FormatName } from "../../audit/export/formats.ts";
 import { type Aged, agedFiles, pruneFiles } from "../../audit/export/prune.ts";
+import { exportersOf, readUnsent, type Unsent } from "../../audit/export/unsent.ts";
 import { mergedLines } from "../../audit/query/merged.ts";
 import { type Params, readQuery } from "../../audit/query/params.ts";
 import { DURATION_HINT, readDuration } from "../../audit/query/time-range.ts";
@@ -110,4 +112,41 @@ export async function auditPrune({ dir: named, keep, dryRun, json }: PruneOption
 function rowOf({ path, bytes, keptBecause }: Aged, isDryRun: boolean): readonly string[] {
   const deleted = isDryRun ? "would be deleted" : "deleted";
   return [path, String(bytes), keptBecause === undefined ? deleted : `kept: ${keptBecause}`];
+}
+
+interface ExportsOptions {
+  readonly dirs: readonly string[];
+  readonly exporters: readonly string[];
+  readonly json: boolean | undefined;
+}
+
+/** `stc audit exports`: says which lines each exporter has not sent, also of a replica that does not come back. */
+export async function auditExports({ dirs, exporters, json }: ExportsOptions): Promise<void> {
+  const directories = auditDirectories(dirs);
+  if (directories === undefined) return;
+  const wrong = exporters.find((name) => !EXPORTER_NAME.test(name));
+  if (wrong !== undefined) return wrongUsage(`--exporter ${escapeName(wrong)} is not the name of an exporter`);
+  const states = directories
+    .flatMap(({ logs }) => logs)
+    .flatMap(({ dir }) =>
+      [...new Set([...exportersOf(dir), ...exporters])].flatMap((name) =>
+        readUnsent(dir, name).map((unsent) => ({ dir, ...unsent })),
+      ),
+    );
+  const isComplete = states.length > 0 && states.every(({ lines, deadLines }) => lines + deadLines === 0);
+  if (!isComplete) process.exitCode = EXIT.failed;
+  if (json === true) return print.json({ complete: isComplete, exports: states });
+  if (states.length === 0) return print.error("no exporter has sent any line: name one with --exporter");
+  print.line(
+    table([["DIRECTORY", "EXPORTER", "STREAM", "NOT SENT", "SEQ", "TIME", "REFUSED"], ...states.map(unsentRow)]),
+  );
+}
+
+const EXPORTER_NAME = /^[a-z0-9][a-z0-9-]{0,63}$/;
+
+function unsentRow({ dir, exporter, stream, lines, first, last, deadLines }: Unsent & { readonly dir: string }) {
+  const seq = [first, last].map((line) => String(line?.seq ?? "-")).join(" to ");
+  const time = [first, last].map((line) => line?.timestamp ?? "-").join(" to ");
+  const range = lines === 0 ? ["-", "-"] : [seq, time];
+  return [escapeName(dir), exporter, stream, String(lines), ...range, String(deadLines)];
 }

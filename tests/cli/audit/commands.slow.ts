@@ -14,7 +14,8 @@ import {
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { logIdIn } from "../../../src/audit/chain/log-id.ts";
-import { keys, writeWorkersLogs } from "../../audit/support/chained-log.ts";
+import { writeExportPosition } from "../../../src/audit/export/positions.ts";
+import { keys, writeLog, writeWorkersLogs } from "../../audit/support/chained-log.ts";
 import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
 import { RunningStc, runStc } from "../../support/stc.ts";
 import { hasTerminals, TerminalStc } from "../../support/terminal.ts";
@@ -225,6 +226,56 @@ describe.concurrent("tail", () => {
     writeFileSync(join(dir, `${DAY}.jsonl`), `${lines[0]}\n`);
     await tail.printed("t-1");
     await tail.end("SIGINT");
+  });
+});
+
+describe.concurrent("audit exports", () => {
+  test("says which lines of a replica that is gone were not sent, and which were refused for good", async () => {
+    const dir = mkdtempSync(join(folder, "gone-"));
+    await writeLog(dir);
+    expect(await audit("exports", "--dir", dir)).toMatchObject({ code: 1, err: expect.stringContaining("--exporter") });
+    const calls = readFileSync(join(dir, "2026-02-17.jsonl"), "utf8");
+    const offset = calls.indexOf("\n", calls.indexOf("\n") + 1) + 1;
+    writeExportPosition(dir, { exporter: "loki", stream: "calls", position: { day: "2026-02-17", offset } });
+    const size = statSync(join(dir, "journal/2026-02-19.jsonl")).size;
+    writeExportPosition(dir, { exporter: "loki", stream: "journal", position: { day: "2026-02-19", offset: size } });
+    writeFileSync(join(dir, "export/loki.dead.jsonl"), `${JSON.stringify({ exporter: "loki", stream: "journal" })}\n`);
+    const found = await audit("exports", "--dir", dir, "--exporter", "archive", "--json");
+    expect(found.code).toBe(1);
+    const { complete, exports } = JSON.parse(found.out);
+    expect(complete).toBe(false);
+    const first = { seq: 7, timestamp: "2026-02-17T12:00:03.000Z" };
+    const last = { seq: 14, timestamp: "2026-02-19T12:00:05.000Z" };
+    const log = logIdIn(dir, "calls");
+    expect(exports.slice(0, 3)).toEqual([
+      { dir, exporter: "loki", stream: "calls", log, lines: 8, first, last, deadLines: 0 },
+      { dir, exporter: "loki", stream: "journal", log: logIdIn(dir, "journal"), lines: 0, deadLines: 1 },
+      {
+        dir,
+        exporter: "loki",
+        stream: "checkpoints",
+        lines: 2,
+        ...{ first: expect.anything(), last: expect.anything() },
+        deadLines: 0,
+      },
+    ]);
+    expect(exports[3]).toMatchObject({ exporter: "archive", stream: "calls", lines: 15, first: { seq: 0 } });
+    expect((await audit("exports", "--dir", dir)).out).toContain("7 to 14");
+  });
+
+  test("ends with 0 when everything was sent", async () => {
+    const dir = mkdtempSync(join(folder, "sent-"));
+    await writeLog(dir);
+    for (const [stream, file] of [
+      ["calls", "2026-02-19.jsonl"],
+      ["journal", "journal/2026-02-19.jsonl"],
+      ["checkpoints", "checkpoints/2026-02-19.txt"],
+    ] as const) {
+      const position = { day: "2026-02-19", offset: statSync(join(dir, file)).size };
+      writeExportPosition(dir, { exporter: "loki", stream, position });
+    }
+    const { code, out } = await audit("exports", "--dir", dir, "--json");
+    expect([code, JSON.parse(out).complete]).toEqual([0, true]);
   });
 });
 

@@ -115,21 +115,20 @@ describe("a session that ends", () => {
     await visitor.signIn(await world.operator());
     await page.getByText('text: "Outlives a session"').waitFor();
   });
+});
 
-  test("with the service: after the restart the same request opens, and new ones arrive", async () => {
-    const id = await world.ask("announce", { text: "Outlives the service" });
-    const visitor = await visit();
-    const { page } = visitor;
-    await visitor.open(id);
-    await world.stop();
-    await page.getByText("The service cannot be reached.").first().waitFor();
-    await world.start();
-    await page.getByText("Your session has ended.").waitFor();
-    await visitor.signIn(await world.operator());
-    await page.getByText('text: "Outlives the service"').waitFor();
-    const next = await world.ask("announce", { text: "After the restart" });
-    await visitor.row(next).waitFor();
-  });
+test("a restart of the service ends no session that is in its store: the request stays open, and new ones arrive", async () => {
+  const id = await world.ask("announce", { text: "Outlives the service" });
+  const visitor = await visit();
+  const { page } = visitor;
+  await visitor.open(id);
+  await world.stop();
+  await page.getByText("The service cannot be reached.").first().waitFor();
+  await world.start();
+  await page.getByText("Live", { exact: true }).waitFor();
+  await page.getByText('text: "Outlives the service"').waitFor();
+  const next = await world.ask("announce", { text: "After the restart" });
+  await visitor.row(next).waitFor();
 });
 
 test("a connection that breaks: the page says so, and shows afterwards what happened meanwhile", async () => {

@@ -1,0 +1,67 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { logIdIn } from "../chain/log-id.ts";
+import { visitLines } from "../journal/day-files.ts";
+import { parseLine } from "../query/view.ts";
+import { type ExportLine, readBatch, startOf } from "./batch.ts";
+import { EXPORT_DIR, EXPORT_STREAMS, type ExportStream, readExportPosition, readExportPositions } from "./positions.ts";
+
+/** What an exporter has not sent of a stream, by its position in the log: also of a log that no process writes any more. */
+export interface Unsent {
+  readonly exporter: string;
+  readonly stream: ExportStream;
+  /** Id of the log; checkpoints are of both streams' logs. */
+  readonly log: string | undefined;
+  readonly lines: number;
+  /** The first and the last of the lines: their `seq`, missing in lines of before the chain, and their timestamp. */
+  readonly first: UnsentLine | undefined;
+  readonly last: UnsentLine | undefined;
+  /** Lines that the receiver refused for good: the exporter has passed them, and keeps them in a file. */
+  readonly deadLines: number;
+}
+
+interface UnsentLine {
+  readonly seq: number | undefined;
+  readonly timestamp: string;
+}
+
+/** Returns the exporters that have sent something of the log. */
+export function exportersOf(dir: string): readonly string[] {
+  return [...new Set(readExportPositions(dir).map(({ exporter }) => exporter))];
+}
+
+/** Reads everything that the exporter has not sent. */
+export function readUnsent(dir: string, exporter: string): readonly Unsent[] {
+  const dead = deadLinesOf(dir, exporter);
+  return EXPORT_STREAMS.map((stream) => {
+    let from = readExportPosition(dir, exporter, stream).position ?? startOf(dir, stream);
+    let lines = 0;
+    let [first, last]: (ExportLine | undefined)[] = [];
+    for (let batch = readBatch({ dir, stream, from }); batch !== undefined; batch = readBatch({ dir, stream, from })) {
+      from = batch.next;
+      lines += batch.lines.length;
+      first ??= batch.lines[0];
+      last = batch.lines.at(-1);
+    }
+    const log = stream === "checkpoints" ? undefined : logIdIn(dir, stream);
+    const deadLines = dead.get(stream) ?? 0;
+    return { exporter, stream, log, lines, first: unsentLine(first), last: unsentLine(last), deadLines };
+  });
+}
+
+function unsentLine(line: ExportLine | undefined): UnsentLine | undefined {
+  return line && { seq: line.seq, timestamp: new Date(line.timeMs).toISOString() };
+}
+
+/** Returns the number of lines of each stream that the receiver refused for good. */
+function deadLinesOf(dir: string, exporter: string): ReadonlyMap<unknown, number> {
+  const counts = new Map<unknown, number>();
+  const path = join(dir, EXPORT_DIR, `${exporter}.dead.jsonl`);
+  if (!existsSync(path)) return counts;
+  visitLines(path, 0, (bytes, from, to) => {
+    const stream = parseLine(bytes.toString("utf8", from, to))?.["stream"];
+    counts.set(stream, (counts.get(stream) ?? 0) + 1);
+    return true;
+  });
+  return counts;
+}
