@@ -19,7 +19,7 @@ import {
   subjectProblem,
 } from "./identity/claims.ts";
 import type { FetchedKeys, IssuerKeys } from "./identity/issuer-keys.ts";
-import { type IssuerProfile, profileProblems } from "./identity/issuer-profile.ts";
+import { type IssuerProfile, profileProblems, REVIEW_FRESH_MS } from "./identity/issuer-profile.ts";
 import { PROFILE_RULES } from "./identity/profiles.ts";
 import { assertTokenLength, bearerToken, type ReadToken, readToken } from "./identity/reader.ts";
 import { authUnavailable, unauthenticated } from "./identity/refusal.ts";
@@ -100,6 +100,7 @@ export interface CallerVerifier {
 interface Issuer extends ClaimRules {
   readonly algorithms: readonly string[];
   readonly keys: IssuerKeys;
+  readonly review: IssuerProfile["review"];
 }
 
 /** The result of verifying one token, valid from `fromMs` (inclusive) to `untilMs` (exclusive). */
@@ -282,8 +283,10 @@ class TokenVerifier implements CallerVerifier {
       { claims: read.claims, operators: issuer.operators },
       nowMs,
     );
+    await issuer.review?.(token, caller.subject);
     const expiresAtMs = caller.expiresAt * 1000;
-    const untilMs = Math.min(expiresAtMs, nowMs + REVERIFY_AFTER_MS, issuer.keys.freshUntilMs(), rolesUntilMs);
+    const freshMs = issuer.review === undefined ? REVERIFY_AFTER_MS : REVIEW_FRESH_MS;
+    const untilMs = Math.min(expiresAtMs, nowMs + freshMs, issuer.keys.freshUntilMs(), rolesUntilMs);
     const checked: CheckedToken = {
       verified: mint<Verified>({ caller }),
       credential: credentialOf(caller, { digests: digestsOf(token, read.alg), ...readOrigin(read) }),
@@ -369,6 +372,7 @@ function issuerOf(profile: IssuerProfile, keys: IssuerKeys): Issuer {
     clockToleranceSeconds: profile.clockToleranceSeconds ?? CLOCK_TOLERANCE_SECONDS_DEFAULT,
     claims: profile.claims ?? [],
     keys,
+    review: profile.review,
   };
 }
 

@@ -38,6 +38,7 @@ test("the defaults in it are the service's defaults", () => {
       issuers: [
         { issuer: "https://x", jwksFile: "x" },
         { issuer: "https://people", jwksFile: "x", audience: "people", operators: true },
+        { issuer: "https://cluster", jwksFile: "x", profile: "kubernetes", tokenReview: {} },
       ],
       clientCertificates: [{ spiffeId: "spiffe://x/y", issuer: "https://x", subject: "y" }],
     },
@@ -70,6 +71,7 @@ test("the defaults in it are the service's defaults", () => {
       .replace("<http>", key.includes("tokenExchange") ? "exchange" : "http")
       .replace("<mcp>", key.includes("tokenExchange") ? "mcpExchange" : "mcp")
       .replace("<grpc>", "grpc")
+      .replace("issuers[].tokenReview", "issuers.2.tokenReview")
       .replaceAll("[]", ".0")
       .split(".");
     const real = path.reduce<unknown>((at, part) => (at as Record<string, unknown> | undefined)?.[part], config);

@@ -25,7 +25,15 @@ export interface IssuerProfile {
   /** Names of further claims that decision points read. */
   readonly claims?: readonly string[] | undefined;
   readonly keys: KeySource;
+  /**
+   * Asks whether a token whose signature and claims are valid is still accepted. Rejects with a Refusal when it is not. An answer
+   * holds for `REVIEW_FRESH_MS`.
+   */
+  readonly review?: ((token: string, subject: string) => Promise<void>) | undefined;
 }
+
+/** How long a reviewed token is used without another review. */
+export const REVIEW_FRESH_MS = 10_000;
 
 const SUBJECT_PERMISSIONS_MAX = 10_000;
 

@@ -120,10 +120,10 @@ function fromFile(
   return undefined;
 }
 
-/** Returns the CA and token for the server of the keys. The files are read once as a check. */
-function credentialsIn(
+/** Returns the CA and token for the server of the keys, or for the API server that reviews tokens. The files are read once as a check. */
+export function credentialsIn(
   files: Readonly<Record<"caFile" | "tokenFile", string | undefined>>,
-  { read, readAgain, problem }: SourceParts,
+  { read, readAgain, problem }: Pick<SourceParts, "read" | "readAgain" | "problem">,
 ): FetchCredentials | undefined {
   const { caFile, tokenFile } = files;
   if (caFile === undefined && tokenFile === undefined) return undefined;

@@ -4,6 +4,7 @@ import { systemCode } from "../../core/error-text.ts";
 import type { CallerVerifierOptions } from "../../pipeline/caller-context.ts";
 import type { IssuerProfile } from "../../pipeline/identity/issuer-profile.ts";
 import { REVOCATION_BYTES_MAX, type RevocationList, readRevocations } from "../../pipeline/identity/revocations.ts";
+import { credentialsIn } from "../../pipeline/identity/token-sources.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { watchFiles } from "../config/watched-files.ts";
@@ -45,12 +46,14 @@ export function readIssuers(
   const profiles = config.jwt.issuers.map((issuer, index) => {
     const at = `jwt.issuers[${index}]`;
     const source = sourceOf(issuer, sources);
-    const keys = source?.open(issuer, {
-      algorithms: issuer.algorithms,
-      read: (setting, path) => readNamed(config, { path, field: `${at}.${setting}` }, problems)?.toString("utf8"),
-      readAgain: (path) => readPlainFile(pathFrom(config, path)).toString("utf8"),
-      problem: (setting, message) => problems.push(`${at}.${setting}: ${message}`),
+    const partsOf = (section: string) => ({
+      read: (setting: string, path: string) =>
+        readNamed(config, { path, field: `${section}.${setting}` }, problems)?.toString("utf8"),
+      readAgain: (path: string) => readPlainFile(pathFrom(config, path)).toString("utf8"),
+      problem: (setting: string, message: string) => problems.push(`${section}.${setting}: ${message}`),
     });
+    const keys = source?.open(issuer, { algorithms: issuer.algorithms, ...partsOf(at) });
+    const review = reviewOf(issuer, partsOf(`${at}.tokenReview`));
     const { issuer: name, audience, algorithms, operators, permissionsClaim, maxLifetimeSeconds } = issuer;
     const { subjectPermissions, profile, clockToleranceSeconds } = issuer;
     const typ = issuer.typ ?? (signsIn(config, issuer) ? ACCESS_TOKEN_TYPE : undefined);
@@ -65,7 +68,7 @@ export function readIssuers(
       clockToleranceSeconds,
       claims,
     };
-    return keys && { ...rules, subjectPermissions, keys, ...(typ !== undefined && { typ }) };
+    return keys && { ...rules, subjectPermissions, keys, review, ...(typ !== undefined && { typ }) };
   });
   return profiles.every((profile) => profile !== undefined) ? profiles : undefined;
 }
@@ -73,6 +76,21 @@ export function readIssuers(
 /** Returns the source of an issuer's keys. */
 export function sourceOf(issuer: Config["jwt"]["issuers"][number], sources: Modules["tokenSources"]) {
   return sources.find(({ key }) => (issuer as Readonly<Record<string, unknown>>)[key] !== undefined);
+}
+
+/** Returns what asks the API server about a token; its code is loaded at the first review. */
+function reviewOf(
+  { tokenReview, audience }: Config["jwt"]["issuers"][number],
+  parts: Parameters<typeof credentialsIn>[1],
+): IssuerProfile["review"] {
+  if (tokenReview === undefined) return undefined;
+  const { url, caFile, tokenFile, whenUnavailable } = tokenReview;
+  const credentials = credentialsIn({ caFile, tokenFile }, parts);
+  const settings = { url, whenUnavailable, credentials, audiences: [audience].flat() };
+  return async (token, subject) => {
+    const { reviewToken } = await import("../../pipeline/identity/token-review.ts");
+    await reviewToken(token, subject, settings);
+  };
 }
 
 const ACCESS_TOKEN_TYPE = "at+jwt";

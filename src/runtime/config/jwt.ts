@@ -21,6 +21,9 @@ const CLAIM_DEPTH_MAX = 8;
 /** Error for a key without an issuer: a key alone does not say whose tokens it signs. */
 const ISSUER_MISSING = "is missing: name the issuer (`iss`) of the tokens next to its key: { issuer, publicKey }";
 
+/** Where Kubernetes mounts the token of a pod's own account. */
+const SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount";
+
 const issuer = z.strictObject({
   issuer: z.string({ error: ({ input }) => (input === undefined ? ISSUER_MISSING : undefined) }).min(1),
   audience: z.union([text, z.array(text).min(1).max(AUDIENCES_MAX)]).default("safe-tool-call"),
@@ -41,6 +44,29 @@ const issuer = z.strictObject({
   /** How far the issuer's clock may differ from the service's, for `iat`, `nbf` and `exp`. */
   clockToleranceSeconds: z.int().min(0).max(CLOCK_TOLERANCE_SECONDS_MAX).default(5),
   operators: z.boolean().default(false),
+  /** Also asks the API server of Kubernetes about each token, at most every 10 seconds: it refuses those of deleted pods. */
+  tokenReview: z
+    .strictObject({
+      url: z
+        .url({ protocol: /^https$/, error: "must be a URL that begins with https://" })
+        .default("https://kubernetes.default.svc")
+        .describe("URL of the API server."),
+      caFile: text
+        .default(`${SERVICE_ACCOUNT}/ca.crt`)
+        .describe("File with the certificates (PEM) trusted for the API server. It is read for every review."),
+      tokenFile: text
+        .default(`${SERVICE_ACCOUNT}/token`)
+        .describe(
+          "File with the token of the service's own account, which needs the role `system:auth-delegator`. It is read for every review.",
+        ),
+      whenUnavailable: z
+        .enum(["refuse", "accept"])
+        .default("refuse")
+        .describe(
+          "What happens while the API server does not answer: `refuse` answers AUTH_UNAVAILABLE, `accept` relies on the token's signature and claims.",
+        ),
+    })
+    .optional(),
 });
 
 type Sources = Modules["tokenSources"];
@@ -122,6 +148,11 @@ export const jwt = (sources: Sources) =>
     }
     for (const index of repeated(issuers.map((profile) => JSON.stringify([profile.issuer, profile.operators])))) {
       add(["issuers", index, "issuer"], "appears twice: an issuer has one profile for agents and one for operators");
+    }
+    for (const [index, { profile, tokenReview }] of issuers.entries()) {
+      if (tokenReview !== undefined && profile !== "kubernetes") {
+        add(["issuers", index, "tokenReview"], "is for the profile kubernetes: other issuers have no such endpoint");
+      }
     }
     const audiences = new Set(issuers.filter((profile) => profile.operators).flatMap((profile) => profile.audience));
     for (const [index, profile] of issuers.entries()) {

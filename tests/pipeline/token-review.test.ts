@@ -1,0 +1,212 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { makeCertificates } from "../../src/cli/development/certificates.ts";
+import { MODULES } from "../../src/modules.ts";
+import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
+import { readIssuers } from "../../src/runtime/composition/identity.ts";
+import { outcomeOf } from "../console/console-stand.ts";
+import { auditEntries } from "../support/audit-files.ts";
+import { readConfig } from "../support/build.ts";
+import { CALL, emptyFolder, startIdentityService } from "../support/identity-service.ts";
+import { issueToken, makeSigningKey } from "../support/tokens.ts";
+
+/** A real HTTPS server that answers token reviews as the API server of Kubernetes does. */
+const ISSUER = "https://kubernetes.default.svc.cluster.local";
+const SUBJECT = "system:serviceaccount:agents:agent-7";
+const AUDIENCE = "safe-tool-call";
+const OWN_TOKEN = "the-token-of-the-pod-of-the-service";
+const key = makeSigningKey("ES256", "cluster-1");
+const folder = emptyFolder();
+
+interface Review {
+  readonly authorization: string | null;
+  readonly path: string;
+  readonly spec: { readonly token: string; readonly audiences: readonly string[] };
+}
+
+let server: ReturnType<typeof Bun.serve>;
+let reviews: Review[] = [];
+const GOOD = { authenticated: true, user: { username: SUBJECT, uid: "u-1" }, audiences: [AUDIENCE] };
+let answer: () => Response;
+
+const withStatus = (status: object) => () =>
+  Response.json({ apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", status }, { status: 201 });
+
+beforeAll(async () => {
+  const { rootCert, server: pair } = await makeCertificates({
+    notBefore: new Date(946_684_800_000),
+    notAfter: new Date(4_102_444_800_000),
+  });
+  server = Bun.serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    tls: pair,
+    async fetch(request) {
+      const { spec } = (await request.json()) as Review;
+      reviews.push({ authorization: request.headers.get("authorization"), path: new URL(request.url).pathname, spec });
+      return answer();
+    },
+  });
+  writeFileSync(join(folder, "ca.crt"), rootCert);
+  writeFileSync(join(folder, "token"), `${OWN_TOKEN}\n`);
+});
+beforeEach(() => {
+  reviews = [];
+  answer = withStatus(GOOD);
+});
+afterAll(async () => {
+  await server.stop(true);
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const issuer = (review: Readonly<Record<string, unknown>> | undefined) => ({
+  ...{ issuer: ISSUER, profile: "kubernetes", algorithms: ["ES256"], jwks: { keys: [key.jwk] } },
+  subjectPermissions: { [SUBJECT]: ["self:read"] },
+  ...(review && {
+    tokenReview: { url: `https://localhost:${server.port}`, caFile: "./ca.crt", tokenFile: "./token", ...review },
+  }),
+});
+
+function accountToken(nowMs: number): Promise<string> {
+  const seconds = Math.floor(nowMs / 1_000);
+  const named = {
+    namespace: "agents",
+    serviceaccount: { name: "agent-7", uid: "u-1" },
+    pod: { name: "p", uid: "p-1" },
+  };
+  return issueToken(
+    key,
+    {
+      ...{ iss: ISSUER, sub: SUBJECT, aud: [AUDIENCE], jti: "j-1", "kubernetes.io": named },
+      ...{ iat: seconds, nbf: seconds, exp: seconds + 3_607 },
+    },
+    { typ: undefined },
+  );
+}
+
+let now = Date.now();
+
+function verifier(review: Readonly<Record<string, unknown>> | "none" = {}) {
+  const config = readConfig(
+    {
+      tools: ["*.yaml"],
+      audit: { dir: "./unused" },
+      jwt: { issuers: [issuer(review === "none" ? undefined : review)] },
+    },
+    { folder, environment: {}, origin: "test" },
+  );
+  const problems: string[] = [];
+  const issuers = readIssuers(config, MODULES.tokenSources, problems) ?? [];
+  expect(problems).toEqual([]);
+  return createCallerVerifier({ issuers, clock: () => now });
+}
+
+describe("a token of a service account", () => {
+  test("is reviewed with the audience and the service's own token, at most every ten seconds", async () => {
+    const callers = verifier();
+    const token = await accountToken(now);
+    for (const laterMs of [0, 5_000, 4_999]) {
+      now += laterMs;
+      expect((await callers.verifyToken(token, "agents")).caller.subject).toBe(SUBJECT);
+    }
+    expect(reviews).toEqual([
+      {
+        authorization: `Bearer ${OWN_TOKEN}`,
+        path: "/apis/authentication.k8s.io/v1/tokenreviews",
+        spec: { token, audiences: [AUDIENCE] },
+      },
+    ]);
+    // The pod is deleted: within ten seconds its token is refused.
+    answer = withStatus({
+      authenticated: false,
+      error: "[invalid bearer token, service account token has been invalidated]",
+    });
+    now += 1;
+    await expect(callers.verifyToken(token, "agents")).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
+  });
+
+  test("is reviewed once for all calls of one moment", async () => {
+    const callers = verifier();
+    const token = await accountToken(now);
+    await Promise.all([1, 2, 3, 4].map(() => callers.verifyToken(token, "agents")));
+    expect(reviews).toHaveLength(1);
+  });
+
+  test("is not sent anywhere when its signature is wrong, or when no review is configured", async () => {
+    const foreign = await issueToken(makeSigningKey("ES256", "cluster-1"), {
+      iss: ISSUER,
+      sub: SUBJECT,
+      aud: AUDIENCE,
+    });
+    await expect(verifier().verifyToken(foreign, "agents")).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
+    const { caller } = await verifier("none").verifyToken(await accountToken(now), "agents");
+    expect(caller.subject).toBe(SUBJECT);
+    expect(reviews).toEqual([]);
+  });
+
+  test.each([
+    ["of another subject", { ...GOOD, user: { username: "system:serviceaccount:agents:other" } }],
+    ["for another audience", { ...GOOD, audiences: ["https://kubernetes.default.svc"] }],
+    ["of a server that knows no audiences", { authenticated: true, user: GOOD.user }],
+    ["authenticated as a text", { ...GOOD, authenticated: "true" }],
+    ["without a verdict", {}],
+  ])("is refused by a review %s", async (_what, status) => {
+    answer = withStatus(status);
+    await expect(verifier().verifyToken(await accountToken(now), "agents")).rejects.toMatchObject({
+      code: "UNAUTHENTICATED",
+    });
+  });
+
+  const outages: readonly (readonly [string, () => Response])[] = [
+    ["403, without the role", () => new Response("{}", { status: 403 })],
+    ["500", () => new Response("{}", { status: 500 })],
+    ["no JSON", () => new Response("<html>")],
+    ["no status", () => Response.json({ kind: "Status" })],
+  ];
+  test.each(outages)(
+    "the API server answers %s: refused by default, accepted where that is configured",
+    async (_, reply) => {
+      answer = reply;
+      const token = await accountToken(now);
+      await expect(verifier().verifyToken(token, "agents")).rejects.toMatchObject({ code: "AUTH_UNAVAILABLE" });
+      const { caller } = await verifier({ whenUnavailable: "accept" }).verifyToken(token, "agents");
+      expect(caller.subject).toBe(SUBJECT);
+      // A verdict counts in any case.
+      answer = withStatus({ authenticated: false });
+      await expect(verifier({ whenUnavailable: "accept" }).verifyToken(token, "agents")).rejects.toMatchObject({
+        code: "UNAUTHENTICATED",
+      });
+    },
+  );
+});
+
+test("a call with the token of a deleted pod is refused and recorded, and says nothing of the API server", async () => {
+  const service = await startIdentityService({ folder, jwt: { issuers: [issuer({})] } });
+  try {
+    const headers = { authorization: `Bearer ${await accountToken(Date.now())}`, "content-type": "application/json" };
+    const call = () => fetch(`${service.service.url}/call`, { method: "POST", headers, body: CALL });
+    answer = withStatus({ authenticated: false });
+    const refused = await call();
+    const text = await refused.clone().text();
+    expect(await outcomeOf(refused)).toBe("401 UNAUTHENTICATED");
+    expect(text).not.toContain("API server");
+    expect(auditEntries(join(folder, "audit")).at(-1)).toMatchObject({
+      decision: "DENIED",
+      error: { code: "UNAUTHENTICATED" },
+    });
+    answer = withStatus(GOOD);
+    expect(await outcomeOf(await call())).toBe("200");
+  } finally {
+    await service.service.drain();
+  }
+});
+
+test("the review is for the profile kubernetes only", () => {
+  const written = {
+    tools: ["*.yaml"],
+    audit: { dir: "./unused" },
+    jwt: { issuers: [{ ...issuer({}), profile: "generic" }] },
+  };
+  expect(() => readConfig(written, { folder, environment: {}, origin: "test" })).toThrow("tokenReview");
+});
