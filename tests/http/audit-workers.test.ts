@@ -80,7 +80,9 @@ test("each line's log is named as in its checkpoints, and the lines stay as they
   const { json, text } = await get("/audit?limit=16");
   expect(new Set(ids).size).toBe(3);
   expect(json.logs.entries).toEqual(
-    json.entries.map(({ instance }: { instance: string }) => ids[names.indexOf(instance.replace(/^test-?/, "worker-"))] ?? ids[0]),
+    json.entries.map(
+      ({ instance }: { instance: string }) => ids[names.indexOf(instance.replace(/^test-?/, "worker-"))] ?? ids[0],
+    ),
   );
   const [newest] = linesOf(join(dir, "2026-02-19.jsonl")).slice(-1);
   expect(text).toContain(newest ?? "no line");
