@@ -133,6 +133,7 @@ const PROPERTIES: Readonly<Record<string, Schema>> = {
   podMonitor: monitor,
   serviceMonitor: monitor,
   prometheusRule: closed({ enabled: flag, labels: texts, extraRules: list(table) }),
+  grafanaDashboards: closed({ enabled: flag, labels: texts, annotations: texts }),
   serviceAccount: closed({ create: flag, name: objectName, annotations: texts, automount: flag }),
   sidecar: closed({
     tokenAudience: { ...text, minLength: 1 },

@@ -58,7 +58,7 @@ interface AuditField {
 }
 
 /** How a call ended, or what became of it so far. */
-const LINE_DECISIONS = ["ALLOWED", "DENIED", "ERROR", "PENDING", "DRY_RUN"] as const;
+export const LINE_DECISIONS = ["ALLOWED", "DENIED", "ERROR", "PENDING", "DRY_RUN"] as const;
 
 export type LineDecision = (typeof LINE_DECISIONS)[number];
 

@@ -1,7 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { RunningService } from "../../src/cli/service.ts";
-import { REFUSALS } from "../../src/core/refusals.ts";
-import { alertRules } from "./documents.ts";
 import { HELM } from "./helm.ts";
 import { Pod, RUN } from "./pod.ts";
 
@@ -107,22 +105,6 @@ describe.skipIf(HELM === undefined).each(RUN.map((base) => [base] as const))("th
     for (const base of [service.url, service.operatorUrl]) expect((await fetch(`${base}/console`)).status).toBe(404);
   });
 
-  test("alerts use existing metrics, labels and codes", async () => {
-    const authorization = `Bearer ${await pod.operatorToken(["metrics:read"])}`;
-    const text = await (await fetch(`${service.operatorUrl}/metrics`, { headers: { authorization } })).text();
-    const exposed = exposedMetrics(text);
-    const rules = alertRules();
-    expect(rules.length).toBeGreaterThan(10);
-    const unknown = rules.flatMap(({ alert, expr }) =>
-      metricsOf(expr)
-        .filter((name) => !exposed.has(name))
-        .map((name) => `${alert}: ${name}`),
-    );
-    expect(unknown).toEqual([]);
-    const codes = rules.flatMap(({ expr }) => [...expr.matchAll(/code=~?"([A-Z_|]+)"/g)].flatMap(([, of]) => of ?? ""));
-    expect(codes.flatMap((listed) => listed.split("|")).filter((code) => !(code in REFUSALS))).toEqual([]);
-  });
-
   test("the mounted key signs every line of the audit", async () => {
     await service.drain();
     const { streams, checkpoints } = pod.verifiedAudit();
@@ -149,24 +131,3 @@ test.skipIf(HELM === undefined).each(RUN.map((base) => [base]))(
     await pod.close();
   },
 );
-
-/** Names that may be asked for; a scraper adds `up`. */
-function exposedMetrics(text: string): ReadonlySet<string> {
-  const typed = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)];
-  return new Set([
-    "up",
-    ...typed.flatMap(([, name = "", type]) =>
-      type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
-    ),
-  ]);
-}
-
-const WORDS_OF_PROMQL = ["sum", "by", "rate", "increase", "histogram_quantile", "time", "and", "offset"];
-
-/** What is left of an expression without labels, groupings, ranges and PromQL's own words. */
-function metricsOf(expression: string): readonly string[] {
-  const bare = expression
-    .replaceAll(/\{[^}]*\}|\bby \([^)]*\)|\[[^\]]*\]|\boffset \w+/g, " ")
-    .matchAll(/[a-zA-Z_:][a-zA-Z0-9_:]*/g);
-  return [...bare].map(([name]) => name).filter((name) => !WORDS_OF_PROMQL.includes(name));
-}
