@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { type LogFolder, logsIn, workerOf } from "../../src/audit/logs.ts";
-import { LogsFollower, readFollowedId } from "../../src/audit/query/follow-logs.ts";
+import { FOLLOWED_ID, LogsFollower, readFollowedId } from "../../src/audit/query/follow-logs.ts";
 import { mergedLines, searchLogs } from "../../src/audit/query/merged.ts";
 import { type Order, readQuery } from "../../src/audit/query/params.ts";
 import { readStats } from "../../src/audit/stats/stats.ts";
@@ -189,7 +189,7 @@ test("statistics count the lines of all logs", async () => {
 
 test("a follower reads new lines of all logs, and continues from the id of any of them", () => {
   write([[[0, 1]], [[0, 2]], []]);
-  const follower = new LogsFollower(logsIn(dir));
+  const follower = new LogsFollower(dir);
   expect(follower.readNewLines()).toEqual([]);
   const later = (second: number, traceId: string) => ({
     [DAYS[1]]: [entryLine(`${DAYS[1]}T10:00:0${second}.000Z`, { traceId })],
@@ -201,7 +201,7 @@ test("a follower reads new lines of all logs, and continues from the id of any o
   const idOf = (line: string): string => (JSON.parse(line) as { traceId: string }).traceId;
   expect(seen.map(({ line }) => idOf(line))).toEqual(["first", "own", "second"]);
   const after = seen.map(({ id }) =>
-    new LogsFollower(logsIn(dir), readFollowedId(id, NOW)).readNewLines().map(({ line }) => idOf(line)),
+    new LogsFollower(dir, readFollowedId(id, NOW)).readNewLines().map(({ line }) => idOf(line)),
   );
   expect(after).toEqual([["own", "second"], ["second"], []]);
 });
@@ -211,6 +211,37 @@ test("a log that has appeared since the id is read from its start; an id of a la
   const positions = readFollowedId("2026-02-16:1000000", NOW);
   mkdirSync(join(dir, "worker-1"));
   writeDays(join(dir, "worker-1"), { [DAYS[0]]: [entryLine(`${DAYS[0]}T10:00:00.000Z`, { traceId: "new" })] });
-  expect(new LogsFollower(logsIn(dir), positions).readNewLines()).toHaveLength(1);
+  expect(new LogsFollower(dir, positions).readNewLines()).toHaveLength(1);
   expect(readFollowedId("2026-02-16:1,worker-1:2027-01-01:0", NOW)).toBeUndefined();
+});
+
+test("a log that appears while it is followed is read from its start, and its position is part of the ids", () => {
+  write([[[0, 1]], [[0, 2]]]);
+  const follower = new LogsFollower(dir);
+  expect(follower.readNewLines()).toEqual([]);
+  const appear = (worker: number): void => {
+    mkdirSync(join(dir, `worker-${worker}`));
+    writeDays(join(dir, `worker-${worker}`), {
+      [DAYS[0]]: [entryLine(`${DAYS[0]}T10:00:0${worker}.000Z`, { traceId: `new-${worker}` })],
+    });
+  };
+  for (const worker of [3, 2]) appear(worker);
+  const seen = follower.readNewLines();
+  expect(seen.map(({ line }) => (JSON.parse(line) as { traceId: string }).traceId)).toEqual(["new-2", "new-3"]);
+  expect(follower.readNewLines()).toEqual([]);
+  const { id = "" } = seen.at(-1) ?? {};
+  expect(FOLLOWED_ID.test(id)).toBe(true);
+  expect(new LogsFollower(dir, readFollowedId(id, NOW)).readNewLines()).toEqual([]);
+  appear(4);
+  expect(follower.readNewLines()).toHaveLength(1);
+  expect(new LogsFollower(dir, readFollowedId(id, NOW)).readNewLines()).toHaveLength(1);
+});
+
+test("a followed folder that is gone for a while is not read again", () => {
+  write([[[0, 1]], [[0, 2]]]);
+  const follower = new LogsFollower(dir);
+  renameSync(join(dir, "worker-1"), join(dir, "away"));
+  expect(follower.readNewLines()).toEqual([]);
+  renameSync(join(dir, "away"), join(dir, "worker-1"));
+  expect(follower.readNewLines()).toEqual([]);
 });

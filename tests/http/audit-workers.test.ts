@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { appendFileSync, cpSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, cpSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { FastifyInstance } from "fastify";
@@ -161,7 +161,14 @@ test("the tail sends new lines of every worker", async () => {
     appendFileSync(join(dir, folder, "2026-02-19.jsonl"), `${line}\n`);
   }
   await until("the lines of all logs", () => (text.match(/"traceId":"new/g)?.length === 3 ? true : undefined));
+  const late = join(dir, "worker-3");
+  mkdirSync(late);
+  const first = entryLine("2026-02-19T12:31:00.000Z", { traceId: "late" });
+  writeFileSync(join(late, "2026-02-19.jsonl"), `${first}\n`);
+  await until("the log of a worker that starts now", () => (text.includes('"traceId":"late"') ? true : undefined));
   controller.abort();
   await reading;
+  rmSync(late, { recursive: true });
   expect(text).toMatch(/^id: 2026-02-19:\d+,worker-1:2026-02-19:\d+,worker-2:2026-02-19:\d+$/m);
+  expect(text).toMatch(/^id: .*,worker-3:2026-02-19:\d+$/m);
 });

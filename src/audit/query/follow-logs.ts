@@ -1,5 +1,5 @@
 import { viewOf } from "../../core/audit-fields.ts";
-import type { LogFolder } from "../logs.ts";
+import { type LogFolder, logsIn } from "../logs.ts";
 import { type DayLine, Follower } from "./follow.ts";
 import type { Position } from "./params.ts";
 import { dayOf } from "./time-range.ts";
@@ -38,27 +38,34 @@ export interface FollowedLine extends DayLine {
   readonly id: string;
 }
 
+/** Follows all logs of an audit directory, also those of workers that start later. */
 export class LogsFollower {
-  readonly #logs: readonly FollowedLog[];
+  readonly #dir: string;
+  /** By the names of their folders; the directory's own log is the first. */
+  readonly #logs = new Map<string, FollowedLog>();
 
   /** A log without a position in `from` has appeared since: all its lines are new. Without `from`, starts after the last lines. */
-  constructor(logs: readonly LogFolder[], from?: ReadonlyMap<string, Position>) {
-    this.#logs = logs.map(({ name, dir }) => {
-      const follower = new Follower(dir, from && (from.get(name) ?? START));
-      const [day, offset] = [...follower.ends()].at(-1) ?? [];
-      const end = day === undefined || offset === undefined ? START : { day, offset };
-      return { name, dir, follower, position: from?.get(name) ?? end };
-    });
+  constructor(dir: string, from?: ReadonlyMap<string, Position>) {
+    this.#dir = dir;
+    for (const log of logsIn(dir)) this.#follow(log, from && (from.get(log.name) ?? START));
+  }
+
+  #follow({ name, dir }: LogFolder, from: Position | undefined): void {
+    const follower = new Follower(dir, from);
+    const [day, offset] = [...follower.ends()].at(-1) ?? [];
+    const end = day === undefined || offset === undefined ? START : { day, offset };
+    this.#logs.set(name, { name, dir, follower, position: from ?? end });
   }
 
   /** Returns the folder of each log, and the read position in each of its day files, oldest first. */
   ends(): readonly { readonly dir: string; readonly ends: ReadonlyMap<string, number> }[] {
-    return this.#logs.map(({ dir, follower }) => ({ dir, ends: follower.ends() }));
+    return [...this.#logs.values()].map(({ dir, follower }) => ({ dir, ends: follower.ends() }));
   }
 
   /** Returns the complete lines written since the previous call, by time. */
   readNewLines(): readonly FollowedLine[] {
-    const logs = this.#logs.map((log) => log.follower.readNewLines().map((line) => ({ log, line })));
+    for (const log of logsIn(this.#dir)) if (!this.#logs.has(log.name)) this.#follow(log, START);
+    const logs = [...this.#logs.values()].map((log) => log.follower.readNewLines().map((line) => ({ log, line })));
     return byTime(logs, ({ line }) => line.line).map(({ log, line }) => {
       log.position = { day: line.day, offset: line.end };
       return { ...line, id: this.#id() };
@@ -66,7 +73,7 @@ export class LogsFollower {
   }
 
   #id(): string {
-    const texts = this.#logs.map(({ name, position: { day, offset } }) =>
+    const texts = [...this.#logs.values()].map(({ name, position: { day, offset } }) =>
       name === "" ? `${day}:${offset}` : `${name}:${day}:${offset}`,
     );
     return texts.join(",");

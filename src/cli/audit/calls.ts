@@ -97,12 +97,11 @@ export async function auditTail({ dir, json, lines, follow, filters }: TailOptio
   if (directory === undefined) return;
   const filter = readFilter(filters, directory.nowMs);
   if ("faults" in filter) return wrongUsage(...filter.faults);
-  const { logs } = directory;
-  warnOfDays(logs);
+  warnOfDays(directory.logs);
   const show = (line: string): void => (json === true ? print.line(line) : printLine(line, directory));
   const matches = matcherOf(filter.ok, filters);
   // Determines the ends of the files once, for both steps: a line written in between must not be lost or shown twice.
-  const follower = new LogsFollower(logs);
+  const follower = new LogsFollower(directory.dir);
   const latestOfLogs = await Promise.all(
     follower
       .ends()

@@ -302,7 +302,7 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
       const from = readFollowedId(headers["Last-Event-ID"], clock());
       const stream = eventStream(async (client) => {
         const events = new ServerSentEvents({ client, tokenLeftMs, verifyAgain });
-        const follower = new LogsFollower(logsIn(auditDir), from);
+        const follower = new LogsFollower(auditDir, from);
         const stop = untilEnd(() => events.end());
         try {
           await events.run(() => sendLines(events, follower, matcher), { retryMs: RETRY_MS });

@@ -219,6 +219,16 @@ describe.concurrent("tail", () => {
     await tail.end("SIGINT");
   });
 
+  test("a worker that starts later", async () => {
+    const dir = auditFolder();
+    const tail = new RunningStc(["audit", "tail", "-f", "--json", "--dir", dir]);
+    await tail.printed("t-1");
+    mkdirSync(join(dir, "worker-1"));
+    writeDays(join(dir, "worker-1"), { [DAY]: [entryLine(`${DAY}T13:00:00.000Z`, { traceId: "t-late" })] });
+    await tail.printed("t-late");
+    await tail.end("SIGINT");
+  });
+
   test("a directory that begins empty", async () => {
     const dir = join(folder, "empty");
     mkdirSync(dir);
