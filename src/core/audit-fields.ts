@@ -32,8 +32,22 @@ export interface FieldFilter {
   readonly occurs: "once" | "sometimes" | "often";
   /** A field whose value matches, too. */
   readonly or?: string;
-  /** For a filter that names a part of the value: where the part begins, and which values have it. Equality when missing. */
-  readonly part?: { readonly begins: "a text" | "anywhere"; readonly isIn: (value: string, part: string) => boolean };
+  /** For a filter that may name a part of the value: its parts. Equality when missing. */
+  readonly parts?: ValueParts;
+}
+
+/** The parts of a value that a filter may name. Declared as texts, not as code, so that files and databases decide alike. */
+export interface ValueParts {
+  /** Where a part begins in the line. */
+  readonly begins: "a text" | "anywhere";
+  /** Only a value that begins with this text has parts. */
+  readonly prefix: string;
+  /** Texts that are put before and after the value before it is searched. */
+  readonly bounds: readonly [before: string, after: string];
+  /** A value has a part when it contains the part between one of these pairs. */
+  readonly around: readonly (readonly [before: string, after: string])[];
+  /** Texts that separate parts: no part contains one of them. */
+  readonly separators: readonly string[];
 }
 
 interface AuditField {
@@ -55,6 +69,8 @@ interface AuditField {
   readonly show?: (value: string) => string;
   /** Member of `unmapped` in OCSF. */
   readonly ocsf?: string;
+  /** True for a column of audit stores, which also have the fields with a filter. */
+  readonly isStored?: true;
 }
 
 /** How a call ended, or what became of it so far. */
@@ -63,6 +79,37 @@ export const LINE_DECISIONS = ["ALLOWED", "DENIED", "ERROR", "PENDING", "DRY_RUN
 export type LineDecision = (typeof LINE_DECISIONS)[number];
 
 const refusals = Object.entries(REFUSALS);
+
+const HUMAN = "human:";
+const NEXT_HUMAN = `, ${HUMAN}`;
+
+/** The people who approved: `human:` and the person, as subject or as `issuer|subject`, separated by `, `. */
+const APPROVERS: ValueParts = {
+  begins: "anywhere",
+  prefix: HUMAN,
+  bounds: [", ", NEXT_HUMAN],
+  around: [
+    [NEXT_HUMAN, NEXT_HUMAN],
+    ["|", NEXT_HUMAN],
+  ],
+  separators: [NEXT_HUMAN],
+};
+
+/** Between a policy point and its reason. The service writes reasons as single lines without tabs. */
+const REASON_SEPARATOR = "\t";
+const REASON_END = "\n";
+
+/** The policy points, and the beginnings of their reasons. */
+const REASONS: ValueParts = {
+  begins: "a text",
+  prefix: "",
+  bounds: [REASON_END, ""],
+  around: [
+    [REASON_END, REASON_SEPARATOR],
+    [REASON_SEPARATOR, ""],
+  ],
+  separators: [REASON_SEPARATOR, REASON_END],
+};
 
 export const AUDIT_FIELDS = {
   timestamp: { read: textAt("timestamp"), csv: "timestamp", column: { title: "Time", position: 1, width: 24 } },
@@ -168,7 +215,7 @@ export const AUDIT_FIELDS = {
       help: "who approved: subject, issuer|subject, or a rule such as callback",
       label: "Approver",
       occurs: "sometimes",
-      part: { begins: "anywhere", isIn: isApprovedBy },
+      parts: APPROVERS,
     },
   },
   approvalId: {
@@ -184,8 +231,8 @@ export const AUDIT_FIELDS = {
     },
   },
   /** W3C trace id, in hex. */
-  wireTraceId: { read: textAt("trace", "traceId"), csv: "w3cTraceId" },
-  instance: { read: textAt("instance"), csv: "instance" },
+  wireTraceId: { read: textAt("trace", "traceId"), csv: "w3cTraceId", isStored: true },
+  instance: { read: textAt("instance"), csv: "instance", isStored: true },
   /** The decisions of policy points other than allow, one line each: `point`, a tab, `reason`. */
   decisionReasons: {
     read: reasonsIn,
@@ -198,7 +245,7 @@ export const AUDIT_FIELDS = {
       label: "Policy point or reason",
       hint: "permissions, risk, floor:destructive",
       occurs: "sometimes",
-      part: { begins: "a text", isIn: hasReason },
+      parts: REASONS,
     },
   },
   policyVersion: { read: textAt("policyVersion"), csv: "policyVersion", ocsf: "policy_version" },
@@ -267,6 +314,8 @@ export const CONSOLE_COLUMNS = CALL_COLUMNS.filter(({ isTerminalOnly }) => isTer
 export interface FilterRow extends FieldFilter {
   readonly help: string;
   readonly param: FilterParam;
+  /** Name of the field. */
+  readonly field: string;
   /** Returns the field's value. */
   readonly valueIn: (entry: EntryView) => string | undefined;
 }
@@ -282,6 +331,7 @@ export const FILTER_ROWS: readonly FilterRow[] = FIELD_ROWS.flatMap(({ name, fil
           ...filter,
           help: filter.help ?? (filter.values ?? []).join(", "),
           param: filter.param as FilterParam,
+          field: name,
           valueIn: (entry: EntryView) => fieldValue(entry, name),
         },
       ],
@@ -373,17 +423,12 @@ function approverIn({ approval }: LineMembers): string | undefined {
   return isTable(approval) ? approverOf(approval["by"]) : undefined;
 }
 
-const HUMAN = "human:";
-
-/** Returns whether this person, by subject or as `issuer|subject`, is among those who approved. */
-function isApprovedBy(approvedBy: string, person: string): boolean {
-  if (!approvedBy.startsWith(HUMAN)) return false;
-  const people = approvedBy.slice(HUMAN.length).split(`, ${HUMAN}`);
-  return people.some((each) => each === person || each.endsWith(`|${person}`));
+/** Returns whether the value has this part. */
+export function hasPart({ prefix, bounds: [start, end], around, separators }: ValueParts, value: string, part: string) {
+  if (!value.startsWith(prefix) || separators.some((separator) => part.includes(separator))) return false;
+  const searched = `${start}${value}${end}`;
+  return around.some(([before, after]) => searched.includes(`${before}${part}${after}`));
 }
-
-/** Between a policy point and its reason. The service writes reasons as single lines without tabs. */
-const REASON_SEPARATOR = "\t";
 
 function reasonsIn({ decisionReasons }: LineMembers): string | undefined {
   if (!Array.isArray(decisionReasons) || decisionReasons.length === 0) return undefined;
@@ -391,21 +436,13 @@ function reasonsIn({ decisionReasons }: LineMembers): string | undefined {
     const { point, reason } = isTable(one) ? one : {};
     return [point, reason].map(lineText).join(REASON_SEPARATOR);
   });
-  return lines.join("\n");
+  return lines.join(REASON_END);
 }
 
 function lineText(value: unknown): string {
   return typeof value === "string" ? value.replace(/[\t\n]/g, " ") : "";
 }
 
-/** Returns whether one of the reasons is of this policy point, or begins with this text. */
-function hasReason(decisionReasons: string, wanted: string): boolean {
-  return decisionReasons.split("\n").some((line) => {
-    const [point, reason = ""] = line.split(REASON_SEPARATOR);
-    return point === wanted || reason.startsWith(wanted);
-  });
-}
-
 function reasonsShown(decisionReasons: string): string {
-  return decisionReasons.replaceAll(REASON_SEPARATOR, ": ").replaceAll("\n", "; ");
+  return decisionReasons.replaceAll(REASON_SEPARATOR, ": ").replaceAll(REASON_END, "; ");
 }

@@ -9,9 +9,12 @@ export interface PoolLimits {
 }
 
 const QUEUED_MAX = 5_000;
+const APPROVALS_SERVER = "the approvals' PostgreSQL";
 
 interface PoolOptions {
   readonly count: number;
+  /** Name of the server in errors. */
+  readonly server?: string;
   readonly limits: PoolLimits;
   readonly open: () => Bun.SQL;
 }
@@ -24,11 +27,13 @@ export class ConnectionPool {
   readonly #free: PooledConnection[];
   readonly #all: readonly PooledConnection[];
   readonly #queueMs: number;
+  readonly #server: string;
   readonly #queue = new Set<(connection: PooledConnection | undefined) => void>();
   #closed = false;
 
   constructor(options: PoolOptions) {
     this.#queueMs = options.limits.queueMs;
+    this.#server = options.server ?? APPROVALS_SERVER;
     this.#all = Array.from({ length: options.count }, () => new PooledConnection(options));
     this.#free = [...this.#all];
   }
@@ -36,7 +41,7 @@ export class ConnectionPool {
   async run<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
     const connection = this.#free.pop() ?? (await this.#nextFree());
     if (connection === undefined || this.#closed)
-      throw new StoreUnavailable("has no free connection: it is slow or unavailable");
+      throw new StoreUnavailable(`${this.#server} has no free connection: it is slow or unavailable`);
     try {
       return await connection.run(mode, work);
     } finally {
@@ -98,10 +103,10 @@ class PooledConnection {
   }
 
   async #once<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
-    if (this.#closed) throw new StoreUnavailable("is closed");
-    const { open, limits } = this.#options;
+    const { open, limits, server = APPROVALS_SERVER } = this.#options;
+    if (this.#closed) throw new StoreUnavailable(`${server} is closed`);
     this.#sql ??= open();
-    const tooLate = (): Error => new StoreUnavailable("does not answer");
+    const tooLate = (): Error => new StoreUnavailable(`${server} does not answer`);
     try {
       return await resultWithin(transact(this.#sql, mode, work), limits.transactionMs, tooLate);
     } catch (error) {
@@ -119,10 +124,6 @@ class PooledConnection {
 }
 
 /** The server is unavailable or unreachable. */
-class StoreUnavailable extends Error {
+export class StoreUnavailable extends Error {
   override readonly name = "StoreUnavailable";
-
-  constructor(how: string) {
-    super(`the approvals' PostgreSQL ${how}`);
-  }
 }

@@ -29,9 +29,17 @@ const URL_LENGTH_MAX = 4_096;
 /**
  * Reads `postgres://user:password@host:port/database?sslmode=…`. Ignores the environment. The certificate of a remote server is
  * verified unless the URL says otherwise.
- * @throws Error that says what is wrong without quoting the URL, which contains a password
+ * @throws Error that says what is wrong with the URL of the store without quoting it: it contains a password
  */
-export function parsePostgresUrl(text: string): PostgresAddress {
+export function parsePostgresUrl(text: string, store = "approvals store"): PostgresAddress {
+  try {
+    return parse(text);
+  } catch (error) {
+    throw error instanceof InvalidUrl ? new Error(`the URL of the ${store} ${error.message}`) : error;
+  }
+}
+
+function parse(text: string): PostgresAddress {
   const url = text.length > URL_LENGTH_MAX ? null : URL.parse(text);
   if (url === null || !/^postgres(?:ql)?:$/.test(url.protocol)) {
     throw invalid("is not a postgres:// URL: in a password # % / : ? @ are written %23 %25 %2F %3A %3F %40");
@@ -106,6 +114,8 @@ function decoded(part: string): string {
   }
 }
 
+class InvalidUrl extends Error {}
+
 function invalid(problem: string): Error {
-  return new Error(`the URL of the approvals store ${problem}`);
+  return new InvalidUrl(problem);
 }

@@ -112,21 +112,40 @@ async function connectOnce(address: PostgresAddress, work: (sql: Bun.SQL) => Pro
   }
 }
 
+/** Short transactions on the policies' state. */
+export async function postgresState(url: string): Promise<Transactions> {
+  return pooledTransactions(parsePostgresUrl(url), {
+    count: STATE_CONNECTIONS,
+    limits: STATE_LIMITS,
+    statementMs: STATE_MS_MAX,
+  });
+}
+
+interface PooledOptions {
+  readonly count: number;
+  readonly limits: PoolLimits;
+  /** Limit for one statement, enforced by the server, in milliseconds. */
+  readonly statementMs: number;
+  /** Name of the server in errors. */
+  readonly server?: string;
+  /** True when a standby may answer. */
+  readonly acceptsStandby?: true;
+}
+
 /**
  * Returns transactions that any pooler may carry: no settings of the session and no prepared statements with a name. The limits
  * travel with the statement that reads the clock.
  */
-export async function postgresState(url: string): Promise<Transactions> {
-  const address = parsePostgresUrl(url);
-  const pool = new ConnectionPool({
-    count: STATE_CONNECTIONS,
-    limits: STATE_LIMITS,
-    open: () => connect(address, { ...POOLED, connectionTimeout: STATE_MS_MAX / 1_000 }),
-  });
+export function pooledTransactions(
+  address: PostgresAddress,
+  { statementMs, acceptsStandby, ...options }: PooledOptions,
+): Transactions {
+  const pool = new ConnectionPool({ ...options, open: () => connect(address, { ...POOLED, connectionTimeout: statementMs / 1_000 }) });
   return {
     begin: (kind, work) =>
       pool.run(kind === "read" ? READ : WRITE, async (sql) => {
-        const now = await boundedClockOf(sql);
+        const row = await boundedClock(sql, statementMs);
+        const now = acceptsStandby === true ? integer(row, "now") : primaryClock(row);
         if (kind === "relaxed") await sql`SELECT set_config('synchronous_commit', 'off', true)`;
         return work(sql, now);
       }),
@@ -135,13 +154,14 @@ export async function postgresState(url: string): Promise<Transactions> {
   };
 }
 
-/** As `clockOf`, and limits the statements of this transaction. */
-async function boundedClockOf(sql: Sql): Promise<number> {
+/** Reads the clock as `clockOf` does, and limits the statements of this transaction. */
+async function boundedClock(sql: Sql, statementMs: number): Promise<Row> {
   const [row = {}] = await sql`
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now, pg_is_in_recovery() AS standby,
-      set_config('statement_timeout', ${String(STATE_MS_MAX)}, true),
+      set_config('statement_timeout', ${String(statementMs)}, true),
+      set_config('lock_timeout', ${String(Math.min(statementMs, LOCK_MS_MAX))}, true),
       set_config('idle_in_transaction_session_timeout', ${String(IDLE_IN_TRANSACTION_MS_MAX)}, true)`;
-  return primaryClock(row);
+  return row;
 }
 
 /**
@@ -321,6 +341,7 @@ function explain(error: unknown): string {
   return `cannot be reached (${text}): check its address, and the certificates of sslmode, and that it runs`;
 }
 
-function stateOf(error: unknown): string {
+/** Returns the SQLSTATE; an empty text when the error is not the server's. */
+export function stateOf(error: unknown): string {
   return error instanceof Bun.SQL.PostgresError ? (error.errno ?? "") : "";
 }

@@ -1,4 +1,4 @@
-import type { AuditExporter } from "../audit/export/collectors.ts";
+import type { AuditExporter } from "../audit/export/receiver.ts";
 import type { TargetKind } from "../core/target-kind.ts";
 import type { ApprovalStore } from "../database/dialect.ts";
 import type { DecisionPointKind } from "../decision-points/kind.ts";

@@ -17,7 +17,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   halts: ["core", "database"],
   quotas: ["core", "database"],
   "approvals/messages": ["core", "detection"],
-  audit: ["core", "egress", "native"],
+  audit: ["core", "egress", "database", "native"],
   "targets/command": ["core", "native"],
   "targets/grpc": ["core", "egress", "egress/grpc"],
   "targets/http": ["core", "egress"],

@@ -3,7 +3,7 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { readCallHistory } from "../../src/audit/query/call-history.ts";
+import { historyIn, readCallHistory } from "../../src/audit/query/call-history.ts";
 import { defineTool, SafeToolCall, type SafeToolCallOptions } from "../../src/index.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 
@@ -73,7 +73,7 @@ test("an approved change that a crash cut off is found by its approval, with the
   const { left, approvalId, finished, entry, startAgain } = await cutOff("approved");
   expect(finished.status).toBe("success");
   await startAgain();
-  const { calls, journal } = await readCallHistory({ logs: [{ dir: left }], id: approvalId });
+  const { calls, journal } = await readCallHistory(historyIn({ logs: [{ dir: left }] }), approvalId);
   expect(journal.map(({ line }) => JSON.parse(line).type)).toContain("intent");
   const recovered = JSON.parse(calls.at(-1)?.line ?? "{}");
   expect(recovered).toMatchObject({ decision: "ERROR", error: { code: "OUTCOME_UNKNOWN" } });

@@ -2,7 +2,7 @@ import { afterAll, afterEach, expect, test } from "bun:test";
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import type { AuditExporter } from "../../src/audit/export/collectors.ts";
+import type { AuditExporter } from "../../src/audit/export/receiver.ts";
 import { type BuildModules, MODULES } from "../../src/modules.ts";
 import { readConfig } from "../support/build.ts";
 import { until } from "../support/until.ts";
@@ -40,7 +40,7 @@ test.each([
   [[{ type: "file" }], "audit.export[0].file: is missing"],
   [[{ type: "file", file: "x", url: "https://a.example" }], "audit.export[0].url"],
   [[{ type: "otlp", url: "https://a.example", file: "x" }], "audit.export[0].file"],
-  [[{ type: "kafka" }], "audit.export[0].type: must be one of otlp, loki, file"],
+  [[{ type: "kafka" }], "audit.export[0].type: must be one of otlp, loki, postgres, file"],
 ])("%j is refused with the setting that is wrong", (entries, message) => {
   const written = world.sections({ audit: { dir: "./audit", export: entries } });
   const read = () => readConfig(written, { folder: "/x", environment: {}, origin: "c" }, BUILD);

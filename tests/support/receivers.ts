@@ -1,6 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { lokiExporter, otlpExporter, type Receiver } from "../../src/audit/export/collectors.ts";
+import { lokiExporter, otlpExporter } from "../../src/audit/export/collectors.ts";
+import type { Receiver } from "../../src/audit/export/receiver.ts";
 
 interface ReceiverOrder {
   readonly type?: "otlp" | "loki";

@@ -3,35 +3,9 @@ import { asString } from "../../core/json.ts";
 import { collectorProblems } from "../../core/network.ts";
 
 import type { ExportLine } from "./batch.ts";
-import { post, readHeadersFile, type SendOutcome } from "./sender.ts";
-
-/** How a receiver answered a request with audit lines. */
-type ReceiverOutcome =
-  /** The lines were accepted, except for `rejected` of them, which must not be sent again. */
-  { readonly kind: "taken"; readonly rejected: number } | Exclude<SendOutcome, { readonly kind: "taken" }>;
-
-/** The receiver of one entry of `audit.export`. */
-export interface Receiver {
-  /** Delivers lines, oldest first, unless the signal aborts. No lines: asks whether the receiver accepts requests. Never rejects. */
-  deliver(lines: readonly ExportLine[], signal: AbortSignal): Promise<ReceiverOutcome>;
-}
-
-interface ReceiverParts {
-  /** Returns the absolute path of a path in the configuration. */
-  readonly path: (path: string) => string;
-  /** Reports a problem with a setting of the entry. */
-  readonly problem: (setting: string, message: string) => void;
-}
-
-/** A kind of export. The configuration's schema and its reference are derived from these declarations. */
-export interface AuditExporter<Type extends string = string, Settings extends z.ZodObject = z.ZodObject> {
-  /** Value of `audit.export[].type`. */
-  readonly type: Type;
-  /** Settings of an entry besides `type` and `name`. */
-  readonly settings: Settings;
-  /** Opens a receiver without contacting it; returns undefined after a problem. */
-  open(settings: z.output<Settings>, parts: ReceiverParts): Receiver | undefined;
-}
+import type { AuditExporter } from "./receiver.ts";
+import { post, readHeadersFile } from "./sender.ts";
+import { postgresExporter } from "./stores.ts";
 
 const URL_CHARACTERS_MAX = 2_048;
 
@@ -42,7 +16,7 @@ const collectorSettings = z
       .url({ protocol: /^https?$/, error: "must be a URL that begins with https:// or http://" })
       .max(URL_CHARACTERS_MAX)
       .describe(
-        "URL of the collector. A URL without a path gets the default path: /v1/logs for `otlp`, /loki/api/v1/push for `loki`.",
+        "URL of the collector, for `otlp` and `loki`. A URL without a path gets the default path: /v1/logs for `otlp`, /loki/api/v1/push for `loki`.",
       ),
     headersFile: z
       .string()
@@ -110,7 +84,7 @@ export const otlpExporter = collector({
 export const lokiExporter = collector({ type: "loki", path: "/loki/api/v1/push", encode: toLoki });
 
 /** The exporters that every build has. */
-export const AUDIT_EXPORTERS = [otlpExporter, lokiExporter] as const;
+export const AUDIT_EXPORTERS = [otlpExporter, lokiExporter, postgresExporter] as const;
 
 const W3C_TRACE = /^[0-9a-f]{32}$/;
 const W3C_SPAN = /^[0-9a-f]{16}$/;

@@ -8,9 +8,9 @@ import { makeDirectory } from "../journal/file-operations.ts";
 import type { Position } from "../query/params.ts";
 import { DAY_MS } from "../query/time-range.ts";
 import { bytesBehind, type ExportBatch, type ExportLine, readBatch, readNextLine, startOf } from "./batch.ts";
-import type { Receiver } from "./collectors.ts";
 import { EXPORT_DIR, EXPORT_STREAMS, type ExportStream, readExportPosition, writeExportPosition } from "./positions.ts";
 import { agedFiles, pruneFiles, SEE_VERIFY } from "./prune.ts";
+import type { Receiver } from "./receiver.ts";
 
 export interface ExporterTarget {
   /** Part of the names of its files. */
@@ -327,6 +327,7 @@ export function startExporters(options: ExportersOptions) {
     async stop(): Promise<void> {
       clearInterval(timer);
       await Promise.all([pruning, ...exporters.map((exporter) => exporter.stop())]);
+      await Promise.all(targets.map(({ receiver }) => receiver.close?.()));
     },
   };
 }

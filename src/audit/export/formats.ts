@@ -12,7 +12,7 @@ const COLUMNS = FIELD_ROWS.filter(({ csv }) => csv !== undefined);
 
 const CSV_HEADER = [...COLUMNS.map(({ csv }) => csv), "log", "seq"].join(",");
 
-export function toCsv({ line, log }: FoundLine): string {
+export function toCsv({ line, log }: Omit<ExportedLine, "entry">): string {
   const members = parseLine(line) ?? {};
   const cells = COLUMNS.map(({ read, show }) => csvCell(read(members), show));
   return [...cells, csvCell(log), csvCell(members["seq"])].join(",");
@@ -56,7 +56,7 @@ const INFORMATIONAL = [1, "Informational"] as const;
 /**
  * Returns one call as an OCSF event. Members without an OCSF attribute are in `unmapped`; unknown values are left out.
  */
-function toOcsf({ entry, line, log }: FoundLine): object {
+function toOcsf({ entry, line, log }: ExportedLine): object {
   const members = parseLine(line) ?? {};
   const [activityId, activity] = ACTIVITIES[entry.classification ?? ""] ?? UNKNOWN_ACTIVITY;
   const [statusId, status] = STATUSES[entry.decision ?? ""] ?? OTHER_STATUS;
@@ -131,10 +131,13 @@ function unmappedOf(members: LineMembers): object {
   };
 }
 
+/** What formats read of a line. */
+export type ExportedLine = Pick<FoundLine, "line" | "entry" | "log">;
+
 /** An output format of `stc audit export`: an optional header, and one line per call, both without line ends. */
 export interface ExportFormat {
   readonly header?: string;
-  line(found: FoundLine): string;
+  line(found: ExportedLine): string;
 }
 
 export const FORMATS = {

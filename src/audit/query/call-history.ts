@@ -1,3 +1,4 @@
+import type { LineMembers } from "../../core/audit-fields.ts";
 import { asString } from "../../core/json.ts";
 import type { StreamName } from "../chain/chain.ts";
 import { logIds } from "../chain/log-id.ts";
@@ -7,7 +8,6 @@ import { type SearchOptions, search } from "./query.ts";
 import { DAY_MS } from "./time-range.ts";
 import { membersOf, parseLine } from "./view.ts";
 
-const LINES_MAX = 200;
 /** Maximum number of ids that are followed from one to the next. */
 const IDS_MAX = 16;
 const PAGE_BYTES_MAX = 8 * 1_048_576;
@@ -17,26 +17,42 @@ const PAGE_BYTES_MAX = 8 * 1_048_576;
  */
 const AROUND_MS = 7 * DAY_MS;
 
-interface HistoryOptions {
-  /** The logs that are read as one: an approval may be requested on one replica and decided on another. */
-  readonly logs: readonly { readonly dir: string; readonly index?: LineIndex | undefined }[];
-  /** A trace id (this service's or W3C), or the id of an approval. */
-  readonly id: string;
-  readonly mayGoOn?: SearchOptions["mayGoOn"];
+/** A line of a history. */
+export interface HistoryLine extends Pick<FoundLine, "day" | "offset" | "line" | "entry" | "log"> {
+  /** Number of the log and stream that hold the line; those of journals are lower. */
+  readonly source: number;
 }
 
-interface CallHistory {
-  readonly calls: readonly FoundLine[];
-  readonly journal: readonly FoundLine[];
+/** Logs that are read as one: an approval may be requested on one replica and decided on another. */
+export interface HistorySource {
+  /** Returns the newest lines of a stream that name the id, and may return others of the journal. */
+  find(stream: StreamName, id: string, around: Pick<Filter, "fromMs" | "toMs">): Promise<FoundHistory>;
+}
+
+export interface FoundHistory {
+  readonly found: readonly HistoryLine[];
+  /** True when there may be more lines. */
+  readonly isPartial: boolean;
+}
+
+/** Maximum lines of one answer of a source. */
+export const HISTORY_LINES_MAX = 200;
+
+export interface CallHistory {
+  readonly calls: readonly HistoryLine[];
+  readonly journal: readonly HistoryLine[];
   /** The lines of both in one order; of the same time, those of the journal first. */
-  readonly lines: readonly FoundLine[];
+  readonly lines: readonly HistoryLine[];
   /** True when reading ended early: there may be more lines. */
   readonly isPartial: boolean;
 }
 
-/** Follows an id to its calls, from the calls to their approvals, and to the journal lines of both. */
-export async function readCallHistory(options: HistoryOptions): Promise<CallHistory> {
-  const reader = new HistoryReader(options);
+/**
+ * Follows an id to its calls, from the calls to their approvals, and to the journal lines of both. The id is a trace id (this
+ * service's or W3C), or that of an approval.
+ */
+export async function readCallHistory(source: HistorySource, id: string): Promise<CallHistory> {
+  const reader = new HistoryReader(source, id);
   for (const id of reader.ids) await reader.followCalls(id);
   const asked = reader.ids.size;
   for (const id of reader.ids) await reader.followJournal(id);
@@ -47,24 +63,21 @@ export async function readCallHistory(options: HistoryOptions): Promise<CallHist
 
 class HistoryReader {
   readonly ids: Set<string>;
-  readonly #options: HistoryOptions;
-  readonly #calls = new Map<string, LogLine>();
-  readonly #journal = new Map<string, LogLine>();
-  readonly #idOf = logIds();
+  readonly #source: HistorySource;
+  readonly #calls = new Map<string, HistoryLine>();
+  readonly #journal = new Map<string, HistoryLine>();
   #isPartial = false;
 
-  constructor(options: HistoryOptions) {
-    this.#options = options;
-    this.ids = new Set([/^[0-9A-Fa-f-]{1,64}$/.test(options.id) ? options.id.toLowerCase() : options.id]);
+  constructor(source: HistorySource, id: string) {
+    this.#source = source;
+    this.ids = new Set([/^[0-9A-Fa-f-]{1,64}$/.test(id) ? id.toLowerCase() : id]);
   }
 
   async followCalls(id: string): Promise<void> {
-    for (const exact of [{ traceId: id }, { approval: id }]) {
-      for (const found of await this.#search("calls", { exact })) {
-        this.#calls.set(keyOf(found), found);
-        this.#add(found.entry.traceId);
-        this.#add(found.entry.approvalId);
-      }
+    for (const found of await this.#find("calls", id, {})) {
+      this.#calls.set(keyOf(found), found);
+      this.#add(found.entry.traceId);
+      this.#add(found.entry.approvalId);
     }
   }
 
@@ -72,8 +85,8 @@ class HistoryReader {
     const times = [...this.#calls.values()].map(({ entry }) => entry.timeMs);
     const around =
       times.length === 0 ? {} : { fromMs: Math.min(...times) - AROUND_MS, toMs: Math.max(...times) + AROUND_MS };
-    for (const found of await this.#search("journal", { exact: {}, text: JSON.stringify(id), ...around })) {
-      const named = idsIn(found.line);
+    for (const found of await this.#find("journal", id, around)) {
+      const named = idsIn(parseLine(found.line) ?? {});
       if (!named.includes(id)) continue;
       this.#journal.set(keyOf(found), found);
       for (const other of named) this.#add(other);
@@ -93,42 +106,62 @@ class HistoryReader {
     if (id !== undefined && this.ids.size < IDS_MAX) this.ids.add(id);
   }
 
-  async #search(stream: StreamName, filter: Filter): Promise<readonly LogLine[]> {
-    const { logs, mayGoOn } = this.#options;
-    const all: LogLine[] = [];
+  async #find(...asked: Parameters<HistorySource["find"]>): Promise<readonly HistoryLine[]> {
+    const { found, isPartial } = await this.#source.find(...asked);
+    this.#isPartial ||= isPartial;
+    return found;
+  }
+}
+
+interface LogsOptions {
+  readonly logs: readonly { readonly dir: string; readonly index?: LineIndex | undefined }[];
+  readonly mayGoOn?: SearchOptions["mayGoOn"];
+}
+
+/** Returns the source that reads the files of logs. */
+export function historyIn({ logs, mayGoOn }: LogsOptions): HistorySource {
+  const idOf = logIds();
+  const searchAll = async (stream: StreamName, filter: Filter): Promise<FoundHistory> => {
+    const all: HistoryLine[] = [];
+    let isPartial = false;
     for (const [log, { dir, index }] of logs.entries()) {
       const page = await search({
         dir,
         stream,
-        query: { filter, order: "newest", limit: LINES_MAX, cursor: undefined, digest: "" },
+        query: { filter, order: "newest", limit: HISTORY_LINES_MAX, cursor: undefined, digest: "" },
         pageBytesMax: PAGE_BYTES_MAX,
         ...(stream === "calls" && { index }),
         ...(mayGoOn !== undefined && { mayGoOn }),
       });
-      this.#isPartial ||= page.more;
+      isPartial ||= page.more;
       const number = stream === "journal" ? log : logs.length + log;
-      const own = { source: number, ...(logs.length > 1 && { log: this.#idOf(dir, stream) }) };
+      const own = { source: number, ...(logs.length > 1 && { log: idOf(dir, stream) }) };
       all.push(...page.found.map((found) => ({ ...found, ...own })));
     }
-    return all;
-  }
+    return { found: all, isPartial };
+  };
+  return {
+    async find(stream, id, around) {
+      if (stream === "journal") return searchAll(stream, { exact: {}, text: JSON.stringify(id), ...around });
+      const byTrace = await searchAll(stream, { exact: { traceId: id }, ...around });
+      const byApproval = await searchAll(stream, { exact: { approval: id }, ...around });
+      return {
+        found: [...byTrace.found, ...byApproval.found],
+        isPartial: byTrace.isPartial || byApproval.isPartial,
+      };
+    },
+  };
 }
 
-interface LogLine extends FoundLine {
-  /** Number of the log and stream that hold the line. */
-  readonly source: number;
-}
-
-function keyOf({ source, day, offset }: LogLine): string {
+function keyOf({ source, day, offset }: HistoryLine): string {
   return `${source} ${day} ${offset}`;
 }
 
 /**
- * Returns the ids in a journal line. Ignores the record of an audit query: it names ids, but is not part of their
+ * Returns the ids in a line of the journal. Ignores the record of an audit query: it names ids, but is not part of their
  * history.
  */
-function idsIn(line: string): readonly string[] {
-  const members = parseLine(line) ?? {};
+export function idsIn(members: LineMembers): readonly string[] {
   const type = asString(members["type"]) ?? "";
   if (type === "audit.queried") return [];
   const own = type.startsWith("approval.") ? [members["id"]] : [];
@@ -140,7 +173,7 @@ function idsIn(line: string): readonly string[] {
  * Returns the lines of each log in its own order, and the logs of a day merged by time. A line after a later one, written
  * after the clock was set back, counts at the time of the later one: otherwise no order would suit both.
  */
-function inOrder(found: ReadonlyMap<string, LogLine>): readonly FoundLine[] {
+function inOrder(found: ReadonlyMap<string, HistoryLine>): readonly HistoryLine[] {
   const ownOrder = [...found.values()].sort(
     (one, other) => one.day.localeCompare(other.day) || one.source - other.source || one.offset - other.offset,
   );

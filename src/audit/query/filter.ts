@@ -4,6 +4,7 @@ import {
   type FilterParam,
   type FilterRow,
   fieldValue,
+  hasPart,
   viewOf,
 } from "../../core/audit-fields.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
@@ -73,17 +74,17 @@ export class Matcher {
   }
 }
 
-function matches({ valueIn, or, part }: FilterRow, entry: EntryView, wanted: string): boolean {
+function matches({ valueIn, or, parts }: FilterRow, entry: EntryView, wanted: string): boolean {
   const value = valueIn(entry);
   if (value === wanted) return true;
   if (or !== undefined && fieldValue(entry, or) === wanted) return true;
-  return value !== undefined && part?.isIn(value, wanted) === true;
+  return value !== undefined && parts !== undefined && hasPart(parts, value, wanted);
 }
 
 /** Returns the value as the writer serializes it; without the quotes that a part of a value does not have. */
-function needleOf({ part }: FilterRow, value: string): Buffer {
+function needleOf({ parts }: FilterRow, value: string): Buffer {
   const quoted = escapeJson(JSON.stringify(value));
-  return Buffer.from(quoted.slice(part?.begins === "anywhere" ? 1 : 0, part === undefined ? undefined : -1));
+  return Buffer.from(quoted.slice(parts?.begins === "anywhere" ? 1 : 0, parts === undefined ? undefined : -1));
 }
 
 /** Returns the longest part of the text that is the same in either case. */
@@ -92,7 +93,8 @@ function anchorOf(text: string): string | undefined {
   return parts.find((part) => part.length >= ANCHOR_CHARACTERS_MIN || part === text);
 }
 
-function foldAscii(text: string): string {
+/** Returns the text with ASCII letters in lower case. */
+export function foldAscii(text: string): string {
   return text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 }
 

@@ -1,4 +1,12 @@
-import { type EntryView, FILTER_ROWS, type FilterParam, type FilterRow, viewOf } from "../../core/audit-fields.ts";
+import {
+  type EntryView,
+  FILTER_ROWS,
+  type FilterParam,
+  type FilterRow,
+  hasPart,
+  type ValueParts,
+  viewOf,
+} from "../../core/audit-fields.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import { type Chunk, type Range, spansOf } from "../journal/day-files.ts";
 import { type Filter, type FoundLine, findIn, type Matcher } from "./filter.ts";
@@ -182,9 +190,9 @@ function keyOf(field: FilterParam | Column, value: string | undefined): number {
 
 /** Returns the keys that a segment has if one of its lines matches the filter. */
 export function keysWanted({ exact }: Filter): readonly number[] {
-  return FILTER_ROWS.flatMap(({ param, part }) => {
+  return FILTER_ROWS.flatMap(({ param, parts }) => {
     const value = exact[param];
-    return value === undefined || part !== undefined ? [] : [keyOf(param, value)];
+    return value === undefined || parts !== undefined ? [] : [keyOf(param, value)];
   });
 }
 
@@ -204,10 +212,10 @@ export function rowTest(
   { exact, fromMs = Number.NEGATIVE_INFINITY, toMs = Number.POSITIVE_INFINITY }: Filter,
 ): ((row: number) => boolean) | undefined {
   const wanted: { readonly column: Uint16Array; readonly accepted: (code: number) => boolean }[] = [];
-  for (const { param, part } of COLUMN_FILTERS) {
+  for (const { param, parts } of COLUMN_FILTERS) {
     const value = exact[param];
     if (value === undefined) continue;
-    const accepted = codesOf(values[param], part?.isIn, value);
+    const accepted = codesOf(values[param], parts, value);
     if (accepted === undefined) return undefined;
     wanted.push({ column: codes[param], accepted });
   }
@@ -222,14 +230,16 @@ export function rowTest(
 /** Returns the test of a column's codes; undefined when no value of the segment is one of those wanted. */
 function codesOf(
   values: readonly string[],
-  isIn: NonNullable<FilterRow["part"]>["isIn"] | undefined,
+  parts: ValueParts | undefined,
   wanted: string,
 ): ((code: number) => boolean) | undefined {
-  if (isIn === undefined) {
+  if (parts === undefined) {
     const exact = values.indexOf(wanted) + 1;
     return exact === 0 ? undefined : (code) => code === exact;
   }
-  const matching = new Set(values.flatMap((value, at) => (value === wanted || isIn(value, wanted) ? [at + 1] : [])));
+  const matching = new Set(
+    values.flatMap((value, at) => (value === wanted || hasPart(parts, value, wanted) ? [at + 1] : [])),
+  );
   return matching.size === 0 ? undefined : (code) => matching.has(code);
 }
 

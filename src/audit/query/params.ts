@@ -18,7 +18,7 @@ export interface Query {
   readonly digest: string;
 }
 
-interface QueryLimits {
+export interface QueryLimits {
   readonly limit: number;
   readonly limitMax: number;
   /** Milliseconds since 1970. */
@@ -154,10 +154,9 @@ export function writeCursor({ order, day, offset, fromMs, toMs, digest, workers 
 
 /** Returns `undefined` when the text is not a cursor of this service. */
 export function readCursor(text: string): Cursor | undefined {
-  if (text.length > CURSOR_CHARACTERS_MAX || !/^[A-Za-z0-9_-]+$/.test(text)) return undefined;
-  const members = parse(Buffer.from(text, "base64url").toString());
-  if (!Array.isArray(members) || members.length < 7 || members.length > 8) return undefined;
-  const [version, order, day, offset, fromMs, toMs, digest, others = []] = members as readonly unknown[];
+  const members = parseCursor(text);
+  if (members === undefined || members.length < 7 || members.length > 8) return undefined;
+  const [version, order, day, offset, fromMs, toMs, digest, others = []] = members;
   if (version !== CURSOR_VERSION || (order !== "newest" && order !== "oldest")) return undefined;
   if (!isDay(day) || typeof digest !== "string" || !DIGEST.test(digest)) return undefined;
   const workers = readWorkerPositions(others);
@@ -174,9 +173,12 @@ function readWorkerPositions(value: unknown): readonly WorkerPosition[] | undefi
   return read.length === value.length ? read : undefined;
 }
 
-function parse(text: string): unknown {
+/** Returns the members of a cursor, which are not checked yet; undefined when the text is not a list. */
+export function parseCursor(text: string): readonly unknown[] | undefined {
+  if (text.length > CURSOR_CHARACTERS_MAX || !/^[A-Za-z0-9_-]+$/.test(text)) return undefined;
   try {
-    return JSON.parse(text);
+    const members: unknown = JSON.parse(Buffer.from(text, "base64url").toString());
+    return Array.isArray(members) ? members : undefined;
   } catch {
     return undefined;
   }
@@ -187,6 +189,6 @@ function isCount(value: unknown): value is number {
 }
 
 /** Returns true for `null` and for times in the range of `Date`. */
-function isTime(value: unknown): value is number | null {
+export function isTime(value: unknown): value is number | null {
   return value === null || (Number.isInteger(value) && Math.abs(value as number) <= 8.64e15);
 }

@@ -18,9 +18,9 @@ import { daysHolding, type SearchOptions, timeRange } from "../query/query.ts";
 import { DURATION_HINT, readDuration } from "../query/time-range.ts";
 
 /** Maximum number of distinct tools, callers or codes that are counted separately; later ones are counted together. */
-const KEYS_MAX = 10_000;
-const OTHERS = "(others)";
-const NONE = "(none)";
+export const KEYS_MAX = 10_000;
+export const OTHERS = "(others)";
+export const NONE = "(none)";
 
 export type Counts = readonly (readonly [name: string, calls: number])[];
 
@@ -170,37 +170,67 @@ class Tally {
   }
 
   end(isPartial: boolean): Stats {
-    return {
+    return statsFrom({
       calls: this.#calls,
-      byDecision: ranked(this.#decisions.sums()),
-      byStage: ranked(this.#stages.sums()),
-      byCode: ranked(this.#codes.sums()),
-      byTool: ranked(this.#tools.sums()),
-      byCaller: ranked(named(this.#callers, [this.#subs, this.#issuers], callerText)),
-      refusals: ranked(named(this.#refusals, [this.#codes, this.#stages, this.#tools], refusalText)),
-      durations: this.#durationStats(),
+      decisions: this.#decisions.sums(),
+      stages: this.#stages.sums(),
+      codes: this.#codes.sums(),
+      tools: this.#tools.sums(),
+      callers: named(this.#callers, [this.#subs, this.#issuers], callerText),
+      refusals: named(this.#refusals, [this.#codes, this.#stages, this.#tools], refusalText),
+      durations: [...this.#durations].map(([key, calls]) => ({
+        tool: this.#timedTools.nameOf(Math.floor(key / RADIX)),
+        code: key % RADIX,
+        calls,
+      })),
       isPartial,
-    };
+    });
   }
+}
 
-  #durationStats(): readonly DurationStats[] {
-    const [all, tools] = [new Durations(), new Map<string, Durations>()];
-    for (const [key, calls] of this.#durations) {
-      const tool = this.#timedTools.nameOf(Math.floor(key / RADIX)) ?? NONE;
-      const durations = tools.get(tool) ?? new Durations();
-      tools.set(tool, durations);
-      durations.add(key % RADIX, calls);
-      all.add(key % RADIX, calls);
-    }
-    const rows = [...tools].map(([tool, durations]) => durationsOf(tool, durations));
-    return [durationsOf("(all)", all), ...rows.sort((one, other) => other.calls - one.calls)];
+/** Calls that were counted, by name in any order. */
+interface CountedCalls extends Pick<Stats, "calls" | "isPartial"> {
+  readonly decisions: readonly Sum[];
+  readonly stages: readonly Sum[];
+  readonly codes: readonly Sum[];
+  readonly tools: readonly Sum[];
+  readonly callers: readonly Sum[];
+  readonly refusals: readonly Sum[];
+  /** Calls by tool and code of the duration. */
+  readonly durations: readonly { readonly tool: string | undefined; readonly code: number; readonly calls: number }[];
+}
+
+export function statsFrom({ calls, isPartial, durations, ...counted }: CountedCalls): Stats {
+  return {
+    calls,
+    byDecision: ranked(counted.decisions),
+    byStage: ranked(counted.stages),
+    byCode: ranked(counted.codes),
+    byTool: ranked(counted.tools),
+    byCaller: ranked(counted.callers),
+    refusals: ranked(counted.refusals),
+    durations: durationStats(durations),
+    isPartial,
+  };
+}
+
+function durationStats(counted: CountedCalls["durations"]): readonly DurationStats[] {
+  const [all, tools] = [new Durations(), new Map<string, Durations>()];
+  for (const { tool = NONE, code, calls } of counted) {
+    const durations = tools.get(tool) ?? new Durations();
+    tools.set(tool, durations);
+    durations.add(code, calls);
+    all.add(code, calls);
   }
+  const rows = [...tools].map(([tool, durations]) => durationsOf(tool, durations));
+  const sorted = rows.sort((one, other) => other.calls - one.calls || (one.tool < other.tool ? -1 : 1));
+  return [durationsOf("(all)", all), ...sorted];
 }
 
 /**
  * Maximum number of tools whose durations are counted separately: clients can choose the names of unknown tools freely.
  */
-const TIMED_TOOLS_MAX = 500;
+export const TIMED_TOOLS_MAX = 500;
 /** More than any number of a name, and any code of a duration: several of them make one key. */
 const RADIX = 16_384;
 const OTHERS_ID = 0;
@@ -255,7 +285,7 @@ class Names {
   }
 }
 
-type Sum = readonly [name: string, calls: number];
+export type Sum = readonly [name: string, calls: number];
 
 function increase(counts: Map<number, number>, key: number, by: number): void {
   const before = counts.get(key);
@@ -280,11 +310,11 @@ function named(
   });
 }
 
-function callerText([sub = NONE, iss]: readonly (string | undefined)[]): string {
+export function callerText([sub = NONE, iss]: readonly (string | undefined)[]): string {
   return iss === undefined ? sub : `${sub} (${iss})`;
 }
 
-function refusalText(names: readonly (string | undefined)[]): string {
+export function refusalText(names: readonly (string | undefined)[]): string {
   return names.map((name) => name ?? NONE).join(" ");
 }
 
@@ -344,17 +374,20 @@ interface Comparison {
   readonly changes: readonly RefusalChange[];
 }
 
-interface CompareOptions extends StatsOptions {
-  /** How much earlier the other range is, in milliseconds; at least the length of the range. */
+/** A range with both ends, and how much earlier the other range is, in milliseconds; at least the length of the range. */
+interface ComparedRange {
+  readonly filter: Filter;
   readonly earlierMs: number;
 }
 
-/** Compares the range of the filter, which needs both ends, with an earlier range of the same length. */
-export async function compareStats({ earlierMs, ...options }: CompareOptions): Promise<Comparison> {
-  const { fromMs = 0, toMs = 0 } = options.filter;
-  const now = await readStats(options);
-  const filter = { ...options.filter, fromMs: fromMs - earlierMs, toMs: toMs - earlierMs };
-  const before = await readStats({ ...options, filter });
+/** Compares a range with an earlier one of the same length. */
+export async function compareStats(
+  { filter, earlierMs }: ComparedRange,
+  statsOf: (filter: Filter) => Promise<Stats>,
+): Promise<Comparison> {
+  const { fromMs = 0, toMs = 0 } = filter;
+  const now = await statsOf(filter);
+  const before = await statsOf({ ...filter, fromMs: fromMs - earlierMs, toMs: toMs - earlierMs });
   return { now, before, changes: changesOf(before.refusals, now.refusals) };
 }
 
@@ -367,7 +400,7 @@ function changesOf(before: Counts, now: Counts): readonly RefusalChange[] {
     .sort((one, other) => other.now - other.before - (one.now - one.before) || (one.refusal < other.refusal ? -1 : 1));
 }
 
-interface StatsRange {
+export interface StatsRange {
   readonly filter: Filter;
   /** Milliseconds; set when the range is compared with an earlier one. */
   readonly earlierMs: number | undefined;

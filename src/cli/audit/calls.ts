@@ -1,6 +1,6 @@
 import { STREAMS } from "../../audit/chain/chain.ts";
 import { escapeName } from "../../audit/escape.ts";
-import { readCallHistory } from "../../audit/query/call-history.ts";
+import { type CallHistory, historyIn, readCallHistory } from "../../audit/query/call-history.ts";
 import { type Filter, type FoundLine, Matcher } from "../../audit/query/filter.ts";
 import { lastLines } from "../../audit/query/follow.ts";
 import { byTime, LogsFollower } from "../../audit/query/follow-logs.ts";
@@ -22,8 +22,7 @@ import {
   withIndexes,
 } from "./directory.ts";
 
-const LIMIT = 50;
-const LIMIT_MAX = 1_000_000;
+export const LIMITS = { limit: 50, limitMax: 1_000_000 } as const;
 const PAGE_BYTES_MAX = 8 * 1_048_576;
 
 interface SearchOptions {
@@ -43,7 +42,7 @@ export async function auditQuery({ dirs, json, withoutIndex, params }: QueryOpti
   const directories = auditDirectories(dirs);
   const [directory] = directories ?? [];
   if (directories === undefined || directory === undefined) return;
-  const query = readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: directory.nowMs });
+  const query = readQuery(params, { ...LIMITS, nowMs: directory.nowMs });
   if ("faults" in query) return wrongUsage(...query.faults);
   const all = directories.flatMap(({ logs }) => logs);
   const isOne = all.length === 1;
@@ -64,7 +63,7 @@ export async function auditQuery({ dirs, json, withoutIndex, params }: QueryOpti
       },
     });
     for await (const line of found) {
-      if (count === 0 && json !== true) printCells(CALL_COLUMNS.map(({ title }) => title.toUpperCase()));
+      if (count === 0 && json !== true) printHeading();
       if (json === true) print.line(isOne ? line.line : withLog(line));
       else printEntry(line.entry, directory);
       count += 1;
@@ -76,7 +75,10 @@ export async function auditQuery({ dirs, json, withoutIndex, params }: QueryOpti
 }
 
 /** Returns the line with a first member `log`: of several logs, the line alone does not say which one it is from. */
-function withLog({ line, log = null }: Pick<FoundLine, "line"> & { readonly log?: string | null | undefined }): string {
+export function withLog({
+  line,
+  log = null,
+}: Pick<FoundLine, "line"> & { readonly log?: string | null | undefined }): string {
   return `{"log":${JSON.stringify(log)},${line.slice(line.indexOf("{") + 1)}`;
 }
 
@@ -152,31 +154,47 @@ async function latestOf(dir: string, { filter, ends, count }: Latest): Promise<r
 
 const ID = /^[\x21-\x7e]{1,128}$/;
 
+/** @throws {CommandError} */
+export function checkId(id: string): void {
+  if (!ID.test(id)) wrongUsage("the id must be 1 to 128 printable characters");
+}
+
 /** `stc audit show`: prints a call with its intent and its approvals in chronological order. */
 export async function auditShow(id: string, { dirs, json, withoutIndex }: Omit<QueryOptions, "params">): Promise<void> {
+  checkId(id);
   const directories = auditDirectories(dirs);
   if (directories === undefined) return;
-  if (!ID.test(id)) return wrongUsage("the id must be 1 to 128 printable characters");
   const all = directories.flatMap(({ logs }) => logs);
   warnOfDays(all, STREAMS);
   const progress = new ProgressLine();
   const record = await withIndexes(all, withoutIndex, async (logs) => {
-    const read = await readCallHistory({ logs, id, mayGoOn: progress.count });
+    const read = await readCallHistory(historyIn({ logs, mayGoOn: progress.count }), id);
     progress.end();
     return read;
   });
-  const { lines } = record;
+  const searched = directories.map(({ dir }) => dir).join(", ");
+  printHistory(record, { id, json, searched, isOne: all.length === 1 });
+}
+
+interface ShownHistory extends Pick<SearchOptions, "json"> {
+  readonly id: string;
+  readonly searched: string;
+  /** True when a single log was read. */
+  readonly isOne: boolean;
+}
+
+export function printHistory({ lines, calls }: CallHistory, { id, json, searched, isOne }: ShownHistory): void {
   if (lines.length === 0) {
-    print.error(`no line in ${directories.map(({ dir }) => dir).join(", ")} has the id ${id}`);
+    print.error(`no line in ${searched} has the id ${id}`);
     process.exitCode = EXIT.failed;
     return;
   }
   if (json === true) {
-    for (const line of lines) print.line(all.length === 1 ? line.line : withLog(line));
+    for (const line of lines) print.line(isOne ? line.line : withLog(line));
     return;
   }
   print.line(table([["TIME", "WHAT", "TOOL", "WHO", "TRACE OR APPROVAL"], ...lines.map(rowOf)]));
-  for (const { line } of record.calls) print.line(`\n${indented(line)}`);
+  for (const { line } of calls) print.line(`\n${indented(line)}`);
 }
 
 /** Deeper lines were not written by this service. Indenting them would grow with the square of the depth. */
@@ -192,7 +210,7 @@ function isDeeper(value: unknown, depthMax: number): boolean {
   return depthMax === 0 || Object.values(value).some((member) => isDeeper(member, depthMax - 1));
 }
 
-function rowOf({ line, entry }: FoundLine): readonly string[] {
+function rowOf({ line, entry }: Pick<FoundLine, "line" | "entry">): readonly string[] {
   const members = parseLine(line) ?? {};
   const type = asString(members["type"]);
   const what = type ?? ["call", entry.decision, entry.code].filter((part) => part !== undefined).join(" ");
@@ -227,7 +245,7 @@ const CELLS: Readonly<Record<string, (entry: EntryView) => string>> = {
 };
 
 /** Prints one call as a table row. Everything is escaped, because it is unknown who wrote to the directory. */
-function printEntry(entry: EntryView, { isColoured }: AuditDirectory): void {
+export function printEntry(entry: EntryView, { isColoured }: Pick<AuditDirectory, "isColoured">): void {
   const cells = CALL_COLUMNS.map(({ name, textIn }) => CELLS[name]?.(entry) ?? textIn(entry.line) ?? "");
   printCells(cells, isColoured ? COLOURS[entry.decision ?? ""] : undefined);
 }
@@ -237,6 +255,10 @@ function printLine(line: string, directory: AuditDirectory): void {
   const entry = members && viewOf(members);
   if (entry === undefined) print.line(`(not an audit line) ${escapeName(line)}`);
   else printEntry(entry, directory);
+}
+
+export function printHeading(): void {
+  printCells(CALL_COLUMNS.map(({ title }) => title.toUpperCase()));
 }
 
 function printCells(cells: readonly string[], colour?: StyledText["colour"]): void {

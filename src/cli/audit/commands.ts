@@ -38,6 +38,11 @@ const key = repeated(
   "public key of the checkpoints: a PEM file or a verifier key; may be given several times",
 );
 
+const fromStore = option(
+  text("url"),
+  "ask the database that exporters fill, instead of files: its URL, or a file that holds the URL",
+);
+
 const withoutIndex = flag("read every line instead of using index.sqlite, and write nothing");
 
 const SEARCH = {
@@ -51,6 +56,7 @@ async function guarded(work: () => Promise<void>): Promise<void> {
 }
 
 const calls = () => import("./calls.ts");
+const store = () => import("./store.ts");
 const evidence = () => import("./evidence.ts");
 
 export const commands = [
@@ -65,9 +71,14 @@ export const commands = [
       limit: option(text("count"), "maximum number of calls (default: 50)"),
       cursor: option(text("cursor"), "continue an earlier query with the same filters"),
       withoutIndex,
+      fromStore,
     },
-    run: (_, { dir, json, withoutIndex, ...params }) =>
-      guarded(async () => (await calls()).auditQuery({ dirs: dir, json, withoutIndex, params })),
+    run: (_, { dir, json, withoutIndex, fromStore, ...params }) =>
+      guarded(async () =>
+        fromStore === undefined
+          ? (await calls()).auditQuery({ dirs: dir, json, withoutIndex, params })
+          : (await store()).queryStore(fromStore, { dirs: dir, json, params }),
+      ),
   }),
   command({
     name: "audit tail",
@@ -85,10 +96,14 @@ export const commands = [
     name: "audit show",
     summary: "Show a call with its intent and its approvals",
     arguments: { id: argument(text("id"), "trace id, W3C trace id or id of an approval request") },
-    options: { dir: dirs, json, withoutIndex },
+    options: { dir: dirs, json, withoutIndex, fromStore },
     exits: SEARCH.exits,
-    run: ({ id }, { dir, json, withoutIndex }) =>
-      guarded(async () => (await calls()).auditShow(id, { dirs: dir, json, withoutIndex })),
+    run: ({ id }, { dir, json, withoutIndex, fromStore }) =>
+      guarded(async () =>
+        fromStore === undefined
+          ? (await calls()).auditShow(id, { dirs: dir, json, withoutIndex })
+          : (await store()).showFromStore(fromStore, id, { dirs: dir, json }),
+      ),
   }),
   command({
     name: "audit stats",
@@ -97,9 +112,14 @@ export const commands = [
     options: {
       compare: option(text("duration"), `compare with the same range this long before: ${DURATION_HINT}`),
       withoutIndex,
+      fromStore,
     },
-    run: (_, { dir, json, withoutIndex, ...params }) =>
-      guarded(async () => (await import("./stats.ts")).auditStats({ dir, json, withoutIndex, params })),
+    run: (_, { dir, json, withoutIndex, fromStore, ...params }) =>
+      guarded(async () =>
+        fromStore === undefined
+          ? (await import("./stats.ts")).auditStats({ dir, json, withoutIndex, params })
+          : (await store()).statsFromStore(fromStore, { dirs: dir === undefined ? [] : [dir], json, params }),
+      ),
   }),
   command({
     name: "audit export",
@@ -109,10 +129,15 @@ export const commands = [
       format: required(text("format"), "jsonl, csv or ocsf"),
       ...FILTERS,
       output: option(text("file"), "a new file (default: standard output)", { short: "o" }),
+      fromStore,
     },
     exits: { ...SEARCH.exits, 73: "the output cannot be created or written" },
-    run: (_, { dir, format, output, ...params }) =>
-      guarded(async () => (await import("./export.ts")).auditExport({ dirs: dir, format, output, params })),
+    run: (_, { dir, format, output, fromStore, ...params }) =>
+      guarded(async () =>
+        fromStore === undefined
+          ? (await import("./export.ts")).auditExport({ dirs: dir, format, output, params })
+          : (await store()).exportFromStore(fromStore, { dirs: dir, format, output, params }),
+      ),
   }),
   command({
     name: "audit exports",

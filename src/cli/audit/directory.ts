@@ -4,6 +4,7 @@ import { isAuditDir } from "../../audit/journal/day-files.ts";
 import { type LogFolder, logsIn } from "../../audit/logs.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { LineIndex } from "../../audit/query/line-index.ts";
+import { AuditStoreError } from "../../audit/store/open-store.ts";
 import { processEnvironment } from "../../runtime/config/environment.ts";
 import { EXIT, isColoured, print } from "../output.ts";
 
@@ -41,6 +42,11 @@ export function auditDirectories(named: readonly string[]): readonly AuditDirect
   const wanted = named.length === 0 ? [undefined] : [...new Set(named)];
   const directories = wanted.map(auditDirectory).filter((directory) => directory !== undefined);
   return directories.length === wanted.length ? directories : undefined;
+}
+
+/** Returns the time and whether output is coloured, for questions that no directory answers. */
+export function auditMoment(): Pick<AuditDirectory, "nowMs" | "isColoured"> {
+  return { nowMs: Date.now(), isColoured: isColoured(processEnvironment()) };
 }
 
 /** Passes the indexes of several logs to the work; see `withIndex`. */
@@ -94,10 +100,11 @@ export async function guarded(command: () => void | Promise<void>): Promise<void
   try {
     await command();
   } catch (error) {
-    const isFileProblem = error instanceof AuditLogError || (error instanceof Error && "syscall" in error);
-    if (!isFileProblem) throw error;
+    const isUnreadable = error instanceof AuditLogError || error instanceof AuditStoreError;
+    const isFileProblem = error instanceof Error && "syscall" in error;
+    if (!isUnreadable && !isFileProblem) throw error;
     print.error(error.message);
-    process.exitCode = error instanceof AuditLogError ? EXIT.noInput : EXIT.cannotWrite;
+    process.exitCode = isUnreadable ? EXIT.noInput : EXIT.cannotWrite;
   }
 }
 

@@ -1,6 +1,6 @@
 import { closeSync, openSync, rmSync, writeSync } from "node:fs";
 import { escapeName } from "../../audit/escape.ts";
-import { FORMATS, type FormatName } from "../../audit/export/formats.ts";
+import { type ExportedLine, type ExportFormat, FORMATS, type FormatName } from "../../audit/export/formats.ts";
 import { type Aged, agedFiles, pruneFiles } from "../../audit/export/prune.ts";
 import { exportersOf, readUnsent, type Unsent } from "../../audit/export/unsent.ts";
 import { mergedLines } from "../../audit/query/merged.ts";
@@ -20,23 +20,42 @@ interface ExportOptions {
 }
 
 /** `stc audit export`: writes all calls that match the filters, oldest first, as `jsonl`, `csv` or `ocsf`. */
-export async function auditExport({ dirs, format: name, output, params }: ExportOptions): Promise<void> {
+export async function auditExport({ dirs, params, ...written }: ExportOptions): Promise<void> {
+  const format = formatOf(written.format);
   const directories = auditDirectories(dirs);
   const [directory] = directories ?? [];
   if (directories === undefined || directory === undefined) return;
-  if (!Object.hasOwn(FORMATS, name)) return wrongUsage(`--format must be one of ${Object.keys(FORMATS).join(", ")}`);
-  const format = FORMATS[name as FormatName];
-  const limit = Number.MAX_SAFE_INTEGER;
-  const query = readQuery({ ...params, order: "oldest" }, { limit, limitMax: limit, nowMs: directory.nowMs });
+  const query = readQuery({ ...params, order: "oldest" }, { ...EXPORT_LIMITS, nowMs: directory.nowMs });
   if ("faults" in query) return wrongUsage(...query.faults);
-  const sink = sinkOf(output);
-  if (sink === undefined) return;
   const logs = directories.flatMap((each) => each.logs);
   warnOfDays(logs);
+  const lines = mergedLines({ logs, query: query.ok, pageBytesMax: PAGE_BYTES_MAX });
+  await writeExport(lines, { format, output: written.output });
+}
+
+/** @throws {CommandError} */
+export function formatOf(name: string): ExportFormat {
+  if (!Object.hasOwn(FORMATS, name)) return wrongUsage(`--format must be one of ${Object.keys(FORMATS).join(", ")}`);
+  return FORMATS[name as FormatName];
+}
+
+export const EXPORT_LIMITS = { limit: Number.MAX_SAFE_INTEGER, limitMax: Number.MAX_SAFE_INTEGER } as const;
+
+interface WrittenExport {
+  readonly format: ExportFormat;
+  readonly output: string | undefined;
+}
+
+export async function writeExport(
+  lines: AsyncIterable<ExportedLine>,
+  { format, output }: WrittenExport,
+): Promise<void> {
+  const sink = sinkOf(output);
+  if (sink === undefined) return;
   let count = 0;
   try {
-    if ("header" in format) sink.line(format.header);
-    for await (const found of mergedLines({ logs, query: query.ok, pageBytesMax: PAGE_BYTES_MAX })) {
+    if (format.header !== undefined) sink.line(format.header);
+    for await (const found of lines) {
       sink.line(format.line(found));
       count += 1;
     }

@@ -1,4 +1,5 @@
 import { escapeName } from "../../audit/escape.ts";
+import type { Filter } from "../../audit/query/filter.ts";
 import type { Params } from "../../audit/query/params.ts";
 import {
   type Counts,
@@ -7,6 +8,7 @@ import {
   readStats,
   readStatsRange,
   type Stats,
+  type StatsRange,
 } from "../../audit/stats/stats.ts";
 import { EXIT, print, table, wrongUsage } from "../output.ts";
 import { auditDirectory, ProgressLine, warnOfDays, withIndexes } from "./directory.ts";
@@ -28,22 +30,31 @@ export async function auditStats({ dir, json, withoutIndex, params }: AuditStats
   const range = readStatsRange(params, directory.nowMs);
   if ("faults" in range) return wrongUsage(...range.faults);
   warnOfDays(directory.logs);
-  const { filter, earlierMs } = range.ok;
   await withIndexes(directory.logs, withoutIndex, async (logs) => {
     const progress = new ProgressLine();
-    const options = { logs, filter, mayGoOn: progress.count };
-    if (earlierMs === undefined) {
-      const stats = await readStats(options);
+    await printStatistics(range.ok, json, async (filter) => {
+      const stats = await readStats({ logs, filter, mayGoOn: progress.count });
       progress.end();
-      if (stats.calls === 0) process.exitCode = EXIT.failed;
-      return json === true ? print.json(stats) : printStats(stats);
-    }
-    const comparison = await compareStats({ ...options, earlierMs });
-    progress.end();
-    const { before, now, changes } = comparison;
-    if (before.calls + now.calls === 0) process.exitCode = EXIT.failed;
-    return json === true ? print.json(comparison) : printChanges(changes, [before.calls, now.calls]);
+      return stats;
+    });
   });
+}
+
+/** Prints the statistics of a range, or how it differs from an earlier one. */
+export async function printStatistics(
+  { filter, earlierMs }: StatsRange,
+  json: boolean | undefined,
+  statsOf: (filter: Filter) => Promise<Stats>,
+): Promise<void> {
+  if (earlierMs === undefined) {
+    const stats = await statsOf(filter);
+    if (stats.calls === 0) process.exitCode = EXIT.failed;
+    return json === true ? print.json(stats) : printStats(stats);
+  }
+  const comparison = await compareStats({ filter, earlierMs }, statsOf);
+  const { before, now, changes } = comparison;
+  if (before.calls + now.calls === 0) process.exitCode = EXIT.failed;
+  return json === true ? print.json(comparison) : printChanges(changes, [before.calls, now.calls]);
 }
 
 function printStats({ calls, durations, ...counts }: Stats): void {

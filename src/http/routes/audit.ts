@@ -8,9 +8,9 @@ import type { ExportState } from "../../audit/export/exporter.ts";
 import { type ExportFormat, FORMATS } from "../../audit/export/formats.ts";
 import { EXPORT_STREAMS } from "../../audit/export/positions.ts";
 import { type LogFolder, logsIn } from "../../audit/logs.ts";
-import { readCallHistory } from "../../audit/query/call-history.ts";
+import { historyIn, readCallHistory } from "../../audit/query/call-history.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
-import { type FoundLine, Matcher } from "../../audit/query/filter.ts";
+import { type Filter, type FoundLine, Matcher } from "../../audit/query/filter.ts";
 import { FOLLOWED_ID, type FollowedLine, LogsFollower, readFollowedId } from "../../audit/query/follow-logs.ts";
 import { LineIndex } from "../../audit/query/line-index.ts";
 import { mergedLines, type SearchedLog, searchLogs } from "../../audit/query/merged.ts";
@@ -25,7 +25,7 @@ import {
 import { search } from "../../audit/query/query.ts";
 import { DAY_MS } from "../../audit/query/time-range.ts";
 import { parseLine } from "../../audit/query/view.ts";
-import { compareStats, readStats, readStatsRange } from "../../audit/stats/stats.ts";
+import { compareStats, readStats, readStatsRange, type Stats } from "../../audit/stats/stats.ts";
 import { LogVerifier } from "../../audit/verify/log-verifier.ts";
 import { type LogProblem, logProblems } from "../../audit/verify/worker-logs.ts";
 import { viewOf } from "../../core/audit-fields.ts";
@@ -154,8 +154,11 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
       const { filter, earlierMs } = checked(readStatsRange(params, nowMs));
       const fromMs = filter.fromMs ?? Math.max(0, (filter.toMs ?? nowMs) - STATS_RANGE_MS);
       const logs = indexesOf(services).lend();
-      const asked = { logs, filter: { ...filter, fromMs }, mayGoOn: budget(clock) };
-      const counted = earlierMs === undefined ? await readStats(asked) : await compareStats({ ...asked, earlierMs });
+      const mayGoOn = budget(clock);
+      const statsOf = (range: Filter): Promise<Stats> => readStats({ logs, filter: range, mayGoOn });
+      const asked = { ...filter, fromMs };
+      const counted =
+        earlierMs === undefined ? await statsOf(asked) : await compareStats({ filter: asked, earlierMs }, statsOf);
       const statistics = { from: new Date(fromMs).toISOString(), ...counted, ...warnings(logs) };
       return json(200, statistics, queried("stats", params));
     },
@@ -186,7 +189,7 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
     limits: QUERIES,
     async handle({ params: { traceId: id } }, services) {
       const logs = indexesOf(services).lend();
-      const history = await readCallHistory({ logs, id, mayGoOn: budget(services.clock) });
+      const history = await readCallHistory(historyIn({ logs, mayGoOn: budget(services.clock) }), id);
       const missing = warnings(logs, STREAMS);
       const isEmpty = history.calls.length + history.journal.length === 0;
       if (isEmpty && !history.isPartial && missing.warnings === undefined) {
@@ -449,7 +452,7 @@ function warnings(
  * logs are read, `logs` has the id of each line's log, in the same order.
  */
 function lines(
-  lists: Readonly<Record<string, readonly FoundLine[]>>,
+  lists: Readonly<Record<string, readonly Pick<FoundLine, "line" | "log">[]>>,
   rest: Readonly<Record<string, unknown>>,
   recorded: Pick<EndpointAnswer, "recorded">,
 ): EndpointAnswer {
@@ -460,7 +463,9 @@ function lines(
   return { ...json(200, {}, recorded), body: `{${members.join(",")},${others.slice(1)}` };
 }
 
-function logsOf(lists: Readonly<Record<string, readonly FoundLine[]>>): { readonly logs?: object } {
+function logsOf(lists: Readonly<Record<string, readonly Pick<FoundLine, "line" | "log">[]>>): {
+  readonly logs?: object;
+} {
   if (Object.values(lists).every((found) => found.every((line) => !("log" in line)))) return {};
   const named = Object.entries(lists).map(([name, found]) => [name, found.map(({ log = null }) => log)]);
   return { logs: Object.fromEntries(named) };

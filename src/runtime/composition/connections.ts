@@ -61,6 +61,7 @@ function exportProbes(config: Config, { auditExporters }: Modules): readonly Pro
     field: `audit.export[${config.audit.export.findIndex((entry) => entry.name === name)}]`,
     check: async () => {
       const outcome = await receiver.deliver([], AbortSignal.timeout(CONNECT_MS_MAX));
+      await receiver.close?.();
       // A refusal of an empty list comes from a receiver that was reached and knows the credentials.
       if (outcome.kind === "later") throw new Error(`the receiver ${name} cannot be used: ${outcome.reason}`);
     },

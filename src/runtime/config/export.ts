@@ -8,7 +8,7 @@ const EXPORTERS_MAX = 8;
 type BuiltIn = (typeof AUDIT_EXPORTERS)[number];
 /** An entry as it may be written, for the kinds of export that every build has. */
 type WrittenExport = { readonly type: BuiltIn["type"]; readonly name?: string } & z.input<BuiltIn["settings"]>;
-type ReadExport = { readonly type: string; readonly name: string } & z.output<BuiltIn["settings"]>;
+type ReadExport = { readonly type: string; readonly name: string } & Readonly<Record<string, unknown>>;
 
 /** The key `audit.export`. Nothing is sent unless it is configured here. */
 export function auditExport(exporters: Modules["auditExporters"]) {
@@ -20,16 +20,17 @@ export function auditExport(exporters: Modules["auditExporters"]) {
 }
 
 /**
- * Returns the schema of an entry. A setting that all kinds share is checked by its own schema, so that the reference shows it;
- * every other setting, and how settings fit together, is checked by the schema of the entry's kind.
+ * Returns the schema of an entry. A setting has the schema of the kinds that have it, so that the reference shows it; which
+ * settings a kind needs, and how they fit together, is checked by the schema of the kind.
  */
 function exportEntry(exporters: Modules["auditExporters"]): z.ZodType<ReadExport, WrittenExport> {
   const shapes = exporters.map(({ settings }) => settings.shape);
-  const shared = Object.fromEntries(
-    shapes
-      .flatMap((shape) => Object.entries(shape))
-      .map(([key, schema]) => [key, shapes.every((shape) => shape[key] === schema) ? schema : z.unknown().optional()]),
-  );
+  const shared: Record<string, z.ZodType> = {};
+  for (const [key, schema] of shapes.flatMap((shape) => Object.entries(shape))) {
+    const others = shapes.flatMap((shape) => shape[key] ?? []);
+    if (others.some((other) => other !== schema)) shared[key] = z.unknown().optional();
+    else shared[key] = others.length === shapes.length ? schema : schema.optional();
+  }
   const entry = z
     .strictObject({
       type: z.enum(exporters.map(({ type }) => type) as [string, ...string[]]),

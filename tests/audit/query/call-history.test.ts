@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { readCallHistory } from "../../../src/audit/query/call-history.ts";
+import { historyIn, readCallHistory } from "../../../src/audit/query/call-history.ts";
 import { entryLine, writeDays } from "../../support/audit-lines.ts";
 
 const ID = "0198d000-0000-7000-8000-000000000001";
@@ -30,7 +30,7 @@ async function historyOf(written: readonly (readonly Written[])[]): Promise<read
     }
     return { dir };
   });
-  const { calls } = await readCallHistory({ logs: dirs, id: ID });
+  const { calls } = await readCallHistory(historyIn({ logs: dirs }), ID);
   return calls.map(({ line }) => (JSON.parse(line) as { request: { args: { id: string } } }).request.args.id);
 }
 
@@ -80,7 +80,7 @@ test("calls and the journal are one order after the clock was set back too", asy
   writeDays(folder, { [DAYS[0]]: [10, 5].map((second) => entryLine(at(second), { traceId: ID })) });
   const journal = [7, 6].map((second) => ({ type: "call.started", timestamp: at(second), traceId: ID }));
   writeDays(join(folder, "journal"), { [DAYS[0]]: journal.map((line) => JSON.stringify(line)) });
-  const { lines } = await readCallHistory({ logs: [{ dir: folder }], id: ID });
+  const { lines } = await readCallHistory(historyIn({ logs: [{ dir: folder }] }), ID);
   const timeOf = ({ line }: { readonly line: string }) => (JSON.parse(line) as { timestamp: string }).timestamp;
   expect(lines.map(timeOf)).toEqual([at(7), at(6), at(10), at(5)]);
 });

@@ -90,7 +90,9 @@ describe("counts", () => {
 
 describe("comparison", () => {
   test("the largest increase comes first, the largest decrease last, unchanged values are left out", async () => {
-    const { changes, before, now } = await compareStats({ logs: [{ dir }], filter: DAY, earlierMs: 86_400_000 });
+    const { changes, before, now } = await compareStats({ filter: DAY, earlierMs: 86_400_000 }, (filter) =>
+      readStats({ logs: [{ dir }], filter }),
+    );
     expect([before.calls, now.calls]).toEqual([3, 97]);
     expect(changes).toEqual([
       { refusal: "UNAUTHENTICATED AUTH get_customer", before: 0, now: 90 },

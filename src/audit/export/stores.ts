@@ -1,0 +1,100 @@
+import { readFileSync, statSync } from "node:fs";
+import { z } from "zod";
+import { parsePostgresUrl } from "../../database/postgres-url.ts";
+import type { StoreWriter, WriterOptions } from "../store/writer.ts";
+import type { AuditExporter, Receiver } from "./receiver.ts";
+
+/** Databases that hold the lines of a fleet, and that `stc audit query --from-store` and `audit.storeUrlFile` ask. */
+
+const RETENTION_DAYS_MAX = 36_500;
+const URL_FILE_BYTES_MAX = 8_192;
+
+const storeSettings = z.strictObject({
+  urlFile: z
+    .string()
+    .min(1)
+    .describe(
+      "For `postgres`: file with the URL of the database, which contains its password: `postgres://user:password@host/database`.",
+    ),
+  retentionDays: z
+    .int()
+    .min(1)
+    .max(RETENTION_DAYS_MAX)
+    .optional()
+    .describe("The exporter deletes days from the database that ended more than this many days ago. Left out: never."),
+});
+
+interface StoreKind<Type extends string> {
+  readonly type: Type;
+  /** @throws {Error} that says what is wrong with the URL */
+  readonly check: (url: string) => void;
+  readonly open: (url: string, options: WriterOptions) => Promise<StoreWriter>;
+}
+
+function store<Type extends string>({ type, check, open }: StoreKind<Type>): AuditExporter<Type, typeof storeSettings> {
+  return {
+    type,
+    settings: storeSettings,
+    open({ urlFile, retentionDays }, { path, problem }) {
+      try {
+        const url = readUrlFile(path(urlFile));
+        check(url);
+        return receiverOf(() => open(url, { retentionDays }));
+      } catch (error) {
+        problem("urlFile", `${urlFile}: ${error instanceof Error ? error.message : "cannot be read"}`);
+        return undefined;
+      }
+    },
+  };
+}
+
+/** @throws {Error} */
+function readUrlFile(path: string): string {
+  let url: string;
+  try {
+    const facts = statSync(path);
+    // Reading a pipe would block the whole process.
+    url = facts.isFile() && facts.size <= URL_FILE_BYTES_MAX ? readFileSync(path, "utf8").trim() : "";
+  } catch {
+    throw new Error("cannot be read");
+  }
+  return url;
+}
+
+/** Opens the writer, and loads its code, when there is something to send. */
+function receiverOf(open: () => Promise<StoreWriter>): Receiver {
+  let opened: Promise<StoreWriter> | undefined;
+  return {
+    async deliver(lines, signal) {
+      opened ??= open();
+      const writer = await opened;
+      const { promise: aborted, resolve } = Promise.withResolvers<void>();
+      const end = (): void => resolve();
+      signal.addEventListener("abort", end, { once: true });
+      try {
+        if (signal.aborted) end();
+        // What was sent may still be stored: it is then sent again, and stored once.
+        return await Promise.race([
+          writer.write(lines),
+          aborted.then(() => ({ kind: "later", reason: "aborted", retryAfterMs: undefined }) as const),
+        ]);
+      } finally {
+        signal.removeEventListener("abort", end);
+      }
+    },
+    async close() {
+      await (await opened)?.close();
+      opened = undefined;
+    },
+  };
+}
+
+/** PostgreSQL: a partition for each day. */
+export const postgresExporter = store({
+  type: "postgres",
+  check: (url) => parsePostgresUrl(url, "audit store"),
+  async open(url, options) {
+    const { openPostgresWriter } = await import("../store/postgres.ts");
+    return openPostgresWriter(url, options);
+  },
+});

@@ -1,0 +1,266 @@
+import { type EntryView, viewOf } from "../../core/audit-fields.ts";
+import type { EpochMs } from "../../core/types.ts";
+import type { StreamName } from "../chain/chain.ts";
+import { type FoundHistory, HISTORY_LINES_MAX, type HistorySource } from "../query/call-history.ts";
+import type { Filter } from "../query/filter.ts";
+import { parseLine } from "../query/view.ts";
+import {
+  callerText,
+  KEYS_MAX,
+  NONE,
+  OTHERS,
+  refusalText,
+  type Stats,
+  type Sum,
+  statsFrom,
+  TIMED_TOOLS_MAX,
+} from "../stats/stats.ts";
+import { storable, stored } from "./columns.ts";
+import type { SqlDialect, SqlText } from "./sql-text.ts";
+import {
+  COUNTED,
+  countsStatement,
+  durationsStatement,
+  groupingOf,
+  logsStatement,
+  type PageRequest,
+  pageStatement,
+  type StorePosition,
+} from "./statements.ts";
+import type { StoreQuery } from "./store-query.ts";
+
+/** A row of an answer. Integers may be texts. */
+export type StoreAnswer = Readonly<Record<string, unknown>>;
+
+/** A database that holds the lines of many logs. */
+export interface StoreDatabase {
+  readonly dialect: SqlDialect;
+  read(statement: SqlText): Promise<readonly StoreAnswer[]>;
+  close(): Promise<void>;
+}
+
+/** A line of the store. */
+export interface StoredLine extends StorePosition {
+  readonly day: string;
+  readonly line: string;
+  readonly entry: EntryView;
+}
+
+export interface StorePage {
+  readonly found: readonly StoredLine[];
+  /** Position after the last line. */
+  readonly after: StorePosition | undefined;
+  /** True when there may be more lines. */
+  readonly more: boolean;
+}
+
+/** One stream of one log, and how far the store has it. */
+export interface StoredLog {
+  readonly log: string;
+  readonly stream: StreamName;
+  /** The replica that wrote its newest line. */
+  readonly instance: string;
+  /** The store has every line before this one, as far as retention left them. */
+  readonly nextSeq: number;
+  /** Time of its newest line: the store is complete until then. */
+  readonly timeMs: EpochMs | undefined;
+  /** Lines that a checkpoint says the log has; undefined without one. */
+  readonly signedSize: number | undefined;
+}
+
+/** Lines that are read from the database at once: at most 16 MB. */
+const CHUNK_LINES = 250;
+
+/** Answers questions about all logs of a fleet from one database. Decides nothing: whoever can write there can write anything. */
+export class AuditStore implements HistorySource {
+  readonly #database: StoreDatabase;
+
+  constructor(database: StoreDatabase) {
+    this.#database = database;
+  }
+
+  close(): Promise<void> {
+    return this.#database.close();
+  }
+
+  /** Returns one page, which ends after the line that exceeds `bytesMax`. */
+  async page(query: StoreQuery, bytesMax: number): Promise<StorePage> {
+    const { filter, order, limit } = query;
+    const found: StoredLine[] = [];
+    let [after, bytes] = [query.after, 0];
+    for (;;) {
+      const chunk = Math.min(CHUNK_LINES, limit - found.length);
+      const read = await this.#lines({ stream: "calls", filter, order, after, limit: chunk });
+      for (const line of read.found) {
+        found.push(line);
+        bytes += Buffer.byteLength(line.line);
+        if (bytes >= bytesMax) return { found, after: line, more: true };
+      }
+      after = read.after ?? after;
+      if (!read.more) return { found, after, more: false };
+      if (found.length >= limit) return { found, after, more: true };
+    }
+  }
+
+  /** Yields the lines of a query up to its limit. */
+  async *lines(query: StoreQuery): AsyncGenerator<StoredLine, void> {
+    let [left, after] = [query.limit, query.after];
+    while (left > 0) {
+      const page = await this.page({ ...query, after, limit: Math.min(left, CHUNK_LINES) }, Number.POSITIVE_INFINITY);
+      yield* page.found;
+      left -= page.found.length;
+      after = page.after;
+      if (!page.more) return;
+    }
+  }
+
+  async stats(filter: Filter): Promise<Stats> {
+    const { dialect } = this.#database;
+    const groups = await this.#database.read(countsStatement(dialect, filter));
+    const counts = groups.map(groupOf);
+    const of = (columns: readonly string[], nameOf: (group: Group) => string): Sum[] =>
+      counts.filter(({ grouped }) => grouped === groupingOf(columns)).map((group) => [nameOf(group), group.total]);
+    const named = (column: GroupColumn) => (group: Group) => group[column] ?? NONE;
+    const decisions = of(COUNTED.decision, named("decision"));
+    const calls = sumOf(decisions);
+    const refused = counts.filter(
+      ({ grouped, refused: isRefused }) => grouped === groupingOf(COUNTED.refusal) && isRefused,
+    );
+    const refusals = refused.map(
+      ({ result, stage, tool, total }) => [refusalText([result, stage, tool]), total] as const,
+    );
+    const refusedCalls = sumOf(decisions.filter(([name]) => name === "DENIED" || name === "ERROR"));
+    const tools = of(COUNTED.tool, named("tool"));
+    return statsFrom({
+      calls,
+      decisions,
+      stages: of(COUNTED.stage, named("stage")).filter(([name]) => name !== NONE),
+      codes: limited(of(COUNTED.code, named("result")), calls),
+      tools: limited(tools, calls),
+      callers: limited(
+        of(COUNTED.caller, ({ sub, iss }) => callerText([sub, iss])),
+        calls,
+      ),
+      refusals: limited(refusals, refusedCalls),
+      durations: await this.#durations(filter, tools),
+      isPartial: false,
+    });
+  }
+
+  async #durations(filter: Filter, tools: readonly Sum[]) {
+    const isAll = tools.length <= TIMED_TOOLS_MAX;
+    const timed = isAll ? undefined : tools.slice(0, TIMED_TOOLS_MAX).map(([name]) => name);
+    const rows = await this.#database.read(durationsStatement(this.#database.dialect, filter, timed));
+    return rows.map(({ timed: tool, duration_code: code, total }) => ({
+      tool: textOf(tool),
+      code: Number(code),
+      calls: Number(total),
+    }));
+  }
+
+  async find(stream: StreamName, id: string, around: Pick<Filter, "fromMs" | "toMs">): Promise<FoundHistory> {
+    const { found, more } = await this.#lines({
+      stream,
+      filter: { exact: {}, ...around },
+      order: "newest",
+      also: [this.#database.dialect.hasId(storable(id))],
+      limit: HISTORY_LINES_MAX,
+    });
+    const lines = found.map(({ log, seq, day, line, entry }) => ({
+      source: this.#numberOf(stream, log),
+      log,
+      day,
+      offset: seq,
+      line,
+      entry,
+    }));
+    return { found: lines, isPartial: more };
+  }
+
+  /** Numbers logs in the order in which they were first seen. */
+  readonly #numbers = new Map<string, number>();
+
+  #numberOf(stream: StreamName, log: string): number {
+    const key = `${stream} ${log}`;
+    const number = this.#numbers.get(key) ?? this.#numbers.size + (stream === "journal" ? 0 : FIRST_LOG_OF_CALLS);
+    this.#numbers.set(key, number);
+    return number;
+  }
+
+  /** Returns the logs that the store has lines of, the one that is furthest behind first. */
+  async logs(): Promise<readonly StoredLog[]> {
+    const rows = await this.#database.read(logsStatement(this.#database.dialect));
+    return rows.map(({ log, stream, instance, next_seq, time_ms, signed_size }) => ({
+      log: String(log),
+      stream: stream === "journal" ? "journal" : "calls",
+      instance: textOf(instance) ?? "",
+      nextSeq: Number(next_seq),
+      timeMs: numberOf(time_ms),
+      signedSize: numberOf(signed_size) || undefined,
+    }));
+  }
+
+  async #lines(request: PageRequest): Promise<StorePage> {
+    const rows = await this.#database.read(pageStatement(this.#database.dialect, request));
+    const lines = rows.map(lineOf);
+    return {
+      // A line that the service did not write may have been put into the database.
+      found: lines.filter((line): line is StoredLine => line.entry !== undefined),
+      after: lines.at(-1),
+      more: rows.length === request.limit,
+    };
+  }
+}
+
+/** Numbers of logs of calls follow those of journals. */
+const FIRST_LOG_OF_CALLS = 1_000_000_000;
+
+function lineOf({ log, day, seq, hash, time_ms, line }: StoreAnswer) {
+  const text = String(line);
+  const members = parseLine(text);
+  return {
+    log: String(log),
+    seq: Number(seq),
+    hash: String(hash),
+    timeMs: Number(time_ms),
+    day: day instanceof Date ? day.toISOString().slice(0, "YYYY-MM-DD".length) : String(day),
+    line: text,
+    entry: members && viewOf(members),
+  };
+}
+
+type GroupColumn = "decision" | "stage" | "result" | "tool" | "sub" | "iss";
+type Group = ReturnType<typeof groupOf>;
+
+function groupOf({ grouped, refused, total, decision, stage, result, tool, sub, iss }: StoreAnswer) {
+  return {
+    grouped: Number(grouped),
+    refused: Number(refused) === 1,
+    total: Number(total),
+    decision: textOf(decision),
+    stage: textOf(stage),
+    result: textOf(result),
+    tool: textOf(tool),
+    sub: textOf(sub),
+    iss: textOf(iss),
+  };
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" ? stored(value) : undefined;
+}
+
+function numberOf(value: unknown): number | undefined {
+  return value === null || value === undefined ? undefined : Number(value);
+}
+
+function sumOf(sums: readonly Sum[]): number {
+  return sums.reduce((total, [, calls]) => total + calls, 0);
+}
+
+/** Returns the largest sums, and what is missing from the total as one more. */
+function limited(sums: readonly Sum[], total: number): readonly Sum[] {
+  const kept = sums.slice(0, KEYS_MAX);
+  const others = total - sumOf(kept);
+  return others > 0 ? [...kept, [OTHERS, others]] : kept;
+}

@@ -1,0 +1,60 @@
+import { AuditStore, type StoreDatabase } from "./audit-store.ts";
+
+interface StoreOptions {
+  /** Limit for one statement, in milliseconds. */
+  readonly statementMs: number;
+}
+
+/** A problem with an audit store. The message names no URL, which may contain a password. */
+export class AuditStoreError extends Error {
+  override readonly name = "AuditStoreError";
+}
+
+interface StoreKind {
+  readonly scheme: RegExp;
+  readonly open: (url: string, options: StoreOptions) => Promise<StoreDatabase>;
+}
+
+/** The databases that can answer. The code of one is loaded when it is opened. */
+const KINDS: readonly StoreKind[] = [
+  {
+    scheme: /^postgres(?:ql)?:\/\//,
+    async open(url, options) {
+      const { openPostgresStore } = await import("./postgres.ts");
+      return openPostgresStore(url, options);
+    },
+  },
+];
+
+export const STORE_FORMS = "a postgres:// URL";
+
+/** Returns whether the text has the form of a store's URL. */
+export function isStoreUrl(text: string): boolean {
+  return KINDS.some(({ scheme }) => scheme.test(text));
+}
+
+/**
+ * Opens a store for reading, without contacting it.
+ *
+ * @throws {AuditStoreError} when the URL is not valid
+ */
+export async function openAuditStore(url: string, options: StoreOptions): Promise<AuditStore> {
+  const kind = KINDS.find(({ scheme }) => scheme.test(url));
+  if (kind === undefined) throw new AuditStoreError(`the URL of the audit store must be ${STORE_FORMS}`);
+  try {
+    const database = await kind.open(url, options);
+    return new AuditStore({ ...database, read: (statement) => database.read(statement).catch(asStoreError) });
+  } catch (error) {
+    throw error instanceof Error ? new AuditStoreError(error.message) : error;
+  }
+}
+
+function asStoreError(error: unknown): never {
+  if (error instanceof AuditStoreError) throw error;
+  throw new AuditStoreError(
+    `the audit store does not answer: ${error instanceof Error ? error.message : "no reason"}`,
+    {
+      cause: error,
+    },
+  );
+}

@@ -1,0 +1,39 @@
+import type { ExportLine } from "../export/batch.ts";
+import type { ReceiverOutcome } from "../export/receiver.ts";
+import type { StoreRow } from "./columns.ts";
+
+/** What an exporter sends lines to. */
+export interface StoreWriter {
+  /** Stores lines, each once however often it is sent. No lines: checks the connection. Never rejects. */
+  write(lines: readonly ExportLine[]): Promise<ReceiverOutcome>;
+  close(): Promise<void>;
+}
+
+export interface WriterOptions {
+  /** Lines of older days are not stored, and deleted. */
+  readonly retentionDays: number | undefined;
+}
+
+interface LogRow {
+  readonly log: string;
+  readonly stream: string;
+  readonly instance: string;
+  readonly next_seq: number;
+  readonly time_ms: number | null;
+}
+
+/** Returns how far the rows bring their logs, a row for each log and stream. Lines without a link do not count. */
+export function logRows(rows: readonly StoreRow[]): readonly LogRow[] {
+  const logs = new Map<string, LogRow>();
+  for (const { log, stream, instance, seq, time_ms } of rows) {
+    if (typeof seq !== "number" || seq < 0) continue;
+    logs.set(`${log} ${stream}`, {
+      log: String(log),
+      stream: String(stream),
+      instance: typeof instance === "string" ? instance : "",
+      next_seq: seq + 1,
+      time_ms: typeof time_ms === "number" ? time_ms : null,
+    });
+  }
+  return [...logs.values()];
+}

@@ -1,0 +1,123 @@
+import { readFileSync } from "node:fs";
+import { escapeName } from "../../audit/escape.ts";
+import { readCallHistory } from "../../audit/query/call-history.ts";
+import type { Params } from "../../audit/query/params.ts";
+import { readStatsRange } from "../../audit/stats/stats.ts";
+import type { AuditStore, StoredLog } from "../../audit/store/audit-store.ts";
+import { AuditStoreError, isStoreUrl, openAuditStore } from "../../audit/store/open-store.ts";
+import { readStoreQuery, writeStoreCursor } from "../../audit/store/store-query.ts";
+import { print, wrongUsage } from "../output.ts";
+import { checkId, LIMITS, printEntry, printHeading, printHistory, withLog } from "./calls.ts";
+import { auditMoment, noCalls } from "./directory.ts";
+import { EXPORT_LIMITS, formatOf, writeExport } from "./export.ts";
+import { printStatistics } from "./stats.ts";
+
+/** Limit for one statement, in milliseconds. */
+const STATEMENT_MS = 300_000;
+const PAGE_BYTES_MAX = 8 * 1_048_576;
+/** Logs that are listed after an answer. */
+const LOGS_MAX = 20;
+
+interface AskedStore {
+  readonly dirs: readonly string[];
+  readonly json?: boolean | undefined;
+  readonly params: Params;
+}
+
+/** `stc audit query --from-store`. */
+export async function queryStore(named: string, { dirs, json, params }: AskedStore): Promise<void> {
+  const { nowMs, isColoured } = auditMoment();
+  const read = readStoreQuery(params, { ...LIMITS, nowMs });
+  if ("faults" in read) return wrongUsage(...read.faults);
+  await withStore(named, dirs, async (store) => {
+    let [query, left, count] = [read.ok, read.ok.limit, 0];
+    while (left > 0) {
+      const page = await store.page({ ...query, limit: left }, PAGE_BYTES_MAX);
+      for (const found of page.found) {
+        if (count === 0 && json !== true) printHeading();
+        if (json === true) print.line(withLog(found));
+        else printEntry(found.entry, { isColoured });
+        count += 1;
+      }
+      left -= page.found.length;
+      query = { ...query, after: page.after };
+      if (!page.more) break;
+      if (left === 0 && page.after !== undefined)
+        print.error(`continue with --cursor ${writeStoreCursor(query, page.after)}`);
+    }
+    if (count === 0) noCalls(json === true);
+    reportLogs(await store.logs());
+  });
+}
+
+/** `stc audit show --from-store`. */
+export async function showFromStore(
+  named: string,
+  id: string,
+  { dirs, json }: Omit<AskedStore, "params">,
+): Promise<void> {
+  checkId(id);
+  await withStore(named, dirs, async (store) => {
+    printHistory(await readCallHistory(store, id), { id, json, searched: "the store", isOne: false });
+    reportLogs(await store.logs());
+  });
+}
+
+/** `stc audit stats --from-store`. */
+export async function statsFromStore(named: string, { dirs, json, params }: AskedStore): Promise<void> {
+  const range = readStatsRange(params, auditMoment().nowMs);
+  if ("faults" in range) return wrongUsage(...range.faults);
+  await withStore(named, dirs, async (store) => {
+    await printStatistics(range.ok, json, (filter) => store.stats(filter));
+    reportLogs(await store.logs());
+  });
+}
+
+interface StoreExport extends Omit<AskedStore, "json"> {
+  readonly format: string;
+  readonly output: string | undefined;
+}
+
+/** `stc audit export --from-store`. */
+export async function exportFromStore(named: string, { dirs, params, ...written }: StoreExport): Promise<void> {
+  const format = formatOf(written.format);
+  const read = readStoreQuery({ ...params, order: "oldest" }, { ...EXPORT_LIMITS, nowMs: auditMoment().nowMs });
+  if ("faults" in read) return wrongUsage(...read.faults);
+  await withStore(named, dirs, async (store) => {
+    await writeExport(store.lines(read.ok), { format, output: written.output });
+    reportLogs(await store.logs());
+  });
+}
+
+/** @throws {AuditStoreError} */
+async function withStore(
+  named: string,
+  dirs: readonly string[],
+  work: (store: AuditStore) => Promise<void>,
+): Promise<void> {
+  if (dirs.length > 0) return wrongUsage("give --dir or --from-store, not both");
+  const store = await openAuditStore(isStoreUrl(named) ? named : urlIn(named), { statementMs: STATEMENT_MS });
+  try {
+    await work(store);
+  } finally {
+    await store.close();
+  }
+}
+
+function urlIn(path: string): string {
+  try {
+    return readFileSync(path, "utf8").trim();
+  } catch {
+    throw new AuditStoreError("--from-store must be a postgres:// URL, or a file that holds one");
+  }
+}
+
+/** Reports until when the store has the lines of each log, on standard error. Those that are furthest behind come first. */
+function reportLogs(logs: readonly StoredLog[]): void {
+  const calls = logs.filter(({ stream }) => stream === "calls");
+  for (const { log, instance, nextSeq, timeMs } of calls.slice(0, LOGS_MAX)) {
+    const until = timeMs === undefined ? "an unknown time" : new Date(timeMs).toISOString();
+    print.error(`complete until ${until} (seq ${nextSeq - 1}): log ${log} of ${escapeName(instance)}`);
+  }
+  if (calls.length > LOGS_MAX) print.error(`… and ${calls.length - LOGS_MAX} logs that are complete until later`);
+}

@@ -1,0 +1,218 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { readCheckpoint } from "../../../src/audit/chain/checkpoint.ts";
+import { logIdIn } from "../../../src/audit/chain/log-id.ts";
+import { verifyNote } from "../../../src/audit/chain/signed-note.ts";
+import { readBatch } from "../../../src/audit/export/batch.ts";
+import type { Receiver } from "../../../src/audit/export/receiver.ts";
+import { postgresExporter } from "../../../src/audit/export/stores.ts";
+import type { AuditStore } from "../../../src/audit/store/audit-store.ts";
+import { openAuditStore } from "../../../src/audit/store/open-store.ts";
+import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+import { runStc } from "../../support/stc.ts";
+import {
+  askedParams,
+  compareLines,
+  compareStatistics,
+  compareStories,
+  everyFilterIsAsked,
+  exportLog,
+  storeQuery,
+  writeReplica,
+} from "../../support/stored-logs.ts";
+import { keys, writeLog } from "../support/chained-log.ts";
+
+const native = findPostgres();
+const folder = mkdtempSync(join(tmpdir(), "stc-store-"));
+let server: PostgresServer;
+const closing: (() => Promise<unknown>)[] = [];
+beforeAll(async () => {
+  if (native !== undefined) server = await startPostgres(native);
+});
+afterAll(async () => {
+  for (const close of closing.reverse()) await close();
+  await server?.end();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+function receiverAt(url: string, retentionDays?: number): Receiver {
+  const urlFile = join(mkdtempSync(join(folder, "url-")), "url");
+  writeFileSync(urlFile, `${url}\n`);
+  const receiver = postgresExporter.open(
+    { urlFile, retentionDays },
+    {
+      path: (path) => path,
+      problem: (setting, message) => {
+        throw new Error(`${setting}: ${message}`);
+      },
+    },
+  );
+  if (receiver === undefined) throw new Error("no receiver");
+  closing.push(async () => receiver.close?.());
+  return receiver;
+}
+
+async function storeAt(url: string): Promise<AuditStore> {
+  const store = await openAuditStore(url, { statementMs: 10_000 });
+  closing.push(() => store.close());
+  return store;
+}
+
+describe.skipIf(native === undefined)("the same lines in files and in PostgreSQL", () => {
+  const dirs = [writeReplica(folder, 0, 2_500), writeReplica(folder, 1, 1_500)];
+  let url: string;
+  let store: AuditStore;
+  beforeAll(async () => {
+    url = await server.createDatabase("fleet");
+    store = await storeAt(url);
+    for (const dir of dirs) await exportLog(dir, receiverAt(url));
+  });
+
+  test("every line is there once", async () => {
+    const [count] = await server.send("SELECT stream, count(*)::int FROM audit_lines GROUP BY 1 ORDER BY 1", "fleet");
+    expect(count).toEqual({ stream: "calls", count: 4_000 });
+  });
+
+  test("every filter, alone and in pairs, finds the same lines", async () => {
+    everyFilterIsAsked();
+    const asked = askedParams();
+    expect(await compareLines(store, dirs, asked)).toBeGreaterThan(asked.length / 3);
+  });
+
+  test("every filter counts the same calls", async () => {
+    await compareStatistics(
+      store,
+      dirs,
+      askedParams().filter((params) => Object.keys(params).length < 2),
+    );
+  });
+
+  test("a call's story is the same over replicas", () => compareStories(store, dirs));
+
+  test("pages follow each other without a gap", async () => {
+    const whole = await store.page(storeQuery({ sub: "agent-7" }), 1e9);
+    const found: string[] = [];
+    for (let after = undefined as (typeof whole)["after"]; ; ) {
+      const page = await store.page({ ...storeQuery({ sub: "agent-7" }, 7), after }, 1e9);
+      found.push(...page.found.map(({ line }) => line));
+      after = page.after;
+      if (!page.more) break;
+    }
+    expect(found).toEqual(whole.found.map(({ line }) => line));
+  });
+
+  test("lines that are sent again are stored once, and each log says until when it is complete", async () => {
+    for (const dir of dirs) {
+      rmSync(join(dir, "export"), { recursive: true });
+      await exportLog(dir, receiverAt(url));
+    }
+    expect(await server.send("SELECT count(*)::int AS lines FROM audit_lines WHERE stream = 'calls'", "fleet")).toEqual(
+      [{ lines: 4_000 }],
+    );
+    const logs = (await store.logs()).filter(({ stream }) => stream === "calls");
+    expect(logs.map(({ instance, nextSeq, log }) => [instance, nextSeq, log.length]).sort()).toEqual([
+      ["replica-0", 2_500, 32],
+      ["replica-1", 1_500, 32],
+    ]);
+  });
+
+  test("the command line asks the store with the same filters, and says until when it is complete", async () => {
+    const file = join(folder, "store-url");
+    writeFileSync(file, `${url}\n`);
+    const query = await runStc(["audit", "query", "--from-store", file, "--approver", "bob", "--json", "--limit", "3"]);
+    expect(query.code).toBe(0);
+    const lines = query.out
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect(lines.map(({ approval }) => approval.by)).toEqual(Array(3).fill("human:alice, human:https://idp.test|bob"));
+    expect(query.err).toMatch(
+      /^continue with --cursor \S+\ncomplete until 2026-02-16T\S+ \(seq \d+\): log [0-9a-f]{32} of replica-\d\n/,
+    );
+    const cursor = /--cursor (\S+)/.exec(query.err)?.[1] ?? "";
+    const next = await runStc([
+      "audit",
+      "query",
+      "--from-store",
+      file,
+      "--approver",
+      "bob",
+      "--json",
+      "--limit",
+      "3",
+      "--cursor",
+      cursor,
+    ]);
+    expect(next.out).not.toBe("");
+    expect(next.out).not.toContain(lines[0]?.hash);
+    const stats = await runStc(["audit", "stats", "--from-store", file, "--tool", "bash", "--json"]);
+    const files = await runStc(["audit", "stats", "--dir", dirs[0] ?? "", "--tool", "bash", "--json"]);
+    expect(JSON.parse(stats.out).calls).toBeGreaterThan(JSON.parse(files.out).calls);
+    const both = await runStc(["audit", "query", "--from-store", file, "--dir", dirs[0] ?? ""]);
+    expect(both).toMatchObject({ code: 64, err: "give --dir or --from-store, not both\n" });
+  });
+});
+
+describe.skipIf(native === undefined)("the exporter", () => {
+  function linesOf(dir: string) {
+    return readBatch({ dir, stream: "calls", from: undefined, log: logIdIn(dir, "calls") })?.lines ?? [];
+  }
+
+  test("several replicas that begin at once create the tables once", async () => {
+    const url = await server.createDatabase("begun");
+    const lines = linesOf(writeReplica(mkdtempSync(join(folder, "log-")), 0, 50));
+    const outcomes = await Promise.all(
+      Array.from({ length: 4 }, () => receiverAt(url).deliver(lines, AbortSignal.timeout(20_000))),
+    );
+    expect(outcomes).toEqual(Array(4).fill({ kind: "taken", rejected: 0 }));
+    expect(await server.send("SELECT count(*)::int AS lines FROM audit_lines", "begun")).toEqual([
+      { lines: lines.length },
+    ]);
+  });
+
+  test("days beyond the retention time are dropped, and not stored again", async () => {
+    const url = await server.createDatabase("retained");
+    const lines = linesOf(writeReplica(mkdtempSync(join(folder, "log-")), 0, 50));
+    await receiverAt(url).deliver(lines, AbortSignal.timeout(20_000));
+    const partitions = () =>
+      server.send(
+        "SELECT count(*)::int AS days FROM pg_inherits WHERE inhparent = 'audit_lines'::regclass",
+        "retained",
+      );
+    expect(await partitions()).toEqual([{ days: 1 }]);
+    const retaining = receiverAt(url, 30);
+    for (const _ of [1, 2]) {
+      expect(await retaining.deliver(lines, AbortSignal.timeout(20_000))).toEqual({ kind: "taken", rejected: 0 });
+      expect(await partitions()).toEqual([{ days: 0 }]);
+    }
+  });
+
+  test("a checkpoint is stored as it was signed", async () => {
+    const url = await server.createDatabase("signed");
+    const dir = mkdtempSync(join(folder, "signed-"));
+    await writeLog(dir);
+    await exportLog(dir, receiverAt(url));
+    const notes = await server.send("SELECT log, stream, size, note FROM audit_checkpoints", "signed");
+    expect(notes.length).toBeGreaterThan(1);
+    for (const { log, stream, size, note } of notes) {
+      const checkpoint = readCheckpoint(String(note));
+      expect(checkpoint).toMatchObject({ stream, size: Number(size), origin: `safe-tool-call/audit/${stream}/${log}` });
+      if (checkpoint !== undefined) expect(verifyNote(checkpoint, checkpoint.origin, [keys.publicKey])).toBe("valid");
+    }
+  });
+
+  test("a line that the database refuses is refused alone; a server that is away is tried again", async () => {
+    const url = await server.createDatabase("away");
+    const receiver = receiverAt(url);
+    const [line] = linesOf(writeReplica(mkdtempSync(join(folder, "log-")), 0, 50));
+    if (line === undefined) throw new Error("no line");
+    const refused = await receiver.deliver([{ ...line, line: "nul\0" }], AbortSignal.timeout(20_000));
+    expect(refused).toMatchObject({ kind: "refused", reason: "SQLSTATE 22P05" });
+    await server.stop();
+    expect(await receiver.deliver([line], AbortSignal.timeout(20_000))).toMatchObject({ kind: "later" });
+    await server.start();
+    expect(await receiver.deliver([line], AbortSignal.timeout(20_000))).toEqual({ kind: "taken", rejected: 0 });
+  });
+});
