@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import { type EntryView, viewOf } from "../../core/audit-fields.ts";
 import type { EpochMs } from "../../core/types.ts";
 import type { StreamName } from "../chain/chain.ts";
@@ -16,7 +17,7 @@ import {
   TIMED_TOOLS_MAX,
 } from "../stats/stats.ts";
 import { storable, stored } from "./columns.ts";
-import type { SqlDialect, SqlText } from "./sql-text.ts";
+import type { StoreAnswer, StoreDatabase } from "./sql-text.ts";
 import {
   COUNTED,
   countsStatement,
@@ -28,16 +29,7 @@ import {
   type StorePosition,
 } from "./statements.ts";
 import type { StoreQuery } from "./store-query.ts";
-
-/** A row of an answer. Integers may be texts. */
-export type StoreAnswer = Readonly<Record<string, unknown>>;
-
-/** A database that holds the lines of many logs. */
-export interface StoreDatabase {
-  readonly dialect: SqlDialect;
-  read(statement: SqlText): Promise<readonly StoreAnswer[]>;
-  close(): Promise<void>;
-}
+import { verifyStore } from "./verify-store.ts";
 
 /** A line of the store. */
 export interface StoredLine extends StorePosition {
@@ -81,6 +73,11 @@ export class AuditStore implements HistorySource {
 
   close(): Promise<void> {
     return this.#database.close();
+  }
+
+  /** Yields what is wrong with the stored lines of each log. */
+  verify(keys: readonly KeyObject[]): ReturnType<typeof verifyStore> {
+    return verifyStore(this.#database, keys);
   }
 
   /** Returns one page, which ends after the line that exceeds `bytesMax`. */

@@ -1,4 +1,5 @@
-import { AuditStore, type StoreDatabase } from "./audit-store.ts";
+import { AuditStore } from "./audit-store.ts";
+import type { StoreDatabase } from "./sql-text.ts";
 
 interface StoreOptions {
   /** Limit for one statement, in milliseconds. */

@@ -5,9 +5,8 @@ import { parsePostgresUrl } from "../../database/postgres-url.ts";
 import type { ExportLine } from "../export/batch.ts";
 import type { ReceiverOutcome } from "../export/receiver.ts";
 import { DAY_MS, dayOf } from "../query/time-range.ts";
-import type { StoreDatabase } from "./audit-store.ts";
 import { type ColumnType, KEY_COLUMNS, LINE_COLUMNS, rowOf, type StoreColumn, type StoreRow } from "./columns.ts";
-import { identifier, type SqlDialect, SqlText, sql } from "./sql-text.ts";
+import { identifier, type SqlDialect, SqlText, type StoreDatabase, sql } from "./sql-text.ts";
 import { logRows, type StoreWriter, type WriterOptions } from "./writer.ts";
 
 /** One connection for each stream of the log. */

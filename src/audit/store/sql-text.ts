@@ -64,3 +64,13 @@ export interface SqlDialect {
   /** Converts a day, `YYYY-MM-DD`. */
   day(day: string): SqlText;
 }
+
+/** A row of an answer. Integers may be texts. */
+export type StoreAnswer = Readonly<Record<string, unknown>>;
+
+/** A database that holds the lines of many logs. */
+export interface StoreDatabase {
+  readonly dialect: SqlDialect;
+  read(statement: SqlText): Promise<readonly StoreAnswer[]>;
+  close(): Promise<void>;
+}

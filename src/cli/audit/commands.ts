@@ -181,6 +181,7 @@ export const commands = [
       from: option(text("day"), "first day to check; only the chain is checked then"),
       to: option(text("day"), "last day to check"),
       json: JSON_FLAG,
+      fromStore,
     },
     exits: {
       0: "sound, and signed by a given key",
@@ -192,7 +193,10 @@ export const commands = [
       6: "sound, but no signature was checked: no key was given, or only a part was read",
       66: "there is no audit directory",
     },
-    run: async (_, options) => (await evidence()).auditVerify(options),
+    run: async (_, { fromStore, ...options }) =>
+      fromStore === undefined
+        ? (await evidence()).auditVerify(options)
+        : guarded(async () => (await store()).verifyFromStore(fromStore, options)),
   }),
   command({
     name: "audit prove",

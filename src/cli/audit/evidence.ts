@@ -23,7 +23,7 @@ import { present } from "../../core/present.ts";
 import { EXIT, print, reportChange, StdoutError, wrongUsage } from "../output.ts";
 import { auditDirectory, guarded } from "./directory.ts";
 
-interface AuditVerifyOptions {
+export interface AuditVerifyOptions {
   readonly dir?: string;
   readonly key: readonly string[];
   readonly from?: string;
@@ -39,7 +39,7 @@ const SOUND = 0;
 const LINES_MISSING = 3;
 const NOT_SIGNED = 4;
 const UNREADABLE = 5;
-const SIGNATURES_NOT_CHECKED = 6;
+export const SIGNATURES_NOT_CHECKED = 6;
 const PER_CENT = 100;
 
 /** `stc audit verify`: reads the log and reports the first problem. */
@@ -127,7 +127,7 @@ function reportErrors(exitCode: number, work: () => void): void {
 }
 
 /** Reads a public key from a file, or a verifier key given as text. */
-function readKey(named: string): ReturnType<typeof readPublicKey> {
+export function readKey(named: string): ReturnType<typeof readPublicKey> {
   if (named.includes("+") && !named.includes("\n")) {
     try {
       return readPublicKey(named);

@@ -6,9 +6,10 @@ import { readStatsRange } from "../../audit/stats/stats.ts";
 import type { AuditStore, StoredLog } from "../../audit/store/audit-store.ts";
 import { AuditStoreError, isStoreUrl, openAuditStore } from "../../audit/store/open-store.ts";
 import { readStoreQuery, writeStoreCursor } from "../../audit/store/store-query.ts";
-import { print, wrongUsage } from "../output.ts";
+import { EXIT, print, wrongUsage } from "../output.ts";
 import { checkId, LIMITS, printEntry, printHeading, printHistory, withLog } from "./calls.ts";
 import { auditMoment, noCalls } from "./directory.ts";
+import { type AuditVerifyOptions, readKey, SIGNATURES_NOT_CHECKED } from "./evidence.ts";
 import { EXPORT_LIMITS, formatOf, writeExport } from "./export.ts";
 import { printStatistics } from "./stats.ts";
 
@@ -86,6 +87,30 @@ export async function exportFromStore(named: string, { dirs, params, ...written 
   await withStore(named, dirs, async (store) => {
     await writeExport(store.lines(read.ok), { format, output: written.output });
     reportLogs(await store.logs());
+  });
+}
+
+/** `stc audit verify --from-store`: checks the stored lines of each log, and names what is missing. */
+export async function verifyFromStore(named: string, { dir, key, from, to, json }: AuditVerifyOptions): Promise<void> {
+  if ((from ?? to) !== undefined) return wrongUsage("--from and --to are for files: a store is checked as a whole");
+  const keys = key.map(readKey);
+  await withStore(named, dir === undefined ? [] : [dir], async (store) => {
+    let [logs, damaged] = [0, 0];
+    for await (const report of store.verify(keys)) {
+      const { log, stream, lines, firstSeq = "-", lastSeq = "-", compared, problems } = report;
+      logs += 1;
+      if (problems.length > 0) damaged += 1;
+      if (json === true) {
+        print.json(report);
+        continue;
+      }
+      print.line(`${stream} ${log}: ${lines} lines, seq ${firstSeq} to ${lastSeq}, ${compared} checkpoints compared`);
+      for (const { kind, message } of problems) print.line(`  ${kind}: ${message}`);
+    }
+    const sound = keys.length > 0 ? "ok" : "ok, not checked: signatures";
+    if (json !== true) print.line(damaged === 0 && logs > 0 ? sound : "NOT SOUND");
+    if (damaged > 0 || logs === 0) process.exitCode = EXIT.failed;
+    else if (keys.length === 0) process.exitCode = SIGNATURES_NOT_CHECKED;
   });
 }
 

@@ -11,7 +11,7 @@ import { postgresExporter } from "../../../src/audit/export/stores.ts";
 import type { AuditStore } from "../../../src/audit/store/audit-store.ts";
 import { openAuditStore } from "../../../src/audit/store/open-store.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
-import { runStc } from "../../support/stc.ts";
+import { runStc, SIGNATURES_NOT_CHECKED } from "../../support/stc.ts";
 import {
   askedParams,
   compareLines,
@@ -150,6 +150,10 @@ describe.skipIf(native === undefined)("the same lines in files and in PostgreSQL
     const stats = await runStc(["audit", "stats", "--from-store", file, "--tool", "bash", "--json"]);
     const files = await runStc(["audit", "stats", "--dir", dirs[0] ?? "", "--tool", "bash", "--json"]);
     expect(JSON.parse(stats.out).calls).toBeGreaterThan(JSON.parse(files.out).calls);
+    const verified = await runStc(["audit", "verify", "--from-store", file]);
+    expect(verified.code).toBe(SIGNATURES_NOT_CHECKED);
+    expect(verified.out).toMatch(/^calls [0-9a-f]{32}: 2500 lines, seq 0 to 2499, 0 checkpoints compared$/m);
+    expect(verified.out).toEndWith("\nok, not checked: signatures\n");
     const both = await runStc(["audit", "query", "--from-store", file, "--dir", dirs[0] ?? ""]);
     expect(both).toMatchObject({ code: 64, err: "give --dir or --from-store, not both\n" });
   });
@@ -214,5 +218,57 @@ describe.skipIf(native === undefined)("the exporter", () => {
     expect(await receiver.deliver([line], AbortSignal.timeout(20_000))).toMatchObject({ kind: "later" });
     await server.start();
     expect(await receiver.deliver([line], AbortSignal.timeout(20_000))).toEqual({ kind: "taken", rejected: 0 });
+  });
+});
+
+describe.skipIf(native === undefined)("verification of the stored lines", () => {
+  const problems = async (store: AuditStore) => {
+    const found: string[] = [];
+    for await (const { stream, problems: own } of store.verify([keys.publicKey])) {
+      found.push(...own.map(({ kind, message }) => `${stream}: ${kind}: ${message}`));
+    }
+    return found;
+  };
+
+  test.each<[string, string, readonly string[]]>([
+    ["nothing", "SELECT 1", []],
+    [
+      "a deleted line",
+      "DELETE FROM audit_lines WHERE stream = 'calls' AND seq BETWEEN 3 AND 4",
+      ["calls: gap: seq 3 to 4 are missing"],
+    ],
+    [
+      "the newest lines",
+      "DELETE FROM audit_lines WHERE stream = 'calls' AND seq > 9",
+      ["calls: cut off: seq 10 to 14 were signed and are missing"],
+    ],
+    [
+      "all lines of a log",
+      "DELETE FROM audit_lines WHERE stream = 'journal'",
+      ["journal: missing log: no line is stored"],
+    ],
+    [
+      "all traces of a log but its checkpoints",
+      "DELETE FROM audit_lines WHERE stream = 'journal'; DELETE FROM audit_logs WHERE stream = 'journal'",
+      ["journal: missing log: no line is stored"],
+    ],
+    [
+      "a second line of one seq",
+      "INSERT INTO audit_lines SELECT (l).* FROM (SELECT jsonb_populate_record(a, jsonb_build_object('hash', repeat('f', 64))) AS l FROM audit_lines a WHERE stream = 'calls' AND seq = 5) AS copy",
+      ["calls: fork: two lines have seq 5"],
+    ],
+    [
+      "a changed line",
+      "UPDATE audit_lines SET line = replace(line, 't-1-2', 't-1-9') WHERE stream = 'calls' AND seq = 7",
+      ["calls: changed: the line of seq 7 does not follow from the one before"],
+    ],
+  ])("%s", async (title, damage, expected) => {
+    const name = `verified_${title.replaceAll(/[^a-z]/g, "_")}`;
+    const url = await server.createDatabase(name);
+    const dir = mkdtempSync(join(folder, "verified-"));
+    await writeLog(dir);
+    await exportLog(dir, receiverAt(url));
+    await server.send(damage, name);
+    expect(await problems(await storeAt(url))).toEqual([...expected]);
   });
 });

@@ -1,0 +1,177 @@
+import type { KeyObject } from "node:crypto";
+import { logIdOf, readLink, STREAMS, type StreamName } from "../chain/chain.ts";
+import { ChainWalk } from "../chain/chain-walk.ts";
+import { type Checkpoint, readCheckpoint } from "../chain/checkpoint.ts";
+import { MerkleTree } from "../chain/merkle-tree.ts";
+import { verifyNote } from "../chain/signed-note.ts";
+import { type StoreAnswer, type StoreDatabase, sql } from "./sql-text.ts";
+
+/**
+ * Checks the lines of a store: each log's chain, against its checkpoints where its first line is still stored. Finds what is missing
+ * in the store, whoever lost it: a replica that did not send it, the database, or a person.
+ */
+
+interface StoreProblem {
+  readonly kind: "missing log" | "gap" | "fork" | "changed" | "cut off" | "checkpoint mismatch" | "bad signature";
+  readonly message: string;
+}
+
+interface StoredLogReport {
+  readonly log: string;
+  readonly stream: StreamName;
+  readonly lines: number;
+  readonly firstSeq: number | undefined;
+  readonly lastSeq: number | undefined;
+  /** Checkpoints that agree with the lines. */
+  readonly compared: number;
+  readonly problems: readonly StoreProblem[];
+}
+
+/** Rows that are read at once. */
+const ROWS = 500;
+/** Problems of one log that are reported. */
+const PROBLEMS_MAX = 20;
+
+/** Yields a report for each stream of each log that the store knows. */
+export async function* verifyStore(
+  database: StoreDatabase,
+  keys: readonly KeyObject[],
+): AsyncGenerator<StoredLogReport, void> {
+  const { lines, logs, checkpoints } = database.dialect;
+  const known = await database.read(
+    sql`SELECT log, stream FROM ${logs} UNION SELECT log, stream FROM ${checkpoints} ORDER BY log, stream`,
+  );
+  const [oldest] = await database.read(sql`SELECT min(time_ms) AS time_ms FROM ${lines}`);
+  for (const { log, stream } of known) {
+    const name = STREAMS.find((each) => each === stream);
+    if (name === undefined) continue;
+    const walk = new StoredLogWalk(String(log), name);
+    walk.checkpoints(await readNotes(database, walk), keys);
+    for await (const row of readRows(database, walk)) walk.take(row);
+    yield walk.end(await isRetained(database, walk, oldest?.["time_ms"]));
+  }
+}
+
+type LogName = Pick<StoredLogReport, "log" | "stream">;
+
+async function readNotes(database: StoreDatabase, { log, stream }: LogName): Promise<readonly string[]> {
+  const rows = await database.read(
+    sql`SELECT note FROM ${database.dialect.checkpoints} WHERE log = ${log} AND stream = ${stream}`,
+  );
+  return rows.map(({ note }) => String(note));
+}
+
+async function* readRows(database: StoreDatabase, { log, stream }: LogName): AsyncGenerator<StoreAnswer, void> {
+  let after: readonly [seq: number, hash: string] = [-1, ""];
+  for (;;) {
+    const rows = await database.read(
+      sql`SELECT seq, hash, line FROM ${database.dialect.lines}
+        WHERE log = ${log} AND stream = ${stream} AND (seq, hash) > (${after[0]}, ${after[1]})
+        ORDER BY seq, hash LIMIT ${ROWS}`,
+    );
+    yield* rows;
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < ROWS) return;
+    after = [Number(last["seq"]), String(last["hash"])];
+  }
+}
+
+/** Returns whether retention explains that a log has no lines: its newest one was older than all lines of the store. */
+async function isRetained(database: StoreDatabase, { log, stream }: LogName, oldest: unknown): Promise<boolean> {
+  const [row] = await database.read(
+    sql`SELECT time_ms FROM ${database.dialect.logs} WHERE log = ${log} AND stream = ${stream}`,
+  );
+  return row !== undefined && Number(row["time_ms"]) < Number(oldest ?? 0);
+}
+
+class StoredLogWalk {
+  readonly log: string;
+  readonly stream: StreamName;
+  readonly #roots = new Map<number, Buffer>();
+  readonly #problems: StoreProblem[] = [];
+  #walk: ChainWalk | undefined;
+  #lines = 0;
+  #firstSeq: number | undefined;
+  #lastSeq: number | undefined;
+  #compared = 0;
+  #signedSize = 0;
+
+  constructor(log: string, stream: StreamName) {
+    this.log = log;
+    this.stream = stream;
+  }
+
+  checkpoints(notes: readonly string[], keys: readonly KeyObject[]): void {
+    for (const checkpoint of notes.flatMap((note) => readCheckpoint(note) ?? [])) this.#addCheckpoint(checkpoint, keys);
+  }
+
+  #addCheckpoint(checkpoint: Checkpoint, keys: readonly KeyObject[]): void {
+    const { size, root, origin } = checkpoint;
+    if (keys.length > 0 && verifyNote(checkpoint, origin, keys) !== "valid") {
+      this.#problem("bad signature", `the checkpoint of ${size} lines is not signed by a given key`);
+      return;
+    }
+    const other = this.#roots.get(size);
+    if (other !== undefined && !other.equals(root)) this.#problem("fork", `two checkpoints of ${size} lines differ`);
+    this.#roots.set(size, root);
+    this.#signedSize = Math.max(this.#signedSize, size);
+  }
+
+  take({ seq: written, line }: StoreAnswer): void {
+    const seq = Number(written);
+    // The walk may overwrite the byte before a line.
+    const bytes = Buffer.from(` ${String(line)}`);
+    this.#lines += 1;
+    this.#firstSeq ??= seq;
+    if (seq === this.#lastSeq) {
+      this.#problem("fork", `two lines have seq ${seq}`);
+      return;
+    }
+    const isGap = this.#lastSeq !== undefined && seq !== this.#lastSeq + 1;
+    if (isGap) this.#problem("gap", `seq ${Number(this.#lastSeq) + 1} to ${seq - 1} are missing`);
+    this.#lastSeq = seq;
+    if (this.#walk === undefined || isGap) this.#walk = this.#begin(bytes, seq);
+    if (!this.#walk.take(bytes, 1, bytes.length)) {
+      this.#problem("changed", `the line of seq ${seq} does not follow from the one before`);
+      this.#walk = ChainWalk.fromWithin();
+      return;
+    }
+    this.#compare(seq + 1);
+  }
+
+  /** Returns a walk from this line on: only from the first line of a log can checkpoints be compared. */
+  #begin(bytes: Buffer, seq: number): ChainWalk {
+    const link = readLink(bytes, 1, bytes.length);
+    if (seq !== 0 || link?.seq !== 0) return ChainWalk.fromWithin();
+    if (logIdOf(link.hash) !== this.log) this.#problem("changed", "the first line is that of another log");
+    return ChainWalk.after({ seq: 0, prev: link.prev, tree: new MerkleTree(), logId: undefined });
+  }
+
+  #compare(size: number): void {
+    const [root, tree] = [this.#roots.get(size), this.#walk?.tree];
+    if (root === undefined || tree === undefined) return;
+    if (tree.root().equals(root)) this.#compared += 1;
+    else this.#problem("checkpoint mismatch", `the ${size} lines are not those that were signed`);
+  }
+
+  end(isRetained: boolean): StoredLogReport {
+    const size = this.#signedSize;
+    if (this.#lastSeq === undefined && !isRetained) this.#problem("missing log", "no line is stored");
+    else if (this.#lastSeq !== undefined && this.#lastSeq + 1 < size) {
+      this.#problem("cut off", `seq ${this.#lastSeq + 1} to ${size - 1} were signed and are missing`);
+    }
+    return {
+      log: this.log,
+      stream: this.stream,
+      lines: this.#lines,
+      firstSeq: this.#firstSeq,
+      lastSeq: this.#lastSeq,
+      compared: this.#compared,
+      problems: this.#problems,
+    };
+  }
+
+  #problem(kind: StoreProblem["kind"], message: string): void {
+    if (this.#problems.length < PROBLEMS_MAX) this.#problems.push({ kind, message });
+  }
+}
