@@ -140,7 +140,10 @@ export function pooledTransactions(
   address: PostgresAddress,
   { statementMs, acceptsStandby, ...options }: PooledOptions,
 ): Transactions {
-  const pool = new ConnectionPool({ ...options, open: () => connect(address, { ...POOLED, connectionTimeout: statementMs / 1_000 }) });
+  const pool = new ConnectionPool({
+    ...options,
+    open: () => connect(address, { ...POOLED, connectionTimeout: statementMs / 1_000 }),
+  });
   return {
     begin: (kind, work) =>
       pool.run(kind === "read" ? READ : WRITE, async (sql) => {

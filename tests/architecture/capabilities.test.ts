@@ -149,7 +149,13 @@ const CAPABILITIES: readonly Capability[] = [
       ...["src/approvals/notify/report.ts", "src/approvals/store/tasks.ts", "src/database/rows.ts"],
       ...["src/audit/export/positions.ts", "src/audit/journal/saved-position.ts", "src/audit/unauthenticated.ts"],
       ...["src/audit/query/line-rows.ts", "src/audit/query/params.ts", "src/audit/query/view.ts"],
-      ...["src/cli/development/keys.ts", "src/console/oidc.ts", "src/console/sessions.ts", "src/mcp/protocol.ts", "src/halts/file.ts"],
+      ...[
+        "src/cli/development/keys.ts",
+        "src/console/oidc.ts",
+        "src/console/sessions.ts",
+        "src/mcp/protocol.ts",
+        "src/halts/file.ts",
+      ],
       "src/targets/command/confinement/",
       // Answers of the service to its own clients, which show them or pass them on as they are.
       ...["src/cli/approvals/answers.ts", "src/cli/client.ts", "src/cli/mcp.ts", "src/console/app/"],
