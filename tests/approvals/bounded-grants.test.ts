@@ -177,7 +177,7 @@ describe("a bounded grant", () => {
     expect(lines.map(({ type }) => type)).toEqual(["grant.created", "grant.used", "grant.used"]);
     expect(lines[0]).toMatchObject({ bounds: { runs: 2, minutes: 5, arguments: BOUNDS }, approvalId });
     expect(lines[1]).toMatchObject({ run: 1, of: 2, traceId: ran.body.traceId });
-    expect(JSON.stringify(lines)).not.toContain("c-1");
+    expect(JSON.stringify(lines)).not.toContain(`"c-1"`);
   });
 
   test("counts the claim of the approved call as a run", async () => {

@@ -54,7 +54,7 @@ describe("a halt", () => {
         retryable: false,
       },
     ]);
-    expect(JSON.stringify(body)).not.toContain("4711");
+    expect(JSON.stringify(body)).not.toContain("incident");
     const id = set.body.halt.id;
     const entry = service.entry(body.traceId);
     expect(entry).toMatchObject({ decision: "DENIED", error: { code: "HALTED" }, tool: { name: "do_read" } });
