@@ -204,6 +204,15 @@ const NOT_RUN: Readonly<Record<string, string>> = {
       "wants a cluster; tests/deploy/cluster-documented.test.ts renders the chart with the values of this page",
     ]),
   ),
+  "docs/identity.md: kubectl create clusterrolebinding": "wants a cluster",
+  ...Object.fromEntries(
+    ["CREATE USER", "postgres://", "stc audit query", "complete until", "stc audit verify"].map((begin) => [
+      `docs/audit-stores.md: ${begin}`,
+      "wants a database; tests/audit/store/postgres.slow.ts runs these commands on one",
+    ]),
+  ),
+  "docs/operating.md: stc audit exports":
+    "wants the volume of a replica; tests/cli/audit/commands.slow.ts runs the command",
 };
 
 /** Languages whose blocks are all run, loaded or read below. */

@@ -18,7 +18,7 @@ describe("docs/identity.md", () => {
   test("its configurations are valid", () => {
     const jwt = { issuers: [{ issuer: "https://idp.example", jwksFile: "x" }] };
     const found = blocks("yaml");
-    expect(found).toHaveLength(7);
+    expect(found).toHaveLength(8);
     for (const block of found) {
       const written = { tools: ["."], audit: { dir: "audit" }, jwt, ...parse(block) };
       expect(() => readConfig(written, { folder: "/", environment: {}, origin: "docs/identity.md" })).not.toThrow();

@@ -14,7 +14,7 @@ const storeSettings = z.strictObject({
     .string()
     .min(1)
     .describe(
-      "For `postgres`: file with the URL of the database, which contains its password: `postgres://user:password@host/database`.",
+      "For `postgres`: file with the URL of the database (`postgres://…`), which contains its user's password.",
     ),
   retentionDays: z
     .int()
