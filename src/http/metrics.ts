@@ -66,7 +66,7 @@ const SYNC_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025
 const BATCH_ENTRIES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
 /** Creates the Prometheus metrics. Label values come from closed lists: all unknown tools share one. */
-export function createMetrics(register = new Registry()): Metrics {
+export function createMetrics(register: Registry = new Registry()): Metrics {
   const registers = [register];
   collectDefaultMetrics({ register });
   /** Tool → decision and refusal code or OK → number of calls. */
