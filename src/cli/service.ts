@@ -357,7 +357,8 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
       isSameSignal = false;
     }, SAME_SIGNAL_MS).unref();
   };
-  const end = async (exitCode: number, ended: Promise<void>): Promise<void> => {
+  let exitCode = 0;
+  const end = async (ended: Promise<void>): Promise<void> => {
     isEnding = true;
     afterSignal();
     await ended;
@@ -366,13 +367,16 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
   };
   process.on("uncaughtException", (error) => {
     service.logUncaught(error);
-    if (isEnding) exit(1);
-    void end(1, service.drain());
+    if (service.isDraining) exit(1);
+    exitCode = 1;
+    // In the shutdown delay calls are still served: they are drained like those of a service that nobody has stopped.
+    if (isEnding) void service.drain();
+    else void end(service.drain());
   });
   const onStopSignal = (signal: "SIGTERM" | "SIGINT"): void => {
     if (isSameSignal) return;
     if (isEnding && service.isDraining) exit(1);
-    if (!isEnding) return void end(0, signal === "SIGINT" ? service.drain() : service.shutDown());
+    if (!isEnding) return void end(signal === "SIGINT" ? service.drain() : service.shutDown());
     afterSignal();
     void service.drain();
   };

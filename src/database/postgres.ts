@@ -279,6 +279,7 @@ function readUsable(sql: Bun.SQL): Promise<number> {
 async function prepareDatabase(sql: Bun.SQL): Promise<void> {
   if ((await readDatabase(sql)) >= POSTGRES_STEPS.length) return;
   await sql.begin(WRITE, async (tx) => {
+    await limitTransaction(tx);
     await tx`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK}::bigint)`;
     // Another process may have migrated the tables while this one waited for the lock.
     await migrate(tx, { steps: POSTGRES_STEPS, from: await versionOf(tx), run: (step) => tx.unsafe(step) });

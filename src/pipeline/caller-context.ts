@@ -283,7 +283,11 @@ class TokenVerifier implements CallerVerifier {
       { claims: read.claims, operators: issuer.operators },
       nowMs,
     );
-    await issuer.review?.(token, caller.subject);
+    if (issuer.review !== undefined) {
+      await issuer.review(token, caller.subject);
+      // It may have expired meanwhile.
+      readCaller(read, issuer, this.#options.clock() / 1000);
+    }
     const expiresAtMs = caller.expiresAt * 1000;
     const freshMs = issuer.review === undefined ? REVERIFY_AFTER_MS : REVIEW_FRESH_MS;
     const untilMs = Math.min(expiresAtMs, nowMs + freshMs, issuer.keys.freshUntilMs(), rolesUntilMs);

@@ -159,10 +159,8 @@ describe("a token of a service account", () => {
   });
 
   const outages: readonly (readonly [string, () => Response])[] = [
-    ["403, without the role", () => new Response("{}", { status: 403 })],
+    ["429", () => new Response("{}", { status: 429 })],
     ["500", () => new Response("{}", { status: 500 })],
-    ["no JSON", () => new Response("<html>")],
-    ["no status", () => Response.json({ kind: "Status" })],
   ];
   test.each(outages)(
     "the API server answers %s: refused by default, accepted where that is configured",
@@ -179,6 +177,29 @@ describe("a token of a service account", () => {
       });
     },
   );
+
+  const mistakes: readonly (readonly [string, () => Response])[] = [
+    ["403, without the role", () => new Response("{}", { status: 403 })],
+    ["404", () => new Response("{}", { status: 404 })],
+    ["no JSON", () => new Response("<html>")],
+    ["no status", () => Response.json({ kind: "Status" })],
+  ];
+  test.each(mistakes)("the API server answers %s: refused in any case, because it would last", async (_, reply) => {
+    answer = reply;
+    const token = await accountToken(now);
+    await expect(verifier({ whenUnavailable: "accept" }).verifyToken(token, "agents")).rejects.toMatchObject({
+      code: "AUTH_UNAVAILABLE",
+    });
+  });
+
+  test("a token that expires during its review is refused", async () => {
+    const token = await accountToken(now);
+    answer = () => {
+      now += 10 * 3_600_000;
+      return withStatus(GOOD)();
+    };
+    await expect(verifier().verifyToken(token, "agents")).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
+  });
 });
 
 test("a call with the token of a deleted pod is refused and recorded, and says nothing of the API server", async () => {

@@ -2,6 +2,7 @@ import { isTable } from "../../core/json.ts";
 import { BOUNDED_TEXT_LIMITS, parseStrictJson } from "../../core/strict-json.ts";
 import { OPERATED_ADDRESSES } from "../../egress/addresses.ts";
 import { EgressClient } from "../../egress/client.ts";
+import { EgressError } from "../../egress/request.ts";
 import { authUnavailable, unauthenticated } from "./refusal.ts";
 import type { FetchCredentials } from "./remote-keys.ts";
 
@@ -19,7 +20,7 @@ export interface TokenReviewSettings {
   /** URL of the API server. */
   readonly url: string;
   readonly audiences: readonly string[];
-  /** "accept": the token's signature and claims are enough while the API server does not answer. */
+  /** "accept": the token's signature and claims are enough while the API server does not answer, or answers 429 or 5xx. */
   readonly whenUnavailable: "refuse" | "accept";
   readonly credentials: FetchCredentials | undefined;
 }
@@ -27,7 +28,7 @@ export interface TokenReviewSettings {
 /** Rejects with UNAUTHENTICATED unless the API server knows the token as one of this subject, for one of the audiences. */
 export async function reviewToken(token: string, subject: string, settings: TokenReviewSettings): Promise<void> {
   const status = await ask(token, settings).catch((cause: unknown) => {
-    if (settings.whenUnavailable === "accept") return undefined;
+    if (settings.whenUnavailable === "accept" && isAway(cause)) return undefined;
     throw authUnavailable("the API server did not review the token", RETRY_MS, cause);
   });
   if (status === undefined) return;
@@ -39,6 +40,21 @@ export async function reviewToken(token: string, subject: string, settings: Toke
   }
   const user = isTable(status["user"]) ? status["user"]["username"] : undefined;
   if (user !== subject) throw unauthenticated("invalid", "the API server names another subject");
+}
+
+/** An answer that the API server has refused, such as 403 without the role, is a mistake that lasts until somebody corrects it. */
+class NotReviewed extends Error {
+  readonly status: number;
+
+  constructor(status: number) {
+    super(`the API server answered ${status}`);
+    this.status = status;
+  }
+}
+
+function isAway(cause: unknown): boolean {
+  if (cause instanceof NotReviewed) return cause.status === 429 || cause.status >= 500;
+  return cause instanceof EgressError;
 }
 
 async function ask(token: string, { url, audiences, credentials }: TokenReviewSettings) {
@@ -64,7 +80,7 @@ async function ask(token: string, { url, audiences, credentials }: TokenReviewSe
     isRepeatable: true,
     acceptsUnboundedBody: true,
   });
-  if (answer.status !== 200 && answer.status !== 201) throw new Error(`the API server answered ${answer.status}`);
+  if (answer.status !== 200 && answer.status !== 201) throw new NotReviewed(answer.status);
   const read = parseStrictJson(new TextDecoder("utf-8", { fatal: true }).decode(answer.body), BOUNDED_TEXT_LIMITS);
   const status = isTable(read) ? read["status"] : undefined;
   if (!isTable(status)) throw new Error("the API server's answer has no status");

@@ -63,7 +63,7 @@ const issuer = z.strictObject({
         .enum(["refuse", "accept"])
         .default("refuse")
         .describe(
-          "What happens while the API server does not answer: `refuse` answers AUTH_UNAVAILABLE, `accept` relies on the token's signature and claims.",
+          "What happens while the API server does not answer, or answers 429 or 5xx: `refuse` answers AUTH_UNAVAILABLE, `accept` relies on the token's signature and claims.",
         ),
     })
     .optional(),
