@@ -145,8 +145,13 @@ export class Exporter {
 
   #nextBatch(): ExportBatch | undefined {
     const { dir, stream } = this.#options;
-    if (stream !== "checkpoints") this.#log ??= logIdIn(dir, stream);
-    return readBatch({ dir, stream, from: this.#position, log: this.#log });
+    const position = { dir, stream, from: this.#position };
+    if (stream !== "checkpoints" && this.#log === undefined) {
+      // A line that is written after the id was looked for would be sent without it.
+      if (readNextLine(position) === undefined) return undefined;
+      this.#log = logIdIn(dir, stream);
+    }
+    return readBatch({ ...position, log: this.#log });
   }
 
   /** Delivers a batch. Saves the position even on failure, so that lines before it are not sent again. */
