@@ -170,8 +170,10 @@ export class OidcSignIn implements Refreshing {
     const metadata = await this.#metadata();
     const auth = this.#authentication(metadata);
     const parameters = { ...this.#requests(), additionalParameters: this.#target() };
-    const response = await refreshTokenGrantRequest(metadata, this.#client, auth, refreshToken, parameters);
-    const answered = await processRefreshTokenResponse(metadata, this.#client, response);
+    const answered = await this.#asked(async () => {
+      const response = await refreshTokenGrantRequest(metadata, this.#client, auth, refreshToken, parameters);
+      return processRefreshTokenResponse(metadata, this.#client, response);
+    });
     return this.#tokenIn(answered, refreshToken);
   }
 
@@ -230,7 +232,7 @@ export class OidcSignIn implements Refreshing {
     try {
       return await ask();
     } catch (cause) {
-      const isUnreachable = cause instanceof EgressError || (cause instanceof ProviderError && cause.status >= 500);
+      const isUnreachable = cause instanceof EgressError || cause instanceof ProviderError;
       throw isUnreachable ? unavailable(cause) : beginAgain("the provider's answer is not acceptable", cause);
     }
   }
@@ -257,7 +259,7 @@ export class OidcSignIn implements Refreshing {
       bodyBytesMax: ANSWER_BYTES_MAX,
       isRepeatable: method === "GET",
     });
-    if (answer.status >= 500) throw new ProviderError(answer.status);
+    if (answer.status >= 500 || answer.status === 429) throw new ProviderError(answer.status);
     const type = answer.headers["content-type"];
     const hasBody = answer.status !== 204 && answer.status !== 304;
     return new Response(hasBody ? answer.body : null, {

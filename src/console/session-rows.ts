@@ -64,20 +64,31 @@ export class SessionRows {
     });
   }
 
-  /** Returns whether this process renews the token now: until `leaseUntil`, no other one does. */
-  claimRenewal({ idHash, renewAt }: SessionRow, leaseUntil: number): Promise<boolean> {
-    return this.#changes(
-      (sql) => sql`
-        UPDATE console_sessions SET renew_at = ${leaseUntil} WHERE id_hash = ${idHash} AND renew_at = ${renewAt}
-        RETURNING *`,
+  /** Returns the row, with the lease as `renewAt`, when this process renews the token now: until then, no other one does. */
+  claimRenewal({ idHash, renewAt }: SessionRow, leaseUntil: number): Promise<SessionRow | undefined> {
+    return this.#state.write(async (sql) =>
+      one(
+        await sql`
+          UPDATE console_sessions SET renew_at = ${leaseUntil} WHERE id_hash = ${idHash} AND renew_at = ${renewAt}
+          RETURNING *`,
+      ),
     );
   }
 
-  /** Stores another token. Returns false when the session has ended. */
-  replace({ idHash, sealed, renewAt }: SessionRow): Promise<boolean> {
+  /** Stores another token. Returns false when the session has ended, or the lease is another process's. */
+  replace({ idHash, sealed, renewAt }: SessionRow, lease: number): Promise<boolean> {
     return this.#changes(
       (sql) => sql`
-        UPDATE console_sessions SET sealed = ${sealed}, renew_at = ${renewAt} WHERE id_hash = ${idHash} RETURNING *`,
+        UPDATE console_sessions SET sealed = ${sealed}, renew_at = ${renewAt}
+        WHERE id_hash = ${idHash} AND renew_at = ${lease} RETURNING *`,
+    );
+  }
+
+  /** Gives a lease back. Returns false when the session has ended, or the lease is another process's. */
+  postponeRenewal({ idHash, renewAt: lease }: SessionRow, until: number): Promise<boolean> {
+    return this.#changes(
+      (sql) => sql`
+        UPDATE console_sessions SET renew_at = ${until} WHERE id_hash = ${idHash} AND renew_at = ${lease} RETURNING *`,
     );
   }
 

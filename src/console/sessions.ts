@@ -18,8 +18,8 @@ const SWEEP_EVERY_MS = 10_000;
 const RENEW_BEFORE_MS = 60_000;
 /** Time until a failed renewal is tried again. */
 const RENEW_RETRY_MS = 5_000;
-/** Longest time that a renewal takes: afterwards, another replica tries. */
-const RENEW_LEASE_MS = 15_000;
+/** Longest time that a renewal takes, from the provider's metadata to its keys: afterwards, another replica tries. */
+const RENEW_LEASE_MS = 30_000;
 /** Interval at which a replica looks whether another one has renewed a token that has expired. */
 const RENEW_POLL_MS = 100;
 const RETRY_AFTER_MS = 5_000;
@@ -199,55 +199,74 @@ export class Sessions implements SessionSource {
     if (now < row.renewAt && now < content.expiresAt * 1_000) return session;
     const running = this.#renewing.get(row.idHash) ?? this.#renewOnce(session);
     this.#renewing.set(row.idHash, running);
-    return running;
+    const renewed = await running;
+    // An expired token would end the session, which may go on when the provider answers again.
+    if (renewed !== undefined && this.#isExpired(renewed)) throw unavailable(new Error("the token was not renewed"));
+    return renewed;
   }
 
+  #isExpired({ content }: Session): boolean {
+    return content.expiresAt * 1_000 <= this.#options.clock();
+  }
+
+  /** Renews the token, or waits until another replica has: that one may fail or stop. Nobody waits while the token is valid. */
   async #renewOnce(session: Session): Promise<Session | undefined> {
-    const { rows, clock } = this.#options;
-    const { row } = session;
+    const { id, row } = session;
     try {
-      const isDue = row.renewAt <= clock();
-      const isMine = isDue && (await available(rows.claimRenewal(row, Math.floor(clock()) + RENEW_LEASE_MS)));
-      return isMine ? await this.#renew(session) : await this.#renewedElsewhere(session);
+      let found: Session | undefined = session;
+      for (let poll = 0; found !== undefined; poll += 1) {
+        const claimed = await this.#claimed(found);
+        if (claimed !== undefined) return await this.#renew(claimed);
+        if (!this.#isExpired(found) || poll * RENEW_POLL_MS >= RENEW_LEASE_MS) break;
+        await new Promise((resolve) => setTimeout(resolve, RENEW_POLL_MS));
+        found = await this.#find(id);
+      }
+      return found;
     } finally {
       this.#renewing.delete(row.idHash);
     }
   }
 
-  async #renew(session: Session): Promise<Session | undefined> {
+  /** Returns the session when its renewal is due and no other replica renews it now. */
+  async #claimed({ id, row }: Session): Promise<Session | undefined> {
+    const { rows, clock } = this.#options;
+    const now = Math.floor(clock());
+    const claimed = row.renewAt <= now ? await available(rows.claimRenewal(row, now + RENEW_LEASE_MS)) : undefined;
+    const content = claimed && contentIn(id, claimed);
+    return claimed && content && { id, row: claimed, content };
+  }
+
+  /** Returns the session as it is after the attempt; undefined when it has ended, or the provider has refused to go on with it. */
+  async #renew(claimed: Session): Promise<Session | undefined> {
     const { rows, clock, logError, refreshing } = this.#options;
-    const { id, row, content } = session;
+    const { id, row, content } = claimed;
     try {
-      const grant = await refreshing.renew(content.refreshToken ?? "");
-      const next = contentOf(grant, content.keyHash);
-      const renewed = { ...row, sealed: sealed(id, row, next), renewAt: renewalOf(next, clock()) };
-      const isSame = grant.caller.subject === row.subject && grant.caller.issuer === row.issuer;
-      if (isSame && (await rows.replace(renewed))) {
-        this.#remember(renewed, next);
-        return { id, row: renewed, content: next };
-      }
-      if (grant.refreshToken !== undefined) await refreshing.revoke(grant.refreshToken);
-      if (isSame) return undefined;
-      throw new Error("the renewed token is for somebody else");
+      return await this.#stored(claimed, await refreshing.renew(content.refreshToken ?? ""));
     } catch (error) {
       logError(new Error("a token was not renewed", { cause: error }));
-      await available(rows.replace({ ...row, renewAt: Math.floor(clock()) + RENEW_RETRY_MS }));
-      return session;
+      const isMine = await available(rows.postponeRenewal(row, Math.floor(clock()) + RENEW_RETRY_MS));
+      const isRefused = error instanceof Refusal && error.code === "UNAUTHENTICATED";
+      if (isMine && isRefused && this.#isExpired(claimed)) await this.#end(id, "token_refused");
+      return this.#find(id);
     }
   }
 
-  /** Waits for another replica's renewal, unless the token is still valid. */
-  async #renewedElsewhere(session: Session): Promise<Session | undefined> {
-    const { clock } = this.#options;
-    const { id, row, content } = session;
-    const polls = content.expiresAt * 1_000 > clock() ? 0 : RENEW_LEASE_MS / RENEW_POLL_MS;
-    for (let poll = 0; poll < polls; poll += 1) {
-      await new Promise((resolve) => setTimeout(resolve, RENEW_POLL_MS));
-      const found = await this.#find(id);
-      // The other one has renewed it, has failed, or the session has ended.
-      if (found?.row.renewAt !== row.renewAt) return found;
+  async #stored({ id, row, content }: Session, grant: OperatorToken): Promise<Session | undefined> {
+    const { rows, clock } = this.#options;
+    if (grant.caller.subject !== row.subject || grant.caller.issuer !== row.issuer) {
+      this.#revoke(grant.refreshToken);
+      throw signInAgain(new Error("the renewed token is for somebody else"));
     }
-    return session;
+    const next = contentOf(grant, content.keyHash);
+    const renewed = { ...row, sealed: sealed(id, row, next), renewAt: renewalOf(next, clock()) };
+    if (await rows.replace(renewed, row.renewAt)) {
+      this.#remember(renewed, next);
+      return { id, row: renewed, content: next };
+    }
+    // The session has ended meanwhile, or this took too long and another replica has renewed it.
+    const found = await this.#find(id);
+    if (found === undefined) this.#revoke(grant.refreshToken);
+    return found;
   }
 
   /** Ends the session at once; resolves when that is recorded. Rejects only when a person's own sign-out was not. */
@@ -259,18 +278,22 @@ export class Sessions implements SessionSource {
   }
 
   async #ended(row: SessionRow, refreshToken: string | undefined, why: SessionEnd): Promise<void> {
-    const { journal, logError, refreshing } = this.#options;
+    const { journal, logError } = this.#options;
     const known = refreshToken ?? this.#refreshTokens.get(row.idHash)?.refreshToken;
     this.#refreshTokens.delete(row.idHash);
-    if (known !== undefined) {
-      refreshing.revoke(known).catch((error: unknown) => {
-        logError(new Error("a refresh token was not revoked", { cause: error }));
-      });
-    }
+    this.#revoke(known);
     const line = { type: "console.signedOut", sub: row.subject, iss: row.issuer, why } as const;
     await journal(line).catch((error: unknown) => {
       if (why === "signed_out") throw error;
       logError(error);
+    });
+  }
+
+  #revoke(refreshToken: string | undefined): void {
+    const { refreshing, logError } = this.#options;
+    if (refreshToken === undefined) return;
+    refreshing.revoke(refreshToken).catch((error: unknown) => {
+      logError(new Error("a refresh token was not revoked", { cause: error }));
     });
   }
 
@@ -312,10 +335,14 @@ function contentIn(id: string, row: SessionRow): Content | undefined {
 /** Returns the result of the database. Rejects with a `Refusal` that says nothing about the cause. */
 function available<T>(result: Promise<T>): Promise<T> {
   return result.catch((cause: unknown) => {
-    throw new Refusal("AUTH_UNAVAILABLE", "Sessions of the console cannot be read at the moment: try again.", {
-      retryAfterMs: RETRY_AFTER_MS,
-      cause,
-    });
+    throw unavailable(cause);
+  });
+}
+
+function unavailable(cause: unknown): Refusal {
+  return new Refusal("AUTH_UNAVAILABLE", "Sessions of the console cannot be read at the moment: try again.", {
+    retryAfterMs: RETRY_AFTER_MS,
+    cause,
   });
 }
 
@@ -342,8 +369,10 @@ export function hashOf(secret: string): string {
   return createHash("sha256").update(secret).digest("base64url");
 }
 
-function signInAgain(): Refusal {
-  return new Refusal("UNAUTHENTICATED", "This session of the console has ended, or a half of it is missing: sign in.");
+function signInAgain(cause?: unknown): Refusal {
+  return new Refusal("UNAUTHENTICATED", "This session of the console has ended, or a half of it is missing: sign in.", {
+    cause,
+  });
 }
 
 const LINK_MS = 60_000;

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { SessionRows } from "../../src/console/session-rows.ts";
 import { Links, type Refreshing, Sessions } from "../../src/console/sessions.ts";
+import { Refusal } from "../../src/core/errors.ts";
 import type { Exchange } from "../../src/http/endpoint.ts";
 import { emptyFolder, issuers } from "../support/identity-service.ts";
 import { OPERATORS_ISSUER } from "../support/live-tokens.ts";
@@ -69,12 +70,16 @@ describe("sessions in memory", () => {
   /** A provider at which nobody signed in. */
   const noProvider: Refreshing = { renew: () => Promise.reject(new Error("no provider")), revoke: async () => {} };
 
-  function open({ refreshing = noProvider, recording = Promise.resolve() } = {}) {
+  function open({
+    refreshing = noProvider,
+    recording = Promise.resolve(),
+    rows = new SessionRows(openState({ now: () => now })),
+  } = {}) {
     now = 1_800_000_000_000;
     const journal: Record<string, unknown>[] = [];
     const sessions = new Sessions({
       ...{ cookieName: "stc_console", isOwnOrigin: () => true, clock: () => now, logError: () => {}, refreshing },
-      rows: new SessionRows(openState({ now: () => now })),
+      rows,
       async journal(line) {
         await recording;
         journal.push(line);
@@ -215,6 +220,104 @@ describe("sessions in memory", () => {
       now += 20_000;
     }
     expect(counts).toEqual([0, 0, 1, 1, 2]);
+    sessions.close();
+  });
+
+  const renewable = (name: string, seconds: number) => ({
+    ...tokenOf("ann", seconds),
+    ...{ token: name, refreshToken: name },
+  });
+
+  test("of which a replica stops in a renewal are renewed by another one, whose token a late answer does not replace", async () => {
+    const [asked, late] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const revoked: string[] = [];
+    const revoke = async (refreshToken: string) => void revoked.push(refreshToken);
+    const rows = new SessionRows(openState({ now: () => now }));
+    const stopped = open({
+      rows,
+      refreshing: {
+        async renew() {
+          asked.resolve();
+          await late.promise;
+          return renewable("late", 600);
+        },
+        revoke,
+      },
+    });
+    const other = open({ rows, refreshing: { renew: async () => renewable("second", 600), revoke } });
+    const session = await stopped.sessions.open(requestOf({}), renewable("first", 30), "oidc");
+    now += 31_000;
+    const first = stopped.sessions.present(present(session));
+    await asked.promise;
+    const waiting = other.sessions.present(present(session));
+    now += 29_000;
+    expect(await Promise.race([waiting, Bun.sleep(300)])).toBeUndefined();
+    now += 1_000;
+    expect((await waiting)?.authorization).toBe("Bearer second");
+    late.resolve();
+    expect((await first)?.authorization).toBe("Bearer second");
+    expect((await other.sessions.present(present(session)))?.authorization).toBe("Bearer second");
+    expect(revoked).toEqual([]);
+    for (const { sessions } of [stopped, other]) sessions.close();
+  });
+
+  test("go on after their token has expired while the provider could not be reached", async () => {
+    let isReachable = false;
+    const { sessions, journal } = open({
+      refreshing: {
+        ...noProvider,
+        async renew() {
+          if (!isReachable) throw new Refusal("AUTH_UNAVAILABLE", "The provider does not answer.");
+          return renewable("second", 600);
+        },
+      },
+    });
+    const session = await sessions.open(requestOf({}), renewable("first", 30), "oidc");
+    now += 20_000;
+    expect((await sessions.present(present(session)))?.authorization).toBe("Bearer first");
+    now += 20_000;
+    const refused = await sessions.present(present(session)).catch((error: unknown) => error);
+    expect(refused).toMatchObject({ code: "AUTH_UNAVAILABLE" });
+    isReachable = true;
+    const waiting = sessions.present(present(session));
+    now += 5_000;
+    expect((await waiting)?.authorization).toBe("Bearer second");
+    expect(journal.map(({ type }) => type)).toEqual(["console.signedIn"]);
+    sessions.close();
+  });
+
+  test("end with their token when the provider refuses to renew it", async () => {
+    const renew = () => Promise.reject(new Refusal("UNAUTHENTICATED", "The provider refuses."));
+    const { sessions, journal } = open({ refreshing: { ...noProvider, renew } });
+    const session = await sessions.open(requestOf({}), renewable("first", 30), "oidc");
+    now += 20_000;
+    expect((await sessions.present(present(session)))?.authorization).toBe("Bearer first");
+    now += 20_000;
+    const refused = await sessions.present(present(session)).catch((error: unknown) => error);
+    expect(refused).toMatchObject({ code: "UNAUTHENTICATED" });
+    expect(journal.at(-1)).toMatchObject({ type: "console.signedOut", sub: "ann", why: "token_refused" });
+    sessions.close();
+  });
+
+  test("that end while the provider cannot be reached stay ended", async () => {
+    const [asked, provider] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const { sessions } = open({
+      refreshing: {
+        ...noProvider,
+        async renew() {
+          asked.resolve();
+          await provider.promise;
+          throw new Refusal("AUTH_UNAVAILABLE", "The provider does not answer.");
+        },
+      },
+    });
+    const session = await sessions.open(requestOf({}), renewable("first", 30), "oidc");
+    now += 20_000;
+    const waiting = sessions.present(present(session)).catch((error: unknown) => error);
+    await asked.promise;
+    await sessions.open(requestOf({ cookie: `stc_console=${session.id}` }), tokenOf("bob"), "token");
+    provider.resolve();
+    expect(await waiting).toMatchObject({ code: "UNAUTHENTICATED" });
     sessions.close();
   });
 
