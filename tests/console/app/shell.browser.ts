@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { createServer, type Server, type Socket } from "node:net";
 import axe from "axe-core";
-import type { Browser, Page } from "playwright-core";
+import type { Browser, Page, Route } from "playwright-core";
 import { launchBrowser } from "../../support/browser.ts";
 import { ConsoleWorld } from "./console-world.ts";
 import { Visitor } from "./visitor.ts";
@@ -99,6 +99,20 @@ describe("signing in", () => {
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByLabel("Operator's token").waitFor();
     await page.reload();
+    await page.getByLabel("Operator's token").waitFor();
+  });
+
+  test("a sign-out that the service refuses is shown as such, and can be repeated", async () => {
+    const visitor = await visit();
+    const { page } = visitor;
+    const refuse = (route: Route) =>
+      route.request().method() === "DELETE" ? route.fulfill({ status: 503, json: {} }) : route.fallback();
+    await page.route("**/console/session", refuse);
+    await page.locator(".account summary").click();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByText("Not signed out").waitFor();
+    await page.unroute("**/console/session", refuse);
+    await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByLabel("Operator's token").waitFor();
   });
 });
