@@ -30,8 +30,8 @@ export class SessionRows {
     this.#state = state;
   }
 
-  /** Adds a session. Removes the oldest that are in its way, and returns them. */
-  add(row: SessionRow): Promise<readonly SessionRow[]> {
+  /** Adds a session. Removes the one that it replaces and the oldest that are in its way, and returns them. */
+  add(row: SessionRow, replaced?: string): Promise<readonly SessionRow[]> {
     const { idHash, issuer, subject, sealed, endsAt, renewAt } = row;
     return this.#state.write(async (sql, now) => {
       const [newest = {}] = await sql`SELECT coalesce(max(opened_at), 0) AS opened_at FROM console_sessions`;
@@ -40,6 +40,7 @@ export class SessionRows {
       await sql`
         INSERT INTO console_sessions (id_hash, issuer, subject, sealed, opened_at, ends_at, renew_at)
         VALUES (${idHash}, ${issuer}, ${subject}, ${sealed}, ${openedAt}, ${endsAt}, ${renewAt})`;
+      const before = await sql`DELETE FROM console_sessions WHERE id_hash = ${replaced ?? ""} RETURNING *`;
       const own = await sql`
         DELETE FROM console_sessions WHERE id_hash IN (
           SELECT id_hash FROM console_sessions WHERE issuer = ${issuer} AND subject = ${subject}
@@ -49,7 +50,7 @@ export class SessionRows {
         DELETE FROM console_sessions WHERE id_hash IN (
           SELECT id_hash FROM console_sessions ORDER BY opened_at DESC, id_hash LIMIT ${ALL} OFFSET ${SESSIONS_MAX})
         RETURNING *`;
-      return [...own, ...others].map(toRow);
+      return [...before, ...own, ...others].map(toRow);
     });
   }
 

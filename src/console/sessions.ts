@@ -116,10 +116,7 @@ export class Sessions implements SessionSource {
   /** Opens a session and ends the one whose cookie the request carries, if any. Resolves when the sign-in is recorded. */
   async open(request: Exchange["raw"], grant: OperatorToken, by: SignedInBy): Promise<NewSession> {
     const { subject: sub, issuer: iss } = grant.caller;
-    const { journal, clock, rows } = this.#options;
-    const presented = this.#cookieOf(request);
-    if (presented !== undefined) await this.#end(presented, "replaced");
-    await journal({ type: "console.signedIn", sub, iss, by });
+    const { journal, logError, clock, rows } = this.#options;
     const now = clock();
     const [id, key] = [newSecret(), newSecret()];
     const content = contentOf(grant, hashOf(key));
@@ -127,9 +124,22 @@ export class Sessions implements SessionSource {
     const endsAtMs = Math.floor(isRenewed ? now + SESSION_MS : Math.min(now + SESSION_MS, content.expiresAt * 1_000));
     const facts = { idHash: hashOf(id), issuer: iss, subject: sub, endsAt: endsAtMs };
     const row = { ...facts, renewAt: renewalOf(content, now), sealed: sealed(id, facts, content) };
-    const ended = await available(rows.add(row));
     this.#remember(row, content);
-    for (const one of ended) await this.#ended(one, undefined, "too_many");
+    try {
+      const presented = this.#cookieOf(request);
+      const replaced = presented && hashOf(presented);
+      for (const one of await available(rows.add(row, replaced))) {
+        const isReplaced = presented !== undefined && one.idHash === replaced;
+        if (isReplaced) await this.#ended(one, contentIn(presented, one)?.refreshToken, "replaced");
+        else await this.#ended(one, undefined, "too_many");
+      }
+      await journal({ type: "console.signedIn", sub, iss, by });
+    } catch (error) {
+      this.#refreshTokens.delete(row.idHash);
+      this.#revoke(grant.refreshToken);
+      await rows.remove(row.idHash).catch(logError);
+      throw error;
+    }
     await this.#count();
     return { id, key, endsAtMs };
   }

@@ -321,6 +321,36 @@ describe("sessions in memory", () => {
     sessions.close();
   });
 
+  test("stay open when the next sign-in of their browser cannot be stored, and its refresh token is revoked", async () => {
+    let isBroken = false;
+    const state = openState({ now: () => now });
+    const rows = new SessionRows({
+      ...state,
+      write: (work) => (isBroken ? Promise.reject(new Error("the database is read-only")) : state.write(work)),
+    });
+    const revoked: string[] = [];
+    const { sessions, journal } = open({
+      rows,
+      refreshing: { ...noProvider, revoke: async (refreshToken) => void revoked.push(refreshToken) },
+    });
+    const session = await sessions.open(requestOf({}), renewable("first", 600), "oidc");
+    const again = () =>
+      sessions.open(requestOf({ cookie: `stc_console=${session.id}` }), renewable("second", 600), "oidc");
+    isBroken = true;
+    expect(await again().catch((error: unknown) => error)).toMatchObject({ code: "AUTH_UNAVAILABLE" });
+    expect(revoked).toEqual(["second"]);
+    expect((await sessions.present(present(session)))?.authorization).toBe("Bearer first");
+    expect(journal.map(({ type }) => type)).toEqual(["console.signedIn"]);
+    isBroken = false;
+    await again();
+    expect(revoked).toEqual(["second", "first"]);
+    expect(journal.slice(1).map(({ type, why }) => [type, why])).toEqual([
+      ["console.signedOut", "replaced"],
+      ["console.signedIn", undefined],
+    ]);
+    sessions.close();
+  });
+
   test("never take the token of somebody else", async () => {
     const refreshToken = "refresh";
     const { sessions } = open({
