@@ -1,9 +1,9 @@
 import type { KeyObject } from "node:crypto";
 import { logIdOf, readLink, STREAMS, type StreamName } from "../chain/chain.ts";
 import { ChainWalk } from "../chain/chain-walk.ts";
-import { type Checkpoint, readCheckpoint } from "../chain/checkpoint.ts";
+import { type Checkpoint, originOf, readCheckpoint } from "../chain/checkpoint.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
-import { verifyNote } from "../chain/signed-note.ts";
+import { isUnsigned, verifyNote } from "../chain/signed-note.ts";
 import { type StoreAnswer, type StoreDatabase, sql } from "./sql-text.ts";
 
 /**
@@ -12,7 +12,15 @@ import { type StoreAnswer, type StoreDatabase, sql } from "./sql-text.ts";
  */
 
 interface StoreProblem {
-  readonly kind: "missing log" | "gap" | "fork" | "changed" | "cut off" | "checkpoint mismatch" | "bad signature";
+  readonly kind:
+    | "missing log"
+    | "gap"
+    | "fork"
+    | "changed"
+    | "cut off"
+    | "checkpoint mismatch"
+    | "bad signature"
+    | "not signed";
   readonly message: string;
 }
 
@@ -22,7 +30,7 @@ interface StoredLogReport {
   readonly lines: number;
   readonly firstSeq: number | undefined;
   readonly lastSeq: number | undefined;
-  /** Checkpoints that agree with the lines. */
+  /** Checkpoints that agree with the lines. Without a problem, a given key has signed the newest of them. */
   readonly compared: number;
   readonly problems: readonly StoreProblem[];
 }
@@ -46,7 +54,7 @@ export async function* verifyStore(
     const name = STREAMS.find((each) => each === stream);
     if (name === undefined) continue;
     const walk = new StoredLogWalk(String(log), name);
-    walk.checkpoints(await readNotes(database, walk), keys);
+    walk.takeNotes(await readNotes(database, walk), keys);
     for await (const row of readRows(database, walk)) walk.take(row);
     yield walk.end(await isRetained(database, walk, oldest?.["time_ms"]));
   }
@@ -93,6 +101,7 @@ class StoredLogWalk {
   #lines = 0;
   #firstSeq: number | undefined;
   #lastSeq: number | undefined;
+  #isUnsigned = false;
   #compared = 0;
   #signedSize = 0;
 
@@ -101,16 +110,27 @@ class StoredLogWalk {
     this.stream = stream;
   }
 
-  checkpoints(notes: readonly string[], keys: readonly KeyObject[]): void {
-    for (const checkpoint of notes.flatMap((note) => readCheckpoint(note) ?? [])) this.#addCheckpoint(checkpoint, keys);
+  takeNotes(notes: readonly string[], keys: readonly KeyObject[]): void {
+    this.#isUnsigned = keys.length > 0 && notes.length === 0;
+    const own = notes.flatMap((note) => this.#own(note) ?? []);
+    const signed = own.filter((checkpoint) => verifyNote(checkpoint, checkpoint.origin, keys) === "valid");
+    const signedSize = signed.reduce((largest, { size }) => Math.max(largest, size), -1);
+    for (const checkpoint of own) {
+      const problem = keys.length === 0 ? undefined : signatureProblem(checkpoint, keys, signedSize);
+      if (problem === undefined) this.#addCheckpoint(checkpoint);
+      else this.#problem("bad signature", `the checkpoint of ${checkpoint.size} lines ${problem}`);
+    }
   }
 
-  #addCheckpoint(checkpoint: Checkpoint, keys: readonly KeyObject[]): void {
-    const { size, root, origin } = checkpoint;
-    if (keys.length > 0 && verifyNote(checkpoint, origin, keys) !== "valid") {
-      this.#problem("bad signature", `the checkpoint of ${size} lines is not signed by a given key`);
-      return;
-    }
+  /** Returns the checkpoint, if it is one of this log. */
+  #own(note: string): Checkpoint | undefined {
+    const checkpoint = readCheckpoint(note);
+    if (checkpoint?.origin === originOf(this.stream, this.log)) return checkpoint;
+    this.#problem("bad signature", checkpoint ? "a checkpoint is that of another log" : "a note is no checkpoint");
+    return undefined;
+  }
+
+  #addCheckpoint({ size, root }: Checkpoint): void {
     const other = this.#roots.get(size);
     if (other !== undefined && !other.equals(root)) this.#problem("fork", `two checkpoints of ${size} lines differ`);
     this.#roots.set(size, root);
@@ -160,6 +180,7 @@ class StoredLogWalk {
     else if (this.#lastSeq !== undefined && this.#lastSeq + 1 < size) {
       this.#problem("cut off", `seq ${this.#lastSeq + 1} to ${size - 1} were signed and are missing`);
     }
+    if (this.#isUnsigned && this.#lines > 0) this.#problem("not signed", "there is no checkpoint");
     return {
       log: this.log,
       stream: this.stream,
@@ -174,4 +195,16 @@ class StoredLogWalk {
   #problem(kind: StoreProblem["kind"], message: string): void {
     if (this.#problems.length < PROBLEMS_MAX) this.#problems.push({ kind, message });
   }
+}
+
+/**
+ * Returns what is wrong with the signature. Another key may have signed a checkpoint of lines that one by a given key covers: the key
+ * was replaced.
+ */
+function signatureProblem(checkpoint: Checkpoint, keys: readonly KeyObject[], signedSize: number): string | undefined {
+  const { origin, size } = checkpoint;
+  if (isUnsigned(checkpoint, origin)) return "has no signature of this log";
+  const verdict = verifyNote(checkpoint, origin, keys);
+  if (verdict === "bad signature") return "has a wrong signature";
+  return verdict === "valid" || size <= signedSize ? undefined : "is not signed by a given key";
 }

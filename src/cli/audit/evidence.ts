@@ -37,7 +37,7 @@ export interface AuditVerifyOptions {
  */
 const SOUND = 0;
 const LINES_MISSING = 3;
-const NOT_SIGNED = 4;
+export const NOT_SIGNED = 4;
 const UNREADABLE = 5;
 export const SIGNATURES_NOT_CHECKED = 6;
 const PER_CENT = 100;

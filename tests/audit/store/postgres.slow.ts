@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { generateKeyPairSync } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { readCheckpoint } from "../../../src/audit/chain/checkpoint.ts";
+import { readCheckpoint, signCheckpoint } from "../../../src/audit/chain/checkpoint.ts";
 import { logIdIn } from "../../../src/audit/chain/log-id.ts";
+import { leafHash, MerkleTree } from "../../../src/audit/chain/merkle-tree.ts";
 import { verifyNote } from "../../../src/audit/chain/signed-note.ts";
 import { readBatch } from "../../../src/audit/export/batch.ts";
 import type { Receiver } from "../../../src/audit/export/receiver.ts";
@@ -222,9 +224,9 @@ describe.skipIf(native === undefined)("the exporter", () => {
 });
 
 describe.skipIf(native === undefined)("verification of the stored lines", () => {
-  const problems = async (store: AuditStore) => {
+  const problems = async (store: AuditStore, key = keys.publicKey) => {
     const found: string[] = [];
-    for await (const { stream, problems: own } of store.verify([keys.publicKey])) {
+    for await (const { stream, problems: own } of store.verify([key])) {
       found.push(...own.map(({ kind, message }) => `${stream}: ${kind}: ${message}`));
     }
     return found;
@@ -258,6 +260,21 @@ describe.skipIf(native === undefined)("verification of the stored lines", () => 
       ["calls: fork: two lines have seq 5"],
     ],
     [
+      "all checkpoints",
+      "DELETE FROM audit_checkpoints WHERE stream = 'calls'",
+      ["calls: not signed: there is no checkpoint"],
+    ],
+    [
+      "a note that cannot be read",
+      "UPDATE audit_checkpoints SET note = 'x' WHERE stream = 'calls' AND size = (SELECT max(size) FROM audit_checkpoints WHERE stream = 'calls')",
+      ["calls: bad signature: a note is no checkpoint"],
+    ],
+    [
+      "the notes of another log",
+      "UPDATE audit_checkpoints SET note = (SELECT note FROM audit_checkpoints WHERE stream = 'journal' LIMIT 1) WHERE stream = 'calls' AND size = (SELECT max(size) FROM audit_checkpoints WHERE stream = 'calls')",
+      ["calls: bad signature: a checkpoint is that of another log"],
+    ],
+    [
       "a changed line",
       "UPDATE audit_lines SET line = replace(line, 't-1-2', 't-1-9') WHERE stream = 'calls' AND seq = 7",
       ["calls: changed: the line of seq 7 does not follow from the one before"],
@@ -270,5 +287,54 @@ describe.skipIf(native === undefined)("verification of the stored lines", () => 
     await exportLog(dir, receiverAt(url));
     await server.send(damage, name);
     expect(await problems(await storeAt(url))).toEqual([...expected]);
+  });
+
+  test("what no signature covers is not sound, or not checked", async () => {
+    const url = await server.createDatabase("uncovered");
+    const dir = mkdtempSync(join(folder, "verified-"));
+    await writeLog(dir);
+    await exportLog(dir, receiverAt(url));
+    const key = join(folder, "public.pem");
+    writeFileSync(key, keys.publicKey.export({ type: "spki", format: "pem" }));
+    const verify = () => runStc(["audit", "verify", "--from-store", url, "--key", key]);
+    expect(await verify()).toMatchObject({ code: 0, out: expect.stringMatching(/\nok\n$/) });
+    await server.send("DELETE FROM audit_lines WHERE seq = 0", "uncovered");
+    expect(await verify()).toMatchObject({
+      code: SIGNATURES_NOT_CHECKED,
+      out: expect.stringMatching(/\nok, not checked: signatures\n$/),
+    });
+    await server.send("DELETE FROM audit_checkpoints", "uncovered");
+    expect(await verify()).toMatchObject({ code: 4, out: expect.stringMatching(/\nNOT SOUND\n$/) });
+  });
+
+  test("a checkpoint of a former key counts when a later one is by a given key", async () => {
+    const url = await server.createDatabase("rotated");
+    const dir = mkdtempSync(join(folder, "verified-"));
+    await writeLog(dir);
+    await exportLog(dir, receiverAt(url));
+    const lines = await server.send("SELECT log, line FROM audit_lines WHERE stream = 'calls' ORDER BY seq", "rotated");
+    const log = String(lines[0]?.["log"]);
+    const former = generateKeyPairSync("ed25519");
+    const tree = new MerkleTree();
+    for (const [seq, { line }] of lines.entries()) {
+      const bytes = Buffer.from(` ${String(line)}`);
+      tree.append(leafHash(bytes, 1, bytes.length));
+      if (seq < 9 && seq !== 4) continue;
+      const head = { logId: log, seq: seq + 1, tree, prev: "" };
+      const note = signCheckpoint("calls", head, former.privateKey);
+      await server.send(
+        `INSERT INTO audit_checkpoints VALUES ('${log}', 'calls', ${seq + 1}, '${note}', 0)`,
+        "rotated",
+      );
+    }
+    const store = await storeAt(url);
+    expect(await problems(store)).toEqual([]);
+    await server.send("DELETE FROM audit_checkpoints WHERE seen_ms > 0 AND stream = 'calls'", "rotated");
+    expect(await problems(store)).toContain(
+      "calls: bad signature: the checkpoint of 15 lines is not signed by a given key",
+    );
+    expect(await problems(store, former.publicKey)).toEqual([
+      "journal: bad signature: the checkpoint of 12 lines is not signed by a given key",
+    ]);
   });
 });
