@@ -16,7 +16,7 @@ import {
   statsFrom,
   TIMED_TOOLS_MAX,
 } from "../stats/stats.ts";
-import { storable, stored } from "./columns.ts";
+import { dayIn, storable, stored } from "./columns.ts";
 import type { StoreAnswer, StoreDatabase } from "./sql-text.ts";
 import {
   COUNTED,
@@ -220,7 +220,7 @@ function lineOf({ log, day, seq, hash, time_ms, line }: StoreAnswer) {
     seq: Number(seq),
     hash: String(hash),
     timeMs: Number(time_ms),
-    day: day instanceof Date ? day.toISOString().slice(0, "YYYY-MM-DD".length) : String(day),
+    day: dayIn(day),
     line: text,
     entry: members && viewOf(members),
   };

@@ -1,9 +1,11 @@
-import { FIELD_ROWS, type LineMembers } from "../../core/audit-fields.ts";
-import { readLink } from "../chain/chain.ts";
+import { FIELD_ROWS, type LineMembers, viewOf } from "../../core/audit-fields.ts";
+import { sha256Hex } from "../../core/digest.ts";
+import { readLink, type StreamName } from "../chain/chain.ts";
 import type { ExportLine } from "../export/batch.ts";
 import { idsIn } from "../query/call-history.ts";
 import { durationCode } from "../query/line-rows.ts";
 import { dayOf } from "../query/time-range.ts";
+import { parseLine } from "../query/view.ts";
 
 export type ColumnType = "text" | "name" | "integer" | "real" | "day" | "texts";
 
@@ -71,8 +73,10 @@ const ID_CHARACTERS_MAX = 512;
  */
 const UNCHAINED_SEQ = Number.MIN_SAFE_INTEGER;
 
+type RowSource = Pick<ExportLine, "stream" | "day" | "offset" | "line" | "members" | "entry" | "log">;
+
 /** Returns the row of a line. */
-export function rowOf({ stream, day, offset, line, members, entry, log = "" }: ExportLine): StoreRow {
+export function rowOf({ stream, day, offset, line, members, entry, log = "" }: RowSource): StoreRow {
   const bytes = Buffer.from(line);
   const link = readLink(bytes, 0, bytes.length);
   const { duration } = entry ?? {};
@@ -81,7 +85,8 @@ export function rowOf({ stream, day, offset, line, members, entry, log = "" }: E
     stream,
     seq: link?.seq ?? UNCHAINED_SEQ + offset,
     day: entry === undefined ? day : dayOf(entry.timeMs),
-    hash: link?.hash ?? "",
+    // Lines without a link, of several replicas, may have one position.
+    hash: link?.hash ?? sha256Hex(bytes),
     time_ms: entry?.timeMs ?? null,
     line,
     ids: lineIds(stream, members, entry),
@@ -90,6 +95,30 @@ export function rowOf({ stream, day, offset, line, members, entry, log = "" }: E
     duration_code: duration === undefined || entry?.isSum === true ? null : durationCode(duration),
     count: entry?.count ?? 1,
   };
+}
+
+/** Returns the names of the columns that do not hold what the row's line says. */
+export function changedColumns(row: Readonly<Record<string, unknown>>, stream: StreamName): readonly string[] {
+  const line = String(row["line"]);
+  const members = parseLine(line) ?? {};
+  const offset = Number(row["seq"]) - UNCHAINED_SEQ;
+  const log = String(row["log"]);
+  const written = rowOf({ stream, day: dayIn(row["day"]), offset, line, members, entry: viewOf(members), log });
+  return LINE_COLUMNS.filter(({ name, type }) => !isCell(row[name], type, written[name] ?? null)).map(
+    ({ name }) => name,
+  );
+}
+
+function isCell(value: unknown, type: ColumnType, written: Cell): boolean {
+  if (written === null || value === null || value === undefined) return written === (value ?? null);
+  if (type === "integer" || type === "real") return Number(value) === written;
+  if (type === "texts") return JSON.stringify(value) === JSON.stringify(written);
+  return (type === "day" ? dayIn(value) : value) === written;
+}
+
+/** Returns the day in a cell of an answer. */
+export function dayIn(cell: unknown): string {
+  return cell instanceof Date ? cell.toISOString().slice(0, "YYYY-MM-DD".length) : String(cell);
 }
 
 function lineIds(stream: ExportLine["stream"], members: LineMembers, entry: ExportLine["entry"]): readonly string[] {

@@ -1,10 +1,11 @@
 import type { KeyObject } from "node:crypto";
-import { logIdOf, readLink, STREAMS, type StreamName } from "../chain/chain.ts";
+import { genesisOf, logIdOf, readLink, STREAMS, type StreamName } from "../chain/chain.ts";
 import { ChainWalk } from "../chain/chain-walk.ts";
 import { type Checkpoint, originOf, readCheckpoint } from "../chain/checkpoint.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
 import { isUnsigned, verifyNote } from "../chain/signed-note.ts";
-import { type StoreAnswer, type StoreDatabase, sql } from "./sql-text.ts";
+import { changedColumns, dayIn, LINE_COLUMNS } from "./columns.ts";
+import { identifier, joined, type StoreAnswer, type StoreDatabase, sql } from "./sql-text.ts";
 
 /**
  * Checks the lines of a store: each log's chain, against its checkpoints where its first line is still stored. Finds what is missing
@@ -47,16 +48,19 @@ export async function* verifyStore(
 ): AsyncGenerator<StoredLogReport, void> {
   const { lines, logs, checkpoints } = database.dialect;
   const known = await database.read(
-    sql`SELECT log, stream FROM ${logs} UNION SELECT log, stream FROM ${checkpoints} ORDER BY log, stream`,
+    sql`SELECT log, stream FROM ${logs} UNION SELECT log, stream FROM ${checkpoints}
+      UNION SELECT log, stream FROM ${lines} ORDER BY log, stream`,
   );
   const [oldest] = await database.read(sql`SELECT min(time_ms) AS time_ms FROM ${lines}`);
   for (const { log, stream } of known) {
     const name = STREAMS.find((each) => each === stream);
     if (name === undefined) continue;
     const walk = new StoredLogWalk(String(log), name);
+    // Read before the lines: those that are written in the meantime would look as if they were missing.
+    const state = await readState(database, walk);
     walk.takeNotes(await readNotes(database, walk), keys);
     for await (const row of readRows(database, walk)) walk.take(row);
-    yield walk.end(await isRetained(database, walk, oldest?.["time_ms"]));
+    yield walk.end(state, Number(oldest?.["time_ms"] ?? 0));
   }
 }
 
@@ -69,27 +73,39 @@ async function readNotes(database: StoreDatabase, { log, stream }: LogName): Pro
   return rows.map(({ note }) => String(note));
 }
 
+const COLUMNS = joined(
+  LINE_COLUMNS.map(({ name }) => identifier(name)),
+  ", ",
+);
+
 async function* readRows(database: StoreDatabase, { log, stream }: LogName): AsyncGenerator<StoreAnswer, void> {
-  let after: readonly [seq: number, hash: string] = [-1, ""];
+  const { lines, day } = database.dialect;
+  let after = sql``;
   for (;;) {
     const rows = await database.read(
-      sql`SELECT seq, hash, line FROM ${database.dialect.lines}
-        WHERE log = ${log} AND stream = ${stream} AND (seq, hash) > (${after[0]}, ${after[1]})
-        ORDER BY seq, hash LIMIT ${ROWS}`,
+      sql`SELECT ${COLUMNS} FROM ${lines} WHERE log = ${log} AND stream = ${stream} ${after}
+        ORDER BY seq, hash, day LIMIT ${ROWS}`,
     );
     yield* rows;
     const last = rows.at(-1);
     if (last === undefined || rows.length < ROWS) return;
-    after = [Number(last["seq"]), String(last["hash"])];
+    // As a text: anybody may have stored a number that is not exact here.
+    const seq = sql`CAST(${String(last["seq"])} AS bigint)`;
+    after = sql`AND (seq, hash, day) > (${seq}, ${String(last["hash"])}, ${day(dayIn(last["day"]))})`;
   }
 }
 
-/** Returns whether retention explains that a log has no lines: its newest one was older than all lines of the store. */
-async function isRetained(database: StoreDatabase, { log, stream }: LogName, oldest: unknown): Promise<boolean> {
+interface LogState {
+  readonly nextSeq: number;
+  /** Time of its newest line. */
+  readonly timeMs: number;
+}
+
+async function readState(database: StoreDatabase, { log, stream }: LogName): Promise<LogState | undefined> {
   const [row] = await database.read(
-    sql`SELECT time_ms FROM ${database.dialect.logs} WHERE log = ${log} AND stream = ${stream}`,
+    sql`SELECT next_seq, time_ms FROM ${database.dialect.logs} WHERE log = ${log} AND stream = ${stream}`,
   );
-  return row !== undefined && Number(row["time_ms"]) < Number(oldest ?? 0);
+  return row && { nextSeq: Number(row["next_seq"]), timeMs: Number(row["time_ms"]) };
 }
 
 class StoredLogWalk {
@@ -99,6 +115,8 @@ class StoredLogWalk {
   readonly #problems: StoreProblem[] = [];
   #walk: ChainWalk | undefined;
   #lines = 0;
+  /** Lines without a link. */
+  #linesBefore = 0;
   #firstSeq: number | undefined;
   #lastSeq: number | undefined;
   #isUnsigned = false;
@@ -137,11 +155,18 @@ class StoredLogWalk {
     this.#signedSize = Math.max(this.#signedSize, size);
   }
 
-  take({ seq: written, line }: StoreAnswer): void {
-    const seq = Number(written);
+  take(row: StoreAnswer): void {
+    const seq = Number(row["seq"]);
     // The walk may overwrite the byte before a line.
-    const bytes = Buffer.from(` ${String(line)}`);
+    const bytes = Buffer.from(` ${String(row["line"])}`);
     this.#lines += 1;
+    const changed = changedColumns(row, this.stream);
+    if (changed.length > 0)
+      this.#problem("changed", `the line of seq ${seq} has other values of ${changed.join(", ")}`);
+    if (seq < 0) {
+      this.#linesBefore += 1;
+      return;
+    }
     this.#firstSeq ??= seq;
     if (seq === this.#lastSeq) {
       this.#problem("fork", `two lines have seq ${seq}`);
@@ -164,6 +189,9 @@ class StoredLogWalk {
     const link = readLink(bytes, 1, bytes.length);
     if (seq !== 0 || link?.seq !== 0) return ChainWalk.fromWithin();
     if (logIdOf(link.hash) !== this.log) this.#problem("changed", "the first line is that of another log");
+    const isFirst = link.prev === genesisOf(this.stream).digest("hex");
+    if (isFirst && this.#linesBefore > 0)
+      this.#problem("changed", `${this.#linesBefore} lines without a link were added: the log has none`);
     return ChainWalk.after({ seq: 0, prev: link.prev, tree: new MerkleTree(), logId: undefined });
   }
 
@@ -174,11 +202,14 @@ class StoredLogWalk {
     else this.#problem("checkpoint mismatch", `the ${size} lines are not those that were signed`);
   }
 
-  end(isRetained: boolean): StoredLogReport {
-    const size = this.#signedSize;
-    if (this.#lastSeq === undefined && !isRetained) this.#problem("missing log", "no line is stored");
-    else if (this.#lastSeq !== undefined && this.#lastSeq + 1 < size) {
-      this.#problem("cut off", `seq ${this.#lastSeq + 1} to ${size - 1} were signed and are missing`);
+  /** `oldestMs`: time of the oldest line of the store. Retention may have deleted a log whose newest line is older. */
+  end(state: LogState | undefined, oldestMs: number): StoredLogReport {
+    const [next, signed, stored] = [(this.#lastSeq ?? -1) + 1, this.#signedSize, state?.nextSeq ?? 0];
+    const isRetained = state !== undefined && state.timeMs < oldestMs;
+    if (this.#lines === 0 && !isRetained) this.#problem("missing log", "no line is stored");
+    else if (this.#lines > 0 && next < Math.max(signed, stored)) {
+      const [size, known] = signed >= stored ? [signed, "signed"] : [stored, "stored"];
+      this.#problem("cut off", `seq ${next} to ${size - 1} were ${known} and are missing`);
     }
     if (this.#isUnsigned && this.#lines > 0) this.#problem("not signed", "there is no checkpoint");
     return {

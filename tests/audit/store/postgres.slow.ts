@@ -257,7 +257,36 @@ describe.skipIf(native === undefined)("verification of the stored lines", () => 
     [
       "a second line of one seq",
       "INSERT INTO audit_lines SELECT (l).* FROM (SELECT jsonb_populate_record(a, jsonb_build_object('hash', repeat('f', 64))) AS l FROM audit_lines a WHERE stream = 'calls' AND seq = 5) AS copy",
-      ["calls: fork: two lines have seq 5"],
+      ["calls: changed: the line of seq 5 has other values of hash", "calls: fork: two lines have seq 5"],
+    ],
+    [
+      "the newest lines with the checkpoints",
+      "DELETE FROM audit_lines WHERE stream = 'calls' AND seq > 9; DELETE FROM audit_checkpoints WHERE stream = 'calls'",
+      ["calls: cut off: seq 10 to 14 were stored and are missing", "calls: not signed: there is no checkpoint"],
+    ],
+    [
+      "the columns of a line",
+      "UPDATE audit_lines SET sub = 'agent-2', time_ms = time_ms + 1, count = 2, ids = '{}' WHERE stream = 'calls' AND seq = 7",
+      ["calls: changed: the line of seq 7 has other values of time_ms, ids, sub, count"],
+    ],
+    [
+      "the day and the hash of a line",
+      "UPDATE audit_lines SET day = '2026-02-17', hash = 'x' WHERE stream = 'calls' AND seq = 0",
+      ["calls: changed: the line of seq 0 has other values of day, hash"],
+    ],
+    [
+      "a line moved before all others",
+      "UPDATE audit_lines SET seq = -1 WHERE stream = 'calls' AND seq = 14",
+      [
+        "calls: changed: the line of seq -1 has other values of seq",
+        "calls: changed: 1 lines without a link were added: the log has none",
+        "calls: cut off: seq 14 to 14 were signed and are missing",
+      ],
+    ],
+    [
+      "a log that exists in its lines alone",
+      "UPDATE audit_lines SET log = 'x' WHERE stream = 'journal'; DELETE FROM audit_logs WHERE stream = 'journal'; DELETE FROM audit_checkpoints WHERE stream = 'journal'",
+      ["journal: changed: the first line is that of another log", "journal: not signed: there is no checkpoint"],
     ],
     [
       "all checkpoints",
@@ -277,7 +306,10 @@ describe.skipIf(native === undefined)("verification of the stored lines", () => 
     [
       "a changed line",
       "UPDATE audit_lines SET line = replace(line, 't-1-2', 't-1-9') WHERE stream = 'calls' AND seq = 7",
-      ["calls: changed: the line of seq 7 does not follow from the one before"],
+      [
+        "calls: changed: the line of seq 7 has other values of ids, trace_id",
+        "calls: changed: the line of seq 7 does not follow from the one before",
+      ],
     ],
   ])("%s", async (title, damage, expected) => {
     const name = `verified_${title.replaceAll(/[^a-z]/g, "_")}`;
