@@ -21,6 +21,8 @@ const AROUND_MS = 7 * DAY_MS;
 export interface HistoryLine extends Pick<FoundLine, "day" | "offset" | "line" | "entry" | "log"> {
   /** Number of the log and stream that hold the line; those of journals are lower. */
   readonly source: number;
+  /** For a log that may have been forked: two of its lines may have one position. */
+  readonly hash?: string;
 }
 
 /** Logs that are read as one: an approval may be requested on one replica and decided on another. */
@@ -153,8 +155,8 @@ export function historyIn({ logs, mayGoOn }: LogsOptions): HistorySource {
   };
 }
 
-function keyOf({ source, day, offset }: HistoryLine): string {
-  return `${source} ${day} ${offset}`;
+function keyOf({ source, day, offset, hash = "" }: HistoryLine): string {
+  return `${source} ${day} ${offset} ${hash}`;
 }
 
 /**

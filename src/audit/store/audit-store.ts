@@ -163,11 +163,12 @@ export class AuditStore implements HistorySource {
       also: [this.#database.dialect.hasId(storable(id))],
       limit: HISTORY_LINES_MAX,
     });
-    const lines = found.map(({ log, seq, day, line, entry }) => ({
+    const lines = found.map(({ log, seq, hash, day, line, entry }) => ({
       source: this.#numberOf(stream, log),
       log,
       day,
       offset: seq,
+      hash,
       line,
       entry,
     }));

@@ -114,6 +114,8 @@ export function openPostgresWriter(url: string, options: WriterOptions): StoreWr
 }
 
 const RETENTION_EVERY_MS = 3_600_000;
+/** Pause after a failure: each attempt may wait for locks, and lets readers wait. */
+const RETENTION_RETRY_MS = 60_000;
 
 class PostgresWriter {
   readonly #database: Transactions;
@@ -121,7 +123,7 @@ class PostgresWriter {
   /** Days whose partition is known to exist. */
   readonly #days = new Set<string>();
   #isPrepared = false;
-  #retainedMs = Number.NEGATIVE_INFINITY;
+  #retainFromMs = Number.NEGATIVE_INFINITY;
 
   constructor(database: Transactions, { retentionDays }: WriterOptions) {
     this.#database = database;
@@ -135,21 +137,23 @@ class PostgresWriter {
 
   async write(lines: readonly ExportLine[]): Promise<void> {
     const checkpoints = lines.filter(({ stream }) => stream === "checkpoints");
-    const rows = lines.filter(({ stream }) => stream !== "checkpoints").map(rowOf);
+    const rows = rowsOf(lines.filter(({ stream }) => stream !== "checkpoints"));
+    let now: number;
     try {
-      const now = await this.#database.begin("write", async (on, nowMs) => {
+      now = await this.#database.begin("write", async (on, nowMs) => {
         if (rows.length > 0) await this.#insert(on, rows, nowMs);
         if (checkpoints.length > 0) await this.#insertCheckpoints(on, checkpoints, nowMs);
         return nowMs;
       });
-      this.#isPrepared = true;
-      await this.#retain(now);
     } catch (error) {
       // A partition that was known may have been dropped.
       this.#days.clear();
       this.#isPrepared = false;
       throw error;
     }
+    this.#isPrepared = true;
+    // The lines are stored, whatever becomes of older ones.
+    await this.#retain(now).catch(() => {});
   }
 
   async #insert(on: Sql, rows: readonly StoreRow[], nowMs: number): Promise<void> {
@@ -200,8 +204,8 @@ class PostgresWriter {
 
   /** Drops the partitions of days beyond the retention time. */
   async #retain(nowMs: number): Promise<void> {
-    if (this.#retentionDays === undefined || nowMs - this.#retainedMs < RETENTION_EVERY_MS) return;
-    this.#retainedMs = nowMs;
+    if (this.#retentionDays === undefined || nowMs < this.#retainFromMs) return;
+    this.#retainFromMs = nowMs + RETENTION_RETRY_MS;
     const oldest = partitionOf(this.#oldestDay(nowMs));
     await this.#database.begin("write", async (on) => {
       await on`SELECT pg_advisory_xact_lock(${TABLES_LOCK}::bigint)`;
@@ -214,6 +218,21 @@ class PostgresWriter {
         if (PARTITION.test(partition) && partition < oldest) await run(on, sql`DROP TABLE ${identifier(partition)}`);
       }
     });
+    this.#retainFromMs = nowMs + RETENTION_EVERY_MS;
+  }
+}
+
+/** A line that has no row: sending it again cannot help. */
+class LineWithoutRow extends Error {
+  override readonly name = "LineWithoutRow";
+}
+
+/** @throws {LineWithoutRow} */
+function rowsOf(lines: readonly ExportLine[]): readonly StoreRow[] {
+  try {
+    return lines.map(rowOf);
+  } catch (error) {
+    throw new LineWithoutRow("a line cannot be stored", { cause: error });
   }
 }
 
@@ -243,8 +262,8 @@ async function createTables(on: Sql, days: ReadonlySet<string>): Promise<void> {
 
 /** SQLSTATE of a row that belongs to no partition. */
 const NO_PARTITION = "23514";
-/** Classes of SQLSTATEs that are about the lines: bad data, violated constraints, too large for an index. */
-const FINAL = /^(?:22|23|54)/;
+/** SQLSTATEs that are about the lines: bad data, violated constraints, too large for an index, a day that has no next one. */
+const FINAL = /^(?:22|23|54|42P17)/;
 
 async function attempted(work: () => Promise<void>): Promise<ReceiverOutcome> {
   try {
@@ -253,13 +272,13 @@ async function attempted(work: () => Promise<void>): Promise<ReceiverOutcome> {
   } catch (error) {
     const state = stateOf(error);
     const reason = state === "" ? reasonOf(error) : `SQLSTATE ${state}`;
-    return state !== NO_PARTITION && FINAL.test(state)
+    return error instanceof LineWithoutRow || (state !== NO_PARTITION && FINAL.test(state))
       ? { kind: "refused", reason }
       : { kind: "later", reason, retryAfterMs: undefined };
   }
 }
 
 function reasonOf(error: unknown): string {
-  if (error instanceof StoreUnavailable) return error.message;
+  if (error instanceof StoreUnavailable || error instanceof LineWithoutRow) return error.message;
   return error instanceof Error ? `${SERVER} cannot be used: ${error.name}` : "unknown error";
 }

@@ -10,6 +10,7 @@ import { verifyNote } from "../../../src/audit/chain/signed-note.ts";
 import { readBatch } from "../../../src/audit/export/batch.ts";
 import type { Receiver } from "../../../src/audit/export/receiver.ts";
 import { postgresExporter } from "../../../src/audit/export/stores.ts";
+import { readCallHistory } from "../../../src/audit/query/call-history.ts";
 import type { AuditStore } from "../../../src/audit/store/audit-store.ts";
 import { openAuditStore } from "../../../src/audit/store/open-store.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
@@ -195,6 +196,49 @@ describe.skipIf(native === undefined)("the exporter", () => {
     }
   });
 
+  test("a day that cannot be dropped does not hold up the lines", async () => {
+    const url = await server.createDatabase("kept");
+    const lines = linesOf(writeReplica(mkdtempSync(join(folder, "log-")), 0, 50));
+    await receiverAt(url).deliver(lines, AbortSignal.timeout(20_000));
+    await server.send("CREATE VIEW used AS SELECT * FROM audit_lines_20260215", "kept");
+    const days = () =>
+      server.send("SELECT count(*)::int AS days FROM pg_inherits WHERE inhparent = 'audit_lines'::regclass", "kept");
+    const deliver = () => receiverAt(url, 30).deliver(lines, AbortSignal.timeout(20_000));
+    expect(await deliver()).toEqual({ kind: "taken", rejected: 0 });
+    expect(await days()).toEqual([{ days: 1 }]);
+    await server.send("DROP VIEW used", "kept");
+    expect(await deliver()).toEqual({ kind: "taken", rejected: 0 });
+    expect(await days()).toEqual([{ days: 0 }]);
+  });
+
+  test("lines without a link at one position are stored each", async () => {
+    const url = await server.createDatabase("unlinked");
+    const [line] = linesOf(writeReplica(mkdtempSync(join(folder, "log-")), 0, 50));
+    if (line === undefined) throw new Error("no line");
+    const lines = ["one", "other"].map((text) => ({ ...line, log: undefined, line: text }));
+    for (const _ of [1, 2]) {
+      const outcome = await receiverAt(url).deliver(lines, AbortSignal.timeout(20_000));
+      expect(outcome).toEqual({ kind: "taken", rejected: 0 });
+    }
+    expect(await server.send("SELECT line FROM audit_lines ORDER BY line", "unlinked")).toEqual([
+      { line: "one" },
+      { line: "other" },
+    ]);
+  });
+
+  test("a line whose day has no next one is refused, and so is one that has no row", async () => {
+    const url = await server.createDatabase("last");
+    const [line] = linesOf(writeReplica(mkdtempSync(join(folder, "log-")), 0, 50));
+    if (line === undefined) throw new Error("no line");
+    const deliver = (changed: object) =>
+      receiverAt(url).deliver([{ ...line, ...changed }], AbortSignal.timeout(20_000));
+    expect(await deliver({ day: "9999-12-31", entry: undefined })).toEqual({
+      kind: "refused",
+      reason: "SQLSTATE 42P17",
+    });
+    expect(await deliver({ members: undefined })).toEqual({ kind: "refused", reason: "a line cannot be stored" });
+  });
+
   test("a checkpoint is stored as it was signed", async () => {
     const url = await server.createDatabase("signed");
     const dir = mkdtempSync(join(folder, "signed-"));
@@ -220,6 +264,23 @@ describe.skipIf(native === undefined)("the exporter", () => {
     expect(await receiver.deliver([line], AbortSignal.timeout(20_000))).toMatchObject({ kind: "later" });
     await server.start();
     expect(await receiver.deliver([line], AbortSignal.timeout(20_000))).toEqual({ kind: "taken", rejected: 0 });
+  });
+});
+
+describe.skipIf(native === undefined)("a forked log", () => {
+  test("the story of a call has both lines of one position", async () => {
+    const url = await server.createDatabase("forked");
+    const dir = mkdtempSync(join(folder, "forked-"));
+    await writeLog(dir);
+    await exportLog(dir, receiverAt(url));
+    const copied = "jsonb_build_object('hash', repeat('f', 64), 'line', replace(line, 'agent-1', 'agent-2'))";
+    await server.send(
+      `INSERT INTO audit_lines SELECT (l).* FROM (SELECT jsonb_populate_record(a, ${copied}) AS l FROM audit_lines a WHERE stream = 'calls' AND seq = 5) AS copy`,
+      "forked",
+    );
+    const { calls } = await readCallHistory(await storeAt(url), "t-1-0");
+    expect(calls.map(({ offset }) => offset)).toEqual([5, 5]);
+    expect(new Set(calls.map(({ line }) => line)).size).toBe(2);
   });
 });
 
