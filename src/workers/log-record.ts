@@ -11,7 +11,6 @@ interface LogRecordOptions {
 export class LogRecord {
   readonly #options: LogRecordOptions;
   #recorded = 0;
-  #isWriting = false;
   #hasFailed = false;
   #settled: Promise<void> = Promise.resolve();
 
@@ -21,11 +20,7 @@ export class LogRecord {
 
   /** Gets what the worker has reported: a stream has an origin from its first line on. */
   reported(origins: readonly string[]): void {
-    if (this.#isWriting || origins.length <= this.#recorded) return;
-    this.#isWriting = true;
-    this.#settled = this.#write(origins).finally(() => {
-      this.#isWriting = false;
-    });
+    this.#settled = this.#settled.then(() => this.#write(origins));
   }
 
   /** Resolves when the latest attempt has ended. Never rejects. */
@@ -35,6 +30,7 @@ export class LogRecord {
 
   async #write(origins: readonly string[]): Promise<void> {
     const { write, onFailure } = this.#options;
+    if (origins.length <= this.#recorded) return;
     try {
       await write(origins);
       this.#recorded = origins.length;

@@ -97,6 +97,8 @@ export function joinParent(): Member {
     async leave() {
       clearInterval(timer);
       try {
+        // A log whose first call came after the last report has an origin that the parent does not know.
+        await channel.ask("report", ANSWER_MS_MAX, joined().report());
         await channel.ask("lastMetrics", ANSWER_MS_MAX, await joined().metrics());
       } catch {
         // Without a parent, nobody counts.
