@@ -46,7 +46,7 @@ export interface Refreshing {
   revoke(refreshToken: string): Promise<void>;
 }
 
-/** What a row holds, encrypted. */
+/** The encrypted content of a row. */
 interface Content {
   readonly keyHash: string;
   readonly token: string;

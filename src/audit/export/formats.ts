@@ -131,7 +131,7 @@ function unmappedOf(members: LineMembers): object {
   };
 }
 
-/** What formats read of a line. */
+/** The parts of a line that formats read. */
 export type ExportedLine = Pick<FoundLine, "line" | "entry" | "log">;
 
 /** An output format of `stc audit export`: an optional header, and one line per call, both without line ends. */

@@ -5,7 +5,7 @@ import { isDay } from "../journal/day-files.ts";
 import { makeDirectory, readSmallFile, syncDirectory } from "../journal/file-operations.ts";
 import type { Position } from "../query/params.ts";
 
-/** What exporters send: the lines of both streams, and the checkpoints of both. */
+/** Exporters send the lines of both streams, and the checkpoints of both. */
 export const EXPORT_STREAMS = [...STREAMS, "checkpoints"] as const;
 export type ExportStream = (typeof EXPORT_STREAMS)[number];
 

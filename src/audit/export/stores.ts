@@ -73,7 +73,7 @@ function receiverOf(open: () => Promise<StoreWriter>): Receiver {
       signal.addEventListener("abort", end, { once: true });
       try {
         if (signal.aborted) end();
-        // What was sent may still be stored: it is then sent again, and stored once.
+        // The lines may have been stored all the same: they are then sent again, and stored once.
         return await Promise.race([
           writer.write(lines),
           aborted.then(() => ({ kind: "later", reason: "aborted", retryAfterMs: undefined }) as const),

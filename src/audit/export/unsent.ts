@@ -6,7 +6,7 @@ import { parseLine } from "../query/view.ts";
 import { type ExportLine, readBatch, startOf } from "./batch.ts";
 import { EXPORT_DIR, EXPORT_STREAMS, type ExportStream, readExportPosition, readExportPositions } from "./positions.ts";
 
-/** What an exporter has not sent of a stream, by its position in the log: also of a log that no process writes any more. */
+/** Lines of a stream that an exporter has not sent, by its position in the log. Also works for a log that no process writes any more. */
 export interface Unsent {
   readonly exporter: string;
   readonly stream: ExportStream;

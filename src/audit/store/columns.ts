@@ -55,7 +55,7 @@ export const LINE_COLUMNS: readonly StoreColumn[] = [
   // Missing for a line without a valid timestamp, which no query returns.
   { name: "time_ms", type: "integer", isOptional: true },
   { name: "line", type: "text" },
-  // What `stc audit show` finds the line by.
+  // The ids by which `stc audit show` finds the line.
   { name: "ids", type: "texts" },
   ...FIELDS.map(({ name, type }) => ({ name, type, isOptional: true }) as const),
   { name: "duration", type: "real", isOptional: true },

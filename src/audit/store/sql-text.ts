@@ -47,7 +47,7 @@ export function joined(items: readonly SqlText[], separator: " AND " | " OR " | 
   return items.reduce((before, item, at) => (at === 0 ? item : sql`${before}${between}${item}`), sql``);
 }
 
-/** What the databases spell differently. */
+/** SQL that differs between the databases. */
 export interface SqlDialect {
   /** The table of lines, in which each line counts once. */
   readonly lines: SqlText;

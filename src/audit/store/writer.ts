@@ -2,7 +2,7 @@ import type { ExportLine } from "../export/batch.ts";
 import type { ReceiverOutcome } from "../export/receiver.ts";
 import type { StoreRow } from "./columns.ts";
 
-/** What an exporter sends lines to. */
+/** Writes the lines of an exporter to a store. */
 export interface StoreWriter {
   /** Stores lines, each once however often it is sent. No lines: checks the connection. Never rejects. */
   write(lines: readonly ExportLine[]): Promise<ReceiverOutcome>;

@@ -56,7 +56,7 @@ export class LogVerifier {
     this.#options = options;
   }
 
-  /** What the journal says about the logs of workers; `undefined` before the first complete reading has ended. */
+  /** The journal's records of the logs of workers; `undefined` before the first complete reading has ended. */
   get recorded(): RecordedLogs | undefined {
     return this.#recorded;
   }

@@ -13,7 +13,7 @@ const TYPE = Buffer.from('"type":"worker.');
 /** The type follows the timestamp, at the start of the line. */
 const TYPE_BYTES = 80;
 
-/** What the journal of an audit directory says about the logs of its workers. */
+/** The records of an audit directory's journal about the logs of its workers. */
 export class RecordedLogs {
   /** The worker for which an origin was recorded first: a start with a wrong folder records its origin once more. */
   readonly #owners = new Map<string, number>();

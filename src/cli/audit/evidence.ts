@@ -178,7 +178,7 @@ const VERDICTS: Readonly<Record<Signatures, string>> = {
   none: "ok, unsigned",
 };
 
-/** What is known about the signatures, the least first. */
+/** States of the signatures; the one that proves least comes first. */
 const BY_WEAKNESS: readonly Signatures[] = ["none", "not checked"];
 const NOT_SOUND = "NOT SOUND";
 
