@@ -1,7 +1,8 @@
 import { joinPath } from "../core/output-policy/field-path.ts";
 import { type CompiledPolicy, edgeOf } from "../core/output-policy/output-policy.ts";
 import type { Json } from "../core/types.ts";
-import { type Fingerprints, PIECE_CHARACTERS, piecesOf, variantsOf } from "./fingerprints.ts";
+import type { Fingerprints } from "./fingerprints.ts";
+import { PIECE_CHARACTERS, piecesOf, variantsOf } from "./texts.ts";
 
 /** Most fingerprints of one answer. An answer with more of them is known in part only. */
 export const ANSWER_PRINTS_MAX = 131_072;

@@ -1,31 +1,44 @@
-import { FREQUENT_WORDS } from "./frequent-words.ts";
+import { FREQUENT_WORDS, PUBLIC_MAIL } from "./frequent-words.ts";
+import { BOUNDARY, folded, NON_ASCII, PIECE_CHARACTERS, piecesOf, variantsOf } from "./texts.ts";
+import {
+  accountParts,
+  addressesIn,
+  codeRuns,
+  DIGIT,
+  GROUP_BYTES_MAX,
+  GROUPS_MAX,
+  HIGH,
+  ibansAt,
+  isDate,
+  isNationalZero,
+  LETTER,
+  type WordSpan,
+  type Words,
+} from "./units.ts";
 
 /**
- * Cuts texts into words and fingerprints them, and each two words in a row, codes that are written in groups, numbers, and short
- * values as a whole. Case, accents, spacing, punctuation, quotes, the grouping of numbers and codes, and one level of percent
- * or entity encoding change no fingerprint.
+ * Cuts texts into words and fingerprints them, and each two words in a row, numbers, short values as a whole, and units (`units.ts`):
+ * addresses, host names, codes and telephone numbers. Case, accents, spacing, punctuation, quotes, the grouping of numbers and codes,
+ * and one level of encoding change no fingerprint.
  *
  * A fingerprint is a hash of 64 bits with a key of the deployment. The hash is not a cryptographic one, which would take ten times
  * as long. Whoever writes texts that agents read sees no fingerprint, so the key only has to keep him from preparing two texts that
  * share one; whoever reads the database may find the key as well, and can test guesses either way.
  */
 
-/** Longest text that is read at once, in UTF-16 units: longer ones are read in pieces. */
-export const PIECE_CHARACTERS = 8_192;
-/** Pieces of one text overlap, so that no value of usual length is cut. */
-const OVERLAP_CHARACTERS = 128;
-/** Between texts that are read together: no phrase goes across it. */
-const BOUNDARY = "\x01";
 const BYTES_MAX = PIECE_CHARACTERS * 6;
 const WORDS_MAX = BYTES_MAX / 2 + 1;
 
 /** Longest text that has a fingerprint as a whole, in bytes. */
 const WHOLE_BYTES_MAX = 64;
-/** Codes are often written in groups. Groups that are joined: their number, the length of each, and of all together. */
-const GROUPS_MAX = 8;
-const GROUP_BYTES_MAX = 8;
+/** Codes are often written in groups. The length of those that are joined. */
 const JOINED_BYTES_MIN = 9;
 const JOINED_BYTES_MAX = 40;
+/** Last digits of telephone numbers that are compared. */
+const PHONE_DIGITS = 9;
+const PHONE_DIGITS_MAX = 15;
+const ROUND_ZEROS = 5;
+const ZERO = 0x30;
 /** Most fingerprints of codes and numbers in one piece. */
 const JOINS_MAX = 8_192;
 const PRINTS_MAX = WORDS_MAX * 2 + JOINS_MAX + PIECE_CHARACTERS;
@@ -43,9 +56,11 @@ const FURTHER_LETTER_BITS = 1.5;
 /** A word with fewer bits has no fingerprint of its own, and neither have two such words in a row. */
 export const TELLING_BITS = 6.5;
 
+/** A single word of this information counts although its neighbors are not found with it. */
+const LONE_WORD_BITS = 20;
+
 const [SEPARATES, ENDS] = [0, 1];
-/** Kinds of characters in words. */
-const [LETTER, DIGIT, HIGH] = [0x100, 0x200, 0x400];
+const [DOT, AT] = [0x2e, 0x40];
 const KINDS = LETTER | DIGIT | HIGH;
 const FIRST_HIGH_BYTE = 0x80;
 
@@ -58,38 +73,31 @@ const FOLDED = Uint16Array.from({ length: 256 }, (_, code) => {
   return folded >= 0x61 && folded <= 0x7a ? folded | LETTER : SEPARATES;
 });
 
-const NON_ASCII = /[^\0-\x7f]/;
-const ACCENTS_AND_INVISIBLE = /[\p{M}\p{Cf}\p{Default_Ignorable_Code_Point}]+/gu;
-const OTHER_SEPARATORS = /[^\p{L}\p{N}\0-\x7f]+/gu;
-/** Scripts without spaces: every character is a word. */
-const UNSPACED = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}\p{sc=Khmer}\p{sc=Myanmar}]/gu;
-const ENCODED = /(?:%[0-9a-fA-F]{2})+|&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-z]{2,6}));/g;
-const ENTITIES: Readonly<Record<string, string>> = {
-  amp: "&",
-  lt: "<",
-  gt: ">",
-  quot: '"',
-  apos: "'",
-  nbsp: " ",
-  commat: "@",
-  period: ".",
-  sol: "/",
-  colon: ":",
-};
-const CODE_POINT_LAST = 0x10_ffff;
-/** Uses of characters: between the groups of one code, and of one number. */
-const [IN_CODES, IN_NUMBERS] = [1, 2];
-const GROUPING = Uint8Array.from(
-  { length: 256 },
-  (_, code) =>
-    (" -./()".includes(String.fromCharCode(code)) ? IN_CODES : 0) |
-    (",.'".includes(String.fromCharCode(code)) ? IN_NUMBERS : 0),
-);
+/** Characters between the groups of one number, and before its decimals. */
+const IN_NUMBERS = Uint8Array.from({ length: 256 }, (_, code) => (",.'".includes(String.fromCharCode(code)) ? 1 : 0));
+
+/** What a fingerprint is of. Those of different sorts differ, also for the same characters; a code is like the word without its groups. */
+export const [WORDS, CODE, ADDRESS, HOST, HOST_OF_ADDRESS, PHONE, WORDS_OF_ADDRESS] = [0, 1, 2, 3, 4, 5, 6];
+const ODD_FACTOR = 0x9e37_79b1;
+
+/** Facts about the words of a value. */
+export interface ValueWords {
+  /** Estimated information of each word, in bits. */
+  readonly bits: Float32Array;
+  /** Whether a word says something without the words next to it. */
+  readonly tellsAlone: Uint8Array;
+  /** Words of host names. */
+  readonly isHost: Uint8Array;
+  /** Words of the host names of mail addresses. */
+  readonly isAddressHost: Uint8Array;
+  /** Codes that are written in groups: a part of one says nothing. */
+  readonly codes: readonly WordSpan[];
+}
 
 const FREQUENT_SLOTS = 4_096;
 
 /** Fingerprints of the texts that were read last. The words that each covers are `from` to `to`. */
-export class Fingerprints {
+export class Fingerprints implements Words {
   count = 0;
   readonly low = new Int32Array(PRINTS_MAX);
   readonly high = new Int32Array(PRINTS_MAX);
@@ -97,15 +105,20 @@ export class Fingerprints {
   readonly to = new Uint16Array(PRINTS_MAX);
   /** Number of the text that holds it, of those that were read together. */
   readonly text = new Uint16Array(PRINTS_MAX);
+  /** What each is of. */
+  readonly sort = new Uint8Array(PRINTS_MAX);
   words = 0;
-  /** Estimated information of each word, in bits. */
   readonly bits = new Float32Array(WORDS_MAX);
+  readonly start = new Int32Array(WORDS_MAX);
+  readonly end = new Int32Array(WORDS_MAX);
+  readonly kind = new Uint16Array(WORDS_MAX);
+  readonly bytes = new Uint8Array(BYTES_MAX);
   readonly #wordLow = new Int32Array(WORDS_MAX);
   readonly #wordHigh = new Int32Array(WORDS_MAX);
-  readonly #start = new Int32Array(WORDS_MAX);
-  readonly #end = new Int32Array(WORDS_MAX);
-  readonly #kind = new Uint16Array(WORDS_MAX);
-  readonly #bytes = new Uint8Array(BYTES_MAX);
+  readonly #isAddressHost = new Uint8Array(WORDS_MAX);
+  #isValue = false;
+  /** The last digits of a telephone number. */
+  readonly #digits = new Uint8Array(PHONE_DIGITS);
   readonly #encoder = new TextEncoder();
   readonly #frequent = new Int32Array(FREQUENT_SLOTS);
   readonly #seedLow: number;
@@ -134,35 +147,33 @@ export class Fingerprints {
     }
   }
 
-  /** Reads a text of any length, and as it is when decoded. `piece` is called while the fingerprints of each piece are there. */
-  readText(text: string, piece: () => void): void {
+  /**
+   * Reads a value of any length, and as it is when decoded, to look it up: codes are not cut into parts, and host names are found
+   * without their first labels too. `piece` is called while the fingerprints of each piece are there.
+   */
+  readValue(text: string, piece: () => void): void {
+    this.#isValue = true;
     for (const variant of variantsOf(text)) {
       for (const part of piecesOf(variant)) {
         this.read([part]);
         piece();
       }
     }
+    this.#isValue = false;
   }
 
   /** Reads texts that have at most `PIECE_CHARACTERS` together. */
   read(texts: readonly string[]): void {
     const joined = texts.length === 1 ? (texts[0] ?? "") : texts.join(BOUNDARY);
     const text = NON_ASCII.test(joined) ? folded(joined) : joined;
-    const { written } = this.#encoder.encodeInto(text, this.#bytes);
+    const { written } = this.#encoder.encodeInto(text, this.bytes);
     this.#scan(written);
   }
 
   /** Fingerprints words, and each two in a row. */
   #scan(length: number): void {
-    const { low: lows, high: highs, from, to, text: texts, bits } = this;
-    const bytes = this.#bytes;
-    const [wordLow, wordHigh, starts, ends, kinds] = [
-      this.#wordLow,
-      this.#wordHigh,
-      this.#start,
-      this.#end,
-      this.#kind,
-    ];
+    const { low: lows, high: highs, from, to, text: texts, sort: sorts, bits, bytes } = this;
+    const [wordLow, wordHigh, starts, ends, kinds] = [this.#wordLow, this.#wordHigh, this.start, this.end, this.kind];
     const frequent = this.#frequent;
     const [seedLow, seedHigh, factor, one, two] = [this.#seedLow, this.#seedHigh, this.#factor, this.#one, this.#two];
     let count = 0;
@@ -174,7 +185,9 @@ export class Fingerprints {
     let high = seedHigh;
     let kind = 0;
     let before = 0;
-    let hasCodes = false;
+    let digits = 0;
+    let hasAddresses = false;
+    let firstPrint = 0;
     bytes[length] = ENDS;
     for (let at = 0; at <= length; at += 1) {
       let code = FOLDED[bytes[at] as number] as number;
@@ -211,8 +224,10 @@ export class Fingerprints {
         } else if ((kind & HIGH) !== 0) tells = highBits(bytes, start, size);
         else if (kind === DIGIT) tells = size * DIGIT_BITS + DIGITS_BASE_BITS;
         else tells = (size - 1) * MIXED_BITS;
-        if ((kind & DIGIT) !== 0 && words > firstWord && ((kinds[words - 1] as number) & DIGIT) !== 0) {
-          hasCodes ||= (ends[words - 1] as number) >= start - 2;
+        if ((kind & DIGIT) !== 0) digits += size >= JOINED_BYTES_MIN ? 2 : 1;
+        if (words > firstWord && ends[words - 1] === start - 1) {
+          const between = bytes[start - 1];
+          hasAddresses ||= between === DOT || between === AT;
         }
         wordLow[words] = low;
         wordHigh[words] = high;
@@ -226,6 +241,7 @@ export class Fingerprints {
           from[count] = words;
           to[count] = words;
           texts[count] = text;
+          sorts[count] = WORDS;
           count += 1;
         }
         if (words > firstWord) {
@@ -237,6 +253,7 @@ export class Fingerprints {
             from[count] = words - 1;
             to[count] = words;
             texts[count] = text;
+            sorts[count] = WORDS;
             count += 1;
           }
         }
@@ -247,81 +264,198 @@ export class Fingerprints {
         this.count = count;
         if (words > firstWord + 1 && at - textStart <= WHOLE_BYTES_MAX) {
           this.#hashBetween(textStart, at);
-          this.#add(firstWord, words - 1, text);
+          this.#add({ from: firstWord, to: words - 1 }, text);
         }
-        if (hasCodes) this.#codes(firstWord, words, text);
+        if (words > firstWord) {
+          const span = { from: firstWord, to: words - 1 };
+          if (hasAddresses) this.#addresses(span, text, firstPrint);
+          else if (this.#isValue) this.#isAddressHost.fill(0, span.from, span.to + 1);
+          if (digits > 1) this.#codes(span, text);
+        }
         count = this.count;
+        firstPrint = count;
         text += 1;
         firstWord = words;
         textStart = at + 1;
-        hasCodes = false;
+        digits = 0;
+        hasAddresses = false;
         before = 0;
       }
     }
     this.words = words;
   }
 
-  /** Adds codes that are written in groups, and numbers, as they are written without groups. */
-  #codes(first: number, end: number, text: number): void {
-    const [starts, ends, kinds] = [this.#start, this.#end, this.#kind];
+  /**
+   * Adds addresses and host names. The words in the host name of a mail address have fingerprints of another sort: they say nothing
+   * of other addresses at that host.
+   */
+  #addresses(span: WordSpan, text: number, firstPrint: number): void {
+    const isAddressHost = this.#isAddressHost.fill(0, span.from, span.to + 1);
+    let hasAddress = false;
+    addressesIn(this, span, this.#isValue, {
+      address: (words, host) => {
+        hasAddress = true;
+        isAddressHost.fill(1, host, words.to + 1);
+        this.#unit(words, text, ADDRESS);
+      },
+      host: (words, isInAddress) => {
+        if (!this.#isValue) return this.#unit(words, text, isInAddress ? HOST_OF_ADDRESS : HOST);
+        // A host name may be that of an address; an address is not one because of another address at its host.
+        if (!isInAddress) this.#unit(words, text, HOST_OF_ADDRESS);
+        if (!isInAddress || !PUBLIC_MAIL.has(this.#written(words.from, words.to).toLowerCase()))
+          this.#unit(words, text, HOST);
+      },
+    });
+    if (!hasAddress || this.#isValue) return;
+    const { from, to, sort, low, high, count } = this;
+    for (let at = firstPrint; at < count; at += 1) {
+      if (sort[at] !== WORDS || isAddressHost[from[at] as number] === 0 || isAddressHost[to[at] as number] === 0)
+        continue;
+      this.#sorted(low[at] as number, high[at] as number, WORDS_OF_ADDRESS);
+      [low[at], high[at], sort[at]] = [this.#low, this.#high, WORDS_OF_ADDRESS];
+    }
+  }
+
+  /** Adds words with what is between them. */
+  #unit(span: WordSpan, text: number, sort: number): void {
+    this.#hashWritten(this.start[span.from] as number, this.end[span.to] as number);
+    this.#sorted(this.#low, this.#high, sort);
+    this.#add(span, text, sort);
+  }
+
+  /** Adds codes that are written in groups, and numbers, as they are written without groups, and telephone numbers. */
+  #codes(span: WordSpan, text: number): void {
     const most = this.count + JOINS_MAX;
-    let runStart = first;
-    for (let word = first; word < end && this.count < most; word += 1) {
-      if (((kinds[word] as number) & DIGIT) === 0) {
-        runStart = word + 1;
-        continue;
-      }
-      if (kinds[word] === DIGIT) this.#number(word, { first, end, text });
-      const last = ends[word] as number;
-      if (last - (starts[word] as number) > GROUP_BYTES_MAX) {
-        runStart = word + 1;
-        continue;
-      }
-      if (word > runStart && !this.#isNextTo(word, IN_CODES)) runStart = word;
-      for (let group = word - 1; group >= runStart && word - group < GROUPS_MAX; group -= 1) {
-        const size = last - (starts[group] as number) - (word - group);
-        if (size > JOINED_BYTES_MAX) break;
-        if (size < JOINED_BYTES_MIN) continue;
-        this.#hashBetween(starts[group] as number, last);
-        this.#add(group, word, text);
+    for (let word = span.from; word <= span.to && this.count < most; word += 1) {
+      const kind = this.kind[word] as number;
+      if ((kind & DIGIT) === 0) continue;
+      if (kind === DIGIT) {
+        this.#number(word, span, text);
+        if (this.#size(word) > GROUP_BYTES_MAX) this.#phonesIn({ from: word, to: word }, text);
+      } else if ((kind & HIGH) === 0) this.#ibans(word, span, text);
+    }
+    for (const run of codeRuns(this, span)) {
+      if (this.count >= most) return;
+      this.#run(run, text);
+    }
+  }
+
+  #ibans(word: number, { to }: WordSpan, text: number): void {
+    for (const { iban, ...span } of ibansAt(this, word, to)) {
+      this.#hashText(iban);
+      this.#add(span, text, CODE);
+      if (this.#isValue) continue;
+      for (const part of accountParts(iban)) {
+        this.#hashText(part);
+        this.#add(span, text, CODE);
       }
     }
   }
 
-  /** Returns whether only characters of this use, at most two of them, are between a word and the one before it. */
-  #isNextTo(word: number, use: number): boolean {
-    const gap = this.#end[word - 1] as number;
-    const next = this.#start[word] as number;
-    const hasUse = (at: number): boolean => ((GROUPING[this.#bytes[at] as number] as number) & use) !== 0;
-    return hasUse(gap) && (next === gap + 1 || (use === IN_CODES && next === gap + 2 && hasUse(gap + 1)));
+  /** Adds a code in groups. Of a text, each part of it is added as well: other groups may stand before and after the code. */
+  #run(run: WordSpan, text: number): void {
+    if (this.#isValue && run.to - run.from < GROUPS_MAX) {
+      this.#joined(run, text);
+      this.#phones(run, text);
+      return;
+    }
+    for (let last = run.from; last <= run.to; last += 1) {
+      if (((this.kind[last] as number) & DIGIT) === 0) continue;
+      let size = this.#size(last);
+      for (let first = last - 1; first >= run.from && last - first < GROUPS_MAX; first -= 1) {
+        size += this.#size(first);
+        if (size > JOINED_BYTES_MAX) break;
+        if (size >= JOINED_BYTES_MIN && ((this.kind[first] as number) & DIGIT) !== 0)
+          this.#joined({ from: first, to: last }, text);
+      }
+    }
+    this.#phones(run, text);
+  }
+
+  #size(word: number): number {
+    return (this.end[word] as number) - (this.start[word] as number);
+  }
+
+  #joined(span: WordSpan, text: number): void {
+    if (span.from === span.to || isDate(this, span)) return;
+    this.#hashBetween(this.start[span.from] as number, this.end[span.to] as number);
+    this.#add(span, text, CODE);
+  }
+
+  /** Adds the telephone numbers among the groups of digits. */
+  #phones(run: WordSpan, text: number): void {
+    let from = run.from;
+    for (let word = run.from; word <= run.to + 1; word += 1) {
+      if (word <= run.to && this.kind[word] === DIGIT) continue;
+      if (word > from) this.#phonesIn({ from, to: word - 1 }, text);
+      from = word + 1;
+    }
+  }
+
+  /**
+   * Adds the last digits of each group that ends a telephone number: numbers are written with and without the codes of countries and
+   * areas. Of a value, there is only the whole number.
+   */
+  #phonesIn({ from, to }: WordSpan, text: number): void {
+    const digits = this.#digits;
+    let count = 0;
+    for (let word = from; word <= to; word += 1) {
+      if (word > from && isNationalZero(this, word)) continue;
+      const end = this.end[word] as number;
+      for (let at = this.start[word] as number; at < end; at += 1) {
+        digits[count % PHONE_DIGITS] = this.bytes[at] as number;
+        count += 1;
+      }
+      const isEnd = this.#isValue ? word === to && count <= PHONE_DIGITS_MAX : count >= PHONE_DIGITS;
+      if (isEnd && count >= PHONE_DIGITS && !isDate(this, { from, to: word })) {
+        if (this.#hashDigits(count)) this.#add({ from, to: word }, text, PHONE);
+      }
+    }
+  }
+
+  /** Hashes the last digits, unless they are round. */
+  #hashDigits(count: number): boolean {
+    const digits = this.#digits;
+    const factor = this.#factor;
+    let low = this.#seedLow;
+    let high = this.#seedHigh;
+    let zeros = 0;
+    for (let at = count; at < count + PHONE_DIGITS; at += 1) {
+      const digit = digits[at % PHONE_DIGITS] as number;
+      zeros = digit === ZERO ? zeros + 1 : 0;
+      low = Math.imul(low ^ (digit | DIGIT), factor);
+      high = (((high << 7) | (high >>> 25)) + low) | 0;
+    }
+    this.#finish(low, high);
+    this.#sorted(this.#low, this.#high, PHONE);
+    return zeros < ROUND_ZEROS;
   }
 
   /** Adds what a number means that is written with groups or decimals. */
-  #number(
-    word: number,
-    { first, end, text }: { readonly first: number; readonly end: number; readonly text: number },
-  ): void {
-    const kinds = this.#kind;
-    const goesOn = (at: number): boolean => kinds[at] === DIGIT && this.#isNextTo(at, IN_NUMBERS);
+  #number(word: number, { from, to }: WordSpan, text: number): void {
+    const goesOn = (at: number): boolean => {
+      const gap = this.end[at - 1] as number;
+      return this.kind[at] === DIGIT && this.start[at] === gap + 1 && IN_NUMBERS[this.bytes[gap] as number] === 1;
+    };
     // The first group speaks for the whole number.
-    if (word > first && kinds[word - 1] === DIGIT && goesOn(word)) return;
+    if (word > from && this.kind[word - 1] === DIGIT && goesOn(word)) return;
     let last = word;
-    while (last + 1 < end && last - word < GROUPS_MAX && goesOn(last + 1)) last += 1;
+    while (last < to && last - word < GROUPS_MAX && goesOn(last + 1)) last += 1;
     if (last === word) return;
     for (const number of numbersIn(this.#written(word, last))) {
       this.#hashText(number);
-      this.#add(word, last, text);
+      this.#add({ from: word, to: last }, text);
     }
   }
 
   /** Returns digits and what is between them, as they are written. */
   #written(from: number, to: number): string {
-    return String.fromCharCode(...this.#bytes.subarray(this.#start[from], this.#end[to]));
+    return String.fromCharCode(...this.bytes.subarray(this.start[from], this.end[to]));
   }
 
   /** Hashes the words between two positions as if nothing were between them. */
   #hashBetween(from: number, to: number): void {
-    const bytes = this.#bytes;
+    const bytes = this.bytes;
     const factor = this.#factor;
     let low = this.#seedLow;
     let high = this.#seedHigh;
@@ -332,6 +466,27 @@ export class Fingerprints {
       high = (((high << 7) | (high >>> 25)) + low) | 0;
     }
     this.#finish(low, high);
+  }
+
+  /** Hashes words and what is between them. */
+  #hashWritten(from: number, to: number): void {
+    const { bytes } = this;
+    const factor = this.#factor;
+    let low = this.#seedLow;
+    let high = this.#seedHigh;
+    for (let at = from; at < to; at += 1) {
+      const byte = bytes[at] as number;
+      low = Math.imul(low ^ ((FOLDED[byte] as number) || byte), factor);
+      high = (((high << 7) | (high >>> 25)) + low) | 0;
+    }
+    this.#finish(low, high);
+  }
+
+  /** Makes a fingerprint one of another sort. */
+  #sorted(low: number, high: number, sort: number): void {
+    const factor = Math.imul(sort, ODD_FACTOR) | 1;
+    this.#low = Math.imul(low, factor) ^ high;
+    this.#high = (Math.imul(high, this.#one) + Math.imul(low, factor) + sort) | 0;
   }
 
   /** Hashes ASCII characters as they are. */
@@ -354,7 +509,7 @@ export class Fingerprints {
     this.#high = second ^ (second >>> 14);
   }
 
-  #add(from: number, to: number, text: number): void {
+  #add({ from, to }: WordSpan, text: number, sort = WORDS): void {
     const at = this.count;
     if (at >= PRINTS_MAX) return;
     this.low[at] = this.#low;
@@ -362,6 +517,7 @@ export class Fingerprints {
     this.from[at] = from;
     this.to[at] = to;
     this.text[at] = text;
+    this.sort[at] = sort;
     this.count = at + 1;
   }
 
@@ -382,23 +538,49 @@ export class Fingerprints {
   }
 
   #exact(from: number, to: number, take: (low: number, high: number) => void): void {
-    this.#hashBetween(this.#start[from] as number, this.#end[to] as number);
+    this.#hashBetween(this.start[from] as number, this.end[to] as number);
     // Another factor: no word and no phrase has such a fingerprint.
     take(Math.imul(this.#low, this.#two) ^ this.#high, (Math.imul(this.#high, this.#one) + this.#seedLow) | 0);
   }
 
-  /** Returns what the first words tell, in bits. Round numbers and years tell less than their digits. */
-  wordBits(words: number): Float32Array {
-    const weights = this.bits.slice(0, words);
-    for (let word = 0; word < words; word += 1) {
-      if (this.#kind[word] !== DIGIT) continue;
-      const digits = this.#written(word, word);
-      if (/^(?:19|20)\d\d$/.test(digits)) weights[word] = YEAR_BITS;
-      else weights[word] = digits.replace(/^0+|0+$/g, "").length * DIGIT_BITS + DIGITS_BASE_BITS;
+  /** Makes the fingerprint that a word or a pair has in the host name of a mail address. */
+  inAddress(low: number, high: number, take: (low: number, high: number) => void): void {
+    this.#sorted(low, high, WORDS_OF_ADDRESS);
+    take(this.#low, this.#high);
+  }
+
+  /** Returns what the first words of a value tell. Round numbers, years and dates tell less than their digits. */
+  valueWords(words: number): ValueWords {
+    const bits = this.bits.slice(0, words);
+    const isHost = new Uint8Array(words);
+    const isAddressHost = this.#isAddressHost.slice(0, words);
+    const tellsAlone = new Uint8Array(words);
+    for (let at = 0; at < this.count; at += 1) {
+      if (this.sort[at] === HOST) isHost.fill(1, this.from[at], (this.to[at] as number) + 1);
     }
-    return weights;
+    const codes: WordSpan[] = [];
+    for (const run of words === 0 ? [] : codeRuns(this, { from: 0, to: words - 1 })) {
+      if (isDate(this, run)) bits.fill(FREQUENT_BITS, run.from, run.to + 1);
+      else if (run.to > run.from) codes.push(run);
+    }
+    for (let word = 0; word < words; word += 1) {
+      const kind = this.kind[word] as number;
+      if (kind === DIGIT) {
+        const digits = this.#written(word, word);
+        if (YEAR_OR_DATE.test(digits)) bits[word] = Math.min(bits[word] as number, YEAR_BITS);
+        else if ((bits[word] as number) > FREQUENT_BITS)
+          bits[word] = digits.replace(/^0+|0+$/g, "").length * DIGIT_BITS + DIGITS_BASE_BITS;
+      }
+      // One word of letters proves nothing, except where it is a label of a host name.
+      const isName = (kind & DIGIT) === 0 && isHost[word] === 0;
+      tellsAlone[word] = !isName && (bits[word] as number) >= LONE_WORD_BITS ? 1 : 0;
+    }
+    return { bits, isHost, isAddressHost, tellsAlone, codes };
   }
 }
+
+/** A year, or a date as `20241231`. */
+const YEAR_OR_DATE = /^(?:19|20)\d\d(?:(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))?$/;
 
 const LETTER_BYTES = 2;
 const IDEOGRAPH_BYTES = 3;
@@ -409,35 +591,6 @@ function highBits(bytes: Uint8Array, start: number, size: number): number {
   if ((bytes[start] as number) >= IDEOGRAPH_FIRST) return (size / IDEOGRAPH_BYTES) * IDEOGRAPH_BITS;
   const letters = Math.ceil(size / LETTER_BYTES);
   return letters < LETTERS_BITS.length ? (LETTERS_BITS[letters] as number) : 10 + (letters - 4) * FURTHER_LETTER_BITS;
-}
-
-/** Returns a text without accents and invisible characters, and with the plain forms of its letters and digits. */
-function folded(text: string): string {
-  const plain = text.normalize("NFKD").replace(ACCENTS_AND_INVISIBLE, "").toLowerCase();
-  return plain.replace(OTHER_SEPARATORS, " ").replace(UNSPACED, " $& ");
-}
-
-/** Returns a text without boundaries, as it is and, when parts of it are percent or entity encoded, decoded. */
-export function variantsOf(text: string): readonly string[] {
-  const own = text.includes(BOUNDARY) ? text.replaceAll(BOUNDARY, " ") : text;
-  if (!own.includes("%") && !own.includes("&")) return [own];
-  const decoded = own.replace(ENCODED, (encoded, decimal?: string, hex?: string, name?: string) => {
-    if (name !== undefined) return ENTITIES[name] ?? encoded;
-    if (decimal === undefined && hex === undefined)
-      return Buffer.from(encoded.replaceAll("%", ""), "hex").toString("utf8");
-    const code = decimal === undefined ? Number.parseInt(hex ?? "", 16) : Number(decimal);
-    return code <= CODE_POINT_LAST ? String.fromCodePoint(code) : encoded;
-  });
-  return decoded === own ? [own] : [own, decoded.replaceAll(BOUNDARY, " ")];
-}
-
-/** Cuts a text into pieces that overlap. */
-export function piecesOf(text: string): readonly string[] {
-  if (text.length <= PIECE_CHARACTERS) return [text];
-  const pieces: string[] = [];
-  for (let at = 0; at + OVERLAP_CHARACTERS < text.length; at += PIECE_CHARACTERS - OVERLAP_CHARACTERS)
-    pieces.push(text.slice(at, at + PIECE_CHARACTERS));
-  return pieces;
 }
 
 const PLAIN_DECIMAL = /^\d+\.\d*[1-9]$/;

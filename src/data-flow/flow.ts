@@ -118,6 +118,7 @@ export class DataFlowPolicy {
       const found = rules.flatMap((rule) =>
         "after" in rule ? labelFindings(rule, judged) : argumentFindings(rule, judged),
       );
+      found.push(...exfiltrating(judged));
       const findings = [...new Map(found.map((one) => [`${one.verdict} ${one.reason}`, one])).values()];
       return { labels, findings, origins };
     } catch (cause) {
@@ -252,6 +253,15 @@ function argumentFindings({ argument: about, verdict }: ArgumentRule, judged: Ju
   });
   if (!isCut) return found;
   return [...found, { verdict: verdictOf(verdict), reason: "the call has too many arguments to look all of them up" }];
+}
+
+/** Private data in an address at a host that untrusted text wrote leaves with whoever opens it: this asks under any rules. */
+function exfiltrating({ origins }: Judged): readonly FlowFinding[] {
+  return origins.flatMap(({ argument, carriesPrivate, origins: named }): FlowFinding[] => {
+    if (!carriesPrivate) return [];
+    const reason = `${argument} has private data in an address whose host appeared in ${whereIn(named)}, untrusted`;
+    return [{ verdict: "requireApproval", reason }];
+  });
 }
 
 function whereIn(origins: ArgumentOrigins["origins"]): string {

@@ -43,3 +43,9 @@ com org net html http index example gmail yahoo hotmail outlook icloud www
 `;
 
 export const FREQUENT_WORDS: readonly string[] = FREQUENT.trim().split(/\s+/);
+
+/** Hosts of mail addresses that anybody can have: the host says nothing of an address. */
+export const PUBLIC_MAIL: ReadonlySet<string> = new Set(
+  `aol.com gmail.com gmx.de gmx.net googlemail.com hotmail.com icloud.com live.com mail.com mail.ru me.com msn.com outlook.com proton.me
+protonmail.com qq.com web.de yahoo.com yandex.ru 163.com`.split(/\s+/),
+);

@@ -3,7 +3,7 @@ import { joinPath } from "../core/output-policy/field-path.ts";
 import { type CompiledPolicy, edgeOf } from "../core/output-policy/output-policy.ts";
 import type { DataLabel } from "../core/types.ts";
 import type { AnswerField, PrintColumns } from "./answer-prints.ts";
-import { type Fingerprints, TELLING_BITS } from "./fingerprints.ts";
+import { type Fingerprints, TELLING_BITS, type ValueWords, WORDS } from "./fingerprints.ts";
 
 /** An answer that was released before, with its fingerprints. */
 export interface Source {
@@ -41,6 +41,8 @@ export interface ArgumentOrigins {
   readonly isUntrusted: boolean;
   /** Nothing is known of the value, although it tells enough to be recognized. */
   readonly isUnknown: boolean;
+  /** The host of an address is from untrusted text, and the rest of the address contains private data that is not in that text. */
+  readonly carriesPrivate: boolean;
   /** At most `ORIGINS_MAX`, the most telling ones first. */
   readonly origins: readonly ValueOrigin[];
   /** Number of further origins. */
@@ -60,19 +62,16 @@ const DEPTH_MAX = 64;
 const WHOLE_BITS = 7;
 const DESTINATION_PART_BITS = 12;
 const TEXT_PART_BITS = 28;
-/** A single word of this information is attributed although its neighbors do not match. */
-const LONE_WORD_BITS = 20;
 
 type PolicyNode = CompiledPolicy["root"];
 
-interface Value {
+interface Value extends ValueWords {
   readonly argument: string;
   readonly isDestination: boolean;
   readonly isLink: boolean;
   /** Its first word is a scheme, such as `https`, which need not be vouched for. */
   readonly hasScheme: boolean;
   readonly words: number;
-  readonly bits: Float32Array;
 }
 
 /** A fingerprint of a value, to be found in the answers. */
@@ -83,6 +82,8 @@ interface Needle {
   readonly from: number;
   /** `WHOLE`: the fingerprint of exactly this value. */
   readonly to: number;
+  /** The fingerprint of an address, a host name or a code, which tells enough on its own. */
+  readonly isUnit: boolean;
 }
 
 /** The fingerprints of the arguments of one call. */
@@ -101,9 +102,10 @@ const WHOLE = -1;
 
 const FILTER_BITS = 65_536;
 
-/** Web and mail addresses in a text. */
-const LINK = /(?:[a-z][a-z0-9+.-]{0,32}:\/\/|www\.)[^\s<>"'()]{1,2048}|[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+/gi;
-const LINKS_MAX = 64;
+/** Web and mail addresses in a text: with a scheme, `//` or `www.` before them, or a host name with a path. */
+const LINK =
+  /(?:(?:[a-z][a-z0-9+.-]{0,32}:)?\/\/(?=[\w[])|www\.|(?<![\w./-])(?:[\w-]{1,63}\.){1,16}[a-z]{2,24}(?::\d{1,5})?\/(?=[^\s<>"'()]))[^\s<>"'()]{1,2048}|[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+/gi;
+const LINKS_MAX = 256;
 const SCHEME = /^\s*(?:[a-z][a-z0-9]*:\/\/|mailto:)/i;
 
 export function needlesOf(fingerprints: Fingerprints, input: unknown, destinations: PolicyNode): Needles {
@@ -122,21 +124,30 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
     all.push(needle);
   };
   const addPiece = (of: Pick<Value, "argument" | "isDestination" | "isLink" | "hasScheme">): void => {
-    const { count, low, high, from, to } = fingerprints;
+    const { count, low, high, from, to, sort } = fingerprints;
     const words = Math.min(fingerprints.words, VALUE_WORDS_MAX);
     if (values.length >= VALUES_MAX || all.length + count > NEEDLES_MAX) {
       isCut = true;
       return;
     }
-    const value = values.push({ ...of, words, bits: fingerprints.wordBits(words) }) - 1;
+    const facts = fingerprints.valueWords(words);
+    const value = values.push({ ...of, words, ...facts }) - 1;
+    const isAddress = of.isDestination || of.isLink;
     for (let at = 0; at < count; at += 1) {
-      const covered = { from: from[at] as number, to: to[at] as number };
-      if (covered.to < words) add({ value, low: low[at] as number, high: high[at] as number, ...covered });
+      const [first, last] = [from[at] as number, to[at] as number];
+      if (last >= words) continue;
+      const isUnit = sort[at] !== WORDS;
+      add({ value, low: low[at] as number, high: high[at] as number, from: first, to: last, isUnit });
+      // Also where these words are in the host name of an address, unless they are that of another one.
+      if (isUnit || !isAddress || facts.isAddressHost[last] === 1) continue;
+      fingerprints.inAddress(low[at] as number, high[at] as number, (one, other) =>
+        add({ value, low: one, high: other, from: first, to: last, isUnit: false }),
+      );
     }
-    if (!of.isDestination && !of.isLink) return;
-    fingerprints.exact((low, high) => add({ value, low, high, from: 0, to: WHOLE }));
+    if (!isAddress) return;
+    fingerprints.exact((low, high) => add({ value, low, high, from: 0, to: WHOLE, isUnit: false }));
     fingerprints.exactPairs((low, high, first) => {
-      if (words > 2 && first + 1 < words) add({ value, low, high, from: first, to: first + 1 });
+      if (words > 2 && first + 1 < words) add({ value, low, high, from: first, to: first + 1, isUnit: false });
     });
   };
   const visit = (value: unknown, node: PolicyNode, argument: string, depth: number): void => {
@@ -145,10 +156,12 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
       if (text.trim() === "") return;
       const isDestination = node.action === "allow";
       const hasScheme = SCHEME.test(text);
-      fingerprints.readText(text, () => addPiece({ argument, isDestination, isLink: false, hasScheme }));
+      fingerprints.readValue(text, () => addPiece({ argument, isDestination, isLink: false, hasScheme }));
       if (isDestination) return;
-      for (const [link] of [...text.matchAll(LINK)].slice(0, LINKS_MAX))
-        fingerprints.readText(link, () =>
+      const links = [...text.matchAll(LINK)];
+      if (links.length > LINKS_MAX) isCut = true;
+      for (const [link] of links.slice(0, LINKS_MAX))
+        fingerprints.readValue(link, () =>
           addPiece({ argument, isDestination, isLink: true, hasScheme: SCHEME.test(link) }),
         );
     } else if (depth >= DEPTH_MAX) {
@@ -167,13 +180,14 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
       }
     } else if (typeof value === "boolean" && node.action === "allow") {
       // Nothing to be found, but a destination: `isPublic` sends to everybody.
+      fingerprints.readValue("", () => {});
       values.push({
         argument,
         isDestination: true,
         isLink: false,
         hasScheme: false,
         words: 0,
-        bits: new Float32Array(0),
+        ...fingerprints.valueWords(0),
       });
     }
   };
@@ -189,6 +203,8 @@ interface Match {
   readonly covered: Uint8Array;
   /** Words that the field contains together with the word after them. */
   readonly linked: Uint8Array;
+  /** Words of addresses, host names and codes that the field contains as a whole. Such a one may go on in the field. */
+  readonly units: Uint8Array;
   isExact: boolean;
 }
 
@@ -214,7 +230,7 @@ export function originsOf(needles: Needles, sources: readonly Source[]): readonl
 function matchesIn(source: Source, { values, all, byLow, filter }: Needles): Iterable<Match> {
   const { low, high, field, first, next } = source.columns;
   const found = new Map<number, Match>();
-  const take = (at: number, { value, from, to }: Needle): void => {
+  const take = (at: number, { value, from, to, isUnit }: Needle): void => {
     const number = field[at] as number;
     const of = values[value];
     const known = source.fields[number];
@@ -222,8 +238,8 @@ function matchesIn(source: Source, { values, all, byLow, filter }: Needles): Ite
     const name = value * 256 + number;
     let match = found.get(name);
     if (match === undefined) {
-      const [covered, linked] = [new Uint8Array(of.words), new Uint8Array(of.words)];
-      match = { value, source, field: known, covered, linked, isExact: false };
+      const [covered, linked, units] = [new Uint8Array(of.words), new Uint8Array(of.words), new Uint8Array(of.words)];
+      match = { value, source, field: known, covered, linked, units, isExact: false };
       found.set(name, match);
     }
     if (to === WHOLE) {
@@ -231,8 +247,12 @@ function matchesIn(source: Source, { values, all, byLow, filter }: Needles): Ite
       match.covered.fill(1);
       match.linked.fill(1);
     }
+    if (isUnit) {
+      match.units.fill(1, from, to + 1);
+      return;
+    }
     // A word of a longer value counts alone only if it tells much.
-    if (from === to && of.words > 1 && (of.bits[from] as number) < LONE_WORD_BITS) return;
+    if (from === to && of.words > 1 && of.tellsAlone[from] === 0) return;
     match.covered.fill(1, from, to + 1);
     match.linked.fill(1, from, to);
   };
@@ -256,22 +276,22 @@ function matchesIn(source: Source, { values, all, byLow, filter }: Needles): Ite
 
 function judged(value: Value, matches: readonly Match[]): ArgumentOrigins | undefined {
   const { argument, isDestination, isLink, hasScheme, words, bits } = value;
-  let total = 0;
-  for (let word = 0; word < words; word += 1) total += bits[word] as number;
-  const tellsEnough = total >= WHOLE_BITS;
+  const total = bits.reduce((sum, one) => sum + one, 0);
+  const tellsEnough = total >= WHOLE_BITS && bits.some((one) => one >= TELLING_BITS);
   const needed = isDestination || isLink ? DESTINATION_PART_BITS : TEXT_PART_BITS;
   const all = new Uint8Array(words).fill(1, hasScheme ? 1 : 0);
   const telling = matches.flatMap((match) => {
-    const part = longestRun(match.covered, bits);
-    const isWhole = match.isExact || isCovered(match.covered, bits);
-    const isFound = match.isExact || (vouches(match) && contains(match, all));
+    const found = wholeCodes(match, value);
+    const part = longestRun(found, value);
+    const isWhole = match.isExact || isCovered(found, value);
+    const isFound = match.isExact || match.units.includes(1) || (vouches(match) && contains(match, all));
     const tells = isFound || (tellsEnough && (isWhole || part >= needed));
-    return tells ? [{ ...match, isWhole, part: isWhole ? total : part }] : [];
+    return tells ? [{ ...match, found, isWhole, part: isWhole ? total : part }] : [];
   });
   if (telling.length === 0 && !isDestination) return undefined;
   const vouching = telling.filter(vouches);
-  const isUntrusted = telling.some(
-    (match) => isTold(match) && !vouching.some((one) => contains(one, extended(match.covered, value))),
+  const told = telling.filter(
+    (match) => isTold(match) && !vouching.some((one) => contains(one, extended(match.found, value))),
   );
   const origins = telling
     .sort((a, b) => b.part - a.part || Number(isTold(b)) - Number(isTold(a)) || b.source.at - a.source.at)
@@ -280,12 +300,37 @@ function judged(value: Value, matches: readonly Match[]): ArgumentOrigins | unde
     argument,
     isDestination,
     isLink,
-    isUntrusted,
+    isUntrusted: told.length > 0,
     isUnknown: telling.length === 0 && tellsEnough,
+    carriesPrivate: carriesPrivate(value, told, telling),
     isVouched: vouching.some((one) => contains(one, all)),
     origins: origins.slice(0, ORIGINS_MAX),
     more: Math.max(0, origins.length - ORIGINS_MAX),
   };
+}
+
+type FoundWords = Match & { readonly found: Uint8Array };
+
+/** Returns the words that a field contains: those of a code in groups only when it contains all of them. */
+function wholeCodes({ covered, units }: Match, { codes }: Value): Uint8Array {
+  const found = covered.map((one, word) => one | (units[word] as number));
+  for (const { from, to } of codes) {
+    const isWhole = found.subarray(from, to + 1).every((one) => one === 1);
+    if (!isWhole) found.set(units.subarray(from, to + 1), from);
+  }
+  return found;
+}
+
+/** Returns whether private data follows a host name that untrusted text wrote, and is not from that text. */
+function carriesPrivate({ isHost, bits }: Value, told: readonly FoundWords[], telling: readonly FoundWords[]): boolean {
+  const writers = told.filter(({ found }) => found.some((one, word) => one === 1 && isHost[word] === 1));
+  if (writers.length === 0) return false;
+  const isOwn = (word: number): boolean => isHost[word] === 1 || writers.some(({ found }) => found[word] === 1);
+  return telling.some(
+    ({ source, found }) =>
+      source.labels.includes("private") &&
+      found.some((one, word) => one === 1 && !isOwn(word) && (bits[word] as number) >= TELLING_BITS),
+  );
 }
 
 /**
@@ -326,18 +371,28 @@ function extended(covered: Uint8Array, { bits, hasScheme }: Value): Uint8Array {
   return all;
 }
 
-/** Returns whether all telling words are covered; frequent words around them may be missing. */
-function isCovered(covered: Uint8Array, bits: Float32Array): boolean {
-  return covered.includes(1) && covered.every((one, word) => one === 1 || (bits[word] as number) < TELLING_BITS);
+/** Returns whether all telling words and all codes are covered; frequent words around them may be missing. */
+function isCovered(covered: Uint8Array, { bits, codes }: Value): boolean {
+  const isNeeded = (word: number): boolean =>
+    (bits[word] as number) >= TELLING_BITS || codes.some(({ from, to }) => from <= word && word <= to);
+  let needed = 0;
+  return (
+    covered.every((one, word) => {
+      if (!isNeeded(word)) return true;
+      needed += 1;
+      return one === 1;
+    }) && needed > 0
+  );
 }
 
-/** Returns the information of the most telling words in a row that are covered, in bits. */
-function longestRun(covered: Uint8Array, bits: Float32Array): number {
+/** Returns the information of the most telling words in a row that are covered, in bits. One word alone may say nothing. */
+function longestRun(covered: Uint8Array, { words, bits, tellsAlone }: Value): number {
   let longest = 0;
   let run = 0;
-  for (let word = 0; word < covered.length; word += 1) {
+  for (let word = 0; word < words; word += 1) {
     run = covered[word] === 1 ? run + (bits[word] as number) : 0;
-    if (run > longest) longest = run;
+    const isAlone = covered[word - 1] !== 1 && words > 1 && tellsAlone[word] === 0;
+    if (run > longest && !isAlone) longest = run;
   }
   return longest;
 }
@@ -357,6 +412,7 @@ function joined(one: ArgumentOrigins, other: ArgumentOrigins): ArgumentOrigins {
     isVouched: one.isVouched && other.isVouched,
     isUntrusted: one.isUntrusted || other.isUntrusted,
     isUnknown: one.isUnknown || other.isUnknown,
+    carriesPrivate: one.carriesPrivate || other.carriesPrivate,
     origins: all.slice(0, ORIGINS_MAX),
     more: one.more + other.more + Math.max(0, all.length - ORIGINS_MAX),
   };
