@@ -288,6 +288,7 @@ function hooksOf(log: Logger, metrics: Metrics, onWatched: () => void): Hooks {
   return {
     observe: (entry) => metrics.observeCall(entry),
     onBatch: (batch) => metrics.observeBatch(batch),
+    onTokenReview: (result) => metrics.observeTokenReview(result),
     onSurvivors: (survivors) => {
       metrics.observeSurvivors(survivors);
       log.warn(survivors, "processes outlived their command and were killed");

@@ -9,6 +9,7 @@ import { POINT_SECONDS, type PointState } from "../core/policy-point.ts";
 import type { UpstreamState } from "../core/target-kind.ts";
 import { resultWithin } from "../core/time-limits.ts";
 import type { EpochMs } from "../core/types.ts";
+import type { ReviewResult } from "../pipeline/identity/token-review.ts";
 import type { Quotas } from "../quotas/quotas.ts";
 import type { ConfigurationState } from "../runtime/reload/types.ts";
 import { createLoadMetrics, type LoadMetrics } from "./connections/load.ts";
@@ -58,6 +59,7 @@ export interface Metrics {
   observeSurvivors(survivors: { readonly command: string; readonly count: number }): void;
   /** Counts an answer to another program's question about access. `code` is `OK`, or says why not. */
   observeEvaluation(code: string): void;
+  observeTokenReview(result: ReviewResult): void;
   watch(sources: MetricSources): void;
 }
 
@@ -130,6 +132,12 @@ export function createMetrics(register: Registry = new Registry()): Metrics {
     labelNames: ["code"],
     registers,
   });
+  const tokenReviews = new Counter({
+    name: "stc_token_reviews_total",
+    help: "Reviews of tokens by the API server of Kubernetes, and tokens accepted or refused because it was away",
+    labelNames: ["result"],
+    registers,
+  });
 
   return {
     contentType: register.contentType,
@@ -154,6 +162,7 @@ export function createMetrics(register: Registry = new Registry()): Metrics {
     },
     observeSurvivors: ({ command, count }) => survivors.inc({ command }, count),
     observeEvaluation: (code) => evaluations.inc({ code }),
+    observeTokenReview: (result) => tokenReviews.inc({ result }),
     watch({ backlog, ...others }) {
       const sources = { ...others, ...(backlog !== undefined && { backlog: askedOnce(backlog) }) };
       for (const { type: Metric, name, help, labels, read } of READ_AT_SCRAPE) {

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { makeCertificates } from "../../src/cli/development/certificates.ts";
 import { MODULES } from "../../src/modules.ts";
 import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
+import { type ReviewResult, TokenReviewer } from "../../src/pipeline/identity/token-review.ts";
 import { readIssuers } from "../../src/runtime/composition/identity.ts";
 import { outcomeOf } from "../console/console-stand.ts";
 import { auditEntries } from "../support/audit-files.ts";
@@ -28,7 +29,7 @@ interface Review {
 let server: ReturnType<typeof Bun.serve>;
 let reviews: Review[] = [];
 const GOOD = { authenticated: true, user: { username: SUBJECT, uid: "u-1" }, audiences: [AUDIENCE] };
-let answer: () => Response;
+let answer: () => Response | Promise<Response>;
 
 const withStatus = (status: object) => () =>
   Response.json({ apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", status }, { status: 201 });
@@ -53,6 +54,8 @@ beforeAll(async () => {
 });
 beforeEach(() => {
   reviews = [];
+  results = [];
+  logged = [];
   answer = withStatus(GOOD);
 });
 afterAll(async () => {
@@ -68,7 +71,7 @@ const issuer = (review: Readonly<Record<string, unknown>> | undefined) => ({
   }),
 });
 
-function accountToken(nowMs: number): Promise<string> {
+function accountToken(nowMs: number, jti = "j-1"): Promise<string> {
   const seconds = Math.floor(nowMs / 1_000);
   const named = {
     namespace: "agents",
@@ -78,7 +81,7 @@ function accountToken(nowMs: number): Promise<string> {
   return issueToken(
     key,
     {
-      ...{ iss: ISSUER, sub: SUBJECT, aud: [AUDIENCE], jti: "j-1", "kubernetes.io": named },
+      ...{ iss: ISSUER, sub: SUBJECT, aud: [AUDIENCE], jti, "kubernetes.io": named },
       ...{ iat: seconds, nbf: seconds, exp: seconds + 3_607 },
     },
     { typ: undefined },
@@ -86,6 +89,13 @@ function accountToken(nowMs: number): Promise<string> {
 }
 
 let now = Date.now();
+let results: ReviewResult[] = [];
+let logged: { readonly message: string; readonly cause: unknown }[] = [];
+const observer = {
+  now: () => now,
+  onTokenReview: (result: ReviewResult) => void results.push(result),
+  logError: (message: string, cause: unknown) => void logged.push({ message, cause }),
+};
 
 function verifier(review: Readonly<Record<string, unknown>> | "none" = {}) {
   const config = readConfig(
@@ -97,7 +107,7 @@ function verifier(review: Readonly<Record<string, unknown>> | "none" = {}) {
     { folder, environment: {}, origin: "test" },
   );
   const problems: string[] = [];
-  const issuers = readIssuers(config, MODULES.tokenSources, problems) ?? [];
+  const issuers = readIssuers(config, MODULES.tokenSources, problems, observer) ?? [];
   expect(problems).toEqual([]);
   return createCallerVerifier({ issuers, clock: () => now });
 }
@@ -201,6 +211,107 @@ describe("a token of a service account", () => {
     await expect(verifier().verifyToken(token, "agents")).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
   });
 });
+
+describe("many tokens at once", () => {
+  const IN_FLIGHT_MAX = 32;
+  const tokens = (count: number) => Promise.all(Array.from({ length: count }, (_, at) => accountToken(now, `j-${at}`)));
+
+  /** Lets reviews wait until `open`; `full` resolves when the API server has as many requests as it may get at once. */
+  function heldReviews(answered: () => Response) {
+    const gate = Promise.withResolvers<void>();
+    const full = Promise.withResolvers<void>();
+    let inFlight = 0;
+    const seen = { most: 0 };
+    answer = async () => {
+      inFlight += 1;
+      seen.most = Math.max(seen.most, inFlight);
+      if (inFlight === IN_FLIGHT_MAX) full.resolve();
+      await gate.promise;
+      inFlight -= 1;
+      return answered();
+    };
+    return { open: () => gate.resolve(), full: full.promise, seen };
+  }
+
+  test("wait for their reviews, a bounded number of which is in flight, and all pass", async () => {
+    const held = heldReviews(withStatus(GOOD));
+    const callers = verifier();
+    const verified = Promise.all((await tokens(100)).map((token) => callers.verifyToken(token, "agents")));
+    await held.full;
+    held.open();
+    for (const { caller } of await verified) expect(caller.subject).toBe(SUBJECT);
+    expect(held.seen.most).toBe(IN_FLIGHT_MAX);
+    expect(reviews).toHaveLength(100);
+    expect(new Set(results)).toEqual(new Set(["authenticated"]));
+  });
+
+  test("that wait too long are refused, also where an API server that is away is no obstacle", async () => {
+    const held = heldReviews(withStatus({ authenticated: false }));
+    const files = { ca: await Bun.file(join(folder, "ca.crt")).text(), token: OWN_TOKEN };
+    const reviewer = new TokenReviewer(
+      {
+        ...{ issuer: ISSUER, url: `https://localhost:${server.port}`, audiences: [AUDIENCE] },
+        ...{ whenUnavailable: "accept", credentials: () => files, waitMs: 1 },
+      },
+      observer,
+    );
+    const busy = (await tokens(IN_FLIGHT_MAX)).map((token) => reviewer.review(token, SUBJECT).catch(() => {}));
+    await held.full;
+    await expect(reviewer.review(await accountToken(now, "another"), SUBJECT)).rejects.toMatchObject({
+      code: "AUTH_UNAVAILABLE",
+    });
+    expect(results).toEqual(["unavailable"]);
+    held.open();
+    await Promise.all(busy);
+    answer = withStatus(GOOD);
+    await reviewer.review(await accountToken(now, "another"), SUBJECT);
+    expect(results.at(-1)).toBe("authenticated");
+  });
+
+  test.each([
+    ["refuse", ["unavailable"]],
+    ["accept", ["accepted"]],
+  ] as const)("an API server that keeps failing is left alone (%s)", async (whenUnavailable, expected) => {
+    answer = () => new Response("{}", { status: 503 });
+    const callers = verifier({ whenUnavailable });
+    for (const token of await tokens(20)) await callers.verifyToken(token, "agents").catch(() => {});
+    expect(reviews).toHaveLength(5);
+    expect(results).toHaveLength(20);
+    expect([...new Set(results)]).toEqual([...expected]);
+    // Refused calls are in the log and the audit anyhow.
+    expect(logged.map(({ message }) => message)).toEqual(
+      whenUnavailable === "refuse" ? [] : [`tokens of ${ISSUER} are accepted without a review: the API server is away`],
+    );
+  });
+
+  test("an API server that refuses the service's own account is no outage: each token is refused", async () => {
+    answer = () => new Response("{}", { status: 403 });
+    const callers = verifier({ whenUnavailable: "accept" });
+    for (const token of await tokens(12)) {
+      await expect(callers.verifyToken(token, "agents")).rejects.toMatchObject({ code: "AUTH_UNAVAILABLE" });
+    }
+    answer = withStatus(GOOD);
+    await callers.verifyToken(await accountToken(now, "after"), "agents");
+    expect(results).toEqual([...Array.from({ length: 12 }, () => "unavailable" as const), "authenticated"]);
+  });
+});
+
+test.each([
+  ["/clusters/c-1", "/clusters/c-1"],
+  ["/clusters/c-1/", "/clusters/c-1"],
+  ["/", ""],
+])("the path %s of the API server's URL precedes that of the review", async (path, before) => {
+  const callers = verifier({ url: `https://localhost:${server.port}${path}` });
+  await callers.verifyToken(await accountToken(now), "agents");
+  expect(reviews.map((review) => review.path)).toEqual([`${before}/apis/authentication.k8s.io/v1/tokenreviews`]);
+});
+
+test.each(["https://localhost/?cluster=1", "https://localhost/#c", "https://user:word@localhost", "http://localhost"])(
+  "%s is not accepted as the API server's URL",
+  (url) => {
+    expect(() => verifier({ url })).toThrow("jwt.issuers[0].tokenReview.url");
+  },
+);
 
 test("a call with the token of a deleted pod is refused and recorded, and says nothing of the API server", async () => {
   const service = await startIdentityService({ folder, jwt: { issuers: [issuer({})] } });

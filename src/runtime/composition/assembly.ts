@@ -9,6 +9,7 @@ import { operatorRuleProblems, operatorRules } from "../../detection/rules/opera
 import { DETECTOR_RULES } from "../../detection/rules/rules.ts";
 import { DETECTOR, Detector } from "../../detection/sensitive.ts";
 import { type CallerVerifier, createCallerVerifier } from "../../pipeline/caller-context.ts";
+import type { ReviewObserver } from "../../pipeline/identity/token-review.ts";
 import { createPolicyEvaluator, type PolicyEvaluator } from "../../pipeline/policy-points.ts";
 import { createRegistry, type Registry } from "../../pipeline/registry.ts";
 import { type Config, liveKeys } from "../config/config.ts";
@@ -44,7 +45,7 @@ export interface FoundBefore {
   readonly problems?: readonly string[] | undefined;
 }
 
-interface AssemblyCapabilities extends InUse, FoundBefore, KindCapabilities {
+interface AssemblyCapabilities extends InUse, FoundBefore, KindCapabilities, Omit<ReviewObserver, "now"> {
   /** True when the embedder of the library determines the approvers. */
   readonly isEmbedded?: boolean | undefined;
   /** Milliseconds, never decreasing. */
@@ -117,7 +118,7 @@ async function readParts(
   const targets = new Targets();
   opened.resources.push(() => targets.close());
   await targets.open(config, modules, { ...capabilities, problems });
-  const issuers = readIssuers(config, modules.tokenSources, problems);
+  const issuers = readIssuers(config, modules.tokenSources, problems, capabilities);
   const identity = readIdentity(config, problems);
   opened.resources.push(() => identity.revocations?.close());
   const listeners = readListeners(config, problems);

@@ -3,6 +3,7 @@ import type { EntryDraft } from "../../audit/entry.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
 import type { CertificateEvent, UpstreamEvent } from "../../core/target-kind.ts";
 import type { CallRecordLog } from "../../pipeline/call-record.ts";
+import type { ReviewResult } from "../../pipeline/identity/token-review.ts";
 import type { RateTable } from "../../pipeline/limits/rates-shared.ts";
 import type { Config } from "../config/config.ts";
 import type { ReloadEvent } from "../reload/types.ts";
@@ -22,6 +23,7 @@ export interface Hooks {
   /** Called when the tools of an MCP server were quarantined or restored, when it failed, and with what it prints. */
   readonly onUpstream?: (event: UpstreamEvent) => void;
   readonly onRevocations?: (event: RevocationEvent) => void;
+  readonly onTokenReview?: (result: ReviewResult) => void;
   /**
    * Reads the configuration again; undefined: no reload.
    * @throws {StartupError}

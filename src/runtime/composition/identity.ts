@@ -4,6 +4,7 @@ import { systemCode } from "../../core/error-text.ts";
 import type { CallerVerifierOptions } from "../../pipeline/caller-context.ts";
 import type { IssuerProfile } from "../../pipeline/identity/issuer-profile.ts";
 import { REVOCATION_BYTES_MAX, type RevocationList, readRevocations } from "../../pipeline/identity/revocations.ts";
+import type { ReviewObserver, TokenReviewer } from "../../pipeline/identity/token-review.ts";
 import { credentialsIn } from "../../pipeline/identity/token-sources.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
@@ -36,11 +37,15 @@ export function watchRevocations(
   });
 }
 
+/** For a reader that verifies no token. */
+const WITHOUT_TOKENS: ReviewObserver = { now: () => 0 };
+
 /** Reads the issuers with their keys; returns undefined when a key could not be read. */
 export function readIssuers(
   config: Config,
   sources: Modules["tokenSources"],
   problems: string[],
+  observer: ReviewObserver = WITHOUT_TOKENS,
 ): readonly IssuerProfile[] | undefined {
   const claims = claimsToKeep(config);
   const profiles = config.jwt.issuers.map((issuer, index) => {
@@ -53,7 +58,7 @@ export function readIssuers(
       problem: (setting: string, message: string) => problems.push(`${section}.${setting}: ${message}`),
     });
     const keys = source?.open(issuer, { algorithms: issuer.algorithms, ...partsOf(at) });
-    const review = reviewOf(issuer, partsOf(`${at}.tokenReview`));
+    const review = reviewOf(issuer, partsOf(`${at}.tokenReview`), observer);
     const { issuer: name, audience, algorithms, operators, permissionsClaim, maxLifetimeSeconds } = issuer;
     const { subjectPermissions, profile, clockToleranceSeconds } = issuer;
     const typ = issuer.typ ?? (signsIn(config, issuer) ? ACCESS_TOKEN_TYPE : undefined);
@@ -80,16 +85,20 @@ export function sourceOf(issuer: Config["jwt"]["issuers"][number], sources: Modu
 
 /** Returns what asks the API server about a token; its code is loaded at the first review. */
 function reviewOf(
-  { tokenReview, audience }: Config["jwt"]["issuers"][number],
+  { issuer, tokenReview, audience }: Config["jwt"]["issuers"][number],
   parts: Parameters<typeof credentialsIn>[1],
+  observer: ReviewObserver,
 ): IssuerProfile["review"] {
   if (tokenReview === undefined) return undefined;
   const { url, caFile, tokenFile, whenUnavailable } = tokenReview;
   const credentials = credentialsIn({ caFile, tokenFile }, parts);
-  const settings = { url, whenUnavailable, credentials, audiences: [audience].flat() };
+  const settings = { issuer, url, whenUnavailable, credentials, audiences: [audience].flat() };
+  let reviewer: Promise<TokenReviewer> | undefined;
   return async (token, subject) => {
-    const { reviewToken } = await import("../../pipeline/identity/token-review.ts");
-    await reviewToken(token, subject, settings);
+    reviewer ??= import("../../pipeline/identity/token-review.ts").then(
+      ({ TokenReviewer: Reviewer }) => new Reviewer(settings, observer),
+    );
+    await (await reviewer).review(token, subject);
   };
 }
 

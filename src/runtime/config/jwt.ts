@@ -49,8 +49,9 @@ const issuer = z.strictObject({
     .strictObject({
       url: z
         .url({ protocol: /^https$/, error: "must be a URL that begins with https://" })
+        .regex(/^[^?#@]*$/, "must not have a user name, a query or a fragment")
         .default("https://kubernetes.default.svc")
-        .describe("URL of the API server."),
+        .describe("URL of the API server; a path, such as that of a proxy before it, is kept."),
       caFile: text
         .default(`${SERVICE_ACCOUNT}/ca.crt`)
         .describe("File with the certificates (PEM) trusted for the API server. It is read for every review."),
