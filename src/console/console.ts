@@ -15,6 +15,7 @@ import type { CallerVerifier } from "../pipeline/caller-context.ts";
 import type { OidcSettings, OidcSignIn } from "./oidc.ts";
 import { SessionRows } from "./session-rows.ts";
 import { cookieValues, Links, type NewSession, type OperatorToken, Sessions, type SignedInBy } from "./sessions.ts";
+import { SharedSecret } from "./shared-secret.ts";
 
 const TOKEN_CHARACTERS_MAX = 8_192;
 const CODE_CHARACTERS_MAX = 4_096;
@@ -93,6 +94,7 @@ export class Console {
   readonly #signIns = new Map<string, number>();
   readonly #asking = new ConcurrencyLimit(ASKING);
   readonly #rows: SessionRows;
+  readonly #secret: SharedSecret;
   #oidc: Promise<OidcSignIn> | undefined;
   readonly sessions: Sessions;
   /** One-time links; undefined where there are none. */
@@ -104,6 +106,7 @@ export class Console {
     this.#publicOrigin = listener.publicUrl === undefined ? undefined : new URL(listener.publicUrl).origin;
     this.#isSecure = listener.hasTls || this.#publicOrigin?.startsWith("https:") === true;
     this.#rows = new SessionRows(options.state);
+    this.#secret = new SharedSecret(this.#rows, clock);
     this.links = isDevelopment ? new Links(clock) : undefined;
     this.sessions = new Sessions({
       cookieName: this.#cookieName(SESSION_COOKIE),
@@ -112,6 +115,7 @@ export class Console {
       isOwnOrigin: this.#isOwnOrigin,
       journal: (line) => record(options, line),
       rows: this.#rows,
+      secret: this.#secret,
       refreshing: {
         renew: async (refreshToken) => (await this.#provider()).renew(refreshToken),
         revoke: async (refreshToken) => (await this.#provider()).revoke(refreshToken),
@@ -164,7 +168,7 @@ export class Console {
       const grant = await this.#tokenFor(request, body);
       const session = await this.sessions.open(request, grant, by);
       this.#count(by, "signed_in");
-      const cookies = [this.#cookie(SESSION_COOKIE, session.id)];
+      const cookies = [this.#cookie(SESSION_COOKIE, session.cookie)];
       return { session, grant, cookies: by === "oidc" ? [...cookies, this.#transactionCookie("", 0)] : cookies };
     } catch (error) {
       this.#count(by, "refused");
@@ -230,9 +234,11 @@ export class Console {
     if (settings === undefined) {
       throw new Refusal("MALFORMED_REQUEST", "This console has no OpenID provider: sign in with an operator's token.");
     }
-    const rows = this.#rows;
+    const [rows, secret] = [this.#rows, this.#secret];
     const verify = async (token: string) => (await callers.verifyToken(token, "operators")).caller;
-    this.#oidc ??= import("./oidc.ts").then(({ OidcSignIn }) => new OidcSignIn({ settings, clock, verify, rows }));
+    this.#oidc ??= import("./oidc.ts").then(
+      ({ OidcSignIn }) => new OidcSignIn({ settings, clock, verify, rows, secret }),
+    );
     return this.#oidc;
   }
 

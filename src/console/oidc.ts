@@ -26,9 +26,10 @@ import type { CallerContext, EpochMs } from "../core/types.ts";
 import { OPERATED_ADDRESSES } from "../egress/addresses.ts";
 import { EgressClient } from "../egress/client.ts";
 import { EgressError } from "../egress/request.ts";
-import { keyFrom, seal, unseal } from "./sealing.ts";
+import { newSecret, seal, unseal } from "./sealing.ts";
 import type { SessionRows } from "./session-rows.ts";
-import { hashOf, newSecret, type OperatorToken, type Refreshing } from "./sessions.ts";
+import { hashOf, type OperatorToken, type Refreshing } from "./sessions.ts";
+import type { SharedSecret } from "./shared-secret.ts";
 
 export interface OidcSettings {
   readonly issuer: string;
@@ -47,11 +48,14 @@ interface OidcOptions {
   readonly clock: () => EpochMs;
   /** Verifies an access token for the operators' endpoints. Rejects with a `Refusal`. */
   readonly verify: (token: string) => Promise<CallerContext>;
-  /** Where replicas agree on the key of transactions, and on those that were used. */
+  /** Where replicas agree on the transactions that were used. */
   readonly rows: SessionRows;
+  /** Encrypts transactions for all replicas. */
+  readonly secret: SharedSecret;
 }
 
 const TRANSACTION_MS = 300_000;
+const TRANSACTION_USE = "sign-in";
 
 const METADATA_FRESH_MS = 600_000;
 /** Minimum time between attempts to read the provider's metadata. */
@@ -83,7 +87,6 @@ export class OidcSignIn implements Refreshing {
   readonly #options: OidcOptions;
   readonly #client: Client;
   readonly #egress: EgressClient;
-  #key: Promise<Buffer> | undefined;
   #server: { readonly metadata: Promise<AuthorizationServer>; readonly atMs: EpochMs } | undefined;
   #failedAtMs = Number.NEGATIVE_INFINITY;
 
@@ -116,7 +119,8 @@ export class OidcSignIn implements Refreshing {
     for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
     const untilMs = clock() + TRANSACTION_MS;
     const transaction = JSON.stringify({ state, nonce, verifier, redirectUri, untilMs } satisfies Transaction);
-    return { url: url.href, transaction: seal(await this.#transactionKey(), transaction) };
+    const key = await this.#shared(this.#options.secret.keyFor(TRANSACTION_USE));
+    return { url: url.href, transaction: seal(key, transaction) };
   }
 
   /** Returns the person's token. The transaction is the cookie's value; it can be used once. Rejects with a `Refusal`. */
@@ -140,24 +144,16 @@ export class OidcSignIn implements Refreshing {
 
   /** Rejects with UNAUTHENTICATED unless this browser began the sign-in, in time, and has not finished it at any replica. */
   async #use({ state }: AuthorizationAnswer, cookie: string | undefined): Promise<Transaction> {
-    const opened = cookie === undefined ? undefined : unseal(await this.#transactionKey(), cookie);
+    const { rows, secret, clock } = this.#options;
+    const opening = cookie && secret.tried(TRANSACTION_USE, (key) => unseal(key, cookie));
+    const opened = opening ? await this.#shared(opening) : undefined;
     if (opened === undefined) throw beginAgain("the sign-in has no valid transaction");
     const transaction = JSON.parse(opened) as Transaction;
     if (!isSame(transaction.state, state)) throw beginAgain("the state is that of another sign-in");
-    if (this.#options.clock() >= transaction.untilMs) throw beginAgain("the transaction has expired");
-    const isFirst = await this.#shared(this.#options.rows.useSignIn(hashOf(state), transaction.untilMs));
+    if (clock() >= transaction.untilMs) throw beginAgain("the transaction has expired");
+    const isFirst = await this.#shared(rows.useSignIn(hashOf(state), transaction.untilMs));
     if (!isFirst) throw beginAgain("the transaction was used before");
     return transaction;
-  }
-
-  /** Returns the key of transactions, which all replicas share. */
-  #transactionKey(): Promise<Buffer> {
-    const { rows } = this.#options;
-    this.#key ??= this.#shared(rows.secret(newSecret()).then((secret) => keyFrom(secret, "sign-in"))).catch((error) => {
-      this.#key = undefined;
-      throw error;
-    });
-    return this.#key;
   }
 
   async #shared<T>(result: Promise<T>): Promise<T> {

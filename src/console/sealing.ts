@@ -1,9 +1,33 @@
-import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto";
 
 const ALGORITHM = "aes-256-gcm";
 const KEY_BYTES = 32;
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
+/** A secret and its code, base64url. */
+const AUTHENTICATED = /^([A-Za-z0-9_-]{43})([A-Za-z0-9_-]{43})$/;
+
+/** Returns a random secret of 256 bits. */
+export function newSecret(): string {
+  return randomBytes(KEY_BYTES).toString("base64url");
+}
+
+/** Returns a secret with a code (HMAC-SHA-256) that nobody can make without the key. */
+export function authenticated(key: Buffer, secret: string): string {
+  return secret + createHmac("sha256", key).update(secret).digest("base64url");
+}
+
+/** Returns whether the text has the form of such a secret. */
+export function isAuthenticated(text: string): boolean {
+  return AUTHENTICATED.test(text);
+}
+
+/** Returns the secret; undefined for a text that was not made with this key. */
+export function secretIn(key: Buffer, text: string): string | undefined {
+  const [, secret] = AUTHENTICATED.exec(text) ?? [];
+  if (secret === undefined) return undefined;
+  return timingSafeEqual(Buffer.from(authenticated(key, secret)), Buffer.from(text)) ? secret : undefined;
+}
 
 /** Returns the key that a secret of 256 random bits gives for one use. */
 export function keyFrom(secret: string, use: string): Buffer {

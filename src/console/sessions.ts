@@ -1,11 +1,12 @@
-import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import { createHash, timingSafeEqual } from "node:crypto";
 import type { JournalLine } from "../audit/journal/journal.ts";
 import { Refusal } from "../core/errors.ts";
 import type { CallerContext, EpochMs } from "../core/types.ts";
 import type { Exchange, PresentedSession, SessionSource } from "../http/endpoint.ts";
 import type { PeerLimits } from "../http/request-guard.ts";
-import { keyFrom, seal, unseal } from "./sealing.ts";
+import { authenticated, isAuthenticated, keyFrom, newSecret, seal, secretIn, unseal } from "./sealing.ts";
 import type { SessionRow, SessionRows } from "./session-rows.ts";
+import type { SharedSecret } from "./shared-secret.ts";
 
 /** The header with the half of a session that the page keeps. */
 export const KEY_HEADER = "stc-console-key";
@@ -25,6 +26,7 @@ const RENEW_POLL_MS = 100;
 const RETRY_AFTER_MS = 5_000;
 const NEVER = Number.MAX_SAFE_INTEGER;
 
+const COOKIE_USE = "cookie";
 const SECRET = /^[A-Za-z0-9_-]{43}$/;
 
 export type SignedInBy = "token" | "link" | "oidc";
@@ -64,7 +66,7 @@ interface Session {
 
 /** The two halves of a new session, which exist nowhere else: the cookie's value, and the key of the page. */
 export interface NewSession {
-  readonly id: string;
+  readonly cookie: string;
   readonly key: string;
   readonly endsAtMs: EpochMs;
 }
@@ -76,13 +78,10 @@ interface SessionsOptions {
   readonly journal: (line: JournalLine) => Promise<void>;
   readonly logError: (error: unknown) => void;
   readonly rows: SessionRows;
+  /** Tells cookies of any replica from made-up ones, which cause no read. */
+  readonly secret: SharedSecret;
   /** Renews and revokes refresh tokens; sign-ins without a provider have none. */
   readonly refreshing: Refreshing;
-}
-
-/** Returns a random secret of 256 bits. */
-export function newSecret(): string {
-  return randomBytes(32).toString("base64url");
 }
 
 /**
@@ -116,7 +115,7 @@ export class Sessions implements SessionSource {
   /** Opens a session and ends the one whose cookie the request carries, if any. Resolves when the sign-in is recorded. */
   async open(request: Exchange["raw"], grant: OperatorToken, by: SignedInBy): Promise<NewSession> {
     const { subject: sub, issuer: iss } = grant.caller;
-    const { journal, logError, clock, rows } = this.#options;
+    const { journal, logError, clock, rows, secret } = this.#options;
     const now = clock();
     const [id, key] = [newSecret(), newSecret()];
     const content = contentOf(grant, hashOf(key));
@@ -125,8 +124,10 @@ export class Sessions implements SessionSource {
     const facts = { idHash: hashOf(id), issuer: iss, subject: sub, endsAt: endsAtMs };
     const row = { ...facts, renewAt: renewalOf(content, now), sealed: sealed(id, facts, content) };
     this.#remember(row, content);
+    let cookie: string;
     try {
-      const presented = this.#cookieOf(request);
+      cookie = authenticated(await available(secret.keyFor(COOKIE_USE)), id);
+      const presented = await this.#idOf(this.#cookieOf(request));
       const replaced = presented && hashOf(presented);
       for (const one of await available(rows.add(row, replaced))) {
         const isReplaced = presented !== undefined && one.idHash === replaced;
@@ -141,19 +142,21 @@ export class Sessions implements SessionSource {
       throw error;
     }
     await this.#count();
-    return { id, key, endsAtMs };
+    return { cookie, key, endsAtMs };
   }
 
   async present(request: Exchange["raw"]): Promise<PresentedSession | undefined> {
     const { headers, method } = request;
     const key = headers[KEY_HEADER];
-    const id = this.#cookieOf(request);
-    if (key === undefined && id === undefined) return undefined;
+    const cookie = this.#cookieOf(request);
+    if (key === undefined && cookie === undefined) return undefined;
     if (headers.authorization !== undefined) {
       throw new Refusal("MALFORMED_REQUEST", "Send either a token or a session of the console, not both.");
     }
     this.assertOwnPage(request, method === "GET" || method === "HEAD" ? "read" : "change");
-    if (id === undefined || typeof key !== "string" || !SECRET.test(key)) throw signInAgain();
+    if (cookie === undefined || typeof key !== "string" || !SECRET.test(key)) throw signInAgain();
+    const id = await this.#idOf(cookie);
+    if (id === undefined) throw signInAgain();
     const found = await this.#find(id);
     if (found === undefined || !isSameHash(found.content.keyHash, hashOf(key))) throw signInAgain();
     const session = await this.#renewed(found);
@@ -198,7 +201,13 @@ export class Sessions implements SessionSource {
     const values = cookieValues(headers.cookie, this.#options.cookieName);
     if (values.length > 1) throw new Refusal("MALFORMED_REQUEST", "The console's cookie appears twice.");
     const [value] = values;
-    return value !== undefined && SECRET.test(value) ? value : undefined;
+    return value !== undefined && isAuthenticated(value) ? value : undefined;
+  }
+
+  /** Returns the id in a cookie's value; undefined for one that no replica has made. */
+  async #idOf(cookie: string | undefined): Promise<string | undefined> {
+    if (cookie === undefined) return undefined;
+    return available(this.#options.secret.tried(COOKIE_USE, (key) => secretIn(key, cookie)));
   }
 
   /** Returns the session with a token that is valid for a while; undefined when the session has ended meanwhile. */

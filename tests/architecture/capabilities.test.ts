@@ -126,7 +126,6 @@ const CAPABILITIES: readonly Capability[] = [
       "src/audit/chain/signing-key.ts",
       "src/cli/authoring/try.ts",
       "src/console/app/api.ts",
-      "src/console/sessions.ts",
       "src/console/sealing.ts",
     ],
   },

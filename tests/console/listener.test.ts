@@ -267,7 +267,7 @@ describe("with TLS", () => {
         const init = { method: "POST", headers, body, tls: { ca: authority.pem } };
         const response = await fetch(`${secured.url}/console/session`, init);
         expect(response.headers.getSetCookie()).toEqual([
-          expect.stringMatching(/^__Host-stc_console=[\w-]{43}; Path=\/; HttpOnly; SameSite=Strict; Secure$/),
+          expect.stringMatching(/^__Host-stc_console=[\w-]{86}; Path=\/; HttpOnly; SameSite=Strict; Secure$/),
         ]);
         expect(response.headers.get("strict-transport-security")).toBe("max-age=31536000");
         const { key: half } = (await response.json()) as { readonly key: string };

@@ -227,7 +227,7 @@ describe("behind a reverse proxy, with a client that has a secret", () => {
     const headers = { ...page, cookie: set.split(";")[0] ?? "" };
     const response = await post("/console/session", headers, Object.fromEntries(answer.searchParams));
     expect(await outcomeOf(response)).toBe("200");
-    expect(response.headers.getSetCookie()[0]).toMatch(/^__Host-stc_console=[\w-]{43}; .*; Secure$/);
+    expect(response.headers.getSetCookie()[0]).toMatch(/^__Host-stc_console=[\w-]{86}; .*; Secure$/);
   });
 
   test("nobody begins a sign-in under another name: its cookie would not come back", async () => {

@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { SessionRows } from "../../src/console/session-rows.ts";
 import { Links, type Refreshing, Sessions } from "../../src/console/sessions.ts";
+import { SharedSecret } from "../../src/console/shared-secret.ts";
 import { Refusal } from "../../src/core/errors.ts";
+import type { SharedState } from "../../src/database/shared-state.ts";
 import type { Exchange } from "../../src/http/endpoint.ts";
 import { emptyFolder, issuers } from "../support/identity-service.ts";
 import { OPERATORS_ISSUER } from "../support/live-tokens.ts";
@@ -79,7 +81,7 @@ describe("sessions in memory", () => {
     const journal: Record<string, unknown>[] = [];
     const sessions = new Sessions({
       ...{ cookieName: "stc_console", isOwnOrigin: () => true, clock: () => now, logError: () => {}, refreshing },
-      rows,
+      ...{ rows, secret: new SharedSecret(rows, () => now) },
       async journal(line) {
         await recording;
         journal.push(line);
@@ -96,8 +98,7 @@ describe("sessions in memory", () => {
     caller: { issuer: "i", subject, permissions: [], actors: [], expiresAt: now / 1_000 + seconds },
   });
 
-  const present = ({ id, key }: { readonly id: string; readonly key: string }) =>
-    requestOf({ cookie: `stc_console=${id}`, "stc-console-key": key });
+  const present = ({ cookie, key }: Halves) => requestOf({ cookie: `stc_console=${cookie}`, "stc-console-key": key });
 
   test("last at most eight hours", async () => {
     const { sessions, journal } = open();
@@ -136,7 +137,7 @@ describe("sessions in memory", () => {
     expect(sessions.size).toBe(1_024);
     const ofMallory = Array.from({ length: 200 }, () => sessions.open(requestOf({}), tokenOf("mallory"), "token"));
     const halves = await Promise.all(ofMallory);
-    const isOpen = (one: { readonly id: string; readonly key: string }) =>
+    const isOpen = (one: Halves) =>
       sessions.present(present(one)).then(
         () => true,
         () => false,
@@ -167,12 +168,87 @@ describe("sessions in memory", () => {
     now += 20_000;
     const waiting = sessions.present(present(session));
     await asked.promise;
-    await sessions.open(requestOf({ cookie: `stc_console=${session.id}` }), tokenOf("bob"), "token");
+    await sessions.open(requestOf({ cookie: `stc_console=${session.cookie}` }), tokenOf("bob"), "token");
     provider.resolve();
     expect(waiting).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
     await waiting.catch(() => {});
     expect(discarded).toEqual(["first", "second"]);
     sessions.close();
+  });
+
+  describe("and cookies that no replica has made", () => {
+    const forged = (session: Halves): readonly string[] => {
+      const [id, code] = [session.cookie.slice(0, 43), session.cookie.slice(43)];
+      const other = (text: string) => (text.startsWith("A") ? "B" : "A") + text.slice(1);
+      const texts = [id, code, other(id) + code, id + other(code), code + id, `${id}${id}`, `${session.cookie}A`];
+      return [...texts, "x".repeat(43), "x".repeat(86), "", `${id}.${code}`, "🙂".repeat(43)];
+    };
+    const countedRows = () => {
+      const state = openState({ now: () => now });
+      const counts = { transactions: 0 };
+      const counted =
+        <T extends (...words: never[]) => unknown>(run: T) =>
+        (...words: Parameters<T>) => {
+          counts.transactions += 1;
+          return run(...words);
+        };
+      return {
+        counts,
+        rows: new SessionRows({ ...state, read: counted(state.read), write: counted(state.write) } as SharedState),
+      };
+    };
+
+    test("are refused without the database, except for a look in ten seconds whether the secret was replaced", async () => {
+      const { counts, rows } = countedRows();
+      const { sessions } = open({ rows });
+      const session = await sessions.open(requestOf({}), tokenOf("ann"), "token");
+      const refuseAll = async () => {
+        const before = counts.transactions;
+        for (const cookie of forged(session)) {
+          await expect(sessions.present(present({ ...session, cookie }))).rejects.toMatchObject({
+            code: "UNAUTHENTICATED",
+          });
+        }
+        return counts.transactions - before;
+      };
+      expect(await refuseAll()).toBe(0);
+      now += 10_000;
+      expect(await refuseAll()).toBe(1);
+      expect((await sessions.present(present(session)))?.authorization).toBe("Bearer token-of-ann");
+      sessions.close();
+    });
+
+    test("are refused also at a replica that has read nothing yet, after one read for all", async () => {
+      const { counts, rows } = countedRows();
+      const { sessions } = open({ rows });
+      const session = await sessions.open(requestOf({}), tokenOf("ann"), "token");
+      const fresh = open({ rows }).sessions;
+      const before = counts.transactions;
+      const refused = forged(session).map((cookie) =>
+        fresh.present(present({ ...session, cookie })).catch(({ code }: Refusal) => code),
+      );
+      expect(new Set(await Promise.all(refused))).toEqual(new Set(["UNAUTHENTICATED"]));
+      expect(counts.transactions - before).toBe(1);
+      expect((await fresh.present(present(session)))?.authorization).toBe("Bearer token-of-ann");
+      for (const one of [sessions, fresh]) one.close();
+    });
+
+    test("do not become valid, nor others invalid, when the secret is replaced: people sign in again", async () => {
+      const state = openState({ now: () => now });
+      const rows = new SessionRows(state);
+      const { sessions } = open({ rows });
+      const session = await sessions.open(requestOf({}), tokenOf("ann"), "token");
+      await state.write(async (sql) => sql`DELETE FROM console_secret`);
+      const other = open({ rows }).sessions;
+      const next = await other.open(requestOf({}), tokenOf("bob"), "token");
+      // This replica learns the other secret by a cookie that it does not know.
+      now += 10_000;
+      expect((await sessions.present(present(next)))?.authorization).toBe("Bearer token-of-bob");
+      for (const one of [sessions, other]) {
+        await expect(one.present(present(session))).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
+        one.close();
+      }
+    });
   });
 
   test("renew a token once for all requests, shortly before it expires", async () => {
@@ -315,7 +391,7 @@ describe("sessions in memory", () => {
     now += 20_000;
     const waiting = sessions.present(present(session)).catch((error: unknown) => error);
     await asked.promise;
-    await sessions.open(requestOf({ cookie: `stc_console=${session.id}` }), tokenOf("bob"), "token");
+    await sessions.open(requestOf({ cookie: `stc_console=${session.cookie}` }), tokenOf("bob"), "token");
     provider.resolve();
     expect(await waiting).toMatchObject({ code: "UNAUTHENTICATED" });
     sessions.close();
@@ -335,7 +411,7 @@ describe("sessions in memory", () => {
     });
     const session = await sessions.open(requestOf({}), renewable("first", 600), "oidc");
     const again = () =>
-      sessions.open(requestOf({ cookie: `stc_console=${session.id}` }), renewable("second", 600), "oidc");
+      sessions.open(requestOf({ cookie: `stc_console=${session.cookie}` }), renewable("second", 600), "oidc");
     isBroken = true;
     expect(await again().catch((error: unknown) => error)).toMatchObject({ code: "AUTH_UNAVAILABLE" });
     expect(revoked).toEqual(["second"]);

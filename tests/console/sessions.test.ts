@@ -25,7 +25,7 @@ describe("sign-in with a pasted token", () => {
       ...{ expiresAt: expect.stringMatching(/Z$/), endsAt: facts.expiresAt },
     });
     expect(response.headers.getSetCookie()).toEqual([
-      expect.stringMatching(/^stc_console=[A-Za-z0-9_-]{43}; Path=\/; HttpOnly; SameSite=Strict$/),
+      expect.stringMatching(/^stc_console=[A-Za-z0-9_-]{86}; Path=\/; HttpOnly; SameSite=Strict$/),
     ]);
     expect(text).not.toContain(token);
   });
