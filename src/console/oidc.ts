@@ -28,7 +28,7 @@ import { EgressClient } from "../egress/client.ts";
 import { EgressError } from "../egress/request.ts";
 import { newSecret, seal, unseal } from "./sealing.ts";
 import type { SessionRows } from "./session-rows.ts";
-import { hashOf, type OperatorToken, type Refreshing } from "./sessions.ts";
+import { hashOf, type OperatorToken, type Refreshing, RotatedToken } from "./sessions.ts";
 import type { SharedSecret } from "./shared-secret.ts";
 
 export interface OidcSettings {
@@ -170,7 +170,10 @@ export class OidcSignIn implements Refreshing {
       const response = await refreshTokenGrantRequest(metadata, this.#client, auth, refreshToken, parameters);
       return processRefreshTokenResponse(metadata, this.#client, response);
     });
-    return this.#tokenIn(answered, refreshToken);
+    return this.#tokenIn(answered, refreshToken).catch((cause: unknown) => {
+      // Providers accept a refresh token once: without the next one, the session could not go on.
+      throw answered.refresh_token === undefined ? cause : new RotatedToken(answered.refresh_token, cause);
+    });
   }
 
   /** Verifies the access token of an answer. Providers may keep a refresh token instead of replacing it. */

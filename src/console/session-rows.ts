@@ -76,12 +76,12 @@ export class SessionRows {
     );
   }
 
-  /** Stores another token. Returns false when the session has ended, or the lease is another process's. */
-  replace({ idHash, sealed, renewAt }: SessionRow, lease: number): Promise<boolean> {
+  /** Stores another token. Returns false when the session has ended, or its content is not the one before. */
+  replace({ idHash, sealed, renewAt }: SessionRow, before: string): Promise<boolean> {
     return this.#changes(
       (sql) => sql`
         UPDATE console_sessions SET sealed = ${sealed}, renew_at = ${renewAt}
-        WHERE id_hash = ${idHash} AND renew_at = ${lease} RETURNING *`,
+        WHERE id_hash = ${idHash} AND sealed = ${before} RETURNING *`,
     );
   }
 

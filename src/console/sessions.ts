@@ -24,6 +24,8 @@ const RENEW_LEASE_MS = 30_000;
 /** Interval at which a replica looks whether another one has renewed a token that has expired. */
 const RENEW_POLL_MS = 100;
 const RETRY_AFTER_MS = 5_000;
+/** Interval at which tokens are stored that the database has not taken. */
+const STORE_RETRY_MS = 250;
 const NEVER = Number.MAX_SAFE_INTEGER;
 
 const COOKIE_USE = "cookie";
@@ -42,10 +44,20 @@ export interface OperatorToken {
 
 /** The provider that issued a refresh token. */
 export interface Refreshing {
-  /** Returns the next token; rejects when there is none now. */
+  /** Returns the next token; rejects when there is none now, with `RotatedToken` when only the refresh token is a new one. */
   renew(refreshToken: string): Promise<OperatorToken>;
   /** Revokes the token when its session has ended. */
   revoke(refreshToken: string): Promise<void>;
+}
+
+/** The provider has replaced the refresh token, but its access token could not be verified. */
+export class RotatedToken extends Error {
+  readonly refreshToken: string;
+
+  constructor(refreshToken: string, cause: unknown) {
+    super("the access token was not verified", { cause });
+    this.refreshToken = refreshToken;
+  }
 }
 
 /** The encrypted content of a row. */
@@ -94,6 +106,12 @@ export class Sessions implements SessionSource {
   readonly #renewing = new Map<string, Promise<Session | undefined>>();
   /** Refresh tokens that this process has seen, to revoke those of sessions that end without their cookie. */
   readonly #refreshTokens = new Map<string, { readonly refreshToken: string; readonly endsAt: EpochMs }>();
+  /**
+   * Sessions, by the hash of the id, with a token that the database has not taken, and the content before. The provider may accept
+   * only this refresh token: it revokes a session whose former one it sees again.
+   */
+  readonly #unstored = new Map<string, { readonly session: Session; readonly before: string }>();
+  #storing: NodeJS.Timeout | undefined;
   readonly #sweeping: NodeJS.Timeout;
   #size = 0;
 
@@ -110,6 +128,7 @@ export class Sessions implements SessionSource {
 
   close(): void {
     clearInterval(this.#sweeping);
+    clearTimeout(this.#storing);
   }
 
   /** Opens a session and ends the one whose cookie the request carries, if any. Resolves when the sign-in is recorded. */
@@ -259,33 +278,66 @@ export class Sessions implements SessionSource {
   async #renew(claimed: Session): Promise<Session | undefined> {
     const { rows, clock, logError, refreshing } = this.#options;
     const { id, row, content } = claimed;
+    const unstored = this.#unstored.get(row.idHash);
     try {
+      if (unstored !== undefined) return await this.#store(unstored.session, unstored.before);
       return await this.#stored(claimed, await refreshing.renew(content.refreshToken ?? ""));
     } catch (error) {
       logError(new Error("a token was not renewed", { cause: error }));
-      const isMine = await available(rows.postponeRenewal(row, Math.floor(clock()) + RENEW_RETRY_MS));
-      const isRefused = error instanceof Refusal && error.code === "UNAUTHENTICATED";
+      const retryAt = Math.floor(clock()) + RENEW_RETRY_MS;
+      if (error instanceof RotatedToken) {
+        await this.#store(withContent(claimed, { ...content, refreshToken: error.refreshToken }, retryAt), row.sealed);
+      }
+      const isMine = error instanceof RotatedToken || (await available(rows.postponeRenewal(row, retryAt)));
+      const reason = error instanceof RotatedToken ? error.cause : error;
+      const isRefused = reason instanceof Refusal && reason.code === "UNAUTHENTICATED";
       if (isMine && isRefused && this.#isExpired(claimed)) await this.#end(id, "token_refused");
       return this.#find(id);
     }
   }
 
-  async #stored({ id, row, content }: Session, grant: OperatorToken): Promise<Session | undefined> {
-    const { rows, clock } = this.#options;
+  async #stored(claimed: Session, grant: OperatorToken): Promise<Session | undefined> {
+    const { row, content } = claimed;
     if (grant.caller.subject !== row.subject || grant.caller.issuer !== row.issuer) {
       this.#revoke(grant.refreshToken);
       throw signInAgain(new Error("the renewed token is for somebody else"));
     }
     const next = contentOf(grant, content.keyHash);
-    const renewed = { ...row, sealed: sealed(id, row, next), renewAt: renewalOf(next, clock()) };
-    if (await rows.replace(renewed, row.renewAt)) {
-      this.#remember(renewed, next);
-      return { id, row: renewed, content: next };
+    return this.#store(withContent(claimed, next, renewalOf(next, this.#options.clock())), row.sealed);
+  }
+
+  /** Stores a session with its next token. While the database does not take it, the session is kept to be stored later. */
+  async #store(session: Session, before: string): Promise<Session | undefined> {
+    const { id, row, content } = session;
+    const isStored = await available(this.#options.rows.replace(row, before)).catch((error: unknown) => {
+      this.#unstored.set(row.idHash, { session, before });
+      this.#storeLater();
+      throw error;
+    });
+    this.#unstored.delete(row.idHash);
+    if (isStored) {
+      this.#remember(row, content);
+      return session;
     }
-    // The session has ended meanwhile, or this took too long and another replica has renewed it.
+    // The session has ended meanwhile, this took too long and another replica has renewed it, or a write that failed was made.
     const found = await this.#find(id);
-    if (found === undefined) this.#revoke(grant.refreshToken);
+    if (found === undefined) this.#revoke(content.refreshToken);
     return found;
+  }
+
+  #storeLater(): void {
+    this.#storing ??= setTimeout(() => {
+      this.#storing = undefined;
+      void this.#storeAll();
+    }, STORE_RETRY_MS).unref();
+  }
+
+  async #storeAll(): Promise<void> {
+    try {
+      for (const { session, before } of this.#unstored.values()) await this.#store(session, before);
+    } catch {
+      this.#storeLater();
+    }
   }
 
   /** Ends the session at once; resolves when that is recorded. Rejects only when a person's own sign-out was not. */
@@ -298,7 +350,9 @@ export class Sessions implements SessionSource {
 
   async #ended(row: SessionRow, refreshToken: string | undefined, why: SessionEnd): Promise<void> {
     const { journal, logError } = this.#options;
-    const known = refreshToken ?? this.#refreshTokens.get(row.idHash)?.refreshToken;
+    const unstored = this.#unstored.get(row.idHash)?.session.content.refreshToken;
+    const known = unstored ?? refreshToken ?? this.#refreshTokens.get(row.idHash)?.refreshToken;
+    this.#unstored.delete(row.idHash);
     this.#refreshTokens.delete(row.idHash);
     this.#revoke(known);
     const line = { type: "console.signedOut", sub: row.subject, iss: row.issuer, why } as const;
@@ -344,6 +398,10 @@ function boundTo({ idHash, issuer, subject, endsAt }: Pick<SessionRow, "idHash" 
 
 function sealed(id: string, row: Parameters<typeof boundTo>[0], content: Content): string {
   return seal(keyFrom(id, "session"), JSON.stringify(content), boundTo(row));
+}
+
+function withContent({ id, row }: Session, content: Content, renewAt: EpochMs): Session {
+  return { id, row: { ...row, sealed: sealed(id, row, content), renewAt }, content };
 }
 
 function contentIn(id: string, row: SessionRow): Content | undefined {

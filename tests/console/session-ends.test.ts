@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { SessionRows } from "../../src/console/session-rows.ts";
-import { Links, type Refreshing, Sessions } from "../../src/console/sessions.ts";
+import { Links, type Refreshing, RotatedToken, Sessions } from "../../src/console/sessions.ts";
 import { SharedSecret } from "../../src/console/shared-secret.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import type { SharedState } from "../../src/database/shared-state.ts";
@@ -425,6 +425,136 @@ describe("sessions in memory", () => {
       ["console.signedIn", undefined],
     ]);
     sessions.close();
+  });
+
+  describe("whose provider replaces each refresh token and accepts it once", () => {
+    /** A provider that revokes everything when a refresh token is used again. */
+    function rotating(first: string) {
+      let valid = first;
+      let count = 1;
+      const revoked: string[] = [];
+      return {
+        revoked,
+        renew: async (refreshToken: string) => {
+          if (refreshToken !== valid) throw new Refusal("UNAUTHENTICATED", "The provider has revoked the session.");
+          count += 1;
+          valid = `refresh-${count}`;
+          return renewable(valid, 60);
+        },
+        revoke: async (refreshToken: string) => void revoked.push(refreshToken),
+      };
+    }
+
+    /** Rows in a database in which `fails` decides whether a write of this text fails, before or after it was made. */
+    function failingRows(fails: (statement: string) => "before" | "after" | undefined) {
+      const state = openState({ now: () => now });
+      return new SessionRows({
+        ...state,
+        write: (work) =>
+          state
+            .write(async (sql, at) => {
+              let isLost = false;
+              const watched = ((parts: TemplateStringsArray, ...values: never[]) => {
+                const failure = fails(parts.join("?"));
+                if (failure === "before") throw new Error("the connection is lost");
+                if (failure === "after") isLost = true;
+                return sql(parts, ...values);
+              }) as typeof sql;
+              return { result: await work(watched, at), isLost };
+            })
+            .then(({ result, isLost }) => {
+              if (isLost) throw new Error("the connection is lost");
+              return result;
+            }),
+      });
+    }
+
+    const isReplacing = (statement: string) => /SET sealed =/.test(statement);
+
+    test.each(["before", "after"] as const)(
+      "go on when the write of the next one fails, %s it was made",
+      async (when) => {
+        let failures = 1;
+        const rows = failingRows((statement) => {
+          if (!isReplacing(statement) || failures === 0) return undefined;
+          failures -= 1;
+          return when;
+        });
+        const provider = rotating("refresh-1");
+        const { sessions, journal } = open({ rows, refreshing: provider });
+        const other = open({ rows, refreshing: provider }).sessions;
+        const session = await sessions.open(requestOf({}), renewable("refresh-1", 60), "oidc");
+        now += 40_000;
+        await sessions.present(present(session));
+        const presented = () => other.present(present(session));
+        // The replica that asked the provider writes it again, without another request.
+        await until("the next token to be stored", async () =>
+          (await presented())?.authorization === "Bearer refresh-2" ? true : undefined,
+        );
+        now += 40_000;
+        expect((await presented())?.authorization).toBe("Bearer refresh-3");
+        expect(journal.map(({ type }) => type)).toEqual(["console.signedIn"]);
+        expect(provider.revoked).toEqual([]);
+        for (const one of [sessions, other]) one.close();
+      },
+    );
+
+    test("go on after the database was away for longer than a renewal may take", async () => {
+      let isAway = false;
+      const rows = failingRows((statement) => (isAway && isReplacing(statement) ? "before" : undefined));
+      const provider = rotating("refresh-1");
+      const { sessions } = open({ rows, refreshing: provider });
+      const session = await sessions.open(requestOf({}), renewable("refresh-1", 60), "oidc");
+      now += 40_000;
+      isAway = true;
+      expect((await sessions.present(present(session)))?.authorization).toBe("Bearer refresh-1");
+      for (let attempts = 0; attempts < 3; attempts += 1) {
+        now += 31_000;
+        const refused = await sessions.present(present(session)).catch((error: unknown) => error);
+        expect(refused).toMatchObject({ code: "AUTH_UNAVAILABLE" });
+      }
+      isAway = false;
+      now += 31_000;
+      // The kept token has expired meanwhile, and is renewed with its own refresh token.
+      await sessions.present(present(session)).catch(() => {});
+      expect((await sessions.present(present(session)))?.authorization).toBe("Bearer refresh-3");
+      sessions.close();
+    });
+
+    test("and that end before the next one is stored revoke it, not the former one", async () => {
+      const rows = failingRows((statement) => (isReplacing(statement) ? "before" : undefined));
+      const provider = rotating("refresh-1");
+      const { sessions } = open({ rows, refreshing: provider });
+      const session = await sessions.open(requestOf({}), renewable("refresh-1", 60), "oidc");
+      now += 40_000;
+      const presented = await sessions.present(present(session));
+      await presented?.end("signed_out");
+      expect(provider.revoked).toEqual(["refresh-2"]);
+      sessions.close();
+    });
+
+    test("go on with the next one when the access token along with it cannot be verified now", async () => {
+      const provider = rotating("refresh-1");
+      let isVerified = false;
+      const { sessions, journal } = open({
+        refreshing: {
+          ...provider,
+          async renew(refreshToken) {
+            const grant = await provider.renew(refreshToken);
+            if (isVerified) return grant;
+            throw new RotatedToken(grant.refreshToken, new Refusal("AUTH_UNAVAILABLE", "The keys are away."));
+          },
+        },
+      });
+      const session = await sessions.open(requestOf({}), renewable("refresh-1", 60), "oidc");
+      now += 40_000;
+      expect((await sessions.present(present(session)))?.authorization).toBe("Bearer refresh-1");
+      isVerified = true;
+      now += 5_000;
+      expect((await sessions.present(present(session)))?.authorization).toBe("Bearer refresh-3");
+      expect(journal.map(({ type }) => type)).toEqual(["console.signedIn"]);
+      sessions.close();
+    });
   });
 
   test("never take the token of somebody else", async () => {
