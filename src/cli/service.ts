@@ -316,6 +316,12 @@ function ownNames(host: string): readonly string[] {
  * signal.
  */
 const SAME_SIGNAL_MS = 1_000;
+/** A start that is told to stop has this time to complete or fail, so that everything is closed in order. */
+const START_MS_MAX = 5_000;
+/** The exit code of a start that was refused, or given up. */
+const START_REFUSED = 78;
+
+type StopSignal = "SIGTERM" | "SIGINT";
 
 /**
  * `stc serve`: runs until SIGTERM, after which it still serves for `server.shutdownDelayMs` and then drains. SIGINT, which a person
@@ -325,6 +331,16 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
   // Saved because `process.exit` throws while manifests are loaded again.
   const exit: (code: number) => never = process.exit.bind(process);
   let running: RunningService | undefined;
+  let isStopped = false;
+  // From the first line: otherwise the first process of a container would ignore the signal, and a worker lose it.
+  let onStopSignal = (_signal: StopSignal): void => {
+    if (isStopped) return;
+    isStopped = true;
+    print.error("stopping: the service has not started yet");
+    setTimeout(() => exit(START_REFUSED), START_MS_MAX).unref();
+  };
+  process.on("SIGTERM", () => onStopSignal("SIGTERM"));
+  process.on("SIGINT", () => onStopSignal("SIGINT"));
   // Development ends with SIGHUP, which reports a closed terminal. A service reloads, and keeps running even when it cannot
   // reload.
   if (options.dev !== true) process.on("SIGHUP", () => void running?.reload?.("signal"));
@@ -374,13 +390,13 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
     if (isEnding) void service.drain();
     else void end(service.drain());
   });
-  const onStopSignal = (signal: "SIGTERM" | "SIGINT"): void => {
+  onStopSignal = (signal) => {
     if (isSameSignal) return;
     if (isEnding && service.isDraining) exit(1);
     if (!isEnding) return void end(signal === "SIGINT" ? service.drain() : service.shutDown());
     afterSignal();
     void service.drain();
   };
-  process.on("SIGTERM", () => onStopSignal("SIGTERM"));
-  process.on("SIGINT", () => onStopSignal("SIGINT"));
+  // Nothing has been served that a delay could help.
+  if (isStopped) void end(service.drain());
 }

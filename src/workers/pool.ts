@@ -209,7 +209,7 @@ export class WorkerPool {
     this.#isStopping = true;
     clearInterval(this.#checking);
     for (const { timer } of this.#slots) clearTimeout(timer);
-    for (const { process } of this.#slots) process?.end("SIGTERM");
+    for (const { process } of this.#slots) process?.end();
   }
 
   /** Ends all workers now. Those that have not ended after `graceMs` are killed. */
@@ -218,7 +218,7 @@ export class WorkerPool {
     const running = this.#slots.flatMap(({ process }) => process ?? []);
     for (const process of running) process.drain();
     await endedWithin(Promise.all(running.map(({ ended }) => ended)), graceMs);
-    for (const { process } of this.#slots) process?.end("SIGKILL");
+    for (const { process } of this.#slots) process?.kill(`had not ended ${graceMs} ms after it was asked to`);
     await Promise.all(running.map(({ ended }) => ended));
   }
 
@@ -254,11 +254,11 @@ export class WorkerPool {
     this.#options.onEvent({ type: "worker.not_journaled", worker, line, problem: errorText(error) });
   }
 
-  #onEnd(slot: Slot, process: WorkerProcess, { code, signal }: WorkerEnd): void {
+  #onEnd(slot: Slot, process: WorkerProcess, { code, signal, reason }: WorkerEnd): void {
     const { monotonic } = this.#options;
     slot.process = undefined;
     this.#retire(process.metrics);
-    this.#tell({ type: "worker.ended", worker: slot.number, pid: process.pid, code, signal });
+    this.#tell({ type: "worker.ended", worker: slot.number, pid: process.pid, code, signal, reason });
     if (this.#isStopping || this.#checking === undefined) return;
     const isEarly = !process.isEnding && monotonic() - slot.startedAt < EARLY_MS;
     slot.failures = isEarly ? slot.failures + 1 : 0;
@@ -315,7 +315,7 @@ export class WorkerPool {
       process.silence += 1;
       if (process.silence <= (process.report === undefined ? STARTING_CHECKS_MAX : SILENT_CHECKS_MAX)) continue;
       this.#options.onEvent({ type: "worker.hangs", worker: process.number, pid: process.pid });
-      process.end("SIGKILL");
+      process.kill("reported nothing for too long");
     }
   }
 

@@ -8,6 +8,8 @@ const DRAIN_MS_MAX = 10_000;
 export interface WorkerEnd {
   readonly code: number | null;
   readonly signal: string | null;
+  /** Why its parent has killed it; undefined when it has not. */
+  readonly reason: string | undefined;
 }
 
 interface WorkerOptions {
@@ -37,6 +39,7 @@ export class WorkerProcess {
   silence = 0;
   /** True when it was asked to end. */
   isEnding = false;
+  #killedBecause: string | undefined;
 
   constructor({ number, argv, environment, calls, log, onEnd }: WorkerOptions) {
     this.number = number;
@@ -69,7 +72,7 @@ export class WorkerProcess {
       onExit: (_child, code, signal) => {
         this.#channel.close();
         this.#listening.reject(new Error(`worker ${number} has ended (${signal ?? code}) before it listened`));
-        onEnd(this, { code, signal: signal === null ? null : String(signal) });
+        onEnd(this, { code, signal: signal === null ? null : String(signal), reason: this.#killedBecause });
         resolve();
       },
     });
@@ -99,14 +102,21 @@ export class WorkerProcess {
 
   /** Lets it drain now, without `server.shutdownDelayMs`, or what is left of it. */
   drain(): void {
-    this.end("SIGTERM");
+    this.end();
     this.ask("drain", DRAIN_MS_MAX).catch(() => {});
   }
 
-  end(signal: "SIGTERM" | "SIGKILL"): void {
+  /** Lets it serve for `server.shutdownDelayMs` and then drain. */
+  end(): void {
     // A second SIGTERM would cut its calls off.
-    if (signal === "SIGTERM" && this.isEnding) return;
+    if (this.isEnding) return;
     this.isEnding = true;
-    this.#child.kill(signal);
+    this.#child.kill("SIGTERM");
+  }
+
+  kill(reason: string): void {
+    this.isEnding = true;
+    this.#killedBecause = reason;
+    this.#child.kill("SIGKILL");
   }
 }

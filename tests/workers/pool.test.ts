@@ -18,6 +18,11 @@ import { existsSync, writeFileSync } from "node:fs";
 import { joinParent } from ${JSON.stringify(join(import.meta.dir, "../../src/workers/member.ts"))};
 const { STC_WORKER, FAILS, REFUSES, PORT, SLOW_END, JOINS_AND_ENDS, ENDS_EARLY, WAITS, ENDED, CALLED } = process.env;
 if (FAILS === STC_WORKER) process.exit(78);
+// Its reports are what it does every 500 ms.
+if (process.env.SILENT === STC_WORKER) {
+  const { setInterval: every } = globalThis;
+  globalThis.setInterval = (work, ms) => every(ms === 500 ? () => {} : work, ms);
+}
 let reloads = 0;
 let sha256 = "first";
 const member = joinParent();
@@ -237,6 +242,16 @@ test("a worker that ends while others are starting is replaced", async () => {
   expect(started.replaced).toBe(1);
 });
 
+test("a worker that reports nothing is killed, and its end says why", async () => {
+  const { pool: started, events } = open({ SILENT: "2" }, { checkEveryMs: 20 });
+  await started.start();
+  const ended = await until("its end", () =>
+    events.find(({ type, worker }) => type === "worker.ended" && worker === 2),
+  );
+  expect(ended).toMatchObject({ worker: 2, signal: "SIGKILL", reason: "reported nothing for too long" });
+  expect(kinds(events)).toContain("worker.hangs 2");
+});
+
 test("a stop ends all workers in the given time, and kills those that do not end", async () => {
   const { pool: started, events } = open({ SLOW_END: "2" });
   await started.start();
@@ -244,7 +259,8 @@ test("a stop ends all workers in the given time, and kills those that do not end
   const ends = events.filter(({ type }) => type === "worker.ended");
   expect(ends).toMatchObject([
     { worker: 1, code: 0, signal: null },
-    { worker: 2, signal: expect.anything() },
+    { worker: 2, signal: "SIGKILL", reason: "had not ended 50 ms after it was asked to" },
   ]);
+  expect(ends[0]?.["reason"]).toBeUndefined();
   expect(started.replaced).toBe(0);
 });

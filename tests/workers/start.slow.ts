@@ -1,8 +1,12 @@
 import { afterEach, expect, test } from "bun:test";
-import { writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { journalEntries } from "../support/audit-files.ts";
 import { EndingWorld } from "../support/ending-world.ts";
+import { isRunning } from "../support/processes.ts";
+import { manifest } from "../support/reload-service.ts";
 import { runStc } from "../support/stc.ts";
+import { until } from "../support/until.ts";
 
 const server = { port: 0, workers: 2, operator: { port: 0 } } as const;
 const reload = { perMinuteMax: 6_000, importTimeoutMs: 60_000 } as const;
@@ -81,4 +85,74 @@ test("several workers serve TLS at one port", async () => {
     }),
   );
   expect(new Set(said)).toEqual(new Set(["first"]));
+});
+
+/** Adds a tool whose loading by a worker waits for a file. Returns what the worker waits for. */
+function addWaitingTool({ world: service }: EndingWorld, worker: number) {
+  const [started, go] = ["started", "go"].map((name) => join(service.folder, name)) as [string, string];
+  const text = manifest({ name: "waiting" });
+  service.write(
+    "tools/waiting.ts",
+    `${text}
+import { existsSync, writeFileSync } from "node:fs";
+if (process.env.STC_WORKER === "${worker}" && !existsSync(${JSON.stringify(go)})) {
+  writeFileSync(${JSON.stringify(started)}, String(process.pid));
+  while (!existsSync(${JSON.stringify(go)})) await new Promise((resolve) => setTimeout(resolve, 10));
+}
+`,
+  );
+  const pid = () =>
+    until("a worker that is starting", () =>
+      existsSync(started) ? Number(readFileSync(started, "utf8")) || undefined : undefined,
+    );
+  return { pid, complete: () => writeFileSync(go, "") };
+}
+
+const endsIn = ({ auditDir }: EndingWorld) => journalEntries(auditDir).filter(({ type }) => type === "worker.ended");
+
+test("a worker that gets SIGTERM while it starts ends in order when it has started, and is replaced", async () => {
+  world = new EndingWorld({ server, reload });
+  const { pid: starting, complete } = addWaitingTool(world, 2);
+  const begun = world.start();
+  const pid = await starting();
+  process.kill(pid, "SIGTERM");
+  complete();
+  await begun;
+  const running = world;
+  const ended = await until("its end", () => endsIn(running)[0]);
+  expect(ended).toMatchObject({ worker: 2, pid, code: 0, signal: null });
+  expect(await world.end("SIGTERM")).toMatchObject({ code: 0 });
+});
+
+test("a service that gets SIGTERM while a worker starts ends in order with all workers", async () => {
+  world = new EndingWorld({ server, reload });
+  const { pid: starting, complete } = addWaitingTool(world, 2);
+  const begun = world.start().catch(() => {});
+  const pid = await starting();
+  world.child.kill("SIGTERM");
+  complete();
+  await world.child.exited;
+  await begun;
+  expect(world.child.exitCode).toBe(0);
+  expect(
+    endsIn(world)
+      .map(({ worker, code }) => [worker, code])
+      .toSorted(),
+  ).toEqual([
+    [1, 0],
+    [2, 0],
+  ]);
+  await until("the worker's end", () => (isRunning(pid) ? undefined : true));
+  expect((await runStc(["audit", "verify", "--dir", world.auditDir])).out).toContain("all logs:\nok");
+});
+
+test("a worker that is still starting when its parent is killed ends, too", async () => {
+  world = new EndingWorld({ server, reload });
+  const { pid: starting, complete } = addWaitingTool(world, 2);
+  const begun = world.start().catch(() => {});
+  const pid = await starting();
+  await world.end("SIGKILL");
+  complete();
+  await begun;
+  await until("the worker's end", () => (isRunning(pid) ? undefined : true));
 });
