@@ -35,6 +35,13 @@ export function originOf(stream: StreamName, logId: string): string {
   return `${ORIGIN}/${stream}/${logId}`;
 }
 
+/** Returns which log has the origin; undefined for another text. */
+export function readOrigin(origin: string): Pick<Checkpoint, "stream" | "logId"> | undefined {
+  const stream = STREAMS.find((name) => origin.startsWith(originOf(name, "")));
+  const logId = origin.slice(originOf(stream ?? "calls", "").length);
+  return stream === undefined || !LOG_ID.test(logId) ? undefined : { stream, logId };
+}
+
 export function signCheckpoint(stream: StreamName, { logId, seq, tree }: ChainHead, key: KeyObject): string {
   const origin = originOf(stream, logId ?? "");
   return signNote(`${origin}\n${seq}\n${tree.root().toString("base64")}\n`, origin, key);
@@ -46,13 +53,11 @@ export function signCheckpoint(stream: StreamName, { logId, seq, tree }: ChainHe
 export function readCheckpoint(note: string): Checkpoint | undefined {
   const [body = "", signatures = "", ...rest] = note.split("\n\n");
   const [origin = "", size = "", encoded = "", ...extensions] = body.split("\n");
-  const stream = STREAMS.find((name) => origin.startsWith(`${ORIGIN}/${name}/`));
-  const logId = origin.slice(`${ORIGIN}/${stream}/`.length);
+  const log = readOrigin(origin);
   const root = Buffer.from(encoded, "base64");
   if (
-    stream === undefined ||
+    log === undefined ||
     rest.some((part) => part !== "") ||
-    !LOG_ID.test(logId) ||
     !SIZE.test(size) ||
     !Number.isSafeInteger(Number(size)) ||
     root.length !== SHA256_BYTES ||
@@ -62,7 +67,7 @@ export function readCheckpoint(note: string): Checkpoint | undefined {
     return undefined;
   }
   const text = `${body}\n`;
-  return { text, signatures: signatures.replace(/\n$/, ""), origin, stream, logId, size: Number(size), root };
+  return { text, signatures: signatures.replace(/\n$/, ""), origin, ...log, size: Number(size), root };
 }
 
 /**

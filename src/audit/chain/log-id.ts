@@ -1,10 +1,10 @@
 import { type DayFile, dayFilesOf, visitLines } from "../journal/day-files.ts";
 import { type ChainLink, logIdOf, readLink, type StreamName } from "./chain.ts";
-import { walkFromStart } from "./chain-walk.ts";
+import { walkFiles, walkFromStart } from "./chain-walk.ts";
 import { readLastNotes } from "./checkpoint.ts";
 
 /** Returns `logIdIn`, which reads each log once. */
-export function logIds(): typeof logIdIn {
+export function logIds(): (dir: string, stream: StreamName) => string | undefined {
   const ids = new Map<string, string | undefined>();
   return (dir, stream) => {
     const key = `${stream} ${dir}`;
@@ -15,11 +15,20 @@ export function logIds(): typeof logIdIn {
 
 /**
  * Returns the id of the log that holds a stream's lines, as in the origin of its checkpoints: with it, `(log id, stream, seq)`
- * names a line anywhere. Returns `undefined` before the first line that has a link. Verifies nothing.
+ * names a line anywhere. Returns `undefined` before the first line that has a link. `verified` is the id of a sound first line, or
+ * of retention's record of it; `claimed` is also what the first line or a checkpoint says.
  */
-export function logIdIn(dir: string, stream: StreamName): string | undefined {
+export function logIdIn(
+  dir: string,
+  stream: StreamName,
+  evidence: "verified" | "claimed" = "claimed",
+): string | undefined {
   const files = dayFilesOf(dir, stream);
-  return walkFromStart(dir, stream, files).logId ?? logIdOfFirst(files) ?? signedLogId(dir, stream);
+  const walk = walkFromStart(dir, stream, files);
+  const isBefore = (): boolean => walk.lines === 0;
+  walkFiles(files, { index: 0, offset: 0 }, (bytes, from, to) => isBefore() && walk.take(bytes, from, to));
+  if (evidence === "verified") return walk.logId;
+  return walk.logId ?? logIdOfFirst(files) ?? signedLogId(dir, stream);
 }
 
 function logIdOfFirst(files: readonly DayFile[]): string | undefined {

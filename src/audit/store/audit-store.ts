@@ -1,4 +1,3 @@
-import type { KeyObject } from "node:crypto";
 import { type EntryView, viewOf } from "../../core/audit-fields.ts";
 import type { EpochMs } from "../../core/types.ts";
 import type { StreamName } from "../chain/chain.ts";
@@ -29,7 +28,7 @@ import {
   type StorePosition,
 } from "./statements.ts";
 import type { StoreQuery } from "./store-query.ts";
-import { verifyStore } from "./verify-store.ts";
+import { type StoreVerification, verifyStore } from "./verify-store.ts";
 
 /** A line of the store. */
 export interface StoredLine extends StorePosition {
@@ -76,8 +75,8 @@ export class AuditStore implements HistorySource {
   }
 
   /** Yields what is wrong with the stored lines of each log. */
-  verify(keys: readonly KeyObject[]): ReturnType<typeof verifyStore> {
-    return verifyStore(this.#database, keys);
+  verify(options: StoreVerification): ReturnType<typeof verifyStore> {
+    return verifyStore(this.#database, options);
   }
 
   /** Returns one page, which ends after the line that exceeds `bytesMax`. */

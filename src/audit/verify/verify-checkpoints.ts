@@ -1,4 +1,5 @@
 import type { KeyObject } from "node:crypto";
+import type { EpochMs } from "../../core/types.ts";
 import { STREAMS, type StreamName } from "../chain/chain.ts";
 import {
   CHECKPOINT_DIR,
@@ -132,13 +133,14 @@ export class UnsignedLines {
   #earliestMs = Number.POSITIVE_INFINITY;
   #latestMs = Number.NEGATIVE_INFINITY;
 
-  constructor(notes: StreamNotes) {
-    this.#size = notes.covered?.size ?? 0;
+  /** `size`: number of lines that are signed. */
+  constructor(size: number) {
+    this.#size = size;
   }
 
-  take(seq: number, timestamp: string | undefined): void {
+  /** `ms`: time of the line; NaN without one. */
+  take(seq: number, ms: EpochMs): void {
     if (seq < this.#size) return;
-    const ms = Date.parse(timestamp ?? "");
     // The service did not write a line without a time: the range of such lines has no limit.
     this.#earliestMs = Math.min(this.#earliestMs, Number.isNaN(ms) ? Number.NEGATIVE_INFINITY : ms);
     this.#latestMs = Math.max(this.#latestMs, Number.isNaN(ms) ? Number.POSITIVE_INFINITY : ms);

@@ -158,13 +158,13 @@ function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<numb
   const cursor = new NoteCursor(options.dir, stream, since?.day);
   let [compared, lastIntentSeq, lastCompared] = [0, -1, begin];
   const mismatches: Mismatch[] = [];
-  const unsigned = new UnsignedLines(task.notes);
+  const unsigned = new UnsignedLines(task.notes.covered?.size ?? 0);
   const { halt, torn, end } = yield* walkInSteps(files, { ...start, checksDays: true }, (bytes, from, to) => {
     if (!walk.take(bytes, from, to)) return false;
     lastIntentSeq = Math.max(lastIntentSeq, readIntentSeq(bytes, from, to) ?? -1);
     if (stream === "journal") options.onJournalLine?.(bytes, from, to);
     const { tree, lines } = walk;
-    if (lines > 0) unsigned.take((walk.expected?.seq ?? 0) - 1, stampAt(bytes, from));
+    if (lines > 0) unsigned.take((walk.expected?.seq ?? 0) - 1, Date.parse(stampAt(bytes, from) ?? ""));
     if (tree === undefined || lines === 0) return true;
     for (let note = cursor.at(tree.size); note !== undefined; note = cursor.at(tree.size)) {
       compared += 1;

@@ -1,6 +1,6 @@
 import { readLink, STREAMS, type StreamName } from "../chain/chain.ts";
-import { walkFiles, walkFromStart } from "../chain/chain-walk.ts";
-import { originOf } from "../chain/checkpoint.ts";
+import { originOf, readOrigin } from "../chain/checkpoint.ts";
+import { logIdIn } from "../chain/log-id.ts";
 import { dayFilesOf, visitLines } from "../journal/day-files.ts";
 import { type LogFolder, logsIn, workerFolder, workerOf } from "../logs.ts";
 import { parseLine } from "../query/view.ts";
@@ -70,6 +70,16 @@ export function readRecordedLogs(dir: string): RecordedLogs {
   return recorded;
 }
 
+const NAMES_LOGS: ReadonlySet<unknown> = new Set(["worker.log", "service.started", "service.stopped"]);
+
+/** Returns the origins of the logs that a line of a journal names: a parent those of its workers, a service its own. */
+export function originsNamedIn(line: string): readonly string[] {
+  if (!line.includes('"origins":[')) return [];
+  const { type, origins } = parseLine(line) ?? {};
+  if (!NAMES_LOGS.has(type) || !Array.isArray(origins)) return [];
+  return origins.filter((origin) => typeof origin === "string");
+}
+
 export interface LogProblem {
   readonly kind: "missing log" | "wrong log" | "unknown log" | "duplicate log";
   /** Name of the worker's folder. */
@@ -95,17 +105,9 @@ export function logProblems(dir: string, recorded: RecordedLogs): readonly LogPr
 /** Returns the names that a log has in its checkpoints, which its first lines determine. */
 function originsIn(dir: string): readonly string[] {
   return STREAMS.flatMap((stream) => {
-    const logId = logIdIn(dir, stream);
+    const logId = logIdIn(dir, stream, "verified");
     return logId === undefined ? [] : [originOf(stream, logId)];
   });
-}
-
-function logIdIn(dir: string, stream: StreamName): string | undefined {
-  const files = dayFilesOf(dir, stream);
-  const walk = walkFromStart(dir, stream, files);
-  const isBefore = (): boolean => walk.lines === 0;
-  walkFiles(files, { index: 0, offset: 0 }, (bytes, from, to) => isBefore() && walk.take(bytes, from, to));
-  return walk.logId;
 }
 
 function duplicate({ name, origins }: Log, before: readonly Log[]): readonly LogProblem[] {
@@ -138,7 +140,7 @@ function foreign(log: Log, recorded: RecordedLogs): readonly LogProblem[] {
 }
 
 function streamOf(origin: string): StreamName | undefined {
-  return STREAMS.find((stream) => origin.startsWith(originOf(stream, "")));
+  return readOrigin(origin)?.stream;
 }
 
 function missing(worker: number, logs: readonly Log[], recorded: RecordedLogs): readonly LogProblem[] {

@@ -14,6 +14,7 @@ import {
   text,
   wholeNumber,
 } from "../command.ts";
+import { wrongUsage } from "../output.ts";
 
 const TIME = text("time");
 
@@ -182,6 +183,10 @@ export const commands = [
       to: option(text("day"), "last day to check"),
       json: JSON_FLAG,
       fromStore,
+      expect: repeated(
+        text("name"),
+        "with --from-store: id of a log, or name of an instance, that must be there; repeated",
+      ),
     },
     exits: {
       0: "sound, and signed by a given key",
@@ -193,10 +198,11 @@ export const commands = [
       6: "sound, but no signature was checked: no key was given, or only a part was read",
       66: "there is no audit directory",
     },
-    run: async (_, { fromStore, ...options }) =>
-      fromStore === undefined
-        ? (await evidence()).auditVerify(options)
-        : guarded(async () => (await store()).verifyFromStore(fromStore, options)),
+    run: async (_, { fromStore, expect, ...options }) => {
+      if (fromStore !== undefined)
+        return guarded(async () => (await store()).verifyFromStore(fromStore, expect, options));
+      return expect.length > 0 ? wrongUsage("--expect needs --from-store") : (await evidence()).auditVerify(options);
+    },
   }),
   command({
     name: "audit prove",

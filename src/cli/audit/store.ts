@@ -93,15 +93,19 @@ export async function exportFromStore(named: string, { dirs, params, ...written 
 }
 
 /** `stc audit verify --from-store`: checks the stored lines of each log, and names what is missing. */
-export async function verifyFromStore(named: string, { dir, key, from, to, json }: AuditVerifyOptions): Promise<void> {
+export async function verifyFromStore(
+  named: string,
+  expected: readonly string[],
+  { dir, key, from, to, json }: AuditVerifyOptions,
+): Promise<void> {
   if ((from ?? to) !== undefined) return wrongUsage("--from and --to are for files: a store is checked as a whole");
   const keys = key.map(readKey);
   await withStore(named, dir === undefined ? [] : [dir], async (store) => {
     const kinds = new Set<string>();
     // Logs, those with lines, and those with lines that checkpoints cover.
     let [logs, written, covered] = [0, 0, 0];
-    for await (const report of store.verify(keys)) {
-      const { log, stream, lines, firstSeq = "-", lastSeq = "-", compared, problems } = report;
+    for await (const report of store.verify({ keys, expected })) {
+      const { log, stream = "expected", lines, firstSeq = "-", lastSeq = "-", compared, problems } = report;
       logs += 1;
       if (lines > 0) written += 1;
       if (lines > 0 && compared > 0) covered += 1;
@@ -110,7 +114,9 @@ export async function verifyFromStore(named: string, { dir, key, from, to, json 
         print.json(report);
         continue;
       }
-      print.line(`${stream} ${log}: ${lines} lines, seq ${firstSeq} to ${lastSeq}, ${compared} checkpoints compared`);
+      print.line(
+        `${stream} ${escapeName(log)}: ${lines} lines, seq ${firstSeq} to ${lastSeq}, ${compared} checkpoints compared${signedText(report)}`,
+      );
       for (const { kind, message } of problems) print.line(`  ${kind}: ${message}`);
     }
     const isChecked = keys.length > 0 && written > 0 && covered === written;
@@ -120,6 +126,12 @@ export async function verifyFromStore(named: string, { dir, key, from, to, json 
     if (isSound) process.exitCode = isChecked ? 0 : SIGNATURES_NOT_CHECKED;
     else process.exitCode = logs > 0 && [...kinds].every((kind) => SIGNATURES.has(kind)) ? NOT_SIGNED : EXIT.failed;
   });
+}
+
+/** Says how far a log with checkpoints is signed. The newest lines of a service that runs are not yet. */
+function signedText({ signedSize, unsignedLines }: { readonly signedSize: number; readonly unsignedLines: number }) {
+  if (signedSize === 0) return "";
+  return `, signed to seq ${signedSize - 1}${unsignedLines === 0 ? "" : `, ${unsignedLines} lines after it are not signed`}`;
 }
 
 /** @throws {AuditStoreError} */

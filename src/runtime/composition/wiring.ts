@@ -106,7 +106,10 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
   });
   const waitingRoom = createWaitingRoom(approvals, refusalFor);
   endHaltedCalls(halts, { callRecords: recording.callRecords, waitingRoom });
-  await journal(startLine(parts, hooks.readAgain === undefined ? undefined : fingerprint));
+  await journal({
+    ...startLine(parts, hooks.readAgain === undefined ? undefined : fingerprint),
+    ...ownOrigins(audit),
+  });
   await halts.start();
   if (approvals !== undefined) await doubtInterrupted(audit, approvals, hooks);
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, journal });
@@ -257,13 +260,19 @@ async function close(opened: Opened, graceMs: number): Promise<void> {
   await state.close();
   await approvals?.close();
   await Promise.all([exporters.stop(), opened.formerLogs?.close(), tracing.close()]);
-  await audit.journal({ type: "service.stopped" }).catch(() => {});
+  await audit.journal({ type: "service.stopped", ...ownOrigins(audit) }).catch(() => {});
   await audit.close();
 }
 
 function startLine({ registry }: Parts, fingerprint: Fingerprint | undefined): JournalLine {
   const configuration = fingerprint && { configuration: fingerprint.sha256 };
   return { type: "service.started", tools: registry.list().length, pid: process.pid, ...configuration };
+}
+
+/** Names the logs of this process in its journal: a database with the lines of many logs can then miss one. */
+function ownOrigins(audit: AuditLog): { readonly origins?: readonly string[] } {
+  const origins = audit.origins();
+  return origins.length === 0 ? {} : { origins };
 }
 
 interface StoreParts extends Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks"> {

@@ -3,7 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { readCheckpoint, signCheckpoint } from "../../../src/audit/chain/checkpoint.ts";
+import { eachNote, readCheckpoint, signCheckpoint } from "../../../src/audit/chain/checkpoint.ts";
 import { logIdIn } from "../../../src/audit/chain/log-id.ts";
 import { leafHash, MerkleTree } from "../../../src/audit/chain/merkle-tree.ts";
 import { verifyNote } from "../../../src/audit/chain/signed-note.ts";
@@ -25,7 +25,7 @@ import {
   storeQuery,
   writeReplica,
 } from "../../support/stored-logs.ts";
-import { keys, writeLog } from "../support/chained-log.ts";
+import { keys, writeLog, writeWorkersLogs } from "../support/chained-log.ts";
 
 const native = findPostgres();
 const folder = mkdtempSync(join(tmpdir(), "stc-store-"));
@@ -285,9 +285,9 @@ describe.skipIf(native === undefined)("a forked log", () => {
 });
 
 describe.skipIf(native === undefined)("verification of the stored lines", () => {
-  const problems = async (store: AuditStore, key = keys.publicKey) => {
+  const problems = async (store: AuditStore, key = keys.publicKey, expected: readonly string[] = []) => {
     const found: string[] = [];
-    for await (const { stream, problems: own } of store.verify([key])) {
+    for await (const { stream, problems: own } of store.verify({ keys: [key], expected })) {
       found.push(...own.map(({ kind, message }) => `${stream}: ${kind}: ${message}`));
     }
     return found;
@@ -429,5 +429,125 @@ describe.skipIf(native === undefined)("verification of the stored lines", () => 
     expect(await problems(store, former.publicKey)).toEqual([
       "journal: bad signature: the checkpoint of 12 lines is not signed by a given key",
     ]);
+  });
+
+  test("a log that the journal of another names is missed, until its lines are stored", async () => {
+    const url = await server.createDatabase("roster");
+    const dir = mkdtempSync(join(folder, "workers-"));
+    await writeWorkersLogs(dir);
+    for (const log of [dir, join(dir, "worker-1")]) await exportLog(log, receiverAt(url));
+    const store = await storeAt(url);
+    const parent = logIdIn(dir, "journal");
+    const missed = `missing log: the journal of log ${parent} names it, and no line is stored`;
+    expect(await problems(store)).toEqual([`calls: ${missed}`, `journal: ${missed}`]);
+    await exportLog(join(dir, "worker-2"), receiverAt(url));
+    expect(await problems(store)).toEqual([]);
+    const gone = logIdIn(join(dir, "worker-1"), "calls");
+    for (const table of ["audit_lines", "audit_logs", "audit_checkpoints"]) {
+      await server.send(`DELETE FROM ${table} WHERE log = '${gone}'`, "roster");
+    }
+    expect(await problems(store)).toEqual([`calls: ${missed}`]);
+  });
+
+  test("a log that the operator expects is missed", async () => {
+    const url = await server.createDatabase("expected");
+    const dir = mkdtempSync(join(folder, "expected-"));
+    await writeLog(dir, keys.privateKey, { instance: "pod-1" });
+    await exportLog(dir, receiverAt(url));
+    const key = join(folder, "expected.pem");
+    writeFileSync(key, keys.publicKey.export({ type: "spki", format: "pem" }));
+    const verify = (...names: readonly string[]) =>
+      runStc(["audit", "verify", "--from-store", url, "--key", key, ...names.flatMap((name) => ["--expect", name])]);
+    expect(await verify("pod-1", logIdIn(dir, "journal") ?? "")).toMatchObject({ code: 0 });
+    expect(await verify("pod-1", "pod-2")).toMatchObject({
+      code: 1,
+      out: expect.stringContaining(
+        "\nexpected pod-2: 0 lines, seq - to -, 0 checkpoints compared\n  missing log: it is expected, and no line is stored\nNOT SOUND\n",
+      ),
+    });
+    // An instance whose lines retention has deleted was there; a log that only has checkpoints was not.
+    await server.send("DELETE FROM audit_lines; UPDATE audit_logs SET time_ms = -1", "expected");
+    expect(await problems(await storeAt(url), keys.publicKey, ["pod-1"])).toEqual([]);
+    await server.send("DELETE FROM audit_logs", "expected");
+    expect((await problems(await storeAt(url), keys.publicKey, ["pod-1"])).sort()).toEqual([
+      "calls: missing log: no line is stored",
+      "journal: missing log: no line is stored",
+      "undefined: missing log: it is expected, and no line is stored",
+    ]);
+    expect(await runStc(["audit", "verify", "--dir", dir, "--expect", "pod-1"])).toMatchObject({
+      code: 64,
+      err: "--expect needs --from-store\n",
+    });
+  });
+
+  test("lines without a signature are counted, and are a problem when they are more than a service signs next", async () => {
+    const url = await server.createDatabase("unsigned");
+    const dir = mkdtempSync(join(folder, "unsigned-"));
+    await writeLog(dir);
+    await exportLog(dir, receiverAt(url));
+    // An exporter begins with the checkpoints of the newest day.
+    for (const { note, checkpoint } of eachNote(dir)) {
+      const { logId, stream, size } = checkpoint ?? {};
+      await server.send(
+        `INSERT INTO audit_checkpoints VALUES ('${logId}', '${stream}', ${size}, '${note}', 0) ON CONFLICT DO NOTHING`,
+        "unsigned",
+      );
+    }
+    const key = join(folder, "unsigned.pem");
+    writeFileSync(key, keys.publicKey.export({ type: "spki", format: "pem" }));
+    const callsOf = (out: string) => out.split("\n").find((line) => line.startsWith("calls "));
+    const verify = () => runStc(["audit", "verify", "--from-store", url, "--key", key]);
+    const whole = await verify();
+    expect(callsOf(whole.out)).toEndWith(" checkpoints compared, signed to seq 14");
+    await server.send("DELETE FROM audit_checkpoints WHERE size > 10", "unsigned");
+    const behind = await verify();
+    expect([behind.code, callsOf(behind.out)]).toEqual([
+      0,
+      expect.stringMatching(/ checkpoints compared, signed to seq 9, 5 lines after it are not signed$/),
+    ]);
+    await server.send("DELETE FROM audit_checkpoints WHERE size > 5", "unsigned");
+    const store = await storeAt(url);
+    expect(await problems(store)).toEqual([
+      "calls: not signed: no given key signed the lines from seq 5 on, for over a minute",
+      "journal: not signed: no given key signed the lines from seq 4 on, for over a minute",
+    ]);
+    expect((await verify()).code).toBe(4);
+    for await (const report of store.verify({ keys: [], expected: [] })) expect(report.problems).toEqual([]);
+  });
+
+  test("more checkpoints than are read at once are all compared", async () => {
+    const url = await server.createDatabase("many_notes");
+    const dir = mkdtempSync(join(folder, "verified-"));
+    await writeLog(dir);
+    await exportLog(dir, receiverAt(url));
+    const lines = await server.send(
+      "SELECT log, line FROM audit_lines WHERE stream = 'calls' ORDER BY seq",
+      "many_notes",
+    );
+    const log = String(lines[0]?.["log"]);
+    const former = Array.from({ length: 80 }, () => generateKeyPairSync("ed25519").privateKey);
+    const tree = new MerkleTree();
+    for (const [seq, { line }] of lines.entries()) {
+      const bytes = Buffer.from(` ${String(line)}`);
+      tree.append(leafHash(bytes, 1, bytes.length));
+      const head = { logId: log, seq: seq + 1, tree, prev: "" };
+      const rows = former.map((key) => `('${log}', 'calls', ${seq + 1}, '${signCheckpoint("calls", head, key)}', 0)`);
+      await server.send(`INSERT INTO audit_checkpoints VALUES ${rows.join()}`, "many_notes");
+    }
+    const [stored] = await server.send(
+      "SELECT count(*)::int AS notes FROM audit_checkpoints WHERE stream = 'calls'",
+      "many_notes",
+    );
+    const store = await storeAt(url);
+    for await (const { stream, compared, problems: own } of store.verify({ keys: [keys.publicKey], expected: [] })) {
+      expect(own).toEqual([]);
+      if (stream === "calls") expect(compared).toBe(Number(stored?.["notes"]));
+    }
+    expect(Number(stored?.["notes"])).toBeGreaterThan(1_200);
+    await server.send(
+      "UPDATE audit_checkpoints SET size = 16 WHERE stream = 'calls' AND size = 15 AND seen_ms > 0",
+      "many_notes",
+    );
+    expect(await problems(store)).toEqual(["calls: changed: the checkpoint of 15 lines is stored as one of 16"]);
   });
 });
