@@ -364,6 +364,18 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
     ),
   ),
   row(
+    Gauge,
+    [
+      "stc_audit_export_upkeep_failures",
+      "Attempts since the start to delete old days in an audit store, or to prepare the next, that failed",
+      "exporter",
+    ],
+    ({ exports }) =>
+      (exports?.() ?? []).flatMap(({ exporter, upkeepFailures }) =>
+        upkeepFailures === undefined ? [] : [[{ exporter }, upkeepFailures] as const],
+      ),
+  ),
+  row(
     Counter,
     [
       "stc_telemetry_dropped_total",

@@ -7,6 +7,7 @@ import { logIdIn } from "../chain/log-id.ts";
 import { makeDirectory } from "../journal/file-operations.ts";
 import type { Position } from "../query/params.ts";
 import { DAY_MS } from "../query/time-range.ts";
+import type { UpkeepState } from "../store/upkeep.ts";
 import { bytesBehind, type ExportBatch, type ExportLine, readBatch, readNextLine, startOf } from "./batch.ts";
 import { EXPORT_DIR, EXPORT_STREAMS, type ExportStream, readExportPosition, writeExportPosition } from "./positions.ts";
 import { agedFiles, pruneFiles, SEE_VERIFY } from "./prune.ts";
@@ -48,6 +49,11 @@ export interface ExportState {
   readonly sentLines: number;
   readonly deadLines: number;
   readonly failures: number;
+  /**
+   * Failed attempts of the receiver since the start to work on what it has stored, such as deleting old days. Undefined without such
+   * work, and for all streams but one, because they share the receiver.
+   */
+  readonly upkeepFailures: number | undefined;
   /** When the receiver last accepted lines; undefined before it has since the start. */
   readonly lastAcceptedAt: EpochMs | undefined;
   /** When the first of the failures was since which nothing moved on; undefined while nothing fails. */
@@ -77,6 +83,7 @@ export class Exporter {
   #failingSince: EpochMs | undefined;
   readonly #stopping = new AbortController();
   readonly #outages: OutageReporter;
+  readonly #upkeep: OutageReporter;
   #rejectedUnreported = 0;
   #rejectedReportedAtMs = Number.NEGATIVE_INFINITY;
   #wake: () => void = () => {};
@@ -86,6 +93,7 @@ export class Exporter {
     this.#options = options;
     const { dir, stream, target, clock, report } = options;
     this.#outages = new OutageReporter(clock, report);
+    this.#upkeep = new OutageReporter(clock, report);
     this.#saved = readExportPosition(dir, target.name, stream).position;
     this.#position = this.#saved;
     this.#done = this.#run();
@@ -94,7 +102,13 @@ export class Exporter {
   state(): ExportState {
     const { stream, target } = this.#options;
     const times = { lastAcceptedAt: this.#lastAcceptedAt, failingSince: this.#failingSince };
-    return { exporter: target.name, stream, ...this.#lag(), ...this.#counts, ...times };
+    const upkeepFailures = this.#upkeepState()?.failures;
+    return { exporter: target.name, stream, ...this.#lag(), ...this.#counts, upkeepFailures, ...times };
+  }
+
+  #upkeepState(): UpkeepState | undefined {
+    const { stream, target } = this.#options;
+    return stream === EXPORT_STREAMS[0] ? target.receiver.upkeep?.() : undefined;
   }
 
   /** Aborts the running request. Lines that were not confirmed as accepted are sent after the next start. */
@@ -140,6 +154,7 @@ export class Exporter {
         await this.#wait(this.#pauseMs(failures));
       }
       if (isReportDue(this.#rejectedReportedAtMs, clock())) this.#reportRejected(REPEATED);
+      this.#reportUpkeep();
     }
   }
 
@@ -230,6 +245,12 @@ export class Exporter {
     report(`${target.name} refused ${this.#rejectedUnreported} audit lines permanently: ${reason}`);
     this.#rejectedUnreported = 0;
     this.#rejectedReportedAtMs = clock();
+  }
+
+  #reportUpkeep(): void {
+    const { problem } = this.#upkeepState() ?? {};
+    if (problem === undefined) this.#upkeep.recovered();
+    else this.#upkeep.failed(`${this.#options.target.name} cannot delete old days or prepare the next: ${problem}`);
   }
 
   #fail(message: string): void {

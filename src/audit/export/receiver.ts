@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import type { UpkeepState } from "../store/upkeep.ts";
 import type { ExportLine } from "./batch.ts";
 import type { SendOutcome } from "./sender.ts";
 
@@ -11,6 +12,8 @@ export type ReceiverOutcome =
 export interface Receiver {
   /** Delivers lines, oldest first, unless the signal aborts. No lines: asks whether the receiver accepts requests. Never rejects. */
   deliver(lines: readonly ExportLine[], signal: AbortSignal): Promise<ReceiverOutcome>;
+  /** Returns the state of its work on what it has stored; undefined before the first lines, or without such work. */
+  upkeep?(): UpkeepState | undefined;
   /** Closes its connections. */
   close?(): Promise<void>;
 }

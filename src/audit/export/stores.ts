@@ -64,10 +64,11 @@ function readUrlFile(path: string): string {
 /** Opens the writer, and loads its code, when there is something to send. */
 function receiverOf(open: () => Promise<StoreWriter>): Receiver {
   let opened: Promise<StoreWriter> | undefined;
+  let writer: StoreWriter | undefined;
   return {
     async deliver(lines, signal) {
       opened ??= open();
-      const writer = await opened;
+      writer = await opened;
       const { promise: aborted, resolve } = Promise.withResolvers<void>();
       const end = (): void => resolve();
       signal.addEventListener("abort", end, { once: true });
@@ -82,6 +83,7 @@ function receiverOf(open: () => Promise<StoreWriter>): Receiver {
         signal.removeEventListener("abort", end);
       }
     },
+    upkeep: () => writer?.upkeep?.(),
     async close() {
       await (await opened)?.close();
       opened = undefined;

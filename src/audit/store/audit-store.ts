@@ -55,8 +55,6 @@ export interface StoredLog {
   readonly nextSeq: number;
   /** Time of its newest line: the store is complete until then. */
   readonly timeMs: EpochMs | undefined;
-  /** Lines that a checkpoint says the log has; undefined without one. */
-  readonly signedSize: number | undefined;
 }
 
 /** Lines that are read from the database at once: at most 16 MB. */
@@ -187,13 +185,12 @@ export class AuditStore implements HistorySource {
   /** Returns the logs that the store has lines of, the one that is furthest behind first. */
   async logs(): Promise<readonly StoredLog[]> {
     const rows = await this.#database.read(logsStatement(this.#database.dialect));
-    return rows.map(({ log, stream, instance, next_seq, time_ms, signed_size }) => ({
+    return rows.map(({ log, stream, instance, next_seq, time_ms }) => ({
       log: String(log),
       stream: stream === "journal" ? "journal" : "calls",
       instance: textOf(instance) ?? "",
       nextSeq: Number(next_seq),
       timeMs: numberOf(time_ms),
-      signedSize: numberOf(signed_size) || undefined,
     }));
   }
 

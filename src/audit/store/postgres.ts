@@ -1,3 +1,4 @@
+import type { EpochMs } from "../../core/types.ts";
 import type { Sql, Transactions } from "../../database/dialect.ts";
 import { StoreUnavailable } from "../../database/pool.ts";
 import { pooledTransactions, stateOf } from "../../database/postgres.ts";
@@ -7,6 +8,7 @@ import type { ReceiverOutcome } from "../export/receiver.ts";
 import { DAY_MS, dayOf } from "../query/time-range.ts";
 import { type ColumnType, KEY_COLUMNS, LINE_COLUMNS, rowOf, type StoreColumn, type StoreRow } from "./columns.ts";
 import { identifier, type SqlDialect, SqlText, type StoreDatabase, sql } from "./sql-text.ts";
+import { runAll, Upkeep } from "./upkeep.ts";
 import { logRows, type StoreWriter, type WriterOptions } from "./writer.ts";
 
 /** One connection for each stream of the log. */
@@ -50,6 +52,7 @@ const TABLES: readonly string[] = [
     log text NOT NULL, stream text NOT NULL, size bigint NOT NULL, note text NOT NULL,
     seen_ms bigint NOT NULL, PRIMARY KEY (log, stream, size, note)
   )`,
+  "CREATE INDEX IF NOT EXISTS audit_checkpoints_seen ON audit_checkpoints (seen_ms)",
 ];
 
 /** Advisory lock held while tables and partitions are created or dropped: "stc-audi" in ASCII. */
@@ -109,13 +112,15 @@ export function openPostgresWriter(url: string, options: WriterOptions): StoreWr
   const writer = new PostgresWriter(database, options);
   return {
     write: (lines) => attempted(() => (lines.length === 0 ? writer.check() : writer.write(lines))),
+    upkeep: () => writer.upkeep.state,
     close: () => database.close(),
   };
 }
 
-const RETENTION_EVERY_MS = 3_600_000;
-/** Pause after a failure: each attempt may wait for locks, and lets readers wait. */
-const RETENTION_RETRY_MS = 60_000;
+/** Days after which one checkpoint of each day is kept, instead of one for nearly every second with a line. */
+const EVERY_CHECKPOINT_DAYS = 2;
+/** Checkpoints that are deleted at once. */
+const CHECKPOINTS_DELETED_MAX = 100_000;
 
 class PostgresWriter {
   readonly #database: Transactions;
@@ -123,7 +128,7 @@ class PostgresWriter {
   /** Days whose partition is known to exist. */
   readonly #days = new Set<string>();
   #isPrepared = false;
-  #retainFromMs = Number.NEGATIVE_INFINITY;
+  readonly upkeep = new Upkeep((error) => causeOf(error));
 
   constructor(database: Transactions, { retentionDays }: WriterOptions) {
     this.#database = database;
@@ -152,8 +157,11 @@ class PostgresWriter {
       throw error;
     }
     this.#isPrepared = true;
-    // The lines are stored, whatever becomes of older ones.
-    await this.#retain(now).catch(() => {});
+    await this.upkeep.run(now, [
+      () => this.#prepare(dayOf(now + DAY_MS)),
+      () => this.#dropOld(now),
+      () => this.#thinCheckpoints(now),
+    ]);
   }
 
   async #insert(on: Sql, rows: readonly StoreRow[], nowMs: number): Promise<void> {
@@ -202,23 +210,70 @@ class PostgresWriter {
     return this.#retentionDays === undefined ? "" : dayOf(nowMs - this.#retentionDays * DAY_MS);
   }
 
-  /** Drops the partitions of days beyond the retention time. */
-  async #retain(nowMs: number): Promise<void> {
-    if (this.#retentionDays === undefined || nowMs < this.#retainFromMs) return;
-    this.#retainFromMs = nowMs + RETENTION_RETRY_MS;
-    const oldest = partitionOf(this.#oldestDay(nowMs));
+  /** Creates the partition of a day before its first line is there, so that no line waits for it. */
+  async #prepare(day: string): Promise<void> {
+    if (this.#days.has(day)) return;
+    await this.#database.begin("write", (on) => createTables(on, new Set([day])));
+    this.#days.add(day);
+  }
+
+  /** Each day alone, so that a partition that something else uses does not keep the others. */
+  async #dropOld(nowMs: EpochMs): Promise<void> {
+    if (this.#retentionDays === undefined) return;
+    const old = await this.#partitionsBefore(this.#oldestDay(nowMs));
+    await runAll(old.map((partition) => () => this.#drop(partition)));
+  }
+
+  /** Returns the partitions of days before this one, as a statement names them. */
+  #partitionsBefore(oldest: string): Promise<readonly SqlText[]> {
+    return this.#database.begin("read", async (on) => {
+      const partitions = await on`
+        SELECT child.relname AS name, quote_ident(nspname) AS schema FROM pg_inherits
+        JOIN pg_class AS child ON child.oid = inhrelid
+        JOIN pg_namespace ON pg_namespace.oid = child.relnamespace
+        WHERE inhparent = 'audit_lines'::regclass`;
+      return partitions.flatMap(({ name, schema }) => {
+        const partition = String(name);
+        if (!PARTITION.test(partition) || partition >= partitionOf(oldest)) return [];
+        return [new SqlText([`${String(schema)}.${partition}`], [])];
+      });
+    });
+  }
+
+  /** Another exporter may have been faster. */
+  async #drop(partition: SqlText): Promise<void> {
     await this.#database.begin("write", async (on) => {
       await on`SELECT pg_advisory_xact_lock(${TABLES_LOCK}::bigint)`;
-      const partitions = await on`
-        SELECT child.relname AS name FROM pg_inherits
-        JOIN pg_class AS child ON child.oid = inhrelid
-        WHERE inhparent = 'audit_lines'::regclass`;
-      for (const { name } of partitions) {
-        const partition = String(name);
-        if (PARTITION.test(partition) && partition < oldest) await run(on, sql`DROP TABLE ${identifier(partition)}`);
-      }
+      await on`SELECT set_config('client_min_messages', 'warning', true)`;
+      await run(on, sql`DROP TABLE IF EXISTS ${partition}`);
     });
-    this.#retainFromMs = nowMs + RETENTION_EVERY_MS;
+  }
+
+  /**
+   * Deletes checkpoints, but the newest of each log, which covers all its lines: those of days beyond the retention time, and of the
+   * others that are not of these days all but the last of each day.
+   */
+  async #thinCheckpoints(nowMs: EpochMs): Promise<void> {
+    if (this.#retentionDays === undefined) return;
+    const startOfDay = (daysAgo: number): EpochMs => Date.parse(dayOf(nowMs - daysAgo * DAY_MS));
+    const [oldest, recent] = [startOfDay(this.#retentionDays), startOfDay(EVERY_CHECKPOINT_DAYS)];
+    const until = Math.max(oldest, recent);
+    await this.#database.begin("write", async (on) =>
+      run(
+        on,
+        sql`WITH last AS (
+            SELECT log, stream, seen_ms / ${DAY_MS} AS day, max(size) AS size
+            FROM audit_checkpoints WHERE seen_ms < ${until} GROUP BY 1, 2, 3
+          )
+          DELETE FROM audit_checkpoints WHERE ctid = ANY(ARRAY(
+            SELECT old.ctid FROM audit_checkpoints AS old
+            JOIN last ON last.log = old.log AND last.stream = old.stream AND last.day = old.seen_ms / ${DAY_MS}
+            WHERE old.seen_ms < ${until} AND (old.size < last.size OR old.seen_ms < ${oldest}) AND old.size < (
+              SELECT max(size) FROM audit_checkpoints AS own WHERE own.log = old.log AND own.stream = old.stream
+            ) LIMIT ${CHECKPOINTS_DELETED_MAX}
+          ))`,
+      ),
+    );
   }
 }
 
@@ -250,14 +305,22 @@ async function createTables(on: Sql, days: ReadonlySet<string>): Promise<void> {
   if (found[0]?.["lines"] === null || found[0]?.["checkpoints"] === null) {
     for (const table of TABLES) await run(on, new SqlText([table], []));
   }
-  for (const day of days) {
-    const next = dayOf(Date.parse(`${day}T00:00:00Z`) + DAY_MS);
-    const bounds = `FOR VALUES FROM ('${day}') TO ('${next}')`;
-    await run(
-      on,
-      new SqlText([`CREATE TABLE IF NOT EXISTS ${partitionOf(day)} PARTITION OF audit_lines ${bounds}`], []),
-    );
-  }
+  for (const day of days) await createPartition(on, day);
+}
+
+/** Attaches a table of its own: creating a partition would wait for all who read or write, and let all others wait. */
+async function createPartition(on: Sql, day: string): Promise<void> {
+  const [found] = await on`
+    SELECT schema, to_regclass(schema || ${`.${partitionOf(day)}`}::text) AS partition FROM (
+      SELECT quote_ident(nspname) AS schema FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+      WHERE pg_class.oid = 'audit_lines'::regclass
+    ) AS place`;
+  if (found?.["partition"] !== null) return;
+  const schema = String(found["schema"]);
+  const [parent, partition] = [`${schema}.audit_lines`, `${schema}.${partitionOf(day)}`];
+  const bounds = `FOR VALUES FROM ('${day}') TO ('${dayOf(Date.parse(`${day}T00:00:00Z`) + DAY_MS)}')`;
+  await run(on, new SqlText([`CREATE TABLE ${partition} (LIKE ${parent} INCLUDING ALL)`], []));
+  await run(on, new SqlText([`ALTER TABLE ${parent} ATTACH PARTITION ${partition} ${bounds}`], []));
 }
 
 /** SQLSTATE of a row that belongs to no partition. */
@@ -271,14 +334,16 @@ async function attempted(work: () => Promise<void>): Promise<ReceiverOutcome> {
     return { kind: "taken", rejected: 0 };
   } catch (error) {
     const state = stateOf(error);
-    const reason = state === "" ? reasonOf(error) : `SQLSTATE ${state}`;
+    const reason = causeOf(error);
     return error instanceof LineWithoutRow || (state !== NO_PARTITION && FINAL.test(state))
       ? { kind: "refused", reason }
       : { kind: "later", reason, retryAfterMs: undefined };
   }
 }
 
-function reasonOf(error: unknown): string {
+function causeOf(error: unknown): string {
+  const state = stateOf(error);
+  if (state !== "") return `SQLSTATE ${state}`;
   if (error instanceof StoreUnavailable || error instanceof LineWithoutRow) return error.message;
   return error instanceof Error ? `${SERVER} cannot be used: ${error.name}` : "unknown error";
 }

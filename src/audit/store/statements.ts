@@ -134,11 +134,5 @@ export function durationsStatement(dialect: SqlDialect, filter: Filter, tools: r
 
 /** Returns the statement that reads the state of all logs. */
 export function logsStatement(dialect: SqlDialect): SqlText {
-  return sql`
-    SELECT known.log AS log, known.stream AS stream, instance, next_seq, time_ms, signed_size, signed_ms
-    FROM ${dialect.logs} AS known
-    LEFT JOIN (
-      SELECT log, stream, max(size) AS signed_size, max(seen_ms) AS signed_ms FROM ${dialect.checkpoints} GROUP BY log, stream
-    ) AS signed ON signed.log = known.log AND signed.stream = known.stream
-    ORDER BY time_ms, log`;
+  return sql`SELECT log, stream, instance, next_seq, time_ms FROM ${dialect.logs} ORDER BY time_ms, log`;
 }

@@ -1,11 +1,14 @@
 import type { ExportLine } from "../export/batch.ts";
 import type { ReceiverOutcome } from "../export/receiver.ts";
 import type { StoreRow } from "./columns.ts";
+import type { UpkeepState } from "./upkeep.ts";
 
 /** Writes the lines of an exporter to a store. */
 export interface StoreWriter {
   /** Stores lines, each once however often it is sent. No lines: checks the connection. Never rejects. */
   write(lines: readonly ExportLine[]): Promise<ReceiverOutcome>;
+  /** Returns the state of the work on what is stored. */
+  upkeep?(): UpkeepState;
   close(): Promise<void>;
 }
 

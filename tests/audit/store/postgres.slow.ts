@@ -8,11 +8,14 @@ import { logIdIn } from "../../../src/audit/chain/log-id.ts";
 import { leafHash, MerkleTree } from "../../../src/audit/chain/merkle-tree.ts";
 import { verifyNote } from "../../../src/audit/chain/signed-note.ts";
 import { readBatch } from "../../../src/audit/export/batch.ts";
+import { Exporter } from "../../../src/audit/export/exporter.ts";
+import { EXPORT_STREAMS } from "../../../src/audit/export/positions.ts";
 import type { Receiver } from "../../../src/audit/export/receiver.ts";
 import { postgresExporter } from "../../../src/audit/export/stores.ts";
 import { readCallHistory } from "../../../src/audit/query/call-history.ts";
 import type { AuditStore } from "../../../src/audit/store/audit-store.ts";
 import { openAuditStore } from "../../../src/audit/store/open-store.ts";
+import { createMetrics } from "../../../src/http/metrics.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
 import { runStc, SIGNATURES_NOT_CHECKED } from "../../support/stc.ts";
 import {
@@ -22,9 +25,11 @@ import {
   compareStories,
   everyFilterIsAsked,
   exportLog,
+  NOW,
   storeQuery,
   writeReplica,
 } from "../../support/stored-logs.ts";
+import { until } from "../../support/until.ts";
 import { keys, writeLog, writeWorkersLogs } from "../support/chained-log.ts";
 
 const native = findPostgres();
@@ -39,6 +44,11 @@ afterAll(async () => {
   await server?.end();
   rmSync(folder, { recursive: true, force: true });
 });
+
+const DAY_MS = 86_400_000;
+/** Counts the partitions but the one of tomorrow. */
+const OLD_DAYS =
+  "SELECT count(*)::int AS days FROM pg_inherits WHERE inhparent = 'audit_lines'::regclass AND inhrelid::regclass::text ~ '2026(02|03)'";
 
 function receiverAt(url: string, retentionDays?: number): Receiver {
   const urlFile = join(mkdtempSync(join(folder, "url-")), "url");
@@ -183,11 +193,7 @@ describe.skipIf(native === undefined)("the exporter", () => {
     const url = await server.createDatabase("retained");
     const lines = linesOf(writeReplica(mkdtempSync(join(folder, "log-")), 0, 50));
     await receiverAt(url).deliver(lines, AbortSignal.timeout(20_000));
-    const partitions = () =>
-      server.send(
-        "SELECT count(*)::int AS days FROM pg_inherits WHERE inhparent = 'audit_lines'::regclass",
-        "retained",
-      );
+    const partitions = () => server.send(OLD_DAYS, "retained");
     expect(await partitions()).toEqual([{ days: 1 }]);
     const retaining = receiverAt(url, 30);
     for (const _ of [1, 2]) {
@@ -201,14 +207,156 @@ describe.skipIf(native === undefined)("the exporter", () => {
     const lines = linesOf(writeReplica(mkdtempSync(join(folder, "log-")), 0, 50));
     await receiverAt(url).deliver(lines, AbortSignal.timeout(20_000));
     await server.send("CREATE VIEW used AS SELECT * FROM audit_lines_20260215", "kept");
-    const days = () =>
-      server.send("SELECT count(*)::int AS days FROM pg_inherits WHERE inhparent = 'audit_lines'::regclass", "kept");
-    const deliver = () => receiverAt(url, 30).deliver(lines, AbortSignal.timeout(20_000));
+    const days = () => server.send(OLD_DAYS, "kept");
+    const retaining: Receiver[] = [];
+    const deliver = () => {
+      const receiver = receiverAt(url, 30);
+      retaining.push(receiver);
+      return receiver.deliver(lines, AbortSignal.timeout(20_000));
+    };
     expect(await deliver()).toEqual({ kind: "taken", rejected: 0 });
     expect(await days()).toEqual([{ days: 1 }]);
+    expect(retaining.at(-1)?.upkeep?.()).toEqual({ failures: 1, problem: "SQLSTATE 2BP01" });
     await server.send("DROP VIEW used", "kept");
     expect(await deliver()).toEqual({ kind: "taken", rejected: 0 });
     expect(await days()).toEqual([{ days: 0 }]);
+    expect(retaining.at(-1)?.upkeep?.()).toEqual({ failures: 0, problem: undefined });
+  });
+
+  test("a day that cannot be dropped is in the log once and in the metrics, and the lines are sent", async () => {
+    const url = await server.createDatabase("reported");
+    const dir = writeReplica(mkdtempSync(join(folder, "log-")), 0, 50);
+    await receiverAt(url).deliver(linesOf(dir), AbortSignal.timeout(20_000));
+    await server.send("CREATE VIEW used AS SELECT * FROM audit_lines_20260215", "reported");
+    const reports: string[] = [];
+    const receiver = receiverAt(url, 30);
+    const exporters = EXPORT_STREAMS.map(
+      (stream) =>
+        new Exporter({
+          dir,
+          stream,
+          target: { name: "store", receiver },
+          clock: () => NOW,
+          random: () => 0,
+          report: (message) => reports.push(message),
+          pollMs: 5,
+          backoffMs: 5,
+        }),
+    );
+    const states = () => exporters.map((exporter) => exporter.state());
+    await until("all lines", () => (states().every(({ bytesBehind }) => bytesBehind === 0) ? true : undefined));
+    const metrics = createMetrics();
+    metrics.watch({ exports: states });
+    expect(await metrics.text()).toContain('stc_audit_export_upkeep_failures{exporter="store"} 1\n');
+    for (const exporter of exporters) await exporter.stop();
+    expect(reports).toEqual(["store cannot delete old days or prepare the next: SQLSTATE 2BP01"]);
+  });
+
+  test("a day that cannot be dropped does not keep the others", async () => {
+    const url = await server.createDatabase("kept_one");
+    const lines = linesOf(writeReplica(mkdtempSync(join(folder, "log-")), 0, 50));
+    const older = lines.map((line) => ({ ...line, day: "2026-02-10", entry: undefined }));
+    await receiverAt(url).deliver([...lines, ...older], AbortSignal.timeout(20_000));
+    await server.send("CREATE VIEW used AS SELECT * FROM audit_lines_20260210", "kept_one");
+    expect(await server.send(OLD_DAYS, "kept_one")).toEqual([{ days: 2 }]);
+    await receiverAt(url, 30).deliver(lines, AbortSignal.timeout(20_000));
+    expect(await server.send(OLD_DAYS, "kept_one")).toEqual([{ days: 1 }]);
+  });
+
+  test("a new day's lines wait for no reader, and tomorrow's partition is there before its lines", async () => {
+    const url = await server.createDatabase("ahead");
+    const [line] = linesOf(writeReplica(mkdtempSync(join(folder, "log-")), 0, 50));
+    if (line === undefined) throw new Error("no line");
+    const receiver = receiverAt(url);
+    await receiver.deliver([line], AbortSignal.timeout(20_000));
+    const tomorrow = "'audit_lines_' || to_char(now() AT TIME ZONE 'UTC' + interval '1 day', 'YYYYMMDD')";
+    expect(await server.send(`SELECT to_regclass(${tomorrow}) IS NOT NULL AS there`, "ahead")).toEqual([
+      { there: true },
+    ]);
+    const reader = new Bun.SQL({ url, max: 1 });
+    await reader.begin(async (on) => {
+      await on`SELECT count(*) FROM audit_lines`;
+      const outcome = await receiver.deliver(
+        [{ ...line, day: "2026-03-01", entry: undefined }],
+        AbortSignal.timeout(20_000),
+      );
+      expect(outcome).toEqual({ kind: "taken", rejected: 0 });
+    });
+    await reader.close();
+    const indexes = (partition: string) =>
+      server.send(
+        `SELECT regexp_replace(indexdef, '\\S*audit_lines_2026\\S*', '', 'g') AS index FROM pg_indexes WHERE tablename = '${partition}' ORDER BY 1`,
+        "ahead",
+      );
+    expect(await indexes("audit_lines_20260301")).toHaveLength(4);
+    expect(await server.send("SELECT count(*)::int AS lines FROM audit_lines_20260301", "ahead")).toEqual([
+      { lines: 1 },
+    ]);
+  });
+
+  test("partitions are created and dropped in the schema of the lines, whatever else has their names", async () => {
+    const url = await server.createDatabase("schemas");
+    const lines = linesOf(writeReplica(mkdtempSync(join(folder, "log-")), 0, 50));
+    await receiverAt(url).deliver(lines, AbortSignal.timeout(20_000));
+    await server.send(
+      `CREATE SCHEMA "Other one"; CREATE TABLE "Other one".audit_lines_20260215 (kept int);
+      CREATE TABLE "Other one".audit_lines_20260301 (kept int);
+      ALTER DATABASE schemas SET search_path = "Other one", public`,
+      "schemas",
+    );
+    const march = lines.map((line) => ({ ...line, day: "2026-03-01", entry: undefined }));
+    expect(await receiverAt(url).deliver(march, AbortSignal.timeout(20_000))).toMatchObject({ kind: "taken" });
+    expect(await server.send("SELECT count(*)::int AS lines FROM public.audit_lines_20260301", "schemas")).toEqual([
+      { lines: lines.length },
+    ]);
+    await receiverAt(url, 30).deliver(lines, AbortSignal.timeout(20_000));
+    expect(await server.send(OLD_DAYS, "schemas")).toEqual([{ days: 0 }]);
+    expect(
+      await server.send("SELECT count(*)::int AS kept FROM pg_tables WHERE schemaname = 'Other one'", "schemas"),
+    ).toEqual([{ kept: 2 }]);
+  });
+
+  test("checkpoints are deleted with their days: the newest of a log stays, and one of each kept day", async () => {
+    const url = await server.createDatabase("thinned");
+    const dir = mkdtempSync(join(folder, "thinned-"));
+    await writeLog(dir);
+    await exportLog(dir, receiverAt(url));
+    const [newest] = await server.send("SELECT log, seen_ms FROM audit_checkpoints WHERE stream = 'calls'", "thinned");
+    const log = String(newest?.["log"]);
+    const at = (daysAgo: number, second: number) =>
+      Math.floor(Number(newest?.["seen_ms"]) / DAY_MS) * DAY_MS - daysAgo * DAY_MS + second * 1_000;
+    const rows = [
+      // Beyond the retention time.
+      [1, at(40, 1)],
+      [2, at(31, 86_399)],
+      [3, at(30, 0)],
+      [4, at(30, 2)],
+      [5, at(3, 1)],
+      [6, at(3, 86_399)],
+      [7, at(2, 0)],
+      [8, at(2, 1)],
+      [9, at(0, 1)],
+    ].map(
+      ([size, seen]) =>
+        `('${log}', 'calls', ${size}, 'note', ${seen}), ('gone', 'calls', ${size}, 'note', ${at(50, 1)})`,
+    );
+    await server.send(`INSERT INTO audit_checkpoints VALUES ${rows.join()}`, "thinned");
+    const sizes = async (of: string) =>
+      (
+        await server.send(
+          `SELECT size::int AS size FROM audit_checkpoints WHERE log = '${of}' AND stream = 'calls' ORDER BY size`,
+          "thinned",
+        )
+      ).map(({ size }) => size);
+    const deliver = (days?: number) => {
+      const [line] = linesOf(dir);
+      return line && receiverAt(url, days).deliver([line], AbortSignal.timeout(20_000));
+    };
+    await deliver();
+    expect(await sizes(log)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 15]);
+    await deliver(30);
+    expect(await sizes(log)).toEqual([4, 6, 7, 8, 9, 15]);
+    expect(await sizes("gone")).toEqual([9]);
   });
 
   test("lines without a link at one position are stored each", async () => {
