@@ -24,6 +24,11 @@ import {
   TIMEOUT_CHECK_EVERY_MS,
 } from "./server-options.ts";
 
+/**
+ * Time that idle connections stay open at shutdown: a request that arrives in this time gets an answer instead of a reset.
+ */
+const IDLE_GRACE_MS = 500;
+
 /** Creates the agents' listener: calls, and everything that operators do except probes. */
 export function createServer(options: ServerOptions, endpoints: readonly Endpoint[]): FastifyInstance {
   return limitedListener("agents", options, { endpoints });
@@ -125,11 +130,18 @@ function listener(
   app.setNotFoundHandler((request, reply) => {
     void answering.serve(exchangeOf(request, reply), async ({ raw }) => answering.unknown(raw));
   });
+  let ending: NodeJS.Timeout | undefined;
   app.addHook("preClose", (done) => {
     answering.close();
+    pending.endIncomplete();
+    // Some are answered later.
+    ending = setInterval(() => pending.endIncomplete(), IDLE_GRACE_MS);
     done();
   });
-  app.addHook("onClose", () => answering.closed());
+  app.addHook("onClose", () => {
+    clearInterval(ending);
+    return answering.closed();
+  });
   for (const { path: url, endpoint } of routes) {
     const answer = answering.answerOf(endpoint);
     // Never calls back: the framework routes the request; its handling of bodies and answers is not used.
@@ -159,11 +171,6 @@ function partsOf(request: FastifyRequest): RequestParts<IncomingMessage> {
 function neverCalled(): never {
   throw new Error("the endpoint was not answered by its hook");
 }
-
-/**
- * Time that idle connections stay open at shutdown: a request that arrives in this time gets an answer instead of a reset.
- */
-const IDLE_GRACE_MS = 500;
 
 /** A fastify server as a listener uses it. */
 export class FastifyListener implements ListenerServer {

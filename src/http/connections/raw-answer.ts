@@ -104,7 +104,7 @@ interface LatestRequest {
  * running: an immediate refusal would be taken for that request's answer.
  */
 export class PendingAnswers implements AnswerOrder<IncomingMessage> {
-  readonly #latest = new WeakMap<Socket, LatestRequest>();
+  readonly #latest = new Map<Socket, LatestRequest>();
 
   /**
    * Runs before the server's own listeners, which are not notified of requests that follow on a connection that is ending.
@@ -119,6 +119,7 @@ export class PendingAnswers implements AnswerOrder<IncomingMessage> {
       if (latest?.isLast === true) return;
       if (latest === undefined) {
         this.#latest.set(request.socket, { request, response, before: undefined, isLast: false, isEnding: false });
+        request.socket.once("close", () => this.#latest.delete(request.socket));
       } else {
         latest.before = isPending(latest.response) ? latest.response : undefined;
         latest.request = request;
@@ -146,6 +147,13 @@ export class PendingAnswers implements AnswerOrder<IncomingMessage> {
 
   isEnding(socket: Socket): boolean {
     return this.#latest.get(socket)?.isEnding === true;
+  }
+
+  /** Ends the connections whose last request was answered before its body had arrived: they would never become idle. */
+  endIncomplete(): void {
+    for (const [socket, { request, response, before }] of this.#latest) {
+      if (!request.complete && response.writableFinished && !isPending(before)) socket.end();
+    }
   }
 
   /** Calls back when all complete requests on the connection are answered; immediately if they already are. */
