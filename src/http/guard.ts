@@ -106,26 +106,29 @@ export class Guard {
     if (audience === "anybody") {
       return permission === undefined ? undefined : this.#operatorWith(permission, exchange);
     }
-    const isForOne = audience === "agents" || (audience === "operators" && recordsForgeries !== true);
-    if (isForOne) return this.#verify(exchange, audience);
+    const session = await this.#services.sessions?.present(exchange.raw);
+    // A session holds an operator's token: it is never valid for the other audience.
+    const isForBoth = session === undefined && (audience === "either" || recordsForgeries === true);
+    if (!isForBoth) return this.#verify(exchange, audience === "agents" ? "agents" : "operators", session);
     try {
-      return await this.#verify(exchange, "agents");
+      return await this.#verify(exchange, "agents", undefined);
     } catch (error) {
       if (!(error instanceof Refusal && error.code === "UNAUTHENTICATED")) throw error;
     }
-    return this.#verify(exchange, "operators");
+    return this.#verify(exchange, "operators", undefined);
   }
 
   /** A session is only another source of the token. */
-  async #verify({ raw }: Exchange, tokenAudience: Audience): Promise<Authenticated> {
-    const { callers, sessions } = this.#services;
-    const session = sessions && (await sessions.present(raw));
+  async #verify(
+    { raw }: Exchange,
+    tokenAudience: Audience,
+    session: PresentedSession | undefined,
+  ): Promise<Authenticated> {
     const authorization = session === undefined ? raw.headers.authorization : session.authorization;
     try {
-      const { caller } = await callers.verify(authorization, tokenAudience, certificateOf(raw));
+      const { caller } = await this.#services.callers.verify(authorization, tokenAudience, certificateOf(raw));
       return { tokenAudience, caller, session };
     } catch (error) {
-      // A session holds an operator's token: it is never valid for the other audience.
       const isEnd = tokenAudience === "operators" && error instanceof Refusal && error.code === "UNAUTHENTICATED";
       if (isEnd) await session?.end("token_refused");
       throw error;
@@ -153,14 +156,18 @@ export class Guard {
 
   /** Returns the operator when there is one; all others get the same answer as a client without a token. */
   async #operatorWith(permission: string, exchange: Exchange): Promise<Authenticated | undefined> {
-    if (exchange.raw.headers.authorization === undefined && this.#services.sessions === undefined) return undefined;
+    const { sessions, wrongTokens } = this.#services;
+    if (exchange.raw.headers.authorization === undefined && sessions === undefined) return undefined;
     try {
       checkPeerHeaders(exchange.raw, this.#services);
-      const authenticated = await this.#verify(exchange, "operators");
+      const session = await sessions?.present(exchange.raw);
+      const authenticated = await this.#verify(exchange, "operators", session);
       return authenticated.caller.permissions.includes(permission) ? authenticated : undefined;
     } catch (error) {
-      if (error instanceof Refusal) return undefined;
-      throw error;
+      if (!(error instanceof Refusal)) throw error;
+      // The answer does not say that the token is wrong, and verifying it costs as much as elsewhere.
+      if (error.code === "UNAUTHENTICATED") wrongTokens?.countUnverified(exchange.raw);
+      return undefined;
     }
   }
 

@@ -640,6 +640,33 @@ describe("one-time links", () => {
 });
 
 describe("attempts to sign in", () => {
+  test("are bounded also where the answer is the same with a wrong token, and tokens known before go on", async () => {
+    const stand = await ConsoleStand.start({
+      server: { operatorsOnAgentPort: true },
+      rest: { limits: { wrongTokensPerMinuteMax: 3 } },
+    });
+    try {
+      const permissions = ["metrics:read"];
+      const known = await stand.operatorToken(permissions);
+      const agent = await issuers.token({ kind: "good", sub: "agent-7", permissions: [] });
+      const [wrong, later] = [`${known.slice(0, -8)}AAAAAAAA`, await stand.operatorToken(permissions, { sub: "bob" })];
+      const isDetailed = async (token: string): Promise<boolean> => {
+        const response = await stand.send("/readyz", { headers: { authorization: `Bearer ${token}` } });
+        expect(response.status).toBe(200);
+        return "systems" in ((await response.json()) as object);
+      };
+      expect(await isDetailed(known)).toBe(true);
+      // The token of an agent is not wrong, only of no use here.
+      for (let count = 0; count < 8; count += 1) expect(await isDetailed(agent)).toBe(false);
+      expect(await isDetailed(await stand.operatorToken(permissions, { sub: "carol" }))).toBe(true);
+      for (let count = 0; count < 3; count += 1) expect(await isDetailed(wrong)).toBe(false);
+      expect(await isDetailed(later)).toBe(false);
+      expect(await isDetailed(known)).toBe(true);
+    } finally {
+      await stand.close();
+    }
+  });
+
   test("are bounded per source: wrong tokens are not verified beyond the limit, those known before are", async () => {
     const stand = await ConsoleStand.start({ rest: { limits: { wrongTokensPerMinuteMax: 3 } } });
     try {

@@ -144,7 +144,7 @@ export class WrongTokens {
     this.#limiter(now).charge(sourceOf(socket), now);
   }
 
-  /** Counts the token of a request that was refused for another reason, because it was verified nevertheless. */
+  /** Counts the token of a request that was not answered with 401, because it was verified nevertheless. */
   countUnverified(request: ReceivedRequest): void {
     if (!this.#options.knows(request.headers.authorization)) this.count(request);
   }
