@@ -53,6 +53,8 @@ export interface DataFlow {
   readonly sends?: readonly "outside"[];
   /** Paths of the arguments that say where something goes, such as `to`, `recipients` or `payment.iban`. */
   readonly destinations?: readonly string[];
+  /** `whenEmpty`: a call whose destinations are all left out or empty sends to nobody. Left out: it sends outside. */
+  readonly nobody?: "whenEmpty";
   /** Paths of the output whose values the system vouches for, although other parts of the answer are untrusted. */
   readonly trusted?: readonly string[];
 }

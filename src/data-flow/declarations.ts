@@ -8,6 +8,10 @@ import type { DataLabel, Json, Tool } from "../core/types.ts";
 export interface ToolFlow {
   readonly reads: readonly DataLabel[];
   readonly sendsOutside: boolean;
+  /** A call without a value in any of its destinations sends to nobody. */
+  readonly mayBeNobody: boolean;
+  /** The tool takes free text to a system of somebody else to look something up. */
+  readonly looksUp: boolean;
   /** Whether the tool declares arguments that say where something goes. */
   readonly hasDestinations: boolean;
   /** The arguments that are destinations are those that this policy allows. */
@@ -16,13 +20,30 @@ export interface ToolFlow {
   readonly trusted: CompiledPolicy["root"];
 }
 
+/** What the data flow of tools depends on besides the tools. */
+export interface FlowContext {
+  readonly kinds: readonly DeclaredKind[];
+  /** Whether shells run only where the kernel confines them. */
+  readonly isShellConfined: boolean;
+  /** Systems that are the operators' own: what is looked up there stays with them. */
+  readonly ownSystems: ReadonlySet<string>;
+}
+
 /** Returns the data flow of a tool. What it does not declare follows from its kind, its category and its input schema. */
-export function toolFlow(tool: Tool, kinds: readonly DeclaredKind[], isShellConfined: boolean): ToolFlow {
-  const { reads, sends, destinations = [], trusted = [] } = tool.dataFlow ?? {};
+export function toolFlow(tool: Tool, { kinds, isShellConfined, ownSystems }: FlowContext): ToolFlow {
+  const { reads, sends, destinations = [], nobody, trusted = [] } = tool.dataFlow ?? {};
+  const reaches = reachesOthers(tool, kinds, isShellConfined);
+  const sendsOutside = sends === undefined ? reaches && takesFreeText(tool) : sends.length > 0;
   return {
-    reads: reads ?? (reachesOthers(tool, kinds, isShellConfined) ? ["untrusted"] : []),
-    sendsOutside:
-      sends === undefined ? reachesOthers(tool, kinds, isShellConfined) && takesFreeText(tool) : sends.length > 0,
+    reads: reads ?? (reaches ? ["untrusted"] : []),
+    sendsOutside,
+    mayBeNobody: nobody === "whenEmpty",
+    looksUp:
+      sends === undefined &&
+      !sendsOutside &&
+      reaches &&
+      !ownSystems.has(tool.target.system) &&
+      takesFreeText(tool, "any"),
     hasDestinations: destinations.length > 0,
     destinations: compilePolicy(allowing(destinations), tool.input).root,
     trusted: compilePolicy(allowing(trusted), tool.output).root,
@@ -42,8 +63,30 @@ function reachesOthers({ target, examples }: Tool, kinds: readonly DeclaredKind[
  * Returns whether the arguments can carry text of any kind. For a tool of category `read` only addresses count, because what it
  * asks for stays with the system that it asks.
  */
-function takesFreeText({ category, input }: Tool): boolean {
-  return hasFreeText(inputJsonSchema(input, "draft-2020-12"), { name: "", addressesOnly: category === "read" });
+function takesFreeText({ category, input }: Tool, which: "sent" | "any" = "sent"): boolean {
+  const addressesOnly = which === "sent" && category === "read";
+  return hasFreeText(inputJsonSchema(input, "draft-2020-12"), { name: "", addressesOnly });
+}
+
+/** Returns whether a call may leave all destinations of a tool out, or empty. */
+export function mayLeaveDestinationsOut({ dataFlow, input }: Tool): boolean {
+  const schema = inputJsonSchema(input, "draft-2020-12") as { readonly required?: Json; readonly properties?: Json };
+  const properties = isTable(schema.properties) ? schema.properties : {};
+  const required: readonly unknown[] = isList(schema.required) ? schema.required : [];
+  return !(dataFlow?.destinations ?? []).some((path) => {
+    const [argument = ""] = path.split(/[.[]/);
+    const property = properties[argument];
+    if (!required.includes(argument) || !isTable(property)) return false;
+    const {
+      type,
+      minItems = 0,
+      minLength = 0,
+      format,
+      enum: choices,
+    }: { readonly [keyword: string]: Json } = property as never;
+    if (type === "array") return Number(minItems) > 0;
+    return type !== "string" || Number(minLength) > 0 || format !== undefined || choices !== undefined;
+  });
 }
 
 interface Position {

@@ -1,27 +1,27 @@
 import { z } from "zod";
 import { NOT_LOGGED } from "../core/manifest/input-policy.ts";
 import { compilePolicy } from "../core/output-policy/output-policy.ts";
-import type { DeclaredKind } from "../core/target-kind.ts";
 import type { CallerContext, DataLabel, Json, Tool } from "../core/types.ts";
 import { AnswerFields, PrintCollector } from "./answer-prints.ts";
-import { type ToolFlow, toolFlow } from "./declarations.ts";
+import { type FlowContext, type ToolFlow, toolFlow } from "./declarations.ts";
 import { Fingerprints } from "./fingerprints.ts";
 import type { CarriedLabels, Carrier, FlowLedger, LabelRow } from "./ledger.ts";
-import { type ArgumentOrigins, needlesOf, originsOf } from "./origins.ts";
+import { type ArgumentOrigins, needlesOf, originsOf, REQUEST } from "./origins.ts";
 
 /** A rule about what may follow what a caller has read. All `after` labels must be carried. */
 export interface LabelRule {
   readonly after: readonly DataLabel[];
   readonly before: "outside";
-  /** `vouched`: not for calls of which every destination is vouched for. */
-  readonly unless?: "vouched" | undefined;
+  /** Not for calls of which every destination is vouched for; `requested`: by what the user asked for. */
+  readonly unless?: "vouched" | "requested" | undefined;
   readonly verdict: "ask" | "deny";
 }
 
-/** A rule about arguments whose values appeared in untrusted text. */
+/** A rule about arguments whose values appeared in what the caller has read. All `after` labels must be carried. */
 export interface ArgumentRule {
-  readonly argument: "destinations" | "links";
-  readonly from: "untrusted";
+  readonly argument: "destinations" | "links" | "any";
+  readonly from: DataLabel;
+  readonly after?: readonly DataLabel[] | undefined;
   readonly verdict: "ask" | "deny";
 }
 
@@ -30,6 +30,7 @@ export type FlowRule = LabelRule | ArgumentRule;
 export const DEFAULT_RULES: readonly FlowRule[] = [
   { after: ["private", "untrusted"], before: "outside", verdict: "ask" },
   { argument: "destinations", from: "untrusted", verdict: "ask" },
+  { argument: "any", from: "private", after: ["untrusted"], verdict: "ask" },
 ];
 
 /** One reason for which a call is denied or asks a person. */
@@ -67,9 +68,7 @@ export interface FollowedCall {
 
 export interface DataFlowOptions {
   readonly tools: readonly Tool[];
-  readonly kinds: readonly DeclaredKind[];
-  /** Whether shells run only where the kernel confines them. */
-  readonly isShellConfined: boolean;
+  readonly context: FlowContext;
   readonly rules: readonly FlowRule[];
   readonly rememberMs: number;
   /** Whether labels are narrowed to the token's `sid`. */
@@ -88,13 +87,13 @@ export class DataFlowPolicy {
 
   constructor(options: DataFlowOptions) {
     this.#options = options;
-    this.#flows = new Map(options.tools.map((tool) => [tool, toolFlow(tool, options.kinds, options.isShellConfined)]));
+    this.#flows = new Map(options.tools.map((tool) => [tool, toolFlow(tool, options.context)]));
   }
 
   /** Returns whether the labels of a caller matter to calls of a tool. */
   judges(tool: Tool): boolean {
     const flow = this.#flows.get(tool);
-    return flow === undefined || flow.sendsOutside || flow.hasDestinations;
+    return flow === undefined || flow.sendsOutside || flow.hasDestinations || flow.looksUp;
   }
 
   /** Judges the arguments of a call by what its caller, and everybody who acts for him, has read until now. Never throws. */
@@ -115,15 +114,15 @@ export class DataFlowPolicy {
       const needles = needlesOf(fingerprints, input, flow.destinations);
       const origins = originsOf(needles, sources);
       const judged = { flow, labels, isLost, isCut: needles.isCut, origins };
-      const found = rules.flatMap((rule) =>
-        "after" in rule ? labelFindings(rule, judged) : argumentFindings(rule, judged),
-      );
+      const byLabels = rules.flatMap((rule) => ("before" in rule ? labelFindings(rule, judged) : []));
+      const byArguments = rules.flatMap((rule) => ("before" in rule ? [] : argumentFindings(rule, judged, byLabels)));
+      const found = [...byLabels, ...byArguments];
       found.push(...exfiltrating(judged));
       const findings = [...new Map(found.map((one) => [`${one.verdict} ${one.reason}`, one])).values()];
       return { labels, findings, origins };
     } catch (cause) {
       log("what a caller has read could not be looked up", cause);
-      const isRuled = rules.some((rule) => ("after" in rule ? flow.sendsOutside : true));
+      const isRuled = rules.some((rule) => ("before" in rule ? flow.sendsOutside : true));
       return { labels: undefined, findings: isRuled ? [UNKNOWN] : [], origins: [] };
     }
   }
@@ -169,9 +168,9 @@ export class DataFlowPolicy {
     const { reader } = await this.#read();
     const { ledger, newId, rememberMs } = this.#options;
     await ledger.remember([{ issuer, subject, session: "" }], {
-      ...reader.read({ request }, new AnswerFields(REQUEST.root, false)),
+      ...reader.read({ request }, new AnswerFields(REQUESTED.root, false)),
       id: newId(),
-      tool: "the user's request",
+      tool: REQUEST,
       traceId: "",
       of: "",
       labels: [],
@@ -180,7 +179,7 @@ export class DataFlowPolicy {
   }
 
   #flowOf(tool: Tool): ToolFlow {
-    return this.#flows.get(tool) ?? toolFlow(tool, this.#options.kinds, this.#options.isShellConfined);
+    return this.#flows.get(tool) ?? toolFlow(tool, this.#options.context);
   }
 
   #fieldsOf(tool: Tool, { trusted, reads }: ToolFlow): AnswerFields {
@@ -204,7 +203,7 @@ export class DataFlowPolicy {
   }
 }
 
-const REQUEST = compilePolicy({ request: "allow" }, z.object({ request: z.string() }));
+const REQUESTED = compilePolicy({ request: "allow" }, z.object({ request: z.string() }));
 
 const UNKNOWN: FlowFinding = {
   verdict: "requireApproval",
@@ -222,52 +221,68 @@ interface Judged {
   readonly origins: readonly ArgumentOrigins[];
 }
 
-/** Returns whether a call sends outside: without a value in any of the arguments that say where to, it sends to nobody. */
-function sends({ flow: { sendsOutside, hasDestinations }, origins, isCut }: Judged): boolean {
-  return sendsOutside && (!hasDestinations || isCut || origins.some(({ isDestination }) => isDestination));
+/** Returns whether a call sends outside. A manifest may say that a call without any destination sends to nobody. */
+function sends({ flow: { sendsOutside, mayBeNobody }, origins, isCut }: Judged): boolean {
+  return sendsOutside && (!mayBeNobody || isCut || origins.some(({ isDestination }) => isDestination));
 }
 
-function areVouched({ origins, isCut }: Judged): boolean {
+function areVouched({ origins, isCut }: Judged, by: NonNullable<LabelRule["unless"]>): boolean {
   const destinations = origins.filter(({ isDestination }) => isDestination);
-  return !isCut && destinations.length > 0 && destinations.every(({ isVouched }) => isVouched);
+  const isVouched = (one: ArgumentOrigins): boolean => (by === "requested" ? one.isRequested : one.isVouched);
+  return !isCut && destinations.length > 0 && destinations.every(isVouched);
 }
 
 function labelFindings({ after, unless, verdict }: LabelRule, judged: Judged): readonly FlowFinding[] {
   if (!sends(judged) || !after.every((label) => judged.labels.includes(label))) return [];
-  if (unless === "vouched" && areVouched(judged)) return [];
+  if (unless !== undefined && areVouched(judged, unless)) return [];
   const reason = `the caller has read ${after.join(" and ")} data, and this tool sends outside`;
   return [{ verdict: verdictOf(verdict), reason }];
 }
 
-function argumentFindings({ argument: about, verdict }: ArgumentRule, judged: Judged): readonly FlowFinding[] {
-  const { origins, isLost, isCut } = judged;
-  const concerned = origins.filter(({ isDestination, isLink }) =>
-    about === "destinations" ? isDestination : isLink && sends(judged),
-  );
-  const found = concerned.flatMap(({ argument, isUntrusted, isUnknown, origins: named }): FlowFinding[] => {
-    if (isUntrusted)
-      return [{ verdict: verdictOf(verdict), reason: `${argument} appeared in ${whereIn(named)}, untrusted` }];
+function argumentFindings(
+  rule: ArgumentRule,
+  judged: Judged,
+  byLabels: readonly FlowFinding[],
+): readonly FlowFinding[] {
+  const { origins, isLost, isCut, labels } = judged;
+  const { argument: about, from, after = [], verdict: written } = rule;
+  if (!after.every((label) => labels.includes(label))) return [];
+  const verdict = verdictOf(written);
+  // That the call sends at all is reason enough.
+  if (about === "any" && byLabels.some((one) => one.verdict === verdict)) return [];
+  const concerned = origins.filter(({ isDestination, isLink }) => {
+    if (about === "destinations") return isDestination;
+    return about === "links" ? isLink && sends(judged) : !isLink && (sends(judged) || judged.flow.looksUp);
+  });
+  const found = concerned.flatMap((one): FlowFinding[] => {
+    const { argument, isUntrusted, isUnknown, isPrivate, isRequested, origins: named } = one;
+    if (from === "private") {
+      if (!isPrivate || isRequested) return [];
+      return [{ verdict, reason: `${argument} appeared in ${whereIn(named, from)}, private` }];
+    }
+    if (isUntrusted) return [{ verdict, reason: `${argument} appeared in ${whereIn(named, from)}, untrusted` }];
     if (!isUnknown || !isLost) return [];
-    const reason = `${argument} may be from untrusted text that is not known any more`;
-    return [{ verdict: verdictOf(verdict), reason }];
+    return [{ verdict, reason: `${argument} may be from untrusted text that is not known any more` }];
   });
   if (!isCut) return found;
-  return [...found, { verdict: verdictOf(verdict), reason: "the call has too many arguments to look all of them up" }];
+  return [...found, { verdict, reason: "the call has too many arguments to look all of them up" }];
 }
 
 /** Private data in an address at a host that untrusted text wrote leaves with whoever opens it: this asks under any rules. */
 function exfiltrating({ origins }: Judged): readonly FlowFinding[] {
   return origins.flatMap(({ argument, carriesPrivate, origins: named }): FlowFinding[] => {
     if (!carriesPrivate) return [];
-    const reason = `${argument} has private data in an address whose host appeared in ${whereIn(named)}, untrusted`;
+    const reason = `${argument} has private data in an address whose host appeared in ${whereIn(named, "untrusted")}, untrusted`;
     return [{ verdict: "requireApproval", reason }];
   });
 }
 
-function whereIn(origins: ArgumentOrigins["origins"]): string {
-  const untrusted = origins.find(({ labels, isTrusted }) => labels.includes("untrusted") && !isTrusted);
-  if (untrusted === undefined) return "a text";
-  const { tool, of, field } = untrusted;
+function whereIn(origins: ArgumentOrigins["origins"], label: DataLabel): string {
+  const found = origins.find(
+    ({ labels, isTrusted }) => labels.includes(label) && !(label === "untrusted" && isTrusted),
+  );
+  if (found === undefined) return "a text";
+  const { tool, of, field } = found;
   return `${tool}${of === "" ? "" : ` (${of})`}${field === "" ? "" : `, field ${field}`}`;
 }
 

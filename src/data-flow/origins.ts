@@ -5,6 +5,9 @@ import type { DataLabel } from "../core/types.ts";
 import type { AnswerField, PrintColumns } from "./answer-prints.ts";
 import { type Fingerprints, TELLING_BITS, type ValueWords, WORDS } from "./fingerprints.ts";
 
+/** In place of a tool's name: the source is what the host application says that the user asked for. */
+export const REQUEST = "the user's request";
+
 /** An answer that was released before, with its fingerprints. */
 export interface Source {
   readonly id: string;
@@ -39,6 +42,10 @@ export interface ArgumentOrigins {
   readonly isVouched: boolean;
   /** The value, or a telling part of it, appeared in untrusted text and in no trusted field. */
   readonly isUntrusted: boolean;
+  /** The value, or a telling part of it, appeared in private data. */
+  readonly isPrivate: boolean;
+  /** What the user asked for contains this value. */
+  readonly isRequested: boolean;
   /** Nothing is known of the value, although it tells enough to be recognized. */
   readonly isUnknown: boolean;
   /** The host of an address is from untrusted text, and the rest of the address contains private data that is not in that text. */
@@ -56,6 +63,7 @@ const VALUES_MAX = 512;
 const VALUE_WORDS_MAX = 4_096;
 /** Most fingerprints of all arguments that are looked up. */
 const NEEDLES_MAX = 16_384;
+const VOUCHED_WORDS_MAX = 32;
 const DEPTH_MAX = 64;
 
 /** Information that a value needs to be attributed as a whole, and a part of a destination or of another text, in bits. */
@@ -144,7 +152,8 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
         add({ value, low: one, high: other, from: first, to: last, isUnit: false }),
       );
     }
-    if (!isAddress) return;
+    // Of longer texts, nobody vouches for the whole.
+    if (!isAddress && words > VOUCHED_WORDS_MAX) return;
     fingerprints.exact((low, high) => add({ value, low, high, from: 0, to: WHOLE, isUnit: false }));
     fingerprints.exactPairs((low, high, first) => {
       if (words > 2 && first + 1 < words) add({ value, low, high, from: first, to: first + 1, isUnit: false });
@@ -304,6 +313,8 @@ function judged(value: Value, matches: readonly Match[]): ArgumentOrigins | unde
     isUnknown: telling.length === 0 && tellsEnough,
     carriesPrivate: carriesPrivate(value, told, telling),
     isVouched: vouching.some((one) => contains(one, all)),
+    isRequested: vouching.some((one) => one.source.tool === REQUEST && contains(one, all)),
+    isPrivate: telling.some(({ source }) => source.labels.includes("private")),
     origins: origins.slice(0, ORIGINS_MAX),
     more: Math.max(0, origins.length - ORIGINS_MAX),
   };
@@ -410,6 +421,8 @@ function joined(one: ArgumentOrigins, other: ArgumentOrigins): ArgumentOrigins {
     isDestination: one.isDestination,
     isLink: one.isLink,
     isVouched: one.isVouched && other.isVouched,
+    isRequested: one.isRequested && other.isRequested,
+    isPrivate: one.isPrivate || other.isPrivate,
     isUntrusted: one.isUntrusted || other.isUntrusted,
     isUnknown: one.isUnknown || other.isUnknown,
     carriesPrivate: one.carriesPrivate || other.carriesPrivate,

@@ -341,3 +341,11 @@ async function readCredentials(
   const grantOf = key === "tokenExchange" ? tokenExchangeGrant : clientCredentialsGrant;
   return new OAuthTokens(endpoint, { grantOf, client, now: context.now });
 }
+
+/** Of a system that answers to the operators alone. */
+export const ownSystem = z
+  .boolean()
+  .default(false)
+  .describe(
+    "Whether the system is the operators' own: by the rules of data flow, what agents look up there does not leave to anybody else.",
+  );

@@ -93,7 +93,23 @@ const note = defineTool({
   outputPolicy: { ok: "allow" },
 });
 
-export const TOOLS = [readMail, readAccount, sendMail, pay, note];
+/** A calendar: an event without participants is the caller's own. */
+const createEvent = defineTool({
+  name: "create_event",
+  description: "Create an event",
+  classification: "write",
+  category: "network",
+  permissions: may,
+  input: z.strictObject({ title: text, participants: z.array(text).max(10) }),
+  inputPolicy: { "*": "allow" },
+  target: { system: "calendar" },
+  handler: () => ({ ok: true }),
+  output: z.strictObject({ ok: z.boolean() }),
+  outputPolicy: { ok: "allow" },
+  dataFlow: { reads: [], sends: ["outside"], destinations: ["participants"], nobody: "whenEmpty" },
+});
+
+export const TOOLS = [readMail, readAccount, sendMail, pay, note, createEvent];
 
 const STORE = { store: "sqlite://./approvals.sqlite", mode: "yolo" };
 

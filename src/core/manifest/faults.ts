@@ -485,6 +485,7 @@ function scanShape({ scan }: Unchecked): readonly Fault[] {
 const FLOW_PATHS_MAX = 64;
 
 /** The members of `dataFlow`: a list of names, or a list of paths of this schema. */
+const FLOW_NOBODY = ["whenEmpty"];
 const FLOW_LISTS = {
   reads: { names: ["private", "untrusted"] },
   sends: { names: ["outside"] },
@@ -494,15 +495,16 @@ const FLOW_LISTS = {
 
 function dataFlowShape({ dataFlow }: Unchecked): readonly Fault[] {
   if (dataFlow === undefined) return [];
-  const keys = Object.keys(FLOW_LISTS);
+  const keys = [...Object.keys(FLOW_LISTS), "nobody"];
   if (!isTable(dataFlow)) return [{ field: "dataFlow", message: `must be { ${keys.join("?, ")}? }` }];
-  const checks = Object.entries(FLOW_LISTS).map(([key, list]): KeyCheck => {
+  const lists = Object.entries(FLOW_LISTS).map(([key, list]): KeyCheck => {
     if ("names" in list)
       return [key, optional(listOf(oneOf(list.names))), `must be a list of ${list.names.join(", ")}`];
     const isPaths = (value: unknown): boolean => listOf(isText)(value) && (value as unknown[]).length <= FLOW_PATHS_MAX;
     return [key, optional(isPaths), `must be a list of at most ${FLOW_PATHS_MAX} paths of the ${list.paths} schema`];
   });
-  return [...unknownKeys("dataFlow", dataFlow, keys), ...keyFaults("dataFlow", dataFlow, checks)];
+  const nobody: KeyCheck = ["nobody", optional(oneOf(FLOW_NOBODY)), `must be ${FLOW_NOBODY.join(" or ")}`];
+  return [...unknownKeys("dataFlow", dataFlow, keys), ...keyFaults("dataFlow", dataFlow, [...lists, nobody])];
 }
 
 /** Returns the paths that match no argument or no field of the output. */

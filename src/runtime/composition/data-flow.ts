@@ -1,5 +1,6 @@
 import { type DeclaredKind, declaredTarget } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
+import type { FlowContext } from "../../data-flow/declarations.ts";
 import type { DataFlowPolicy, FlowRule } from "../../data-flow/flow.ts";
 import type { FlowLedger } from "../../data-flow/ledger.ts";
 import type { SharedState } from "../../database/shared-state.ts";
@@ -29,7 +30,10 @@ export class DataFlowOpener {
     return this.#ledger;
   }
 
-  async policyFor({ dataFlow, commands }: Config, tools: readonly Tool[]): Promise<DataFlowPolicy | undefined> {
+  async policyFor(
+    { dataFlow, commands, systems }: Config,
+    tools: readonly Tool[],
+  ): Promise<DataFlowPolicy | undefined> {
     if (!isDataFlowOn({ dataFlow }, tools)) return undefined;
     const { state, modules, newId, newSecret, log } = this.#parts;
     const [{ DataFlowPolicy: Policy, DEFAULT_RULES }, { FlowLedger: Ledger }] = await Promise.all([
@@ -40,8 +44,7 @@ export class DataFlowOpener {
     const { rememberSeconds = REMEMBER_SECONDS, trustSid = false } = dataFlow ?? {};
     return new Policy({
       tools,
-      kinds: modules.targetKinds,
-      isShellConfined: isShellConfined({ commands }),
+      context: flowContextOf({ commands, systems }, modules.targetKinds),
       ledger: this.#ledger,
       newId,
       log,
@@ -72,16 +75,31 @@ export async function dataFlowNotes(
   tools: readonly Tool[],
   kinds: readonly DeclaredKind[],
 ): Promise<readonly string[]> {
+  const { mayLeaveDestinationsOut, toolFlow } = await import("../../data-flow/declarations.ts");
+  const unsaid = tools.filter(
+    (tool) =>
+      isDataFlowOn(config, tools) &&
+      tool.dataFlow?.nobody === undefined &&
+      (tool.dataFlow?.destinations ?? []).length > 0 &&
+      toolFlow(tool, flowContextOf(config, kinds)).sendsOutside &&
+      mayLeaveDestinationsOut(tool),
+  );
+  const empty =
+    unsaid.length === 0
+      ? []
+      : [
+          `dataFlow: calls of ${named(unsaid)} may leave all destinations out, and then count as sending outside; declare nobody: whenEmpty where that is nobody`,
+        ];
   const declaring = tools.filter(({ dataFlow }) => dataFlow !== undefined && dataFlow.sends === undefined);
   if (declaring.length > 0) {
-    const { toolFlow } = await import("../../data-flow/declarations.ts");
-    const sending = declaring.filter((tool) => toolFlow(tool, kinds, isShellConfined(config)).sendsOutside);
-    if (sending.length === 0) return [];
+    const sending = declaring.filter((tool) => toolFlow(tool, flowContextOf(config, kinds)).sendsOutside);
+    if (sending.length === 0) return empty;
     return [
+      ...empty,
       `dataFlow: sends is left out for ${named(sending)}: calls count as sending outside, as is usual for the kind; declare sends: [] or [outside]`,
     ];
   }
-  if (isDataFlowOn(config, tools)) return [];
+  if (isDataFlowOn(config, tools)) return empty;
   const reaching = tools.filter(({ target, examples }) => {
     const declared = declaredTarget({ target }, kinds);
     return declared?.kind.reachesOthers?.(declared.part, examples.accepts, isShellConfined(config)) === true;
@@ -99,8 +117,17 @@ function named(tools: readonly Tool[]): string {
 /** How long what a caller has read counts when the configuration has no section. */
 const REMEMBER_SECONDS = 86_400;
 
+/** Returns what the data flow of tools depends on in a configuration. */
+export function flowContextOf(
+  config: Pick<Config, "commands" | "systems">,
+  kinds: readonly DeclaredKind[],
+): FlowContext {
+  const own = Object.entries(config.systems).filter(([, entry]) => entry["own"] === true);
+  return { kinds, isShellConfined: isShellConfined(config), ownSystems: new Set(own.map(([name]) => name)) };
+}
+
 /** Returns whether a shell runs only where the kernel confines it, whatever kernel this configuration meets. */
-export function isShellConfined({ commands }: Pick<Config, "commands">): boolean {
+function isShellConfined({ commands }: Pick<Config, "commands">): boolean {
   return !commands.unconfinedBash;
 }
 

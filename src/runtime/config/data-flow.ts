@@ -6,27 +6,38 @@ const RULES_MAX = 32;
 const label = z.enum(["private", "untrusted"]);
 const verdict = z.enum(["ask", "deny"]);
 
+const after = z.union(
+  [label.transform((one) => [one]), z.array(label).min(1).max(2)],
+  "must be private, untrusted, or a list of them",
+);
+
 const labelRule = z.strictObject({
   /** What the caller has read: one label, or a list of which all must apply. */
-  after: z.union(
-    [label.transform((one) => [one]), z.array(label).min(1).max(2)],
-    "must be private, untrusted, or a list of them",
-  ),
+  after,
   /** `outside`: the rule is about tools that send outside. */
   before: z.literal("outside"),
-  /** `vouched`: the rule does not apply to calls of which every destination is vouched for, by a trusted field or a trusted answer. */
-  unless: z.literal("vouched").optional(),
+  /**
+   * The rule does not apply to calls of which every destination is vouched for: by a trusted field, a trusted answer or the user's
+   * request (`vouched`), or by the user's request alone (`requested`).
+   */
+  unless: z.enum(["vouched", "requested"]).optional(),
   verdict,
 });
 
 const argumentRule = z.strictObject({
   /**
    * `destinations`: the arguments that manifests declare as `dataFlow.destinations`. `links`: web and mail addresses in the other
-   * arguments of tools that send outside.
+   * arguments of tools that send outside. `any`: every argument of tools that send outside, and of tools that look something up in a
+   * system that is not declared `own`.
    */
-  argument: z.enum(["destinations", "links"]),
-  /** `untrusted`: the value appeared in untrusted text, and in no trusted field. */
-  from: z.literal("untrusted"),
+  argument: z.enum(["destinations", "links", "any"]),
+  /**
+   * `untrusted`: the value appeared in untrusted text, and in no trusted field. `private`: the value, or a telling part of it, appeared
+   * in private data.
+   */
+  from: label,
+  /** What the caller has read besides: one label, or a list of which all must apply. */
+  after: after.optional(),
   verdict,
 });
 
@@ -37,8 +48,8 @@ const argumentRule = z.strictObject({
 export const dataFlow = z
   .strictObject({
     /**
-     * Whether the default rules apply: ask before a caller that has read untrusted and private data sends outside, and when a
-     * destination appeared in untrusted text.
+     * Whether the default rules apply: ask before a caller that has read untrusted and private data sends outside, when a destination
+     * appeared in untrusted text, and when a caller that has read untrusted text looks private data up in a system that is not `own`.
      */
     default: z.enum(["on", "off"]).default("on"),
     /** Further rules; the strictest one wins. */

@@ -95,6 +95,10 @@ const FIELDS = z.strictObject({
         .optional()
         .describe("Whether the tool sends its arguments to somebody outside."),
       destinations: z.array(text).optional().describe("Paths of the arguments that say where something goes."),
+      nobody: z
+        .enum(["whenEmpty"])
+        .optional()
+        .describe("`whenEmpty`: a call without any destination sends to nobody. Left out: it sends outside."),
       trusted: z.array(text).optional().describe("Paths of the output whose values the system vouches for."),
     })
     .optional()

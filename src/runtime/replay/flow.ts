@@ -3,7 +3,7 @@ import type { DryRunVerdict } from "../../core/call-result.ts";
 import type { CallerContext, Tool } from "../../core/types.ts";
 import type { DataFlowPolicy, FlowJudgement, FlowRule } from "../../data-flow/flow.ts";
 import type { Parts } from "../composition/assembly.ts";
-import { flowRulesOf, isDataFlowOn, isShellConfined } from "../composition/data-flow.ts";
+import { flowContextOf, flowRulesOf, isDataFlowOn } from "../composition/data-flow.ts";
 import type { Config } from "../config/config.ts";
 
 /** What data flow says about a call: every verdict that is possible by what is known, and why. */
@@ -65,7 +65,7 @@ type Applies = "yes" | "no" | "maybe";
  * flow is off. What recorded facts leave open stays open.
  */
 export async function recordedFlowJudge(
-  config: Pick<Config, "dataFlow" | "commands">,
+  config: Pick<Config, "dataFlow" | "commands" | "systems">,
   { loaded, targetKinds }: Pick<Parts, "loaded" | "targetKinds">,
 ): Promise<((recorded: RecordedFlow) => FlowJudge) | undefined> {
   if (!isDataFlowOn(config, loaded.tools)) return undefined;
@@ -81,9 +81,9 @@ export async function recordedFlowJudge(
   const flows = new Map<Tool, ReturnType<typeof toolFlow>>();
   return (recorded) =>
     ({ tool, input }) => {
-      const flow = flows.get(tool) ?? toolFlow(tool, targetKinds, isShellConfined(config));
+      const flow = flows.get(tool) ?? toolFlow(tool, flowContextOf(config, targetKinds));
       flows.set(tool, flow);
-      if (!flow.sendsOutside && !flow.hasDestinations) return undefined;
+      if (!flow.sendsOutside && !flow.hasDestinations && !flow.looksUp) return undefined;
       const isHidden = input === HIDDEN;
       const needles = isHidden ? undefined : needlesOf(fingerprints, input, flow.destinations);
       const origins = needles === undefined ? [] : originsOf(needles, []);
@@ -93,6 +93,8 @@ export async function recordedFlowJudge(
         isHidden,
         destinations,
         sendsOutside: flow.sendsOutside,
+        mayBeNobody: flow.mayBeNobody,
+        looksUp: flow.looksUp,
         hasDestinations: flow.hasDestinations,
         isCut: needles?.isCut === true,
       });
@@ -104,12 +106,14 @@ interface Facts extends RecordedFlow {
   /** Arguments that say where something goes and have a value. */
   readonly destinations: readonly string[];
   readonly sendsOutside: boolean;
+  readonly mayBeNobody: boolean;
+  readonly looksUp: boolean;
   readonly hasDestinations: boolean;
   readonly isCut: boolean;
 }
 
 function verdictOf(rules: readonly FlowRule[], facts: Facts): FlowVerdict {
-  const found = rules.map((rule) => ({ rule, applies: "after" in rule ? after(rule, facts) : from(rule, facts) }));
+  const found = rules.map((rule) => ({ rule, applies: "before" in rule ? after(rule, facts) : from(rule, facts) }));
   const has = (verdict: FlowRule["verdict"], applies: Applies): boolean =>
     found.some((one) => one.rule.verdict === verdict && one.applies === applies);
   const reasons = found.flatMap(({ rule, applies }) => (applies === "no" ? [] : [ruleText(rule, applies)]));
@@ -121,27 +125,31 @@ function verdictOf(rules: readonly FlowRule[], facts: Facts): FlowVerdict {
   return { verdicts, reasons };
 }
 
-function sends({ sendsOutside, hasDestinations, isHidden, isCut, destinations }: Facts): Applies {
+function sends({ sendsOutside, mayBeNobody, isHidden, isCut, destinations }: Facts): Applies {
   if (!sendsOutside) return "no";
-  if (!hasDestinations || isCut || destinations.length > 0) return "yes";
+  if (!mayBeNobody || isCut || destinations.length > 0) return "yes";
   return isHidden ? "maybe" : "no";
 }
 
-function after(rule: Extract<FlowRule, { after: unknown }>, facts: Facts): Applies {
+function after(rule: Extract<FlowRule, { before: unknown }>, facts: Facts): Applies {
   const { before, destinations, isHidden } = facts;
   const sending = sends(facts);
   if (sending === "no" || (before !== undefined && !rule.after.every((label) => before.includes(label)))) return "no";
-  const mayBeVouched = rule.unless === "vouched" && (isHidden || destinations.length > 0);
+  const mayBeVouched = rule.unless !== undefined && (isHidden || destinations.length > 0);
   return before === undefined || sending === "maybe" || mayBeVouched ? "maybe" : "yes";
 }
 
-function from({ argument }: Extract<FlowRule, { argument: unknown }>, facts: Facts): Applies {
+function from(
+  { argument, from: label, after: carried = [] }: Extract<FlowRule, { argument: unknown }>,
+  facts: Facts,
+): Applies {
   const { before, sources, destinations, isHidden, isCut, hasDestinations } = facts;
   if (isCut) return "yes";
-  const isConcerned =
-    argument === "links" ? sends(facts) !== "no" : hasDestinations && (isHidden || destinations.length > 0);
-  if (!isConcerned || (before !== undefined && !before.includes("untrusted"))) return "no";
-  if (argument === "links") return "maybe";
+  const leaves = sends(facts) !== "no" || (argument === "any" && facts.looksUp);
+  const isConcerned = argument === "destinations" ? hasDestinations && (isHidden || destinations.length > 0) : leaves;
+  const isCarried = before === undefined || [label, ...carried].every((one) => before.includes(one));
+  if (!isConcerned || !isCarried) return "no";
+  if (argument !== "destinations" || label !== "untrusted") return "maybe";
   const isCertain = destinations.some((destination) => {
     const named = sources.filter((source) => source.argument === destination);
     const isTold = named.some(({ labels, isWhole }) => isWhole && labels.includes("untrusted"));
@@ -152,7 +160,7 @@ function from({ argument }: Extract<FlowRule, { argument: unknown }>, facts: Fac
 
 function ruleText(rule: FlowRule, applies: Applies): string {
   const begin = applies === "maybe" ? "depends on what the caller has read: " : "";
-  return "after" in rule
+  return "before" in rule
     ? `${begin}${rule.after.join(" and ")} data before ${rule.before}`
-    : `${begin}${rule.argument} from ${rule.from} text`;
+    : `${begin}${rule.argument} from ${rule.from} ${rule.from === "private" ? "data" : "text"}`;
 }

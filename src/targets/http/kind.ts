@@ -9,6 +9,7 @@ import {
   callLimits,
   checkUrl,
   count,
+  ownSystem,
   plainUrl,
   readUrlSystem,
   resilienceOf,
@@ -62,7 +63,7 @@ export const httpKind: TargetKind<AssertionContext> = {
   key: "http",
   systems: {
     keys: ["http"],
-    schema: z.strictObject({ http: http.describe("An HTTP API.") }),
+    schema: z.strictObject({ http: http.describe("An HTTP API."), own: ownSystem }),
   },
   data: httpRequestPart,
   check: httpFaults,

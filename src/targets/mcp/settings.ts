@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { ServerProcesses, ServerProcessOptions } from "../../core/server-process.ts";
 import type { TargetContext, UpstreamEvent } from "../../core/target-kind.ts";
 import type { AssertionContext } from "../../egress/assertion.ts";
-import { checkUrl, count, text, url, urlSettings } from "../../egress/settings.ts";
+import { checkUrl, count, ownSystem, text, url, urlSettings } from "../../egress/settings.ts";
 
 /** The configuration of MCP servers, and what the build supplies to reach them. */
 
@@ -115,7 +115,7 @@ const server = z
     }
   });
 
-export const system = z.strictObject({ mcp: server.describe("An MCP server.") });
+export const system = z.strictObject({ mcp: server.describe("An MCP server."), own: ownSystem });
 
 export type ServerEntry = z.output<typeof server>;
 

@@ -4,7 +4,7 @@ import type { DataFlow } from "../../../src/core/types.ts";
 import { toolFlow } from "../../../src/data-flow/declarations.ts";
 import { defineTool } from "../../../src/index.ts";
 import { MODULES } from "../../../src/modules.ts";
-import { dataFlowNotes, isShellConfined } from "../../../src/runtime/composition/data-flow.ts";
+import { dataFlowNotes, flowContextOf } from "../../../src/runtime/composition/data-flow.ts";
 
 /** A tool of an HTTP API that takes free text. */
 function tool(name: string, dataFlow?: DataFlow) {
@@ -20,7 +20,7 @@ function tool(name: string, dataFlow?: DataFlow) {
 }
 
 const notes = (...tools: readonly ReturnType<typeof tool>[]) =>
-  dataFlowNotes({ commands: { unconfinedBash: false } } as never, tools as never, MODULES.targetKinds);
+  dataFlowNotes({ commands: { unconfinedBash: false }, systems: {} } as never, tools as never, MODULES.targetKinds);
 
 test("tools that declare what they read, and not what they send, are named", async () => {
   const reads: DataFlow = { reads: [] };
@@ -28,6 +28,46 @@ test("tools that declare what they read, and not what they send, are named", asy
     "dataFlow: sends is left out for answer: calls count as sending outside, as is usual for the kind; declare sends: [] or [outside]",
   ]);
   expect(await notes(tool("post"), tool("quote", { reads: [], sends: ["outside"] }))).toEqual([]);
+});
+
+test("tools whose calls may leave all destinations out are named, unless the manifest says what that means", async () => {
+  const sending = (name: string, to: z.ZodType, dataFlow: DataFlow = {}) => ({
+    ...tool(name),
+    input: z.strictObject({ to }),
+    dataFlow: { reads: [], sends: ["outside"], destinations: ["to"], ...dataFlow } as DataFlow,
+  });
+  const address = z.string().max(100);
+  expect(
+    await notes(
+      sending("list", z.array(address)),
+      sending("optional", address.optional()),
+      sending("blank", address),
+      sending("one", z.array(address).min(1)),
+      sending("mail", z.email()),
+      sending("said", z.array(address), { nobody: "whenEmpty" }),
+      sending("inside", z.array(address), { sends: [] }),
+    ),
+  ).toEqual([
+    "dataFlow: calls of list, optional, blank may leave all destinations out, and then count as sending outside; declare nobody: whenEmpty where that is nobody",
+  ]);
+});
+
+test("a tool that takes free text to look something up sends it to whoever has the system", () => {
+  const flow = (name: string, more: object, systems = {}) => {
+    const made = { ...tool(name), category: "read", classification: "read", ...more } as never;
+    const { sendsOutside, looksUp } = toolFlow(
+      made,
+      flowContextOf({ commands: { unconfinedBash: false } as never, systems }, MODULES.targetKinds),
+    );
+    return [sendsOutside, looksUp];
+  };
+  expect(flow("search", {})).toEqual([false, true]);
+  expect(flow("search", {}, { comments: { own: true } })).toEqual([false, false]);
+  expect(flow("search", {}, { comments: { own: false } })).toEqual([false, true]);
+  expect(flow("search", { input: z.strictObject({ id: z.int() }) })).toEqual([false, false]);
+  expect(flow("open", { input: z.strictObject({ url: z.url() }) })).toEqual([true, false]);
+  expect(flow("search", { dataFlow: { sends: [] } })).toEqual([false, false]);
+  expect(flow("run", { target: { system: "shell", cli: { command: "git" } } })).toEqual([false, false]);
 });
 
 test("tools whose answers others may have written are named while data flow is off", async () => {
@@ -42,8 +82,7 @@ test("a shell that may run unconfined can use the network, and other commands on
   const flow = (cli: object, unconfinedBash: boolean) => {
     const { reads, sendsOutside } = toolFlow(
       command(cli),
-      MODULES.targetKinds,
-      isShellConfined({ commands: { unconfinedBash } as never }),
+      flowContextOf({ commands: { unconfinedBash } as never, systems: {} }, MODULES.targetKinds),
     );
     return [reads, sendsOutside];
   };
