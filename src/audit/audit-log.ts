@@ -85,9 +85,10 @@ export interface AuditLog {
   /** Returns how many bytes are free on the log's disk; undefined while the disk does not tell. */
   diskFreeBytes(): number | undefined;
   /**
-   * Writes the queued lines, refuses new ones and unlocks the directory. Never rejects; may be called more than once.
+   * Writes the queued lines and the last checkpoint, refuses new lines and unlocks the directory. Never rejects; may be called more
+   * than once. `beforeUnlock` runs when everything is written, and does not reject.
    */
-  close(): Promise<void>;
+  close(beforeUnlock?: () => Promise<void>): Promise<void>;
 }
 
 /**
@@ -308,10 +309,11 @@ class JsonLogger implements AuditLog {
     for (const intent of missing) this.#append(unknownOutcome(intent), true).catch(() => undefined);
   }
 
-  close(): Promise<void> {
+  close(beforeUnlock?: () => Promise<void>): Promise<void> {
     this.#closed ??= this.#writer
       .close()
       .then(() => this.#reserve.close())
+      .then(beforeUnlock)
       .finally(() => this.#lock.release());
     return this.#closed;
   }

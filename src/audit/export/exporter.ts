@@ -82,6 +82,8 @@ export class Exporter {
   #lastAcceptedAt: EpochMs | undefined;
   #failingSince: EpochMs | undefined;
   readonly #stopping = new AbortController();
+  /** True when it stops as soon as it would wait. */
+  #isEnding = false;
   readonly #outages: OutageReporter;
   readonly #upkeep: OutageReporter;
   #rejectedUnreported = 0;
@@ -111,11 +113,17 @@ export class Exporter {
     return stream === EXPORT_STREAMS[0] ? target.receiver.upkeep?.() : undefined;
   }
 
-  /** Aborts the running request. Lines that were not confirmed as accepted are sent after the next start. */
-  async stop(): Promise<void> {
-    this.#stopping.abort();
+  /**
+   * Sends what is on disk, until the receiver fails or this time has passed, and then aborts the running request. Lines that were not
+   * confirmed as accepted are sent after the next start.
+   */
+  async stop(withinMs = 0): Promise<void> {
+    const abort = (): void => this.#stopping.abort();
+    this.#isEnding = true;
+    const timer = withinMs > 0 ? setTimeout(abort, withinMs) : abort();
     this.#wake();
     await this.#done;
+    clearTimeout(timer ?? undefined);
     this.#reportRejected(REPEATED);
   }
 
@@ -265,6 +273,7 @@ export class Exporter {
   }
 
   async #wait(ms: number): Promise<void> {
+    if (this.#isEnding) this.#stopping.abort();
     if (this.#stopping.signal.aborted) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#wake = resolve;
@@ -350,10 +359,16 @@ export function startExporters(options: ExportersOptions) {
   startPruning();
   return {
     states: (): readonly ExportState[] => exporters.map((exporter) => exporter.state()),
-    async stop(): Promise<void> {
+    /** Ends the deletion of old files, which writes to the journal. */
+    async stopPruning(): Promise<void> {
       clearInterval(timer);
-      await Promise.all([pruning, ...exporters.map((exporter) => exporter.stop())]);
-      await Promise.all(targets.map(({ receiver }) => receiver.close?.()));
+      await pruning;
+    },
+    /** Sends what is on disk, for at most this time, and stops. Never rejects. */
+    async stop(withinMs = 0): Promise<void> {
+      clearInterval(timer);
+      await Promise.all([pruning, ...exporters.map((exporter) => exporter.stop(withinMs))]);
+      await Promise.allSettled(targets.map(({ receiver }) => receiver.close?.()));
     },
   };
 }

@@ -183,6 +183,20 @@ export function startExports(
   return startExporters({ dir: logDirOf(config), targets, retentionDays, clock, random, journal, report });
 }
 
+/** Part of the five seconds that a service takes after its calls have ended. */
+const LAST_LINES_MS = 2_000;
+
+/** Closes a log. Its last lines and checkpoints are sent, if the receivers accept them in time. */
+export async function closeAudit(
+  audit: AuditLog,
+  exporters: Exporters,
+  lastLine?: Parameters<AuditLog["journal"]>[0],
+): Promise<void> {
+  await exporters.stopPruning();
+  if (lastLine !== undefined) await audit.journal(lastLine).catch(() => {});
+  await audit.close(() => exporters.stop(LAST_LINES_MS));
+}
+
 /**
  * Ends the claims and the `Idempotency-Key` uses of the changes that a crash interrupted. Without it, the same calls would count
  * as running until their leases end. The process that ran them is gone: this one has the lock of its audit directory.

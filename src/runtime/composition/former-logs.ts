@@ -5,7 +5,7 @@ import type { Exporters, ExportState } from "../../audit/export/exporter.ts";
 import { type LogFolder, workerOf } from "../../audit/logs.ts";
 import type { Config } from "../config/config.ts";
 import type { Modules } from "../module-types.ts";
-import { doubtInterrupted, openAudit, readExports, startExports } from "./audit.ts";
+import { closeAudit, doubtInterrupted, openAudit, readExports, startExports } from "./audit.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 
 interface FormerLogsParts extends Capabilities, Pick<Hooks, "logError"> {
@@ -53,8 +53,7 @@ export async function openFormerLogs(
   return {
     states: () => opened.flatMap(({ exporters }) => exporters.states()),
     async close() {
-      await Promise.all(opened.map(({ exporters }) => exporters.stop()));
-      await Promise.all(opened.map(({ audit }) => audit.close()));
+      await Promise.all(opened.map(({ audit, exporters }) => closeAudit(audit, exporters)));
     },
   };
 }

@@ -15,7 +15,15 @@ import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapsh
 import type { Reloaded } from "../reload/types.ts";
 import { openState, openStore } from "./approvals.ts";
 import { assemble as assembleParts, type FoundBefore, type InUse, type Parts } from "./assembly.ts";
-import { auditState, createCheckpointKey, doubtInterrupted, intend, openAudit, startExports } from "./audit.ts";
+import {
+  auditState,
+  closeAudit,
+  createCheckpointKey,
+  doubtInterrupted,
+  intend,
+  openAudit,
+  startExports,
+} from "./audit.ts";
 import { DataFlowOpener } from "./data-flow.ts";
 import { endHaltedCalls, openHalts } from "./halts.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
@@ -259,9 +267,8 @@ async function close(opened: Opened, graceMs: number): Promise<void> {
   await quotas.close();
   await state.close();
   await approvals?.close();
-  await Promise.all([exporters.stop(), opened.formerLogs?.close(), tracing.close()]);
-  await audit.journal({ type: "service.stopped", ...ownOrigins(audit) }).catch(() => {});
-  await audit.close();
+  const ended = closeAudit(audit, exporters, { type: "service.stopped", ...ownOrigins(audit) });
+  await Promise.all([ended, opened.formerLogs?.close(), tracing.close()]);
 }
 
 function startLine({ registry }: Parts, fingerprint: Fingerprint | undefined): JournalLine {

@@ -91,7 +91,11 @@ afterEach(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-function start(type: "otlp" | "loki" = "otlp", stream: ExportStream = "calls"): Exporter {
+function start(
+  type: "otlp" | "loki" = "otlp",
+  stream: ExportStream = "calls",
+  pauses: { readonly pollMs?: number; readonly backoffMs?: number } = {},
+): Exporter {
   const exporter = new Exporter({
     dir,
     stream,
@@ -104,6 +108,7 @@ function start(type: "otlp" | "loki" = "otlp", stream: ExportStream = "calls"): 
     report: (message) => reports.push(message),
     pollMs: 5,
     backoffMs: 5,
+    ...pauses,
   });
   exporters.push(exporter);
   return exporter;
@@ -138,6 +143,30 @@ describe("delivery", () => {
     writeDays(dir, { [DAY]: [line(2)] });
     start();
     await arrived("t-1", "t-2");
+  });
+
+  test("at its end, sends what is on disk, however long it would have waited for lines", async () => {
+    const exporter = start("otlp", "calls", { pollMs: 600_000 });
+    writeDays(dir, { "2026-02-15": [line(1, "2026-02-15")], [DAY]: [line(2)] });
+    await exporter.stop(60_000);
+    expect(far.ids()).toEqual(["t-1", "t-2"]);
+    expect(readExportPosition(dir, "otlp", "calls").position?.day).toBe(DAY);
+  });
+
+  test("at its end, asks a receiver that does not accept lines once, and waits for one that does not answer for its time", async () => {
+    writeDays(dir, { [DAY]: [line(1)] });
+    far.answer = () => new Response("", { status: 503, headers: { "retry-after": "300" } });
+    const failing = start("otlp", "calls", { backoffMs: 600_000 });
+    await arrived("t-1");
+    await failing.stop(60_000);
+    await arrived("t-1", "t-1");
+    far.answer = hanging;
+    const waiting = start();
+    await arrived("t-1", "t-1", "t-1");
+    await waiting.stop(20);
+    far.answer = () => new Response("{}");
+    await caughtUp(start());
+    await arrived("t-1", "t-1", "t-1", "t-1");
   });
 
   test("a position that cannot be read means the beginning: twice rather than never", async () => {
