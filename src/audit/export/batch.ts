@@ -2,8 +2,8 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { type EntryView, type LineMembers, viewOf } from "../../core/audit-fields.ts";
 import { AuditLogError } from "../audit-log-error.ts";
-import type { StreamName } from "../chain/chain.ts";
-import { CHECKPOINT_DIR, listNotes, splitNotes } from "../chain/checkpoint.ts";
+import { STREAMS, type StreamName } from "../chain/chain.ts";
+import { CHECKPOINT_DIR, listNotes, readLastNotes, splitNotes } from "../chain/checkpoint.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import {
   type Chunk,
@@ -103,11 +103,14 @@ export function readNextLine(position: ReadPosition): ExportLine | undefined {
 }
 
 /**
- * Returns where an exporter without a position begins: at the first line, but at the newest day's checkpoints, because these
- * cover the lines of all days before. `undefined` is the beginning.
+ * Returns where an exporter without a position begins: at the first line, but at the newest checkpoints of both streams, because
+ * these cover the lines of all days before. `undefined` is the beginning.
  */
 export function startOf(dir: string, stream: ExportStream): Position | undefined {
-  const day = stream === "checkpoints" ? listNotes(dir).map(dayIn).at(-1) : undefined;
+  if (stream !== "checkpoints") return undefined;
+  const notes = readLastNotes(dir);
+  const newest = STREAMS.flatMap((name) => notes.findLast(({ checkpoint }) => checkpoint?.stream === name)?.day ?? []);
+  const [day] = newest.sort();
   return day === undefined ? undefined : { day, offset: 0 };
 }
 

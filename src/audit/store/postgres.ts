@@ -186,7 +186,8 @@ class PostgresWriter {
         INSERT INTO audit_logs AS known (log, stream, instance, next_seq, time_ms)
         VALUES (${log}, ${stream}, ${instance}, ${next_seq}, ${time_ms})
         ON CONFLICT (log, stream) DO UPDATE SET
-          instance = excluded.instance, next_seq = greatest(known.next_seq, excluded.next_seq),
+          instance = CASE WHEN known.next_seq > excluded.next_seq THEN known.instance ELSE excluded.instance END,
+          next_seq = greatest(known.next_seq, excluded.next_seq),
           time_ms = greatest(known.time_ms, excluded.time_ms)`;
     }
     for (const day of missing) this.#days.add(day);

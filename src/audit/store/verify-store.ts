@@ -50,8 +50,12 @@ export interface StoreVerification {
   readonly keys: readonly KeyObject[];
   /** Ids of logs, and names of instances, that must have lines. */
   readonly expected: readonly string[];
+  /** Waits about a second, in which exporters send what they have. */
+  readonly pause: () => Promise<void>;
 }
 
+/** Pauses of one verification. */
+const PAUSES_MAX = 5;
 /** Rows that are read at once. */
 const ROWS = 500;
 /** Problems of one log that are reported. */
@@ -60,7 +64,7 @@ const PROBLEMS_MAX = 20;
 /** Yields a report for each stream of each log that the store knows, and for each that is expected and that it does not know. */
 export async function* verifyStore(
   database: StoreDatabase,
-  { keys, expected }: StoreVerification,
+  { keys, expected, pause }: StoreVerification,
 ): AsyncGenerator<StoredLogReport, void> {
   const { lines, logs, checkpoints } = database.dialect;
   const known = await database.read(
@@ -69,19 +73,47 @@ export async function* verifyStore(
   );
   const [oldest] = await database.read(sql`SELECT min(time_ms) AS time_ms FROM ${lines}`);
   const roster = new Roster(expected);
+  const patience = new Patience(pause);
   for (const { log, stream } of known) {
     const name = STREAMS.find((each) => each === stream);
     if (name === undefined) continue;
     const walk = new StoredLogWalk({ log: String(log), stream: name }, keys);
-    await verifyStoredLog(database, walk, roster);
+    await verifyStoredLog(database, walk, { roster, patience });
     const report = walk.end(Number(oldest?.["time_ms"] ?? 0));
     roster.found(report);
     yield report;
   }
-  yield* roster.missing(database);
+  yield* roster.missing(database, patience);
 }
 
-async function verifyStoredLog(database: StoreDatabase, walk: StoredLogWalk, roster: Roster): Promise<void> {
+/** Waits for lines that may not be sent yet: a journal, or a checkpoint, may be sent before the lines that it is about. */
+class Patience {
+  readonly #pause: () => Promise<void>;
+  #left = PAUSES_MAX;
+
+  constructor(pause: () => Promise<void>) {
+    this.#pause = pause;
+  }
+
+  /** Returns false when it is not worth waiting any longer. */
+  async wait(): Promise<boolean> {
+    if (this.#left === 0) return false;
+    this.#left -= 1;
+    await this.#pause();
+    return true;
+  }
+}
+
+interface Verifying {
+  readonly roster: Roster;
+  readonly patience: Patience;
+}
+
+async function verifyStoredLog(
+  database: StoreDatabase,
+  walk: StoredLogWalk,
+  { roster, patience }: Verifying,
+): Promise<void> {
   const { log, stream } = walk;
   // Read before the lines: those that are written in the meantime would look as if they were missing.
   const state = await readState(database, walk);
@@ -89,13 +121,17 @@ async function verifyStoredLog(database: StoreDatabase, walk: StoredLogWalk, ros
   walk.begin(signed, state);
   const notes = readNotes(database, walk, sql`AND size <= ${exact(signed.newest)}`);
   let note = await notes.next();
-  for await (const row of readRows(database, walk)) {
-    walk.take(row);
-    if (stream === "journal") roster.take(String(row["line"]), log);
-    for (; note.done !== true && Number(note.value["size"]) <= walk.size; note = await notes.next()) {
-      walk.takeNote(note.value);
+  let last: StoreAnswer | undefined;
+  do {
+    for await (const row of readRows(database, walk, last)) {
+      last = row;
+      walk.take(row);
+      if (stream === "journal") roster.take(String(row["line"]), log);
+      for (; note.done !== true && Number(note.value["size"]) <= walk.size; note = await notes.next()) {
+        walk.takeNote(note.value);
+      }
     }
-  }
+  } while (walk.size < signed.size && signed.size > (state?.nextSeq ?? 0) && (await patience.wait()));
   for (; note.done !== true; note = await notes.next()) walk.takeNote(note.value);
   // The checkpoints may have been sent after their lines.
   if (walk.isDowngraded) walk.isSignedFurther = (await readSigned(database, walk, walk.keys)).size > signed.size;
@@ -126,11 +162,14 @@ class Roster {
     if (instance !== undefined) this.#known.add(instance);
   }
 
-  async *missing(database: StoreDatabase): AsyncGenerator<StoredLogReport, void> {
+  async *missing(database: StoreDatabase, patience: Patience): AsyncGenerator<StoredLogReport, void> {
     for (const [origin, by] of this.#named) {
       const name = this.#known.has(origin) ? undefined : readOrigin(origin);
-      // A log that was begun in the meantime has lines.
-      if (name === undefined || (await hasLines(database, { log: name.logId, stream: name.stream }))) continue;
+      if (name === undefined) continue;
+      const hasBegun = () => hasLines(database, { log: name.logId, stream: name.stream });
+      let isThere = await hasBegun();
+      while (!isThere && (await patience.wait())) isThere = await hasBegun();
+      if (isThere) continue;
       yield missingLog(
         { log: name.logId, stream: name.stream },
         `the journal of log ${by} names it, and no line is stored`,
@@ -153,19 +192,19 @@ async function hasLines(database: StoreDatabase, { log, stream }: LogName): Prom
   return found.length > 0;
 }
 
-/** Reads a table in parts. `statement` returns at most `ROWS` rows after a position. */
+/** Reads a table in parts, after a row. `statement` returns at most `ROWS` rows after a position. */
 async function* readParts(
   database: StoreDatabase,
   statement: (after: SqlText) => SqlText,
   positionOf: (row: StoreAnswer) => SqlText,
+  from?: StoreAnswer,
 ): AsyncGenerator<StoreAnswer, void> {
-  let after = sql``;
+  let last = from;
   for (;;) {
-    const rows = await database.read(statement(after));
+    const rows = await database.read(statement(last === undefined ? sql`` : positionOf(last)));
     yield* rows;
-    const last = rows.at(-1);
+    last = rows.at(-1);
     if (last === undefined || rows.length < ROWS) return;
-    after = positionOf(last);
   }
 }
 
@@ -211,13 +250,14 @@ const COLUMNS = joined(
   ", ",
 );
 
-function readRows(database: StoreDatabase, { log, stream }: LogName): AsyncGenerator<StoreAnswer, void> {
+function readRows(database: StoreDatabase, { log, stream }: LogName, from?: StoreAnswer) {
   const { lines, day } = database.dialect;
   return readParts(
     database,
     (after) => sql`SELECT ${COLUMNS} FROM ${lines} WHERE log = ${log} AND stream = ${stream} ${after}
       ORDER BY seq, hash, day LIMIT ${ROWS}`,
     ({ seq, hash, day: of }) => sql`AND (seq, hash, day) > (${exact(seq)}, ${String(hash)}, ${day(dayIn(of))})`,
+    from,
   );
 }
 

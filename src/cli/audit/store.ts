@@ -104,7 +104,7 @@ export async function verifyFromStore(
     const kinds = new Set<string>();
     // Logs, those with lines, and those with lines that checkpoints cover.
     let [logs, written, covered] = [0, 0, 0];
-    for await (const report of store.verify({ keys, expected })) {
+    for await (const report of store.verify({ keys, expected, pause })) {
       const { log, stream = "expected", lines, firstSeq = "-", lastSeq = "-", compared, problems } = report;
       logs += 1;
       if (lines > 0) written += 1;
@@ -126,6 +126,13 @@ export async function verifyFromStore(
     if (isSound) process.exitCode = isChecked ? 0 : SIGNATURES_NOT_CHECKED;
     else process.exitCode = logs > 0 && [...kinds].every((kind) => SIGNATURES.has(kind)) ? NOT_SIGNED : EXIT.failed;
   });
+}
+
+/** Time in which a running exporter sends new lines. */
+const PAUSE_MS = 1_000;
+
+function pause(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
 }
 
 /** Says how far a log with checkpoints is signed. The newest lines of a service that runs are not yet. */

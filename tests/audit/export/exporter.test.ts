@@ -581,6 +581,15 @@ describe.each(["otlp", "loki"] as const)("the log in what %s gets", (type) => {
     expect(received().at(-1)).toMatchObject({ covers: "calls", seq: "16" });
   });
 
+  test("the newest checkpoint of a stream that is idle is sent, whatever day it is of", async () => {
+    await writeLog(dir);
+    const journal = notes().findLast(({ checkpoint }) => checkpoint?.stream === "journal");
+    // A later day on which the calls have no lines.
+    writeFileSync(join(dir, "checkpoints/2026-02-20.txt"), `${journal?.note}\n`);
+    await caughtUp(start(type, "checkpoints"));
+    expect(received().map(({ covers, seq }) => `${covers} ${seq}`)).toEqual(["calls 15", "journal 12", "journal 12"]);
+  });
+
   test("checkpoints of days before the first export are left out: the newest cover their lines", async () => {
     await writeLog(dir);
     start(type, "checkpoints");

@@ -15,6 +15,7 @@ import { postgresExporter } from "../../../src/audit/export/stores.ts";
 import { readCallHistory } from "../../../src/audit/query/call-history.ts";
 import type { AuditStore } from "../../../src/audit/store/audit-store.ts";
 import { openAuditStore } from "../../../src/audit/store/open-store.ts";
+import type { StoreVerification } from "../../../src/audit/store/verify-store.ts";
 import { createMetrics } from "../../../src/http/metrics.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
 import { runStc, SIGNATURES_NOT_CHECKED } from "../../support/stc.ts";
@@ -124,6 +125,12 @@ describe.skipIf(native === undefined)("the same lines in files and in PostgreSQL
     expect(await server.send("SELECT count(*)::int AS lines FROM audit_lines WHERE stream = 'calls'", "fleet")).toEqual(
       [{ lines: 4_000 }],
     );
+    // The first line of a log may be from when the replica had another name.
+    const [dir = ""] = dirs;
+    const [first] = readBatch({ dir, stream: "calls", from: undefined, log: logIdIn(dir, "calls") })?.lines ?? [];
+    if (first === undefined) throw new Error("no line");
+    const renamed = { ...first, members: { ...first.members, instance: "former" } };
+    await receiverAt(url).deliver([renamed], AbortSignal.timeout(20_000));
     const logs = (await store.logs()).filter(({ stream }) => stream === "calls");
     expect(logs.map(({ instance, nextSeq, log }) => [instance, nextSeq, log.length]).sort()).toEqual([
       ["replica-0", 2_500, 32],
@@ -433,9 +440,10 @@ describe.skipIf(native === undefined)("a forked log", () => {
 });
 
 describe.skipIf(native === undefined)("verification of the stored lines", () => {
-  const problems = async (store: AuditStore, key = keys.publicKey, expected: readonly string[] = []) => {
+  const pause = async () => {};
+  const problems = async (store: AuditStore, key = keys.publicKey, more: Partial<StoreVerification> = {}) => {
     const found: string[] = [];
-    for await (const { stream, problems: own } of store.verify({ keys: [key], expected })) {
+    for await (const { stream, problems: own } of store.verify({ keys: [key], expected: [], pause, ...more })) {
       found.push(...own.map(({ kind, message }) => `${stream}: ${kind}: ${message}`));
     }
     return found;
@@ -597,6 +605,40 @@ describe.skipIf(native === undefined)("verification of the stored lines", () => 
     expect(await problems(store)).toEqual([`calls: ${missed}`]);
   });
 
+  test("lines, and a new log, that are sent after the checkpoint or the journal that is about them, are waited for", async () => {
+    const url = await server.createDatabase("sending");
+    const dir = mkdtempSync(join(folder, "sending-"));
+    await writeWorkersLogs(dir, [1]);
+    for (const log of [dir, join(dir, "worker-1")]) await exportLog(log, receiverAt(url));
+    const worker = logIdIn(join(dir, "worker-1"), "calls");
+    const parent = logIdIn(dir, "calls");
+    const unsent = `(log = '${worker}' OR (log = '${parent}' AND seq > 9))`;
+    await server.send(
+      `CREATE TABLE unsent AS SELECT * FROM audit_lines WHERE ${unsent}; DELETE FROM audit_lines WHERE ${unsent};
+      UPDATE audit_logs SET next_seq = 10 WHERE log = '${parent}'; DELETE FROM audit_logs WHERE log = '${worker}';
+      DELETE FROM audit_checkpoints WHERE log = '${worker}'`,
+      "sending",
+    );
+    const store = await storeAt(url);
+    expect((await problems(store)).sort()).toEqual([
+      "calls: cut off: seq 10 to 14 were signed and are missing",
+      `calls: missing log: the journal of log ${logIdIn(dir, "journal")} names it, and no line is stored`,
+    ]);
+    const pauses: number[] = [];
+    const sending = async () => {
+      pauses.push(pauses.length + 1);
+      const arriving = new Map([
+        [2, parent],
+        [4, worker],
+      ]);
+      const part = `log = '${arriving.get(pauses.length) ?? "none"}'`;
+      await server.send(`INSERT INTO audit_lines SELECT * FROM unsent WHERE ${part}`, "sending");
+    };
+    // Of the worker's log, no checkpoint has been sent yet.
+    expect(await problems(store, keys.publicKey, { pause: sending })).toEqual([]);
+    expect(pauses).toEqual([1, 2, 3, 4]);
+  });
+
   test("a log that the operator expects is missed", async () => {
     const url = await server.createDatabase("expected");
     const dir = mkdtempSync(join(folder, "expected-"));
@@ -615,9 +657,9 @@ describe.skipIf(native === undefined)("verification of the stored lines", () => 
     });
     // An instance whose lines retention has deleted was there; a log that only has checkpoints was not.
     await server.send("DELETE FROM audit_lines; UPDATE audit_logs SET time_ms = -1", "expected");
-    expect(await problems(await storeAt(url), keys.publicKey, ["pod-1"])).toEqual([]);
+    expect(await problems(await storeAt(url), keys.publicKey, { expected: ["pod-1"] })).toEqual([]);
     await server.send("DELETE FROM audit_logs", "expected");
-    expect((await problems(await storeAt(url), keys.publicKey, ["pod-1"])).sort()).toEqual([
+    expect((await problems(await storeAt(url), keys.publicKey, { expected: ["pod-1"] })).sort()).toEqual([
       "calls: missing log: no line is stored",
       "journal: missing log: no line is stored",
       "undefined: missing log: it is expected, and no line is stored",
@@ -660,7 +702,7 @@ describe.skipIf(native === undefined)("verification of the stored lines", () => 
       "journal: not signed: no given key signed the lines from seq 4 on, for over a minute",
     ]);
     expect((await verify()).code).toBe(4);
-    for await (const report of store.verify({ keys: [], expected: [] })) expect(report.problems).toEqual([]);
+    for await (const report of store.verify({ keys: [], expected: [], pause })) expect(report.problems).toEqual([]);
   });
 
   test("more checkpoints than are read at once are all compared", async () => {
@@ -687,7 +729,11 @@ describe.skipIf(native === undefined)("verification of the stored lines", () => 
       "many_notes",
     );
     const store = await storeAt(url);
-    for await (const { stream, compared, problems: own } of store.verify({ keys: [keys.publicKey], expected: [] })) {
+    for await (const { stream, compared, problems: own } of store.verify({
+      keys: [keys.publicKey],
+      expected: [],
+      pause,
+    })) {
       expect(own).toEqual([]);
       if (stream === "calls") expect(compared).toBe(Number(stored?.["notes"]));
     }
