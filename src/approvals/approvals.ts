@@ -12,7 +12,7 @@ import { Notifier } from "./store/notifier.ts";
 import { requests } from "./store/requests.ts";
 import { grants, sessions } from "./store/sessions.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store/store.ts";
-import { sweep } from "./store/sweeping.ts";
+import { doubtClaimsOf, sweep } from "./store/sweeping.ts";
 import { tasks } from "./store/tasks.ts";
 import { waiting } from "./store/waiting.ts";
 import type { Approvals } from "./types.ts";
@@ -28,6 +28,8 @@ export interface ApprovalsOptions {
   readonly newId: () => string;
   /** Returns an unguessable session id: `[A-Za-z0-9_-]{22,64}`. */
   readonly newToken: () => string;
+  /** Returns the name of this process in its claims. Without one, its claims end with their leases. */
+  readonly claimant?: () => string | undefined;
   /** Writes a journal line. The line is durable when the promise resolves; when it rejects, the announced change is not made. */
   readonly journal: (line: ApprovalJournalLine) => Promise<void>;
   readonly limits: ApprovalLimits;
@@ -45,7 +47,7 @@ export interface OpenedApprovals extends Approvals {
  * @throws Error that names the file or the server, and what to do
  */
 export async function openApprovals(options: ApprovalsOptions): Promise<OpenedApprovals> {
-  const { limits, newId, newToken, log = () => {} } = options;
+  const { limits, newId, newToken, claimant = () => undefined, log = () => {} } = options;
   const dialect = await openDialect(options);
   const database = new Database({
     dialect,
@@ -59,7 +61,7 @@ export async function openApprovals(options: ApprovalsOptions): Promise<OpenedAp
     lastSeq: () => database.read(lastSeq),
     log,
   });
-  const store: Store = { database, notifier, limits, newId, newToken };
+  const store: Store = { database, notifier, limits, newId, newToken, claimant };
   try {
     await sweep(store);
   } catch (error) {
@@ -83,6 +85,7 @@ export async function openApprovals(options: ApprovalsOptions): Promise<OpenedAp
     outbox: outbox(store),
     inbox: inbox(store),
     report: reports(store),
+    doubtClaimsOf: (ended) => doubtClaimsOf(store, ended),
     sweep: () => sweep(store),
     async close() {
       clearInterval(timer);

@@ -378,7 +378,7 @@ export interface Approvals {
    * the store records only that it exists, and a repeated call gets no result; with `unkept: "not_run"` the call runs again.
    */
   endKey(use: KeyUse, end: StoredAnswer | KeyEnd | KeyAsked, unkept?: KeyEnd): Promise<void>;
-  /** Records that the process ended which ran a call with this key: the outcome of the call is unknown. */
+  /** Records that the process ended which ran a call with this key, when the store does not know that process. */
   doubtKey(key: UsedKey): Promise<void>;
 
   /** Returns undefined when the caller has too many tasks, or no such approval. */
@@ -400,6 +400,9 @@ export interface Approvals {
    */
   onEvents(listener: () => void): () => void;
   lastSeq(): Promise<number>;
+
+  /** Ends the claims and the uses of keys of a process that has ended: the outcomes of its calls are unknown. */
+  doubtClaimsOf(claimant: string): Promise<void>;
 
   /** Expires what is past its deadline and deletes old rows. Runs regularly; also callable at startup and in tests. */
   sweep(): Promise<void>;

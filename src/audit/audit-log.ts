@@ -66,6 +66,8 @@ export interface AuditLog {
   readonly interrupted: readonly InterruptedCall[];
   /** Returns the names of this log in its checkpoints, one for each stream that has lines. */
   origins(): readonly string[];
+  /** Returns the id of the journal, which distinguishes this log from all others; undefined before its first line. */
+  id(): string | undefined;
   /**
    * Writes the line of one call. Resolves when the line is acknowledged (see `Durability`). If it rejects, the call
    * must not be answered.
@@ -212,6 +214,10 @@ class JsonLogger implements AuditLog {
       const { logId } = this.#streams[stream].position.head;
       return logId === undefined ? [] : [originOf(stream, logId)];
     });
+  }
+
+  id(): string | undefined {
+    return this.#streams.journal.position.head.logId;
   }
 
   append(draft: EntryDraft): Promise<Receipt> {

@@ -316,6 +316,13 @@ CREATE INDEX console_used_sign_ins_expiry ON console_used_sign_ins (until);
 CREATE TABLE console_secret (id INTEGER PRIMARY KEY, secret TEXT NOT NULL) STRICT;
 `;
 
+/** The log of the service that runs the call, while it runs: its next start ends the claims that a crash has left. */
+const CLAIMANTS = `
+ALTER TABLE approvals ADD COLUMN claimed_by TEXT;
+ALTER TABLE approval_keys ADD COLUMN claimed_by TEXT;
+CREATE INDEX approval_keys_running ON approval_keys (claimed_by) WHERE state = 'running';
+`;
+
 /** The steps that both databases have. */
 const LATER_STEPS: readonly string[] = [
   REQUIREMENTS,
@@ -328,6 +335,7 @@ const LATER_STEPS: readonly string[] = [
   POLICY_FLOW,
   MIN_READER,
   CONSOLE_SESSIONS,
+  CLAIMANTS,
 ];
 
 export const SQLITE_STEPS: readonly string[] = [

@@ -24,6 +24,7 @@ const parts = {
   stores: MODULES.approvalStores,
   webhooks,
   clock: () => 0,
+  claimant: () => undefined,
   journal: async () => {},
   log: () => {},
 };

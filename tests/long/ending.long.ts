@@ -141,6 +141,24 @@ test("a signal that comes twice, as from a group and from a runner, is one: the 
   expect((await stuck).code).toBe("OUTCOME_UNKNOWN");
 });
 
+test("kill -9 during a read and a change with an Idempotency-Key: both keys are OUTCOME_UNKNOWN after the next start", async () => {
+  const keyed = (tool: string) => service.call(tool, agent, { "idempotency-key": "once" });
+  const stuck = ["stuck", "stuck_write"].map(keyed);
+  await until("both to be in progress", async () => {
+    const isChanging = journalEntries(service.auditDir).some(({ type }) => type === "intent");
+    const calls = ["stuck", "stuck_write"].map(keyed);
+    const told = await Promise.race([Promise.all(calls), Bun.sleep(1_000)]);
+    return isChanging && told?.every(({ code }) => code === "CALL_IN_PROGRESS") ? true : undefined;
+  });
+  await service.end("SIGKILL");
+  await Promise.all(stuck);
+  await service.start();
+  expect((await Promise.all(["stuck", "stuck_write"].map(keyed))).map(({ code }) => code)).toEqual([
+    "OUTCOME_UNKNOWN",
+    "OUTCOME_UNKNOWN",
+  ]);
+});
+
 test("a later signal ends it at once; the next start records the unknown outcome", async () => {
   const stuck = service.call("stuck_write", agent);
   await until("the change to run", () =>

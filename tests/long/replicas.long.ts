@@ -26,6 +26,8 @@ interface Reply {
 /** Who ran it, in its answer; and a line in the replica's own log, for runs whose answer is lost. */
 const RUNS = 'console.log("it runs"); return { said: String(process.pid) };';
 
+const STUCK = 'console.log("it is stuck"); return new Promise(() => {});';
+
 beforeAll(async () => {
   if (native !== undefined) server = await startPostgres(native);
 });
@@ -49,6 +51,7 @@ beforeEach(async () => {
     for (const name of ["one_yes", "two_yes"]) {
       world.write(`tools/${name}.ts`, manifest({ name, classification: "write", body: RUNS }));
     }
+    world.write("tools/stuck_read.ts", manifest({ name: "stuck_read", body: STUCK }));
     world.write(
       "tools/stuck_ask.ts",
       manifest({ name: "stuck_ask", classification: "write", body: "return new Promise(() => {});" }),
@@ -228,6 +231,27 @@ describe.skipIf(native === undefined)("replicas: losing one", () => {
     expect(outcome(await call(a, "one_yes", { approval: { id: next } }))).toBe("200 success");
     expect(outcome(await call(a, "stuck_ask", { approval: { id: claimed } }))).toBe("409 APPROVAL_CONSUMED");
     await expectWhole(a, b);
+  });
+
+  test("kill -9 of one: once it is back, its Idempotency-Keys are OUTCOME_UNKNOWN at once, and those of the other go on", async () => {
+    const use = (at: EndingWorld, tool: string, key: string) => call(at, tool, { headers: { "idempotency-key": key } });
+    const lost = [["stuck_read", "read-1"] as const, ["stuck_write", "write-1"] as const];
+    const stuck = [...lost.map(([tool, key]) => use(a, tool, key)), use(b, "stuck_read", "read-2")];
+    const ends = Promise.allSettled(stuck);
+    await until("all calls to run", () => {
+      const isChanging = journalEntries(a.auditDir).some(({ type }) => type === "intent");
+      return isChanging && [a, b].every((at) => /^it is stuck$/m.test(at.log())) ? true : undefined;
+    });
+    await a.end("SIGKILL");
+    for (const [tool, key] of lost) expect(outcome(await use(b, tool, key))).toBe("409 CALL_IN_PROGRESS");
+    await a.start();
+    for (const [tool, key] of lost) {
+      for (const at of [a, b]) expect(outcome(await use(at, tool, key))).toBe("502 OUTCOME_UNKNOWN");
+    }
+    expect(outcome(await use(a, "stuck_read", "read-2"))).toBe("409 CALL_IN_PROGRESS");
+    await b.end("SIGKILL");
+    await ends;
+    await expectWhole(a);
   });
 
   test.each(["stop", "kill"] as const)(

@@ -37,6 +37,8 @@ export interface ApprovalWorld {
   /** What was journaled, in order. */
   readonly lines: JournalLine[];
   readonly logged: string[];
+  /** In whose name the stores claim. */
+  claimant: string | undefined;
   /** What the next journal lines do instead of being written. */
   journal: ((line: JournalLine) => Promise<void>) | undefined;
   open(limits?: Partial<ApprovalLimits>): Promise<OpenedApprovals>;
@@ -85,6 +87,7 @@ export function createApprovalWorld(make = elsewhere): ApprovalWorld {
     },
     lines: [],
     logged: [],
+    claimant: undefined,
     journal: undefined,
     async open(limits = {}) {
       made ??= make?.();
@@ -96,6 +99,7 @@ export function createApprovalWorld(make = elsewhere): ApprovalWorld {
         now: () => world.now,
         newId: nextId,
         newToken: () => `session_${nextId()}`,
+        claimant: () => world.claimant,
         journal: async (line) => {
           if (world.journal !== undefined) return world.journal(line);
           world.lines.push(line);

@@ -48,8 +48,7 @@ export class ReplicasWorld {
   private constructor(url: string) {
     const changes = {
       server: { port: 0, operator: { port: 0 }, drainTimeoutMs: 10_000, shutdownDelayMs: DELAY_MS },
-      // After it, a client learns that nobody knows what became of a change that a kill has interrupted.
-      approvals: { storeUrlFile: "./url", claimLeaseSeconds: 10 },
+      approvals: { storeUrlFile: "./url" },
       limits: { shared: true },
     };
     const first = new EndingWorld(changes);

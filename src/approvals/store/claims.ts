@@ -6,10 +6,13 @@ import { SECOND_MS, type Store } from "./store.ts";
 import { currentApproval, noteTransition, sessionOf } from "./transitions.ts";
 import { lackingIn } from "./votes.ts";
 
-export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "priorOf" | "settle"> {
+export function claims({ database, limits, claimant }: Store): Pick<Approvals, "claim" | "priorOf" | "settle"> {
   return {
     priorOf: (call) => database.read((view) => priorOf(view, call)),
-    claim: (claim) => database.write((tx) => claimOnce(tx, claim, limits.claimLeaseSeconds * SECOND_MS)),
+    claim: (claim) =>
+      database.write((tx) =>
+        claimOnce(tx, claim, { leaseMs: limits.claimLeaseSeconds * SECOND_MS, claimant: claimant() }),
+      ),
     settle: (id, outcome) => database.write((tx) => (outcome === "unused" ? unclaim(tx, id) : settle(tx, id, outcome))),
   };
 }
@@ -67,11 +70,18 @@ async function findEarlier(
   return rows.map((row) => toApproval(row, now));
 }
 
+/** The process that claims, and how long it is believed to run the call. */
+export interface Claimant {
+  readonly claimant: string | undefined;
+  readonly leaseMs: number;
+}
+
 /** Claims the approval in one conditional statement. The queries after a miss only find the reason. */
-async function claimOnce(tx: WriteTransaction, claim: Claim, leaseMs: number): Promise<Claimed> {
+async function claimOnce(tx: WriteTransaction, claim: Claim, { leaseMs, claimant }: Claimant): Promise<Claimed> {
   const { id, requester, planDigest, requirementDigest = "" } = claim;
   const rows = await tx.sql`
-    UPDATE approvals SET state = 'claimed', version = version + 1, lease_until = ${tx.now + leaseMs}
+    UPDATE approvals SET state = 'claimed', version = version + 1, lease_until = ${tx.now + leaseMs},
+      claimed_by = ${claimant ?? null}
     WHERE id = ${id} AND state = 'approved' AND execute_by > ${tx.now} AND plan_digest = ${planDigest}
       AND requirement_digest = ${requirementDigest} AND issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)}
       AND (COALESCE(scope, 'once') <> 'bounded' OR EXISTS (SELECT 1 FROM approval_grants AS held WHERE approval_id = approvals.id AND ${hasRunsLeft(tx)}))
@@ -119,7 +129,7 @@ async function settle(tx: WriteTransaction, id: string, outcome: Exclude<Settled
 /** The event tells listeners that the approval can be used, as when it was given. */
 async function unclaim(tx: WriteTransaction, id: string): Promise<void> {
   const rows = await tx.sql`
-    UPDATE approvals SET state = 'approved', version = version + 1, lease_until = NULL
+    UPDATE approvals SET state = 'approved', version = version + 1, lease_until = NULL, claimed_by = NULL
     WHERE id = ${id} AND state = 'claimed'
     RETURNING *`;
   noteTransition(tx, rows, { event: "approval.approved", journal: "approval.settled", more: { outcome: "unused" } });

@@ -2,6 +2,7 @@ import type { UsedKey } from "../../core/types.ts";
 import type { Row } from "../../database/dialect.ts";
 import { integer, text } from "../../database/rows.ts";
 import type { Approvals, KeyAsked, KeyEnd, KeyState, KeyUse, StoredAnswer } from "../types.ts";
+import type { Claimant } from "./claims.ts";
 import type { WriteTransaction } from "./database.ts";
 import { toAnswer } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
@@ -12,25 +13,24 @@ const ANSWER_BYTES_MAX = 1_048_576;
 const KEYS_PER_CALLER_MAX = 100_000;
 const ANSWER_BYTES_PER_CALLER_MAX = 67_108_864;
 
-export function keys({ database, limits }: Store): Pick<Approvals, "beginKey" | "endKey" | "doubtKey"> {
+export function keys({ database, limits, claimant }: Store): Pick<Approvals, "beginKey" | "endKey" | "doubtKey"> {
   const leaseMs = limits.claimLeaseSeconds * SECOND_MS;
   const keepMs = limits.idempotencySeconds * SECOND_MS;
   return {
-    beginKey: (use) => database.write((tx) => begin(tx, use, { leaseMs, keepMs })),
+    beginKey: (use) => database.write((tx) => begin(tx, use, { leaseMs, keepMs, claimant: claimant() })),
     endKey: (use, end, unkept = "unknown") => database.write((tx) => finish(tx, use, { end, unkept, keepMs })),
     doubtKey: (key) => database.write((tx) => doubt(tx, key, keepMs)),
   };
 }
 
-interface Times {
-  readonly leaseMs: number;
+interface Beginning extends Claimant {
   readonly keepMs: number;
 }
 
-async function begin(tx: WriteTransaction, use: KeyUse, times: Times): Promise<KeyState> {
+async function begin(tx: WriteTransaction, use: KeyUse, beginning: Beginning): Promise<KeyState> {
   await deleteIfExpired(tx, use);
-  if (await insert(tx, use, times)) return { outcome: "begin" };
-  const again = await beginAgain(tx, use, times);
+  if (await insert(tx, use, beginning)) return { outcome: "begin" };
+  const again = await beginAgain(tx, use, beginning);
   if (again !== undefined) {
     return { outcome: "begin", ...(again["answer"] !== null && { approvalId: text(again, "answer") }) };
   }
@@ -52,12 +52,13 @@ function stateOf(row: Row, use: KeyUse, now: number): KeyState {
   return state === "running" && integer(row, "lease_until") > now ? { outcome: "running" } : { outcome: "unknown" };
 }
 
-async function insert(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs }: Times): Promise<boolean> {
+async function insert(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs, claimant }: Beginning): Promise<boolean> {
   const { issuer, subject, tool, keyHash, argsHash } = use;
   const leaseUntil = tx.now + leaseMs;
   const rows = await tx.sql`
-    INSERT INTO approval_keys (issuer, subject, tool, key_hash, args_hash, state, lease_until, expires_at, answer_bytes)
-    VALUES (${issuer}, ${subject}, ${tool}, ${keyHash}, ${argsHash}, 'running', ${leaseUntil}, ${leaseUntil + keepMs}, 0)
+    INSERT INTO approval_keys (issuer, subject, tool, key_hash, args_hash, state, lease_until, expires_at, answer_bytes, claimed_by)
+    VALUES (${issuer}, ${subject}, ${tool}, ${keyHash}, ${argsHash}, 'running', ${leaseUntil}, ${leaseUntil + keepMs}, 0,
+      ${claimant ?? null})
     ON CONFLICT DO NOTHING
     RETURNING key_hash`;
   if (rows.length === 0) return false;
@@ -69,10 +70,15 @@ async function insert(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs }: Ti
 }
 
 /** Starts a key again whose last use ran nothing. Its `answer` is the approval request that a use has made, if any. */
-async function beginAgain(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs }: Times): Promise<Row | undefined> {
+async function beginAgain(
+  tx: WriteTransaction,
+  use: KeyUse,
+  { leaseMs, keepMs, claimant }: Beginning,
+): Promise<Row | undefined> {
   const leaseUntil = tx.now + leaseMs;
   const rows = await tx.sql`
-    UPDATE approval_keys SET state = 'running', lease_until = ${leaseUntil}, expires_at = ${leaseUntil + keepMs}
+    UPDATE approval_keys SET state = 'running', lease_until = ${leaseUntil}, expires_at = ${leaseUntil + keepMs},
+      claimed_by = ${claimant ?? null}
     WHERE ${keyCondition(tx, use)} AND args_hash = ${use.argsHash} AND state = 'not_run'
     RETURNING answer`;
   return rows[0];
@@ -92,7 +98,7 @@ async function finish(tx: WriteTransaction, use: KeyUse, { end, unkept, keepMs }
   const kept = answer === null ? 0 : Buffer.byteLength(answer);
   const rows = await tx.sql`
     UPDATE approval_keys SET state = ${typeof stored === "string" ? stored : "answered"},
-      answer = COALESCE(${answer}, answer), answer_bytes = ${kept}, expires_at = ${tx.now + keepMs}
+      answer = COALESCE(${answer}, answer), answer_bytes = ${kept}, expires_at = ${tx.now + keepMs}, claimed_by = NULL
     WHERE ${keyCondition(tx, use)} AND args_hash = ${use.argsHash} AND state = 'running'
     RETURNING key_hash`;
   if (rows.length > 0 && kept > 0) await addToTotals(tx, use, { keys: 0, bytes: kept });
@@ -101,17 +107,18 @@ async function finish(tx: WriteTransaction, use: KeyUse, { end, unkept, keepMs }
 async function finishAsked(
   tx: WriteTransaction,
   use: KeyUse,
-  { approvalId, keepMs }: KeyAsked & Pick<Times, "keepMs">,
+  { approvalId, keepMs }: KeyAsked & Pick<Beginning, "keepMs">,
 ): Promise<void> {
   await tx.sql`
-    UPDATE approval_keys SET state = 'not_run', answer = ${approvalId}, expires_at = ${tx.now + keepMs}
+    UPDATE approval_keys SET state = 'not_run', answer = ${approvalId}, expires_at = ${tx.now + keepMs}, claimed_by = NULL
     WHERE ${keyCondition(tx, use)} AND args_hash = ${use.argsHash} AND state = 'running'`;
 }
 
+/** Releases before the column `claimed_by` leave it empty: the row of any other claimant belongs to a later use of the key. */
 async function doubt(tx: WriteTransaction, key: UsedKey, keepMs: number): Promise<void> {
   await tx.sql`
     UPDATE approval_keys SET state = 'unknown', expires_at = ${tx.now + keepMs}
-    WHERE ${keyCondition(tx, key)} AND state = 'running'`;
+    WHERE ${keyCondition(tx, key)} AND state = 'running' AND claimed_by IS NULL`;
 }
 
 /** Returns what to store. For an answer that is too large: only that the call was made, or `not_run` when it may run again. */

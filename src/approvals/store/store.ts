@@ -29,6 +29,8 @@ export interface Store {
   readonly limits: ApprovalLimits;
   readonly newId: () => string;
   readonly newToken: () => string;
+  /** Returns the name of this process in the claims that it makes: its next start ends those that a crash has left. */
+  readonly claimant: () => string | undefined;
 }
 
 export const SECOND_MS = 1_000;

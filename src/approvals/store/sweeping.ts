@@ -4,7 +4,7 @@ import { escalateDue } from "./escalations.ts";
 import { subtract } from "./keys.ts";
 import { toApproval } from "./rows.ts";
 import { end, noteMode } from "./sessions.ts";
-import { DAY_MS, type Store } from "./store.ts";
+import { DAY_MS, SECOND_MS, type Store } from "./store.ts";
 import { noteApproval } from "./transitions.ts";
 
 /** Maximum number of rows that one transaction changes, so that other writers wait only briefly. */
@@ -22,13 +22,33 @@ const STEPS: readonly Step[] = [
 
 /** Records expirations and deletes old rows. Any process may run it at any time. */
 export async function sweep(store: Store): Promise<void> {
-  for (const step of STEPS) {
-    let batches = 0;
-    let changed = BATCH_MAX;
-    while (changed >= BATCH_MAX && batches < BATCHES_MAX) {
-      changed = (await store.database.write((tx) => step(tx, store))).length;
-      batches += 1;
-    }
+  for (const step of STEPS) await inBatches(store, step);
+}
+
+/**
+ * Ends what a process had claimed before it ended: the outcomes of its calls are unknown. Only a process that has taken the former
+ * one's place may know that, and before it makes claims of its own.
+ */
+export async function doubtClaimsOf(store: Store, claimant: string): Promise<void> {
+  await inBatches(store, (tx) => doubtWhere(tx, () => tx.sql`claimed_by = ${claimant}`, "process_ended"));
+  await inBatches(store, (tx) => doubtKeys(tx, claimant, store));
+}
+
+async function doubtKeys(tx: WriteTransaction, claimant: string, { limits }: Store): Promise<readonly Row[]> {
+  const isLost = tx.sql`state = 'running' AND claimed_by = ${claimant}`;
+  return tx.sql`
+    UPDATE approval_keys SET state = 'unknown', expires_at = ${tx.now + limits.idempotencySeconds * SECOND_MS}, claimed_by = NULL
+    WHERE (issuer, subject, tool, key_hash) IN (
+      SELECT issuer, subject, tool, key_hash FROM approval_keys WHERE ${isLost} LIMIT ${BATCH_MAX})
+    RETURNING key_hash`;
+}
+
+async function inBatches(store: Store, step: Step): Promise<void> {
+  let batches = 0;
+  let changed = BATCH_MAX;
+  while (changed >= BATCH_MAX && batches < BATCHES_MAX) {
+    changed = (await store.database.write((tx) => step(tx, store))).length;
+    batches += 1;
   }
 }
 
@@ -56,13 +76,17 @@ async function expireWhere(tx: WriteTransaction, isDue: () => unknown): Promise<
 }
 
 /** Marks claims with an expired lease as in doubt: the process crashed or hangs, and the outcome of the call is unknown. */
-async function doubtLostLeases(tx: WriteTransaction): Promise<readonly Row[]> {
+function doubtLostLeases(tx: WriteTransaction): Promise<readonly Row[]> {
+  return doubtWhere(tx, () => tx.sql`lease_until <= ${tx.now}`, "lease_lost");
+}
+
+async function doubtWhere(tx: WriteTransaction, isLost: () => unknown, cause: string): Promise<readonly Row[]> {
   const rows = await tx.sql`
     UPDATE approvals SET state = 'in_doubt', version = version + 1, ended_at = ${tx.now}
-    WHERE state = 'claimed' AND lease_until <= ${tx.now} AND id IN (
-      SELECT id FROM approvals WHERE state = 'claimed' AND lease_until <= ${tx.now} LIMIT ${BATCH_MAX})
+    WHERE state = 'claimed' AND ${isLost()} AND id IN (
+      SELECT id FROM approvals WHERE state = 'claimed' AND ${isLost()} LIMIT ${BATCH_MAX})
     RETURNING *`;
-  const more = { outcome: "in_doubt", cause: "lease_lost" };
+  const more = { outcome: "in_doubt", cause };
   for (const row of rows) {
     noteApproval(tx, toApproval(row, tx.now), { event: "approval.in_doubt", journal: "approval.settled", more });
   }

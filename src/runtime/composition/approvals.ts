@@ -53,6 +53,8 @@ interface OpenStoreParts {
   readonly receiptOf?: ReceiptSigner | undefined;
   readonly webhooks: NamedWebhooks;
   readonly clock: () => number;
+  /** Returns the id of this process's log, by which the next start knows the claims of this one. */
+  readonly claimant: () => string | undefined;
   /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: (line: { readonly type: string; readonly [member: string]: Json | undefined }) => Promise<void>;
   readonly log: (message: string, cause: unknown) => void;
@@ -103,6 +105,7 @@ export async function openStore(
       url,
       now: parts.clock,
       newId: randomUUID,
+      claimant: parts.claimant,
       newToken: () => randomBytes(SESSION_BYTES).toString("base64url"),
       journal: countingJournal(tally, parts.journal),
       log: parts.log,

@@ -198,15 +198,22 @@ export async function closeAudit(
 }
 
 /**
- * Ends the claims and the `Idempotency-Key` uses of the changes that a crash interrupted. Without it, the same calls would count
- * as running until their leases end. The process that ran them is gone: this one has the lock of its audit directory.
+ * Ends the claims and the `Idempotency-Key` uses of the calls that a crash interrupted. Without it, the same calls would count as
+ * running until their leases end. The process that ran them is gone: this one has the lock of its audit directory. The intents
+ * are for claims of a release that did not name its log in them.
  */
 export async function doubtInterrupted(
-  { interrupted }: AuditLog,
+  audit: AuditLog,
   approvals: Approvals,
   { logError }: Pick<Hooks, "logError">,
 ): Promise<void> {
-  for (const { approvalId, key } of interrupted) {
+  const id = audit.id();
+  if (id !== undefined) {
+    await approvals.doubtClaimsOf(id).catch((error: unknown) => {
+      logError?.("the claims that a crash has left could not be settled", error);
+    });
+  }
+  for (const { approvalId, key } of audit.interrupted) {
     if (approvalId !== undefined) {
       await approvals.settle(approvalId, "in_doubt").catch((error: unknown) => {
         logError?.("an interrupted call's approval could not be settled", error);

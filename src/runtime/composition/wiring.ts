@@ -292,7 +292,7 @@ async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...part
   try {
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
     const log = hooks.logError ?? (() => {});
-    const approvals = await openStore(config, { ...parts, clock, journal, log });
+    const approvals = await openStore(config, { ...parts, clock, journal, log, claimant: () => audit.id() });
     return { audit, approvals, state: openState(config, { stores: parts.stores, clock, monotonic, log }) };
   } catch (error) {
     await audit.close();

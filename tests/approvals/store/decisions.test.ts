@@ -209,6 +209,19 @@ test.each(["pending", "denied", "cancelled", "revoked"] as const)("a claim of a 
   expect(await store.claim(claimOf(approval))).toMatchObject({ outcome: "not_approved", approval: { state } });
 });
 
+test("the claims of a process that has ended are in doubt at once, and those of others are not", async () => {
+  world.claimant = "log-a";
+  const lost = await claimedFrom(store);
+  const settled = await claimedFrom(store, { planDigest: "d".repeat(64) });
+  await store.settle(settled.id, "executed");
+  world.claimant = "log-b";
+  const others = await claimedFrom(store, { planDigest: "e".repeat(64) });
+  await store.doubtClaimsOf("log-a");
+  const states = await Promise.all([lost, settled, others].map(async ({ id }) => (await store.get(id))?.state));
+  expect(states).toEqual(["in_doubt", "executed", "claimed"]);
+  expect(world.lines.at(-1)).toMatchObject({ type: "approval.settled", outcome: "in_doubt", cause: "process_ended" });
+});
+
 test("APR-56: a claim that lost its lease is in doubt, and a late result changes nothing", async () => {
   const approval = await claimedFrom(store);
   world.now += 900_000 - 1;

@@ -76,6 +76,34 @@ test("the outcome of a use is unknown at once when its process is known to have 
   expect(await store.beginKey(USE)).toEqual({ outcome: "unknown" });
 });
 
+test("the uses of a process that has ended are unknown at once, and those of others are not", async () => {
+  const [answered, notRun, taken, others] = ["b", "c", "d", "e"].map((name) => ({ ...USE, keyHash: name.repeat(64) }));
+  world.claimant = "log-a";
+  for (const use of [USE, answered, notRun, taken]) await store.beginKey(use as KeyUse);
+  await store.endKey(answered as KeyUse, ANSWER);
+  for (const use of [notRun, taken]) await store.endKey(use as KeyUse, "not_run");
+  world.claimant = "log-b";
+  for (const use of [taken, others]) await store.beginKey(use as KeyUse);
+  await store.doubtClaimsOf("log-a");
+  expect(await store.beginKey(USE)).toEqual({ outcome: "unknown" });
+  expect(await store.beginKey(answered as KeyUse)).toEqual({ outcome: "answered", answer: ANSWER });
+  for (const use of [taken, others]) expect(await store.beginKey(use as KeyUse)).toEqual({ outcome: "running" });
+  expect(await store.beginKey(notRun as KeyUse)).toEqual({ outcome: "begin" });
+  await store.endKey(taken as KeyUse, ANSWER);
+  expect(await store.beginKey(taken as KeyUse)).toEqual({ outcome: "answered", answer: ANSWER });
+});
+
+test("a key that another process uses again after its time is not ended with the process that used it first", async () => {
+  world.claimant = "log-a";
+  await store.beginKey(USE);
+  world.now += LEASE_MS + DAY_MS;
+  world.claimant = "log-b";
+  expect(await store.beginKey(USE)).toEqual({ outcome: "begin" });
+  await store.doubtClaimsOf("log-a");
+  await store.doubtKey(USE);
+  expect(await store.beginKey(USE)).toEqual({ outcome: "running" });
+});
+
 test("an answer that is stored stays when its process ends later", async () => {
   await store.beginKey(USE);
   await store.endKey(USE, ANSWER);
