@@ -345,7 +345,7 @@ async function readCredentials(
 /** Of a system that answers to the operators alone. */
 export const ownSystem = z
   .boolean()
-  .default(false)
+  .optional()
   .describe(
     "Whether the system is the operators' own: by the rules of data flow, what agents look up there does not leave to anybody else.",
   );

@@ -51,6 +51,7 @@ beforeAll(async () => {
     jwt: { issuers },
     systems: {
       orders: {
+        own: true,
         http: {
           baseUrl: "https://orders.example/v1",
           auth: { bearerFile: "secrets/bearer" },
@@ -194,6 +195,7 @@ test("systems show their addresses, TLS, calls and tools; a program shows its na
   const byName = Object.fromEntries(systems.map((system: { name: string }) => [system.name, system]));
   expect(Object.keys(byName)).toEqual(["greetings", "orders", "reports"]);
   expect(byName["orders"]).toMatchObject({
+    // `own` is beside the settings of its kind.
     ...{ kind: "http", addresses: ["https://orders.example/v1"], tls: "server", circuit: "closed" },
     ...{ calls: { inFlight: 0, max: 256 }, tools: ["order_refund"], certificateExpiresAt: null },
   });

@@ -270,9 +270,10 @@ function connectionOf(entry: unknown): Pick<SystemShown, "addresses" | "tls"> {
   return { addresses: shownAddresses, tls: isMutual ? "mutual" : tlsShown };
 }
 
-/** Returns the settings of an entry under `systems`: kinds keep them in the entry, or in its only member. */
+/** Returns the settings of an entry under `systems`: kinds keep them in the entry, or in its only member besides `own`. */
 function settingsOf(entry: unknown): Readonly<Record<string, unknown>> {
   if (!isTable(entry)) return {};
-  const [only, another] = Object.values(entry);
+  const { own: _, ...settings } = entry;
+  const [only, another] = Object.values(settings);
   return another === undefined && isTable(only) ? only : entry;
 }
