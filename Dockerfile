@@ -16,6 +16,7 @@ ARG BASE_IMAGE=debian:12.12-slim
 FROM ${BUN_IMAGE} AS build
 WORKDIR /build
 COPY package.json bun.lock bunfig.toml tsconfig.json ./
+COPY deploy/patches ./deploy/patches
 RUN bun install --frozen-lockfile --production
 COPY src ./src
 COPY docs/configuration.schema.json ./docs/

@@ -6,6 +6,7 @@ import { BOUNDED_TEXT_LIMITS, parseAnswerJson } from "../core/strict-json.ts";
 import { visible } from "../core/terminal-text.ts";
 import { unlessAborted } from "../core/time-limits.ts";
 import type { RunContext } from "../core/types.ts";
+import { readUserAndPassword, SECRET_CHARACTERS_MAX } from "../core/user-and-password.ts";
 import type { EgressClient } from "./client.ts";
 import { EgressError } from "./request.ts";
 import { UNAVAILABLE } from "./resilience.ts";
@@ -33,8 +34,6 @@ export interface Credentials {
   forgetCallers?(): void;
 }
 
-const SECRET_CHARACTERS_MAX = 16_384;
-
 /** Returns whether a text can be a token or a password in a header. */
 function isSecret(value: string): boolean {
   return value.length <= SECRET_CHARACTERS_MAX && /^[\x21-\x7e]+$/.test(value);
@@ -49,10 +48,8 @@ export function readSecret(bytes: Buffer): string {
 
 /** Reads `user:password` as the value of a header for basic authentication. @throws {Error} */
 export function readBasic(text: Buffer): string {
-  const pair = text.toString("utf8").replace(/\r?\n$/, "");
-  const isSound = /^[^:\p{Cc}]+:\P{Cc}+$/u.test(pair) && pair.length <= SECRET_CHARACTERS_MAX;
-  if (!isSound) throw new Error("must hold one line, user:password");
-  return `Basic ${Buffer.from(pair).toString("base64")}`;
+  const { username, password } = readUserAndPassword(text);
+  return `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
 }
 
 /** Credentials in a file, which is read again at every request: a mounted secret may change at any time. */

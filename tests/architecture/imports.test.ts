@@ -138,7 +138,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   mcp: ["zod"],
   "console/app": ["@preact/signals", "preact", "preact/hooks"],
   console: ["oauth4webapi", "zod"],
-  audit: ["zod"],
+  audit: ["@platformatic/kafka", "zod"],
   // The schema that editors read is data, made by `bun run docs:configuration`.
   cli: ["commander", "fastify", "pino", "yaml", "zod", "docs/configuration.schema.json"],
   "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
@@ -208,7 +208,9 @@ test.each(Object.entries(DECLARED))("of %s, only %j is loaded without being conf
 
 test("packages and clients of other systems are loaded only with a system to call", () => {
   const loaded = [...loadedAtStart()];
-  expect(loaded.filter((name) => /^(?:@grpc\/|protobufjs|@opentelemetry|@cedar-policy)/.test(name))).toEqual([]);
+  expect(
+    loaded.filter((name) => /^(?:@grpc\/|protobufjs|@opentelemetry|@cedar-policy|@platformatic)/.test(name)),
+  ).toEqual([]);
   expect(
     loaded.filter((name) => /pipeline\/(?:identity\/roles|evaluation)|runtime\/composition\/roles/.test(name)),
   ).toEqual([]);

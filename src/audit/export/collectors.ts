@@ -3,6 +3,7 @@ import { asString } from "../../core/json.ts";
 import { collectorProblems } from "../../core/network.ts";
 
 import type { ExportLine } from "./batch.ts";
+import { kafkaExporter } from "./kafka.ts";
 import type { AuditExporter } from "./receiver.ts";
 import { post, readHeadersFile } from "./sender.ts";
 import { postgresExporter } from "./stores.ts";
@@ -84,7 +85,7 @@ export const otlpExporter = collector({
 export const lokiExporter = collector({ type: "loki", path: "/loki/api/v1/push", encode: toLoki });
 
 /** The exporters that every build has. */
-export const AUDIT_EXPORTERS = [otlpExporter, lokiExporter, postgresExporter] as const;
+export const AUDIT_EXPORTERS = [otlpExporter, lokiExporter, postgresExporter, kafkaExporter] as const;
 
 const W3C_TRACE = /^[0-9a-f]{32}$/;
 const W3C_SPAN = /^[0-9a-f]{16}$/;

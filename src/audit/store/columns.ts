@@ -75,11 +75,10 @@ const UNCHAINED_SEQ = Number.MIN_SAFE_INTEGER;
 
 type RowSource = Pick<ExportLine, "stream" | "day" | "offset" | "line" | "members" | "entry" | "log">;
 
-/** Returns the row of a line. */
-export function rowOf({ stream, day, offset, line, members, entry, log = "" }: RowSource): StoreRow {
+/** Returns the cells of a line's key, and nothing else of its row. */
+export function keyOf({ stream, day, offset, line, entry, log = "" }: Omit<RowSource, "members">) {
   const bytes = Buffer.from(line);
   const link = readLink(bytes, 0, bytes.length);
-  const { duration } = entry ?? {};
   return {
     log,
     stream,
@@ -87,6 +86,15 @@ export function rowOf({ stream, day, offset, line, members, entry, log = "" }: R
     day: entry === undefined ? day : dayOf(entry.timeMs),
     // Lines without a link, of several replicas, may have one position.
     hash: link?.hash ?? sha256Hex(bytes),
+  };
+}
+
+/** Returns the row of a line. */
+export function rowOf(source: RowSource): StoreRow {
+  const { stream, line, members, entry } = source;
+  const { duration } = entry ?? {};
+  return {
+    ...keyOf(source),
     time_ms: entry?.timeMs ?? null,
     line,
     ids: lineIds(stream, members, entry),
