@@ -1,7 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { EventReader } from "../core/event-reader.ts";
 import { asString, isTable } from "../core/json.ts";
-import { Lines } from "../core/lines.ts";
+import { linesIn } from "../core/lines.ts";
 import { CHANGES, ERROR, headerText, META } from "../core/mcp.ts";
 import { isLoopback } from "../core/network.ts";
 import { followEvents } from "./approvals/events.ts";
@@ -103,7 +103,7 @@ class Bridge {
 
   async serve(input: AsyncIterable<Uint8Array>): Promise<void> {
     const tasks = new Set<Promise<void>>();
-    for await (const line of linesOf(input)) {
+    for await (const line of linesIn(input, LINE_BYTES_MAX)) {
       const task = this.#receive(line).finally(() => tasks.delete(task));
       tasks.add(task);
     }
@@ -367,20 +367,4 @@ function write(message: string): void {
 
 function writeAsIs(_: Message, data: string): void {
   write(data);
-}
-
-/** Splits bytes into lines. Yields undefined for a line that is too long. */
-async function* linesOf(input: AsyncIterable<Uint8Array>): AsyncGenerator<string | undefined, void> {
-  const read: (string | undefined)[] = [];
-  const lines = new Lines({
-    bytesMax: LINE_BYTES_MAX,
-    onLine: (line) => read.push(Buffer.from(line).toString("utf8")),
-    onTooLong: () => read.push(undefined),
-  });
-  for await (const chunk of input) {
-    lines.add(chunk);
-    yield* read.splice(0);
-  }
-  lines.end();
-  yield* read.splice(0);
 }

@@ -58,3 +58,22 @@ export class Lines {
     this.#options.onLine(line.at(-1) === CARRIAGE_RETURN ? line.subarray(0, -1) : line);
   }
 }
+
+/** Splits a stream of bytes into lines. Yields undefined for a line that is too long. */
+export async function* linesIn(
+  input: AsyncIterable<Uint8Array>,
+  bytesMax: number,
+): AsyncGenerator<string | undefined, void> {
+  const read: (string | undefined)[] = [];
+  const lines = new Lines({
+    bytesMax,
+    onLine: (line) => read.push(Buffer.from(line).toString("utf8")),
+    onTooLong: () => read.push(undefined),
+  });
+  for await (const chunk of input) {
+    lines.add(chunk);
+    yield* read.splice(0);
+  }
+  lines.end();
+  yield* read.splice(0);
+}

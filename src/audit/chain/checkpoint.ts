@@ -11,7 +11,7 @@ import { type Note, signNote } from "./signed-note.ts";
 export const CHECKPOINT_DIR = "checkpoints";
 
 const ORIGIN = "safe-tool-call/audit";
-const LOG_ID = /^[0-9a-f]{32}$/;
+export const LOG_ID = /^[0-9a-f]{32}$/;
 const SIZE = /^(0|[1-9][0-9]{0,15})$/;
 const NOTES_FILE = /^\d{4}-\d{2}-\d{2}\.txt$/;
 /** Bytes at the end of a file that a start reads first. */

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { type EntryView, type LineMembers, viewOf } from "../../core/audit-fields.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import { STREAMS, type StreamName } from "../chain/chain.ts";
-import { CHECKPOINT_DIR, listNotes, readLastNotes, splitNotes } from "../chain/checkpoint.ts";
+import { CHECKPOINT_DIR, listNotes, readCheckpoint, readLastNotes, splitNotes } from "../chain/checkpoint.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import {
   type Chunk,
@@ -98,6 +98,15 @@ export function readBatch(position: ReadPosition): ExportBatch | undefined {
   return readNext(position, BATCH);
 }
 
+/** Yields everything from the position on. */
+export function* eachBatch({ from, ...log }: ReadPosition): Generator<ExportBatch, void> {
+  let batch = readBatch({ ...log, from });
+  while (batch !== undefined) {
+    yield batch;
+    batch = readBatch({ ...log, from: batch.next });
+  }
+}
+
 export function readNextLine(position: ReadPosition): ExportLine | undefined {
   return readNext(position, PEEK)?.lines[0];
 }
@@ -137,11 +146,8 @@ function readNotes(
   );
   const lines: ExportLine[] = [];
   let end = from;
-  for (const { note, checkpoint } of splitNotes(bytes.toString("utf8"), `${day}.txt`)) {
-    const { logId: log, size: seq, stream: covers } = checkpoint ?? {};
-    const timeMs = Date.parse(`${day}T00:00:00Z`);
-    const facts = { log, seq, covers, members: {}, entry: undefined, timeMs };
-    lines.push({ stream: "checkpoints", day, offset: end, line: note, ...facts });
+  for (const { note } of splitNotes(bytes.toString("utf8"), `${day}.txt`)) {
+    lines.push(exportLine({ stream: "checkpoints", day, offset: end, line: note, log: undefined }));
     end += Buffer.byteLength(note) + 1;
     if (lines.length === linesMax) break;
   }
@@ -165,7 +171,7 @@ function readLines(file: OpenDayFile, { stream, log, from, linesMax, bytesMax }:
     const lines: ExportLine[] = [];
     let end = at;
     for (const raw of linesOf(chunk)) {
-      lines.push(lineOf(raw, { day, stream, log }));
+      lines.push(exportLine({ stream, day, offset: raw.offset, line: raw.line, log }));
       end = raw.end;
       if (lines.length === linesMax) break;
     }
@@ -186,15 +192,21 @@ function checkDay(day: string, { bytes, first }: Chunk): void {
   }
 }
 
-function lineOf(
-  { offset, line }: { readonly offset: number; readonly line: string },
-  of: Pick<ExportLine, "day" | "stream" | "log">,
-): ExportLine {
+/** What cannot be read from a line, or from a note, itself. The notes of checkpoints name their log themselves. */
+type LinePosition = Pick<ExportLine, "stream" | "day" | "offset" | "line" | "log">;
+
+export function exportLine(position: LinePosition): ExportLine {
+  const { stream, day, line } = position;
+  const dayMs = Date.parse(`${day}T00:00:00Z`);
+  if (stream === "checkpoints") {
+    const { logId: log, size: seq, stream: covers } = readCheckpoint(line) ?? {};
+    return { ...position, log, seq, covers, members: {}, entry: undefined, timeMs: dayMs };
+  }
   const members = parseLine(line) ?? {};
   const entry = viewOf(members);
   const { seq } = members;
-  const timeMs = entry?.timeMs ?? Date.parse(`${of.day}T00:00:00Z`);
-  return { ...of, offset, line, seq: typeof seq === "number" ? seq : undefined, members, entry, timeMs };
+  const timeMs = entry?.timeMs ?? dayMs;
+  return { ...position, seq: typeof seq === "number" ? seq : undefined, members, entry, timeMs };
 }
 
 /** Returns the number of bytes from the position to the end of the stream. */

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { logIdIn } from "../chain/log-id.ts";
 import { visitLines } from "../journal/day-files.ts";
 import { parseLine } from "../query/view.ts";
-import { type ExportLine, readBatch, startOf } from "./batch.ts";
+import { type ExportLine, eachBatch, startOf } from "./batch.ts";
 import { EXPORT_DIR, EXPORT_STREAMS, type ExportStream, readExportPosition, readExportPositions } from "./positions.ts";
 
 /** Lines of a stream that an exporter has not sent, by its position in the log. Also works for a log that no process writes any more. */
@@ -34,11 +34,10 @@ export function exportersOf(dir: string): readonly string[] {
 export function readUnsent(dir: string, exporter: string): readonly Unsent[] {
   const dead = deadLinesOf(dir, exporter);
   return EXPORT_STREAMS.map((stream) => {
-    let from = readExportPosition(dir, exporter, stream).position ?? startOf(dir, stream);
+    const from = readExportPosition(dir, exporter, stream).position ?? startOf(dir, stream);
     let lines = 0;
     let [first, last]: (ExportLine | undefined)[] = [];
-    for (let batch = readBatch({ dir, stream, from }); batch !== undefined; batch = readBatch({ dir, stream, from })) {
-      from = batch.next;
+    for (const batch of eachBatch({ dir, stream, from })) {
       lines += batch.lines.length;
       first ??= batch.lines[0];
       last = batch.lines.at(-1);

@@ -1,5 +1,6 @@
 import { AuditStore } from "./audit-store.ts";
 import type { StoreDatabase } from "./sql-text.ts";
+import type { StoreWriter, WriterOptions } from "./writer.ts";
 
 interface StoreOptions {
   /** Limit for one statement, in milliseconds. */
@@ -14,6 +15,7 @@ export class AuditStoreError extends Error {
 interface StoreKind {
   readonly scheme: RegExp;
   readonly open: (url: string, options: StoreOptions) => Promise<StoreDatabase>;
+  readonly openWriter: (url: string, options: WriterOptions) => Promise<StoreWriter>;
 }
 
 /** The databases that can answer. The code of one is loaded when it is opened. */
@@ -23,6 +25,10 @@ const KINDS: readonly StoreKind[] = [
     async open(url, options) {
       const { openPostgresStore } = await import("./postgres.ts");
       return openPostgresStore(url, options);
+    },
+    async openWriter(url, options) {
+      const { openPostgresWriter } = await import("./postgres.ts");
+      return openPostgresWriter(url, options);
     },
   },
 ];
@@ -40,11 +46,24 @@ export function isStoreUrl(text: string): boolean {
  * @throws {AuditStoreError} when the URL is not valid
  */
 export async function openAuditStore(url: string, options: StoreOptions): Promise<AuditStore> {
+  const database = await opened(url, (kind) => kind.open(url, options));
+  return new AuditStore({ ...database, read: (statement) => database.read(statement).catch(asStoreError) });
+}
+
+/**
+ * Opens a store for writing, without contacting it.
+ *
+ * @throws {AuditStoreError} when the URL is not valid
+ */
+export function openStoreWriter(url: string, options: WriterOptions): Promise<StoreWriter> {
+  return opened(url, (kind) => kind.openWriter(url, options));
+}
+
+async function opened<T>(url: string, open: (kind: StoreKind) => Promise<T>): Promise<T> {
   const kind = KINDS.find(({ scheme }) => scheme.test(url));
   if (kind === undefined) throw new AuditStoreError(`the URL of the audit store must be ${STORE_FORMS}`);
   try {
-    const database = await kind.open(url, options);
-    return new AuditStore({ ...database, read: (statement) => database.read(statement).catch(asStoreError) });
+    return await open(kind);
   } catch (error) {
     throw error instanceof Error ? new AuditStoreError(error.message) : error;
   }

@@ -25,12 +25,17 @@ interface LogRow {
   readonly time_ms: number | null;
 }
 
-/** Returns how far the rows bring their logs, a row for each log and stream. Lines without a link do not count. */
+/**
+ * Returns how far the rows bring their logs, a row for each log and stream, whatever the order of the rows: a transport may change it.
+ * Lines without a link do not count.
+ */
 export function logRows(rows: readonly StoreRow[]): readonly LogRow[] {
   const logs = new Map<string, LogRow>();
   for (const { log, stream, instance, seq, time_ms } of rows) {
     if (typeof seq !== "number" || seq < 0) continue;
-    logs.set(`${log} ${stream}`, {
+    const key = `${log} ${stream}`;
+    if (seq < (logs.get(key)?.next_seq ?? 0)) continue;
+    logs.set(key, {
       log: String(log),
       stream: String(stream),
       instance: typeof instance === "string" ? instance : "",

@@ -9,6 +9,7 @@ import {
   group,
   JSON_FLAG,
   option,
+  remaining,
   repeated,
   required,
   text,
@@ -155,6 +156,28 @@ export const commands = [
     },
     run: (_, { dir, exporter, json }) =>
       guarded(async () => (await import("./export.ts")).auditExports({ dirs: dir, exporters: exporter, json })),
+  }),
+  command({
+    name: "audit import",
+    summary:
+      "Put lines into the database of a fleet: those of directories, or those that an exporter has sent elsewhere",
+    arguments: {
+      files: remaining(
+        text("file"),
+        "OTLP logs as JSON, or dead letters, one JSON text per line (default: standard input)",
+      ),
+    },
+    options: {
+      toStore: required(text("url"), "the database: its URL, or a file that holds the URL"),
+      dir: repeated(text("directory"), "audit directory whose lines and checkpoints are stored; repeated: several"),
+    },
+    exits: {
+      0: "every line is in the store",
+      1: "a line was refused, or a text is not what an exporter sends: all others are in the store",
+      66: "a directory or a file cannot be read, or the store does not answer: run it again, a line is stored once",
+    },
+    run: ({ files }, { toStore, dir }) =>
+      guarded(async () => (await import("./import.ts")).auditImport({ toStore, dirs: dir, files })),
   }),
   command({
     name: "audit prune",

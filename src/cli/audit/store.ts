@@ -148,7 +148,7 @@ async function withStore(
   work: (store: AuditStore) => Promise<void>,
 ): Promise<void> {
   if (dirs.length > 0) return wrongUsage("give --dir or --from-store, not both");
-  const store = await openAuditStore(isStoreUrl(named) ? named : urlIn(named), { statementMs: STATEMENT_MS });
+  const store = await openAuditStore(storeUrl(named, "--from-store"), { statementMs: STATEMENT_MS });
   try {
     await work(store);
   } finally {
@@ -156,11 +156,13 @@ async function withStore(
   }
 }
 
-function urlIn(path: string): string {
+/** Returns the URL of a store that an option names, itself or in a file. @throws {AuditStoreError} */
+export function storeUrl(named: string, flag: string): string {
+  if (isStoreUrl(named)) return named;
   try {
-    return readFileSync(path, "utf8").trim();
+    return readFileSync(named, "utf8").trim();
   } catch {
-    throw new AuditStoreError("--from-store must be a postgres:// URL, or a file that holds one");
+    throw new AuditStoreError(`${flag} must be a postgres:// URL, or a file that holds one`);
   }
 }
 

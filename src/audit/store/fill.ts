@@ -1,0 +1,58 @@
+import { retryDelayMs } from "../../core/retry.ts";
+import type { ExportLine } from "../export/batch.ts";
+import { AuditStoreError } from "./open-store.ts";
+import type { StoreWriter } from "./writer.ts";
+
+/** A line that the store will never accept. */
+export interface RefusedLine {
+  readonly line: ExportLine;
+  readonly reason: string;
+}
+
+/** How long a store may be away, after it has been asked once. */
+const AWAY_MS = 300_000;
+const RETRY = { firstMs: 500, maxMs: 10_000 } as const;
+
+/** Stores lines that others hand in, each at least once. */
+export class StoreFiller {
+  readonly #writer: StoreWriter;
+
+  constructor(writer: StoreWriter) {
+    this.#writer = writer;
+  }
+
+  /** @throws {AuditStoreError} when the store does not answer now */
+  async check(): Promise<void> {
+    const outcome = await this.#writer.write([]);
+    if (outcome.kind !== "taken") throw notStored(outcome.reason);
+  }
+
+  /** Returns the lines that the store refused; all others are stored. @throws {AuditStoreError} */
+  async store(lines: readonly ExportLine[]): Promise<readonly RefusedLine[]> {
+    if (lines.length === 0) return [];
+    const reason = await this.#refusal(lines);
+    if (reason === undefined) return [];
+    const [line] = lines;
+    if (line !== undefined && lines.length === 1) return [{ line, reason }];
+    const middle = Math.ceil(lines.length / 2);
+    return [...(await this.store(lines.slice(0, middle))), ...(await this.store(lines.slice(middle)))];
+  }
+
+  /** Returns why the store refused one of the lines, which may be any of them. */
+  async #refusal(lines: readonly ExportLine[]): Promise<string | undefined> {
+    let waitedMs = 0;
+    for (let attempt = 1; ; attempt += 1) {
+      const outcome = await this.#writer.write(lines);
+      if (outcome.kind === "taken") return undefined;
+      if (outcome.kind === "refused") return outcome.reason;
+      if (waitedMs >= AWAY_MS) throw notStored(outcome.reason);
+      const pauseMs = retryDelayMs(RETRY, attempt, 0);
+      waitedMs += pauseMs;
+      await Bun.sleep(pauseMs);
+    }
+  }
+}
+
+function notStored(reason: string): AuditStoreError {
+  return new AuditStoreError(`the audit store accepts no lines: ${reason}`);
+}
