@@ -160,6 +160,8 @@ const CAPABILITIES: readonly Capability[] = [
       ...["src/cli/approvals/answers.ts", "src/cli/client.ts", "src/cli/mcp.ts", "src/console/app/"],
       // Answers of collectors: counts for the log.
       ...["src/audit/export/collectors.ts", "src/runtime/telemetry/span-sender.ts"],
+      // Rows of the audit's own tables, whose integers are texts.
+      "src/audit/store/clickhouse-client.ts",
       // Sent as typed: the service reads it strictly.
       "src/cli/call.ts",
       // Finds the files that a document names, also in one that is refused later.

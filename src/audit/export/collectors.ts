@@ -6,7 +6,7 @@ import type { ExportLine } from "./batch.ts";
 import { kafkaExporter } from "./kafka.ts";
 import type { AuditExporter } from "./receiver.ts";
 import { post, readHeadersFile } from "./sender.ts";
-import { postgresExporter } from "./stores.ts";
+import { clickHouseExporter, postgresExporter } from "./stores.ts";
 
 const URL_CHARACTERS_MAX = 2_048;
 
@@ -85,7 +85,13 @@ export const otlpExporter = collector({
 export const lokiExporter = collector({ type: "loki", path: "/loki/api/v1/push", encode: toLoki });
 
 /** The exporters that every build has. */
-export const AUDIT_EXPORTERS = [otlpExporter, lokiExporter, postgresExporter, kafkaExporter] as const;
+export const AUDIT_EXPORTERS = [
+  otlpExporter,
+  lokiExporter,
+  postgresExporter,
+  clickHouseExporter,
+  kafkaExporter,
+] as const;
 
 const W3C_TRACE = /^[0-9a-f]{32}$/;
 const W3C_SPAN = /^[0-9a-f]{16}$/;

@@ -1,6 +1,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { z } from "zod";
 import { parsePostgresUrl } from "../../database/postgres-url.ts";
+import { parseClickHouseUrl } from "../store/clickhouse-url.ts";
 import type { StoreWriter, WriterOptions } from "../store/writer.ts";
 import type { AuditExporter, Receiver } from "./receiver.ts";
 
@@ -14,7 +15,7 @@ const storeSettings = z.strictObject({
     .string()
     .min(1)
     .describe(
-      "For `postgres`: file with the URL of the database (`postgres://…`), which contains its user's password.",
+      "For `postgres` and `clickhouse`: file with the URL of the database (`postgres://…`, `clickhouse://…`), which contains its user's password.",
     ),
   retentionDays: z
     .int()
@@ -98,5 +99,15 @@ export const postgresExporter = store({
   async open(url, options) {
     const { openPostgresWriter } = await import("../store/postgres.ts");
     return openPostgresWriter(url, options);
+  },
+});
+
+/** ClickHouse, over HTTP: a partition for each day. */
+export const clickHouseExporter = store({
+  type: "clickhouse",
+  check: parseClickHouseUrl,
+  async open(url, options) {
+    const { openClickHouseWriter } = await import("../store/clickhouse.ts");
+    return openClickHouseWriter(url, options);
   },
 });

@@ -31,9 +31,20 @@ const KINDS: readonly StoreKind[] = [
       return openPostgresWriter(url, options);
     },
   },
+  {
+    scheme: /^clickhouse:\/\//,
+    async open(url, options) {
+      const { openClickHouseStore } = await import("./clickhouse.ts");
+      return openClickHouseStore(url, options);
+    },
+    async openWriter(url, options) {
+      const { openClickHouseWriter } = await import("./clickhouse.ts");
+      return openClickHouseWriter(url, options);
+    },
+  },
 ];
 
-export const STORE_FORMS = "a postgres:// URL";
+export const STORE_FORMS = "a postgres:// or clickhouse:// URL";
 
 /** Returns whether the text has the form of a store's URL. */
 export function isStoreUrl(text: string): boolean {

@@ -6,10 +6,17 @@ import { parsePostgresUrl } from "../../database/postgres-url.ts";
 import type { ExportLine } from "../export/batch.ts";
 import type { ReceiverOutcome } from "../export/receiver.ts";
 import { DAY_MS, dayOf } from "../query/time-range.ts";
-import { type ColumnType, KEY_COLUMNS, LINE_COLUMNS, rowOf, type StoreColumn, type StoreRow } from "./columns.ts";
+import { type ColumnType, KEY_COLUMNS, LINE_COLUMNS, type StoreColumn, type StoreRow } from "./columns.ts";
 import { identifier, type SqlDialect, SqlText, type StoreDatabase, sql } from "./sql-text.ts";
 import { runAll, Upkeep } from "./upkeep.ts";
-import { logRows, type StoreWriter, type WriterOptions } from "./writer.ts";
+import {
+  type CheckpointRow,
+  LineWithoutRow,
+  logRows,
+  type StoreWriter,
+  storedOf,
+  type WriterOptions,
+} from "./writer.ts";
 
 /** One connection for each stream of the log. */
 const WRITERS = 2;
@@ -62,6 +69,7 @@ export const postgresDialect: SqlDialect = {
   lines: identifier("audit_lines"),
   logs: identifier("audit_logs"),
   checkpoints: identifier("audit_checkpoints"),
+  hasTime: sql`time_ms IS NOT NULL`,
   contains: (text, part) => sql`strpos(${text}, ${part}) > 0`,
   beginsWith: (text, part) => sql`starts_with(${text}, ${part})`,
   // The collation C folds ASCII letters only.
@@ -141,8 +149,7 @@ class PostgresWriter {
   }
 
   async write(lines: readonly ExportLine[]): Promise<void> {
-    const checkpoints = lines.filter(({ stream }) => stream === "checkpoints");
-    const rows = rowsOf(lines.filter(({ stream }) => stream !== "checkpoints"));
+    const { rows, checkpoints } = storedOf(lines);
     let now: number;
     try {
       now = await this.#database.begin("write", async (on, nowMs) => {
@@ -194,12 +201,9 @@ class PostgresWriter {
   }
 
   /** Stores the notes as they are: whoever has the public key can verify them. Keeps them when their lines are deleted. */
-  async #insertCheckpoints(on: Sql, checkpoints: readonly ExportLine[], nowMs: number): Promise<void> {
+  async #insertCheckpoints(on: Sql, checkpoints: readonly CheckpointRow[], nowMs: number): Promise<void> {
     if (!this.#isPrepared) await createTables(on, new Set());
-    const rows = checkpoints.flatMap(({ log, covers, seq, line }) => {
-      if (log === undefined || covers === undefined || seq === undefined) return [];
-      return [{ log, stream: covers, size: seq, note: line, seen_ms: nowMs }];
-    });
+    const rows = checkpoints.map((row) => ({ ...row, seen_ms: nowMs }));
     await on`
       INSERT INTO audit_checkpoints (log, stream, size, note, seen_ms)
       SELECT log, stream, size, note, seen_ms FROM json_to_recordset((${JSON.stringify(rows)}::text)::json)
@@ -275,20 +279,6 @@ class PostgresWriter {
           ))`,
       ),
     );
-  }
-}
-
-/** A line that has no row: sending it again cannot help. */
-class LineWithoutRow extends Error {
-  override readonly name = "LineWithoutRow";
-}
-
-/** @throws {LineWithoutRow} */
-function rowsOf(lines: readonly ExportLine[]): readonly StoreRow[] {
-  try {
-    return lines.map(rowOf);
-  } catch (error) {
-    throw new LineWithoutRow("a line cannot be stored", { cause: error });
   }
 }
 

@@ -54,6 +54,8 @@ export interface SqlDialect {
   /** The table of logs, in which each log counts once. */
   readonly logs: SqlText;
   readonly checkpoints: SqlText;
+  /** A condition that is true for a line with a time. */
+  readonly hasTime: SqlText;
   /** Returns a condition that is true when the text contains the part, compared by characters. */
   contains(text: SqlText, part: SqlValue | SqlText): SqlText;
   beginsWith(text: SqlText, part: SqlValue): SqlText;

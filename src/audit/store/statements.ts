@@ -31,7 +31,9 @@ export function pageStatement(dialect: SqlDialect, { order, after, also = [], li
   if (after !== undefined) {
     const position = sql`(${after.timeMs}, ${after.log}, ${after.seq}, ${after.hash})`;
     const key = sql`(time_ms, log, seq, hash)`;
-    conditions.push(order === "oldest" ? sql`${key} > ${position}` : sql`${key} < ${position}`);
+    // The time alone says where to begin to read, to databases that do not look into a tuple.
+    if (order === "oldest") conditions.push(sql`time_ms >= ${after.timeMs}`, sql`${key} > ${position}`);
+    else conditions.push(sql`time_ms <= ${after.timeMs}`, sql`${key} < ${position}`);
   }
   const sorted = order === "oldest" ? sql`time_ms, log, seq, hash` : sql`time_ms DESC, log DESC, seq DESC, hash DESC`;
   return sql`SELECT log, day, seq, hash, time_ms, line FROM ${dialect.lines} WHERE ${joined(conditions, " AND ")} ORDER BY ${sorted} LIMIT ${limit}`;
@@ -42,7 +44,7 @@ export function matching(
   dialect: SqlDialect,
   { stream, filter: { fromMs, toMs, exact, text } }: Pick<PageRequest, "stream" | "filter">,
 ): SqlText[] {
-  const conditions = [sql`stream = ${stream}`, sql`time_ms IS NOT NULL`];
+  const conditions = [sql`stream = ${stream}`, dialect.hasTime];
   // The days repeat what the times say: partitions of other days are not read.
   if (fromMs !== undefined) conditions.push(sql`time_ms >= ${fromMs}`, sql`day >= ${dialect.day(dayOf(fromMs))}`);
   if (toMs !== undefined) conditions.push(sql`time_ms < ${toMs}`, sql`day <= ${dialect.day(dayOf(toMs - 1))}`);

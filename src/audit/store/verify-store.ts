@@ -66,12 +66,14 @@ export async function* verifyStore(
   database: StoreDatabase,
   { keys, expected, pause }: StoreVerification,
 ): AsyncGenerator<StoredLogReport, void> {
-  const { lines, logs, checkpoints } = database.dialect;
+  const { lines, logs, checkpoints, hasTime } = database.dialect;
   const known = await database.read(
-    sql`SELECT log, stream FROM ${logs} UNION SELECT log, stream FROM ${checkpoints}
-      UNION SELECT log, stream FROM ${lines} ORDER BY log, stream`,
+    sql`SELECT log, stream FROM (
+        SELECT log, stream FROM ${logs} UNION DISTINCT SELECT log, stream FROM ${checkpoints}
+        UNION DISTINCT SELECT log, stream FROM ${lines}
+      ) AS known ORDER BY log, stream`,
   );
-  const [oldest] = await database.read(sql`SELECT min(time_ms) AS time_ms FROM ${lines}`);
+  const [oldest] = await database.read(sql`SELECT min(time_ms) AS oldest_ms FROM ${lines} WHERE ${hasTime}`);
   const roster = new Roster(expected);
   const patience = new Patience(pause);
   for (const { log, stream } of known) {
@@ -79,7 +81,7 @@ export async function* verifyStore(
     if (name === undefined) continue;
     const walk = new StoredLogWalk({ log: String(log), stream: name }, keys);
     await verifyStoredLog(database, walk, { roster, patience });
-    const report = walk.end(Number(oldest?.["time_ms"] ?? 0));
+    const report = walk.end(Number(oldest?.["oldest_ms"] ?? 0));
     roster.found(report);
     yield report;
   }

@@ -1,6 +1,6 @@
 import type { ExportLine } from "../export/batch.ts";
 import type { ReceiverOutcome } from "../export/receiver.ts";
-import type { StoreRow } from "./columns.ts";
+import { rowOf, type StoreRow } from "./columns.ts";
 import type { UpkeepState } from "./upkeep.ts";
 
 /** Writes the lines of an exporter to a store. */
@@ -15,6 +15,33 @@ export interface StoreWriter {
 export interface WriterOptions {
   /** Lines of older days are not stored, and deleted. */
   readonly retentionDays: number | undefined;
+}
+
+/** A line that has no row: sending it again cannot help. */
+export class LineWithoutRow extends Error {
+  override readonly name = "LineWithoutRow";
+}
+
+export interface CheckpointRow {
+  readonly log: string;
+  readonly stream: string;
+  readonly size: number;
+  readonly note: string;
+}
+
+/** Returns the rows of what an exporter sends. @throws {LineWithoutRow} */
+export function storedOf(lines: readonly ExportLine[]): {
+  readonly rows: readonly StoreRow[];
+  readonly checkpoints: readonly CheckpointRow[];
+} {
+  const checkpoints = lines.flatMap(({ log, covers: stream, seq: size, line: note }) =>
+    log === undefined || stream === undefined || size === undefined ? [] : [{ log, stream, size, note }],
+  );
+  try {
+    return { rows: lines.filter(({ stream }) => stream !== "checkpoints").map(rowOf), checkpoints };
+  } catch (error) {
+    throw new LineWithoutRow("a line cannot be stored", { cause: error });
+  }
 }
 
 interface LogRow {

@@ -4,7 +4,7 @@ import { readCallHistory } from "../../audit/query/call-history.ts";
 import type { Params } from "../../audit/query/params.ts";
 import { readStatsRange } from "../../audit/stats/stats.ts";
 import type { AuditStore, StoredLog } from "../../audit/store/audit-store.ts";
-import { AuditStoreError, isStoreUrl, openAuditStore } from "../../audit/store/open-store.ts";
+import { AuditStoreError, isStoreUrl, openAuditStore, STORE_FORMS } from "../../audit/store/open-store.ts";
 import { readStoreQuery, writeStoreCursor } from "../../audit/store/store-query.ts";
 import { EXIT, print, wrongUsage } from "../output.ts";
 import { checkId, LIMITS, printEntry, printHeading, printHistory, withLog } from "./calls.ts";
@@ -162,7 +162,7 @@ export function storeUrl(named: string, flag: string): string {
   try {
     return readFileSync(named, "utf8").trim();
   } catch {
-    throw new AuditStoreError(`${flag} must be a postgres:// URL, or a file that holds one`);
+    throw new AuditStoreError(`${flag} must be ${STORE_FORMS}, or a file that holds one`);
   }
 }
 

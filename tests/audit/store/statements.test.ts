@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { clickHouseDialect } from "../../../src/audit/store/clickhouse.ts";
 import { storable, stored } from "../../../src/audit/store/columns.ts";
 import { postgresDialect } from "../../../src/audit/store/postgres.ts";
 import { identifier, sql } from "../../../src/audit/store/sql-text.ts";
@@ -11,7 +12,10 @@ const SEED = { seed: Number(process.env["STC_TEST_SEED"] ?? 1) };
 const LIMITS = { limit: 10, limitMax: 100, nowMs: Date.parse("2026-02-17T00:00:00Z") };
 
 describe("statements", () => {
-  test("a value is bound, and no character of it is in the text", () => {
+  test.each([
+    ["PostgreSQL", postgresDialect],
+    ["ClickHouse", clickHouseDialect],
+  ])("for %s: a value is bound, and no character of it is in the text", (_, dialect) => {
     fc.assert(
       fc.property(fc.string({ unit: "binary", minLength: 1 }), (value) => {
         const wanted = `\u{1f510}${value}`;
@@ -20,7 +24,7 @@ describe("statements", () => {
           string
         >;
         const filter = { exact, text: wanted, fromMs: 1, toMs: 2 };
-        const { parts, values } = pageStatement(postgresDialect, {
+        const { parts, values } = pageStatement(dialect, {
           stream: "calls",
           filter,
           order: "newest",
