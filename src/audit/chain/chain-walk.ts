@@ -228,8 +228,10 @@ export function runToEnd<T>(steps: Generator<number, T>): T {
   }
 }
 
-export async function runWithPauses<T>(steps: Generator<number, T>): Promise<T> {
+/** @throws the signal's reason after the step in which it aborts */
+export async function runWithPauses<T>(steps: Generator<number, T>, signal?: AbortSignal): Promise<T> {
   for (;;) {
+    signal?.throwIfAborted();
     const step = steps.next();
     if (step.done === true) return step.value;
     await new Promise((resolve) => setImmediate(resolve));

@@ -2,6 +2,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { errorText } from "../../core/error-text.ts";
 import { isReportDue, OutageReporter, retryDelayMs } from "../../core/retry.ts";
+import { endedWithin } from "../../core/time-limits.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
 import { logIdIn } from "../chain/log-id.ts";
 import { makeDirectory } from "../journal/file-operations.ts";
@@ -339,6 +340,8 @@ interface ExportersOptions extends CommonOptions {
 export type Exporters = ReturnType<typeof startExporters>;
 
 const PRUNE_EVERY_MS = 3_600_000;
+/** Limit for closing a receiver's connections. */
+const CLOSE_MS = 1_000;
 
 /** Starts the exporters and the periodic deletion of old files. */
 export function startExporters(options: ExportersOptions) {
@@ -347,9 +350,12 @@ export function startExporters(options: ExportersOptions) {
     EXPORT_STREAMS.map((stream) => new Exporter({ dir, stream, target, clock, random, report })),
   );
   let pruning: Promise<void> | undefined;
+  const stopping = new AbortController();
   const startPruning = (): void => {
-    pruning ??= prune(options)
-      .catch((error: unknown) => report(`old audit files stay: ${String(error)}`))
+    pruning ??= prune(options, stopping.signal)
+      .catch((error: unknown) => {
+        if (!stopping.signal.aborted) report(`old audit files stay: ${String(error)}`);
+      })
       .finally(() => {
         pruning = undefined;
       });
@@ -357,27 +363,31 @@ export function startExporters(options: ExportersOptions) {
   const timer = setInterval(startPruning, pruneEveryMs);
   timer.unref();
   startPruning();
+  const stopPruning = async (): Promise<void> => {
+    clearInterval(timer);
+    stopping.abort();
+    await pruning;
+  };
   return {
     states: (): readonly ExportState[] => exporters.map((exporter) => exporter.state()),
     /** Ends the deletion of old files, which writes to the journal. */
-    async stopPruning(): Promise<void> {
-      clearInterval(timer);
-      await pruning;
-    },
+    stopPruning,
     /** Sends what is on disk, for at most this time, and stops. Never rejects. */
     async stop(withinMs = 0): Promise<void> {
-      clearInterval(timer);
-      await Promise.all([pruning, ...exporters.map((exporter) => exporter.stop(withinMs))]);
-      await Promise.allSettled(targets.map(({ receiver }) => receiver.close?.()));
+      await Promise.all([stopPruning(), ...exporters.map((exporter) => exporter.stop(withinMs))]);
+      await endedWithin(Promise.allSettled(targets.map(({ receiver }) => receiver.close?.())), CLOSE_MS);
     },
   };
 }
 
 /** Deletes old files. Each deletion is in the journal before it happens. */
-async function prune({ dir, targets, retentionDays, clock, journal, report }: ExportersOptions): Promise<void> {
+async function prune(
+  { dir, targets, retentionDays, clock, journal, report }: ExportersOptions,
+  signal: AbortSignal,
+): Promise<void> {
   if (retentionDays === undefined) return;
   const nowMs = clock();
-  const options = { dir, nowMs, keepMs: retentionDays * DAY_MS, exporters: targets.map(({ name }) => name) };
+  const options = { dir, nowMs, keepMs: retentionDays * DAY_MS, exporters: targets.map(({ name }) => name), signal };
   const aged = await pruneFiles(agedFiles(options), options, ({ stream, day, bytes }) =>
     journal({ type: "audit.pruned", stream, day, bytes }),
   );

@@ -32,6 +32,8 @@ interface PruneOptions {
    * have sent it.
    */
   readonly exporters?: readonly string[];
+  /** Nothing more is deleted after it aborts. */
+  readonly signal?: AbortSignal;
 }
 
 /** One file beyond the retention time, and the reason if it is kept. */
@@ -77,7 +79,7 @@ export function agedFiles(options: PruneOptions): readonly Aged[] {
  */
 export async function pruneFiles(
   aged: readonly Aged[],
-  { dir, nowMs, keepMs }: PruneOptions,
+  { dir, nowMs, keepMs, signal }: PruneOptions,
   announce?: (file: Aged) => Promise<void>,
 ): Promise<readonly Aged[]> {
   const pruned: Aged[] = [];
@@ -85,13 +87,14 @@ export async function pruneFiles(
     const files = aged.filter((file) => file.stream === stream);
     const deletable = files.filter(({ keptBecause }) => keptBecause === undefined);
     const days = deletable.map(({ day }) => day);
-    const cuts = await runWithPauses(readCuts(dir, stream, { days, before: dayOf(nowMs - keepMs) }));
+    const cuts = await runWithPauses(readCuts(dir, stream, { days, before: dayOf(nowMs - keepMs) }), signal);
     for (const file of files) {
       const { day, path, bytes } = file;
       if (file.keptBecause !== undefined || !cuts.has(day)) {
         pruned.push({ ...file, keptBecause: file.keptBecause ?? `it does not verify: ${SEE_VERIFY}` });
         continue;
       }
+      signal?.throwIfAborted();
       await announce?.(file);
       recordPruned(dir, { timestamp: new Date(nowMs).toISOString(), stream, day, bytes, cut: cuts.get(day) });
       fs.unlinkSync(path);

@@ -164,10 +164,14 @@ class PostgresWriter {
       throw error;
     }
     this.#isPrepared = true;
-    await this.upkeep.run(now, [
-      () => this.#prepare(dayOf(now + DAY_MS)),
-      () => this.#dropOld(now),
-      () => this.#thinCheckpoints(now),
+    await this.#maintain(now);
+  }
+
+  #maintain(nowMs: EpochMs): Promise<void> {
+    return this.upkeep.run(nowMs, [
+      () => this.#prepare(dayOf(nowMs + DAY_MS)),
+      () => this.#dropOld(nowMs),
+      () => this.#thinCheckpoints(nowMs),
     ]);
   }
 

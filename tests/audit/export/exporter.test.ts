@@ -15,7 +15,7 @@ import { openAuditLog } from "../../../src/audit/audit-log.ts";
 import { eachNote, readCheckpoint } from "../../../src/audit/chain/checkpoint.ts";
 import { logIdIn } from "../../../src/audit/chain/log-id.ts";
 import { verifyNote } from "../../../src/audit/chain/signed-note.ts";
-import { Exporter, startExporters } from "../../../src/audit/export/exporter.ts";
+import { Exporter, type ExporterTarget, startExporters } from "../../../src/audit/export/exporter.ts";
 import { type ExportStream, readExportPosition } from "../../../src/audit/export/positions.ts";
 import { agedFiles, pruneFiles } from "../../../src/audit/export/prune.ts";
 import { readHeaders } from "../../../src/audit/export/sender.ts";
@@ -628,6 +628,42 @@ describe("with a running service", () => {
     ]);
     expect(running.states().map(({ stream }) => stream)).toEqual(["calls", "journal", "checkpoints"]);
     expect(readExportPosition(dir, "otlp", "journal").position?.day).toBe(DAY);
+    expect(reports).toEqual([]);
+  });
+});
+
+describe("the end of a service", () => {
+  const old = { "2026-01-01": [line(1, "2026-01-01")], [DAY]: [line(2)] };
+  const run = (target: ExporterTarget, journal: () => Promise<void> = async () => {}) =>
+    startExporters({
+      dir,
+      targets: [target],
+      retentionDays: 30,
+      clock: () => NOW,
+      random: () => 0,
+      report: (message) => reports.push(message),
+      journal,
+    });
+
+  test("ends the deletion of old files at once, and deletes the rest after the next start", async () => {
+    writeDays(dir, old);
+    const target = { name: "otlp", receiver: openReceiver({ url: far.url }) };
+    const exporter = start();
+    await caughtUp(exporter);
+    await exporter.stop();
+    // Runs to its first pause.
+    const running = run(target, () => Promise.reject(new Error("the journal is asked for a line")));
+    await running.stopPruning();
+    await running.stop();
+    expect([existsSync(join(dir, "2026-01-01.jsonl")), reports]).toEqual([true, []]);
+    const next = run(target);
+    await until("the old file to go", () => (existsSync(join(dir, "2026-01-01.jsonl")) ? undefined : true));
+    await next.stop();
+  });
+
+  test("does not wait for a receiver that does not close its connections", async () => {
+    const receiver = { ...openReceiver({ url: far.url }), close: () => new Promise<void>(() => {}) };
+    await run({ name: "otlp", receiver }).stop();
     expect(reports).toEqual([]);
   });
 });
