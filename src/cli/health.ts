@@ -25,11 +25,9 @@ export async function health({ url, ready, config, ...files }: HealthCommandOpti
   const named = url ?? (environment["STC_URL"] || undefined);
   const address = named === undefined ? configuredAddress(config, environment) : { url: named };
   checkAddress(address.url);
-  const status = await requestStatus(address, ready === true ? "/readyz" : "/healthz", tls.read()).catch(
-    (error: unknown) => {
-      throw new CommandError(EXIT.unreachable, noAnswer(address.url, error));
-    },
-  );
+  const { status } = await ask(address, ready === true ? "/readyz" : "/healthz", tls.read()).catch((error: unknown) => {
+    throw new CommandError(EXIT.unreachable, noAnswer(address.url, error));
+  });
   if (status < 200 || status >= 300) throw new CommandError(EXIT.failed, `the service answered ${status}`);
 }
 
@@ -49,31 +47,46 @@ function configuredAddress(config: string | undefined, environment: Environment)
   return { url: defaultUrl(environment) };
 }
 
-async function requestStatus({ url, certFile }: HealthAddress, path: string, tls: ClientTls): Promise<number> {
+export interface HealthAnswer {
+  readonly status: number;
+  /** The header `Date`, empty when there is none. */
+  readonly date: string;
+  readonly body: string;
+}
+
+/** Asks the service without a token. Rejects when it does not answer within two seconds. */
+export async function ask({ url, certFile }: HealthAddress, path: string, tls: ClientTls): Promise<HealthAnswer> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   if (certFile !== undefined && tls.ca === undefined)
-    return requestStatusByCertificate(new URL(path, url), { certFile, tls, signal });
+    return askByCertificate(new URL(path, url), { certFile, tls, signal });
   const response = await fetchService({ url, tls }, path, { signal });
-  await response.body?.cancel();
-  return response.status;
+  return { status: response.status, date: response.headers.get("date") ?? "", body: await response.text() };
 }
 
 /**
  * Queries the service without checking its host name or certificate authority: the service must present exactly the certificate
  * that its configuration names.
  */
-function requestStatusByCertificate(
+function askByCertificate(
   address: URL,
   { certFile, tls: { cert, key }, signal }: { certFile: string; tls: ClientTls; signal: AbortSignal },
-): Promise<number> {
+): Promise<HealthAnswer> {
   const { fingerprint256 } = new X509Certificate(readPlainFile(certFile));
-  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  const { promise, resolve, reject } = Promise.withResolvers<HealthAnswer>();
   const identity = { ...(cert !== undefined && { cert }), ...(key !== undefined && { key }) };
   const probe = request(address, { ...identity, signal, agent: false, rejectUnauthorized: false }, (response) => {
     const peer = (response.socket as TLSSocket).getPeerX509Certificate();
-    response.destroy();
-    if (peer?.fingerprint256 === fingerprint256) resolve(response.statusCode ?? 0);
-    else reject(Object.assign(new Error("another certificate"), { code: "ANOTHER_CERTIFICATE" }));
+    if (peer?.fingerprint256 !== fingerprint256) {
+      response.destroy();
+      reject(Object.assign(new Error("another certificate"), { code: "ANOTHER_CERTIFICATE" }));
+      return;
+    }
+    const { statusCode = 0, headers } = response;
+    let body = "";
+    response.setEncoding("utf8").on("data", (text: string) => {
+      body += text;
+    });
+    response.on("error", reject).on("end", () => resolve({ status: statusCode, date: headers.date ?? "", body }));
   });
   probe.on("error", reject).end();
   return promise;

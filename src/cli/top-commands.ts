@@ -354,6 +354,22 @@ export const commands = [
     run: async (_, options) => (await import("./health.ts")).health(options),
   }),
   command({
+    name: "doctor",
+    summary: "Say what is wrong with a deployment, next to a running service or before its first start; change nothing",
+    uses: CONFIGURED,
+    options: {
+      url: option(text("url"), "the running service (default: STC_URL, else the address in its configuration)"),
+      tokenFile: option(
+        text("file"),
+        "file with an operator's token that has metrics:read, for what the running service knows (default: STC_TOKEN_FILE)",
+      ),
+      ...TLS,
+      json: JSON_FLAG,
+    },
+    exits: { 0: "no check failed; there may be warnings", 1: "at least one check failed" },
+    run: async (_, options) => (await import("./doctor/doctor.ts")).doctor(options),
+  }),
+  command({
     name: "reload",
     summary: "Make a running service load changed configuration, manifests and keys",
     uses: CLIENT,

@@ -50,17 +50,41 @@ export interface ApprovalStore {
   /** @throws {Error} that says what is wrong without quoting the URL */
   open(url: string, parts: StoreParts): Promise<Dialect>;
   /**
-   * Checks a server as `open` does, and changes nothing. Left out: the database is a file of this machine.
+   * Checks the database as `open` does, and changes nothing: neither the tables nor a file, and no writer waits.
    *
    * @throws {Error} as `open`
    */
-  probe?(url: string): Promise<void>;
+  inspect(url: string, parts: Pick<StoreParts, "now">): Promise<StoreFacts>;
   /**
    * Returns short transactions, separate from the approvals' own, in tables that `open` created: at most two connections, opened at first
    * use. Nobody takes turns: rows are changed by one conditional statement each. A transaction that gets no answer rejects after
    * `STATE_MS_MAX`; whether its changes were made is then unknown.
    */
   stateTransactions(url: string, parts: StoreParts): Promise<Transactions>;
+}
+
+/** What an operator may know of a database that can be used. */
+export interface StoreFacts {
+  /** Version of the tables; 0: there are none yet. `latest`: the version that this release makes. */
+  readonly version: number;
+  readonly latest: number;
+  /** Undefined for a file. */
+  readonly server?: {
+    readonly release: string;
+    readonly roundTripMs: number;
+    /** How far the server's clock is ahead of this machine's. */
+    readonly aheadMs: number;
+    readonly connectionsLeft: number;
+    readonly isEncrypted: boolean;
+    readonly isPooled: boolean;
+  };
+  /** Undefined for a server, and before the first start. */
+  readonly file?: {
+    /** Undefined while no process has the file open. */
+    readonly journalMode: string | undefined;
+    /** False for a file that is too large to be read whole. */
+    readonly isChecked: boolean;
+  };
 }
 
 /** Limit for a transaction of the policies' state, in milliseconds. */

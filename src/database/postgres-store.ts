@@ -11,9 +11,9 @@ export const postgresStore: ApprovalStore = {
     const { openPostgres } = await import("./postgres.ts");
     return openPostgres(url, log);
   },
-  async probe(url) {
-    const { probePostgres } = await import("./postgres.ts");
-    await probePostgres(url);
+  async inspect(url, { now }) {
+    const { inspectPostgres } = await import("./postgres.ts");
+    return inspectPostgres(url, now);
   },
   async stateTransactions(url) {
     const { postgresState } = await import("./postgres.ts");

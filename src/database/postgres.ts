@@ -6,6 +6,7 @@ import {
   type Row,
   type Sql,
   STATE_MS_MAX,
+  type StoreFacts,
   StoreProblem,
   schemaVersion,
   type Transactions,
@@ -95,15 +96,40 @@ export async function openPostgres(url: string, log: Log): Promise<Dialect> {
  * Checks the server, the database and its tables as `openPostgres` does, and changes nothing.
  * @throws Error as `openPostgres`
  */
-export async function probePostgres(url: string): Promise<void> {
-  await connectOnce(parsePostgresUrl(url), readDatabase);
+export async function inspectPostgres(url: string, now: () => number): Promise<StoreFacts> {
+  const address = parsePostgresUrl(url);
+  return connectOnce(address, async (sql) => {
+    const version = await readDatabase(sql);
+    const server = await transact(sql, READ, (tx) => serverFacts(tx, now));
+    return { version, latest: POSTGRES_STEPS.length, server: { ...server, isPooled: address.isPooled } };
+  });
+}
+
+async function serverFacts(sql: Sql, now: () => number) {
+  // The first statement of its kind is also planned.
+  await clockOf(sql);
+  const sentMs = now();
+  const serverMs = await clockOf(sql);
+  const roundTripMs = now() - sentMs;
+  const [row = {}] = await sql`
+    SELECT current_setting('server_version') AS release,
+      current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
+        - (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::integer AS connections,
+      coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS encrypted`;
+  return {
+    release: String(row["release"]),
+    roundTripMs,
+    aheadMs: serverMs - sentMs - roundTripMs / 2,
+    connectionsLeft: integer(row, "connections"),
+    isEncrypted: row["encrypted"] === true,
+  };
 }
 
 /** @throws Error that names the server and what to do, never the user or the password */
-async function connectOnce(address: PostgresAddress, work: (sql: Bun.SQL) => Promise<unknown>): Promise<void> {
+async function connectOnce<T>(address: PostgresAddress, work: (sql: Bun.SQL) => Promise<T>): Promise<T> {
   const sql = connect(address);
   try {
-    await work(sql);
+    return await work(sql);
   } catch (error) {
     const { hostname, port, database } = address;
     throw new Error(`approvals store postgres://${hostname}:${port}/${database}: ${explain(error)}`, { cause: error });

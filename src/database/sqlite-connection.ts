@@ -1,10 +1,17 @@
-import { Database, type Statement as Prepared, type SQLQueryBindings } from "bun:sqlite";
+import { constants, Database, type Statement as Prepared, type SQLQueryBindings } from "bun:sqlite";
 import type { Row, Sql } from "./dialect.ts";
 
 interface OpenOptions {
   /** Creates the file when there is none. */
   readonly create: boolean;
+  /**
+   * Only reads: next to other connections (`shared`), or a file that nobody has open (`alone`), of which SQLite then makes no
+   * write-ahead log.
+   */
+  readonly reads?: "shared" | "alone";
 }
+
+const URI_PATH_ESCAPES = /[%?#]/g;
 
 /**
  * A connection to a SQLite file, whose transactions take turns. `Bun.SQL` has the same interface, but prepares each statement
@@ -17,8 +24,9 @@ export class SqliteConnection {
   #last: Promise<unknown> = Promise.resolve();
 
   /** @throws {Error} with a `code` of SQLite when the file cannot be opened */
-  constructor(path: string, { create }: OpenOptions) {
-    this.#database = new Database(path, { readwrite: true, create });
+  constructor(path: string, { create, reads }: OpenOptions) {
+    this.#database =
+      reads === undefined ? new Database(path, { readwrite: true, create }) : new Database(...readOnly(path, reads));
   }
 
   /** Reads or sets a setting of the connection, such as `synchronous = FULL`. */
@@ -78,6 +86,12 @@ export class SqliteConnection {
     }
     return statement.all(...values.map(bound));
   }
+}
+
+function readOnly(path: string, reads: "shared" | "alone"): [path: string, flags: number] {
+  if (reads === "shared") return [path, constants.SQLITE_OPEN_READONLY];
+  const uri = `file:${path.replace(URI_PATH_ESCAPES, encodeURIComponent)}?immutable=1`;
+  return [uri, constants.SQLITE_OPEN_READONLY | constants.SQLITE_OPEN_URI];
 }
 
 /** A statement that runs when it is awaited, or becomes a part of another one. */

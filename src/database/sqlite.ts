@@ -1,12 +1,14 @@
 import fs from "node:fs";
 import { dirname } from "node:path";
 import { errorText } from "../core/error-text.ts";
+import { asString } from "../core/json.ts";
 import {
   type ApprovalStore,
   type Dialect,
   type Row,
   type Sql,
   STATE_MS_MAX,
+  type StoreFacts,
   StoreProblem,
   schemaVersion,
   type TransactionKind,
@@ -39,6 +41,7 @@ export const sqliteStore: ApprovalStore = {
     if (path === undefined) throw new Error(`the approvals store must be named as ${this.example}`);
     return openSqlite(path, now);
   },
+  inspect: (url) => inspectSqlite(url.slice("sqlite://".length)),
   async stateTransactions(url, { now }) {
     return sqliteState(url.slice("sqlite://".length), now);
   },
@@ -178,6 +181,36 @@ async function openSqlite(path: string, now: () => number): Promise<Dialect> {
   } catch (error) {
     await closeAll(opened);
     throw new Error(`approvals store ${path}: ${explain(error)}`, { cause: error });
+  }
+}
+
+/** Larger files are not read whole: SQLite blocks the process meanwhile. */
+const CHECKED_BYTES_MAX = 134_217_728;
+
+/**
+ * Reads the file without changing it: a file that nobody has open stays without a write-ahead log.
+ * @throws Error that names the file and what to do
+ */
+async function inspectSqlite(path: string): Promise<StoreFacts> {
+  const latest = SQLITE_STEPS.length;
+  const opened: SqliteConnection[] = [];
+  try {
+    if (fs.lstatSync(path, { throwIfNoEntry: false }) === undefined) return { version: 0, latest };
+    const { size } = regularFile(path);
+    const reads = fs.existsSync(`${path}-wal`) ? "shared" : "alone";
+    const sql = new SqliteConnection(path, { create: false, reads });
+    opened.push(sql);
+    await sql.pragma(`busy_timeout = ${BUSY_TIMEOUT_MS}`);
+    const version = await whileBusy(() => sql.begin("DEFERRED", versionOf));
+    const [mode = {}]: readonly Row[] = reads === "shared" ? await sql.pragma("journal_mode") : [];
+    const isChecked = size <= CHECKED_BYTES_MAX;
+    const [check]: readonly Row[] = isChecked ? await whileBusy(() => sql.pragma("quick_check(1)")) : [];
+    if (isChecked && check?.["quick_check"] !== "ok") throw new StoreProblem(DAMAGED);
+    return { version, latest, file: { journalMode: asString(mode["journal_mode"]), isChecked } };
+  } catch (error) {
+    throw new Error(`approvals store ${path}: ${explain(error)}`, { cause: error });
+  } finally {
+    await closeAll(opened);
   }
 }
 

@@ -110,6 +110,7 @@ const CAPABILITIES: readonly Capability[] = [
         "src/cli/configuration.ts",
         "src/cli/token.ts",
         "src/cli/audit/directory.ts",
+        "src/cli/doctor/deployment.ts",
       ],
       ...["src/cli/approvals/watch.ts", "src/cli/replay.ts", "src/cli/authoring/try.ts"],
       "src/console/app/",

@@ -140,7 +140,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   console: ["oauth4webapi", "zod"],
   audit: ["@platformatic/kafka", "zod"],
   // The schema that editors read is data, made by `bun run docs:configuration`.
-  cli: ["commander", "fastify", "pino", "yaml", "zod", "docs/configuration.schema.json"],
+  cli: ["commander", "fastify", "pino", "yaml", "zod", "docs/configuration.schema.json", "package.json"],
   "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
   "runtime/config": ["yaml", "zod"],
   "runtime/manifests": ["yaml", "zod"],

@@ -317,6 +317,7 @@ describe("a halt between the claim of an approval and the run", () => {
         },
       };
     },
+    inspect: (url, parts) => sqliteStore.inspect(url.replace("hooked:", "sqlite:"), parts),
     stateTransactions: (url, parts) => sqliteStore.stateTransactions(url.replace("hooked:", "sqlite:"), parts),
   };
 

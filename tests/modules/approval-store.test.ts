@@ -26,6 +26,7 @@ const counted: ApprovalStore = {
       },
     };
   },
+  inspect: (url, parts) => sqliteStore.inspect(url.replace("counted:", "sqlite:"), parts),
   stateTransactions: (url, parts) => sqliteStore.stateTransactions(url.replace("counted:", "sqlite:"), parts),
 };
 

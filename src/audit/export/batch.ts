@@ -1,6 +1,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { type EntryView, type LineMembers, viewOf } from "../../core/audit-fields.ts";
+import type { EpochMs } from "../../core/types.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import { STREAMS, type StreamName } from "../chain/chain.ts";
 import { CHECKPOINT_DIR, listNotes, readCheckpoint, readLastNotes, splitNotes } from "../chain/checkpoint.ts";
@@ -109,6 +110,18 @@ export function* eachBatch({ from, ...log }: ReadPosition): Generator<ExportBatc
 
 export function readNextLine(position: ReadPosition): ExportLine | undefined {
   return readNext(position, PEEK)?.lines[0];
+}
+
+/** How much of a stream comes after a position: its bytes, and the age of the oldest line; 0 when there is none. */
+export interface Lag {
+  readonly bytesBehind: number;
+  readonly secondsBehind: number;
+}
+
+export function lagAt(position: ReadPosition, nowMs: EpochMs): Lag {
+  const next = readNextLine(position);
+  const secondsBehind = next === undefined ? 0 : Math.max(0, (nowMs - next.timeMs) / 1_000);
+  return { bytesBehind: bytesBehind(position), secondsBehind };
 }
 
 /**

@@ -9,8 +9,15 @@ import { makeDirectory } from "../journal/file-operations.ts";
 import type { Position } from "../query/params.ts";
 import { DAY_MS } from "../query/time-range.ts";
 import type { UpkeepState } from "../store/upkeep.ts";
-import { bytesBehind, type ExportBatch, type ExportLine, readBatch, readNextLine, startOf } from "./batch.ts";
-import { EXPORT_DIR, EXPORT_STREAMS, type ExportStream, readExportPosition, writeExportPosition } from "./positions.ts";
+import { type ExportBatch, type ExportLine, type Lag, lagAt, readBatch, readNextLine, startOf } from "./batch.ts";
+import {
+  deadLettersOf,
+  EXPORT_DIR,
+  EXPORT_STREAMS,
+  type ExportStream,
+  readExportPosition,
+  writeExportPosition,
+} from "./positions.ts";
 import { agedFiles, pruneFiles, SEE_VERIFY } from "./prune.ts";
 import type { Receiver } from "./receiver.ts";
 
@@ -128,13 +135,10 @@ export class Exporter {
     this.#reportRejected(REPEATED);
   }
 
-  #lag(): Pick<ExportState, "bytesBehind" | "secondsBehind"> {
+  #lag(): Lag {
     const { dir, stream, clock } = this.#options;
-    const position = { dir, stream, from: this.#position };
     try {
-      const next = readNextLine(position);
-      const secondsBehind = next === undefined ? 0 : Math.max(0, (clock() - next.timeMs) / 1_000);
-      return { bytesBehind: bytesBehind(position), secondsBehind };
+      return lagAt({ dir, stream, from: this.#position }, clock());
     } catch {
       // The log cannot be read; the exporter reports the reason itself.
       return { bytesBehind: Number.NaN, secondsBehind: Number.NaN };
@@ -288,7 +292,7 @@ export class Exporter {
  * Maximum bytes of one exporter's dead letters. A full file stops the exporter: lines that are neither accepted nor
  * kept would be lost.
  */
-const FILE_BYTES_MAX = 67_108_864;
+export const DEAD_LETTERS_BYTES_MAX = 67_108_864;
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_WRONLY } = fs.constants;
 
 interface DeadLetters {
@@ -306,7 +310,7 @@ interface DeadLetters {
 function keepDeadLetters(dir: string, { exporter, reason, lines }: DeadLetters): void {
   const folder = join(dir, EXPORT_DIR);
   makeDirectory(folder);
-  const path = join(folder, `${exporter}.dead.jsonl`);
+  const path = deadLettersOf(dir, exporter);
   const text = lines
     .map(
       ({ stream, log, day, offset, line }) =>
@@ -318,7 +322,7 @@ function keepDeadLetters(dir: string, { exporter, reason, lines }: DeadLetters):
     const facts = fs.fstatSync(fd);
     if (!facts.isFile()) throw new Error(`${path} is not a regular file: move it away`);
     let rest: Uint8Array = Buffer.from(text);
-    if (facts.size + rest.length > FILE_BYTES_MAX) {
+    if (facts.size + rest.length > DEAD_LETTERS_BYTES_MAX) {
       throw new Error(`${path} is full: fix the cause of the refusals, then move the file away`);
     }
     while (rest.length > 0) rest = rest.subarray(fs.writeSync(fd, rest));

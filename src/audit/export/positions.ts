@@ -16,6 +16,11 @@ const POSITION_FILE = /^([a-z0-9][a-z0-9-]{0,63})\.(calls|journal|checkpoints)\.
 const POSITION_BYTES_MAX = 1_024;
 const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_TRUNC, O_WRONLY } = fs.constants;
 
+/** Returns the file of the lines that a receiver refused for good. */
+export function deadLettersOf(dir: string, exporter: string): string {
+  return join(dir, EXPORT_DIR, `${exporter}.dead.jsonl`);
+}
+
 /** The position of an exporter in a stream: the receiver has accepted every line before it. */
 export interface ExportPosition {
   readonly exporter: string;

@@ -1,10 +1,16 @@
-import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, statSync } from "node:fs";
+import type { EpochMs } from "../../core/types.ts";
 import { logIdIn } from "../chain/log-id.ts";
 import { visitLines } from "../journal/day-files.ts";
 import { parseLine } from "../query/view.ts";
-import { type ExportLine, eachBatch, startOf } from "./batch.ts";
-import { EXPORT_DIR, EXPORT_STREAMS, type ExportStream, readExportPosition, readExportPositions } from "./positions.ts";
+import { type ExportLine, eachBatch, type Lag, lagAt, startOf } from "./batch.ts";
+import {
+  deadLettersOf,
+  EXPORT_STREAMS,
+  type ExportStream,
+  readExportPosition,
+  readExportPositions,
+} from "./positions.ts";
 
 /** Lines of a stream that an exporter has not sent, by its position in the log. Also works for a log that no process writes any more. */
 export interface Unsent {
@@ -48,6 +54,21 @@ export function readUnsent(dir: string, exporter: string): readonly Unsent[] {
   });
 }
 
+export interface ExportBacklog {
+  readonly streams: readonly (Lag & { readonly stream: ExportStream })[];
+  /** Size of the file of the lines that the receiver refused for good. */
+  readonly deadBytes: number;
+}
+
+/** Reads how far an exporter is behind, without reading everything that it has not sent. */
+export function readBacklog(dir: string, exporter: string, nowMs: EpochMs): ExportBacklog {
+  const streams = EXPORT_STREAMS.map((stream) => {
+    const from = readExportPosition(dir, exporter, stream).position ?? startOf(dir, stream);
+    return { stream, ...lagAt({ dir, stream, from }, nowMs) };
+  });
+  return { streams, deadBytes: statSync(deadLettersOf(dir, exporter), { throwIfNoEntry: false })?.size ?? 0 };
+}
+
 function unsentLine(line: ExportLine | undefined): UnsentLine | undefined {
   return line && { seq: line.seq, timestamp: new Date(line.timeMs).toISOString() };
 }
@@ -55,7 +76,7 @@ function unsentLine(line: ExportLine | undefined): UnsentLine | undefined {
 /** Returns the number of lines of each stream that the receiver refused for good. */
 function deadLinesOf(dir: string, exporter: string): ReadonlyMap<unknown, number> {
   const counts = new Map<unknown, number>();
-  const path = join(dir, EXPORT_DIR, `${exporter}.dead.jsonl`);
+  const path = deadLettersOf(dir, exporter);
   if (!existsSync(path)) return counts;
   visitLines(path, 0, (bytes, from, to) => {
     const stream = parseLine(bytes.toString("utf8", from, to))?.["stream"];

@@ -35,6 +35,32 @@ export function lockDirectory(dir: string, holder: string): DirectoryLock {
   throw new AuditLogError(`${path} keeps being replaced: stop whatever deletes files in ${dir}`);
 }
 
+/** Returns who holds the lock, without taking it: a process id; 0 for a process that is not visible; undefined for nobody. */
+export function lockHolder(dir: string): number | undefined {
+  const found = fs.statSync(join(dir, LOCK_FILE), { throwIfNoEntry: false });
+  if (found === undefined || !fs.existsSync(LOCKS)) return undefined;
+  for (const line of fs.readFileSync(LOCKS, "utf8").split("\n")) {
+    const [, pid, file] = LOCK_LINE.exec(line) ?? [];
+    if (file === lockedFile(found)) return Math.max(0, Number(pid));
+  }
+  return undefined;
+}
+
+/** Returns a file as the kernel's list of locks writes it: `major:minor:inode`, the first two in hex. */
+function lockedFile({ dev, ino }: fs.Stats): string {
+  const major = (dev >>> 8) & 0xfff;
+  const minor = (dev & 0xff) | ((dev >>> 12) & 0xfff00);
+  return `${hex(major)}:${hex(minor)}:${ino}`;
+}
+
+/** The kernel's list of locks. */
+const LOCKS = "/proc/locks";
+const LOCK_LINE = /^\d+: FLOCK +\S+ +WRITE +(-?\d+) ([0-9a-f]+:[0-9a-f]+:\d+) /;
+
+function hex(part: number): string {
+  return part.toString(16).padStart(2, "0");
+}
+
 function heldLock(fd: number, path: string, holder: string): DirectoryLock {
   let held = true;
   nameHolder(fd, holder);

@@ -24,6 +24,12 @@ interface DiskReserveOptions {
   readonly monotonic: () => number;
 }
 
+/** Returns how much of a disk is kept free, and how much more the reserve's file occupies, in bytes. */
+export function reserveOf(bytes: number, total: number): { readonly reserve: number; readonly held: number } {
+  const reserve = Math.min(bytes, Math.floor(total * DISK_PART));
+  return { reserve, held: Math.max(PAGE_BYTES, Math.floor(reserve * FILE_PART)) };
+}
+
 /**
  * Keeps room for the log lines of refusals when the disk fills up. While less than the reserve is free, no new call is
  * accepted. A file occupies a quarter of the reserve; it is removed when a write finds no room at all.
@@ -83,8 +89,7 @@ export class DiskReserve {
       return this.#isLow;
     }
     this.#freeBytes = space.free;
-    const reserve = Math.min(bytes, Math.floor(space.total * DISK_PART));
-    const held = Math.max(PAGE_BYTES, Math.floor(reserve * FILE_PART));
+    const { reserve, held } = reserveOf(bytes, space.total);
     const needed = reserve + (this.#isLow ? reserve * HYSTERESIS_PART : 0) + (this.#holds ? 0 : held);
     if (space.free < needed) return true;
     // Where the file system cannot reserve space, only the limit on free space applies.

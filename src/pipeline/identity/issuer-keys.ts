@@ -1,5 +1,6 @@
 import { createPublicKey, KeyObject } from "node:crypto";
 import { type CryptoKey, createLocalJWKSet, errors, type JWK } from "jose";
+import type { EpochMs } from "../../core/types.ts";
 
 /** The key type for each algorithm. HMAC is missing, so it can never be configured. */
 export const KEY_KINDS: Readonly<Record<string, { readonly kty: string; readonly crv?: string }>> = {
@@ -72,11 +73,12 @@ export interface KeySource {
   /** Opens the keys; otherwise returns the problems that make them unusable. */
   open(context: KeyContext): IssuerKeys | readonly string[];
   /**
-   * Fetches the keys once, to check a configuration. Left out: `open` needs no fetch.
+   * Fetches the keys once, to check a configuration. Returns the time in the answer's `Date`, if it has one. Left out: `open` needs
+   * no fetch.
    *
    * @throws {Error} that says why no token could be verified
    */
-  probe?(context: Pick<KeyContext, "algorithms" | "timeoutMs">): Promise<void>;
+  probe?(context: Pick<KeyContext, "algorithms" | "timeoutMs">): Promise<EpochMs | undefined>;
 }
 
 /** Keys that are opened without a clock, files or the network. */

@@ -30,6 +30,8 @@ export interface IssuerProfile {
    * holds for `REVIEW_FRESH_MS`.
    */
   readonly review?: ((token: string, subject: string) => Promise<void>) | undefined;
+  /** Finds out whether tokens can be reviewed. @throws {Error} that says why not */
+  readonly probeReview?: (() => Promise<void>) | undefined;
 }
 
 /** How long a reviewed token is used without another review. */

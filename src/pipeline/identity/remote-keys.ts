@@ -52,9 +52,10 @@ export function jwksUrl(uri: string, credentials?: FetchCredentials): KeySource 
     },
     async probe({ algorithms, timeoutMs }) {
       try {
-        const { keys } = remoteKeySet(await fetchJson({ uri, credentials, timeoutMs }));
-        const problem = fitProblem(keys, algorithms);
+        const { value, servedAtMs } = await fetchJson({ uri, credentials, timeoutMs });
+        const problem = fitProblem(remoteKeySet(value).keys, algorithms);
         if (problem !== undefined) throw new Error(problem);
+        return servedAtMs;
       } catch (cause) {
         const reason = cause instanceof EgressError ? egressReason(cause) : errorText(cause);
         throw new Error(`the keys of ${addressOf(uri)} cannot be used: ${reason}`, { cause });
@@ -157,7 +158,7 @@ class RemoteKeys implements IssuerKeys {
     const before = this.#set;
     let hasChanged = false;
     try {
-      const set = remoteKeySet(await fetchJson(this.#options));
+      const set = remoteKeySet((await fetchJson(this.#options)).value);
       hasChanged = before !== undefined && JSON.stringify(before.keys) !== JSON.stringify(set.keys);
       this.#set = set;
       this.#fetchedAtMs = this.#options.clock();
@@ -178,7 +179,7 @@ function addressOf(uri: string): string {
 
 type Fetched = Pick<RemoteKeysOptions, "uri" | "credentials" | "timeoutMs">;
 
-async function fetchJson({ uri, credentials, timeoutMs }: Fetched): Promise<unknown> {
+async function fetchJson({ uri, credentials, timeoutMs }: Fetched) {
   const { ca, token } = credentials?.() ?? {};
   // A kept connection would be minutes old and closed.
   const client = new EgressClient({
@@ -186,7 +187,7 @@ async function fetchJson({ uri, credentials, timeoutMs }: Fetched): Promise<unkn
     keepsConnections: false,
     ...(ca !== undefined && { tls: { rootCert: Buffer.from(ca) } }),
   });
-  const { status, body } = await client.send({
+  const { status, headers, body } = await client.send({
     method: "GET",
     url: new URL(uri),
     timeoutMs,
@@ -199,5 +200,7 @@ async function fetchJson({ uri, credentials, timeoutMs }: Fetched): Promise<unkn
     acceptsUnboundedBody: true,
   });
   if (status !== 200) throw new Error(`the JWKS URL answered with status ${status}`);
-  return parseStrictJson(new TextDecoder("utf-8", { fatal: true }).decode(body), BOUNDED_TEXT_LIMITS);
+  const value = parseStrictJson(new TextDecoder("utf-8", { fatal: true }).decode(body), BOUNDED_TEXT_LIMITS);
+  const servedAtMs = Date.parse(headers.date ?? "");
+  return { value, servedAtMs: Number.isNaN(servedAtMs) ? undefined : servedAtMs };
 }

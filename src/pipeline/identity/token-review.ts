@@ -1,3 +1,4 @@
+import { errorText } from "../../core/error-text.ts";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { OutageReporter } from "../../core/retry.ts";
@@ -119,6 +120,23 @@ function refusalOf(
 
 function resultOf({ code }: Refusal): ReviewResult {
   return code === "UNAUTHENTICATED" ? "refused" : "unavailable";
+}
+
+/**
+ * Asks the API server about a token that it never accepts, which shows whether it would review others. Changes nothing.
+ *
+ * @throws {Error} that says why no token could be reviewed
+ */
+export async function probeReview(settings: TokenReviewSettings): Promise<void> {
+  try {
+    await ask("stc-doctor", settings, AbortSignal.timeout(TIMEOUT_MS));
+  } catch (cause) {
+    const reason = cause instanceof EgressError ? egressReason(cause) : errorText(cause);
+    const isForbidden = cause instanceof NotReviewed && cause.status === 403;
+    throw new Error(isForbidden ? `${reason}: the service's account needs the role system:auth-delegator` : reason, {
+      cause,
+    });
+  }
 }
 
 /** An answer that the API server has refused, such as 403 without the role, is a mistake that lasts until somebody corrects it. */

@@ -1,5 +1,7 @@
 import { errorText } from "../../core/error-text.ts";
 import { resultWithin } from "../../core/time-limits.ts";
+import type { EpochMs } from "../../core/types.ts";
+import type { StoreFacts } from "../../database/dialect.ts";
 import type { Config } from "../config/config.ts";
 import type { Modules } from "../module-types.ts";
 import { configuredStore } from "./approvals.ts";
@@ -7,10 +9,15 @@ import { readExports } from "./audit.ts";
 import { readIssuers, sourceOf } from "./identity.ts";
 
 /** A connection to a system that the configuration names. */
-interface Probe {
+export interface SystemProbe {
   readonly field: string;
-  /** Connects and changes nothing. Rejects with an error that says what is wrong. */
-  check(): Promise<void>;
+  /** Name of the system in messages. */
+  readonly name: string;
+  /**
+   * Connects and changes nothing. Returns the time by the system's clock, if it tells. Rejects with an error that says what is
+   * wrong.
+   */
+  check(): Promise<EpochMs | undefined>;
 }
 
 export interface Connection {
@@ -23,9 +30,9 @@ const CONNECT_MS_MAX = 10_000;
 /** The service's own limit for fetching keys. */
 const KEYS_MS_MAX = 5_000;
 
-/** Connects once, at the same time, to the database, the issuers' key sets and the receivers of the audit. */
+/** Connects once, at the same time, to the database, the issuers' key sets, what reviews tokens, and the receivers of the audit. */
 export function connect(config: Config, modules: Modules): Promise<readonly Connection[]> {
-  const probes = [...databaseProbes(config, modules), ...keyProbes(config, modules), ...exportProbes(config, modules)];
+  const probes = [databaseProbes, keyProbes, reviewProbes, exportProbes].flatMap((of) => of(config, modules));
   return Promise.all(
     probes.map(async ({ field, check }) => {
       const tooLate = () => new Error(`gave no answer within ${CONNECT_MS_MAX / 1_000} s`);
@@ -37,33 +44,65 @@ export function connect(config: Config, modules: Modules): Promise<readonly Conn
 
 // Whoever assembles the configuration reports what cannot be read.
 
-function databaseProbes(config: Config, { approvalStores }: Modules): readonly Probe[] {
+/** A file of this machine is no connection. */
+function databaseProbes(config: Config, modules: Modules): readonly SystemProbe[] {
+  const store = storeOf(config, modules);
+  if (store === undefined || store.kind.setting === "store") return [];
+  const { kind, url } = store;
+  const check = () => kind.inspect(url, { now: () => 0 }).then(() => undefined);
+  return [{ field: `approvals.${kind.setting}`, name: kind.name, check }];
+}
+
+function storeOf(config: Config, { approvalStores }: Modules) {
   try {
-    const { kind, url } = configuredStore(config, approvalStores) ?? {};
-    if (kind?.probe === undefined || url === undefined) return [];
-    return [{ field: `approvals.${kind.setting}`, check: async () => kind.probe?.(url) }];
+    return configuredStore(config, approvalStores);
   } catch {
-    return [];
+    return undefined;
   }
 }
 
-function keyProbes(config: Config, { tokenSources }: Modules): readonly Probe[] {
+/**
+ * Inspects the database of the approvals; undefined when the configuration names none.
+ *
+ * @throws {Error} that says why it cannot be used
+ */
+export async function inspectStore(
+  config: Config,
+  modules: Modules,
+  now: () => EpochMs,
+): Promise<StoreFacts | undefined> {
+  const { kind, url } = configuredStore(config, modules.approvalStores) ?? {};
+  return kind === undefined || url === undefined ? undefined : kind.inspect(url, { now });
+}
+
+export function keyProbes(config: Config, { tokenSources }: Modules): readonly SystemProbe[] {
   return (readIssuers(config, tokenSources, []) ?? []).flatMap(({ keys, algorithms }, index) => {
     const issuer = config.jwt.issuers[index];
     if (keys.probe === undefined || issuer === undefined) return [];
     const field = `jwt.issuers[${index}].${sourceOf(issuer, tokenSources)?.key}`;
-    return [{ field, check: async () => keys.probe?.({ algorithms, timeoutMs: KEYS_MS_MAX }) }];
+    return [{ field, name: issuer.issuer, check: async () => keys.probe?.({ algorithms, timeoutMs: KEYS_MS_MAX }) }];
   });
 }
 
-function exportProbes(config: Config, { auditExporters }: Modules): readonly Probe[] {
+/** Asks the API servers that review tokens whether they would. */
+export function reviewProbes(config: Config, { tokenSources }: Modules): readonly SystemProbe[] {
+  return (readIssuers(config, tokenSources, []) ?? []).flatMap(({ issuer: name, probeReview }, index) => {
+    if (probeReview === undefined) return [];
+    const check = () => probeReview().then(() => undefined);
+    return [{ field: `jwt.issuers[${index}].tokenReview`, name, check }];
+  });
+}
+
+export function exportProbes(config: Config, { auditExporters }: Modules): readonly SystemProbe[] {
   return readExports(config, auditExporters, []).map(({ name, receiver }) => ({
     field: `audit.export[${config.audit.export.findIndex((entry) => entry.name === name)}]`,
+    name,
     check: async () => {
       const outcome = await receiver.deliver([], AbortSignal.timeout(CONNECT_MS_MAX));
       await receiver.close?.();
       // A refusal of an empty list comes from a receiver that was reached and knows the credentials.
       if (outcome.kind === "later") throw new Error(`the receiver ${name} cannot be used: ${outcome.reason}`);
+      return undefined;
     },
   }));
 }

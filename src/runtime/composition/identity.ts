@@ -73,7 +73,7 @@ export function readIssuers(
       clockToleranceSeconds,
       claims,
     };
-    return keys && { ...rules, subjectPermissions, keys, review, ...(typ !== undefined && { typ }) };
+    return keys && { ...rules, subjectPermissions, keys, ...review, ...(typ !== undefined && { typ }) };
   });
   return profiles.every((profile) => profile !== undefined) ? profiles : undefined;
 }
@@ -88,17 +88,23 @@ function reviewOf(
   { issuer, tokenReview, audience }: Config["jwt"]["issuers"][number],
   parts: Parameters<typeof credentialsIn>[1],
   observer: ReviewObserver,
-): IssuerProfile["review"] {
-  if (tokenReview === undefined) return undefined;
+): Pick<IssuerProfile, "review" | "probeReview"> {
+  if (tokenReview === undefined) return {};
   const { url, caFile, tokenFile, whenUnavailable } = tokenReview;
   const credentials = credentialsIn({ caFile, tokenFile }, parts);
   const settings = { issuer, url, whenUnavailable, credentials, audiences: [audience].flat() };
   let reviewer: Promise<TokenReviewer> | undefined;
-  return async (token, subject) => {
-    reviewer ??= import("../../pipeline/identity/token-review.ts").then(
-      ({ TokenReviewer: Reviewer }) => new Reviewer(settings, observer),
-    );
-    await (await reviewer).review(token, subject);
+  return {
+    async review(token, subject) {
+      reviewer ??= import("../../pipeline/identity/token-review.ts").then(
+        ({ TokenReviewer: Reviewer }) => new Reviewer(settings, observer),
+      );
+      await (await reviewer).review(token, subject);
+    },
+    async probeReview() {
+      const { probeReview } = await import("../../pipeline/identity/token-review.ts");
+      await probeReview(settings);
+    },
   };
 }
 

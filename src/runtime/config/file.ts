@@ -57,7 +57,7 @@ export function readConsoleAddress(path: string, environment: Environment): stri
 const LOOPBACK_OF: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" };
 
 /** Returns the address of the simplest listener, or undefined when the system chose the port. */
-function healthAddress(
+export function healthAddress(
   { operator, host, port, tls, socket }: Config["server"],
   folder: string,
 ): HealthAddress | undefined {

@@ -1,0 +1,16 @@
+import { auditLog, exportBacklog } from "./audit.ts";
+import { certificates } from "./certificates.ts";
+import type { Check } from "./check.ts";
+import { secretFiles, storage } from "./files.ts";
+import { decisionPoints, halts, service, workers } from "./service.ts";
+import { configuration, confinement, environment, tools } from "./setup.ts";
+import { clocks, database, exporters, issuers, tokenReview } from "./systems.ts";
+
+/** The checks of `stc doctor`, in the order in which they are reported. Each is a declaration; none changes anything. */
+export const CHECKS: readonly Check[] = [
+  ...[configuration, tools, confinement, environment],
+  ...[secretFiles, certificates, clocks],
+  ...[storage, auditLog, exportBacklog, exporters],
+  ...[database, issuers, tokenReview],
+  ...[service, workers, decisionPoints, halts],
+];

@@ -1,0 +1,67 @@
+import { processEnvironment } from "../../runtime/config/environment.ts";
+import { EXIT, isColoured, print, type StyledText } from "../output.ts";
+import { type CheckFinding, type CheckResult, runChecks, STATUSES, type Status } from "./check.ts";
+import { CHECKS } from "./checks.ts";
+import { type DeploymentOptions, openDeployment } from "./deployment.ts";
+
+interface DoctorOptions extends DeploymentOptions {
+  readonly json?: boolean;
+}
+
+/** `stc doctor`: says what is wrong with a deployment. */
+export async function doctor({ json, ...options }: DoctorOptions): Promise<void> {
+  const deployment = await openDeployment(options);
+  const results = await runChecks(CHECKS, deployment);
+  await deployment.close();
+  const isOk = results.every(({ status }) => status !== "failed");
+  if (json === true) print.json({ ok: isOk, checks: results });
+  else show(results);
+  const isUnusable = results.some(({ name, status }) => name === "configuration" && status === "failed");
+  if (!isOk) process.exitCode = isUnusable ? EXIT.configuration : EXIT.failed;
+}
+
+const STATUS_WIDTH = 9;
+const NAME_WIDTH = 16;
+const LINE_WIDTH = 80;
+const TEXT_WIDTH = LINE_WIDTH - STATUS_WIDTH - NAME_WIDTH;
+
+const SHOWN: Readonly<Record<Status, Required<Pick<StyledText, "text" | "colour">>>> = {
+  failed: { text: "FAILED", colour: "red" },
+  warning: { text: "warning", colour: "yellow" },
+  ok: { text: "ok", colour: "green" },
+  "not applicable": { text: "-", colour: undefined },
+};
+
+function show(results: readonly CheckResult[]): void {
+  const hasColours = isColoured(processEnvironment());
+  for (const { name, status, findings } of results) {
+    const { text, colour } = SHOWN[status];
+    const [first = "", ...more] = findings.flatMap((finding) => linesOf(finding, status));
+    const head = { text: text.padEnd(STATUS_WIDTH), colour: hasColours ? colour : undefined };
+    print.pieces([head, { text: `${name.padEnd(NAME_WIDTH)}${first}`.trimEnd() }]);
+    for (const line of more) print.line(`${" ".repeat(STATUS_WIDTH + NAME_WIDTH)}${line}`);
+  }
+  print.line(`\n${summaryOf(results)}`);
+}
+
+/** A finding that is not as bad as its check says so itself. */
+function linesOf({ status, seen, next }: CheckFinding, worst: Status): readonly string[] {
+  const label = status === worst ? "" : `${status}: `;
+  return [...wrapped(`${label}${seen}`), ...(next === undefined ? [] : wrapped(`-> ${next}`, "   "))];
+}
+
+function wrapped(text: string, indent = ""): readonly string[] {
+  const lines: string[] = [];
+  for (const word of text.split(/\s+/)) {
+    const last = lines.at(-1);
+    if (last !== undefined && last.length + 1 + word.length <= TEXT_WIDTH) lines.push(`${lines.pop()} ${word}`);
+    else lines.push(last === undefined ? word : `${indent}${word}`);
+  }
+  return lines;
+}
+
+function summaryOf(results: readonly CheckResult[]): string {
+  return STATUSES.toReversed()
+    .map((status) => `${status}: ${results.filter((result) => result.status === status).length}`)
+    .join(", ");
+}
