@@ -162,6 +162,9 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   "docs/install.md: bun run compile": "takes a minute; tests/long/compile.long.ts builds and runs the binary",
   "docs/install.md: docker build": "wants a container runtime; tests/deploy/image.test.ts reads the image's file",
   "docs/install.md: stc health": "wants the reader's service; tests/deploy/running.test.ts has the command",
+  "docs/operating.md: stc doctor --config": "stc.yaml is the reader's; tests/cli/doctor/deployment.slow.ts runs it",
+  "docs/operating.md: FAILED": "is what it prints; tests/cli/doctor/deployment.slow.ts has the form",
+  "docs/operating.md: kubectl exec": "wants a cluster; tests/cli/doctor/deployment.slow.ts runs the command",
   "docs/operating.md: stc check --config": "stc.yaml is the reader's; tests/e2e/first-service.slow.ts checks one so",
   "docs/audit.md: stc audit query --tool bash --decision ALLOWED":
     "wants calls of the reader; tests/audit/query/line-index.test.ts has the filters",

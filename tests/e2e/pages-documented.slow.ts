@@ -1,22 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import { blocksOf, PAGES, textOf } from "../support/documented.ts";
+import { anchorsOf, blocksOf, PAGES, textOf } from "../support/documented.ts";
 import { runStc } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
-
-/** The names under which a page's headings are linked to. */
-function anchorsOf(page: string): ReadonlySet<string> {
-  const headings = [...textOf(page).matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) => heading);
-  return new Set(
-    headings.map((heading) =>
-      heading
-        .toLowerCase()
-        .replace(/[^\p{L}\p{N}\s_-]/gu, "")
-        .replaceAll(" ", "-"),
-    ),
-  );
-}
 
 test.each(PAGES)("the links of %s have targets", (page) => {
   const links = [...textOf(page).matchAll(/\]\((?!https?:)([^)\s]*)\)/g)].map(([, link = ""]) => link);

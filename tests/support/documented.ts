@@ -11,6 +11,19 @@ export function textOf(page: string): string {
   return readFileSync(join(PROJECT, page), "utf8");
 }
 
+/** The names under which a page's headings are linked to. */
+export function anchorsOf(page: string): ReadonlySet<string> {
+  const headings = [...textOf(page).matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) => heading);
+  return new Set(
+    headings.map((heading) =>
+      heading
+        .toLowerCase()
+        .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+        .replaceAll(" ", "-"),
+    ),
+  );
+}
+
 /** What stands between two fences. */
 export interface Block {
   readonly page: string;

@@ -40,8 +40,7 @@ function nameOf({ name, dir }: LogFolder): string {
 
 function stateOf(log: KnownLog, nowMs: EpochMs): readonly CheckFinding[] {
   const ageMs = nowMs - (log.lastLineMs ?? nowMs);
-  const writer =
-    log.writer === undefined ? "no process writes it" : `written by process ${log.writer || "of another container"}`;
+  const writer = log.writer === undefined ? "no process writes it" : `written by ${processText(log.writer)}`;
   const seen = `${nameOf(log)}: ${writer}, last line ${ageText(ageMs)} ago`;
   if (log.uncovered === 0 || ageMs < UNCOVERED_MS_MAX) return [ok(seen)];
   const next =
@@ -49,6 +48,11 @@ function stateOf(log: KnownLog, nowMs: EpochMs): readonly CheckFinding[] {
       ? "A crash left them: the next start signs them."
       : "Look for the cause in the service's log: its folder checkpoints must be writable.";
   return [warning(`${seen}; no checkpoint covers its last ${log.uncovered} lines`, next)];
+}
+
+/** Returns the name of a process, which may be one of another container. */
+export function processText(pid: number): string {
+  return pid === 0 ? "a process of another container" : `process ${pid}`;
 }
 
 /** Verifies the newest day, in steps, so that the other checks go on. */

@@ -63,7 +63,9 @@ export async function openDeployment(options: DeploymentOptions) {
     /** The parts of a service, or the problems that would prevent its start; undefined without a configuration. */
     parts,
     service,
-    database: once(async () => (config === undefined ? undefined : inspectStore(config, MODULES, now))),
+    database: once(async () =>
+      config === undefined ? undefined : resultWithin(inspectStore(config, MODULES, now), ANSWER_MS_MAX, tooLate),
+    ),
     issuers: once(async () => answersOf(config === undefined ? [] : keyProbes(config, MODULES), now)),
     /** The logs of the audit directory, with what their ends say. */
     audit: once(async () => (config === undefined ? [] : stateOfLogs(pathFrom(config, config.audit.dir)))),
@@ -107,12 +109,15 @@ async function assembled(config: Config | undefined): Promise<Assembled | undefi
   }
 }
 
+function tooLate(): Error {
+  return new Error(`no answer within ${ANSWER_MS_MAX / 1_000} s`);
+}
+
 /** Asks every system at the same time. Never rejects. */
 export function answersOf(probes: readonly SystemProbe[], now: () => EpochMs): Promise<readonly ProbeAnswer[]> {
   return Promise.all(
     probes.map(async ({ field, name, check }) => {
       const sentMs = now();
-      const tooLate = (): Error => new Error(`no answer within ${ANSWER_MS_MAX / 1_000} s`);
       try {
         const servedAtMs = await resultWithin(check(), ANSWER_MS_MAX, tooLate);
         const clock = servedAtMs === undefined ? undefined : clockOf(servedAtMs, sentMs, now());

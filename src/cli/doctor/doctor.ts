@@ -36,7 +36,7 @@ function show(results: readonly CheckResult[]): void {
   const hasColours = isColoured(processEnvironment());
   for (const { name, status, findings } of results) {
     const { text, colour } = SHOWN[status];
-    const [first = "", ...more] = findings.flatMap((finding) => linesOf(finding, status));
+    const [first = "", ...more] = linesOf(findings, status);
     const head = { text: text.padEnd(STATUS_WIDTH), colour: hasColours ? colour : undefined };
     print.pieces([head, { text: `${name.padEnd(NAME_WIDTH)}${first}`.trimEnd() }]);
     for (const line of more) print.line(`${" ".repeat(STATUS_WIDTH + NAME_WIDTH)}${line}`);
@@ -44,10 +44,16 @@ function show(results: readonly CheckResult[]): void {
   print.line(`\n${summaryOf(results)}`);
 }
 
-/** A finding that is not as bad as its check says so itself. */
-function linesOf({ status, seen, next }: CheckFinding, worst: Status): readonly string[] {
-  const label = status === worst ? "" : `${status}: `;
-  return [...wrapped(`${label}${seen}`), ...(next === undefined ? [] : wrapped(`-> ${next}`, "   "))];
+/**
+ * A finding that is not as bad as its check says so itself. What to do next is said once after several findings for which it is the
+ * same.
+ */
+function linesOf(findings: readonly CheckFinding[], worst: Status): readonly string[] {
+  return findings.flatMap(({ status, seen, next }, index) => {
+    const isSaidLater = findings[index + 1]?.next === next;
+    const advice = next === undefined || isSaidLater ? [] : wrapped(`-> ${next}`, "   ");
+    return [...wrapped(status === worst ? seen : `${status}: ${seen}`), ...advice];
+  });
 }
 
 function wrapped(text: string, indent = ""): readonly string[] {

@@ -20,7 +20,8 @@ const OTHERS_WRITE = 0o002;
 const OTHERS_ENTER = 0o001;
 const GROUP_WRITE = 0o020;
 
-const KEEP_SECRET = "Give the file the mode 0400, or 0440 for the service's group; in Kubernetes set defaultMode: 288.";
+const KEEP_SECRET =
+  "Give the file the mode 0400, or 0440 for the service's group; in Kubernetes set defaultMode: 0440.";
 
 /** Returns a file of the configuration as text; undefined when it is missing, not a file, or large. */
 export function smallFile(path: string): string | undefined {

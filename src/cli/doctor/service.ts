@@ -1,4 +1,5 @@
 import { isTable } from "../../core/json.ts";
+import { processText } from "./audit.ts";
 import { type Check, type CheckFinding, failed, notApplicable, ok, warning } from "./check.ts";
 import type { Deployment, ReadinessAnswer } from "./deployment.ts";
 
@@ -34,7 +35,7 @@ async function notRunning(why: string, deployment: Deployment): Promise<readonly
   const writer = (await deployment.audit()).find((log) => log.writer !== undefined)?.writer;
   if (writer === undefined) return notApplicable(`no service runs: ${why}`);
   const next = "See its log. Under another address or TLS, give --url. docs/runbooks.md#safetoolcalldown";
-  return [failed(`${why}, and process ${writer || "of another container"} has the audit log open`, next)];
+  return [failed(`${why}, and ${processText(writer)} has the audit log open`, next)];
 }
 
 function refusedReload({ configuration }: ReadinessAnswer["state"]): readonly CheckFinding[] {

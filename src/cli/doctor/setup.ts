@@ -14,11 +14,8 @@ export const configuration: Check = {
   async run({ config, problems, parts }) {
     const all = [...problems, ...((await parts())?.problems ?? [])];
     if (all.length === 0) return [ok(config?.origin ?? "")];
-    return all.map((problem, index) =>
-      index === all.length - 1
-        ? failed(problem, "Correct it, and try stc check. docs/troubleshooting.md#the-service-does-not-start")
-        : { status: "failed", seen: problem },
-    );
+    const next = "Correct it, and try stc check. docs/troubleshooting.md#the-service-does-not-start";
+    return all.map((problem) => failed(problem, next));
   },
 };
 
@@ -31,7 +28,7 @@ export const tools: Check = {
     const { registry, loaded, report } = parts;
     const quarantined = report.toolNotes.filter(({ isQuarantine }) => isQuarantine === true);
     return [
-      ok(`${registry.list().length} are offered`),
+      ok(`offered: ${registry.list().length}`),
       ...loaded.notRegistered.map((reason) => warning(reason, "docs/troubleshooting.md#a-tool-is-missing")),
       ...quarantined.map(({ tool, message }) =>
         failed(`tool ${tool}: ${message}`, "docs/runbooks.md#safetoolcalltoolsquarantined"),
@@ -56,7 +53,7 @@ function confinementFindings({ mode, tools: levels, faults }: ConfinementShown):
   const confined = names.filter((tool) => levels[tool] === "confined");
   const next = "The kernel needs Landlock, and the container must allow it. docs/confinement.md";
   return [
-    ...(confined.length > 0 ? [ok(`${confined.length} tools run confined (commands.confinement: ${mode})`)] : []),
+    ...(confined.length > 0 ? [ok(`run confined: ${confined.join(", ")} (commands.confinement: ${mode})`)] : []),
     ...names
       .filter((tool) => levels[tool] !== "confined")
       .map((tool) =>
