@@ -35,6 +35,12 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
     ].map((begin) => [`docs/README.md: ${begin}`, "tests/e2e/blocks-documented.slow.ts"]),
   ),
   "docs/approvals.md: export STC_URL=": "tests/e2e/blocks-documented.slow.ts",
+  ...Object.fromEntries(
+    ["pg_dump", "pg_restore", "psql", "UPDATE approvals"].map((begin) => [
+      `docs/operating.md: ${begin}`,
+      "tests/e2e/restore-postgres-documented.slow.ts",
+    ]),
+  ),
   "docs/operating.md: stc check --matrix": "tests/e2e/blocks-documented.slow.ts",
   "docs/webhooks.md: stc approvals report": "tests/e2e/blocks-documented.slow.ts",
   ...Object.fromEntries(
@@ -162,6 +168,8 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   "docs/install.md: bun run compile": "takes a minute; tests/long/compile.long.ts builds and runs the binary",
   "docs/install.md: docker build": "wants a container runtime; tests/deploy/image.test.ts reads the image's file",
   "docs/install.md: stc health": "wants the reader's service; tests/deploy/running.test.ts has the command",
+  "docs/operating.md: export DATABASE=":
+    "names the reader's server; tests/e2e/restore-postgres-documented.slow.ts names its own",
   "docs/operating.md: stc doctor --config": "stc.yaml is the reader's; tests/cli/doctor/deployment.slow.ts runs it",
   "docs/operating.md: FAILED": "is what it prints; tests/cli/doctor/deployment.slow.ts has the form",
   "docs/operating.md: kubectl exec": "wants a cluster; tests/cli/doctor/deployment.slow.ts runs the command",

@@ -51,9 +51,31 @@ export function findPostgres(): string | undefined {
   }
 }
 
-export async function startPostgres(native: string): Promise<PostgresServer> {
+/**
+ * The newest PostgreSQL that Debian has installed with its `pg_dump` and `pg_restore`, which the package above does not have; undefined
+ * where there is none.
+ */
+export function findInstalledPostgres(): string | undefined {
+  const homes = [...new Bun.Glob("/usr/lib/postgresql/*/bin/postgres").scanSync()].map((path) =>
+    dirname(dirname(path)),
+  );
+  const whole = homes.filter((home) =>
+    ["initdb", "pg_dump", "pg_restore", "psql"].every((name) => fs.existsSync(join(home, "bin", name))),
+  );
+  return whole.sort((one, other) => Number(one.split("/").at(-1)) - Number(other.split("/").at(-1))).at(-1);
+}
+
+export function startInstalledPostgres(home: string): Promise<PostgresServer> {
+  return startServer(() => home);
+}
+
+export function startPostgres(native: string): Promise<PostgresServer> {
+  return startServer((dir) => copyBinaries(native, dir));
+}
+
+async function startServer(homeIn: (dir: string) => string): Promise<PostgresServer> {
   const dir = fs.mkdtempSync(join(tmpdir(), "stc-postgres-"));
-  const home = copyBinaries(native, dir);
+  const home = homeIn(dir);
   fs.writeFileSync(join(dir, "password"), PASSWORD);
   own(dir);
   own(join(dir, "password"));
