@@ -132,7 +132,12 @@ const PROPERTIES: Readonly<Record<string, Schema>> = {
   }),
   podMonitor: monitor,
   serviceMonitor: monitor,
-  prometheusRule: closed({ enabled: flag, labels: texts, extraRules: list(table) }),
+  prometheusRule: closed({
+    enabled: flag,
+    labels: texts,
+    runbookUrl: { type: "string", pattern: "^(https?://[^\\s#\"']+)?$" },
+    extraRules: list(table),
+  }),
   grafanaDashboards: closed({ enabled: flag, labels: texts, annotations: texts }),
   serviceAccount: closed({ create: flag, name: objectName, annotations: texts, automount: flag }),
   sidecar: closed({

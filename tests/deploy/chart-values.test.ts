@@ -66,6 +66,7 @@ describe.skipIf(HELM === undefined)("refused, with the value and what to do", ()
     ["service.port", 70_000, "at '/service/port': maximum: got 70,000, want 65,535"],
     ["ingress.calls.hosts", ["*.example.com"], "at '/ingress/calls/hosts/0'"],
     ["console.publicUrl", "http://console.example", "at '/console/publicUrl'"],
+    ["prometheusRule.runbookUrl", "https://wiki.example/runbooks#top", "at '/prometheusRule/runbookUrl'"],
     ["tools", { "../x.ts": "" }, "at '/tools': additional properties '../x.ts' not allowed"],
     // YAML 1.1, which Helm reads, takes an unquoted `off` for false.
     ["config.limits", { rates: { tool: false } }, "at '/config/limits/rates/tool': got boolean, want string"],

@@ -330,6 +330,20 @@ describe.skipIf(HELM === undefined)("signing keys and certificates", () => {
     const jobs = alertRules().flatMap(({ expr }) => [...expr.matchAll(/job="([^"]*)"/g)].map(([, job]) => job));
     expect([...new Set(jobs)]).toEqual(["safe-tool-call"]);
   });
+
+  test("a copy of the runbooks is where every alert leads, with its own section", async () => {
+    const runbookUrl = "https://wiki.example/stc/$1/runbooks";
+    const extraRules = [
+      { alert: "Own", expr: "vector(1)", annotations: { runbook_url: "https://own.example/runbooks.md#own" } },
+    ];
+    const documents = await rendered({ case: "standalone", values: { prometheusRule: { runbookUrl, extraRules } } });
+    const { groups } = specOf<{ groups: { rules: ReturnType<typeof alertRules> }[] }>(documents, "PrometheusRule");
+    const led = groups.flatMap(({ rules }) => rules.map(({ alert, annotations }) => [alert, annotations.runbook_url]));
+    expect(led).toEqual([
+      ...alertRules().map(({ alert }) => [alert, `${runbookUrl}#${alert.toLowerCase()}`]),
+      ["Own", "https://own.example/runbooks.md#own"],
+    ]);
+  });
 });
 
 interface Endpoint {
