@@ -50,7 +50,7 @@ export function auditReadingFindings(folder: string): AuditReadingFindings {
 }
 
 /** Returns a function that links lines as the writer does. */
-function chained(): (line: string) => string {
+export function chained(): (line: string) => string {
   let [seq, prev] = [0, genesisOf("calls").digest("hex")];
   return (line) => {
     const hashed = `${line.slice(0, -1)},"seq":${seq},"prev":"${prev}"`;
