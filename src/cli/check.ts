@@ -4,7 +4,7 @@ import type { EpochMs, Tool } from "../core/types.ts";
 import { MODULES } from "../modules.ts";
 import { connect } from "../runtime/composition/connections.ts";
 import { roleNotes } from "../runtime/composition/roles.ts";
-import type { Parts } from "../runtime/composition/wiring.ts";
+import { clock, type Parts } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { type MatrixRow, matrixOf, protectionNotes } from "../runtime/inventory/inventory.ts";
 import type { VerdictRow } from "../runtime/replay/matrix.ts";
@@ -24,7 +24,7 @@ interface CheckOptions extends ConfigurationOptions {
 export async function check(options: CheckOptions): Promise<void> {
   try {
     const { config } = await configuration(options);
-    const connections = options.connect === true ? await connect(config, MODULES) : [];
+    const connections = options.connect === true ? await connect(config, MODULES, clock) : [];
     const failed = connections.flatMap(({ field, problem }) => (problem === undefined ? [] : [`${field}: ${problem}`]));
     const connected = connections.map(({ field }) => field);
     try {

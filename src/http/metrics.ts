@@ -263,6 +263,7 @@ const EXPORTS = [
   ["stc_audit_export_sent_lines", "Audit lines that the receiver accepted since the start", "sentLines"],
   ["stc_audit_export_dead_lines", "Audit lines that the receiver rejected permanently since the start", "deadLines"],
   ["stc_audit_export_failures", "Requests of an exporter that failed since the start", "failures"],
+  ["stc_audit_export_conflicts", "Failures since the start for which an archive holds other content", "conflicts"],
 ] as const;
 
 const WEBHOOKS: readonly (readonly [string, string, (state: WebhookState) => number])[] = [

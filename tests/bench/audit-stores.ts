@@ -63,7 +63,7 @@ async function fill(
 ) {
   const urlFile = join(folder, `${name}-url`);
   writeFileSync(urlFile, url);
-  const receiver = exporter.open({ urlFile }, { path: (path) => path, problem: () => {} });
+  const receiver = exporter.open({ urlFile }, { path: (path) => path, clock: Date.now, problem: () => {} });
   if (receiver === undefined) throw new Error("no receiver");
   const at = performance.now();
   const log = logIdIn(dir, "calls");

@@ -47,6 +47,7 @@ function receiverAt(url: string, retentionDays?: number): Receiver {
     { urlFile, retentionDays },
     {
       path: (path) => path,
+      clock: Date.now,
       problem: (setting, message) => {
         throw new Error(`${setting}: ${message}`);
       },

@@ -18,6 +18,15 @@ export function dayFilesText(dir: string): string {
     .join("");
 }
 
+/** The evidence in a directory, byte for byte: day files of both streams, checkpoints and the record of deleted days. */
+export function logFiles(dir: string): Readonly<Record<string, string>> {
+  const names = readdirSync(dir, { recursive: true, encoding: "utf8" });
+  const evidence = names.filter((name) =>
+    /^(?:(?:journal\/)?[\d-]+\.jsonl|checkpoints\/[\d-]+\.txt|pruned\.jsonl)$/.test(name),
+  );
+  return Object.fromEntries(evidence.sort().map((name) => [name, readFileSync(join(dir, name), "latin1")]));
+}
+
 export function auditEntries(dir: string): readonly AuditEntry[] {
   return parseLines(dayFilesText(dir)) as readonly AuditEntry[];
 }

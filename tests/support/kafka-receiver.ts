@@ -9,6 +9,7 @@ export function openKafka(settings: KafkaSettings): Receiver {
   const problems: string[] = [];
   const receiver = kafkaExporter.open(kafkaExporter.settings.parse(settings), {
     path: (path) => path,
+    clock: Date.now,
     problem: (setting, message) => problems.push(`${setting}: ${message}`),
   });
   if (receiver === undefined) throw new Error(problems.join("\n"));

@@ -18,7 +18,7 @@ export function openReceiver({ type = "otlp", url, headers, dir = "." }: Receive
   const problems: string[] = [];
   const receiver = { otlp: otlpExporter, loki: lokiExporter }[type].open(
     { url, ...(headersFile !== undefined && { headersFile }) },
-    { path: (path) => path, problem: (setting, message) => problems.push(`${setting}: ${message}`) },
+    { path: (path) => path, clock: Date.now, problem: (setting, message) => problems.push(`${setting}: ${message}`) },
   );
   if (receiver === undefined) throw new Error(problems.join("\n"));
   return receiver;

@@ -183,7 +183,8 @@ export function cutTornNotes(dir: string): void {
   }
 }
 
-function endOfNotes(bytes: Buffer): number {
+/** Returns the end of the last complete note. */
+export function endOfNotes(bytes: Buffer): number {
   const end = bytes.lastIndexOf("\n\n") + 2;
   const before = bytes.subarray(0, Math.max(0, end - 2));
   const lastLine = before.subarray(before.lastIndexOf("\n") + 1).toString("utf8");

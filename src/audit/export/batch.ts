@@ -118,9 +118,11 @@ export interface Lag {
   readonly secondsBehind: number;
 }
 
-export function lagAt(position: ReadPosition, nowMs: EpochMs): Lag {
+/** `sentMs`: when everything that was there had been sent. A checkpoint holds no time; one that came later is younger than that. */
+export function lagAt(position: ReadPosition, nowMs: EpochMs, sentMs: EpochMs | undefined = undefined): Lag {
   const next = readNextLine(position);
-  const secondsBehind = next === undefined ? 0 : Math.max(0, (nowMs - next.timeMs) / 1_000);
+  const sinceMs = Math.max(next?.timeMs ?? 0, sentMs ?? 0);
+  const secondsBehind = next === undefined ? 0 : Math.max(0, (nowMs - sinceMs) / 1_000);
   return { bytesBehind: bytesBehind(position), secondsBehind };
 }
 

@@ -4,7 +4,8 @@ import { collectorProblems } from "../../core/network.ts";
 
 import type { ExportLine } from "./batch.ts";
 import { kafkaExporter } from "./kafka.ts";
-import type { AuditExporter } from "./receiver.ts";
+import { s3Exporter } from "./object-storage.ts";
+import type { AuditExporter, Receiver } from "./receiver.ts";
 import { post, readHeadersFile } from "./sender.ts";
 import { clickHouseExporter, postgresExporter } from "./stores.ts";
 
@@ -43,7 +44,9 @@ interface Protocol<Type extends string> {
   readonly rejected?: (answer: string) => number;
 }
 
-function collector<Type extends string>(protocol: Protocol<Type>): AuditExporter<Type, typeof collectorSettings> {
+function collector<Type extends string>(
+  protocol: Protocol<Type>,
+): AuditExporter<Type, typeof collectorSettings, Receiver> {
   const { type, path, encode, rejected } = protocol;
   return {
     type,
@@ -91,6 +94,7 @@ export const AUDIT_EXPORTERS = [
   postgresExporter,
   clickHouseExporter,
   kafkaExporter,
+  s3Exporter,
 ] as const;
 
 const W3C_TRACE = /^[0-9a-f]{32}$/;

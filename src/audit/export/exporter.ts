@@ -4,12 +4,22 @@ import { errorText } from "../../core/error-text.ts";
 import { isReportDue, OutageReporter, retryDelayMs } from "../../core/retry.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
+import { countIn, type DayPart, PART_BYTES_MAX, readPart } from "../archive/part.ts";
 import { logIdIn } from "../chain/log-id.ts";
 import { makeDirectory } from "../journal/file-operations.ts";
 import type { Position } from "../query/params.ts";
 import { DAY_MS } from "../query/time-range.ts";
 import type { UpkeepState } from "../store/upkeep.ts";
-import { type ExportBatch, type ExportLine, type Lag, lagAt, readBatch, readNextLine, startOf } from "./batch.ts";
+import {
+  bytesBehind,
+  type ExportBatch,
+  type ExportLine,
+  type Lag,
+  lagAt,
+  readBatch,
+  readNextLine,
+  startOf,
+} from "./batch.ts";
 import {
   deadLettersOf,
   EXPORT_DIR,
@@ -19,13 +29,15 @@ import {
   writeExportPosition,
 } from "./positions.ts";
 import { agedFiles, pruneFiles, SEE_VERIFY } from "./prune.ts";
-import type { Receiver } from "./receiver.ts";
+import type { Archive, ArchiveOutcome, Receiver, ReceiverOutcome } from "./receiver.ts";
 
 export interface ExporterTarget {
   /** Part of the names of its files. */
   readonly name: string;
-  readonly receiver: Receiver;
+  readonly receiver: Receiver | Archive;
 }
+
+type Later = Extract<ReceiverOutcome | ArchiveOutcome, { readonly kind: "later" }>;
 
 interface CommonOptions {
   readonly dir: string;
@@ -62,6 +74,8 @@ export interface ExportState {
    * work, and for all streams but one, because they share the receiver.
    */
   readonly upkeepFailures: number | undefined;
+  /** Those of the failures that found something else in the archive. */
+  readonly conflicts: number;
   /** When the receiver last accepted lines; undefined before it has since the start. */
   readonly lastAcceptedAt: EpochMs | undefined;
   /** When the first of the failures was since which nothing moved on; undefined while nothing fails. */
@@ -81,7 +95,7 @@ const BACKOFF_MS_MAX = 60_000;
  */
 export class Exporter {
   readonly #options: ExporterOptions;
-  readonly #counts = { sentLines: 0, deadLines: 0, failures: 0 };
+  readonly #counts = { sentLines: 0, deadLines: 0, failures: 0, conflicts: 0 };
   #position: Position | undefined;
   /** The position in the file. */
   #saved: Position | undefined;
@@ -89,6 +103,9 @@ export class Exporter {
   #log: string | undefined;
   #lastAcceptedAt: EpochMs | undefined;
   #failingSince: EpochMs | undefined;
+  /** When the last part was stored after which the log had nothing, and when there was last no further part. */
+  #completeAt: EpochMs | undefined;
+  #exhaustedAt: EpochMs | undefined;
   readonly #stopping = new AbortController();
   /** True when it stops as soon as it would wait. */
   #isEnding = false;
@@ -138,7 +155,7 @@ export class Exporter {
   #lag(): Lag {
     const { dir, stream, clock } = this.#options;
     try {
-      return lagAt({ dir, stream, from: this.#position }, clock());
+      return lagAt({ dir, stream, from: this.#position }, clock(), this.#completeAt);
     } catch {
       // The log cannot be read; the exporter reports the reason itself.
       return { bytesBehind: Number.NaN, secondsBehind: Number.NaN };
@@ -151,14 +168,17 @@ export class Exporter {
     let isBegun = this.#position !== undefined;
     while (!this.#stopping.signal.aborted) {
       try {
-        if (!isBegun) this.#position = startOf(dir, stream);
+        if (!isBegun && "deliver" in target.receiver) this.#position = startOf(dir, stream);
         isBegun = true;
         this.#save();
-        const batch = this.#nextBatch();
-        if (batch === undefined) {
+        const deliver = await this.#next();
+        if (deliver === undefined) {
           this.#failingSince = undefined;
           await this.#wait(pollMs);
-        } else await this.#deliverWhole(batch);
+        } else {
+          // Even after a failure, so that the lines before it are not sent again.
+          await deliver().finally(() => this.#save());
+        }
         failures = 0;
       } catch (error) {
         failures += 1;
@@ -169,6 +189,21 @@ export class Exporter {
       if (isReportDue(this.#rejectedReportedAtMs, clock())) this.#reportRejected(REPEATED);
       this.#reportUpkeep();
     }
+  }
+
+  /** Returns the delivery of what is next; undefined while there is nothing to send. */
+  async #next(): Promise<(() => Promise<unknown>) | undefined> {
+    const { dir, stream, target } = this.#options;
+    const { receiver } = target;
+    if ("deliver" in receiver) {
+      const batch = this.#nextBatch();
+      return batch && (() => this.#deliver(batch, receiver));
+    }
+    const position = { dir, stream, from: this.#position };
+    if (!this.#isDue(receiver, bytesBehind(position))) return undefined;
+    const part = await readPart(position);
+    if (part === undefined) this.#exhaustedAt = this.#options.clock();
+    return part && (() => this.#archive(part, receiver));
   }
 
   #nextBatch(): ExportBatch | undefined {
@@ -182,13 +217,10 @@ export class Exporter {
     return readBatch({ ...position, log: this.#log });
   }
 
-  /** Delivers a batch. Saves the position even on failure, so that lines before it are not sent again. */
-  async #deliverWhole(batch: ExportBatch): Promise<void> {
-    try {
-      await this.#deliver(batch);
-    } finally {
-      this.#save();
-    }
+  /** What is there at the start is sent at once: a process that starts again and again still sends. */
+  #isDue({ intervalMs }: Archive, bytes: number): boolean {
+    const isOver = Math.abs(this.#options.clock() - (this.#exhaustedAt ?? 0)) >= intervalMs;
+    return bytes > 0 && (bytes >= PART_BYTES_MAX || isOver);
   }
 
   #save(): void {
@@ -199,26 +231,50 @@ export class Exporter {
     this.#saved = position;
   }
 
-  /** Delivers a batch. Returns `false` when the exporter was stopped before everything was accepted. */
-  async #deliver({ lines, next }: ExportBatch): Promise<boolean> {
+  /** Sends until the answer is final. Returns undefined when the exporter was stopped before. */
+  async #settle<Final extends { readonly kind: "taken" | "refused" }>(
+    send: (signal: AbortSignal) => Promise<Final | Later>,
+  ): Promise<Final | undefined> {
     const { stream, target } = this.#options;
-    for (let attempt = 1; !this.#stopping.signal.aborted; attempt += 1) {
-      const outcome = await target.receiver.deliver(lines, this.#stopping.signal);
-      if (outcome.kind === "later") {
-        if (this.#stopping.signal.aborted) return false;
-        this.#fail(`${target.name} does not accept the audit's ${stream}: ${outcome.reason}`);
-        await this.#wait(this.#pauseMs(attempt, outcome.retryAfterMs));
-        continue;
+    const { signal } = this.#stopping;
+    for (let attempt = 1; !signal.aborted; attempt += 1) {
+      const outcome = await send(signal);
+      if (outcome.kind !== "later") {
+        if (outcome.kind === "taken") this.#outages.recovered();
+        return outcome;
       }
-      if (outcome.kind === "refused") return this.#refused({ lines, next }, outcome.reason);
-      this.#outages.recovered();
-      if (outcome.rejected > 0) this.#keepRejected(lines, `${outcome.rejected} of ${lines.length} rejected`);
-      else this.#counts.sentLines += lines.length;
-      if (outcome.rejected < lines.length) this.#lastAcceptedAt = this.#options.clock();
-      this.#moveTo(next);
-      return true;
+      if (signal.aborted) break;
+      if ("isConflict" in outcome && outcome.isConflict) this.#counts.conflicts += 1;
+      this.#fail(`${target.name} does not accept the audit's ${stream}: ${outcome.reason}`);
+      await this.#wait(this.#pauseMs(attempt, outcome.retryAfterMs));
     }
-    return false;
+    return undefined;
+  }
+
+  /** Delivers a batch. Returns `false` when the exporter was stopped before everything was accepted. */
+  async #deliver({ lines, next }: ExportBatch, receiver: Receiver): Promise<boolean> {
+    const outcome = await this.#settle((signal) => receiver.deliver(lines, signal));
+    if (outcome === undefined) return false;
+    if (outcome.kind === "refused") return this.#refused({ lines, next }, receiver, outcome.reason);
+    if (outcome.rejected > 0) this.#keepRejected(lines, `${outcome.rejected} of ${lines.length} rejected`);
+    else this.#counts.sentLines += lines.length;
+    if (outcome.rejected < lines.length) this.#lastAcceptedAt = this.#options.clock();
+    this.#moveTo(next);
+    return true;
+  }
+
+  /** Stores a part. The archive may hold less of it: what was stored in its place before a crash. */
+  async #archive(part: DayPart, archive: Archive): Promise<void> {
+    const { stream, day, offset, bytes, isLast } = part;
+    const outcome = await this.#settle((signal) => archive.store(part, signal));
+    if (outcome === undefined) return;
+    this.#counts.sentLines += countIn(stream, bytes.subarray(0, outcome.bytes));
+    this.#lastAcceptedAt = this.#options.clock();
+    if (isLast && outcome.bytes === bytes.length) {
+      this.#completeAt = this.#lastAcceptedAt;
+      this.#exhaustedAt = this.#completeAt;
+    }
+    this.#moveTo({ day, offset: offset + outcome.bytes });
   }
 
   /**
@@ -226,7 +282,7 @@ export class Exporter {
    * batch. Loki stores the good lines of a batch that it refuses, and does not say which these are. They are sent again:
    * Loki drops an entry whose stream, time, line and structured metadata it already has.
    */
-  async #refused({ lines, next }: ExportBatch, reason: string): Promise<boolean> {
+  async #refused({ lines, next }: ExportBatch, receiver: Receiver, reason: string): Promise<boolean> {
     const middle = Math.ceil(lines.length / 2);
     const after = lines[middle];
     if (after === undefined) {
@@ -235,8 +291,8 @@ export class Exporter {
       return true;
     }
     const { day, offset } = after;
-    const isFirstDone = await this.#deliver({ lines: lines.slice(0, middle), next: { day, offset } });
-    return isFirstDone && this.#deliver({ lines: lines.slice(middle), next });
+    const isFirstDone = await this.#deliver({ lines: lines.slice(0, middle), next: { day, offset } }, receiver);
+    return isFirstDone && this.#deliver({ lines: lines.slice(middle), next }, receiver);
   }
 
   #moveTo(next: Position): void {

@@ -92,7 +92,7 @@ const RETRIES = 2;
 const RETRY_MS = 250;
 
 /** Apache Kafka. */
-export const kafkaExporter: AuditExporter<"kafka", typeof kafkaSettings> = {
+export const kafkaExporter: AuditExporter<"kafka", typeof kafkaSettings, Receiver> = {
   type: "kafka",
   settings: kafkaSettings,
   open(settings, { path, problem }) {

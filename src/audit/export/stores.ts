@@ -32,7 +32,11 @@ interface StoreKind<Type extends string> {
   readonly open: (url: string, options: WriterOptions) => Promise<StoreWriter>;
 }
 
-function store<Type extends string>({ type, check, open }: StoreKind<Type>): AuditExporter<Type, typeof storeSettings> {
+function store<Type extends string>({
+  type,
+  check,
+  open,
+}: StoreKind<Type>): AuditExporter<Type, typeof storeSettings, Receiver> {
   return {
     type,
     settings: storeSettings,

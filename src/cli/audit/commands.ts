@@ -228,6 +228,27 @@ export const commands = [
     },
   }),
   command({
+    name: "audit fetch",
+    summary: "Copy audit directories out of an archive, to read and verify them",
+    arguments: { from: argument(text("archive"), "s3://BUCKET/PREFIX, or a directory with a copy of the archive") },
+    options: {
+      out: required(text("directory"), "where to write: a directory for each log, named by its id"),
+      log: option(text("id"), "only the directory with this log (default: all)"),
+      endpoint: option(text("url"), "URL of the object storage, without the bucket"),
+      region: option(text("region"), "region of the bucket (default: us-east-1)"),
+      credentialsFile: option(text("file"), "credentials of the object storage, as in audit.export"),
+      caFile: option(text("file"), "certificates trusted for the endpoint, instead of the platform's"),
+      json: JSON_FLAG,
+    },
+    exits: {
+      0: "every part was there",
+      1: "the archive holds no such log",
+      3: "parts are missing or cannot be read",
+      66: "the archive cannot be read, or the directory exists already",
+    },
+    run: ({ from }, options) => guarded(async () => (await import("./fetch.ts")).auditFetch(from, options)),
+  }),
+  command({
     name: "audit prove",
     summary: "Print a proof that the log contains a call; checking it needs no log",
     arguments: { id: argument(text("id"), "trace id, or id of the line") },

@@ -29,7 +29,7 @@ export const tokenReview: Check = configured("token review", async (config, { no
 });
 
 export const exporters: Check = configured("exporters", async (config, { now }) => {
-  const answers = await answersOf(exportProbes(config, MODULES), now);
+  const answers = await answersOf(exportProbes(config, MODULES, now), now);
   if (answers.length === 0) return notApplicable("audit.export names no receiver");
   return reached(answers, `Restore the receiver. Lines wait on the disk. ${EXPORT_RUNBOOK}`);
 });

@@ -116,6 +116,7 @@ const exportersSchema = z.object({
       sentLines: z.int().describe("Accepted since the start."),
       deadLines: z.int().describe("Rejected permanently since the start, and kept as dead letters."),
       failures: z.int().describe("Failed requests since the start."),
+      conflicts: z.int().describe("Those of the failures for which an archive holds other content than the log."),
     }),
   ),
 });
@@ -373,7 +374,7 @@ function shuttingDown(): Refusal {
 }
 
 function exporterShown({ exporter, stream, bytesBehind, secondsBehind, ...state }: ExportState): Json {
-  const { lastAcceptedAt, failingSince, sentLines, deadLines, failures } = state;
+  const { lastAcceptedAt, failingSince, sentLines, deadLines, failures, conflicts } = state;
   const iso = (at: EpochMs | undefined): string | null => (at === undefined ? null : new Date(at).toISOString());
   const finite = (value: number): number | null => (Number.isFinite(value) ? value : null);
   return {
@@ -386,6 +387,7 @@ function exporterShown({ exporter, stream, bytesBehind, secondsBehind, ...state 
     sentLines,
     deadLines,
     failures,
+    conflicts,
   };
 }
 

@@ -124,7 +124,7 @@ async function readParts(
   const listeners = readListeners(config, problems);
   const hashKey = readHashKey(config, problems);
   const checkpointKey = readCheckpointKey(config, problems);
-  const exports = readExports(config, modules.auditExporters, problems);
+  const exports = readExports(config, { exporters: modules.auditExporters, problems, clock: now });
   const traces = readTraces(config, problems);
   const approvals = readApprovals(config, modules, problems);
   const detector = readDetector(config, modules, problems);

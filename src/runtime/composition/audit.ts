@@ -157,16 +157,19 @@ interface ExportParts extends Pick<Capabilities, "clock" | "random">, Pick<Hooks
   readonly journal: AuditLog["journal"];
 }
 
-export function readExports(
-  config: Config,
-  exporters: Modules["auditExporters"],
-  problems: string[],
-): readonly ExporterTarget[] {
+interface ExportOpening {
+  readonly exporters: Modules["auditExporters"];
+  readonly problems: string[];
+  readonly clock: Capabilities["clock"];
+}
+
+export function readExports(config: Config, { exporters, problems, clock }: ExportOpening): readonly ExporterTarget[] {
   return config.audit.export.flatMap(({ name, type, ...settings }, index) => {
     const receiver = exporters
       .find((exporter) => exporter.type === type)
       ?.open(settings, {
         path: (path) => pathFrom(config, path),
+        clock,
         problem: (setting, message) => problems.push(`audit.export[${index}].${setting}: ${message}`),
       });
     return receiver === undefined ? [] : [{ name, receiver }];

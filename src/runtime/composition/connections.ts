@@ -6,6 +6,7 @@ import type { Config } from "../config/config.ts";
 import type { Modules } from "../module-types.ts";
 import { configuredStore } from "./approvals.ts";
 import { readExports } from "./audit.ts";
+import type { Capabilities } from "./hooks.ts";
 import { readIssuers, sourceOf } from "./identity.ts";
 
 /** A connection to a system that the configuration names. */
@@ -31,8 +32,13 @@ const CONNECT_MS_MAX = 10_000;
 const KEYS_MS_MAX = 5_000;
 
 /** Connects once, at the same time, to the database, the issuers' key sets, what reviews tokens, and the receivers of the audit. */
-export function connect(config: Config, modules: Modules): Promise<readonly Connection[]> {
-  const probes = [databaseProbes, keyProbes, reviewProbes, exportProbes].flatMap((of) => of(config, modules));
+export function connect(
+  config: Config,
+  modules: Modules,
+  clock: Capabilities["clock"],
+): Promise<readonly Connection[]> {
+  const exports = exportProbes(config, modules, clock);
+  const probes = [...[databaseProbes, keyProbes, reviewProbes].flatMap((of) => of(config, modules)), ...exports];
   return Promise.all(
     probes.map(async ({ field, check }) => {
       const tooLate = () => new Error(`gave no answer within ${CONNECT_MS_MAX / 1_000} s`);
@@ -93,12 +99,17 @@ export function reviewProbes(config: Config, { tokenSources }: Modules): readonl
   });
 }
 
-export function exportProbes(config: Config, { auditExporters }: Modules): readonly SystemProbe[] {
-  return readExports(config, auditExporters, []).map(({ name, receiver }) => ({
+export function exportProbes(
+  config: Config,
+  { auditExporters: exporters }: Modules,
+  clock: Capabilities["clock"],
+): readonly SystemProbe[] {
+  return readExports(config, { exporters, problems: [], clock }).map(({ name, receiver }) => ({
     field: `audit.export[${config.audit.export.findIndex((entry) => entry.name === name)}]`,
     name,
     check: async () => {
-      const outcome = await receiver.deliver([], AbortSignal.timeout(CONNECT_MS_MAX));
+      const signal = AbortSignal.timeout(CONNECT_MS_MAX);
+      const outcome = await ("probe" in receiver ? receiver.probe(signal) : receiver.deliver([], signal));
       await receiver.close?.();
       // A refusal of an empty list comes from a receiver that was reached and knows the credentials.
       if (outcome.kind === "later") throw new Error(`the receiver ${name} cannot be used: ${outcome.reason}`);

@@ -41,7 +41,7 @@ export async function openFormerLogs(
     try {
       const audit = openAudit(own, parts);
       if (approvals !== undefined) await doubtInterrupted(audit, approvals, parts);
-      const targets = readExports(own, parts.exporters, []);
+      const targets = readExports(own, { ...parts, problems: [] });
       opened.push({
         audit,
         exporters: startExports(own, targets, { ...parts, journal: (line) => audit.journal(line) }),

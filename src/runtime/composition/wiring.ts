@@ -44,7 +44,8 @@ const CAPABILITIES: Capabilities = {
   ids: () => Bun.randomUUIDv7(),
   random: Math.random,
 };
-const { clock, monotonic } = CAPABILITIES;
+export const clock = CAPABILITIES.clock;
+const { monotonic } = CAPABILITIES;
 const SECRET_BYTES = 32;
 const newSecret = (): string => randomBytes(SECRET_BYTES).toString("hex");
 /** Nearly every call is shorter. */

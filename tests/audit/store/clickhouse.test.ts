@@ -99,7 +99,7 @@ describe("the URL of a store", () => {
       writeFileSync(join(folder, "url"), url);
       const receiver = clickHouseExporter.open(
         { urlFile: join(folder, "url") },
-        { path: (path) => path, problem: (_, message) => problems.push(message) },
+        { path: (path) => path, clock: Date.now, problem: (_, message) => problems.push(message) },
       );
       expect(receiver).toBeUndefined();
       expect(problems[0]).toContain(problem);

@@ -54,6 +54,7 @@ describe.skipIf(native === undefined)("a store that is filled in another way equ
     writeFileSync(urlFile, url);
     const parts = {
       path: (path: string) => path,
+      clock: Date.now,
       problem: (_: string, message: string) => {
         throw new Error(message);
       },
