@@ -74,11 +74,11 @@ export function failure(status: number, code: string): Response {
 }
 
 /** The archive of an entry of `audit.export`. */
-export function openArchive(written: Readonly<Record<string, unknown>>): Archive {
+export function openArchive(written: Readonly<Record<string, unknown>>, clock: () => number = Date.now): Archive {
   const problems: string[] = [];
   const archive = s3Exporter.open(s3Exporter.settings.parse(written), {
     path: (path) => path,
-    clock: Date.now,
+    clock,
     problem: (setting, message) => problems.push(`${setting}: ${message}`),
   });
   if (archive === undefined) throw new Error(problems.join("\n"));
