@@ -50,9 +50,15 @@ export interface ValueParts {
   readonly separators: readonly string[];
 }
 
+/** Returns the value of a field; undefined when it is missing or has an unexpected type. */
+interface FieldReader {
+  (line: LineMembers): unknown;
+  /** Names of the members that lead to the value, when it is a text as it is in the line. */
+  readonly path?: readonly string[];
+}
+
 interface AuditField {
-  /** Returns the value; undefined when it is missing or has an unexpected type. */
-  readonly read: (line: LineMembers) => unknown;
+  readonly read: FieldReader;
   readonly filter?: FieldFilter;
   /** Column in the tables of calls, the console's and the terminal's. */
   readonly column?: {
@@ -372,12 +378,13 @@ export function viewOf(line: LineMembers): EntryView | undefined {
 }
 
 /** Returns a reader of the text at a path of at most three members. */
-function textAt(...path: readonly [string, string?, string?]): (line: LineMembers) => string | undefined {
+function textAt(...path: readonly [string, string?, string?]) {
   const read = memberAt(...path);
-  return (line) => {
+  const textIn = (line: LineMembers): string | undefined => {
     const value = read(line);
     return typeof value === "string" ? value : undefined;
   };
+  return Object.assign(textIn, { path: path.filter((name) => name !== undefined) });
 }
 
 function memberAt(first: string, second?: string, third?: string): (line: LineMembers) => unknown {

@@ -24,11 +24,11 @@ export type StoreRow = Readonly<Record<string, Cell>>;
 
 interface FieldColumn extends StoreColumn {
   readonly field: string;
-  readonly read: (line: LineMembers) => unknown;
+  readonly read: (typeof FIELD_ROWS)[number]["read"];
 }
 
 /** The fields that filters read, and others that are worth a column. */
-const FIELDS: readonly FieldColumn[] = FIELD_ROWS.filter(
+export const FIELD_COLUMNS: readonly FieldColumn[] = FIELD_ROWS.filter(
   ({ filter, isStored }) => filter !== undefined || isStored === true,
 ).map(({ name, read, filter }) => ({
   field: name,
@@ -57,7 +57,7 @@ export const LINE_COLUMNS: readonly StoreColumn[] = [
   { name: "line", type: "text" },
   // The ids by which `stc audit show` finds the line.
   { name: "ids", type: "texts" },
-  ...FIELDS.map(({ name, type }) => ({ name, type, isOptional: true }) as const),
+  ...FIELD_COLUMNS.map(({ name, type }) => ({ name, type, isOptional: true }) as const),
   { name: "duration", type: "real", isOptional: true },
   // Rounded as statistics over files round it.
   { name: "duration_code", type: "integer", isOptional: true },
@@ -98,7 +98,7 @@ export function rowOf(source: RowSource): StoreRow {
     time_ms: entry?.timeMs ?? null,
     line,
     ids: lineIds(stream, members, entry),
-    ...Object.fromEntries(FIELDS.map(({ name, read }) => [name, cellOf(read(members))])),
+    ...Object.fromEntries(FIELD_COLUMNS.map(({ name, read }) => [name, cellOf(read(members))])),
     duration: duration ?? null,
     duration_code: duration === undefined || entry?.isSum === true ? null : durationCode(duration),
     count: entry?.count ?? 1,

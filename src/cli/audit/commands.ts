@@ -249,6 +249,14 @@ export const commands = [
     run: ({ from }, options) => guarded(async () => (await import("./fetch.ts")).auditFetch(from, options)),
   }),
   command({
+    name: "audit duckdb",
+    summary: "Print SQL with which DuckDB reads the lines of an archive",
+    arguments: { archive: argument(text("archive"), "a directory with a copy of the archive, or s3://BUCKET/PREFIX") },
+    options: {},
+    exits: { 0: "printed" },
+    run: async ({ archive }) => (await import("./duckdb.ts")).auditDuckdb(archive),
+  }),
+  command({
     name: "audit prove",
     summary: "Print a proof that the log contains a call; checking it needs no log",
     arguments: { id: argument(text("id"), "trace id, or id of the line") },
