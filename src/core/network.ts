@@ -14,13 +14,17 @@ export function hasPort(address: string): boolean {
 }
 
 /** Returns the problems of a collector's URL. Credentials belong in a file, not in the URL. */
-export function collectorProblems(url: string, headersFile: string | undefined): readonly string[] {
+export function collectorProblems(
+  url: string,
+  file: string | undefined,
+  setting: "headersFile" | "credentialsFile" = "headersFile",
+): readonly string[] {
   if (!URL.canParse(url)) return [];
   const { protocol, hostname, username, password } = new URL(url);
   const faults: string[] = [];
-  if (username !== "" || password !== "") faults.push("holds credentials: put them into headersFile");
-  if (headersFile !== undefined && protocol === "http:" && !isLoopback(hostname)) {
-    faults.push("must be https where headersFile is set: credentials over plain http can be read on the way");
+  if (username !== "" || password !== "") faults.push(`holds credentials: put them into ${setting}`);
+  if (file !== undefined && protocol === "http:" && !isLoopback(hostname)) {
+    faults.push(`must be https where ${setting} is set: credentials over plain http can be read on the way`);
   }
   return faults;
 }

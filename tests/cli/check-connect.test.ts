@@ -121,6 +121,21 @@ test.each([
   expect(err).not.toContain("hidden-in-query");
 });
 
+test("an archive can be used when it is asked for an object; a bucket that is missing is named", async () => {
+  writeFileSync(join(folder, "credentials"), "aws_access_key_id = AKID\naws_secret_access_key = hidden-secret\n");
+  const archive = { type: "s3", endpoint: url, bucket: "audit-archive", credentialsFile: "./credentials" };
+  write({ audit: { dir: "./audit", export: [archive] } });
+  expect((await check("--connect")).out).toContain("connected: audit.export[0]\n");
+  expect(received).toContain("GET /audit-archive/probe ");
+  answers = {
+    ...WORKING,
+    "/audit-archive/probe": () => new Response("<Error><Code>NoSuchBucket</Code></Error>", { status: 404 }),
+  };
+  const { code, err } = await check("--connect");
+  expect([code, err]).toEqual([78, expect.stringMatching(/export\[0\]: .*s3.*: status 404 NoSuchBucket/)]);
+  expect(err).not.toContain("hidden-secret");
+});
+
 test("all problems of the configuration and its connections are reported at once", async () => {
   await using gone = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
   const nowhere = `http://127.0.0.1:${gone.port}`;

@@ -89,7 +89,11 @@ export function archiveIn({ client, prefix, intervalMs }: ArchiveOptions): Archi
    * wrote before it was killed may hold fewer bytes than there are now.
    */
   async function storeOnce(kind: ArchivedObject["kind"], key: string, bytes: Buffer, signal: AbortSignal) {
-    const read = () => client.get(key, bytesMaxOf(kind), signal);
+    const otherContent = () => new OtherContent(`${key} holds other content than the log`);
+    const read = () =>
+      client.get(key, bytesMaxOf(kind), signal).catch((error: unknown) => {
+        throw isTooLarge(error) ? otherContent() : error;
+      });
     let object = await read();
     if (object === undefined) {
       await client.putNew(key, await zip(bytes), signal);
@@ -98,7 +102,7 @@ export function archiveIn({ client, prefix, intervalMs }: ArchiveOptions): Archi
     if (object === undefined) throw new Error(`${key} is not there after its upload`);
     const stored = await unpack(object, kind).catch(() => undefined);
     const isSame = stored !== undefined && stored.length > 0 && bytes.subarray(0, stored.length).equals(stored);
-    if (!isSame) throw new OtherContent(`${key} holds other content than the log`);
+    if (!isSame) throw otherContent();
     return stored.length;
   }
 
@@ -106,7 +110,7 @@ export function archiveIn({ client, prefix, intervalMs }: ArchiveOptions): Archi
     try {
       return { kind: "taken", bytes: await work() };
     } catch (error) {
-      const isConflict = error instanceof OtherContent || isTooLarge(error);
+      const isConflict = error instanceof OtherContent;
       return { kind: "later", reason: reasonOf(error), retryAfterMs: undefined, isConflict };
     }
   }

@@ -71,7 +71,7 @@ const settings = z
       ),
   })
   .superRefine(({ endpoint, credentialsFile }, context) => {
-    for (const message of collectorProblems(endpoint, credentialsFile)) {
+    for (const message of collectorProblems(endpoint, credentialsFile, "credentialsFile")) {
       context.addIssue({ code: "custom", path: ["endpoint"], message });
     }
   });

@@ -6,6 +6,7 @@ import { copyOfArchive, fetchLogs } from "../../../src/audit/archive/fetch.ts";
 import { logIdIn } from "../../../src/audit/chain/log-id.ts";
 import { readExportPosition } from "../../../src/audit/export/positions.ts";
 import { agedFiles, pruneFiles } from "../../../src/audit/export/prune.ts";
+import { readUnsent } from "../../../src/audit/export/unsent.ts";
 import { verifyLog } from "../../../src/audit/verify/verify.ts";
 import { logProblems, readRecordedLogs } from "../../../src/audit/verify/worker-logs.ts";
 import { archiveLog, startArchiving, untilArchived } from "../../support/archived-log.ts";
@@ -69,6 +70,11 @@ describe("what is archived", () => {
   test("comes back byte for byte, and verifies with the public key", async () => {
     await writeLog(dir);
     await archiveLog(dir, storage.open());
+    expect(readUnsent(dir, "s3").map(({ stream, lines }) => [stream, lines])).toEqual([
+      ["calls", 0],
+      ["journal", 0],
+      ["checkpoints", 0],
+    ]);
     const [log, ...others] = await fetched();
     expect(others).toEqual([]);
     expect(log).toMatchObject({ directory: logIdIn(dir, "journal"), problems: [] });
@@ -233,6 +239,7 @@ describe("what goes wrong", () => {
     ["no gzip file", () => Buffer.from("other")],
     ["nothing", () => gzipSync("")],
     ["more than the log has", (key) => gzipSync(`${gunzipSync(storage.objects.get(key) ?? "")}more\n`)],
+    ["more than a part can have", () => Buffer.alloc(9_000_000)],
     ["a file that unpacks to far more", () => gzipSync(Buffer.alloc(100_000_000))],
   ])("an object that holds %s is not replaced, and names the conflict", async (_, contentOf) => {
     await writeLog(dir);
