@@ -62,9 +62,10 @@ export class ObjectStorage {
     const begin = params.get("prefix") ?? "";
     const keys = [...this.objects.keys()].filter((key) => key.startsWith(begin) && key > after).sort();
     const page = keys.slice(0, 2);
-    const next = keys.length > 2 ? `<NextContinuationToken>${page.at(-1)}</NextContinuationToken>` : "";
+    const next =
+      keys.length > 2 ? `<NextContinuationToken>${Bun.escapeHTML(page.at(-1) ?? "")}</NextContinuationToken>` : "";
     return new Response(
-      `<ListBucketResult>${page.map((key) => `<Key>${key}</Key>`).join("")}${next}</ListBucketResult>`,
+      `<ListBucketResult>${page.map((key) => `<Key>${Bun.escapeHTML(key)}</Key>`).join("")}${next}</ListBucketResult>`,
     );
   }
 }
