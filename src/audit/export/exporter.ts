@@ -171,7 +171,10 @@ export class Exporter {
         if (!isBegun && "deliver" in target.receiver) this.#position = startOf(dir, stream);
         isBegun = true;
         this.#save();
+        const wasEnding = this.#isEnding;
         const deliver = await this.#next();
+        // Lines may have been written since the log was read, before the end.
+        if (deliver === undefined && this.#isEnding && !wasEnding) continue;
         if (deliver === undefined) {
           this.#failingSince = undefined;
           await this.#wait(pollMs);
@@ -217,10 +220,10 @@ export class Exporter {
     return readBatch({ ...position, log: this.#log });
   }
 
-  /** What is there at the start is sent at once: a process that starts again and again still sends. */
+  /** What is there at the start is sent at once, as at the end: a process that starts again and again still sends. */
   #isDue({ intervalMs }: Archive, bytes: number): boolean {
     const isOver = Math.abs(this.#options.clock() - (this.#exhaustedAt ?? 0)) >= intervalMs;
-    return bytes > 0 && (bytes >= PART_BYTES_MAX || isOver);
+    return bytes > 0 && (bytes >= PART_BYTES_MAX || isOver || this.#isEnding);
   }
 
   #save(): void {

@@ -126,6 +126,16 @@ describe("what is archived", () => {
     await Promise.all(exporters.map((exporter) => exporter.stop()));
   });
 
+  test("a stop stores what is left, however long it would have waited", async () => {
+    await writeLog(dir);
+    const exporters = startArchiving(dir, storage.open(), { clock: () => LATER });
+    await untilArchived(exporters);
+    await appendLater();
+    await Promise.all(exporters.map((exporter) => exporter.stop(60_000)));
+    const [log] = await fetched();
+    expect(logFiles(log?.dir ?? "")).toEqual(logFiles(dir));
+  });
+
   test("a long day is in several parts, which are the day's file one after the other", async () => {
     fs.mkdirSync(dir);
     const world = createWorld(dir);
@@ -304,8 +314,8 @@ describe("damage in the archive is named", () => {
     [
       "a line that is changed",
       () => {
-        const key = keyOf("/2026-02-17/");
-        storage.objects.set(key, gzipSync(unpacked("/2026-02-17/").replace("agent-1", "agent-2")));
+        const key = callsOf("2026-02-17");
+        storage.objects.set(key, gzipSync(unpacked(key).replace("agent-1", "agent-2")));
       },
       "",
       /^changed /,
