@@ -6,8 +6,11 @@ import { logIdIn } from "../../src/audit/chain/log-id.ts";
 import { Exporter } from "../../src/audit/export/exporter.ts";
 import { EXPORT_STREAMS } from "../../src/audit/export/positions.ts";
 import type { Receiver } from "../../src/audit/export/receiver.ts";
+import { openAuditStore } from "../../src/audit/store/open-store.ts";
 import { dayFilesText } from "../support/audit-files.ts";
-import { type KafkaSettings, openKafka } from "../support/kafka-receiver.ts";
+import { openKafka, type WrittenKafka } from "../support/kafka-receiver.ts";
+import { findPostgres, startPostgres } from "../support/postgres.ts";
+import { environmentOf, STC } from "../support/stc.ts";
 import { DAYS, exportLog, NOW, writeReplica } from "../support/stored-logs.ts";
 import { until } from "../support/until.ts";
 import { type Arrived, fetchKafka, Kafka, PASSWORD, USER } from "./kafka.ts";
@@ -25,7 +28,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-function opened(settings: Partial<KafkaSettings> & { readonly topic: string }): Receiver {
+function opened(settings: Partial<WrittenKafka> & { readonly topic: string }): Receiver {
   const receiver = openKafka({ brokers: [kafka.broker], plaintext: true, ...settings });
   closing.push(() => receiver.close?.());
   return receiver;
@@ -210,3 +213,47 @@ test("the streams of one exporter share its producer", async () => {
   for (const stream of ["calls", "journal"] as const)
     expect(linesOf(messages, logIdIn(dir, stream) ?? "", stream)).toEqual(fileLines(dir, stream));
 });
+
+test("stc audit import brings the lines from the topic into PostgreSQL, also when it is killed in the middle", async () => {
+  await kafka.createTopic("to-store", 3);
+  const dirs = [writeReplica(folder, 5, 4_000), writeReplica(folder, 6, 1_000)];
+  for (const dir of dirs) await exportLog(dir, opened({ topic: "to-store" }));
+  const native = findPostgres();
+  if (native === undefined) throw new Error("needs PostgreSQL");
+  const server = await startPostgres(native);
+  closing.push(() => server.end());
+  const [urlFile, settings, user] = ["url", "kafka.yaml", "kafka-user"].map((name) => join(folder, name));
+  writeFileSync(urlFile ?? "", await server.createDatabase("store"));
+  writeFileSync(user ?? "", `${USER}:${PASSWORD}`);
+  const sasl = "{ mechanism: scram-sha-512, basicFile: kafka-user }";
+  const lines = [
+    `brokers: ["${kafka.saslBroker}"]`,
+    "topic: to-store",
+    `tls: { rootCert: ${kafka.rootCert} }`,
+    `sasl: ${sasl}`,
+  ];
+  writeFileSync(settings ?? "", lines.join("\n"));
+  const start = () =>
+    Bun.spawn([...STC, "audit", "import", "--to-store", urlFile ?? "", "--from-kafka", settings ?? ""], {
+      ...{ env: environmentOf({}), stdin: "ignore", stdout: "pipe", stderr: "pipe" },
+    });
+  const stored = async (): Promise<number> => {
+    const [row] = await server.send("SELECT count(*)::int AS lines FROM audit_lines", "store").catch(() => []);
+    return Number(row?.["lines"] ?? 0);
+  };
+  const first = start();
+  await until("the first lines", async () => ((await stored()) > 0 ? true : undefined));
+  first.kill("SIGKILL");
+  await first.exited;
+  const second = start();
+  const count = 4_000 + 667 + 1_000 + 167;
+  await until("all lines", async () => ((await stored()) === count ? true : undefined));
+  second.kill("SIGTERM");
+  expect(await new Response(second.stderr).text()).toBe("");
+  expect(await second.exited).toBe(0);
+  const store = await openAuditStore(readFileSync(urlFile ?? "", "utf8"), { statementMs: 20_000 });
+  const reports = await Array.fromAsync(store.verify({ keys: [], expected: [], pause: async () => {} }));
+  await store.close();
+  expect(reports.map(({ lines: each }) => each).sort((a, b) => a - b)).toEqual([167, 667, 1_000, 4_000]);
+  expect(reports.flatMap(({ problems }) => problems)).toEqual([]);
+}, 300_000);

@@ -2,10 +2,10 @@ import type { z } from "zod";
 import { kafkaExporter } from "../../src/audit/export/kafka.ts";
 import type { Receiver } from "../../src/audit/export/receiver.ts";
 
-export type KafkaSettings = z.input<typeof kafkaExporter.settings>;
+export type WrittenKafka = z.input<typeof kafkaExporter.settings>;
 
 /** The receiver of an entry of `audit.export` of the type `kafka`. @throws {Error} with its problems */
-export function openKafka(settings: KafkaSettings): Receiver {
+export function openKafka(settings: WrittenKafka): Receiver {
   const problems: string[] = [];
   const receiver = kafkaExporter.open(kafkaExporter.settings.parse(settings), {
     path: (path) => path,

@@ -1,5 +1,5 @@
 import { readFileSync, statSync } from "node:fs";
-import type { MessageToProduce, Producer } from "@platformatic/kafka";
+import type { Base, MessageToProduce, Producer } from "@platformatic/kafka";
 import { z } from "zod";
 import { hasPort, isLoopback } from "../../core/network.ts";
 import { endedWithin, unlessAborted } from "../../core/time-limits.ts";
@@ -74,7 +74,7 @@ const kafkaSettings = z
     }
   });
 
-type KafkaSettings = z.output<typeof kafkaSettings>;
+export type KafkaSettings = z.output<typeof kafkaSettings>;
 type Texts = Producer<string, string, string, string>;
 type Options = ConstructorParameters<typeof Producer<string, string, string, string>>[0];
 
@@ -102,14 +102,14 @@ export const kafkaExporter: AuditExporter<"kafka", typeof kafkaSettings, Receive
 };
 
 /** Certificates and credentials as they are in their files. */
-type Files = Pick<Options, "tls" | "sasl">;
+export type KafkaFiles = Pick<Options, "tls" | "sasl">;
 
 /** Reads the files that the settings name. Returns undefined after a problem with one of them. */
-function filesOf(
+export function filesOf(
   { tls, sasl, plaintext: isPlain }: KafkaSettings,
   pathOf: (path: string) => string,
   problem: (setting: string, message: string) => void,
-): Files | undefined {
+): KafkaFiles | undefined {
   let isSound = true;
   const read = <T>(setting: string, path: string | undefined, parse: (bytes: Buffer) => T): T | undefined => {
     if (path === undefined) return undefined;
@@ -154,10 +154,10 @@ const FINAL = ["MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "
  */
 class KafkaReceiver implements Receiver {
   readonly #settings: KafkaSettings;
-  readonly #read: () => Files | undefined;
+  readonly #read: () => KafkaFiles | undefined;
   #opened: Promise<Texts> | undefined;
 
-  constructor(settings: KafkaSettings, read: () => Files | undefined) {
+  constructor(settings: KafkaSettings, read: () => KafkaFiles | undefined) {
     this.#settings = settings;
     this.#read = read;
   }
@@ -180,7 +180,7 @@ class KafkaReceiver implements Receiver {
       if (final !== undefined) return { kind: "refused", reason: final };
       if (this.#opened === opened) this.#opened = undefined;
       await closed(opened);
-      return { kind: "later", reason: reasonOf(causes), retryAfterMs: undefined };
+      return { kind: "later", reason: kafkaReason(error), retryAfterMs: undefined };
     }
   }
 
@@ -192,26 +192,37 @@ class KafkaReceiver implements Receiver {
 
   async #open(): Promise<Texts> {
     const { Producer, stringSerializers } = await import("@platformatic/kafka");
-    const { brokers, clientId = CLIENT_ID, compression = COMPRESSION } = this.#settings;
     const files = this.#read();
     if (files === undefined) throw new Error("a file with certificates or credentials cannot be read");
+    const { compression = COMPRESSION } = this.#settings;
     const producer: Texts = new Producer({
-      clientId,
-      bootstrapBrokers: [...brokers],
+      ...clientOptions(this.#settings, files),
       serializers: stringSerializers,
       idempotent: true,
       autocreateTopics: false,
       compression,
-      connectTimeout: CONNECT_MS,
-      requestTimeout: REQUEST_MS,
       retries: RETRIES,
       retryDelay: RETRY_MS,
-      ...files,
     });
-    // A connection that fails twice would otherwise end the process: the library listens once.
-    producer.on("client:broker:connect", ({ connection }) => connection.on("error", () => {}));
+    ignoreRepeatedErrors(producer);
     return producer;
   }
+}
+
+/** Options of every client. */
+export function clientOptions({ brokers, clientId = CLIENT_ID }: KafkaSettings, files: KafkaFiles) {
+  return {
+    clientId,
+    bootstrapBrokers: [...brokers],
+    connectTimeout: CONNECT_MS,
+    requestTimeout: REQUEST_MS,
+    ...files,
+  };
+}
+
+/** A connection that fails twice would otherwise end the process: the library listens once. */
+export function ignoreRepeatedErrors(client: Base): void {
+  client.on("client:broker:connect", ({ connection }) => connection.on("error", () => {}));
 }
 
 async function closed(opened: Promise<Texts>): Promise<void> {
@@ -261,7 +272,8 @@ function* causesOf(error: unknown): Generator<Cause, void> {
 const LIBRARY = /^PLT_KFK_/;
 
 /** Returns what a broker answered, or what is wrong with the connection. */
-function reasonOf(causes: readonly Cause[]): string {
+export function kafkaReason(error: unknown): string {
+  const causes = [...causesOf(error)];
   const answered = causes.find(({ apiId }) => apiId !== undefined);
   if (answered?.apiId !== undefined) return answered.apiId;
   const [first] = causes;

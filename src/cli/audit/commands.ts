@@ -170,14 +170,17 @@ export const commands = [
     options: {
       toStore: required(text("url"), "the database: its URL, or a file that holds the URL"),
       dir: repeated(text("directory"), "audit directory whose lines and checkpoints are stored; repeated: several"),
+      fromKafka: option(text("file"), "file with the settings of a kafka exporter: read its topic until SIGTERM"),
+      group: defaulted(text("name"), { help: "consumer group of --from-kafka", fallback: "stc-audit-import" }),
     },
     exits: {
       0: "every line is in the store",
       1: "a line was refused, or a text is not what an exporter sends: all others are in the store",
-      66: "a directory or a file cannot be read, or the store does not answer: run it again, a line is stored once",
+      66: "a directory or a file cannot be read, or the store or Kafka does not answer: run it again, a line is stored once",
+      78: "the settings of --from-kafka are invalid",
     },
-    run: ({ files }, { toStore, dir }) =>
-      guarded(async () => (await import("./import.ts")).auditImport({ toStore, dirs: dir, files })),
+    run: ({ files }, { dir, ...options }) =>
+      guarded(async () => (await import("./import.ts")).auditImport({ ...options, dirs: dir, files })),
   }),
   command({
     name: "audit prune",

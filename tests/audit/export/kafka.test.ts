@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { kafkaExporter } from "../../../src/audit/export/kafka.ts";
 import type { Receiver } from "../../../src/audit/export/receiver.ts";
-import { type KafkaSettings, openKafka } from "../../support/kafka-receiver.ts";
+import { openKafka, type WrittenKafka } from "../../support/kafka-receiver.ts";
 
 const folders: string[] = [];
 const receivers: Receiver[] = [];
@@ -21,7 +21,7 @@ function fileOf(content: string): string {
   return path;
 }
 
-function opened(settings: KafkaSettings): Receiver {
+function opened(settings: WrittenKafka): Receiver {
   const receiver = openKafka(settings);
   receivers.push(receiver);
   return receiver;

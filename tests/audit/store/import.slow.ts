@@ -170,7 +170,7 @@ describe.skipIf(native === undefined)("stc audit import", () => {
   test("directories and files are not mixed, and a store is needed", async () => {
     expect(await importInto("postgres://x@h/d", ["--dir", folder, "file"])).toMatchObject({
       code: 64,
-      err: "give --dir or files, not both\n",
+      err: "give one of --dir, --from-kafka and files\n",
     });
     expect(await importInto("mysql://x", [])).toMatchObject({ code: 66 });
   });
