@@ -86,6 +86,8 @@ export interface AuditLog {
   isDiskLow(): boolean;
   /** Returns how many bytes are free on the log's disk; undefined while the disk does not tell. */
   diskFreeBytes(): number | undefined;
+  /** Tells a process that finds the directory in use that this one is ending: it may wait. */
+  noteEnding(): void;
   /**
    * Writes the queued lines and the last checkpoint, refuses new lines and unlocks the directory. Never rejects; may be called more
    * than once. `beforeUnlock` runs when everything is written, and does not reject.
@@ -96,7 +98,8 @@ export interface AuditLog {
 /**
  * Locks the directory, removes incomplete lines from the ends of its files and opens it for appending.
  *
- * @throws AuditLogError that says what to fix when the directory is in use, cannot be written to, or has lines that are
+ * @throws DirectoryInUse when another process writes the directory
+ * @throws AuditLogError that says what to fix when the directory cannot be written to, or has lines that are
  * too far ahead of the clock.
  */
 export function openAuditLog(options: AuditLogOptions): AuditLog {
@@ -106,13 +109,17 @@ export function openAuditLog(options: AuditLogOptions): AuditLog {
   let lock: DirectoryLock | undefined;
   try {
     for (const folder of [JOURNAL_DIR, CHECKPOINT_DIR, STATE_DIR]) makeDirectory(join(options.dir, folder));
-    lock = lockDirectory(options.dir, `${options.instance}, process ${process.pid}`);
+    lock = lockDirectory(options.dir, holderName(options));
     return new JsonLogger(options, lock);
   } catch (error) {
     lock?.release();
     if (error instanceof AuditLogError) throw error;
     throw new AuditLogError(`cannot open the audit directory ${options.dir}: ${errorText(error)}`);
   }
+}
+
+function holderName({ instance, clock }: AuditLogOptions): string {
+  return `${instance}, process ${process.pid}, since ${new Date(clock()).toISOString()}`;
 }
 
 interface NewLine {
@@ -313,6 +320,10 @@ class JsonLogger implements AuditLog {
     const missing = this.#intents.list(Number.POSITIVE_INFINITY).filter(({ seq }) => this.#unwritten.has(seq));
     this.#unwritten.clear();
     for (const intent of missing) this.#append(unknownOutcome(intent), true).catch(() => undefined);
+  }
+
+  noteEnding(): void {
+    this.#lock.noteEnding();
   }
 
   close(beforeUnlock?: () => Promise<void>): Promise<void> {

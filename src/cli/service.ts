@@ -95,7 +95,7 @@ export async function startService(
     delayMs: config.server.shutdownDelayMs,
     begin() {
       log.info({ delayMs: config.server.shutdownDelayMs }, "shutting down");
-      service.stopReloading();
+      service.announceEnd();
       parent?.endLater();
     },
     drain: () => drain(),
@@ -293,6 +293,7 @@ function hooksOf(log: Logger, metrics: Metrics, onWatched: () => void): Hooks {
       metrics.observeSurvivors(survivors);
       log.warn(survivors, "processes outlived their command and were killed");
     },
+    onWait: (message) => log.warn(message),
     logError: (message, cause) => log.error({ cause: causeText(cause) }, message),
     onReload: ({ type, ...event }, inUse) => {
       log[type === "configuration.refused" ? "error" : "info"](event, type);

@@ -159,6 +159,30 @@ test("kill -9 during a read and a change with an Idempotency-Key: both keys are 
   ]);
 });
 
+test("a start while the former process drains waits for its end, and says so", async () => {
+  const stuck = service.call("stuck_write", agent);
+  await until("the change to run", () =>
+    journalEntries(service.auditDir).some(({ type }) => type === "intent") ? true : undefined,
+  );
+  const former = service.child;
+  former.kill("SIGTERM");
+  await until("the drain", () => (service.log().includes('"draining"') ? true : undefined));
+  await service.start();
+  expect(former.exitCode).toBe(0);
+  expect((await stuck).code).toBe("OUTCOME_UNKNOWN");
+  expect(service.log()).toMatch(/waiting until the process that writes \S+ has ended: [^"]*, process \d+, since /);
+  expect((await service.call("hello", agent)).code).toBe("success");
+  expect(journalEntries(service.auditDir).map(({ type }) => type)).toContain("service.stopped");
+});
+
+test("a start next to a process that goes on is refused at once", async () => {
+  const serving = service.child;
+  await expect(service.start()).rejects.toThrow("ended with 78");
+  expect(service.log()).not.toContain("waiting until");
+  serving.kill("SIGKILL");
+  await serving.exited;
+});
+
 test("a later signal ends it at once; the next start records the unknown outcome", async () => {
   const stuck = service.call("stuck_write", agent);
   await until("the change to run", () =>

@@ -32,6 +32,7 @@ const FREE = /^(?:slow|stuck)_write$/;
 export class EndingWorld {
   readonly world: ReloadService;
   #child: Bun.Subprocess | undefined;
+  #starts = 0;
   url = "";
   operatorUrl = "";
 
@@ -59,13 +60,20 @@ export class EndingWorld {
     return this.#child;
   }
 
+  /** Returns what the last start has logged. */
   log(): string {
-    return readFileSync(join(this.world.folder, "service.log"), "utf8");
+    return readFileSync(this.#logFile, "utf8");
+  }
+
+  /** A file for each start: the former process may still be writing its own. */
+  get #logFile(): string {
+    return join(this.world.folder, `service-${this.#starts}.log`);
   }
 
   /** Milliseconds until it was ready. */
   async start(argv: readonly string[] = STC): Promise<number> {
-    const log = join(this.world.folder, "service.log");
+    this.#starts += 1;
+    const log = this.#logFile;
     writeFileSync(log, "");
     const begun = Bun.nanoseconds();
     this.#child = Bun.spawn([...argv, "serve", "--config", this.world.file], {

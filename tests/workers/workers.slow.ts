@@ -298,24 +298,43 @@ test("workers end when their parent is killed, and the port is free", async () =
   server.stop(true);
 });
 
-test("a start with fewer workers ends the interrupted calls of those that are gone", async () => {
+test("a start while the workers of a killed parent drain waits for their logs", async () => {
+  world.world.configure({ server: { ...SETTINGS.server, drainTimeoutMs: 4_000 } });
   await start();
-  const stuck = Array.from({ length: 12 }, () => call("stuck_write").catch(() => undefined));
-  const intentsOf = (worker: number) => journalEntries(logOf(worker)).filter(({ tool }) => tool === "stuck_write");
-  await until("intents of both workers", () =>
-    [1, 2].every((worker) => intentsOf(worker).length > 0) &&
-    [1, 2].reduce((sum, worker) => sum + intentsOf(worker).length, 0) === stuck.length
-      ? true
-      : undefined,
+  const { workers } = await states();
+  const stuck = call("stuck_write");
+  await until("the change to run", () =>
+    [1, 2].some((worker) => journalEntries(logOf(worker)).at(-1)?.["tool"] === "stuck_write") ? true : undefined,
   );
+  await world.end("SIGKILL");
+  await start();
+  expect(workers.filter(({ pid }: { pid: number }) => isRunning(pid))).toEqual([]);
+  expect((await stuck).error.code).toBe("OUTCOME_UNKNOWN");
+  expect(world.log()).toContain("waiting until the process that writes");
+  expect((await world.end("SIGINT")).code).toBe(0);
+});
+
+test("a start with fewer workers ends the interrupted calls of those that are gone, or that end while it waits", async () => {
+  await start();
+  const intentsOf = (worker: number) => journalEntries(logOf(worker)).filter(({ tool }) => tool === "stuck_write");
+  const before = [1, 2].map((worker) => intentsOf(worker).length);
+  const stuck = Array.from({ length: 12 }, () => call("stuck_write").catch(() => undefined));
+  await until("intents of both workers", () => {
+    const made = [1, 2].map((worker, at) => intentsOf(worker).length - (before[at] ?? 0));
+    const sum = made.reduce((total, count) => total + count, 0);
+    return !made.includes(0) && sum === stuck.length ? true : undefined;
+  });
   const { workers } = await states();
   // The parent first: it would replace them.
   await world.end("SIGKILL");
-  for (const { pid } of workers) process.kill(pid, "SIGKILL");
-  await Promise.all(stuck);
+  const [gone, ending] = workers.map(({ pid }: { pid: number }) => pid);
+  process.kill(gone, "SIGKILL");
   const { workers: _, ...server } = SETTINGS.server;
   world.world.configure({ server });
-  await start();
+  const starting = start();
+  await until("the start to wait", () => (world.log().includes("waiting until the process") ? true : undefined));
+  process.kill(ending, "SIGKILL");
+  await Promise.all([starting, ...stuck]);
   for (const worker of [1, 2]) {
     const codes = auditEntries(logOf(worker)).flatMap(({ tool, error }) =>
       tool.name === "stuck_write" ? [error?.code] : [],

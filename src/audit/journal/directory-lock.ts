@@ -10,20 +10,46 @@ const LOCK_EX_NB = 2 | 4;
 const LOCK_UN = 8;
 /** A lock file that is replaced this often while it is being locked indicates an attack, not bad luck. */
 const ATTEMPTS_MAX = 8;
-const HOLDER_CHARACTERS_MAX = 128;
+const HOLDER_BYTES_MAX = 512;
+/** Follows the holder's name in the lock file when the holder is ending. */
+const ENDING = "\nending";
 
 /** The exclusive right to write to a directory, held until `release` or until the process ends, however it ends. */
 export interface DirectoryLock {
   /** Throws when the lock file was deleted or replaced, because another process may hold a lock on the new file. */
   check(): void;
+  /** Tells processes that find the directory locked that this one is ending: they may wait for it. */
+  noteEnding(): void;
   release(): void;
+}
+
+/** The process that holds a directory's lock, as far as its lock file tells. */
+export interface LockHolder {
+  readonly name: string;
+  /** True when it has begun to end: it drains, or will. */
+  readonly isEnding: boolean;
+}
+
+/** Another process writes the directory. */
+export class DirectoryInUse extends AuditLogError {
+  readonly holder: LockHolder;
+
+  constructor(dir: string, holder: LockHolder) {
+    const { name, isEnding } = holder;
+    super(
+      isEnding
+        ? `${dir} is still in use (by ${name}): that process is ending, and has not ended in time; start again when it has ended`
+        : `${dir} is already in use (by ${name}): one audit directory has one writer; stop the other one or set another audit.dir`,
+    );
+    this.holder = holder;
+  }
 }
 
 /**
  * Locks `.lock` with `flock`. The kernel releases the lock when the process ends, so no stale lock has to be judged by
  * age or process id.
  *
- * @throws AuditLogError when another holder, in this process or another one, has the lock.
+ * @throws DirectoryInUse when another holder, in this process or another one, has the lock
  */
 export function lockDirectory(dir: string, holder: string): DirectoryLock {
   const path = join(dir, LOCK_FILE);
@@ -63,12 +89,15 @@ function hex(part: number): string {
 
 function heldLock(fd: number, path: string, holder: string): DirectoryLock {
   let held = true;
-  nameHolder(fd, holder);
+  writeName(fd, holder, 0);
   return {
     check() {
       if (!isSameFile(fd, path)) {
         throw new AuditLogError(`${path} was deleted or replaced while the log was open: restart the service`);
       }
+    },
+    noteEnding() {
+      if (held) writeName(fd, ENDING, Buffer.byteLength(holder));
     },
     release() {
       if (held) {
@@ -81,14 +110,11 @@ function heldLock(fd: number, path: string, holder: string): DirectoryLock {
   };
 }
 
-/**
- * Writes the holder's name, which is only used in other processes' error messages: on a full disk the lock is held
- * without it.
- */
-function nameHolder(fd: number, holder: string): void {
+/** Writes a part of the holder's name, which only tells other processes: on a full disk the lock is held without it. */
+function writeName(fd: number, part: string, at: number): void {
   try {
-    fs.ftruncateSync(fd, 0);
-    fs.writeSync(fd, holder, 0);
+    if (at === 0) fs.ftruncateSync(fd);
+    fs.writeSync(fd, part, at);
   } catch {
     // The error message will not name the holder.
   }
@@ -100,21 +126,21 @@ function openAndLock(path: string, dir: string): number {
   try {
     const errno = flock(fd, LOCK_EX_NB);
     if (errno === undefined) return fd;
-    throw new AuditLogError(refusalText(errno, fd, dir));
+    if (errno === WOULD_BLOCK) throw new DirectoryInUse(dir, readHolder(fd));
+    throw new AuditLogError(
+      `${dir} cannot be locked (errno ${errno}): the audit directory must be on a local file system`,
+    );
   } catch (error) {
     fs.closeSync(fd);
     throw error;
   }
 }
 
-/** Returns the error message. The errno affects only its wording: in every case there is no lock. */
-function refusalText(errno: number, fd: number, dir: string): string {
-  if (errno !== WOULD_BLOCK) {
-    return `${dir} cannot be locked (errno ${errno}): the audit directory must be on a local file system`;
-  }
-  const start = Buffer.alloc(HOLDER_CHARACTERS_MAX);
-  const holder = escapeName(start.toString("utf8", 0, fs.readSync(fd, start, 0, start.length, 0)));
-  return `${dir} is already in use (by ${holder || "an unnamed process"}): one audit directory has one writer; stop the other one or set another audit.dir`;
+function readHolder(fd: number): LockHolder {
+  const start = Buffer.alloc(HOLDER_BYTES_MAX);
+  const text = start.toString("utf8", 0, fs.readSync(fd, start, 0, start.length, 0));
+  const name = escapeName(text.endsWith(ENDING) ? text.slice(0, -ENDING.length) : text);
+  return { name: name || "an unnamed process", isEnding: text.endsWith(ENDING) };
 }
 
 function isSameFile(fd: number, path: string): boolean {

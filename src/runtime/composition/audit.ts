@@ -5,6 +5,7 @@ import { type AuditLog, openAuditLog } from "../../audit/audit-log.ts";
 import { createSigningKey, isSignedLog } from "../../audit/chain/signing-key.ts";
 import type { Announced } from "../../audit/entry.ts";
 import { type Exporters, type ExporterTarget, startExporters } from "../../audit/export/exporter.ts";
+import { DirectoryInUse } from "../../audit/journal/directory-lock.ts";
 import { intentLine } from "../../audit/journal/journal.ts";
 import { logsIn } from "../../audit/logs.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
@@ -106,28 +107,56 @@ export function auditDirProblems(config: Config): readonly string[] {
   }
 }
 
-interface AuditParts extends Pick<Capabilities, "clock" | "monotonic" | "ids">, Pick<Hooks, "onBatch"> {
+interface AuditParts extends Pick<Capabilities, "clock" | "monotonic" | "ids">, Pick<Hooks, "onBatch" | "onWait"> {
   readonly checkpointKey: KeyObject | undefined;
 }
 
-/** @throws {StartupError} when the directory cannot be written or does not verify */
-export function openAudit(config: Config, { clock, monotonic, ids, checkpointKey, onBatch }: AuditParts): AuditLog {
-  try {
-    return openAuditLog({
-      dir: logDirOf(config),
-      instance: instanceOf(config),
-      clock,
-      monotonic,
-      durability: config.audit.durability,
-      queueEntriesMax: config.audit.queueEntriesMax,
-      diskReserveBytes: config.audit.diskReserveBytes,
-      ids,
-      checkpointKey,
-      ...(onBatch !== undefined && { onBatch }),
-    });
-  } catch (error) {
-    throw new StartupError([`audit.dir: ${errorText(error)}`]);
+/** Time for a process to end after its drain: calls are cut off, and the last lines are written. */
+const AFTER_DRAIN_MS = 10_000;
+const LOOK_EVERY_MS = 50;
+
+/**
+ * Opens the log. Waits while a process that is ending writes it, at most for the time that such a process takes.
+ *
+ * @throws {StartupError} when the directory cannot be written or does not verify
+ */
+export async function openAudit(config: Config, parts: AuditParts): Promise<AuditLog> {
+  const { shutdownDelayMs, drainTimeoutMs } = config.server;
+  const until = parts.monotonic() + shutdownDelayMs + drainTimeoutMs + AFTER_DRAIN_MS;
+  for (let looks = 0; ; looks += 1) {
+    try {
+      return openOnce(config, parts);
+    } catch (error) {
+      const holder = error instanceof DirectoryInUse ? endingHolder(config, error) : undefined;
+      if (holder === undefined || parts.monotonic() >= until)
+        throw new StartupError([`audit.dir: ${errorText(error)}`]);
+      if (looks === 0) parts.onWait?.(`waiting until the process that writes ${logDirOf(config)} has ended: ${holder}`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
   }
+}
+
+/**
+ * Returns the holder's name if it is ending. One that writes a worker's log is, whether it knows it already or not: its parent is
+ * gone, because this service has the lock of the directory above.
+ */
+function endingHolder({ worker }: Config, { holder: { name, isEnding } }: DirectoryInUse): string | undefined {
+  return isEnding || worker !== undefined ? name : undefined;
+}
+
+function openOnce(config: Config, { clock, monotonic, ids, checkpointKey, onBatch }: AuditParts): AuditLog {
+  return openAuditLog({
+    dir: logDirOf(config),
+    instance: instanceOf(config),
+    clock,
+    monotonic,
+    durability: config.audit.durability,
+    queueEntriesMax: config.audit.queueEntriesMax,
+    diskReserveBytes: config.audit.diskReserveBytes,
+    ids,
+    checkpointKey,
+    ...(onBatch !== undefined && { onBatch }),
+  });
 }
 
 /** Returns functions that say whether the audit accepts an entry, and why not. */

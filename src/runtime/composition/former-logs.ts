@@ -8,7 +8,7 @@ import type { Modules } from "../module-types.ts";
 import { closeAudit, doubtInterrupted, openAudit, readExports, startExports } from "./audit.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 
-interface FormerLogsParts extends Capabilities, Pick<Hooks, "logError"> {
+interface FormerLogsParts extends Capabilities, Pick<Hooks, "logError" | "onWait"> {
   readonly checkpointKey: KeyObject | undefined;
   readonly approvals: Approvals | undefined;
   readonly exporters: Modules["auditExporters"];
@@ -26,34 +26,35 @@ export interface FormerLogs {
 }
 
 /**
- * Ends the calls that a crash interrupted in these logs, and continues their exports and their retention. A log that cannot be
- * opened is reported: it is damaged, or its worker is still ending.
+ * Ends the calls that a crash interrupted in these logs, and continues their exports and their retention. Waits for workers that
+ * are still ending. A log that cannot be opened is reported: it is damaged, or its worker has not ended in time.
  */
 export async function openFormerLogs(
   logs: readonly LogFolder[],
   config: Config,
   parts: FormerLogsParts,
 ): Promise<FormerLogs> {
-  const { approvals, logError = () => {} } = parts;
-  const opened: FormerLog[] = [];
-  for (const log of logs) {
-    const own = { ...config, worker: workerOf(log) };
-    try {
-      const audit = openAudit(own, parts);
-      if (approvals !== undefined) await doubtInterrupted(audit, approvals, parts);
-      const targets = readExports(own, { ...parts, problems: [] });
-      opened.push({
-        audit,
-        exporters: startExports(own, targets, { ...parts, journal: (line) => audit.journal(line) }),
-      });
-    } catch (error) {
-      logError(`the log of a former worker is not continued: ${log.name}`, error);
-    }
-  }
+  const opened = (await Promise.all(logs.map((log) => openFormerLog(log, config, parts)))).filter(
+    (former) => former !== undefined,
+  );
   return {
     states: () => opened.flatMap(({ exporters }) => exporters.states()),
     async close() {
       await Promise.all(opened.map(({ audit, exporters }) => closeAudit(audit, exporters)));
     },
   };
+}
+
+async function openFormerLog(log: LogFolder, config: Config, parts: FormerLogsParts): Promise<FormerLog | undefined> {
+  const { approvals, logError = () => {} } = parts;
+  const own = { ...config, worker: workerOf(log) };
+  try {
+    const audit = await openAudit(own, parts);
+    if (approvals !== undefined) await doubtInterrupted(audit, approvals, parts);
+    const targets = readExports(own, { ...parts, problems: [] });
+    return { audit, exporters: startExports(own, targets, { ...parts, journal: (line) => audit.journal(line) }) };
+  } catch (error) {
+    logError(`the log of a former worker is not continued: ${log.name}`, error);
+    return undefined;
+  }
 }

@@ -33,6 +33,8 @@ export interface Hooks {
   readonly onReload?: (event: ReloadEvent, config: Config) => void;
   /** Where a worker counts calls together with the others of its parent; undefined in every other process. */
   readonly rateTable?: RateTable | undefined;
+  /** Receives for what the start waits, once. */
+  readonly onWait?: (message: string) => void;
   /** Receives errors that belong to no call. */
   readonly logError?: (message: string, cause: unknown) => void;
 }

@@ -240,7 +240,11 @@ function serviceOf(opened: Opened) {
     authorizationServers: () => snapshots.current().parts.identity.authorizationServers,
     /** Tools whose target is not configured, with the reason. */
     notRegistered: parts.loaded.notRegistered,
-    stopReloading: () => reloading.stop(),
+    /** Stops reloading, and lets the next start wait for the end of this service. */
+    announceEnd(): void {
+      audit.noteEnding();
+      reloading.stop();
+    },
     /** Stops admitting and reloading; calls that wait for an approver get their 202. */
     drain: () => drain(opened),
     /** Stops admitting, waits up to `graceMs` for running calls, ends the rest and closes the audit. */
@@ -248,7 +252,8 @@ function serviceOf(opened: Opened) {
   };
 }
 
-function drain({ limits, waitingRoom, reloading }: Opened): void {
+function drain({ audit, limits, waitingRoom, reloading }: Opened): void {
+  audit.noteEnding();
   limits.admission.drain();
   // Calls that wait for an approver get their current answer.
   waitingRoom.releaseAll();
@@ -289,7 +294,7 @@ interface StoreParts extends Pick<Parts, "checkpointKey" | "receiptOf" | "webhoo
 
 /** Opens the audit and the approval store: both or none. */
 async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...parts }: StoreParts) {
-  const audit = openAudit(config, { ...CAPABILITIES, ...hooks, checkpointKey });
+  const audit = await openAudit(config, { ...CAPABILITIES, ...hooks, checkpointKey });
   try {
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
     const log = hooks.logError ?? (() => {});

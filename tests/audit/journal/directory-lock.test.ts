@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AuditLogError } from "../../../src/audit/audit-log-error.ts";
-import { lockDirectory } from "../../../src/audit/journal/directory-lock.ts";
+import { DirectoryInUse, lockDirectory } from "../../../src/audit/journal/directory-lock.ts";
 import { createWorld } from "../support/open.ts";
 
 const HOLDER = join(import.meta.dir, "../support/hold-lock.ts");
@@ -24,6 +24,32 @@ test("a second process is refused with the holder's name until the first one end
   lockDirectory(dir, "us").release();
 });
 
+test.each([
+  [false, "is already in use (by us): one audit directory has one writer; stop the other one or set another audit.dir"],
+  [true, "is still in use (by us): that process is ending, and has not ended in time; start again when it has ended"],
+])("the refusal tells whether the holder is ending: %p", (isEnding, message) => {
+  const lock = lockDirectory(dir, "us");
+  if (isEnding) lock.noteEnding();
+  const refused = inUse();
+  expect(refused.message).toBe(`${dir} ${message}`);
+  expect(refused.holder).toEqual({ name: "us", isEnding });
+  lock.release();
+  lockDirectory(dir, "a longer name").release();
+  const next = lockDirectory(dir, "next");
+  // Once released, the lock is another holder's.
+  lock.noteEnding();
+  expect(inUse().holder).toEqual({ name: "next", isEnding: false });
+  next.release();
+});
+
+test("text in the lock file is escaped in the refusal", () => {
+  const lock = lockDirectory(dir, "us");
+  fs.writeFileSync(join(dir, ".lock"), "\u001b[31mending\nending?");
+  expect(inUse().holder.isEnding).toBe(false);
+  expect(inUse().message).not.toContain("\u001b");
+  lock.release();
+});
+
 test("kill -9 of the holder frees the directory", async () => {
   const holder = startHolder();
   expect(await holder.says()).toBe("locked");
@@ -36,7 +62,9 @@ test("a second log in the same process is refused, until the first is closed", a
   const world = createWorld(dir);
   const first = world.open();
   expect(() => world.open()).toThrow(AuditLogError);
-  expect(() => world.open()).toThrow(/already in use \(by test, process \d+\): one audit directory has one writer/);
+  expect(() => world.open()).toThrow(
+    /already in use \(by test, process \d+, since \S+Z\): one audit directory has one writer/,
+  );
   await first.close();
   world.open();
   await world.end();
@@ -79,6 +107,15 @@ test("a directory that cannot be created is an AuditLogError that names it", () 
   fs.writeFileSync(join(dir, "file"), "");
   expect(() => createWorld(join(dir, "file")).open()).toThrow(/cannot open the audit directory .*file/);
 });
+
+function inUse(): DirectoryInUse {
+  try {
+    lockDirectory(dir, "another");
+  } catch (error) {
+    if (error instanceof DirectoryInUse) return error;
+  }
+  throw new Error("the directory was not refused as in use");
+}
 
 function swap(path: string): string {
   fs.writeFileSync(`${path}.new`, "");
