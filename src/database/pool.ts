@@ -1,5 +1,5 @@
 import { resultWithin } from "../core/time-limits.ts";
-import { type Sql, transact } from "./dialect.ts";
+import { type Sql, StoreProblem, transact } from "./dialect.ts";
 
 export interface PoolLimits {
   /** Limit for a whole transaction, after which the connection is closed, in milliseconds. */
@@ -110,7 +110,7 @@ class PooledConnection {
     try {
       return await resultWithin(transact(this.#sql, mode, work), limits.transactionMs, tooLate);
     } catch (error) {
-      if (error instanceof StoreUnavailable || error instanceof Bun.SQL.SQLError) void this.#drop();
+      if (isOfServer(error)) void this.#drop();
       throw error;
     }
   }
@@ -121,6 +121,11 @@ class PooledConnection {
     this.#sql = undefined;
     await sql?.close({ timeout: 0 }).catch(() => {});
   }
+}
+
+/** A server that has become a standby stays one: its address may lead to the primary by now. */
+function isOfServer(error: unknown): boolean {
+  return error instanceof StoreUnavailable || error instanceof StoreProblem || error instanceof Bun.SQL.SQLError;
 }
 
 /** The server is unavailable or unreachable. */

@@ -34,6 +34,11 @@ export interface PostgresServer extends PostgresAccess {
   /** Nothing answers any more, and no connection breaks. */
   freeze(): void;
   thaw(): void;
+  /**
+   * Starts a standby that follows this server through a port on 127.0.0.1. This server is stopped for the copy, and has `settings`
+   * from then on.
+   */
+  follow(port: number, settings: readonly string[]): Promise<PostgresServer>;
   /** Hands it a file. */
   own(path: string): void;
   end(): Promise<void>;
@@ -149,6 +154,27 @@ class Server implements PostgresServer {
 
   thaw(): void {
     this.#signal("SIGCONT");
+  }
+
+  async follow(port: number, settings: readonly string[]): Promise<PostgresServer> {
+    await this.stop();
+    const dir = fs.mkdtempSync(join(tmpdir(), "stc-postgres-"));
+    own(dir);
+    await ended(run("cp", ["-a", join(this.dir, "cluster"), join(dir, "cluster")], dir));
+    fs.writeFileSync(join(dir, "cluster/standby.signal"), "");
+    own(join(dir, "cluster/standby.signal"));
+    await this.start(settings);
+    const standby = new Server({ dir, port: await freePort() }, this.#home);
+    await standby.start([
+      `primary_conninfo=host=127.0.0.1 port=${port} user=tester password='${PASSWORD}'`,
+      // Started again by a cut connection, not by the time between two tries.
+      "wal_retrieve_retry_interval=100ms",
+    ]);
+    await until("the standby", async () => {
+      const [row] = await this.send("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'");
+      return row === undefined ? undefined : true;
+    });
+    return standby;
   }
 
   own(path: string): void {
