@@ -246,8 +246,11 @@ function definitionOf(group: string, kind: string, plural: string): object {
 
 describe("projected tokens of the API server", () => {
   const folder = mkdtempSync(join(tmpdir(), "stc-projected-"));
-  let service: RunningStc;
+  const services: RunningStc[] = [];
+  /** Verifies tokens by signature and claims. */
   let url = "";
+  /** Also asks the API server about them. */
+  let reviewingUrl = "";
 
   beforeAll(async () => {
     await restricted("agents");
@@ -270,15 +273,23 @@ describe("projected tokens of the API server", () => {
       ...{ caFile: cluster.caFile, tokenFile: "token" },
       subjectPermissions: { "system:serviceaccount:agents:researcher": ["hello:say"] },
     };
-    const config = { server: { port: 0 }, tools: ["tools"], audit: { dir: "audit" }, jwt: { issuers: [issuer] } };
-    writeFileSync(join(folder, "stc.yaml"), stringify(config));
-    service = new RunningStc(["serve", "--config", join(folder, "stc.yaml")]);
-    url = /"url":"([^"]+)"/.exec(await service.printed('"msg":"listening"'))?.[1] ?? "";
+    url = await serve("audit", issuer);
+    const tokenReview = { url: cluster.url, caFile: cluster.caFile, tokenFile: "token" };
+    reviewingUrl = await serve("audit-reviewing", { ...issuer, tokenReview });
   });
   afterAll(async () => {
-    await service?.end("SIGTERM");
+    await Promise.all(services.map((service) => service.end("SIGTERM")));
     rmSync(folder, { recursive: true, force: true });
   });
+
+  async function serve(dir: string, issuer: object): Promise<string> {
+    const file = join(folder, `${dir}.yaml`);
+    const config = { server: { port: 0 }, tools: ["tools"], audit: { dir }, jwt: { issuers: [issuer] } };
+    writeFileSync(file, stringify(config));
+    const service = new RunningStc(["serve", "--config", file]);
+    services.push(service);
+    return /"url":"([^"]+)"/.exec(await service.printed('"msg":"listening"'))?.[1] ?? "";
+  }
 
   async function startPod(): Promise<void> {
     const securityContext = {
@@ -310,9 +321,9 @@ describe("projected tokens of the API server", () => {
   const ofPod = () =>
     tokenOf("researcher", AUDIENCE, "--bound-object-kind", "Pod", "--bound-object-name", "researcher-0");
 
-  async function call(token: string): Promise<readonly [status: number, body: Loose]> {
+  async function call(token: string, at = url): Promise<readonly [status: number, body: Loose]> {
     const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-    const answer = await fetch(`${url}/call`, {
+    const answer = await fetch(`${at}/call`, {
       method: "POST",
       headers,
       body: JSON.stringify({ tool: "hello", args: {} }),
@@ -343,6 +354,40 @@ describe("projected tokens of the API server", () => {
     });
     expect(reviewed).toContain("has been invalidated");
     expect((await call(token))[0]).toBe(200);
+  });
+
+  test("need the right to ask, where the API server is asked about them", async () => {
+    const [status, body] = await call(await tokenOf("researcher", AUDIENCE), reviewingUrl);
+    expect([status, body.error.code]).toEqual([503, "AUTH_UNAVAILABLE"]);
+  });
+
+  test("of a deleted pod are refused when the API server is asked; those of other pods are not", async () => {
+    const account = "system:auth-delegator";
+    await cluster.kubectl(
+      ...["create", "clusterrolebinding", "token-review", "--clusterrole", account],
+      ...["--serviceaccount", "agents:safe-tool-call"],
+    );
+    await startPod();
+    const [token, unbound] = [await ofPod(), await tokenOf("researcher", AUDIENCE)];
+    for (const one of [token, unbound]) {
+      await until("the right to ask", async () => ((await call(one, reviewingUrl))[0] === 200 ? true : undefined));
+    }
+    await cluster.kubectl("delete", "pod", "researcher-0", "--namespace", "agents", "--wait");
+    const deleted = performance.now();
+    const refused = await until("that the token is refused", async () => {
+      const [status, body] = await call(token, reviewingUrl);
+      return status === 200 ? undefined : body;
+    });
+    took.push(["until the token of a deleted pod is refused", performance.now() - deleted]);
+    expect(refused.error.code).toBe("UNAUTHENTICATED");
+    const entry = auditEntries(join(folder, "audit-reviewing")).find(({ traceId }) => traceId === refused.traceId);
+    expect(entry?.error?.code).toBe("UNAUTHENTICATED");
+    for (const [one, at] of [
+      [unbound, reviewingUrl],
+      [token, url],
+    ] as const) {
+      expect((await call(one, at))[0]).toBe(200);
+    }
   });
 
   async function review(token: string): Promise<Loose> {
