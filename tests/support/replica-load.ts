@@ -62,6 +62,22 @@ export class ReplicaLoad {
     return existsSync(file) ? readFileSync(file, "utf8").split("\n").filter(Boolean) : [];
   }
 
+  /** Compares what the target has recorded with what the clients were answered, when the load has stopped. */
+  exactness() {
+    const runs = this.runs();
+    const ran = new Set(runs);
+    const known = new Set([...this.done, ...this.unknown.keys()]);
+    return {
+      /** Number of changes that have run. */
+      ran: ran.size,
+      /** Answered as done, and not there. */
+      lost: this.done.filter((key) => !ran.has(key)),
+      twice: repeatedIn(runs),
+      /** Have run, and nobody was told that they may have. */
+      unexplained: [...ran].filter((key) => !known.has(key)),
+    };
+  }
+
   summary(): string {
     const { calls, done, approved, failed, unknown } = this;
     const counts = Object.entries(failed).map(([kind, codes]) => `${kind} ${codes.length}`);
@@ -161,4 +177,9 @@ const FINAL = / (?:OUTCOME_UNKNOWN|APPROVAL_CONSUMED)$/;
 function codeOf(answer: PlainAnswer | string): string {
   if (typeof answer === "string") return answer;
   return `${answer.status} ${answer.body?.error?.code ?? answer.body?.status}`;
+}
+
+function repeatedIn(keys: readonly string[]): readonly string[] {
+  const seen = new Set<string>();
+  return keys.filter((key) => seen.size === seen.add(key).size);
 }

@@ -133,12 +133,7 @@ export class ReplicasWorld {
   async expectExact(): Promise<void> {
     const { load } = this;
     await load.stop();
-    const runs = load.runs();
-    const ran = new Set(runs);
-    expect(runs.length - ran.size).toBe(0);
-    expect(load.done.filter((key) => !ran.has(key))).toEqual([]);
-    const known = new Set([...load.done, ...load.unknown.keys()]);
-    expect(runs.filter((key) => !known.has(key))).toEqual([]);
+    expect(load.exactness()).toMatchObject({ lost: [], twice: [], unexplained: [] });
     for (const { auditDir } of this.replicas) {
       const { code, err } = await runStc(["audit", "verify", "--dir", auditDir]);
       expect({ code, err }).toEqual({ code: SIGNATURES_NOT_CHECKED, err: "" });
