@@ -2,6 +2,7 @@ import type { KeyObject } from "node:crypto";
 import { join } from "node:path";
 import { errorText } from "../core/error-text.ts";
 import { mint, type Receipt } from "../core/evidence.ts";
+import type { EpochMs } from "../core/types.ts";
 import { AuditLogError } from "./audit-log-error.ts";
 import { chainBytes, STREAMS, type StreamName } from "./chain/chain.ts";
 import { CHECKPOINT_DIR, originOf } from "./chain/checkpoint.ts";
@@ -60,6 +61,15 @@ export interface AuditLogOptions {
   readonly diskReserveBytes?: number;
 }
 
+/** A stream of a log of which every line before a time is on disk. */
+export interface SettledLog {
+  readonly log: string;
+  readonly stream: StreamName;
+  /** `seq` of the line that is written next. */
+  readonly nextSeq: number;
+  readonly untilMs: EpochMs;
+}
+
 /** The only interface to the log. Every failure is an `AuditLogError`. */
 export interface AuditLog {
   /** The calls that a former run of the service left without an outcome. */
@@ -75,6 +85,11 @@ export interface AuditLog {
   append(entry: EntryDraft): Promise<Receipt>;
   /** Writes one journal line. Durable when resolved: await an intent before running the call that it announces. */
   journal(line: JournalLine): Promise<void>;
+  /**
+   * Returns until when a stream is complete on disk: no later line will have an earlier time. Returns undefined while lines wait for
+   * the disk or none can be written, and before the first line.
+   */
+  settled(stream: StreamName): SettledLog | undefined;
   /** Returns the health for operators and the readiness check: the reason names files. */
   health(): AuditHealth;
   /**
@@ -225,6 +240,12 @@ class JsonLogger implements AuditLog {
 
   id(): string | undefined {
     return this.#streams.journal.position.head.logId;
+  }
+
+  settled(stream: StreamName): SettledLog | undefined {
+    const { logId: log } = this.#streams[stream].position.head;
+    if (log === undefined || !this.#writer.isIdle) return undefined;
+    return { log, stream, nextSeq: this.#next[stream], untilMs: Date.parse(this.#stamps.next()) };
   }
 
   append(draft: EntryDraft): Promise<Receipt> {

@@ -112,6 +112,25 @@ describe("days and clocks", () => {
     },
   );
 
+  test("says until when it is complete on disk, and no later line has an earlier time", async () => {
+    const log = world.open();
+    expect(log.settled("calls")).toBeUndefined();
+    await log.append(draftOf("t-1"));
+    world.now = NOON + 5_000;
+    const settled = log.settled("calls");
+    expect(settled).toMatchObject({ stream: "calls", nextSeq: 1, untilMs: NOON + 5_000 });
+    expect(log.origins()).toEqual([`safe-tool-call/audit/calls/${settled?.log}`]);
+    expect(log.settled("journal")).toBeUndefined();
+    world.now = NOON - HOUR;
+    const waiting = log.append(draftOf("t-2"));
+    expect(log.settled("calls")).toBeUndefined();
+    await waiting;
+    expect(world.lines(CALLS)[1]).toMatchObject({ timestamp: "2026-02-16T12:00:05.000Z" });
+    expect(log.settled("calls")).toMatchObject({ nextSeq: 2, untilMs: NOON + 5_000 });
+    await log.close();
+    expect(log.settled("calls")).toBeUndefined();
+  });
+
   test("the same applies to the journal", async () => {
     await world.open().journal({ type: "boot" });
     await world.stop();

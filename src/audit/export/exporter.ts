@@ -5,6 +5,8 @@ import { isReportDue, OutageReporter, retryDelayMs } from "../../core/retry.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
 import { countIn, type DayPart, PART_BYTES_MAX, readPart } from "../archive/part.ts";
+import type { SettledLog } from "../audit-log.ts";
+import type { StreamName } from "../chain/chain.ts";
 import { logIdIn } from "../chain/log-id.ts";
 import { makeDirectory } from "../journal/file-operations.ts";
 import type { Position } from "../query/params.ts";
@@ -52,6 +54,8 @@ interface CommonOptions {
 interface ExporterOptions extends CommonOptions {
   readonly stream: ExportStream;
   readonly target: ExporterTarget;
+  /** Returns until when the stream is complete on disk; undefined while that is not known. */
+  readonly settled?: (() => SettledLog | undefined) | undefined;
   /**
    * `pollMs` is the pause when the log has no new lines, `backoffMs` the pause after a first failure; in milliseconds.
    */
@@ -85,6 +89,8 @@ export interface ExportState {
 /** Reason in a report about lines that were rejected after the previous report. */
 const REPEATED = "more of the same";
 const POLL_MS = 500;
+/** Pause between two notes of how far an idle log is complete. */
+const SETTLED_EVERY_MS = 5_000;
 const BACKOFF_MS = 1_000;
 const BACKOFF_MS_MAX = 60_000;
 
@@ -111,6 +117,7 @@ export class Exporter {
   #isEnding = false;
   readonly #outages: OutageReporter;
   readonly #upkeep: OutageReporter;
+  #settledAtMs = Number.NEGATIVE_INFINITY;
   #rejectedUnreported = 0;
   #rejectedReportedAtMs = Number.NEGATIVE_INFINITY;
   #wake: () => void = () => {};
@@ -171,12 +178,15 @@ export class Exporter {
         if (!isBegun && "deliver" in target.receiver) this.#position = startOf(dir, stream);
         isBegun = true;
         this.#save();
+        // Asked before: a line that is written in the meantime has a later time.
+        const settled = this.#dueSettled();
         const wasEnding = this.#isEnding;
         const deliver = await this.#next();
         // Lines may have been written since the log was read, before the end.
         if (deliver === undefined && this.#isEnding && !wasEnding) continue;
         if (deliver === undefined) {
           this.#failingSince = undefined;
+          if (settled !== undefined) await this.#noteSettled(settled);
           await this.#wait(pollMs);
         } else {
           // Even after a failure, so that the lines before it are not sent again.
@@ -207,6 +217,24 @@ export class Exporter {
     const part = await readPart(position);
     if (part === undefined) this.#exhaustedAt = this.#options.clock();
     return part && (() => this.#archive(part, receiver));
+  }
+
+  #dueSettled(): SettledLog | undefined {
+    const { target, settled, clock } = this.#options;
+    const isDue = Math.abs(clock() - this.#settledAtMs) >= SETTLED_EVERY_MS;
+    return target.receiver.settled !== undefined && isDue ? settled?.() : undefined;
+  }
+
+  async #noteSettled(settled: SettledLog): Promise<void> {
+    const { stream, target, clock } = this.#options;
+    this.#settledAtMs = clock();
+    const outcome = await target.receiver.settled?.(settled, this.#stopping.signal);
+    if (outcome === undefined || this.#stopping.signal.aborted) return;
+    if (outcome.kind === "taken") return this.#outages.recovered();
+    this.#counts.failures += 1;
+    this.#outages.failed(
+      `${target.name} does not note until when the audit's ${stream} are complete: ${outcome.reason}`,
+    );
   }
 
   #nextBatch(): ExportBatch | undefined {
@@ -393,6 +421,8 @@ function keepDeadLetters(dir: string, { exporter, reason, lines }: DeadLetters):
 
 interface ExportersOptions extends CommonOptions {
   readonly targets: readonly ExporterTarget[];
+  /** Returns until when a stream of the log is complete on disk. */
+  readonly settled?: ((stream: StreamName) => SettledLog | undefined) | undefined;
   /** When `undefined`, nothing is ever deleted. */
   readonly retentionDays: number | undefined;
   /** Writes a journal line; durable when resolved. */
@@ -408,9 +438,12 @@ const CLOSE_MS = 1_000;
 
 /** Starts the exporters and the periodic deletion of old files. */
 export function startExporters(options: ExportersOptions) {
-  const { dir, targets, clock, random, report, pruneEveryMs = PRUNE_EVERY_MS } = options;
+  const { dir, targets, clock, random, report, settled, pruneEveryMs = PRUNE_EVERY_MS } = options;
   const exporters = targets.flatMap((target) =>
-    EXPORT_STREAMS.map((stream) => new Exporter({ dir, stream, target, clock, random, report })),
+    EXPORT_STREAMS.map((stream) => {
+      const own = stream === "checkpoints" ? undefined : () => settled?.(stream);
+      return new Exporter({ dir, stream, target, clock, random, report, settled: own });
+    }),
   );
   let pruning: Promise<void> | undefined;
   const stopping = new AbortController();

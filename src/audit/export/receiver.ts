@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import type { EpochMs } from "../../core/types.ts";
 import type { DayPart } from "../archive/part.ts";
+import type { SettledLog } from "../audit-log.ts";
 import type { UpkeepState } from "../store/upkeep.ts";
 import type { ExportLine } from "./batch.ts";
 import type { SendOutcome } from "./sender.ts";
@@ -13,6 +14,8 @@ export type ReceiverOutcome =
 interface OpenedReceiver {
   /** Returns the state of its work on what it has stored; undefined before the first lines, or without such work. */
   upkeep?(): UpkeepState | undefined;
+  /** Notes that it has accepted every line of a stream before a time, as far as it has the lines. Never rejects. */
+  settled?(settled: SettledLog, signal: AbortSignal): Promise<ReceiverOutcome>;
   /** Closes its connections. */
   close?(): Promise<void>;
 }

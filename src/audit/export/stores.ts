@@ -1,9 +1,10 @@
 import { readFileSync, statSync } from "node:fs";
 import { z } from "zod";
+import { unlessAborted } from "../../core/time-limits.ts";
 import { parsePostgresUrl } from "../../database/postgres-url.ts";
 import { parseClickHouseUrl } from "../store/clickhouse-url.ts";
 import type { StoreWriter, WriterOptions } from "../store/writer.ts";
-import type { AuditExporter, Receiver } from "./receiver.ts";
+import type { AuditExporter, Receiver, ReceiverOutcome } from "./receiver.ts";
 
 /** Databases that hold the lines of a fleet, and that `stc audit query --from-store` and `audit.storeUrlFile` ask. */
 
@@ -66,28 +67,26 @@ function readUrlFile(path: string): string {
   return url;
 }
 
+/** A database that does not keep until when a log is complete. */
+const NOTHING_TO_DO: Promise<ReceiverOutcome> = Promise.resolve({ kind: "taken", rejected: 0 });
+const ABORTED: ReceiverOutcome = { kind: "later", reason: "aborted", retryAfterMs: undefined };
+
 /** Opens the writer, and loads its code, when there is something to send. */
 function receiverOf(open: () => Promise<StoreWriter>): Receiver {
   let opened: Promise<StoreWriter> | undefined;
   let writer: StoreWriter | undefined;
+  const write = async (
+    work: (writer: StoreWriter) => Promise<ReceiverOutcome>,
+    signal: AbortSignal,
+  ): Promise<ReceiverOutcome> => {
+    opened ??= open();
+    writer = await opened;
+    // The lines may have been stored all the same: they are then sent again, and stored once.
+    return unlessAborted(work(writer), signal, () => new Error("aborted")).catch(() => ABORTED);
+  };
   return {
-    async deliver(lines, signal) {
-      opened ??= open();
-      writer = await opened;
-      const { promise: aborted, resolve } = Promise.withResolvers<void>();
-      const end = (): void => resolve();
-      signal.addEventListener("abort", end, { once: true });
-      try {
-        if (signal.aborted) end();
-        // The lines may have been stored all the same: they are then sent again, and stored once.
-        return await Promise.race([
-          writer.write(lines),
-          aborted.then(() => ({ kind: "later", reason: "aborted", retryAfterMs: undefined }) as const),
-        ]);
-      } finally {
-        signal.removeEventListener("abort", end);
-      }
-    },
+    deliver: (lines, signal) => write((writer) => writer.write(lines), signal),
+    settled: (settled, signal) => write((writer) => writer.settle?.(settled) ?? NOTHING_TO_DO, signal),
     upkeep: () => writer?.upkeep?.(),
     async close() {
       await (await opened)?.close();

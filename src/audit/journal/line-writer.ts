@@ -91,6 +91,11 @@ export class LineWriter {
     this.#running ??= Promise.resolve().then(() => this.#run());
   }
 
+  /** True when every line that was queued is on disk, and more lines are accepted. */
+  get isIdle(): boolean {
+    return this.#pendingEntries === 0 && this.#refusal() === undefined;
+  }
+
   get isFull(): boolean {
     return this.#failure instanceof DiskFullError;
   }

@@ -53,8 +53,10 @@ export interface StoredLog {
   readonly instance: string;
   /** The store has every line before this one, as far as retention left them. */
   readonly nextSeq: number;
-  /** Time of its newest line: the store is complete until then. */
-  readonly timeMs: EpochMs | undefined;
+  /** Time of its newest line. */
+  readonly newestMs: EpochMs | undefined;
+  /** The store has every line with an earlier time. */
+  readonly completeMs: EpochMs | undefined;
 }
 
 /** Lines that are read from the database at once: at most 16 MB. */
@@ -185,13 +187,7 @@ export class AuditStore implements HistorySource {
   /** Returns the logs that the store has lines of, the one that is furthest behind first. */
   async logs(): Promise<readonly StoredLog[]> {
     const rows = await this.#database.read(logsStatement(this.#database.dialect));
-    return rows.map(({ log, stream, instance, next_seq, time_ms }) => ({
-      log: String(log),
-      stream: stream === "journal" ? "journal" : "calls",
-      instance: textOf(instance) ?? "",
-      nextSeq: Number(next_seq),
-      timeMs: numberOf(time_ms),
-    }));
+    return rows.map(storedLogOf).sort((one, other) => (one.completeMs ?? 0) - (other.completeMs ?? 0));
   }
 
   async #lines(request: PageRequest): Promise<StorePage> {
@@ -220,6 +216,20 @@ function lineOf({ log, day, seq, hash, time_ms, line }: StoreAnswer) {
     day: dayIn(day),
     line: text,
     entry: members && viewOf(members),
+  };
+}
+
+/** A replica that does not idle sends lines, in the order of their times. */
+function storedLogOf(row: StoreAnswer): StoredLog {
+  const { log, stream, instance, next_seq, time_ms, complete_ms } = row;
+  const [newestMs, settledMs] = [numberOf(time_ms), numberOf(complete_ms)];
+  return {
+    log: String(log),
+    stream: stream === "journal" ? "journal" : "calls",
+    instance: textOf(instance) ?? "",
+    nextSeq: Number(next_seq),
+    newestMs,
+    completeMs: Math.max(newestMs ?? 0, settledMs ?? 0) || undefined,
   };
 }
 

@@ -3,6 +3,7 @@ import type { Sql, Transactions } from "../../database/dialect.ts";
 import { StoreUnavailable } from "../../database/pool.ts";
 import { pooledTransactions, stateOf } from "../../database/postgres.ts";
 import { parsePostgresUrl } from "../../database/postgres-url.ts";
+import type { SettledLog } from "../audit-log.ts";
 import type { ExportLine } from "../export/batch.ts";
 import type { ReceiverOutcome } from "../export/receiver.ts";
 import { DAY_MS, dayOf } from "../query/time-range.ts";
@@ -53,7 +54,7 @@ const TABLES: readonly string[] = [
   "CREATE INDEX IF NOT EXISTS audit_lines_ids ON audit_lines USING gin (ids)",
   `CREATE TABLE IF NOT EXISTS audit_logs (
     log text NOT NULL, stream text NOT NULL, instance text NOT NULL, next_seq bigint NOT NULL, time_ms bigint,
-    PRIMARY KEY (log, stream)
+    complete_ms bigint, PRIMARY KEY (log, stream)
   )`,
   `CREATE TABLE IF NOT EXISTS audit_checkpoints (
     log text NOT NULL, stream text NOT NULL, size bigint NOT NULL, note text NOT NULL,
@@ -70,6 +71,7 @@ export const postgresDialect: SqlDialect = {
   logs: identifier("audit_logs"),
   checkpoints: identifier("audit_checkpoints"),
   hasTime: sql`time_ms IS NOT NULL`,
+  complete: identifier("complete_ms"),
   contains: (text, part) => sql`strpos(${text}, ${part}) > 0`,
   beginsWith: (text, part) => sql`starts_with(${text}, ${part})`,
   // The collation C folds ASCII letters only.
@@ -121,6 +123,7 @@ export function openPostgresWriter(url: string, options: WriterOptions): StoreWr
   return {
     write: (lines) => attempted(() => (lines.length === 0 ? writer.check() : writer.write(lines))),
     upkeep: () => writer.upkeep.state,
+    settle: (settled) => attempted(() => writer.settle(settled)),
     close: () => database.close(),
   };
 }
@@ -173,6 +176,16 @@ class PostgresWriter {
       () => this.#dropOld(nowMs),
       () => this.#thinCheckpoints(nowMs),
     ]);
+  }
+
+  /** A database that lost lines, for example one that was restored, does not become complete by this. */
+  async settle({ log, stream, nextSeq, untilMs }: SettledLog): Promise<void> {
+    await this.#database.begin(
+      "write",
+      async (on) => on`
+        UPDATE audit_logs SET complete_ms = greatest(complete_ms, ${untilMs})
+        WHERE log = ${log} AND stream = ${stream} AND next_seq >= ${nextSeq}`,
+    );
   }
 
   async #insert(on: Sql, rows: readonly StoreRow[], nowMs: number): Promise<void> {

@@ -56,6 +56,8 @@ export interface SqlDialect {
   readonly checkpoints: SqlText;
   /** A condition that is true for a line with a time. */
   readonly hasTime: SqlText;
+  /** The column of a log that says until when it is complete, where exporters write it. */
+  readonly complete?: SqlText;
   /** Returns a condition that is true when the text contains the part, compared by characters. */
   contains(text: SqlText, part: SqlValue | SqlText): SqlText;
   beginsWith(text: SqlText, part: SqlValue): SqlText;

@@ -136,5 +136,7 @@ export function durationsStatement(dialect: SqlDialect, filter: Filter, tools: r
 
 /** Returns the statement that reads the state of all logs. */
 export function logsStatement(dialect: SqlDialect): SqlText {
-  return sql`SELECT log, stream, instance, next_seq, time_ms FROM ${dialect.logs} ORDER BY time_ms, log`;
+  return sql`
+    SELECT log, stream, instance, next_seq, time_ms, ${dialect.complete ?? sql`NULL`} AS complete_ms
+    FROM ${dialect.logs} ORDER BY log, stream`;
 }

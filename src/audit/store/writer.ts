@@ -1,3 +1,4 @@
+import type { SettledLog } from "../audit-log.ts";
 import type { ExportLine } from "../export/batch.ts";
 import type { ReceiverOutcome } from "../export/receiver.ts";
 import { rowOf, type StoreRow } from "./columns.ts";
@@ -9,6 +10,8 @@ export interface StoreWriter {
   write(lines: readonly ExportLine[]): Promise<ReceiverOutcome>;
   /** Returns the state of the work on what is stored. */
   upkeep?(): UpkeepState;
+  /** Stores until when a log is complete, if its lines are stored. Never rejects. */
+  settle?(settled: SettledLog): Promise<ReceiverOutcome>;
   close(): Promise<void>;
 }
 

@@ -6,6 +6,7 @@ import { readStatsRange } from "../../audit/stats/stats.ts";
 import type { AuditStore, StoredLog } from "../../audit/store/audit-store.ts";
 import { AuditStoreError, isStoreUrl, openAuditStore, STORE_FORMS } from "../../audit/store/open-store.ts";
 import { readStoreQuery, writeStoreCursor } from "../../audit/store/store-query.ts";
+import type { EpochMs } from "../../core/types.ts";
 import { EXIT, print, wrongUsage } from "../output.ts";
 import { checkId, LIMITS, printEntry, printHeading, printHistory, withLog } from "./calls.ts";
 import { auditMoment, noCalls } from "./directory.ts";
@@ -169,9 +170,10 @@ export function storeUrl(named: string, flag: string): string {
 /** Reports until when the store has the lines of each log, on standard error. Those that are furthest behind come first. */
 function reportLogs(logs: readonly StoredLog[]): void {
   const calls = logs.filter(({ stream }) => stream === "calls");
-  for (const { log, instance, nextSeq, timeMs } of calls.slice(0, LOGS_MAX)) {
-    const until = timeMs === undefined ? "an unknown time" : new Date(timeMs).toISOString();
-    print.error(`complete until ${until} (seq ${nextSeq - 1}): log ${log} of ${escapeName(instance)}`);
+  const time = (ms: EpochMs | undefined): string => (ms === undefined ? "an unknown time" : new Date(ms).toISOString());
+  for (const { log, instance, nextSeq, newestMs, completeMs } of calls.slice(0, LOGS_MAX)) {
+    const newest = `newest line ${time(newestMs)}, seq ${nextSeq - 1}`;
+    print.error(`complete until ${time(completeMs)} (${newest}): log ${log} of ${escapeName(instance)}`);
   }
   if (calls.length > LOGS_MAX) print.error(`… and ${calls.length - LOGS_MAX} logs that are complete until later`);
 }

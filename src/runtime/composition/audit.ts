@@ -183,7 +183,7 @@ export async function intend(audit: AuditLog, announced: Announced): Promise<voi
 }
 
 interface ExportParts extends Pick<Capabilities, "clock" | "random">, Pick<Hooks, "logError"> {
-  readonly journal: AuditLog["journal"];
+  readonly audit: Pick<AuditLog, "journal" | "settled">;
 }
 
 interface ExportOpening {
@@ -208,11 +208,20 @@ export function readExports(config: Config, { exporters, problems, clock }: Expo
 export function startExports(
   config: Config,
   targets: readonly ExporterTarget[],
-  { clock, random, journal, logError }: ExportParts,
+  { clock, random, audit, logError }: ExportParts,
 ): Exporters {
   const { retentionDays } = config.audit;
   const report = (message: string): void => logError?.(message, undefined);
-  return startExporters({ dir: logDirOf(config), targets, retentionDays, clock, random, journal, report });
+  return startExporters({
+    dir: logDirOf(config),
+    targets,
+    retentionDays,
+    clock,
+    random,
+    settled: (stream) => audit.settled(stream),
+    journal: (line) => audit.journal(line),
+    report,
+  });
 }
 
 /** Part of the five seconds that a service takes after its calls have ended. */

@@ -52,7 +52,7 @@ async function openFormerLog(log: LogFolder, config: Config, parts: FormerLogsPa
     const audit = await openAudit(own, parts);
     if (approvals !== undefined) await doubtInterrupted(audit, approvals, parts);
     const targets = readExports(own, { ...parts, problems: [] });
-    return { audit, exporters: startExports(own, targets, { ...parts, journal: (line) => audit.journal(line) }) };
+    return { audit, exporters: startExports(own, targets, { ...parts, audit }) };
   } catch (error) {
     logError(`the log of a former worker is not continued: ${log.name}`, error);
     return undefined;

@@ -121,7 +121,7 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
   });
   await halts.start();
   if (approvals !== undefined) await doubtInterrupted(audit, approvals, hooks);
-  const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, journal });
+  const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, audit });
   const formerLogs = await continueFormerLogs(config, { ...parts, approvals, hooks, modules });
   const reloading = startReloading(config, {
     snapshots,

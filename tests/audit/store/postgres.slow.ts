@@ -3,12 +3,13 @@ import { generateKeyPairSync } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { openAuditLog } from "../../../src/audit/audit-log.ts";
 import { eachNote, readCheckpoint, signCheckpoint } from "../../../src/audit/chain/checkpoint.ts";
 import { logIdIn } from "../../../src/audit/chain/log-id.ts";
 import { leafHash, MerkleTree } from "../../../src/audit/chain/merkle-tree.ts";
 import { verifyNote } from "../../../src/audit/chain/signed-note.ts";
 import { readBatch } from "../../../src/audit/export/batch.ts";
-import { Exporter } from "../../../src/audit/export/exporter.ts";
+import { Exporter, startExporters } from "../../../src/audit/export/exporter.ts";
 import { EXPORT_STREAMS } from "../../../src/audit/export/positions.ts";
 import type { Receiver } from "../../../src/audit/export/receiver.ts";
 import { postgresExporter } from "../../../src/audit/export/stores.ts";
@@ -32,6 +33,7 @@ import {
 } from "../../support/stored-logs.ts";
 import { until } from "../../support/until.ts";
 import { keys, writeLog, writeWorkersLogs } from "../support/chained-log.ts";
+import { draftOf } from "../support/open.ts";
 
 const native = findPostgres();
 const folder = mkdtempSync(join(tmpdir(), "stc-store-"));
@@ -150,7 +152,7 @@ describe.skipIf(native === undefined)("the same lines in files and in PostgreSQL
       .map((line) => JSON.parse(line));
     expect(lines.map(({ approval }) => approval.by)).toEqual(Array(3).fill("human:alice, human:https://idp.test|bob"));
     expect(query.err).toMatch(
-      /^continue with --cursor \S+\ncomplete until 2026-02-16T\S+ \(seq \d+\): log [0-9a-f]{32} of replica-\d\n/,
+      /^continue with --cursor \S+\ncomplete until 2026-02-16T\S+ \(newest line 2026-02-16T\S+, seq \d+\): log [0-9a-f]{32} of replica-\d\n/,
     );
     const cursor = /--cursor (\S+)/.exec(query.err)?.[1] ?? "";
     const next = await runStc([
@@ -420,6 +422,56 @@ describe.skipIf(native === undefined)("the exporter", () => {
     expect(await receiver.deliver([line], AbortSignal.timeout(20_000))).toMatchObject({ kind: "later" });
     await server.start();
     expect(await receiver.deliver([line], AbortSignal.timeout(20_000))).toEqual({ kind: "taken", rejected: 0 });
+  });
+});
+
+describe.skipIf(native === undefined)("a log that idles", () => {
+  test("is complete until its replica has last said so, unless the store lacks lines", async () => {
+    const url = await server.createDatabase("idle");
+    const dir = mkdtempSync(join(folder, "idle-"));
+    const reports: string[] = [];
+    let nowMs = Date.parse("2026-02-16T12:00:00.000Z");
+    const clock = () => nowMs;
+    const log = openAuditLog({ dir, instance: "replica-0", clock, durability: "write", queueEntriesMax: 100 });
+    await log.append(draftOf("t-1"));
+    await log.journal({ type: "boot" });
+    const exporters = startExporters({
+      dir,
+      targets: [{ name: "store", receiver: receiverAt(url) }],
+      retentionDays: undefined,
+      clock,
+      random: () => 0,
+      report: (message) => reports.push(message),
+      settled: (stream) => log.settled(stream),
+      journal: async () => {},
+    });
+    const store = await storeAt(url);
+    const states = async () => {
+      const logs = await store.logs().catch(() => []);
+      return logs.map(({ stream, newestMs = 0, completeMs = 0 }) => `${stream} ${completeMs - newestMs}`).sort();
+    };
+    const idleFor = (ms: number) =>
+      until(`${ms} ms`, async () => ((await states()).join() === `calls ${ms},journal ${ms}` ? true : undefined));
+    try {
+      await idleFor(0);
+      nowMs += 60_000;
+      await idleFor(60_000);
+      // As after a restore of an older backup: the store has not the line that the log has.
+      await server.send("UPDATE audit_logs SET next_seq = 0 WHERE stream = 'calls'", "idle");
+      nowMs += 60_000;
+      await until("the journal", async () => (await states()).includes("journal 120000") || undefined);
+      expect(await states()).toEqual(["calls 60000", "journal 120000"]);
+      expect(reports).toEqual([]);
+      await server.send("ALTER TABLE audit_logs RENAME TO gone", "idle");
+      nowMs += 60_000;
+      await until("a report", () => reports.length > 0 || undefined);
+      expect(reports[0]).toMatch(
+        /^store does not note until when the audit's (?:calls|journal) are complete: SQLSTATE 42P01$/,
+      );
+    } finally {
+      await exporters.stop();
+      await log.close();
+    }
   });
 });
 
