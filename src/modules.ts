@@ -156,7 +156,7 @@ export const MODULES = {
     ),
     served(
       () => import("./http/routes/audit.ts"),
-      ({ auditDir, exports, checkpointKey }) => ({ auditDir, exports, checkpointKey }),
+      ({ auditDir, auditStore, exports, checkpointKey }) => ({ auditDir, auditStore, exports, checkpointKey }),
     ),
     served(
       () => import("./http/routes/quotas.ts"),

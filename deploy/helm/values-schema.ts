@@ -79,7 +79,7 @@ const PROPERTIES: Readonly<Record<string, Schema>> = {
   secrets: list(objectName),
   configMaps: list(objectName),
   postgresql: secretKey,
-  audit: closed({ signingKey: secretKey, hashKey: secretKey }),
+  audit: closed({ signingKey: secretKey, hashKey: secretKey, store: secretKey }),
   tls: closed({ enabled: flag, existingSecret: objectName, clientCertificates: oneOf("", "request", "require") }),
   console: closed({
     enabled: flag,

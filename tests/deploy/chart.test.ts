@@ -294,6 +294,12 @@ describe.skipIf(HELM === undefined)("signing keys and certificates", () => {
       "/etc/stc-hash-key/key",
       "/etc/stc-postgresql/url",
     ]);
+    expect(itemsOf("stc-audit-store")).toEqual([{ key: "url", path: "url" }]);
+    expect(config.audit).toMatchObject({
+      storeUrlFile: "/etc/stc-audit-store/url",
+      export: [{ type: "postgres", urlFile: "/etc/stc-audit-store/url" }],
+    });
+    expect(workload("standalone").config.audit.storeUrlFile).toBeUndefined();
   });
 
   test("cert-manager makes the Secrets that the pods mount, long before they end", () => {

@@ -149,7 +149,7 @@ test("parameters, bodies and kinds of answers are those of the routes", async ()
     expect([name, named]).toEqual([name, [...parameters]]);
   }
   const audit = operations.get("GET /audit")?.parameters?.map(({ name }) => name) ?? [];
-  expect(audit).toEqual([...QUERY_PARAMS]);
+  expect(audit).toEqual([...QUERY_PARAMS, "source"]);
   expect(Object.keys(operations.get("POST /rpc")?.responses ?? {})).toContain("204");
   expect(operations.get("POST /rpc")?.requestBody).toBeDefined();
   expect(operations.get("GET /audit/:traceId")?.responses["404"]?.description).toContain("ENTRY_NOT_FOUND");

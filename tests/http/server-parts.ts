@@ -52,6 +52,7 @@ export function serverParts(given: Given): ServerOptions & GivenParts {
     ...{ allowedHosts: [], allowedOrigins: [], metrics: createMetrics() },
     proxy: { call: nowhere, rejectRequest: nowhere },
     registry: createRegistry([], {} as never, () => ""),
+    auditStore: () => undefined,
     ...{ notReady: () => [], readiness: async () => ({}), isEnding: () => false },
     logError: () => {},
     detector: () => DETECTOR,

@@ -1,6 +1,6 @@
 import { retryDelayMs } from "../../core/retry.ts";
 import type { ExportLine } from "../export/batch.ts";
-import { AuditStoreError } from "./open-store.ts";
+import { AuditStoreError } from "./store-error.ts";
 import type { StoreWriter } from "./writer.ts";
 
 /** A line that the store will never accept. */

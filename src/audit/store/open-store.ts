@@ -1,15 +1,11 @@
 import { AuditStore } from "./audit-store.ts";
 import type { StoreDatabase } from "./sql-text.ts";
+import { AuditStoreError } from "./store-error.ts";
 import type { StoreWriter, WriterOptions } from "./writer.ts";
 
 interface StoreOptions {
   /** Limit for one statement, in milliseconds. */
   readonly statementMs: number;
-}
-
-/** A problem with an audit store. The message names no URL, which may contain a password. */
-export class AuditStoreError extends Error {
-  override readonly name = "AuditStoreError";
 }
 
 interface StoreKind {

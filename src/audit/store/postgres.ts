@@ -9,6 +9,7 @@ import type { ReceiverOutcome } from "../export/receiver.ts";
 import { DAY_MS, dayOf } from "../query/time-range.ts";
 import { type ColumnType, KEY_COLUMNS, LINE_COLUMNS, type StoreColumn, type StoreRow } from "./columns.ts";
 import { identifier, type SqlDialect, SqlText, type StoreDatabase, sql } from "./sql-text.ts";
+import { SlowStatement } from "./store-error.ts";
 import { runAll, Upkeep } from "./upkeep.ts";
 import {
   type CheckpointRow,
@@ -106,7 +107,13 @@ export function openPostgresStore(url: string, { statementMs }: OpenOptions): St
   });
   return {
     dialect: postgresDialect,
-    read: (statement) => database.begin("read", async (on) => run(on, statement)),
+    read: (statement) =>
+      database
+        .begin("read", async (on) => run(on, statement))
+        .catch((error: unknown) => {
+          if (stateOf(error) !== QUERY_CANCELED) throw error;
+          throw new SlowStatement(`${SERVER} needs more than ${statementMs} ms`, { cause: error });
+        }),
     close: () => database.close(),
   };
 }
@@ -331,6 +338,8 @@ async function createPartition(on: Sql, day: string): Promise<void> {
   await run(on, new SqlText([`ALTER TABLE ${parent} ATTACH PARTITION ${partition} ${bounds}`], []));
 }
 
+/** SQLSTATE of a statement that exceeded its limit. */
+const QUERY_CANCELED = "57014";
 /** SQLSTATE of a row that belongs to no partition. */
 const NO_PARTITION = "23514";
 /** SQLSTATEs that are about the lines: bad data, violated constraints, too large for an index, a day that has no next one. */

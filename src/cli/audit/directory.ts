@@ -4,7 +4,7 @@ import { isAuditDir } from "../../audit/journal/day-files.ts";
 import { type LogFolder, logsIn } from "../../audit/logs.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { LineIndex } from "../../audit/query/line-index.ts";
-import { AuditStoreError } from "../../audit/store/open-store.ts";
+import { AuditStoreError } from "../../audit/store/store-error.ts";
 import { processEnvironment } from "../../runtime/config/environment.ts";
 import { EXIT, isColoured, print } from "../output.ts";
 

@@ -4,7 +4,8 @@ import { readCallHistory } from "../../audit/query/call-history.ts";
 import type { Params } from "../../audit/query/params.ts";
 import { readStatsRange } from "../../audit/stats/stats.ts";
 import type { AuditStore, StoredLog } from "../../audit/store/audit-store.ts";
-import { AuditStoreError, isStoreUrl, openAuditStore, STORE_FORMS } from "../../audit/store/open-store.ts";
+import { isStoreUrl, openAuditStore, STORE_FORMS } from "../../audit/store/open-store.ts";
+import { AuditStoreError } from "../../audit/store/store-error.ts";
 import { readStoreQuery, writeStoreCursor } from "../../audit/store/store-query.ts";
 import type { EpochMs } from "../../core/types.ts";
 import { EXIT, print, wrongUsage } from "../output.ts";
@@ -34,6 +35,7 @@ export async function queryStore(named: string, { dirs, json, params }: AskedSto
   const read = readStoreQuery(params, { ...LIMITS, nowMs });
   if ("faults" in read) return wrongUsage(...read.faults);
   await withStore(named, dirs, async (store) => {
+    const logs = await store.logs();
     let [query, left, count] = [read.ok, read.ok.limit, 0];
     while (left > 0) {
       const page = await store.page({ ...query, limit: left }, PAGE_BYTES_MAX);
@@ -50,7 +52,7 @@ export async function queryStore(named: string, { dirs, json, params }: AskedSto
         print.error(`continue with --cursor ${writeStoreCursor(query, page.after)}`);
     }
     if (count === 0) noCalls(json === true);
-    reportLogs(await store.logs());
+    reportLogs(logs);
   });
 }
 
@@ -62,8 +64,9 @@ export async function showFromStore(
 ): Promise<void> {
   checkId(id);
   await withStore(named, dirs, async (store) => {
+    const logs = await store.logs();
     printHistory(await readCallHistory(store, id), { id, json, searched: "the store", isOne: false });
-    reportLogs(await store.logs());
+    reportLogs(logs);
   });
 }
 
@@ -72,8 +75,9 @@ export async function statsFromStore(named: string, { dirs, json, params }: Aske
   const range = readStatsRange(params, auditMoment().nowMs);
   if ("faults" in range) return wrongUsage(...range.faults);
   await withStore(named, dirs, async (store) => {
+    const logs = await store.logs();
     await printStatistics(range.ok, json, (filter) => store.stats(filter));
-    reportLogs(await store.logs());
+    reportLogs(logs);
   });
 }
 
@@ -88,8 +92,9 @@ export async function exportFromStore(named: string, { dirs, params, ...written 
   const read = readStoreQuery({ ...params, order: "oldest" }, { ...EXPORT_LIMITS, nowMs: auditMoment().nowMs });
   if ("faults" in read) return wrongUsage(...read.faults);
   await withStore(named, dirs, async (store) => {
+    const logs = await store.logs();
     await writeExport(store.lines(read.ok), { format, output: written.output });
-    reportLogs(await store.logs());
+    reportLogs(logs);
   });
 }
 
@@ -167,7 +172,10 @@ export function storeUrl(named: string, flag: string): string {
   }
 }
 
-/** Reports until when the store has the lines of each log, on standard error. Those that are furthest behind come first. */
+/**
+ * Reports until when the store has the lines of each log, on standard error. Those that are furthest behind come first. The logs must
+ * have been read before the lines: afterwards, they may be complete until later than the answer.
+ */
 function reportLogs(logs: readonly StoredLog[]): void {
   const calls = logs.filter(({ stream }) => stream === "calls");
   const time = (ms: EpochMs | undefined): string => (ms === undefined ? "an unknown time" : new Date(ms).toISOString());

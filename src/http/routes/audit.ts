@@ -5,7 +5,7 @@ import { STREAMS, type StreamName } from "../../audit/chain/chain.ts";
 import { type Proof, proveLine } from "../../audit/chain/proof.ts";
 import { ANY_LOG, verifierKeyOf } from "../../audit/chain/signed-note.ts";
 import type { ExportState } from "../../audit/export/exporter.ts";
-import { type ExportFormat, FORMATS } from "../../audit/export/formats.ts";
+import { type ExportedLine, type ExportFormat, FORMATS } from "../../audit/export/formats.ts";
 import { EXPORT_STREAMS } from "../../audit/export/positions.ts";
 import { type LogFolder, logsIn } from "../../audit/logs.ts";
 import { historyIn, readCallHistory } from "../../audit/query/call-history.ts";
@@ -26,17 +26,21 @@ import { search } from "../../audit/query/query.ts";
 import { DAY_MS } from "../../audit/query/time-range.ts";
 import { parseLine } from "../../audit/query/view.ts";
 import { compareStats, readStats, readStatsRange, type Stats } from "../../audit/stats/stats.ts";
+import type { AuditStore } from "../../audit/store/audit-store.ts";
+import { readStoreQuery } from "../../audit/store/store-query.ts";
 import { LogVerifier } from "../../audit/verify/log-verifier.ts";
 import { type LogProblem, logProblems } from "../../audit/verify/worker-logs.ts";
+import { type AuditSource, auditSource } from "../../core/api/audit.ts";
 import { viewOf } from "../../core/audit-fields.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
 import { deniedAnswer, json } from "../answers.ts";
+import { askedStore, askFleet, cursorAfter, type FleetPart } from "../audit-fleet.ts";
 import { type Endpoint, type EndpointAnswer, type EndpointServices, endpointsWith, perListener } from "../endpoint.ts";
 import { Download, download, eventStream, RETRY_MS, ServerSentEvents } from "../server-sent-events.ts";
 
 /** What these endpoints need of the service. */
-export interface AuditPart {
+export interface AuditPart extends FleetPart {
   /** The audit directory. No part of a request ever becomes part of a path. */
   readonly auditDir: string;
   /** Returns how far each exporter of the audit is, per stream; empty without `audit.export`. */
@@ -126,42 +130,66 @@ function named(names: readonly string[]) {
   return z.strictObject(Object.fromEntries(names.map((name) => [name, z.string().optional()])));
 }
 
+/** Parameters of a question that the store of the fleet can answer, too. */
+function sourced(names: readonly string[]) {
+  return z.strictObject({ ...named(names).shape, source: auditSource.optional() });
+}
+
 export const endpoints: readonly Endpoint<AuditPart>[] = [
   endpoint({
     ...auditors,
     path: "/audit",
     summary: "Entries of the audit, by filters and page.",
-    query: named(QUERY_PARAMS),
+    query: sourced(QUERY_PARAMS),
     limits: QUERIES,
-    async handle({ query: params }, services) {
+    async handle({ query: { source, ...params } }, services) {
       const { clock } = services;
-      const query = checked(readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: clock() }));
+      const limits = { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: clock() };
+      const store = askedStore(source, services);
+      const asked = queried("query", params, store);
+      if (store !== undefined) {
+        const query = checked(readStoreQuery(params, limits));
+        const { toMs } = query.filter;
+        const { found: page, state } = await askFleet(services, { store, streams: ["calls"], toMs }, () =>
+          store.page(query, PAGE_BYTES_MAX),
+        );
+        const { found, more } = page;
+        return lines({ entries: found }, { more, cursor: cursorAfter(query, page), ...state }, asked);
+      }
+      const query = checked(readQuery(params, limits));
       const logs = indexesOf(services).lend();
       const mayGoOn = budgets(clock, logs.length);
       const { found, more, cursor } = await searchLogs({ logs, query, pageBytesMax: PAGE_BYTES_MAX, mayGoOn });
-      const rest = { more, cursor, ...warnings(logs) };
-      return lines({ entries: found }, rest, queried("query", params));
+      return lines({ entries: found }, { more, cursor, ...OWN, ...warnings(logs) }, asked);
     },
   }),
   endpoint({
     ...auditors,
     path: "/audit/stats",
     summary: "The audit in figures.",
-    query: named([...FILTER_PARAMS, "compare"]),
+    query: sourced([...FILTER_PARAMS, "compare"]),
     limits: QUERIES,
-    async handle({ query: params }, services) {
+    async handle({ query: { source, ...params } }, services) {
       const { clock } = services;
       const nowMs = clock();
+      const store = askedStore(source, services);
       const { filter, earlierMs } = checked(readStatsRange(params, nowMs));
       const fromMs = filter.fromMs ?? Math.max(0, (filter.toMs ?? nowMs) - STATS_RANGE_MS);
+      const asked = { ...filter, fromMs };
+      const counted = async (statsOf: (range: Filter) => Promise<Stats>) =>
+        earlierMs === undefined ? statsOf(asked) : compareStats({ filter: asked, earlierMs }, statsOf);
+      const from = new Date(fromMs).toISOString();
+      if (store !== undefined) {
+        const { toMs } = filter;
+        const { found, state } = await askFleet(services, { store, streams: ["calls"], toMs }, () =>
+          counted((range) => store.stats(range)),
+        );
+        return json(200, { from, ...found, ...state }, queried("stats", params, store));
+      }
       const logs = indexesOf(services).lend();
       const mayGoOn = budget(clock);
-      const statsOf = (range: Filter): Promise<Stats> => readStats({ logs, filter: range, mayGoOn });
-      const asked = { ...filter, fromMs };
-      const counted =
-        earlierMs === undefined ? await statsOf(asked) : await compareStats({ filter: asked, earlierMs }, statsOf);
-      const statistics = { from: new Date(fromMs).toISOString(), ...counted, ...warnings(logs) };
-      return json(200, statistics, queried("stats", params));
+      const statistics = await counted((range) => readStats({ logs, filter: range, mayGoOn }));
+      return json(200, { from, ...statistics, ...OWN, ...warnings(logs) }, queried("stats", params));
     },
   }),
   endpoint({
@@ -185,10 +213,23 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
     path: "/audit/:traceId",
     summary: "Everything about one call, by its trace id or approval id.",
     params: callParams,
-    query: named([]),
+    query: sourced([]),
     errors: { 404: "ENTRY_NOT_FOUND" },
     limits: QUERIES,
-    async handle({ params: { traceId: id } }, services) {
+    async handle({ params: { traceId: id }, query: { source } }, services) {
+      const store = askedStore(source, services);
+      if (store !== undefined) {
+        const { found: history, state } = await askFleet(services, { store, streams: STREAMS }, () =>
+          readCallHistory(store, id),
+        );
+        const asked = queried("show", { id }, store);
+        if (history.lines.length === 0 && !history.isPartial) return { ...notStored(), ...asked };
+        return lines(
+          { entries: history.calls, journal: history.journal },
+          { more: history.isPartial, ...state },
+          asked,
+        );
+      }
       const logs = indexesOf(services).lend();
       const history = await readCallHistory(historyIn({ logs, mayGoOn: budget(services.clock) }), id);
       const missing = warnings(logs, STREAMS);
@@ -197,7 +238,7 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
         return { ...unknownEntry(), ...queried("show", { id }) };
       }
       const lists = { entries: history.calls, journal: history.journal };
-      return lines(lists, { more: history.isPartial, ...missing }, queried("show", { id }));
+      return lines(lists, { more: history.isPartial, ...OWN, ...missing }, queried("show", { id }));
     },
   }),
   endpoint({
@@ -241,23 +282,20 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
     path: "/audit/export",
     summary: "All entries that match the filters, oldest first, as a download.",
     query: z.strictObject({
-      ...named(FILTER_PARAMS).shape,
+      ...sourced(FILTER_PARAMS).shape,
       format: z.enum(Object.keys(FORMATS) as readonly (keyof typeof FORMATS)[]),
     }),
     responses: { 200: { type: ["application/x-ndjson", "text/csv"] } },
     limits: EXPORTS,
-    handle({ query: { format: name, ...params }, tokenLeftMs, verifyAgain, untilEnd }, services) {
-      const { clock, logError } = services;
-      const limit = Number.MAX_SAFE_INTEGER;
-      const query = checked(readQuery({ ...params, order: "oldest" }, { limit, limitMax: limit, nowMs: clock() }));
-      const logs = indexesOf(services).lend();
+    async handle({ query: { format: name, source, ...params }, tokenLeftMs, verifyAgain, untilEnd }, services) {
+      const { logError } = services;
+      const store = askedStore(source, services);
+      const exported = store === undefined ? ownExport(params, services) : await fleetExport(params, store, services);
       const file = { type: `${MEDIA_TYPES[name]}; charset=utf-8`, name: `audit.${name}` };
       const answer = download(file, async (client) => {
         const sent = new Download({ client, tokenLeftMs, verifyAgain });
         const stop = untilEnd(() => sent.end());
-        const mayGoOn = (): boolean => !sent.isEnded;
-        const lines = mergedLines({ logs, query, pageBytesMax: EXPORT_PAGE_BYTES_MAX, mayGoOn });
-        const batches = inBatches(lines, EXPORT_PAGE_BYTES_MAX);
+        const batches = exported.batches(() => !sent.isEnded);
         const format: ExportFormat = FORMATS[name];
         let isBegun = false;
         try {
@@ -274,7 +312,8 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
           stop();
         }
       });
-      return { ...answer, ...queried("export", { ...params, format: name }) };
+      const headers = { ...answer.headers, ...exported.headers };
+      return { ...answer, headers, ...queried("export", { ...params, format: name }, store) };
     },
   }),
   endpoint({
@@ -324,6 +363,56 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
 function keysShown(key: KeyObject | undefined): z.infer<typeof keysSchema>["keys"] {
   if (key === undefined) return [];
   return [{ verifierKey: verifierKeyOf(ANY_LOG, key), publicKey: String(key.export({ type: "spki", format: "pem" })) }];
+}
+
+/** Member of the answers from this replica's files. */
+const OWN = { source: "replica" } as const;
+
+function notStored(): EndpointAnswer {
+  const message =
+    "Nothing in the audit store has this id. Lines arrive there within seconds: source=replica asks this replica's own files.";
+  return deniedAnswer(404, "ENTRY_NOT_FOUND", message);
+}
+
+interface Exported {
+  /** Headers that say what the file holds. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly batches: (mayGoOn: () => boolean) => AsyncIterator<readonly ExportedLine[], void>;
+}
+
+const EXPORT_LIMITS = { limit: Number.MAX_SAFE_INTEGER, limitMax: Number.MAX_SAFE_INTEGER } as const;
+const SOURCE_HEADER = "stc-audit-source";
+
+function ownExport(params: Params, services: AuditServices): Exported {
+  const query = checked(readQuery({ ...params, order: "oldest" }, { ...EXPORT_LIMITS, nowMs: services.clock() }));
+  const logs = indexesOf(services).lend();
+  const pageBytesMax = EXPORT_PAGE_BYTES_MAX;
+  return {
+    headers: { [SOURCE_HEADER]: "replica" satisfies AuditSource },
+    batches: (mayGoOn) => inBatches(mergedLines({ logs, query, pageBytesMax, mayGoOn }), pageBytesMax),
+  };
+}
+
+/** Reads the first lines before the answer begins: a store that is away is then a refusal, not a file that is cut off. */
+async function fleetExport(params: Params, store: AuditStore, services: AuditServices): Promise<Exported> {
+  const nowMs = services.clock();
+  const query = checked(readStoreQuery({ ...params, order: "oldest" }, { ...EXPORT_LIMITS, nowMs }));
+  const { toMs } = query.filter;
+  const batches = inBatches(store.lines(query), EXPORT_PAGE_BYTES_MAX);
+  const { found: first, state } = await askFleet(services, { store, streams: ["calls"], toMs }, () => batches.next());
+  const { completeUntil, logs } = state.fleet;
+  async function* all(): AsyncGenerator<readonly ExportedLine[], void> {
+    if (first.done !== true) yield first.value;
+    yield* batches;
+  }
+  return {
+    headers: {
+      [SOURCE_HEADER]: "fleet" satisfies AuditSource,
+      "stc-audit-complete-until": completeUntil ?? "unknown",
+      "stc-audit-logs-behind": String(logs.filter(({ isBehind }) => isBehind).length),
+    },
+    batches: all,
+  };
 }
 
 function unknownEntry(): EndpointAnswer {
@@ -391,9 +480,10 @@ function exporterShown({ exporter, stream, bytesBehind, secondsBehind, ...state 
   };
 }
 
-function queried(route: string, params: Params): Required<Pick<EndpointAnswer, "recorded">> {
+function queried(route: string, params: Params, store?: AuditStore): Required<Pick<EndpointAnswer, "recorded">> {
   const filters = Object.entries(params).filter((entry): entry is [string, string] => entry[1] !== undefined);
-  return { recorded: { route, filters: Object.fromEntries(filters) } };
+  const source = store === undefined ? {} : { source: "fleet" };
+  return { recorded: { route, ...source, filters: Object.fromEntries(filters) } };
 }
 
 /** Returns a function that is true while one request may continue; it counts over all of the request's pages. */
@@ -413,13 +503,13 @@ function budgets(clock: () => number, logs: number): (log: number) => (bytesRead
 
 /** Groups lines, so that each group has at least this many bytes, and the last one the rest. */
 async function* inBatches(
-  lines: AsyncIterable<FoundLine>,
+  lines: AsyncIterable<ExportedLine>,
   bytesMax: number,
-): AsyncGenerator<readonly FoundLine[], void> {
-  let [batch, bytes]: [FoundLine[], number] = [[], 0];
+): AsyncGenerator<readonly ExportedLine[], void> {
+  let [batch, bytes]: [ExportedLine[], number] = [[], 0];
   for await (const line of lines) {
     batch.push(line);
-    bytes += line.end - line.offset;
+    bytes += Buffer.byteLength(line.line);
     if (bytes < bytesMax) continue;
     yield batch;
     [batch, bytes] = [[], 0];

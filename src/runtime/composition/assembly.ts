@@ -2,6 +2,7 @@ import type { KeyObject } from "node:crypto";
 import type { NamedWebhooks } from "../../approvals/notify/webhooks.ts";
 import type { ReceiptSigner } from "../../approvals/receipts/receipts.ts";
 import type { RiskRules } from "../../approvals/risk.ts";
+import type { AuditStore } from "../../audit/store/audit-store.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { KindReport } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
@@ -19,7 +20,7 @@ import { argsDigestOf, identityOf, type LoadedTools } from "../manifests/sources
 import type { Modules } from "../module-types.ts";
 import { readApprovals } from "./approvals.ts";
 import { policyFindings, ruleProblems } from "./approver-policies.ts";
-import { readCheckpointKey, readExports, readHashKey } from "./audit.ts";
+import { readAuditStore, readCheckpointKey, readExports, readHashKey } from "./audit.ts";
 import { dataFlowNotes } from "./data-flow.ts";
 import { DecisionPoints } from "./decision-points.ts";
 import { type IdentityParts, readIdentity, readIssuers } from "./identity.ts";
@@ -77,6 +78,8 @@ export interface Parts {
   readonly identity: IdentityParts;
   readonly listeners: ReturnType<typeof readListeners>;
   readonly exports: ReturnType<typeof readExports>;
+  /** Holds the lines of all replicas; undefined without `audit.storeUrlFile`. */
+  readonly auditStore: AuditStore | undefined;
   readonly traces: ReturnType<typeof readTraces>;
   /** Notes on approval policies and quotas that are valid but probably not intended. */
   readonly policyNotes: readonly string[];
@@ -125,6 +128,8 @@ async function readParts(
   const hashKey = readHashKey(config, problems);
   const checkpointKey = readCheckpointKey(config, problems);
   const exports = readExports(config, { exporters: modules.auditExporters, problems, clock: now });
+  const auditStore = await readAuditStore(config, problems);
+  opened.resources.push(() => auditStore?.close());
   const traces = readTraces(config, problems);
   const approvals = readApprovals(config, modules, problems);
   const detector = readDetector(config, modules, problems);
@@ -183,6 +188,7 @@ async function readParts(
     hashKey,
     checkpointKey,
     exports,
+    auditStore,
     traces,
     identity,
     listeners,

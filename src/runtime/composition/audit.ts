@@ -8,6 +8,7 @@ import { type Exporters, type ExporterTarget, startExporters } from "../../audit
 import { DirectoryInUse } from "../../audit/journal/directory-lock.ts";
 import { intentLine } from "../../audit/journal/journal.ts";
 import { logsIn } from "../../audit/logs.ts";
+import type { AuditStore } from "../../audit/store/audit-store.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import { Refusal, StartupError } from "../../core/errors.ts";
 import type { AdmissionOptions } from "../../pipeline/admission.ts";
@@ -179,6 +180,29 @@ export async function intend(audit: AuditLog, announced: Announced): Promise<voi
       details: { outcome: "not_run" },
       cause,
     });
+  }
+}
+
+/** Limit for one statement of an operator's question. */
+const STATEMENT_MS = 10_000;
+
+/** Returns the store that holds the lines of all replicas, without contacting it. Loads its code only where it is configured. */
+export async function readAuditStore(config: Config, problems: string[]): Promise<AuditStore | undefined> {
+  const { storeUrlFile: path } = config.audit;
+  if (path === undefined) return undefined;
+  const field = "audit.storeUrlFile";
+  const url = readNamed(config, { path, field }, problems)?.toString().trim();
+  if (url === undefined) return undefined;
+  if (/\s/.test(url)) {
+    problems.push(`${field}: ${path} must hold the URL of a database and nothing else`);
+    return undefined;
+  }
+  const { openAuditStore } = await import("../../audit/store/open-store.ts");
+  try {
+    return await openAuditStore(url, { statementMs: STATEMENT_MS });
+  } catch (error) {
+    problems.push(`${field}: ${path}: ${errorText(error)}`);
+    return undefined;
   }
 }
 

@@ -209,6 +209,8 @@ function serviceOf(opened: Opened) {
     auditHealth: () => audit.health(),
     /** Returns the names of this process's log in its checkpoints. */
     auditOrigins: () => audit.origins(),
+    /** The store that holds the lines of all replicas; undefined without `audit.storeUrlFile`. */
+    auditStore: () => snapshots.current().parts.auditStore,
     auditFreeBytes: () => audit.diskFreeBytes(),
     /** The public key that verifies the checkpoints. */
     checkpointKey: createPublicKey(present(parts.checkpointKey, "the key that the start has created")),

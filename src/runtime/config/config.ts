@@ -79,6 +79,8 @@ const audit = (exporters: Modules["auditExporters"]) =>
      * received them; without `retentionDays` they are never deleted.
      */
     export: auditExport(exporters),
+    /** File with the URL of the database that an exporter of each replica fills: with it, operators ask the audits of all replicas. */
+    storeUrlFile: text.optional(),
     retentionDays: z.int().min(1).max(36_500).optional(),
   });
 

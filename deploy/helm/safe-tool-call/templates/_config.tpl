@@ -55,6 +55,9 @@ audit:
   {{- if .Values.audit.hashKey.existingSecret }}
   hashKeyFile: /etc/stc-hash-key/key
   {{- end }}
+  {{- if .Values.audit.store.existingSecret }}
+  storeUrlFile: /etc/stc-audit-store/url
+  {{- end }}
 {{- if .Values.postgresql.existingSecret }}
 approvals: { storeUrlFile: /etc/stc-postgresql/url }
 {{- else if not (include "safe-tool-call.usesPostgresql" .) }}

@@ -76,6 +76,9 @@ volumeMounts:
 {{- with .Values.audit.hashKey }}{{ if .existingSecret }}
 - { name: stc-hash-key, secret: {{ .existingSecret | quote }}, path: /etc/stc-hash-key, key: {{ .key | quote }}, file: key }
 {{- end }}{{ end }}
+{{- with .Values.audit.store }}{{ if .existingSecret }}
+- { name: stc-audit-store, secret: {{ .existingSecret | quote }}, path: /etc/stc-audit-store, key: {{ .key | quote }}, file: url }
+{{- end }}{{ end }}
 {{- with .Values.postgresql }}{{ if .existingSecret }}
 - { name: stc-postgresql, secret: {{ .existingSecret | quote }}, path: /etc/stc-postgresql, key: {{ .key | quote }}, file: url }
 {{- end }}{{ end }}

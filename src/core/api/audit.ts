@@ -1,0 +1,27 @@
+import { z } from "zod";
+import type { ReadonlyDeep } from "./readonly.ts";
+
+/** Which logs answer: those of the whole fleet, from the audit store, or this replica's own files. */
+export const auditSource = z.enum(["fleet", "replica"]);
+
+const time = z.iso.datetime().nullable();
+
+const storedLog = z.object({
+  log: z.string().describe("Id of the log, as in the origin of its checkpoints."),
+  stream: z.enum(["calls", "journal"]),
+  instance: z.string().describe("The replica that wrote its newest line."),
+  nextSeq: z.int().describe("`seq` of the line that is stored next."),
+  newestAt: time.describe("Time of its newest line."),
+  completeUntil: time.describe("The store has every line with an earlier time; `null` when that is not known."),
+  isBehind: z.boolean().describe("Lines of the time that was asked for may be missing."),
+});
+
+/** How complete an answer of the audit store is. */
+export const fleetState = z.object({
+  completeUntil: time.describe("The earliest of the logs that are not behind."),
+  logs: z.array(storedLog).describe("The log that is furthest behind comes first."),
+  logsLeftOut: z.int().describe("Logs that are complete until later."),
+});
+
+export type AuditSource = z.output<typeof auditSource>;
+export type FleetState = ReadonlyDeep<z.output<typeof fleetState>>;
