@@ -8,7 +8,8 @@ import { membersOf, parseLine } from "../query/view.ts";
 import { readLink } from "./chain.ts";
 import { runToEnd, walkFiles, walkFromStart, walkInSteps } from "./chain-walk.ts";
 import { type Checkpoint, readCheckpoint, readLastNotes } from "./checkpoint.ts";
-import { leafHash, nodeHash } from "./merkle-tree.ts";
+import { logIdIn } from "./log-id.ts";
+import { leafHash, MerkleTree, nodeHash } from "./merkle-tree.ts";
 import { isUnsigned, verifyNote } from "./signed-note.ts";
 
 const TYPE = "safe-tool-call/audit-proof/1";
@@ -28,17 +29,33 @@ export interface Proof {
   readonly checkpoint: string;
 }
 
+/** Names a line of `calls` anywhere. */
+export interface LineName {
+  readonly log: string;
+  readonly seq: number;
+}
+
+/** Reads `LOG:SEQ`; undefined when the text is another id. */
+export function readLineName(text: string): LineName | undefined {
+  const [, log, seq] = /^([0-9a-f]{32}):(\d{1,15})$/.exec(text) ?? [];
+  return log === undefined ? undefined : { log, seq: Number(seq) };
+}
+
 /**
- * Proves the call with this `traceId` or `id` with the newest checkpoint of its log. Reads the whole stream.
+ * Proves the call with this `traceId` or `id`, or the line `LOG:SEQ`, with the newest checkpoint of its log. Reads the whole stream.
  *
  * @throws AuditLogError when there is no such line, or no checkpoint covers it.
  */
 export function prove(dir: string, id: string): Proof {
+  const named = readLineName(id);
   for (const log of logsIn(dir)) {
-    const found = findLine(log.dir, id);
+    if (named !== undefined && logIdIn(log.dir, "calls") !== named.log) continue;
+    const found = named === undefined ? findLine(log.dir, id) : findSeq(log.dir, named.seq);
     if (found !== undefined) return runToEnd(proveLine(log.dir, found));
   }
-  throw new AuditLogError(`no call in ${dir} has the traceId or id ${id}, or it is from before the chain`);
+  throw new AuditLogError(
+    `no call in ${dir} has the traceId, the id or the log and seq ${id}, or it is from before the chain`,
+  );
 }
 
 /**
@@ -59,8 +76,15 @@ export function* proveLine(dir: string, { line, seq = seqOf(line) }: ProvedLine)
     );
   }
   const path = yield* pathTo(dir, seq, size);
-  const hashes = path.map((digest) => digest.toString("base64"));
-  return { type: TYPE, line, index: seq, hashes, checkpoint: note.note };
+  return proofOf({ line, path, checkpoint: note.note });
+}
+
+interface ProofParts extends Pick<Proof, "line" | "checkpoint"> {
+  readonly path: AuditPath;
+}
+
+export function proofOf({ line, path, checkpoint }: ProofParts): Proof {
+  return { type: TYPE, line, index: path.index, hashes: path.hashes(), checkpoint };
 }
 
 interface ProvedLine {
@@ -89,6 +113,15 @@ function findLine(dir: string, id: string): Required<ProvedLine> | undefined {
   return found[0];
 }
 
+function findSeq(dir: string, seq: number): Required<ProvedLine> | undefined {
+  let found: Required<ProvedLine> | undefined;
+  walkFiles(dayFilesOf(dir, "calls"), { index: 0, offset: 0 }, (bytes, from, to) => {
+    if (readLink(bytes, from, to)?.seq === seq) found = { line: bytes.toString("utf8", from, to), seq };
+    return found === undefined;
+  });
+  return found;
+}
+
 interface Span {
   readonly from: number;
   readonly to: number;
@@ -108,32 +141,60 @@ function neighbours(index: number, span: Span): readonly Span[] {
   return index < right.from ? [...neighbours(index, left), right] : [...neighbours(index, right), left];
 }
 
-function* pathTo(dir: string, index: number, size: number): Generator<number, readonly Buffer[]> {
+/** Collects the audit path of one line from the lines that a checkpoint covers, which are added in order. */
+export class AuditPath {
+  readonly index: number;
+  readonly #size: number;
+  readonly #spans: readonly (Span & { readonly tree: MerkleTree })[];
+  readonly #inOrder: readonly (Span & { readonly tree: MerkleTree })[];
+  #current = 0;
+  /** `seq` of the line that is added next. */
+  next: number;
+
+  /** `before`: the lines that need not be added. */
+  constructor(index: number, size: number, before: MerkleTree = new MerkleTree()) {
+    this.index = index;
+    this.#size = size;
+    this.next = before.size;
+    this.#spans = neighbours(index, { from: 0, to: size }).map(({ from, to }) => ({
+      from,
+      to,
+      tree: before.part(from, to),
+    }));
+    this.#inOrder = this.#spans.toSorted((one, other) => one.from - other.from);
+  }
+
+  /** Returns whether further lines are needed. */
+  add(bytes: Buffer, from: number, to: number): boolean {
+    while (this.#current < this.#inOrder.length && this.next >= (this.#inOrder[this.#current]?.to ?? 0)) {
+      this.#current += 1;
+    }
+    const span = this.#inOrder[this.#current];
+    if (span !== undefined && this.next >= span.from) span.tree.append(leafHash(bytes, from, to));
+    this.next += 1;
+    return this.next < this.#size;
+  }
+
+  hashes(): readonly string[] {
+    return this.#spans.map(({ tree }) => tree.root().toString("base64"));
+  }
+}
+
+function* pathTo(dir: string, index: number, size: number): Generator<number, AuditPath> {
   const files = dayFilesOf(dir, "calls");
   // The lines that retention deleted are known by the roots that it recorded.
   const { tree: pruned } = walkFromStart(dir, "calls", files);
   if (pruned === undefined) throw new AuditLogError("lines were pruned without a record of their hashes");
-  const spans = neighbours(index, { from: 0, to: size }).map(({ from, to }) => ({
-    from,
-    to,
-    tree: pruned.part(from, to),
-  }));
-  const inOrder = spans.toSorted((one, other) => one.from - other.from);
-  let at = pruned.size;
-  let current = 0;
+  const path = new AuditPath(index, size, pruned);
   yield* walkInSteps(files, { index: 0, offset: 0 }, (bytes, from, to) => {
     const link = readLink(bytes, from, to);
-    if (link === undefined && at === pruned.size) return true;
-    if (link?.seq !== at) {
-      throw new AuditLogError(`the log does not hold line ${at} in its place: stc audit verify shows more`);
+    if (link === undefined && path.next === pruned.size) return true;
+    if (link?.seq !== path.next) {
+      throw new AuditLogError(`the log does not hold line ${path.next} in its place: stc audit verify shows more`);
     }
-    while (current < inOrder.length && at >= (inOrder[current]?.to ?? 0)) current += 1;
-    const span = inOrder[current];
-    if (span !== undefined && at >= span.from) span.tree.append(leafHash(bytes, from, to));
-    at += 1;
-    return at < size;
+    return path.add(bytes, from, to);
   });
-  return spans.map(({ tree }) => tree.root());
+  return path;
 }
 
 /**
@@ -172,9 +233,18 @@ const NOTE_FAULTS = {
   "bad signature": "its checkpoint's signature is wrong",
 } as const;
 
+/** Returns whether the line and its path lead to the root of the checkpoint, whoever signed it. */
+export function leadsToRoot({ line, index, hashes }: Proof, { size, root, stream }: Checkpoint): boolean {
+  const path = hashes.map((digest) => Buffer.from(digest, "base64"));
+  const bytes = Buffer.from(`\n${line}`);
+  const found = rootOf(leafHash(bytes, 1, bytes.length), { path, index, size });
+  const isAt = readLink(bytes, 1, bytes.length)?.seq === index;
+  return found?.equals(root) === true && stream === "calls" && isAt;
+}
+
 /** Checks that the log signed by `keys` contains the line. Needs only its arguments. */
-export function checkProof({ line, index, hashes, checkpoint: note }: Proof, keys: readonly KeyObject[]): ProofVerdict {
-  const checkpoint = readCheckpoint(note);
+export function checkProof(proof: Proof, keys: readonly KeyObject[]): ProofVerdict {
+  const checkpoint = readCheckpoint(proof.checkpoint);
   if (checkpoint === undefined) {
     return { ok: false, reason: "its checkpoint is invalid", isSignature: false };
   }
@@ -183,12 +253,7 @@ export function checkProof({ line, index, hashes, checkpoint: note }: Proof, key
     const reason = isUnsigned(checkpoint, checkpoint.origin) ? "its checkpoint is not signed" : NOTE_FAULTS[verdict];
     return { ok: false, reason, isSignature: true };
   }
-  const path = hashes.map((digest) => Buffer.from(digest, "base64"));
-  const bytes = Buffer.from(`\n${line}`);
-  const root = rootOf(leafHash(bytes, 1, bytes.length), { path, index, size: checkpoint.size });
-  const isIn = root?.equals(checkpoint.root) === true && checkpoint.stream === "calls";
-  const isAt = readLink(bytes, 1, bytes.length)?.seq === index;
-  return isIn && isAt
+  return leadsToRoot(proof, checkpoint)
     ? { ok: true, checkpoint }
     : { ok: false, reason: "the line is not in the log that its checkpoint speaks of", isSignature: false };
 }

@@ -1,6 +1,7 @@
 import { type EntryView, viewOf } from "../../core/audit-fields.ts";
 import type { EpochMs } from "../../core/types.ts";
 import type { StreamName } from "../chain/chain.ts";
+import { type LineName, type Proof, readLineName } from "../chain/proof.ts";
 import { type FoundHistory, HISTORY_LINES_MAX, type HistorySource } from "../query/call-history.ts";
 import type { Filter } from "../query/filter.ts";
 import { parseLine } from "../query/view.ts";
@@ -16,6 +17,7 @@ import {
   TIMED_TOOLS_MAX,
 } from "../stats/stats.ts";
 import { dayIn, storable, stored } from "./columns.ts";
+import { proveStored } from "./prove-stored.ts";
 import type { StoreAnswer, StoreDatabase } from "./sql-text.ts";
 import {
   COUNTED,
@@ -27,6 +29,7 @@ import {
   pageStatement,
   type StorePosition,
 } from "./statements.ts";
+import { NotProvable } from "./store-error.ts";
 import type { StoreQuery } from "./store-query.ts";
 import { type StoreVerification, verifyStore } from "./verify-store.ts";
 
@@ -152,6 +155,23 @@ export class AuditStore implements HistorySource {
       code: Number(code),
       calls: Number(total),
     }));
+  }
+
+  /**
+   * Proves a call by its trace id, or the line `LOG:SEQ`.
+   *
+   * @throws {NotProvable} when the store does not hold what the proof needs
+   */
+  async prove(id: string): Promise<Proof> {
+    const named = readLineName(id) ?? (await this.#lineOf(id));
+    if (named === undefined) throw new NotProvable(`no stored call has the traceId or the log and seq ${id}`);
+    return proveStored(this.#database, named);
+  }
+
+  /** Returns the oldest line of a call. */
+  async #lineOf(traceId: string): Promise<LineName | undefined> {
+    const { found } = await this.#lines({ stream: "calls", filter: { exact: { traceId } }, order: "oldest", limit: 1 });
+    return found[0];
   }
 
   async find(stream: StreamName, id: string, around: Pick<Filter, "fromMs" | "toMs">): Promise<FoundHistory> {

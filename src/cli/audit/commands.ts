@@ -262,10 +262,13 @@ export const commands = [
   command({
     name: "audit prove",
     summary: "Print a proof that the log contains a call; checking it needs no log",
-    arguments: { id: argument(text("id"), "trace id, or id of the line") },
-    options: { dir },
+    arguments: { id: argument(text("id"), "trace id, id of the line, or LOG:SEQ as the log's id and the line's seq") },
+    options: { dir, fromStore },
     exits: { 0: "printed", 1: "there is no proof of it", 66: "there is no audit directory" },
-    run: async ({ id }, options) => (await evidence()).auditProve(id, options),
+    run: async ({ id }, { dir, fromStore }) =>
+      fromStore === undefined
+        ? (await evidence()).auditProve(id, { dir })
+        : guarded(async () => (await store()).proveFromStore(fromStore, id, dir === undefined ? [] : [dir])),
   }),
   command({
     name: "audit verify-proof",

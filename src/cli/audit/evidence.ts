@@ -229,7 +229,7 @@ function coverage({ origin, covered, lastSeq = -1 }: StreamReport, hasKeys: bool
 }
 
 /** `stc audit prove`: prints a proof that the log contains a call. */
-export async function auditProve(id: string, { dir }: { readonly dir?: string }): Promise<void> {
+export async function auditProve(id: string, { dir }: { readonly dir?: string | undefined }): Promise<void> {
   const directory = auditDirectory(dir);
   if (directory === undefined) return;
   reportErrors(EXIT.failed, () => print.json(prove(directory.dir, id), 2));

@@ -5,7 +5,7 @@ import type { Params } from "../../audit/query/params.ts";
 import { readStatsRange } from "../../audit/stats/stats.ts";
 import type { AuditStore, StoredLog } from "../../audit/store/audit-store.ts";
 import { isStoreUrl, openAuditStore, STORE_FORMS } from "../../audit/store/open-store.ts";
-import { AuditStoreError } from "../../audit/store/store-error.ts";
+import { AuditStoreError, NotProvable } from "../../audit/store/store-error.ts";
 import { readStoreQuery, writeStoreCursor } from "../../audit/store/store-query.ts";
 import type { EpochMs } from "../../core/types.ts";
 import { EXIT, print, wrongUsage } from "../output.ts";
@@ -95,6 +95,20 @@ export async function exportFromStore(named: string, { dirs, params, ...written 
     const logs = await store.logs();
     await writeExport(store.lines(read.ok), { format, output: written.output });
     reportLogs(logs);
+  });
+}
+
+/** `stc audit prove --from-store`. */
+export async function proveFromStore(named: string, id: string, dirs: readonly string[]): Promise<void> {
+  checkId(id);
+  await withStore(named, dirs, async (store) => {
+    try {
+      print.json(await store.prove(id), 2);
+    } catch (error) {
+      if (!(error instanceof NotProvable)) throw error;
+      print.error(error.message);
+      process.exitCode = EXIT.failed;
+    }
   });
 }
 

@@ -2,7 +2,8 @@ import { afterAll, expect, test } from "bun:test";
 import { generateKeyPairSync } from "node:crypto";
 import fs from "node:fs";
 import fc from "fast-check";
-import { checkProof, type Proof, prove, readProof } from "../../../src/audit/chain/proof.ts";
+import { logIdIn } from "../../../src/audit/chain/log-id.ts";
+import { checkProof, type Proof, prove, readLineName, readProof } from "../../../src/audit/chain/proof.ts";
 import { keys, temporaryDirectory, writeLog } from "../support/chained-log.ts";
 import { createWorld, draftOf } from "../support/open.ts";
 
@@ -20,6 +21,14 @@ test("every call of a log can be proved, by its trace id and by its own id", () 
   expect(proofs.map(({ index }) => index)).toEqual(IDS.map((_id, index) => index));
   const { id } = JSON.parse(proofAt(7).line) as { id: string };
   expect(prove(dir, id)).toEqual(proofAt(7));
+});
+
+test("a line is named by its log and its seq, too", () => {
+  const log = logIdIn(dir, "calls");
+  for (const proof of proofs) expect(prove(dir, `${log}:${proof.index}`)).toEqual(proof);
+  expect(() => prove(dir, `${log}:${IDS.length}`)).toThrow("no call in");
+  expect(() => prove(dir, `${"0".repeat(32)}:3`)).toThrow("no call in");
+  expect([`${log}`, `${log}:`, `${log}:-1`, `x${log}:1`, "t-0:1"].map(readLineName)).toEqual(Array(5).fill(undefined));
 });
 
 test("trees of every shape", async () => {

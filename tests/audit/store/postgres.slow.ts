@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { generateKeyPairSync } from "node:crypto";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openAuditLog } from "../../../src/audit/audit-log.ts";
 import { eachNote, readCheckpoint, signCheckpoint } from "../../../src/audit/chain/checkpoint.ts";
 import { logIdIn } from "../../../src/audit/chain/log-id.ts";
 import { leafHash, MerkleTree } from "../../../src/audit/chain/merkle-tree.ts";
+import { checkProof, prove } from "../../../src/audit/chain/proof.ts";
 import { verifyNote } from "../../../src/audit/chain/signed-note.ts";
 import { readBatch } from "../../../src/audit/export/batch.ts";
 import { Exporter, startExporters } from "../../../src/audit/export/exporter.ts";
@@ -490,6 +491,80 @@ describe.skipIf(native === undefined)("a forked log", () => {
     expect(calls.map(({ offset }) => offset)).toEqual([5, 5]);
     expect(new Set(calls.map(({ line }) => line)).size).toBe(2);
   });
+});
+
+describe.skipIf(native === undefined)("a single line", () => {
+  const dir = mkdtempSync(join(folder, "proved-"));
+  let url: string;
+  let log: string;
+  beforeAll(async () => {
+    url = await server.createDatabase("proved");
+    await writeLog(dir);
+    await exportLog(dir, receiverAt(url));
+    log = logIdIn(dir, "calls") ?? "";
+  });
+
+  test("is proved from the store alone as from its own log, by log and seq or by trace id", async () => {
+    const store = await storeAt(url);
+    const [{ lines } = { lines: 0 }] = await server.send(
+      "SELECT count(*)::int AS lines FROM audit_lines WHERE stream = 'calls'",
+      "proved",
+    );
+    expect(lines).toBe(15);
+    for (let seq = 0; seq < Number(lines); seq += 1) {
+      const proof = await store.prove(`${log}:${seq}`);
+      expect(proof).toEqual(prove(dir, `${log}:${seq}`));
+      expect(checkProof(proof, [keys.publicKey]).ok).toBe(true);
+    }
+    expect(await store.prove("t-1-0")).toEqual(prove(dir, "t-1-0"));
+  });
+
+  test("is proved by the commands that the console shows", async () => {
+    const [urlFile, proof, key] = ["proof-url", "proof.json", "proof-key.pem"].map((name) => join(folder, name));
+    writeFileSync(urlFile ?? "", url);
+    writeFileSync(key ?? "", keys.publicKey.export({ type: "spki", format: "pem" }));
+    const proved = await runStc(["audit", "prove", `${log}:7`, "--from-store", urlFile ?? ""]);
+    expect(proved).toMatchObject({ code: 0, err: "" });
+    expect((await runStc(["audit", "prove", `${log}:7`, "--dir", dir])).out).toBe(proved.out);
+    writeFileSync(proof ?? "", proved.out);
+    const checked = await runStc(["audit", "verify-proof", proof ?? "", "--key", key ?? ""]);
+    expect(checked.code).toBe(0);
+    expect(checked.out).toStartWith(`proved: seq 7 of 0 to 14 in safe-tool-call/audit/calls/${log}\n`);
+    const none = await runStc(["audit", "prove", `${log}:99`, "--from-store", urlFile ?? ""]);
+    expect(none).toMatchObject({ code: 1, err: `the store holds no line of seq 99 of the log ${log}\n` });
+  });
+
+  test.each<[string, string, string]>([
+    [
+      "a line was changed",
+      "UPDATE audit_lines SET line = replace(line, 'agent', 'agenT') WHERE seq = 3",
+      "are not those that",
+    ],
+    ["a line's seq was changed", "UPDATE audit_lines SET seq = 15 WHERE seq = 7", "lacks seq 7"],
+    ["a line is missing", "DELETE FROM audit_lines WHERE seq = 4", "lacks seq 4"],
+    ["retention deleted the first lines", "DELETE FROM audit_lines WHERE seq < 2", "no longer holds the first lines"],
+    ["there is no checkpoint", "DELETE FROM audit_checkpoints", "has no checkpoint that covers seq 7"],
+    [
+      "the checkpoint is that of another log",
+      `UPDATE audit_checkpoints SET note = replace(note, 'audit/calls', 'audit/calks')`,
+      "has no checkpoint that covers seq 7",
+    ],
+  ])("has no proof when %s", async (title, statement, message) => {
+    const name = `proved_${title.replaceAll(/\W/g, "_")}`;
+    const own = await server.createDatabase(name);
+    await exportLog(copyOf(dir), receiverAt(own));
+    await server.send(statement.replace("WHERE seq", "WHERE stream = 'calls' AND seq"), name);
+    await expect((await storeAt(own)).prove(`${log}:7`)).rejects.toThrow(message);
+    await expect((await storeAt(own)).prove("t-none")).rejects.toThrow("no stored call has the traceId");
+  });
+
+  /** Without the exporter's positions. */
+  function copyOf(from: string): string {
+    const to = mkdtempSync(join(folder, "copy-"));
+    cpSync(from, to, { recursive: true });
+    rmSync(join(to, "export"), { recursive: true, force: true });
+    return to;
+  }
 });
 
 describe.skipIf(native === undefined)("verification of the stored lines", () => {
