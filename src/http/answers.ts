@@ -37,8 +37,9 @@ export function refusalAnswer(refusal: Refusal): EndpointAnswer {
 }
 
 /** Returns a refusal with a code that only HTTP has: an unknown route, a wrong method, a missing entry. */
-export function deniedAnswer(status: number, code: string, message: string): EndpointAnswer {
-  return json(status, { status: "denied", error: { code, stage: "REQUEST", message, retryable: false } });
+export function deniedAnswer(status: number, code: string, message: string, details?: object): EndpointAnswer {
+  const error = { code, stage: "REQUEST", message, ...(details !== undefined && { details }), retryable: false };
+  return json(status, { status: "denied", error });
 }
 
 function headersOf({ code, details, retryAfterMs }: Failure["error"]): Record<string, string> {

@@ -371,7 +371,7 @@ const OWN = { source: "replica" } as const;
 function notStored(): EndpointAnswer {
   const message =
     "Nothing in the audit store has this id. Lines arrive there within seconds: source=replica asks this replica's own files.";
-  return deniedAnswer(404, "ENTRY_NOT_FOUND", message);
+  return deniedAnswer(404, "ENTRY_NOT_FOUND", message, { source: "fleet" satisfies AuditSource });
 }
 
 interface Exported {

@@ -27,6 +27,8 @@ export function callOf(line: Line) {
     decision: decision.read(line) ?? "unknown",
     code: code.read(line),
     durationMs: line["count"] === undefined ? duration.read(line) : undefined,
+    /** The replica that wrote the line. */
+    instance: asString(line["instance"]),
     /** How many refusals the line sums up. */
     count: count.read(line),
     line,
@@ -83,6 +85,8 @@ export interface StoryEvent {
   readonly said: string | undefined;
   /** The call whose own line this is. */
   readonly callId: string | undefined;
+  /** The replica that wrote the line. */
+  readonly instance: string | undefined;
   readonly line: Line;
 }
 
@@ -113,11 +117,11 @@ const VOTE_WORDS: Readonly<Record<string, string>> = { approve: "Approved", deny
  */
 export function eventsOf(calls: readonly Line[], journal: readonly Line[]): readonly StoryEvent[] {
   const own = calls.map((line): StoryEvent => {
-    const { key, timestamp, decision, code, sub, traceId } = callOf(line);
+    const { key, timestamp, decision, code, sub, traceId, instance } = callOf(line);
     const [words, tone] = verdictOf(decision);
     const ended = `The call ended: ${words}${code === undefined ? "" : `, ${code}`}`;
     const what = decision === "PENDING" ? "The call waits for an approver" : ended;
-    return { key, timestamp, what, who: sub, tone, said: undefined, callId: traceId, line };
+    return { key, timestamp, what, who: sub, tone, said: undefined, callId: traceId, instance, line };
   });
   const others = journal.map((line, at): StoryEvent => {
     const type = asString(line["type"]) ?? "unknown";
@@ -135,6 +139,7 @@ export function eventsOf(calls: readonly Line[], journal: readonly Line[]): read
       tone: isBad ? "bad" : toneOfVote(decision),
       said: asString(line["reason"]),
       callId: undefined,
+      instance: asString(line["instance"]),
       line,
     };
   });

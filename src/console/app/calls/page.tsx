@@ -2,13 +2,14 @@ import { effect, signal, untracked } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
 import { useEffect } from "preact/hooks";
 import { CONSOLE_COLUMNS } from "../../../core/audit-fields.ts";
-import { Badge, Empty, Heading, localTime, Problem } from "../parts.tsx";
+import { Badge, Empty, Heading, localTime } from "../parts.tsx";
 import { Columns, ROLE } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { type AppPage, isCommandKey, navigate, route, tick } from "../state.ts";
 import { Text } from "../text.tsx";
 import { counted, timeLeft } from "../words.ts";
 import { bytesText, download, downloading } from "./download.ts";
+import { Failed, mayLackLines, SOURCE, SourceLine } from "./fleet.tsx";
 import { type CallShown, durationText, verdictOf } from "./model.ts";
 import {
   FILTERS,
@@ -38,7 +39,8 @@ function CallsView(): VNode {
       stopLive();
     };
   }, []);
-  return id === undefined ? <List /> : <Story id={id} back={hrefOf("calls", [], new URLSearchParams(query.value))} />;
+  const shownQuery = new URLSearchParams(query.value);
+  return id === undefined ? <List /> : <Story id={id} shownQuery={shownQuery} />;
 }
 
 /** Searches whenever the URL has other filters, and follows them where calls were followed. */
@@ -83,12 +85,14 @@ function Filters(): VNode {
   const hidden = FILTERS.filter((filter) => !shown.includes(filter));
   const others = hidden.filter(({ param }) => given.has(param)).length + (given.has("order") ? 1 : 0);
   const isAnySet = given.size > 0;
+  const source = given.get(SOURCE);
   return (
     <search>
       <form class="filters" onSubmit={onSubmit} onChange={onChange}>
         {shown.map((filter) => (
           <Field key={filter.param} filter={filter} value={given.get(filter.param) ?? ""} />
         ))}
+        {source !== null && <input type="hidden" name={SOURCE} value={source} />}
         <div class="filter-buttons">
           <button type="submit" class="primary">
             Search
@@ -183,21 +187,23 @@ function Found(): VNode {
   const found = results.value;
   const list = rows.value;
   if (found === undefined) return <p class="loading">Searching …</p>;
-  const { error, isReading, hasMore, warnings } = found;
+  const { error, isReading, hasMore, warnings, from } = found;
+  const shown = { path: ["calls"], query: new URLSearchParams(query.value) };
   return (
     <>
-      {error !== undefined && <Problem error={error} onRetry={() => void search()} />}
+      {error === undefined && <SourceLine answer={from} {...shown} />}
+      {error !== undefined && <Failed error={error} {...shown} onRetry={() => void search()} />}
       {warnings.map((warning) => (
         <p key={warning} class="callout tone-bad">
           <Text value={warning} />
         </p>
       ))}
       <Waiting />
-      {list.length > 0 && <Table list={list} />}
+      {list.length > 0 && <Table list={list} isOfFleet={from.source === "fleet"} />}
       {list.length === 0 && !isReading && error === undefined && <NothingFound />}
       <footer class="table-foot">
         {isReading && <span role="status">Searching … {list.length > 0 && counted(list.length, "call")}</span>}
-        {!isReading && hasMore && list.length < ROWS_MAX && (
+        {!isReading && hasMore && list.length < ROWS_MAX && (error === undefined || list.length > 0) && (
           <button type="button" onClick={() => void search({ isNext: true })}>
             {list.length === 0 ? "Search further back" : "Show more"}
           </button>
@@ -206,7 +212,9 @@ function Found(): VNode {
           <span class="dim">Only {ROWS_MAX} calls are shown. Narrow the search, or export the result.</span>
         )}
         {!isReading && !hasMore && list.length > 0 && (
-          <span class="dim">{counted(list.length, "call")}, all of them</span>
+          <span class="dim">
+            {counted(list.length, "call")}, {mayLackLines(from) ? "others may be missing" : "all of them"}
+          </span>
         )}
       </footer>
     </>
@@ -239,15 +247,21 @@ function Waiting(): VNode | null {
   );
 }
 
-function Table({ list }: { readonly list: readonly CallShown[] }): VNode {
+interface TableProps {
+  readonly list: readonly CallShown[];
+  readonly isOfFleet: boolean;
+}
+
+function Table({ list, isOfFleet }: TableProps): VNode {
   const shownQuery = new URLSearchParams(query.value);
+  const titles = [...CONSOLE_COLUMNS.map(({ title }) => title), ...(isOfFleet ? [REPLICA] : [])];
   return (
     <table class="records" {...ROLE.table}>
       <caption class="sr-only">Calls</caption>
-      <Columns titles={CONSOLE_COLUMNS.map(({ title }) => title)} numbers={["Duration"]} />
+      <Columns titles={titles} numbers={["Duration"]} />
       <tbody {...ROLE.group}>
         {list.map((call) => (
-          <Row key={call.key} call={call} shownQuery={shownQuery} />
+          <Row key={call.key} call={call} shownQuery={shownQuery} isOfFleet={isOfFleet} />
         ))}
       </tbody>
     </table>
@@ -259,7 +273,10 @@ interface CellProps {
   readonly shownQuery: URLSearchParams;
 }
 
-function Row(props: CellProps): VNode {
+/** Title of the column that names the replica which wrote a line. */
+const REPLICA = "Replica";
+
+function Row({ isOfFleet, ...props }: CellProps & Pick<TableProps, "isOfFleet">): VNode {
   return (
     <tr {...ROLE.row}>
       {CONSOLE_COLUMNS.map((column) => {
@@ -274,6 +291,11 @@ function Row(props: CellProps): VNode {
           </td>
         );
       })}
+      {isOfFleet && (
+        <td data-label={REPLICA} {...ROLE.cell}>
+          <Text value={props.call.instance ?? "–"} max={60} />
+        </td>
+      )}
     </tr>
   );
 }
@@ -353,6 +375,7 @@ function LiveSwitch(): VNode {
           <span class="dot" aria-hidden="true" /> Live
         </span>
       )}
+      {results.value?.from.source === "fleet" && <span class="dim">of this replica</span>}
       {state.is === "live" && isPaused && <span class="dim">Paused</span>}
       {(state.is === "connecting" || state.is === "ended") && <span class="dim">Connecting …</span>}
       {state.is === "waiting" && (

@@ -4,6 +4,7 @@ import type { StreamedEvent } from "../../../core/event-reader.ts";
 import { ApiError, follow, request, type Stream, type StreamState } from "../api.ts";
 import { announce, errorOf, route } from "../state.ts";
 import { counted, UNREADABLE } from "../words.ts";
+import { SOURCE, type Sourced } from "./fleet.tsx";
 import { type CallShown, callOf, type Line } from "./model.ts";
 
 /** The search that the URL describes: its results, page by page, and new calls while it is followed. */
@@ -33,11 +34,11 @@ export const ROWS_MAX = 1_000;
 const REQUESTS_MAX = 20;
 const LIVE_MAX = 500;
 
-/** The filters in the URL, and the order; nothing else of it. */
+/** The filters in the URL, the order and the source; nothing else of it. */
 export const query = computed(() => {
   const given = route.value.query;
   const kept = new URLSearchParams();
-  for (const name of [...FILTERS.map(({ param }) => param), "order"]) {
+  for (const name of [...FILTERS.map(({ param }) => param), "order", SOURCE]) {
     const value = given.get(name);
     if (value !== null && value !== "") kept.set(name, value);
   }
@@ -52,13 +53,15 @@ export interface Results {
   readonly hasMore: boolean;
   readonly isReading: boolean;
   readonly warnings: readonly string[];
+  /** Which logs the newest page is from. */
+  readonly from: Sourced;
   readonly error?: ApiError | undefined;
 }
 
 export const results = signal<Results | undefined>(undefined);
 let reading: AbortController | undefined;
 
-interface AuditPage {
+interface AuditPage extends Sourced {
   readonly entries: readonly Line[];
   readonly more: boolean;
   readonly cursor?: string;
@@ -80,6 +83,7 @@ export async function search({ isNext = false } = {}): Promise<void> {
     hasMore: true,
     isReading: true,
     warnings: [],
+    from: continues ? before.from : {},
   };
   results.value = found;
   const target = found.rows.length + PAGE_ROWS;
@@ -96,6 +100,7 @@ export async function search({ isNext = false } = {}): Promise<void> {
         cursor: page.cursor,
         hasMore: page.more && page.cursor !== undefined,
         warnings: page.warnings ?? [],
+        from: page,
       };
       if (reading !== own) return;
       results.value = found;
@@ -146,6 +151,7 @@ export function startLive(): void {
   live.value = { state: { is: "connecting" }, isPaused: false, rows: [], waiting: [], dropped: 0 };
   const params = new URLSearchParams(query.value);
   params.delete("order");
+  params.delete(SOURCE);
   stream = follow(`/audit/tail?${params}`, {
     onMessage,
     onOpen: () => announce("New calls appear at the top."),

@@ -8,6 +8,7 @@ import { hrefOf } from "../route.ts";
 import { Block, Text } from "../text.tsx";
 import { counted } from "../words.ts";
 import { download } from "./download.ts";
+import { Failed, isOwnOnly, SOURCE, type Sourced, SourceLine } from "./fleet.tsx";
 import {
   callOf,
   durationText,
@@ -21,35 +22,55 @@ import {
 
 /** Everything about one call: what was asked, what was decided and why, what came back, and how to prove it. */
 
-interface History {
+interface History extends Sourced {
   readonly entries: readonly Line[];
   readonly journal: readonly Line[];
   readonly more: boolean;
   readonly warnings?: readonly string[];
+  /** Ids of the logs of the entries, where there are several logs. */
+  readonly logs?: { readonly entries?: readonly (string | null)[] };
 }
 
-export function Story({ id, back }: { readonly id: string; readonly back: string }): VNode {
-  const { read, again } = useRead<History>(`/audit/${encodeURIComponent(id)}`);
+export function Story({ id, shownQuery }: { readonly id: string; readonly shownQuery: URLSearchParams }): VNode {
+  const only = isOwnOnly(shownQuery) ? `?${SOURCE}=replica` : "";
+  const { read, again } = useRead<History>(`/audit/${encodeURIComponent(id)}${only}`);
+  const shown = { path: ["calls", id], query: shownQuery };
   return (
     <article class="sheet story">
-      <a class="back-link" href={back}>
+      <a class="back-link" href={hrefOf("calls", [], shownQuery)}>
         ← All calls
       </a>
-      {read.value === undefined ? (
-        <Unread title="Call" read={read} again={again} />
-      ) : (
-        <Contents id={id} history={read.value} />
+      {read.error !== undefined && (
+        <>
+          <Heading focusKey={read.path}>Call</Heading>
+          <Failed error={read.error} {...shown} onRetry={again} />
+        </>
+      )}
+      {read.value === undefined && read.error === undefined && <Unread title="Call" read={read} again={again} />}
+      {read.value !== undefined && (
+        <Contents id={id} history={read.value}>
+          <SourceLine answer={read.value} {...shown} />
+        </Contents>
       )}
     </article>
   );
 }
 
-function Contents({ id, history }: { readonly id: string; readonly history: History }): VNode {
-  const { entries, journal, more, warnings = [] } = history;
+interface ContentsProps {
+  readonly id: string;
+  readonly history: History;
+  /** Where the lines are from. */
+  readonly children: VNode;
+}
+
+function Contents({ id, history, children }: ContentsProps): VNode {
+  const { entries, journal, more, warnings = [], source, logs } = history;
+  const isOfFleet = source === "fleet";
   const line = entries.find((each) => callOf(each).traceId === id) ?? entries.at(-1);
   return (
     <>
       {line !== undefined ? <Head line={line} /> : <Heading focusKey={id}>An approval without a call</Heading>}
+      {children}
       {more && <p class="callout">The audit is large: older lines of this call may be missing here.</p>}
       {warnings.map((warning) => (
         <p key={warning} class="callout tone-bad">
@@ -66,8 +87,10 @@ function Contents({ id, history }: { readonly id: string; readonly history: Hist
           </div>
         )}
         <div>
-          <Events events={eventsOf(entries, journal)} own={line} />
-          {line !== undefined && <Evidence line={line} />}
+          <Events events={eventsOf(entries, journal)} own={line} isOfFleet={isOfFleet} />
+          {line !== undefined && (
+            <Evidence line={line} log={logs?.entries?.[entries.indexOf(line)] ?? undefined} isOfFleet={isOfFleet} />
+          )}
         </div>
       </div>
     </>
@@ -314,7 +337,13 @@ function Answered({ line }: { readonly line: Line }): VNode | null {
   );
 }
 
-function Events({ events, own }: { readonly events: readonly StoryEvent[]; readonly own: Line | undefined }): VNode {
+interface EventsProps {
+  readonly events: readonly StoryEvent[];
+  readonly own: Line | undefined;
+  readonly isOfFleet: boolean;
+}
+
+function Events({ events, own, isOfFleet }: EventsProps): VNode {
   return (
     <Section id="events" title={`What happened, in ${counted(events.length, "step")}`}>
       <ol class="events">
@@ -346,6 +375,12 @@ function Events({ events, own }: { readonly events: readonly StoryEvent[]; reado
             <details>
               <summary>
                 <time dateTime={event.timestamp}>{localTime(event.timestamp)}</time>
+                {isOfFleet && event.instance !== undefined && (
+                  <span class="dim">
+                    {" "}
+                    · on <Text value={event.instance} max={80} />
+                  </span>
+                )}
                 <span class="dim"> · the line</span>
               </summary>
               <Block value={jsonLines(event.line)} label={`Line of ${event.timestamp}`} />
@@ -369,17 +404,40 @@ const HASHES: readonly (readonly [string, readonly string[]])[] = [
   ["Replica", ["instance"]],
 ];
 
-function Evidence({ line }: { readonly line: Line }): VNode {
+interface EvidenceProps {
+  readonly line: Line;
+  /** Id of the line's log; undefined where the service has one log. */
+  readonly log: string | undefined;
+  /** Whether the line may be one of another replica, whose log is not here. */
+  readonly isOfFleet: boolean;
+}
+
+function Evidence({ line, log, isOfFleet }: EvidenceProps): VNode {
   const traceId = asString(line["traceId"]);
+  const { seq } = line;
   return (
     <Section id="evidence" title="Evidence">
       <Facts
         rows={HASHES.map(([name, path]) => {
           const value = path.reduce<unknown>((inner, key) => members(inner)[key], line);
           return typeof value === "string" || typeof value === "number" ? codeRow(name, String(value)) : undefined;
-        })}
+        }).concat([codeRow("Log", log)])}
       />
-      {traceId !== undefined && (
+      {isOfFleet && log !== undefined && typeof seq === "number" && (
+        <div class="prove">
+          <p class="help">
+            Prove this line from the audit store, or on its replica with <code>--dir</code>:
+          </p>
+          <Block
+            label="Commands that prove this line"
+            value={[
+              `stc audit prove ${log}:${seq} --from-store URL-FILE > proof.json`,
+              "stc audit verify-proof proof.json --key KEY",
+            ]}
+          />
+        </div>
+      )}
+      {traceId !== undefined && !isOfFleet && (
         <div class="buttons">
           <button
             type="button"

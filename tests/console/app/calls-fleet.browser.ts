@@ -1,0 +1,165 @@
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { generateKeyPairSync } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Browser, Page } from "playwright-core";
+import { logIdIn } from "../../../src/audit/chain/log-id.ts";
+import { postgresExporter } from "../../../src/audit/export/stores.ts";
+import { hindrances } from "../../support/accessibility.ts";
+import { launchBrowser } from "../../support/browser.ts";
+import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+import { exportLog, writeReplica } from "../../support/stored-logs.ts";
+import { until } from "../../support/until.ts";
+import { ConsoleWorld } from "./console-world.ts";
+import { Visitor } from "./visitor.ts";
+
+/** The console of one replica. Another one, whose log ends long ago, fills the same audit store. */
+const native = findPostgres();
+const OWN = "replica-0";
+const OTHER = "replica-1";
+const world = new ConsoleWorld();
+const visitors: Visitor[] = [];
+let browser: Browser;
+let server: PostgresServer;
+let otherLog: string;
+
+beforeAll(async () => {
+  if (native === undefined) return;
+  browser = await launchBrowser();
+  server = await startPostgres(native);
+  const urlFile = join(world.folder, "store-url");
+  writeFileSync(urlFile, await server.createDatabase("fleet"));
+  const { privateKey } = generateKeyPairSync("ed25519");
+  writeFileSync(join(world.folder, "key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
+  const other = writeReplica(world.folder, 1, 120);
+  otherLog = logIdIn(other, "calls") ?? "";
+  const receiver = postgresExporter.open({ urlFile }, { path: (path) => path, problem: () => {} });
+  if (receiver === undefined) throw new Error("no receiver");
+  await exportLog(other, receiver);
+  await receiver.close?.();
+  await world.start({
+    instance: OWN,
+    audit: {
+      dir: "audit",
+      checkpointKeyFile: "key.pem",
+      storeUrlFile: urlFile,
+      export: [{ type: "postgres", urlFile }],
+    },
+  });
+  await world.call("nothing_such", {});
+  await until("the call in the store", async () => {
+    const [row] = await server.send(
+      "SELECT count(*)::int AS lines FROM audit_lines WHERE tool = 'nothing_such'",
+      "fleet",
+    );
+    return row?.["lines"] === 1 || undefined;
+  });
+});
+
+afterEach(async () => {
+  const problems = visitors.flatMap((visitor) => visitor.problems);
+  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
+  expect(problems).toEqual([]);
+});
+
+afterAll(async () => {
+  await browser?.close();
+  await world.end();
+  await server?.end();
+});
+
+async function visit(fragment: string, options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
+  const visitor = await Visitor.signedIn(browser, world, options);
+  visitors.push(visitor);
+  await visitor.go(fragment);
+  return visitor.page;
+}
+
+async function replicasIn(page: Page): Promise<ReadonlySet<string>> {
+  return new Set(await page.locator('.records td[data-label="Replica"]').allInnerTexts());
+}
+
+test.skipIf(native === undefined)(
+  "calls of all replicas are listed, with the replica, and the log that is behind is named",
+  async () => {
+    const page = await visit("#/calls");
+    await page.getByText(/^All replicas: complete until .* on 1 of 2 logs\./).waitFor();
+    await page.getByText(/^Lines may be missing of replica-1 \(calls, complete until .*\)\.$/).waitFor();
+    expect(await page.locator(".records th").allInnerTexts()).toEqual([
+      "Time",
+      "Decision",
+      "Tool",
+      "Caller",
+      "Duration",
+      "Replica",
+    ]);
+    await page.getByText("nothing_such").waitFor();
+    await page.getByRole("button", { name: "Show more" }).click();
+    await page.getByText("121 calls, others may be missing").waitFor();
+    expect(await replicasIn(page)).toEqual(new Set([OWN, OTHER]));
+    expect(await hindrances(page)).toEqual([]);
+    await page.getByLabel("Tool", { exact: true }).fill("get_customer");
+    await page.keyboard.press("Enter");
+    await until("the other replica alone", async () => {
+      const found = await replicasIn(page);
+      return (found.size === 1 && found.has(OTHER)) || undefined;
+    });
+    await page.goto(page.url().replace(/#.*/, "#/calls?to=2026-02-16"));
+    await page.getByText(/^All replicas: complete until .* on 2 logs\./).waitFor();
+    expect(await page.getByText("Lines may be missing").count()).toBe(0);
+    await page.getByText("60 calls, all of them").waitFor();
+  },
+);
+
+test.skipIf(native === undefined)("a call of another replica tells its story, and how its line is proved", async () => {
+  const page = await visit("#/calls?tool=get_customer&decision=ALLOWED&to=2026-02-17", {
+    viewport: { width: 390, height: 844 },
+  });
+  await page.locator(".records tbody tr a").first().click();
+  await page.getByRole("heading", { name: /get_customer/ }).waitFor();
+  await page.getByText(`on ${OTHER}`).first().waitFor();
+  await page.getByText(/^All replicas: /).waitFor();
+  const command = await page.locator(".prove figure").textContent();
+  expect(command).toMatch(new RegExp(`stc audit prove ${otherLog}:\\d+ --from-store URL-FILE > proof\\.json`));
+  expect(command).toContain("stc audit verify-proof proof.json --key KEY");
+  expect(await hindrances(page)).toEqual([]);
+});
+
+test.skipIf(native === undefined)(
+  "this replica's own lines can be asked for, and keep their filters and the proof",
+  async () => {
+    const page = await visit("#/calls?decision=DENIED");
+    await page.getByRole("link", { name: "This replica alone" }).click();
+    await page.getByText("The lines of this replica alone.").waitFor();
+    expect(page.url()).toEndWith("#/calls?decision=DENIED&source=replica");
+    await until("one row", async () => ((await page.locator(".records tbody tr").count()) === 1 ? true : undefined));
+    expect(await page.locator(".records th").allInnerTexts()).not.toContain("Replica");
+    await page.getByLabel("Tool", { exact: true }).fill("nothing_such");
+    await page.keyboard.press("Enter");
+    await until("the filter", () => page.url().includes("tool=nothing_such") || undefined);
+    expect(page.url()).toContain("source=replica");
+    await page.locator(".records tbody tr a").first().click();
+    await page.getByRole("button", { name: "Download inclusion proof" }).waitFor();
+    await page.getByRole("link", { name: "Show all replicas" }).click();
+    await page.getByText(/^All replicas: /).waitFor();
+  },
+);
+
+test.skipIf(native === undefined)(
+  "a store that is away is said so, and this replica's own lines are one step away",
+  async () => {
+    const page = await visit("#/calls");
+    await page.getByText(/^All replicas: /).waitFor();
+    await server.stop();
+    try {
+      await page.getByRole("button", { name: "Search" }).click();
+      await page.getByRole("alert").getByText("TARGET_UNAVAILABLE").waitFor();
+      expect(await page.locator(".records").count()).toBe(0);
+      await page.getByRole("link", { name: "Show this replica's own lines" }).click();
+      await page.getByText("nothing_such").waitFor();
+      await page.getByText("The lines of this replica alone.").waitFor();
+    } finally {
+      await server.start();
+    }
+  },
+);
