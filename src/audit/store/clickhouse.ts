@@ -6,6 +6,7 @@ import { ClickHouseClient, ClickHouseError } from "./clickhouse-client.ts";
 import { parseClickHouseUrl } from "./clickhouse-url.ts";
 import { type ColumnType, KEY_COLUMNS, LINE_COLUMNS, type StoreColumn, type StoreRow } from "./columns.ts";
 import { identifier, type SqlDialect, SqlText, type StoreAnswer, type StoreDatabase, sql } from "./sql-text.ts";
+import { SlowStatement } from "./store-error.ts";
 import { runAll, Upkeep } from "./upkeep.ts";
 import { LineWithoutRow, logRows, type StoreWriter, storedOf, type WriterOptions } from "./writer.ts";
 
@@ -92,6 +93,9 @@ const READ_SETTINGS = {
   cancel_http_readonly_queries_on_client_close: 1,
 } as const;
 
+/** Number of the error of a statement that exceeded its limit. */
+const TIME_LIMIT = 159;
+
 interface OpenOptions {
   /** Limit for one statement, in milliseconds. */
   readonly statementMs: number;
@@ -107,7 +111,10 @@ export function openClickHouseStore(url: string, { statementMs }: OpenOptions): 
   return {
     dialect: clickHouseDialect,
     async read(statement) {
-      const rows = await client.read(statement);
+      const rows = await client.read(statement).catch((error: unknown) => {
+        const isSlow = error instanceof ClickHouseError && error.code === TIME_LIMIT;
+        throw isSlow ? new SlowStatement(error.message, { cause: error }) : error;
+      });
       return rows.map((row) => (Number(row["time_ms"]) === NO_TIME ? { ...row, time_ms: null } : row));
     },
     async close() {
