@@ -62,7 +62,7 @@ beforeAll(async () => {
   writeFileSync(urlFile, storeUrl);
   const receiver = postgresExporter.open(
     { urlFile },
-    { path: (path) => path, problem: (_, message) => reasons.push(message) },
+    { path: (path) => path, clock: Date.now, problem: (_, message) => reasons.push(message) },
   );
   if (receiver === undefined) throw new Error(reasons.join());
   for (const dir of dirs) await exportLog(dir, receiver);

@@ -33,7 +33,7 @@ beforeAll(async () => {
   writeFileSync(join(world.folder, "key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
   const other = writeReplica(world.folder, 1, 120);
   otherLog = logIdIn(other, "calls") ?? "";
-  const receiver = postgresExporter.open({ urlFile }, { path: (path) => path, problem: () => {} });
+  const receiver = postgresExporter.open({ urlFile }, { path: (path) => path, clock: Date.now, problem: () => {} });
   if (receiver === undefined) throw new Error("no receiver");
   await exportLog(other, receiver);
   await receiver.close?.();
