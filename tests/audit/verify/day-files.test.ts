@@ -138,11 +138,16 @@ test("prune deletes no young line, whatever the name of its file, and continues 
 test("retention in a running service reports the file that it keeps", async () => {
   rename(TWO, "2026-02-15.jsonl")();
   const reports: string[] = [];
+  const { promise: reported, resolve } = Promise.withResolvers<void>();
   const running = startExporters({
     ...{ dir, targets: [], retentionDays: 1, clock: () => NOON, random: () => 0 },
-    report: (message) => reports.push(message),
+    report(message) {
+      reports.push(message);
+      resolve();
+    },
     journal: async () => {},
   });
+  await reported;
   await running.stop();
   const text = "2026-02-15.jsonl stays: it holds lines of 2026-02-17: stc audit verify shows more";
   expect(reports).toEqual([join(dir, text)]);
