@@ -157,7 +157,7 @@ describe("delivery", () => {
     writeDays(dir, { [DAY]: [line(1)] });
     far.answer = () => new Response("", { status: 503, headers: { "retry-after": "300" } });
     const failing = start("otlp", "calls", { backoffMs: 600_000 });
-    await arrived("t-1");
+    await until("a failure", () => (failing.state().failures > 0 ? true : undefined));
     await failing.stop(60_000);
     await arrived("t-1", "t-1");
     far.answer = hanging;

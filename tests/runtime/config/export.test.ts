@@ -34,7 +34,7 @@ test.each([
 });
 
 test.each([
-  [[{ type: "kafka", url: "https://a.example" }], "audit.export[0].type"],
+  [[{ type: "carbon", url: "https://a.example" }], "audit.export[0].type"],
   [[{ type: "otlp" }], "audit.export[0].url"],
   [[{ type: "otlp", url: "file:///etc/passwd" }], "must be a URL that begins with https://"],
   [[{ type: "otlp", url: "https://user:key@a.example" }], "holds credentials: put them into headersFile"],
