@@ -332,14 +332,9 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
   // Saved because `process.exit` throws while manifests are loaded again.
   const exit: (code: number) => never = process.exit.bind(process);
   let running: RunningService | undefined;
-  let isStopped = false;
+  const early = new EarlyStop(() => exit(START_REFUSED));
   // From the first line: otherwise the first process of a container would ignore the signal, and a worker lose it.
-  let onStopSignal = (_signal: StopSignal): void => {
-    if (isStopped) return;
-    isStopped = true;
-    print.error("stopping: the service has not started yet");
-    setTimeout(() => exit(START_REFUSED), START_MS_MAX).unref();
-  };
+  let onStopSignal = (_signal: StopSignal): void => early.request();
   process.on("SIGTERM", () => onStopSignal("SIGTERM"));
   process.on("SIGINT", () => onStopSignal("SIGINT"));
   // Development ends with SIGHUP, which reports a closed terminal. A service reloads, and keeps running even when it cannot
@@ -399,5 +394,27 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
     void service.drain();
   };
   // Nothing has been served that a delay could help.
-  if (isStopped) void end(service.drain());
+  if (early.started()) void end(service.drain());
+}
+
+/** A signal to stop that arrives while the service starts. Gives the start up when it takes too long. */
+export class EarlyStop {
+  readonly #giveUp: () => void;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(giveUp: () => void) {
+    this.#giveUp = giveUp;
+  }
+
+  request(): void {
+    if (this.#timer !== undefined) return;
+    print.error("stopping: the service has not started yet");
+    this.#timer = setTimeout(this.#giveUp, START_MS_MAX).unref();
+  }
+
+  /** Returns whether a stop was requested. The service then ends in its own time, as any other one. */
+  started(): boolean {
+    clearTimeout(this.#timer);
+    return this.#timer !== undefined;
+  }
 }
