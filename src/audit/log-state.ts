@@ -7,7 +7,7 @@ import { parseLine } from "./query/view.ts";
 
 /** What the end of a log says, whether a process writes it or not. */
 export interface LogState {
-  /** The process that writes the log: its id, or 0 where it is not visible; undefined when nobody does. */
+  /** The process that writes the log: its id, or 0 where it has none here; undefined when none is visible. */
   readonly writer: number | undefined;
   /** Time of the newest line; undefined when there is none. */
   readonly lastLineMs: EpochMs | undefined;

@@ -61,13 +61,17 @@ export function lockDirectory(dir: string, holder: string): DirectoryLock {
   throw new AuditLogError(`${path} keeps being replaced: stop whatever deletes files in ${dir}`);
 }
 
-/** Returns who holds the lock, without taking it: a process id; 0 for a process that is not visible; undefined for nobody. */
+/**
+ * Returns the id of the process that holds the lock, without taking it; 0 for one of another machine; undefined when none is visible:
+ * the kernel hides processes of other containers.
+ */
 export function lockHolder(dir: string): number | undefined {
   const found = fs.statSync(join(dir, LOCK_FILE), { throwIfNoEntry: false });
-  if (found === undefined || !fs.existsSync(LOCKS)) return undefined;
-  for (const line of fs.readFileSync(LOCKS, "utf8").split("\n")) {
+  if (found === undefined) return undefined;
+  const locked = lockedFile(found);
+  for (const line of kernelLocks()) {
     const [, pid, file] = LOCK_LINE.exec(line) ?? [];
-    if (file === lockedFile(found)) return Math.max(0, Number(pid));
+    if (file === locked) return Math.max(0, Number(pid));
   }
   return undefined;
 }
@@ -82,6 +86,15 @@ function lockedFile({ dev, ino }: fs.Stats): string {
 /** The kernel's list of locks. */
 const LOCKS = "/proc/locks";
 const LOCK_LINE = /^\d+: FLOCK +\S+ +WRITE +(-?\d+) ([0-9a-f]+:[0-9a-f]+:\d+) /;
+
+/** Sandboxes may have no such file, or not let it be read. */
+function kernelLocks(): readonly string[] {
+  try {
+    return fs.readFileSync(LOCKS, "utf8").split("\n");
+  } catch {
+    return [];
+  }
+}
 
 function hex(part: number): string {
   return part.toString(16).padStart(2, "0");

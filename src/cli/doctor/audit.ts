@@ -40,19 +40,19 @@ function nameOf({ name, dir }: LogFolder): string {
 
 function stateOf(log: KnownLog, nowMs: EpochMs): readonly CheckFinding[] {
   const ageMs = nowMs - (log.lastLineMs ?? nowMs);
-  const writer = log.writer === undefined ? "no process writes it" : `written by ${processText(log.writer)}`;
+  const writer = log.writer === undefined ? "no process seen here writes it" : `written by ${processText(log.writer)}`;
   const seen = `${nameOf(log)}: ${writer}, last line ${ageText(ageMs)} ago`;
   if (log.uncovered === 0 || ageMs < UNCOVERED_MS_MAX) return [ok(seen)];
   const next =
     log.writer === undefined
-      ? "A crash left them: the next start signs them."
+      ? "If no service of another container writes them, a crash left them: the next start signs them."
       : "Look for the cause in the service's log: its folder checkpoints must be writable.";
   return [warning(`${seen}; no checkpoint covers its last ${log.uncovered} lines`, next)];
 }
 
-/** Returns the name of a process, which may be one of another container. */
+/** Returns the name of a process, which may be one of another machine. */
 export function processText(pid: number): string {
-  return pid === 0 ? "a process of another container" : `process ${pid}`;
+  return pid === 0 ? "a process of another machine" : `process ${pid}`;
 }
 
 /** Verifies the newest day, in steps, so that the other checks go on. */

@@ -1,4 +1,4 @@
-import { errorText } from "../../core/error-text.ts";
+import { errorText, systemCode } from "../../core/error-text.ts";
 import { resultWithin } from "../../core/time-limits.ts";
 import { filterSecrets } from "../../detection/sensitive.ts";
 import type { Config } from "../../runtime/config/config.ts";
@@ -66,12 +66,20 @@ export function runChecks(checks: readonly Check[], deployment: Deployment): Pro
     checks.map(async ({ name, timeLimitMs = TIME_LIMIT_MS, run }) => {
       const tooLate = (): Error => new Error(`no result within ${timeLimitMs / 1_000} s`);
       const found = await resultWithin(attempted(run, deployment), timeLimitMs, tooLate).catch((error: unknown) => [
-        failed(`could not be checked: ${errorText(error)}`, "Run stc doctor again, on a machine that is less busy."),
+        failed(`could not be checked: ${errorText(error)}`, nextAfter(error)),
       ]);
       const findings = found.map(withoutSecrets).sort((one, other) => rank(other) - rank(one));
       return { name, status: findings[0]?.status ?? "ok", findings };
     }),
   );
+}
+
+const NO_PERMISSION = new Set(["EACCES", "EPERM"]);
+
+function nextAfter(error: unknown): string {
+  return NO_PERMISSION.has(systemCode(error) ?? "")
+    ? "Run stc doctor as the service's user."
+    : "Run stc doctor again, on a machine that is less busy.";
 }
 
 async function attempted(run: Check["run"], deployment: Deployment): Promise<readonly CheckFinding[]> {

@@ -30,10 +30,10 @@ export const service: Check = {
   },
 };
 
-/** A service that has its log open and does not answer is broken; without one, nothing runs. */
+/** A service that has its log open and does not answer is broken; without one, nothing that is visible here runs. */
 async function notRunning(why: string, deployment: Deployment): Promise<readonly CheckFinding[]> {
   const writer = (await deployment.audit()).find((log) => log.writer !== undefined)?.writer;
-  if (writer === undefined) return notApplicable(`no service runs: ${why}`);
+  if (writer === undefined) return notApplicable(`no service runs here: ${why}`);
   const next = "See its log. Under another address or TLS, give --url. docs/runbooks.md#safetoolcalldown";
   return [failed(`${why}, and ${processText(writer)} has the audit log open`, next)];
 }

@@ -30,7 +30,7 @@ describe("service", () => {
     const result = await stand.check("service");
     expect([result.status, seenIn(result)]).toEqual([
       "not applicable",
-      expect.stringMatching(/^no service runs: no answer from http:\/\/127\.0\.0\.1:1 \(/),
+      expect.stringMatching(/^no service runs here: no answer from http:\/\/127\.0\.0\.1:1 \(/),
     ]);
   });
 
