@@ -90,7 +90,6 @@ const PROPERTIES: Readonly<Record<string, Schema>> = {
       type: serviceType,
       port,
       annotations: texts,
-      sessionAffinity: oneOf("ClientIP", "None"),
     }),
   }),
   clientCertificate: closed({ enabled: flag, existingSecret: objectName }),
