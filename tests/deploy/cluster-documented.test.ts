@@ -68,6 +68,17 @@ test.skipIf(HELM === undefined)("and those of several replicas, put on top of th
   expect(command).toContain(`--from-literal=${secret?.items?.[0]?.key}=`);
 });
 
+test.skipIf(HELM === undefined)("and those of a database for the audit, put on top of these", async () => {
+  const documents = await pasted("image:", "replicaCount: 3", "audit:");
+  for (const version of VERSIONS) expect(documents.flatMap(validatorOf(version))).toEqual([]);
+  const { audit } = readConfig(configurationOf(documents).written, {
+    folder: "/etc/stc",
+    environment: {},
+    origin: PAGE,
+  });
+  expect(audit.export).toMatchObject([{ type: "postgres", urlFile: audit.storeUrlFile ?? "" }]);
+});
+
 test("the templates that an agent's chart includes exist, and the example includes each of them", () => {
   const defined = [...readFileSync(join(CHART, "templates/_sidecar.tpl"), "utf8").matchAll(/define "([^"]+)"/g)];
   const included = (text: string) => new Set([...text.matchAll(/include "([^"]+)"/g)].map(([, name]) => name ?? ""));

@@ -48,6 +48,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
       "image:",
       "volumes:",
       "replicaCount: 3",
+      "audit:",
       "dependencies:",
       "{{- $proxy",
       "helm install gate",
@@ -222,6 +223,37 @@ const NOT_RUN: Readonly<Record<string, string>> = {
       "wants a database; tests/audit/store/postgres.slow.ts runs these commands on one",
     ]),
   ),
+  ...Object.fromEntries(
+    ["CREATE DATABASE audit;", "clickhouse://"].map((begin) => [
+      `docs/audit-stores.md: ${begin}`,
+      "wants ClickHouse; tests/audit/store/clickhouse.test.ts reads such a URL, and tests/fleet runs its engine",
+    ]),
+  ),
+  ...Object.fromEntries(
+    ["stc audit import", "cat > kafka.yaml"].map((begin) => [
+      `docs/audit-stores.md: ${begin}`,
+      "wants a database and files of the reader; tests/audit/store/import.slow.ts runs the command",
+    ]),
+  ),
+  ...Object.fromEntries(
+    ["--from-store", "--dir"].map((option) => [
+      `docs/audit-stores.md: stc audit prove 27a6cef5c42780a204cf8f47fb23e9fe:81542 ${option}`,
+      "wants a log of the reader; tests/audit/store/postgres.slow.ts runs the command",
+    ]),
+  ),
+  ...Object.fromEntries(
+    ["aws_access_key_id", "stc audit fetch", "<prefix>/", "cat calls/"].map((begin) => [
+      `docs/audit-stores.md: ${begin}`,
+      "wants a bucket; tests/cli/audit/fetch.slow.ts fetches and verifies an archive",
+    ]),
+  ),
+  ...Object.fromEntries(
+    ["stc audit duckdb", "INSTALL httpfs;"].map((begin) => [
+      `docs/audit-stores.md: ${begin}`,
+      "wants DuckDB and an archive; tests/audit/store/duckdb.test.ts runs the SQL of the view",
+    ]),
+  ),
+  "docs/cluster.md: STC_ROLL_CALLS_PER_SECOND=400": "is a test itself, which runs for minutes",
   "docs/operating.md: stc audit exports":
     "wants the volume of a replica; tests/cli/audit/commands.slow.ts runs the command",
 };
