@@ -8,6 +8,7 @@ import { postgresExporter } from "../../src/audit/export/stores.ts";
 import type { JournalLine } from "../../src/audit/journal/journal.ts";
 import type { AuditStore } from "../../src/audit/store/audit-store.ts";
 import { openAuditStore } from "../../src/audit/store/open-store.ts";
+import { fleetState } from "../../src/core/api/audit.ts";
 import { createServer } from "../../src/http/server.ts";
 import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
@@ -228,6 +229,75 @@ describe.skipIf(native === undefined)("an answer of the store", () => {
     expect([own.source, own.entries.length, own.fleet]).toEqual(["replica", 1, undefined]);
     await alone.close();
   });
+});
+
+describe.skipIf(native === undefined)("whoever can write to the store", () => {
+  const PATHS = ["/audit", "/audit?order=oldest", "/audit/stats", STORY, "/audit/export?format=csv"];
+  const FAR = "9223372036854775807";
+  const entryAt = (text: string): string => `{"timestamp":"2026-02-16T12:00:00.000Z","tool":"${text}"}`;
+
+  /** Puts in rows that no exporter writes, asks, and takes them out. */
+  async function withRows(rows: readonly string[], ask: () => Promise<void>): Promise<void> {
+    try {
+      for (const row of rows) await server.send(row, "fleet");
+      await ask();
+    } finally {
+      await server.send("DELETE FROM audit_lines WHERE instance = 'forged'", "fleet");
+      await server.send("DELETE FROM audit_logs WHERE next_seq > 1000000 OR next_seq < 0", "fleet");
+    }
+  }
+
+  function line(text: string, { log = "", seq = "-1", timeMs = "1771243200000", hash = "00" } = {}): string {
+    const values = [log, "calls", seq, "2026-02-16", hash, timeMs, text, "forged"].map((one) => `'${one}'`);
+    return `INSERT INTO audit_lines (log, stream, seq, day, hash, time_ms, line, instance, ids, count)
+      VALUES (${values.join(", ")}, '{}', '${FAR}')`;
+  }
+
+  test("cannot prevent answers with times and numbers beyond those of a log", async () => {
+    const rows = [FAR, `-${FAR}`, "8640000000000001"].flatMap((far, at) => [
+      `INSERT INTO audit_logs VALUES ('<b>${at}', 'calls', E'\\x1b[31m', ${far.startsWith("-") ? far : FAR}, ${far}, ${far})`,
+      `INSERT INTO audit_logs VALUES ('${at}', 'journal', '', ${far.startsWith("-") ? far : FAR}, ${far}, NULL)`,
+      line(entryAt("far"), { timeMs: far, seq: far, log: "<b>" }),
+    ]);
+    await withRows(rows, async () => {
+      for (const path of PATHS) expect([path, (await get(path)).status]).toEqual([path, 200]);
+      const { fleet } = (await get("/audit?limit=1")).json;
+      expect(fleetState.parse(fleet)).toEqual(fleet);
+      expect(fleet.logs.filter(({ log }: Loose) => log.startsWith("<b>"))).toMatchObject(
+        Array(3).fill({ newestAt: null, completeUntil: null, isBehind: true }),
+      );
+    });
+  });
+
+  test("cannot end the pages with lines of no log, nor with lines that are none", async () => {
+    const wanted = await linesOf({ from: "2026-02-16T11:00:00Z", to: "2026-02-16T13:00:00Z", limit: "5" });
+    const rows = ["none", "[]", '{"a":1}', "{", "null"].flatMap((text, at) => [
+      line(text, { log: "<b>", seq: String(at) }),
+      line(text, { hash: "not hex", seq: String(at) }),
+    ]);
+    await withRows(rows, async () => {
+      const found = await linesOf({ from: "2026-02-16T11:00:00Z", to: "2026-02-16T13:00:00Z", limit: "5" });
+      expect(found).toEqual(wanted);
+    });
+  });
+});
+
+test.skipIf(native === undefined)("times that no line has are answered: by filters, and by a cursor", async () => {
+  for (const query of ["from=0000-01-01", "to=0000-01-02", "from=9999-12-31", "to=0000-01-01T00:00:00+14:00"]) {
+    const [fleet, files] = await bothSources(async (source) => {
+      const { status, json } = await get(`/audit?limit=3&${query}&source=${source}`);
+      return [query, status, json.entries];
+    });
+    expect(fleet).toEqual(files);
+  }
+  const { json } = await get("/audit?limit=1");
+  const members = JSON.parse(Buffer.from(json.cursor, "base64url").toString());
+  for (const far of [8.64e15, -8.64e15]) {
+    for (const place of [2, 6, 7]) {
+      const forged = Buffer.from(JSON.stringify(members.with(place, far))).toString("base64url");
+      expect([place, far, (await get(`/audit?limit=1&cursor=${forged}`)).status]).toEqual([place, far, 200]);
+    }
+  }
 });
 
 describe.skipIf(native === undefined)("a store that gives no answer", () => {

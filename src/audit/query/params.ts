@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import { FILTER_ROWS, type FilterParam } from "../../core/audit-fields.ts";
 import { isDay } from "../journal/day-files.ts";
 import { type Filter, readFilterValue, VALUE_CHARACTERS_MAX } from "./filter.ts";
-import { readTime, TIME_HINT } from "./time-range.ts";
+import { readTime, TIME_HINT, TIME_MS_MAX } from "./time-range.ts";
 
 export const FILTER_PARAMS = ["from", "to", "text", ...FILTER_ROWS.map(({ param }) => param)] as const;
 export const QUERY_PARAMS = [...FILTER_PARAMS, "order", "limit", "cursor"] as const;
@@ -190,5 +190,5 @@ function isCount(value: unknown): value is number {
 
 /** Returns true for `null` and for times in the range of `Date`. */
 export function isTime(value: unknown): value is number | null {
-  return value === null || (Number.isInteger(value) && Math.abs(value as number) <= 8.64e15);
+  return value === null || (Number.isInteger(value) && Math.abs(value as number) <= TIME_MS_MAX);
 }

@@ -3,6 +3,9 @@ const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 export const DAY_MS = 24 * HOUR_MS;
 
+/** Greatest distance from 1970 that `Date` has. */
+export const TIME_MS_MAX = 8.64e15;
+
 const UNITS_MS: Readonly<Record<string, number>> = {
   s: SECOND_MS,
   m: MINUTE_MS,

@@ -4,6 +4,7 @@ import type { StreamName } from "../chain/chain.ts";
 import { type LineName, type Proof, readLineName } from "../chain/proof.ts";
 import { type FoundHistory, HISTORY_LINES_MAX, type HistorySource } from "../query/call-history.ts";
 import type { Filter } from "../query/filter.ts";
+import { TIME_MS_MAX } from "../query/time-range.ts";
 import { parseLine } from "../query/view.ts";
 import {
   callerText,
@@ -30,7 +31,7 @@ import {
   type StorePosition,
 } from "./statements.ts";
 import { NotProvable } from "./store-error.ts";
-import type { StoreQuery } from "./store-query.ts";
+import { isPosition, type StoreQuery } from "./store-query.ts";
 import { type StoreVerification, verifyStore } from "./verify-store.ts";
 
 /** A line of the store. */
@@ -42,7 +43,7 @@ export interface StoredLine extends StorePosition {
 
 export interface StorePage {
   readonly found: readonly StoredLine[];
-  /** Position after the last line. */
+  /** Position of the last line; without one, where the page began. */
   readonly after: StorePosition | undefined;
   /** True when there may be more lines. */
   readonly more: boolean;
@@ -87,17 +88,18 @@ export class AuditStore implements HistorySource {
     const { filter, order, limit } = query;
     const found: StoredLine[] = [];
     let [after, bytes] = [query.after, 0];
+    const pageTo = (more: boolean): StorePage => ({ found, after: found.at(-1) ?? query.after, more });
     for (;;) {
       const chunk = Math.min(CHUNK_LINES, limit - found.length);
       const read = await this.#lines({ stream: "calls", filter, order, after, limit: chunk });
       for (const line of read.found) {
         found.push(line);
         bytes += Buffer.byteLength(line.line);
-        if (bytes >= bytesMax) return { found, after: line, more: true };
+        if (bytes >= bytesMax) return pageTo(true);
       }
       after = read.after ?? after;
-      if (!read.more) return { found, after, more: false };
-      if (found.length >= limit) return { found, after, more: true };
+      if (!read.more) return pageTo(false);
+      if (found.length >= limit) return pageTo(true);
     }
   }
 
@@ -215,7 +217,7 @@ export class AuditStore implements HistorySource {
     const lines = rows.map(lineOf);
     return {
       // A line that the service did not write may have been put into the database.
-      found: lines.filter((line): line is StoredLine => line.entry !== undefined),
+      found: lines.filter((line): line is StoredLine => line.entry !== undefined && isPosition(line)),
       after: lines.at(-1),
       more: rows.length === request.limit,
     };
@@ -242,12 +244,12 @@ function lineOf({ log, day, seq, hash, time_ms, line }: StoreAnswer) {
 /** A replica that does not idle sends lines, in the order of their times. */
 function storedLogOf(row: StoreAnswer): StoredLog {
   const { log, stream, instance, next_seq, time_ms, complete_ms } = row;
-  const [newestMs, settledMs] = [numberOf(time_ms), numberOf(complete_ms)];
+  const [newestMs, settledMs] = [timeOf(time_ms), timeOf(complete_ms)];
   return {
     log: String(log),
     stream: stream === "journal" ? "journal" : "calls",
     instance: textOf(instance) ?? "",
-    nextSeq: Number(next_seq),
+    nextSeq: Math.max(0, Math.min(Number(next_seq), Number.MAX_SAFE_INTEGER)),
     newestMs,
     completeMs: Math.max(newestMs ?? 0, settledMs ?? 0) || undefined,
   };
@@ -274,8 +276,9 @@ function textOf(value: unknown): string | undefined {
   return typeof value === "string" ? stored(value) : undefined;
 }
 
-function numberOf(value: unknown): number | undefined {
-  return value === null || value === undefined ? undefined : Number(value);
+function timeOf(value: unknown): EpochMs | undefined {
+  const ms = Number(value ?? Number.NaN);
+  return Math.abs(ms) <= TIME_MS_MAX ? ms : undefined;
 }
 
 function sumOf(sums: readonly Sum[]): number {

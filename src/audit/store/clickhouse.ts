@@ -71,7 +71,6 @@ export const clickHouseDialect: SqlDialect = {
   lines: identifier("audit_lines"),
   logs: identifier("audit_logs"),
   checkpoints: identifier("audit_checkpoints"),
-  hasTime: sql`time_ms > ${NO_TIME}`,
   // Compares bytes, which for UTF-8 is the same. Unlike `position`, uses the index of texts.
   contains: (text, part) => sql`multiSearchAny(${text}, [${part}])`,
   beginsWith: (text, part) => sql`startsWith(${text}, ${part})`,

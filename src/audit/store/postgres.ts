@@ -71,14 +71,14 @@ export const postgresDialect: SqlDialect = {
   lines: identifier("audit_lines"),
   logs: identifier("audit_logs"),
   checkpoints: identifier("audit_checkpoints"),
-  hasTime: sql`time_ms IS NOT NULL`,
   complete: identifier("complete_ms"),
   contains: (text, part) => sql`strpos(${text}, ${part}) > 0`,
   beginsWith: (text, part) => sql`starts_with(${text}, ${part})`,
   // The collation C folds ASCII letters only.
   folded: (text) => sql`lower(${text} COLLATE "C")`,
   hasId: (id) => sql`ids @> ARRAY[${id}]`,
-  day: (day) => sql`${day}::date`,
+  // A date has no year 0: it is 1 BC.
+  day: (day) => sql`${day.replace(/^0000(.*)/, "0001$1 BC")}::date`,
 };
 
 /** Runs a statement. Each value is bound, with the type that it has here. */

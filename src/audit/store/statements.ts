@@ -2,9 +2,14 @@ import { FILTER_ROWS, type FilterRow } from "../../core/audit-fields.ts";
 import type { StreamName } from "../chain/chain.ts";
 import { type Filter, foldAscii } from "../query/filter.ts";
 import type { Order } from "../query/params.ts";
-import { dayOf } from "../query/time-range.ts";
+import { dayOf, TIME_MS_MAX } from "../query/time-range.ts";
 import { columnOf, storable } from "./columns.ts";
 import { identifier, joined, type SqlDialect, type SqlText, sql } from "./sql-text.ts";
+
+/** Excludes times that `Date` does not have: whoever can write to the store can write any number. */
+export const HAS_TIME = sql`time_ms BETWEEN ${-TIME_MS_MAX} AND ${TIME_MS_MAX}`;
+/** Excludes numbers that would be rounded here, so that the next page would begin elsewhere. */
+const HAS_SEQ = sql`seq BETWEEN ${Number.MIN_SAFE_INTEGER} AND ${Number.MAX_SAFE_INTEGER}`;
 
 /** The position of a line in the order of queries. */
 export interface StorePosition {
@@ -27,7 +32,7 @@ export interface PageRequest {
 
 /** Returns the statement that reads the next lines of a query. */
 export function pageStatement(dialect: SqlDialect, { order, after, also = [], limit, ...asked }: PageRequest): SqlText {
-  const conditions = [...matching(dialect, asked), ...also];
+  const conditions = [...matching(dialect, asked), HAS_SEQ, ...also];
   if (after !== undefined) {
     const position = sql`(${after.timeMs}, ${after.log}, ${after.seq}, ${after.hash})`;
     const key = sql`(time_ms, log, seq, hash)`;
@@ -44,7 +49,7 @@ export function matching(
   dialect: SqlDialect,
   { stream, filter: { fromMs, toMs, exact, text } }: Pick<PageRequest, "stream" | "filter">,
 ): SqlText[] {
-  const conditions = [sql`stream = ${stream}`, dialect.hasTime];
+  const conditions = [sql`stream = ${stream}`, HAS_TIME];
   // The days repeat what the times say: partitions of other days are not read.
   if (fromMs !== undefined) conditions.push(sql`time_ms >= ${fromMs}`, sql`day >= ${dialect.day(dayOf(fromMs))}`);
   if (toMs !== undefined) conditions.push(sql`time_ms < ${toMs}`, sql`day <= ${dialect.day(dayOf(toMs - 1))}`);

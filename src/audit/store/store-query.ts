@@ -59,6 +59,12 @@ function readStoreCursor(text: string): StoreCursor | undefined {
   }
   if (!isTime(timeMs) || timeMs === null || !isTime(fromMs) || !isTime(toMs)) return undefined;
   if (!Number.isSafeInteger(seq) || typeof log !== "string" || typeof hash !== "string") return undefined;
-  if (!HEX.test(log) || !HEX.test(hash)) return undefined;
-  return { order, timeMs, log, seq: Number(seq), hash, fromMs: fromMs ?? undefined, toMs: toMs ?? undefined, digest };
+  const position = { timeMs, log, seq: Number(seq), hash };
+  if (!isPosition(position)) return undefined;
+  return { order, ...position, fromMs: fromMs ?? undefined, toMs: toMs ?? undefined, digest };
+}
+
+/** Returns whether a log of a service can have a line there. */
+export function isPosition({ log, hash }: StorePosition): boolean {
+  return HEX.test(log) && HEX.test(hash);
 }

@@ -8,6 +8,7 @@ import { UnsignedLines } from "../verify/verify-checkpoints.ts";
 import { originsNamedIn } from "../verify/worker-logs.ts";
 import { changedColumns, dayIn, LINE_COLUMNS, stored } from "./columns.ts";
 import { identifier, joined, type SqlText, type StoreAnswer, type StoreDatabase, sql } from "./sql-text.ts";
+import { HAS_TIME } from "./statements.ts";
 
 /**
  * Checks the lines of a store: each log's chain, against its checkpoints where its first line is still stored. Finds what is missing
@@ -66,14 +67,14 @@ export async function* verifyStore(
   database: StoreDatabase,
   { keys, expected, pause }: StoreVerification,
 ): AsyncGenerator<StoredLogReport, void> {
-  const { lines, logs, checkpoints, hasTime } = database.dialect;
+  const { lines, logs, checkpoints } = database.dialect;
   const known = await database.read(
     sql`SELECT log, stream FROM (
         SELECT log, stream FROM ${logs} UNION DISTINCT SELECT log, stream FROM ${checkpoints}
         UNION DISTINCT SELECT log, stream FROM ${lines}
       ) AS known ORDER BY log, stream`,
   );
-  const [oldest] = await database.read(sql`SELECT min(time_ms) AS oldest_ms FROM ${lines} WHERE ${hasTime}`);
+  const [oldest] = await database.read(sql`SELECT min(time_ms) AS oldest_ms FROM ${lines} WHERE ${HAS_TIME}`);
   const roster = new Roster(expected);
   const patience = new Patience(pause);
   for (const { log, stream } of known) {

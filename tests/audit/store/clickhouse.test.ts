@@ -164,19 +164,22 @@ describe("requests", () => {
     if (request === undefined) throw new Error("no request");
     expect(fieldsOf(request)).toEqual({
       query:
-        "SELECT log, day, seq, hash, time_ms, line FROM audit_lines WHERE stream = {v0:String} AND time_ms > {v1:Int64} " +
-        "AND time_ms >= {v2:Int64} AND day >= {v3:String} AND time_ms < {v4:Int64} AND day <= {v5:String} " +
-        "AND (sub = {v6:String}) AND multiSearchAny(lower(line), [{v7:String}]) " +
-        "ORDER BY time_ms DESC, log DESC, seq DESC, hash DESC LIMIT {v8:Int64}",
+        "SELECT log, day, seq, hash, time_ms, line FROM audit_lines WHERE stream = {v0:String} AND time_ms BETWEEN {v1:Int64} AND {v2:Int64} " +
+        "AND time_ms >= {v3:Int64} AND day >= {v4:String} AND time_ms < {v5:Int64} AND day <= {v6:String} " +
+        "AND (sub = {v7:String}) AND multiSearchAny(lower(line), [{v8:String}]) AND seq BETWEEN {v9:Int64} AND {v10:Int64} " +
+        "ORDER BY time_ms DESC, log DESC, seq DESC, hash DESC LIMIT {v11:Int64}",
       param_v0: "calls",
-      param_v1: "-9007199254740991",
-      param_v2: String(Date.parse("2026-02-15")),
-      param_v3: "2026-02-15",
-      param_v4: String(Date.parse("2026-02-16")),
-      param_v5: "2026-02-15",
-      param_v6: 'ä\\n"--',
-      param_v7: "x",
-      param_v8: "7",
+      param_v1: "-8640000000000000",
+      param_v2: "8640000000000000",
+      param_v3: String(Date.parse("2026-02-15")),
+      param_v4: "2026-02-15",
+      param_v5: String(Date.parse("2026-02-16")),
+      param_v6: "2026-02-15",
+      param_v7: 'ä\\n"--',
+      param_v8: "x",
+      param_v9: "-9007199254740991",
+      param_v10: "9007199254740991",
+      param_v11: "7",
     });
     expect(partsOf(request).parameters).toEqual({
       database: "audit",
