@@ -86,6 +86,11 @@ export interface ExportState {
   readonly failingSince: EpochMs | undefined;
 }
 
+interface ReadPart extends DayPart {
+  /** Storing it may take hours: lines that are written in the meantime are not in it. */
+  readonly readAt: EpochMs;
+}
+
 /** Reason in a report about lines that were rejected after the previous report. */
 const REPEATED = "more of the same";
 const POLL_MS = 500;
@@ -109,7 +114,7 @@ export class Exporter {
   #log: string | undefined;
   #lastAcceptedAt: EpochMs | undefined;
   #failingSince: EpochMs | undefined;
-  /** When the last part was stored after which the log had nothing, and when there was last no further part. */
+  /** When the last part was read that is stored and after which the log had nothing, and when there was last no further part. */
   #completeAt: EpochMs | undefined;
   #exhaustedAt: EpochMs | undefined;
   readonly #stopping = new AbortController();
@@ -214,9 +219,10 @@ export class Exporter {
     }
     const position = { dir, stream, from: this.#position };
     if (!this.#isDue(receiver, bytesBehind(position))) return undefined;
+    const readAt = this.#options.clock();
     const part = await readPart(position);
-    if (part === undefined) this.#exhaustedAt = this.#options.clock();
-    return part && (() => this.#archive(part, receiver));
+    if (part === undefined) this.#exhaustedAt = readAt;
+    return part && (() => this.#archive({ ...part, readAt }, receiver));
   }
 
   #dueSettled(): SettledLog | undefined {
@@ -295,15 +301,15 @@ export class Exporter {
   }
 
   /** Stores a part. The archive may hold less of it: what was stored in its place before a crash. */
-  async #archive(part: DayPart, archive: Archive): Promise<void> {
-    const { stream, day, offset, bytes, isLast } = part;
+  async #archive(part: ReadPart, archive: Archive): Promise<void> {
+    const { stream, day, offset, bytes, isLast, readAt } = part;
     const outcome = await this.#settle((signal) => archive.store(part, signal));
     if (outcome === undefined) return;
     this.#counts.sentLines += countIn(stream, bytes.subarray(0, outcome.bytes));
     this.#lastAcceptedAt = this.#options.clock();
     if (isLast && outcome.bytes === bytes.length) {
-      this.#completeAt = this.#lastAcceptedAt;
-      this.#exhaustedAt = this.#completeAt;
+      this.#completeAt = readAt;
+      this.#exhaustedAt = readAt;
     }
     this.#moveTo({ day, offset: offset + outcome.bytes });
   }

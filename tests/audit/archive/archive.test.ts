@@ -126,6 +126,27 @@ describe("what is archived", () => {
     await Promise.all(exporters.map((exporter) => exporter.stop()));
   });
 
+  test("lines that were written while an upload failed wait for no further interval", async () => {
+    let now = LATER;
+    await writeLog(dir);
+    let isAway = true;
+    const path = join(dir, "2026-02-19.jsonl");
+    const before = fs.statSync(path).size;
+    const lastDay = `/2026-02-19/${"0".repeat(12)}.jsonl.gz`;
+    storage.answer = ({ method, key }) =>
+      isAway && method === "PUT" && key.includes("/calls/") && key.endsWith(lastDay)
+        ? failure(503, "SlowDown")
+        : undefined;
+    const exporters = startArchiving(dir, storage.open({ intervalMs: 60_000 }), { clock: () => now });
+    await until("a failure", () => exporters.some((one) => one.state().failures > 0) || undefined);
+    await appendLater();
+    now += 2 * 3_600_000;
+    isAway = false;
+    const part = `2026-02-19/${String(before).padStart(12, "0")}.jsonl.gz`;
+    await until("the part", () => [...storage.objects.keys()].some((key) => key.endsWith(part)) || undefined);
+    await Promise.all(exporters.map((exporter) => exporter.stop()));
+  });
+
   test("a stop stores what is left, however long it would have waited", async () => {
     await writeLog(dir);
     const exporters = startArchiving(dir, storage.open(), { clock: () => LATER });
