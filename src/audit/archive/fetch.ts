@@ -34,8 +34,10 @@ export function copyOfArchive(dir: string): ArchiveSource {
     },
     async get(key, bytesMax) {
       const path = join(dir, key);
-      const size = fs.statSync(path).size;
-      if (size > bytesMax) throw new Error(`has more than ${bytesMax} bytes`);
+      const facts = fs.statSync(path);
+      // Reading a pipe would block the whole process.
+      if (!facts.isFile()) throw new Error("it is not a regular file");
+      if (facts.size > bytesMax) throw new Error(`has more than ${bytesMax} bytes`);
       return fs.readFileSync(path);
     },
   };

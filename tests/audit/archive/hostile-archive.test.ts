@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { readKey } from "../../../src/audit/archive/archive.ts";
-import { fetchLogs, objectStorage } from "../../../src/audit/archive/fetch.ts";
+import { copyOfArchive, fetchLogs, objectStorage } from "../../../src/audit/archive/fetch.ts";
 import { openS3 } from "../../../src/audit/export/object-storage.ts";
 import { BUCKET, ObjectStorage } from "../../support/object-storage.ts";
 import { temporaryDirectory } from "../support/chained-log.ts";
@@ -19,6 +19,21 @@ afterAll(async () => {
 });
 
 const ID = "0123456789abcdef".repeat(2);
+
+test("a pipe in a copy of an archive is a problem of its own, and is not waited for", async () => {
+  const own = temporaryDirectory();
+  const [copy, out] = [join(own, "copy"), join(own, "out")];
+  const day = join(copy, ID, "journal", "2026-02-16");
+  fs.mkdirSync(day, { recursive: true });
+  fs.writeFileSync(join(day, "000000000000.jsonl.gz"), gzipSync("one\n"));
+  Bun.spawnSync(["mkfifo", join(day, "000000000004.jsonl.gz")]);
+  const [log] = await fetchLogs(copyOfArchive(copy), { log: undefined, out });
+  expect(log).toMatchObject({ parts: 1, bytes: 4 });
+  expect(log?.problems).toEqual([
+    `${ID}/journal/2026-02-16/000000000004.jsonl.gz cannot be read: it is not a regular file`,
+  ]);
+  fs.rmSync(own, { recursive: true });
+});
 const pieces = fc.constantFrom(
   ID,
   "calls",
