@@ -199,7 +199,7 @@ class PostgresWriter {
     const oldest = this.#oldestDay(nowMs);
     const kept = rows.filter(({ day }) => String(day) >= oldest);
     const missing = new Set(kept.map(({ day }) => String(day)).filter((day) => !this.#days.has(day)));
-    if (missing.size > 0) await createTables(on, missing);
+    if (!this.#isPrepared || missing.size > 0) await createTables(on, missing);
     const columns = LINE_COLUMNS.map(({ name }) => name).join(", ");
     const types = LINE_COLUMNS.map(({ name, type }) => `${name} ${TYPES[type]}`).join(", ");
     await run(

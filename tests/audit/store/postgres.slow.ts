@@ -213,6 +213,18 @@ describe.skipIf(native === undefined)("the exporter", () => {
     }
   });
 
+  test("a log that begins with lines beyond the retention time is passed over in an empty database, too", async () => {
+    const url = await server.createDatabase("aged");
+    const lines = linesOf(writeReplica(mkdtempSync(join(folder, "log-")), 0, 50));
+    const receiver = receiverAt(url, 30);
+    for (const _ of [1, 2]) {
+      expect(await receiver.deliver(lines, AbortSignal.timeout(20_000))).toEqual({ kind: "taken", rejected: 0 });
+    }
+    const [log] = await (await storeAt(url)).logs();
+    expect(log).toMatchObject({ stream: "calls", nextSeq: lines.length });
+    expect(await server.send(OLD_DAYS, "aged")).toEqual([{ days: 0 }]);
+  });
+
   test("a day that cannot be dropped does not hold up the lines", async () => {
     const url = await server.createDatabase("kept");
     const lines = linesOf(writeReplica(mkdtempSync(join(folder, "log-")), 0, 50));
