@@ -81,6 +81,10 @@ export interface AuditEntry {
     | {
         readonly before?: readonly DataLabel[] | undefined;
         readonly after?: readonly DataLabel[] | undefined;
+        /** Texts that a caller had stored, and that earned a label when the answer held them: the tool that wrote each, and that call. */
+        readonly stored?:
+          | readonly { readonly label: DataLabel; readonly tool: string; readonly traceId: string }[]
+          | undefined;
         readonly sources?: readonly FlowSource[] | undefined;
       }
     | undefined;

@@ -18,6 +18,7 @@ const listing = z.object({
       until: z.string(),
       tool: z.string().optional(),
       traceId: z.string().optional(),
+      stored: z.object({ tool: z.string(), traceId: z.string() }).optional(),
     }),
   ),
 });
@@ -31,10 +32,11 @@ export async function showFlow({ issuer, subject }: FollowedCaller, options: Cli
   if (options.json === true) return print.json(body ?? {});
   const read = listing.safeParse(body);
   if (!read.success) unknownAnswer();
-  const rows = read.data.labels.map(({ label, session, since, until, tool, traceId }) =>
-    [label, since, until, tool ?? "-", traceId ?? "-", session ?? "-"].map(printableCell),
-  );
-  printListing([["LABEL", "SINCE", "UNTIL", "TOOL", "CALL", "SESSION"], ...rows]);
+  const rows = read.data.labels.map(({ label, session, since, until, tool, traceId, stored }) => {
+    const writing = stored === undefined ? "-" : `${stored.tool} ${stored.traceId}`;
+    return [label, since, until, tool ?? "-", traceId ?? "-", writing, session ?? "-"].map(printableCell);
+  });
+  printListing([["LABEL", "SINCE", "UNTIL", "TOOL", "CALL", "STORED BY", "SESSION"], ...rows]);
 }
 
 /** `stc flow clear`: makes the service forget what a caller has read. */

@@ -6,12 +6,13 @@ import { asStrings, isTable } from "./json.ts";
  */
 export function dataFlowSentences(dataFlow: unknown): readonly string[] | undefined {
   if (!isTable(dataFlow)) return undefined;
-  const { carried, arguments: named, before, after, sources, ...others } = dataFlow;
+  const { carried, arguments: named, before, after, stored, sources, ...others } = dataFlow;
   if (Object.keys(others).length > 0) return undefined;
   const sentences = [
     ...labelSentence("The caller has read", carried ?? before),
     ...(after === undefined || areSame(before, after) ? [] : labelSentence("After the call it has read", after)),
   ];
+  sentences.push(...listOf(stored).map(storedSentence));
   for (const argument of listOf(named)) {
     const { argument: name, destination, sources: found, more } = argument;
     const what = `${stringOrEmpty(name)}${destination === true ? " (a destination)" : ""}`;
@@ -39,6 +40,10 @@ function areSame(one: unknown, other: unknown): boolean {
 function labelSentence(beginning: string, labels: unknown): readonly string[] {
   const named = asStrings(labels);
   return named.length === 0 ? [] : [`${beginning} ${named.join(" and ")} data`];
+}
+
+function storedSentence({ label, tool, traceId }: Table): string {
+  return `The answer held ${stringOrEmpty(label)} text that ${stringOrEmpty(tool)} had stored; call ${stringOrEmpty(traceId)}`;
 }
 
 /** Such as `to (a destination) appeared in get_ticket (id: 812), field body, untrusted; call 01…`. */

@@ -13,6 +13,8 @@ const FIELD_CHARACTERS_MAX = 120;
 const DEPTH_MAX = 64;
 /** Longest value of a trusted field that it vouches for as a whole (UTF-16 units). */
 const VOUCHED_CHARACTERS_MAX = 1_024;
+/** Longest value of a destination that a trusted answer vouches for in a longer text and that is compared with stored ones, in words. */
+const STORED_WORDS_MAX = 6;
 /** Slots of the table that leaves out what was added just before, in the same field. */
 const RECENT_SLOTS = 4_096;
 
@@ -24,6 +26,8 @@ export interface AnswerField {
   readonly path: string;
   /** Whether the manifest vouches for its values. */
   readonly isTrusted: boolean;
+  /** A caller sent it before, when its origin was private or untrusted: no answer vouches for it. */
+  readonly isStored?: true;
 }
 
 interface FieldNode extends AnswerField {
@@ -92,10 +96,20 @@ export class AnswerFields {
   }
 }
 
-/** The fingerprints of an answer, as one row keeps them. */
-export interface AnswerPrints {
+/** Fingerprints with the fields that have them, as one row keeps them. */
+export interface FieldPrints {
   readonly fields: readonly AnswerField[];
   readonly prints: Uint8Array;
+}
+
+/** What was stored before, as answers are compared with it. */
+export interface StoredSearch {
+  /** Returns flags of `stored-table.ts`; 0: nothing has this fingerprint. */
+  find(low: number, high: number): number;
+}
+
+/** The fingerprints of an answer, as one row keeps them. */
+export interface AnswerPrints extends FieldPrints {
   /** Whether the answer has more fingerprints than are kept. */
   readonly isCut: boolean;
 }
@@ -116,12 +130,21 @@ export class PrintCollector {
   /** The fields of this answer, and the number of each by its number among all fields of the tool. */
   #named: AnswerField[] = [];
   readonly #numbers = new Int16Array(FIELDS_MAX + 1);
+  #stored: StoredSearch | undefined;
+  #found: StoredParts | undefined;
 
   constructor(fingerprints: Fingerprints) {
     this.#fingerprints = fingerprints;
   }
 
-  read(result: Json, fields: AnswerFields): AnswerPrints {
+  /** `stored`: what the answer is compared with; left out: nothing. */
+  read(
+    result: Json,
+    fields: AnswerFields,
+    stored?: StoredSearch,
+  ): AnswerPrints & { readonly stored: StoredParts | undefined } {
+    this.#stored = stored;
+    this.#found = undefined;
     this.#count = 0;
     this.#isCut = false;
     this.#recent.fill(-1);
@@ -129,7 +152,7 @@ export class PrintCollector {
     this.#named = [];
     this.#visit(result, fields, fields.top, 0);
     this.#take();
-    return this.#packed();
+    return { ...this.#packed(), stored: this.#found };
   }
 
   #visit(value: Json, fields: AnswerFields, node: FieldNode, depth: number): void {
@@ -183,6 +206,10 @@ export class PrintCollector {
   #vouch(value: string, { isMixed }: AnswerFields, field: number): void {
     if (isMixed && value.length > VOUCHED_CHARACTERS_MAX) return;
     this.#take();
+    const found = (low: number, high: number): void => {
+      const flags = this.#stored?.find(low, high) ?? 0;
+      if (flags !== 0) this.#foundStored({ low, high, field, flags, isStored: true });
+    };
     const take = (low: number, high: number): void => {
       if (this.#count >= ANSWER_PRINTS_MAX) return;
       this.#reserve(1);
@@ -195,6 +222,10 @@ export class PrintCollector {
     for (const piece of piecesOf(own)) {
       this.#fingerprints.read([piece]);
       this.#fingerprints.exact(take);
+      if (this.#stored !== undefined) {
+        this.#fingerprints.exact(found);
+        if (!isMixed) this.#fingerprints.exactRuns(STORED_WORDS_MAX, found);
+      }
       if (isMixed) continue;
       this.#fingerprints.exactWords(take);
       this.#fingerprints.exactPairs(take);
@@ -206,6 +237,7 @@ export class PrintCollector {
     if (this.#texts.length === 0) return;
     this.#fingerprints.read(this.#texts);
     const { count, low, high, text } = this.#fingerprints;
+    if (this.#stored !== undefined) this.#compare(this.#stored);
     if (this.#count + count > ANSWER_PRINTS_MAX) this.#isCut = true;
     else {
       this.#reserve(count);
@@ -231,6 +263,38 @@ export class PrintCollector {
     this.#waiting = 0;
   }
 
+  /** Compares what was read last with what was stored. */
+  #compare(stored: StoredSearch): void {
+    const { count, low, high, from, to, text, words } = this.#fingerprints;
+    for (let at = 0; at < count; at += 1) {
+      const flags = stored.find(low[at] as number, high[at] as number);
+      if (flags === 0) continue;
+      const field = this.#fields[text[at] as number] as number;
+      this.#foundStored({ low: low[at] as number, high: high[at] as number, field, flags, isStored: true });
+    }
+    let flagsOf: Uint8Array | undefined;
+    this.#fingerprints.runs((one, other, first, last) => {
+      const flags = stored.find(one, other);
+      if (flags === 0) return;
+      flagsOf ??= new Uint8Array(words);
+      for (let word = first; word <= last; word += 1) flagsOf[word] = (flagsOf[word] as number) | flags;
+    });
+    if (flagsOf === undefined) return;
+    for (let at = 0; at < count; at += 1) {
+      let flags = flagsOf[from[at] as number] as number;
+      for (let word = (from[at] as number) + 1; word <= (to[at] as number); word += 1) flags &= flagsOf[word] as number;
+      if (flags === 0) continue;
+      const field = this.#fields[text[at] as number] as number;
+      // Addresses and codes within the text were compared on their own: somebody may vouch for them.
+      this.#foundStored({ low: low[at] as number, high: high[at] as number, field, flags, isStored: false });
+    }
+  }
+
+  #foundStored(print: StoredPrint): void {
+    this.#found ??= new StoredParts();
+    this.#found.add(this.#named[print.field] as AnswerField, print);
+  }
+
   #reserve(more: number): void {
     const wanted = this.#count + more;
     if (wanted <= this.#low.length) return;
@@ -246,13 +310,67 @@ export class PrintCollector {
 
   #packed(): AnswerPrints {
     const count = this.#count;
-    const prints = new Uint8Array(count * PRINT_BYTES);
-    const halves = new Int32Array(prints.buffer, 0, count * 2);
-    halves.set(this.#low.subarray(0, count), 0);
-    halves.set(this.#high.subarray(0, count), count);
-    prints.set(this.#field.subarray(0, count), count * 8);
+    const { prints, low, high, field } = packedPrints(count);
+    low.set(this.#low.subarray(0, count));
+    high.set(this.#high.subarray(0, count));
+    field.set(this.#field.subarray(0, count));
     return { fields: this.#named, prints, isCut: this.#isCut };
   }
+}
+
+interface StoredPrint {
+  readonly low: number;
+  readonly high: number;
+  readonly field: number;
+  readonly flags: number;
+  readonly isStored: boolean;
+}
+
+/** The fingerprints of an answer that were stored before. */
+export class StoredParts {
+  readonly #prints: StoredPrint[] = [];
+  readonly #fields = new Map<number, AnswerField>();
+
+  add(field: AnswerField, print: StoredPrint): void {
+    if (this.#prints.length >= ANSWER_PRINTS_MAX) return;
+    this.#fields.set(print.field, field);
+    this.#prints.push(print);
+  }
+
+  /** Returns those with one of the flags; undefined when there are none. */
+  withFlag(flag: number): FieldPrints | undefined {
+    const prints = this.#prints.filter(({ flags }) => (flags & flag) !== 0);
+    if (prints.length === 0) return undefined;
+    const fields: AnswerField[] = [];
+    const numbers = new Map<string, number>();
+    const numberOf = ({ field, isStored }: StoredPrint): number => {
+      const name = `${field} ${isStored}`;
+      const known = numbers.get(name);
+      if (known !== undefined) return known;
+      const path = this.#fields.get(field)?.path ?? "";
+      const added = fields.push({ path, isTrusted: false, ...(isStored && { isStored: true as const }) }) - 1;
+      numbers.set(name, added);
+      return added;
+    };
+    const packed = packedPrints(prints.length);
+    for (const [at, print] of prints.entries()) {
+      packed.low[at] = print.low;
+      packed.high[at] = print.high;
+      // The last field stands for all beyond the limit.
+      packed.field[at] = Math.min(numberOf(print), FIELDS_MAX);
+    }
+    return { fields: fields.slice(0, FIELDS_MAX + 1), prints: packed.prints };
+  }
+}
+
+function packedPrints(count: number) {
+  const prints = new Uint8Array(count * PRINT_BYTES);
+  return {
+    prints,
+    low: new Int32Array(prints.buffer, 0, count),
+    high: new Int32Array(prints.buffer, count * 4, count),
+    field: prints.subarray(count * 8),
+  };
 }
 
 /** Fingerprints read from a row. */
@@ -294,4 +412,16 @@ function chainsOf(low: Int32Array): Pick<PrintColumns, "first" | "next"> {
     first[slot] = number;
   }
   return { first, next };
+}
+
+/** Calls `take` with the field of each fingerprint that is the same. */
+export function columnsLookUp(
+  { low, high, field, first, next }: PrintColumns,
+  one: number,
+  other: number,
+  take: (field: number) => void,
+): void {
+  const mask = first.length - 1;
+  for (let number = first[one & mask] as number; number !== 0; number = next[number] as number)
+    if (low[number - 1] === one && high[number - 1] === other) take(field[number - 1] as number);
 }

@@ -59,6 +59,12 @@ export const TELLING_BITS = 6.5;
 /** A single word of this information counts although its neighbors are not found with it. */
 const LONE_WORD_BITS = 20;
 
+/** Words in a row by which a text is recognized: how many, how many of them tell something, and what all without digits tell. */
+const RUN_WORDS_MIN = 4;
+const RUN_WORDS_MAX = 16;
+const RUN_TELLING_MIN = 2;
+const RUN_BITS = 28;
+
 const [SEPARATES, ENDS] = [0, 1];
 const [DOT, AT] = [0x2e, 0x40];
 const KINDS = LETTER | DIGIT | HIGH;
@@ -77,7 +83,7 @@ const FOLDED = Uint16Array.from({ length: 256 }, (_, code) => {
 const IN_NUMBERS = Uint8Array.from({ length: 256 }, (_, code) => (",.'".includes(String.fromCharCode(code)) ? 1 : 0));
 
 /** What a fingerprint is of. Those of different sorts differ, also for the same characters; a code is like the word without its groups. */
-export const [WORDS, CODE, ADDRESS, HOST, HOST_OF_ADDRESS, PHONE, WORDS_OF_ADDRESS] = [0, 1, 2, 3, 4, 5, 6];
+export const [WORDS, CODE, ADDRESS, HOST, HOST_OF_ADDRESS, PHONE, WORDS_OF_ADDRESS, RUN] = [0, 1, 2, 3, 4, 5, 6, 7];
 const ODD_FACTOR = 0x9e37_79b1;
 
 /** Facts about the words of a value. */
@@ -535,6 +541,54 @@ export class Fingerprints implements Words {
   /** Makes such fingerprints of each word of the text that was read last. */
   exactWords(take: (low: number, high: number) => void): void {
     for (let word = 0; word < this.words; word += 1) this.#exact(word, word, take);
+  }
+
+  /** Makes such fingerprints of up to this many words in a row of the text that was read last. */
+  exactRuns(wordsMax: number, take: (low: number, high: number) => void): void {
+    for (let from = 0; from < this.words; from += 1) {
+      for (let to = from; to < this.words && to - from < wordsMax; to += 1) this.#exact(from, to, take);
+    }
+  }
+
+  /** Makes a fingerprint of the shortest words in a row, from each word, by which the texts that were read last are recognized. */
+  runs(take: (low: number, high: number, from: number, to: number) => void): void {
+    const { words, bits, kind } = this;
+    const [wordLow, wordHigh, one, two] = [this.#wordLow, this.#wordHigh, this.#one, this.#two];
+    for (let from = 0; from < words; from += 1) {
+      const last = Math.min(words, from + RUN_WORDS_MAX);
+      let [low, high] = [this.#seedLow, this.#seedHigh];
+      let told = 0;
+      let telling = 0;
+      for (let word = from; word < last; word += 1) {
+        if (word > from && this.#isBoundaryAfter(word - 1)) break;
+        low = (Math.imul(low, one) + (wordLow[word] as number)) | 0;
+        high = (Math.imul(high, two) + (wordHigh[word] as number)) ^ (low >>> 13);
+        if (((kind[word] as number) & DIGIT) === 0) {
+          told += bits[word] as number;
+          if ((bits[word] as number) >= TELLING_BITS) telling += 1;
+        }
+        if (word - from + 1 < RUN_WORDS_MIN || telling < RUN_TELLING_MIN || told < RUN_BITS) continue;
+        this.#sorted(low, high, RUN);
+        take(this.#low, this.#high, from, word);
+        break;
+      }
+    }
+  }
+
+  #isBoundaryAfter(word: number): boolean {
+    const next = this.start[word + 1] as number;
+    for (let at = this.end[word] as number; at < next; at += 1)
+      if (FOLDED[this.bytes[at] as number] === ENDS) return true;
+    return false;
+  }
+
+  /** Returns words as they are written, with what is between them. */
+  textOf({ from, to }: WordSpan): string {
+    return Buffer.from(
+      this.bytes.buffer,
+      this.start[from],
+      (this.end[to] as number) - (this.start[from] as number),
+    ).toString();
   }
 
   #exact(from: number, to: number, take: (low: number, high: number) => void): void {

@@ -7,6 +7,8 @@ import { type FlowContext, type ToolFlow, toolFlow } from "./declarations.ts";
 import { Fingerprints } from "./fingerprints.ts";
 import type { CarriedLabels, Carrier, FlowLedger, LabelRow } from "./ledger.ts";
 import { type ArgumentOrigins, needlesOf, originsOf, REQUEST } from "./origins.ts";
+import { ReadBack, type ReadBackText, type StoredTexts } from "./stored.ts";
+import { writtenPrints } from "./written.ts";
 
 /** A rule about what may follow what a caller has read. All `after` labels must be carried. */
 export interface LabelRule {
@@ -47,6 +49,13 @@ export interface FlowJudgement {
   readonly origins: readonly ArgumentOrigins[];
 }
 
+/** What was known of a caller before an answer and after it, and stored texts in the answer that earned labels. */
+interface RememberedAnswer {
+  readonly before: CarriedLabels;
+  readonly after: CarriedLabels;
+  readonly stored: readonly ReadBackText[];
+}
+
 /** A caller, whatever the session. */
 type FlowCaller = Pick<Carrier, "issuer" | "subject">;
 
@@ -74,6 +83,8 @@ export interface DataFlowOptions {
   /** Whether labels are narrowed to the token's `sid`. */
   readonly trustSid: boolean;
   readonly ledger: FlowLedger;
+  readonly stored: StoredTexts;
+  readonly storedMs: number;
   readonly newId: () => string;
   readonly log: (message: string, cause: unknown) => void;
 }
@@ -131,21 +142,40 @@ export class DataFlowPolicy {
    * Keeps what an answer tells its caller: its labels and its fingerprints are in the database when the promise resolves.
    * @throws what prevented it: the answer must not be released
    */
-  async remember(call: FollowedCall, answer: Json): Promise<{ before: CarriedLabels; after: CarriedLabels }> {
+  async remember(call: FollowedCall, answer: Json): Promise<RememberedAnswer> {
     const { tool, caller, args, traceId } = call;
     const flow = this.#flowOf(tool);
     const { reader } = await this.#read();
-    const prints = reader.read(answer, this.#fieldsOf(tool, flow));
-    const { rememberMs, newId, ledger } = this.#options;
-    return ledger.remember(this.#carriers(caller), {
-      ...prints,
-      id: newId(),
-      tool: tool.name,
-      traceId,
-      of: referenceOf(args()),
-      labels: flow.reads,
-      rememberMs,
+    const { rememberMs, newId, ledger, stored } = this.#options;
+    await stored.load();
+    const read = { id: newId(), tool: tool.name, traceId, of: referenceOf(args()), labels: flow.reads, rememberMs };
+    let back: ReadBack | undefined;
+    const remembered = await ledger.remember(this.#carriers(caller), async (sql, now) => {
+      // Read once, unless something was stored meanwhile.
+      if ((await stored.refresh(sql, now)) || back === undefined)
+        back = new ReadBack(stored.table, { system: tool.target.system, reads: flow.reads, now }, (search) =>
+          reader.read(answer, this.#fieldsOf(tool, flow), search),
+        );
+      return back.completed(read);
     });
+    return { ...remembered, stored: back?.texts ?? [] };
+  }
+
+  /**
+   * Keeps what of a call's arguments is from private or untrusted answers, before the call can write it anywhere: whoever reads it back
+   * earns these labels. It is on disk when the promise resolves.
+   *
+   * @throws what prevented it: the call must not run
+   */
+  async write({ tool, caller, input }: JudgedCall, traceId: string): Promise<void> {
+    const { fingerprints } = await this.#read();
+    const { ledger, stored, storedMs } = this.#options;
+    const { labels, isLost, sources } = await ledger.judge(this.#carriers(caller));
+    if (labels.length === 0 && !isLost) return;
+    const { prints, isCut } = writtenPrints(fingerprints, input, { sources, isLost });
+    if (prints.count === 0 && !isCut) return;
+    const { system } = tool.target;
+    await stored.store(caller, { tool: tool.name, traceId, system, prints, isCut, carried: labels, storedMs });
   }
 
   /** Counts an answer that was withheld because it could not be remembered. */

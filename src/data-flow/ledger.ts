@@ -2,7 +2,7 @@ import type { DataLabel } from "../core/types.ts";
 import type { Row, Sql } from "../database/dialect.ts";
 import { integer, json, oneOf, text, unreadable } from "../database/rows.ts";
 import type { SharedState } from "../database/shared-state.ts";
-import { type AnswerField, type AnswerPrints, columnsOf } from "./answer-prints.ts";
+import { type AnswerField, type AnswerPrints, columnsOf, type FieldPrints } from "./answer-prints.ts";
 import type { Source } from "./origins.ts";
 
 /** What a row of labels may say of a caller. */
@@ -48,6 +48,14 @@ export interface LabelRow {
   /** The tool whose answer earned it first, and that call. */
   readonly tool: string;
   readonly traceId: string;
+  /** The answer earned it by a text that a caller had stored: the tool that wrote it, and that call. */
+  readonly stored: Writing | undefined;
+}
+
+/** The call that wrote a text. */
+export interface Writing {
+  readonly tool: string;
+  readonly traceId: string;
 }
 
 /** An answer that is about to be released. */
@@ -59,7 +67,14 @@ export interface ReadAnswer extends AnswerPrints {
   readonly labels: readonly DataLabel[];
   /** How long labels and fingerprints last. */
   readonly rememberMs: number;
+  /** Labels that the answer earns by what callers have stored before. */
+  readonly earned?: ReadonlyMap<DataLabel, Writing>;
+  /** The fingerprints that were stored before, by their labels. */
+  readonly parts?: ReadonlyMap<DataLabel, FieldPrints>;
 }
+
+/** Completes an answer within the transaction that keeps it: what other replicas have stored until then is known. */
+type Completing = (sql: Sql, now: number) => Promise<ReadAnswer>;
 
 interface Cached {
   readonly sources: Map<string, Source>;
@@ -70,7 +85,7 @@ interface Cached {
 
 interface Remembering {
   readonly carriers: readonly Carrier[];
-  readonly answer: ReadAnswer;
+  readonly answer: Completing;
   readonly now: number;
   readonly mayEarn: boolean;
 }
@@ -136,8 +151,9 @@ export class FlowLedger {
    */
   async remember(
     carriers: readonly Carrier[],
-    answer: ReadAnswer,
+    completing: ReadAnswer | Completing,
   ): Promise<{ before: CarriedLabels; after: CarriedLabels }> {
+    const answer: Completing = typeof completing === "function" ? completing : async () => completing;
     // Most answers earn nothing new, and wait for no disk. A caller's first one does.
     const names = carriers.map(nameOf);
     const kept = names.every((name) => this.#added.has(name))
@@ -147,8 +163,8 @@ export class FlowLedger {
       kept ?? (await this.#state.write((sql, now) => this.#remember(sql, { carriers, answer, now, mayEarn: true })));
     if (remembered === undefined) throw new Error("the labels of an answer were not written");
     for (const name of names) this.#count(name, 0);
-    const { before, after, at, until } = remembered;
-    this.#keepOwn(carriers, { ...answer, at, until });
+    const { before, after, at, until, rows } = remembered;
+    for (const row of rows) this.#keepOwn(carriers, { ...row, at, until });
     return { before, after };
   }
 
@@ -165,11 +181,13 @@ export class FlowLedger {
   }
 
   /** Returns undefined when a label would have to be written and may not. Then nothing is written. */
-  async #remember(sql: Sql, { carriers, answer, now, mayEarn }: Remembering) {
+  async #remember(sql: Sql, { carriers, answer: completing, now, mayEarn }: Remembering) {
+    const answer = await completing(sql, now);
     const before = new Set<Mark>();
     const until = now + answer.rememberMs;
     const isLost = answer.isCut && answer.labels.includes("untrusted");
-    const earned: readonly Mark[] = [...answer.labels, ...(isLost ? (["lost"] as const) : [])];
+    const byText = new Map<Mark, Writing>(answer.earned);
+    const earned = new Set<Mark>([...answer.labels, ...byText.keys(), ...(isLost ? (["lost"] as const) : [])]);
     const missing: { readonly carrier: Carrier; readonly mark: Mark }[] = [];
     for (const carrier of carriers) {
       const rows = await marksOf(sql, carrier);
@@ -180,27 +198,30 @@ export class FlowLedger {
       }
     }
     if (missing.length > 0 && !mayEarn) return undefined;
-    const { tool, traceId, prints } = answer;
-    for (const { carrier, mark } of missing) await setMark(sql, carrier, { mark, now, until, tool, traceId });
-    if (prints.byteLength > 0)
-      for (const carrier of carriers) await this.#store(sql, carrier, { ...answer, now, until });
+    const { tool, traceId } = answer;
+    for (const { carrier, mark } of missing) {
+      const stored = byText.get(mark);
+      await setMark(sql, carrier, { mark, now, until, tool, traceId, stored });
+    }
+    const rows = rowsOf(answer);
+    for (const row of rows) for (const carrier of carriers) await this.#store(sql, carrier, { ...row, now, until });
     await this.#sweep(sql, now);
-    return { before: carriedOf(before), after: carriedOf(new Set([...before, ...earned])), at: now, until };
+    return { before: carriedOf(before), after: carriedOf(new Set([...before, ...earned])), at: now, until, rows };
   }
 
   /** Returns the labels of a caller in all sessions that have not expired. */
   labelsOf({ issuer, subject }: Pick<Carrier, "issuer" | "subject">): Promise<readonly LabelRow[]> {
     return this.#state.read(async (sql, now) => {
       const rows = await sql`
-        SELECT session, label, since, until, tool, trace_id FROM policy_flow_labels
+        SELECT session, label, since, until, tool, trace_id, stored FROM policy_flow_labels
         WHERE issuer = ${issuer} AND subject = ${subject} AND until > ${now} ORDER BY session, label`;
       return rows.flatMap((row) => {
         const label = oneOf(row, "label", MARKS);
         if (label === "cleared") return [];
         const times = { since: integer(row, "since"), until: integer(row, "until") };
-        return [
-          { session: text(row, "session"), label, ...times, tool: text(row, "tool"), traceId: text(row, "trace_id") },
-        ];
+        const call = { tool: text(row, "tool"), traceId: text(row, "trace_id") };
+        const stored = row["stored"] === null ? undefined : (json(row, "stored") as unknown as Writing);
+        return [{ session: text(row, "session"), label, ...times, ...call, stored }];
       });
     });
   }
@@ -329,16 +350,20 @@ interface NewMark {
   readonly until: number;
   readonly tool: string;
   readonly traceId: string;
+  readonly stored?: Writing | undefined;
 }
 
-async function setMark(sql: Sql, { issuer, subject, session }: Carrier, { mark, now, until, tool, traceId }: NewMark) {
+async function setMark(sql: Sql, { issuer, subject, session }: Carrier, mark: NewMark) {
+  const { mark: label, now, until, tool, traceId } = mark;
+  const stored = mark.stored === undefined ? null : JSON.stringify(mark.stored);
   await sql`
-    INSERT INTO policy_flow_labels (issuer, subject, session, label, since, until, tool, trace_id)
-    VALUES (${issuer}, ${subject}, ${session}, ${mark}, ${now}, ${until}, ${tool}, ${traceId})
+    INSERT INTO policy_flow_labels (issuer, subject, session, label, since, until, tool, trace_id, stored)
+    VALUES (${issuer}, ${subject}, ${session}, ${label}, ${now}, ${until}, ${tool}, ${traceId}, ${stored})
     ON CONFLICT (issuer, subject, session, label) DO UPDATE SET
       until = excluded.until,
       since = CASE WHEN policy_flow_labels.until <= ${now} THEN excluded.since ELSE policy_flow_labels.since END,
       tool = CASE WHEN policy_flow_labels.until <= ${now} THEN excluded.tool ELSE policy_flow_labels.tool END,
+      stored = CASE WHEN policy_flow_labels.until <= ${now} THEN excluded.stored ELSE policy_flow_labels.stored END,
       trace_id = CASE WHEN policy_flow_labels.until <= ${now} THEN excluded.trace_id ELSE policy_flow_labels.trace_id END
     WHERE policy_flow_labels.until < excluded.until`;
 }
@@ -361,6 +386,17 @@ async function enforceLimits(sql: Sql, carrier: Carrier, now: number): Promise<v
     await setMark(sql, { issuer, subject, session: "" }, { mark: "lost", now, until, tool: "", traceId: "" });
   for (const row of surplus)
     await sql`DELETE FROM policy_flow_sources WHERE issuer = ${issuer} AND subject = ${subject} AND id = ${text(row, "id")}`;
+}
+
+/** Returns the rows of an answer: one for all of it, and one for each label of what had been stored before. */
+function rowsOf(answer: ReadAnswer): readonly ReadAnswer[] {
+  const rows = [answer];
+  for (const [label, part] of answer.parts ?? []) {
+    const { tool } = answer.earned?.get(label) ?? {};
+    const of = [answer.of, ...(tool === undefined ? [] : [`stored by ${tool}`])].filter((one) => one !== "").join(", ");
+    rows.push({ ...answer, ...part, id: `${answer.id} ${label}`, of, labels: [label] });
+  }
+  return rows.filter(({ prints }) => prints.byteLength > 0);
 }
 
 function carriedOf(marks: ReadonlySet<Mark>): CarriedLabels {

@@ -298,7 +298,9 @@ function judged(value: Value, matches: readonly Match[]): ArgumentOrigins | unde
     return tells ? [{ ...match, found, isWhole, part: isWhole ? total : part }] : [];
   });
   if (telling.length === 0 && !isDestination) return undefined;
-  const vouching = telling.filter(vouches);
+  // What a caller has sent itself comes back from where it was sent to: then only the user's request vouches.
+  const isStored = telling.some((match) => match.field.isStored === true && isTold(match));
+  const vouching = telling.filter((match) => vouches(match) && (!isStored || match.source.tool === REQUEST));
   const told = telling.filter(
     (match) => isTold(match) && !vouching.some((one) => contains(one, extended(match.found, value))),
   );

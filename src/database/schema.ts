@@ -323,6 +323,28 @@ ALTER TABLE approval_keys ADD COLUMN claimed_by TEXT;
 CREATE INDEX approval_keys_running ON approval_keys (claimed_by) WHERE state = 'running';
 `;
 
+/**
+ * Fingerprints of what callers wrote while its origin was private or untrusted. `seq`: from a counter that writers lock, so that rows
+ * become visible in this order. `system`: the fingerprints of a text were not kept; all answers of the system count as this text.
+ * `policy_flow_labels.stored`: the text that earned the label when it was read back.
+ */
+const POLICY_FLOW_STORED = `
+CREATE TABLE policy_flow_stored (
+  seq INTEGER PRIMARY KEY,
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  until INTEGER NOT NULL,
+  tool TEXT NOT NULL,
+  trace_id TEXT NOT NULL,
+  system TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  prints BLOB NOT NULL
+) STRICT;
+CREATE INDEX policy_flow_stored_expiry ON policy_flow_stored (until);
+INSERT INTO approval_counters (name, value) VALUES ('flow-stored', 0);
+ALTER TABLE policy_flow_labels ADD COLUMN stored TEXT;
+`;
+
 /** The steps that both databases have. */
 const LATER_STEPS: readonly string[] = [
   REQUIREMENTS,
@@ -336,6 +358,7 @@ const LATER_STEPS: readonly string[] = [
   MIN_READER,
   CONSOLE_SESSIONS,
   CLAIMANTS,
+  POLICY_FLOW_STORED,
 ];
 
 export const SQLITE_STEPS: readonly string[] = [

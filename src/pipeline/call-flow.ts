@@ -3,6 +3,7 @@ import { Refusal } from "../core/errors.ts";
 import type { CallOutcome, Planned } from "../core/evidence.ts";
 import type { DataLabel, Json } from "../core/types.ts";
 import type { DataFlowPolicy, FlowJudgement, FollowedCall } from "../data-flow/flow.ts";
+import type { ReadBackText } from "../data-flow/stored.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import { isJudged } from "./dry-run.ts";
 import { outputReleasedWith, withheld } from "./output-filter.ts";
@@ -19,6 +20,8 @@ export class CallFlow {
   #judgement: FlowJudgement | undefined;
   #before: readonly DataLabel[] | undefined;
   #after: readonly DataLabel[] | undefined;
+  #stored: readonly ReadBackText[] = [];
+  #planned: Pick<Planned, "tool" | "caller" | "input"> | undefined;
 
   constructor(policy: DataFlowPolicy, call: FollowedCall) {
     this.#policy = policy;
@@ -27,6 +30,7 @@ export class CallFlow {
 
   /** Judges a plan; undefined when nothing that the caller has read matters to the tool. */
   judge({ tool, caller, input }: Planned): Promise<FlowJudgement> | undefined {
+    this.#planned = { tool, caller, input };
     return this.#policy.judges(tool) ? this.#judged({ tool, caller, input }) : undefined;
   }
 
@@ -38,6 +42,22 @@ export class CallFlow {
   }
 
   /**
+   * Makes durable what a call that changes something may store of what its caller has read, before it runs.
+   *
+   * @throws {Refusal} POLICY_STATE_UNAVAILABLE: nothing has run
+   */
+  beforeChange(): Promise<void> | undefined {
+    const call = this.#planned;
+    return (
+      call &&
+      this.#policy.write(call, this.#call.traceId).catch((cause: unknown) => {
+        const message = "What this call may store cannot be followed now, so it was not made. Try again later.";
+        throw new Refusal("POLICY_STATE_UNAVAILABLE", message, { cause });
+      })
+    );
+  }
+
+  /**
    * Makes what the outcome releases to the caller durable before it is released. When that fails, nothing is released: a read ends
    * with POLICY_STATE_UNAVAILABLE, a change keeps its outcome without its result.
    */
@@ -45,9 +65,10 @@ export class CallFlow {
     const released = releasedBy(outcome, detector);
     if (released === undefined) return outcome;
     try {
-      const { before, after } = await this.#policy.remember(this.#call, released);
+      const { before, after, stored } = await this.#policy.remember(this.#call, released);
       this.#before ??= before.labels;
       this.#after = after.labels;
+      this.#stored = stored;
       return outcome;
     } catch (cause) {
       this.#policy.withheld();
@@ -60,7 +81,8 @@ export class CallFlow {
     const before = this.#before;
     const after = this.#after ?? before;
     if (before === undefined && after === undefined) return undefined;
-    return { before, after, sources: this.#judgement && sourcesOf(this.#judgement) };
+    const stored = this.#stored.length === 0 ? undefined : this.#stored;
+    return { before, after, stored, sources: this.#judgement && sourcesOf(this.#judgement) };
   }
 }
 

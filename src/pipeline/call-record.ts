@@ -205,6 +205,7 @@ export class CallRecord {
       },
       detector,
       budget,
+      beforeChange: () => this.flow?.beforeChange(),
       announced: () => this.#announced(),
     };
   }

@@ -18,6 +18,8 @@ export interface Execution {
   readonly detector: Detector;
   /** What the call has taken of the quotas; it is charged when the run begins. */
   readonly budget?: CallBudget | undefined;
+  /** Makes durable what data flow must know before a changing call runs. */
+  readonly beforeChange?: (() => Promise<void> | undefined) | undefined;
   /** Returns what the audit entry will say about the call, as far as it is known before the call runs. */
   readonly announced: () => Announced;
 }
@@ -48,6 +50,7 @@ export function createExecutor({ intend, workers = 1 }: ExecutorOptions): Execut
       try {
         scope.assertOpen();
         if (changes) {
+          await execution.beforeChange?.();
           await intend(execution.announced());
           scope.followThrough();
         }

@@ -12,11 +12,13 @@ export interface Mail {
 }
 
 /** Answers of the tools, which tests change. */
-export const ANSWERS: { mail: Mail; account: Readonly<Record<string, unknown>>; page: string } = {
-  mail: { body: "" },
-  account: {},
-  page: "",
-};
+export const ANSWERS: { mail: Mail; account: Readonly<Record<string, unknown>>; page: string; duringNote: () => void } =
+  {
+    mail: { body: "" },
+    account: {},
+    page: "",
+    duringNote: () => {},
+  };
 
 const may = { required: ["deeds:do"] };
 
@@ -88,7 +90,10 @@ const note = defineTool({
   input: z.strictObject({ text }),
   inputPolicy: { "*": "allow" },
   target: { system: "notes" },
-  handler: () => ({ ok: true }),
+  handler: () => {
+    ANSWERS.duringNote();
+    return { ok: true };
+  },
   output: z.strictObject({ ok: z.boolean() }),
   outputPolicy: { ok: "allow" },
 });
@@ -109,7 +114,78 @@ const createEvent = defineTool({
   dataFlow: { reads: [], sends: ["outside"], destinations: ["participants"], nobody: "whenEmpty" },
 });
 
-export const TOOLS = [readMail, readAccount, sendMail, pay, note, createEvent];
+/** Notes, tickets and contacts, which the tools below store as they are told. */
+export const STORED: { notes: string[]; contacts: { name: string; email: string }[] } = { notes: [], contacts: [] };
+
+const keepNote = defineTool({
+  name: "keep_note",
+  description: "Keep a note",
+  classification: "write",
+  category: "write",
+  permissions: may,
+  input: z.strictObject({ text }),
+  inputPolicy: { "*": "allow" },
+  target: { system: "notes" },
+  handler: ({ text: kept }) => {
+    STORED.notes.push(kept);
+    return { ok: true };
+  },
+  output: z.strictObject({ ok: z.boolean() }),
+  outputPolicy: { ok: "allow" },
+  dataFlow: { reads: [], sends: [] },
+});
+
+const listNotes = defineTool({
+  name: "list_notes",
+  description: "List the notes",
+  classification: "read",
+  permissions: may,
+  input: z.strictObject({}),
+  target: { system: "notes" },
+  handler: () => ({ notes: STORED.notes }),
+  output: z.strictObject({ notes: z.array(text) }),
+  outputPolicy: { "*": "allow" },
+  dataFlow: { reads: [], sends: [] },
+});
+
+const addContact = defineTool({
+  name: "add_contact",
+  description: "Add a contact",
+  classification: "write",
+  category: "write",
+  permissions: may,
+  input: z.strictObject({ name: text, email: text }),
+  inputPolicy: { "*": "allow" },
+  target: { system: "contacts" },
+  handler: (contact) => {
+    STORED.contacts.push(contact);
+    return { ok: true };
+  },
+  output: z.strictObject({ ok: z.boolean() }),
+  outputPolicy: { ok: "allow" },
+  dataFlow: { reads: [], sends: [] },
+});
+
+/** The address book vouches for its addresses. */
+const listContacts = defineTool({
+  name: "list_contacts",
+  description: "List the contacts",
+  classification: "read",
+  permissions: may,
+  input: z.strictObject({}),
+  target: { system: "contacts" },
+  handler: () => ({ contacts: STORED.contacts }),
+  output: z.strictObject({ contacts: z.array(z.strictObject({ name: text, email: text })) }),
+  outputPolicy: {
+    "contacts[].name": { action: "allow", reason: "needed to find a person" },
+    "contacts[].email": { action: "allow", reason: "needed to write to a person" },
+  },
+  dataFlow: { reads: [], sends: [], trusted: ["contacts[].name", "contacts[].email"] },
+});
+
+export const STORE_TOOLS = [keepNote, listNotes, addContact, listContacts];
+
+export const TOOLS = [readMail, readAccount, sendMail, pay, note, createEvent, ...STORE_TOOLS];
 
 const STORE = { store: "sqlite://./approvals.sqlite", mode: "yolo" };
 
@@ -123,6 +199,14 @@ export class FlowWorld extends AskingService {
 
   async call(tool: string, args: unknown, { token, headers = {}, ...more }: CallExtras = {}): Promise<Reply> {
     return this.send("POST", "/call", { token: token ?? (await this.agent()), body: { tool, args, ...more }, headers });
+  }
+
+  /** Makes the service forget what a caller has read, as when that has expired. */
+  async forgets(subject = "agent-7"): Promise<void> {
+    const issuer = this.entries().at(-1)?.caller.iss ?? "";
+    const token = await this.person({ permissions: ["data-flow:write"] });
+    const body = { issuer, subject, reason: "its work has ended" };
+    await this.send("POST", "/data-flow/clear", { token, body });
   }
 
   /** Reads a mail with this text, as the agent. */

@@ -2,13 +2,16 @@ import { Database } from "bun:sqlite";
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import type { CallExtras } from "../support/asking-service.ts";
-import { FlowWorld } from "./flow-world.ts";
+import { ANSWERS, FlowWorld } from "./flow-world.ts";
 
 let world: FlowWorld;
 beforeEach(async () => {
   world = await new FlowWorld().start();
 });
-afterEach(() => world.end());
+afterEach(async () => {
+  ANSWERS.duringNote = () => {};
+  await world.end();
+});
 
 const IBAN = "DE89 3704 0044 0532 0130 00";
 
@@ -338,6 +341,9 @@ test("private data in an address whose host untrusted text wrote asks under any 
 describe("when the shared state does not work", () => {
   const breaks = async (): Promise<void> => {
     await world.readsMail("Hello");
+    breaksNow();
+  };
+  const breaksNow = (): void => {
     const database = new Database(join(world.folder, "approvals.sqlite"));
     database.run("DROP TABLE policy_flow_labels");
     database.close();
@@ -351,8 +357,21 @@ describe("when the shared state does not work", () => {
     expect(world.entry(body.traceId)).toMatchObject({ decision: "ERROR", error: { code: "POLICY_STATE_UNAVAILABLE" } });
   });
 
-  test("a change keeps its outcome, and its result is withheld", async () => {
+  test("a change does not run, because what it stores could not be followed", async () => {
     await breaks();
+    let hasRun = false;
+    ANSWERS.duringNote = () => {
+      hasRun = true;
+    };
+    const { http, body } = await world.call("take_note", { text: "x" });
+    expect([http, body.error]).toMatchObject([503, { code: "POLICY_STATE_UNAVAILABLE" }]);
+    expect(hasRun).toBe(false);
+    expect(world.entry(body.traceId)).toMatchObject({ decision: "ERROR", error: { code: "POLICY_STATE_UNAVAILABLE" } });
+  });
+
+  test("a change keeps its outcome when that happens while it runs, and its result is withheld", async () => {
+    await world.readsMail("Hello");
+    ANSWERS.duringNote = breaksNow;
     const { http, body } = await world.call("take_note", { text: "x" });
     expect([http, body.status, body.result, body.truncated]).toEqual([200, "success", null, true]);
   });

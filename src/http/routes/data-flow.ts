@@ -104,7 +104,7 @@ export const endpoints: readonly Endpoint<DataFlowPart>[] = [
   }),
 ];
 
-function labelJson({ session, label, since, until, tool, traceId }: LabelRow) {
+function labelJson({ session, label, since, until, tool, traceId, stored }: LabelRow) {
   return {
     // `lost`: fingerprints of untrusted text are missing, so that destinations of unknown origin ask.
     label,
@@ -112,6 +112,8 @@ function labelJson({ session, label, since, until, tool, traceId }: LabelRow) {
     since: new Date(since).toISOString(),
     until: new Date(until).toISOString(),
     ...(tool !== "" && { tool, traceId }),
+    // The answer held a text that a caller had stored.
+    ...(stored !== undefined && { stored }),
   };
 }
 

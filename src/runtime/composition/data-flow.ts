@@ -3,6 +3,7 @@ import type { Tool } from "../../core/types.ts";
 import type { FlowContext } from "../../data-flow/declarations.ts";
 import type { DataFlowPolicy, FlowRule } from "../../data-flow/flow.ts";
 import type { FlowLedger } from "../../data-flow/ledger.ts";
+import type { StoredTexts } from "../../data-flow/stored.ts";
 import type { SharedState } from "../../database/shared-state.ts";
 import type { Config } from "../config/config.ts";
 import type { Modules } from "../module-types.ts";
@@ -20,6 +21,7 @@ interface DataFlowParts {
 export class DataFlowOpener {
   readonly #parts: DataFlowParts;
   #ledger: FlowLedger | undefined;
+  #stored: StoredTexts | undefined;
 
   constructor(parts: DataFlowParts) {
     this.#parts = parts;
@@ -36,16 +38,21 @@ export class DataFlowOpener {
   ): Promise<DataFlowPolicy | undefined> {
     if (!isDataFlowOn({ dataFlow }, tools)) return undefined;
     const { state, modules, newId, newSecret, log } = this.#parts;
-    const [{ DataFlowPolicy: Policy, DEFAULT_RULES }, { FlowLedger: Ledger }] = await Promise.all([
-      import("../../data-flow/flow.ts"),
-      import("../../data-flow/ledger.ts"),
-    ]);
+    const [{ DataFlowPolicy: Policy, DEFAULT_RULES }, { FlowLedger: Ledger }, { StoredTexts: Texts }] =
+      await Promise.all([
+        import("../../data-flow/flow.ts"),
+        import("../../data-flow/ledger.ts"),
+        import("../../data-flow/stored.ts"),
+      ]);
     this.#ledger ??= new Ledger({ state, newSecret });
-    const { rememberSeconds = REMEMBER_SECONDS, trustSid = false } = dataFlow ?? {};
+    this.#stored ??= new Texts(state);
+    const { rememberSeconds = REMEMBER_SECONDS, storedSeconds = STORED_SECONDS, trustSid = false } = dataFlow ?? {};
     return new Policy({
       tools,
       context: flowContextOf({ commands, systems }, modules.targetKinds),
       ledger: this.#ledger,
+      stored: this.#stored,
+      storedMs: storedSeconds * 1_000,
       newId,
       log,
       trustSid,
@@ -116,6 +123,7 @@ function named(tools: readonly Tool[]): string {
 
 /** How long what a caller has read counts when the configuration has no section. */
 const REMEMBER_SECONDS = 86_400;
+const STORED_SECONDS = 7_776_000;
 
 /** Returns what the data flow of tools depends on in a configuration. */
 export function flowContextOf(

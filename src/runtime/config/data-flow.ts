@@ -1,6 +1,7 @@
 import { z } from "zod";
 
 const REMEMBER_SECONDS_MAX = 31_536_000;
+const STORED_SECONDS_MAX = 157_680_000;
 const RULES_MAX = 32;
 
 const label = z.enum(["private", "untrusted"]);
@@ -59,6 +60,11 @@ export const dataFlow = z
       .default([]),
     /** How long what a caller has read counts. */
     rememberSeconds: z.int().min(60).max(REMEMBER_SECONDS_MAX).default(86_400),
+    /**
+     * How long texts count that a caller has written while their origin was private or untrusted: an answer that holds them earns these
+     * labels. Choose as long as such texts stay where agents read them.
+     */
+    storedSeconds: z.int().min(60).max(STORED_SECONDS_MAX).default(7_776_000),
     /**
      * Whether what was read counts only within the token's `sid`. Set it only where the issuer guarantees that no agent can obtain a
      * token with another `sid`.
