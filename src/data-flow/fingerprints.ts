@@ -70,11 +70,13 @@ const [DOT, AT] = [0x2e, 0x40];
 const KINDS = LETTER | DIGIT | HIGH;
 const FIRST_HIGH_BYTE = 0x80;
 
+const BOUNDARY_BYTE = BOUNDARY.charCodeAt(0);
+
 /** What each byte of UTF-8 adds to a word: letters in lower case, digits and all of what is not ASCII, each with its kind. */
 const FOLDED = Uint16Array.from({ length: 256 }, (_, code) => {
   if (code >= FIRST_HIGH_BYTE) return code | HIGH;
   if (code >= 0x30 && code <= 0x39) return code | DIGIT;
-  if (code === BOUNDARY.charCodeAt(0)) return ENDS;
+  if (code === BOUNDARY_BYTE) return ENDS;
   const folded = code | 0x20;
   return folded >= 0x61 && folded <= 0x7a ? folded | LETTER : SEPARATES;
 });
@@ -85,6 +87,7 @@ const IN_NUMBERS = Uint8Array.from({ length: 256 }, (_, code) => (",.'".includes
 /** What a fingerprint is of. Those of different sorts differ, also for the same characters; a code is like the word without its groups. */
 export const [WORDS, CODE, ADDRESS, HOST, HOST_OF_ADDRESS, PHONE, WORDS_OF_ADDRESS, RUN] = [0, 1, 2, 3, 4, 5, 6, 7];
 const ODD_FACTOR = 0x9e37_79b1;
+const RUN_FACTOR = Math.imul(RUN as number, ODD_FACTOR) | 1;
 
 /** Facts about the words of a value. */
 export interface ValueWords {
@@ -133,6 +136,9 @@ export class Fingerprints implements Words {
   readonly #factor: number;
   readonly #one: number;
   readonly #two: number;
+  /** Powers of these two. */
+  readonly #powersLow = new Int32Array(RUN_WORDS_MAX + 1).fill(1);
+  readonly #powersHigh = new Int32Array(RUN_WORDS_MAX + 1).fill(1);
   /** Halves of the hash that was made last. */
   #low = 0;
   #high = 0;
@@ -145,6 +151,10 @@ export class Fingerprints implements Words {
     this.#factor = view.getInt32(8) | 1;
     this.#one = view.getInt32(12) | 1;
     this.#two = view.getInt32(16) | 1;
+    for (let power = 1; power <= RUN_WORDS_MAX; power += 1) {
+      this.#powersLow[power] = Math.imul(this.#powersLow[power - 1] as number, this.#one);
+      this.#powersHigh[power] = Math.imul(this.#powersHigh[power - 1] as number, this.#two);
+    }
     for (const frequent of FREQUENT_WORDS) {
       this.#hashText(frequent);
       let slot = this.#low & (FREQUENT_SLOTS - 1);
@@ -552,34 +562,54 @@ export class Fingerprints implements Words {
 
   /** Makes a fingerprint of the shortest words in a row, from each word, by which the texts that were read last are recognized. */
   runs(take: (low: number, high: number, from: number, to: number) => void): void {
-    const { words, bits, kind } = this;
-    const [wordLow, wordHigh, one, two] = [this.#wordLow, this.#wordHigh, this.#one, this.#two];
-    for (let from = 0; from < words; from += 1) {
-      const last = Math.min(words, from + RUN_WORDS_MAX);
-      let [low, high] = [this.#seedLow, this.#seedHigh];
-      let told = 0;
-      let telling = 0;
-      for (let word = from; word < last; word += 1) {
-        if (word > from && this.#isBoundaryAfter(word - 1)) break;
-        low = (Math.imul(low, one) + (wordLow[word] as number)) | 0;
-        high = (Math.imul(high, two) + (wordHigh[word] as number)) ^ (low >>> 13);
-        if (((kind[word] as number) & DIGIT) === 0) {
-          told += bits[word] as number;
-          if ((bits[word] as number) >= TELLING_BITS) telling += 1;
-        }
-        if (word - from + 1 < RUN_WORDS_MIN || telling < RUN_TELLING_MIN || told < RUN_BITS) continue;
-        this.#sorted(low, high, RUN);
-        take(this.#low, this.#high, from, word);
-        break;
-      }
+    const { words, start, end, bytes } = this;
+    let from = 0;
+    for (let word = 0; word < words; word += 1) {
+      if (word + 1 < words && !hasBoundary(bytes, end[word] as number, start[word + 1] as number)) continue;
+      this.#runsIn({ from, to: word }, take);
+      from = word + 1;
     }
   }
 
-  #isBoundaryAfter(word: number): boolean {
-    const next = this.start[word + 1] as number;
-    for (let at = this.end[word] as number; at < next; at += 1)
-      if (FOLDED[this.bytes[at] as number] === ENDS) return true;
-    return false;
+  /** The end of a run never goes back, so each word is looked at twice. The hash is a polynomial, whose first words can be taken off. */
+  #runsIn(text: WordSpan, take: (low: number, high: number, from: number, to: number) => void): void {
+    const { bits, kind } = this;
+    const [wordLow, wordHigh, powersLow, powersHigh] = [
+      this.#wordLow,
+      this.#wordHigh,
+      this.#powersLow,
+      this.#powersHigh,
+    ];
+    const [one, two] = [this.#one, this.#two];
+    let low = 0;
+    let high = 0;
+    let told = 0;
+    let telling = 0;
+    let next = text.from;
+    for (let from = text.from; from <= text.to; from += 1) {
+      while (next - from < RUN_WORDS_MIN || telling < RUN_TELLING_MIN || told < RUN_BITS) {
+        if (next > text.to) return;
+        if (next - from >= RUN_WORDS_MAX) break;
+        low = (Math.imul(low, one) + (wordLow[next] as number)) | 0;
+        high = (Math.imul(high, two) + (wordHigh[next] as number)) | 0;
+        if (((kind[next] as number) & DIGIT) === 0) {
+          told += bits[next] as number;
+          if ((bits[next] as number) >= TELLING_BITS) telling += 1;
+        }
+        next += 1;
+      }
+      if (next - from >= RUN_WORDS_MIN && telling >= RUN_TELLING_MIN && told >= RUN_BITS) {
+        const first = Math.imul(low, RUN_FACTOR) ^ high;
+        take(first, (Math.imul(high, one) + Math.imul(first, two)) | 0, from, next - 1);
+      }
+      const length = next - from - 1;
+      low = (low - Math.imul(wordLow[from] as number, powersLow[length] as number)) | 0;
+      high = (high - Math.imul(wordHigh[from] as number, powersHigh[length] as number)) | 0;
+      if (((kind[from] as number) & DIGIT) === 0) {
+        told -= bits[from] as number;
+        if ((bits[from] as number) >= TELLING_BITS) telling -= 1;
+      }
+    }
   }
 
   /** Returns words as they are written, with what is between them. */
@@ -631,6 +661,11 @@ export class Fingerprints implements Words {
     }
     return { bits, isHost, isAddressHost, tellsAlone, codes };
   }
+}
+
+function hasBoundary(bytes: Uint8Array, from: number, to: number): boolean {
+  for (let at = from; at < to; at += 1) if (bytes[at] === BOUNDARY_BYTE) return true;
+  return false;
 }
 
 /** A year, or a date as `20241231`. */

@@ -2,13 +2,14 @@ import type { DataLabel } from "../core/types.ts";
 
 /** Bits that say what a stored fingerprint means. */
 export const [PRIVATE, UNTRUSTED, EARNS_PRIVATE, EARNS_UNTRUSTED] = [1, 2, 4, 8];
-export const ORIGINS = PRIVATE | UNTRUSTED;
 /** Bits in an entry besides the number of its row. */
 const FLAG_BITS = 4;
 const ALL_FLAGS = 2 ** FLAG_BITS - 1;
 /** Bytes of one stored fingerprint in a row: two halves, and its flags. */
 const PRINT_BYTES = 9;
 const SLOTS_MIN = 1_024;
+/** Bits of the filter for each slot. */
+const FILTER_BITS = 8;
 
 /** A text that a caller wrote, as far as its origin was private or untrusted. */
 export interface StoredText {
@@ -83,6 +84,8 @@ export class StoredTable {
   #high = new Int32Array(SLOTS_MIN);
   /** Number of the row, beginning at 1, and flags; 0: the slot is empty. */
   #entry = new Int32Array(SLOTS_MIN);
+  /** Bits of the upper halves: small enough for the processor's cache, and nearly every fingerprint that is not there ends here. */
+  #filter = new Int32Array((SLOTS_MIN * FILTER_BITS) / 32);
   #used = 0;
   #rows: Writer[] = [];
   #whole: Writer[] = [];
@@ -93,7 +96,7 @@ export class StoredTable {
 
   /** Bytes of the fingerprints. */
   get bytes(): number {
-    return this.#low.byteLength * 3;
+    return this.#low.byteLength * 3 + this.#filter.byteLength;
   }
 
   add({ prints, ...text }: StoredText, now: number): void {
@@ -116,6 +119,13 @@ export class StoredTable {
 
   /** Calls `found` for each text that has this fingerprint and has not expired, and returns all flags together. */
   find(low: number, high: number, now: number, found?: (text: Writer, flags: number) => void): number {
+    const filter = this.#filter;
+    // The lowest bits choose the bit, those above it the word.
+    if (((filter[(high >>> 5) & (filter.length - 1)] as number) & (1 << (high & 31))) === 0) return 0;
+    return this.#find(low, high, now, found);
+  }
+
+  #find(low: number, high: number, now: number, found?: (text: Writer, flags: number) => void): number {
     const lows = this.#low;
     const mask = lows.length - 1;
     let all = 0;
@@ -156,6 +166,8 @@ export class StoredTable {
       if (this.#untilOf(other) < this.#untilOf(entry)) this.#entry[slot] = entry;
       return;
     }
+    const word = (high >>> 5) & (this.#filter.length - 1);
+    this.#filter[word] = (this.#filter[word] as number) | (1 << (high & 31));
     this.#low[slot] = low;
     this.#high[slot] = high;
     this.#entry[slot] = entry;
@@ -185,6 +197,7 @@ export class StoredTable {
     this.#low = new Int32Array(size);
     this.#high = new Int32Array(size);
     this.#entry = new Int32Array(size);
+    this.#filter = new Int32Array((size * FILTER_BITS) / 32);
     this.#used = 0;
     for (let slot = 0; slot < entries.length; slot += 1) {
       const entry = entries[slot] as number;

@@ -1,0 +1,175 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { FlaggedPrints, StoredTable } from "../../src/data-flow/stored-table.ts";
+import { REMEMBER_MS, STORED_MS, StoredPolicy } from "./stored-policy.ts";
+
+/** A text of this many rare words, the same for the same seed. */
+function textOf(words: number, seed = 1): string {
+  let state = seed * 2_654_435_761;
+  const word = (): string => {
+    state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
+    return `zu${state.toString(26).replaceAll(/\d/g, (digit) => "qrstuvwxyz"[Number(digit)] ?? "")}`;
+  };
+  return Array.from({ length: words }, word).join(" ");
+}
+
+describe("time", () => {
+  test("ends the labels of a writer, and what it stored still counts until its own time has passed", async () => {
+    const policy = new StoredPolicy();
+    const text = textOf(30);
+    await policy.reads("read_mail", { body: text });
+    await policy.writes("keep_note", { text });
+    policy.now += REMEMBER_MS + 1;
+    expect(await policy.reads("list_notes", { notes: ["nothing else"] })).toEqual({ labels: [], stored: [] });
+    expect(await policy.reads("list_notes", { notes: [text] })).toEqual({
+      labels: ["untrusted"],
+      stored: ["keep_note"],
+    });
+    policy.now += STORED_MS;
+    expect(await policy.reads("list_notes", { notes: [text] })).toEqual({ labels: [], stored: [] });
+  });
+
+  test("begins again when the same text is stored again", async () => {
+    const policy = new StoredPolicy();
+    const text = textOf(30);
+    for (let round = 0; round < 2; round += 1) {
+      await policy.reads("read_mail", { body: text });
+      await policy.writes("keep_note", { text });
+      policy.now += STORED_MS - 1;
+    }
+    expect((await policy.reads("list_notes", { notes: [text] })).labels).toEqual(["untrusted"]);
+  });
+});
+
+describe("a text that was stored", () => {
+  test("is found in any twelve of its words", async () => {
+    const policy = new StoredPolicy();
+    const text = textOf(60);
+    const words = text.split(" ");
+    await policy.reads("read_mail", { body: text });
+    await policy.writes("keep_note", { text });
+    for (let from = 0; from + 12 <= words.length; from += 1) {
+      const part = words.slice(from, from + 12).join(" ");
+      const { labels } = await policy.reads("list_notes", { notes: [part] }, `reader-${from}`);
+      expect(labels).toEqual(["untrusted"]);
+    }
+  });
+
+  test("has both labels when it is from both", async () => {
+    const policy = new StoredPolicy();
+    const [mail, account] = [textOf(20, 2), textOf(20, 3)];
+    await policy.reads("read_mail", { body: mail });
+    await policy.reads("read_account", { note: account });
+    await policy.writes("keep_note", { text: `${mail} and ${account}` });
+    expect((await policy.reads("list_notes", { notes: [mail] }, "one")).labels).toEqual(["untrusted"]);
+    expect((await policy.reads("list_notes", { notes: [account] }, "other")).labels).toEqual(["private"]);
+    expect((await policy.reads("list_notes", { notes: [mail, account] }, "both")).labels).toEqual([
+      "private",
+      "untrusted",
+    ]);
+  });
+
+  test("is found in keys that are data, in lists, encoded once, and as a number", async () => {
+    const policy = new StoredPolicy();
+    const text = textOf(10, 4);
+    await policy.reads("read_mail", { body: text });
+    await policy.reads("read_account", { balance: 4_711_081_512 });
+    await policy.writes("keep_note", { [encodeURIComponent(text)]: [{ deep: [4_711_081_512] }] });
+    expect((await policy.reads("list_notes", { notes: [text] }, "one")).labels).toEqual(["untrusted"]);
+    expect((await policy.reads("list_notes", { notes: ["it is 4,711,081,512 now"] }, "other")).labels).toEqual([
+      "private",
+    ]);
+  });
+
+  test("counts wholly while fingerprints of what its writer has read are missing, except what the user asked for", async () => {
+    const policy = new StoredPolicy();
+    const [flood, own, asked] = [textOf(140_000, 5), textOf(12, 6), textOf(12, 11)];
+    await policy.reads("read_mail", { body: flood });
+    await policy.isAsked(`Note that ${asked}`);
+    await policy.writes("keep_note", { text: asked });
+    await policy.writes("keep_note", { text: own });
+    policy.now += REMEMBER_MS + 1;
+    expect((await policy.reads("list_notes", { notes: [asked] })).labels).toEqual([]);
+    expect((await policy.reads("list_notes", { notes: [own] })).labels).toEqual(["untrusted"]);
+  });
+});
+
+describe("when a caller, or all together, have stored more than is kept", () => {
+  test.each([
+    ["a caller", { callerPrintsMax: 40 }],
+    ["all", { printsMax: 40 }],
+  ])("%s: every answer of the system earns the labels and vouches for nobody", async (_title, limits) => {
+    const policy = new StoredPolicy({ limits });
+    const text = textOf(200, 7);
+    await policy.reads("read_mail", { body: `${text} mark@evil.test` });
+    await policy.writes("add_contact", { name: text, email: "mark@evil.test" });
+    policy.now += REMEMBER_MS + 1;
+    const answer = { contacts: [{ name: "somebody", email: "mark@evil.test" }] };
+    expect(await policy.reads("list_contacts", answer)).toEqual({ labels: ["untrusted"], stored: ["add_contact"] });
+    expect(await policy.asks("send_mail", { to: ["mark@evil.test"], body: "hi" })).toBe(true);
+    expect((await policy.reads("list_notes", { notes: ["anything"] }, "other")).labels).toEqual([]);
+    policy.now += STORED_MS;
+    expect((await policy.reads("list_contacts", answer)).labels).toEqual([]);
+    expect(await policy.asks("send_mail", { to: ["mark@evil.test"], body: "hi" })).toBe(false);
+  });
+
+  test("one caller's limit takes nothing from another", async () => {
+    const policy = new StoredPolicy({ limits: { callerPrintsMax: 40 } });
+    await policy.reads("read_mail", { body: textOf(200, 8) });
+    await policy.writes("keep_note", { text: textOf(200, 8) });
+    const other = textOf(30, 9);
+    await policy.reads("read_mail", { body: other }, "other");
+    await policy.writes("add_contact", { name: other, email: "" }, "other");
+    expect((await policy.reads("list_contacts", { contacts: [{ name: other, email: "" }] }, "reader")).stored).toEqual([
+      "add_contact",
+    ]);
+    expect((await policy.reads("list_contacts", { contacts: [] }, "third")).labels).toEqual([]);
+  });
+
+  test("what is stored again and again takes no more than once", async () => {
+    const policy = new StoredPolicy({ limits: { callerPrintsMax: 100 } });
+    const text = textOf(60, 10);
+    await policy.reads("read_mail", { body: text });
+    for (let round = 0; round < 50; round += 1) await policy.writes("keep_note", { text });
+    expect((await policy.reads("list_notes", { notes: ["anything"] }, "other")).labels).toEqual([]);
+    expect((await policy.reads("list_notes", { notes: [text] }, "other")).labels).toEqual(["untrusted"]);
+  });
+
+  test("a call with more values than are looked up marks its system", async () => {
+    const policy = new StoredPolicy();
+    await policy.reads("read_mail", { body: "mark@evil.test" });
+    await policy.writes("keep_note", { list: Array.from({ length: 1_100 }, (_, at) => `value ${at * 7_919}`) });
+    policy.now += REMEMBER_MS + 1;
+    expect((await policy.reads("list_notes", { notes: ["anything"] })).labels).toEqual(["untrusted"]);
+  });
+});
+
+test("the table finds what was added and has not expired, as a list would", () => {
+  const print = fc.tuple(
+    fc.integer({ min: -40, max: 40 }),
+    fc.integer({ min: -3, max: 3 }),
+    fc.integer({ min: 1, max: 15 }),
+  );
+  const text = fc.record({ until: fc.integer({ min: 1, max: 100 }), prints: fc.array(print, { maxLength: 900 }) });
+  fc.assert(
+    fc.property(fc.array(text, { maxLength: 12 }), fc.integer({ min: 0, max: 100 }), (texts, now) => {
+      const table = new StoredTable();
+      for (const [index, { until, prints }] of texts.entries()) {
+        const flagged = new FlaggedPrints();
+        for (const [low, high, flags] of prints) flagged.add(low * 1_024, high, flags);
+        const writer = { issuer: "i", subject: "s", tool: "t", traceId: "c", system: "", labels: [] };
+        table.add({ seq: index + 1, ...writer, until, prints: flagged.packed(() => true) }, index * 4);
+      }
+      // The table may leave out what had expired when it was written again.
+      const from = Math.max(now, texts.length * 4);
+      for (const [low, high] of texts.flatMap(({ prints }) => prints).concat([[99, 0, 1]])) {
+        const expected = texts
+          .filter(({ until }) => until > from)
+          .flatMap(({ prints }) => prints)
+          .reduce((all, [l, h, flags]) => (l === low && h === high ? all | flags : all), 0);
+        expect(table.find(low * 1_024, high, from)).toBe(expected);
+      }
+    }),
+    { numRuns: 60, seed: 7 },
+  );
+});
