@@ -26,6 +26,11 @@ test("a reader of the audit learns what changed", () => {
     "to appeared in read_mail, field body, untrusted; call 01-b",
   ]);
   expect(dataFlowSentences({ before: [], after: [] })).toEqual([]);
+  const stored = [{ label: "untrusted", tool: "keep_note", traceId: "01-c" }];
+  expect(dataFlowSentences({ before: [], after: ["untrusted"], stored })).toEqual([
+    "After the call it has read untrusted data",
+    "The answer held untrusted text that keep_note had stored; call 01-c",
+  ]);
 });
 
 test("another form is left to be shown as it is", () => {

@@ -115,7 +115,11 @@ const createEvent = defineTool({
 });
 
 /** Notes, tickets and contacts, which the tools below store as they are told. */
-export const STORED: { notes: string[]; contacts: { name: string; email: string }[] } = { notes: [], contacts: [] };
+export const STORED: { notes: string[]; contacts: { name: string; email: string }[]; failsAfterwards: boolean } = {
+  notes: [],
+  contacts: [],
+  failsAfterwards: false,
+};
 
 const keepNote = defineTool({
   name: "keep_note",
@@ -128,6 +132,7 @@ const keepNote = defineTool({
   target: { system: "notes" },
   handler: ({ text: kept }) => {
     STORED.notes.push(kept);
+    if (STORED.failsAfterwards) throw new Error("the connection was lost");
     return { ok: true };
   },
   output: z.strictObject({ ok: z.boolean() }),

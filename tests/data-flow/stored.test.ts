@@ -6,6 +6,7 @@ let world: FlowWorld;
 beforeEach(async () => {
   STORED.notes = [];
   STORED.contacts = [];
+  STORED.failsAfterwards = false;
   world = await new FlowWorld().start();
 });
 afterEach(() => world.end());
@@ -96,6 +97,37 @@ describe("text from untrusted answers that a caller stores", () => {
     await world.forgets();
     STORED.notes = [`Monday\n\n${INSTRUCTION.replaceAll(" ", "\n  ")}\n\nTuesday`];
     expect(await labelsAfter("list_notes")).toEqual(["untrusted"]);
+  });
+});
+
+describe("a call that stores text", () => {
+  test("counts when its outcome is unknown", async () => {
+    await world.readsMail(INSTRUCTION);
+    STORED.failsAfterwards = true;
+    expect((await world.call("keep_note", { text: INSTRUCTION })).http).toBeGreaterThanOrEqual(500);
+    await world.forgets();
+    expect(await labelsAfter("list_notes")).toEqual(["untrusted"]);
+  });
+
+  test("counts from when it runs: not while a person is asked, when he denies, nor as a dry run", async () => {
+    await world.end();
+    world = await new FlowWorld().start({ approvals: { store: "sqlite://./approvals.sqlite", mode: "default" } });
+    const token = await world.agent({ sub: "agent-8" });
+    STORED.notes = [INSTRUCTION];
+    await world.readsMail(INSTRUCTION);
+    const dry = { tool: "keep_note", args: { text: INSTRUCTION }, dryRun: true };
+    expect((await world.send("POST", "/call", { token: await world.agent(), body: dry })).http).toBe(200);
+    const denied = await world.call("keep_note", { text: INSTRUCTION });
+    expect(denied.http).toBe(202);
+    await world.decide(denied.body.approval.id, "deny");
+    expect(await labelsAfter("list_notes", { token })).toEqual([]);
+    const again = { text: `Again: ${INSTRUCTION}` };
+    const asked = await world.call("keep_note", again);
+    await world.decide(asked.body.approval.id, "approve");
+    expect(await labelsAfter("list_notes", { token })).toEqual([]);
+    const { id } = asked.body.approval;
+    expect((await world.call("keep_note", again, { approval: { id } })).http).toBe(200);
+    expect(await labelsAfter("list_notes", { token })).toEqual(["untrusted"]);
   });
 });
 
