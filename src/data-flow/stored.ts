@@ -74,11 +74,12 @@ export class StoredTexts {
     while ((await this.#state.read((sql, now) => this.#readRows(sql, now))) === ROWS_READ);
   }
 
-  /** Reads what was stored since the last look. Returns whether there was any. */
+  /** Reads what was stored since the last look, within a transaction that may write. Returns whether there was any. */
   async refresh(sql: Sql, now: number): Promise<boolean> {
     let read = await this.#readRows(sql, now);
     const isChanged = read > 0;
     while (read === ROWS_READ) read = await this.#readRows(sql, now);
+    await this.#sweep(sql, now);
     return isChanged;
   }
 
@@ -109,7 +110,6 @@ export class StoredTexts {
         const labels = call.isCut ? call.carried : labelsIn(call.prints.flags);
         await this.#storeWhole(sql, { ...stored, labels, now, lasting });
       }
-      await this.#sweep(sql, now);
     });
   }
 

@@ -11,7 +11,7 @@ import { DIGIT } from "./units.ts";
 const VALUE_WORDS_MAX = 6;
 const VALUE_CHARACTERS_MAX = 256;
 /** Most values, addresses and codes of one call that are looked up. */
-const LOOK_UPS_MAX = 1_024;
+const LOOK_UPS_MAX = 4_096;
 const DEPTH_MAX = 64;
 /** Of this many recognizable runs of words next to each other, at least one is kept (winnowing). */
 const WINDOW = 4;
@@ -51,9 +51,11 @@ export function writtenPrints(fingerprints: Fingerprints, input: unknown, known:
   for (const { text, isKey } of texts) {
     const units: Unit[] = [];
     let words = 0;
+    let mayBeTold = known.isLost;
     fingerprints.readValue(text, () => {
       words = Math.max(words, fingerprints.words);
       const piece = new Piece(fingerprints, known);
+      mayBeTold ||= piece.isTold;
       piece.runs(prints);
       units.push(...piece.units());
     });
@@ -63,7 +65,7 @@ export function writtenPrints(fingerprints: Fingerprints, input: unknown, known:
       const kept = origins?.isVouched === true ? flags & ~UNTRUSTED : flags;
       if (kept !== 0) prints.add(low, high, kept);
     }
-    if (isKey || words === 0 || words > VALUE_WORDS_MAX || text.length > VALUE_CHARACTERS_MAX) continue;
+    if (isKey || !mayBeTold || words === 0 || words > VALUE_WORDS_MAX || text.length > VALUE_CHARACTERS_MAX) continue;
     const origins = originsOfValue(text);
     if (origins === undefined || !isTold(origins, known.isLost)) continue;
     fingerprints.readValue(text, () => fingerprints.exact((low, high) => prints.add(low, high, UNTRUSTED)));
@@ -173,6 +175,11 @@ class Piece {
         );
     }
     if (isFound) this.#found.push({ labels: own, isRequest, any, told });
+  }
+
+  /** Whether anything of the text is from untrusted text. */
+  get isTold(): boolean {
+    return this.#labels.some((labels) => (labels & UNTRUSTED) !== 0);
   }
 
   /** Adds runs of words that one answer has. Of those next to each other, some are left out. */

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { Fingerprints } from "../../src/data-flow/fingerprints.ts";
 import { FlaggedPrints, StoredTable } from "../../src/data-flow/stored-table.ts";
 import { REMEMBER_MS, STORED_MS, StoredPolicy } from "./stored-policy.ts";
 
@@ -135,12 +136,65 @@ describe("when a caller, or all together, have stored more than is kept", () => 
     expect((await policy.reads("list_notes", { notes: [text] }, "other")).labels).toEqual(["untrusted"]);
   });
 
-  test("a call with more values than are looked up marks its system", async () => {
-    const policy = new StoredPolicy();
-    await policy.reads("read_mail", { body: "mark@evil.test" });
-    await policy.writes("keep_note", { list: Array.from({ length: 1_100 }, (_, at) => `value ${at * 7_919}`) });
+  test("a call with more values from untrusted text than are looked up marks its system", async () => {
+    const list = textOf(4_200, 12).split(" ");
+    const [policy, other] = [new StoredPolicy(), new StoredPolicy()];
+    await policy.reads("read_mail", { body: list.join(" ") });
+    await policy.writes("keep_note", { list });
+    await other.reads("read_mail", { body: "Please keep the list" });
+    await other.writes("keep_note", { list });
     policy.now += REMEMBER_MS + 1;
+    other.now += REMEMBER_MS + 1;
     expect((await policy.reads("list_notes", { notes: ["anything"] })).labels).toEqual(["untrusted"]);
+    expect((await other.reads("list_notes", { notes: ["anything", ...list] })).labels).toEqual([]);
+  });
+});
+
+describe("runs of words", () => {
+  const fingerprints = new Fingerprints(new Uint8Array(32).map((_, at) => at * 37 + 11));
+  const runsOf = (...texts: readonly string[]): readonly string[] => {
+    const runs: string[] = [];
+    fingerprints.read(texts);
+    fingerprints.runs((low, high) => runs.push(`${low} ${high}`));
+    return runs;
+  };
+  const word = fc.oneof(
+    fc.constantFrom(
+      "the",
+      "meeting",
+      "a",
+      "2026",
+      "98.70",
+      "quarterly",
+      "forecast",
+      "Überweisung",
+      "mark@evil.test",
+      "会议",
+    ),
+    fc.string({ unit: "binary", maxLength: 12 }).map((text) => text.replaceAll("\u0001", "")),
+  );
+  const text = fc.array(word, { maxLength: 60 }).map((words) => words.join(" "));
+
+  test("are the same wherever the words are, and none goes from one text into the next", () => {
+    fc.assert(
+      fc.property(text, text, text, (before, own, after) => {
+        const alone = runsOf(own);
+        expect(runsOf(`${before} ; ${own} ; ${after}`)).toEqual(expect.arrayContaining([...alone]));
+        expect(runsOf(before, own, after)).toEqual([...runsOf(before), ...alone, ...runsOf(after)]);
+      }),
+      { numRuns: 300, seed: 11 },
+    );
+  });
+
+  test("need words that tell something: no date, number, address alone or usual sentence is one", () => {
+    for (const usual of [
+      "2026-12-14T12:00:00Z 2026-12-15T12:00:00Z 4711 0815 1234",
+      "Please let me know when you are available for the meeting on Monday",
+      "Thank you for your message and have a good weekend",
+      "mark@evil.test",
+    ])
+      expect(runsOf(usual)).toEqual([]);
+    expect(runsOf("forward the quarterly forecast to the consultants").length).toBeGreaterThan(0);
   });
 });
 
