@@ -15,6 +15,7 @@ import {
   processAuthorizationCodeResponse,
   processDiscoveryResponse,
   processRefreshTokenResponse,
+  ResponseBodyError,
   refreshTokenGrantRequest,
   revocationRequest,
   type TokenEndpointResponse,
@@ -128,7 +129,7 @@ export class OidcSignIn implements Refreshing {
     const { nonce, verifier, redirectUri } = await this.#use(answer, cookie);
     const metadata = await this.#metadata();
     const { code, state, iss } = answer;
-    const answered = await this.#asked(async () => {
+    const answered = await this.#askedForTokens(async () => {
       const parameters = new URLSearchParams({ code, state, ...(iss !== undefined && { iss }) });
       const validated = validateAuthResponse(metadata, this.#client, parameters, state);
       const auth = this.#authentication(metadata);
@@ -166,7 +167,7 @@ export class OidcSignIn implements Refreshing {
     const metadata = await this.#metadata();
     const auth = this.#authentication(metadata);
     const parameters = { ...this.#requests(), additionalParameters: this.#target() };
-    const answered = await this.#asked(async () => {
+    const answered = await this.#askedForTokens(async () => {
       const response = await refreshTokenGrantRequest(metadata, this.#client, auth, refreshToken, parameters);
       return processRefreshTokenResponse(metadata, this.#client, response);
     });
@@ -209,8 +210,10 @@ export class OidcSignIn implements Refreshing {
   /** Returns the provider's metadata, read again from time to time. */
   #metadata(): Promise<AuthorizationServer> {
     const now = this.#options.clock();
-    if (this.#server !== undefined && now < this.#server.atMs + METADATA_FRESH_MS) return this.#server.metadata;
-    if (now < this.#failedAtMs + METADATA_RETRY_MS) {
+    if (this.#server !== undefined && Math.abs(now - this.#server.atMs) < METADATA_FRESH_MS)
+      return this.#server.metadata;
+    // In both directions: the clock may be set back.
+    if (Math.abs(now - this.#failedAtMs) < METADATA_RETRY_MS) {
       return Promise.reject(unavailable(new Error("the provider's metadata could not be read just now")));
     }
     const metadata = this.#asked(async () => {
@@ -224,6 +227,11 @@ export class OidcSignIn implements Refreshing {
       this.#failedAtMs = this.#options.clock();
     });
     return metadata;
+  }
+
+  /** As `#asked`. The log gets the provider's error, and nothing else of its answer. */
+  #askedForTokens<T>(ask: () => Promise<T>): Promise<T> {
+    return this.#asked(() => ask().catch(withoutAnswer));
   }
 
   /** Returns the answer of the provider. Rejects with a `Refusal` that says nothing about the cause. */
@@ -266,6 +274,14 @@ export class OidcSignIn implements Refreshing {
       headers: type === undefined ? {} : { "content-type": type },
     });
   }
+}
+
+/** The library attaches the answer, with tokens or a person's claims, to the error about one of its members. */
+function withoutAnswer(error: unknown): never {
+  if (error instanceof Error && !(error instanceof ResponseBodyError) && !(error.cause instanceof Error)) {
+    error.cause = undefined;
+  }
+  throw error;
 }
 
 class ProviderError extends Error {
