@@ -77,7 +77,7 @@ export function runChecks(checks: readonly Check[], deployment: Deployment): Pro
 const NO_PERMISSION = new Set(["EACCES", "EPERM"]);
 
 function nextAfter(error: unknown): string {
-  return NO_PERMISSION.has(systemCode(error) ?? "")
+  return NO_PERMISSION.has(systemCode(error))
     ? "Run stc doctor as the service's user."
     : "Run stc doctor again, on a machine that is less busy.";
 }

@@ -36,7 +36,7 @@ export const exporters: Check = configured("exporters", async (config, { now }) 
 
 type StoreFacts = NonNullable<Awaited<ReturnType<Deployment["database"]>>>;
 
-/** Connections that a replica opens. */
+/** Connections that each process of a replica opens. */
 const CONNECTIONS_MIN = 8;
 const SLOW_MS = 50;
 
@@ -62,7 +62,8 @@ function tableFindings({ version, latest }: StoreFacts): readonly CheckFinding[]
 function serverFindings({ server }: StoreFacts, workers: number): readonly CheckFinding[] {
   if (server === undefined) return [];
   const { release, roundTripMs, connectionsLeft, isEncrypted, isPooled } = server;
-  const needed = CONNECTIONS_MIN * workers;
+  const processes = workers === 1 ? 1 : workers + 1;
+  const needed = CONNECTIONS_MIN * processes;
   const facts = [
     `PostgreSQL ${release}`,
     `a question takes ${Math.ceil(roundTripMs)} ms`,

@@ -18,8 +18,8 @@ describe.skipIf(native === undefined)("the database of replicas", () => {
     stand.end();
   });
 
-  function useUrl(text: string): void {
-    stand.configure({ approvals: { storeUrlFile: stand.file("url", text) } });
+  function useUrl(text: string, workers = 1): void {
+    stand.configure({ server: { workers }, approvals: { storeUrlFile: stand.file("url", text) } });
   }
 
   const tables = () => server.send("SELECT tablename FROM pg_tables WHERE schemaname = 'public'", "doctor");
@@ -56,13 +56,19 @@ describe.skipIf(native === undefined)("the database of replicas", () => {
     expect(JSON.stringify(result)).not.toContain("wrong-password-of-tests");
   });
 
-  test("one that few connections are left of is a warning", async () => {
+  test.each([
+    [1, 8],
+    [3, 32],
+  ])("one that few connections are left of is a warning: %d workers, and their parent", async (workers, needed) => {
     await server.send("ALTER ROLE tester CONNECTION LIMIT -1");
-    useUrl(url);
+    useUrl(url, workers);
     await server.stop();
     await server.start(["max_connections=6", "superuser_reserved_connections=0"]);
     const result = await stand.check("database");
-    expect([result.status, seenIn(result)]).toEqual(["warning", expect.stringContaining("needs up to 8 connections")]);
+    expect([result.status, seenIn(result)]).toEqual([
+      "warning",
+      expect.stringContaining(`needs up to ${needed} connections`),
+    ]);
   });
 
   test("one that is stopped fails with what to do, and hides no other check", async () => {
