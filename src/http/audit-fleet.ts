@@ -18,7 +18,7 @@ export interface FleetPart {
 
 /** Limit for all statements of one answer. */
 const ANSWER_MS = 20_000;
-/** An exporter says every five seconds until when an idle log is complete. */
+/** An exporter says every five seconds until when an idle log is complete, and in ClickHouse every thirty. */
 const BEHIND_MS = 60_000;
 const LOGS_MAX = 1_000;
 

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { logIdIn } from "../../src/audit/chain/log-id.ts";
+import { checkProof } from "../../src/audit/chain/proof.ts";
 import { readBatch } from "../../src/audit/export/batch.ts";
 import type { Receiver } from "../../src/audit/export/receiver.ts";
 import { clickHouseExporter } from "../../src/audit/export/stores.ts";
@@ -150,7 +151,7 @@ describe("the same lines in files and in ClickHouse", () => {
       .map((line) => JSON.parse(line));
     expect(lines.map(({ approval }) => approval.by)).toEqual(Array(3).fill("human:alice, human:https://idp.test|bob"));
     expect(query.err).toMatch(
-      /^continue with --cursor \S+\ncomplete until 2026-02-16T\S+ \(seq \d+\): log [0-9a-f]{32} of replica-\d\n/,
+      /^continue with --cursor \S+\ncomplete until 2026-02-16T\S+ \(newest line 2026-02-16T\S+, seq \d+\): log [0-9a-f]{32} of replica-\d\n/,
     );
     const verified = await runStc(["audit", "verify", "--from-store", file]);
     expect(verified.out).toMatch(/^calls [0-9a-f]{32}: 2500 lines, seq 0 to 2499, 0 checkpoints compared$/m);
@@ -344,6 +345,68 @@ describe("the exporter", () => {
     expect(asked.code).not.toBe(0);
     const missing = await runStc(["audit", "query", "--from-store", url.replace(/locked$/, "nowhere")]);
     expect(missing.err).toContain("error 81 (unknown database)");
+  });
+});
+
+test("a line is proved from the store alone, and a log that it does not know is named", async () => {
+  const dir = mkdtempSync(join(folder, "proved-"));
+  await writeLog(dir);
+  const url = await server.createDatabase("proved");
+  await exportLog(dir, receiverAt(url));
+  const store = await storeAt(url);
+  const log = logIdIn(dir, "calls");
+  for (const seq of [0, 7]) {
+    const proof = await store.prove(`${log}:${seq}`);
+    expect(checkProof(proof, [keys.publicKey])).toMatchObject({ ok: true });
+    expect(JSON.parse(proof.line).seq).toBe(seq);
+  }
+  const unknown = "0".repeat(32);
+  for (const seq of [0, 1]) {
+    await expect(store.prove(`${unknown}:${seq}`)).rejects.toThrow(
+      `the store holds no line of seq ${seq} of the log ${unknown}`,
+    );
+  }
+  await expect(store.prove(`${log}:15`)).rejects.toThrow(`the store holds no line of seq 15 of the log ${log}`);
+});
+
+describe("a log that idles", () => {
+  test("is complete until its replica has last said so, unless the store lacks lines", async () => {
+    const url = await server.createDatabase("idle");
+    const dir = newReplica();
+    await exportLog(dir, receiverAt(url));
+    const store = await storeAt(url);
+    const calls = async () => {
+      const logs = await store.logs();
+      const found = logs.find(({ stream }) => stream === "calls");
+      if (found === undefined) throw new Error("no log of calls");
+      return found;
+    };
+    const before = await calls();
+    const { log, nextSeq, newestMs = 0 } = before;
+    expect(before.completeMs).toBe(newestMs);
+    const settle = (receiver: Receiver, seconds: number, lacking = 0) => {
+      const settled = {
+        log,
+        stream: "calls",
+        nextSeq: nextSeq + lacking,
+        untilMs: newestMs + seconds * 1_000,
+      } as const;
+      return receiver.settled?.(settled, AbortSignal.timeout(60_000));
+    };
+    const taken = { kind: "taken", rejected: 0 } as const;
+    const receiver = receiverAt(url);
+    expect(await settle(receiver, 60)).toEqual(taken);
+    expect(await calls()).toEqual({ ...before, completeMs: newestMs + 60_000 });
+    // As after a restore of an older backup: the store has not the line that the log has.
+    expect(await settle(receiverAt(url), 120, 1)).toEqual(taken);
+    // As from a replica whose clock was set back.
+    expect(await settle(receiverAt(url), 30)).toEqual(taken);
+    expect(await calls()).toEqual({ ...before, completeMs: newestMs + 60_000 });
+    // Lines that are sent again leave it as it is.
+    expect(await deliver(receiver, linesOf(dir))).toEqual(taken);
+    expect(await calls()).toEqual({ ...before, completeMs: newestMs + 60_000 });
+    await server.send("DROP TABLE audit_logs", "idle");
+    expect(await settle(receiver, 180)).toMatchObject({ kind: "later", reason: expect.stringContaining("error 60") });
   });
 });
 

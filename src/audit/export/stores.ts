@@ -1,5 +1,6 @@
 import { readFileSync, statSync } from "node:fs";
 import { z } from "zod";
+import { errorText } from "../../core/error-text.ts";
 import { unlessAborted } from "../../core/time-limits.ts";
 import { parsePostgresUrl } from "../../database/postgres-url.ts";
 import { parseClickHouseUrl } from "../store/clickhouse-url.ts";
@@ -67,8 +68,6 @@ function readUrlFile(path: string): string {
   return url;
 }
 
-/** A database that does not keep until when a log is complete. */
-const NOTHING_TO_DO: Promise<ReceiverOutcome> = Promise.resolve({ kind: "taken", rejected: 0 });
 const ABORTED: ReceiverOutcome = { kind: "later", reason: "aborted", retryAfterMs: undefined };
 
 /** Opens the writer, and loads its code, when there is something to send. */
@@ -79,14 +78,22 @@ function receiverOf(open: () => Promise<StoreWriter>): Receiver {
     work: (writer: StoreWriter) => Promise<ReceiverOutcome>,
     signal: AbortSignal,
   ): Promise<ReceiverOutcome> => {
-    opened ??= open();
-    writer = await opened;
+    opened ??= open().catch((error: unknown) => {
+      // A file that the URL names may be there again later.
+      opened = undefined;
+      throw error;
+    });
+    try {
+      writer = await opened;
+    } catch (error) {
+      return { kind: "later", reason: errorText(error), retryAfterMs: undefined };
+    }
     // The lines may have been stored all the same: they are then sent again, and stored once.
     return unlessAborted(work(writer), signal, () => new Error("aborted")).catch(() => ABORTED);
   };
   return {
     deliver: (lines, signal) => write((writer) => writer.write(lines), signal),
-    settled: (settled, signal) => write((writer) => writer.settle?.(settled) ?? NOTHING_TO_DO, signal),
+    settled: (settled, signal) => write((writer) => writer.settle(settled), signal),
     upkeep: () => writer?.upkeep?.(),
     async close() {
       await (await opened)?.close();

@@ -1,11 +1,12 @@
 import type { EpochMs } from "../../core/types.ts";
+import type { SettledLog } from "../audit-log.ts";
 import type { ExportLine } from "../export/batch.ts";
 import type { ReceiverOutcome } from "../export/receiver.ts";
 import { DAY_MS, dayOf } from "../query/time-range.ts";
 import { ClickHouseClient, ClickHouseError } from "./clickhouse-client.ts";
 import { parseClickHouseUrl } from "./clickhouse-url.ts";
 import { type ColumnType, KEY_COLUMNS, LINE_COLUMNS, type StoreColumn, type StoreRow } from "./columns.ts";
-import { identifier, type SqlDialect, SqlText, type StoreAnswer, type StoreDatabase, sql } from "./sql-text.ts";
+import { identifier, joined, type SqlDialect, SqlText, type StoreAnswer, type StoreDatabase, sql } from "./sql-text.ts";
 import { SlowStatement } from "./store-error.ts";
 import { runAll, Upkeep } from "./upkeep.ts";
 import { LineWithoutRow, logRows, type StoreWriter, storedOf, type WriterOptions } from "./writer.ts";
@@ -59,7 +60,8 @@ const TABLES: readonly string[] = [
   ) ENGINE = ReplacingMergeTree PARTITION BY day ORDER BY (${ORDER.join(", ")}) SETTINGS ${DURABLE}`,
   `CREATE TABLE IF NOT EXISTS audit_logs (
     log String, stream LowCardinality(String), instance SimpleAggregateFunction(anyLast, String),
-    next_seq SimpleAggregateFunction(max, Int64), time_ms SimpleAggregateFunction(max, Nullable(Int64))
+    next_seq SimpleAggregateFunction(max, Int64), time_ms SimpleAggregateFunction(max, Nullable(Int64)),
+    complete_ms SimpleAggregateFunction(max, Nullable(Int64))
   ) ENGINE = AggregatingMergeTree ORDER BY (log, stream) SETTINGS ${DURABLE}`,
   `CREATE TABLE IF NOT EXISTS audit_checkpoints (
     log String, stream LowCardinality(String), size Int64, note String,
@@ -141,16 +143,21 @@ export function openClickHouseWriter(url: string, options: WriterOptions): Store
   return {
     write: (lines) => attempted(() => (lines.length === 0 ? writer.check() : writer.write(lines))),
     upkeep: () => writer.upkeep.state,
+    settle: (settled) => attempted(() => writer.settle(settled)),
     async close() {
       client.close();
     },
   };
 }
 
+/** Time between two rows that say until when an idle log is complete. Each row is a part, which the server must merge. */
+const SETTLED_EVERY_MS = 25_000;
 /** Days after which one checkpoint of each day is kept, instead of one for nearly every second with a line. */
 const EVERY_CHECKPOINT_DAYS = 2;
 /** Days, and checkpoints of a log and a day, that are deleted at once. */
 const DELETED_MAX = 1_000;
+/** Of these, in one statement: each is a mutation, of which the server accepts a thousand that have not ended. */
+const GROUPS_AT_ONCE = 100;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
 const LINE_NAMES = LINE_COLUMNS.map(({ name }) => name);
 
@@ -158,6 +165,8 @@ class ClickHouseWriter {
   readonly #client: ClickHouseClient;
   readonly #retentionDays: number | undefined;
   #isPrepared = false;
+  /** Until when logs are stored as complete, by stream: an exporter sends one log of each. */
+  readonly #settled = new Map<string, EpochMs>();
   readonly upkeep = new Upkeep(reasonOf);
 
   constructor(client: ClickHouseClient, { retentionDays }: WriterOptions) {
@@ -191,6 +200,17 @@ class ClickHouseWriter {
     }
     if (days !== undefined)
       await this.upkeep.run(nowMs, [() => this.#dropDays(nowMs, days), () => this.#thinCheckpoints(nowMs, days)]);
+  }
+
+  /** A database that lost lines, for example one that was restored, does not become complete by this. */
+  async settle({ log, stream, nextSeq, untilMs }: SettledLog): Promise<void> {
+    if (Math.abs(untilMs - (this.#settled.get(stream) ?? 0)) < SETTLED_EVERY_MS) return;
+    await this.#client.run(
+      sql`INSERT INTO audit_logs (log, stream, instance, next_seq, time_ms, complete_ms)
+        SELECT log, stream, instance, next_seq, time_ms, ${untilMs} FROM audit_logs FINAL
+        WHERE log = ${log} AND stream = ${stream} AND next_seq >= ${nextSeq}`,
+    );
+    this.#settled.set(stream, untilMs);
   }
 
   /** Replicas may have other clocks. */
@@ -234,18 +254,18 @@ class ClickHouseWriter {
       sql`SELECT log, stream, max(size) AS kept FROM audit_checkpoints
         GROUP BY log, stream HAVING minIf(size, seen_ms < ${oldest}) < kept AND min(seen_ms) < ${oldest} LIMIT ${DELETED_MAX}`,
     );
-    const thinned = aged.map((row) => [row, sql`intDiv(seen_ms, ${DAY_MS}) = ${Number(row["day"])}`] as const);
-    const deleted = old.map((row) => [row, sql`seen_ms < ${oldest}`] as const);
-    await runAll(
-      [...thinned, ...deleted].map(
-        ([{ log, stream, kept }, those]) =>
-          () =>
-            this.#client.run(
-              sql`DELETE FROM audit_checkpoints
-                WHERE log = ${String(log)} AND stream = ${String(stream)} AND size < ${Number(kept)} AND ${those}`,
-            ),
-      ),
-    );
+    const smaller = ({ log, stream, kept }: StoreAnswer) =>
+      sql`log = ${String(log)} AND stream = ${String(stream)} AND size < ${Number(kept)}`;
+    const groups = [
+      ...aged.map((row) => sql`(${smaller(row)} AND intDiv(seen_ms, ${DAY_MS}) = ${Number(row["day"])})`),
+      ...old.map((row) => sql`(${smaller(row)} AND seen_ms < ${oldest})`),
+    ];
+    const steps: (() => Promise<void>)[] = [];
+    for (let at = 0; at < groups.length; at += GROUPS_AT_ONCE) {
+      const those = joined(groups.slice(at, at + GROUPS_AT_ONCE), " OR ");
+      steps.push(() => this.#client.run(sql`DELETE FROM audit_checkpoints WHERE ${those}`));
+    }
+    await runAll(steps);
   }
 }
 

@@ -9,6 +9,8 @@ export interface RefusedLine {
   readonly reason: string;
 }
 
+/** Lines that are stored at once, as an exporter does. A message of a collector may hold far more. */
+export const LINES_AT_ONCE = 500;
 /** How long a store may be away, after it has been asked once. */
 const AWAY_MS = 300_000;
 const RETRY = { firstMs: 500, maxMs: 10_000 } as const;
@@ -29,13 +31,20 @@ export class StoreFiller {
 
   /** Returns the lines that the store refused; all others are stored. @throws {AuditStoreError} */
   async store(lines: readonly ExportLine[]): Promise<readonly RefusedLine[]> {
-    if (lines.length === 0) return [];
+    const refused: RefusedLine[] = [];
+    for (let at = 0; at < lines.length; at += LINES_AT_ONCE) {
+      refused.push(...(await this.#stored(lines.slice(at, at + LINES_AT_ONCE))));
+    }
+    return refused;
+  }
+
+  async #stored(lines: readonly ExportLine[]): Promise<readonly RefusedLine[]> {
     const reason = await this.#refusal(lines);
     if (reason === undefined) return [];
     const [line] = lines;
     if (line !== undefined && lines.length === 1) return [{ line, reason }];
     const middle = Math.ceil(lines.length / 2);
-    return [...(await this.store(lines.slice(0, middle))), ...(await this.store(lines.slice(middle)))];
+    return [...(await this.#stored(lines.slice(0, middle))), ...(await this.#stored(lines.slice(middle)))];
   }
 
   /** Returns why the store refused one of the lines, which may be any of them. */

@@ -71,7 +71,6 @@ export const postgresDialect: SqlDialect = {
   lines: identifier("audit_lines"),
   logs: identifier("audit_logs"),
   checkpoints: identifier("audit_checkpoints"),
-  complete: identifier("complete_ms"),
   contains: (text, part) => sql`strpos(${text}, ${part}) > 0`,
   beginsWith: (text, part) => sql`starts_with(${text}, ${part})`,
   // The collation C folds ASCII letters only.

@@ -54,8 +54,6 @@ export interface SqlDialect {
   /** The table of logs, in which each log counts once. */
   readonly logs: SqlText;
   readonly checkpoints: SqlText;
-  /** The column of a log that says until when it is complete, where exporters write it. */
-  readonly complete?: SqlText;
   /** Returns a condition that is true when the text contains the part, compared by characters. */
   contains(text: SqlText, part: SqlValue | SqlText): SqlText;
   beginsWith(text: SqlText, part: SqlValue): SqlText;

@@ -140,8 +140,6 @@ export function durationsStatement(dialect: SqlDialect, filter: Filter, tools: r
 }
 
 /** Returns the statement that reads the state of all logs. */
-export function logsStatement(dialect: SqlDialect): SqlText {
-  return sql`
-    SELECT log, stream, instance, next_seq, time_ms, ${dialect.complete ?? sql`NULL`} AS complete_ms
-    FROM ${dialect.logs} ORDER BY log, stream`;
+export function logsStatement({ logs }: SqlDialect): SqlText {
+  return sql`SELECT log, stream, instance, next_seq, time_ms, complete_ms FROM ${logs} ORDER BY log, stream`;
 }

@@ -11,7 +11,7 @@ export interface StoreWriter {
   /** Returns the state of the work on what is stored. */
   upkeep?(): UpkeepState;
   /** Stores until when a log is complete, if its lines are stored. Never rejects. */
-  settle?(settled: SettledLog): Promise<ReceiverOutcome>;
+  settle(settled: SettledLog): Promise<ReceiverOutcome>;
   close(): Promise<void>;
 }
 

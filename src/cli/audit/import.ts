@@ -9,7 +9,7 @@ import { filesOf, type KafkaFiles, type KafkaSettings, kafkaExporter } from "../
 import { readKafka } from "../../audit/export/kafka-source.ts";
 import { EXPORT_STREAMS, type ExportStream } from "../../audit/export/positions.ts";
 import { type Received, readReceived } from "../../audit/export/received.ts";
-import { type RefusedLine, StoreFiller } from "../../audit/store/fill.ts";
+import { LINES_AT_ONCE, type RefusedLine, StoreFiller } from "../../audit/store/fill.ts";
 import { openStoreWriter } from "../../audit/store/open-store.ts";
 import { AuditStoreError } from "../../audit/store/store-error.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
@@ -20,8 +20,6 @@ import { storeUrl } from "./store.ts";
 
 /** A batch of OTLP logs in one line of a file. */
 const TEXT_BYTES_MAX = 67_108_864;
-/** Lines that are stored at once. */
-const LINES = 500;
 /** Problems that are listed; the others are counted. */
 const LISTED_MAX = 20;
 
@@ -75,7 +73,7 @@ async function* ofFile(file: string, tally: Tally): AsyncGenerator<readonly Expo
     const name = `${file === "-" ? "standard input" : escapeName(file)}:${number}`;
     for (const line of tally.linesOf(received, name)) {
       batch.push(line);
-      if (batch.length === LINES) {
+      if (batch.length === LINES_AT_ONCE) {
         yield batch;
         batch = [];
       }

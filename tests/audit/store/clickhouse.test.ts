@@ -9,6 +9,7 @@ import { readFilter } from "../../../src/audit/query/params.ts";
 import { clickHouseDialect, openClickHouseStore, openClickHouseWriter } from "../../../src/audit/store/clickhouse.ts";
 import { parameterOf } from "../../../src/audit/store/clickhouse-client.ts";
 import { parseClickHouseUrl } from "../../../src/audit/store/clickhouse-url.ts";
+import { StoreFiller } from "../../../src/audit/store/fill.ts";
 import { openAuditStore } from "../../../src/audit/store/open-store.ts";
 import { sql } from "../../../src/audit/store/sql-text.ts";
 import { pageStatement } from "../../../src/audit/store/statements.ts";
@@ -108,6 +109,34 @@ describe("the URL of a store", () => {
       rmSync(folder, { recursive: true, force: true });
     }
   });
+});
+
+test("a certificate that is away when the first lines come makes them wait, and is read again", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "stc-url-"));
+  const [urlFile, cert] = [join(folder, "url"), join(folder, "ca.pem")];
+  try {
+    writeFileSync(urlFile, `clickhouse://u:secret@127.0.0.1:1/a?ca_cert=${cert}`);
+    writeFileSync(cert, "");
+    const problem = (setting: string, message: string) => {
+      throw new Error(`${setting}: ${message}`);
+    };
+    const receiver = clickHouseExporter.open({ urlFile }, { path: (path) => path, clock: Date.now, problem });
+    const deliver = () => receiver?.deliver([], AbortSignal.timeout(20_000));
+    rmSync(cert);
+    expect(await deliver()).toEqual({
+      kind: "later",
+      reason: "the URL of the audit store names a file in ca_cert that cannot be read",
+      retryAfterMs: undefined,
+    });
+    writeFileSync(cert, "");
+    expect(await deliver()).toMatchObject({
+      kind: "later",
+      reason: expect.stringContaining("ClickHouse cannot be reached"),
+    });
+    await receiver?.close?.();
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 });
 
 /** Reverts what the server does with a parameter, as its documentation of the format TabSeparated says. */
@@ -240,6 +269,44 @@ describe("requests", () => {
     await writer.close();
   });
 
+  test("a message with many lines fills a store with as many requests as an exporter would send", async () => {
+    server.answer = ({ text }) => (text.includes("system.tables") ? answer([{ tables: "3" }]) : raw(200, ""));
+    const writer = openClickHouseWriter(url, { retentionDays: undefined });
+    const lines = Array.from({ length: 1_200 }, (_, seq) => ({ ...line, line: `line ${seq}`, offset: seq }));
+    expect(await new StoreFiller(writer).store(lines)).toEqual([]);
+    const stored = server.requests.map(partsOf).flatMap(({ parameters, body }) => {
+      if (parameters["query"]?.startsWith("INSERT INTO audit_lines") !== true) return [];
+      return [gunzipSync(Buffer.from(body, "latin1")).toString().trimEnd().split("\n")];
+    });
+    expect(stored.map(({ length }) => length)).toEqual([500, 500, 200]);
+    expect(stored.flat().map((row) => JSON.parse(row).line)).toEqual(lines.map(({ line: text }) => text));
+    await writer.close();
+  });
+
+  test("until when an idle log is complete is stored every 25 seconds: each time is a part on the server's disk", async () => {
+    let isAway = false;
+    server.answer = () => (isAway ? failed(241) : raw(200, ""));
+    const writer = openClickHouseWriter(url, { retentionDays: undefined });
+    const at = (seconds: number, stream: "calls" | "journal" = "calls") =>
+      writer.settle({ log: "a", stream, nextSeq: 7, untilMs: seconds * 1_000 });
+    const taken = { kind: "taken", rejected: 0 } as const;
+    for (const seconds of [100, 105, 120, 125]) expect(await at(seconds)).toEqual(taken);
+    expect(await at(125, "journal")).toEqual(taken);
+    isAway = true;
+    expect(await at(150)).toMatchObject({ kind: "later" });
+    isAway = false;
+    // What failed is tried again at once, and so is the time of a clock that was set back.
+    for (const seconds of [155, 160, 40, 45]) expect(await at(seconds)).toEqual(taken);
+    const asked = server.requests.map(fieldsOf);
+    expect(asked.map(({ param_v0, param_v2 }) => [param_v0, param_v2])).toEqual(
+      [100, 125, 125, 150, 155, 40].map((seconds, index) => [
+        String(seconds * 1_000),
+        index === 2 ? "journal" : "calls",
+      ]),
+    );
+    await writer.close();
+  });
+
   test("only days are dropped, with the oldest day of the server's clock", async () => {
     const now = Date.parse("2026-03-01T12:00:00Z");
     server.answer = ({ text }) => {
@@ -256,6 +323,23 @@ describe("requests", () => {
       { query: "ALTER TABLE audit_lines DROP PARTITION {v0:String}", param_v0: "2026-01-01" },
     ]);
     expect(writer.upkeep?.()).toEqual({ failures: 0, problem: undefined });
+    await writer.close();
+  });
+
+  test("the checkpoints of many logs are deleted in few statements: each is a mutation on the server", async () => {
+    const day = 20_000;
+    const rows = Array.from({ length: 250 }, (_, log) => ({ log: `log-${log}`, stream: "calls", day, kept: log }));
+    server.answer = ({ text }) => {
+      if (text.includes("system.tables")) return answer([{ tables: "3" }]);
+      if (text.includes("toUnixTimestamp64Milli")) return answer([{ now_ms: String(Date.parse("2026-03-01")) }]);
+      return text.includes("HAVING") && text.includes("GROUP BY log, stream, day") ? answer(rows) : answer([]);
+    };
+    const writer = openClickHouseWriter(url, { retentionDays: 30 });
+    expect(await writer.write([line])).toEqual({ kind: "taken", rejected: 0 });
+    const deletions = server.requests.map(fieldsOf).filter(({ query }) => query?.startsWith("DELETE") === true);
+    const named = deletions.map((fields) => Object.values(fields).filter((value) => /^log-\d+$/.test(value)));
+    expect(named.map(({ length }) => length)).toEqual([100, 100, 50]);
+    expect(named.flat()).toEqual(rows.map(({ log }) => log));
     await writer.close();
   });
 
