@@ -3,7 +3,7 @@ import { join, sep } from "node:path";
 import { RECORD_FILE } from "../chain/chain-walk.ts";
 import { CHECKPOINT_DIR, originOf } from "../chain/checkpoint.ts";
 import { folderOf } from "../journal/day-files.ts";
-import { makeDirectory } from "../journal/file-operations.ts";
+import { makeDirectory, READ_ONLY, withFile } from "../journal/file-operations.ts";
 import { workerFolder } from "../logs.ts";
 import { readRecordedLogs } from "../verify/worker-logs.ts";
 import { type ArchivedObject, bytesMaxOf, readKey, unpack } from "./archive.ts";
@@ -33,12 +33,12 @@ export function copyOfArchive(dir: string): ArchiveSource {
       for (const name of names.map((one) => one.replaceAll(sep, "/")).sort()) if (name.startsWith(begin)) yield name;
     },
     async get(key, bytesMax) {
-      const path = join(dir, key);
-      const facts = fs.statSync(path);
-      // Reading a pipe would block the whole process.
-      if (!facts.isFile()) throw new Error("it is not a regular file");
-      if (facts.size > bytesMax) throw new Error(`has more than ${bytesMax} bytes`);
-      return fs.readFileSync(path);
+      // Links are followed: tools that share files between copies make them.
+      return withFile(join(dir, key), READ_ONLY & ~fs.constants.O_NOFOLLOW, (fd, facts) => {
+        if (!facts.isFile()) throw new Error("it is not a regular file");
+        if (facts.size > bytesMax) throw new Error(`has more than ${bytesMax} bytes`);
+        return fs.readFileSync(fd);
+      });
     },
   };
 }

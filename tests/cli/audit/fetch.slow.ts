@@ -99,6 +99,28 @@ test("a part that cannot be read is named, and the rest is fetched", async () =>
   expect(out).toContain(`  missing: ${key.slice("fleet/".length)} cannot be read: incorrect header check\n`);
 });
 
+test("a copy with a pipe, a device or a directory in place of a part is read on; a link to a part is one", async () => {
+  await writeLog(dir);
+  await archiveLog(dir, storage.open({ prefix: "fleet" }));
+  const copy = copied();
+  const parts = [...storage.objects.keys()].filter((key) => key.endsWith(".jsonl.gz")).sort();
+  const [pipe = "", device = "", folderOf = "", link = ""] = parts.map((key) => join(folder, "copy", key));
+  for (const path of [pipe, device, folderOf]) fs.rmSync(path);
+  expect(Bun.spawnSync(["mkfifo", pipe]).exitCode).toBe(0);
+  fs.symlinkSync("/dev/zero", device);
+  fs.mkdirSync(folderOf);
+  fs.renameSync(link, `${link}.kept`);
+  fs.symlinkSync(`${link}.kept`, link);
+  const { code, out } = await fetch(copy, "--out", join(folder, "restored"), "--json");
+  const [log] = JSON.parse(out).logs;
+  expect([
+    code,
+    log.parts,
+    log.problems.filter((one: string) => one.endsWith(" cannot be read: it is not a regular file")).length,
+  ]).toEqual([3, 6, 3]);
+  expect(out).not.toContain(`${link}.kept`);
+});
+
 const ENDPOINT = ["--endpoint", "http://127.0.0.1:1"];
 test.each<readonly [string, readonly string[], number, RegExp]>([
   ["no endpoint", [BUCKET, "--credentials-file", "x"], 64, /--endpoint: /],
