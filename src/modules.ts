@@ -125,7 +125,7 @@ export const MODULES = {
     ),
     served(
       () => import("./http/routes/approvals.ts"),
-      ({ approvals, registry }) => approvals && { approvals, registry },
+      ({ approvals, registry, dataFlow }) => approvals && { approvals, registry, dataFlow },
     ),
     served(
       () => import("./http/routes/approval-report.ts"),

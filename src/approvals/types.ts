@@ -433,6 +433,8 @@ export interface Decision {
   readonly grant?: ChosenTerms | undefined;
   readonly reason?: string | undefined;
   readonly answer?: string | undefined;
+  /** Values of the view that the approver vouches for in later calls as well. */
+  readonly vouch?: readonly string[] | undefined;
   /** Digest of the view that the approver saw; must match the stored one when given. */
   readonly viewDigest?: string | undefined;
   /** Set when an integration sent the decision instead of an approver with a token. */
@@ -453,5 +455,7 @@ export type Decided =
   | { readonly outcome: "replayed" }
   | { readonly outcome: "stale_view" }
   | { readonly outcome: "scope_not_offered"; readonly offered: readonly ApprovalScope[] }
+  /** The view does not offer to vouch for one of the values, or others have to approve as well. */
+  | { readonly outcome: "vouch_refused"; readonly fault: "not_offered" | "several_approvers" }
   /** The grant is wider than the offered one, or comes with another scope than `bounded`. */
   | { readonly outcome: "grant_refused"; readonly problem: TermsProblem };

@@ -14,10 +14,12 @@ export function dataFlowSentences(dataFlow: unknown): readonly string[] | undefi
   ];
   sentences.push(...listOf(stored).map(storedSentence));
   for (const argument of listOf(named)) {
-    const { argument: name, destination, sources: found, more } = argument;
+    const { argument: name, destination, sources: found, more, vouchable } = argument;
     const what = `${stringOrEmpty(name)}${destination === true ? " (a destination)" : ""}`;
     sentences.push(...listOf(found).map((source) => sourceSentence(what, source)));
     if (typeof more === "number") sentences.push(`${what} appeared in ${more} more`);
+    for (const value of asStrings(vouchable))
+      sentences.push(`${what}: an approver can vouch for ${value} in later calls`);
   }
   sentences.push(...listOf(sources).map((source) => sourceSentence(stringOrEmpty(source["argument"]), source)));
   return sentences;

@@ -20,6 +20,12 @@ const RECENT_SLOTS = 4_096;
 
 type PolicyNode = CompiledPolicy["root"];
 
+/** What a field of an approver's answer vouches for. Both are keyed hashes. */
+export interface Vouched {
+  readonly caller: string;
+  readonly value: string;
+}
+
 /** A field of a tool's answers. */
 export interface AnswerField {
   /** Path in the notation of output policies; keys that are data are `*`. */
@@ -28,6 +34,8 @@ export interface AnswerField {
   readonly isTrusted: boolean;
   /** A caller sent it before, when its origin was private or untrusted: no answer vouches for it. */
   readonly isStored?: true;
+  /** Set for an approver's answer: the value that it is about, and whose calls. */
+  readonly vouched?: Vouched | undefined;
 }
 
 interface FieldNode extends AnswerField {

@@ -8,6 +8,7 @@ import { Fingerprints } from "./fingerprints.ts";
 import type { CarriedLabels, Carrier, FlowLedger, LabelRow } from "./ledger.ts";
 import { type ArgumentOrigins, needlesOf, originsOf, REQUEST } from "./origins.ts";
 import { ReadBack, type ReadBackText, type StoredTexts } from "./stored.ts";
+import { APPROVER, type VouchedCaller, vouched, vouchedBy, vouchedMs } from "./vouching.ts";
 import { writtenPrints } from "./written.ts";
 
 /** A rule about what may follow what a caller has read. All `after` labels must be carried. */
@@ -64,6 +65,17 @@ interface JudgedCall {
   readonly tool: Tool;
   readonly caller: CallerContext;
   readonly input: unknown;
+  /** The session that grants would belong to. */
+  readonly session?: string | undefined;
+}
+
+/** What an approver vouches for when approving a call. */
+export interface VouchedAnswer {
+  readonly caller: VouchedCaller & Pick<CallerContext, "issuer">;
+  readonly approvalId: string;
+  /** The call that the approver was asked about. */
+  readonly traceId: string;
+  readonly values: readonly { readonly argument: string; readonly value: string }[];
 }
 
 /** A call whose answer is remembered. */
@@ -73,6 +85,8 @@ export interface FollowedCall {
   /** Returns the arguments that the audit may hold. */
   readonly args: () => Readonly<Record<string, Json>>;
   readonly traceId: string;
+  /** The session that grants would belong to. */
+  readonly session?: string | undefined;
 }
 
 export interface DataFlowOptions {
@@ -94,7 +108,9 @@ export class DataFlowPolicy {
   readonly #options: DataFlowOptions;
   readonly #flows: ReadonlyMap<Tool, ToolFlow>;
   readonly #fields = new Map<Tool, AnswerFields>();
-  #reading: { readonly fingerprints: Fingerprints; readonly reader: PrintCollector } | undefined;
+  #reading:
+    | { readonly secret: Uint8Array; readonly fingerprints: Fingerprints; readonly reader: PrintCollector }
+    | undefined;
 
   constructor(options: DataFlowOptions) {
     this.#options = options;
@@ -116,14 +132,15 @@ export class DataFlowPolicy {
   }
 
   /** As `judge`, about a call that is not made: it is not counted. */
-  async preview({ tool, caller, input }: JudgedCall): Promise<FlowJudgement> {
+  async preview({ tool, caller, input, session }: JudgedCall): Promise<FlowJudgement> {
     const flow = this.#flowOf(tool);
     const { ledger, rules, log } = this.#options;
     try {
-      const { fingerprints } = await this.#read();
+      const { fingerprints, secret } = await this.#read();
       const { labels, isLost, sources } = await ledger.judge(this.#carriers(caller));
       const needles = needlesOf(fingerprints, input, flow.destinations);
-      const origins = originsOf(needles, sources);
+      const { subject, actors } = caller;
+      const origins = originsOf(needles, sources, vouchedBy(secret, { subject, actors, session }, sources));
       const judged = { flow, labels, isLost, isCut: needles.isCut, origins };
       const byLabels = rules.flatMap((rule) => ("before" in rule ? labelFindings(rule, judged) : []));
       const byArguments = rules.flatMap((rule) => ("before" in rule ? [] : argumentFindings(rule, judged, byLabels)));
@@ -208,6 +225,27 @@ export class DataFlowPolicy {
     });
   }
 
+  /**
+   * Keeps that an approver vouches for exactly these values in the calls of this caller, through the same actors, in this session.
+   * Returns until when.
+   */
+  async vouchExactly({ caller, approvalId, traceId, values }: VouchedAnswer): Promise<number> {
+    const { secret } = await this.#read();
+    const { ledger, newId, rememberMs } = this.#options;
+    return ledger.vouch(caller, {
+      id: newId(),
+      tool: APPROVER,
+      traceId,
+      of: `approval: ${approvalId}`,
+      fields: values.map(({ argument: path, value }) => ({
+        path,
+        isTrusted: false,
+        vouched: vouched(secret, caller, value),
+      })),
+      rememberMs: vouchedMs(rememberMs, caller),
+    });
+  }
+
   #flowOf(tool: Tool): ToolFlow {
     return this.#flows.get(tool) ?? toolFlow(tool, this.#options.context);
   }
@@ -220,8 +258,9 @@ export class DataFlowPolicy {
 
   async #read() {
     if (this.#reading === undefined) {
-      const fingerprints = new Fingerprints(await this.#options.ledger.secret());
-      this.#reading ??= { fingerprints, reader: new PrintCollector(fingerprints) };
+      const secret = await this.#options.ledger.secret();
+      const fingerprints = new Fingerprints(secret);
+      this.#reading ??= { secret, fingerprints, reader: new PrintCollector(fingerprints) };
     }
     return this.#reading;
   }
@@ -285,12 +324,15 @@ function argumentFindings(
     return about === "links" ? isLink && sends(judged) : !isLink && (sends(judged) || judged.flow.looksUp);
   });
   const found = concerned.flatMap((one): FlowFinding[] => {
-    const { argument, isUntrusted, isUnknown, isPrivate, isRequested, origins: named } = one;
+    const { argument, isUntrusted, isApproved, isUnknown, isPrivate, isRequested, origins: named } = one;
     if (from === "private") {
       if (!isPrivate || isRequested) return [];
       return [{ verdict, reason: `${argument} appeared in ${whereIn(named, from)}, private` }];
     }
-    if (isUntrusted) return [{ verdict, reason: `${argument} appeared in ${whereIn(named, from)}, untrusted` }];
+    // What an approver has answered is no answer to a rule that denies.
+    const isAnswered = isApproved && written === "ask";
+    if (isUntrusted && !isAnswered)
+      return [{ verdict, reason: `${argument} appeared in ${whereIn(named, from)}, untrusted` }];
     if (!isUnknown || !isLost) return [];
     return [{ verdict, reason: `${argument} may be from untrusted text that is not known any more` }];
   });

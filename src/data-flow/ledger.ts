@@ -168,6 +168,19 @@ export class FlowLedger {
     return { before, after };
   }
 
+  /** Keeps an approver's answer, for any session: its fields say whose calls it is about. Returns until when. */
+  vouch(
+    caller: Pick<Carrier, "issuer" | "subject">,
+    answer: Omit<ReadAnswer, keyof AnswerPrints | "labels"> & Pick<AnswerPrints, "fields">,
+  ): Promise<number> {
+    return this.#state.write(async (sql, now) => {
+      const until = now + answer.rememberMs;
+      const kept = { ...answer, labels: [], prints: new Uint8Array(), isCut: false, now, until };
+      await this.#store(sql, { ...caller, session: "" }, kept);
+      return until;
+    });
+  }
+
   /** Keeps an answer that this process has written, for carriers that it has judged before. */
   #keepOwn(carriers: readonly Carrier[], answer: Omit<Source, "columns"> & { readonly prints: Uint8Array }): void {
     if (answer.prints.byteLength === 0) return;

@@ -31,6 +31,9 @@ export interface ValueOrigin extends Pick<Source, "tool" | "traceId" | "of" | "l
   readonly isWhole: boolean;
 }
 
+/** Returns the approver's answer about exactly this value; undefined when there is none for the calls of this caller. */
+export type VouchedBy = (text: string) => ValueOrigin | undefined;
+
 /** An argument and where its value appeared before. */
 export interface ArgumentOrigins {
   /** Path of the argument. */
@@ -42,6 +45,10 @@ export interface ArgumentOrigins {
   readonly isVouched: boolean;
   /** The value, or a telling part of it, appeared in untrusted text and in no trusted field. */
   readonly isUntrusted: boolean;
+  /** An approver has vouched for each of its values that appeared in untrusted text. */
+  readonly isApproved: boolean;
+  /** Its addresses that appeared in untrusted text, and for which no approver has vouched. */
+  readonly questioned: readonly string[];
   /** The value, or a telling part of it, appeared in private data. */
   readonly isPrivate: boolean;
   /** What the user asked for contains this value. */
@@ -58,6 +65,9 @@ export interface ArgumentOrigins {
 
 /** Most origins of one argument that are named. */
 const ORIGINS_MAX = 5;
+/** Longest address that an approver can vouch for (UTF-16 units), and most addresses of one argument that are offered. */
+const QUESTIONED_CHARACTERS_MAX = 1_024;
+const QUESTIONED_MAX = 8;
 /** Most values among the arguments that are looked up, and most words of one. */
 const VALUES_MAX = 512;
 const VALUE_WORDS_MAX = 4_096;
@@ -75,6 +85,8 @@ type PolicyNode = CompiledPolicy["root"];
 
 interface Value extends ValueWords {
   readonly argument: string;
+  /** As it is in the argument. */
+  readonly text: string;
   readonly isDestination: boolean;
   readonly isLink: boolean;
   /** Its first word is a scheme, such as `https`, which need not be vouched for. */
@@ -131,7 +143,7 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
     filter[slot >>> 5] = (filter[slot >>> 5] as number) | (1 << (slot & 31));
     all.push(needle);
   };
-  const addPiece = (of: Pick<Value, "argument" | "isDestination" | "isLink" | "hasScheme">): void => {
+  const addPiece = (of: Pick<Value, "argument" | "text" | "isDestination" | "isLink" | "hasScheme">): void => {
     const { count, low, high, from, to, sort } = fingerprints;
     const words = Math.min(fingerprints.words, VALUE_WORDS_MAX);
     if (values.length >= VALUES_MAX || all.length + count > NEEDLES_MAX) {
@@ -165,13 +177,13 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
       if (text.trim() === "") return;
       const isDestination = node.action === "allow";
       const hasScheme = SCHEME.test(text);
-      fingerprints.readValue(text, () => addPiece({ argument, isDestination, isLink: false, hasScheme }));
+      fingerprints.readValue(text, () => addPiece({ argument, text, isDestination, isLink: false, hasScheme }));
       if (isDestination) return;
       const links = [...text.matchAll(LINK)];
       if (links.length > LINKS_MAX) isCut = true;
       for (const [link] of links.slice(0, LINKS_MAX))
         fingerprints.readValue(link, () =>
-          addPiece({ argument, isDestination, isLink: true, hasScheme: SCHEME.test(link) }),
+          addPiece({ argument, text: link, isDestination, isLink: true, hasScheme: SCHEME.test(link) }),
         );
     } else if (depth >= DEPTH_MAX) {
       isCut = true;
@@ -192,6 +204,7 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
       fingerprints.readValue("", () => {});
       values.push({
         argument,
+        text: "",
         isDestination: true,
         isLink: false,
         hasScheme: false,
@@ -218,7 +231,11 @@ interface Match {
 }
 
 /** Returns where the values of the arguments appeared before. An argument of which nothing is known is left out. */
-export function originsOf(needles: Needles, sources: readonly Source[]): readonly ArgumentOrigins[] {
+export function originsOf(
+  needles: Needles,
+  sources: readonly Source[],
+  approved: VouchedBy = () => undefined,
+): readonly ArgumentOrigins[] {
   const { values } = needles;
   const matches = values.map((): Match[] => []);
   for (const source of sources) {
@@ -226,7 +243,7 @@ export function originsOf(needles: Needles, sources: readonly Source[]): readonl
   }
   const byArgument = new Map<string, ArgumentOrigins>();
   for (const [index, value] of values.entries()) {
-    const found = judged(value, matches[index] ?? []);
+    const found = judged(value, matches[index] ?? [], approved);
     if (found === undefined) continue;
     const name = `${value.isLink ? "link" : ""} ${value.argument}`;
     const before = byArgument.get(name);
@@ -283,8 +300,8 @@ function matchesIn(source: Source, { values, all, byLow, filter }: Needles): Ite
   return found.values();
 }
 
-function judged(value: Value, matches: readonly Match[]): ArgumentOrigins | undefined {
-  const { argument, isDestination, isLink, hasScheme, words, bits } = value;
+function judged(value: Value, matches: readonly Match[], approved: VouchedBy): ArgumentOrigins | undefined {
+  const { argument, text, isDestination, isLink, hasScheme, words, bits } = value;
   const total = bits.reduce((sum, one) => sum + one, 0);
   const tellsEnough = total >= WHOLE_BITS && bits.some((one) => one >= TELLING_BITS);
   const needed = isDestination || isLink ? DESTINATION_PART_BITS : TEXT_PART_BITS;
@@ -304,16 +321,23 @@ function judged(value: Value, matches: readonly Match[]): ArgumentOrigins | unde
   const told = telling.filter(
     (match) => isTold(match) && !vouching.some((one) => contains(one, extended(match.found, value))),
   );
-  const origins = telling
+  const exfiltrates = carriesPrivate(value, told, telling);
+  const isAddress = isDestination || isLink;
+  const approval = told.length > 0 && isAddress ? approved(text) : undefined;
+  const isQuestioned = told.length > 0 && isAddress && approval === undefined && !exfiltrates;
+  const found = telling
     .sort((a, b) => b.part - a.part || Number(isTold(b)) - Number(isTold(a)) || b.source.at - a.source.at)
     .map((match) => originOf(match, match.isWhole));
+  const origins = approval === undefined ? found : [approval, ...found];
   return {
     argument,
     isDestination,
     isLink,
     isUntrusted: told.length > 0,
+    isApproved: told.length === 0 || approval !== undefined,
+    questioned: isQuestioned && text.length <= QUESTIONED_CHARACTERS_MAX ? [text] : [],
     isUnknown: telling.length === 0 && tellsEnough,
-    carriesPrivate: carriesPrivate(value, told, telling),
+    carriesPrivate: exfiltrates,
     isVouched: vouching.some((one) => contains(one, all)),
     isRequested: vouching.some((one) => one.source.tool === REQUEST && contains(one, all)),
     isPrivate: telling.some(({ source }) => source.labels.includes("private")),
@@ -426,6 +450,8 @@ function joined(one: ArgumentOrigins, other: ArgumentOrigins): ArgumentOrigins {
     isRequested: one.isRequested && other.isRequested,
     isPrivate: one.isPrivate || other.isPrivate,
     isUntrusted: one.isUntrusted || other.isUntrusted,
+    isApproved: one.isApproved && other.isApproved,
+    questioned: [...new Set([...one.questioned, ...other.questioned])].slice(0, QUESTIONED_MAX),
     isUnknown: one.isUnknown || other.isUnknown,
     carriesPrivate: one.carriesPrivate || other.carriesPrivate,
     origins: all.slice(0, ORIGINS_MAX),

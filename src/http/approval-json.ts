@@ -14,6 +14,7 @@ import { boundInWords, termsJson } from "../approvals/grants.ts";
 import { type Approver, isAmongRequesters } from "../approvals/identities.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
 import type { Approval, Decided, EarlierDecision, Grant, Session } from "../approvals/types.ts";
+import { vouchableIn } from "../approvals/vouching.ts";
 import { Refusal } from "../core/errors.ts";
 import { isTable, mapStrings } from "../core/json.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
@@ -94,6 +95,7 @@ export function forList(approval: Approval, operator: CallerContext): Record<str
   const { decidedAt, decidedBy } = approval;
   const quorum = quorumOf(approval, { isWhole: false });
   const { approve, deny, because } = rightsOf(approval, operator);
+  const mayVouch = approve && operator.permissions.includes(VOUCH_PERMISSION) && vouchableIn(approval).length > 0;
   return {
     ...(forRequester(approval) as Record<string, Json>),
     version,
@@ -117,9 +119,12 @@ export function forList(approval: Approval, operator: CallerContext): Record<str
     ...(approval.answer !== undefined && { answer: answerShown(approval.answer) }),
     ...(approval.offer !== undefined && { offer: termsJson(approval.offer.terms) }),
     decidable: approve,
-    canDecide: { approve, deny, ...(because !== undefined && { because }) },
+    canDecide: { approve, deny, ...(mayVouch && { vouch: true }), ...(because !== undefined && { because }) },
   };
 }
+
+/** Needed, besides the permission to decide, to vouch for a value in later calls. */
+export const VOUCH_PERMISSION = "data-flow:vouch";
 
 /** Longer texts are shortened in a list (UTF-16 units); the view has them whole. */
 const LISTED_CHARACTERS_MAX = 256;
@@ -263,6 +268,8 @@ export function decisionRefusal(decided: Unaccepted): Refusal {
       const { field, message } = decided.problem;
       return new Refusal("INVALID_INPUT", `${field} ${message}.`, { details: { field } });
     }
+    case "vouch_refused":
+      return new Refusal("INVALID_INPUT", VOUCHING[decided.fault], { details: { field: "vouch" } });
     case "own_question":
       return new Refusal("PERMISSION_DENIED", OWN_REQUEST);
     case "replayed":
@@ -279,6 +286,11 @@ const ANSWERS = {
   no_choice: "The answer is not one of those that the approval request offers.",
   differs: "Another answer was given before: approve without an answer of your own, or deny.",
 } as const satisfies Record<AnswerProblem, string>;
+
+const VOUCHING = {
+  not_offered: "This approval request does not offer to vouch for that value: read view.dataFlow again.",
+  several_approvers: "Others have to approve this as well: send the approval without vouch.",
+} as const;
 
 function answerRefusal({ fault, wanted }: Extract<Unaccepted, { readonly outcome: "answer_refused" }>): Refusal {
   const offered = wanted?.choices === undefined ? {} : { offered: wanted.choices };

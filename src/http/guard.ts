@@ -311,7 +311,7 @@ function mayUse({ permission, anyPermission }: GuardedEndpoint, { permissions }:
   return anyPermission === true || (permission !== undefined && permissions.includes(permission));
 }
 
-function lacks(permission = ""): Refusal {
+export function lacks(permission = ""): Refusal {
   return new Refusal("PERMISSION_DENIED", `This is for operators whose token holds ${permission}.`, {
     details: { missingPermissions: [permission] },
   });

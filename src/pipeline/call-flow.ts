@@ -30,8 +30,9 @@ export class CallFlow {
 
   /** Judges a plan; undefined when nothing that the caller has read matters to the tool. */
   judge({ tool, caller, input }: Planned): Promise<FlowJudgement> | undefined {
+    const { session } = this.#call;
     this.#planned = { tool, caller, input };
-    return this.#policy.judges(tool) ? this.#judged({ tool, caller, input }) : undefined;
+    return this.#policy.judges(tool) ? this.#judged({ tool, caller, input, session }) : undefined;
   }
 
   async #judged(call: Parameters<DataFlowPolicy["judge"]>[0]): Promise<FlowJudgement> {

@@ -14,7 +14,7 @@ import type { CallBudget } from "../quotas/quotas.ts";
 import { CallFlow } from "./call-flow.ts";
 import type { CallRequest } from "./call-request.ts";
 import { type CallScope, CallScopes, type CallScopesOptions } from "./call-scope.ts";
-import { sessionText } from "./call-session.ts";
+import { grantSession, sessionText } from "./call-session.ts";
 import { isJudged, verdictOf } from "./dry-run.ts";
 import {
   approvalFacts,
@@ -161,7 +161,8 @@ export class CallRecord {
   follow(policy: DataFlowPolicy | undefined, { tool, caller }: Elevated): void {
     const { traceId } = this;
     const args = () => argumentFacts(this.#facts, this.detector).args;
-    this.flow = policy && new CallFlow(policy, { tool, caller, args, traceId });
+    const session = grantSession({ caller, named: this.request.session });
+    this.flow = policy && new CallFlow(policy, { tool, caller, args, traceId, session });
   }
 
   /** Keeps the mode that an operator has set for the call's session. */

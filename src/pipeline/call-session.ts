@@ -33,6 +33,15 @@ export function sessionText(call: Named): string {
 }
 
 /**
+ * Returns the session that a grant for the call would belong to, as the call says it: whoever grants looks it up. A `sid` that the
+ * call names itself is nobody's session.
+ */
+export function grantSession(call: Named): string | undefined {
+  const stated = statedSession(call);
+  return stated?.startsWith(SID) ? `${stated} (named)` : (stated ?? call.caller?.session);
+}
+
+/**
  * Looks the call's session up. A session that the service has opened belongs to the token's `sid` and ends with it: it has none of
  * the `sid`'s grants, and no wider mode. A session that the agent has invented has no grants at all, and no wider mode either.
  *

@@ -5,12 +5,13 @@ import { chosenTerms } from "../grants.ts";
 import { type Approver, isAmongRequesters, type Requester } from "../identities.ts";
 import { recordMessage } from "../notify/inbox.ts";
 import type { Approval, Approvals, Decided, Decision, Relay } from "../types.ts";
+import { vouchableIn } from "../vouching.ts";
 import type { WriteTransaction } from "./database.ts";
 import { escalateAll } from "./escalations.ts";
 import { createGrant, revokeGrantsFrom } from "./sessions.ts";
 import type { Store } from "./store.ts";
 import { currentApproval, identity, noteTransition, sessionIsOver } from "./transitions.ts";
-import { boundedReason, lackingIn, vote, voterOf } from "./votes.ts";
+import { boundedReason, endsAlone, lackingIn, vote, voterOf } from "./votes.ts";
 
 export function decisions(store: Store): Pick<Approvals, "decide" | "cancel" | "revoke"> {
   const { database } = store;
@@ -63,7 +64,17 @@ async function objectionTo(tx: WriteTransaction, decision: Decision, approval: A
   if (objection !== undefined || decision.decision === "deny") return objection;
   const offered = await offeredNow(tx, approval);
   const { scope = "once" } = decision;
-  return offered.includes(scope) ? objectionToGrant(decision, approval) : { outcome: "scope_not_offered", offered };
+  if (!offered.includes(scope)) return { outcome: "scope_not_offered", offered };
+  return objectionToGrant(decision, approval) ?? objectionToVouching(decision, approval);
+}
+
+/** What one of several approvers says does not bind the others: only who decides alone can vouch. */
+function objectionToVouching(decision: Decision, approval: Approval): Decided | undefined {
+  const { vouch = [] } = decision;
+  if (vouch.length === 0) return undefined;
+  const offered = new Set(vouchableIn(approval).map(({ value }) => value));
+  if (vouch.some((value) => !offered.has(value))) return { outcome: "vouch_refused", fault: "not_offered" };
+  return endsAlone(decision, approval) ? undefined : { outcome: "vouch_refused", fault: "several_approvers" };
 }
 
 function objectionToGrant({ scope, grant }: Decision, { offer }: Approval): Decided | undefined {

@@ -5,6 +5,7 @@ import { type Lacking, lackingOf, type Voter, voteResultOf } from "../approver-p
 import type { Vote } from "../approver-policies/requirement.ts";
 import { chosenTerms, type GrantTerms, narrowest, termsJson } from "../grants.ts";
 import type { Approval, Decision } from "../types.ts";
+import { vouchableIn } from "../vouching.ts";
 import type { WriteTransaction } from "./database.ts";
 import { type ApprovalLimits, SECOND_MS } from "./store.ts";
 import { identity, noteTransition } from "./transitions.ts";
@@ -60,9 +61,17 @@ export async function vote(
       ...(decision.decision === "approve" &&
         decision.answer !== undefined && { answerHash: sha256Hex(decision.answer) }),
       ...(granted !== undefined && { granted: termsJson(granted) }),
+      ...vouchedIn(decision, approval),
       ...positionsOf(approval, votes, state),
     },
   });
+}
+
+/** Returns for which arguments the vote vouches. A value may be a secret; its hash shows which one it was. */
+function vouchedIn({ decision, vouch = [] }: Decision, approval: Approval): { vouched?: Json } {
+  if (decision === "deny" || vouch.length === 0) return {};
+  const chosen = vouchableIn(approval).filter(({ value }) => vouch.includes(value));
+  return { vouched: chosen.map(({ argument, value }) => ({ argument, valueHash: sha256Hex(value) })) };
 }
 
 /** Returns the `answer` column after this vote. */
@@ -71,6 +80,11 @@ function answerWith({ decision, answer }: Decision, { answer: wanted }: Approval
   const text =
     decision === "approve" ? (wanted.text ?? answer?.toWellFormed().replaceAll("\0", "\u{fffd}")) : undefined;
   return JSON.stringify({ ...wanted, ...(text !== undefined && { text }) });
+}
+
+/** Returns whether the vote would end the request without any other one. */
+export function endsAlone(decision: Decision, approval: Approval): boolean {
+  return approval.votes.length === 0 && countedWith(decision, approval, 0).state !== "pending";
 }
 
 interface Counted {

@@ -1,3 +1,4 @@
+import { vouchableIn } from "../../approvals/vouching.ts";
 import { isTable } from "../../core/json.ts";
 import { printable, printableCell } from "../../core/printable.ts";
 import {
@@ -97,6 +98,8 @@ interface DecideOptions extends ClientOptions {
   readonly session?: boolean;
   readonly grant?: TypedTerms;
   readonly answer?: string;
+  /** The argument whose values are vouched for. */
+  readonly vouch?: string;
   /** Digest of the view that was shown earlier. Without it, the current view is printed and approved. */
   readonly viewDigest?: string;
 }
@@ -105,9 +108,11 @@ interface DecideOptions extends ClientOptions {
 export async function approve(id: string, options: DecideOptions): Promise<void> {
   checkReason(options.reason);
   let { viewDigest } = options;
-  if (viewDigest === undefined) {
+  let vouch: readonly string[] | undefined;
+  if (viewDigest === undefined || options.vouch !== undefined) {
     const found = await fetchApproval(id, options);
-    viewDigest = found.approval.viewDigest;
+    if (options.vouch !== undefined) vouch = vouchedIn(found.approval, options.vouch);
+    viewDigest ??= found.approval.viewDigest;
     if (viewDigest === undefined || found.approval.view === undefined) wrongUsage(NO_VIEW);
     try {
       if (options.json !== true) printView(found);
@@ -119,7 +124,20 @@ export async function approve(id: string, options: DecideOptions): Promise<void>
   const { reason, answer, grant, session } = options;
   const scope = session === true ? "session" : "once";
   const chosen = grant === undefined ? { scope } : { scope: "bounded", grant };
-  await decide(id, options, { decision: "approve", ...chosen, reason, answer, viewDigest });
+  await decide(id, options, { decision: "approve", ...chosen, reason, answer, vouch, viewDigest });
+}
+
+/** Returns the values of an argument that the view offers to vouch for. */
+function vouchedIn(approval: ShownApproval, argument: string): readonly string[] {
+  const offered = vouchableIn(approval);
+  const values = offered.filter((one) => one.argument === argument).map(({ value }) => value);
+  if (values.length > 0) return values;
+  const names = [...new Set(offered.map((one) => printable(one.argument)))];
+  return wrongUsage(
+    names.length === 0
+      ? "this request offers to vouch for nothing: nothing is decided"
+      : `this request offers to vouch for ${names.join(", ")} only: nothing is decided`,
+  );
 }
 
 export async function deny(id: string, options: DecideOptions): Promise<void> {

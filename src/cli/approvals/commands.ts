@@ -71,6 +71,10 @@ export const commands = [
         "also approve further calls within the offered bounds, at most so many, so long: runs=5,minutes=30; same=<argument>: as in this call",
       ),
       answer: option(text("text"), "answer to a request that requires one"),
+      vouch: option(
+        text("argument"),
+        "also vouch for what the argument has now: later calls of the session do not ask because of where it came from",
+      ),
       reason: REASON,
       viewDigest: option(
         digest,

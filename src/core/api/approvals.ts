@@ -91,7 +91,12 @@ export const approvalAnswer = z.object({
   earlierDecisions: z.array(earlierDecision).default([]),
   answer: z.object({ choices: z.array(z.string()).optional(), text: z.string().optional() }).optional(),
   canDecide: z
-    .object({ approve: z.boolean().optional(), deny: z.boolean().optional(), because: z.string().optional() })
+    .object({
+      approve: z.boolean().optional(),
+      deny: z.boolean().optional(),
+      vouch: z.boolean().optional(),
+      because: z.string().optional(),
+    })
     .optional(),
 });
 

@@ -3,7 +3,9 @@ import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
 import { chosenTermsSchema } from "../../approvals/grants.ts";
 import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
+import { VOUCHED_CHARACTERS_MAX, VOUCHED_VALUES_MAX, vouchableIn } from "../../approvals/vouching.ts";
 import { WAIT_SECONDS_MAX } from "../../core/call-fields.ts";
+import { sha256Hex } from "../../core/digest.ts";
 import { Refusal } from "../../core/errors.ts";
 import {
   APPROVAL_DECISIONS,
@@ -28,17 +30,20 @@ import {
   isSame,
   notFound,
   REASON_CHARACTERS_MAX,
+  VOUCH_PERMISSION,
   versionForRequester,
   withReceipt,
 } from "../approval-json.ts";
 import { type AdmittedRequest, type Endpoint, type EndpointServices, endpointsWith } from "../endpoint.ts";
-import { recordForgery, recordRefused } from "../guard.ts";
+import { lacks, recordForgery, recordRefused } from "../guard.ts";
 import { APPROVAL_ANSWER, APPROVAL_LIST } from "../openapi.ts";
+import { type DataFlowPart, inFlowState } from "./data-flow.ts";
 
 /** What these endpoints need of the service. */
 export interface ApprovalsPart {
   readonly approvals: ReceiptedApprovals;
   readonly registry: Registry;
+  readonly dataFlow: DataFlowPart["dataFlow"];
 }
 
 const { endpoint } = endpointsWith<ApprovalsPart>();
@@ -67,6 +72,8 @@ const decisionBody = z.strictObject({
   grant: chosenTermsSchema.optional(),
   reason: z.string().max(REASON_CHARACTERS_MAX).optional(),
   answer: z.string().max(ANSWER_CHARACTERS_MAX).optional(),
+  /** Values of `view.dataFlow.arguments[].vouchable`. */
+  vouch: z.array(z.string().max(VOUCHED_CHARACTERS_MAX)).max(VOUCHED_VALUES_MAX).optional(),
   viewDigest: z
     .string()
     .regex(/^[0-9a-f]{64}$/)
@@ -145,9 +152,12 @@ export const endpoints: readonly Endpoint<ApprovalsPart>[] = [
     responses: { 200: { schema: APPROVAL_ANSWER } },
     audited: "change",
     async handle({ caller, params: { id }, body }, services) {
+      const { vouch = [] } = body.decision === "approve" ? body : {};
+      if (vouch.length > 0) await assertMayVouch(services, caller, id);
       const decided = await decide(services, caller, { id, ...body });
       if (decided.outcome !== "decided" && decided.outcome !== "counted") throw decisionRefusal(decided);
       const { approval } = decided;
+      if (vouch.length > 0) await keepVouching(services, caller, { approval, vouch });
       return json(200, await withReceipt(forList(approval, caller), approval, services.approvals));
     },
   }),
@@ -188,6 +198,8 @@ export const endpoints: readonly Endpoint<ApprovalsPart>[] = [
   }),
 ];
 
+type DataFlowOf = Pick<ApprovalsPart, "dataFlow">;
+
 type ApprovalServices = EndpointServices & Pick<ApprovalsPart, "approvals">;
 
 export interface RequestedDecision extends z.output<typeof decisionBody> {
@@ -214,6 +226,46 @@ export async function decide(
   if (outcome === "own_question") await recordForgery(services, operator, { reason: outcome, id });
   if (outcome === "not_eligible") await recordRefused(services, operator, { reason: outcome, id });
   return decided;
+}
+
+/** @throws {Refusal} PERMISSION_DENIED; MALFORMED_REQUEST while data flow is off */
+async function assertMayVouch(services: ApprovalServices & DataFlowOf, operator: CallerContext, id: string) {
+  if (!operator.permissions.includes(VOUCH_PERMISSION)) {
+    await recordRefused(services, operator, { reason: "permission_missing", permission: VOUCH_PERMISSION, id });
+    throw lacks(VOUCH_PERMISSION);
+  }
+  await inFlowState(services, async () => {});
+}
+
+interface Vouching {
+  readonly approval: Approval;
+  readonly vouch: readonly string[];
+}
+
+/**
+ * Keeps what the approver vouches for, after the decision: without it, the next call asks again.
+ * @throws {Refusal} POLICY_STATE_UNAVAILABLE
+ */
+async function keepVouching(
+  services: ApprovalServices & DataFlowOf,
+  operator: CallerContext,
+  { approval, vouch }: Vouching,
+): Promise<void> {
+  const { id: approvalId, requester: caller, traceId } = approval;
+  const values = vouchableIn(approval).filter(({ value }) => vouch.includes(value));
+  await inFlowState(services, async (flow) => {
+    await services.journal({
+      type: "dataFlow.vouched",
+      id: approvalId,
+      issuer: caller.issuer,
+      subject: caller.subject,
+      ...(caller.session !== undefined && { session: caller.session }),
+      values: values.map(({ argument, value, sources }) => ({ argument, valueHash: sha256Hex(value), sources })),
+      sub: operator.subject,
+      iss: operator.issuer,
+    });
+    await flow.vouchExactly({ caller, approvalId, traceId, values });
+  });
 }
 
 function earlierDecisions(services: ApprovalServices, of: Approval) {

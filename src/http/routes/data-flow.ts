@@ -43,7 +43,7 @@ export const endpoints: readonly Endpoint<DataFlowPart>[] = [
     query: z.strictObject(caller),
     audited: "dataFlow.read",
     async handle({ query: { issuer, subject } }, services) {
-      const labels = await inState(services, (flow) => flow.labelsOf({ issuer, subject }));
+      const labels = await inFlowState(services, (flow) => flow.labelsOf({ issuer, subject }));
       return json(200, { caller: { issuer, subject }, labels: labels.map(labelJson) });
     },
   }),
@@ -60,7 +60,7 @@ export const endpoints: readonly Endpoint<DataFlowPart>[] = [
     audited: "change",
     async handle({ caller: operator, body: { issuer, subject, reason } }, services) {
       const by = identityOf(operator);
-      const labels = await inState(services, async (flow) => {
+      const labels = await inFlowState(services, async (flow) => {
         const before = (await flow.labelsOf({ issuer, subject })).map(({ label }) => label);
         await services.journal({
           type: "dataFlow.cleared",
@@ -87,7 +87,7 @@ export const endpoints: readonly Endpoint<DataFlowPart>[] = [
     audited: "change",
     async handle({ caller: operator, body: { issuer, subject, text } }, services) {
       const by = identityOf(operator);
-      await inState(services, async (flow) => {
+      await inFlowState(services, async (flow) => {
         const characters = text.length;
         await services.journal({
           type: "dataFlow.requested",
@@ -118,8 +118,8 @@ function labelJson({ session, label, since, until, tool, traceId, stored }: Labe
 }
 
 /** Rejects with POLICY_STATE_UNAVAILABLE when the state does not answer; the operators' log has the cause. */
-async function inState<T>(
-  { dataFlow, logError }: Pick<EndpointServices, "logError"> & DataFlowPart,
+export async function inFlowState<T>(
+  { dataFlow, logError }: Pick<EndpointServices, "logError"> & Pick<DataFlowPart, "dataFlow">,
   work: (flow: DataFlowPolicy) => Promise<T>,
 ): Promise<T> {
   const flow = dataFlow();

@@ -180,6 +180,7 @@ function resultOrThrow(decided: Decided): Json {
     case "replayed":
     case "stale_view":
     case "grant_refused":
+    case "vouch_refused":
       throw new RpcError(INVALID_PARAMS, "approval not found or already resolved");
   }
 }

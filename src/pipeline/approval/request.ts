@@ -96,6 +96,7 @@ function newApprovalOf(
     reason: request.reason,
     offer,
     flow,
+    hasGrants: need.session.hasGrants,
   });
   if (rendered === undefined)
     throw new Refusal("APPROVAL_DENIED", "This call is too large to show to an approver. Send less at once.");

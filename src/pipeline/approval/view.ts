@@ -18,6 +18,8 @@ interface ShownCall {
   /** The widest bounded grant that approvers may give. */
   readonly offer?: GrantBounds | undefined;
   readonly flow?: FlowJudgement | undefined;
+  /** Whether an approver may answer for later calls of the session as well. */
+  readonly hasGrants?: boolean | undefined;
 }
 
 /**
@@ -25,7 +27,7 @@ interface ShownCall {
  * Returns undefined when it is too large to show.
  */
 export function renderCall(detector: Detector, call: ShownCall): RenderedView | undefined {
-  const { planned, requester, assessment, reason, offer, flow } = call;
+  const { planned, requester, assessment, reason, offer, flow, hasGrants } = call;
   const { tool, binding, plan, input, digest: planDigest } = planned;
   const { risk, rules, notes } = assessment;
   const { session } = requester;
@@ -44,7 +46,7 @@ export function renderCall(detector: Detector, call: ShownCall): RenderedView | 
     others: (show) => ({
       // Holds no argument of the call, so nothing in it is hidden.
       ...(offer !== undefined && { grant: termsInWords(offer.terms, { tool: tool.name, session, names }) }),
-      ...(flow !== undefined && dataFlowShown(flow, show)),
+      ...(flow !== undefined && dataFlowShown(flow, hasGrants === true, show)),
     }),
     ...secretsOf(detector),
     namesSecret,
@@ -52,13 +54,13 @@ export function renderCall(detector: Detector, call: ShownCall): RenderedView | 
 }
 
 /** Returns what the caller has read, and where values of the arguments appeared in it. */
-function dataFlowShown({ labels: carried = [], origins }: FlowJudgement, show: Show): ApprovalView {
+function dataFlowShown({ labels: carried = [], origins }: FlowJudgement, hasGrants: boolean, show: Show): ApprovalView {
   const named = origins.filter((one) => one.origins.length > 0);
   if (carried.length === 0 && named.length === 0) return {};
   return {
     dataFlow: {
       carried,
-      arguments: named.map(({ argument, isDestination, isUntrusted, origins: sources, more }) => ({
+      arguments: named.map(({ argument, isDestination, isUntrusted, questioned, origins: sources, more }) => ({
         argument: show(argument),
         ...(isDestination && { destination: true }),
         ...(isUntrusted && { untrusted: true }),
@@ -72,7 +74,21 @@ function dataFlowShown({ labels: carried = [], origins }: FlowJudgement, show: S
           ...(!isWhole && { part: true }),
         })),
         ...(more > 0 && { more }),
+        ...(hasGrants && vouchable(argument, questioned, show)),
       })),
     },
   };
+}
+
+/** Returns the addresses that approvers can vouch for: those that they see as they are, also where an argument's name hides them. */
+function vouchable(
+  path: string,
+  questioned: readonly string[],
+  show: Show,
+): { readonly vouchable?: readonly string[] } {
+  const names = ["value", ...path.split(/[.[\]]+/).filter((name) => name !== "")];
+  const seen = questioned.filter((text) =>
+    names.every((name) => Object.values(Object(show({ [name]: text }))).every((shown) => shown === text)),
+  );
+  return seen.length === 0 ? {} : { vouchable: seen };
 }
