@@ -10,8 +10,10 @@ import {
   HIGH,
   ibansAt,
   isDate,
+  isFraction,
   isNationalZero,
   LETTER,
+  lastBeforeTag,
   type WordSpan,
   type Words,
 } from "./units.ts";
@@ -313,6 +315,8 @@ export class Fingerprints implements Words {
         hasAddress = true;
         isAddressHost.fill(1, host, words.to + 1);
         this.#unit(words, text, ADDRESS);
+        const name = lastBeforeTag(this, words.from, host);
+        if (name !== undefined) this.#unit(words, text, ADDRESS, { from: name, to: host });
       },
       host: (words, isInAddress) => {
         if (!this.#isValue) return this.#unit(words, text, isInAddress ? HOST_OF_ADDRESS : HOST);
@@ -332,9 +336,11 @@ export class Fingerprints implements Words {
     }
   }
 
-  /** Adds words with what is between them. */
-  #unit(span: WordSpan, text: number, sort: number): void {
-    this.#hashWritten(this.start[span.from] as number, this.end[span.to] as number);
+  /** Adds words with what is between them. `without`: the words of the tag of an address, between these two. */
+  #unit(span: WordSpan, text: number, sort: number, without?: WordSpan): void {
+    const [from, to] = [this.start[span.from] as number, this.end[span.to] as number];
+    if (without === undefined) this.#hashWritten(from, to);
+    else this.#hashWritten(from, to, this.end[without.from] as number, (this.start[without.to] as number) - 1);
     this.#sorted(this.#low, this.#high, sort);
     this.#add(span, text, sort);
   }
@@ -361,10 +367,10 @@ export class Fingerprints implements Words {
       this.#hashText(iban);
       this.#add(span, text, CODE);
       if (this.#isValue) continue;
-      for (const part of accountParts(iban)) {
-        this.#hashText(part);
+      accountParts(iban, (from, to) => {
+        this.#hashText(iban, from, to);
         this.#add(span, text, CODE);
-      }
+      });
     }
   }
 
@@ -375,17 +381,32 @@ export class Fingerprints implements Words {
       this.#phones(run, text);
       return;
     }
-    for (let last = run.from; last <= run.to; last += 1) {
-      if (((this.kind[last] as number) & DIGIT) === 0) continue;
-      let size = this.#size(last);
-      for (let first = last - 1; first >= run.from && last - first < GROUPS_MAX; first -= 1) {
-        size += this.#size(first);
-        if (size > JOINED_BYTES_MAX) break;
-        if (size >= JOINED_BYTES_MIN && ((this.kind[first] as number) & DIGIT) !== 0)
-          this.#joined({ from: first, to: last }, text);
-      }
-    }
+    for (let first = run.from; first < run.to; first += 1)
+      if (((this.kind[first] as number) & DIGIT) !== 0) this.#codesFrom(first, run.to, text);
     this.#phones(run, text);
+  }
+
+  /** Adds the codes that begin with a group: each is hashed from where the shorter one ends. */
+  #codesFrom(first: number, end: number, text: number): void {
+    const { bytes } = this;
+    const factor = this.#factor;
+    let low = this.#seedLow;
+    let high = this.#seedHigh;
+    let size = 0;
+    for (let last = first; last <= end && last - first < GROUPS_MAX; last += 1) {
+      size += this.#size(last);
+      if (size > JOINED_BYTES_MAX) return;
+      const to = this.end[last] as number;
+      for (let at = this.start[last] as number; at < to; at += 1) {
+        low = Math.imul(low ^ (FOLDED[bytes[at] as number] as number), factor);
+        high = (((high << 7) | (high >>> 25)) + low) | 0;
+      }
+      if (last === first || size < JOINED_BYTES_MIN || ((this.kind[last] as number) & DIGIT) === 0) continue;
+      const span = { from: first, to: last };
+      if (isDate(this, span)) continue;
+      this.#finish(low, high);
+      this.#add(span, text, CODE);
+    }
   }
 
   #size(word: number): number {
@@ -484,13 +505,14 @@ export class Fingerprints implements Words {
     this.#finish(low, high);
   }
 
-  /** Hashes words and what is between them. */
-  #hashWritten(from: number, to: number): void {
+  /** Hashes words and what is between them, but for the bytes between two positions. */
+  #hashWritten(from: number, to: number, leftOut = to, goesOn = to): void {
     const { bytes } = this;
     const factor = this.#factor;
     let low = this.#seedLow;
     let high = this.#seedHigh;
     for (let at = from; at < to; at += 1) {
+      if (at === leftOut) at = goesOn;
       const byte = bytes[at] as number;
       low = Math.imul(low ^ ((FOLDED[byte] as number) || byte), factor);
       high = (((high << 7) | (high >>> 25)) + low) | 0;
@@ -506,11 +528,11 @@ export class Fingerprints implements Words {
   }
 
   /** Hashes ASCII characters as they are. */
-  #hashText(text: string): void {
+  #hashText(text: string, from = 0, to = text.length): void {
     const factor = this.#factor;
     let low = this.#seedLow;
     let high = this.#seedHigh;
-    for (let at = 0; at < text.length; at += 1) {
+    for (let at = from; at < to; at += 1) {
       low = Math.imul(low ^ (FOLDED[text.charCodeAt(at)] || text.charCodeAt(at)), factor);
       high = (((high << 7) | (high >>> 25)) + low) | 0;
     }
@@ -654,7 +676,8 @@ export class Fingerprints implements Words {
         if (YEAR_OR_DATE.test(digits)) bits[word] = Math.min(bits[word] as number, YEAR_BITS);
         else if ((bits[word] as number) > FREQUENT_BITS)
           bits[word] = digits.replace(/^0+|0+$/g, "").length * DIGIT_BITS + DIGITS_BASE_BITS;
-      }
+      } else if (kind === MIXED && TIME_WORD.test(this.#written(word, word))) bits[word] = FREQUENT_BITS;
+      if ((kind & DIGIT) !== 0 && isFraction(this, word)) bits[word] = FREQUENT_BITS;
       // One word of letters proves nothing, except where it is a label of a host name.
       const isName = (kind & DIGIT) === 0 && isHost[word] === 0;
       tellsAlone[word] = !isName && (bits[word] as number) >= LONE_WORD_BITS ? 1 : 0;
@@ -668,6 +691,10 @@ function hasBoundary(bytes: Uint8Array, from: number, to: number): boolean {
   return false;
 }
 
+const MIXED = LETTER | DIGIT;
+/** Parts of dates and times with letters: `11th`, `00Z`, `20241231T103000Z`, `W50`, `Q4`, `FY2026`. */
+const TIME_WORD =
+  /^(?:\d{1,2}(?:st|nd|rd|th|am|pm|z|h|t\d{1,2}z?)|(?:19|20)\d{6}t\d{4}(?:\d\d)?z?|w\d\d|q[1-4]|fy(?:\d\d)?\d\d)$/i;
 /** A year, or a date as `20241231`. */
 const YEAR_OR_DATE = /^(?:19|20)\d\d(?:(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))?$/;
 

@@ -4,6 +4,7 @@ import { type CompiledPolicy, edgeOf } from "../core/output-policy/output-policy
 import type { DataLabel } from "../core/types.ts";
 import type { AnswerField, PrintColumns } from "./answer-prints.ts";
 import { type Fingerprints, TELLING_BITS, type ValueWords, WORDS } from "./fingerprints.ts";
+import { variantsOf } from "./texts.ts";
 
 /** In place of a tool's name: the source is what the host application says that the user asked for. */
 export const REQUEST = "the user's request";
@@ -122,9 +123,12 @@ const WHOLE = -1;
 
 const FILTER_BITS = 65_536;
 
-/** Web and mail addresses in a text: with a scheme, `//` or `www.` before them, or a host name with a path. */
+/**
+ * Web and mail addresses in a text: with a scheme, `//` or `www.` before them, or a host name with a path, a query or a fragment.
+ * Browsers take backslashes for slashes, and any number of slashes after `https:`.
+ */
 const LINK =
-  /(?:(?:[a-z][a-z0-9+.-]{0,32}:)?\/\/(?=[\w[])|www\.|(?<![\w./-])(?:[\w-]{1,63}\.){1,16}[a-z]{2,24}(?::\d{1,5})?\/(?=[^\s<>"'()]))[^\s<>"'()]{1,2048}|[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64})+/gi;
+  /(?:(?:https?:[\\/]*|(?:[a-z][a-z0-9+.-]{0,32}:)?[\\/]{2})(?=[\p{L}\p{N}_[])|www\.|(?<![\p{L}\p{N}_./-])(?:[\p{L}\p{N}_-]{1,63}\.){1,16}[\p{L}]{2,24}\.?(?::\d{1,5})?[/?#](?=[^\s<>"'()]))[^\s<>"'()]{1,2048}|(?:[\p{L}\p{N}_.+-]{1,64}|"[^"\r\n]{1,64}")@[\p{L}\p{N}_-]{1,64}(?:\.[\p{L}\p{N}_-]{1,64})+/giu;
 const LINKS_MAX = 256;
 const SCHEME = /^\s*(?:[a-z][a-z0-9]*:\/\/|mailto:)/i;
 
@@ -179,9 +183,9 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
       const hasScheme = SCHEME.test(text);
       fingerprints.readValue(text, () => addPiece({ argument, text, isDestination, isLink: false, hasScheme }));
       if (isDestination) return;
-      const links = [...text.matchAll(LINK)];
+      const links = linksIn(text);
       if (links.length > LINKS_MAX) isCut = true;
-      for (const [link] of links.slice(0, LINKS_MAX))
+      for (const link of links.slice(0, LINKS_MAX))
         fingerprints.readValue(link, () =>
           addPiece({ argument, text: link, isDestination, isLink: true, hasScheme: SCHEME.test(link) }),
         );
@@ -215,6 +219,16 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
   };
   visit(input, destinations, "", 0);
   return { values, all, byLow, filter, isCut };
+}
+
+/** Returns the different links of a text, and those that are there only when it is decoded. */
+function linksIn(text: string): readonly string[] {
+  const inVariants = (one: string): readonly (readonly string[])[] =>
+    variantsOf(one).map((variant) => variant.match(LINK) ?? []);
+  const [own = [], ...decoded] = inVariants(text);
+  if (decoded.length === 0) return [...new Set(own)];
+  const known = new Set(own.flatMap(inVariants).flat());
+  return [...new Set([...own, ...decoded.flat().filter((link) => !known.has(link))])];
 }
 
 /** Words of one value that one field of one answer contains. */
@@ -422,14 +436,21 @@ function isCovered(covered: Uint8Array, { bits, codes }: Value): boolean {
   );
 }
 
-/** Returns the information of the most telling words in a row that are covered, in bits. One word alone may say nothing. */
+/** Returns the information of the most telling words in a row that are covered, in bits. One of them alone may say nothing. */
 function longestRun(covered: Uint8Array, { words, bits, tellsAlone }: Value): number {
   let longest = 0;
   let run = 0;
+  let telling = 0;
   for (let word = 0; word < words; word += 1) {
-    run = covered[word] === 1 ? run + (bits[word] as number) : 0;
-    const isAlone = covered[word - 1] !== 1 && words > 1 && tellsAlone[word] === 0;
-    if (run > longest && !isAlone) longest = run;
+    if (covered[word] !== 1) {
+      run = 0;
+      telling = 0;
+      continue;
+    }
+    run += bits[word] as number;
+    if (tellsAlone[word] === 1) telling += 2;
+    else if ((bits[word] as number) >= TELLING_BITS) telling += 1;
+    if (run > longest && (telling > 1 || words === 1)) longest = run;
   }
   return longest;
 }

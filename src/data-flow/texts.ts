@@ -1,3 +1,5 @@
+import { domainToUnicode } from "node:url";
+
 /**
  * Prepares texts for fingerprints: the plain forms of their characters, what they are when one level of encoding is removed, and
  * pieces of bounded length.
@@ -15,9 +17,14 @@ const ACCENTS_AND_INVISIBLE = /[\p{M}\p{Cf}\p{Default_Ignorable_Code_Point}]+/gu
 const OTHER_SEPARATORS = /[^\p{L}\p{N}\0-\x7f]+/gu;
 /** Scripts without spaces: every character is a word. */
 const UNSPACED = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}\p{sc=Khmer}\p{sc=Myanmar}]/gu;
-/** Percent encoding, entities, and the escapes of JSON. */
+/** Full stops and hyphens of other scripts, which stand in addresses as well. */
+const OTHER_STOPS = /\u3002/g;
+const OTHER_HYPHENS = /\u2010/g;
+/** Percent encoding, entities (a number needs no semicolon: HTML, section 13.2.5.80), and the escapes of JSON. */
 const ENCODED =
-  /(?:%[0-9a-fA-F]{2})+|&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-z]{2,6}));|\\(?:u([0-9a-fA-F]{4})|([nrt"\\/]))/g;
+  /(?:%[0-9a-fA-F]{2})+|&(?:(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6}));?|([a-zA-Z]{2,7});)|\\(?:u([0-9a-fA-F]{4})|([nrt"\\/]))/g;
+/** Labels of host names in Punycode (RFC 5890). */
+const PUNYCODE = /xn--[a-z0-9-]{1,59}/gi;
 /** Octets in quoted-printable, and ends of lines that are none (RFC 2045, section 6.7). */
 const QUOTED_PRINTABLE = /(?:=[0-9A-Fa-f]{2})+|=[ \t]*\r?\n/g;
 const ENTITIES: Readonly<Record<string, string>> = {
@@ -31,13 +38,26 @@ const ENTITIES: Readonly<Record<string, string>> = {
   period: ".",
   sol: "/",
   colon: ":",
+  hyphen: "-",
+  dash: "-",
+  lowbar: "_",
+  plus: "+",
+  num: "#",
+  quest: "?",
+  equals: "=",
+  comma: ",",
+  semi: ";",
+  shy: "",
+  zwj: "",
+  zwnj: "",
 };
 const ESCAPES: Readonly<Record<string, string>> = { n: "\n", r: "\r", t: "\t" };
 const CODE_POINT_LAST = 0x10_ffff;
 
 /** Returns a text without accents and invisible characters, and with the plain forms of its letters and digits. */
 export function folded(text: string): string {
-  const plain = text.normalize("NFKD").replace(ACCENTS_AND_INVISIBLE, "").toLowerCase();
+  const letters = text.normalize("NFKD").replace(ACCENTS_AND_INVISIBLE, "").toLowerCase();
+  const plain = letters.replace(OTHER_STOPS, ".").replace(OTHER_HYPHENS, "-");
   return plain.replace(OTHER_SEPARATORS, " ").replace(UNSPACED, " $& ");
 }
 
@@ -51,6 +71,9 @@ export function variantsOf(text: string): readonly string[] {
   };
   if (own.includes("%") || own.includes("&") || own.includes("\\")) add(own.replace(ENCODED, decoded));
   if (own.includes("=")) add(own.replace(QUOTED_PRINTABLE, octets));
+  // Host names in Punycode may be encoded as well.
+  for (const variant of [...variants])
+    if (variant.includes("--")) add(variant.replace(PUNYCODE, (label) => domainToUnicode(label) || label));
   return variants;
 }
 
@@ -60,7 +83,7 @@ function withoutBoundaries(text: string): string {
 
 function decoded(encoded: string, ...groups: readonly (string | undefined)[]): string {
   const [decimal, hex, entity, unit, escaped] = groups;
-  if (entity !== undefined) return ENTITIES[entity] ?? encoded;
+  if (entity !== undefined) return ENTITIES[entity.toLowerCase()] ?? encoded;
   if (unit !== undefined) return String.fromCharCode(Number.parseInt(unit, 16));
   if (escaped !== undefined) return ESCAPES[escaped] ?? escaped;
   if (decimal === undefined && hex === undefined) return octets(encoded);

@@ -24,13 +24,19 @@ export interface WordSpan {
 /** Kinds of characters in words. */
 export const [LETTER, DIGIT, HIGH] = [0x100, 0x200, 0x400];
 
-const [DOT, AT, HYPHEN, UNDERSCORE, PLUS] = [0x2e, 0x40, 0x2d, 0x5f, 0x2b];
+const [DOT, AT, HYPHEN, UNDERSCORE, PLUS, COLON, COMMA] = [0x2e, 0x40, 0x2d, 0x5f, 0x2b, 0x3a, 0x2c];
 /** Most labels of a host name: a sentence may go on after its period without a space. */
 const HOST_LABELS_MAX = 8;
 
 /** Returns the character between a word and the next one, when it is the only one; otherwise 0. */
 function joint({ bytes, start, end }: Words, word: number): number {
   return (end[word] as number) + 1 === start[word + 1] ? (bytes[end[word] as number] as number) : 0;
+}
+
+/** Returns the last word of a mail address before its tag (`name+tag@host`, which comes to the same person); `host`: of the host. */
+export function lastBeforeTag(words: Words, from: number, host: number): number | undefined {
+  for (let word = from; word < host - 1; word += 1) if (joint(words, word) === PLUS) return word;
+  return undefined;
 }
 
 interface FoundAddresses {
@@ -175,9 +181,9 @@ export function* codeRuns(words: Words, { from, to }: WordSpan): Generator<WordS
     }
     let last = word;
     for (let next = last + 1; next <= to && isGrouped(words, next - 1); next += 1) {
+      if (uuidAt(words, next, to) !== undefined) break;
       if (isGroup(words, next)) last = next;
       else if (!isLettersOfCode(words, next)) break;
-      if (uuidAt(words, next, to) !== undefined) break;
     }
     yield { from: word, to: last };
     word = last + 1;
@@ -206,26 +212,34 @@ function uuidAt(words: Words, word: number, last: number): WordSpan | undefined 
   return HEXADECIMAL.test(joinedText(words, { from: word, to })) ? { from: word, to } : undefined;
 }
 
-const TIME_IN_DATE = /^\d{1,2}(?:st|nd|rd|th|am|pm|z|h|t\d{1,2}z?)$/;
+const TIME_IN_DATE = /^(?:\d{1,2}(?:st|nd|rd|th|am|pm|z|h|t\d{1,2}z?)|w\d\d)$/;
 const PART_OF_DATE_BYTES_MAX = 6;
+/** Digits of nanoseconds, and the zone. */
+const FRACTION_BYTES_MAX = 10;
+/** Two digits that begin with more are neither a day nor a month, an hour, a minute or a second. */
+const SIX = 0x36;
+const [ZERO, NINE, LETTER_W] = [0x30, 0x39, 0x77];
 /** What a group may be in a date: a year, another part, or nothing. */
 const [NO_PART, OTHER_PART, YEAR_PART] = [0, 1, 2];
 
 function partOfDate(words: Words, word: number): number {
   const length = size(words, word);
   if (words.kind[word] === DIGIT) {
-    if (length <= 2) return OTHER_PART;
-    if (length !== 4) return NO_PART;
     const at = words.start[word] as number;
+    if (length <= 2) return length === 2 && (words.bytes[at] as number) > SIX ? NO_PART : OTHER_PART;
+    if (length !== 4) return NO_PART;
     const century = ((words.bytes[at] as number) - 0x30) * 10 + (words.bytes[at + 1] as number) - 0x30;
     return century === 19 || century === 20 ? YEAR_PART : NO_PART;
   }
-  if (length > PART_OF_DATE_BYTES_MAX) return NO_PART;
+  // Such a part begins with a digit, or with the W of a week. The look at one byte spares most codes the text.
+  const first = words.bytes[words.start[word] as number] as number;
+  if (length > PART_OF_DATE_BYTES_MAX || (first > NINE && (first | 0x20) !== LETTER_W)) return NO_PART;
   return TIME_IN_DATE.test(joinedText(words, { from: word, to: word })) ? OTHER_PART : NO_PART;
 }
 
-/** Returns whether groups are a date, with or without a time. */
+/** Returns whether groups are a date, with or without a time, or seconds with a fraction. */
 export function isDate(words: Words, { from, to }: WordSpan): boolean {
+  if (isFraction(words, to)) return to === from + 1;
   let hasYear = false;
   for (let word = from; word <= to; word += 1) {
     if (!hasDigits(words, word)) continue;
@@ -234,6 +248,16 @@ export function isDate(words: Words, { from, to }: WordSpan): boolean {
     hasYear ||= part === YEAR_PART;
   }
   return hasYear && to > from;
+}
+
+/** Returns whether a word is the fraction of a second in a time: `10:30:00.123`. */
+export function isFraction(words: Words, word: number): boolean {
+  if (word < 3 || size(words, word) > FRACTION_BYTES_MAX) return false;
+  const between = joint(words, word - 1);
+  if (between !== DOT && between !== COMMA) return false;
+  return (
+    [word - 2, word - 3].every((at) => joint(words, at) === COLON) && [1, 2].every((at) => size(words, word - at) === 2)
+  );
 }
 
 /** Returns whether a group is a national 0 in parentheses, which is not part of a number that is called from abroad. */
@@ -297,12 +321,20 @@ function isIban(text: string): boolean {
 const ACCOUNT_DIGITS = [6, 7, 8, 9, 10, 11, 12];
 const BANK_DIGITS = [5, 6, 8];
 
-/** Returns the account numbers and bank codes that may be parts of an IBAN, with and without zeros before them. */
-export function accountParts(iban: string): ReadonlySet<string> {
-  const [digits = ""] = /\d+$/.exec(iban.slice(4)) ?? [];
-  const parts = [
-    ...ACCOUNT_DIGITS.map((length) => digits.slice(-length)),
-    ...BANK_DIGITS.map((length) => digits.slice(0, length)),
-  ];
-  return new Set(parts.flatMap((part) => [part, part.replace(/^0+/, "")]).filter((part) => part.length > 4));
+const PART_BYTES_MIN = 5;
+
+/** Finds the account numbers and bank codes that may be parts of an IBAN, with and without zeros before them. */
+export function accountParts(iban: string, take: (from: number, to: number) => void): void {
+  const last = iban.length;
+  let first = last;
+  while (first > 4 && iban.charCodeAt(first - 1) <= NINE) first -= 1;
+  const both = (from: number, to: number): void => {
+    let plain = from;
+    while (iban.charCodeAt(plain) === ZERO && plain < to) plain += 1;
+    if (to - from >= PART_BYTES_MIN) take(from, to);
+    if (plain > from && to - plain >= PART_BYTES_MIN) take(plain, to);
+  };
+  for (const length of ACCOUNT_DIGITS) if (first <= last - length) both(last - length, last);
+  for (const length of BANK_DIGITS) if (first + length <= last) both(first, first + length);
+  if (first > last - (ACCOUNT_DIGITS[0] as number)) both(first, last);
 }
