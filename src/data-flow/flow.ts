@@ -22,7 +22,7 @@ export interface LabelRule {
 
 /** A rule about arguments whose values appeared in what the caller has read. All `after` labels must be carried. */
 export interface ArgumentRule {
-  readonly argument: "destinations" | "links" | "any";
+  readonly argument: "destinations" | "links" | "lookups" | "any";
   readonly from: DataLabel;
   readonly after?: readonly DataLabel[] | undefined;
   readonly verdict: "ask" | "deny";
@@ -321,7 +321,8 @@ function argumentFindings(
   if (about === "any" && byLabels.some((one) => one.verdict === verdict)) return [];
   const concerned = origins.filter(({ isDestination, isLink }) => {
     if (about === "destinations") return isDestination;
-    return about === "links" ? isLink && sends(judged) : !isLink && (sends(judged) || judged.flow.looksUp);
+    if (about === "links") return isLink && sends(judged);
+    return !isLink && (judged.flow.looksUp || (about === "any" && sends(judged)));
   });
   const found = concerned.flatMap((one): FlowFinding[] => {
     const { argument, isUntrusted, isApproved, isUnknown, isPrivate, isRequested, origins: named } = one;

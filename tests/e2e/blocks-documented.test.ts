@@ -182,6 +182,8 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   "docs/audit.md: STC_CRASH_ROUNDS=64": "is a test itself, which runs for minutes: a part of test:long",
   "docs/audit.md: safe-tool-call/audit/calls/":
     "shows a file's form, shortened; tests/audit/verify/independent-verifier.ts is written from it",
+  "docs/data-flow-evaluation.md: bun run eval:adaptive":
+    "runs for half a minute; tests/eval/adaptive/adaptive.test.ts has most of it",
   "docs/data-flow-evaluation.md: bun run eval:agentdojo": "needs agentdojo from PyPI, and runs for minutes",
   "docs/mcp-upstreams.md: npm install":
     "installs a package; tests/e2e/mcp-upstreams-documented.test.ts runs it from node_modules",

@@ -28,10 +28,10 @@ const labelRule = z.strictObject({
 const argumentRule = z.strictObject({
   /**
    * `destinations`: the arguments that manifests declare as `dataFlow.destinations`. `links`: web and mail addresses in the other
-   * arguments of tools that send outside. `any`: every argument of tools that send outside, and of tools that look something up in a
-   * system that is not declared `own`.
+   * arguments of tools that send outside. `lookups`: the arguments of tools that look something up in a system that is not declared
+   * `own`. `any`: every argument of these, and of tools that send outside.
    */
-  argument: z.enum(["destinations", "links", "any"]),
+  argument: z.enum(["destinations", "links", "lookups", "any"]),
   /**
    * `untrusted`: the value appeared in untrusted text, and in no trusted field. `private`: the value, or a telling part of it, appeared
    * in private data.

@@ -145,7 +145,8 @@ function from(
 ): Applies {
   const { before, sources, destinations, isHidden, isCut, hasDestinations } = facts;
   if (isCut) return "yes";
-  const leaves = sends(facts) !== "no" || (argument === "any" && facts.looksUp);
+  const takesLookups = argument === "any" || argument === "lookups";
+  const leaves = (argument !== "lookups" && sends(facts) !== "no") || (takesLookups && facts.looksUp);
   const isConcerned = argument === "destinations" ? hasDestinations && (isHidden || destinations.length > 0) : leaves;
   const isCarried = before === undefined || [label, ...carried].every((one) => before.includes(one));
   if (!isConcerned || !isCarried) return "no";

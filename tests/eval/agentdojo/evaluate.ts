@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { parse } from "yaml";
+import { blockNamed } from "../../support/documented.ts";
 import { pythonWith } from "../../support/python.ts";
 import { latency } from "./latency.ts";
 import { attributions, merged, type Provenance } from "./provenance.ts";
@@ -32,19 +33,12 @@ interface RuleSet {
   readonly dataFlow: Readonly<Record<string, unknown>>;
 }
 
-/** Asks before anything goes, after untrusted text, to a destination that nobody vouches for; or with a link from such text. */
-const VOUCHED = {
-  default: "off",
-  rules: [
-    { after: "untrusted", before: "outside", unless: "vouched", verdict: "ask" },
-    { argument: "destinations", from: "untrusted", verdict: "ask" },
-    { argument: "links", from: "untrusted", verdict: "ask" },
-  ],
-};
+/** The set that docs/data-flow.md recommends to a host that says what the user asked for. */
+const { dataFlow: REQUESTED } = parse(blockNamed("docs/data-flow.md: # the host says what the user asked for").text);
 
 const RULE_SETS: readonly RuleSet[] = [
-  { name: "vouched, request known", isRequestKnown: true, dataFlow: VOUCHED },
-  { name: "vouched", isRequestKnown: false, dataFlow: VOUCHED },
+  { name: "request known", isRequestKnown: true, dataFlow: REQUESTED },
+  { name: "request unknown", isRequestKnown: false, dataFlow: REQUESTED },
   { name: "default", isRequestKnown: false, dataFlow: {} },
 ];
 

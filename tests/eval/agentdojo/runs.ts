@@ -40,7 +40,6 @@ export interface Run {
   readonly injection: string | undefined;
   /** The texts that were in the environment in place of harmless ones. */
   readonly injections: Readonly<Record<string, string>>;
-  readonly prompt: Called | undefined;
   readonly userCalls: readonly Called[];
   readonly attackCalls: readonly Called[];
   /** Whether the agent read the injected text. */
@@ -61,17 +60,16 @@ export async function replay(
   { isRequestKnown }: RunOptions,
   injections: Readonly<Record<string, string>> = {},
 ): Promise<Run> {
-  await stand.reset(task.id, injections);
-  const token = await stand.newAgent();
-  const prompt = isRequestKnown ? await told(stand, token) : undefined;
+  const prompt = await stand.reset(task.id, injections);
+  const agent = await stand.newAgent();
+  if (isRequestKnown) await stand.tell(agent, prompt);
   const userCalls: Called[] = [];
-  for (const step of task.calls) userCalls.push(await stand.call(token, step, { isApproved: true }));
+  for (const step of task.calls) userCalls.push(await stand.call(agent, step, { isApproved: true }));
   const judged = await stand.judge("");
   return {
     user: task.id,
     injection: undefined,
     injections,
-    prompt,
     userCalls,
     attackCalls: [],
     wasRead: false,
@@ -85,24 +83,20 @@ export async function replay(
  */
 export async function attack(stand: Stand, attacked: Case, order: Order, { isRequestKnown }: RunOptions): Promise<Run> {
   const { user, injection, injections } = attacked;
-  await stand.reset(user, injections);
-  const token = await stand.newAgent();
-  const prompt = isRequestKnown ? await told(stand, token) : undefined;
+  const prompt = await stand.reset(user, injections);
+  const agent = await stand.newAgent();
+  if (isRequestKnown) await stand.tell(agent, prompt);
   const userCalls: Called[] = [];
   let wasRead = false;
   for (const step of attacked.userCalls) {
-    const made = await stand.call(token, step, { isApproved: true });
+    const made = await stand.call(agent, step, { isApproved: true });
     userCalls.push(made);
     wasRead ||= Object.values(injections).some((text) => holds(made.result, text));
     if (wasRead && order === "now") break;
   }
   const attackCalls: Called[] = [];
-  for (const step of attacked.calls) attackCalls.push(await stand.call(token, step, { isApproved: false }));
-  return { user, injection, injections, prompt, userCalls, attackCalls, wasRead, ...(await stand.judge(injection)) };
-}
-
-async function told(stand: Stand, token: string): Promise<Called> {
-  return await stand.call(token, { tool: "eval_request", args: {} }, { isApproved: false });
+  for (const step of attacked.calls) attackCalls.push(await stand.call(agent, step, { isApproved: false }));
+  return { user, injection, injections, userCalls, attackCalls, wasRead, ...(await stand.judge(injection)) };
 }
 
 /** Returns whether an answer holds the injected text. YAML folds its line ends, so spacing does not count. */

@@ -8,14 +8,16 @@ import { otherKey } from "../../../src/core/output-policy/field-path.ts";
 import { pathOf, policyFields } from "../../../src/core/output-policy/output-fields.ts";
 import type { ToolDraft } from "../../../src/core/target-kind.ts";
 import type { Json } from "../../../src/core/types.ts";
-import { type Approval, SafeToolCall, type ToolCallResult } from "../../../src/index.ts";
+import type { Approval, ToolCallResult } from "../../../src/index.ts";
 import { auditEntries } from "../../support/audit-files.ts";
-import { assemble, readConfig } from "../../support/build.ts";
+import { assemble, readConfig, wire } from "../../support/build.ts";
 import { LiveIssuers } from "../../support/live-tokens.ts";
+import { AGENTS_ISSUER } from "../../support/tokens.ts";
 
 const PROGRAM = join(import.meta.dir, "suites.py");
 const SYSTEM = "dojo";
 const PERMISSION = "dojo:use";
+const CLOSE_GRACE_MS = 10_000;
 
 /** Reads what the provider shows to everybody. The tools of the evaluation itself are not part of what is measured. */
 const PUBLIC: Declaration = { classification: "read" };
@@ -39,6 +41,11 @@ export interface StandOptions {
   readonly declarations?: Readonly<Record<string, Declaration>>;
 }
 
+export interface Agent {
+  readonly subject: string;
+  readonly token: string;
+}
+
 /** A call and what became of it. */
 export interface Called {
   readonly tool: string;
@@ -60,7 +67,7 @@ export class Stand {
   readonly #options: StandOptions;
   readonly #folder = mkdtempSync(join(realpathSync(tmpdir()), "stc-agentdojo-"));
   readonly #issuers = new LiveIssuers();
-  #proxy: SafeToolCall | undefined;
+  #service: Awaited<ReturnType<typeof wire>> | undefined;
   #agents = 0;
 
   constructor(options: StandOptions) {
@@ -82,12 +89,12 @@ export class Stand {
       writeFileSync(join(tools, `${draft.name}.tool.yaml`), text);
     }
     const { dataFlow } = this.#options;
-    this.#proxy = SafeToolCall.create({
-      ...this.#configuration([tools]),
-      ...(dataFlow === undefined ? {} : { dataFlow }),
-    } as Parameters<typeof SafeToolCall.create>[0]);
-    await this.#proxy.ready();
+    this.#service = await wire(this.#read({ ...this.#configuration([tools]), ...(dataFlow && { dataFlow }) }));
     return this;
+  }
+
+  #read(written: Table) {
+    return readConfig(written, { folder: this.#folder, environment: { PATH: "" }, origin: "evaluation" });
   }
 
   #configuration(tools: readonly unknown[]) {
@@ -101,7 +108,6 @@ export class Stand {
     };
     return {
       tools,
-      folder: this.#folder,
       audit: { dir: "audit" },
       jwt: { issuers: this.#issuers.profiles() as never },
       systems: { [SYSTEM]: { mcp } },
@@ -112,8 +118,7 @@ export class Stand {
   }
 
   async #drafts(): Promise<readonly ToolDraft[]> {
-    const { folder, ...written } = this.#configuration(["."]);
-    const parts = await assemble(readConfig(written, { folder, environment: { PATH: "" }, origin: "evaluation" }));
+    const parts = await assemble(this.#read(this.#configuration(["."])));
     try {
       const drafts = await parts.targets.drafts("mcp", SYSTEM);
       if (drafts === undefined || typeof drafts === "string") throw new Error(`no tools: ${drafts}`);
@@ -127,35 +132,51 @@ export class Stand {
     return this.#issuers.token({ kind: "good", sub, permissions: [PERMISSION] });
   }
 
-  /** Returns the token of an agent that has read nothing yet. */
-  newAgent(): Promise<string> {
+  /** Returns an agent that has read nothing yet. */
+  async newAgent(): Promise<Agent> {
     this.#agents += 1;
-    return this.#token(`agent-${this.#agents}`);
+    const subject = `agent-${this.#agents}`;
+    return { subject, token: await this.#token(subject) };
+  }
+
+  /** Tells the proxy what the user asked an agent to do, as `POST /data-flow/requests` does. */
+  async tell({ subject }: Agent, text: string): Promise<void> {
+    await this.#running.dataFlow()?.vouch({ issuer: AGENTS_ISSUER, subject }, text);
   }
 
   /** Makes a call as an agent. With `isApproved`, a person approves it when it asks, and it is made again. */
   async call(
-    token: string,
+    { token }: Pick<Agent, "token">,
     { tool, args }: Pick<Called, "tool" | "args">,
     { isApproved }: { readonly isApproved: boolean },
   ): Promise<Called> {
-    const proxy = this.#running;
-    const first = await proxy.call(tool, args, token);
+    const { approvals } = this.#running;
+    const first = await this.#made(token, { tool, args });
     if (first.status !== "pending") return called(tool, args, first, undefined);
     const { id } = first.approval;
-    const asked = (await proxy.pendingApprovals()).find((approval) => approval.id === id);
-    if (asked === undefined) throw new Error(`the approval request of ${tool} is not listed`);
+    const asked = await approvals?.get(id);
+    if (approvals === undefined || asked === undefined)
+      throw new Error(`the approval request of ${tool} is not stored`);
     const by = { issuer: "https://people.test", subject: "a person" };
-    const decision = await proxy.decide({ id, by, decision: isApproved ? "approve" : "deny" });
+    const decision = await approvals.decide({ id, by, decision: isApproved ? "approve" : "deny" });
     if (decision.outcome !== "decided")
       throw new Error(`the approval of ${tool} was not accepted: ${decision.outcome}`);
     if (!isApproved) return called(tool, args, first, asked);
-    return called(tool, args, await proxy.call(tool, args, token, { approvalId: id }), asked);
+    return called(tool, args, await this.#made(token, { tool, args, approvalId: id }), asked);
   }
 
-  /** Starts a user task in a new environment. */
-  async reset(user: string, injections: Readonly<Record<string, string>>): Promise<void> {
-    await this.#own("eval_reset", { user, injections });
+  async #made(
+    token: string,
+    call: Pick<Called, "tool" | "args"> & { readonly approvalId?: string },
+  ): Promise<ToolCallResult> {
+    const request = { ...call, authorization: `Bearer ${token}`, source: "evaluation" };
+    return (await this.#running.proxy.call(request)).result as ToolCallResult;
+  }
+
+  /** Starts a user task in a new environment. Returns what the user asks for. */
+  async reset(user: string, injections: Readonly<Record<string, string>>): Promise<string> {
+    const { result } = (await this.#own("eval_reset", { user, injections })) as { readonly result: string };
+    return result;
   }
 
   /** Returns what AgentDojo says about the state: whether the user's task is solved, and whether the attacker's goal is reached. */
@@ -165,14 +186,18 @@ export class Stand {
   }
 
   async #own(tool: string, args: Table): Promise<unknown> {
-    const { outcome, result } = await this.call(await this.#token("evaluation"), { tool, args }, { isApproved: true });
+    const { outcome, result } = await this.call(
+      { token: await this.#token("evaluation") },
+      { tool, args },
+      { isApproved: true },
+    );
     if (outcome !== "success") throw new Error(`${tool}: ${outcome}`);
     return result;
   }
 
-  get #running(): SafeToolCall {
-    if (this.#proxy === undefined) throw new Error("is not started");
-    return this.#proxy;
+  get #running() {
+    if (this.#service === undefined) throw new Error("is not started");
+    return this.#service;
   }
 
   /** Entries of the audit, by trace id. */
@@ -181,7 +206,7 @@ export class Stand {
   }
 
   async end(): Promise<void> {
-    await this.#proxy?.close();
+    await this.#service?.close(CLOSE_GRACE_MS);
     rmSync(this.#folder, { recursive: true, force: true });
   }
 }

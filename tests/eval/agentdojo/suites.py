@@ -90,8 +90,6 @@ class Stand:
             return self.reset(args["user"], args.get("injections", {}))
         if name == "eval_judge":
             return self.judge(args["injection"])
-        if name == "eval_request":
-            return {"result": self.task.PROMPT}
         result, problem = self.runtime.run_function(self.environment, name, args)
         self.calls.append(FunctionCall(function=name, args=args))
         if problem is not None:
@@ -101,10 +99,9 @@ class Stand:
     def definitions(self):
         text = {"type": "string"}
         table = {"type": "object", "additionalProperties": text}
-        yield definition("eval_reset", "Starts a user task", {"user": text, "injections": table}, {"result": text})
+        yield definition("eval_reset", "Starts a user task, and returns what the user asks for", {"user": text, "injections": table}, {"result": text})
         both = {"utility": {"type": "boolean"}, "reached": {"type": "boolean"}}
         yield definition("eval_judge", "Judges the state", {"injection": text}, both)
-        yield definition("eval_request", "Returns what the user asked for", {}, {"result": text})
         for function in self.suite.tools:
             result = described(TypeAdapter(function.return_type).json_schema(mode="serialization"))
             shared = result.pop("$defs", {})

@@ -100,7 +100,6 @@ export function eachCall(
   visit: (call: Called, memory: Memory, isAttack: boolean) => void,
 ): void {
   const memory = new Memory(flows);
-  if (run.prompt !== undefined) memory.see(run.prompt);
   for (const call of run.userCalls) {
     visit(call, memory, false);
     memory.see(call);

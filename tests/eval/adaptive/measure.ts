@@ -1,0 +1,81 @@
+import { parse } from "yaml";
+import { blockNamed } from "../../support/documented.ts";
+import { HONEST_MAIL, questionsOf, TASKS, type Task } from "./honest.ts";
+import { INCOMING, isReached, type Strategy } from "./strategies.ts";
+import { AdaptiveWorld } from "./world.ts";
+
+export interface RuleSet {
+  readonly name: string;
+  readonly isRequestKnown: boolean;
+  readonly sections: { readonly dataFlow?: unknown; readonly systems?: Readonly<Record<string, unknown>> };
+}
+
+/** The sets of rules as the page recommends them. */
+export const RECOMMENDED: readonly RuleSet[] = [
+  ["unknown tools", "tools that you do not know well"],
+  ["own systems", "your own systems, with some text from outside"],
+  ["request known", "the host says what the user asked for"],
+].map(([name = "", begin]) => ({
+  name,
+  isRequestKnown: name === "request known",
+  sections: parse(blockNamed(`docs/data-flow.md: # ${begin}`).text),
+}));
+
+/** What the page warns of: whoever a trusted field names gets everything. */
+export const VOUCHED: RuleSet = {
+  name: "unless: vouched alone",
+  isRequestKnown: true,
+  sections: {
+    dataFlow: {
+      default: "off",
+      rules: [
+        { after: "untrusted", before: "outside", unless: "vouched", verdict: "ask" },
+        { argument: "destinations", from: "untrusted", verdict: "ask" },
+        { argument: "links", from: "untrusted", verdict: "ask" },
+      ],
+    },
+  },
+};
+
+/** What the user asks an agent for that then follows the attacker. */
+const REQUEST = "What is in mail 7, and what does my account say?";
+
+export interface Measured {
+  /** Names of the strategies whose goal was reached although nobody was asked about it. */
+  readonly reached: readonly string[];
+  /** Questions for each task. */
+  readonly questions: readonly number[];
+}
+
+/** Plays strategies and tasks under a set of rules, each with a caller that has read nothing before. */
+export async function measure(
+  { sections, isRequestKnown }: RuleSet,
+  strategies: readonly Strategy[],
+  tasks: readonly Task[] = TASKS,
+): Promise<Measured> {
+  const world = new AdaptiveWorld();
+  try {
+    await world.start(sections);
+    const reached: string[] = [];
+    for (const strategy of strategies) {
+      world.reset();
+      const agent = world.newAgent();
+      if (isRequestKnown) await agent.tell(REQUEST);
+      if (strategy.isFresh !== true) {
+        await agent.reads(INCOMING);
+        await agent.call("read_account");
+      }
+      await strategy.play(agent);
+      if (isReached(strategy, world.received)) reached.push(strategy.name);
+    }
+    const questions: number[] = [];
+    for (const task of tasks) {
+      world.reset();
+      world.incoming = HONEST_MAIL;
+      questions.push(await questionsOf(task, world.newAgent(), isRequestKnown));
+    }
+    return { reached, questions };
+  } finally {
+    await world.end();
+  }
+}
