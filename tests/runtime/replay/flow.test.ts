@@ -76,8 +76,11 @@ test("a rule for arguments is judged where the entry names their sources, and ot
   expect(report.unchanged).toBe(recorded - 3);
 });
 
-test("without its rules, data flow asks nobody", async () => {
-  const report = await replayBy({ dataFlow: { default: "off" } });
+test.each([
+  ["without its rules, data flow asks nobody", []],
+  ["a rule for lookups is not about what is sent", [{ argument: "lookups", from: "private", verdict: "deny" }]],
+])("%s", async (_, rules) => {
+  const report = await replayBy({ dataFlow: { default: "off", rules } });
   expect(changesOf(report).sort()).toEqual([
     ["pay", "ask", "allow", 1],
     ["send_mail", "ask", "allow", 1],
