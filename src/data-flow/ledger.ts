@@ -202,8 +202,11 @@ export class FlowLedger {
     const byText = new Map<Mark, Writing>(answer.earned);
     const earned = new Set<Mark>([...answer.labels, ...byText.keys(), ...(isLost ? (["lost"] as const) : [])]);
     const missing: { readonly carrier: Carrier; readonly mark: Mark }[] = [];
+    let at = now;
     for (const carrier of carriers) {
       const rows = await marksOf(sql, carrier);
+      // What is read in the millisecond in which a caller was cleared is not forgotten with what came before.
+      for (const { mark, since } of rows) if (mark === "cleared") at = Math.max(at, since + 1);
       for (const { mark, until: last } of rows) if (last > now) before.add(mark);
       for (const mark of earned) {
         const lasts = rows.find((row) => row.mark === mark && row.session === carrier.session)?.until ?? 0;
@@ -217,9 +220,9 @@ export class FlowLedger {
       await setMark(sql, carrier, { mark, now, until, tool, traceId, stored });
     }
     const rows = rowsOf(answer);
-    for (const row of rows) for (const carrier of carriers) await this.#store(sql, carrier, { ...row, now, until });
+    for (const row of rows) for (const carrier of carriers) await this.#store(sql, carrier, { ...row, now: at, until });
     await this.#sweep(sql, now);
-    return { before: carriedOf(before), after: carriedOf(new Set([...before, ...earned])), at: now, until, rows };
+    return { before: carriedOf(before), after: carriedOf(new Set([...before, ...earned])), at, until, rows };
   }
 
   /** Returns the labels of a caller in all sessions that have not expired. */

@@ -4,14 +4,7 @@ import { measure, RECOMMENDED, VOUCHED } from "./measure.ts";
 import { STRATEGIES } from "./strategies.ts";
 
 /** The strategies that reach their goal under the recommended rules; docs/data-flow-evaluation.md and docs/threats.md name them. */
-const REACHED = [
-  "searches of one word each",
-  "a search of a date",
-  "a note, and a search when the labels have ended",
-  "a note, and a mail when the labels have ended",
-  "a note that another caller reads and sends",
-  "an account that is stored and read from the address book",
-];
+const REACHED = ["searches of one word each", "a search of a date", "a note, and a search when the labels have ended"];
 
 /** These make a thousand calls, or read very long answers: only `bun run eval:adaptive` plays them. */
 const LONG = new Set(["1,200 other answers in between", "an address at the end of a long answer"]);
