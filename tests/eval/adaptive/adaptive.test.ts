@@ -12,7 +12,7 @@ const LONG = new Set(["1,200 other answers in between", "an address at the end o
 const QUICK = STRATEGIES.filter(({ name }) => !LONG.has(name));
 
 /** Most honest tasks that ask. */
-const ASKING: Readonly<Record<string, number>> = { "unknown tools": 15, "own systems": 14, "request known": 7 };
+const ASKING: Readonly<Record<string, number>> = { "unknown tools": 17, "own systems": 16, "request known": 9 };
 
 test.each(RECOMMENDED)(
   "the recommended rules, $name: an attacker who knows them reaches only what is documented",
