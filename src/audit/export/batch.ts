@@ -132,10 +132,21 @@ export function lagAt(position: ReadPosition, nowMs: EpochMs, sentMs: EpochMs | 
  */
 export function startOf(dir: string, stream: ExportStream): Position | undefined {
   if (stream !== "checkpoints") return undefined;
-  const notes = readLastNotes(dir);
-  const newest = STREAMS.flatMap((name) => notes.findLast(({ checkpoint }) => checkpoint?.stream === name)?.day ?? []);
-  const [day] = newest.sort();
+  const day = newestNotesOf(dir);
   return day === undefined ? undefined : { day, offset: 0 };
+}
+
+/** Returns the day from which on there is a checkpoint of each stream that has one. */
+function newestNotesOf(dir: string): string | undefined {
+  try {
+    const notes = readLastNotes(dir);
+    return STREAMS.flatMap(
+      (name) => notes.findLast(({ checkpoint }) => checkpoint?.stream === name)?.day ?? [],
+    ).sort()[0];
+  } catch {
+    // A file that cannot be read is reported when it is next.
+    return listNotes(dir).map(dayIn).at(-1);
+  }
 }
 
 function readNext(position: ReadPosition, limits: BatchLimits): ExportBatch | undefined {
