@@ -20,7 +20,7 @@ const UNSPACED = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}
 /** Full stops and hyphens of other scripts, which stand in addresses as well. */
 const OTHER_STOPS = /\u3002/g;
 const OTHER_HYPHENS = /\u2010/g;
-/** Percent encoding, entities (a number needs no semicolon: HTML, section 13.2.5.80), and the escapes of JSON. */
+/** Percent encoding, entities (a number needs no semicolon in HTML), and the escapes of JSON. */
 const ENCODED =
   /(?:%[0-9a-fA-F]{2})+|&(?:(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6}));?|([a-zA-Z]{2,7});)|\\(?:u([0-9a-fA-F]{4})|([nrt"\\/]))/g;
 /** Labels of host names in Punycode (RFC 5890). */

@@ -268,12 +268,13 @@ export function isNationalZero({ bytes, start, end }: Words, word: number): bool
 
 /** Lengths of IBANs by country: the IBAN registry of SWIFT, release 99. */
 const IBAN_LENGTHS = new Map(
-  `ad24 ae23 al28 at20 az28 ba20 be16 bg22 bh22 bi27 br29 by28 ch21 cr22 cy28 cz24 de22 dj27 dk18 do28 ee20 eg29 es24 fi18 fk18 fo18
-fr27 gb22 ge22 gi23 gl18 gr27 gt28 hn28 hr21 hu28 ie22 il23 iq23 is26 it27 jo30 kw30 kz20 lb28 lc32 li21 lt20 lu20 lv21 ly25 mc27 md24
-me22 mk19 mn20 mr27 mt31 mu30 ni28 nl18 no15 om23 pk24 pl28 ps29 pt25 qa29 ro24 rs22 ru33 sa24 sc31 sd18 se24 si19 sk24 sm27 so23 st25
-sv28 tl23 tn24 tr26 ua29 va22 vg24 xk20 ye30`
+  `ad:24 ae:23 al:28 at:20 az:28 ba:20 be:16 bg:22 bh:22 bi:27 br:29 by:28 ch:21 cr:22 cy:28 cz:24 de:22 dj:27 dk:18 do:28 ee:20
+eg:29 es:24 fi:18 fk:18 fo:18 fr:27 gb:22 ge:22 gi:23 gl:18 gr:27 gt:28 hn:28 hr:21 hu:28 ie:22 il:23 iq:23 is:26 it:27 jo:30
+kw:30 kz:20 lb:28 lc:32 li:21 lt:20 lu:20 lv:21 ly:25 mc:27 md:24 me:22 mk:19 mn:20 mr:27 mt:31 mu:30 ni:28 nl:18 no:15 om:23
+pk:24 pl:28 ps:29 pt:25 qa:29 ro:24 rs:22 ru:33 sa:24 sc:31 sd:18 se:24 si:19 sk:24 sm:27 so:23 st:25 sv:28 tl:23 tn:24 tr:26
+ua:29 va:22 vg:24 xk:20 ye:30`
     .split(/\s+/)
-    .map((one) => [one.slice(0, 2), Number(one.slice(2))] as const),
+    .map((one) => [one.slice(0, 2), Number(one.slice(3))] as const),
 );
 const IBAN_START = /[a-z]{2}\d{2}/g;
 const IBAN_BYTES_MAX = 34;
