@@ -40,7 +40,7 @@ test.each([
   [[{ type: "file" }], "audit.export[0].file: is missing"],
   [[{ type: "file", file: "x", url: "https://a.example" }], "audit.export[0].url"],
   [[{ type: "otlp", url: "https://a.example", file: "x" }], "audit.export[0].file"],
-  [[{ type: "kafka" }], "audit.export[0].type: must be one of otlp, loki, postgres, clickhouse, file"],
+  [[{ type: "carbon" }], "audit.export[0].type: must be one of otlp, loki, postgres, clickhouse, kafka, s3, file"],
 ])("%j is refused with the setting that is wrong", (entries, message) => {
   const written = world.sections({ audit: { dir: "./audit", export: entries } });
   const read = () => readConfig(written, { folder: "/x", environment: {}, origin: "c" }, BUILD);

@@ -82,7 +82,7 @@ export class S3Client {
     // Buckets whose objects are locked demand this digest. The signature covers the SHA-256 of the body in any case.
     const digest = { "content-md5": createHash("md5").update(body).digest("base64") };
     const isConditional = this.#hasConditions;
-    const condition = isConditional ? { "if-none-match": "*" } : {};
+    const condition: Readonly<Record<string, string>> = isConditional ? { "if-none-match": "*" } : {};
     const request = { method: "PUT", key, body, bytesMax: ANSWER_BYTES_MAX, signal } as const;
     const answer = await this.#send({ ...request, headers: { ...digest, ...condition } });
     if (answer.status === NOT_IMPLEMENTED && isConditional) {
@@ -97,7 +97,7 @@ export class S3Client {
   /** Yields the keys with this prefix, in their order. Rejects with `S3Error` or `EgressError`. */
   async *list(prefix: string, signal: AbortSignal): AsyncGenerator<string, void> {
     for (let token: string | undefined = ""; token !== undefined; ) {
-      const next = token === "" ? {} : { "continuation-token": token };
+      const next: Readonly<Record<string, string>> = token === "" ? {} : { "continuation-token": token };
       const query: Readonly<Record<string, string>> = { ...next, "list-type": "2", prefix };
       const answer = await this.#send({ method: "GET", key: "", query, bytesMax: LIST_BYTES_MAX, signal });
       if (answer.status !== 200) throw new S3Error(answer);

@@ -482,7 +482,7 @@ function exporterShown({ exporter, stream, bytesBehind, secondsBehind, ...state 
 
 function queried(route: string, params: Params, store?: AuditStore): Required<Pick<EndpointAnswer, "recorded">> {
   const filters = Object.entries(params).filter((entry): entry is [string, string] => entry[1] !== undefined);
-  const source = store === undefined ? {} : { source: "fleet" };
+  const source: Readonly<Record<string, string>> = store === undefined ? {} : { source: "fleet" };
   return { recorded: { route, ...source, filters: Object.fromEntries(filters) } };
 }
 
