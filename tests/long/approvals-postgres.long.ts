@@ -202,7 +202,7 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
     const rows = await server.send("SELECT id FROM approvals WHERE state = 'claimed'", nameOf(world.url));
     expect(rows.length - claimed.length).toBeLessThanOrEqual(faults);
     const [events = {}] = await server.send(
-      "SELECT count(*)::int AS count, max(seq)::int AS last, (SELECT value FROM approval_counters)::int AS value FROM approval_events",
+      "SELECT count(*)::int AS count, max(seq)::int AS last, (SELECT value FROM approval_counters WHERE name = 'events')::int AS value FROM approval_events",
       nameOf(world.url),
     );
     expect(events).toEqual({ count: events["value"], last: events["value"], value: events["value"] });
