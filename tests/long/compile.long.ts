@@ -74,7 +74,7 @@ beforeAll(async () => {
   for (const file of ["package.json", "bun.lock", "bunfig.toml", "tsconfig.json"]) {
     copyFileSync(join(PROJECT, file), join(source, file));
   }
-  cpSync(join(PROJECT, "src"), join(source, "src"), { recursive: true });
+  for (const part of ["deploy/patches", "src"]) cpSync(join(PROJECT, part), join(source, part), { recursive: true });
   cpSync(join(PROJECT, "docs/configuration.schema.json"), join(source, "docs/configuration.schema.json"));
   const install = ["install", "--frozen-lockfile", "--production", "--silent"];
   expect(await run([process.execPath, ...install], { cwd: source })).toMatchObject({ code: 0, err: "" });

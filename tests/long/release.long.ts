@@ -28,7 +28,8 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 async function otherCheckout(): Promise<string> {
   const root = join(folder, "a deeper", "checkout");
   mkdirSync(root, { recursive: true });
-  const parts = ["package.json", "bun.lock", "bunfig.toml", "tsconfig.json", "docs/configuration.schema.json", "src"];
+  const files = ["package.json", "bun.lock", "bunfig.toml", "tsconfig.json", "docs/configuration.schema.json"];
+  const parts = [...files, "deploy/patches", "src"];
   for (const part of parts) cpSync(join(PROJECT, part), join(root, part), { recursive: true });
   const install = ["install", "--frozen-lockfile", "--production", "--silent"];
   expect(await run([process.execPath, ...install], { cwd: root })).toMatchObject({ code: 0, err: "" });
