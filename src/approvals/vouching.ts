@@ -1,4 +1,4 @@
-import { asStrings, isTable } from "../core/json.ts";
+import { isTable } from "../core/json.ts";
 
 /** Longest value that an approver can vouch for (UTF-16 units), and most values of one decision. */
 export const VOUCHED_CHARACTERS_MAX = 1_024;
@@ -14,17 +14,17 @@ export interface VouchableValue {
 
 /** Reads the values that a request offers to vouch for from its view: approvers vouch for what they were shown. */
 export function vouchableIn({ view }: { readonly view?: unknown }): readonly VouchableValue[] {
-  const dataFlow = isTable(view) ? view["dataFlow"] : undefined;
-  return tablesIn(isTable(dataFlow) ? dataFlow["arguments"] : undefined).flatMap(
-    ({ argument, vouchable, sources: found }) => {
-      const sources = tablesIn(found).map(({ tool, traceId, field }) => ({
-        tool: String(tool),
-        traceId: String(traceId),
-        field: String(field),
-      }));
-      return asStrings(vouchable).map((value) => ({ argument: String(argument), value, sources }));
-    },
-  );
+  const { vouchable, dataFlow } = isTable(view) ? view : {};
+  const named = tablesIn(isTable(dataFlow) ? dataFlow["arguments"] : undefined);
+  return tablesIn(vouchable).map(({ argument, value }) => {
+    const found = named.filter((one) => one["argument"] === argument).flatMap(({ sources }) => tablesIn(sources));
+    const sources = found.map(({ tool, traceId, field }) => ({
+      tool: String(tool),
+      traceId: String(traceId),
+      field: String(field),
+    }));
+    return { argument: String(argument), value: String(value), sources };
+  });
 }
 
 function tablesIn(value: unknown): readonly Readonly<Record<string, unknown>>[] {

@@ -1,4 +1,4 @@
-import { dataFlowSentences } from "./data-flow.ts";
+import { dataFlowSentences, vouchableSentences } from "./data-flow.ts";
 import type { Json } from "./types.ts";
 
 /**
@@ -42,6 +42,7 @@ const VIEW_MEMBERS = {
   grant: {},
   toolMessage: { ownForm: ["console"] },
   dataFlow: { label: "data flow", sentences: dataFlowSentences },
+  vouchable: { label: "later calls", sentences: vouchableSentences },
 } as const satisfies Readonly<Record<string, ViewMember>>;
 
 /** A view, or a part of it. */

@@ -14,15 +14,22 @@ export function dataFlowSentences(dataFlow: unknown): readonly string[] | undefi
   ];
   sentences.push(...listOf(stored).map(storedSentence));
   for (const argument of listOf(named)) {
-    const { argument: name, destination, sources: found, more, vouchable } = argument;
+    const { argument: name, destination, sources: found, more } = argument;
     const what = `${stringOrEmpty(name)}${destination === true ? " (a destination)" : ""}`;
     sentences.push(...listOf(found).map((source) => sourceSentence(what, source)));
     if (typeof more === "number") sentences.push(`${what} appeared in ${more} more`);
-    for (const value of asStrings(vouchable))
-      sentences.push(`${what}: an approver can vouch for ${value} in later calls`);
   }
   sentences.push(...listOf(sources).map((source) => sourceSentence(stringOrEmpty(source["argument"]), source)));
   return sentences;
+}
+
+/** Says which values an approver can vouch for. */
+export function vouchableSentences(vouchable: unknown): readonly string[] | undefined {
+  if (!Array.isArray(vouchable)) return undefined;
+  return listOf(vouchable).map(
+    ({ argument, value }) =>
+      `${stringOrEmpty(argument)}: an approver can vouch for ${stringOrEmpty(value)} in later calls`,
+  );
 }
 
 type Table = Readonly<Record<string, unknown>>;

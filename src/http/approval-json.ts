@@ -288,7 +288,7 @@ const ANSWERS = {
 } as const satisfies Record<AnswerProblem, string>;
 
 const VOUCHING = {
-  not_offered: "This approval request does not offer to vouch for that value: read view.dataFlow again.",
+  not_offered: "This approval request does not offer to vouch for that value: read view.vouchable again.",
   several_approvers: "Others have to approve this as well: send the approval without vouch.",
 } as const;
 

@@ -85,7 +85,6 @@ describe("a destination", () => {
           sources: [
             { tool: "read_mail", traceId: read.body.traceId, of: "id: 812", field: "body", labels: ["untrusted"] },
           ],
-          vouchable: ["de89370400440532013000"],
         },
       ],
     });

@@ -85,10 +85,10 @@ describe("an address that an approver has vouched for", () => {
     expect(shown.body.approval.view.dataFlow.arguments).toMatchObject([
       {
         argument: "to[]",
-        vouchable: [BOB],
         sources: [{ tool: "read_mail", of: "id: 812", field: "body", traceId: read.body.traceId }],
       },
     ]);
+    expect(shown.body.approval.view.vouchable).toEqual([{ argument: "to[]", value: BOB }]);
   });
 
   test("is in the journal: who, for whom, which approval and argument, and the value's hash only", async () => {
@@ -271,7 +271,7 @@ describe("the decision", () => {
     expect({ http, ...refused.error }).toMatchObject({
       http: 400,
       code: "INVALID_INPUT",
-      message: "This approval request does not offer to vouch for that value: read view.dataFlow again.",
+      message: "This approval request does not offer to vouch for that value: read view.vouchable again.",
       details: { field: "vouch" },
     });
   });

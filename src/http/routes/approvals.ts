@@ -72,7 +72,7 @@ const decisionBody = z.strictObject({
   grant: chosenTermsSchema.optional(),
   reason: z.string().max(REASON_CHARACTERS_MAX).optional(),
   answer: z.string().max(ANSWER_CHARACTERS_MAX).optional(),
-  /** Values of `view.dataFlow.arguments[].vouchable`. */
+  /** Values of `view.vouchable`. */
   vouch: z.array(z.string().max(VOUCHED_CHARACTERS_MAX)).max(VOUCHED_VALUES_MAX).optional(),
   viewDigest: z
     .string()

@@ -57,10 +57,15 @@ export function renderCall(detector: Detector, call: ShownCall): RenderedView | 
 function dataFlowShown({ labels: carried = [], origins }: FlowJudgement, hasGrants: boolean, show: Show): ApprovalView {
   const named = origins.filter((one) => one.origins.length > 0);
   if (carried.length === 0 && named.length === 0) return {};
+  const offered = hasGrants
+    ? named.flatMap(({ argument, questioned }) =>
+        vouchable(argument, questioned, show).map((value) => ({ argument: show(argument), value })),
+      )
+    : [];
   return {
     dataFlow: {
       carried,
-      arguments: named.map(({ argument, isDestination, isUntrusted, questioned, origins: sources, more }) => ({
+      arguments: named.map(({ argument, isDestination, isUntrusted, origins: sources, more }) => ({
         argument: show(argument),
         ...(isDestination && { destination: true }),
         ...(isUntrusted && { untrusted: true }),
@@ -74,21 +79,16 @@ function dataFlowShown({ labels: carried = [], origins }: FlowJudgement, hasGran
           ...(!isWhole && { part: true }),
         })),
         ...(more > 0 && { more }),
-        ...(hasGrants && vouchable(argument, questioned, show)),
       })),
     },
+    ...(offered.length > 0 && { vouchable: offered }),
   };
 }
 
 /** Returns the addresses that approvers can vouch for: those that they see as they are, also where an argument's name hides them. */
-function vouchable(
-  path: string,
-  questioned: readonly string[],
-  show: Show,
-): { readonly vouchable?: readonly string[] } {
+function vouchable(path: string, questioned: readonly string[], show: Show): readonly string[] {
   const names = ["value", ...path.split(/[.[\]]+/).filter((name) => name !== "")];
-  const seen = questioned.filter((text) =>
+  return questioned.filter((text) =>
     names.every((name) => Object.values(Object(show({ [name]: text }))).every((shown) => shown === text)),
   );
-  return seen.length === 0 ? {} : { vouchable: seen };
 }

@@ -522,7 +522,6 @@ describe("several approvers and tabs", () => {
         expect.stringMatching(
           /^to\[\] \(a destination\) appeared in read_mail \(id: 812\), field body, untrusted; call /,
         ),
-        "to[] (a destination): an approver can vouch for eve@elsewhere.example in later calls",
       ]);
     } finally {
       await flowing.end();
