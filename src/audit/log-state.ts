@@ -5,7 +5,7 @@ import { dayFilesOf, readLastLine } from "./journal/day-files.ts";
 import { lockHolder } from "./journal/directory-lock.ts";
 import { parseLine } from "./query/view.ts";
 
-/** What the end of a log says, whether a process writes it or not. */
+/** The newest line of a log, the lines that no checkpoint covers, and the process that writes the log. */
 export interface LogState {
   /** The process that writes the log: its id, or 0 where it has none here; undefined when none is visible. */
   readonly writer: number | undefined;

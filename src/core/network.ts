@@ -28,3 +28,17 @@ export function collectorProblems(
   }
   return faults;
 }
+
+/** Returns the parameters of a URL by name; undefined when one has another name, or is there twice. */
+export function parametersIn<Name extends string>(
+  search: URLSearchParams,
+  names: readonly Name[],
+): Readonly<Partial<Record<Name, string>>> | undefined {
+  const found: Partial<Record<Name, string>> = {};
+  for (const [name, value] of search) {
+    const known = names.find((one) => one === name);
+    if (known === undefined || found[known] !== undefined) return undefined;
+    found[known] = value;
+  }
+  return found;
+}

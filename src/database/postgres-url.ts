@@ -1,4 +1,4 @@
-import { isLoopback } from "../core/network.ts";
+import { isLoopback, parametersIn } from "../core/network.ts";
 
 /** Address and credentials of a PostgreSQL server. */
 export interface PostgresAddress {
@@ -68,14 +68,8 @@ function isPooledBy(written = "false"): boolean {
 }
 
 function parametersOf(search: URLSearchParams): Parameters {
-  const found: Partial<Record<keyof Parameters, string>> = {};
-  for (const [name, value] of search) {
-    const known = PARAMETERS.find((parameter) => parameter === name);
-    if (known === undefined || found[known] !== undefined) {
-      throw invalid(`accepts only the parameters ${PARAMETERS.join(", ")} once each`);
-    }
-    found[known] = value;
-  }
+  const found = parametersIn(search, PARAMETERS);
+  if (found === undefined) throw invalid(`accepts only the parameters ${PARAMETERS.join(", ")} once each`);
   return found;
 }
 

@@ -68,7 +68,7 @@ async function objectionTo(tx: WriteTransaction, decision: Decision, approval: A
   return objectionToGrant(decision, approval) ?? objectionToVouching(decision, approval);
 }
 
-/** What one of several approvers says does not bind the others: only who decides alone can vouch. */
+/** An approver can vouch only when this decision alone is enough: one vote of several does not speak for the others. */
 function objectionToVouching(decision: Decision, approval: Approval): Decided | undefined {
   const { vouch = [] } = decision;
   if (vouch.length === 0) return undefined;

@@ -33,7 +33,7 @@ const PARTS =
   /^([0-9a-f]{32})\/(?:(journal|checkpoints)|(calls)\/([0-9a-f]{32}))\/(\d{4}-\d{2}-\d{2})\/(\d{12})\.(?:jsonl|txt)\.gz$/;
 const RECORD = new RegExp(`^([0-9a-f]{32})/${RECORD_FILE.replace(".", "\\.")}\\.gz$`);
 
-/** What an object of an archive holds. */
+/** The kinds of objects in an archive. */
 export type ArchivedObject =
   | { readonly kind: "record"; readonly directory: string }
   | {

@@ -54,7 +54,7 @@ export interface FetchedLog {
   readonly dir: string;
   readonly parts: number;
   readonly bytes: number;
-  /** What is missing or cannot be read: the rest of the log is there. */
+  /** Parts of the log that are missing or cannot be read. All other parts were fetched. */
   readonly problems: readonly string[];
 }
 

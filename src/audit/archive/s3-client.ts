@@ -25,7 +25,7 @@ interface S3Options {
 export interface S3Credentials {
   readonly id: string;
   readonly secret: string;
-  /** Of temporary credentials. */
+  /** Set for temporary credentials only. */
   readonly sessionToken: string | undefined;
 }
 

@@ -15,8 +15,8 @@ export function logIds(): (dir: string, stream: StreamName) => string | undefine
 
 /**
  * Returns the id of the log that holds a stream's lines, as in the origin of its checkpoints: with it, `(log id, stream, seq)`
- * names a line anywhere. Returns `undefined` before the first line that has a link. `verified` is the id of a sound first line, or
- * of retention's record of it; `claimed` is also what the first line or a checkpoint says.
+ * names a line anywhere. Returns `undefined` before the first line that has a link. `verified`: only the id that follows from
+ * a valid first line, or from retention's record of it. `claimed`: otherwise the id that the first line or a checkpoint names.
  */
 export function logIdIn(
   dir: string,

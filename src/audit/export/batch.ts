@@ -218,7 +218,7 @@ function checkDay(day: string, { bytes, first }: Chunk): void {
   }
 }
 
-/** What cannot be read from a line, or from a note, itself. The notes of checkpoints name their log themselves. */
+/** A line with the facts that its own text does not say. The note of a checkpoint says which log it belongs to. */
 type LinePosition = Pick<ExportLine, "stream" | "day" | "offset" | "line" | "log">;
 
 export function exportLine(position: LinePosition): ExportLine {

@@ -254,7 +254,7 @@ export class Exporter {
     return readBatch({ ...position, log: this.#log });
   }
 
-  /** What is there at the start is sent at once, as at the end: a process that starts again and again still sends. */
+  /** Lines that exist at the start are sent at once, as at the end, so that a process that restarts often still sends. */
   #isDue({ intervalMs }: Archive, bytes: number): boolean {
     const isOver = Math.abs(this.#options.clock() - (this.#exhaustedAt ?? 0)) >= intervalMs;
     return bytes > 0 && (bytes >= PART_BYTES_MAX || isOver || this.#isEnding);

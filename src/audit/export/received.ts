@@ -5,7 +5,7 @@ import { parseLine } from "../query/view.ts";
 import { type ExportLine, exportLine } from "./batch.ts";
 import { EXPORT_STREAMS } from "./positions.ts";
 
-/** What a text holds that came from exporters, whatever brought it here. */
+/** Lines that exporters sent, read from a text that another system kept. */
 export interface Received {
   readonly lines: readonly ExportLine[];
   /** Records of exporters that lack what names a line, and records of other services. */

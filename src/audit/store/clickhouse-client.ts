@@ -26,7 +26,7 @@ const ROWS_TYPE = "application/x-ndjson";
 const GZIP = { level: 1 } as const;
 const compressed = promisify(gzip);
 
-/** What operators can do about errors of the server, by number. */
+/** Meanings of the server's errors that operators can correct, by number. */
 const MEANINGS: ReadonlyMap<number, string> = new Map([
   [60, "unknown table"],
   [81, "unknown database"],

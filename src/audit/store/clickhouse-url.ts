@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { isLoopback } from "../../core/network.ts";
+import { isLoopback, parametersIn } from "../../core/network.ts";
 import type { EgressTls } from "../../egress/client.ts";
 
 /** Address and credentials of the HTTP interface of a ClickHouse server. */
@@ -47,14 +47,8 @@ export function parseClickHouseUrl(text: string): ClickHouseAddress {
 }
 
 function parametersOf(search: URLSearchParams): Parameters {
-  const found: Partial<Record<keyof Parameters, string>> = {};
-  for (const [name, value] of search) {
-    const known = PARAMETERS.find((parameter) => parameter === name);
-    if (known === undefined || found[known] !== undefined) {
-      throw invalid(`accepts only the parameters ${PARAMETERS.join(", ")} once each`);
-    }
-    found[known] = value;
-  }
+  const found = parametersIn(search, PARAMETERS);
+  if (found === undefined) throw invalid(`accepts only the parameters ${PARAMETERS.join(", ")} once each`);
   return found;
 }
 

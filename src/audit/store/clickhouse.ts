@@ -156,7 +156,7 @@ const SETTLED_EVERY_MS = 25_000;
 const EVERY_CHECKPOINT_DAYS = 2;
 /** Days, and checkpoints of a log and a day, that are deleted at once. */
 const DELETED_MAX = 1_000;
-/** Of these, in one statement: each is a mutation, of which the server accepts a thousand that have not ended. */
+/** Groups of checkpoints, each of a log and a day, that one statement deletes: the server accepts a thousand unfinished mutations. */
 const GROUPS_AT_ONCE = 100;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
 const LINE_NAMES = LINE_COLUMNS.map(({ name }) => name);
@@ -223,7 +223,7 @@ class ClickHouseWriter {
     if (rows.length > 0) await this.#client.insert(table, columns, rows as readonly StoreAnswer[]);
   }
 
-  /** Whoever may not create tables can use those that exist. */
+  /** Existing tables can be used without the permission to create tables. */
   async #createTables(): Promise<void> {
     const [found] = await this.#client.read(
       sql`SELECT count() AS tables FROM system.tables WHERE database = currentDatabase()

@@ -13,7 +13,7 @@ const LEFT_OUT = "duration_code";
 const SURROGATE = String.raw`((?:^|[^\\])(?:\\\\)*)\\u[dD][89a-fA-F][0-9a-fA-F]{2}`;
 const REPLACED = String.raw`\1\\ufffd`;
 const LINK = String.raw`,"seq":(\d+),"prev":"[0-9a-f]{64}","hash":"([0-9a-f]{64})"\}$`;
-/** What the path of a part tells: its log, and its day. */
+/** The path of a part names its log and its day. */
 const PART = String.raw`(/calls)?/([0-9a-f]{32})(?:/journal)?/(\d{4}-\d{2}-\d{2})/\d{12}\.jsonl\.gz$`;
 const IS_CALL = "stream = 'calls'";
 

@@ -18,7 +18,7 @@ export async function proveStored(database: StoreDatabase, { log, seq }: LineNam
   const [range] = await database.read(
     sql`SELECT min(seq) AS oldest, max(seq) AS newest, count(*) AS total FROM ${lines} WHERE ${own} AND seq >= ${0}`,
   );
-  // Of no lines, the extremes are NULL or 0.
+  // Without lines, `min` and `max` are NULL or 0.
   const stored = Number(range?.["total"]) === 0 ? 0 : Number(range?.["newest"]) + 1;
   if (seq >= stored) throw new NotProvable(`the store holds no line of seq ${seq} of the log ${log}`);
   if (Number(range?.["oldest"]) > 0)
