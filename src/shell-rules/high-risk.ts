@@ -1,3 +1,4 @@
+import { SHELL_RULE_NOTES as NOTES } from "../core/shell-rule-notes.ts";
 import { NETWORK } from "./network.ts";
 import { HIGH, rulesOf } from "./rule.ts";
 import { FD_EXEC } from "./wrappers.ts";
@@ -15,7 +16,7 @@ export const JOURNAL_CHANGES =
 export const HIGH_RISK = rulesOf(HIGH, [
   {
     id: "removes-recursively",
-    note: "Removes folders with their contents, files outside the workspace, or files that the command does not name.",
+    note: NOTES["removes-recursively"],
     calls: [
       { programs: "rm", options: "-rR --recursive" },
       { programs: "rm", operand: "outside the workspace" },
@@ -28,7 +29,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "overwrites",
-    note: "Overwrites, cuts or wipes files or devices.",
+    note: NOTES.overwrites,
     calls: [
       {
         programs: "dd truncate shred wipe srm fallocate wipefs sgdisk fdisk parted cryptsetup",
@@ -42,14 +43,14 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "runs-file",
-    note: "Runs a file by its path: its content is not checked.",
+    note: NOTES["runs-file"],
     calls: [{ test: "is a file" }],
     matches: ["./run.sh", "/tmp/git status", "~/bin/x", "../x", "env ./x", "find . -exec ./x {} +"],
     misses: ["/bin/ls", "/usr/bin/env ls", "cat ./run.sh", "/usr/./bin/ls"],
   },
   {
     id: "chooses-loading",
-    note: "Sets a variable that decides which programs, libraries or settings are used.",
+    note: NOTES["chooses-loading"],
     runs: "arguments",
     calls: [{ test: "chooses what is loaded" }],
     matches: ["PATH=. ls", "LD_PRELOAD=./x.so ls", "export GIT_SSH_COMMAND=x", "env NODE_OPTIONS=x ls"],
@@ -57,7 +58,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "changes-language",
-    note: "Changes the meaning of words in the rest of the script.",
+    note: NOTES["changes-language"],
     runs: "arguments",
     calls: [
       { programs: "alias", argument: /=/ },
@@ -70,7 +71,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "filter-starts-programs",
-    note: "A script of sed or awk that starts programs, writes outside the workspace, or cannot be read.",
+    note: NOTES["filter-starts-programs"],
     runs: "arguments",
     calls: [{ programs: "sed gsed awk gawk mawk nawk", test: "starts programs in its script" }],
     matches: ["sed 's/x/y/e' f", "sed '1e ls' f", "awk 'BEGIN{system(\"ls\")}'", "awk '{print | \"sh\"}' f"],
@@ -78,7 +79,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "starts-programs",
-    note: "An option that makes the program start another one.",
+    note: NOTES["starts-programs"],
     runs: "arguments",
     calls: [
       { programs: "tar gtar bsdtar", test: "starts programs as tar" },
@@ -131,21 +132,21 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "writes-outside",
-    note: "Writes outside the workspace, or to an unknown path.",
+    note: NOTES["writes-outside"],
     calls: [{ writes: "outside the workspace" }, { changes: true, test: "writes an unnamed path outside" }],
     matches: ["echo x > /etc/motd", "cp a ../b", "tee /srv/x", "touch /x", "echo x > $f", "mv a /opt/b", "gzip /etc/x"],
     misses: ["echo x > out.txt", "ls 2>/dev/null", "cp a b", "echo x > /tmp/x", "mkdir -p src/x", "cat < /etc/hosts"],
   },
   {
     id: "writes-start-files",
-    note: "Writes a file by which git, a shell or an editor starts programs later.",
+    note: NOTES["writes-start-files"],
     calls: [{ writes: "start file" }, { changes: true, test: "writes an unnamed start file" }],
     matches: ["echo x >> .git/config", "cp x .git/hooks/pre-commit", "tee -a ~/.bashrc < x"],
     misses: ["cat .git/config", "ls .git/hooks", "echo x > .gitignore", "echo x > config", "cat ~/.bashrc"],
   },
   {
     id: "reads-secrets",
-    note: "Reads or searches for files in which keys and passwords are usually stored.",
+    note: NOTES["reads-secrets"],
     calls: [
       { test: "reads secrets" },
       { programs: "find", test: "finds secrets" },
@@ -166,7 +167,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "cannot-classify",
-    note: "The text does not show what this runs.",
+    note: NOTES["cannot-classify"],
     calls: [],
     unclear: true,
     matches: ["$x -rf y", 'echo "a', "$(cat x)", "{rm,-r,x}", "/bin/r? x", `echo "\${x@P}"`, `echo \${!x}`, "if"],
@@ -174,7 +175,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "gains-privileges",
-    note: "Runs as another user, or changes users and their rights.",
+    note: NOTES["gains-privileges"],
     calls: [
       {
         programs: `sudo doas su runuser pkexec gosu su-exec setcap capsh setpriv usermod useradd userdel groupadd
@@ -186,7 +187,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "changes-rights",
-    note: "Changes owners or rights of whole folders, or opens files to everybody.",
+    note: NOTES["changes-rights"],
     calls: [
       { programs: "chmod chown chgrp", options: "-R --recursive" },
       { programs: "setfacl" },
@@ -197,7 +198,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "installs",
-    note: "Installs or removes packages: their own programs run while that happens.",
+    note: NOTES.installs,
     calls: [
       { programs: INSTALLERS, unless: "asks the installer", changes: true },
       { programs: PACKAGES, test: "installs packages", changes: true },
@@ -209,7 +210,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "network",
-    note: "Talks to the network.",
+    note: NOTES.network,
     calls: [
       { programs: [...NETWORK].join(" "), unless: "stays on this machine" },
       { programs: PACKAGES, test: "names an address" },
@@ -224,7 +225,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "signals-processes",
-    note: "Ends processes or sends them signals.",
+    note: NOTES["signals-processes"],
     calls: [
       { programs: "fuser", options: "-k --kill" },
       { programs: "kill pkill killall xkill skill", text: /^(?!(?:-l|-L|-0|--list)(?: |$))/ },
@@ -234,7 +235,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "infrastructure",
-    note: "Changes containers, clusters or clouds.",
+    note: NOTES.infrastructure,
     calls: [
       {
         programs: `docker podman nerdctl buildah skopeo kubectl oc helm terraform tofu terragrunt pulumi ansible
@@ -249,7 +250,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "system-settings",
-    note: "Changes services, schedules, mounts, networks or other settings of the system.",
+    note: NOTES["system-settings"],
     runs: "arguments",
     calls: [
       {
@@ -269,7 +270,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "interpreter",
-    note: "Runs a program in a language that is not analysed, or a script from a file or a pipe.",
+    note: NOTES.interpreter,
     runs: "input",
     calls: [{ test: "runs code" }],
     matches: ["python3 x.py", "node -e 'x'", "perl -pe s/a/b/ f", "bash run.sh", "cat x | sh", "source x", ". ./x"],
@@ -277,7 +278,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
   },
   {
     id: "build-tool",
-    note: "Runs commands that a file of the project contains.",
+    note: NOTES["build-tool"],
     runs: "arguments",
     calls: [
       {
@@ -299,7 +300,7 @@ export const HIGH_RISK = rulesOf(HIGH, [
 export const GIT = rulesOf(HIGH, [
   {
     id: "git-destroys",
-    note: "Throws away commits or work that git would otherwise keep.",
+    note: NOTES["git-destroys"],
     calls: [
       { git: "prune filter-branch replace" },
       { git: "push", options: "-fd --force --force-with-lease --delete --mirror --prune" },
@@ -328,7 +329,7 @@ export const GIT = rulesOf(HIGH, [
   },
   {
     id: "git-starts-programs",
-    note: "Makes git start a program that the command names.",
+    note: NOTES["git-starts-programs"],
     runs: "arguments",
     calls: [{ programs: "git", test: "git starts programs" }],
     matches: ["git -c core.pager='sh x' log", "git -c alias.x='!rm -rf ~' x", "git rebase --exec make main"],
@@ -336,7 +337,7 @@ export const GIT = rulesOf(HIGH, [
   },
   {
     id: "git-reaches-elsewhere",
-    note: "Pushes to or fetches from a repository whose address is in the command.",
+    note: NOTES["git-reaches-elsewhere"],
     calls: [
       { git: "clone send-email daemon request-pull" },
       { git: "lfs", text: /^(?!(?:ls-files|status|env|version)(?: |$))/ },
@@ -350,7 +351,7 @@ export const GIT = rulesOf(HIGH, [
   },
   {
     id: "git-settings",
-    note: "Changes settings through which git starts programs or trusts servers.",
+    note: NOTES["git-settings"],
     runs: "arguments",
     calls: [{ programs: "git", test: "git gets settings" }],
     matches: ["git config alias.x '!sh'", "git config core.hooksPath .x", "git config --global user.name x"],
@@ -358,7 +359,7 @@ export const GIT = rulesOf(HIGH, [
   },
   {
     id: "git-unknown-verb",
-    note: "An alias or an extension of git: the command does not show what it runs.",
+    note: NOTES["git-unknown-verb"],
     calls: [{ programs: "git", unless: "git has this verb" }],
     matches: ["git up", "git $x", "git my-alias"],
     misses: ["git", "git --version", "git status", "git commit -m up"],

@@ -1,3 +1,4 @@
+import { SHELL_RULE_NOTES as NOTES } from "../core/shell-rule-notes.ts";
 import { JOURNAL_CHANGES } from "./high-risk.ts";
 import { READS, rulesOf, type ShellRule } from "./rule.ts";
 import { FD_EXEC } from "./wrappers.ts";
@@ -10,7 +11,7 @@ const CONTAINERS = `-aqflnstd --all --quiet --no-trunc --no-stream --follow --de
 export const READ_ONLY = rulesOf(READS, [
   {
     id: "reads",
-    note: "Reads and changes nothing, whatever its options.",
+    note: NOTES.reads,
     calls: [
       {
         programs: `ls dir vdir cat tac nl head tail wc cut tr comm paste join fold fmt column expand unexpand rev grep
@@ -36,7 +37,7 @@ export const READ_ONLY = rulesOf(READS, [
   },
   {
     id: "reads-unless",
-    note: "Reads and changes nothing without the options that write.",
+    note: NOTES["reads-unless"],
     calls: [
       { programs: "sort", without: "-o --output --compress-program" },
       { programs: "uniq xxd", test: "has one operand at most" },
@@ -75,7 +76,7 @@ export const READ_ONLY = rulesOf(READS, [
   },
   {
     id: "reads-infrastructure",
-    note: "Shows the state of containers, clusters and services, with options that are known to only show.",
+    note: NOTES["reads-infrastructure"],
     calls: [
       {
         programs: "docker podman nerdctl",
@@ -119,7 +120,7 @@ export const READ_ONLY = rulesOf(READS, [
   },
   {
     id: "reads-packages",
-    note: "Shows packages, versions and settings of development tools, with options that are known to only show.",
+    note: NOTES["reads-packages"],
     calls: [
       {
         programs: "npm",
@@ -181,7 +182,7 @@ export const CHANGES: readonly ShellRule[] = [
     risk: "medium",
     rememberable: true,
     id: "changes",
-    note: "Changes files of the workspace, or runs a program without a rule.",
+    note: NOTES.changes,
     calls: [{ changes: true }, { test: "writes files" }],
     matches: ["rm file.txt", "mv a b", "mkdir x", "sed -i s/a/b/ f", "echo x > f", "tee f", "git commit -m x"],
     misses: ["ls -la", "cat f", "git status", "grep -r x .", "find . -name '*.ts'", "wc -l f 2>/dev/null"],
@@ -191,7 +192,7 @@ export const CHANGES: readonly ShellRule[] = [
     risk: "medium",
     rememberable: false,
     id: "shell-in-shell",
-    note: "Starts another shell; the script that it runs was checked too.",
+    note: NOTES["shell-in-shell"],
     calls: [{ test: "starts a shell" }],
     matches: ["bash -c 'ls'", "sh -c ls", "busybox ls"],
     misses: ["ls", "echo bash"],

@@ -1,10 +1,10 @@
 import { approvalsPage } from "./approvals/page.tsx";
 import { callsPage } from "./calls/page.tsx";
 import { limitsPage } from "./limits/page.tsx";
-import { configurationPage } from "./oversight/configuration.tsx";
 import { evidencePage } from "./oversight/evidence.tsx";
 import { reportPage } from "./oversight/report.tsx";
 import { sessionsPage } from "./oversight/sessions.tsx";
+import { policyPage } from "./policy/page.tsx";
 import type { AppPage } from "./state.ts";
 import { systemsPage } from "./systems/page.tsx";
 import { toolsPage } from "./tools/page.tsx";
@@ -12,5 +12,5 @@ import { toolsPage } from "./tools/page.tsx";
 /** The pages in the order of the navigation. A new one is one line here. */
 export const PAGES: readonly AppPage[] = [
   ...[approvalsPage, callsPage, toolsPage, systemsPage, sessionsPage, limitsPage],
-  ...[configurationPage, evidencePage, reportPage],
+  ...[policyPage, evidencePage, reportPage],
 ];

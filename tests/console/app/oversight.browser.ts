@@ -83,7 +83,7 @@ test("a session and what was approved for it are shown, and end when an operator
 });
 
 test("the configuration in use is shown without paths", async () => {
-  const page = await visit("#/configuration");
+  const page = await visit("#/policy");
   await page.locator(".settings").getByText('"two-teams"').waitFor();
   await page.locator("summary", { hasText: "audit" }).click();
   await page.getByText('"dir": "[path]"').waitFor();
@@ -139,7 +139,7 @@ test("a late answer for one period does not replace that of the period chosen af
 });
 
 test("the keys g and s go from one page with this letter to the next", async () => {
-  const page = await visit("#/configuration", { holds: [...HOLDS, "metrics:read"] });
+  const page = await visit("#/policy", { holds: [...HOLDS, "metrics:read"] });
   await page.locator(".settings").waitFor();
   for (const title of ["Systems", "Sessions", "Systems"]) {
     await page.keyboard.press("g");
@@ -181,7 +181,7 @@ test.each([
   ["light", 360],
 ] as const)("the pages are accessible: %s, %d px", async (colorScheme, width) => {
   const page = await visit("#/sessions", { colorScheme, viewport: { width, height: 800 } });
-  for (const fragment of ["#/sessions", "#/configuration", "#/report", "#/evidence"]) {
+  for (const fragment of ["#/sessions", "#/policy", "#/report", "#/evidence"]) {
     await page.goto(`${world.consoleUrl}/console${fragment}`);
     await page.locator(".empty, .records, .settings, .figures, .callout").first().waitFor();
     expect([fragment, await hindrances(page)]).toEqual([fragment, []]);

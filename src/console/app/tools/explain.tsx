@@ -3,6 +3,7 @@ import type { VNode } from "preact";
 import type { Explanation } from "../../../core/api/explain.ts";
 import { BOUNDED_TEXT_LIMITS, parseStrictJson } from "../../../core/strict-json.ts";
 import { type ApiError, request } from "../api.ts";
+import { Rules } from "../meanings.tsx";
 import { Badge, Facts, Problem } from "../parts.tsx";
 import { codeRow, jsonLines, Names, Section } from "../records.tsx";
 import { permissions } from "../session.ts";
@@ -134,7 +135,7 @@ function Answer({ answer }: { readonly answer: Explanation | ApiError | string |
             <Names key="read" names={dataFlow.labels ?? ["not known"]} none="nothing" />,
           ],
           dataFlow?.sources && ["Values appeared in", <Sources key="sources" sources={dataFlow.sources} />],
-          rules.length === 0 ? undefined : ["Rules that matched", <Names key="rules" names={rules} />],
+          rules.length === 0 ? undefined : ["Rules that matched", <Rules key="rules" names={rules} />],
           codeRow("Configuration", policyVersion),
         ]}
       />

@@ -8,12 +8,12 @@ import { counted } from "../words.ts";
 
 /** The configuration in use: who is asked, what is limited, and whether the last reload was refused. */
 
-function ConfigurationView(): VNode {
+function PolicyView(): VNode {
   const { read, again } = useRead<ConfigurationShown>("/configuration");
   return (
     <div class="sheet story">
       {read.value === undefined ? (
-        <Unread title="Configuration" read={read} again={again} />
+        <Unread title="Policy" read={read} again={again} />
       ) : (
         <Shown configuration={read.value} again={again} />
       )}
@@ -37,7 +37,7 @@ function Shown({ configuration: { state, problems, values, liveKeys }, again }: 
   return (
     <>
       <header class="sheet-head">
-        <Heading>Configuration</Heading>
+        <Heading>Policy</Heading>
         <button type="button" onClick={again}>
           Refresh
         </button>
@@ -101,9 +101,9 @@ function reloadWords(name: string, liveKeys: readonly string[]): string {
   return below === 0 ? "" : `${counted(below, "key")} change with a reload`;
 }
 
-export const configurationPage: AppPage = {
-  name: "configuration",
-  title: "Configuration",
+export const policyPage: AppPage = {
+  name: "policy",
+  title: "Policy",
   permission: "configuration:read",
-  view: ConfigurationView,
+  view: PolicyView,
 };
