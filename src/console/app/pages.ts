@@ -9,7 +9,7 @@ import type { AppPage } from "./state.ts";
 import { systemsPage } from "./systems/page.tsx";
 import { toolsPage } from "./tools/page.tsx";
 
-/** The pages in the order of the navigation. A new one is one line here. */
+/** The pages in the order of the navigation, which shows them by group. A new one is one line here. */
 export const PAGES: readonly AppPage[] = [
   ...[approvalsPage, callsPage, toolsPage, systemsPage, sessionsPage, limitsPage],
   ...[policyPage, evidencePage, reportPage],

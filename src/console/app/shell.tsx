@@ -1,22 +1,21 @@
-import { computed, effect, signal, untracked } from "@preact/signals";
+import { effect, signal, untracked } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect } from "preact/hooks";
 import { isReachable } from "./api.ts";
+import { current, mayOpen, Navigation } from "./navigation.tsx";
 import { PAGES } from "./pages.ts";
 import { Dialog, Empty, Facts, Heading, localTime, Notices } from "./parts.tsx";
 import { hrefOf } from "./route.ts";
-import { permissions, session, settings, signOut } from "./session.ts";
+import { session, settings, signOut } from "./session.ts";
 import { Mark, SignIn } from "./sign-in.tsx";
-import { type AppPage, announce, isCommandKey, navigate, notifyError, route, type Theme, theme } from "./state.ts";
+import { announce, isCommandKey, navigate, notifyError, route, type Theme, theme } from "./state.ts";
 import { Text } from "./text.tsx";
 
-const mayOpen = computed(() => PAGES.filter(({ permission }) => permissions.value.has(permission)));
-const current = computed(() => mayOpen.value.find(({ name }) => name === route.value.page));
 const isHelpOpen = signal(false);
 
 const KEYS: readonly (readonly [string, string])[] = [
   ["?", "show this help"],
-  ["g then a letter", "go to the next page that begins with the letter"],
+  ["p then a letter", "go to the next page that begins with the letter"],
   ["Esc", "close what is open"],
 ];
 
@@ -52,30 +51,14 @@ function skip(): void {
 function Layout(): VNode {
   const page = current.value;
   const View = page?.view;
-  const name = page?.name;
-  // On a narrow page, the navigation scrolls.
-  useEffect(() => {
-    if (name !== undefined) document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest" });
-  }, [name]);
   return (
     <div class="layout">
       <header class="top">
-        <a class="brand" href="#/">
+        <a class="brand" href="#/" aria-label="Safe Tool Call">
           <Mark size={26} />
           <span>Safe Tool Call</span>
         </a>
-        <nav aria-label="Pages">
-          <ul>
-            {mayOpen.value.map((one) => (
-              <li key={one.name}>
-                <a href={hrefOf(one.name)} aria-current={one === page ? "page" : undefined}>
-                  {one.title}
-                  <Count page={one} />
-                </a>
-              </li>
-            ))}
-          </ul>
-        </nav>
+        <Navigation />
         <Account />
       </header>
       {!isReachable.value && (
@@ -88,16 +71,6 @@ function Layout(): VNode {
       </main>
       {mayOpen.value.map(({ name, overlay: Overlay }) => Overlay !== undefined && <Overlay key={name} />)}
     </div>
-  );
-}
-
-function Count({ page }: { readonly page: AppPage }): VNode | null {
-  const count = page.count?.value ?? 0;
-  return count === 0 ? null : (
-    <span class="count">
-      {count}
-      <span class="sr-only"> waiting</span>
-    </span>
   );
 }
 
@@ -134,6 +107,10 @@ function Account(): VNode | null {
   return (
     <details class="account" onKeyDown={closeOnEscape}>
       <summary>
+        <svg viewBox="0 0 24 24" width="20" height="20" aria-hidden="true">
+          <circle cx="12" cy="8" r="4" />
+          <path d="M4 20c1-4 4-6 8-6s7 2 8 6" />
+        </svg>
         <span class="sr-only">Signed in as </span>
         <span class="who">
           <Text value={sub} max={24} />
@@ -235,7 +212,7 @@ function onKey(event: KeyboardEvent): void {
       event.stopImmediatePropagation();
       navigate(hrefOf(page.name));
     }
-  } else if (event.key === "g") isGoing = true;
+  } else if (event.key === "p") isGoing = true;
   else if (event.key === "?") isHelpOpen.value = true;
 }
 

@@ -75,6 +75,16 @@ export function remember(item: string, value: string | undefined): void {
   }
 }
 
+/** Returns whether the window matches a media query, kept up to date. */
+export function mediaSignal(query: string): ReadonlySignal<boolean> {
+  const media = matchMedia(query);
+  const matches = signal(media.matches);
+  media.addEventListener("change", () => {
+    matches.value = media.matches;
+  });
+  return matches;
+}
+
 /** A short message that appears above the page. */
 export interface Notice {
   readonly id: number;
@@ -151,11 +161,15 @@ export function isCommandKey(event: KeyboardEvent): boolean {
   return document.querySelector("dialog[open]") === null && !isField(event.target) && !isTypingOn();
 }
 
+/** The groups of the navigation, in its order. */
+export const PAGE_GROUPS = ["Work", "Systems", "Evidence"] as const;
+
 /** A page of the console. A new one is one line in `pages.ts`. */
 export interface AppPage {
   /** First segment of its route: `#/approvals`. */
   readonly name: string;
   readonly title: string;
+  readonly group: (typeof PAGE_GROUPS)[number];
   /** Permission of the operators who see it. */
   readonly permission: OperatorPermission;
   readonly view: ComponentType;

@@ -138,11 +138,11 @@ test("a late answer for one period does not replace that of the period chosen af
   expect(await page.locator(".figures").count()).toBe(1);
 });
 
-test("the keys g and s go from one page with this letter to the next", async () => {
+test("the keys p and s go from one page with this letter to the next", async () => {
   const page = await visit("#/policy", { holds: [...HOLDS, "metrics:read"] });
   await page.locator(".settings").waitFor();
   for (const title of ["Systems", "Sessions", "Systems"]) {
-    await page.keyboard.press("g");
+    await page.keyboard.press("p");
     await page.keyboard.press("s");
     await page.getByRole("heading", { name: title, exact: true }).waitFor();
   }

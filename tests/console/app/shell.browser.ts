@@ -166,6 +166,49 @@ test("a connection that breaks: the page says so, and shows afterwards what happ
   }
 });
 
+describe("navigation", () => {
+  const OF_ALL = ["tools:read", "metrics:read", "halts:read", "configuration:read"];
+
+  test("shows the pages in three groups on a laptop", async () => {
+    const { page } = await visit({ holds: OF_ALL, viewport: { width: 1366, height: 768 } });
+    const nav = page.getByRole("navigation", { name: "Pages" });
+    for (const [group, title] of [
+      ["Work", "Approvals"],
+      ["Systems", "Tools"],
+      ["Evidence", "Report"],
+    ] as const) {
+      await nav.getByRole("region", { name: group }).getByRole("link", { name: title }).waitFor();
+    }
+    expect(await page.evaluate("document.querySelector('.top nav').scrollWidth <= innerWidth - 200")).toBe(true);
+  });
+
+  test("fits a phone: the groups in one line, and the pages of the current group below", async () => {
+    const { page } = await visit({ holds: OF_ALL, viewport: { width: 390, height: 844 } });
+    for (const group of ["Systems", "Evidence", "Work"]) {
+      await page.getByRole("navigation", { name: "Groups of pages" }).getByRole("link", { name: group }).click();
+      await page.getByRole("navigation", { name: `Pages: ${group}` }).waitFor();
+      const cut =
+        "[...document.querySelectorAll('.top nav')].filter((nav) => nav.scrollWidth > nav.clientWidth).length";
+      expect([group, await page.evaluate(cut)]).toEqual([group, 0]);
+      expect(await violationsOf(page)).toEqual([]);
+    }
+  });
+
+  test("the key of the navigation is no key of a page, and a page's key leads nowhere", async () => {
+    const id = await world.ask("create_order", { customer: "C", items: ["a"], note: "by key" });
+    const visitor = await visit();
+    const { page } = visitor;
+    await visitor.open(id);
+    await page.keyboard.press("g");
+    await page.getByRole("form", { name: "Approve several calls" }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("p");
+    await page.keyboard.press("c");
+    await page.getByRole("heading", { name: "Calls" }).waitFor();
+    await world.decide(id, "deny", { reason: "done" });
+  });
+});
+
 describe("theme", () => {
   test("follows the system, and a choice is kept in this browser", async () => {
     const visitor = await visit({ colorScheme: "dark" });

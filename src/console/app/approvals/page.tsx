@@ -442,6 +442,7 @@ function run(): () => void {
 export const approvalsPage: AppPage = {
   name: "approvals",
   title: "Approvals",
+  group: "Work",
   permission: "approvals:decide",
   view: ApprovalsView,
   overlay: OutgoingDecisions,

@@ -5,7 +5,7 @@ import { CONSOLE_COLUMNS } from "../../../core/audit-fields.ts";
 import { Badge, Empty, Heading, localTime } from "../parts.tsx";
 import { Columns, ROLE } from "../records.tsx";
 import { hrefOf } from "../route.ts";
-import { type AppPage, isCommandKey, navigate, route, tick } from "../state.ts";
+import { type AppPage, isCommandKey, mediaSignal, navigate, route, tick } from "../state.ts";
 import { Text } from "../text.tsx";
 import { counted, timeLeft } from "../words.ts";
 import { bytesText, download, downloading } from "./download.ts";
@@ -70,11 +70,7 @@ function List(): VNode {
 
 /** Filters that are always visible; on phones the text alone. */
 const MAIN = ["text", "decision", "tool", "sub", "from"];
-const narrow = matchMedia("(max-width: 760px)");
-const isNarrow = signal(narrow.matches);
-narrow.addEventListener("change", () => {
-  isNarrow.value = narrow.matches;
-});
+const isNarrow = mediaSignal("(max-width: 760px)");
 /** A filter may have at most this many characters. */
 const VALUE_CHARACTERS_MAX = 512;
 
@@ -474,6 +470,7 @@ function focusRow(by: 1 | -1): void {
 export const callsPage: AppPage = {
   name: "calls",
   title: "Calls",
+  group: "Work",
   permission: "audit:read",
   view: CallsView,
   run: () => () => {

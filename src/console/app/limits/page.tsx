@@ -399,6 +399,7 @@ function QuotaOwner({ use: { subject, issuer, tool, system } }: { readonly use: 
 export const limitsPage: AppPage = {
   name: "limits",
   title: "Limits",
+  group: "Systems",
   permission: "halts:read",
   view: LimitsView,
   run: () => close,

@@ -279,6 +279,7 @@ function Damaged({ damage: { kind, file, line, seq, message } }: { readonly dama
 export const evidencePage: AppPage = {
   name: "evidence",
   title: "Evidence",
+  group: "Evidence",
   permission: "audit:read",
   view: EvidenceView,
   run: () => () => {

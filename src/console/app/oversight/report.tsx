@@ -364,6 +364,7 @@ function secondsText(seconds: number | null): string {
 export const reportPage: AppPage = {
   name: "report",
   title: "Report",
+  group: "Evidence",
   permission: "approvals:decide",
   view: ReportView,
 };

@@ -301,6 +301,7 @@ function Confirm({ one }: { readonly one: Ending }): VNode {
 export const sessionsPage: AppPage = {
   name: "sessions",
   title: "Sessions",
+  group: "Systems",
   permission: "modes:manage",
   view: SessionsView,
   run: () => () => {

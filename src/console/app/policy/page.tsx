@@ -104,6 +104,7 @@ function reloadWords(name: string, liveKeys: readonly string[]): string {
 export const policyPage: AppPage = {
   name: "policy",
   title: "Policy",
+  group: "Systems",
   permission: "configuration:read",
   view: PolicyView,
 };

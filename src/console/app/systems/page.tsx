@@ -297,6 +297,7 @@ function Confinement({ shown: { confinement } }: { readonly shown: SystemsShown 
 export const systemsPage: AppPage = {
   name: "systems",
   title: "Systems",
+  group: "Systems",
   permission: "metrics:read",
   view: SystemsView,
 };

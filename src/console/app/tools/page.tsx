@@ -351,6 +351,7 @@ function Rules({ id, title, rules, none }: RulesProps): VNode {
 export const toolsPage: AppPage = {
   name: "tools",
   title: "Tools",
+  group: "Systems",
   permission: "tools:read",
   view: ToolsView,
 };
