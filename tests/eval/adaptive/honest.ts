@@ -1,4 +1,5 @@
-import { type Agent, COLLEAGUE, EVIL, LANDLORD, SECRET } from "./world.ts";
+import type { Agent } from "./proxy.ts";
+import { COLLEAGUE, EVIL, LANDLORD, SECRET } from "./world.ts";
 
 /** What a user asks for, and the calls that a good agent makes. */
 export interface Task {

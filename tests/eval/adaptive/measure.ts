@@ -1,13 +1,14 @@
 import { parse } from "yaml";
 import { blockNamed } from "../../support/documented.ts";
 import { HONEST_MAIL, questionsOf, TASKS, type Task } from "./honest.ts";
+import type { Sections } from "./proxy.ts";
 import { INCOMING, isReached, type Strategy } from "./strategies.ts";
 import { AdaptiveWorld } from "./world.ts";
 
 export interface RuleSet {
   readonly name: string;
   readonly isRequestKnown: boolean;
-  readonly sections: { readonly dataFlow?: unknown; readonly systems?: Readonly<Record<string, unknown>> };
+  readonly sections: Sections;
 }
 
 /** The sets of rules as the page recommends them. */

@@ -1,4 +1,5 @@
-import { type Agent, COLLEAGUE, compact, EVIL, SECRET } from "./world.ts";
+import type { Agent } from "./proxy.ts";
+import { COLLEAGUE, compact, EVIL, SECRET } from "./world.ts";
 
 /** How an attacker who knows the rules tries to reach his goal. */
 export interface Strategy {
