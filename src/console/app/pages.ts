@@ -1,3 +1,4 @@
+import { agentsPage } from "./agents/page.tsx";
 import { approvalsPage } from "./approvals/page.tsx";
 import { callsPage } from "./calls/page.tsx";
 import { limitsPage } from "./limits/page.tsx";
@@ -11,6 +12,6 @@ import { toolsPage } from "./tools/page.tsx";
 
 /** The pages in the order of the navigation, which shows them by group. A new one is one line here. */
 export const PAGES: readonly AppPage[] = [
-  ...[approvalsPage, callsPage, toolsPage, systemsPage, sessionsPage, limitsPage],
+  ...[approvalsPage, agentsPage, callsPage, toolsPage, systemsPage, sessionsPage, limitsPage],
   ...[policyPage, evidencePage, reportPage],
 ];

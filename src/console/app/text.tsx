@@ -13,11 +13,18 @@ const INLINE_CHARACTERS_MAX = 400;
 const LINES_SHOWN = 16;
 const CHARACTERS_SHOWN = 2_400;
 
+interface TextProps {
+  readonly value: string;
+  readonly max?: number;
+  /** Set inside a link or a button, which can hold no other button: a longer text ends with "…" and cannot be opened. */
+  readonly isFixed?: boolean;
+}
+
 /**
  * Shows a short text on one line, such as a name. Words that can be misread follow in ASCII. A longer text ends with what is left
  * out, and can be opened.
  */
-export function Text({ value, max = INLINE_CHARACTERS_MAX }: { readonly value: string; readonly max?: number }): VNode {
+export function Text({ value, max = INLINE_CHARACTERS_MAX, isFixed = false }: TextProps): VNode {
   const isOpen = useSignal(false);
   const isLong = value.length > max;
   const shown = isLong && !isOpen.value ? value.slice(0, max) : value;
@@ -31,7 +38,8 @@ export function Text({ value, max = INLINE_CHARACTERS_MAX }: { readonly value: s
           {isCut ? `${ascii.slice(0, INLINE_CHARACTERS_MAX)}…` : ascii}
         </bdi>
       )}
-      {isLong && !isOpen.value && (
+      {isLong && isFixed && "…"}
+      {isLong && !isFixed && !isOpen.value && (
         <button
           type="button"
           class="more"

@@ -115,7 +115,7 @@ test.skipIf(native === undefined)("a call of another replica tells its story, an
   const page = await visit("#/calls?tool=get_customer&decision=ALLOWED&to=2026-02-17", {
     viewport: { width: 390, height: 844 },
   });
-  await page.locator(".records tbody tr a").first().click();
+  await page.locator(".records .cell-time a").first().click();
   await page.getByRole("heading", { name: /get_customer/ }).waitFor();
   await page.getByText(`on ${OTHER}`).first().waitFor();
   await page.getByText(/^All replicas: /).waitFor();
@@ -138,7 +138,7 @@ test.skipIf(native === undefined)(
     await page.keyboard.press("Enter");
     await until("the filter", () => page.url().includes("tool=nothing_such") || undefined);
     expect(page.url()).toContain("source=replica");
-    await page.locator(".records tbody tr a").first().click();
+    await page.locator(".records .cell-time a").first().click();
     await page.getByRole("button", { name: "Download inclusion proof" }).waitFor();
     await page.getByRole("link", { name: "Show all replicas" }).click();
     await page.getByText(/^All replicas: /).waitFor();

@@ -89,7 +89,9 @@ test("a long result comes page by page, each call once", async () => {
   await until("200 rows", async () => ((await rowsOf(page).count()) === 200 ? true : undefined));
   await page.getByRole("button", { name: "Show more" }).click();
   await page.getByText("250 calls, all of them").waitFor();
-  const links = await page.locator(".records a").evaluateAll((all) => all.map((link) => link.getAttribute("href")));
+  const links = await page
+    .locator(".records .cell-time a")
+    .evaluateAll((all) => all.map((link) => link.getAttribute("href")));
   expect(new Set(links).size).toBe(250);
 });
 
@@ -113,7 +115,7 @@ test("new calls appear while they are followed; a pause holds them back", async 
 
 test("a call tells its story: verdict, stages, approval, votes, lines; hostile text stays text", async () => {
   const page = await visit("#/calls?tool=announce&decision=ALLOWED");
-  await rowsOf(page).first().locator("a").click();
+  await rowsOf(page).first().locator(".cell-time a").click();
   await page.getByRole("heading", { name: /announce/ }).waitFor();
   expect(page.url()).toContain(`#/calls/${ran}?`);
   for (const stage of ["auth", "permission", "approval", "execution", "output"]) {
@@ -154,7 +156,7 @@ test("the proof of a call is saved, and checks with the public key", async () =>
 
 test("a call that was refused before any policy does not say that policies allowed it", async () => {
   const page = await visit("#/calls?tool=nothing_such");
-  await rowsOf(page).first().locator("a").click();
+  await rowsOf(page).first().locator(".cell-time a").click();
   await page.getByText("No policy denied the call, and no approver was asked").waitFor();
   expect(await page.getByText("Every policy allowed").count()).toBe(0);
 });

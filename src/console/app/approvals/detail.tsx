@@ -5,6 +5,7 @@ import type { ApprovalQuorum } from "../../../core/api/approvals.ts";
 import { saidMembers } from "../../../core/approval-view.ts";
 import { asStrings } from "../../../core/json.ts";
 import { members, serviceNow } from "../api.ts";
+import { CallerLink } from "../caller.tsx";
 import { AgentSays, Ago, Badge, Countdown, Facts, Heading, localTime, Party, Problem, RiskBadge } from "../parts.tsx";
 import { Names, Sentences } from "../records.tsx";
 import { tick } from "../state.ts";
@@ -241,7 +242,7 @@ function Who({ request: { requester } }: { readonly request: ShownRequest }): VN
       <h2 id="who-title">Who asks</h2>
       <Facts
         rows={[
-          ["Caller", <Party key="sub" sub={sub} iss={iss} />],
+          ["Caller", <CallerLink key="sub" sub={sub} iss={iss} />],
           [
             "Actors",
             act.length === 0 ? <span class="dim">none: the caller acts alone</span> : <Names key="act" names={act} />,

@@ -2,6 +2,7 @@ import { effect, signal, untracked } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
 import { useEffect } from "preact/hooks";
 import { CONSOLE_COLUMNS } from "../../../core/audit-fields.ts";
+import { CallerLink } from "../caller.tsx";
 import { Badge, Empty, Heading, localTime } from "../parts.tsx";
 import { Columns, ROLE } from "../records.tsx";
 import { hrefOf } from "../route.ts";
@@ -343,7 +344,7 @@ const CELLS: Readonly<Record<string, Cell>> = {
       </>
     ),
   },
-  sub: { class: "cell-who", view: ({ call: { sub } }) => <Text value={sub ?? "–"} max={60} /> },
+  sub: { class: "cell-who", view: ({ call: { sub = "–", iss } }) => <CallerLink sub={sub} iss={iss} isShort /> },
   duration: {
     class: "cell-number",
     view: ({ call: { durationMs } }) => (durationMs === undefined ? "–" : durationText(durationMs)),
@@ -461,7 +462,7 @@ const KEYS: Readonly<Record<string, () => void>> = {
 
 /** Moves the focus to the next or the previous row. */
 function focusRow(by: 1 | -1): void {
-  const links: HTMLElement[] = [...document.querySelectorAll<HTMLElement>(".records td a")];
+  const links: HTMLElement[] = [...document.querySelectorAll<HTMLElement>(".records .cell-time a")];
   const { activeElement } = document;
   const at = activeElement instanceof HTMLElement ? links.indexOf(activeElement) : -1;
   links[at === -1 ? 0 : Math.min(links.length - 1, Math.max(0, at + by))]?.focus();

@@ -2,7 +2,8 @@ import type { VNode } from "preact";
 import { dataFlowSentences } from "../../../core/data-flow.ts";
 import { asString, asStrings } from "../../../core/json.ts";
 import { members } from "../api.ts";
-import { AgentSays, Badge, Facts, Heading, localTime, Party } from "../parts.tsx";
+import { CallerLink } from "../caller.tsx";
+import { AgentSays, Badge, Facts, Heading, localTime } from "../parts.tsx";
 import { codeRow, jsonLines, Names, Section, Sentences, Unread, useRead } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { Block, Text } from "../text.tsx";
@@ -222,7 +223,7 @@ function Asked({ line }: { readonly line: Line }): VNode {
     <Section id="asked" title="What was asked">
       <Facts
         rows={[
-          ["Caller", <Party key="sub" sub={asString(caller["sub"]) ?? "unknown"} iss={asString(caller["iss"])} />],
+          ["Caller", <CallerLink key="sub" sub={asString(caller["sub"]) ?? "unknown"} iss={asString(caller["iss"])} />],
           act.length === 0 ? undefined : ["Acts through", <Names key="act" names={act} />],
           codeRow("Session", asked["session"]),
           codeRow("Call id of the model", asked["callId"]),

@@ -1,23 +1,30 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
-import { useEffect, useState } from "preact/hooks";
-import type { HaltListing, HaltSet, HaltShown } from "../../../core/api/halts.ts";
+import { useState } from "preact/hooks";
+import type { HaltListing, HaltShown } from "../../../core/api/halts.ts";
 import type { QuotaListing } from "../../../core/api/quotas.ts";
-import { ApiError, request } from "../api.ts";
+import { ApiError } from "../api.ts";
+import { CallerLink } from "../caller.tsx";
+import {
+  ConfirmButtons,
+  DURATIONS,
+  haltTerms,
+  liftHalts,
+  readHalts,
+  setHalt,
+  TermFields,
+  useHalts,
+} from "../halting.tsx";
 import { Ago, Badge, Countdown, Dialog, Empty, Heading, Party, Problem } from "../parts.tsx";
 import { Columns, ROLE, Scrolling, Section, Unread, useRead } from "../records.tsx";
 import { permissions } from "../session.ts";
-import { type AppPage, notify, notifyError } from "../state.ts";
+import type { AppPage } from "../state.ts";
 import { Text } from "../text.tsx";
 
 /** Halts in force, which operators set and lift here, and quotas with their use. */
 
 /** The body of `POST /halts`. */
 type Wanted = Readonly<Record<string, string | number | boolean>>;
-
-const READ_EVERY_MS = 5_000;
-/** A confirmation counts only after this time: a second click on the button before it must not confirm. */
-const ARM_MS = 700;
 
 /** The dialog that is open. */
 type Open =
@@ -31,26 +38,23 @@ const close = (): void => {
 };
 
 function LimitsView(): VNode {
-  const { read, again } = useRead<HaltListing>("/halts");
-  useEffect(() => {
-    const timer = setInterval(() => document.visibilityState === "visible" && again(), READ_EVERY_MS);
-    return () => clearInterval(timer);
-  }, []);
+  const read = useHalts();
   const dialog = open.value;
   return (
     <div class="sheet story">
       {read.value === undefined ? (
-        <Unread title="Limits" read={read} again={again} />
+        <Unread title="Limits" read={read} again={() => void readHalts()} />
       ) : (
         <>
           <Heading>Limits</Heading>
+          {read.error !== undefined && <Problem error={read.error} onRetry={() => void readHalts()} />}
           <Halts list={read.value} />
         </>
       )}
       {permissions.value.has("quotas:read") && <Quotas />}
       {dialog?.kind === "compose" && <Compose />}
-      {dialog?.kind === "confirm" && <ConfirmHalt wanted={dialog.wanted} after={again} />}
-      {dialog?.kind === "lift" && <ConfirmLift halt={dialog.halt} after={again} />}
+      {dialog?.kind === "confirm" && <ConfirmHalt wanted={dialog.wanted} />}
+      {dialog?.kind === "lift" && <ConfirmLift halt={dialog.halt} />}
     </div>
   );
 }
@@ -142,7 +146,7 @@ function Target({ kind, cancelRunning, ...names }: TargetProps): VNode {
       {kind === "all" && <Badge tone="bad">all calls</Badge>}
       {kind === "caller" && (
         <>
-          caller <Party sub={names.subject ?? ""} iss={names.issuer} />
+          caller <CallerLink sub={names.subject ?? ""} iss={names.issuer} />
         </>
       )}
       {named !== undefined && (
@@ -176,16 +180,6 @@ const FIELDS: Readonly<Record<string, readonly (readonly [name: string, words: s
   ],
 };
 
-const DURATIONS = [
-  [0, "until it is lifted"],
-  [900, "15 minutes"],
-  [3_600, "an hour"],
-  [28_800, "8 hours"],
-  [86_400, "a day"],
-] as const;
-
-const REASON_CHARACTERS_MAX = 500;
-
 /** Asks what to halt, and why. Nothing is halted before the next dialog is confirmed. */
 function Compose(): VNode {
   const [kind, setKind] = useState<string>("tool");
@@ -193,16 +187,13 @@ function Compose(): VNode {
     event.preventDefault();
     if (!(event.currentTarget instanceof HTMLFormElement)) return;
     const written = new FormData(event.currentTarget);
-    const forSeconds = Number(written.get("seconds"));
     const names = (FIELDS[kind] ?? []).map(([name]) => [name, String(written.get(name)).trim()] as const);
     open.value = {
       kind: "confirm",
       wanted: {
         kind,
         ...Object.fromEntries(names),
-        reason: String(written.get("reason")).trim(),
-        cancelRunning: written.get("cancel") !== null,
-        ...(forSeconds > 0 && { forSeconds }),
+        ...haltTerms(written),
       },
     };
   };
@@ -224,27 +215,7 @@ function Compose(): VNode {
             <input id={`halt-${name}`} name={name} type="text" required pattern=".*\S.*" autocomplete="off" />
           </div>
         ))}
-        <div class="field">
-          <label for="halt-reason">Why. Agents are not told</label>
-          <textarea id="halt-reason" name="reason" rows={2} maxLength={REASON_CHARACTERS_MAX} required />
-        </div>
-        <div class="field">
-          <label for="halt-seconds">How long</label>
-          <select id="halt-seconds" name="seconds">
-            {DURATIONS.map(([seconds, words]) => (
-              <option key={seconds} value={seconds}>
-                {words}
-              </option>
-            ))}
-          </select>
-        </div>
-        <fieldset class="choices">
-          <legend>Running calls</legend>
-          <label>
-            <input type="checkbox" name="cancel" />
-            <span>End them too. Of a change it is then unknown whether it happened.</span>
-          </label>
-        </fieldset>
+        <TermFields />
         <div class="decide-buttons dialog-buttons">
           <button type="submit" class="danger">
             Continue …
@@ -258,40 +229,10 @@ function Compose(): VNode {
   );
 }
 
-interface ConfirmButtonProps {
-  readonly title: string;
-  readonly onConfirm: () => void;
-}
-
-/** The buttons of a confirmation, which counts only some time after it appeared. */
-function ConfirmButtons({ title, onConfirm }: ConfirmButtonProps): VNode {
-  const [isArmed, setArmed] = useState(false);
-  useEffect(() => {
-    const timer = setTimeout(() => setArmed(true), ARM_MS);
-    return () => clearTimeout(timer);
-  }, []);
-  return (
-    <div class="decide-buttons dialog-buttons">
-      <button type="button" class="danger solid" disabled={!isArmed} onClick={onConfirm}>
-        {title}
-      </button>
-      <button type="button" onClick={close}>
-        Back
-      </button>
-    </div>
-  );
-}
-
-function ConfirmHalt({ wanted, after }: { readonly wanted: Wanted; readonly after: () => void }): VNode {
-  const confirm = async (): Promise<void> => {
+function ConfirmHalt({ wanted }: { readonly wanted: Wanted }): VNode {
+  const confirm = (): void => {
     close();
-    try {
-      const { notes } = await request<HaltSet>("POST", "/halts", { body: wanted });
-      notify("done", ["The calls are halted.", ...notes].join(" "));
-    } catch (error) {
-      notifyError("Nothing was halted", error);
-    }
-    after();
+    void setHalt(wanted, "The calls are halted.");
   };
   const text = (name: string): string | undefined => (wanted[name] === undefined ? undefined : String(wanted[name]));
   const names = { tool: text("tool"), system: text("system"), session: text("session") };
@@ -306,21 +247,15 @@ function ConfirmHalt({ wanted, after }: { readonly wanted: Wanted; readonly afte
       <p>
         They are refused on every replica within a second. Calls that wait for an approver end; their requests stay.
       </p>
-      <ConfirmButtons title="Halt now" onConfirm={() => void confirm()} />
+      <ConfirmButtons title="Halt now" onConfirm={confirm} onBack={close} />
     </Dialog>
   );
 }
 
-function ConfirmLift({ halt, after }: { readonly halt: HaltShown; readonly after: () => void }): VNode {
-  const confirm = async (): Promise<void> => {
+function ConfirmLift({ halt }: { readonly halt: HaltShown }): VNode {
+  const confirm = (): void => {
     close();
-    try {
-      await request("DELETE", `/halts/${encodeURIComponent(halt.id)}`);
-      notify("done", "The halt is lifted.");
-    } catch (error) {
-      notifyError("The halt was not lifted", error);
-    }
-    after();
+    void liftHalts([halt], "The halt is lifted.");
   };
   return (
     <Dialog title="Lift this halt?" onClose={close}>
@@ -330,7 +265,7 @@ function ConfirmLift({ halt, after }: { readonly halt: HaltShown; readonly after
       <p>
         It was set because: <Text value={halt.reason} max={300} />
       </p>
-      <ConfirmButtons title="Lift the halt" onConfirm={() => void confirm()} />
+      <ConfirmButtons title="Lift the halt" onConfirm={confirm} onBack={close} />
     </Dialog>
   );
 }
@@ -386,7 +321,7 @@ function QuotaOwner({ use: { subject, issuer, tool, system } }: { readonly use: 
   if (subject === undefined && name === undefined) return <span>everybody</span>;
   return (
     <span>
-      {subject !== undefined && <Party sub={subject} iss={issuer} />}{" "}
+      {subject !== undefined && <CallerLink sub={subject} iss={issuer} />}{" "}
       {name !== undefined && (
         <code>
           <Text value={name} max={80} />

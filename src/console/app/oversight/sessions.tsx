@@ -2,7 +2,8 @@ import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import type { ShownGrant, ShownSession } from "../../../core/api/approvals.ts";
 import { request } from "../api.ts";
-import { Badge, Countdown, Dialog, Empty, Heading, Party, Problem } from "../parts.tsx";
+import { CallerLink } from "../caller.tsx";
+import { Badge, Countdown, Dialog, Empty, Heading, Problem } from "../parts.tsx";
 import { Columns, ROLE, Section, Unread, useRead } from "../records.tsx";
 import { permissions } from "../session.ts";
 import { type AppPage, notify, notifyError } from "../state.ts";
@@ -78,7 +79,7 @@ function Sessions({
                 </code>
               </td>
               <td data-label="Caller" {...ROLE.cell}>
-                <Party sub={subject} iss={issuer} />
+                <CallerLink sub={subject} iss={issuer} />
               </td>
               <td class="cell-lead" {...ROLE.cell}>
                 <Badge tone={MODES[mode]?.[1] ?? "bad"}>{mode}</Badge> <span class="dim">{MODES[mode]?.[0]}</span>
@@ -164,7 +165,7 @@ function Grants(): VNode {
                   )}
                 </td>
                 <td data-label="Caller" {...ROLE.cell}>
-                  <Party sub={subject} iss={issuer} />
+                  <CallerLink sub={subject} iss={issuer} />
                 </td>
                 <td data-label="Approved by" {...ROLE.cell}>
                   <Text value={grantedBy?.sub ?? "–"} max={60} />

@@ -1,0 +1,46 @@
+import type { VNode } from "preact";
+import { Party } from "./parts.tsx";
+import { hrefOf } from "./route.ts";
+import { permissions } from "./session.ts";
+import { Text } from "./text.tsx";
+
+/** A caller, as the audit and halts identify it. An unauthenticated one has no issuer. */
+export interface CallerName {
+  readonly sub: string;
+  readonly iss?: string | undefined;
+}
+
+/** Name of the page of all callers, and the first segment of the page of each. */
+export const AGENTS = "agents";
+
+/** Returns the route of a caller's page; undefined for a caller that has none. */
+export function agentHref({ sub, iss }: CallerName): string | undefined {
+  const hasPage = iss !== undefined && iss !== "" && sub !== "" && iss.isWellFormed() && sub.isWellFormed();
+  return hasPage ? hrefOf(AGENTS, [iss, sub]) : undefined;
+}
+
+const NAME_CHARACTERS_MAX = 120;
+
+interface CallerLinkProps extends CallerName {
+  /** Leaves the issuer out, in lists. */
+  readonly isShort?: boolean;
+}
+
+/** The name of a caller, with a link to its page for those who may read the audit. */
+export function CallerLink({ sub, iss, isShort = false }: CallerLinkProps): VNode {
+  const href = permissions.value.has("audit:read") ? agentHref({ sub, iss }) : undefined;
+  if (href === undefined) return isShort ? <Text value={sub} max={60} /> : <Party sub={sub} iss={iss} />;
+  return (
+    <span class="party">
+      <a class="caller" href={href}>
+        <Text value={sub} max={isShort ? 60 : NAME_CHARACTERS_MAX} isFixed />
+      </a>
+      {!isShort && (
+        <span class="issuer">
+          {" "}
+          of <Text value={iss ?? ""} max={NAME_CHARACTERS_MAX} />
+        </span>
+      )}
+    </span>
+  );
+}

@@ -1,0 +1,261 @@
+import { signal } from "@preact/signals";
+import type { VNode } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import type { HaltListing, HaltSet, HaltShown } from "../../core/api/halts.ts";
+import { request } from "./api.ts";
+import type { CallerName } from "./caller.tsx";
+import { Badge, Dialog, Party } from "./parts.tsx";
+import type { Read } from "./records.tsx";
+import { permissions } from "./session.ts";
+import { errorOf, notify, notifyError } from "./state.ts";
+import { Text } from "./text.tsx";
+
+/** Halts as all pages need them: which callers are halted, and stopping one where its name is. */
+
+const PATH = "/halts";
+const READ_EVERY_MS = 10_000;
+/** A confirmation counts only after this time: a second click on the button before it must not confirm. */
+const ARM_MS = 700;
+
+export const DURATIONS = [
+  [0, "until it is lifted"],
+  [900, "15 minutes"],
+  [3_600, "an hour"],
+  [28_800, "8 hours"],
+  [86_400, "a day"],
+] as const;
+
+const REASON_CHARACTERS_MAX = 500;
+
+const halts = signal<Read<HaltListing>>({ path: PATH });
+let watchers = 0;
+let timer: ReturnType<typeof setInterval> | undefined;
+
+/** Reads the halts in force now. Nothing for operators who may not. */
+export async function readHalts(): Promise<void> {
+  if (!permissions.value.has("halts:read")) return;
+  try {
+    halts.value = { path: PATH, value: await request<HaltListing>("GET", PATH) };
+  } catch (error) {
+    // Those that were known stay marked.
+    halts.value = { ...halts.value, error: errorOf(error) };
+  }
+}
+
+/** Reads the halts in force, and again every ten seconds while a component that calls this is shown. */
+export function useHalts(): Read<HaltListing> {
+  const mayRead = permissions.value.has("halts:read");
+  useEffect(() => {
+    if (!mayRead) return;
+    watchers += 1;
+    if (watchers === 1) {
+      void readHalts();
+      timer = setInterval(() => document.visibilityState === "visible" && void readHalts(), READ_EVERY_MS);
+    }
+    return () => {
+      watchers -= 1;
+      if (watchers > 0) return;
+      clearInterval(timer);
+      halts.value = { path: PATH };
+    };
+  }, [mayRead]);
+  return halts.value;
+}
+
+/** A call, as far as halts need it. */
+interface HaltableCall extends CallerName {
+  /** Subjects of its actors. */
+  readonly act?: readonly string[] | undefined;
+  readonly session?: string | undefined;
+  readonly tool?: string | undefined;
+}
+
+/**
+ * Returns the first halt in force that stops such a call, as the service judges it; undefined when nothing is known of one. Call
+ * `useHalts` on the page, so that there is something to know.
+ */
+export function haltOf({ sub, iss, act = [], session, tool }: HaltableCall): HaltShown | undefined {
+  return halts.value.value?.halts.find((halt) => {
+    if (halt.kind === "all") return true;
+    if (halt.kind === "tool") return halt.tool === tool;
+    if (halt.kind === "session") return halt.session === session;
+    return halt.kind === "caller" && (isHaltOf(halt, { sub, iss }) || act.includes(halt.subject ?? ""));
+  });
+}
+
+function isHaltOf({ kind, issuer, subject }: HaltShown, { sub, iss }: CallerName): boolean {
+  return kind === "caller" && subject === sub && issuer === iss;
+}
+
+/** Marks a call that a halt stops; nothing for any other. */
+export function HaltedMark(call: HaltableCall): VNode | null {
+  const halt = haltOf(call);
+  if (halt === undefined) return null;
+  return <Badge tone="bad">{halt.kind === "all" ? "all calls halted" : `${halt.kind} halted`}</Badge>;
+}
+
+/** Sets a halt, and says so. */
+export async function setHalt(body: Readonly<Record<string, unknown>>, done: string): Promise<void> {
+  try {
+    const { notes } = await request<HaltSet>("POST", PATH, { body });
+    notify("done", [done, ...notes].join(" "));
+  } catch (error) {
+    notifyError("Nothing was halted", error);
+  }
+  await readHalts();
+}
+
+export async function liftHalts(lifted: readonly HaltShown[], done: string): Promise<void> {
+  try {
+    for (const { id } of lifted) await request("DELETE", `${PATH}/${encodeURIComponent(id)}`);
+    notify("done", done);
+  } catch (error) {
+    notifyError("The halt was not lifted", error);
+  }
+  await readHalts();
+}
+
+/** The fields of a halt that do not say what is halted. `haltTerms` reads them. */
+export function TermFields(): VNode {
+  return (
+    <>
+      <div class="field">
+        <label for="halt-reason">Why. Agents are not told</label>
+        <textarea id="halt-reason" name="reason" rows={2} maxLength={REASON_CHARACTERS_MAX} required />
+      </div>
+      <div class="field">
+        <label for="halt-seconds">How long</label>
+        <select id="halt-seconds" name="seconds">
+          {DURATIONS.map(([seconds, words]) => (
+            <option key={seconds} value={seconds}>
+              {words}
+            </option>
+          ))}
+        </select>
+      </div>
+      <fieldset class="choices">
+        <legend>Running calls</legend>
+        <label>
+          <input type="checkbox" name="cancel" />
+          <span>End them too. Of a change it is then unknown whether it happened.</span>
+        </label>
+      </fieldset>
+    </>
+  );
+}
+
+export function haltTerms(written: FormData) {
+  const forSeconds = Number(written.get("seconds"));
+  return {
+    reason: String(written.get("reason")).trim(),
+    cancelRunning: written.get("cancel") !== null,
+    ...(forSeconds > 0 && { forSeconds }),
+  };
+}
+
+interface ConfirmButtonsProps {
+  readonly title: string;
+  /** Missing where the button submits a form. */
+  readonly onConfirm?: () => void;
+  readonly onBack: () => void;
+}
+
+/** The buttons of a confirmation, which counts only some time after it appeared. */
+export function ConfirmButtons({ title, onConfirm, onBack }: ConfirmButtonsProps): VNode {
+  const [isArmed, setArmed] = useState(false);
+  useEffect(() => {
+    const arming = setTimeout(() => setArmed(true), ARM_MS);
+    return () => clearTimeout(arming);
+  }, []);
+  return (
+    <div class="decide-buttons dialog-buttons">
+      <button
+        type={onConfirm === undefined ? "submit" : "button"}
+        class="danger solid"
+        disabled={!isArmed}
+        onClick={onConfirm}
+      >
+        {title}
+      </button>
+      <button type="button" onClick={onBack}>
+        Back
+      </button>
+    </div>
+  );
+}
+
+/** A button that halts exactly this caller, or lets it go on where it is halted. For operators with `halts:write`. */
+export function StopAgent({ sub, iss }: CallerName): VNode | null {
+  const [isOpen, setOpen] = useState(false);
+  const own = useHalts().value?.halts.filter((halt) => isHaltOf(halt, { sub, iss })) ?? [];
+  const close = (): void => setOpen(false);
+  if (!permissions.value.has("halts:write") || iss === undefined || iss === "" || sub === "") return null;
+  const isHalted = own.length > 0;
+  return (
+    <>
+      <button type="button" class={isHalted ? undefined : "danger"} onClick={() => setOpen(true)}>
+        {isHalted ? "Let this agent go on …" : "Stop this agent …"}
+      </button>
+      {isOpen && isHalted && <GoOn halts={own} sub={sub} iss={iss} onClose={close} />}
+      {isOpen && !isHalted && <Stop sub={sub} iss={iss} onClose={close} />}
+    </>
+  );
+}
+
+interface StopProps {
+  readonly sub: string;
+  readonly iss: string;
+  readonly onClose: () => void;
+}
+
+function Stop({ sub, iss, onClose }: StopProps): VNode {
+  const submit = (event: SubmitEvent): void => {
+    event.preventDefault();
+    if (!(event.currentTarget instanceof HTMLFormElement)) return;
+    const terms = haltTerms(new FormData(event.currentTarget));
+    onClose();
+    void setHalt({ kind: "caller", issuer: iss, subject: sub, ...terms }, "The agent is stopped.");
+  };
+  return (
+    <Dialog title="Stop this agent" onClose={onClose}>
+      <form onSubmit={submit}>
+        <p>
+          <Party sub={sub} iss={iss} />
+        </p>
+        <p class="help">
+          Its calls are refused on every replica within a second, also those in which it acts for others. Calls that
+          wait for an approver end; their requests stay.
+        </p>
+        <TermFields />
+        <ConfirmButtons title="Stop it now" onBack={onClose} />
+      </form>
+    </Dialog>
+  );
+}
+
+function GoOn({ halts: own, sub, iss, onClose }: StopProps & { readonly halts: readonly HaltShown[] }): VNode {
+  return (
+    <Dialog title="Let this agent go on" onClose={onClose}>
+      <p>
+        <Party sub={sub} iss={iss} />
+      </p>
+      <p>
+        It was stopped because:{" "}
+        {own.map(({ id, reason }, at) => (
+          <span key={id}>
+            {at > 0 && "; "}
+            <Text value={reason} max={300} />
+          </span>
+        ))}
+      </p>
+      <ConfirmButtons
+        title={own.length === 1 ? "Lift the halt" : "Lift these halts"}
+        onConfirm={() => {
+          onClose();
+          void liftHalts(own, "The agent can go on.");
+        }}
+        onBack={onClose}
+      />
+    </Dialog>
+  );
+}
