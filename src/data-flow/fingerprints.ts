@@ -3,17 +3,21 @@ import { BOUNDARY, folded, NON_ASCII, PIECE_CHARACTERS, piecesOf, variantsOf } f
 import {
   accountParts,
   addressesIn,
-  codeRuns,
+  areDate,
   DIGIT,
+  dateFacts,
   GROUP_BYTES_MAX,
   GROUPS_MAX,
   HIGH,
+  IBAN_BYTES_MAX,
   ibansAt,
   isDate,
   isFraction,
   isNationalZero,
   LETTER,
   lastBeforeTag,
+  lastOfCode,
+  UUID_FIRST_BYTES,
   type WordSpan,
   type Words,
 } from "./units.ts";
@@ -39,7 +43,11 @@ const JOINED_BYTES_MAX = 40;
 /** Last digits of telephone numbers that are compared. */
 const PHONE_DIGITS = 9;
 const PHONE_DIGITS_MAX = 15;
+/** A power of two. */
+const LAST_DIGITS = 16;
 const ROUND_ZEROS = 5;
+/** Digits of a group in a number. */
+const GROUP_DIGITS = 3;
 const ZERO = 0x30;
 /** Most fingerprints of codes and numbers in one piece. */
 const JOINS_MAX = 8_192;
@@ -68,7 +76,7 @@ const RUN_TELLING_MIN = 2;
 const RUN_BITS = 28;
 
 const [SEPARATES, ENDS] = [0, 1];
-const [DOT, AT] = [0x2e, 0x40];
+const [DOT, AT, APOSTROPHE] = [0x2e, 0x40, 0x27];
 const KINDS = LETTER | DIGIT | HIGH;
 const FIRST_HIGH_BYTE = 0x80;
 
@@ -128,8 +136,13 @@ export class Fingerprints implements Words {
   readonly #wordHigh = new Int32Array(WORDS_MAX);
   readonly #isAddressHost = new Uint8Array(WORDS_MAX);
   #isValue = false;
-  /** The last digits of a telephone number. */
-  readonly #digits = new Uint8Array(PHONE_DIGITS);
+  /** The words of the present text in which a code may begin. */
+  readonly #codeWords = new Uint16Array(WORDS_MAX);
+  /** What each word of the present code may be in a date. */
+  readonly #dateFacts = new Uint8Array(WORDS_MAX);
+  readonly #iban = new Uint8Array(IBAN_BYTES_MAX);
+  /** The last digits of a telephone number, each at its number. */
+  readonly #digits = new Uint8Array(LAST_DIGITS);
   readonly #encoder = new TextEncoder();
   readonly #frequent = new Int32Array(FREQUENT_SLOTS);
   readonly #seedLow: number;
@@ -158,7 +171,8 @@ export class Fingerprints implements Words {
       this.#powersHigh[power] = Math.imul(this.#powersHigh[power - 1] as number, this.#two);
     }
     for (const frequent of FREQUENT_WORDS) {
-      this.#hashText(frequent);
+      const { written } = this.#encoder.encodeInto(frequent, this.bytes);
+      this.#hashBytes(this.bytes, 0, written);
       let slot = this.#low & (FREQUENT_SLOTS - 1);
       while (this.#frequent[slot] !== 0) slot = (slot + 1) & (FREQUENT_SLOTS - 1);
       this.#frequent[slot] = this.#low;
@@ -192,7 +206,7 @@ export class Fingerprints implements Words {
   #scan(length: number): void {
     const { low: lows, high: highs, from, to, text: texts, sort: sorts, bits, bytes } = this;
     const [wordLow, wordHigh, starts, ends, kinds] = [this.#wordLow, this.#wordHigh, this.start, this.end, this.kind];
-    const frequent = this.#frequent;
+    const [frequent, codeWords] = [this.#frequent, this.#codeWords];
     const [seedLow, seedHigh, factor, one, two] = [this.#seedLow, this.#seedHigh, this.#factor, this.#one, this.#two];
     let count = 0;
     let words = 0;
@@ -204,6 +218,7 @@ export class Fingerprints implements Words {
     let kind = 0;
     let before = 0;
     let digits = 0;
+    let codes = 0;
     let hasAddresses = false;
     let firstPrint = 0;
     bytes[length] = ENDS;
@@ -242,7 +257,10 @@ export class Fingerprints implements Words {
         } else if ((kind & HIGH) !== 0) tells = highBits(bytes, start, size);
         else if (kind === DIGIT) tells = size * DIGIT_BITS + DIGITS_BASE_BITS;
         else tells = (size - 1) * MIXED_BITS;
-        if ((kind & DIGIT) !== 0) digits += size >= JOINED_BYTES_MIN ? 2 : 1;
+        if ((kind & DIGIT) !== 0) {
+          digits += size >= JOINED_BYTES_MIN ? 2 : 1;
+          codeWords[codes++] = words;
+        } else if (size === UUID_FIRST_BYTES) codeWords[codes++] = words;
         if (words > firstWord && ends[words - 1] === start - 1) {
           const between = bytes[start - 1];
           hasAddresses ||= between === DOT || between === AT;
@@ -288,7 +306,7 @@ export class Fingerprints implements Words {
           const span = { from: firstWord, to: words - 1 };
           if (hasAddresses) this.#addresses(span, text, firstPrint);
           else if (this.#isValue) this.#isAddressHost.fill(0, span.from, span.to + 1);
-          if (digits > 1) this.#codes(span, text);
+          if (digits > 1) this.#codes(span, text, codes);
         }
         count = this.count;
         firstPrint = count;
@@ -296,6 +314,7 @@ export class Fingerprints implements Words {
         firstWord = words;
         textStart = at + 1;
         digits = 0;
+        codes = 0;
         hasAddresses = false;
         before = 0;
       }
@@ -346,66 +365,77 @@ export class Fingerprints implements Words {
   }
 
   /** Adds codes that are written in groups, and numbers, as they are written without groups, and telephone numbers. */
-  #codes(span: WordSpan, text: number): void {
+  #codes(span: WordSpan, text: number, codes: number): void {
     const most = this.count + JOINS_MAX;
-    for (let word = span.from; word <= span.to && this.count < most; word += 1) {
+    const codeWords = this.#codeWords;
+    for (let at = 0; at < codes && this.count < most; at += 1) {
+      const word = codeWords[at] as number;
       const kind = this.kind[word] as number;
-      if ((kind & DIGIT) === 0) continue;
       if (kind === DIGIT) {
         this.#number(word, span, text);
         if (this.#size(word) > GROUP_BYTES_MAX) this.#phonesIn({ from: word, to: word }, text);
-      } else if ((kind & HIGH) === 0) this.#ibans(word, span, text);
+      } else if (kind === MIXED) this.#ibans(word, span, text);
     }
-    for (const run of codeRuns(this, span)) {
-      if (this.count >= most) return;
-      this.#run(run, text);
+    let next = span.from;
+    for (let at = 0; at < codes && this.count < most; at += 1) {
+      const from = codeWords[at] as number;
+      const to = from < next ? -1 : lastOfCode(this, from, span.to);
+      if (to === -1) continue;
+      this.#run({ from, to }, text);
+      next = to + 1;
     }
   }
 
-  #ibans(word: number, { to }: WordSpan, text: number): void {
-    for (const { iban, ...span } of ibansAt(this, word, to)) {
-      this.#hashText(iban);
+  #ibans(word: number, { to: last }: WordSpan, text: number): void {
+    const iban = this.#iban;
+    ibansAt(this, word, last, iban, (length, to) => {
+      const span = { from: word, to };
+      this.#hashBytes(iban, 0, length);
       this.#add(span, text, CODE);
-      if (this.#isValue) continue;
-      accountParts(iban, (from, to) => {
-        this.#hashText(iban, from, to);
+      if (this.#isValue) return;
+      accountParts(iban, length, (from, end) => {
+        this.#hashBytes(iban, from, end);
         this.#add(span, text, CODE);
       });
-    }
+    });
   }
 
   /** Adds a code in groups. Of a text, each part of it is added as well: other groups may stand before and after the code. */
   #run(run: WordSpan, text: number): void {
-    if (this.#isValue && run.to - run.from < GROUPS_MAX) {
-      this.#joined(run, text);
-      this.#phones(run, text);
-      return;
-    }
-    for (let first = run.from; first < run.to; first += 1)
-      if (((this.kind[first] as number) & DIGIT) !== 0) this.#codesFrom(first, run.to, text);
+    if (run.from === run.to) return;
+    const { kind } = this;
+    for (let word = run.from; word <= run.to; word += 1) this.#dateFacts[word] = dateFacts(this, word);
+    if (this.#isValue && run.to - run.from < GROUPS_MAX) this.#joined(run, text);
+    else
+      for (let first = run.from; first < run.to; first += 1)
+        if (((kind[first] as number) & DIGIT) !== 0) this.#codesFrom(first, run.to, text);
     this.#phones(run, text);
   }
 
   /** Adds the codes that begin with a group: each is hashed from where the shorter one ends. */
   #codesFrom(first: number, end: number, text: number): void {
-    const { bytes } = this;
+    const { bytes, kind, start, end: ends } = this;
+    const facts = this.#dateFacts;
     const factor = this.#factor;
     let low = this.#seedLow;
     let high = this.#seedHigh;
     let size = 0;
-    for (let last = first; last <= end && last - first < GROUPS_MAX; last += 1) {
-      size += this.#size(last);
+    let all = 0;
+    const most = Math.min(end, first + GROUPS_MAX - 1);
+    for (let last = first; last <= most; last += 1) {
+      const to = ends[last] as number;
+      let at = start[last] as number;
+      size += to - at;
       if (size > JOINED_BYTES_MAX) return;
-      const to = this.end[last] as number;
-      for (let at = this.start[last] as number; at < to; at += 1) {
+      for (; at < to; at += 1) {
         low = Math.imul(low ^ (FOLDED[bytes[at] as number] as number), factor);
         high = (((high << 7) | (high >>> 25)) + low) | 0;
       }
-      if (last === first || size < JOINED_BYTES_MIN || ((this.kind[last] as number) & DIGIT) === 0) continue;
-      const span = { from: first, to: last };
-      if (isDate(this, span)) continue;
+      all |= facts[last] as number;
+      if (last === first || size < JOINED_BYTES_MIN || ((kind[last] as number) & DIGIT) === 0) continue;
+      if (areDate(all, facts[last] as number, last - first + 1)) continue;
       this.#finish(low, high);
-      this.#add(span, text, CODE);
+      this.#add({ from: first, to: last }, text, CODE);
     }
   }
 
@@ -414,7 +444,7 @@ export class Fingerprints implements Words {
   }
 
   #joined(span: WordSpan, text: number): void {
-    if (span.from === span.to || isDate(this, span)) return;
+    if (isDate(this, span)) return;
     this.#hashBetween(this.start[span.from] as number, this.end[span.to] as number);
     this.#add(span, text, CODE);
   }
@@ -434,19 +464,22 @@ export class Fingerprints implements Words {
    * areas. Of a value, there is only the whole number.
    */
   #phonesIn({ from, to }: WordSpan, text: number): void {
-    const digits = this.#digits;
+    const { bytes } = this;
+    const [digits, facts] = [this.#digits, this.#dateFacts];
     let count = 0;
+    let all = 0;
     for (let word = from; word <= to; word += 1) {
+      all |= facts[word] as number;
       if (word > from && isNationalZero(this, word)) continue;
       const end = this.end[word] as number;
       for (let at = this.start[word] as number; at < end; at += 1) {
-        digits[count % PHONE_DIGITS] = this.bytes[at] as number;
+        digits[count & (LAST_DIGITS - 1)] = bytes[at] as number;
         count += 1;
       }
-      const isEnd = this.#isValue ? word === to && count <= PHONE_DIGITS_MAX : count >= PHONE_DIGITS;
-      if (isEnd && count >= PHONE_DIGITS && !isDate(this, { from, to: word })) {
-        if (this.#hashDigits(count)) this.#add({ from, to: word }, text, PHONE);
-      }
+      const isEnd = this.#isValue ? word === to && count <= PHONE_DIGITS_MAX : true;
+      if (!isEnd || count < PHONE_DIGITS) continue;
+      if (word > from && areDate(all, facts[word] as number, word - from + 1)) continue;
+      if (this.#hashDigits(count)) this.#add({ from, to: word }, text, PHONE);
     }
   }
 
@@ -457,8 +490,8 @@ export class Fingerprints implements Words {
     let low = this.#seedLow;
     let high = this.#seedHigh;
     let zeros = 0;
-    for (let at = count; at < count + PHONE_DIGITS; at += 1) {
-      const digit = digits[at % PHONE_DIGITS] as number;
+    for (let at = count - PHONE_DIGITS; at < count; at += 1) {
+      const digit = digits[at & (LAST_DIGITS - 1)] as number;
       zeros = digit === ZERO ? zeros + 1 : 0;
       low = Math.imul(low ^ (digit | DIGIT), factor);
       high = (((high << 7) | (high >>> 25)) + low) | 0;
@@ -468,21 +501,62 @@ export class Fingerprints implements Words {
     return zeros < ROUND_ZEROS;
   }
 
-  /** Adds what a number means that is written with groups or decimals. */
+  /** Adds what a number means that is written with groups or decimals, without zeros at its ends: `1.500` is 1500 or 1.5. */
   #number(word: number, { from, to }: WordSpan, text: number): void {
-    const goesOn = (at: number): boolean => {
-      const gap = this.end[at - 1] as number;
-      return this.kind[at] === DIGIT && this.start[at] === gap + 1 && IN_NUMBERS[this.bytes[gap] as number] === 1;
-    };
     // The first group speaks for the whole number.
-    if (word > from && this.kind[word - 1] === DIGIT && goesOn(word)) return;
+    if (word > from && this.kind[word - 1] === DIGIT && this.#goesOn(word)) return;
     let last = word;
-    while (last < to && last - word < GROUPS_MAX && goesOn(last + 1)) last += 1;
+    while (last < to && last - word < GROUPS_MAX && this.#goesOn(last + 1)) last += 1;
     if (last === word) return;
-    for (const number of numbersIn(this.#written(word, last))) {
-      this.#hashText(number);
-      this.#add({ from: word, to: last }, text);
+    const { start, end, bytes } = this;
+    const span = { from: word, to: last };
+    const [first, separator] = [start[word] as number, bytes[end[word] as number]];
+    const [decimals, after] = [start[last] as number, end[last] as number];
+    const isPair = last === word + 1;
+    if (isPair && separator === DOT && after - decimals !== GROUP_DIGITS && bytes[after - 1] !== ZERO) {
+      this.#hashWritten(first, after);
+      this.#add(span, text);
+      return;
     }
+    let whole = word;
+    const isGroup = (at: number): boolean =>
+      bytes[end[at - 1] as number] === separator && this.#size(at) === GROUP_DIGITS;
+    while (this.#size(word) <= GROUP_DIGITS && whole < last && isGroup(whole + 1)) whole += 1;
+    const before = bytes[end[last - 1] as number];
+    if (whole === last) this.#plainNumber(first, after, after, after);
+    else if (whole > word && whole + 1 === last && before !== separator && before !== APOSTROPHE)
+      this.#plainNumber(first, end[whole] as number, decimals, after);
+    else whole = word;
+    if (whole > word) this.#add(span, text);
+    if (!isPair || separator === APOSTROPHE) return;
+    this.#plainNumber(first, end[word] as number, decimals, after);
+    this.#add(span, text);
+  }
+
+  /** Returns whether a word is the next group of the number before it. */
+  #goesOn(word: number): boolean {
+    const gap = this.end[word - 1] as number;
+    return this.kind[word] === DIGIT && this.start[word] === gap + 1 && IN_NUMBERS[this.bytes[gap] as number] === 1;
+  }
+
+  /** Hashes the digits of a whole number and of its decimals, without what is between them and without zeros at the ends. */
+  #plainNumber(from: number, to: number, decimals: number, end: number): void {
+    const { bytes } = this;
+    const factor = this.#factor;
+    let low = this.#seedLow;
+    let high = this.#seedHigh;
+    const add = (code: number): void => {
+      low = Math.imul(low ^ code, factor);
+      high = (((high << 7) | (high >>> 25)) + low) | 0;
+    };
+    let at = from;
+    while (at < to - 1 && ((bytes[at] as number) === ZERO || IN_NUMBERS[bytes[at] as number] === 1)) at += 1;
+    for (; at < to; at += 1) if (IN_NUMBERS[bytes[at] as number] === 0) add((bytes[at] as number) | DIGIT);
+    let after = end;
+    while (after > decimals && bytes[after - 1] === ZERO) after -= 1;
+    if (after > decimals) add(DOT);
+    for (at = decimals; at < after; at += 1) add((bytes[at] as number) | DIGIT);
+    this.#finish(low, high);
   }
 
   /** Returns digits and what is between them, as they are written. */
@@ -527,13 +601,13 @@ export class Fingerprints implements Words {
     this.#high = (Math.imul(high, this.#one) + Math.imul(low, factor) + sort) | 0;
   }
 
-  /** Hashes ASCII characters as they are. */
-  #hashText(text: string, from = 0, to = text.length): void {
+  /** Hashes letters and digits of ASCII. */
+  #hashBytes(bytes: Uint8Array, from: number, to: number): void {
     const factor = this.#factor;
     let low = this.#seedLow;
     let high = this.#seedHigh;
     for (let at = from; at < to; at += 1) {
-      low = Math.imul(low ^ (FOLDED[text.charCodeAt(at)] || text.charCodeAt(at)), factor);
+      low = Math.imul(low ^ (FOLDED[bytes[at] as number] as number), factor);
       high = (((high << 7) | (high >>> 25)) + low) | 0;
     }
     this.#finish(low, high);
@@ -665,9 +739,12 @@ export class Fingerprints implements Words {
       if (this.sort[at] === HOST) isHost.fill(1, this.from[at], (this.to[at] as number) + 1);
     }
     const codes: WordSpan[] = [];
-    for (const run of words === 0 ? [] : codeRuns(this, { from: 0, to: words - 1 })) {
-      if (isDate(this, run)) bits.fill(FREQUENT_BITS, run.from, run.to + 1);
-      else if (run.to > run.from) codes.push(run);
+    for (let from = 0; from < words; from += 1) {
+      const to = lastOfCode(this, from, words - 1);
+      if (to <= from) continue;
+      if (isDate(this, { from, to })) bits.fill(FREQUENT_BITS, from, to + 1);
+      else codes.push({ from, to });
+      from = to;
     }
     for (let word = 0; word < words; word += 1) {
       const kind = this.kind[word] as number;
@@ -707,26 +784,4 @@ function highBits(bytes: Uint8Array, start: number, size: number): number {
   if ((bytes[start] as number) >= IDEOGRAPH_FIRST) return (size / IDEOGRAPH_BYTES) * IDEOGRAPH_BITS;
   const letters = Math.ceil(size / LETTER_BYTES);
   return letters < LETTERS_BITS.length ? (LETTERS_BITS[letters] as number) : 10 + (letters - 4) * FURTHER_LETTER_BITS;
-}
-
-const PLAIN_DECIMAL = /^\d+\.\d*[1-9]$/;
-const GROUPED_NUMBER = /^(\d{1,3}(?:([,.'])\d{3})(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?$/;
-const DECIMAL_NUMBER = /^(\d+)[.,](\d+)$/;
-
-/** Returns what a number may mean, written without groups and without zeros at its ends: `1.500` is 1500 or 1.5. */
-function numbersIn(written: string): readonly string[] {
-  const point = written.indexOf(".");
-  if (written.length - point !== 4 && PLAIN_DECIMAL.test(written)) return [written];
-  const grouped = GROUPED_NUMBER.exec(written);
-  const decimal = DECIMAL_NUMBER.exec(written);
-  return [
-    ...(grouped === null ? [] : [plainNumber(grouped[1] ?? "", grouped[3])]),
-    ...(decimal === null ? [] : [plainNumber(decimal[1] ?? "", decimal[2])]),
-  ];
-}
-
-function plainNumber(whole: string, fraction = ""): string {
-  const digits = whole.replaceAll(/\D/g, "").replace(/^0+(?=\d)/, "");
-  const decimals = fraction.replace(/0+$/, "");
-  return decimals === "" ? digits : `${digits}.${decimals}`;
 }

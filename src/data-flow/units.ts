@@ -130,6 +130,7 @@ const WHITE = Uint8Array.from({ length: 256 }, (_, code) => (" \t\r\n".includes(
 export function isGrouped({ bytes, start, end }: Words, word: number): boolean {
   const from = end[word] as number;
   const to = start[word + 1] as number;
+  if (to - from === 1) return IN_CODES[bytes[from] as number] === 1;
   if (to - from > WHITE_MAX) return false;
   let others = 0;
   for (let at = from; at < to; at += 1) {
@@ -147,47 +148,23 @@ function hasDigits({ kind }: Words, word: number): boolean {
   return ((kind[word] as number) & DIGIT) !== 0;
 }
 
-/** Returns words of ASCII in lower case, without what is between them. */
-function joinedText({ bytes, start, end }: Words, { from, to }: WordSpan): string {
-  let text = "";
-  for (let word = from; word <= to; word += 1) {
-    const last = end[word] as number;
-    for (let at = start[word] as number; at < last; at += 1) text += CHARACTERS[bytes[at] as number];
-  }
-  return text;
-}
-
-const CHARACTERS = Array.from({ length: 256 }, (_, code) => String.fromCharCode(code).toLowerCase());
-
 /** Words that tell less are frequent, or short. */
 const RARE_BITS = 3;
 
 /**
- * Yields the longest runs of groups. A group has digits; a few letters between two such groups belong to them (`GB29 NWBK 6016`),
- * unless they are a frequent word. A UUID is a run of its own.
+ * Returns the last word of the code that begins with a word: of a UUID, or of the longest run of groups; -1 when none begins there. A
+ * group has digits; a few letters between two such groups belong to them (`GB29 NWBK 6016`), unless they are a frequent word.
  */
-export function* codeRuns(words: Words, { from, to }: WordSpan): Generator<WordSpan, void> {
-  let word = from;
-  while (word <= to) {
-    const uuid = uuidAt(words, word, to);
-    if (uuid !== undefined) {
-      yield uuid;
-      word = uuid.to + 1;
-      continue;
-    }
-    if (!isGroup(words, word)) {
-      word += 1;
-      continue;
-    }
-    let last = word;
-    for (let next = last + 1; next <= to && isGrouped(words, next - 1); next += 1) {
-      if (uuidAt(words, next, to) !== undefined) break;
-      if (isGroup(words, next)) last = next;
-      else if (!isLettersOfCode(words, next)) break;
-    }
-    yield { from: word, to: last };
-    word = last + 1;
+export function lastOfCode(words: Words, word: number, to: number): number {
+  if (isUuid(words, word, to)) return word + UUID_GROUPS - 1;
+  if (!isGroup(words, word)) return -1;
+  let last = word;
+  for (let next = last + 1; next <= to && isGrouped(words, next - 1); next += 1) {
+    if (isUuid(words, next, to)) break;
+    if (isGroup(words, next)) last = next;
+    else if (!isLettersOfCode(words, next)) break;
   }
+  return last;
 }
 
 function isGroup(words: Words, word: number): boolean {
@@ -199,55 +176,95 @@ function isLettersOfCode(words: Words, word: number): boolean {
   return isShort && (words.bits[word] as number) >= RARE_BITS && hasDigits(words, word - 1);
 }
 
-const UUID_GROUPS = [8, 4, 4, 4, 12];
-const HEXADECIMAL = /^[0-9a-f]+$/;
+const UUID_GROUPS = 5;
+export const UUID_FIRST_BYTES = 8;
+const UUID_BYTES = 36;
+/** What each byte of a UUID has to be: a digit of hexadecimal, or a hyphen. */
+const [HEXADECIMAL, BETWEEN] = [1, 2];
+const UUID_FORM = Uint8Array.from("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", (one) =>
+  one === "-" ? BETWEEN : HEXADECIMAL,
+);
+const IN_UUID = Uint8Array.from({ length: 256 }, (_, code) => {
+  if (code === HYPHEN) return BETWEEN;
+  return /[0-9a-f]/i.test(String.fromCharCode(code)) ? HEXADECIMAL : 0;
+});
 
-function uuidAt(words: Words, word: number, last: number): WordSpan | undefined {
-  const to = word + UUID_GROUPS.length - 1;
-  if (to > last || size(words, word) !== UUID_GROUPS[0]) return undefined;
-  for (const [index, length] of UUID_GROUPS.entries()) {
-    if (size(words, word + index) !== length) return undefined;
-    if (index > 0 && joint(words, word + index - 1) !== HYPHEN) return undefined;
-  }
-  return HEXADECIMAL.test(joinedText(words, { from: word, to })) ? { from: word, to } : undefined;
+function isUuid({ bytes, start, end }: Words, word: number, to: number): boolean {
+  const from = start[word] as number;
+  if (end[word] !== from + UUID_FIRST_BYTES || word + UUID_GROUPS > to + 1) return false;
+  if (end[word + UUID_GROUPS - 1] !== from + UUID_BYTES) return false;
+  for (let at = 0; at < UUID_BYTES; at += 1) if (IN_UUID[bytes[from + at] as number] !== UUID_FORM[at]) return false;
+  return true;
 }
 
-const TIME_IN_DATE = /^(?:\d{1,2}(?:st|nd|rd|th|am|pm|z|h|t\d{1,2}z?)|w\d\d)$/;
-const PART_OF_DATE_BYTES_MAX = 6;
 /** Digits of nanoseconds, and the zone. */
 const FRACTION_BYTES_MAX = 10;
 /** Two digits that begin with more are neither a day nor a month, an hour, a minute or a second. */
 const SIX = 0x36;
-const [ZERO, NINE, LETTER_W] = [0x30, 0x39, 0x77];
-/** What a group may be in a date: a year, another part, or nothing. */
-const [NO_PART, OTHER_PART, YEAR_PART] = [0, 1, 2];
+const [ZERO, NINE] = [0x30, 0x39];
 
-function partOfDate(words: Words, word: number): number {
-  const length = size(words, word);
-  if (words.kind[word] === DIGIT) {
-    const at = words.start[word] as number;
-    if (length <= 2) return length === 2 && (words.bytes[at] as number) > SIX ? NO_PART : OTHER_PART;
-    if (length !== 4) return NO_PART;
-    const century = ((words.bytes[at] as number) - 0x30) * 10 + (words.bytes[at + 1] as number) - 0x30;
-    return century === 19 || century === 20 ? YEAR_PART : NO_PART;
-  }
-  // Such a part begins with a digit, or with the W of a week. The look at one byte spares most codes the text.
-  const first = words.bytes[words.start[word] as number] as number;
-  if (length > PART_OF_DATE_BYTES_MAX || (first > NINE && (first | 0x20) !== LETTER_W)) return NO_PART;
-  return TIME_IN_DATE.test(joinedText(words, { from: word, to: word })) ? OTHER_PART : NO_PART;
+/** What a group is in a date. Several groups are one where these come to `YEAR`. */
+const [OTHER_PART, YEAR, NO_PART, FRACTION] = [0, 1, 2, 4];
+const PARTS = YEAR | NO_PART;
+
+/** Returns what a word may be in a date: letters between its groups are nothing of it. */
+export function dateFacts(words: Words, word: number): number {
+  const part = hasDigits(words, word) ? partOfDate(words, word) : OTHER_PART;
+  return isFraction(words, word) ? part | FRACTION : part;
 }
 
-/** Returns whether groups are a date, with or without a time, or seconds with a fraction. */
+/** Returns whether words are a date, with or without a time, or seconds with a fraction. `all`: the facts of all of them together. */
+export function areDate(all: number, last: number, words: number): boolean {
+  if ((last & FRACTION) !== 0) return words === 2;
+  return (all & PARTS) === YEAR && words > 1;
+}
+
+/** As `areDate`. */
 export function isDate(words: Words, { from, to }: WordSpan): boolean {
-  if (isFraction(words, to)) return to === from + 1;
-  let hasYear = false;
-  for (let word = from; word <= to; word += 1) {
-    if (!hasDigits(words, word)) continue;
-    const part = partOfDate(words, word);
-    if (part === NO_PART) return false;
-    hasYear ||= part === YEAR_PART;
+  let all = 0;
+  for (let word = from; word <= to && (all & NO_PART) === 0; word += 1) all |= dateFacts(words, word);
+  return areDate(all, dateFacts(words, to), to - from + 1);
+}
+
+function partOfDate({ bytes, start, end, kind }: Words, word: number): number {
+  const at = start[word] as number;
+  const length = (end[word] as number) - at;
+  if (kind[word] === DIGIT) {
+    if (length <= 2) return length === 2 && (bytes[at] as number) > SIX ? NO_PART : OTHER_PART;
+    if (length !== 4) return NO_PART;
+    const century = ((bytes[at] as number) - ZERO) * 10 + (bytes[at + 1] as number) - ZERO;
+    return century === 19 || century === 20 ? YEAR : NO_PART;
   }
-  return hasYear && to > from;
+  return isTimeInDate(bytes, at, at + length) ? OTHER_PART : NO_PART;
+}
+
+const PART_OF_DATE_BYTES_MAX = 6;
+const [LETTER_H, LETTER_T, LETTER_W, LETTER_Z] = [0x68, 0x74, 0x77, 0x7a];
+const AFTER_NUMBERS = new Set(
+  ["st", "nd", "rd", "th", "am", "pm"].map((two) => (two.charCodeAt(0) << 8) | two.charCodeAt(1)),
+);
+
+/** Returns whether a word is `11th`, `9am`, `7h`, `00z`, `11t10z` or `w50`. */
+function isTimeInDate(bytes: Uint8Array, from: number, to: number): boolean {
+  const lower = (at: number): number => (bytes[at] as number) | 0x20;
+  if (to - from > PART_OF_DATE_BYTES_MAX) return false;
+  if (lower(from) === LETTER_W) return to === from + 3 && digitsFrom(bytes, from + 1, to) === 2;
+  const digits = digitsFrom(bytes, from, to);
+  const rest = from + digits;
+  if (digits === 0) return false;
+  if (to === rest + 1) return lower(rest) === LETTER_Z || lower(rest) === LETTER_H;
+  if (to === rest + 2 && AFTER_NUMBERS.has((lower(rest) << 8) | lower(rest + 1))) return true;
+  if (lower(rest) !== LETTER_T) return false;
+  const minutes = digitsFrom(bytes, rest + 1, to);
+  const last = rest + 1 + minutes;
+  return minutes > 0 && (last === to || (last + 1 === to && lower(last) === LETTER_Z));
+}
+
+/** Returns the number of digits: 0, 1 or 2. */
+function digitsFrom(bytes: Uint8Array, from: number, to: number): number {
+  let at = from;
+  while (at < to && at < from + 2 && (bytes[at] as number) >= ZERO && (bytes[at] as number) <= NINE) at += 1;
+  return at - from;
 }
 
 /** Returns whether a word is the fraction of a second in a time: `10:30:00.123`. */
@@ -255,9 +272,8 @@ export function isFraction(words: Words, word: number): boolean {
   if (word < 3 || size(words, word) > FRACTION_BYTES_MAX) return false;
   const between = joint(words, word - 1);
   if (between !== DOT && between !== COMMA) return false;
-  return (
-    [word - 2, word - 3].every((at) => joint(words, at) === COLON) && [1, 2].every((at) => size(words, word - at) === 2)
-  );
+  const isTime = joint(words, word - 2) === COLON && joint(words, word - 3) === COLON;
+  return isTime && size(words, word - 1) === 2 && size(words, word - 2) === 2;
 }
 
 /** Returns whether a group is a national 0 in parentheses, which is not part of a number that is called from abroad. */
@@ -267,55 +283,86 @@ export function isNationalZero({ bytes, start, end }: Words, word: number): bool
 }
 
 /** Lengths of IBANs by country: the IBAN registry of SWIFT, release 99. */
-const IBAN_LENGTHS = new Map(
-  `ad:24 ae:23 al:28 at:20 az:28 ba:20 be:16 bg:22 bh:22 bi:27 br:29 by:28 ch:21 cr:22 cy:28 cz:24 de:22 dj:27 dk:18 do:28 ee:20
+const IBAN_LENGTHS = new Uint8Array(2 ** 10);
+for (const one of `ad:24 ae:23 al:28 at:20 az:28 ba:20 be:16 bg:22 bh:22 bi:27 br:29 by:28 ch:21 cr:22 cy:28 cz:24 de:22 dj:27 dk:18 do:28 ee:20
 eg:29 es:24 fi:18 fk:18 fo:18 fr:27 gb:22 ge:22 gi:23 gl:18 gr:27 gt:28 hn:28 hr:21 hu:28 ie:22 il:23 iq:23 is:26 it:27 jo:30
 kw:30 kz:20 lb:28 lc:32 li:21 lt:20 lu:20 lv:21 ly:25 mc:27 md:24 me:22 mk:19 mn:20 mr:27 mt:31 mu:30 ni:28 nl:18 no:15 om:23
 pk:24 pl:28 ps:29 pt:25 qa:29 ro:24 rs:22 ru:33 sa:24 sc:31 sd:18 se:24 si:19 sk:24 sm:27 so:23 st:25 sv:28 tl:23 tn:24 tr:26
-ua:29 va:22 vg:24 xk:20 ye:30`
-    .split(/\s+/)
-    .map((one) => [one.slice(0, 2), Number(one.slice(3))] as const),
-);
-const IBAN_START = /[a-z]{2}\d{2}/g;
-const IBAN_BYTES_MAX = 34;
-const IBAN_WORD_MIN = 4;
-const IBAN_INSIDE_MIN = 15;
+ua:29 va:22 vg:24 xk:20 ye:30`.split(/\s+/))
+  IBAN_LENGTHS[countryOf(one.charCodeAt(0), one.charCodeAt(1))] = Number(one.slice(3));
 
-/** Yields the IBANs that begin in a word, without their groups, also when something else is written right before or after one. */
-export function* ibansAt(
+/** Returns the number of two letters in either case. */
+function countryOf(first: number, second: number): number {
+  return ((first & 0x1f) << 5) | (second & 0x1f);
+}
+
+export const IBAN_BYTES_MAX = 34;
+const IBAN_START_BYTES = 4;
+const IBAN_INSIDE_MIN = 15;
+/** Values of letters and digits (ISO 13616): two digits are a factor of 100. */
+const [LETTER_FACTOR, DIGIT_FACTOR] = [100, 10];
+const CHECKED = 97;
+const IBAN_REST_MAX = 1e7;
+
+const isDigit = (byte: number | undefined): boolean => byte !== undefined && byte >= ZERO && byte <= NINE;
+const isLetter = (byte: number | undefined): boolean =>
+  byte !== undefined && (byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x7a;
+
+/**
+ * Finds the IBANs that begin in a word, also when something else is written right before or after one. `into` holds each in lower case
+ * and without its groups, `to` is its last word.
+ */
+export function ibansAt(
   words: Words,
   word: number,
   last: number,
-): Generator<WordSpan & { readonly iban: string }, void> {
-  if (words.kind[word] !== (LETTER | DIGIT) || size(words, word) < IBAN_WORD_MIN) return;
-  const { bytes, start } = words;
+  into: Uint8Array,
+  take: (length: number, to: number) => void,
+): void {
+  const { bytes, start, end, kind } = words;
+  const from = start[word] as number;
+  const until = (end[word] as number) - IBAN_START_BYTES;
   // Two letters and two digits begin a word, or are inside of a long one.
-  const third = bytes[(start[word] as number) + 2] as number;
-  if (size(words, word) < IBAN_INSIDE_MIN && (third < 0x30 || third > 0x39)) return;
-  const own = joinedText(words, { from: word, to: word });
-  for (const { index, 0: start } of own.matchAll(IBAN_START)) {
-    const length = IBAN_LENGTHS.get(start.slice(0, 2));
-    if (length === undefined) continue;
-    let text = own.slice(index);
-    let to = word;
-    while (text.length < length && to < last && isGrouped(words, to) && text.length < IBAN_BYTES_MAX) {
-      to += 1;
-      text += joinedText(words, { from: to, to });
-    }
-    const iban = text.slice(0, length);
-    if (iban.length === length && isIban(iban)) yield { from: word, to, iban };
+  const isShort = until - from < IBAN_INSIDE_MIN - IBAN_START_BYTES;
+  if (kind[word] !== (LETTER | DIGIT) || (isShort && !isDigit(bytes[from + 2]))) return;
+  for (let at = from; at <= until; at += 1) {
+    if (!isDigit(bytes[at + 2]) || !isDigit(bytes[at + 3]) || !isLetter(bytes[at]) || !isLetter(bytes[at + 1]))
+      continue;
+    const length = IBAN_LENGTHS[countryOf(bytes[at] as number, bytes[at + 1] as number)] as number;
+    const to = length === 0 ? -1 : readIban(words, { from: word, to: last }, at, into.subarray(0, length));
+    if (to !== -1) take(length, to);
+    at += IBAN_START_BYTES - 1;
   }
 }
 
-/** Checks the check digits (ISO 13616). */
-function isIban(text: string): boolean {
-  let rest = 0;
-  for (const character of text.slice(4) + text.slice(0, 4)) {
-    const value = Number.parseInt(character, 36);
-    if (Number.isNaN(value)) return false;
-    rest = (rest * (value > 9 ? 100 : 10) + value) % 97;
+/** Reads an IBAN from a byte of a word on. Returns its last word; -1 when these groups are none. */
+function readIban(words: Words, { from, to }: WordSpan, first: number, into: Uint8Array): number {
+  const { bytes, start, end } = words;
+  let count = 0;
+  let word = from;
+  for (let at = first; ; ) {
+    const after = end[word] as number;
+    while (at < after && count < into.length) into[count++] = LOWER[bytes[at++] as number] as number;
+    if (count === into.length) return isIban(into) ? word : -1;
+    if (word === to || !isGrouped(words, word)) return -1;
+    word += 1;
+    at = start[word] as number;
   }
-  return rest === 1;
+}
+
+const LOWER = Uint8Array.from({ length: 256 }, (_, code) => (code >= 0x41 && code <= 0x5a ? code | 0x20 : code));
+
+/** Checks the check digits (ISO 13616). */
+function isIban(iban: Uint8Array): boolean {
+  let rest = 0;
+  for (let at = 0; at < iban.length; at += 1) {
+    const byte = iban[(at + IBAN_START_BYTES) % iban.length] as number;
+    if (isDigit(byte)) rest = rest * DIGIT_FACTOR + byte - ZERO;
+    else if (isLetter(byte)) rest = rest * LETTER_FACTOR + byte - 0x61 + 10;
+    else return false;
+    if (rest > IBAN_REST_MAX) rest %= CHECKED;
+  }
+  return rest % CHECKED === 1;
 }
 
 /** Lengths of account numbers at the end of an IBAN, and of bank codes before them. */
@@ -325,13 +372,12 @@ const BANK_DIGITS = [5, 6, 8];
 const PART_BYTES_MIN = 5;
 
 /** Finds the account numbers and bank codes that may be parts of an IBAN, with and without zeros before them. */
-export function accountParts(iban: string, take: (from: number, to: number) => void): void {
-  const last = iban.length;
+export function accountParts(iban: Uint8Array, last: number, take: (from: number, to: number) => void): void {
   let first = last;
-  while (first > 4 && iban.charCodeAt(first - 1) <= NINE) first -= 1;
+  while (first > IBAN_START_BYTES && (iban[first - 1] as number) <= NINE) first -= 1;
   const both = (from: number, to: number): void => {
     let plain = from;
-    while (iban.charCodeAt(plain) === ZERO && plain < to) plain += 1;
+    while (iban[plain] === ZERO && plain < to) plain += 1;
     if (to - from >= PART_BYTES_MIN) take(from, to);
     if (plain > from && to - plain >= PART_BYTES_MIN) take(plain, to);
   };
