@@ -13,7 +13,7 @@ interface ViewMember {
   readonly label?: string;
   /** Displays that show the member in a form of their own. The others list it with the plan. */
   readonly ownForm?: readonly Display[];
-  /** Says the value in sentences, which all displays show with the reasons for asking; undefined for a value of another form. */
+  /** Says the value in sentences, which displays show with the reasons for asking; undefined for a value of another form. */
   readonly sentences?: (value: unknown) => readonly string[] | undefined;
   /** True when every character matters: text that is not plain ASCII is also shown in ASCII. */
   readonly isExact?: true;
@@ -42,7 +42,7 @@ const VIEW_MEMBERS = {
   grant: {},
   toolMessage: { ownForm: ["console"] },
   dataFlow: { label: "data flow", sentences: dataFlowSentences },
-  vouchable: { label: "later calls", sentences: vouchableSentences },
+  vouchable: { label: "later calls", ownForm: ["console"], sentences: vouchableSentences },
 } as const satisfies Readonly<Record<string, ViewMember>>;
 
 /** A view, or a part of it. */
@@ -66,10 +66,10 @@ export function listedMembers(view: object, display: Display): readonly string[]
   });
 }
 
-/** Returns the members of a view that are said in sentences. */
-export function saidMembers<Value>(view: Readonly<Record<string, Value>>) {
-  return [...ROWS].flatMap(([name, { sentences }]) =>
-    sentences !== undefined && Object.hasOwn(view, name)
+/** Returns the members of a view that the display says in sentences. */
+export function saidMembers<Value>(view: Readonly<Record<string, Value>>, display: Display) {
+  return [...ROWS].flatMap(([name, { sentences, ownForm }]) =>
+    sentences !== undefined && Object.hasOwn(view, name) && ownForm?.includes(display) !== true
       ? [{ label: viewLabel(name), value: view[name], sentences: sentences(view[name]) }]
       : [],
   );

@@ -12,21 +12,21 @@ export function dataFlowSentences(dataFlow: unknown): readonly string[] | undefi
     ...labelSentence("The caller has read", carried ?? before),
     ...(after === undefined || areSame(before, after) ? [] : labelSentence("After the call it has read", after)),
   ];
-  sentences.push(...listOf(stored).map(storedSentence));
-  for (const argument of listOf(named)) {
+  sentences.push(...tablesIn(stored).map(storedSentence));
+  for (const argument of tablesIn(named)) {
     const { argument: name, destination, sources: found, more } = argument;
     const what = `${stringOrEmpty(name)}${destination === true ? " (a destination)" : ""}`;
-    sentences.push(...listOf(found).map((source) => sourceSentence(what, source)));
+    sentences.push(...tablesIn(found).map((source) => sourceSentence(what, source)));
     if (typeof more === "number") sentences.push(`${what} appeared in ${more} more`);
   }
-  sentences.push(...listOf(sources).map((source) => sourceSentence(stringOrEmpty(source["argument"]), source)));
+  sentences.push(...tablesIn(sources).map((source) => sourceSentence(stringOrEmpty(source["argument"]), source)));
   return sentences;
 }
 
 /** Says which values an approver can vouch for. */
 export function vouchableSentences(vouchable: unknown): readonly string[] | undefined {
   if (!Array.isArray(vouchable)) return undefined;
-  return listOf(vouchable).map(
+  return tablesIn(vouchable).map(
     ({ argument, value }) =>
       `${stringOrEmpty(argument)}: an approver can vouch for ${stringOrEmpty(value)} in later calls`,
   );
@@ -34,11 +34,11 @@ export function vouchableSentences(vouchable: unknown): readonly string[] | unde
 
 type Table = Readonly<Record<string, unknown>>;
 
-function listOf(value: unknown): readonly Table[] {
+export function tablesIn(value: unknown): readonly Table[] {
   return Array.isArray(value) ? value.filter(isTable) : [];
 }
 
-function stringOrEmpty(value: unknown): string {
+export function stringOrEmpty(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
@@ -55,10 +55,9 @@ function storedSentence({ label, tool, traceId }: Table): string {
   return `The answer held ${stringOrEmpty(label)} text that ${stringOrEmpty(tool)} had stored; call ${stringOrEmpty(traceId)}`;
 }
 
-/** Such as `to (a destination) appeared in get_ticket (id: 812), field body, untrusted; call 01…`. */
-function sourceSentence(what: string, { tool, traceId, of, field, labels, trusted, part }: Table): string {
-  const reference = stringOrEmpty(of) === "" ? "" : ` (${stringOrEmpty(of)})`;
-  const where = stringOrEmpty(field) === "" ? "" : `, field ${stringOrEmpty(field)}`;
+/** Such as `to (a destination) appeared in get_ticket (id: 812), field body, untrusted, on 2026-11-30 09:15 UTC; call 01…`. */
+function sourceSentence(what: string, source: Table): string {
+  const { traceId, labels, trusted, part } = source;
   const kind =
     trusted === true
       ? ", trusted"
@@ -66,5 +65,19 @@ function sourceSentence(what: string, { tool, traceId, of, field, labels, truste
           .map((label) => `, ${label}`)
           .join("");
   const call = stringOrEmpty(traceId) === "" ? "" : `; call ${stringOrEmpty(traceId)}`;
-  return `${part === true ? "A part of " : ""}${what} appeared in ${stringOrEmpty(tool)}${reference}${where}${kind}${call}`;
+  return `${part === true ? "A part of " : ""}${what} appeared in ${answerInWords(source)}${kind}${timeInWords(source)}${call}`;
+}
+
+/** Returns which answer a source is, and the field, such as `get_ticket (id: 812), field body`. */
+export function answerInWords({ tool, of, field }: Table): string {
+  const reference = stringOrEmpty(of) === "" ? "" : ` (${stringOrEmpty(of)})`;
+  const where = stringOrEmpty(field) === "" ? "" : `, field ${stringOrEmpty(field)}`;
+  return `${stringOrEmpty(tool)}${reference}${where}`;
+}
+
+const TO_THE_MINUTE = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)[\d:.]*Z$/;
+
+function timeInWords({ at }: Table): string {
+  const [, day, time] = TO_THE_MINUTE.exec(stringOrEmpty(at)) ?? [];
+  return day === undefined ? "" : `, on ${day} ${time} UTC`;
 }

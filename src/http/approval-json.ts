@@ -2,6 +2,7 @@ import { z } from "zod";
 import { ANSWER_CHARACTERS_MAX, type AnswerProblem } from "../approvals/answer.ts";
 import { escalationPlanOf } from "../approvals/approver-policies/escalation.ts";
 import {
+  isEnoughAlone,
   type Lacking,
   lackingOf,
   type Objection,
@@ -14,12 +15,12 @@ import { boundInWords, termsJson } from "../approvals/grants.ts";
 import { type Approver, isAmongRequesters } from "../approvals/identities.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
 import type { Approval, Decided, EarlierDecision, Grant, Session } from "../approvals/types.ts";
-import { vouchableIn } from "../approvals/vouching.ts";
 import { Refusal } from "../core/errors.ts";
 import { isTable, mapStrings } from "../core/json.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { RefusalCode } from "../core/refusals.ts";
 import type { CallerContext, Json } from "../core/types.ts";
+import { vouchableIn } from "../core/vouching.ts";
 import type { Registry } from "../pipeline/registry.ts";
 import type { EndpointServices } from "./endpoint.ts";
 
@@ -95,7 +96,11 @@ export function forList(approval: Approval, operator: CallerContext): Record<str
   const { decidedAt, decidedBy } = approval;
   const quorum = quorumOf(approval, { isWhole: false });
   const { approve, deny, because } = rightsOf(approval, operator);
-  const mayVouch = approve && operator.permissions.includes(VOUCH_PERMISSION) && vouchableIn(approval).length > 0;
+  const mayVouch =
+    approve &&
+    operator.permissions.includes(VOUCH_PERMISSION) &&
+    isEnoughAlone(approval, operator) &&
+    vouchableIn(approval).length > 0;
   return {
     ...(forRequester(approval) as Record<string, Json>),
     version,

@@ -3,16 +3,17 @@ import { dataFlowSentences } from "../../src/core/data-flow.ts";
 
 test("an approver reads in sentences where each argument appeared", () => {
   const source = { tool: "get_ticket", traceId: "01-a", of: "id: 812", field: "body", labels: ["untrusted"] };
+  const at = "2026-11-30T09:15:07.412Z";
   const dataFlow = {
     carried: ["private", "untrusted"],
     arguments: [
-      { argument: "to", destination: true, untrusted: true, sources: [source], more: 2 },
+      { argument: "to", destination: true, untrusted: true, sources: [{ ...source, at }], more: 2 },
       { argument: "body", sources: [{ ...source, of: "", field: "", trusted: true, part: true }] },
     ],
   };
   expect(dataFlowSentences(dataFlow)).toEqual([
     "The caller has read private and untrusted data",
-    "to (a destination) appeared in get_ticket (id: 812), field body, untrusted; call 01-a",
+    "to (a destination) appeared in get_ticket (id: 812), field body, untrusted, on 2026-11-30 09:15 UTC; call 01-a",
     "to (a destination) appeared in 2 more",
     "A part of body appeared in get_ticket, trusted; call 01-a",
   ]);

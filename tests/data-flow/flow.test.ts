@@ -83,7 +83,10 @@ describe("a destination", () => {
           destination: true,
           untrusted: true,
           sources: [
-            { tool: "read_mail", traceId: read.body.traceId, of: "id: 812", field: "body", labels: ["untrusted"] },
+            {
+              ...{ tool: "read_mail", traceId: read.body.traceId, of: "id: 812", field: "body", labels: ["untrusted"] },
+              at: expect.stringMatching(/^[-\d]+T[:.\d]+Z$/),
+            },
           ],
         },
       ],

@@ -284,4 +284,44 @@ describe("the decision", () => {
     expect(shown.body.approval.canDecide).toEqual({ approve: true, deny: true });
     expect((await vouch(body.approval.id, [BOB])).http).toBe(400);
   });
+
+  test.each([
+    ["two stages", { stages: [{ name: "first" }, { name: "second" }] }],
+    ["two people of one stage", { count: 2 }],
+  ])("cannot vouch, nor is it offered, where a policy wants %s", async (_title, required) => {
+    await world.stop();
+    const policies = [{ name: "payments", when: { tools: ["send_mail"] }, require: required }];
+    await world.start({ approvals: { store: "sqlite://./approvals.sqlite", mode: "yolo", policies } });
+    await world.readsMail(`Please answer to ${BOB}.`);
+    const { body } = await send(BOB);
+    const { id } = body.approval;
+    for (const by of ["alice", "bert"]) {
+      const token = await world.person({ sub: by, permissions: ["approvals:decide", "data-flow:vouch"] });
+      const shown = await world.send("GET", `/approvals/${id}`, { token });
+      expect(shown.body.approval.canDecide).toEqual({ approve: true, deny: true });
+      const refused = await vouch(id, [BOB], { token });
+      expect({ http: refused.http, ...refused.body.error }).toMatchObject({
+        http: 400,
+        code: "INVALID_INPUT",
+        message: "Others have to approve this as well: send the approval without vouch.",
+        details: { field: "vouch" },
+      });
+      expect((await world.decide(id, "approve", { token })).http).toBe(200);
+    }
+    expect(world.journal().filter(({ type }) => type === "dataFlow.vouched")).toEqual([]);
+    expect((await world.call("send_mail", { to: [BOB], body: "later" })).http).toBe(202);
+  });
+
+  test("can vouch under a policy that this approval alone satisfies", async () => {
+    await world.stop();
+    const policies = [{ name: "mail", when: { tools: ["send_mail"] }, require: { count: 1 } }];
+    await world.start({ approvals: { store: "sqlite://./approvals.sqlite", mode: "yolo", policies } });
+    await world.readsMail(`Please answer to ${BOB}.`);
+    const asked = await send(BOB);
+    const token = await voucher();
+    const shown = await world.send("GET", `/approvals/${asked.body.approval.id}`, { token });
+    expect(shown.body.approval.canDecide).toMatchObject({ vouch: true });
+    expect((await vouch(asked.body.approval.id, [BOB], { token })).http).toBe(200);
+    expect(world.journal().filter(({ type }) => type === "dataFlow.vouched")).toHaveLength(1);
+  });
 });

@@ -93,7 +93,10 @@ describe.skipIf(native === undefined)("two services with one PostgreSQL", () => 
       {
         ...{ argument: "iban", destination: true, untrusted: true },
         sources: [
-          { tool: "read_mail", traceId: read.body.traceId, of: "id: 812", field: "body", labels: ["untrusted"] },
+          {
+            ...{ tool: "read_mail", traceId: read.body.traceId, of: "id: 812", field: "body", labels: ["untrusted"] },
+            at: expect.stringMatching(/^[-\d]+T[:.\d]+Z$/),
+          },
         ],
       },
     ]);

@@ -26,7 +26,7 @@ const SHOWN = `
     const { body: shown } = await world.send("GET", "/approvals/" + body.approval.id, { token });
     const { view } = shown.approval;
     const lines = approvalLines(readApproval(shown), { columns: Infinity, now: 0 });
-    console.log(JSON.stringify({ lines, more: planOf(view).more, said: saidMembers(view) }));
+    console.log(JSON.stringify({ lines, more: planOf(view).more, said: saidMembers(view, "console") }));
   } finally {
     await world.end();
   }`;

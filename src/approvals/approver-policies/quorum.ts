@@ -84,6 +84,19 @@ export function voteResultOf(requirement: Requirement, votes: readonly Vote[], v
   return places.length > 0 ? { places } : objectionTo(progress, voter, mine.length > 0);
 }
 
+/** Returns whether this person's approval ends the request without any other one, before or after it. */
+export function isEnoughAlone(
+  { requirement, votes }: { readonly requirement?: Requirement | undefined; readonly votes: readonly Vote[] },
+  voter: Voter,
+): boolean {
+  if (votes.length > 0) return false;
+  if (requirement === undefined) return true;
+  const result = voteResultOf(requirement, votes, voter);
+  if (!("places" in result)) return false;
+  const votesNeeded = requirement.policies.flatMap(({ stages }) => stages).reduce((sum, { count }) => sum + count, 0);
+  return votesNeeded === result.places.length;
+}
+
 function hasCounted(
   mine: readonly Vote[],
   { distinctPeople }: RequiredPolicy,

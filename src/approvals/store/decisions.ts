@@ -1,17 +1,17 @@
 import type { ApprovalScope } from "../../core/types.ts";
+import { vouchableIn } from "../../core/vouching.ts";
 import { answerProblem, isReadable } from "../answer.ts";
-import { objectionToDenial, voteResultOf } from "../approver-policies/quorum.ts";
+import { isEnoughAlone, objectionToDenial, voteResultOf } from "../approver-policies/quorum.ts";
 import { chosenTerms } from "../grants.ts";
 import { type Approver, isAmongRequesters, type Requester } from "../identities.ts";
 import { recordMessage } from "../notify/inbox.ts";
 import type { Approval, Approvals, Decided, Decision, Relay } from "../types.ts";
-import { vouchableIn } from "../vouching.ts";
 import type { WriteTransaction } from "./database.ts";
 import { escalateAll } from "./escalations.ts";
 import { createGrant, revokeGrantsFrom } from "./sessions.ts";
 import type { Store } from "./store.ts";
 import { currentApproval, identity, noteTransition, sessionIsOver } from "./transitions.ts";
-import { boundedReason, endsAlone, lackingIn, vote, voterOf } from "./votes.ts";
+import { boundedReason, lackingIn, vote, voterOf } from "./votes.ts";
 
 export function decisions(store: Store): Pick<Approvals, "decide" | "cancel" | "revoke"> {
   const { database } = store;
@@ -74,7 +74,9 @@ function objectionToVouching(decision: Decision, approval: Approval): Decided | 
   if (vouch.length === 0) return undefined;
   const offered = new Set(vouchableIn(approval).map(({ value }) => value));
   if (vouch.some((value) => !offered.has(value))) return { outcome: "vouch_refused", fault: "not_offered" };
-  return endsAlone(decision, approval) ? undefined : { outcome: "vouch_refused", fault: "several_approvers" };
+  return isEnoughAlone(approval, voterOf(decision))
+    ? undefined
+    : { outcome: "vouch_refused", fault: "several_approvers" };
 }
 
 function objectionToGrant({ scope, grant }: Decision, { offer }: Approval): Decided | undefined {

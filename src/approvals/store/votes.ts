@@ -1,11 +1,11 @@
 import { sha256Hex } from "../../core/digest.ts";
 import { present } from "../../core/present.ts";
 import type { ApprovalScope, Json } from "../../core/types.ts";
+import { vouchableIn } from "../../core/vouching.ts";
 import { type Lacking, lackingOf, type Voter, voteResultOf } from "../approver-policies/quorum.ts";
 import type { Vote } from "../approver-policies/requirement.ts";
 import { chosenTerms, type GrantTerms, narrowest, termsJson } from "../grants.ts";
 import type { Approval, Decision } from "../types.ts";
-import { vouchableIn } from "../vouching.ts";
 import type { WriteTransaction } from "./database.ts";
 import { type ApprovalLimits, SECOND_MS } from "./store.ts";
 import { identity, noteTransition } from "./transitions.ts";
@@ -80,11 +80,6 @@ function answerWith({ decision, answer }: Decision, { answer: wanted }: Approval
   const text =
     decision === "approve" ? (wanted.text ?? answer?.toWellFormed().replaceAll("\0", "\u{fffd}")) : undefined;
   return JSON.stringify({ ...wanted, ...(text !== undefined && { text }) });
-}
-
-/** Returns whether the vote would end the request without any other one. */
-export function endsAlone(decision: Decision, approval: Approval): boolean {
-  return approval.votes.length === 0 && countedWith(decision, approval, 0).state !== "pending";
 }
 
 interface Counted {

@@ -1,4 +1,4 @@
-import { vouchableIn } from "../../approvals/vouching.ts";
+import { vouchableIn } from "../../core/vouching.ts";
 import { isTable } from "../../core/json.ts";
 import { printable, printableCell } from "../../core/printable.ts";
 import {

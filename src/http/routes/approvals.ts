@@ -3,7 +3,6 @@ import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
 import { chosenTermsSchema } from "../../approvals/grants.ts";
 import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
-import { VOUCHED_CHARACTERS_MAX, VOUCHED_VALUES_MAX, vouchableIn } from "../../approvals/vouching.ts";
 import { WAIT_SECONDS_MAX } from "../../core/call-fields.ts";
 import { sha256Hex } from "../../core/digest.ts";
 import { Refusal } from "../../core/errors.ts";
@@ -14,6 +13,7 @@ import {
   type CallerContext,
   type Json,
 } from "../../core/types.ts";
+import { VOUCHED_CHARACTERS_MAX, VOUCHED_VALUES_MAX, vouchableIn } from "../../core/vouching.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 import { json } from "../answers.ts";
 import {
@@ -260,7 +260,11 @@ async function keepVouching(
       issuer: caller.issuer,
       subject: caller.subject,
       ...(caller.session !== undefined && { session: caller.session }),
-      values: values.map(({ argument, value, sources }) => ({ argument, valueHash: sha256Hex(value), sources })),
+      values: values.map(({ argument, value, sources }) => ({
+        argument,
+        valueHash: sha256Hex(value),
+        sources: sources.map(({ tool, traceId: call, field }) => ({ tool, traceId: call, field })),
+      })),
       sub: operator.subject,
       iss: operator.issuer,
     });

@@ -87,6 +87,39 @@ describe.concurrent("stc approvals", () => {
     expect(approved.sent).toEqual([{ decision: "approve", scope: "once", answer: "blue", viewDigest: DIGEST }]);
   });
 
+  test("an approval that vouches for what an argument has now, and nothing is decided about another argument", async () => {
+    const source = { tool: "read_mail", traceId: "01-a", field: "body", at: "2026-11-30T09:15:07.412Z" };
+    const set = (service: StandInApprovals) =>
+      service.add(
+        question({
+          view: view({
+            dataFlow: { carried: ["untrusted"], arguments: [{ argument: "to[]", sources: [source] }] },
+            vouchable: [
+              { argument: "to[]", value: "bob@partner.test" },
+              { argument: "to[]", value: "eve@partner.test" },
+              { argument: "ur\u202el", value: "https://partner.test" },
+            ],
+          }),
+        }),
+      );
+    const approved = await operate(["approvals", "approve", FIRST, "--vouch", "to[]"], set);
+    expect(approved.out).toContain("to[] appeared in read_mail, field body, on 2026-11-30 09:15 UTC; call 01-a");
+    expect(approved.out).toContain("to[]: an approver can vouch for bob@partner.test in later calls");
+    expect(approved.sent).toMatchObject([
+      { decision: "approve", scope: "once", vouch: ["bob@partner.test", "eve@partner.test"] },
+    ]);
+    const unknown = await operate(["approvals", "approve", FIRST, "--vouch", "cc[]"], set);
+    expect(unknown).toMatchObject({
+      ...{ code: 64, sent: [] },
+      err: expect.stringContaining("this request offers to vouch for to[], ur\\u{202e}l only: nothing is decided"),
+    });
+    const nothing = await operate(["approvals", "approve", FIRST, "--vouch", "to[]"]);
+    expect(nothing).toMatchObject({
+      ...{ code: 64, sent: [] },
+      err: expect.stringContaining("this request offers to vouch for nothing: nothing is decided"),
+    });
+  });
+
   test("show: the whole view, one token a line", async () => {
     const { code, out } = await operate(["approvals", "show", FIRST]);
     expect(code).toBe(0);

@@ -520,7 +520,7 @@ describe("several approvers and tabs", () => {
       expect(await sentences.allTextContents()).toEqual([
         "The caller has read untrusted data",
         expect.stringMatching(
-          /^to\[\] \(a destination\) appeared in read_mail \(id: 812\), field body, untrusted; call /,
+          /^to\[\] \(a destination\) appeared in read_mail \(id: 812\), field body, untrusted, on [-\d]+ [:\d]+ UTC; call /,
         ),
       ]);
     } finally {

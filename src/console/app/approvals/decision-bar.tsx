@@ -6,6 +6,7 @@ import type { ApprovalScope } from "../../../core/types.ts";
 import { members } from "../api.ts";
 import { announce, tick } from "../state.ts";
 import { Text } from "../text.tsx";
+import { counted } from "../words.ts";
 import { decideSoon, type Outgoing, outgoingFor, sentence, undo } from "./decisions.ts";
 import {
   ANSWER_CHARACTERS_MAX,
@@ -15,7 +16,17 @@ import {
   type ShownRequest,
   scopesOf,
 } from "./model.ts";
-import { askToConfirm, confirming, granting, isArmed, openAllParts, openId, unseenParts } from "./reading.ts";
+import {
+  askToConfirm,
+  confirming,
+  granting,
+  isArmed,
+  openAllParts,
+  openId,
+  unseenParts,
+  vouchedValues,
+} from "./reading.ts";
+import { VouchFields, vouchedIn } from "./vouching.tsx";
 
 /** Id of the request whose denial is being written. */
 const denying = signal<string | undefined>(undefined);
@@ -36,6 +47,7 @@ effect(() => {
   answer.value = "";
   confirming.value = undefined;
   granting.value = undefined;
+  vouchedValues.value = new Set();
 });
 
 /** The bar at the bottom of the page, with the actions on a request. */
@@ -63,6 +75,7 @@ export function DecisionBar({ request }: { readonly request: ShownRequest }): VN
       {denying.value !== id && granting.value !== id && (mayApprove || mayDeny) && (
         <>
           {mayApprove && <Answer request={request} />}
+          {mayApprove && <VouchFields request={request} />}
           {mayApprove && request.quorum?.reasonRequired === "always" && <ReasonField label="Reason (required)" />}
           <div class="decide-buttons">
             {mayApprove && <ApproveButtons request={request} />}
@@ -106,7 +119,8 @@ function ApproveButtons({ request }: { readonly request: ShownRequest }): VNode 
 function ApproveButton({ request, scope }: { readonly request: ShownRequest; readonly scope: ApprovalScope }): VNode {
   const isConfirming = confirming.value?.id === request.id && confirming.value.scope === scope;
   const missing = missingOf(request);
-  const label = scope === "session" ? "Approve for the session" : "Approve once";
+  const vouching = vouchedIn(request).length;
+  const label = `${scope === "session" ? "Approve for the session" : "Approve once"}${vouching === 0 ? "" : `, and vouch for ${counted(vouching, "value")}`}`;
   const isOff = !isArmed.value || missing !== undefined;
   return (
     <button
@@ -161,7 +175,9 @@ export function pressApprove(request: ShownRequest, scope: ApprovalScope): void 
   const grant = scope === "bounded" ? writtenTerms(request) : undefined;
   if (scope === "bounded" && grant === undefined) return;
   granting.value = undefined;
-  const made = { decision: "approve", scope, grant, answer: text, reason: reason.value.trim() } as const;
+  // The form of a grant does not show the values that were ticked.
+  const vouch = scope === "bounded" ? [] : vouchedIn(request);
+  const made = { decision: "approve", scope, grant, answer: text, vouch, reason: reason.value.trim() } as const;
   decideSoon([{ id, tool, viewDigest }], made);
 }
 
@@ -438,6 +454,11 @@ export function OutgoingLine({ one }: { readonly one: Outgoing }): VNode {
           <Text value={sentence(one)} max={200} />
         </strong>{" "}
         {one.isSending ? "now …" : `in ${seconds} s. Leaving the page drops it.`}
+        {one.vouch?.map((value) => (
+          <code key={value} class="vouched-value">
+            <Text value={value} max={120} />
+          </code>
+        ))}
       </p>
       {!one.isSending && (
         <button type="button" aria-keyshortcuts="u" onClick={() => undo(one.number)}>

@@ -19,6 +19,8 @@ export interface DecisionMade {
   readonly grant?: ApprovalTerms | undefined;
   readonly reason?: string | undefined;
   readonly answer?: string | undefined;
+  /** Values for which the approver vouches in later calls as well. */
+  readonly vouch?: readonly string[] | undefined;
 }
 
 interface Subject {
@@ -99,7 +101,7 @@ async function send(number: number): Promise<void> {
 }
 
 async function sendOne({ id, tool, viewDigest }: Subject, made: Outgoing): Promise<ListedRequest | undefined> {
-  const { decision, scope, grant, reason, answer } = made;
+  const { decision, scope, grant, reason, answer, vouch } = made;
   try {
     const { approval } = await request<{ readonly approval: ListedRequest }>(
       "POST",
@@ -110,6 +112,7 @@ async function sendOne({ id, tool, viewDigest }: Subject, made: Outgoing): Promi
           ...(decision === "approve" && { scope: scope ?? "once", grant, viewDigest }),
           ...(reason !== undefined && reason !== "" && { reason }),
           ...(answer !== undefined && { answer }),
+          ...(vouch !== undefined && vouch.length > 0 && { vouch }),
         },
       },
     );
@@ -151,13 +154,17 @@ function doneText(one: Outgoing, sent: readonly ListedRequest[]): string {
     );
     return `Counted: ${first.tool} still needs ${missing.join("; ")}.`;
   }
-  return `${outcomeOf(first)}${coverageOf(one.scope, one.grant)}: ${first.tool}.`;
+  return `${outcomeOf(first)}${coveredBy(one)}: ${first.tool}.`;
 }
 
 /** A decision that is about to be sent. */
 export function sentence(one: Outgoing): string {
   if (one.decision === "deny") return `Denying ${about(one)}`;
-  return `Approving ${about(one)}${coverageOf(one.scope, one.grant)}`;
+  return `Approving ${about(one)}${coveredBy(one)}`;
+}
+
+function coveredBy({ scope, grant, vouch = [] }: Outgoing): string {
+  return `${coverageOf(scope, grant)}${vouch.length === 0 ? "" : `, with ${counted(vouch.length, "value")} vouched for`}`;
 }
 
 function about({ subjects }: Outgoing): string {

@@ -226,7 +226,7 @@ function Why({ request }: { readonly request: ShownRequest }): VNode {
           ))}
         </ul>
       )}
-      {saidMembers(view).map((member) => (
+      {saidMembers(view, "console").map((member) => (
         <Sentences key={member.label} {...member} label={words(member.label)} />
       ))}
       <AgentSays text={said} />

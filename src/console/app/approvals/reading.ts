@@ -42,6 +42,8 @@ export function openAllParts(request: ShownRequest): void {
 export const confirming = signal<{ readonly id: string; readonly scope: ApprovalScope } | undefined>(undefined);
 /** Id of the request whose grant is being written. */
 export const granting = signal<string | undefined>(undefined);
+/** Values of the open request that the approver has ticked: the approval vouches for them in later calls as well. */
+export const vouchedValues = signal<ReadonlySet<string>>(new Set());
 const CONFIRM_MS = 8_000;
 
 export function askToConfirm(id: string, scope: ApprovalScope): void {
@@ -72,7 +74,7 @@ function hasAttention(): boolean {
 effect(() => {
   const { id, request, since } = shown.value ?? {};
   // Every change of these shows something new. After an undo, the button to approve is where the button to undo was.
-  void [id, since, openedParts.value, confirming.value, granting.value, outgoing.value];
+  void [id, since, openedParts.value, confirming.value, granting.value, vouchedValues.value, outgoing.value];
   isArmed.value = false;
   if (request === undefined || !isAttended.value) return undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
