@@ -77,7 +77,7 @@ function vouchedFor(id: string): readonly unknown[] {
 }
 
 test("an approver sees where an address comes from, vouches for it with the approval, and is not asked about it again", async () => {
-  const { id, call } = await asks("send_mail", mail("Here it is"));
+  const { id, call } = await asks("send_mail", mail("Here it is"), `Send it to ${EVE} or bob@partner.example`);
   const visitor = await visit({ holds: VOUCHER });
   const { page } = visitor;
   await visitor.open(id);
@@ -97,7 +97,7 @@ test("an approver sees where an address comes from, vouches for it with the appr
   await page.getByText("Approved, with 1 value vouched for: send_mail.").waitFor();
   expect(vouchedFor(id)).toHaveLength(1);
   expect((await call(mail("Another text"))).http).toBe(200);
-  expect((await call(mail("Another text", ["eve@partner.example"]))).http).toBe(202);
+  expect((await call(mail("Another text", ["bob@partner.example"]))).http).toBe(202);
 });
 
 test("a decision that is undone vouches for nothing, nor does one without the box, nor a denial", async () => {
