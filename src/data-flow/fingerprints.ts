@@ -1,6 +1,7 @@
 import { FREQUENT_WORDS, PUBLIC_MAIL } from "./frequent-words.ts";
 import { BOUNDARY, folded, NON_ASCII, PIECE_CHARACTERS, piecesOf, variantsOf } from "./texts.ts";
 import {
+  ACCOUNT_PARTS_MAX,
   accountParts,
   addressesIn,
   areDate,
@@ -9,6 +10,8 @@ import {
   GROUP_BYTES_MAX,
   GROUPS_MAX,
   HIGH,
+  HOST_LABELS_MAX,
+  hostEnds,
   IBAN_BYTES_MAX,
   ibansAt,
   isDate,
@@ -17,6 +20,7 @@ import {
   LETTER,
   lastBeforeTag,
   lastOfCode,
+  nextLabel,
   UUID_FIRST_BYTES,
   type WordSpan,
   type Words,
@@ -91,6 +95,9 @@ const FOLDED = Uint16Array.from({ length: 256 }, (_, code) => {
   return folded >= 0x61 && folded <= 0x7a ? folded | LETTER : SEPARATES;
 });
 
+/** What each byte adds to what is hashed together with what is between the words. */
+const WRITTEN = FOLDED.map((code, byte) => code || byte);
+
 /** Characters between the groups of one number, and before its decimals. */
 const IN_NUMBERS = Uint8Array.from({ length: 256 }, (_, code) => (",.'".includes(String.fromCharCode(code)) ? 1 : 0));
 
@@ -111,6 +118,13 @@ export interface ValueWords {
   readonly isAddressHost: Uint8Array;
   /** Codes that are written in groups: a part of one says nothing. */
   readonly codes: readonly WordSpan[];
+}
+
+/** An address: its first word, that of its host name, and the number of words at which it may end. */
+interface Address {
+  readonly first: number;
+  readonly host: number;
+  readonly ends: number;
 }
 
 const FREQUENT_SLOTS = 4_096;
@@ -135,12 +149,15 @@ export class Fingerprints implements Words {
   readonly #wordLow = new Int32Array(WORDS_MAX);
   readonly #wordHigh = new Int32Array(WORDS_MAX);
   readonly #isAddressHost = new Uint8Array(WORDS_MAX);
+  /** The words at which the present host name may end. */
+  readonly #ends = new Uint16Array(HOST_LABELS_MAX);
   #isValue = false;
   /** The words of the present text in which a code may begin. */
   readonly #codeWords = new Uint16Array(WORDS_MAX);
   /** What each word of the present code may be in a date. */
   readonly #dateFacts = new Uint8Array(WORDS_MAX);
   readonly #iban = new Uint8Array(IBAN_BYTES_MAX);
+  readonly #parts = new Uint8Array(ACCOUNT_PARTS_MAX * 2);
   /** The last digits of a telephone number, each at its number. */
   readonly #digits = new Uint8Array(LAST_DIGITS);
   readonly #encoder = new TextEncoder();
@@ -329,20 +346,16 @@ export class Fingerprints implements Words {
   #addresses(span: WordSpan, text: number, firstPrint: number): void {
     const isAddressHost = this.#isAddressHost.fill(0, span.from, span.to + 1);
     let hasAddress = false;
-    addressesIn(this, span, this.#isValue, {
-      address: (words, host) => {
-        hasAddress = true;
-        isAddressHost.fill(1, host, words.to + 1);
-        this.#unit(words, text, ADDRESS);
-        const name = lastBeforeTag(this, words.from, host);
-        if (name !== undefined) this.#unit(words, text, ADDRESS, { from: name, to: host });
+    addressesIn(this, span, {
+      address: (first, host, last) => {
+        const ends = hostEnds(this, host, last, this.#ends);
+        hasAddress ||= ends > 0;
+        if (ends > 0) isAddressHost.fill(1, host, (this.#ends[ends - 1] as number) + 1);
+        this.#address({ first, host, ends }, text);
       },
-      host: (words, isInAddress) => {
-        if (!this.#isValue) return this.#unit(words, text, isInAddress ? HOST_OF_ADDRESS : HOST);
-        // A host name may be that of an address; an address is not one because of another address at its host.
-        if (!isInAddress) this.#unit(words, text, HOST_OF_ADDRESS);
-        if (!isInAddress || !PUBLIC_MAIL.has(this.#written(words.from, words.to).toLowerCase()))
-          this.#unit(words, text, HOST);
+      host: (first, last) => {
+        const ends = hostEnds(this, first, last, this.#ends);
+        this.#hosts({ first, host: first, ends }, text);
       },
     });
     if (!hasAddress || this.#isValue) return;
@@ -355,13 +368,87 @@ export class Fingerprints implements Words {
     }
   }
 
-  /** Adds words with what is between them. `without`: the words of the tag of an address, between these two. */
-  #unit(span: WordSpan, text: number, sort: number, without?: WordSpan): void {
-    const [from, to] = [this.start[span.from] as number, this.end[span.to] as number];
-    if (without === undefined) this.#hashWritten(from, to);
-    else this.#hashWritten(from, to, this.end[without.from] as number, (this.start[without.to] as number) - 1);
+  /** Adds an address with each of its ends, and its host name. */
+  #address({ first, host, ends }: Address, text: number): void {
+    const { start, end, bytes } = this;
+    const factor = this.#factor;
+    const tag = lastBeforeTag(this, first, host);
+    const hostStart = start[host] as number;
+    let low = this.#seedLow;
+    let high = this.#seedHigh;
+    let at = start[first] as number;
+    for (; at < hostStart; at += 1) {
+      low = Math.imul(low ^ (WRITTEN[bytes[at] as number] as number), factor);
+      high = (((high << 7) | (high >>> 25)) + low) | 0;
+    }
+    let hostLow = this.#seedLow;
+    let hostHigh = this.#seedHigh;
+    for (let index = 0; index < ends; index += 1) {
+      const to = this.#ends[index] as number;
+      const after = end[to] as number;
+      // Two hashes that do not wait for each other take the time of one.
+      for (; at < after; at += 1) {
+        const code = WRITTEN[bytes[at] as number] as number;
+        low = Math.imul(low ^ code, factor);
+        high = (((high << 7) | (high >>> 25)) + low) | 0;
+        hostLow = Math.imul(hostLow ^ code, factor);
+        hostHigh = (((hostHigh << 7) | (hostHigh >>> 25)) + hostLow) | 0;
+      }
+      this.#finish(low, high);
+      this.#addSorted(first, to, text, ADDRESS);
+      if (tag !== undefined) {
+        this.#hashWritten(start[first] as number, after, end[tag] as number, hostStart - 1);
+        this.#addSorted(first, to, text, ADDRESS);
+      }
+      if (this.#isValue) {
+        this.#hostOfValue(host, to, text, true);
+        continue;
+      }
+      this.#finish(hostLow, hostHigh);
+      this.#addSorted(host, to, text, HOST_OF_ADDRESS);
+    }
+  }
+
+  /** Adds a host name that is not that of an address, with each of its ends. */
+  #hosts({ first, ends }: Address, text: number): void {
+    const { start, end, bytes } = this;
+    const factor = this.#factor;
+    let low = this.#seedLow;
+    let high = this.#seedHigh;
+    let at = start[first] as number;
+    for (let index = 0; index < ends; index += 1) {
+      const to = this.#ends[index] as number;
+      if (this.#isValue) {
+        this.#hostOfValue(first, to, text, false);
+        continue;
+      }
+      const after = end[to] as number;
+      for (; at < after; at += 1) {
+        low = Math.imul(low ^ (WRITTEN[bytes[at] as number] as number), factor);
+        high = (((high << 7) | (high >>> 25)) + low) | 0;
+      }
+      this.#finish(low, high);
+      this.#addSorted(first, to, text, HOST);
+    }
+  }
+
+  /** Adds a host name of a value, also without its first labels. */
+  #hostOfValue(first: number, to: number, text: number, isInAddress: boolean): void {
+    for (let from = first; from !== -1; from = nextLabel(this, from, to)) {
+      this.#hashWritten(this.start[from] as number, this.end[to] as number);
+      const [low, high] = [this.#low, this.#high];
+      // A host name may be that of an address; an address is not one because of another address at its host.
+      if (!isInAddress) this.#addSorted(from, to, text, HOST_OF_ADDRESS);
+      if (isInAddress && PUBLIC_MAIL.has(this.#written(from, to).toLowerCase())) continue;
+      [this.#low, this.#high] = [low, high];
+      this.#addSorted(from, to, text, HOST);
+    }
+  }
+
+  /** Adds the hash that was made last, as one of another sort. */
+  #addSorted(from: number, to: number, text: number, sort: number): void {
     this.#sorted(this.#low, this.#high, sort);
-    this.#add(span, text, sort);
+    this.#add({ from, to }, text, sort);
   }
 
   /** Adds codes that are written in groups, and numbers, as they are written without groups, and telephone numbers. */
@@ -393,10 +480,11 @@ export class Fingerprints implements Words {
       this.#hashBytes(iban, 0, length);
       this.#add(span, text, CODE);
       if (this.#isValue) return;
-      accountParts(iban, length, (from, end) => {
-        this.#hashBytes(iban, from, end);
+      const parts = accountParts(iban, length, this.#parts);
+      for (let at = 0; at < parts; at += 2) {
+        this.#hashBytes(iban, this.#parts[at] as number, this.#parts[at + 1] as number);
         this.#add(span, text, CODE);
-      });
+      }
     });
   }
 
@@ -510,7 +598,7 @@ export class Fingerprints implements Words {
     if (last === word) return;
     const { start, end, bytes } = this;
     const span = { from: word, to: last };
-    const [first, separator] = [start[word] as number, bytes[end[word] as number]];
+    const [first, separator] = [start[word] as number, bytes[end[word] as number] as number];
     const [decimals, after] = [start[last] as number, end[last] as number];
     const isPair = last === word + 1;
     if (isPair && separator === DOT && after - decimals !== GROUP_DIGITS && bytes[after - 1] !== ZERO) {
@@ -519,9 +607,7 @@ export class Fingerprints implements Words {
       return;
     }
     let whole = word;
-    const isGroup = (at: number): boolean =>
-      bytes[end[at - 1] as number] === separator && this.#size(at) === GROUP_DIGITS;
-    while (this.#size(word) <= GROUP_DIGITS && whole < last && isGroup(whole + 1)) whole += 1;
+    if (this.#size(word) <= GROUP_DIGITS) while (whole < last && this.#isGroupOf(whole + 1, separator)) whole += 1;
     const before = bytes[end[last - 1] as number];
     if (whole === last) this.#plainNumber(first, after, after, after);
     else if (whole > word && whole + 1 === last && before !== separator && before !== APOSTROPHE)
@@ -531,6 +617,10 @@ export class Fingerprints implements Words {
     if (!isPair || separator === APOSTROPHE) return;
     this.#plainNumber(first, end[word] as number, decimals, after);
     this.#add(span, text);
+  }
+
+  #isGroupOf(word: number, separator: number): boolean {
+    return this.bytes[this.end[word - 1] as number] === separator && this.#size(word) === GROUP_DIGITS;
   }
 
   /** Returns whether a word is the next group of the number before it. */
@@ -545,17 +635,22 @@ export class Fingerprints implements Words {
     const factor = this.#factor;
     let low = this.#seedLow;
     let high = this.#seedHigh;
-    const add = (code: number): void => {
-      low = Math.imul(low ^ code, factor);
-      high = (((high << 7) | (high >>> 25)) + low) | 0;
-    };
     let at = from;
-    while (at < to - 1 && ((bytes[at] as number) === ZERO || IN_NUMBERS[bytes[at] as number] === 1)) at += 1;
-    for (; at < to; at += 1) if (IN_NUMBERS[bytes[at] as number] === 0) add((bytes[at] as number) | DIGIT);
+    while (at < to - 1 && (bytes[at] === ZERO || IN_NUMBERS[bytes[at] as number] === 1)) at += 1;
     let after = end;
     while (after > decimals && bytes[after - 1] === ZERO) after -= 1;
-    if (after > decimals) add(DOT);
-    for (at = decimals; at < after; at += 1) add((bytes[at] as number) | DIGIT);
+    if (after === decimals) after = to;
+    for (; at < after; at += 1) {
+      if (at === to) {
+        at = decimals;
+        low = Math.imul(low ^ DOT, factor);
+        high = (((high << 7) | (high >>> 25)) + low) | 0;
+      }
+      const code = WRITTEN[bytes[at] as number] as number;
+      if (code < DIGIT) continue;
+      low = Math.imul(low ^ code, factor);
+      high = (((high << 7) | (high >>> 25)) + low) | 0;
+    }
     this.#finish(low, high);
   }
 
@@ -588,7 +683,7 @@ export class Fingerprints implements Words {
     for (let at = from; at < to; at += 1) {
       if (at === leftOut) at = goesOn;
       const byte = bytes[at] as number;
-      low = Math.imul(low ^ ((FOLDED[byte] as number) || byte), factor);
+      low = Math.imul(low ^ (WRITTEN[byte] as number), factor);
       high = (((high << 7) | (high >>> 25)) + low) | 0;
     }
     this.#finish(low, high);

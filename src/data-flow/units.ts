@@ -26,7 +26,7 @@ export const [LETTER, DIGIT, HIGH] = [0x100, 0x200, 0x400];
 
 const [DOT, AT, HYPHEN, UNDERSCORE, PLUS, COLON, COMMA] = [0x2e, 0x40, 0x2d, 0x5f, 0x2b, 0x3a, 0x2c];
 /** Most labels of a host name: a sentence may go on after its period without a space. */
-const HOST_LABELS_MAX = 8;
+export const HOST_LABELS_MAX = 8;
 
 /** Returns the character between a word and the next one, when it is the only one; otherwise 0. */
 function joint({ bytes, start, end }: Words, word: number): number {
@@ -40,53 +40,30 @@ export function lastBeforeTag(words: Words, from: number, host: number): number 
 }
 
 interface FoundAddresses {
-  /** `host`: where the host name of a mail address begins. */
-  address(span: WordSpan, host: number): void;
-  /** A host name, which begins at a label of one: `isInAddress` when it is that of a mail address. */
-  host(span: WordSpan, isInAddress: boolean): void;
+  /** `host`: where the host name of a mail address begins. It ends with `last` or before. */
+  address(from: number, host: number, last: number): void;
+  /** A host name, which is not that of a mail address. */
+  host(from: number, last: number): void;
 }
 
-/**
- * Finds mail addresses and host names. Each is found with every end that it may have, because a sentence may go on without a space;
- * with `suffixes`, each host name is found without its first labels too.
- */
-export function addressesIn(words: Words, { from, to }: WordSpan, suffixes: boolean, found: FoundAddresses): void {
+/** Finds mail addresses and host names. */
+export function addressesIn(words: Words, { from, to }: WordSpan, found: FoundAddresses): void {
   let first = from;
   for (let word = from; word <= to; word += 1) {
     const next = word === to ? 0 : joint(words, word);
     if (next === DOT || next === HYPHEN || next === UNDERSCORE || next === PLUS) continue;
     if (next === AT) {
-      const host = { from: word + 1, to: lastOfHost(words, word + 1, to) };
-      const start = first;
-      eachHostEnd(words, host, (end) => {
-        found.address({ from: start, to: end }, host.from);
-        hosts(words, { from: host.from, to: end }, suffixes, (span) => found.host(span, true));
-      });
-      word = host.to;
-      first = word + 1;
-      continue;
-    }
-    for (let label = first; label <= word; label += 1) {
-      const host = { from: label, to: lastOfHost(words, label, word) };
-      if (host.to > label) {
-        eachHostEnd(words, host, (end) =>
-          hosts(words, { from: host.from, to: end }, suffixes, (span) => found.host(span, false)),
-        );
+      const last = lastOfHost(words, word + 1, to);
+      found.address(first, word + 1, last);
+      word = last;
+    } else {
+      for (let label = first; label < word; label += 1) {
+        const last = lastOfHost(words, label, word);
+        if (last > label) found.host(label, last);
+        label = last;
       }
-      label = host.to;
     }
     first = word + 1;
-  }
-}
-
-function hosts(words: Words, { from, to }: WordSpan, suffixes: boolean, take: (span: WordSpan) => void): void {
-  take({ from, to });
-  if (!suffixes) return;
-  let label = from;
-  for (let word = from; word < to; word += 1) {
-    if (joint(words, word) !== DOT) continue;
-    if (label !== from) take({ from: label, to });
-    label = word + 1;
   }
 }
 
@@ -97,16 +74,32 @@ function lastOfHost(words: Words, from: number, to: number): number {
   return last;
 }
 
-/** Finds the words at which a host name of at least two labels may end: the last label is a name, or four are an address. */
-function eachHostEnd(words: Words, { from, to }: WordSpan, take: (word: number) => void): void {
+/**
+ * Finds the words at which a host name of at least two labels may end, because a sentence may go on without a space: the last label is
+ * a name, or four are an address. Returns their number.
+ */
+export function hostEnds(words: Words, from: number, last: number, into: Uint16Array): number {
+  let count = 0;
   let labels = 1;
   let label = from;
-  for (let word = from; word <= to && labels <= HOST_LABELS_MAX; word += 1) {
-    if (word < to && joint(words, word) !== DOT) continue;
-    if (labels > 1 && (labels === IPV4_LABELS || isName(words, label))) take(word);
+  for (let word = from; word <= last && labels <= HOST_LABELS_MAX; word += 1) {
+    if (word < last && joint(words, word) !== DOT) continue;
+    if (labels > 1 && (labels === IPV4_LABELS || isName(words, label))) into[count++] = word;
     labels += 1;
     label = word + 1;
   }
+  return count;
+}
+
+/** Returns where a host name begins without its first label; -1: only one label would be left. */
+export function nextLabel(words: Words, from: number, to: number): number {
+  let label = -1;
+  for (let word = from; word < to; word += 1) {
+    if (joint(words, word) !== DOT) continue;
+    if (label !== -1) return label;
+    label = word + 1;
+  }
+  return -1;
 }
 
 const IPV4_LABELS = 4;
@@ -370,18 +363,28 @@ const ACCOUNT_DIGITS = [6, 7, 8, 9, 10, 11, 12];
 const BANK_DIGITS = [5, 6, 8];
 
 const PART_BYTES_MIN = 5;
+export const ACCOUNT_PARTS_MAX = 2 * (ACCOUNT_DIGITS.length + BANK_DIGITS.length + 1);
 
-/** Finds the account numbers and bank codes that may be parts of an IBAN, with and without zeros before them. */
-export function accountParts(iban: Uint8Array, last: number, take: (from: number, to: number) => void): void {
+/**
+ * Finds the account numbers and bank codes that may be parts of an IBAN, with and without zeros before them. `into` holds where each
+ * begins and ends; returns how many positions these are.
+ */
+export function accountParts(iban: Uint8Array, last: number, into: Uint8Array): number {
   let first = last;
   while (first > IBAN_START_BYTES && (iban[first - 1] as number) <= NINE) first -= 1;
+  let count = 0;
+  const add = (from: number, to: number): void => {
+    into[count++] = from;
+    into[count++] = to;
+  };
   const both = (from: number, to: number): void => {
     let plain = from;
     while (iban[plain] === ZERO && plain < to) plain += 1;
-    if (to - from >= PART_BYTES_MIN) take(from, to);
-    if (plain > from && to - plain >= PART_BYTES_MIN) take(plain, to);
+    if (to - from >= PART_BYTES_MIN) add(from, to);
+    if (plain > from && to - plain >= PART_BYTES_MIN) add(plain, to);
   };
   for (const length of ACCOUNT_DIGITS) if (first <= last - length) both(last - length, last);
   for (const length of BANK_DIGITS) if (first + length <= last) both(first, first + length);
   if (first > last - (ACCOUNT_DIGITS[0] as number)) both(first, last);
+  return count;
 }
