@@ -79,6 +79,9 @@ interface AuditField {
   readonly isStored?: true;
 }
 
+/** Stored in place of an argument that the audit must not contain. */
+export const NOT_LOGGED = "[not logged]";
+
 /** How a call ended, or what became of it so far. */
 export const LINE_DECISIONS = ["ALLOWED", "DENIED", "ERROR", "PENDING", "DRY_RUN"] as const;
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { NOT_LOGGED } from "../core/manifest/input-policy.ts";
+import { NOT_LOGGED } from "../core/audit-fields.ts";
 import { compilePolicy } from "../core/output-policy/output-policy.ts";
 import type { CallerContext, DataLabel, Json, Tool } from "../core/types.ts";
 import { AnswerFields, PrintCollector } from "./answer-prints.ts";

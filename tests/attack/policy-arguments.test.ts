@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { z } from "zod";
-import { compileInputPolicy, NOT_LOGGED, sanitizeInput } from "../../src/core/manifest/input-policy.ts";
+import { NOT_LOGGED } from "../../src/core/audit-fields.ts";
+import { compileInputPolicy, sanitizeInput } from "../../src/core/manifest/input-policy.ts";
 import type { InputPolicy } from "../../src/core/types.ts";
 
 const PLANTED = "planted-free-text";

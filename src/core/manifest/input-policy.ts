@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { NOT_LOGGED } from "../audit-fields.ts";
 import { isList } from "../json.ts";
 import { element, joinPath } from "../output-policy/field-path.ts";
 import { mask } from "../output-policy/masks.ts";
@@ -6,9 +7,6 @@ import { type CompiledPolicy, compilePolicy } from "../output-policy/output-poli
 import { boundedFormatsOf, checksOf } from "../schema/text-checks.ts";
 import { defOf, type Schema, schemaParts } from "../schema/walk.ts";
 import type { InputPolicy, Json } from "../types.ts";
-
-/** Stored in place of a value that the audit must not contain. */
-export const NOT_LOGGED = "[not logged]";
 
 /** Largest size of a number range whose values are logged: such a number reveals no more than an enum value. */
 const NUMBER_RANGE_MAX = 1_000_000;

@@ -1,12 +1,11 @@
 import { HIDDEN } from "../../approvals/operator-rules.ts";
 import type { Mode } from "../../approvals/types.ts";
 import { membersOf } from "../../audit/query/view.ts";
-import type { LineMembers } from "../../core/audit-fields.ts";
+import { type LineMembers, NOT_LOGGED } from "../../core/audit-fields.ts";
 import type { DryRunVerdict } from "../../core/call-result.ts";
 import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../core/digest.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import { ARGUMENT_LIMITS, asString, asStrings, isTable } from "../../core/json.ts";
-import { NOT_LOGGED } from "../../core/manifest/input-policy.ts";
 import type { CompiledPolicy } from "../../core/output-policy/output-policy.ts";
 import { REFUSALS, type RefusalCode } from "../../core/refusals.ts";
 import { MODES } from "../../core/types.ts";

@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { z } from "zod";
-import { compileInputPolicy, NOT_LOGGED, sanitizeInput } from "../../../src/core/manifest/input-policy.ts";
+import { NOT_LOGGED } from "../../../src/core/audit-fields.ts";
+import { compileInputPolicy, sanitizeInput } from "../../../src/core/manifest/input-policy.ts";
 import type { InputPolicy } from "../../../src/core/types.ts";
 
 const UUID = "3f0c9a52-6b1e-4c77-9d3a-000000000001";

@@ -1,0 +1,127 @@
+import {
+  type Approving,
+  approvingOf,
+  type RuleMeaning,
+  reasonMeanings,
+  ruleMeanings,
+} from "../../../core/decision-words.ts";
+import { asString } from "../../../core/json.ts";
+import { refusalSentence } from "../../../core/refusal-words.ts";
+import { STAGES } from "../../../core/refusals.ts";
+import { members } from "../api.ts";
+import { callOf, type Line } from "./model.ts";
+
+/** Who decided about a call, why, and how it ended: what its line and the journal say, in sentences. */
+
+interface Said {
+  readonly does: "denies" | "asks";
+  /** Of several rules that match the call, at least one does it: the line does not say which. */
+  readonly meanings: readonly RuleMeaning[];
+}
+
+/** A person's vote. */
+interface Vote {
+  readonly approves: boolean;
+  readonly subject: string;
+  readonly issuer: string | undefined;
+  readonly text: string;
+  /** What the person wrote. */
+  readonly said: string | undefined;
+}
+
+export interface Judgement {
+  /** Policies that denied the call, or asked a person. */
+  readonly said: readonly Said[];
+  readonly votes: readonly Vote[];
+  readonly approving: Approving | undefined;
+  /** Says that nothing objected; undefined where something did. */
+  readonly nothingSaid: string | undefined;
+  /** How the call ended. */
+  readonly ended: string;
+  /** Whether it may have changed something: undefined where the sentence says so. */
+  readonly isRun: boolean;
+}
+
+export function judgementOf(line: Line, journal: readonly Line[]): Judgement {
+  const { decision, code } = callOf(line);
+  const denial = members(line["denial"]);
+  const approval = members(line["approval"]);
+  const by = asString(approval["by"]);
+  const votes = votesOf(asString(approval["id"]), journal);
+  const approving = approvingOf(by, scopeOf(votes, by));
+  const found = reasonsOf(line);
+  const isAsked = approving?.people.length !== undefined && approving.people.length > 0;
+  const asksByDefault = found.length === 0 && (isAsked || votes.length > 0 || code === "APPROVAL_REQUIRED");
+  const said: readonly Said[] = asksByDefault ? [{ does: "asks", meanings: ruleMeanings(["default"]) }] : found;
+  const refusal = code === undefined ? undefined : refusalSentence(code, denial["details"]);
+  const isDenied = said.some(({ does }) => does === "denies");
+  return {
+    said,
+    votes: votes.map(({ vote }) => vote),
+    approving,
+    nothingSaid: said.length > 0 || approving !== undefined ? undefined : nothingSaidOf(decision),
+    ended: endedOf(decision, by, isDenied ? undefined : refusal),
+    isRun: decision === "ALLOWED" || mayHaveRun(asString(denial["stage"])),
+  };
+}
+
+function nothingSaidOf(decision: string): string {
+  return decision === "ALLOWED"
+    ? "Every policy allowed the call, and no approval was needed."
+    : "No policy denied the call, and nobody was asked: it ended for another reason.";
+}
+
+function endedOf(decision: string, by: string | undefined, refusal: string | undefined): string {
+  switch (decision) {
+    case "ALLOWED":
+      return by === "idempotency-key" ? "The call was answered as the time before." : "The call ran and was answered.";
+    case "PENDING":
+      return "The call waits until a person decides.";
+    case "DRY_RUN":
+      return `A dry run: nothing ran and nobody was asked.${refusal === undefined ? "" : ` ${refusal}`}`;
+    default:
+      return refusal ?? "The call was refused.";
+  }
+}
+
+function mayHaveRun(stage: string | undefined): boolean {
+  return stage !== undefined && Object.hasOwn(STAGES, stage)
+    ? STAGES[stage as keyof typeof STAGES].run === "possible"
+    : false;
+}
+
+function reasonsOf(line: Line): readonly Said[] {
+  const reasons = Array.isArray(line["decisionReasons"]) ? line["decisionReasons"].map(members) : [];
+  const all = reasons.map((reason): Said => {
+    const verdict = asString(reason["verdict"]) ?? "";
+    const point = asString(reason["point"]) ?? "unknown";
+    const meanings = reasonMeanings({ point, verdict, reason: asString(reason["reason"]) ?? "" });
+    return { does: verdict === "deny" ? "denies" : "asks", meanings };
+  });
+  return [...new Map(all.map((said) => [JSON.stringify(said), said])).values()];
+}
+
+interface Voted {
+  readonly vote: Vote;
+  readonly scope: string | undefined;
+}
+
+function votesOf(id: string | undefined, journal: readonly Line[]): readonly Voted[] {
+  return journal.flatMap((line): readonly Voted[] => {
+    const decision = asString(line["decision"]);
+    const isOwn = id === undefined || line["approvalId"] === undefined || line["approvalId"] === id;
+    if (line["type"] !== "approval.voted" || decision === undefined || !isOwn) return [];
+    const decider = members(line["decider"]);
+    const subject = asString(decider["subject"]) ?? "somebody";
+    const approves = decision === "approve";
+    const scope = asString(line["scope"]);
+    const text = approves ? (approvingOf(`human:${subject}`, scope)?.text ?? "") : `Denied by ${subject}.`;
+    const vote = { approves, subject, issuer: asString(decider["issuer"]), text, said: asString(line["reason"]) };
+    return [{ vote, scope }];
+  });
+}
+
+/** Returns the scope of the vote that approved the call last. */
+function scopeOf(votes: readonly Voted[], by: string | undefined): string | undefined {
+  return by?.startsWith("human:") === true ? votes.findLast(({ vote }) => vote.approves)?.scope : undefined;
+}

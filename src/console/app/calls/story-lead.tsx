@@ -1,0 +1,242 @@
+import type { ComponentChildren, VNode } from "preact";
+import { dataFlowSentences } from "../../../core/data-flow.ts";
+import type { RuleMeaning } from "../../../core/decision-words.ts";
+import { asString, asStrings } from "../../../core/json.ts";
+import { members } from "../api.ts";
+import { CallerLink } from "../caller.tsx";
+import { HaltedMark, StopAgent } from "../halting.tsx";
+import { Meaning, Meanings } from "../meanings.tsx";
+import { AgentSays, Badge } from "../parts.tsx";
+import { jsonLines, Names, Sentences } from "../records.tsx";
+import { hrefOf } from "../route.ts";
+import { permissions } from "../session.ts";
+import { Block, Text } from "../text.tsx";
+import { Arguments } from "./arguments.tsx";
+import { type Judgement, judgementOf } from "./judgement.ts";
+import { callOf, type Line } from "./model.ts";
+
+/** The beginning of a call's story: what was asked, who decided and why, and how it ended. */
+
+interface LeadProps {
+  readonly line: Line;
+  readonly journal: readonly Line[];
+}
+
+export function Lead({ line, journal }: LeadProps): VNode {
+  const judgement = judgementOf(line, journal);
+  return (
+    <div class="lead">
+      <Step id="asked" title="What was asked">
+        <Asked line={line} />
+      </Step>
+      <Step id="decided" title="Who decided, and why">
+        <Decided line={line} judgement={judgement} />
+      </Step>
+      <Step id="ended" title="How it ended">
+        <Ended line={line} judgement={judgement} />
+      </Step>
+    </div>
+  );
+}
+
+interface StepProps {
+  readonly id: string;
+  readonly title: string;
+  readonly children: ComponentChildren;
+}
+
+function Step({ id, title, children }: StepProps): VNode {
+  return (
+    <section aria-labelledby={`${id}-title`} class="lead-step">
+      <h2 id={`${id}-title`}>{title}</h2>
+      <div>{children}</div>
+    </section>
+  );
+}
+
+function Asked({ line }: { readonly line: Line }): VNode {
+  const { tool } = callOf(line);
+  const caller = members(line["caller"]);
+  const asked = members(line["request"]);
+  const protocol = members(line["protocol"]);
+  const client = asString(members(protocol["client"])["name"]);
+  const act = asStrings(caller["act"]);
+  const secrets = asStrings(asked["secrets"]);
+  const session = asString(asked["session"]);
+  const who = { sub: asString(caller["sub"]) ?? "unknown", iss: asString(caller["iss"]) };
+  return (
+    <>
+      <p>
+        <CallerLink {...who} /> <HaltedMark {...who} /> asked to run{" "}
+        <code>
+          <Text value={tool ?? "(no tool)"} max={200} />
+        </code>
+        {session !== undefined && (
+          <>
+            {" "}
+            in the session{" "}
+            <code>
+              <Text value={session} max={120} />
+            </code>
+          </>
+        )}
+        .
+      </p>
+      {act.length > 0 && (
+        <div>
+          Acting through it: <Names names={act} />
+        </div>
+      )}
+      <Arguments line={line} />
+      {secrets.length > 0 && (
+        <div class="callout tone-warn">
+          The agent sent secrets in: <Names names={secrets} />
+        </div>
+      )}
+      <AgentSays text={asked["reason"]} />
+      <StopAgent {...who} />
+      {(asString(protocol["name"]) !== undefined || asString(asked["callId"]) !== undefined) && (
+        <p class="meta">
+          {asString(protocol["name"]) !== undefined && (
+            <>
+              Over <Text value={`${asString(protocol["name"])} ${asString(protocol["version"]) ?? ""}`} max={60} />
+              {client !== undefined && (
+                <>
+                  {" "}
+                  from a client that calls itself <Text value={client} max={120} />
+                </>
+              )}
+              .{" "}
+            </>
+          )}
+          {asString(asked["callId"]) !== undefined && (
+            <>
+              The model's id of the call: <Text value={asString(asked["callId"]) ?? ""} max={120} />
+            </>
+          )}
+        </p>
+      )}
+    </>
+  );
+}
+
+interface JudgedProps {
+  readonly line: Line;
+  readonly judgement: Judgement;
+}
+
+function Decided({ line, judgement: { said, votes, approving, nothingSaid } }: JudgedProps): VNode {
+  const { dataFlow } = line;
+  const id = asString(members(line["approval"])["id"]);
+  const denials = votes.filter(({ approves }) => !approves);
+  return (
+    <>
+      {nothingSaid !== undefined && <p>{nothingSaid}</p>}
+      {said.length > 0 && (
+        <ul class="reasons">
+          {said.map(({ does, meanings }, at) => (
+            <li key={at}>
+              <Badge tone={does === "denies" ? "bad" : "plain"}>{does}</Badge>
+              <Why meanings={meanings} />
+            </li>
+          ))}
+        </ul>
+      )}
+      {[...(approving === undefined ? [] : [approving.text]), ...denials.map(({ text }) => text)].map((text) => (
+        <p key={text} class="decided-by">
+          <Text value={text} max={600} />
+        </p>
+      ))}
+      {votes.map(
+        ({ said: words, subject }, at) =>
+          words !== undefined && (
+            <p key={at} class="said">
+              <Text value={subject} max={80} />: “<Text value={words} max={600} />”
+            </p>
+          ),
+      )}
+      {dataFlow !== undefined && (
+        <Sentences label="Data flow" value={dataFlow} sentences={dataFlowSentences(dataFlow)} />
+      )}
+      <p class="meta">
+        {id !== undefined && (
+          <>
+            <a href={hrefOf("approvals", [id])}>The approval request</a>
+            {" · "}
+          </>
+        )}
+        <PolicyVersion version={asString(line["policyVersion"])} />
+      </p>
+    </>
+  );
+}
+
+function Why({ meanings }: { readonly meanings: readonly RuleMeaning[] }): VNode {
+  const [only, ...others] = meanings;
+  if (only !== undefined && others.length === 0)
+    return (
+      <span>
+        <Meaning {...only} />
+      </span>
+    );
+  return (
+    <div>
+      <p>Rules that match the call:</p>
+      <Meanings meanings={meanings} />
+    </div>
+  );
+}
+
+const VERSION_SHOWN = 12;
+
+/** The configuration that judged the call, with a link to it for those who may read it. */
+function PolicyVersion({ version }: { readonly version: string | undefined }): VNode {
+  if (version === undefined) return <>The line does not say which configuration judged it.</>;
+  const short = (
+    <code>
+      <Text value={version.slice(0, VERSION_SHOWN)} max={VERSION_SHOWN} />
+    </code>
+  );
+  return (
+    <>
+      Judged by the configuration{" "}
+      {permissions.value.has("configuration:read") ? (
+        <a href={hrefOf("policy", ["versions", version])}>{short}</a>
+      ) : (
+        short
+      )}
+    </>
+  );
+}
+
+function Ended({ line, judgement: { ended, isRun } }: JudgedProps): VNode {
+  const { decision, code } = callOf(line);
+  const { reason, details } = members(line["denial"]);
+  return (
+    <>
+      <p>
+        {ended}
+        {decision !== "ALLOWED" && decision !== "PENDING" && decision !== "DRY_RUN" && !isRun && " Nothing ran."}
+      </p>
+      {typeof reason === "string" && (
+        <p>
+          The agent was told:{" "}
+          {code !== undefined && (
+            <>
+              <code>
+                <Text value={code} max={60} />
+              </code>{" "}
+            </>
+          )}
+          “<Text value={reason} max={1_000} />”
+        </p>
+      )}
+      {details !== undefined && (
+        <details>
+          <summary>Details of the refusal</summary>
+          <Block value={jsonLines(details)} label="Details of the refusal" />
+        </details>
+      )}
+    </>
+  );
+}
