@@ -90,7 +90,7 @@ const BY_RULE: Readonly<Record<string, string>> = {
   "idempotency-key": "Nothing ran again: an earlier call with the same Idempotency-Key was answered.",
 };
 
-export interface Approver {
+interface Person {
   readonly subject: string;
   /** Undefined in lines that do not name it. */
   readonly issuer: string | undefined;
@@ -99,7 +99,7 @@ export interface Approver {
 /** Who or what let a call run. */
 export interface Approving {
   /** Whoever approved it, if people did. */
-  readonly people: readonly Approver[];
+  readonly people: readonly Person[];
   /** The grant that covered it, if one did. */
   readonly grant?: string;
   readonly text: string;
@@ -128,7 +128,7 @@ export function approvingOf(by: string | undefined, scope?: string): Approving |
   return { people: [], text: Object.hasOwn(BY_RULE, by) ? (BY_RULE[by] ?? by) : `Approved by the rule ${by}.` };
 }
 
-function approverOf(person: string): Approver {
+function approverOf(person: string): Person {
   const at = person.indexOf("|");
   return at === -1
     ? { subject: person, issuer: undefined }

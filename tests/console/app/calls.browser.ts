@@ -60,7 +60,7 @@ test("the filters are in the URL: what a link names is found, and a changed filt
   await rowsOf(page).first().waitFor();
   expect(await page.locator(".records th").allInnerTexts()).toEqual(["Time", "Decision", "Tool", "Caller", "Duration"]);
   expect(await texts(page, "cell-tool")).toEqual(["announce inline"]);
-  expect(await page.getByLabel("Tool").inputValue()).toBe("announce");
+  expect(await page.getByLabel("Tool", { exact: true }).inputValue()).toBe("announce");
   await page.getByLabel("Decision").selectOption("PENDING");
   await page.getByText("waits for approval").first().waitFor();
   expect(page.url()).toEndWith("#/calls?decision=PENDING&tool=announce");
@@ -125,7 +125,7 @@ test("a call tells its story: verdict, stages, approval, votes, lines; hostile t
   expect(events).toContain("An approval was requested");
   expect(events).toContain("Approved");
   expect(events).toContain("The call ended: allowed");
-  await page.locator(".said").getByText("because <img").waitFor();
+  await page.locator(".event .said").getByText("because <img").waitFor();
   expect(await page.locator("img").count()).toBe(0);
   expect(await page.locator(".said .piece-escape").first().textContent()).toBe("\\u{202e}");
   await page.locator(".event summary").first().click();
@@ -134,6 +134,57 @@ test("a call tells its story: verdict, stages, approval, votes, lines; hostile t
   await page.getByText("waits for approval").first().waitFor();
   await page.getByRole("link", { name: "← All calls" }).click();
   await page.getByRole("heading", { name: "Calls" }).waitFor();
+});
+
+test("a story begins with what was asked, who decided and why, and how it ended; the time comes last", async () => {
+  const page = await visit(`#/calls/${ran}`, { holds: ["tools:read", "configuration:read"] });
+  const lead = page.locator(".lead");
+  await lead.getByText("agent-7").waitFor();
+  expect(await page.locator(".story h2").allInnerTexts()).toEqual([
+    ...["What was asked", "Who decided, and why", "How it ended", "What came back", "Where the time went"],
+    ...["What happened, in 7 steps", "Proof of this line"],
+  ]);
+  await lead.getByText("No rule lets this call run by itself, so a person decides.").waitFor();
+  await lead.getByText("Approved by alice for this call alone.").waitFor();
+  await lead.getByText("The call ran and was answered.").waitFor();
+  expect(await lead.getByRole("link", { name: "The rule default" }).getAttribute("href")).toBe("#/policy/default");
+});
+
+test("an argument that was not logged is named, with the setting that says so", async () => {
+  const page = await visit(`#/calls/${ran}`, { holds: ["tools:read"] });
+  const omission = page.locator(".lead .omission");
+  await omission.getByText("no rule allows it").waitFor();
+  expect(await omission.getByRole("link", { name: "inputPolicy" }).getAttribute("href")).toBe("#/tools/announce");
+  expect(await omission.locator("li code").allInnerTexts()).toEqual(["text"]);
+});
+
+test("a refusal is said in words: the permission that is missing, and that nobody approved", async () => {
+  const token = await world.agent({ sub: "intern", permissions: [] });
+  const { traceId } = (await world.call("announce", { text: "x" }, { token })).body;
+  const page = await visit(`#/calls/${traceId}`);
+  const lead = page.locator(".lead");
+  await lead.getByText("The caller's token lacks the permission deeds:do.").waitFor();
+  await lead.getByText("Nothing ran.").waitFor();
+  await lead.getByText("PERMISSION_DENIED").waitFor();
+  await lead.getByText("none is in the log").waitFor();
+  expect(await lead.getByText("Approved by").count()).toBe(0);
+});
+
+test("a person's denial names the person, and what the agent was told", async () => {
+  const id = await world.ask("drop_tables", { text: "customers" });
+  await world.decide(id, "deny", { reason: "not today" });
+  const { traceId } = (await world.call("drop_tables", { text: "customers" })).body;
+  const lead = (await visit(`#/calls/${traceId}`)).locator(".lead");
+  await lead.getByText("The tool is destructive: a person decides about each of its calls.").waitFor();
+  await lead.getByText("Denied by alice.").waitFor();
+  await lead.getByText("An approver denied the call. Nothing ran.").waitFor();
+  await lead.getByText("alice: “not today”").waitFor();
+});
+
+test("an agent is stopped from the story of its call", async () => {
+  const page = await visit(`#/calls/${ran}`, { holds: ["halts:read", "halts:write"] });
+  await page.locator(".lead").getByRole("button", { name: "Stop this agent …" }).click();
+  await page.getByRole("dialog").getByText("agent-7").waitFor();
 });
 
 test("an unknown call, and an id that is markup, are said not to be there", async () => {
@@ -157,7 +208,7 @@ test("the proof of a call is saved, and checks with the public key", async () =>
 test("a call that was refused before any policy does not say that policies allowed it", async () => {
   const page = await visit("#/calls?tool=nothing_such");
   await rowsOf(page).first().locator(".cell-time a").click();
-  await page.getByText("No policy denied the call, and no approver was asked").waitFor();
+  await page.getByText("No policy denied the call, and nobody was asked").waitFor();
   expect(await page.getByText("Every policy allowed").count()).toBe(0);
 });
 

@@ -22,8 +22,8 @@ export function Arguments({ line }: { readonly line: Line }): VNode {
       {Object.keys(logged).length > 0 && <Block value={jsonLines(logged)} label="Arguments" />}
       {truncated === true && (
         <p class="omission">
-          The arguments were too long for a line of the log, and are cut here. Their hash, under Evidence, covers all of
-          them.
+          The arguments were too long for a line of the log, and are cut here. Their hash, under the proof, covers all
+          of them.
         </p>
       )}
       {isNone && (

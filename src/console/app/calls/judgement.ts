@@ -29,7 +29,7 @@ interface Vote {
   readonly said: string | undefined;
 }
 
-export interface Judgement {
+export interface CallStory {
   /** Policies that denied the call, or asked a person. */
   readonly said: readonly Said[];
   readonly votes: readonly Vote[];
@@ -42,7 +42,7 @@ export interface Judgement {
   readonly isRun: boolean;
 }
 
-export function judgementOf(line: Line, journal: readonly Line[]): Judgement {
+export function judgementOf(line: Line, journal: readonly Line[]): CallStory {
   const { decision, code } = callOf(line);
   const denial = members(line["denial"]);
   const approval = members(line["approval"]);
@@ -109,7 +109,7 @@ interface Voted {
 function votesOf(id: string | undefined, journal: readonly Line[]): readonly Voted[] {
   return journal.flatMap((line): readonly Voted[] => {
     const decision = asString(line["decision"]);
-    const isOwn = id === undefined || line["approvalId"] === undefined || line["approvalId"] === id;
+    const isOwn = id === undefined || line["id"] === undefined || line["id"] === id;
     if (line["type"] !== "approval.voted" || decision === undefined || !isOwn) return [];
     const decider = members(line["decider"]);
     const subject = asString(decider["subject"]) ?? "somebody";

@@ -90,7 +90,7 @@ export function Evidence({ line, log, isOfFleet }: EvidenceProps): VNode {
   const traceId = asString(line["traceId"]);
   const { seq } = line;
   return (
-    <Section id="evidence" title="Evidence">
+    <Section id="proof" title="Proof of this line">
       <Facts
         rows={HASHES.map(([name, path]) => {
           const value = path.reduce<unknown>((inner, key) => members(inner)[key], line);

@@ -12,7 +12,7 @@ import { hrefOf } from "../route.ts";
 import { permissions } from "../session.ts";
 import { Block, Text } from "../text.tsx";
 import { Arguments } from "./arguments.tsx";
-import { type Judgement, judgementOf } from "./judgement.ts";
+import { type CallStory, judgementOf } from "./judgement.ts";
 import { callOf, type Line } from "./model.ts";
 
 /** The beginning of a call's story: what was asked, who decided and why, and how it ended. */
@@ -122,7 +122,7 @@ function Asked({ line }: { readonly line: Line }): VNode {
 
 interface JudgedProps {
   readonly line: Line;
-  readonly judgement: Judgement;
+  readonly judgement: CallStory;
 }
 
 function Decided({ line, judgement: { said, votes, approving, nothingSaid } }: JudgedProps): VNode {

@@ -1,0 +1,51 @@
+import { describe, expect, test } from "bun:test";
+import { judgementOf } from "../../../src/console/app/calls/judgement.ts";
+
+const ASKED = { decision: "ALLOWED", approval: { id: "a-1", by: "human:https://idp.example|alice" } };
+const vote = (more: object) => ({
+  type: "approval.voted",
+  decider: { issuer: "https://idp.example", subject: "alice" },
+  ...more,
+});
+
+describe("the judgement of a call", () => {
+  test("names the person and what the approval covers", () => {
+    const { said, approving, ended } = judgementOf(ASKED, [vote({ decision: "approve", scope: "session" })]);
+    expect(said.map(({ does, meanings }) => [does, meanings.map(({ rule }) => rule)])).toEqual([["asks", ["default"]]]);
+    expect(approving?.text).toBe("Approved by alice for this session.");
+    expect(ended).toBe("The call ran and was answered.");
+  });
+
+  test("never takes a refusal's code for somebody who approved", () => {
+    const line = { decision: "DENIED", approval: { by: "APPROVAL_DENIED" }, error: { code: "APPROVAL_DENIED" } };
+    expect(judgementOf(line, []).approving).toBeUndefined();
+  });
+
+  test("says a denial of several rules once, and not again as the end", () => {
+    const reason = { point: "risk", verdict: "deny", reason: "floor:network,installs" };
+    const line = { decision: "DENIED", error: { code: "POLICY_DENIED" }, decisionReasons: [reason, reason] };
+    const { said, ended, nothingSaid } = judgementOf({ ...line, denial: { stage: "PERMISSION" } }, []);
+    expect(said.map(({ does, meanings }) => [does, meanings.length])).toEqual([["denies", 2]]);
+    expect([ended, nothingSaid]).toEqual(["The call was refused.", undefined]);
+  });
+
+  test("says that nothing objected", () => {
+    expect(judgementOf({ decision: "ALLOWED" }, []).nothingSaid).toContain("no approval was needed");
+    const refused = { decision: "ERROR", error: { code: "TARGET_FAILED" }, denial: { stage: "EXECUTION" } };
+    expect(judgementOf(refused, [])).toMatchObject({
+      ended: "The target failed. It may have changed something.",
+      isRun: true,
+    });
+  });
+
+  test("counts the votes of this approval alone", () => {
+    const line = { decision: "DENIED", approval: { id: "a-1" }, error: { code: "APPROVAL_DENIED" } };
+    const votes = [vote({ decision: "deny", id: "a-1", reason: "no" }), vote({ decision: "approve", id: "a-2" })];
+    expect(judgementOf(line, votes).votes.map(({ text, said }) => [text, said])).toEqual([["Denied by alice.", "no"]]);
+  });
+
+  test("survives lines of any form", () => {
+    for (const line of [{}, { denial: 3, approval: [], decisionReasons: [null, { point: 4 }] }])
+      expect(() => judgementOf(line, [{}, { type: "approval.voted" }])).not.toThrow();
+  });
+});
