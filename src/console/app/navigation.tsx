@@ -6,7 +6,10 @@ import { hrefOf } from "./route.ts";
 import { permissions } from "./session.ts";
 import { type AppPage, mediaSignal, PAGE_GROUPS, route } from "./state.ts";
 
-export const mayOpen = computed(() => PAGES.filter(({ permission }) => permissions.value.has(permission)));
+export const mayOpen = computed(() => {
+  const isOpen = ({ permission }: AppPage): boolean => permission !== undefined && permissions.value.has(permission);
+  return PAGES.some(isOpen) ? PAGES.filter((page) => page.permission === undefined || isOpen(page)) : [];
+});
 export const current = computed(() => mayOpen.value.find(({ name }) => name === route.value.page));
 
 const groups = computed(() =>
@@ -29,10 +32,10 @@ export function Navigation(): VNode {
     return (
       <nav aria-label="Pages">
         {groups.value.map(({ group, pages }) => (
-          <section key={group} aria-label={group}>
+          <div key={group} class="group">
             <p aria-hidden="true">{group}</p>
-            <Links pages={pages} />
-          </section>
+            <Links pages={pages} label={group} />
+          </div>
         ))}
       </nav>
     );
@@ -61,9 +64,9 @@ export function Navigation(): VNode {
   );
 }
 
-function Links({ pages }: { readonly pages: readonly AppPage[] }): VNode {
+function Links({ pages, label }: { readonly pages: readonly AppPage[]; readonly label?: string }): VNode {
   return (
-    <ul>
+    <ul aria-label={label}>
       {pages.map((page) => (
         <li key={page.name}>
           <a href={hrefOf(page.name)} aria-current={page === current.value ? "page" : undefined}>

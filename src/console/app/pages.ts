@@ -1,6 +1,7 @@
 import { agentsPage } from "./agents/page.tsx";
 import { approvalsPage } from "./approvals/page.tsx";
 import { callsPage } from "./calls/page.tsx";
+import { homePage } from "./home/page.tsx";
 import { limitsPage } from "./limits/page.tsx";
 import { evidencePage } from "./oversight/evidence.tsx";
 import { reportPage } from "./oversight/report.tsx";
@@ -12,6 +13,7 @@ import { toolsPage } from "./tools/page.tsx";
 
 /** The pages in the order of the navigation, which shows them by group. A new one is one line here. */
 export const PAGES: readonly AppPage[] = [
-  ...[approvalsPage, agentsPage, callsPage, toolsPage, systemsPage, sessionsPage, limitsPage],
-  ...[policyPage, evidencePage, reportPage],
+  ...[homePage, approvalsPage, callsPage, agentsPage],
+  ...[toolsPage, systemsPage, sessionsPage, limitsPage, policyPage],
+  ...[evidencePage, reportPage],
 ];

@@ -8,7 +8,7 @@ import { Dialog, Empty, Facts, Heading, localTime, Notices } from "./parts.tsx";
 import { hrefOf } from "./route.ts";
 import { session, settings, signOut } from "./session.ts";
 import { Mark, SignIn } from "./sign-in.tsx";
-import { announce, isCommandKey, navigate, notifyError, route, type Theme, theme } from "./state.ts";
+import { announce, isCommandKey, navigate, notifyError, type Theme, theme } from "./state.ts";
 import { Text } from "./text.tsx";
 
 const isHelpOpen = signal(false);
@@ -22,7 +22,6 @@ const KEYS: readonly (readonly [string, string])[] = [
 /** The page around the pages: who is signed in, where one can go, and whether the service can be reached. */
 export function Shell(): VNode {
   useEffect(() => effect(runPages), []);
-  useEffect(() => effect(openFirst), []);
   useEffect(() => effect(showTitle), []);
   useEffect(() => {
     document.addEventListener("keydown", onKey);
@@ -54,7 +53,7 @@ function Layout(): VNode {
   return (
     <div class="layout">
       <header class="top">
-        <a class="brand" href="#/" aria-label="Safe Tool Call">
+        <a class="brand" href="#/">
           <Mark size={26} />
           <span>Safe Tool Call</span>
         </a>
@@ -80,7 +79,11 @@ function Nothing(): VNode {
       <div class="sheet">
         <Heading>Nothing to see</Heading>
         <Empty title="Your token has none of the permissions that a page needs">
-          The pages need {PAGES.map(({ title, permission }) => `${permission} (${title})`).join(", ")}.
+          The pages need{" "}
+          {PAGES.flatMap(({ title, permission }) => (permission === undefined ? [] : `${permission} (${title})`)).join(
+            ", ",
+          )}
+          .
         </Empty>
       </div>
     );
@@ -206,7 +209,7 @@ function onKey(event: KeyboardEvent): void {
     isGoing = false;
     const at = current.value === undefined ? 0 : mayOpen.value.indexOf(current.value) + 1;
     const others = [...mayOpen.value.slice(at), ...mayOpen.value.slice(0, at)];
-    const page = others.find(({ name }) => name.startsWith(event.key));
+    const page = others.find(({ title }) => title.toLowerCase().startsWith(event.key));
     if (page !== undefined) {
       event.preventDefault();
       event.stopImmediatePropagation();
@@ -222,11 +225,6 @@ function runPages(): () => void {
   return () => {
     for (const stop of stops) stop();
   };
-}
-
-function openFirst(): void {
-  const [first] = mayOpen.value;
-  if (route.value.page === "" && first !== undefined) navigate(hrefOf(first.name), { replace: true });
 }
 
 function showTitle(): void {

@@ -166,12 +166,12 @@ export const PAGE_GROUPS = ["Work", "Systems", "Evidence"] as const;
 
 /** A page of the console. A new one is one line in `pages.ts`. */
 export interface AppPage {
-  /** First segment of its route: `#/approvals`. */
+  /** First segment of its route: `#/approvals`; empty for the start. */
   readonly name: string;
   readonly title: string;
   readonly group: (typeof PAGE_GROUPS)[number];
-  /** Permission of the operators who see it. */
-  readonly permission: OperatorPermission;
+  /** Permission of the operators who see it; without one, whoever sees another page does. */
+  readonly permission?: OperatorPermission;
   readonly view: ComponentType;
   /** Shown on top of every page, for example what this page is about to send. */
   readonly overlay?: ComponentType;

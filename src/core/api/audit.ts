@@ -25,3 +25,35 @@ export const fleetState = z.object({
 
 export type AuditSource = z.output<typeof auditSource>;
 export type FleetState = ReadonlyDeep<z.output<typeof fleetState>>;
+
+/** `GET /audit/exporters`. */
+export const exporterListing = z.object({
+  exporters: z.array(
+    z.object({
+      exporter: z.string().describe("Its `name` in `audit.export`."),
+      stream: z.enum(["calls", "journal", "checkpoints"]),
+      failingSince: time.describe("Nothing was accepted since; `null` while nothing fails."),
+      lastAcceptedAt: time.describe("`null` before the receiver has accepted lines since the start."),
+      bytesBehind: z.number().nullable().describe("Not accepted yet; `null` while the log cannot be read."),
+      secondsBehind: z.number().nullable().describe("Age of the oldest line that was not accepted yet."),
+      sentLines: z.int().describe("Accepted since the start."),
+      deadLines: z.int().describe("Rejected permanently since the start, and kept as dead letters."),
+      failures: z.int().describe("Failed requests since the start."),
+      conflicts: z.int().describe("Those of the failures for which an archive holds other content than the log."),
+    }),
+  ),
+});
+
+/** `GET /audit/keys`. */
+export const keyListing = z.object({
+  keys: z.array(
+    z.object({
+      verifierKey: z.string().describe("For `stc audit verify --key`: `name+id+key`."),
+      publicKey: z.string().describe("The same key in PEM."),
+    }),
+  ),
+});
+
+export type ExporterListing = ReadonlyDeep<z.output<typeof exporterListing>>;
+export type ExporterShown = ExporterListing["exporters"][number];
+export type KeyListing = ReadonlyDeep<z.output<typeof keyListing>>;

@@ -6,7 +6,6 @@ import { type Proof, proveLine } from "../../audit/chain/proof.ts";
 import { ANY_LOG, verifierKeyOf } from "../../audit/chain/signed-note.ts";
 import type { ExportState } from "../../audit/export/exporter.ts";
 import { type ExportedLine, type ExportFormat, FORMATS } from "../../audit/export/formats.ts";
-import { EXPORT_STREAMS } from "../../audit/export/positions.ts";
 import { type LogFolder, logsIn } from "../../audit/logs.ts";
 import { historyIn, readCallHistory } from "../../audit/query/call-history.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
@@ -30,7 +29,7 @@ import type { AuditStore } from "../../audit/store/audit-store.ts";
 import { readStoreQuery } from "../../audit/store/store-query.ts";
 import { LogVerifier } from "../../audit/verify/log-verifier.ts";
 import { type LogProblem, logProblems } from "../../audit/verify/worker-logs.ts";
-import { type AuditSource, auditSource } from "../../core/api/audit.ts";
+import { type AuditSource, auditSource, exporterListing, type KeyListing, keyListing } from "../../core/api/audit.ts";
 import { viewOf } from "../../core/audit-fields.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
@@ -94,35 +93,6 @@ const proofSchema = z.object({
   index: z.int().min(0).describe("Its `seq`."),
   hashes: z.array(z.string()).describe("The audit path of RFC 6962 in base64, from the leaf's sibling upward."),
   checkpoint: z.string().describe("A signed note of the stream `calls`."),
-});
-
-const keysSchema = z.object({
-  keys: z.array(
-    z.object({
-      verifierKey: z.string().describe("For `stc audit verify --key`: `name+id+key`."),
-      publicKey: z.string().describe("The same key in PEM."),
-    }),
-  ),
-});
-
-const exportersSchema = z.object({
-  exporters: z.array(
-    z.object({
-      exporter: z.string().describe("Its `name` in `audit.export`."),
-      stream: z.enum(EXPORT_STREAMS),
-      failingSince: z.iso.datetime().nullable().describe("Nothing was accepted since; `null` while nothing fails."),
-      lastAcceptedAt: z.iso
-        .datetime()
-        .nullable()
-        .describe("`null` before the receiver has accepted lines since the start."),
-      bytesBehind: z.number().nullable().describe("Not accepted yet; `null` while the log cannot be read."),
-      secondsBehind: z.number().nullable().describe("Age of the oldest line that was not accepted yet."),
-      sentLines: z.int().describe("Accepted since the start."),
-      deadLines: z.int().describe("Rejected permanently since the start, and kept as dead letters."),
-      failures: z.int().describe("Failed requests since the start."),
-      conflicts: z.int().describe("Those of the failures for which an archive holds other content than the log."),
-    }),
-  ),
 });
 
 /** Parameters that the audit parses, each at most once: a repeated one would be ambiguous. */
@@ -197,7 +167,7 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
     path: "/audit/exporters",
     summary: "How far each exporter of the audit is.",
     query: named([]),
-    responses: { 200: { schema: exportersSchema } },
+    responses: { 200: { schema: exporterListing } },
     handle: (_request, { exports }) => json(200, { exporters: exports().map(exporterShown) }, queried("exporters", {})),
   }),
   endpoint({
@@ -205,7 +175,7 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
     path: "/audit/keys",
     summary: "The public key that verifies the audit's checkpoints.",
     query: named([]),
-    responses: { 200: { schema: keysSchema } },
+    responses: { 200: { schema: keyListing } },
     handle: (_request, { checkpointKey }) => json(200, { keys: keysShown(checkpointKey) }, queried("keys", {})),
   }),
   endpoint({
@@ -360,7 +330,7 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
   }),
 ];
 
-function keysShown(key: KeyObject | undefined): z.infer<typeof keysSchema>["keys"] {
+function keysShown(key: KeyObject | undefined): KeyListing["keys"] {
   if (key === undefined) return [];
   return [{ verifierKey: verifierKeyOf(ANY_LOG, key), publicKey: String(key.export({ type: "spki", format: "pem" })) }];
 }

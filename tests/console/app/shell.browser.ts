@@ -177,7 +177,7 @@ describe("navigation", () => {
       ["Systems", "Tools"],
       ["Evidence", "Report"],
     ] as const) {
-      await nav.getByRole("region", { name: group }).getByRole("link", { name: title }).waitFor();
+      await nav.getByRole("list", { name: group }).getByRole("link", { name: title }).waitFor();
     }
     expect(await page.evaluate("document.querySelector('.top nav').scrollWidth <= innerWidth - 200")).toBe(true);
   });

@@ -40,7 +40,7 @@ export class Visitor {
     await opened.addInitScript(REPORT_VIOLATIONS);
     if (script !== undefined) await opened.addInitScript(script);
     const visitor = new Visitor(await opened.newPage(), url);
-    await visitor.go("");
+    await visitor.go("#/approvals");
     return visitor;
   }
 

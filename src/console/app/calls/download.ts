@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import { ApiError, fetchAnswer } from "../api.ts";
 import { announce, errorOf, notifyError } from "../state.ts";
-import { OFFLINE } from "../words.ts";
+import { bytesText, OFFLINE } from "../words.ts";
 
 /** Files that the service sends and the person keeps. */
 
@@ -61,10 +61,4 @@ function save(blob: Blob, name: string): void {
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(url), LINK_MS);
-}
-
-export function bytesText(bytes: number): string {
-  if (bytes < 1_000) return `${bytes} bytes`;
-  if (bytes < 1_000_000) return `${(bytes / 1_000).toFixed(1)} kB`;
-  return `${(bytes / 1_000_000).toFixed(1)} MB`;
 }

@@ -8,8 +8,8 @@ import { Columns, ROLE } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { type AppPage, isCommandKey, mediaSignal, navigate, route, tick } from "../state.ts";
 import { Text } from "../text.tsx";
-import { counted, timeLeft } from "../words.ts";
-import { bytesText, download, downloading } from "./download.ts";
+import { bytesText, counted, timeLeft } from "../words.ts";
+import { download, downloading } from "./download.ts";
 import { Failed, mayLackLines, SOURCE, SourceLine } from "./fleet.tsx";
 import { type CallShown, durationText, verdictOf } from "./model.ts";
 import {

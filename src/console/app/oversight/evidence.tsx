@@ -1,13 +1,14 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect } from "preact/hooks";
+import type { ExporterListing, ExporterShown } from "../../../core/api/audit.ts";
 import { type ApiError, request } from "../api.ts";
-import { bytesText } from "../calls/download.ts";
+import { BEHIND_SECONDS_MAX } from "../home/attention.ts";
 import { Ago, Badge, Facts, Heading, localTime, Problem } from "../parts.tsx";
 import { Columns, ROLE, Scrolling, Section, useRead } from "../records.tsx";
 import { type AppPage, announce, errorOf } from "../state.ts";
 import { Text } from "../text.tsx";
-import { counted, timeLeft } from "../words.ts";
+import { bytesText, counted, timeLeft } from "../words.ts";
 
 /** Whether the audit is intact: its chain, its checkpoints, and where damage begins; and whether copies of it leave the machine. */
 
@@ -146,22 +147,8 @@ function Verdict({ status }: { readonly status: Status }): VNode {
   );
 }
 
-interface ExporterShown {
-  readonly exporter: string;
-  readonly stream: string;
-  readonly failingSince: string | null;
-  readonly lastAcceptedAt: string | null;
-  readonly bytesBehind: number | null;
-  readonly secondsBehind: number | null;
-  readonly sentLines: number;
-  readonly deadLines: number;
-}
-
-/** An exporter sends within seconds while its receiver accepts lines. */
-const BEHIND_SECONDS_MAX = 60;
-
 function Exports(): VNode {
-  const { read, again } = useRead<{ readonly exporters: readonly ExporterShown[] }>("/audit/exporters");
+  const { read, again } = useRead<ExporterListing>("/audit/exporters");
   const { value, error } = read;
   return (
     <Section id="exports" title="Export">

@@ -7,6 +7,7 @@ import { hrefOf } from "../route.ts";
 import { permissions } from "../session.ts";
 import type { AppPage } from "../state.ts";
 import { Text } from "../text.tsx";
+import { EXPIRES_SOON_MS, failingStates, isFailing } from "./model.ts";
 
 /** The systems that tools reach: whether they can be reached, how they are protected, and how busy they are. And where the service itself listens. */
 
@@ -83,17 +84,10 @@ const TLS: Readonly<Record<string, readonly [words: string, tone: string]>> = {
   server: ["TLS", "good"],
   mutual: ["mutual TLS", "good"],
 };
-/** States in which a call may fail. */
-const BAD: ReadonlySet<string> = new Set(
-  ["open", "half-open", "failed", "TRANSIENT_FAILURE", "NOT_SERVING", "UNREACHABLE", "SERVICE_UNKNOWN"], //
-);
-const EXPIRES_SOON_MS = 14 * 86_400_000;
-
 function System({ system }: { readonly system: SystemShown }): VNode {
   const { name, kind, addresses, tls, tools, circuit, state, health, calls, contract, quarantined = [] } = system;
   const [tlsWords, tlsTone] = TLS[tls] ?? [tls, "plain"];
-  const states = [state, circuit, health ?? undefined].filter((each) => each !== undefined);
-  const isBad = states.some((each) => BAD.has(each)) || quarantined.length > 0;
+  const isBad = failingStates(system).length > 0 || quarantined.length > 0;
   return (
     <li class={`card-system ${isBad ? "bad" : ""}`}>
       <header>
@@ -101,10 +95,10 @@ function System({ system }: { readonly system: SystemShown }): VNode {
           <Text value={name} max={120} /> {kind !== name && <span class="dim">{kind}</span>}
         </h2>
         <div class="badges">
-          {circuit !== undefined && <Badge tone={BAD.has(circuit) ? "bad" : "good"}>circuit {circuit}</Badge>}
-          {state !== undefined && <Badge tone={BAD.has(state) ? "bad" : "plain"}>{state.toLowerCase()}</Badge>}
+          {circuit !== undefined && <Badge tone={isFailing(circuit) ? "bad" : "good"}>circuit {circuit}</Badge>}
+          {state !== undefined && <Badge tone={isFailing(state) ? "bad" : "plain"}>{state.toLowerCase()}</Badge>}
           {typeof health === "string" && (
-            <Badge tone={BAD.has(health) ? "bad" : "good"}>
+            <Badge tone={isFailing(health) ? "bad" : "good"}>
               health: <Text value={health.toLowerCase()} max={40} />
             </Badge>
           )}
@@ -187,7 +181,7 @@ function DecisionPoints({ points }: { readonly points: NonNullable<SystemsShown[
 
 function DecisionPoint({ point }: { readonly point: NonNullable<SystemsShown["decisionPoints"]>[number] }): VNode {
   const { name, kind, circuit, calls, facts = {}, verdicts, errors, lastError } = point;
-  const isBad = circuit !== undefined && BAD.has(circuit);
+  const isBad = circuit !== undefined && isFailing(circuit);
   return (
     <li class={`card-system ${isBad ? "bad" : ""}`}>
       <header>

@@ -1,14 +1,13 @@
 import { computed, signal } from "@preact/signals";
 import type { VNode } from "preact";
 import type { ToolCatalog, ToolDetails, ToolSummary } from "../../../core/api/inventory.ts";
-import { bytesText } from "../calls/download.ts";
 import { durationText } from "../calls/model.ts";
 import { Badge, Empty, Facts, Heading, RiskBadge } from "../parts.tsx";
 import { Columns, codeRow, jsonLines, Names, ROLE, Section, Unread, useRead } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { type AppPage, route } from "../state.ts";
 import { Block, Text } from "../text.tsx";
-import { counted } from "../words.ts";
+import { bytesText, counted } from "../words.ts";
 import { WouldHappen } from "./explain.tsx";
 
 /** The tools: what each may do, who may call it, who approves it, and what is released of its answers. */
