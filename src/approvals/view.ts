@@ -9,9 +9,10 @@ import {
 } from "unbash";
 import type { ApprovalView } from "../core/approval-view.ts";
 import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
+import { membersHeadline } from "../core/headline.ts";
 import { shellScriptOf } from "../core/shell-script.ts";
 import { visible } from "../core/terminal-text.ts";
-import type { Binding, ExecutionPlan, Json, Tool } from "../core/types.ts";
+import type { Binding, ExecutionPlan, Json, ShownPlan, Tool } from "../core/types.ts";
 import { SHELL_RULES, type ShellJudgement } from "../shell-rules/shell-rules.ts";
 import type { Requester } from "./identities.ts";
 import type { Risk } from "./types.ts";
@@ -92,8 +93,14 @@ function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts
   const members = Object.entries(rest).filter(
     ([key]) => key !== "kind" && !(binding.planIsInput === true && key === "input"),
   );
-  const own = members.filter(([key]) => Object.hasOwn(NAMED, key));
-  const target = members.filter(([key]) => !Object.hasOwn(NAMED, key));
+  const own = members.filter(([key]) => Object.hasOwn(NAMED, key)).map(([key, value]) => [key, show(value)] as const);
+  const target = show(Object.fromEntries(members.filter(([key]) => !Object.hasOwn(NAMED, key)))) as ShownPlan;
+  const words = Array.isArray(argv) ? shownCommand([command, ...argv], showing) : undefined;
+  const given = show(input);
+  // From what is shown, so that no secret is in it, nor the half of one that would not be recognized.
+  const headline =
+    binding.headline?.({ ...target, ...Object.fromEntries(own), ...(words !== undefined && { argv: words }) }) ??
+    membersHeadline(given);
   return {
     tool: tool.name,
     description: show(tool.description),
@@ -103,10 +110,11 @@ function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts
     risk: facts.risk,
     rules: show(facts.rules),
     notes: show([...facts.notes, ...(described.notes ?? [])]),
-    target: { system: tool.target.system, kind: plan.kind, ...(show(Object.fromEntries(target)) as object) },
-    ...(Array.isArray(argv) && { command: shownCommand([command, ...argv], showing) }),
-    ...Object.fromEntries(own.map(([key, value]) => [NAMED[key as keyof typeof NAMED], show(value)])),
-    arguments: show(input),
+    headline: { ...headline },
+    target: { system: tool.target.system, kind: plan.kind, ...target },
+    ...(words !== undefined && { command: words }),
+    ...Object.fromEntries(own.map(([key, value]) => [NAMED[key as keyof typeof NAMED], value])),
+    arguments: given,
     ...facts.others?.(show),
     requester: {
       issuer: show(requester.issuer),

@@ -31,6 +31,7 @@ const VIEW_MEMBERS = {
   notes: { ownForm: BOTH },
   requester: { ownForm: BOTH },
   reason: { ownForm: BOTH },
+  headline: { ownForm: BOTH },
   command: { ownForm: ["terminal"], isExact: true },
   workingDir: { ownForm: ["terminal"], isExact: true },
   environment: { isExact: true },

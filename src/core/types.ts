@@ -465,6 +465,19 @@ export interface KeyUse extends UsedKey {
   readonly argsHash: string;
 }
 
+/** What a call does, in one line: approvers read it in a list, before they open the request. */
+export interface Headline {
+  /** What is done: a verb, such as `Writes`, or the name of what is called. Left out where the tool's name says it. */
+  readonly does?: string;
+  /** What it is done with: text of the plan, as the view shows it, of bounded length. */
+  readonly what: string;
+  /** What else there is, in the service's own words. */
+  readonly more?: string;
+}
+
+/** The members of a plan as approvers see them: without secrets, and with visible characters only. */
+export type ShownPlan = Readonly<Record<string, Json>>;
+
 /** A tool bound to its handler at startup. `plan` may read state but must not change it. */
 export interface Binding {
   plan(input: unknown, context: PlanContext): ExecutionPlan | Promise<ExecutionPlan>;
@@ -487,6 +500,11 @@ export interface Binding {
    * the same. Left out: the tool has no bounded grants.
    */
   fixedParts?(plan: ExecutionPlan): Json;
+  /**
+   * Returns what a call does in one line, from its plan as approvers see it: lists of approval requests show it. Left out: the
+   * arguments, shortened.
+   */
+  headline?(shown: ShownPlan): Headline;
   /** Returns additions to the plan for the approval view. */
   describe?(plan: ExecutionPlan): PlanDescription;
   /** Returns the plan for `stc plan`, with the parts that are added when it runs. */

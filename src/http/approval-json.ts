@@ -90,7 +90,7 @@ export function versionForRequester({ version, votes, escalations, decidedBy, st
   return version - escalations.length - votes.length + (hasLastVote ? 1 : 0);
 }
 
-/** Returns what a list shows operators: everything but the view, which is shown one at a time and recorded in the journal. */
+/** Returns what a list shows operators of a request without its view. */
 export function forList(approval: Approval, operator: CallerContext): Record<string, Json> {
   const { version, risk, rules, requester, classification, category, planDigest, viewDigest, traceId } = approval;
   const { decidedAt, decidedBy } = approval;
@@ -145,6 +145,12 @@ export function argumentsInList({ tool, view }: Approval, registry: Pick<Registr
   if (registered === undefined || !isTable(view)) return {};
   const shown = mapStrings(sanitizeInput(registered.inputPolicy, view["arguments"]), shortText) as Json;
   return JSON.stringify(shown).length > LISTED_JSON_MAX ? {} : { arguments: shown };
+}
+
+/** Returns what a request's call does in one line, as the view says it; nothing for a request of an older version. */
+export function headlineInList({ view }: Approval): { headline?: Json } {
+  const headline = isTable(view) ? view["headline"] : undefined;
+  return headline === undefined ? {} : { headline: headline as Json };
 }
 
 function shortText(text: string): string {

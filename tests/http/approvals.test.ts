@@ -161,6 +161,38 @@ test("agents list their own, operators all without views, page by page", async (
   expect(linesSince(from)).toHaveLength(seen.size);
 });
 
+test("the headlines of a list are read with one entry, which names their requests", async () => {
+  const ask = (what: string) => stand.ask({ view: { headline: { does: "Runs", what } } });
+  stand.advance(1);
+  const first = await ask("make clean");
+  stand.advance(1);
+  const plain = await stand.ask();
+  stand.advance(1);
+  const second = await ask("make all");
+  const by = { type: "approvals.listed", sub: "olga", iss: "https://people.test" };
+  const read = async (query: string) => {
+    const from = stand.lines.length;
+    const page = await stand.send(`GET /approvals?${query}`, { token: olga });
+    const rows = listOf(page, "approvals").filter(({ id }) => [first.id, plain.id, second.id].includes(String(id)));
+    return { headlines: rows.map(({ headline }) => headline), entries: linesSince(from) };
+  };
+  expect(await read("limit=3")).toEqual({
+    headlines: [{ does: "Runs", what: "make all" }, undefined, { does: "Runs", what: "make clean" }],
+    entries: [{ ...by, ids: [second.id, first.id] }],
+  });
+  const known = new Date(second.createdAt).toISOString();
+  expect(await read(`limit=3&headlinesFrom=${known}`)).toEqual({
+    headlines: [{ does: "Runs", what: "make all" }, undefined, undefined],
+    entries: [{ ...by, ids: [second.id] }],
+  });
+  stand.advance(1);
+  const later = new Date(second.createdAt + 1_000).toISOString();
+  expect((await read(`limit=3&headlinesFrom=${later}`)).entries).toEqual([by]);
+  const own = await stand.send("GET /approvals?limit=3", { token: agent });
+  expect(listOf(own, "approvals")[0]).toMatchObject({ id: second.id });
+  expect(own.text).not.toContain("make");
+});
+
 test.each([
   ["state=open"],
   ["state=pending&state=denied"],
@@ -173,6 +205,8 @@ test.each([
   ["cursor=bad"],
   ["cursor=1795338197859"],
   [`cursor=${"x".repeat(257)}`],
+  ["headlinesFrom=yesterday"],
+  ["headlinesFrom=1795338197859"],
   ["sub=agent-8"],
   ["__proto__=x"],
   ["constructor=x"],

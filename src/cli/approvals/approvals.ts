@@ -1,6 +1,7 @@
-import { vouchableIn } from "../../core/vouching.ts";
+import { headlineText } from "../../core/headline.ts";
 import { isTable } from "../../core/json.ts";
 import { printable, printableCell } from "../../core/printable.ts";
+import { vouchableIn } from "../../core/vouching.ts";
 import {
   type ClientOptions,
   connect,
@@ -46,7 +47,7 @@ export async function listApprovals(options: ClientOptions & { readonly state: s
   }
   if (options.json === true) return print.json({ approvals: bodies, ...(cursor !== undefined && { cursor }) });
   printListing(
-    withMissing([["ID", "STATE", "RISK", "TOOL", "REQUESTER", "TIME LEFT", "SUMMARY", "ARGUMENTS"], ...rows], missing),
+    withMissing([["ID", "STATE", "RISK", "TOOL", "REQUESTER", "TIME LEFT", "SUMMARY", "WILL RUN"], ...rows], missing),
   );
   if (cursor !== undefined) print.line(`note: there are more; these are the first ${rows.length}`);
 }
@@ -54,8 +55,13 @@ export async function listApprovals(options: ClientOptions & { readonly state: s
 function row(approval: ShownApproval, now: number | undefined): readonly string[] {
   const { id, state, risk, tool, requester, decideBy, summary } = approval;
   const left = state === "pending" ? timeLeft(decideBy, now) : "-";
-  const args = approval.arguments === undefined ? "-" : JSON.stringify(approval.arguments);
-  return [id, state, risk ?? "-", tool, requester?.sub ?? "-", left, summary, args].map(printableCell);
+  return [id, state, risk ?? "-", tool, requester?.sub ?? "-", left, summary, willRun(approval)].map(printableCell);
+}
+
+/** Returns what the call does in one line; the arguments of a request whose view does not say it. */
+function willRun({ headline, arguments: given }: ShownApproval): string {
+  if (headline !== undefined) return headlineText(headline) || "-";
+  return given === undefined ? "-" : JSON.stringify(given);
 }
 
 /** Adds a column with the approvals that are still missing, when there are any. */

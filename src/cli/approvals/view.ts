@@ -55,7 +55,9 @@ export function approvalParts(approval: ShownApproval, options: ViewOptions): Ap
     ...agentReason(view["reason"]),
     ...(approval.rules.length > 0 ? section("rules", approval.rules) : []),
     ...earlierLines(approval),
-    ...saidMembers(view, "terminal").flatMap(({ label, value, sentences }) => section(label, [...(sentences ?? [value ?? null])])),
+    ...saidMembers(view, "terminal").flatMap(({ label, value, sentences }) =>
+      section(label, [...(sentences ?? [value ?? null])]),
+    ),
     ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
   ];
   const subjectLines = [

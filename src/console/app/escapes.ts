@@ -40,10 +40,3 @@ export function linesOf(text: string): readonly (readonly Piece[])[] {
 export function asciiIfMisreadable(text: string): string | undefined {
   return isMisreadable(text) ? printableAscii(text) : undefined;
 }
-
-const BARE_WORD = /^[\w@%+=:,./~^-]+$/;
-
-/** Returns a command's words in the syntax of a shell: words with special characters are in single quotes. */
-export function quotedCommand(words: readonly string[]): string {
-  return words.map((word) => (BARE_WORD.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
-}

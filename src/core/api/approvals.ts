@@ -78,6 +78,8 @@ export const approvalAnswer = z.object({
   traceId: z.string().optional(),
   planDigest: z.string().optional(),
   view: z.unknown().optional(),
+  /** In lists: what the call does, in one line. */
+  headline: z.object({ does: z.string().optional(), what: z.string(), more: z.string().optional() }).optional(),
   arguments: z.unknown().optional(),
   viewDigest: z
     .string()

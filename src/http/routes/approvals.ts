@@ -6,13 +6,7 @@ import type { Approval, Decided } from "../../approvals/types.ts";
 import { WAIT_SECONDS_MAX } from "../../core/call-fields.ts";
 import { sha256Hex } from "../../core/digest.ts";
 import { Refusal } from "../../core/errors.ts";
-import {
-  APPROVAL_DECISIONS,
-  APPROVAL_SCOPES,
-  APPROVAL_STATES,
-  type CallerContext,
-  type Json,
-} from "../../core/types.ts";
+import { APPROVAL_DECISIONS, APPROVAL_SCOPES, APPROVAL_STATES, type CallerContext } from "../../core/types.ts";
 import { VOUCHED_CHARACTERS_MAX, VOUCHED_VALUES_MAX, vouchableIn } from "../../core/vouching.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 import { json } from "../answers.ts";
@@ -23,6 +17,7 @@ import {
   forApprover,
   forList,
   forRequester,
+  headlineInList,
   identityOf,
   idParams,
   inStore,
@@ -62,6 +57,8 @@ const listQuery = z.strictObject({
     .string()
     .regex(/^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}$/, "must be the cursor of an earlier page")
     .optional(),
+  /** Headlines of requests that were created earlier are left out, because the client has them: each is recorded as read. */
+  headlinesFrom: z.iso.datetime({ error: "must be a time such as 2026-01-31T12:00:00.000Z" }).optional(),
 });
 
 const showQuery = z.strictObject({ wait: wholeNumber(0, WAIT_SECONDS_MAX).optional() });
@@ -99,18 +96,22 @@ export const endpoints: readonly Endpoint<ApprovalsPart>[] = [
     query: listQuery,
     responses: { 200: { schema: APPROVAL_LIST } },
     audited: "approvals.listed",
-    async handle({ tokenAudience, caller, query: { limit = PAGE_DEFAULT, state, cursor } }, services) {
+    async handle({ tokenAudience, caller, query }, services) {
+      const { limit = PAGE_DEFAULT, state, cursor, headlinesFrom } = query;
       const requester = tokenAudience === "agents" ? identityOf(caller) : undefined;
       const filter = { ...(state !== EVERY_STATE && { state }), ...(cursor !== undefined && { cursor }) };
       const page = await inStore(services, () => services.approvals.list({ ...filter, limit, requester }));
-      const shown = (one: Approval): Json =>
-        tokenAudience === "agents"
-          ? forRequester(one)
-          : { ...forList(one, caller), ...argumentsInList(one, services.registry) };
-      return json(200, {
-        approvals: page.approvals.map(shown),
-        ...(page.cursor !== undefined && { cursor: page.cursor }),
+      const next = page.cursor !== undefined && { cursor: page.cursor };
+      if (tokenAudience === "agents") return json(200, { approvals: page.approvals.map(forRequester), ...next });
+      const from = headlinesFrom === undefined ? 0 : Date.parse(headlinesFrom);
+      const ids: string[] = [];
+      const rows = page.approvals.map((one) => {
+        const headline = one.createdAt < from ? {} : headlineInList(one);
+        if ("headline" in headline) ids.push(one.id);
+        return { ...forList(one, caller), ...argumentsInList(one, services.registry), ...headline };
       });
+      // One entry for all the headlines that this answer reveals.
+      return json(200, { approvals: rows, ...next }, { ...(ids.length > 0 && { recorded: { ids } }) });
     },
   }),
   endpoint({

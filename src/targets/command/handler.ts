@@ -23,6 +23,7 @@ import type { ChildConfinement, Sandbox } from "./confinement/confinement.ts";
 import type { Confined, Unconfined } from "./confinement/profile.ts";
 import { type ChildResult, isAnswer, refusalOf, unbuildable } from "./endings.ts";
 import { childEnvironment, cwdOf, environmentFaults } from "./environment.ts";
+import { commandHeadline } from "./headline.ts";
 import { LOOKUP_BYTES_MAX, lookUp } from "./lookups.ts";
 import { type CliTool, cliTool } from "./manifest.ts";
 import { cutTextOf, parseStdout } from "./parser.ts";
@@ -146,6 +147,7 @@ function bind(tool: Tool, parts: Parts): Binding {
   const isShell = bound.cli.shell !== undefined;
   return {
     describe,
+    headline: commandHeadline,
     // A script is approved as a whole.
     ...(!isShell && { fixedParts: (plan: ExecutionPlan) => fixedParts(bound, plan as CliPlan) }),
     ...(isShell && {

@@ -12,6 +12,7 @@ import type {
   Tool,
 } from "../../core/types.ts";
 import { changeFrontmatter, type FrontmatterChange } from "./frontmatter.ts";
+import { fsHeadline } from "./headline.ts";
 import { type ListRequest, listDirectory } from "./list.ts";
 import type { Mounts } from "./mounts.ts";
 import { applyPatch } from "./patch.ts";
@@ -73,6 +74,7 @@ function bind(tool: Tool, options: FsHandlerOptions): Binding {
         operation: planned ?? null,
         workflow: workflow ?? null,
       }),
+      headline: fsHeadline,
       plan: (input, context) => planChange(options, requestOf(input as never), context),
       run: (plan, context) => runChange(options, plan as WritePlan, context),
     };
@@ -81,6 +83,7 @@ function bind(tool: Tool, options: FsHandlerOptions): Binding {
   return {
     plan: (input) => ({ kind: "fs", operation, order: input as never }),
     fixedParts: ({ kind, operation: planned }) => ({ kind, operation: planned ?? null }),
+    headline: fsHeadline,
     async run(plan, context) {
       const answer = await READS[operation](options, plan["order"] as never, context);
       const isPart = !PartialAnswer.is(answer) && isTable(answer) && answer["truncated"] === true;

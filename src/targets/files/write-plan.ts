@@ -138,9 +138,11 @@ function diffOf(path: string, current: Current | undefined, content: string): re
   return unifiedDiff(path, current?.text, content);
 }
 
+/** Lines of a difference before its changes: the names of the file before and after. */
+export const DIFF_HEAD_LINES = 2;
+/** Maximum lines that a person is asked to read. One more says how many are left out. */
+export const DIFF_LINES_MAX = 400;
 const CONTEXT_LINES = 3;
-/** Maximum lines that a person is asked to read. */
-const SHOWN_LINES_MAX = 400;
 const SHOWN_LINE_CHARACTERS_MAX = 500;
 /** Maximum changed lines. With more, the whole section is shown as removed and added. */
 const EDITS_MAX = 400;
@@ -176,11 +178,11 @@ class Shown {
 
   add(line: string): void {
     this.count += 1;
-    if (this.lines.length < SHOWN_LINES_MAX) this.lines.push(shortened(line));
+    if (this.lines.length < DIFF_LINES_MAX) this.lines.push(shortened(line));
   }
 
   addRun({ mark, lines }: Run): void {
-    const room = SHOWN_LINES_MAX - this.lines.length;
+    const room = DIFF_LINES_MAX - this.lines.length;
     for (const line of lines.slice(0, room)) this.add(mark + (line.endsWith("\n") ? line.slice(0, -1) : line));
     this.count += Math.max(0, lines.length - room);
     // Only the last line of a text may lack a newline.

@@ -22,6 +22,7 @@ import type { Difference } from "./codec/message-codec.ts";
 import type { Channels, ToolClass } from "./connection/channels.ts";
 import type { Method } from "./contract/contract.ts";
 import { elementsOf, fieldOf, shapesOf, takesNull } from "./contract/schema-faults.ts";
+import { grpcHeadline } from "./headline.ts";
 import { metadataKeys, metadataOf } from "./metadata.ts";
 import { type FailedCall, refusalOf } from "./status.ts";
 
@@ -112,6 +113,8 @@ export class GrpcBinding implements Binding {
   fixedParts({ message: _, ...fixed }: ExecutionPlan): Json {
     return fixed;
   }
+
+  readonly headline = grpcHeadline;
 
   /** Adds the sorted names of the call's metadata. Those that depend on the call end in `?`. */
   preview(plan: ExecutionPlan): ExecutionPlan {

@@ -18,6 +18,7 @@ import { RotatingClient } from "../../egress/rotating-client.ts";
 import type { CertificateSource } from "../../egress/rotation.ts";
 import { bytesWithout, secretsInHeaders, textWithout } from "../../egress/sent-secrets.ts";
 import { type ApiCall, failureOf, failureOfRequest, HttpFailure, isSuccess, readResult, refusalOf } from "./answer.ts";
+import { httpHeadline } from "./headline.ts";
 import { fieldsOf, patternsOf } from "./manifest.ts";
 import { type BodyForm, bodyFormOf, bodyText, JSON_TYPE, RequestBuilder } from "./request.ts";
 
@@ -243,6 +244,8 @@ class HttpBinding implements Binding {
       tls: tls ?? null,
     };
   }
+
+  readonly headline = httpHeadline;
 
   /** Adds the sorted names of the headers that are added when the request is sent. */
   preview(plan: ExecutionPlan): ExecutionPlan {

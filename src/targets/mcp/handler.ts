@@ -18,6 +18,7 @@ import type {
 import { isSafe, readResult, refusalOf } from "./answers.ts";
 import { UpstreamError } from "./channel.ts";
 import { bounded } from "./definitions.ts";
+import { mcpHeadline } from "./headline.ts";
 import type { Upstream } from "./upstream.ts";
 
 /** The complete call. An approval is bound to it, and to the definition that its tool had. */
@@ -77,6 +78,8 @@ class McpBinding implements Binding {
   fixedParts({ arguments: _, ...fixed }: ExecutionPlan): Json {
     return fixed;
   }
+
+  readonly headline = mcpHeadline;
 
   /** Adds the names of the secrets that are sent, and of the members of `_meta`, which depend on the call. */
   preview(plan: ExecutionPlan): ExecutionPlan {

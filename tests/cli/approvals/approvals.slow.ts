@@ -35,13 +35,19 @@ describe.concurrent("stc approvals", () => {
   test("list: for people, and for programs", async () => {
     const people = await operate(["approvals", "list"]);
     expect(people).toMatchObject({ code: 0, err: "" });
-    expect(people.out).toMatch(/^ID +STATE +RISK +TOOL +REQUESTER +TIME LEFT +SUMMARY +ARGUMENTS\n/);
+    expect(people.out).toMatch(/^ID +STATE +RISK +TOOL +REQUESTER +TIME LEFT +SUMMARY +WILL RUN\n/);
     expect(people.out).toMatch(
       new RegExp(`^${FIRST} +pending +medium +set_limit +agent-7 +(9 min \\d+ s|10 min \\d s) +set_limit on`, "m"),
     );
     const programs = await operate(["approvals", "list", "--state", "pending", "--json"]);
     expect(programs.requests).toEqual(["GET /approvals?limit=200&state=pending"]);
     expect(JSON.parse(programs.out)).toMatchObject({ approvals: [{ id: FIRST, version: 1 }] });
+  });
+
+  test("list: what will run, in one line, which no text from outside can leave", async () => {
+    const headline = { does: "Runs", what: "git push\nfake  row \u202e", more: "2 more lines" };
+    const listed = await operate(["approvals", "list"], (service) => service.add(question({ headline })));
+    expect(listed.out).toMatch(/ledger.* Runs git push\\u\{a\}fake⟦2 spaces⟧row \\u\{202e\} \(2 more lines\)\n$/);
   });
 
   test("APR-33: what is missing, who has approved, and why one may not", async () => {
@@ -56,7 +62,7 @@ describe.concurrent("stc approvals", () => {
       service.add(question({ quorum, decidable: false, canDecide: { because } }));
     const listed = await operate(["approvals", "list"], set);
     expect(listed.out).toMatch(
-      /^ID .* TIME LEFT +MISSING +SUMMARY +ARGUMENTS\n.* s +prod, secops: 1 of 2 +set_limit on ledger/,
+      /^ID .* TIME LEFT +MISSING +SUMMARY +WILL RUN\n.* s +prod, secops: 1 of 2 +set_limit on ledger/,
     );
     const { out } = await operate(["approvals", "show", FIRST], set);
     expect(out).toContain('policy          prod, team: 1 of 1, complete ("an\\u{202e}na")\n');

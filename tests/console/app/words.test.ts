@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { linesOf, quotedCommand } from "../../../src/console/app/escapes.ts";
+import { linesOf } from "../../../src/console/app/escapes.ts";
 import { hrefOf, readLink, readRoute } from "../../../src/console/app/route.ts";
 import { adviceFor, counted, timeAgo, timeLeft } from "../../../src/console/app/words.ts";
 import { visible } from "../../../src/core/terminal-text.ts";
@@ -41,12 +41,6 @@ describe("text from outside", () => {
   test("a long run of spaces is counted, so that nothing is pushed out of sight", () => {
     expect(texts(`rm${" ".repeat(400)}-rf`)).toEqual(["rm⟦400 spaces⟧-rf"]);
     expect(texts(`a${" ".repeat(24)}b`)).toEqual([`a${" ".repeat(24)}b`]);
-  });
-
-  test("a command's words are quoted where a shell would split or change them", () => {
-    expect(quotedCommand(["git", "push", "-f", "a b", "it's", "", "$HOME", "x;y"])).toBe(
-      "git push -f 'a b' 'it'\\''s' '' '$HOME' 'x;y'",
-    );
   });
 });
 

@@ -1,6 +1,6 @@
 import { listedMembers, viewLabel } from "../../../core/approval-view.ts";
+import { quotedCommand, quotedText } from "../../../core/headline.ts";
 import { members } from "../api.ts";
-import { quotedCommand } from "../escapes.ts";
 
 /** The plan in a request's view, in parts that a person can read. */
 
@@ -200,10 +200,10 @@ export function planLines(value: unknown): readonly string[] {
 }
 
 function linesAt(value: unknown, indent: string, depth: number): readonly string[] {
-  if (typeof value === "string") return [quoted(value)];
+  if (typeof value === "string") return [quotedText(value)];
   const short = shortened(value);
   if (short !== undefined)
-    return [quoted(short.value), `${indent}… ${short.omission} …`, `${indent}${quoted(short.end)}`];
+    return [quotedText(short.value), `${indent}… ${short.omission} …`, `${indent}${quotedText(short.end)}`];
   if (typeof value !== "object" || value === null || depth > DEPTH_MAX) return [JSON.stringify(value) ?? "null"];
   const inner = `${indent}  `;
   const isList = Array.isArray(value);
@@ -224,11 +224,7 @@ function linesAt(value: unknown, indent: string, depth: number): readonly string
 }
 
 function nameText(name: string): string {
-  return /^[\w.-]{1,64}$/.test(name) ? name : quoted(name);
-}
-
-function quoted(text: string): string {
-  return `"${text.replaceAll('"', '\\"')}"`;
+  return /^[\w.-]{1,64}$/.test(name) ? name : quotedText(name);
 }
 
 function without(all: Members, names: readonly string[]): Members {
