@@ -288,7 +288,7 @@ const replaced = (words: string, by: Readonly<Record<string, string>>): string =
 const backwards = (words: string): string => [...words].reverse().join("");
 const DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
 
-const ENCODINGS: readonly Encoding[] = [
+export const ENCODINGS: readonly Encoding[] = [
   {
     name: "base64",
     encode: (words) => Buffer.from(words).toString("base64url"),

@@ -4,6 +4,8 @@ import { parseArgs } from "node:util";
 import { parse } from "yaml";
 import { blockNamed } from "../../support/documented.ts";
 import { pythonWith } from "../../support/python.ts";
+import { RECOMMENDED } from "../adaptive/measure.ts";
+import { playSuite, tablesOf } from "./adaptive.ts";
 import { latency } from "./latency.ts";
 import { attributions, merged, type Provenance } from "./provenance.ts";
 import { attack, type Case, type Order, type Run, replay, type SuitePlan, wasStopped } from "./runs.ts";
@@ -22,7 +24,7 @@ const { values: options } = parseArgs({
     benchmark: { type: "string", default: "v1.1.2" },
     suite: { type: "string", multiple: true, default: ["workspace", "banking", "travel", "slack"] },
     rules: { type: "string", multiple: true },
-    part: { type: "string", multiple: true, default: ["attacks", "variants", "latency"] },
+    part: { type: "string", multiple: true, default: ["attacks", "adaptive", "variants", "latency"] },
   },
 });
 
@@ -270,6 +272,20 @@ function writtenValues({ calls, injections }: Case): ReadonlySet<string> {
   return new Set(values.filter((value) => value.length > 5 && texts.some((text) => text.includes(value))));
 }
 
+/** Plays the strategies of an attacker who knows the rules against the suites' tools, under each recommended set. */
+async function reportAdaptive(): Promise<void> {
+  const all: Parameters<typeof tablesOf>[1][number][] = [];
+  for (const { name: set, sections, isRequestKnown } of RECOMMENDED) {
+    for (const suite of options.suite) {
+      const play = (stand: Stand) => playSuite(suite, stand, { isRequestKnown });
+      const played = await withStand(suite, sections.dataFlow as StandOptions["dataFlow"], play);
+      all.push({ set, suite, played });
+    }
+  }
+  console.log("\n## An attacker who knows the rules\n");
+  for (const line of tablesOf(options.suite, all)) console.log(line);
+}
+
 async function reportLatency(ruleSet: RuleSet): Promise<void> {
   const [suite] = options.suite;
   if (suite === undefined) return;
@@ -283,6 +299,7 @@ for (const ruleSet of RULE_SETS) {
   if (options.rules !== undefined && !options.rules.includes(ruleSet.name)) continue;
   if (options.part.includes("attacks")) await reportAttacks(ruleSet);
 }
+if (options.part.includes("adaptive")) await reportAdaptive();
 const [main] = RULE_SETS.filter(({ name }) => options.rules?.includes(name) ?? true);
 if (main !== undefined && options.part.includes("variants")) await reportVariants(main);
 if (main !== undefined && options.part.includes("latency")) await reportLatency(main);

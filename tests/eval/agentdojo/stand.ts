@@ -128,15 +128,24 @@ export class Stand {
     }
   }
 
-  #token(sub: string): Promise<string> {
-    return this.#issuers.token({ kind: "good", sub, permissions: [PERMISSION] });
+  #token(sub: string, claims: Table = {}): Promise<string> {
+    return this.#issuers.token({ kind: "good", sub, permissions: [PERMISSION], claims });
   }
 
   /** Returns an agent that has read nothing yet. */
   async newAgent(): Promise<Agent> {
     this.#agents += 1;
-    const subject = `agent-${this.#agents}`;
-    return { subject, token: await this.#token(subject) };
+    return this.agent(`agent-${this.#agents}`);
+  }
+
+  /** Returns an agent by its subject, with other claims in its token: a session, or an actor. */
+  async agent(subject: string, claims: Table = {}): Promise<Agent> {
+    return { subject, token: await this.#token(subject, claims) };
+  }
+
+  /** As when the labels of an agent have ended. */
+  async forget({ subject }: Pick<Agent, "subject">): Promise<void> {
+    await this.#running.dataFlow()?.clear({ issuer: AGENTS_ISSUER, subject });
   }
 
   /** Tells the proxy what the user asked an agent to do, as `POST /data-flow/requests` does. */
