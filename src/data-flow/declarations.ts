@@ -7,6 +7,7 @@ import type { DataLabel, Json, Tool } from "../core/types.ts";
 /** How data flows through a tool: its declaration, completed by what follows from the tool itself. */
 export interface ToolFlow {
   readonly reads: readonly DataLabel[];
+  readonly changes: boolean;
   readonly sendsOutside: boolean;
   /** A call without a value in any of its destinations sends to nobody. */
   readonly mayBeNobody: boolean;
@@ -36,6 +37,7 @@ export function toolFlow(tool: Tool, { kinds, isShellConfined, ownSystems }: Flo
   const sendsOutside = sends === undefined ? reaches && takesFreeText(tool) : sends.length > 0;
   return {
     reads: reads ?? (reaches ? ["untrusted"] : []),
+    changes: tool.classification !== "read",
     sendsOutside,
     mayBeNobody: nobody === "whenEmpty",
     looksUp:

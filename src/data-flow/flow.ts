@@ -14,7 +14,8 @@ import { writtenPrints } from "./written.ts";
 /** A rule about what may follow what a caller has read. All `after` labels must be carried. */
 export interface LabelRule {
   readonly after: readonly DataLabel[];
-  readonly before: "outside";
+  /** `outside`: tools that send outside. `change`: all tools that change something. */
+  readonly before: "outside" | "change";
   /** Not for calls of which every destination is vouched for; `requested`: by what the user asked for. */
   readonly unless?: "vouched" | "requested" | undefined;
   readonly verdict: "ask" | "deny";
@@ -120,7 +121,7 @@ export class DataFlowPolicy {
   /** Returns whether the labels of a caller matter to calls of a tool. */
   judges(tool: Tool): boolean {
     const flow = this.#flows.get(tool);
-    return flow === undefined || flow.sendsOutside || flow.hasDestinations || flow.looksUp;
+    return flow === undefined || mattersTo(flow, this.#options.rules);
   }
 
   /** Judges the arguments of a call by what its caller, and everybody who acts for him, has read until now. Never throws. */
@@ -150,7 +151,7 @@ export class DataFlowPolicy {
       return { labels, findings, origins };
     } catch (cause) {
       log("what a caller has read could not be looked up", cause);
-      const isRuled = rules.some((rule) => ("before" in rule ? flow.sendsOutside : true));
+      const isRuled = rules.some((rule) => !("before" in rule) || isAbout(rule, flow, flow.sendsOutside));
       return { labels: undefined, findings: isRuled ? [UNKNOWN] : [], origins: [] };
     }
   }
@@ -290,6 +291,16 @@ interface Judged {
   readonly origins: readonly ArgumentOrigins[];
 }
 
+/** Returns whether rules may be about calls of a tool: what their callers have read matters only then. */
+export function mattersTo(flow: ToolFlow, rules: readonly FlowRule[]): boolean {
+  if (flow.sendsOutside || flow.hasDestinations || flow.looksUp) return true;
+  return flow.changes && rules.some((rule) => "before" in rule && rule.before === "change");
+}
+
+function isAbout({ before }: LabelRule, { changes }: ToolFlow, sendsOutside: boolean): boolean {
+  return before === "change" ? changes : sendsOutside;
+}
+
 /** Returns whether a call sends outside. A manifest may say that a call without any destination sends to nobody. */
 function sends({ flow: { sendsOutside, mayBeNobody }, origins, isCut }: Judged): boolean {
   return sendsOutside && (!mayBeNobody || isCut || origins.some(({ isDestination }) => isDestination));
@@ -301,10 +312,11 @@ function areVouched({ origins, isCut }: Judged, by: NonNullable<LabelRule["unles
   return !isCut && destinations.length > 0 && destinations.every(isVouched);
 }
 
-function labelFindings({ after, unless, verdict }: LabelRule, judged: Judged): readonly FlowFinding[] {
-  if (!sends(judged) || !after.every((label) => judged.labels.includes(label))) return [];
+function labelFindings(rule: LabelRule, judged: Judged): readonly FlowFinding[] {
+  const { after, before, unless, verdict } = rule;
+  if (!isAbout(rule, judged.flow, sends(judged)) || !after.every((label) => judged.labels.includes(label))) return [];
   if (unless !== undefined && areVouched(judged, unless)) return [];
-  const reason = `the caller has read ${after.join(" and ")} data, and this tool sends outside`;
+  const reason = `the caller has read ${after.join(" and ")} data, and this tool ${before === "outside" ? "sends outside" : "changes something"}`;
   return [{ verdict: verdictOf(verdict), reason }];
 }
 

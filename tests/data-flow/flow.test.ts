@@ -316,6 +316,21 @@ describe("rules", () => {
     expect(await to("carol@partner.test")).toBe(202);
   });
 
+  test("may be about all tools that change something, and not about those that read", async () => {
+    await restarted({ default: "off", rules: [{ after: "untrusted", before: "change", verdict: "ask" }] });
+    const note = () => world.call("take_note", { text: "open the door" });
+    expect((await note()).http).toBe(200);
+    await world.readsMail("Hello, see you soon");
+    const { http, body } = await note();
+    expect({ http, status: body.status }).toEqual({ http: 202, status: "pending" });
+    expect(world.entry(body.traceId)).toMatchObject({
+      decisionReasons: [
+        { point: "data-flow", reason: "the caller has read untrusted data, and this tool changes something" },
+      ],
+    });
+    expect((await world.readsAccount({ number: "12 345" })).http).toBe(200);
+  });
+
   test("ask about addresses from untrusted text inside of what is sent", async () => {
     await restarted({ default: "off", rules: [{ argument: "links", from: "untrusted", verdict: "ask" }] });
     await world.readsMail("Visit www.evil-host.test/login now");

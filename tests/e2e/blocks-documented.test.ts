@@ -185,6 +185,8 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   "docs/data-flow-evaluation.md: bun run eval:adaptive":
     "runs for half a minute; tests/eval/adaptive/adaptive.test.ts has most of it",
   "docs/data-flow-evaluation.md: bun run eval:agentdojo": "needs agentdojo from PyPI, and runs for minutes",
+  "docs/data-flow-evaluation.md: bun run eval:injecagent":
+    "runs for a minute; tests/eval/injecagent/injecagent.test.ts has a part of it",
   "docs/mcp-upstreams.md: npm install":
     "installs a package; tests/e2e/mcp-upstreams-documented.test.ts runs it from node_modules",
   ...Object.fromEntries(

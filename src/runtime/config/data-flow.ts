@@ -15,8 +15,8 @@ const after = z.union(
 const labelRule = z.strictObject({
   /** What the caller has read: one label, or a list of which all must apply. */
   after,
-  /** `outside`: the rule is about tools that send outside. */
-  before: z.literal("outside"),
+  /** `outside`: the rule is about tools that send outside. `change`: about all tools whose classification is not `read`. */
+  before: z.enum(["outside", "change"]),
   /**
    * The rule does not apply to calls of which every destination is vouched for: by a trusted field, a trusted answer or the user's
    * request (`vouched`), or by the user's request alone (`requested`).

@@ -69,7 +69,7 @@ export async function recordedFlowJudge(
   { loaded, targetKinds }: Pick<Parts, "loaded" | "targetKinds">,
 ): Promise<((recorded: RecordedFlow) => FlowJudge) | undefined> {
   if (!isDataFlowOn(config, loaded.tools)) return undefined;
-  const [{ DEFAULT_RULES }, { toolFlow }, { Fingerprints }, { needlesOf, originsOf }] = await Promise.all([
+  const [{ DEFAULT_RULES, mattersTo }, { toolFlow }, { Fingerprints }, { needlesOf, originsOf }] = await Promise.all([
     import("../../data-flow/flow.ts"),
     import("../../data-flow/declarations.ts"),
     import("../../data-flow/fingerprints.ts"),
@@ -83,7 +83,7 @@ export async function recordedFlowJudge(
     ({ tool, input }) => {
       const flow = flows.get(tool) ?? toolFlow(tool, flowContextOf(config, targetKinds));
       flows.set(tool, flow);
-      if (!flow.sendsOutside && !flow.hasDestinations && !flow.looksUp) return undefined;
+      if (!mattersTo(flow, rules)) return undefined;
       const isHidden = input === HIDDEN;
       const needles = isHidden ? undefined : needlesOf(fingerprints, input, flow.destinations);
       const origins = needles === undefined ? [] : originsOf(needles, []);
@@ -92,6 +92,7 @@ export async function recordedFlowJudge(
         ...recorded,
         isHidden,
         destinations,
+        changes: flow.changes,
         sendsOutside: flow.sendsOutside,
         mayBeNobody: flow.mayBeNobody,
         looksUp: flow.looksUp,
@@ -105,6 +106,7 @@ interface Facts extends RecordedFlow {
   readonly isHidden: boolean;
   /** Arguments that say where something goes and have a value. */
   readonly destinations: readonly string[];
+  readonly changes: boolean;
   readonly sendsOutside: boolean;
   readonly mayBeNobody: boolean;
   readonly looksUp: boolean;
@@ -133,7 +135,8 @@ function sends({ sendsOutside, mayBeNobody, isHidden, isCut, destinations }: Fac
 
 function after(rule: Extract<FlowRule, { before: unknown }>, facts: Facts): Applies {
   const { before, destinations, isHidden } = facts;
-  const sending = sends(facts);
+  const changing = facts.changes ? "yes" : "no";
+  const sending = rule.before === "change" ? changing : sends(facts);
   if (sending === "no" || (before !== undefined && !rule.after.every((label) => before.includes(label)))) return "no";
   const mayBeVouched = rule.unless !== undefined && (isHidden || destinations.length > 0);
   return before === undefined || sending === "maybe" || mayBeVouched ? "maybe" : "yes";
@@ -162,6 +165,6 @@ function from(
 function ruleText(rule: FlowRule, applies: Applies): string {
   const begin = applies === "maybe" ? "depends on what the caller has read: " : "";
   return "before" in rule
-    ? `${begin}${rule.after.join(" and ")} data before ${rule.before}`
+    ? `${begin}${rule.after.join(" and ")} data before ${rule.before === "change" ? "a change" : rule.before}`
     : `${begin}${rule.argument} from ${rule.from} ${rule.from === "private" ? "data" : "text"}`;
 }

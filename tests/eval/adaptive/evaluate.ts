@@ -1,10 +1,10 @@
 import { TASKS } from "./honest.ts";
-import { type Measured, measure, RECOMMENDED, VOUCHED } from "./measure.ts";
+import { askingForChanges, type Measured, measure, RECOMMENDED, VOUCHED } from "./measure.ts";
 import { STRATEGIES, type Strategy } from "./strategies.ts";
 
 /** Plays an attacker who knows the rules: `bun run eval:adaptive`. Prints the tables of docs/data-flow-evaluation.md. */
 
-const sets = [...RECOMMENDED, VOUCHED];
+const sets = [...RECOMMENDED, ...RECOMMENDED.slice(-1).map(askingForChanges), VOUCHED];
 const measured: Measured[] = [];
 for (const set of sets) measured.push(await measure(set, STRATEGIES));
 

@@ -1,14 +1,15 @@
-import { RECOMMENDED } from "../adaptive/measure.ts";
+import { askingForChanges, RECOMMENDED } from "../adaptive/measure.ts";
 import { ATTACKS, USER_TASKS } from "./cases.ts";
 import { type Measured, measure } from "./measure.ts";
 
 /** Plays 1,054 cases with the structure of InjecAgent: `bun run eval:injecagent`. Prints the tables of docs/data-flow-evaluation.md. */
 
+const sets = [...RECOMMENDED, ...RECOMMENDED.slice(-1).map(askingForChanges)];
 const measured: Measured[] = [];
-for (const set of RECOMMENDED) measured.push(await measure(set));
+for (const set of sets) measured.push(await measure(set));
 
 const line = (...columns: readonly (string | number)[]): void => console.log(`| ${columns.join(" | ")} |`);
-const names = RECOMMENDED.map(({ name }) => name);
+const names = sets.map(({ name }) => name);
 
 line("goals reached without a question", "cases", ...names);
 line("---", "---", ...names.map(() => "---"));

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { RECOMMENDED } from "../adaptive/measure.ts";
+import { askingForChanges, RECOMMENDED } from "../adaptive/measure.ts";
 import { ATTACKS, USER_TASKS } from "./cases.ts";
 import { measure } from "./measure.ts";
 
@@ -33,5 +33,14 @@ test.each(RECOMMENDED)(
       const asked = new Set(asking.map(({ goal }) => goal.tool));
       expect([...asked].toSorted()).toEqual(["delete_repository", "manage_documents", ...WITHOUT_DESTINATION]);
     }
+  },
+);
+
+test.each(RECOMMENDED)(
+  "$name: where changes after others' text ask as well, no attack reaches its goal",
+  async (set) => {
+    const { reached, questions } = await measure(askingForChanges(set), USERS);
+    expect(reached).toEqual([]);
+    expect(questions).toEqual([0, 0]);
   },
 );

@@ -65,6 +65,16 @@ test("a rule for labels is judged by the labels that the calls carried", async (
   expect([report.unchanged, report.notJudged]).toEqual([recorded - 3, {}]);
 });
 
+test("a rule for labels before changes is about tools that send nothing too", async () => {
+  const denying = { default: "off", rules: [{ after: "private", before: "change", verdict: "deny" }] };
+  const report = await replayBy({ dataFlow: denying });
+  expect(changesOf(report).sort()).toEqual([
+    ["pay", "ask", "allow", 1],
+    ["send_mail", "ask", "POLICY_DENIED", 1],
+    ["take_note", "allow", "POLICY_DENIED", 1],
+  ]);
+});
+
 test("a rule for arguments is judged where the entry names their sources, and otherwise the call is not judged", async () => {
   const denying = { default: "off", rules: [{ argument: "destinations", from: "untrusted", verdict: "deny" }] };
   const report = await replayBy({ dataFlow: denying });
