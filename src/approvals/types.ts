@@ -361,7 +361,7 @@ export interface Approvals {
     readonly until: number;
     readonly by: Approver;
   }): Promise<Session | undefined>;
-  listSessions(): Promise<readonly Session[]>;
+  listSessions(owner?: Pick<Requester, "issuer" | "subject">): Promise<readonly Session[]>;
   /**
    * Ends a session with its mode and grants, for its owner (an agent) or for an operator. Without `owner`, an operator ends the
    * only live one with this id.

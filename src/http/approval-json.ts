@@ -54,6 +54,28 @@ export async function inStore<T>({ logError }: EndpointServices, work: () => Pro
 
 type Identity = Pick<CallerContext, "issuer" | "subject">;
 
+/** UTF-16 units; a subject has at most 256 characters. */
+const OWNER_NAME_LENGTH_MAX = 512;
+
+/** Members that name one caller, where operators ask about it or change what belongs to it. */
+export const ownerMembers = {
+  issuer: z.string().min(1).max(OWNER_NAME_LENGTH_MAX).optional(),
+  subject: z.string().min(1).max(OWNER_NAME_LENGTH_MAX).optional(),
+} as const;
+
+type Named = { readonly [Member in keyof Identity]?: Identity[Member] | undefined };
+
+export function isWholeOwner({ issuer, subject }: Named): boolean {
+  return (issuer === undefined) === (subject === undefined);
+}
+
+export const WHOLE_OWNER = { message: "issuer and subject belong together: they name a caller" } as const;
+
+/** Returns the caller that a request names. */
+export function ownerIn({ issuer, subject }: Named): Identity | undefined {
+  return issuer === undefined || subject === undefined ? undefined : { issuer, subject };
+}
+
 /** Returns issuer and subject, which identify a caller, and nothing else of the token. */
 export function identityOf({ issuer, subject }: CallerContext): Identity {
   return { issuer, subject };

@@ -552,6 +552,32 @@ test("a decision after the deadline: expired, for everybody", async () => {
   await own.close();
 });
 
+test("operators ask for the requests, sessions and approvals of one caller; agents have their own, whoever they name", async () => {
+  const own = await ApprovalStand.open();
+  const grantor = { sub: "olga", iss: OPERATORS_ISSUER };
+  for (const subject of ["agent-7", "agent-8"]) {
+    const requester = { issuer: AGENTS_ISSUER, subject, actors: [], session: "s-1" };
+    const { id } = await own.ask({ requester, scopes: ["once", "session"], grantKey: subject.padEnd(64, "0") });
+    await own.send(`POST /approvals/${id}/decisions`, { token: olga, body: { ...yes, scope: "session" } });
+  }
+  const of = `issuer=${encodeURIComponent(AGENTS_ISSUER)}&subject=agent-8`;
+  const approvals = listOf(await own.send(`GET /approvals?state=all&${of}`, { token: olga }), "approvals");
+  expect(approvals.map(({ requester }) => membersOf(requester)["sub"])).toEqual(["agent-8"]);
+  const sessions = listOf(await own.send(`GET /sessions?${of}`, { token: olga }), "sessions");
+  expect(sessions).toMatchObject([{ subject: "agent-8", id: "s-1" }]);
+  const grants = listOf(await own.send(`GET /grants?${of}`, { token: olga }), "grants");
+  expect(grants).toMatchObject([{ subject: "agent-8", grantedBy: grantor }]);
+  expect(listOf(await own.send("GET /sessions", { token: olga }), "sessions")).toHaveLength(2);
+  const asAgent = listOf(await own.send(`GET /approvals?state=all&${of}`, { token: agent }), "approvals");
+  expect(asAgent.map(({ id }) => id)).not.toContain(approvals[0]?.["id"]);
+  expect(asAgent).toHaveLength(1);
+  for (const path of ["/approvals", "/sessions", "/grants"]) {
+    const half = await own.send(`GET ${path}?subject=agent-8`, { token: olga });
+    expect([path, half.status, codeOf(half)]).toEqual([path, 400, "MALFORMED_REQUEST"]);
+  }
+  await own.close();
+});
+
 test("without an audit and without a store nothing is shown", async () => {
   const own = await ApprovalStand.open();
   const { id } = await own.ask();

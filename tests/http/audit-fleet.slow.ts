@@ -127,7 +127,7 @@ describe.skipIf(native === undefined)("the same logs in the store and in files",
     expect(answered).toBeGreaterThan(20);
   });
 
-  test("statistics, alone and compared with an earlier range, and stories are the same", async () => {
+  test("statistics, alone and compared with an earlier range, recent activity and stories are the same", async () => {
     for (const query of ["from=2026-02-15", "from=12h&compare=24h", "from=2026-02-15&tool=bash&decision=DENIED"]) {
       const [fleet, files] = await bothSources(async (source) => {
         const { status, json } = await get(`/audit/stats?${query}&source=${source}`);
@@ -136,6 +136,18 @@ describe.skipIf(native === undefined)("the same logs in the store and in files",
         return figures;
       });
       expect(fleet).toEqual(files);
+    }
+    for (const query of ["", "tool=bash&", "sub=nobody&"]) {
+      const [stored, own] = await bothSources(async (source) => {
+        const { status, json } = await get(`/audit/activity?${query}source=${source}`);
+        expect(status).toBe(200);
+        const { source: _, fleet: __, ...figures } = json;
+        const sorted = (rows: readonly Loose[]) => rows.map((row) => JSON.stringify(row)).sort();
+        const { callers, tools, codes, ...rest } = figures;
+        return { ...rest, callers: sorted(callers), tools: sorted(tools), codes: sorted(codes) };
+      });
+      expect(stored).toEqual(own);
+      expect(own.callers.length > 0).toBe(query !== "sub=nobody&");
     }
     const [fleet, files] = await bothSources(async (source) => (await get(`${STORY}?source=${source}`)).json);
     expect(fleet.entries.length * fleet.journal.length).toBeGreaterThan(0);
@@ -232,7 +244,7 @@ describe.skipIf(native === undefined)("an answer of the store", () => {
 });
 
 describe.skipIf(native === undefined)("whoever can write to the store", () => {
-  const PATHS = ["/audit", "/audit?order=oldest", "/audit/stats", STORY, "/audit/export?format=csv"];
+  const PATHS = ["/audit", "/audit?order=oldest", "/audit/stats", "/audit/activity", STORY, "/audit/export?format=csv"];
   const FAR = "9223372036854775807";
   const entryAt = (text: string): string => `{"timestamp":"2026-02-16T12:00:00.000Z","tool":"${text}"}`;
 
@@ -301,7 +313,7 @@ test.skipIf(native === undefined)("times that no line has are answered: by filte
 });
 
 describe.skipIf(native === undefined)("a store that gives no answer", () => {
-  const PATHS = ["/audit", "/audit/stats", STORY, "/audit/export?format=csv"];
+  const PATHS = ["/audit", "/audit/stats", "/audit/activity", STORY, "/audit/export?format=csv"];
 
   /** Every route refuses, records nothing, logs the reason, and answers from this replica's files. */
   async function refuses(

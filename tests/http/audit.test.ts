@@ -86,7 +86,7 @@ async function get(path: string, { claims = operatorClaims(), key = operators } 
 }
 
 describe("who may query", () => {
-  test.each(["/audit", "/audit/t-1", "/audit/stats", "/audit/tail"])(
+  test.each(["/audit", "/audit/t-1", "/audit/stats", "/audit/activity", "/audit/tail"])(
     "%s: operators with audit:read alone",
     async (path) => {
       const before = journal.length;
@@ -141,6 +141,13 @@ describe("answers", () => {
     expect(await get("/audit/t-9")).toMatchObject({ status: 404, code: "ENTRY_NOT_FOUND" });
   });
 
+  test("the activity of the last hour and day, of all callers or one", async () => {
+    const { json } = await get("/audit/activity?sub=agent-7");
+    expect(json).toMatchObject({ source: "replica", isPartial: false, callers: [{ sub: "agent-7" }] });
+    expect(Object.values(json["all"]?.["hour"] ?? {}).reduce((sum: number, calls) => sum + Number(calls), 0)).toBe(3);
+    expect((await get("/audit/activity?sub=nobody")).json).toMatchObject({ all: { day: {} }, callers: [] });
+  });
+
   test("statistics, and a comparison", async () => {
     expect((await get("/audit/stats")).json).toMatchObject({
       calls: 3,
@@ -165,6 +172,8 @@ describe("refusals", () => {
     ...[
       "/audit/t-1?x=1",
       "/audit/stats?limit=3",
+      "/audit/activity?from=1h",
+      "/audit/activity?source=all",
       "/audit/stats?compare=soon",
       "/audit/tail?limit=1",
       "/audit?__proto__=x",
@@ -187,15 +196,17 @@ describe("the journal", () => {
     await get("/audit?sub=agent-7");
     await get("/audit/t-1");
     await get("/audit/stats");
+    await get("/audit/activity?tool=x");
     const by = { type: "audit.queried", sub: "auditor", iss: OPERATORS_ISSUER } as const;
     expect(journal).toEqual([
       { ...by, route: "query", filters: { sub: "agent-7" } },
       { ...by, route: "show", filters: { id: "t-1" } },
       { ...by, route: "stats", filters: {} },
+      { ...by, route: "activity", filters: { tool: "x" } },
     ]);
   });
 
-  test.each(["/audit", "/audit/t-1", "/audit/stats", "/audit/tail"])(
+  test.each(["/audit", "/audit/t-1", "/audit/stats", "/audit/activity", "/audit/tail"])(
     "%s is not answered when it cannot be recorded",
     async (path) => {
       isDiskFull = true;

@@ -136,7 +136,7 @@ test("parameters, bodies and kinds of answers are those of the routes", async ()
   for (const [name, place, parameters] of [
     ["POST /call", "header", ["Idempotency-Key", "Prefer", "traceparent", "tracestate"]],
     ["GET /tools", "query", ["format", "strict"]],
-    ["GET /approvals", "query", ["state", "limit", "cursor", "headlinesFrom"]],
+    ["GET /approvals", "query", ["issuer", "subject", "state", "limit", "cursor", "headlinesFrom"]],
     ["GET /approvals/:id", "query", ["wait"]],
     ["GET /approvals/report", "query", ["from", "to"]],
     ["GET /approvals/:id", "path", ["id"]],

@@ -22,7 +22,7 @@ export function sessions(
     findSession: (id, owner) => database.read((view) => find(view, id, owner)),
     hasSessionEnded: (id, owner) => database.read((view) => sessionIsOver(view, { ...owner, session: id })),
     setMode: (change) => database.write((tx) => setMode(tx, change, store)),
-    listSessions: () => database.read(list),
+    listSessions: (owner) => database.read((view) => list(view, owner)),
     endSession: (id, by, owner) => database.write((tx) => endById(tx, id, { by, owner })),
   };
 }
@@ -50,9 +50,10 @@ async function find({ sql, now }: ReadTransaction, id: string, owner: Owner): Pr
   return row === undefined ? undefined : toSession(row, now);
 }
 
-async function list({ sql, now }: ReadTransaction): Promise<readonly Session[]> {
+async function list({ sql, now }: ReadTransaction, owner: Owner | undefined): Promise<readonly Session[]> {
+  const ofOwner = owner === undefined ? sql`1 = 1` : sql`issuer = ${owner.issuer} AND subject = ${owner.subject}`;
   const rows = await sql`
-    SELECT * FROM approval_sessions WHERE ended_at IS NULL AND expires_at > ${now}
+    SELECT * FROM approval_sessions WHERE ${ofOwner} AND ended_at IS NULL AND expires_at > ${now}
     ORDER BY created_at DESC, id DESC LIMIT ${SESSIONS_LISTED_MAX}`;
   return rows.map((row) => toSession(row, now));
 }

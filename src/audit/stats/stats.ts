@@ -1,26 +1,10 @@
-import { runWithPauses } from "../chain/chain-walk.ts";
-import { LINE_BYTES_MAX } from "../entry.ts";
-import { type OpenDayFile, type Range, readChunk, withDay } from "../journal/day-files.ts";
-import { type Filter, Matcher } from "../query/filter.ts";
-import type { LineIndex } from "../query/line-index.ts";
-import {
-  type Column,
-  durationOf,
-  type LineRows,
-  packLines,
-  rowTest,
-  SEGMENT_BYTES,
-  segmentAt,
-  unpackRows,
-} from "../query/line-rows.ts";
+import type { Range } from "../journal/day-files.ts";
+import type { Filter } from "../query/filter.ts";
+import { durationOf, type LineRows, rowTest } from "../query/line-rows.ts";
 import { FILTER_PARAMS, type Params, type ReadResult, readFilter, unknownParams } from "../query/params.ts";
-import { daysHolding, type SearchOptions, timeRange } from "../query/query.ts";
 import { DURATION_HINT, readDuration } from "../query/time-range.ts";
-
-/** Maximum number of distinct tools, callers or codes that are counted separately; later ones are counted together. */
-export const KEYS_MAX = 10_000;
-export const OTHERS = "(others)";
-export const NONE = "(none)";
+import { KEYS_MAX, Names, NONE, OTHERS, RADIX, type Sum } from "./names.ts";
+import { type CountOptions, countSegments } from "./segments.ts";
 
 export type Counts = readonly (readonly [name: string, calls: number])[];
 
@@ -49,67 +33,9 @@ export interface Stats {
   readonly isPartial: boolean;
 }
 
-interface StatsOptions {
-  /** The logs that are counted as one. */
-  readonly logs: readonly { readonly dir: string; readonly index?: LineIndex | undefined }[];
-  readonly filter: Filter;
-  readonly mayGoOn?: SearchOptions["mayGoOn"];
-}
-
-/** Counts rows, one segment of a file at a time. Other work runs between two segments. */
-export function readStats(options: StatsOptions): Promise<Stats> {
-  return runWithPauses(statsOf(options));
-}
-
-function* statsOf({ logs, filter, mayGoOn = () => true }: StatsOptions): Generator<number, Stats> {
-  const tally = new Tally(filter);
-  let bytesRead = 0;
-  for (const log of logs) {
-    for (const bytes of countLog(log, filter, tally)) {
-      bytesRead += bytes;
-      yield bytesRead;
-      if (!mayGoOn(bytesRead)) return tally.end(true);
-    }
-  }
-  return tally.end(false);
-}
-
-/** Yields the bytes of each segment. */
-function* countLog(
-  { dir, index }: StatsOptions["logs"][number],
-  filter: Filter,
-  tally: Tally,
-): Generator<number, void> {
-  const reader = new SegmentReader(filter, index);
-  for (const day of daysHolding(dir, filter)) {
-    const scope = withDay(dir, day, (file) => timeRange(file, filter)) ?? NOTHING;
-    for (let at = Math.floor(scope.from / SEGMENT_BYTES); segmentAt(at).from < scope.to; at += 1) {
-      const rows = withDay(dir, day, (file) => reader.read(file, at));
-      if (rows === undefined) break;
-      const { from } = segmentAt(at);
-      tally.add(rows, { from: scope.from - from, to: scope.to - from });
-      yield Math.min(SEGMENT_BYTES, scope.to - from);
-    }
-  }
-}
-
-const NOTHING: Range = { from: 0, to: 0 };
-
-class SegmentReader {
-  readonly #buffer = Buffer.allocUnsafe(SEGMENT_BYTES + LINE_BYTES_MAX + 2);
-  readonly #index: LineIndex | undefined;
-  /** Set when rows do not suffice to compare lines with the filter. */
-  readonly #matcher: Matcher | undefined;
-
-  constructor(filter: Filter, index: LineIndex | undefined) {
-    this.#index = index;
-    this.#matcher = filter.text === undefined && filter.exact.traceId === undefined ? undefined : new Matcher(filter);
-  }
-
-  read(file: OpenDayFile, at: number): LineRows {
-    if (this.#matcher === undefined && this.#index !== undefined) return this.#index.rowsOf(file, at, this.#buffer);
-    return unpackRows(packLines(readChunk(file, segmentAt(at), this.#buffer), this.#matcher).rows);
-  }
+export async function readStats(options: CountOptions): Promise<Stats> {
+  const tally = new Tally(options.filter);
+  return tally.end(await countSegments(options, tally));
 }
 
 class Tally {
@@ -231,62 +157,6 @@ function durationStats(counted: CountedCalls["durations"]): readonly DurationSta
  * Maximum number of tools whose durations are counted separately: clients can choose the names of unknown tools freely.
  */
 export const TIMED_TOOLS_MAX = 500;
-/** More than any number of a name, and any code of a duration: several of them make one key. */
-const RADIX = 16_384;
-const OTHERS_ID = 0;
-const UNKNOWN_ID = -1;
-
-/** Numbers the names of a column across segments, so that counting a row compares no text. */
-class Names {
-  readonly #ids = new Map<string | undefined, number>();
-  readonly #names: (string | undefined)[] = [OTHERS];
-  readonly #calls: Float64Array;
-  readonly #namesMax: number;
-
-  /** Names beyond the maximum share the number of `(others)`. */
-  constructor(namesMax: number) {
-    this.#namesMax = namesMax;
-    this.#calls = new Float64Array(namesMax + 1);
-  }
-
-  /** Returns a function that returns the number of a row's name; a missing name has a number, too. */
-  reader({ codes, values }: LineRows, column: Column): (row: number) => number {
-    const [code, names] = [codes[column], values[column]];
-    const ids = new Int32Array(names.length + 1).fill(UNKNOWN_ID);
-    return (row) => {
-      const at = code[row] ?? 0;
-      const known = ids[at] ?? UNKNOWN_ID;
-      if (known !== UNKNOWN_ID) return known;
-      const id = this.idOf(at === 0 ? undefined : names[at - 1]);
-      ids[at] = id;
-      return id;
-    };
-  }
-
-  idOf(name: string | undefined): number {
-    const known = this.#ids.get(name);
-    if (known !== undefined) return known;
-    if (this.#ids.size >= this.#namesMax) return OTHERS_ID;
-    const id = this.#names.push(name) - 1;
-    this.#ids.set(name, id);
-    return id;
-  }
-
-  nameOf(id: number): string | undefined {
-    return this.#names[id];
-  }
-
-  add(id: number, calls: number): void {
-    this.#calls[id] = (this.#calls[id] ?? 0) + calls;
-  }
-
-  sums(): readonly Sum[] {
-    return this.#names.map((name, id) => [name ?? NONE, this.#calls[id] ?? 0] as const);
-  }
-}
-
-export type Sum = readonly [name: string, calls: number];
-
 function increase(counts: Map<number, number>, key: number, by: number): void {
   const before = counts.get(key);
   const at = before === undefined && counts.size >= KEYS_MAX ? OTHERS_KEY : key;

@@ -1,3 +1,4 @@
+import type { AuditActivity } from "../../core/api/audit.ts";
 import { type EntryView, viewOf } from "../../core/audit-fields.ts";
 import type { EpochMs } from "../../core/types.ts";
 import type { StreamName } from "../chain/chain.ts";
@@ -6,21 +7,16 @@ import { type FoundHistory, HISTORY_LINES_MAX, type HistorySource } from "../que
 import type { Filter } from "../query/filter.ts";
 import { TIME_MS_MAX } from "../query/time-range.ts";
 import { parseLine } from "../query/view.ts";
-import {
-  callerText,
-  KEYS_MAX,
-  NONE,
-  OTHERS,
-  refusalText,
-  type Stats,
-  type Sum,
-  statsFrom,
-  TIMED_TOOLS_MAX,
-} from "../stats/stats.ts";
+import { Activity, type ActivityRange, decisionNumber } from "../stats/activity.ts";
+import { KEYS_MAX, NONE, OTHERS, type Sum } from "../stats/names.ts";
+import { callerText, refusalText, type Stats, statsFrom, TIMED_TOOLS_MAX } from "../stats/stats.ts";
 import { dayIn, storable, stored } from "./columns.ts";
 import { proveStored } from "./prove-stored.ts";
 import type { StoreAnswer, StoreDatabase } from "./sql-text.ts";
 import {
+  ACTIVE,
+  ACTIVE_COLUMNS,
+  activityStatement,
   COUNTED,
   countsStatement,
   durationsStatement,
@@ -145,6 +141,36 @@ export class AuditStore implements HistorySource {
       refusals: limited(refusals, refusedCalls),
       durations: await this.#durations(filter, tools),
       isPartial: false,
+    });
+  }
+
+  async activity(range: ActivityRange): Promise<AuditActivity> {
+    const { dialect } = this.#database;
+    const activity = new Activity<string, string>();
+    const callers = new Map<string, { readonly sub: string; readonly iss?: string }>();
+    for (const row of await this.#database.read(activityStatement(dialect, range))) {
+      const grouped = Number(row["grouped"]);
+      const [sub, iss, tool, code] = [row["sub"], row["iss"], row["tool"], row["code"]].map(textOf);
+      const added = {
+        decision: decisionNumber(textOf(row["decision"])),
+        day: Number(row["total"]),
+        hour: Number(row["recent"]),
+        lastMs: timeOf(row["newest_ms"]) ?? 0,
+      };
+      const isOf = (columns: readonly string[]): boolean => grouped === groupingOf(columns, ACTIVE_COLUMNS);
+      if (isOf(ACTIVE.all)) activity.all.add(added);
+      else if (isOf(ACTIVE.tool) && tool !== undefined) activity.tools.add(tool, added);
+      else if (isOf(ACTIVE.code) && code !== undefined) activity.codes.add(code, added);
+      else if (isOf(ACTIVE.caller) && sub !== undefined) {
+        const key = JSON.stringify([sub, iss]);
+        callers.set(key, { sub, ...(iss !== undefined && { iss }) });
+        activity.callers.add(key, added);
+      }
+    }
+    return activity.toJson(range, false, {
+      caller: (key) => callers.get(key),
+      tool: (name) => name,
+      code: (name) => name,
     });
   }
 

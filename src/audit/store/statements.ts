@@ -3,6 +3,7 @@ import type { StreamName } from "../chain/chain.ts";
 import { type Filter, foldAscii } from "../query/filter.ts";
 import type { Order } from "../query/params.ts";
 import { dayOf, TIME_MS_MAX } from "../query/time-range.ts";
+import type { ActivityRange } from "../stats/activity.ts";
 import { columnOf, storable } from "./columns.ts";
 import { identifier, joined, type SqlDialect, type SqlText, sql } from "./sql-text.ts";
 
@@ -99,10 +100,11 @@ export const COUNTED = {
 } as const;
 
 const GROUPING_COLUMNS = ["decision", "stage", "result", "tool", "sub", "refused"] as const;
+export const ACTIVE_COLUMNS = ["decision", "tool", "sub", "code"] as const;
 
 /** Returns the value of GROUPING for a count: a bit for each column that is not part of its groups. */
-export function groupingOf(columns: readonly string[]): number {
-  return GROUPING_COLUMNS.reduce((bits, column) => bits * 2 + (columns.includes(column) ? 0 : 1), 0);
+export function groupingOf(columns: readonly string[], all: readonly string[] = GROUPING_COLUMNS): number {
+  return all.reduce((bits, column) => bits * 2 + (columns.includes(column) ? 0 : 1), 0);
 }
 
 /** Returns the statement that counts the calls that match, by every group at once. */
@@ -115,6 +117,29 @@ export function countsStatement(dialect: SqlDialect, filter: Filter): SqlText {
       SELECT decision, stage, tool, sub, iss, count AS calls,
         CASE WHEN code IS NULL AND decision = 'ALLOWED' THEN 'OK' ELSE code END AS result,
         CASE WHEN decision IN ('DENIED', 'ERROR') THEN 1 ELSE 0 END AS refused
+      FROM ${dialect.lines} WHERE ${joined(matching(dialect, { stream: "calls", filter }), " AND ")}
+    ) AS matching
+    GROUP BY GROUPING SETS (${joined(sets, ", ")})
+    ORDER BY total DESC LIMIT ${GROUPS_MAX}`;
+}
+
+/** The names of the counts of recent activity, with the columns that make up a group. */
+export const ACTIVE = {
+  caller: ["sub", "iss", "decision"],
+  tool: ["tool", "decision"],
+  code: ["code", "decision"],
+  all: ["decision"],
+} as const;
+
+/** Returns the statement that counts the calls of a day by caller, tool, code and decision; those of its end separately, too. */
+export function activityStatement(dialect: SqlDialect, { filter, hourFromMs }: ActivityRange): SqlText {
+  const sets = Object.values(ACTIVE).map((columns) => sql`(${joined(columns.map(identifier), ", ")})`);
+  return sql`
+    SELECT GROUPING(${joined(ACTIVE_COLUMNS.map(identifier), ", ")}) AS grouped,
+      decision, tool, sub, iss, code, sum(calls) AS total, sum(latest) AS recent, max(at_ms) AS newest_ms
+    FROM (
+      SELECT decision, tool, sub, iss, code, count AS calls, time_ms AS at_ms,
+        CASE WHEN time_ms >= ${hourFromMs} THEN count ELSE 0 END AS latest
       FROM ${dialect.lines} WHERE ${joined(matching(dialect, { stream: "calls", filter }), " AND ")}
     ) AS matching
     GROUP BY GROUPING SETS (${joined(sets, ", ")})

@@ -23,6 +23,28 @@ export const fleetState = z.object({
   logsLeftOut: z.int().describe("Logs that are complete until later."),
 });
 
+const calls = z.record(z.string(), z.int()).describe("Calls by decision; decisions without calls are missing.");
+
+const counted = {
+  lastAt: time.describe("Time of the newest of the calls."),
+  day: calls,
+  hour: calls,
+} as const;
+
+/** Who called what lately: `GET /audit/activity`. */
+export const auditActivity = z.object({
+  dayFrom: z.iso.datetime().describe("When the day begins that is counted."),
+  hourFrom: z.iso.datetime().describe("When its last hour begins."),
+  isPartial: z.boolean().describe("The calls were too many for one request: the oldest were not counted."),
+  all: z.object(counted),
+  callers: z
+    .array(z.object({ sub: z.string(), iss: z.string().optional(), ...counted }))
+    .describe("At most 1,000, those with the most calls first. Unauthenticated callers have no `iss`."),
+  tools: z.array(z.object({ tool: z.string(), ...counted })).describe("At most 500."),
+  codes: z.array(z.object({ code: z.string(), ...counted })).describe("Refusal codes of calls that have one."),
+});
+
+export type AuditActivity = ReadonlyDeep<z.output<typeof auditActivity>>;
 export type AuditSource = z.output<typeof auditSource>;
 export type FleetState = ReadonlyDeep<z.output<typeof fleetState>>;
 

@@ -23,10 +23,14 @@ import {
   inStore,
   isOwnRequest,
   isSame,
+  isWholeOwner,
   notFound,
+  ownerIn,
+  ownerMembers,
   REASON_CHARACTERS_MAX,
   VOUCH_PERMISSION,
   versionForRequester,
+  WHOLE_OWNER,
   withReceipt,
 } from "../approval-json.ts";
 import { type AdmittedRequest, type Endpoint, type EndpointServices, endpointsWith } from "../endpoint.ts";
@@ -49,17 +53,20 @@ const PAGE_DEFAULT = 50;
 /** Value of `state` for requests in every state. */
 const EVERY_STATE = "all";
 
-const listQuery = z.strictObject({
-  state: z.enum([...APPROVAL_STATES, EVERY_STATE]).default("pending"),
-  limit: wholeNumber(1, PAGE_MAX).optional(),
-  /** Cursor that an earlier page returned: an invalid one would look like the end of the list. */
-  cursor: z
-    .string()
-    .regex(/^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}$/, "must be the cursor of an earlier page")
-    .optional(),
-  /** Headlines of requests that were created earlier are left out, because the client has them: each is recorded as read. */
-  headlinesFrom: z.iso.datetime({ error: "must be a time such as 2026-01-31T12:00:00.000Z" }).optional(),
-});
+const listQuery = z
+  .strictObject({
+    ...ownerMembers,
+    state: z.enum([...APPROVAL_STATES, EVERY_STATE]).default("pending"),
+    limit: wholeNumber(1, PAGE_MAX).optional(),
+    /** Cursor that an earlier page returned: an invalid one would look like the end of the list. */
+    cursor: z
+      .string()
+      .regex(/^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}$/, "must be the cursor of an earlier page")
+      .optional(),
+    /** Headlines of requests that were created earlier are left out, because the client has them: each is recorded as read. */
+    headlinesFrom: z.iso.datetime({ error: "must be a time such as 2026-01-31T12:00:00.000Z" }).optional(),
+  })
+  .refine(isWholeOwner, WHOLE_OWNER);
 
 const showQuery = z.strictObject({ wait: wholeNumber(0, WAIT_SECONDS_MAX).optional() });
 
@@ -89,7 +96,7 @@ export const endpoints: readonly Endpoint<ApprovalsPart>[] = [
   endpoint({
     method: "GET",
     path: "/approvals",
-    summary: "Approval requests: the caller's own, or all for operators who decide.",
+    summary: "Approval requests: the caller's own, or for operators who decide those of one caller or of all.",
     audience: "either",
     permission: approvers.permission,
     onlyWith: "`approvals`",
@@ -97,8 +104,8 @@ export const endpoints: readonly Endpoint<ApprovalsPart>[] = [
     responses: { 200: { schema: APPROVAL_LIST } },
     audited: "approvals.listed",
     async handle({ tokenAudience, caller, query }, services) {
-      const { limit = PAGE_DEFAULT, state, cursor, headlinesFrom } = query;
-      const requester = tokenAudience === "agents" ? identityOf(caller) : undefined;
+      const { limit = PAGE_DEFAULT, state, cursor, headlinesFrom, ...named } = query;
+      const requester = tokenAudience === "agents" ? identityOf(caller) : ownerIn(named);
       const filter = { ...(state !== EVERY_STATE && { state }), ...(cursor !== undefined && { cursor }) };
       const page = await inStore(services, () => services.approvals.list({ ...filter, limit, requester }));
       const next = page.cursor !== undefined && { cursor: page.cursor };

@@ -24,12 +24,21 @@ import {
 import { search } from "../../audit/query/query.ts";
 import { DAY_MS } from "../../audit/query/time-range.ts";
 import { parseLine } from "../../audit/query/view.ts";
+import { activityRange, readActivity } from "../../audit/stats/activity.ts";
 import { compareStats, readStats, readStatsRange, type Stats } from "../../audit/stats/stats.ts";
 import type { AuditStore } from "../../audit/store/audit-store.ts";
 import { readStoreQuery } from "../../audit/store/store-query.ts";
 import { LogVerifier } from "../../audit/verify/log-verifier.ts";
 import { type LogProblem, logProblems } from "../../audit/verify/worker-logs.ts";
-import { type AuditSource, auditSource, exporterListing, type KeyListing, keyListing } from "../../core/api/audit.ts";
+import {
+  type AuditSource,
+  auditActivity,
+  auditSource,
+  exporterListing,
+  fleetState,
+  type KeyListing,
+  keyListing,
+} from "../../core/api/audit.ts";
 import { viewOf } from "../../core/audit-fields.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
@@ -105,6 +114,16 @@ function sourced(names: readonly string[]) {
   return z.strictObject({ ...named(names).shape, source: auditSource.optional() });
 }
 
+/** The filters without times, which are given. */
+const ACTIVITY_PARAMS = FILTER_PARAMS.filter((name) => name !== "from" && name !== "to");
+
+/** Members of an answer about several replicas, or about one. */
+const SOURCED_MEMBERS = {
+  source: auditSource,
+  fleet: fleetState.optional(),
+  warnings: z.array(z.string()).optional(),
+} as const;
+
 export const endpoints: readonly Endpoint<AuditPart>[] = [
   endpoint({
     ...auditors,
@@ -160,6 +179,28 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
       const mayGoOn = budget(clock);
       const statistics = await counted((range) => readStats({ logs, filter: range, mayGoOn }));
       return json(200, { from, ...statistics, ...OWN, ...warnings(logs) }, queried("stats", params));
+    },
+  }),
+  endpoint({
+    ...auditors,
+    path: "/audit/activity",
+    summary: "Who called what in the last hour and day: calls by caller, tool and refusal code.",
+    query: sourced(ACTIVITY_PARAMS),
+    responses: { 200: { schema: auditActivity.extend(SOURCED_MEMBERS) } },
+    limits: QUERIES,
+    async handle({ query: { source, ...params } }, services) {
+      const { clock } = services;
+      const nowMs = clock();
+      const store = askedStore(source, services);
+      const range = activityRange(checked(readFilter(params, nowMs)), nowMs);
+      const asked = queried("activity", params, store);
+      if (store !== undefined) {
+        const { found, state } = await askFleet(services, { store, streams: ["calls"] }, () => store.activity(range));
+        return json(200, { ...found, ...state }, asked);
+      }
+      const logs = indexesOf(services).lend();
+      const found = await readActivity(range, { logs, mayGoOn: budget(clock) });
+      return json(200, { ...found, ...OWN, ...warnings(logs) }, asked);
     },
   }),
   endpoint({

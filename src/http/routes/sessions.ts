@@ -8,9 +8,13 @@ import {
   identityOf,
   idParams,
   inStore,
+  isWholeOwner,
   notFound,
+  ownerIn,
+  ownerMembers,
   sessionForOperator,
   sessionForOwner,
+  WHOLE_OWNER,
 } from "../approval-json.ts";
 import { type Endpoint, endpointsWith } from "../endpoint.ts";
 import { SESSION_ANSWER } from "../openapi.ts";
@@ -24,27 +28,15 @@ const { endpoint } = endpointsWith<SessionsPart>();
 
 const LISTED_MAX = 500;
 const MODE_SECONDS_MAX = 604_800;
-/** UTF-16 units; a subject has at most 256 characters. */
-const NAME_LENGTH_MAX = 512;
-
-const owner = {
-  issuer: z.string().min(1).max(NAME_LENGTH_MAX).optional(),
-  subject: z.string().min(1).max(NAME_LENGTH_MAX).optional(),
-} as const;
-
-const isWholeOwner = ({ issuer, subject }: { issuer?: string | undefined; subject?: string | undefined }): boolean =>
-  (issuer === undefined) === (subject === undefined);
-const wholeOwner = { message: "issuer and subject belong together: they say whose session it is" } as const;
-
 const modeBody = z
   .strictObject({
     mode: z.enum(MODES),
     expiresInSeconds: z.int().min(1).max(MODE_SECONDS_MAX),
-    ...owner,
+    ...ownerMembers,
   })
-  .refine(isWholeOwner, wholeOwner);
+  .refine(isWholeOwner, WHOLE_OWNER);
 
-const ownerQuery = z.strictObject(owner).refine(isWholeOwner, wholeOwner);
+const ownerQuery = z.strictObject(ownerMembers).refine(isWholeOwner, WHOLE_OWNER);
 
 /** An id that the service generated, or a token's `sid` of up to 128 characters with the prefix `sid:`. */
 const sessionParams = z.object({ id: z.string().regex(/^[\x21-\x7e]{1,132}$/) });
@@ -72,12 +64,13 @@ const sessions: readonly Endpoint<SessionsPart>[] = [
   endpoint({
     method: "GET",
     path: "/sessions",
-    summary: "Sessions and their modes.",
+    summary: "Sessions and their modes, of one caller or of all.",
     ...managers,
     permission: "modes:manage",
+    query: ownerQuery,
     audited: "sessions.listed",
-    async handle(_request, services) {
-      const all = await inStore(services, () => services.approvals.listSessions());
+    async handle({ query }, services) {
+      const all = await inStore(services, () => services.approvals.listSessions(ownerIn(query)));
       return json(200, listed("sessions", all, sessionForOperator));
     },
   }),
@@ -92,8 +85,8 @@ const sessions: readonly Endpoint<SessionsPart>[] = [
     body: modeBody,
     audited: "change",
     async handle({ caller, params: { id }, body }, services) {
-      const { mode, expiresInSeconds, issuer, subject } = body;
-      const requester = issuer === undefined || subject === undefined ? undefined : { issuer, subject };
+      const { mode, expiresInSeconds, ...named } = body;
+      const requester = ownerIn(named);
       const until = services.clock() + expiresInSeconds * 1000;
       const session = await inStore(services, () =>
         services.approvals.setMode({ id, requester, mode, until, by: identityOf(caller) }),
@@ -113,13 +106,12 @@ const sessions: readonly Endpoint<SessionsPart>[] = [
     notFound: noSession,
     query: ownerQuery,
     audited: "change",
-    async handle({ tokenAudience, caller, params: { id }, query: { issuer, subject } }, services) {
+    async handle({ tokenAudience, caller, params: { id }, query }, services) {
       const { approvals } = services;
       const by = identityOf(caller);
       const isOperator = tokenAudience === "operators";
       const isTheirs = isOperator || (await inStore(services, () => approvals.findSession(id, by))) !== undefined;
-      const named = issuer === undefined || subject === undefined ? undefined : { issuer, subject };
-      const owner = isOperator ? named : by;
+      const owner = isOperator ? ownerIn(query) : by;
       if (!isTheirs || !(await inStore(services, () => approvals.endSession(id, by, owner)))) throw noSession();
       return json(200, { session: { id, ended: true } });
     },
@@ -131,15 +123,16 @@ const grants: readonly Endpoint<SessionsPart>[] = [
   endpoint({
     method: "GET",
     path: "/grants",
-    summary: "Remembered approvals: the caller's own, or all for operators.",
+    summary: "Remembered approvals: the caller's own, or for operators those of one caller or of all.",
     audience: "either",
     permission: "grants:manage",
     onlyWith: "`approvals`",
+    query: ownerQuery,
     audited: "grants.listed",
-    async handle({ tokenAudience, caller }, services) {
+    async handle({ tokenAudience, caller, query }, services) {
       const isAgent = tokenAudience === "agents";
-      const filter = isAgent ? { requester: identityOf(caller) } : {};
-      const found = await inStore(services, () => services.approvals.listGrants(filter));
+      const requester = isAgent ? identityOf(caller) : ownerIn(query);
+      const found = await inStore(services, () => services.approvals.listGrants({ requester }));
       return json(200, listed("grants", found, isAgent ? grantForOwner : grantForOperator));
     },
   }),

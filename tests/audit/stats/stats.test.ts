@@ -80,7 +80,7 @@ describe("counts", () => {
     const filter = { exact: {}, fromMs: NOW - 2 * 86_400_000, toMs: NOW };
     await readStats({ logs: [{ dir }], filter, mayGoOn: (read) => bytes.push(read) > 0 });
     const sizes = ["2026-02-15", "2026-02-16"].map((day) => statSync(join(dir, `${day}.jsonl`)).size);
-    expect(bytes).toEqual([sizes[0] ?? 0, (sizes[0] ?? 0) + (sizes[1] ?? 0)]);
+    expect(bytes).toEqual([sizes[1] ?? 0, (sizes[0] ?? 0) + (sizes[1] ?? 0)]);
   });
 
   test("unread lines are reported", async () => {
