@@ -98,13 +98,13 @@ export function Party({ sub, iss }: { readonly sub: string; readonly iss?: strin
 }
 
 /** Shows an agent's own words apart from facts that the service has checked; nothing for a value that is not a text. */
-export function AgentSays({ text }: { readonly text: unknown }): VNode | null {
+export function AgentSays({ text, max = 600 }: { readonly text: unknown; readonly max?: number }): VNode | null {
   if (typeof text !== "string") return null;
   return (
     <figure class="untrusted">
       <figcaption>The agent says. Nobody has checked it.</figcaption>
       <blockquote>
-        <Text value={text} max={600} />
+        <Text value={text} max={max} />
       </blockquote>
     </figure>
   );

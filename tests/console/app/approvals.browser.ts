@@ -39,6 +39,14 @@ async function visit(options: Parameters<typeof Visitor.signedIn>[2] = {}): Prom
   return visitor;
 }
 
+/** Waits until everything from the risk to the end of what will run is on the screen, next to the decision. */
+async function isInView(page: Visitor["page"]): Promise<void> {
+  await page.waitForFunction(`(() => {
+    const [scroll, band, card] = [".detail-scroll", ".band", ".plan-card"].map((one) => document.querySelector(one).getBoundingClientRect());
+    return band.top >= scroll.top && card.bottom <= scroll.bottom;
+  })()`);
+}
+
 /** Records what the page calls a request that is not among those that wait. */
 const ENDED_ROWS = `globalThis.endedRows = [];
 new MutationObserver(() => {
@@ -307,12 +315,18 @@ describe("one approver", () => {
   });
 
   test("an agent's question gets the answer that was chosen", async () => {
-    const args = { question: "Which cluster?", choices: ["staging", "production"] };
+    const context = "Both match.";
+    const args = { question: "Which cluster?", choices: ["staging", "production"], context };
     const id = await world.ask("ask_operator", args);
-    const { page, ready } = bound(await visit());
-    await page.goto(`${world.consoleUrl}/console#/approvals/${id}`);
+    const { page, ready, open } = bound(await visit());
+    await open(id);
+    await page.getByRole("heading", { name: "What the agent asks you" }).waitFor();
+    expect(await page.locator(".plan .line").allInnerTexts()).toEqual(["Which cluster?\n", `${context}\n`]);
+    await page.getByRole("button", { name: /^Send answer/, disabled: true }).waitFor();
+    expect(await page.getByRole("button", { name: /^Approve/ }).count()).toBe(0);
     await page.getByRole("radio", { name: "staging" }).check();
-    await ready(/^Approve once/).click();
+    await ready(/^Send answer/).click();
+    await page.locator(".outgoing").getByText("Answering ask_operator").waitFor();
     expect(await decided(id)).toMatchObject({ state: "approved" });
     expect((await world.call("ask_operator", args)).body.result.answer).toBe("staging");
   });
@@ -353,6 +367,34 @@ describe("what an approver sees", () => {
     expect(await plan.textContent()).toMatch(/POST http:\/\/127\.0\.0\.1:\d+\/api\/customers\/C%201\/orders/);
     expect(await plan.textContent()).toContain('note: "x"');
   });
+
+  test.skipIf(Bun.which("bash") === null)(
+    "in one screen of a laptop: risk, who asks for whom, the agent's reason, the rules' meaning, and what will run",
+    async () => {
+      const claims = { act: { sub: "release-bot", act: { sub: "planner" } } };
+      const token = await world.agent({ sub: "anna", permissions: ["deeds:do", "workspace:bash"], claims });
+      const script = { command: "set -e\nnpm ci\ngit push origin main" };
+      const visitor = await visit({ viewport: { width: 1_366, height: 768 } });
+      const { page } = visitor;
+      const band = page.locator(".band");
+      await visitor.open(await world.ask("bash", script, { token, reason: "r".repeat(500) }));
+      await band.getByText("high risk").waitFor();
+      await band.getByText("release-bot (called by planner) asks for anna").waitFor();
+      await band.getByText("The agent says. Nobody has checked it.").waitFor();
+      await band.getByRole("button", { name: "… 220 more characters" }).waitFor();
+      await band.getByText("Installs or removes packages").waitFor();
+      expect(await band.textContent()).not.toContain("floor:");
+      await isInView(page);
+      await visitor.open(await world.ask("create_order", { customer: "C 2", items: ["ink", "pens"] }, { token }));
+      await band.getByText("No rule lets this call run by itself").waitFor();
+      await page.locator(".plan").getByText('items: ["ink", "pens"]').waitFor();
+      await isInView(page);
+      await page.getByText("Everything else").click();
+      await page.getByRole("heading", { name: "The tool's description" }).waitFor();
+      await visitor.open(await ask("on its own"));
+      await band.getByText("agent-7 of https://idp.test asks on its own behalf").waitFor();
+    },
+  );
 
   test("hostile values are text: markup, control and bidirectional characters, a forged member, a text of 900 KB", async () => {
     const markup = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
@@ -490,6 +532,29 @@ describe("several approvers and tabs", () => {
     await visitor.page.locator(".account summary").click();
     await visitor.page.getByRole("button", { name: "Sign out" }).click();
     await second.getByLabel("Operator's token").waitFor();
+  });
+
+  test("nothing can be decided while the service cannot be reached, and everything again afterwards", async () => {
+    const id = await ask("Away");
+    const { page, ready, open } = bound(await visit());
+    await open(id);
+    await ready(/^Approve once/).waitFor();
+    await world.stop();
+    try {
+      for (const name of [/^Approve once/, /^Deny/]) {
+        await page.getByRole("button", { name, disabled: true }).waitFor();
+        await page.getByRole("button", { name }).click({ force: true });
+      }
+      await page.keyboard.press("a");
+      await page.keyboard.press("d");
+      expect(await page.getByLabel(/^Reason for the agent/).count()).toBe(0);
+      expect(await page.locator(".outgoing").count()).toBe(0);
+    } finally {
+      await world.start();
+    }
+    await ready(/^Deny/).waitFor();
+    await ready(/^Approve once/).click();
+    expect(await decided(id)).toMatchObject({ state: "approved" });
   });
 
   test("an expired request says so and offers no decision", async () => {

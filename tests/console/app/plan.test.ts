@@ -10,12 +10,17 @@ function main(view: unknown) {
 
 describe("what will run", () => {
   test("a command: its words, its directory, its environment", () => {
-    const view = { command: ["git", "push", "a b"], workingDir: "/srv", environment: { PATH: "/bin" } };
+    const environment = { PATH: "/bin", GIT_DIR: "/srv/x", LANG: "C.UTF-8", TERM: "ansi", NO_COLOR: "1" };
+    const view = { command: ["git", "push", "a b"], workingDir: "/srv", environment };
     expect(main({ ...view, target: { kind: "cli" } })).toEqual([
       "Command",
       ["Command line", "git push 'a b'"],
       ["In the directory", "/srv"],
-      ["Environment", ["PATH=/bin"]],
+      ["Environment", ["GIT_DIR=/srv/x", "TERM=ansi"]],
+    ]);
+    // What the service sets for every command is folded.
+    expect(planOf(view).more).toEqual([
+      { label: "Standard environment", value: ["PATH=/bin", "LANG=C.UTF-8", "NO_COLOR=1"] },
     ]);
   });
 
@@ -39,8 +44,12 @@ describe("what will run", () => {
       "HTTP request",
       ["Request", ["POST https://x.test/a"]],
       ["Headers", ["accept: */*"]],
-      ["Body", ["{", "  a: [", "    1,", '    "b"', "  ]", "}"]],
+      ["Body", ["{", '  a: [1, "b"]', "}"]],
     ]);
+    const standard = { accept: "application/json, text/*;q=0.5", "content-type": "application/json" };
+    const { main: parts, more } = planOf({ target: { ...target, headers: { ...standard, "x-a": "1" } } });
+    expect(parts.map(({ label, value }) => [label, value])).toContainEqual(["Headers", ["x-a: 1"]]);
+    expect(more[0]?.value).toEqual(["accept: application/json, text/*;q=0.5", "content-type: application/json"]);
   });
 
   test("a gRPC message, an MCP tool's arguments, the change of a file", () => {
@@ -52,14 +61,25 @@ describe("what will run", () => {
       ["Message", ["{", '  id: "1"', "}"]],
     ]);
     const mcp = { arguments: { q: 1 }, target: { kind: "mcp", system: "git", tool: "log", arguments: { q: 1 } } };
-    expect(main(mcp)).toEqual([
-      "MCP tool call",
-      ["Tool of the server", "log on git"],
-      ["Arguments", ["{", "  q: 1", "}"]],
-    ]);
+    expect(main(mcp)).toEqual(["MCP tool call", ["Server's tool", "log on git"], ["Arguments", ["{", "  q: 1", "}"]]]);
     expect(planOf(mcp).more).toEqual([]);
     const file = { target: { kind: "fs", operation: "write", path: "@p/a", diff: ["-a", "+b"] } };
     expect(main(file)).toEqual(["File change", ["Writes", "@p/a"], ["Difference", ["-a", "+b"]]]);
+  });
+
+  test("a question with its context; the choices are where the answer is given; other arguments are a call", () => {
+    const args = { question: "Which one?", context: "There are two", choices: ["a", "b"] };
+    const asked = (more = {}) => planOf({ arguments: { ...args, ...more }, target: {} }, { isQuestion: true });
+    expect([asked().title, asked().main, asked().more]).toEqual([
+      "Question",
+      [
+        { label: "Question", value: "Which one?" },
+        { label: "Context", value: "There are two" },
+      ],
+      [{ label: "Choices", value: ["[", '  "a",', '  "b"', "]"] }],
+    ]);
+    for (const other of [{ amount: 5 }, { question: 5 }]) expect(asked(other).title).toBe("Function call");
+    expect(planOf({ arguments: args, target: {} }).title).toBe("Function call");
   });
 
   test("every member of a view is shown somewhere", () => {
@@ -85,6 +105,23 @@ describe("JSON as lines", () => {
   test("a string cannot look like a member", () => {
     expect(planLines({ a: 'x",\\u{a}  admin: "yes' })).toEqual(["{", '  a: "x\\",\\u{a}  admin: \\"yes"', "}"]);
     expect(planLines({ 'a": 1, "b': 2 })).toEqual(["{", '  "a\\": 1, \\"b": 2', "}"]);
+  });
+
+  test("short lists and objects of words and numbers are one line, texts that could look like two are not", () => {
+    const plain = { to: ["a@b.test", "c d"], sum: { currency: "EUR", units: 12 }, none: {}, empty: [] };
+    expect(planLines(plain)).toEqual([
+      "{",
+      '  to: ["a@b.test", "c d"],',
+      '  sum: { currency: "EUR", units: 12 },',
+      "  none: {},",
+      "  empty: []",
+      "}",
+    ]);
+    for (const text of ['x", "y', "x, y", "x\\u{a}y", "p\u0430ypal", "x".repeat(80), "}"]) {
+      expect(planLines({ to: [text] })).toHaveLength(5);
+      expect(planLines({ to: { a: text } })).toHaveLength(5);
+    }
+    expect(planLines({ to: { 'a", "b': 1 } })).toHaveLength(5);
   });
 
   test("a text of which the service sends two ends says how much is left out", () => {

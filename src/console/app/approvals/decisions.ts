@@ -154,12 +154,13 @@ function doneText(one: Outgoing, sent: readonly ListedRequest[]): string {
     );
     return `Counted: ${first.tool} still needs ${missing.join("; ")}.`;
   }
-  return `${outcomeOf(first)}${coveredBy(one)}: ${first.tool}.`;
+  return `${one.answer === undefined ? outcomeOf(first) : "Answered"}${coveredBy(one)}: ${first.tool}.`;
 }
 
 /** A decision that is about to be sent. */
 export function sentence(one: Outgoing): string {
   if (one.decision === "deny") return `Denying ${about(one)}`;
+  if (one.answer !== undefined) return `Answering ${about(one)}`;
   return `Approving ${about(one)}${coveredBy(one)}`;
 }
 

@@ -6,15 +6,8 @@ import { hrefOf } from "../route.ts";
 import { type AppPage, announce, isCommandKey, navigate, tick } from "../state.ts";
 import { Text } from "../text.tsx";
 import { counted, timeLeft } from "../words.ts";
-import {
-  closeForm,
-  OutgoingLine,
-  pressApprove,
-  ReasonField,
-  startDenial,
-  startGrant,
-  takeReason,
-} from "./decision-bar.tsx";
+import { closeForm, pressApprove, startDenial, startGrant, takeReason } from "./deciding.ts";
+import { OutgoingLine, ReasonField } from "./decision-bar.tsx";
 import { decideSoon, dropAll, lastUndoable, outgoing, outgoingFor, undo } from "./decisions.ts";
 import { Detail } from "./detail.tsx";
 import {

@@ -34,18 +34,22 @@ export function isCompact({ value, end, as }: PlanPart): boolean {
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** Reads the plan in a view. A view of an unknown form is shown whole. */
-export function planOf(view: unknown): PlanShown {
+/**
+ * Reads the plan in a view. A view of an unknown form is shown whole. `isQuestion`: the call wants an answer from the approver.
+ */
+export function planOf(view: unknown, { isQuestion = false } = {}): PlanShown {
   const all = members(view);
   const target = members(all["target"]);
-  const { title, main, used } = mainOf(all, target);
+  const { title, main, more: folded = [], used } = (isQuestion ? questionOf(all) : undefined) ?? mainOf(all, target);
   const isRepeated = used.target.includes("arguments") && isEqual(target["arguments"], all["arguments"]);
   const rest = without(all, [...used.view, ...(isRepeated ? ["arguments"] : [])]);
   const more = [
+    ...folded,
     ...listedMembers(rest, "console").map((name) => part(words(viewLabel(name)), rest[name])),
     ...Object.entries(without(target, [...used.target, "system", "kind"])).map(([name, value]) =>
       part(`Target: ${words(name)}`, value),
     ),
+    ...(typeof all["description"] === "string" ? [part("The tool's description", all["description"])] : []),
   ];
   const isUnknown = typeof view !== "object" || view === null || Array.isArray(view);
   return { title, main: isUnknown ? [part("View", view)] : main, more };
@@ -54,7 +58,44 @@ export function planOf(view: unknown): PlanShown {
 interface Main {
   readonly title: string;
   readonly main: readonly PlanPart[];
+  /** Parts that are the same for every call of the kind. */
+  readonly more?: readonly PlanPart[];
   readonly used: { readonly view: readonly string[]; readonly target: readonly string[] };
+}
+
+/** Returns a question to a person; undefined where the arguments are not those of one. */
+function questionOf({ arguments: args }: Members): Main | undefined {
+  const { question, context, choices, ...others } = members(args);
+  if (typeof question !== "string" || Object.keys(others).length > 0) return undefined;
+  return {
+    title: "Question",
+    main: [part("Question", question), ...(context === undefined ? [] : [part("Context", context)])],
+    // The answers to choose from are where the answer is given.
+    more: choices === undefined ? [] : [part("Choices", choices)],
+    used: { view: ["arguments"], target: [] },
+  };
+}
+
+/** Variables that the service sets itself for every command: manifests cannot set the first five, and the others have one value. */
+const STANDARD_NAMES: ReadonlySet<string> = new Set(["PATH", "HOME", "LANG", "LC_ALL", "TZ"]);
+const STANDARD_LINES: ReadonlySet<string> = new Set([
+  ...["TERM=dumb", "NO_COLOR=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null"],
+  ...["accept: application/json, text/*;q=0.5", "content-type: application/json"],
+]);
+
+/** Returns the lines that say something about this call, and those that every such call has. */
+function apart(
+  label: string,
+  lines: readonly string[],
+): { readonly own: readonly PlanPart[]; readonly more: readonly PlanPart[] } {
+  const isStandard = (line: string): boolean =>
+    STANDARD_LINES.has(line) || (line.includes("=") && STANDARD_NAMES.has(line.slice(0, line.indexOf("="))));
+  const own = lines.filter((line) => !isStandard(line));
+  const standard = lines.filter(isStandard);
+  return {
+    own: own.length === 0 ? [] : [{ label, value: own }],
+    more: standard.length === 0 ? [] : [{ label: `Standard ${label.toLowerCase()}`, value: standard }],
+  };
 }
 
 function mainOf(view: Members, target: Members): Main {
@@ -83,43 +124,34 @@ function commandOf(view: Members, words: readonly unknown[]): Main {
   const isPlain = before.every((word) => typeof word === "string");
   const command = isPlain ? quotedCommand(before as readonly string[]) : planLines(before);
   const environment = members(view["environment"]);
-  const hasEnvironment = Object.keys(environment).length > 0;
+  const variables = Object.entries(environment).map(([name, value]) => `${name}=${plain(value)}`);
+  const { own, more } = apart("Environment", variables);
   return {
     title: script === undefined ? "Command" : "Shell script",
     main: [
       ...(script === undefined ? [] : [part("Script", script)]),
       { label: script === undefined ? "Command line" : "Run by", value: command },
       ...("workingDir" in view ? [part("In the directory", view["workingDir"])] : []),
-      ...(hasEnvironment
-        ? [
-            {
-              label: "Environment",
-              value: Object.entries(environment).map(([name, value]) => `${name}=${plain(value)}`),
-            },
-          ]
-        : []),
+      ...own,
     ],
-    used: { view: ["command", "workingDir", ...(hasEnvironment ? ["environment"] : [])], target: [] },
+    more,
+    used: { view: ["command", "workingDir", ...(variables.length > 0 ? ["environment"] : [])], target: [] },
   };
 }
 
 function httpOf(target: Members): Main {
   const { method, url, headers, body } = target;
+  const fields = Object.entries(members(headers)).map(([name, value]) => `${name}: ${plain(value)}`);
+  const { own, more } = apart("Headers", fields);
   return {
     title: "HTTP request",
     main: [
       { label: "Request", value: [`${plain(method)} ${plain(url)}`] },
-      ...("headers" in target
-        ? [
-            {
-              label: "Headers",
-              value: Object.entries(members(headers)).map(([name, value]) => `${name}: ${plain(value)}`),
-            },
-          ]
-        : []),
+      ...own,
       ...(body === undefined ? [] : [part("Body", body)]),
     ],
-    used: { view: [], target: ["method", "url", "headers", "body"] },
+    more,
+    used: { view: [], target: ["method", "url", ...(fields.length > 0 ? ["headers"] : []), "body"] },
   };
 }
 
@@ -139,7 +171,7 @@ function mcpOf(target: Members): Main {
   return {
     title: "MCP tool call",
     main: [
-      { label: "Tool of the server", value: `${plain(target["tool"])} on ${plain(target["system"])}` },
+      { label: "Server's tool", value: `${plain(target["tool"])} on ${plain(target["system"])}` },
       part("Arguments", target["arguments"] ?? null),
     ],
     used: { view: [], target: ["tool", "arguments"] },
@@ -192,8 +224,8 @@ function plain(value: unknown): string {
 const DEPTH_MAX = 70;
 
 /**
- * Returns JSON as indented lines. Strings keep their characters except quotes, and each member has a line of its own, so that no
- * string can look like a member.
+ * Returns JSON as indented lines. Strings keep their characters except quotes, and each member has a line of its own, except in
+ * short plain values, so that no string can look like a member.
  */
 export function planLines(value: unknown): readonly string[] {
   return linesAt(value, "", 0);
@@ -201,9 +233,9 @@ export function planLines(value: unknown): readonly string[] {
 
 function linesAt(value: unknown, indent: string, depth: number): readonly string[] {
   if (typeof value === "string") return [quotedText(value)];
-  const short = shortened(value);
-  if (short !== undefined)
-    return [quotedText(short.value), `${indent}… ${short.omission} …`, `${indent}${quotedText(short.end)}`];
+  const ends = shortened(value);
+  if (ends !== undefined)
+    return [quotedText(ends.value), `${indent}… ${ends.omission} …`, `${indent}${quotedText(ends.end)}`];
   if (typeof value !== "object" || value === null || depth > DEPTH_MAX) return [JSON.stringify(value) ?? "null"];
   const inner = `${indent}  `;
   const isList = Array.isArray(value);
@@ -212,6 +244,9 @@ function linesAt(value: unknown, indent: string, depth: number): readonly string
     : Object.entries(value).map(([name, item]) => [`${nameText(name)}: `, item] as const);
   const [open, close] = isList ? ["[", "]"] : ["{", "}"];
   if (entries.length === 0) return [`${open}${close}`];
+  // The members of the call itself have a line each.
+  const short = depth > 0 ? shortLine(value) : undefined;
+  if (short !== undefined) return [short];
   const lines = entries.flatMap(([label, item], at) => {
     const own = linesAt(item, inner, depth + 1);
     const comma = at < entries.length - 1 ? "," : "";
@@ -221,6 +256,26 @@ function linesAt(value: unknown, indent: string, depth: number): readonly string
     });
   });
   return [open, ...lines, `${indent}${close}`];
+}
+
+const SHORT_CHARACTERS_MAX = 72;
+
+/**
+ * Returns a short list or object on one line where no text in it can be read as two items or as a member: there are only words,
+ * numbers and addresses in it.
+ */
+function shortLine(value: object): string | undefined {
+  const isList = Array.isArray(value);
+  const items = Object.entries(value).map(([name, item]) => ({ name: isList ? "" : `${nameText(name)}: `, item }));
+  if (!items.every(({ name, item }) => /^(?:[\w.-]+: )?$/.test(name) && isPlain(item))) return undefined;
+  const inside = items.map(({ name, item }) => `${name}${JSON.stringify(item)}`).join(", ");
+  const line = isList ? `[${inside}]` : `{ ${inside} }`;
+  return line.length <= SHORT_CHARACTERS_MAX ? line : undefined;
+}
+
+function isPlain(item: unknown): boolean {
+  if (typeof item === "string") return /^[\w@.+:/ -]*$/.test(item);
+  return typeof item === "number" || typeof item === "boolean" || item === null;
 }
 
 function nameText(name: string): string {

@@ -1,10 +1,11 @@
 import { computed, effect, signal } from "@preact/signals";
 import type { ApprovalScope } from "../../../core/types.ts";
+import { isReachable } from "../api.ts";
 import { isLong } from "../text.tsx";
 import { outgoing } from "./decisions.ts";
 import { shown } from "./inbox.ts";
 import type { ShownRequest } from "./model.ts";
-import { type PlanPart, planOf } from "./plan.ts";
+import { type PlanPart, type PlanShown, planOf } from "./plan.ts";
 
 /** Content that an approver has had on the page. Nothing is approved before all of it was there long enough to be noticed. */
 
@@ -27,15 +28,19 @@ export function openPart(label: string): void {
   openedParts.value = new Set([...openedParts.peek(), label]);
 }
 
+export function shownPlan({ view, answer }: ShownRequest): PlanShown {
+  return planOf(view, { isQuestion: answer !== undefined });
+}
+
 /** Returns the parts of the plan whose rest is still left out. */
-export function unseenParts({ view }: ShownRequest): readonly PlanPart[] {
-  return planOf(view).main.filter(
+export function unseenParts(request: ShownRequest): readonly PlanPart[] {
+  return shownPlan(request).main.filter(
     ({ label, value, end }) => !openedParts.value.has(label) && (isLong(value) || (end !== undefined && isLong(end))),
   );
 }
 
 export function openAllParts(request: ShownRequest): void {
-  openedParts.value = new Set(planOf(request.view).main.map(({ label }) => label));
+  openedParts.value = new Set(shownPlan(request).main.map(({ label }) => label));
 }
 
 /** The approval that waits to be confirmed: of a call of high risk, the first press only asks for the second. */
@@ -74,7 +79,16 @@ function hasAttention(): boolean {
 effect(() => {
   const { id, request, since } = shown.value ?? {};
   // Every change of these shows something new. After an undo, the button to approve is where the button to undo was.
-  void [id, since, openedParts.value, confirming.value, granting.value, vouchedValues.value, outgoing.value];
+  void [
+    id,
+    since,
+    openedParts.value,
+    confirming.value,
+    granting.value,
+    vouchedValues.value,
+    outgoing.value,
+    isReachable.value,
+  ];
   isArmed.value = false;
   if (request === undefined || !isAttended.value) return undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
