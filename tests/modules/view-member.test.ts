@@ -49,6 +49,7 @@ test("a row of the table is a fact in the terminal and in the console", async ()
   expect(shown.said).toEqual([
     { label: "place of the book", value: "upper", sentences: ["The book is on the upper shelf"] },
   ]);
-  expect(shown.more).toEqual([{ label: "Loan period", value: ["{", '  days: "\u0661\u0664"', "}"] }]);
-  expect([before.said, before.more, before.lines.length]).toEqual([[], [], shown.lines.length - 5]);
+  const described = { label: "The tool's description", value: "Lends a book" };
+  expect(shown.more).toEqual([{ label: "Loan period", value: ["{", '  days: "\u0661\u0664"', "}"] }, described]);
+  expect([before.said, before.more, before.lines.length]).toEqual([[], [described], shown.lines.length - 5]);
 });
