@@ -386,12 +386,6 @@ export interface PrintColumns {
   readonly low: Int32Array;
   readonly high: Int32Array;
   readonly field: Uint8Array;
-  /**
-   * Chains of fingerprints whose lower halves end in the same bits: the first one by these bits, and the next one of each. Numbers
-   * begin at 1; 0 ends a chain.
-   */
-  readonly first: Int32Array;
-  readonly next: Int32Array;
 }
 
 /** Returns the columns of `AnswerPrints.prints`; undefined when the bytes are not a whole number of fingerprints. */
@@ -400,36 +394,9 @@ export function columnsOf(stored: Uint8Array): PrintColumns | undefined {
   if (!Number.isInteger(count)) return undefined;
   // A copy, because the bytes of a row need not begin at a multiple of four.
   const bytes = new Uint8Array(stored);
-  const low = new Int32Array(bytes.buffer, 0, count);
   return {
-    low,
+    low: new Int32Array(bytes.buffer, 0, count),
     high: new Int32Array(bytes.buffer, count * 4, count),
     field: new Uint8Array(bytes.buffer, count * 8, count),
-    ...chainsOf(low),
   };
-}
-
-function chainsOf(low: Int32Array): Pick<PrintColumns, "first" | "next"> {
-  const count = low.length;
-  const slots = 2 ** Math.ceil(Math.log2(count + 1));
-  const first = new Int32Array(slots);
-  const next = new Int32Array(count + 1);
-  for (let number = count; number > 0; number -= 1) {
-    const slot = (low[number - 1] as number) & (slots - 1);
-    next[number] = first[slot] as number;
-    first[slot] = number;
-  }
-  return { first, next };
-}
-
-/** Calls `take` with the field of each fingerprint that is the same. */
-export function columnsLookUp(
-  { low, high, field, first, next }: PrintColumns,
-  one: number,
-  other: number,
-  take: (field: number) => void,
-): void {
-  const mask = first.length - 1;
-  for (let number = first[one & mask] as number; number !== 0; number = next[number] as number)
-    if (low[number - 1] === one && high[number - 1] === other) take(field[number - 1] as number);
 }

@@ -3,7 +3,7 @@ import type { Row, Sql } from "../database/dialect.ts";
 import { integer, json, oneOf, text, unreadable } from "../database/rows.ts";
 import type { SharedState } from "../database/shared-state.ts";
 import { type AnswerField, type AnswerPrints, columnsOf, type FieldPrints } from "./answer-prints.ts";
-import type { Source } from "./origins.ts";
+import { type KnownSources, type Source, SourceIndex, together } from "./source-index.ts";
 
 /** What a row of labels may say of a caller. */
 const MARKS = ["private", "untrusted", "lost", "cleared"] as const;
@@ -77,7 +77,8 @@ export interface ReadAnswer extends AnswerPrints {
 type Completing = (sql: Sql, now: number) => Promise<ReadAnswer>;
 
 interface Cached {
-  readonly sources: Map<string, Source>;
+  readonly sources: SourceIndex;
+  /** Bytes of these as they were counted last. */
   bytes: number;
   /** Time of the youngest row that was loaded. */
   youngest: number;
@@ -131,17 +132,17 @@ export class FlowLedger {
   }
 
   /** Returns the labels of the carriers as they are in the database now, and the answers that they got. */
-  judge(carriers: readonly Carrier[]): Promise<CarriedLabels & { readonly sources: readonly Source[] }> {
+  judge(carriers: readonly Carrier[]): Promise<CarriedLabels & { readonly sources: KnownSources }> {
     return this.#state.read(async (sql, now) => {
       const marks = new Set<Mark>();
-      const sources = new Map<string, Source>();
+      const sources: SourceIndex[] = [];
       for (const carrier of carriers) {
         const rows = await marksOf(sql, carrier);
         const clearedAt = Math.max(0, ...rows.filter(({ mark }) => mark === "cleared").map(({ since }) => since));
         for (const { mark, until } of rows) if (until > now) marks.add(mark);
-        for (const source of await this.#sourcesOf(sql, carrier, { now, clearedAt })) sources.set(source.id, source);
+        sources.push(await this.#sourcesOf(sql, carrier, { now, clearedAt }));
       }
-      return { ...carriedOf(marks), sources: [...sources.values()] };
+      return { ...carriedOf(marks), sources: together(sources) };
     });
   }
 
@@ -182,14 +183,11 @@ export class FlowLedger {
   }
 
   /** Keeps an answer that this process has written, for carriers that it has judged before. */
-  #keepOwn(carriers: readonly Carrier[], answer: Omit<Source, "columns"> & { readonly prints: Uint8Array }): void {
-    if (answer.prints.byteLength === 0) return;
-    let source: Source | undefined;
+  #keepOwn(carriers: readonly Carrier[], { id, tool, traceId, of, labels, at, until, fields, prints }: StoredSource) {
+    if (prints.byteLength === 0) return;
     for (const carrier of carriers) {
       const cached = this.#cache.get(nameOf(carrier));
-      if (cached === undefined) continue;
-      source ??= sourceOf(answer);
-      this.#keep(cached, source);
+      if (cached !== undefined) this.#keep(cached, { id, tool, traceId, of, labels, at, until, fields, prints });
     }
   }
 
@@ -279,10 +277,10 @@ export class FlowLedger {
     sql: Sql,
     carrier: Carrier,
     { now, clearedAt }: { readonly now: number; readonly clearedAt: number },
-  ): Promise<readonly Source[]> {
+  ): Promise<SourceIndex> {
     const { issuer, subject, session } = carrier;
     const name = nameOf(carrier);
-    const cached = this.#cache.get(name) ?? { sources: new Map<string, Source>(), bytes: 0, youngest: 0 };
+    const cached = this.#cache.get(name) ?? { sources: new SourceIndex(), bytes: 0, youngest: 0 };
     const since = Math.max(0, cached.youngest - LATE_MS_MAX);
     const listed = await sql`
       SELECT id, at FROM policy_flow_sources
@@ -295,27 +293,28 @@ export class FlowLedger {
         SELECT id, at, until, tool, trace_id, reference, labels, fields, prints FROM policy_flow_sources
         WHERE issuer = ${issuer} AND subject = ${subject} AND at >= ${from} AND until > ${now}
           AND (${session} = '' OR session = '' OR session = ${session})`;
-      for (const row of rows) this.#keep(cached, sourceIn(row));
+      for (const row of rows) this.#keep(cached, storedSource(row));
     }
     this.#cache.delete(name);
     this.#cache.set(name, cached);
     this.#forgetOldest();
-    for (const source of cached.sources.values()) {
-      if (source.at > clearedAt && source.until > now) continue;
-      cached.sources.delete(source.id);
-      cached.bytes -= bytesOf(source);
-      this.#cachedBytes -= bytesOf(source);
-    }
-    return [...cached.sources.values()];
+    cached.sources.keep(({ at, until }) => at > clearedAt && until > now);
+    this.#recount(cached);
+    return cached.sources;
   }
 
-  #keep(cached: Cached, source: Source): void {
+  #keep(cached: Cached, { prints, ...source }: StoredSource): void {
     if (cached.sources.has(source.id)) return;
-    const bytes = bytesOf(source);
-    cached.sources.set(source.id, source);
-    cached.bytes += bytes;
-    this.#cachedBytes += bytes;
+    const columns = columnsOf(prints);
+    if (columns === undefined) throw unreadable("prints");
+    cached.sources.add(source, columns);
     cached.youngest = Math.max(cached.youngest, source.at);
+    this.#recount(cached);
+  }
+
+  #recount(cached: Cached): void {
+    this.#cachedBytes += cached.sources.bytes - cached.bytes;
+    cached.bytes = cached.sources.bytes;
   }
 
   #forgetOldest(): void {
@@ -424,10 +423,12 @@ function nameOf({ issuer, subject, session }: Carrier): string {
   return JSON.stringify([issuer, subject, session]);
 }
 
-function sourceIn(row: Row): Source {
+type StoredSource = Source & { readonly prints: Uint8Array };
+
+function storedSource(row: Row): StoredSource {
   const prints = row["prints"];
   if (!(prints instanceof Uint8Array)) throw unreadable("prints");
-  return sourceOf({
+  return {
     id: text(row, "id"),
     tool: text(row, "tool"),
     traceId: text(row, "trace_id"),
@@ -437,19 +438,5 @@ function sourceIn(row: Row): Source {
     until: integer(row, "until"),
     fields: json(row, "fields") as unknown as readonly AnswerField[],
     prints,
-  });
-}
-
-function sourceOf(answer: Omit<Source, "columns"> & { readonly prints: Uint8Array }): Source {
-  const { id, tool, traceId, of, labels, at, until, fields, prints } = answer;
-  const columns = columnsOf(prints);
-  if (columns === undefined) throw unreadable("prints");
-  return { id, tool, traceId, of, labels, at, until, fields, columns };
-}
-
-/** Bytes of the objects and texts of one answer in memory, besides its fingerprints. */
-const SOURCE_OVERHEAD_BYTES = 1_024;
-
-function bytesOf({ columns: { field, first, next } }: Source): number {
-  return field.byteLength * 9 + first.byteLength + next.byteLength + SOURCE_OVERHEAD_BYTES;
+  };
 }

@@ -1,27 +1,13 @@
 import { isTable } from "../core/json.ts";
 import { joinPath } from "../core/output-policy/field-path.ts";
 import { type CompiledPolicy, edgeOf } from "../core/output-policy/output-policy.ts";
-import type { DataLabel } from "../core/types.ts";
-import type { AnswerField, PrintColumns } from "./answer-prints.ts";
+import type { AnswerField } from "./answer-prints.ts";
 import { type Fingerprints, TELLING_BITS, type ValueWords, WORDS } from "./fingerprints.ts";
+import { FIELDS, indexOf, type KnownSources, type ReadSource, type Source } from "./source-index.ts";
 import { variantsOf } from "./texts.ts";
 
 /** In place of a tool's name: the source is what the host application says that the user asked for. */
 export const REQUEST = "the user's request";
-
-/** An answer that was released before, with its fingerprints. */
-export interface Source {
-  readonly id: string;
-  readonly tool: string;
-  readonly traceId: string;
-  /** What was read, such as `id: 812`, as far as the input policy lets the audit contain it. */
-  readonly of: string;
-  readonly labels: readonly DataLabel[];
-  readonly at: number;
-  readonly until: number;
-  readonly fields: readonly AnswerField[];
-  readonly columns: PrintColumns;
-}
 
 /** One answer in which a value of the arguments appeared before. */
 export interface ValueOrigin extends Pick<Source, "tool" | "traceId" | "of" | "labels" | "at"> {
@@ -111,17 +97,12 @@ interface Needle {
 export interface Needles {
   readonly values: readonly Value[];
   readonly all: readonly Needle[];
-  readonly byLow: ReadonlyMap<number, readonly Needle[]>;
-  /** Bits of the lowest halves: most fingerprints of an answer are left out by one look. */
-  readonly filter: Uint32Array;
   /** Whether some arguments were too many or too long to be looked up. */
   readonly isCut: boolean;
 }
 
 /** Represents all words: only a value that is nothing else matches. */
 const WHOLE = -1;
-
-const FILTER_BITS = 65_536;
 
 /**
  * Web and mail addresses in a text: with a scheme, `//` or `www.` before them, or a host name with a path, a query or a fragment.
@@ -135,16 +116,9 @@ const SCHEME = /^\s*(?:[a-z][a-z0-9]*:\/\/|mailto:)/i;
 export function needlesOf(fingerprints: Fingerprints, input: unknown, destinations: PolicyNode): Needles {
   const values: Value[] = [];
   const all: Needle[] = [];
-  const byLow = new Map<number, Needle[]>();
-  const filter = new Uint32Array(FILTER_BITS / 32);
   let isCut = false;
 
   const add = (needle: Needle): void => {
-    const known = byLow.get(needle.low);
-    if (known === undefined) byLow.set(needle.low, [needle]);
-    else known.push(needle);
-    const slot = needle.low & (FILTER_BITS - 1);
-    filter[slot >>> 5] = (filter[slot >>> 5] as number) | (1 << (slot & 31));
     all.push(needle);
   };
   const addPiece = (of: Pick<Value, "argument" | "text" | "isDestination" | "isLink" | "hasScheme">): void => {
@@ -218,7 +192,7 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
     }
   };
   visit(input, destinations, "", 0);
-  return { values, all, byLow, filter, isCut };
+  return { values, all, isCut };
 }
 
 /** Returns the different links of a text, and those that are there only when it is decoded. */
@@ -233,8 +207,9 @@ function linksIn(text: string): readonly string[] {
 
 /** Words of one value that one field of one answer contains. */
 interface Match {
-  readonly value: number;
   readonly source: Source;
+  /** Sources with a lower number came first. */
+  readonly order: number;
   readonly field: AnswerField;
   readonly covered: Uint8Array;
   /** Words that the field contains together with the word after them. */
@@ -247,16 +222,12 @@ interface Match {
 /** Returns where the values of the arguments appeared before. An argument of which nothing is known is left out. */
 export function originsOf(
   needles: Needles,
-  sources: readonly Source[],
+  sources: KnownSources | readonly ReadSource[],
   approved: VouchedBy = () => undefined,
 ): readonly ArgumentOrigins[] {
-  const { values } = needles;
-  const matches = values.map((): Match[] => []);
-  for (const source of sources) {
-    for (const match of matchesIn(source, needles)) matches[match.value]?.push(match);
-  }
+  const matches = matchesIn(Array.isArray(sources) ? indexOf(sources) : (sources as KnownSources), needles);
   const byArgument = new Map<string, ArgumentOrigins>();
-  for (const [index, value] of values.entries()) {
+  for (const [index, value] of needles.values.entries()) {
     const found = judged(value, matches[index] ?? [], approved);
     if (found === undefined) continue;
     const name = `${value.isLink ? "link" : ""} ${value.argument}`;
@@ -266,52 +237,37 @@ export function originsOf(
   return [...byArgument.values()];
 }
 
-/** Returns what a source has of the values. Looks up whatever is fewer: the source's fingerprints, or those of the arguments. */
-function matchesIn(source: Source, { values, all, byLow, filter }: Needles): Iterable<Match> {
-  const { low, high, field, first, next } = source.columns;
-  const found = new Map<number, Match>();
-  const take = (at: number, { value, from, to, isUnit }: Needle): void => {
-    const number = field[at] as number;
-    const of = values[value];
-    const known = source.fields[number];
-    if (of === undefined || known === undefined) return;
-    const name = value * 256 + number;
-    let match = found.get(name);
-    if (match === undefined) {
-      const [covered, linked, units] = [new Uint8Array(of.words), new Uint8Array(of.words), new Uint8Array(of.words)];
-      match = { value, source, field: known, covered, linked, units, isExact: false };
-      found.set(name, match);
-    }
-    if (to === WHOLE) {
-      match.isExact = true;
-      match.covered.fill(1);
-      match.linked.fill(1);
-    }
-    if (isUnit) {
-      match.units.fill(1, from, to + 1);
-      return;
-    }
-    // A word of a longer value counts alone only if it tells much.
-    if (from === to && of.words > 1 && of.tellsAlone[from] === 0) return;
-    match.covered.fill(1, from, to + 1);
-    match.linked.fill(1, from, to);
-  };
-  if (all.length < low.length) {
-    const mask = first.length - 1;
-    for (const needle of all) {
-      for (let number = first[needle.low & mask] as number; number !== 0; number = next[number] as number) {
-        if (low[number - 1] === needle.low && high[number - 1] === needle.high) take(number - 1, needle);
+/** Returns what the sources have of each value, in their order. */
+function matchesIn(sources: KnownSources, { values, all }: Needles): readonly (readonly Match[])[] {
+  const matches = values.map((): Match[] => []);
+  const found = values.map(() => new Map<number, Match>());
+  for (const { value, low, high, from, to, isUnit } of all) {
+    const of = values[value] as Value;
+    sources.find(low, high, (source, number, order) => {
+      const field = source.fields[number];
+      if (field === undefined) return;
+      const name = order * FIELDS + number;
+      let match = found[value]?.get(name);
+      if (match === undefined) {
+        const [covered, linked, units] = [new Uint8Array(of.words), new Uint8Array(of.words), new Uint8Array(of.words)];
+        match = { source, order, field, covered, linked, units, isExact: false };
+        found[value]?.set(name, match);
+        matches[value]?.push(match);
       }
-    }
-    return found.values();
+      if (to === WHOLE) {
+        match.isExact = true;
+        match.covered.fill(1);
+        match.linked.fill(1);
+      } else if (isUnit) match.units.fill(1, from, to + 1);
+      // A word of a longer value counts alone only if it tells much.
+      else if (from !== to || of.words === 1 || of.tellsAlone[from] === 1) {
+        match.covered.fill(1, from, to + 1);
+        match.linked.fill(1, from, to);
+      }
+    });
   }
-  for (let at = 0; at < low.length; at += 1) {
-    const one = low[at] as number;
-    const slot = one & (FILTER_BITS - 1);
-    if (((filter[slot >>> 5] as number) & (1 << (slot & 31))) === 0) continue;
-    for (const needle of byLow.get(one) ?? []) if (needle.high === high[at]) take(at, needle);
-  }
-  return found.values();
+  for (const one of matches) one.sort((a, b) => a.order - b.order);
+  return matches;
 }
 
 function judged(value: Value, matches: readonly Match[], approved: VouchedBy): ArgumentOrigins | undefined {

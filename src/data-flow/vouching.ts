@@ -1,7 +1,8 @@
 import { createHmac } from "node:crypto";
 import type { CallerContext } from "../core/types.ts";
 import type { Vouched } from "./answer-prints.ts";
-import type { Source, ValueOrigin, VouchedBy } from "./origins.ts";
+import type { ValueOrigin, VouchedBy } from "./origins.ts";
+import type { KnownSources } from "./source-index.ts";
 
 /** In place of a tool's name: the source is an approver who has said that a value is fine. */
 export const APPROVER = "an approver's answer";
@@ -25,8 +26,8 @@ export function vouchedMs(rememberMs: number, { session }: Pick<VouchedCaller, "
 }
 
 /** Reads what approvers have answered for the calls of a caller out of what was remembered. */
-export function vouchedBy(secret: Uint8Array, caller: VouchedCaller, sources: readonly Source[]): VouchedBy {
-  const answers = sources.filter(({ tool }) => tool === APPROVER);
+export function vouchedBy(secret: Uint8Array, caller: VouchedCaller, sources: KnownSources): VouchedBy {
+  const answers = [...sources.values()].filter(({ tool }) => tool === APPROVER);
   if (answers.length === 0) return () => undefined;
   const own = callerHash(secret, caller);
   const found = new Map<string, ValueOrigin>();

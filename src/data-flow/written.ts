@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { isTable } from "../core/json.ts";
 import { compilePolicy } from "../core/output-policy/output-policy.ts";
-import { columnsLookUp } from "./answer-prints.ts";
 import { ADDRESS, CODE, type Fingerprints, HOST, PHONE, WORDS } from "./fingerprints.ts";
-import { type ArgumentOrigins, needlesOf, originsOf, REQUEST, type Source } from "./origins.ts";
+import { type ArgumentOrigins, needlesOf, originsOf, REQUEST } from "./origins.ts";
+import type { KnownSources, Source, TakeSource } from "./source-index.ts";
 import { EARNS_PRIVATE, EARNS_UNTRUSTED, FlaggedPrints, PRIVATE, UNTRUSTED } from "./stored-table.ts";
 import { DIGIT } from "./units.ts";
 
@@ -26,7 +26,7 @@ export interface WrittenPrints {
 
 /** What a caller has read, when it writes something. */
 interface Known {
-  readonly sources: readonly Source[];
+  readonly sources: KnownSources;
   /** Fingerprints of untrusted text are missing: what has no origin may be from there. */
   readonly isLost: boolean;
 }
@@ -117,19 +117,25 @@ interface Unit {
   readonly text: string;
 }
 
+/** For one answer: whether it has each two words in a row, in any field and in one that is not trusted. */
+interface FoundPairs {
+  readonly labels: number;
+  readonly isRequest: boolean;
+  readonly any: Uint8Array;
+  readonly told: Uint8Array;
+}
+
+function labelsOf({ labels }: Source): number {
+  return (labels.includes("private") ? PRIVATE : 0) | (labels.includes("untrusted") ? UNTRUSTED : 0);
+}
+
 /** The text that was read last, compared with what the caller has read. */
 class Piece {
   readonly #fingerprints: Fingerprints;
   readonly #isLost: boolean;
   /** Labels of the answers that have each fingerprint. */
   readonly #labels: Uint8Array;
-  /** For each answer: whether it has each two words in a row, in any field and in one that is not trusted. */
-  readonly #found: {
-    readonly labels: number;
-    readonly isRequest: boolean;
-    readonly any: Uint8Array;
-    readonly told: Uint8Array;
-  }[] = [];
+  #found: readonly FoundPairs[] = [];
   /** Words that have a fingerprint together with the next one. */
   readonly #isPair: Uint8Array;
   readonly #isAddressHost: Uint8Array;
@@ -146,35 +152,37 @@ class Piece {
     this.#isPair = new Uint8Array(words);
     for (let at = 0; at < count; at += 1)
       if (sort[at] === WORDS && to[at] === (from[at] as number) + 1) this.#isPair[from[at] as number] = 1;
-    for (const source of sources) this.#compare(source);
+    this.#compare(sources);
   }
 
-  #compare(source: Source): void {
-    const own =
-      (source.labels.includes("private") ? PRIVATE : 0) | (source.labels.includes("untrusted") ? UNTRUSTED : 0);
-    const isRequest = source.tool === REQUEST;
-    if (own === 0 && !isRequest) return;
+  #compare(sources: KnownSources): void {
     const { count, low, high, from, to, sort, words } = this.#fingerprints;
-    const [any, told] = [new Uint8Array(words), new Uint8Array(words)];
-    let isFound = false;
+    const found = new Map<Source, FoundPairs>();
     for (let at = 0; at < count; at += 1) {
       const word = from[at] as number;
       const isPair = sort[at] === WORDS && to[at] === word + 1;
-      const take = (field: number): void => {
-        const labels = source.fields[field]?.isTrusted === true ? own & ~UNTRUSTED : own;
-        this.#labels[at] = (this.#labels[at] as number) | labels;
+      const take: TakeSource = (source, field) => {
+        const own = labelsOf(source);
+        const isRequest = source.tool === REQUEST;
+        if (own === 0 && !isRequest) return;
+        const isTrusted = source.fields[field]?.isTrusted === true;
+        this.#labels[at] = (this.#labels[at] as number) | (isTrusted ? own & ~UNTRUSTED : own);
         if (!isPair) return;
-        isFound = true;
-        any[word] = 1;
-        if (source.fields[field]?.isTrusted !== true) told[word] = 1;
+        let pairs = found.get(source);
+        if (pairs === undefined) {
+          pairs = { labels: own, isRequest, any: new Uint8Array(words), told: new Uint8Array(words) };
+          found.set(source, pairs);
+        }
+        pairs.any[word] = 1;
+        if (!isTrusted) pairs.told[word] = 1;
       };
-      columnsLookUp(source.columns, low[at] as number, high[at] as number, take);
+      sources.find(low[at] as number, high[at] as number, take);
       if (isPair && this.#isAddressHost[word + 1] === 1)
         this.#fingerprints.inAddress(low[at] as number, high[at] as number, (one, other) =>
-          columnsLookUp(source.columns, one, other, take),
+          sources.find(one, other, take),
         );
     }
-    if (isFound) this.#found.push({ labels: own, isRequest, any, told });
+    this.#found = [...found.values()];
   }
 
   /** Whether anything of the text is from untrusted text. */

@@ -6,7 +6,8 @@ import type { DataLabel, Json } from "../../src/core/types.ts";
 import { AnswerFields, columnsOf, PrintCollector } from "../../src/data-flow/answer-prints.ts";
 import { Fingerprints } from "../../src/data-flow/fingerprints.ts";
 import { FREQUENT_WORDS } from "../../src/data-flow/frequent-words.ts";
-import { type ArgumentOrigins, needlesOf, originsOf, type Source } from "../../src/data-flow/origins.ts";
+import { type ArgumentOrigins, needlesOf, originsOf } from "../../src/data-flow/origins.ts";
+import type { ReadSource } from "../../src/data-flow/source-index.ts";
 
 const fingerprints = new Fingerprints(new Uint8Array(32).map((_, at) => at * 37 + 11));
 const collector = new PrintCollector(fingerprints);
@@ -16,7 +17,7 @@ const OUTPUT = z.object({ sender: z.unknown(), body: z.unknown() });
 function sourceOf(
   answer: Json,
   { trusted = [] as readonly string[], labels = ["untrusted"] as readonly DataLabel[] } = {},
-): Source {
+): ReadSource {
   const policy = Object.fromEntries(trusted.map((path) => [path, "allow" as const]));
   const { fields, prints } = collector.read(
     answer,
@@ -30,7 +31,7 @@ function sourceOf(
 const INPUT = z.object({ to: z.unknown(), text: z.string(), tags: z.record(z.string(), z.string()) });
 const destinations = compilePolicy({ to: "allow" }, INPUT).root;
 
-function lookUp(input: Json, sources: readonly Source[]): readonly ArgumentOrigins[] {
+function lookUp(input: Json, sources: readonly ReadSource[]): readonly ArgumentOrigins[] {
   return originsOf(needlesOf(fingerprints, input, destinations), sources);
 }
 
@@ -348,22 +349,6 @@ describe("for any value", () => {
         expect(isFrom(change(value), `${around.join(" ")} ${value} ${around.join(" ")}`)).toBe(true);
       }),
       { seed: 21, numRuns: 60 },
-    );
-  });
-
-  test("fingerprints are found whichever are fewer, those of the arguments or those of the answer", () => {
-    const word = fc.constantFrom("evil", "example", "mark", "Invoice-2024-17", "de89370400440532013000", "the", "a.b");
-    const text = fc.array(word, { maxLength: 40 }).map((words) => words.join(" "));
-    fc.assert(
-      fc.property(text, text, text, (to, body, sender) => {
-        const source = sourceOf({ body, sender }, { trusted: ["sender"] });
-        const needles = needlesOf(fingerprints, { to, text: `${to} www.evil.example` }, destinations);
-        const { low } = source.columns;
-        // As if there were more of the arguments than of the answer.
-        const byPrint = originsOf({ ...needles, all: [...needles.all, ...low] as never }, [source]);
-        expect(originsOf(needles, [source])).toEqual(byPrint);
-      }),
-      { seed: 21, numRuns: 500 },
     );
   });
 
