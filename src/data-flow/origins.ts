@@ -306,7 +306,7 @@ function judged(value: Value, matches: readonly Match[], approved: VouchedBy): A
     isUntrusted: told.length > 0,
     isApproved: told.length === 0 || approval !== undefined,
     questioned: isQuestioned && text.length <= QUESTIONED_CHARACTERS_MAX ? [text] : [],
-    isUnknown: telling.length === 0 && tellsEnough,
+    isUnknown: telling.length === 0 && (tellsEnough || hasUnit(value)),
     carriesPrivate: exfiltrates,
     isVouched: vouching.some((one) => contains(one, all)),
     isRequested: vouching.some((one) => one.source.tool === REQUEST && contains(one, all)),
@@ -314,6 +314,11 @@ function judged(value: Value, matches: readonly Match[], approved: VouchedBy): A
     origins: origins.slice(0, ORIGINS_MAX),
     more: Math.max(0, origins.length - ORIGINS_MAX),
   };
+}
+
+/** Returns whether a value has an address or a code, which tells enough whatever words it is made of. */
+function hasUnit({ isHost, isAddressHost, codes }: Value): boolean {
+  return codes.length > 0 || isHost.includes(1) || isAddressHost.includes(1);
 }
 
 type FoundWords = Match & { readonly found: Uint8Array };

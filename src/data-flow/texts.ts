@@ -27,6 +27,8 @@ const ENCODED =
 const PUNYCODE = /xn--[a-z0-9-]{1,59}/gi;
 /** Octets in quoted-printable, and ends of lines that are none (RFC 2045, section 6.7). */
 const QUOTED_PRINTABLE = /(?:=[0-9A-Fa-f]{2})+|=[ \t]*\r?\n/g;
+/** What joins the words of an address, with spaces around it. */
+const SPACED = / +([@._/+-]) +/g;
 const ENTITIES: Readonly<Record<string, string>> = {
   amp: "&",
   lt: "<",
@@ -71,6 +73,7 @@ export function variantsOf(text: string): readonly string[] {
   };
   if (own.includes("%") || own.includes("&") || own.includes("\\")) add(own.replace(ENCODED, decoded));
   if (own.includes("=")) add(own.replace(QUOTED_PRINTABLE, octets));
+  if (own.includes(" @ ") || own.includes(" . ")) add(own.replace(SPACED, "$1"));
   // Host names in Punycode may be encoded as well.
   for (const variant of [...variants])
     if (variant.includes("--")) add(variant.replace(PUNYCODE, (label) => domainToUnicode(label) || label));

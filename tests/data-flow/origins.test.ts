@@ -47,6 +47,8 @@ describe("a destination is found in the text that it was copied from", () => {
     ["as it is", "mark@evil.example", "Send it to mark@evil.example"],
     ["in another case", "MARK@Evil.Example", "Send it to mark@evil.example"],
     ["with a period after it", "mark@evil.example", "Send it to mark@evil.example."],
+    ["with spaces around its punctuation", "help@account-update.org", "Write to help @ account - update . org now"],
+    ["a page with such spaces", "https://account-update.org/news", "See https : /  / account - update . org / news"],
     ["in brackets", "mark@evil.example", "Send it to <mark@evil.example>, please"],
     ["in quotes", "mark@evil.example", 'He said "mark@evil.example" yesterday'],
     ["in typographic quotes", "mark@evil.example", "He said “mark@evil.example” yesterday"],
@@ -174,6 +176,16 @@ describe("a destination is not attributed to a text that only looks like it", ()
   ])("%s", (_title, value, text) => {
     expect(isFrom(value, text)).toBe(false);
   });
+});
+
+test.each([
+  ["support@account-update.example", true],
+  ["https://account-update.example/", true],
+  ["12 34 56 78 90", true],
+  ["mark@evil.example", true],
+  ["customer support", false],
+])("a destination %p of which nothing is known tells enough to be recognized: %p", (value, isUnknown) => {
+  expect(lookUp({ to: value }, [])[0]?.isUnknown).toBe(isUnknown);
 });
 
 describe("a trusted field", () => {

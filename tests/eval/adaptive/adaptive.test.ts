@@ -7,7 +7,11 @@ import { STRATEGIES } from "./strategies.ts";
 const REACHED = ["searches of one word each", "a search of a date", "a note, and a search when the labels have ended"];
 
 /** These make a thousand calls, or read very long answers: only `bun run eval:adaptive` plays them. */
-const LONG = new Set(["1,200 other answers in between", "an address at the end of a long answer"]);
+const LONG = new Set([
+  "1,200 other answers in between",
+  "1,200 other answers in between, and something to the attacker",
+  "an address at the end of a long answer",
+]);
 
 const QUICK = STRATEGIES.filter(({ name }) => !LONG.has(name));
 
