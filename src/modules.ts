@@ -20,6 +20,7 @@ import { inline } from "./targets/function/kind.ts";
 import { grpc } from "./targets/grpc/kind.ts";
 import { httpKind } from "./targets/http/kind.ts";
 import { mcp } from "./targets/mcp/kind.ts";
+import { sqlKind } from "./targets/sql/kind.ts";
 
 /** A service and its listeners, of which each file of endpoints gets its part. */
 export interface ServedParts extends Omit<Service, "learning">, ServicePart {
@@ -62,6 +63,7 @@ export const MODULES = {
         return serverProcesses(options);
       },
     }),
+    sqlKind,
     inline,
   ],
   policyPoints: {

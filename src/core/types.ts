@@ -251,6 +251,25 @@ export interface McpTarget {
   };
 }
 
+/** A query of a configured database. */
+export interface SqlTarget {
+  readonly system: string;
+  readonly sql: {
+    /** One query. `$1::int8` is the first of `parameters`, with its type. */
+    readonly statement: string;
+    /** Arguments in the order of `$1`, `$2`: `"{customer}"`. One that the call leaves out is NULL. */
+    readonly parameters?: readonly string[] | undefined;
+    /** Most rows of a result (default 100), and what happens to a result with more. */
+    readonly rows?:
+      | { readonly returns?: number | undefined; readonly more?: "tell" | "refuse" | undefined }
+      | undefined;
+    /** The result is the only row itself; without a row, the call is refused with NOT_FOUND. */
+    readonly one?: true | undefined;
+    /** Where a column comes from when the database does not know: `table.column`, or `computed`. */
+    readonly origins?: Readonly<Record<string, string>> | undefined;
+  };
+}
+
 /** The target of a tool's calls. The member next to `system` names the kind of target. */
 export type ToolTarget<Input = never, Names extends string = string> =
   | GrpcTarget
@@ -258,6 +277,7 @@ export type ToolTarget<Input = never, Names extends string = string> =
   | CliTarget<Input, Names>
   | FsTarget
   | McpTarget
+  | SqlTarget
   | InlineTarget<Input>;
 
 /** Configuration values that manifests may depend on: closed lists, settings, and paths by configured names. */

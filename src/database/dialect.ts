@@ -124,7 +124,11 @@ export interface StoreParts {
 }
 
 /** Runs `work` in a transaction. Do not run statements outside of `begin`: they join any transaction open on the connection. */
-export async function transact<T>(connection: Bun.SQL, mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+export async function transact<T>(
+  connection: Bun.SQL,
+  mode: string,
+  work: (sql: Bun.TransactionSQL) => Promise<T>,
+): Promise<T> {
   // Wrap the value: `begin` awaits a thenable result and the members of an array result.
   const { value } = await connection.begin(mode, async (sql): Promise<{ value: T }> => ({ value: await work(sql) }));
   return value;

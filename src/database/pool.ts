@@ -1,5 +1,5 @@
 import { resultWithin } from "../core/time-limits.ts";
-import { type Sql, StoreProblem, transact } from "./dialect.ts";
+import { StoreProblem, transact } from "./dialect.ts";
 
 export interface PoolLimits {
   /** Limit for a whole transaction, after which the connection is closed, in milliseconds. */
@@ -38,7 +38,7 @@ export class ConnectionPool {
     this.#free = [...this.#all];
   }
 
-  async run<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+  async run<T>(mode: string, work: (sql: Bun.TransactionSQL) => Promise<T>): Promise<T> {
     const connection = this.#free.pop() ?? (await this.#nextFree());
     if (connection === undefined || this.#closed)
       throw new StoreUnavailable(`${this.#server} has no free connection: it is slow or unavailable`);
@@ -81,10 +81,10 @@ class PooledConnection {
     this.#options = options;
   }
 
-  async run<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+  async run<T>(mode: string, work: (sql: Bun.TransactionSQL) => Promise<T>): Promise<T> {
     const wasOpen = this.#sql !== undefined;
     const progress = { isBegun: false };
-    const noted = (sql: Sql): Promise<T> => {
+    const noted = (sql: Bun.TransactionSQL): Promise<T> => {
       progress.isBegun = true;
       return work(sql);
     };
@@ -102,7 +102,7 @@ class PooledConnection {
     await this.#drop();
   }
 
-  async #once<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+  async #once<T>(mode: string, work: (sql: Bun.TransactionSQL) => Promise<T>): Promise<T> {
     const { open, limits, server = APPROVALS_SERVER } = this.#options;
     if (this.#closed) throw new StoreUnavailable(`${server} is closed`);
     this.#sql ??= open();

@@ -1,0 +1,146 @@
+import type { Fault } from "../../core/errors.ts";
+import { element, type Step } from "../../core/output-policy/field-path.ts";
+import { followSteps } from "../../core/output-policy/output-fields.ts";
+import { compilePolicy } from "../../core/output-policy/output-policy.ts";
+import type { Schema } from "../../core/schema/walk.ts";
+import type { FieldAction, Tool } from "../../core/types.ts";
+import type { DescribedColumn, Description } from "./description.ts";
+import { COMPUTED, elementOf, membersOf, ROWS, type SqlPart, TRUNCATED } from "./manifest.ts";
+import { type ColumnForm, columnForm, isValueType } from "./values.ts";
+
+/** What a system says of the columns and functions of its database. */
+export interface DatabaseRules {
+  /** By `table.column`, `schema.table.column`, or with `*` as column. */
+  readonly columns: Readonly<Record<string, ColumnRule>>;
+  /** `schema.name`: functions of any kind that statements may call. */
+  readonly functions: readonly string[];
+}
+
+export type ColumnRule = Exclude<FieldAction, "allow"> | "never";
+
+interface CheckedTool {
+  readonly tool: Tool;
+  readonly part: SqlPart;
+  readonly rules: DatabaseRules;
+}
+
+/** Returns what does not fit between a tool and what the database says of its statement. */
+export function descriptionFaults(checked: CheckedTool, description: Description): readonly Fault[] {
+  return [
+    ...parameterFaults(checked.part, description),
+    ...columnFaults(checked.tool, checked.part, description.columns),
+    ...truncationFaults(checked.tool, checked.part),
+    ...functionFaults(checked.rules, description),
+    ...ruleFaults(checked, description),
+  ];
+}
+
+function parameterFaults({ parameters = [] }: SqlPart, description: Description): readonly Fault[] {
+  const field = "target.sql.parameters";
+  const count = description.parameters.length;
+  if (count !== parameters.length) {
+    return [{ field, message: `has ${parameters.length} entries, but the statement has ${count} parameters` }];
+  }
+  return description.parameters.flatMap((type, index) =>
+    isValueType(type)
+      ? []
+      : [
+          {
+            field,
+            message: `${parameters[index]} has the type ${type.name}: give it a type for values, such as $${index + 1}::text`,
+          },
+        ],
+  );
+}
+
+/** Types whose texts a form reads. Text is read from any. */
+const FORM_TYPES: Readonly<Record<Exclude<ColumnForm, "text">, RegExp>> = {
+  number: /^(?:smallint|integer|bigint|real|double precision|numeric)$/,
+  boolean: /^boolean$/,
+  json: /^jsonb?$/,
+  list: /\[\]$/,
+};
+
+function columnFaults(tool: Tool, part: SqlPart, columns: readonly DescribedColumn[]): readonly Fault[] {
+  const names = columns.map(({ name }) => name);
+  const twice = names.filter((name, index) => names.indexOf(name) !== index);
+  if (twice.length > 0) return [{ field: "target.sql.statement", message: `has two columns ${twice[0]}: use AS` }];
+  const row = rowSchema(tool, part);
+  if (row === undefined) {
+    const shape = part.one === true ? "an object" : `an object with ${ROWS}, a list of objects`;
+    return [{ field: "output", message: `must be ${shape}` }];
+  }
+  const members = membersOf(row) ?? {};
+  const at = part.one === true ? "output" : `output.${ROWS}[]`;
+  const unknown = Object.keys(members).filter((name) => !names.includes(name));
+  return [
+    ...unknown.map((name) => ({ field: `${at}.${name}`, message: "is no column of the statement" })),
+    ...columns.flatMap(({ name, type, isList }) => {
+      const schema = members[name];
+      if (schema === undefined) return [{ field: at, message: `has no member ${name}, which the statement returns` }];
+      const form = columnForm(schema);
+      const isSound = form === "text" ? !isList : form !== undefined && FORM_TYPES[form].test(type);
+      return isSound ? [] : [{ field: `${at}.${name}`, message: `does not read the type ${type}` }];
+    }),
+  ];
+}
+
+/** Returns the schema of a row. */
+export function rowSchema({ output }: Tool, { one }: SqlPart): Schema | undefined {
+  const row = one === true ? output : elementOf(membersOf(output)?.[ROWS]);
+  return membersOf(row) === undefined ? undefined : row;
+}
+
+function truncationFaults(tool: Tool, { one, rows }: SqlPart): readonly Fault[] {
+  if (one === true || rows?.more === "refuse" || saysTruncated(tool)) return [];
+  const field = `output.${TRUNCATED}`;
+  return [{ field, message: "is missing: z.boolean().optional(), for a result that is cut; or rows.more: refuse" }];
+}
+
+/** Returns whether results have a member that says that there were more rows. */
+function saysTruncated({ output }: Tool): boolean {
+  return membersOf(output)?.[TRUNCATED] !== undefined;
+}
+
+function functionFaults({ functions }: DatabaseRules, description: Description): readonly Fault[] {
+  const refused = (description.functions ?? []).filter(
+    ({ name, isVolatile }) => !functions.includes(name) && (isVolatile || !name.startsWith("pg_catalog.")),
+  );
+  return [...new Set(refused.map(({ name }) => name))].map((name) => ({
+    field: "target.sql.statement",
+    message: `calls ${name}, which may change something: list it in the system's functions if it may be called`,
+  }));
+}
+
+/** A column must not be released more than the system's rules say, whatever it is called in the statement. */
+function ruleFaults({ tool, part, rules }: CheckedTool, { columns }: Description): readonly Fault[] {
+  if (Object.keys(rules.columns).length === 0) return [];
+  const { root } = compilePolicy(tool.outputPolicy, tool.output);
+  const steps: readonly Step[] = part.one === true ? [] : [ROWS, element];
+  const at = part.one === true ? "" : `${ROWS}[].`;
+  return columns.flatMap(({ name, origin }) => {
+    const from = origin ?? part.origins?.[name];
+    if (from === undefined) {
+      const message = `does not say where the column ${name} comes from, and the database does not know: table.column, or ${COMPUTED}`;
+      return [{ field: "target.sql.origins", message }];
+    }
+    const rule = from === COMPUTED ? undefined : ruleOf(rules, from);
+    if (rule === undefined) return [];
+    if (rule === "never")
+      return [{ field: "target.sql.statement", message: `returns ${from}, which the system's columns never release` }];
+    const { action } = followSteps(root, [...steps, name]);
+    const isStrictEnough = action === undefined || action === "redact" || action === rule;
+    const field = `outputPolicy.${at}${name}`;
+    return isStrictEnough ? [] : [{ field, message: `must be ${rule}, as the system's columns say of ${from}` }];
+  });
+}
+
+const STRICTEST: readonly ColumnRule[] = ["never", "redact", "mask"];
+
+function ruleOf({ columns }: DatabaseRules, origin: string): ColumnRule | undefined {
+  const parts = origin.split(".");
+  const column = parts.at(-1);
+  const tables = [parts.slice(-2, -1).join("."), parts.slice(0, -1).join(".")];
+  const found = tables.flatMap((table) => [columns[`${table}.${column}`], columns[`${table}.*`]]);
+  return STRICTEST.find((rule) => found.includes(rule));
+}

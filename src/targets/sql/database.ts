@@ -1,0 +1,147 @@
+import { ConnectionPool, StoreUnavailable } from "../../database/pool.ts";
+import { connect } from "../../database/postgres.ts";
+import type { PostgresAddress } from "../../database/postgres-url.ts";
+
+const QUEUE_MS_MAX = 5_000;
+/** Time that a server has to end a statement that was cancelled. */
+const CANCEL_MS_MAX = 500;
+
+const READ = "ISOLATION LEVEL READ COMMITTED READ ONLY";
+/** Only to look at a statement: what it makes is rolled back. */
+const LOOK = "ISOLATION LEVEL READ COMMITTED READ WRITE";
+
+/** Limits that the server enforces in every transaction, in milliseconds. */
+export interface StatementLimits {
+  readonly statementMs: number;
+  readonly lockMs: number;
+}
+
+interface DatabaseOptions extends StatementLimits {
+  readonly name: string;
+  /** Read for each connection: password and certificates may have been renewed. */
+  readonly address: () => PostgresAddress;
+  readonly connections: number;
+}
+
+type Rows = readonly (readonly (string | boolean | null)[])[];
+
+/** A column of a query, as the server describes it. */
+export interface SentColumn {
+  readonly name: string;
+  readonly type: number;
+  /** 0 when the column is computed. */
+  readonly table: number;
+  readonly number: number;
+}
+
+/** One transaction. Every statement is sent by the extended protocol, in which there is only one at a time. */
+export interface Transaction {
+  query(text: string, parameters: readonly (string | null)[]): Promise<Rows>;
+  columns(text: string, parameters: readonly (string | null)[]): Promise<readonly SentColumn[]>;
+  /** Runs a command that has no parameters. */
+  command(text: string): Promise<void>;
+}
+
+/** Carries a result out of a transaction that is rolled back. */
+class RolledBack extends Error {
+  readonly result: unknown;
+
+  constructor(result: unknown) {
+    super("rolled back");
+    this.result = result;
+  }
+}
+
+/** The connections of one database, as the user that reads. Every transaction is rolled back. */
+export class Database {
+  readonly #options: DatabaseOptions;
+  readonly #pool: ConnectionPool;
+  #hasAnswered = false;
+
+  constructor(options: DatabaseOptions) {
+    this.#options = options;
+    this.#pool = new ConnectionPool({
+      count: options.connections,
+      server: `the database of ${options.name}`,
+      // The server's own limit and the caller's deadline end a statement before.
+      limits: { transactionMs: options.statementMs + QUEUE_MS_MAX, queueMs: QUEUE_MS_MAX },
+      open: () => connect({ ...options.address(), isPooled: true }),
+    });
+  }
+
+  /** Whether the last transaction had an answer. */
+  get hasAnswered(): boolean {
+    return this.#hasAnswered;
+  }
+
+  /**
+   * Reads in one transaction. When the signal fires, the statement is cancelled on the server.
+   * @throws StoreUnavailable, or an SQLError of the server
+   */
+  read<T>(signal: AbortSignal, work: (transaction: Transaction) => Promise<T>): Promise<T> {
+    return this.#rolledBack(READ, signal, work);
+  }
+
+  /** As `read`, but the transaction may make temporary objects. */
+  look<T>(signal: AbortSignal, work: (transaction: Transaction) => Promise<T>): Promise<T> {
+    return this.#rolledBack(LOOK, signal, work);
+  }
+
+  close(): Promise<void> {
+    return this.#pool.close();
+  }
+
+  async #rolledBack<T>(mode: string, signal: AbortSignal, work: (transaction: Transaction) => Promise<T>): Promise<T> {
+    try {
+      // A transaction ends by an error: settings, notifications and cursors of the statement are undone with it.
+      await this.#pool.run(mode, async (sql) => {
+        throw new RolledBack(await work(this.#transaction(sql, signal)));
+      });
+    } catch (error) {
+      this.#hasAnswered = error instanceof RolledBack;
+      if (error instanceof RolledBack) return error.result as T;
+      throw error;
+    }
+    throw new Error("a transaction that is always rolled back has ended otherwise");
+  }
+
+  #transaction(sql: Bun.TransactionSQL, signal: AbortSignal): Transaction {
+    const { name } = this.#options;
+    const run = async (query: Bun.SQL.Query<unknown>): Promise<unknown> => {
+      const cancel = (): void => void query.cancel();
+      if (signal.aborted) throw new StoreUnavailable(`the call of ${name} has ended`);
+      signal.addEventListener("abort", cancel, { once: true });
+      const silent = Promise.withResolvers<never>();
+      const tooLate = (): void => {
+        timer = setTimeout(() => silent.reject(new StoreUnavailable(`${name} does not answer`)), CANCEL_MS_MAX);
+      };
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      signal.addEventListener("abort", tooLate, { once: true });
+      try {
+        return await Promise.race([query, silent.promise]);
+      } finally {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", cancel);
+        signal.removeEventListener("abort", tooLate);
+      }
+    };
+    return {
+      query: async (text, parameters) => (await run(sql.unsafe(text, [...parameters]).values())) as Rows,
+      async columns(text, parameters) {
+        const result = (await run(sql.unsafe(text, [...parameters]))) as { readonly columns?: readonly SentColumn[] };
+        return result.columns ?? [];
+      },
+      async command(text) {
+        await run(sql(extended(text)));
+      },
+    };
+  }
+}
+
+/** Returns a text as a template without values: such a one is sent by the extended protocol, a plain text is not. */
+function extended(text: string): TemplateStringsArray {
+  const strings = [text];
+  // The runtime takes a list with an enumerable `raw` for values.
+  Object.defineProperty(strings, "raw", { value: strings, enumerable: false });
+  return strings as unknown as TemplateStringsArray;
+}

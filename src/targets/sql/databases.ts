@@ -1,0 +1,93 @@
+import { ManifestError } from "../../core/errors.ts";
+import type { KindReport, Quarantine, SystemState, TargetContext } from "../../core/target-kind.ts";
+import type { Binding, Tool } from "../../core/types.ts";
+import type { Circuit } from "../../egress/resilience.ts";
+import type { SqlEntries } from "./settings.ts";
+import { openSystem, type SqlSystem } from "./system.ts";
+import { SqlTool } from "./tool.ts";
+
+/** Time to check all tools at the start, in milliseconds: a database that is away delays nobody for longer. */
+const CHECK_MS_MAX = 10_000;
+
+interface DatabaseStatus extends SystemState {
+  readonly circuit: Circuit;
+}
+
+/** The configured databases and their tools. */
+class Databases {
+  readonly #systems: ReadonlyMap<string, SqlSystem>;
+  readonly #tools = new Map<string, SqlTool>();
+  /** Of tools that do not fit their database. */
+  readonly #errors = new Map<string, ManifestError>();
+
+  constructor(systems: ReadonlyMap<string, SqlSystem>) {
+    this.#systems = systems;
+  }
+
+  has(system: string): boolean {
+    return this.#systems.has(system);
+  }
+
+  /** Asks the databases for what the tools need of them. */
+  async prepare(tools: readonly Tool[]): Promise<ReadonlyMap<string, string>> {
+    const signal = AbortSignal.timeout(CHECK_MS_MAX);
+    await Promise.all(
+      tools.map(async (tool) => {
+        const system = this.#systems.get(tool.target.system);
+        if (system === undefined) return;
+        const checked = new SqlTool(tool, system);
+        this.#tools.set(tool.name, checked);
+        try {
+          await checked.load(signal);
+        } catch (error) {
+          if (!(error instanceof ManifestError)) throw error;
+          this.#errors.set(tool.name, error);
+        }
+      }),
+    );
+    return new Map();
+  }
+
+  bind(tool: Tool): Binding {
+    const error = this.#errors.get(tool.name);
+    if (error !== undefined) throw error;
+    const checked = this.#tools.get(tool.name);
+    if (checked !== undefined) return checked;
+    const message = `no database ${tool.target.system} is configured; configured: ${[...this.#systems.keys()].join(", ") || "none"}`;
+    throw new ManifestError(tool.name, [{ field: "target.system", message }]);
+  }
+
+  quarantineOf({ name }: Tool): Quarantine | undefined {
+    return this.#tools.get(name)?.quarantine;
+  }
+
+  report(tools: readonly Tool[]): KindReport {
+    const toolNotes = tools.flatMap((tool) => {
+      const quarantine = this.quarantineOf(tool);
+      if (quarantine === undefined || this.#errors.has(tool.name)) return [];
+      return [{ tool: tool.name, field: "target.sql", message: quarantine.reason, isQuarantine: true as const }];
+    });
+    return { toolNotes };
+  }
+
+  status(): Readonly<Record<string, DatabaseStatus>> {
+    const states = [...this.#systems].map(([name, { resilience }]) => {
+      return [name, { circuit: resilience.circuit, calls: resilience.calls }] as const;
+    });
+    return Object.fromEntries(states);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#systems.values()].map(({ database }) => database.close()));
+  }
+}
+
+/** Opens the configured databases. Adds what is wrong to `context.problems`. */
+export function openDatabases(context: TargetContext, entries: SqlEntries): Databases {
+  const systems = new Map<string, SqlSystem>();
+  for (const [name, { sql }] of entries) {
+    const system = openSystem(context, name, sql);
+    if (system !== undefined) systems.set(name, system);
+  }
+  return new Databases(systems);
+}

@@ -1,0 +1,233 @@
+import { randomUUID } from "node:crypto";
+import type { SentColumn, StatementLimits, Transaction } from "./database.ts";
+import type { ParameterType } from "./values.ts";
+
+/** What a database says of a statement. */
+export interface Description {
+  readonly parameters: readonly ParameterType[];
+  readonly columns: readonly DescribedColumn[];
+  /** Object ids of the tables and views that it reads, those within views too. */
+  readonly relations: readonly string[];
+  /** The functions that it calls, also by operators and within views. Undefined: they are not checked. */
+  readonly functions: readonly CalledFunction[] | undefined;
+  /** Of everything that the statement depends on; changes with it. */
+  readonly digest: string;
+}
+
+export interface DescribedColumn {
+  readonly name: string;
+  /** As PostgreSQL writes it. */
+  readonly type: string;
+  readonly isList: boolean;
+  /** `schema.table.column`; undefined for a computed column, and for one of a view. */
+  readonly origin: string | undefined;
+}
+
+export interface CalledFunction {
+  /** Object id. */
+  readonly id: string;
+  /** `schema.name`. */
+  readonly name: string;
+  /** Whether every function of the name may change something, or lasts longer than the statement. */
+  readonly isVolatile: boolean;
+}
+
+interface Checked {
+  readonly statement: string;
+  readonly parameterCount: number;
+  readonly areFunctionsChecked: boolean;
+  readonly limits: StatementLimits;
+}
+
+/** Views within views. */
+const VIEW_DEPTH_MAX = 32;
+
+/**
+ * Asks the server what a statement is, without running it: as a query inside another one, which refuses everything else; prepared,
+ * which tells the types of its parameters; and as the body of a temporary function, in whose tree every function has its id.
+ */
+export async function describe(transaction: Transaction, checked: Checked): Promise<Description> {
+  const { statement, parameterCount, areFunctionsChecked } = checked;
+  await setLimits(transaction, checked.limits);
+  const nulls = Array.from({ length: parameterCount }, () => null);
+  const sent = await transaction.columns(describing(statement, parameterCount + 1), [...nulls, "0"]);
+  // Behind a pooler, another process may have left its own.
+  const name = `stc_${randomUUID().replaceAll("-", "")}`;
+  await transaction.command(`PREPARE ${name} AS ${statement}`);
+  const parameters = await parametersOf(transaction, name);
+  await transaction.command(`DEALLOCATE ${name}`);
+  const tree = areFunctionsChecked ? await treeOf(transaction, { name, statement, parameters }) : undefined;
+  const relations = await relationsIn(transaction, tree, sent);
+  const columns = await columnsOf(transaction, sent, relations.views);
+  const trees = tree === undefined ? undefined : [tree, ...relations.trees];
+  const functions = trees === undefined ? undefined : await functionsIn(transaction, trees);
+  const ids = { relations: relations.ids, functions: (functions ?? []).map(({ id }) => id) };
+  const [[digest] = []] = await transaction.query(`SELECT ${digestSql(1)}`, digestParameters(ids));
+  const described = { parameters: parameters.map(({ type }) => type), columns, functions };
+  return { ...described, relations: relations.ids, digest: String(digest) };
+}
+
+/** Sets the limits of this transaction, and the forms in which values are written. */
+export async function setLimits(transaction: Transaction, { statementMs, lockMs }: StatementLimits): Promise<void> {
+  await transaction.query(`SELECT ${settingsSql(1)}`, settingsParameters({ statementMs, lockMs }));
+}
+
+/** Columns that make the settings of a transaction. They have two parameters. */
+export function settingsSql(at: number): string {
+  const fixed = [
+    ["TimeZone", "UTC"],
+    ["DateStyle", "ISO, YMD"],
+    ["IntervalStyle", "iso_8601"],
+    ["bytea_output", "hex"],
+    ["extra_float_digits", "1"],
+    ["xmloption", "content"],
+  ].map(([name, value]) => `set_config('${name}', '${value}', true)`);
+  const limits = ["statement_timeout", "idle_in_transaction_session_timeout"].map(
+    (name) => `set_config('${name}', $${at}::text, true)`,
+  );
+  return [...limits, `set_config('lock_timeout', $${at + 1}::text, true)`, ...fixed].join(", ");
+}
+
+export function settingsParameters({ statementMs, lockMs }: StatementLimits): readonly string[] {
+  return [String(statementMs), String(lockMs)];
+}
+
+/** A column with the digest of everything that a statement depends on. It has two parameters: relations and functions. */
+export function digestSql(at: number): string {
+  return `md5(concat_ws('/',
+(SELECT string_agg(concat_ws(' ', attrelid, attnum, attname, atttypid, atttypmod), ',' ORDER BY attrelid, attnum)
+  FROM pg_catalog.pg_attribute WHERE attrelid = ANY($${at}::text[]::oid[]) AND attnum > 0 AND NOT attisdropped),
+(SELECT string_agg(concat_ws(' ', oid, md5(ev_action::text)), ',' ORDER BY oid)
+  FROM pg_catalog.pg_rewrite WHERE ev_class = ANY($${at}::text[]::oid[])),
+(SELECT string_agg(concat_ws(' ', oid, provolatile, md5(prosrc)), ',' ORDER BY oid)
+  FROM pg_catalog.pg_proc WHERE oid = ANY($${at + 1}::text[]::oid[]))))`;
+}
+
+export function digestParameters(ids: {
+  readonly relations: readonly string[];
+  readonly functions: readonly string[];
+}): readonly string[] {
+  return [`{${ids.relations.join(",")}}`, `{${ids.functions.join(",")}}`];
+}
+
+interface SentParameter {
+  readonly type: ParameterType;
+  /** As PostgreSQL writes it, with its schema if it needs one. */
+  readonly declared: string;
+}
+
+async function parametersOf(transaction: Transaction, name: string): Promise<readonly SentParameter[]> {
+  const rows = await transaction.query(
+    `SELECT format_type(p.type, NULL), format_type(coalesce(e.oid, t.oid), NULL), e.oid IS NOT NULL, coalesce(e.typtype, t.typtype) = 'e'
+FROM pg_catalog.pg_prepared_statements s, unnest(s.parameter_types) WITH ORDINALITY AS p(type, at)
+JOIN pg_catalog.pg_type t ON t.oid = p.type LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
+WHERE s.name = $1::text ORDER BY p.at`,
+    [name],
+  );
+  return rows.map(([declared, name, isList, isEnum]) => ({
+    declared: String(declared),
+    type: { name: String(name), isList: isList === true, isEnum: isEnum === true },
+  }));
+}
+
+interface Prepared {
+  readonly name: string;
+  readonly statement: string;
+  readonly parameters: readonly SentParameter[];
+}
+
+/** Returns the statement as the server has understood it. */
+async function treeOf(transaction: Transaction, { name, statement, parameters }: Prepared): Promise<string> {
+  const types = parameters.map(({ declared }) => declared).join(", ");
+  await transaction.command(
+    `CREATE FUNCTION pg_temp.${name}(${types}) RETURNS SETOF record BEGIN ATOMIC ${statement}\n; END`,
+  );
+  const [[tree] = []] = await transaction.query(
+    "SELECT prosqlbody::text FROM pg_catalog.pg_proc WHERE proname = $1::text AND pronamespace = pg_my_temp_schema()",
+    [name],
+  );
+  return String(tree);
+}
+
+interface Relations {
+  readonly ids: readonly string[];
+  readonly views: ReadonlySet<string>;
+  /** Of the views. */
+  readonly trees: readonly string[];
+}
+
+/** Returns the tables and views in a tree, and those that its views read. Without a tree, those of the columns. */
+async function relationsIn(
+  transaction: Transaction,
+  tree: string | undefined,
+  columns: readonly SentColumn[],
+): Promise<Relations> {
+  const named = tree === undefined ? columns.map(({ table }) => String(table)) : idsIn([tree], /:relid (\d+)/g);
+  const ids = new Set(named.filter((id) => id !== "0"));
+  const views = new Set<string>();
+  const trees: string[] = [];
+  let unread = [...ids];
+  for (let depth = 0; unread.length > 0 && depth < VIEW_DEPTH_MAX; depth += 1) {
+    const rows = await transaction.query(
+      `SELECT c.oid::text, r.ev_action::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_rewrite r ON r.ev_class = c.oid
+WHERE c.oid = ANY($1::text[]::oid[]) AND c.relkind = 'v'`,
+      [`{${unread.join(",")}}`],
+    );
+    const found = rows.map(([, action]) => String(action));
+    for (const [id] of rows) views.add(String(id));
+    trees.push(...found);
+    unread = idsIn(found, /:relid (\d+)/g).filter((id) => id !== "0" && !ids.has(id));
+    for (const id of unread) ids.add(id);
+  }
+  return { ids: [...ids], views, trees };
+}
+
+function idsIn(trees: readonly string[], pattern: RegExp): readonly string[] {
+  return [...new Set(trees.flatMap((tree) => [...tree.matchAll(pattern)].map(([, id = "0"]) => id)))];
+}
+
+async function columnsOf(
+  transaction: Transaction,
+  sent: readonly SentColumn[],
+  views: ReadonlySet<string>,
+): Promise<readonly DescribedColumn[]> {
+  const facts = await Promise.all(
+    sent.map(async ({ type, table, number }) => {
+      const [row = []] = await transaction.query(
+        `SELECT format_type(t.oid, NULL), t.typcategory = 'A', (SELECT concat_ws('.', n.nspname, c.relname, a.attname)
+  FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  WHERE a.attrelid = $2::text::oid AND a.attnum = $3::text::int2)
+FROM pg_catalog.pg_type t WHERE t.oid = $1::text::oid`,
+        [String(type), String(table), String(number)],
+      );
+      return row;
+    }),
+  );
+  return sent.map(({ name, table }, index) => {
+    const [type, isList, origin] = facts[index] ?? [];
+    const isKnown = typeof origin === "string" && !views.has(String(table));
+    return { name, type: String(type), isList: isList === true, origin: isKnown ? origin : undefined };
+  });
+}
+
+async function functionsIn(transaction: Transaction, trees: readonly string[]): Promise<readonly CalledFunction[]> {
+  const ids = idsIn(trees, /:(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)/g);
+  const operators = idsIn(trees, /:(?:opno|eqop|sortop) (\d+)/g);
+  const rows = await transaction.query(
+    `SELECT p.oid::text, concat_ws('.', n.nspname, p.proname), p.provolatile = 'v' FROM pg_catalog.pg_proc p
+JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+WHERE p.oid = ANY($1::text[]::oid[]) OR p.oid IN (SELECT oprcode FROM pg_catalog.pg_operator WHERE oid = ANY($2::text[]::oid[]))
+ORDER BY 2, 1`,
+    [`{${ids.join(",")}}`, `{${operators.join(",")}}`],
+  );
+  return rows.map(([id, name, isVolatile]) => ({
+    id: String(id),
+    name: String(name),
+    isVolatile: isVolatile === true,
+  }));
+}
+
+/** Returns the query that tells the columns without running the statement. */
+function describing(statement: string, at: number): string {
+  return `SELECT * FROM (${statement}\n) AS q LIMIT $${at}::text::int8`;
+}

@@ -1,0 +1,46 @@
+import { ManifestError } from "../../core/errors.ts";
+import type { OpenedKind, TargetContext, TargetKind } from "../../core/target-kind.ts";
+import type { SqlTarget } from "../../core/types.ts";
+import { readPart, sqlFaults, sqlStatementPart } from "./manifest.ts";
+import { offlineTexts, planOf } from "./plan.ts";
+import { type SqlEntries, type SqlEntry, sqlSystem } from "./settings.ts";
+
+/** Queries of databases. Its code is loaded only when a database is configured. */
+export const sqlKind: TargetKind = {
+  name: "sql",
+  key: "sql",
+  systems: { keys: ["sql"], schema: sqlSystem },
+  data: sqlStatementPart,
+  check: sqlFaults,
+  category: () => "read",
+  planOffline: ({ target }, entry) => {
+    if (entry === undefined) return undefined;
+    const { user } = (entry as { readonly sql: SqlEntry }).sql.read;
+    const part = readPart(target as SqlTarget);
+    return (input) => planOf({ system: target.system, user }, part, offlineTexts(part, input));
+  },
+  open,
+};
+
+/** Creates a target for a query of a database. */
+export function sqlStatement(system: string, sql: SqlTarget["sql"]): SqlTarget {
+  return { system, sql };
+}
+
+async function open(context: TargetContext): Promise<OpenedKind> {
+  const entries = context.systems as SqlEntries;
+  const databases = entries.size === 0 ? undefined : (await import("./databases.ts")).openDatabases(context, entries);
+  return {
+    prepare: async (tools) => (await databases?.prepare(tools)) ?? new Map(),
+    isBroken: ({ target: { system } }) => entries.has(system) && databases?.has(system) !== true,
+    bind(tool) {
+      if (databases !== undefined) return databases.bind(tool);
+      const message = `no database ${tool.target.system} is configured`;
+      throw new ManifestError(tool.name, [{ field: "target.system", message }]);
+    },
+    report: (tools) => databases?.report(tools) ?? {},
+    quarantineOf: (tool) => databases?.quarantineOf(tool),
+    status: async () => databases?.status() ?? {},
+    close: async () => databases?.close(),
+  };
+}

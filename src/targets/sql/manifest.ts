@@ -1,0 +1,132 @@
+import { z } from "zod";
+import type { Fault } from "../../core/errors.ts";
+import { isTable } from "../../core/json.ts";
+import { isSchema, schemaFaults, type Unchecked, unless } from "../../core/manifest/checks.ts";
+import { hint } from "../../core/nearest.ts";
+import { defOf, innerSchemas, type Schema } from "../../core/schema/walk.ts";
+import type { SqlTarget } from "../../core/types.ts";
+
+export const ROWS_DEFAULT = 100;
+const ROWS_MAX = 10_000;
+const STATEMENT_CHARACTERS_MAX = 20_000;
+const PARAMETERS_MAX = 100;
+/** Key of the rows in a result, and of the member that says that there were more. */
+export const ROWS = "rows";
+export const TRUNCATED = "truncated";
+
+const PARAMETER = /^\{([^{}]{1,128})\}$/;
+const COLUMN = /^[^.]{1,63}\.[^.]{1,63}(?:\.[^.]{1,63})?$/;
+export const COMPUTED = "computed";
+
+/** A manifest's `target.sql`. */
+export const sqlStatementPart = z
+  .strictObject(
+    {
+      statement: z
+        .string()
+        .min(1)
+        .max(STATEMENT_CHARACTERS_MAX)
+        .refine((text) => !text.includes("\0"), "must not contain NUL")
+        .refine(
+          (text) => !text.includes("{{"),
+          "has a template: values belong into parameters, $1 and so on, never into the text",
+        )
+        .describe("One query. `$1::int8` is the first of `parameters`, with its type. No `;` at the end."),
+      parameters: z
+        .array(z.string().regex(PARAMETER, 'must be one argument in braces, such as "{customer}"'))
+        .max(PARAMETERS_MAX)
+        .optional()
+        .describe('Arguments in the order of `$1`, `$2`: `["{customer}"]`. One that the call leaves out is NULL.'),
+      rows: z
+        .strictObject({
+          returns: z.int().min(1).max(ROWS_MAX).default(ROWS_DEFAULT).describe("Most rows of a result."),
+          more: z
+            .enum(["tell", "refuse"])
+            .default("tell")
+            .describe("What happens to a result with more: it is cut and says `truncated: true`, or it is refused."),
+        })
+        .optional(),
+      one: z
+        .literal(true, "must be true, or left out")
+        .optional()
+        .describe("The result is the only row itself. Without a row, the call is refused with NOT_FOUND."),
+      origins: z
+        .record(z.string(), z.union([z.literal(COMPUTED), z.string().regex(COLUMN, "must be table.column")]))
+        .optional()
+        .describe(
+          `Where a column comes from when the database does not know: \`table.column\`, or \`${COMPUTED}\` when it shows nothing of a column.`,
+        ),
+    },
+    { error: ({ code }) => (code === "invalid_type" ? "must be { statement, parameters }" : undefined) },
+  )
+  .describe("A query of a database.");
+
+/** A parsed `target.sql`. */
+export type SqlPart = z.output<typeof sqlStatementPart>;
+
+/** Reads a checked part with its defaults. */
+export function readPart({ sql }: SqlTarget): SqlPart {
+  return sqlStatementPart.parse(sql);
+}
+
+/** Returns the errors in a manifest's `target.sql`. What the database knows is checked with the database. */
+export function sqlFaults(part: unknown, manifest: Unchecked): readonly Fault[] {
+  const field = "target.sql";
+  const faults = schemaFaults(field, sqlStatementPart, part);
+  if (faults.length > 0 || !isTable(part)) return faults;
+  const { rows, one } = part as SqlPart;
+  return [
+    ...unless(
+      manifest["classification"] === "read",
+      "classification",
+      "must be read: statements that change rows are not supported",
+    ),
+    ...unless(one === undefined || rows === undefined, `${field}.rows`, "is not for one row"),
+    ...argumentFaults(argumentsOf(part as SqlPart), manifest["input"]),
+  ];
+}
+
+/** Returns the argument of each parameter. */
+export function argumentsOf({ parameters = [] }: Pick<SqlPart, "parameters">): readonly string[] {
+  return parameters.map((parameter) => parameter.slice(1, -1));
+}
+
+function argumentFaults(names: readonly string[], input: unknown): readonly Fault[] {
+  if (!isSchema(input)) return [];
+  const def = defOf(input);
+  if (def.type !== "object") return [];
+  const known = Object.keys(def.shape);
+  return [
+    ...names
+      .filter((name) => !known.includes(name))
+      .map((name) => ({
+        field: "target.sql.parameters",
+        message: `names no argument: {${name}}${hint(name, known)}`,
+      })),
+    ...known
+      .filter((name) => !names.includes(name))
+      .map((name) => ({ field: `input.${name}`, message: "is in none of the statement's parameters" })),
+  ];
+}
+
+/** Returns the schemas inside wrappers and unions. */
+export function leavesOf(schema: Schema, side: "in" | "out"): readonly Schema[] {
+  const inner = innerSchemas(schema, side);
+  return inner === undefined ? [schema] : inner.flatMap((each) => leavesOf(each, side));
+}
+
+/** Returns the members of an object's schema; undefined for any other schema. */
+export function membersOf(schema: Schema | undefined): Readonly<Record<string, Schema>> | undefined {
+  if (schema === undefined) return undefined;
+  const [leaf, another] = leavesOf(schema, "out");
+  const def = leaf === undefined || another !== undefined ? undefined : defOf(leaf);
+  return def?.type === "object" ? def.shape : undefined;
+}
+
+/** Returns the schema of a list's elements; undefined for any other schema. */
+export function elementOf(schema: Schema | undefined): Schema | undefined {
+  if (schema === undefined) return undefined;
+  const lists = leavesOf(schema, "out").map(defOf);
+  const list = lists.find((def) => def.type === "array");
+  return list?.type === "array" ? list.element : undefined;
+}

@@ -1,0 +1,32 @@
+import { isTable } from "../../core/json.ts";
+import type { ExecutionPlan, Json } from "../../core/types.ts";
+import { argumentsOf, ROWS_DEFAULT, type SqlPart } from "./manifest.ts";
+import { type ParameterType, parameterText } from "./values.ts";
+
+/** Returns the plan of a call: the statement, and the text of each parameter. */
+export function planOf(
+  { system, user }: { readonly system: string; readonly user: string },
+  part: SqlPart,
+  parameters: readonly (string | null)[],
+): ExecutionPlan {
+  return { kind: "sql", system, user, statement: part.statement, parameters, rows: rowsMax(part) };
+}
+
+/** Returns the most rows of a result. */
+export function rowsMax({ rows, one }: SqlPart): number {
+  return one === true ? 1 : (rows?.returns ?? ROWS_DEFAULT);
+}
+
+/** Returns the texts of the parameters as the statement itself gives their types: for programs that reach no database. */
+export function offlineTexts(part: SqlPart, input: Json): readonly (string | null)[] {
+  const args: { readonly [name: string]: unknown } = isTable(input) ? input : {};
+  return argumentsOf(part).map((name, index) => {
+    const value = args[name];
+    return parameterText(name, value, writtenType(part.statement, index + 1, Array.isArray(value)));
+  });
+}
+
+function writtenType(statement: string, at: number, isListGiven: boolean): ParameterType {
+  const isJson = new RegExp(`\\$${at}(?:::text)?::jsonb?\\b`, "i").test(statement);
+  return { name: isJson ? "jsonb" : "text", isList: isListGiven && !isJson, isEnum: false };
+}

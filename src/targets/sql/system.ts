@@ -1,0 +1,77 @@
+import { readFileSync } from "node:fs";
+import { isLoopback } from "../../core/network.ts";
+import type { TargetContext } from "../../core/target-kind.ts";
+import { parsePostgresUrl } from "../../database/postgres-url.ts";
+import { readNamed } from "../../egress/certificates.ts";
+import { Resilience } from "../../egress/resilience.ts";
+import { resilienceOf } from "../../egress/settings.ts";
+import type { DatabaseRules } from "./checks.ts";
+import { Database, type StatementLimits } from "./database.ts";
+import type { SqlEntry } from "./settings.ts";
+import type { ResultLimits } from "./statement.ts";
+
+/** A database, its limits, and what its operators say of it. */
+export interface SqlSystem {
+  readonly name: string;
+  readonly user: string;
+  /** `host:port`, for traces. */
+  readonly server: string;
+  readonly database: Database;
+  readonly resilience: Resilience;
+  readonly rules: DatabaseRules;
+  readonly limits: ResultLimits & StatementLimits;
+  readonly areFunctionsChecked: boolean;
+}
+
+type Context = Pick<TargetContext, "problems" | "pathOf" | "readFile" | "random">;
+
+/** Opens a system. Connects at first use. Returns undefined after problems: one for each file that cannot be read. */
+export function openSystem(context: Context, name: string, entry: SqlEntry): SqlSystem | undefined {
+  const field = `systems.${name}.sql`;
+  const files = [
+    [`${field}.read.passwordFile`, entry.read.passwordFile],
+    [`${field}.tls.rootCert`, entry.tls?.rootCert],
+    [`${field}.tls.clientCert`, entry.tls?.clientCert],
+    [`${field}.tls.clientKey`, entry.tls?.clientKey],
+  ] as const;
+  const unreadable = files.filter(([key, path]) => path !== undefined && readNamed(context, path, key) === undefined);
+  if (unreadable.length > 0) return undefined;
+  const url = URL.parse(entry.url);
+  const { statementMs, lockMs, cellChars, bytes } = entry.limits;
+  return {
+    name,
+    user: entry.read.user,
+    server: `${url?.hostname}:${url?.port || "5432"}`,
+    database: new Database({
+      name,
+      address: () => addressOf(context, entry),
+      connections: entry.connections,
+      statementMs,
+      lockMs,
+    }),
+    resilience: new Resilience(resilienceOf(entry), context.random),
+    rules: { columns: entry.columns, functions: entry.functions },
+    limits: { statementMs, lockMs, cellChars, chars: bytes },
+    areFunctionsChecked: entry.checkFunctions,
+  };
+}
+
+function addressOf({ pathOf }: Context, { url, tls, plaintext: isPlain, read }: SqlEntry) {
+  const address = new URL(url);
+  address.username = encodeURIComponent(read.user);
+  if (read.passwordFile !== undefined) address.password = encodeURIComponent(passwordIn(pathOf(read.passwordFile)));
+  const isEncrypted = tls !== undefined || (isPlain !== true && !isLoopback(address.hostname));
+  const parsed = parsePostgresUrl(address.href);
+  const path = (file: string | undefined): string | undefined => (file === undefined ? undefined : pathOf(file));
+  return {
+    ...parsed,
+    sslMode: isEncrypted ? ("verify-full" as const) : ("disable" as const),
+    rootCert: path(tls?.rootCert),
+    cert: path(tls?.clientCert),
+    key: path(tls?.clientKey),
+  };
+}
+
+function passwordIn(path: string): string {
+  return readFileSync(path, "utf8").replace(/\r?\n$/, "");
+}

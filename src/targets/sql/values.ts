@@ -1,0 +1,151 @@
+import { Refusal } from "../../core/errors.ts";
+import { defOf, type Schema } from "../../core/schema/walk.ts";
+import { BOUNDED_TEXT_LIMITS, parseAnswerJson } from "../../core/strict-json.ts";
+import type { Json } from "../../core/types.ts";
+import { elementOf, leavesOf } from "./manifest.ts";
+
+/**
+ * Values travel as text in both directions: drivers change some values on the way (numbers in JSON, microseconds, lists with
+ * NULL), the server's own text does not. So a parameter has the type that the statement gives it, and no other.
+ */
+
+const INTEGER = /^-?\d{1,19}$/;
+const DECIMAL = /^-?\d{1,1000}(?:\.\d{1,1000})?$/;
+const FLOAT = /^-?\d{1,400}(?:\.\d{1,400})?(?:[eE][+-]?\d{1,3})?$/;
+const DATE = /^\d{4}-\d{2}-\d{2}$/;
+const TIME = /^\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?$/;
+const TIMESTAMP = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?$/;
+const TIMESTAMP_ZONE = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}(?::?\d{2})?)$/;
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+interface Form {
+  readonly pattern: RegExp;
+  readonly says: string;
+}
+
+const ANY: Form = { pattern: /^/, says: "text" };
+const WHOLE: Form = { pattern: INTEGER, says: "a whole number" };
+const FLOATING: Form = { pattern: FLOAT, says: "a number" };
+
+/**
+ * The types that a parameter may have, and how their values are written. The server accepts more: ` 5 `, `yes`, `now`, `infinity`,
+ * names of tables.
+ */
+const FORMS: ReadonlyMap<string, Form> = new Map([
+  ...["text", "character varying", "character", "bpchar", "name", "citext", "json", "jsonb"].map(
+    (type) => [type, ANY] as const,
+  ),
+  ...["smallint", "integer", "bigint"].map((type) => [type, WHOLE] as const),
+  ...["real", "double precision"].map((type) => [type, FLOATING] as const),
+  ["numeric", { pattern: DECIMAL, says: "a decimal number" }],
+  ["boolean", { pattern: /^(?:true|false)$/, says: "true or false" }],
+  ["uuid", { pattern: UUID, says: "a UUID" }],
+  ["date", { pattern: DATE, says: "a date, such as 2026-11-28" }],
+  ["time without time zone", { pattern: TIME, says: "a time, such as 14:02" }],
+  ["timestamp without time zone", { pattern: TIMESTAMP, says: "a time without a zone, such as 2026-11-28T14:02" }],
+  ["timestamp with time zone", { pattern: TIMESTAMP_ZONE, says: "a time with a zone, such as 2026-11-28T14:02Z" }],
+]);
+
+/** The type of a parameter. */
+export interface ParameterType {
+  /** As PostgreSQL writes it, without `[]`. */
+  readonly name: string;
+  readonly isList: boolean;
+  readonly isEnum: boolean;
+}
+
+/** Returns whether parameters may have the type: its values are data, and name nothing on the server. */
+export function isValueType({ name, isEnum }: ParameterType): boolean {
+  return isEnum || FORMS.has(name);
+}
+
+/**
+ * Returns the text of an argument; null for NULL.
+ * @throws {Refusal} INVALID_INPUT that names the argument
+ */
+export function parameterText(argument: string, value: unknown, type: ParameterType): string | null {
+  if (value === undefined || value === null) return null;
+  if (!type.isList) return scalarText(argument, value, type);
+  if (!Array.isArray(value)) throw invalid(argument, "must be a list");
+  return `{${value.map((each) => quoted(each === null ? null : scalarText(argument, each, type))).join(",")}}`;
+}
+
+function scalarText(argument: string, value: unknown, { name, isEnum }: ParameterType): string {
+  const isJson = name === "json" || name === "jsonb";
+  const text = isJson || typeof value === "object" ? JSON.stringify(value) : String(value);
+  // PostgreSQL has no NUL, and a lone surrogate would be stored as another character than the approved one.
+  if (text.includes("\0") || !text.isWellFormed()) throw invalid(argument, "has characters that cannot be stored");
+  const { pattern, says } = isEnum ? ANY : (FORMS.get(name) ?? ANY);
+  if (!pattern.test(text)) throw invalid(argument, `must be ${says}`);
+  return text;
+}
+
+/** Returns an element in the notation of arrays. */
+function quoted(text: string | null): string {
+  return text === null ? "NULL" : `"${text.replaceAll(/["\\]/g, "\\$&")}"`;
+}
+
+function invalid(argument: string, message: string): Refusal {
+  return new Refusal("INVALID_INPUT", "The arguments do not match the tool's input schema.", {
+    details: { violations: [{ field: argument, message }] },
+  });
+}
+
+/** How the text of a column becomes a value. */
+export type ColumnForm = "text" | "number" | "boolean" | "json" | "list";
+
+/** Returns the form that an output schema gives a column; undefined when it takes several or none. */
+export function columnForm(schema: Schema): ColumnForm | undefined {
+  const leaves = leavesOf(schema, "in").map((leaf) => defOf(leaf).type);
+  const forms = new Set(leaves.flatMap((type) => FORM_OF_SCHEMA[type] ?? (type === "null" ? [] : [undefined])));
+  const [form] = forms;
+  return forms.size === 1 ? form : undefined;
+}
+
+const FORM_OF_SCHEMA: Readonly<Record<string, ColumnForm>> = {
+  string: "text",
+  enum: "text",
+  literal: "text",
+  template_literal: "text",
+  number: "number",
+  int: "number",
+  boolean: "boolean",
+  object: "json",
+  record: "json",
+  unknown: "json",
+  any: "json",
+  array: "list",
+};
+
+/** Reads the text of a column. @throws {Error} when the value does not have the form */
+export function columnValue(text: string | null, form: ColumnForm, schema: Schema): unknown {
+  if (text === null) return null;
+  switch (form) {
+    case "text":
+      return text;
+    case "number":
+      return exactNumber(text);
+    case "boolean":
+      if (text !== "true" && text !== "false") throw new Error("is neither true nor false");
+      return text === "true";
+    case "json":
+      return parseAnswerJson(text, BOUNDED_TEXT_LIMITS);
+    case "list":
+      return listValue(text, elementOf(schema));
+  }
+}
+
+/** A list arrives as a JSON array of texts. */
+function listValue(text: string, element: Schema | undefined): unknown {
+  const values = parseAnswerJson(text, BOUNDED_TEXT_LIMITS) as readonly Json[];
+  const form = (element && columnForm(element)) ?? "text";
+  return values.map((each) => (typeof each === "string" && element ? columnValue(each, form, element) : each));
+}
+
+/** Numbers that JSON would change are refused: the schema can take them as text. */
+function exactNumber(text: string): number {
+  const number = Number(text);
+  if (!Number.isFinite(number)) throw new Error("is not a number in JSON: declare text");
+  if (INTEGER.test(text) && !Number.isSafeInteger(number)) throw new Error("is too large for a number: declare text");
+  return number;
+}

@@ -1,0 +1,73 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parse } from "yaml";
+import { AskingService, type Reply } from "../../support/asking-service.ts";
+import { blocksOf } from "../../support/documented.ts";
+import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+
+const blocks = blocksOf("docs/sql.md");
+const [settings = "", manifest = ""] = blocks.filter(({ language }) => language === "yaml").map(({ text }) => text);
+const [role = ""] = blocks.filter(({ language }) => language === "sql").map(({ text }) => text);
+
+const TABLES = `CREATE TABLE customers (id bigint PRIMARY KEY, email text);
+CREATE TABLE orders (id bigint PRIMARY KEY, customer_id bigint REFERENCES customers, status text NOT NULL,
+  total numeric(12, 2) NOT NULL, placed_at timestamptz NOT NULL);
+CREATE TABLE staff (id bigint PRIMARY KEY, salary integer);
+INSERT INTO customers VALUES (7, 'ann@example.com'), (8, NULL);
+INSERT INTO orders SELECT 9007199254740990 + n, 7, CASE n % 2 WHEN 0 THEN 'open' ELSE 'sent' END, n * 1.05, '2026-11-28 14:02:11.123456+01'
+  FROM generate_series(1, 60) AS n;`;
+
+/** The service of the guide, with the guide's database. */
+class GuideService extends AskingService {
+  server: PostgresServer | undefined;
+
+  async start(native: string): Promise<void> {
+    this.server = await startPostgres(native);
+    await this.server.createDatabase("shop");
+    await this.server.send(TABLES, "shop");
+    await this.server.send(role, "shop");
+    for (const folder of ["tools", "secrets"]) mkdirSync(join(this.folder, folder));
+    writeFileSync(join(this.folder, "secrets/shop-reader"), "change-me\n");
+    writeFileSync(join(this.folder, "tools/orders.tool.yaml"), manifest);
+    const { systems } = parse(settings);
+    expect(systems.shop.sql.url).toBe("postgres://db.internal:5432/shop");
+    // The guide's database is in an internal network; this one is on this host.
+    systems.shop.sql.url = `postgres://127.0.0.1:${this.server.port}/shop`;
+    delete systems.shop.sql.tls;
+    await this.run({ tools: ["tools"], systems });
+  }
+
+  async call(args: unknown): Promise<Reply> {
+    const token = await this.agent({ permissions: ["orders:read"] });
+    return this.send("POST", "/call", { token, body: { tool: "orders_of_customer", args } });
+  }
+
+  override async end(): Promise<void> {
+    await super.end();
+    await this.server?.end();
+  }
+}
+
+const native = findPostgres();
+
+describe.skipIf(native === undefined)("the guide's database", () => {
+  const service = new GuideService();
+  beforeAll(() => service.start(native ?? ""));
+  afterAll(() => service.end());
+
+  test("answers with exact values, masked as the system's columns say", async () => {
+    const { http, body } = await service.call({ customer: "7" });
+    expect([http, body.result?.truncated, body.result?.rows?.length]).toEqual([200, true, 50]);
+    expect(body.result.rows[0]).toEqual({
+      ...{ id: "9007199254741050", status: "open", total: "63.00", placed_at: "2026-11-28 13:02:11.123456+00" },
+      contact: expect.not.stringContaining("ann"),
+    });
+    expect(service.entry(body.traceId)).toMatchObject({ decision: "ALLOWED", tool: { targetSystem: "shop" } });
+  });
+
+  test("lists are values, whatever is in them", async () => {
+    const { body } = await service.call({ customer: "7", states: ["sent"] });
+    expect(body.result.rows.map(({ status }: { status: string }) => status)).toEqual(Array(30).fill("sent"));
+  });
+});
