@@ -39,6 +39,8 @@ export interface PostgresServer extends PostgresAccess {
    * from then on.
    */
   follow(port: number, settings: readonly string[]): Promise<PostgresServer>;
+  /** Lets every user in without a password. */
+  trust(): Promise<void>;
   /** Hands it a file. */
   own(path: string): void;
   end(): Promise<void>;
@@ -175,6 +177,13 @@ class Server implements PostgresServer {
       return row === undefined ? undefined : true;
     });
     return standby;
+  }
+
+  async trust(): Promise<void> {
+    const path = join(this.dir, "cluster/pg_hba.conf");
+    fs.writeFileSync(path, "host all all 127.0.0.1/32 trust\n");
+    own(path);
+    await this.send("SELECT pg_reload_conf()");
   }
 
   own(path: string): void {

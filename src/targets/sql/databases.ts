@@ -14,7 +14,7 @@ interface DatabaseStatus extends SystemState {
 }
 
 /** The configured databases and their tools. */
-class Databases {
+export class Databases {
   readonly #systems: ReadonlyMap<string, SqlSystem>;
   readonly #tools = new Map<string, SqlTool>();
   /** Of tools that do not fit their database. */

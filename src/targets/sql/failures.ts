@@ -43,8 +43,8 @@ const MEANINGS: ReadonlyMap<string, Meaning> = new Map([
   ["08", UNAVAILABLE],
 ]);
 
-/** States of a statement that does not fit the database any more. */
-const DRIFTED = new Set(["42P01", "42703", "42883", "42P10", "3F000", "0A000"]);
+/** States of a statement that may not fit the database any more: tables, columns, functions, rights, or what a function does. */
+const DRIFTED = new Set(["42P01", "42703", "42883", "42P10", "3F000", "0A000", "42501", "25006"]);
 
 /** Returns what an error of the driver means. Its text may hold rows, and is in none of the results. */
 export function failureOf(error: unknown): SqlFailure {

@@ -143,7 +143,7 @@ export class SqlTool implements Binding {
     } catch (error) {
       span?.end(error instanceof SqlFailure ? error.status : "UNKNOWN");
       if (!(error instanceof SqlFailure)) throw error;
-      if (!maybeDrifted(error)) throw refusalOf(error, call);
+      if (!maybeDrifted(error) || !mayCheck) throw refusalOf(error, call);
     }
     if (!mayCheck) throw this.#quarantined();
     // The tables or functions have changed: what the tool was checked with is not true any more.

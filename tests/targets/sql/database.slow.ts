@@ -1,0 +1,432 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { z } from "zod";
+import type { Databases } from "../../../src/targets/sql/databases.ts";
+import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+import { until } from "../../support/until.ts";
+import { ask, databaseAt, faultsOf, loaded, refusal, sqlTool } from "./support.ts";
+
+const native = findPostgres();
+const text = z.string().nullable();
+
+const TABLES = `CREATE ROLE reader LOGIN; CREATE ROLE owner LOGIN; GRANT CREATE ON SCHEMA public TO owner;
+CREATE TYPE mood AS ENUM ('sad', 'glad');
+CREATE TABLE people (id bigint PRIMARY KEY, name text, email text, salary integer, mood mood);
+INSERT INTO people VALUES (1, 'Ann', 'ann@canary.example', 10, 'sad'), (2, 'Bob', 'bob@canary.example', 20, 'glad');
+CREATE TABLE secrets (token text); INSERT INTO secrets VALUES ('canary');
+CREATE VIEW visible AS SELECT id, email FROM people;
+CREATE FUNCTION writes() RETURNS integer LANGUAGE sql VOLATILE AS 'INSERT INTO people VALUES (99); SELECT 1';
+CREATE FUNCTION harmless(integer) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT $1 + 1';
+CREATE FUNCTION sneaks(integer, integer) RETURNS integer LANGUAGE plpgsql VOLATILE AS 'BEGIN PERFORM set_config(''app.tenant'', ''x'', false); RETURN 1; END';
+CREATE OPERATOR ### (LEFTARG = integer, RIGHTARG = integer, FUNCTION = sneaks);
+CREATE VIEW sneaky AS SELECT id, writes() AS w FROM people;
+GRANT SELECT ON people, visible, sneaky TO reader;`;
+
+let server: PostgresServer;
+const opened: Databases[] = [];
+
+/** Opens the database as the user that reads. */
+function open(settings: Readonly<Record<string, unknown>> = {}): Databases {
+  const databases = databaseAt(server.port, { read: { user: "reader" }, ...settings });
+  opened.push(databases);
+  return databases;
+}
+
+const peopleNow = (): Promise<readonly unknown[]> => server.send("SELECT count(*)::int AS n FROM people", "shop");
+
+describe.skipIf(native === undefined)("a database", () => {
+  beforeAll(async () => {
+    server = await startPostgres(native ?? "");
+    // The tests' users have no passwords: what is tested is what they may do.
+    await server.createDatabase("shop");
+    await server.send(TABLES, "shop");
+    await server.trust();
+  });
+  afterAll(async () => {
+    for (const databases of opened) await databases.close();
+    await server?.end();
+  });
+
+  describe("refuses a statement that", () => {
+    const refused: readonly (readonly [what: string, statement: string])[] = [
+      ["ends the transaction and goes on", "select id from people; commit; insert into people values (3)"],
+      ["is followed by another", "select id from people; drop table people"],
+      ["closes the query around it", "select id from people) as q(c0) limit 1; drop table people; --"],
+      ["leaves the query around it", "select 1 as id) as x, (select 2 as id"],
+      ["ends in a comment that is not closed", "select id from people /*"],
+      ["changes rows", "update people set name = 'x' returning id"],
+      ["changes rows within WITH", "with w as (delete from people returning id) select id from w"],
+      ["adds rows", "insert into people values (3) returning id"],
+      ["makes a table", "select id into copy from people"],
+      ["locks rows", "select id from people for update"],
+      ["copies", "copy people to stdout"],
+      ["copies to a program", "copy people to program 'true'"],
+      ["sets", "set role owner"],
+      ["explains", "explain analyze select id from people"],
+      ["calls a block", "do 'begin end'"],
+      ["prepares", "prepare x as select 1"],
+      ["has a `;` at its end", "select id from people;"],
+      ["reads what its user may not", "select token as id from secrets"],
+      ["does not exist", "select id from nobody"],
+    ];
+    test.each(refused)("%s", async (_, statement) => {
+      const before = await peopleNow();
+      const faults = await faultsOf(open(), sqlTool({ statement, columns: { id: text } }));
+      expect(faults.length).toBeGreaterThan(0);
+      expect(await peopleNow()).toEqual(before);
+      expect(await server.send("SELECT to_regclass('copy') AS copy", "shop")).toEqual([{ copy: null }]);
+    });
+
+    const calling: readonly (readonly [name: string, statement: string])[] = [
+      ["pg_catalog.set_config", "select set_config('app.tenant', 'x', false) as id"],
+      ["pg_catalog.pg_notify", "select pg_notify('a', 'b')::text as id"],
+      ["pg_catalog.pg_sleep", "select pg_sleep(9)::text as id"],
+      ["pg_catalog.pg_advisory_lock", "select pg_advisory_lock(1)::text as id"],
+      ["public.writes", "select writes()::text as id"],
+      ["public.harmless", "select harmless(1)::text as id"],
+      ["public.sneaks", "select (1 ### 2)::text as id"],
+      ["public.writes", "select w::text as id from sneaky"],
+      ["pg_catalog.random", "select id::text from people order by random()"],
+    ];
+    test.each(calling)("calls %s, in %p", async (name, statement) => {
+      const [fault = ""] = await faultsOf(open(), sqlTool({ statement, columns: { id: text } }));
+      expect(fault).toStartWith(`target.sql.statement calls ${name}, which may change something`);
+    });
+
+    test("has a parameter of another number or of a type that names something", async () => {
+      const more = sqlTool({
+        statement: "select id from people where id = $1::int8 and name = $2::text",
+        input: { id: text },
+        columns: { id: text },
+      });
+      expect(await faultsOf(open(), more)).toEqual([
+        "target.sql.parameters has 1 entries, but the statement has 2 parameters",
+      ]);
+      const names = sqlTool({
+        statement: "select $1::regclass::text as id",
+        input: { id: text },
+        columns: { id: text },
+      });
+      expect(await faultsOf(open(), names)).toEqual([
+        "target.sql.parameters {id} has the type regclass: give it a type for values, such as $1::text",
+      ]);
+    });
+  });
+
+  test("a function that the system lists may be called", async () => {
+    const tool = sqlTool({ statement: "select harmless(1)::text as id", columns: { id: text } });
+    expect(await ask(await loaded(open({ functions: ["public.harmless"] }), tool))).toEqual({ rows: [{ id: "2" }] });
+  });
+
+  test("a query with everything that is usual is loaded", async () => {
+    const statement = `with latest as (select id, name, row_number() over (partition by mood order by id) as place from people)
+select lower(l.name) as name, count(*) as n, max(p.salary) as most, coalesce(min(l.place), 0) as place, now()::date as day
+from latest l join people p using (id) where p.name ilike $1::text group by 1 order by n desc, name -- the end`;
+    const columns = { name: text, n: z.int(), most: z.int(), place: z.int(), day: text };
+    const binding = await loaded(open(), sqlTool({ statement, input: { name: z.string() }, columns }));
+    expect(await ask(binding, { name: "a%" })).toMatchObject({ rows: [{ name: "ann", n: 1, most: 10, place: 1 }] });
+  });
+
+  describe("columns", () => {
+    const rules = { columns: { "people.email": "mask", "public.people.salary": "never" } };
+    const faults = (statement: string, more = {}): Promise<readonly string[]> =>
+      faultsOf(open(rules), sqlTool({ statement, columns: { x: text }, ...more }));
+
+    test("are protected under any name", async () => {
+      expect(await faults("select p.email as x from people p")).toEqual([
+        "outputPolicy.rows[].x must be mask, as the system's columns say of public.people.email",
+      ]);
+      expect(await faults("select p.email as x from people p", { outputPolicy: { "rows[].x": "mask" } })).toEqual([]);
+      expect(
+        await faults("with p as (select email as e from people) select (select e from p limit 1) as x from p"),
+      ).not.toEqual([]);
+      expect(await faults("select salary as x from people", { outputPolicy: { "rows[].x": "mask" } })).toEqual([
+        "target.sql.statement returns public.people.salary, which the system's columns never release",
+      ]);
+      expect(await faults("select name as x from people")).toEqual([]);
+    });
+
+    test("of a view, and computed ones, need their origin", async () => {
+      for (const statement of [
+        "select email as x from visible",
+        "select upper(email) as x from people",
+        "select email as x from people union select name from people",
+      ]) {
+        const [fault = ""] = await faults(statement);
+        expect(fault).toStartWith("target.sql.origins does not say where the column x comes from");
+        expect(await faults(statement, { origins: { x: "people.email" } })).toEqual([
+          "outputPolicy.rows[].x must be mask, as the system's columns say of people.email",
+        ]);
+        expect(await faults(statement, { origins: { x: "computed" } })).toEqual([]);
+      }
+    });
+
+    test("must be those of the output", async () => {
+      expect(await faults("select name as y from people")).toEqual(
+        [
+          "output.rows[].x is no column of the statement",
+          "output.rows[] has no member y, which the statement returns",
+          "target.sql.origins does not say where the column y comes from, and the database does not know: table.column, or computed",
+        ].slice(0, 2),
+      );
+      expect(await faults("select name as x, mood as x from people")).toEqual([
+        "target.sql.statement has two columns x: use AS",
+      ]);
+      expect(await faults("select name as x from people", { columns: { x: z.int() } })).toEqual([
+        "output.rows[].x does not read the type text",
+      ]);
+    });
+  });
+
+  describe("values", () => {
+    const echo = (type: string, schema: z.ZodType): ReturnType<typeof loaded> =>
+      loaded(
+        open(),
+        sqlTool({ statement: `select $1::${type} as x`, input: { x: schema.optional() }, columns: { x: text } }),
+      );
+    const hostile = [
+      "'; drop table people; --",
+      "\\",
+      "$$",
+      "E'\\''",
+      "NULL",
+      "null",
+      "",
+      '"',
+      "{}",
+      ",",
+      "a\nb",
+      "\u2028",
+      "😀",
+      "--",
+      "/*",
+      "' or 1=1",
+    ];
+
+    test("are never SQL", async () => {
+      const binding = await echo("text", z.string());
+      for (const x of hostile) expect(await ask(binding, { x })).toEqual({ rows: [{ x }] });
+      expect(await ask(binding, {})).toEqual({ rows: [{ x: null }] });
+      const lists = await loaded(
+        open(),
+        sqlTool({
+          statement: "select $1::text[] as x",
+          input: { x: z.array(z.string().nullable()) },
+          columns: { x: z.array(text) },
+        }),
+      );
+      expect(await ask(lists, { x: [...hostile, null] })).toEqual({ rows: [{ x: [...hostile, null] }] });
+    });
+
+    const refused: readonly (readonly [type: string, value: unknown])[] = [
+      ...[" 5 ", "1.5", "1e3", "0x1", "", "1abc", "99999999999999999999"].map((x) => ["int8", x] as const),
+      ...["yes", "on", "1", "TRUE"].map((x) => ["boolean", x] as const),
+      ...["NaN", "infinity", "1e5"].map((x) => ["numeric", x] as const),
+      ...["now", "infinity", "today", "2026-11-28"].map((x) => ["timestamptz", x] as const),
+      ...["now", "tomorrow", "28.11.2026"].map((x) => ["date", x] as const),
+      ["text", "a\0b"],
+      ["text", "\ud800"],
+      ["uuid", "{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}"],
+    ];
+    test.each(refused)("of the type %s are refused before anything is sent: %p", async (type, x) => {
+      const error = await refusal(ask(await echo(type, z.unknown()), { x }));
+      expect([error.code, error.details]).toEqual([
+        "INVALID_INPUT",
+        { violations: [expect.objectContaining({ field: "x" })] },
+      ]);
+    });
+
+    test("come back as they were sent", async () => {
+      const exact: readonly (readonly [type: string, value: unknown, shown: string])[] = [
+        ["int8", "9223372036854775807", "9223372036854775807"],
+        ["numeric", "12345678901234567890.123456789", "12345678901234567890.123456789"],
+        ["jsonb", { a: 1 }, '{"a": 1}'],
+        ["timestamptz", "2026-11-28T15:02:11.123456+01:00", "2026-11-28 14:02:11.123456+00"],
+        ["uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"],
+        ["mood", "glad", "glad"],
+        ["float8", "0.1", "0.1"],
+      ];
+      for (const [type, x, shown] of exact) {
+        expect(await ask(await echo(type, z.unknown()), { x })).toEqual({ rows: [{ x: shown }] });
+      }
+    });
+
+    test("that the database refuses are in no answer", async () => {
+      const tool = sqlTool({
+        statement: "select email::int4 as x from people",
+        columns: { x: text },
+        origins: { x: "computed" },
+      });
+      const error = await refusal(ask(await loaded(open(), tool)));
+      expect([error.code, error.details]).toEqual(["TARGET_REFUSED", { status: "INVALID_ARGUMENT" }]);
+      expect(JSON.stringify([error.message, error.details, error.cause])).not.toContain("canary");
+    });
+  });
+
+  describe("limits", () => {
+    test("more rows than declared are cut and said, or refused", async () => {
+      const statement = "select n as x from generate_series(1, 10000000) as n";
+      const tell = await loaded(open(), sqlTool({ statement, columns: { x: z.int() }, rows: { returns: 3 } }));
+      expect(await ask(tell)).toEqual({ rows: [{ x: 1 }, { x: 2 }, { x: 3 }], truncated: true });
+      const refuse = await loaded(
+        open(),
+        sqlTool({ statement, columns: { x: z.int() }, rows: { returns: 3, more: "refuse" } }),
+      );
+      expect((await refusal(ask(refuse))).code).toBe("OUTPUT_TOO_LARGE");
+    });
+
+    test("a long text, and long rows together, stay on the server", async () => {
+      const limits = { cellChars: 1_000, bytes: 2_500 };
+      const tool = (size: number) =>
+        sqlTool({ statement: `select repeat('a', ${size}) as x from generate_series(1, 50)`, columns: { x: text } });
+      expect((await refusal(ask(await loaded(open({ limits }), tool(100_000_000))))).code).toBe("OUTPUT_TOO_LARGE");
+      const { rows, truncated } = (await ask(await loaded(open({ limits }), tool(1_000)))) as {
+        readonly rows: readonly unknown[];
+        readonly truncated?: boolean;
+      };
+      expect([rows.length, truncated]).toEqual([2, true]);
+    });
+
+    test("one row is the result itself; none is NOT_FOUND, two are no answer", async () => {
+      const tool = sqlTool({
+        statement: "select name as x from people where id <= $1::int8",
+        input: { id: z.int() },
+        columns: { x: text },
+        one: true,
+      });
+      const binding = await loaded(open(), tool);
+      expect(await ask(binding, { id: 1 })).toEqual({ x: "Ann" });
+      const none = await refusal(ask(binding, { id: 0 }));
+      expect([none.code, none.details]).toEqual(["TARGET_REFUSED", { status: "NOT_FOUND" }]);
+      expect((await refusal(ask(binding, { id: 2 }))).code).toBe("INVALID_OUTPUT");
+    });
+
+    test("a statement that takes too long ends on the server", async () => {
+      const statement = "select count(*) as x from generate_series(1, 1000000000)";
+      const binding = await loaded(
+        open({ limits: { statementMs: 200 } }),
+        sqlTool({ statement, columns: { x: text } }),
+      );
+      expect((await refusal(ask(binding))).code).toBe("DEADLINE_EXCEEDED");
+    });
+
+    test("a caller that leaves ends its statement on the server", async () => {
+      const statement = "select count(*) as x from generate_series(1, 1000000000) /* left */";
+      const binding = await loaded(
+        open({ limits: { statementMs: 60_000 } }),
+        sqlTool({ statement, columns: { x: text } }),
+      );
+      const running =
+        "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%left%' AND state = 'active' AND pid <> pg_backend_pid()";
+      const leaving = new AbortController();
+      const answer = refusal(ask(binding, {}, leaving.signal));
+      await until("the statement", async () => (await server.send(running)).length === 1 || undefined);
+      leaving.abort();
+      expect((await answer).code).toBe("CANCELLED");
+      await until("its end", async () => (await server.send(running)).length === 0 || undefined);
+    });
+  });
+
+  describe("changes", () => {
+    const people = (): ReturnType<typeof sqlTool> =>
+      sqlTool({ statement: "select a, b from moving", columns: { a: text, b: text } });
+    const make = async (): Promise<void> => {
+      await server.send(
+        "DROP TABLE IF EXISTS moving CASCADE; CREATE TABLE moving (a text, b text); INSERT INTO moving VALUES ('a', 'b'); GRANT SELECT ON moving TO reader",
+        "shop",
+      );
+    };
+
+    const breaking: readonly (readonly [what: string, statement: string])[] = [
+      ["a column is gone", "ALTER TABLE moving DROP COLUMN b"],
+      ["a column has another name", "ALTER TABLE moving RENAME b TO c"],
+      ["the table is gone", "DROP TABLE moving"],
+      ["the right is gone", "REVOKE SELECT ON moving FROM reader"],
+    ];
+    test.each(breaking)("%s: the tool is quarantined", async (_, statement) => {
+      await make();
+      const databases = open();
+      const tool = people();
+      const binding = await loaded(databases, tool);
+      expect(await ask(binding)).toEqual({ rows: [{ a: "a", b: "b" }] });
+      expect(databases.quarantineOf(tool)).toBeUndefined();
+      await server.send(statement, "shop");
+      expect((await refusal(ask(binding))).code).toBe("TARGET_FAILED");
+      expect(databases.quarantineOf(tool)?.changes).toHaveLength(1);
+      expect((await refusal(ask(binding))).message).toContain("until an operator has looked at it");
+    });
+
+    test("a protected column under the name of another one is noticed before its first answer", async () => {
+      await make();
+      const databases = open({ columns: { "moving.secret": "never" } });
+      const tool = people();
+      const binding = await loaded(databases, tool);
+      await ask(binding);
+      await server.send("ALTER TABLE moving RENAME b TO old; ALTER TABLE moving ADD b text DEFAULT 'canary'", "shop");
+      expect(await ask(binding)).toEqual({ rows: [{ a: "a", b: "canary" }] });
+      await server.send(
+        "DROP TABLE moving; CREATE TABLE moving (a text, secret text); CREATE VIEW shown AS SELECT 1; GRANT SELECT ON moving TO reader",
+        "shop",
+      );
+      expect((await refusal(ask(binding))).code).toBe("TARGET_FAILED");
+    });
+
+    test("a function that becomes volatile, and a view that gets one, are noticed", async () => {
+      const databases = open({ functions: [] });
+      await server.send(
+        "CREATE OR REPLACE VIEW turning AS SELECT id, lower(name) AS w FROM people; GRANT SELECT ON turning TO reader",
+        "shop",
+      );
+      const tool = sqlTool({ statement: "select w from turning", columns: { w: text } });
+      const binding = await loaded(databases, tool);
+      await ask(binding);
+      await server.send(
+        "CREATE OR REPLACE VIEW turning AS SELECT id, lower(name) || writes() AS w FROM people",
+        "shop",
+      );
+      expect((await refusal(ask(binding))).code).toBe("TARGET_FAILED");
+      expect(databases.quarantineOf(tool)?.changes[0]).toContain("calls public.writes");
+    });
+
+    test("a change that does not concern the tool is looked at once, and the tool goes on", async () => {
+      await make();
+      const databases = open();
+      const binding = await loaded(databases, people());
+      await server.send("ALTER TABLE moving ADD more text", "shop");
+      expect(await ask(binding)).toEqual({ rows: [{ a: "a", b: "b" }] });
+    });
+  });
+
+  test("nothing of one call is left for the next one", async () => {
+    const databases = open({ connections: 1, functions: ["pg_catalog.set_config", "pg_catalog.pg_notify"] });
+    const sets = await loaded(
+      databases,
+      sqlTool({
+        statement: "select set_config('app.tenant', $1::text, false) as x",
+        input: { x: z.string() },
+        columns: { x: text },
+      }),
+    );
+    const reads = await loaded(
+      databases,
+      sqlTool({ statement: "select current_setting('app.tenant', true) as x", columns: { x: text } }),
+    );
+    expect(await ask(sets, { x: "canary" })).toEqual({ rows: [{ x: "canary" }] });
+    expect(JSON.stringify(await ask(reads))).not.toContain("canary");
+  });
+
+  test("a database that is away at the start is checked by the first call", async () => {
+    const databases = open();
+    const tool = sqlTool({ statement: "select name as x from people where id = 1", columns: { x: text } });
+    await server.stop();
+    try {
+      const binding = await loaded(databases, tool);
+      expect(databases.quarantineOf(tool)?.reason).toContain("has not been reached yet");
+      expect((await refusal(ask(binding))).code).toBe("TARGET_UNAVAILABLE");
+      await server.start();
+      expect(await ask(binding)).toEqual({ rows: [{ x: "Ann" }] });
+      expect(databases.quarantineOf(tool)).toBeUndefined();
+    } finally {
+      await server.start();
+    }
+  });
+});

@@ -1,0 +1,89 @@
+import { z } from "zod";
+import { ManifestError, Refusal } from "../../../src/core/errors.ts";
+import type { TargetContext } from "../../../src/core/target-kind.ts";
+import type { Binding, OutputFieldPolicy, SqlTarget, Tool } from "../../../src/core/types.ts";
+import { type Databases, openDatabases } from "../../../src/targets/sql/databases.ts";
+import { type SqlEntries, sqlSystem } from "../../../src/targets/sql/settings.ts";
+import { runContext } from "../http/support.ts";
+
+interface SqlToolOptions extends Partial<SqlTarget["sql"]> {
+  readonly statement: string;
+  /** Schemas of the arguments, in the order of the parameters. */
+  readonly input?: Readonly<Record<string, z.ZodType>>;
+  /** Schemas of the columns. */
+  readonly columns?: Readonly<Record<string, z.ZodType>>;
+  readonly outputPolicy?: OutputFieldPolicy;
+}
+
+let made = 0;
+
+/** Returns a tool for one statement, in the form that `defineTool` returns. */
+export function sqlTool({ input = {}, columns = {}, outputPolicy, ...sql }: SqlToolOptions): Tool {
+  made += 1;
+  const rows = z.object({ rows: z.array(z.object(columns)), truncated: z.boolean().optional() });
+  return {
+    name: `query_${made}`,
+    title: "Query",
+    description: "Asks the database",
+    version: "1",
+    classification: "read",
+    category: "read",
+    permissions: { required: ["shop:read"] },
+    input: z.strictObject(input),
+    output: sql.one === true ? z.object(columns) : rows,
+    outputPolicy: outputPolicy ?? { "rows[].*": "allow" },
+    inputPolicy: {},
+    scan: {},
+    approval: {},
+    errors: "withheld",
+    target: { system: "shop", sql: { parameters: Object.keys(input).map((name) => `{${name}}`), ...sql } },
+    timeoutMs: 10_000,
+    limits: { outputBytesMax: 8_000_000, concurrentCallsMax: 1_000 },
+    idempotent: false,
+    additive: false,
+    examples: { accepts: [], rejects: [] },
+  };
+}
+
+/** Opens the database `shop` at a port of this host. */
+export function databaseAt(port: number, settings: Readonly<Record<string, unknown>>): Databases {
+  const url = `postgres://127.0.0.1:${port}/shop`;
+  const entry = sqlSystem.parse({ sql: { url, ...settings } });
+  const context = { problems: [], pathOf: (path: string) => path, random: () => 0 } as unknown as TargetContext;
+  return openDatabases(context, new Map([["shop", entry]]) as SqlEntries);
+}
+
+/** Returns the errors with which a tool is not loaded; an empty list for one that is. */
+export async function faultsOf(databases: Databases, tool: Tool): Promise<readonly string[]> {
+  await databases.prepare([tool]);
+  try {
+    databases.bind(tool);
+    return [];
+  } catch (error) {
+    if (!(error instanceof ManifestError)) throw error;
+    return error.faults.map(({ field, message }) => `${field} ${message}`);
+  }
+}
+
+export async function loaded(databases: Databases, tool: Tool): Promise<Binding> {
+  await databases.prepare([tool]);
+  return databases.bind(tool);
+}
+
+export async function ask(
+  binding: Binding,
+  input: unknown = {},
+  signal = AbortSignal.timeout(20_000),
+): Promise<unknown> {
+  return binding.run(await binding.plan(input, { signal }), runContext({ signal }));
+}
+
+/** Returns the refusal of a call. */
+export async function refusal(work: Promise<unknown>): Promise<Refusal> {
+  const error = await work.then(
+    (result) => new Error(`answered ${JSON.stringify(result)}`),
+    (thrown: unknown) => thrown,
+  );
+  if (error instanceof Refusal) return error;
+  throw error;
+}
