@@ -135,6 +135,7 @@ export type {
   OutputFieldPolicy,
   ReasonedAllow,
   Risk,
+  SqlTarget,
   StderrMeaning,
   StdoutParser,
   TargetStatus,
@@ -171,6 +172,7 @@ export {
 export { grpcMethod } from "./targets/grpc/kind.ts";
 export { httpRequest } from "./targets/http/kind.ts";
 export { mcpTool } from "./targets/mcp/kind.ts";
+export { sqlStatement } from "./targets/sql/kind.ts";
 export { MODULES, type Modules };
 
 providePackage(() => import("./index.ts"));

@@ -3,7 +3,17 @@ import type { Fault } from "./errors.ts";
 import { isTable } from "./json.ts";
 import { isText, type Unchecked, unknownKeys, unless } from "./manifest/checks.ts";
 import { hint } from "./nearest.ts";
-import type { Category, EpochMs, ExecutionPlan, Handler, Json, Tool, ToolClassification, ToolConfig } from "./types.ts";
+import type {
+  Category,
+  DataLabel,
+  EpochMs,
+  ExecutionPlan,
+  Handler,
+  Json,
+  Tool,
+  ToolClassification,
+  ToolConfig,
+} from "./types.ts";
 
 /**
  * The declaration of a kind of target. `modules.ts` lists the kinds of a build; registry, configuration, `stc
@@ -33,6 +43,8 @@ export interface TargetKind<Context extends TargetContext = TargetContext> {
    * whether shells run only where the kernel confines them. Left out: no.
    */
   readonly reachesOthers?: (part: unknown, accepts: readonly unknown[], isShellConfined: boolean) => boolean;
+  /** What the answers of such tools hold, unless a tool declares it. Left out: nothing that must not leave. */
+  readonly reads?: readonly DataLabel[];
   /**
    * Returns the category of a tool that declares none, unless it is clearly a read. Undefined: the manifest must
    * declare one. `isRead` is true for a tool classified as read whose words indicate a change.

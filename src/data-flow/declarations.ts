@@ -33,10 +33,11 @@ export interface FlowContext {
 /** Returns the data flow of a tool. What it does not declare follows from its kind, its category and its input schema. */
 export function toolFlow(tool: Tool, { kinds, isShellConfined, ownSystems }: FlowContext): ToolFlow {
   const { reads, sends, destinations = [], nobody, trusted = [] } = tool.dataFlow ?? {};
+  const kind = declaredTarget({ target: tool.target }, kinds)?.kind;
   const reaches = reachesOthers(tool, kinds, isShellConfined);
   const sendsOutside = sends === undefined ? reaches && takesFreeText(tool) : sends.length > 0;
   return {
-    reads: reads ?? (reaches ? ["untrusted"] : []),
+    reads: reads ?? [...(kind?.reads ?? []), ...(reaches ? (["untrusted"] as const) : [])],
     changes: tool.classification !== "read",
     sendsOutside,
     mayBeNobody: nobody === "whenEmpty",

@@ -24,6 +24,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "targets/files": ["core", "native"],
   "targets/function": ["core"],
   "targets/mcp": ["core", "egress"],
+  "targets/sql": ["core", "egress", "database"],
   pipeline: ["core", "egress", "database", "approvals", "data-flow", "halts", "quotas", "audit", "detection"],
   // The parts that a configuration is read and assembled from: types alone.
   "runtime/module-types.ts": [
@@ -87,7 +88,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "cli/development": ["core", "modules.ts", "runtime/config"],
   "index.ts": [
     ...["core", "approvals", "approvals/messages", "halts", "audit", "detection", "modules.ts"],
-    ...["targets/command", "targets/grpc", "targets/http", "targets/mcp"],
+    ...["targets/command", "targets/grpc", "targets/http", "targets/mcp", "targets/sql"],
     ...["runtime/manifests", "runtime/module-types.ts", "runtime/safe-tool-call.ts"],
   ],
   // The list of what a build contains. Programs import it, and nothing else.
@@ -107,6 +108,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       "runtime/module-types.ts",
     ],
     ...["targets/command", "targets/files", "targets/grpc", "targets/http", "targets/function", "targets/mcp"],
+    "targets/sql",
   ],
 };
 
@@ -132,6 +134,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "targets/http": ["yaml", "zod"],
   "targets/files": ["re2js", "yaml", "zod"],
   "targets/mcp": ["zod"],
+  "targets/sql": ["zod"],
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
   workers: ["prom-client"],
@@ -193,6 +196,7 @@ const DECLARED: Readonly<Record<string, readonly string[]>> = {
   "src/targets/grpc/": ["kind.ts"],
   "src/targets/http/": ["kind.ts", "manifest.ts", "path-segments.ts", "request.ts"],
   "src/targets/mcp/": ["kind.ts", "settings.ts"],
+  "src/targets/sql/": ["kind.ts", "manifest.ts", "plan.ts", "settings.ts", "values.ts"],
   "src/decision-points/": ["authzen/kind.ts", "cedar/kind.ts", "kinds.ts"],
   "src/data-flow/": [],
   "src/quotas/": [],

@@ -52,6 +52,7 @@ test("the defaults in it are the service's defaults", () => {
       exchange: { http: { baseUrl: "https://x", auth: { tokenExchange: TOKENS } } },
       mcp: { mcp: { url: "https://x", auth: { clientCredentials: TOKENS } } },
       mcpExchange: { mcp: { url: "https://x", auth: { tokenExchange: TOKENS } } },
+      sql: { sql: { url: "postgres://x/x", read: { user: "x" } } },
       ...{ kubernetes: {}, loki: {}, argocd: {} },
     },
     server: {
@@ -71,6 +72,7 @@ test("the defaults in it are the service's defaults", () => {
       .replace("<http>", key.includes("tokenExchange") ? "exchange" : "http")
       .replace("<mcp>", key.includes("tokenExchange") ? "mcpExchange" : "mcp")
       .replace("<grpc>", "grpc")
+      .replace("<sql>", "sql")
       .replace("issuers[].tokenReview", "issuers.2.tokenReview")
       .replaceAll("[]", ".0")
       .split(".");

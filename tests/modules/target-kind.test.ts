@@ -207,7 +207,7 @@ describe("what `stc check` assembles", () => {
       "two.ts": manifest('{ system: "tally", counter: { argument: "by" }, grpc: {} }', "count_two"),
       "key.ts": manifest('{ system: "tally", counter: { argument: "by", step: 2 } }', "count_key"),
     });
-    const kinds = "grpc, http, cli, fs, mcp, handler, counter";
+    const kinds = "grpc, http, cli, fs, mcp, sql, handler, counter";
     expect([...problems].sort()).toEqual([
       "tools/key.ts: tool count_key: target.counter.step: is unknown",
       `tools/kind.ts: tool dive: target.submarine: is unknown: a target is one of ${kinds}`,
@@ -250,7 +250,7 @@ describe("what `stc check` assembles", () => {
   test("a build without the kind refuses the manifest and the entry", async () => {
     const manifests = { "count-up.ts": COUNT_UP };
     expect((await check(manifests, {}, MODULES)).problems).toEqual([
-      "tools/count-up.ts: tool count_up: target.counter: is unknown: a target is one of grpc, http, cli, fs, mcp, handler",
+      "tools/count-up.ts: tool count_up: target.counter: is unknown: a target is one of grpc, http, cli, fs, mcp, sql, handler",
     ]);
     expect((await check(manifests, TALLY, MODULES)).problems).toHaveLength(1);
   });

@@ -27,12 +27,28 @@ interface CheckedTool {
 /** Returns what does not fit between a tool and what the database says of its statement. */
 export function descriptionFaults(checked: CheckedTool, description: Description): readonly Fault[] {
   return [
+    ...userFaults(description),
     ...parameterFaults(checked.part, description),
     ...columnFaults(checked.tool, checked.part, description.columns),
     ...truncationFaults(checked.tool, checked.part),
     ...functionFaults(checked.rules, description),
     ...ruleFaults(checked, description),
   ];
+}
+
+function userFaults({ user }: Description): readonly Fault[] {
+  const field = "target.system";
+  const advice = "is no user for tools: name one with SELECT on what they need in the system's read.user";
+  if (user.isSuperuser) return [{ field, message: `its database user is a superuser, which ${advice}` }];
+  return user.bypassesRowSecurity
+    ? [{ field, message: `its database user bypasses row-level security, which ${advice}` }]
+    : [];
+}
+
+/** Returns what an operator should know of a tool that is loaded. */
+export function descriptionNotes({ user }: Description): readonly Fault[] {
+  const message = `its database user may change ${user.changes}: revoke that, a tool that reads does not need it`;
+  return user.changes === undefined ? [] : [{ field: "target.system", message }];
 }
 
 function parameterFaults({ parameters = [] }: SqlPart, description: Description): readonly Fault[] {

@@ -53,7 +53,7 @@ class RolledBack extends Error {
 }
 
 /** The connections of one database, as the user that reads. Every transaction is rolled back. */
-export class Database {
+export class SqlDatabase {
   readonly #options: DatabaseOptions;
   readonly #pool: ConnectionPool;
   #hasAnswered = false;

@@ -64,7 +64,10 @@ export class Databases {
   report(tools: readonly Tool[]): KindReport {
     const toolNotes = tools.flatMap((tool) => {
       const quarantine = this.quarantineOf(tool);
-      if (quarantine === undefined || this.#errors.has(tool.name)) return [];
+      if (this.#errors.has(tool.name)) return [];
+      if (quarantine === undefined) {
+        return (this.#tools.get(tool.name)?.notes ?? []).map((note) => ({ tool: tool.name, ...note }));
+      }
       return [{ tool: tool.name, field: "target.sql", message: quarantine.reason, isQuarantine: true as const }];
     });
     return { toolNotes };

@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import type { SentColumn, StatementLimits, Transaction } from "./database.ts";
 import type { ParameterType } from "./values.ts";
 
@@ -10,8 +9,17 @@ export interface Description {
   readonly relations: readonly string[];
   /** The functions that it calls, also by operators and within views. Undefined: they are not checked. */
   readonly functions: readonly CalledFunction[] | undefined;
+  /** What the user may do that a reader must not. */
+  readonly user: ReadingUser;
   /** Of everything that the statement depends on; changes with it. */
   readonly digest: string;
+}
+
+export interface ReadingUser {
+  readonly isSuperuser: boolean;
+  readonly bypassesRowSecurity: boolean;
+  /** Names of the statement's tables that the user may change; undefined: none. */
+  readonly changes: string | undefined;
 }
 
 export interface DescribedColumn {
@@ -34,6 +42,8 @@ export interface CalledFunction {
 
 interface Checked {
   readonly statement: string;
+  /** For what is made of the statement in the database. Behind a pooler, another process may have left its own. */
+  readonly name: string;
   readonly parameterCount: number;
   readonly areFunctionsChecked: boolean;
   readonly limits: StatementLimits;
@@ -47,12 +57,10 @@ const VIEW_DEPTH_MAX = 32;
  * which tells the types of its parameters; and as the body of a temporary function, in whose tree every function has its id.
  */
 export async function describe(transaction: Transaction, checked: Checked): Promise<Description> {
-  const { statement, parameterCount, areFunctionsChecked } = checked;
+  const { statement, parameterCount, areFunctionsChecked, name } = checked;
   await setLimits(transaction, checked.limits);
   const nulls = Array.from({ length: parameterCount }, () => null);
   const sent = await transaction.columns(describing(statement, parameterCount + 1), [...nulls, "0"]);
-  // Behind a pooler, another process may have left its own.
-  const name = `stc_${randomUUID().replaceAll("-", "")}`;
   await transaction.command(`PREPARE ${name} AS ${statement}`);
   const parameters = await parametersOf(transaction, name);
   await transaction.command(`DEALLOCATE ${name}`);
@@ -63,7 +71,8 @@ export async function describe(transaction: Transaction, checked: Checked): Prom
   const functions = trees === undefined ? undefined : await functionsIn(transaction, trees);
   const ids = { relations: relations.ids, functions: (functions ?? []).map(({ id }) => id) };
   const [[digest] = []] = await transaction.query(`SELECT ${digestSql(1)}`, digestParameters(ids));
-  const described = { parameters: parameters.map(({ type }) => type), columns, functions };
+  const user = await userOf(transaction, relations.ids);
+  const described = { parameters: parameters.map(({ type }) => type), columns, functions, user };
   return { ...described, relations: relations.ids, digest: String(digest) };
 }
 
@@ -208,6 +217,20 @@ FROM pg_catalog.pg_type t WHERE t.oid = $1::text::oid`,
     const isKnown = typeof origin === "string" && !views.has(String(table));
     return { name, type: String(type), isList: isList === true, origin: isKnown ? origin : undefined };
   });
+}
+
+async function userOf(transaction: Transaction, relations: readonly string[]): Promise<ReadingUser> {
+  const [[isSuperuser, bypassesRowSecurity, changes] = []] = await transaction.query(
+    `SELECT rolsuper, rolbypassrls, (SELECT string_agg(oid::regclass::text, ', ' ORDER BY oid) FROM pg_catalog.pg_class
+WHERE oid = ANY($1::text[]::oid[]) AND has_table_privilege(oid, 'INSERT, UPDATE, DELETE, TRUNCATE'))
+FROM pg_catalog.pg_roles WHERE rolname = current_user`,
+    [`{${relations.join(",")}}`],
+  );
+  return {
+    isSuperuser: isSuperuser === true,
+    bypassesRowSecurity: bypassesRowSecurity === true,
+    changes: changes === null ? undefined : String(changes),
+  };
 }
 
 async function functionsIn(transaction: Transaction, trees: readonly string[]): Promise<readonly CalledFunction[]> {

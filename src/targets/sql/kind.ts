@@ -13,6 +13,7 @@ export const sqlKind: TargetKind = {
   data: sqlStatementPart,
   check: sqlFaults,
   category: () => "read",
+  reads: ["private"],
   planOffline: ({ target }, entry) => {
     if (entry === undefined) return undefined;
     const { user } = (entry as { readonly sql: SqlEntry }).sql.read;

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { isLoopback } from "../../core/network.ts";
 import type { TargetContext } from "../../core/target-kind.ts";
 import { parsePostgresUrl } from "../../database/postgres-url.ts";
@@ -6,7 +5,7 @@ import { readNamed } from "../../egress/certificates.ts";
 import { Resilience } from "../../egress/resilience.ts";
 import { resilienceOf } from "../../egress/settings.ts";
 import type { DatabaseRules } from "./checks.ts";
-import { Database, type StatementLimits } from "./database.ts";
+import { SqlDatabase, type StatementLimits } from "./database.ts";
 import type { SqlEntry } from "./settings.ts";
 import type { ResultLimits } from "./statement.ts";
 
@@ -16,14 +15,16 @@ export interface SqlSystem {
   readonly user: string;
   /** `host:port`, for traces. */
   readonly server: string;
-  readonly database: Database;
+  readonly database: SqlDatabase;
   readonly resilience: Resilience;
   readonly rules: DatabaseRules;
   readonly limits: ResultLimits & StatementLimits;
   readonly areFunctionsChecked: boolean;
+  /** Returns names for what the service makes in a database for a moment. */
+  readonly newName: () => string;
 }
 
-type Context = Pick<TargetContext, "problems" | "pathOf" | "readFile" | "random">;
+type Context = Pick<TargetContext, "problems" | "pathOf" | "readFile" | "random" | "newId">;
 
 /** Opens a system. Connects at first use. Returns undefined after problems: one for each file that cannot be read. */
 export function openSystem(context: Context, name: string, entry: SqlEntry): SqlSystem | undefined {
@@ -42,7 +43,7 @@ export function openSystem(context: Context, name: string, entry: SqlEntry): Sql
     name,
     user: entry.read.user,
     server: `${url?.hostname}:${url?.port || "5432"}`,
-    database: new Database({
+    database: new SqlDatabase({
       name,
       address: () => addressOf(context, entry),
       connections: entry.connections,
@@ -53,13 +54,14 @@ export function openSystem(context: Context, name: string, entry: SqlEntry): Sql
     rules: { columns: entry.columns, functions: entry.functions },
     limits: { statementMs, lockMs, cellChars, chars: bytes },
     areFunctionsChecked: entry.checkFunctions,
+    newName: () => `stc_${context.newId().replaceAll("-", "")}`,
   };
 }
 
-function addressOf({ pathOf }: Context, { url, tls, plaintext: isPlain, read }: SqlEntry) {
+function addressOf({ pathOf, readFile }: Context, { url, tls, plaintext: isPlain, read }: SqlEntry) {
   const address = new URL(url);
   address.username = encodeURIComponent(read.user);
-  if (read.passwordFile !== undefined) address.password = encodeURIComponent(passwordIn(pathOf(read.passwordFile)));
+  if (read.passwordFile !== undefined) address.password = encodeURIComponent(passwordIn(readFile(read.passwordFile)));
   const isEncrypted = tls !== undefined || (isPlain !== true && !isLoopback(address.hostname));
   const parsed = parsePostgresUrl(address.href);
   const path = (file: string | undefined): string | undefined => (file === undefined ? undefined : pathOf(file));
@@ -72,6 +74,6 @@ function addressOf({ pathOf }: Context, { url, tls, plaintext: isPlain, read }: 
   };
 }
 
-function passwordIn(path: string): string {
-  return readFileSync(path, "utf8").replace(/\r?\n$/, "");
+function passwordIn(file: Buffer): string {
+  return file.toString("utf8").replace(/\r?\n$/, "");
 }

@@ -4,7 +4,7 @@ import type { Schema } from "../../core/schema/walk.ts";
 import type { Quarantine } from "../../core/target-kind.ts";
 import type { Binding, ExecutionPlan, Json, PlanContext, RunContext, SqlTarget, Tool } from "../../core/types.ts";
 import type { OutgoingCall } from "../../egress/resilience.ts";
-import { descriptionFaults, rowSchema } from "./checks.ts";
+import { descriptionFaults, descriptionNotes, rowSchema } from "./checks.ts";
 import { type Description, describe, digestParameters, setLimits } from "./description.ts";
 import { failureOf, maybeDrifted, refusalOf, SqlFailure } from "./failures.ts";
 import { argumentsOf, membersOf, ROWS, readPart, type SqlPart, TRUNCATED } from "./manifest.ts";
@@ -39,6 +39,11 @@ export class SqlTool implements Binding {
     this.#system = system;
     this.#arguments = argumentsOf(this.#part);
     this.#row = rowSchema(tool, this.#part);
+  }
+
+  /** What an operator should know of the tool. */
+  get notes(): readonly Fault[] {
+    return this.#checked === undefined ? [] : descriptionNotes(this.#checked.description);
   }
 
   get quarantine(): Quarantine | undefined {
@@ -106,11 +111,17 @@ export class SqlTool implements Binding {
 
   /** Asks the database, and keeps what it says or what does not fit. @throws {SqlFailure} */
   async #check(signal: AbortSignal): Promise<void> {
-    const { database, rules, limits, areFunctionsChecked } = this.#system;
+    const { database, rules, limits, areFunctionsChecked, newName } = this.#system;
     const { statement } = this.#part;
     try {
       const description = await database.look(signal, (transaction) =>
-        describe(transaction, { statement, parameterCount: this.#arguments.length, areFunctionsChecked, limits }),
+        describe(transaction, {
+          statement,
+          name: newName(),
+          parameterCount: this.#arguments.length,
+          areFunctionsChecked,
+          limits,
+        }),
       );
       this.#faults = descriptionFaults({ tool: this.#tool, part: this.#part, rules }, description);
       this.#checked =

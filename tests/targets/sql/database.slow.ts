@@ -112,6 +112,18 @@ describe.skipIf(native === undefined)("a database", () => {
     });
   });
 
+  test("a superuser is no user for tools; one that may change a table is noted", async () => {
+    const tool = sqlTool({ statement: "select name as x from people", columns: { x: text } });
+    const [fault = ""] = await faultsOf(open({ read: { user: "tester" } }), tool);
+    expect(fault).toStartWith("target.system its database user is a superuser");
+    await server.send("CREATE ROLE writer LOGIN; GRANT SELECT, UPDATE ON people TO writer", "shop");
+    const databases = open({ read: { user: "writer" } });
+    expect(await faultsOf(databases, tool)).toEqual([]);
+    expect(databases.report([tool]).toolNotes?.map(({ message }) => message)).toEqual([
+      "its database user may change people: revoke that, a tool that reads does not need it",
+    ]);
+  });
+
   test("a function that the system lists may be called", async () => {
     const tool = sqlTool({ statement: "select harmless(1)::text as id", columns: { id: text } });
     expect(await ask(await loaded(open({ functions: ["public.harmless"] }), tool))).toEqual({ rows: [{ id: "2" }] });

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import { ManifestError, Refusal } from "../../../src/core/errors.ts";
 import type { TargetContext } from "../../../src/core/target-kind.ts";
@@ -49,7 +50,12 @@ export function sqlTool({ input = {}, columns = {}, outputPolicy, ...sql }: SqlT
 export function databaseAt(port: number, settings: Readonly<Record<string, unknown>>): Databases {
   const url = `postgres://127.0.0.1:${port}/shop`;
   const entry = sqlSystem.parse({ sql: { url, ...settings } });
-  const context = { problems: [], pathOf: (path: string) => path, random: () => 0 } as unknown as TargetContext;
+  const context = {
+    problems: [],
+    pathOf: (path: string) => path,
+    random: () => 0,
+    newId: () => randomUUID(),
+  } as unknown as TargetContext;
   return openDatabases(context, new Map([["shop", entry]]) as SqlEntries);
 }
 

@@ -107,6 +107,8 @@ function mainOf(view: Members, target: Members): Main {
       return grpcOf(view, target);
     case "mcp":
       return mcpOf(target);
+    case "sql":
+      return queryOf(target);
     case "fs":
       return filesOf(view, target);
     default:
@@ -175,6 +177,20 @@ function mcpOf(target: Members): Main {
       part("Arguments", target["arguments"] ?? null),
     ],
     used: { view: [], target: ["tool", "arguments"] },
+  };
+}
+
+function queryOf(target: Members): Main {
+  const { statement, parameters } = target;
+  const values = Array.isArray(parameters) ? parameters : [];
+  return {
+    title: "Database query",
+    main: [
+      part("Statement", statement ?? null),
+      { label: "At", value: `${plain(target["system"])}, as ${plain(target["user"])}` },
+      { label: "Values", value: values.map((value, at) => `$${at + 1} = ${value === null ? "NULL" : plain(value)}`) },
+    ],
+    used: { view: [], target: ["statement", "parameters", "user"] },
   };
 }
 
