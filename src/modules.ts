@@ -111,7 +111,12 @@ export const MODULES = {
     ),
     served(
       () => import("./http/routes/inventory.ts"),
-      ({ inventory, notReady, listening }) => ({ inventory, notReady, listening }),
+      ({ inventory, configurationVersions, notReady, listening }) => ({
+        inventory,
+        configurationVersions,
+        notReady,
+        listening,
+      }),
     ),
     served(
       () => import("./http/routes/halts.ts"),

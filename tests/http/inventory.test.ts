@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { readFileSync, writeFileSync } from "node:fs";
+import { hostname } from "node:os";
 import { basename, join } from "node:path";
 import type { z } from "zod";
+import { sha256Hex } from "../../src/core/digest.ts";
 import { dayFilesText } from "../support/audit-files.ts";
 import { manifest, ReloadService, type Reply } from "../support/reload-service.ts";
 import { HostileWorld, hostileTool } from "../targets/mcp/world.ts";
@@ -87,6 +90,7 @@ const PATHS = [
   ["/catalog/order_refund", "tools:read", "catalog.read"],
   ["/systems", "metrics:read", "systems.read"],
   ["/configuration", "configuration:read", "configuration.read"],
+  ["/configuration/versions", "configuration:read", "configuration.read"],
 ] as const;
 
 describe.each(PATHS)("GET %s", (path, permission, type) => {
@@ -244,6 +248,73 @@ test("a refused reload shows its problems without secrets and paths; an adopted 
   const adopted = (await get("/configuration")).body;
   expect([adopted.state.generation, adopted.state.lastRefused, adopted.problems]).toEqual([2, null, []]);
   expect(dayFilesText(join(stand.folder, "audit", "journal"))).not.toContain(TOKEN);
+});
+
+describe("the history of the configuration", () => {
+  const versions = async () => (await get("/configuration/versions")).body.versions;
+  const HELLO = "tools/hello.ts";
+
+  test("has each version once, with who loaded it and what it changed", async () => {
+    stand.write(HELLO, manifest({ says: "a third" }));
+    expect((await stand.reload()).http).toBe(200);
+    const { instance, inUse, versions: all } = (await get("/configuration/versions")).body;
+    expect([instance, inUse]).toEqual([hostname(), all[0].policyVersion]);
+    expect(all[0]).toMatchObject({ by: "https://people.test|olga", changes: ["tools.hello"], moreChanges: 0 });
+    expect(all.at(-1)).toMatchObject({ by: "start", changes: [] });
+    const count = all.length;
+    expect((await stand.reload()).http).toBe(200);
+    expect(await versions()).toHaveLength(count);
+    expect((await get("/configuration")).body.state.sha256).toBe(inUse);
+  });
+
+  test("has the digests that the journal has, of texts without secrets that are files of the audit", async () => {
+    const all = await versions();
+    const [started, changed] = [stand.journal("service.started")[0], stand.journal("configuration.changed").at(-1)];
+    const own = ({ policyVersion, shownSha256 }: Record<string, unknown>) => ({ policyVersion, shownSha256 });
+    expect([started, changed].map((line) => own(line ?? {}))).toEqual([own(all.at(-1)), own(all[0])]);
+    for (const { shownSha256 } of all) {
+      const text = readFileSync(join(stand.folder, "audit", "configurations", `${shownSha256}.json`), "utf8");
+      expect(sha256Hex(text)).toBe(shownSha256);
+      expect(HIDDEN.filter((secret) => text.includes(secret))).toEqual([]);
+      expect(text).not.toContain(stand.folder);
+    }
+  });
+
+  test("shows one version, compared with the one before or with another", async () => {
+    const [newest, before] = await versions();
+    const { body } = await get(`/configuration/versions/${newest.policyVersion}`);
+    expect(body).toMatchObject({ comparedWith: before.policyVersion, values: { audit: { dir: "[path]" } } });
+    expect(body.differences.map(({ path }: { path: string }) => path)).toEqual(["tools.hello"]);
+    const schema = ENDPOINTS.find(({ path }) => path === "/configuration/versions/:policyVersion")?.responses?.[200]
+      ?.schema;
+    expect((schema as z.ZodType).parse(body)).toEqual(body);
+    const same = await get(`/configuration/versions/${newest.policyVersion}?against=${newest.policyVersion}`);
+    expect([same.body.comparedWith, same.body.differences]).toEqual([newest.policyVersion, []]);
+    expect(stand.journal("configuration.read").at(-1)).toMatchObject({
+      policyVersion: newest.policyVersion,
+      sub: "olga",
+    });
+  });
+
+  test("refuses who may not read it, and versions that it does not have", async () => {
+    const [{ policyVersion, shownSha256 }] = await versions();
+    const path = `/configuration/versions/${policyVersion}`;
+    const refused = await get(path, await stand.operator(["audit:read"]));
+    expect([refused.http, refused.body.error.code]).toEqual([403, "PERMISSION_DENIED"]);
+    const unknown = "0".repeat(64);
+    for (const missing of [`/configuration/versions/${unknown}`, `${path}?against=${unknown}`]) {
+      const { http, body } = await get(missing);
+      expect([http, body.error.code]).toEqual([404, "CONFIGURATION_NOT_FOUND"]);
+      expect(body.error.message).toContain("This replica has no such version");
+    }
+    expect((await get("/configuration/versions/..%2fx")).body.error.code).toBe("MALFORMED_REQUEST");
+    const file = join(stand.folder, "audit", "configurations", `${shownSha256}.json`);
+    const text = readFileSync(file, "utf8");
+    writeFileSync(file, text.replace("[path]", "[changed]"));
+    expect((await get(path)).body.error.code).toBe("CONFIGURATION_NOT_FOUND");
+    writeFileSync(file, text);
+    expect((await get(path)).http).toBe(200);
+  });
 });
 
 test("a tool that its server changed is quarantined, with what changed; texts of the server are visible characters", async () => {

@@ -14,6 +14,7 @@ import { protectingGlobals } from "../reload/shared-globals.ts";
 import type { LiveSnapshots } from "../reload/snapshots.ts";
 import type { ConfigurationState, Reloaded, ReloadRequester } from "../reload/types.ts";
 import type { Parts } from "./assembly.ts";
+import type { ConfigurationVersionsKept } from "./configuration-history.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { watchRevocations } from "./identity.ts";
 
@@ -86,6 +87,8 @@ interface ReloadingParts extends ReloadHooks, Pick<Capabilities, "clock"> {
   readonly build: (config: Config, former: ServiceSnapshot, fingerprint: Fingerprint) => Promise<ServiceSnapshot>;
   /** Called when the new snapshot is in use, before any call enters it. Never fails. */
   readonly adopted: (content: ServiceSnapshot) => void;
+  /** Keeps what was in use, for operators. */
+  readonly versions: Pick<ConfigurationVersionsKept, "prepare" | "adopt">;
   /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: AuditLog["journal"];
 }
@@ -104,7 +107,7 @@ export function startReloading(
   { reload: { trigger, perMinuteMax }, worker }: Config,
   parts: ReloadingParts,
 ): Reloading {
-  const { snapshots, fingerprint, build, journal, clock, readAgain, onReload, isEmbedded } = parts;
+  const { snapshots, fingerprint, build, journal, clock, readAgain, onReload, isEmbedded, versions } = parts;
   followFiles(snapshots.current().parts, parts);
   if (readAgain === undefined) {
     return { state: () => undefined, problems: () => [], reload: undefined, stop: () => {} };
@@ -122,8 +125,10 @@ export function startReloading(
       if (isPipe(origin)) throw new StartupError([`${origin}: a pipe cannot be read again`]);
       return readAgain();
     },
-    adopted: (adopted) => {
+    describe: (content) => versions.prepare(content),
+    adopted: (adopted, by) => {
       parts.adopted(adopted);
+      void versions.adopt(adopted, by);
       followFiles(adopted.parts, parts);
     },
     log: (event) => onReload?.(event, snapshots.current().config),

@@ -24,6 +24,7 @@ import {
   openAudit,
   startExports,
 } from "./audit.ts";
+import { keepConfigurations } from "./configuration-history.ts";
 import { DataFlowOpener } from "./data-flow.ts";
 import { endHaltedCalls, openHalts } from "./halts.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
@@ -115,10 +116,13 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
   });
   const waitingRoom = createWaitingRoom(approvals, refusalFor);
   endHaltedCalls(halts, { callRecords: recording.callRecords, waitingRoom });
+  const versions = keepConfigurations(config, { clock, ...hooks });
   await journal({
     ...startLine(parts, hooks.readAgain === undefined ? undefined : fingerprint),
+    ...(await versions.prepare(snapshots.current())),
     ...ownOrigins(audit),
   });
+  await versions.adopt(snapshots.current(), "start");
   await halts.start();
   if (approvals !== undefined) await doubtInterrupted(audit, approvals, hooks);
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, audit });
@@ -128,6 +132,7 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
     fingerprint,
     journal,
     clock,
+    versions,
     ...hooks,
     adopted: ({ config: read, parts: { loaded, webhooks } }) => {
       limits.change(read, loaded.tools);
@@ -158,6 +163,7 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
     exporters,
     formerLogs,
     reloading,
+    versions,
   };
 }
 
@@ -224,6 +230,8 @@ function serviceOf(opened: Opened) {
     channels: () => snapshots.all().flatMap(({ parts: { targets } }) => targets.channels()),
     /** Returns the state of the configuration in use and of the last refusal. */
     configuration: () => reloading.state(),
+    /** The configurations that were in use, and what each changed. */
+    configurationVersions: opened.versions,
     ...operatorViews({
       snapshots,
       reloading,

@@ -30,7 +30,9 @@ interface ReloadOptions<Content extends Reloadable> {
    * @throws {StartupError} with all problems
    */
   readonly build: (config: Config, former: Content, fingerprint: Fingerprint) => Promise<Content>;
-  readonly adopted: (content: Content) => void;
+  /** Returns further members of the journal line of a content that is about to be adopted. */
+  readonly describe: (content: Content) => Promise<Readonly<Record<string, Json>>>;
+  readonly adopted: (content: Content, by: string) => void;
   /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: (line: JournalLine) => Promise<void>;
   /** Returns Unix milliseconds. */
@@ -172,12 +174,14 @@ export class Reload<Content extends Reloadable> {
   }
 
   async #adopt(content: Content, fingerprint: Fingerprint, by: ReloadRequester): Promise<Reloaded> {
-    const { snapshots, adopted, journal, clock, log } = this.#options;
+    const { snapshots, describe, adopted, journal, clock, log } = this.#options;
     const generation = snapshots.number + 1;
     // If the service shuts down while the entry is written, the entry names a snapshot that was never used.
     if (this.#isClosed) return this.#closeUnused(content);
     try {
-      await journal({ type: "configuration.changed", generation, ...recordedDigests(fingerprint), by: nameOf(by) });
+      const described = await describe(content);
+      const digests = { ...recordedDigests(fingerprint), ...described };
+      await journal({ type: "configuration.changed", generation, ...digests, by: nameOf(by) });
     } catch (cause) {
       await this.#discard(content);
       throw new StartupError([`reload: could not be recorded: ${errorText(cause)}`]);
@@ -189,7 +193,7 @@ export class Reload<Content extends Reloadable> {
     this.#since = clock();
     this.#lastRefused = undefined;
     this.#refusedConfiguration = undefined;
-    adopted(content);
+    adopted(content, nameOf(by));
     log({ type: "configuration.changed", by: nameOf(by), generation });
     return { outcome: "changed", generation, sha256: fingerprint.sha256 };
   }
