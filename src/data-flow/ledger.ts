@@ -386,15 +386,22 @@ async function setMark(sql: Sql, { issuer, subject, session }: Carrier, mark: Ne
 /** Deletes the oldest answers beyond the limits. A caller who loses fingerprints of untrusted text is marked. */
 async function enforceLimits(sql: Sql, carrier: Carrier, now: number): Promise<void> {
   const { issuer, subject } = carrier;
-  const rows = await sql`
-    SELECT id, at, until, bytes, labels FROM policy_flow_sources
-    WHERE issuer = ${issuer} AND subject = ${subject} ORDER BY at DESC, id DESC`;
-  let bytes = 0;
-  const surplus = rows.filter((row, index) => {
-    bytes += integer(row, "bytes");
-    return index >= SOURCES_MAX || bytes > SOURCE_BYTES_MAX;
+  const [all = {}] = await sql`
+    SELECT count(*) AS sources, coalesce(sum(bytes), 0) AS bytes FROM policy_flow_sources
+    WHERE issuer = ${issuer} AND subject = ${subject}`;
+  let sources = integer(all, "sources");
+  let bytes = integer(all, "bytes");
+  if (sources <= SOURCES_MAX && bytes <= SOURCE_BYTES_MAX) return;
+  const oldest = await sql`
+    SELECT id, until, bytes, labels FROM policy_flow_sources
+    WHERE issuer = ${issuer} AND subject = ${subject}
+    ORDER BY at, id LIMIT ${bytes > SOURCE_BYTES_MAX ? sources : sources - SOURCES_MAX}`;
+  const surplus = oldest.filter((row) => {
+    if (sources <= SOURCES_MAX && bytes <= SOURCE_BYTES_MAX) return false;
+    sources -= 1;
+    bytes -= integer(row, "bytes");
+    return true;
   });
-  if (surplus.length === 0) return;
   const untrusted = surplus.filter((row) => text(row, "labels").includes("untrusted"));
   const until = Math.max(0, ...untrusted.map((row) => integer(row, "until")));
   if (until > now)

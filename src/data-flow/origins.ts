@@ -277,12 +277,12 @@ function judged(value: Value, matches: readonly Match[], approved: VouchedBy): A
   const needed = isDestination || isLink ? DESTINATION_PART_BITS : TEXT_PART_BITS;
   const all = new Uint8Array(words).fill(1, hasScheme ? 1 : 0);
   const telling = matches.flatMap((match) => {
+    const isFound = match.isExact || match.units.includes(1) || (vouches(match) && contains(match, all));
+    if (!isFound && !tellsEnough) return [];
     const found = wholeCodes(match, value);
     const part = longestRun(found, value);
     const isWhole = match.isExact || isCovered(found, value);
-    const isFound = match.isExact || match.units.includes(1) || (vouches(match) && contains(match, all));
-    const tells = isFound || (tellsEnough && (isWhole || part >= needed));
-    return tells ? [{ ...match, found, isWhole, part: isWhole ? total : part }] : [];
+    return isFound || isWhole || part >= needed ? [{ ...match, found, isWhole, part: isWhole ? total : part }] : [];
   });
   if (telling.length === 0 && !isDestination) return undefined;
   // What a caller has sent itself comes back from where it was sent to: then only the user's request vouches.
@@ -325,7 +325,8 @@ type FoundWords = Match & { readonly found: Uint8Array };
 
 /** Returns the words that a field contains: those of a code in groups only when it contains all of them. */
 function wholeCodes({ covered, units }: Match, { codes }: Value): Uint8Array {
-  const found = covered.map((one, word) => one | (units[word] as number));
+  const found = covered.slice();
+  for (let word = 0; word < found.length; word += 1) if (units[word] === 1) found[word] = 1;
   for (const { from, to } of codes) {
     const isWhole = found.subarray(from, to + 1).every((one) => one === 1);
     if (!isWhole) found.set(units.subarray(from, to + 1), from);

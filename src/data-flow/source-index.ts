@@ -22,7 +22,7 @@ export type TakeSource = (source: Source, field: number, order: number) => void;
 
 /** Answers that are known, in the order in which they came. */
 export interface KnownSources {
-  values(): Iterable<Source>;
+  values(): readonly Source[];
   /** Calls `take` for each field that has this fingerprint. */
   find(low: number, high: number, take: TakeSource): void;
 }
@@ -62,8 +62,8 @@ export class SourceIndex implements KnownSources {
     return this.#numbers.has(id);
   }
 
-  *values(): Iterable<Source> {
-    for (const source of this.#sources) if (source !== undefined) yield source;
+  values(): readonly Source[] {
+    return this.#sources.filter((source) => source !== undefined);
   }
 
   add(source: Source, { low, high, field }: PrintColumns): void {
@@ -78,7 +78,8 @@ export class SourceIndex implements KnownSources {
 
   /** Removes the other sources. */
   keep(isKept: (source: Source) => boolean): void {
-    for (const [number, source] of this.#sources.entries()) {
+    for (let number = 0; number < this.#sources.length; number += 1) {
+      const source = this.#sources[number];
       if (source === undefined || isKept(source)) continue;
       this.#numbers.delete(source.id);
       this.#sources[number] = undefined;
@@ -165,9 +166,10 @@ export function together(indexes: readonly KnownSources[]): KnownSources {
   const byId = new Map<string, Source>();
   for (const index of indexes)
     for (const source of index.values()) if (!byId.has(source.id)) byId.set(source.id, source);
-  const orders = new Map([...byId.values()].map((source, order) => [source, order]));
+  const sources = [...byId.values()];
+  const orders = new Map(sources.map((source, order) => [source, order]));
   return {
-    values: () => byId.values(),
+    values: () => sources,
     find(low, high, take) {
       for (const index of indexes) {
         index.find(low, high, (source, field) => {

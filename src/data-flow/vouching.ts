@@ -27,7 +27,7 @@ export function vouchedMs(rememberMs: number, { session }: Pick<VouchedCaller, "
 
 /** Reads what approvers have answered for the calls of a caller out of what was remembered. */
 export function vouchedBy(secret: Uint8Array, caller: VouchedCaller, sources: KnownSources): VouchedBy {
-  const answers = [...sources.values()].filter(({ tool }) => tool === APPROVER);
+  const answers = sources.values().filter(({ tool }) => tool === APPROVER);
   if (answers.length === 0) return () => undefined;
   const own = callerHash(secret, caller);
   const found = new Map<string, ValueOrigin>();
