@@ -73,6 +73,27 @@ test("the filters are in the URL: what a link names is found, and a changed filt
   expect(page.url()).toEndWith("#/calls");
 });
 
+test("what is typed while a filter searches stays, and so does the focus; the back button fills the fields again", async () => {
+  const page = await visit("#/calls");
+  await rowsOf(page).first().waitFor();
+  await page.getByLabel("Tool", { exact: true }).fill("announce");
+  await page.keyboard.press("Tab");
+  await page.keyboard.type("agent", { delay: 20 });
+  await page.waitForURL(/tool=announce/);
+  await page.getByText(/^\d+ calls, all of them$/).waitFor();
+  const caller = page.getByLabel("Caller", { exact: true });
+  expect(await caller.inputValue()).toBe("agent");
+  expect(await page.evaluate("document.activeElement.id")).toBe("filter-sub");
+  await page.keyboard.type("-7");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/sub=agent-7/);
+  expect(await page.evaluate("document.activeElement.id")).toBe("filter-sub");
+  await page.goBack();
+  await page.waitForURL((url) => !url.hash.includes("sub="));
+  await until("the field", async () => ((await caller.inputValue()) === "" ? true : undefined));
+  expect(await page.getByLabel("Tool", { exact: true }).inputValue()).toBe("announce");
+});
+
 test("an invalid filter is refused in words, and the page goes on", async () => {
   const page = await visit("#/calls?from=soon");
   await page.getByRole("alert").getByText("MALFORMED_REQUEST").waitFor();

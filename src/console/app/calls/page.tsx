@@ -1,6 +1,6 @@
-import { effect, signal, untracked } from "@preact/signals";
+import { effect, signal, untracked, useSignal } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { CONSOLE_COLUMNS } from "../../../core/audit-fields.ts";
 import { CallerLink } from "../caller.tsx";
 import { Badge, Empty, Heading, localTime } from "../parts.tsx";
@@ -63,7 +63,7 @@ function List(): VNode {
         <LiveSwitch />
         <Exports />
       </header>
-      <Filters key={query.value} />
+      <Filters />
       <Found />
     </div>
   );
@@ -75,40 +75,75 @@ const isNarrow = mediaSignal("(max-width: 760px)");
 /** A filter may have at most this many characters. */
 const VALUE_CHARACTERS_MAX = 512;
 
+/**
+ * The form of the filters. It shows what the URL says, and keeps what somebody is typing: only a URL that the form did not make
+ * itself, as of the back button, fills it again.
+ */
 function Filters(): VNode {
-  const given = new URLSearchParams(query.value);
+  const wanted = query.value;
+  const given = new URLSearchParams(wanted);
   const main = isNarrow.value ? MAIN.slice(0, 1) : MAIN;
   const shown = main.flatMap((name) => FILTERS.find(({ param }) => param === name) ?? []);
   const hidden = FILTERS.filter((filter) => !shown.includes(filter));
   const others = hidden.filter(({ param }) => given.has(param)).length + (given.has("order") ? 1 : 0);
-  const isAnySet = given.size > 0;
   const source = given.get(SOURCE);
+  const form = useRef<HTMLFormElement>(null);
+  const filled = useRef<string | undefined>(undefined);
+  const isMoreOpen = useSignal(others > 0);
+  const apply = (isAgain: boolean): void => {
+    if (form.current === null) return;
+    applyFilters(form.current, isAgain);
+    filled.current = query.value;
+  };
+  useEffect(() => {
+    filled.current = undefined;
+  }, [isNarrow.value]);
+  useEffect(() => {
+    if (form.current === null || filled.current === wanted) return;
+    fill(form.current, given);
+    filled.current = wanted;
+    if (others > 0) isMoreOpen.value = true;
+  });
   return (
     <search>
-      <form class="filters" onSubmit={onSubmit} onChange={onChange}>
+      <form
+        ref={form}
+        class="filters"
+        onSubmit={(event) => {
+          event.preventDefault();
+          apply(true);
+        }}
+        onChange={() => apply(false)}
+      >
         {shown.map((filter) => (
-          <Field key={filter.param} filter={filter} value={given.get(filter.param) ?? ""} />
+          <Field key={filter.param} filter={filter} />
         ))}
         {source !== null && <input type="hidden" name={SOURCE} value={source} />}
         <div class="filter-buttons">
           <button type="submit" class="primary">
             Search
           </button>
-          {isAnySet && (
+          {given.size > 0 && (
             <a class="button" href="#/calls">
               Clear
             </a>
           )}
         </div>
-        <details class="more-filters" open={others > 0}>
+        <details
+          class="more-filters"
+          open={isMoreOpen.value}
+          onToggle={({ currentTarget }) => {
+            isMoreOpen.value = currentTarget.open;
+          }}
+        >
           <summary>More filters {others > 0 && <span class="dim">({others} set)</span>}</summary>
           <div class="filter-grid">
             {hidden.map((filter) => (
-              <Field key={filter.param} filter={filter} value={given.get(filter.param) ?? ""} />
+              <Field key={filter.param} filter={filter} />
             ))}
             <div class="field">
               <label for="filter-order">Order</label>
-              <select id="filter-order" name="order" value={given.get("order") ?? ""}>
+              <select id="filter-order" name="order">
                 <option value="">newest first</option>
                 <option value="oldest">oldest first</option>
               </select>
@@ -120,14 +155,21 @@ function Filters(): VNode {
   );
 }
 
-function Field({ filter, value }: { readonly filter: FilterInput; readonly value: string }): VNode {
+/** Fills the fields with the values in the URL. */
+function fill(form: HTMLFormElement, given: URLSearchParams): void {
+  for (const field of form.querySelectorAll<HTMLInputElement | HTMLSelectElement>("input:not([type=hidden]), select")) {
+    field.value = given.get(field.name) ?? "";
+  }
+}
+
+function Field({ filter }: { readonly filter: FilterInput }): VNode {
   const { param: name, label, hint, suggested, values, isChoice } = filter;
   const id = `filter-${name}`;
   return (
     <div class={`field field-${name}`}>
       <label for={id}>{label}</label>
       {isChoice === true && values !== undefined ? (
-        <select id={id} name={name} value={value}>
+        <select id={id} name={name}>
           <option value="">any</option>
           {values.map((choice) => (
             <option key={choice} value={choice}>
@@ -139,7 +181,6 @@ function Field({ filter, value }: { readonly filter: FilterInput; readonly value
         <input
           id={id}
           name={name}
-          defaultValue={value}
           placeholder={hint}
           maxLength={VALUE_CHARACTERS_MAX}
           type={name === "text" ? "search" : "text"}
@@ -159,18 +200,11 @@ function Field({ filter, value }: { readonly filter: FilterInput; readonly value
   );
 }
 
-function onSubmit(event: SubmitEvent): void {
-  event.preventDefault();
-  const form = event.currentTarget;
-  if (form instanceof HTMLFormElement) applyFilters(form, { isAgain: true });
-}
-
-/** A choice counts at once; a text when it is complete, which the browser says with Enter or when the field is left. */
-function onChange({ currentTarget }: Event): void {
-  if (currentTarget instanceof HTMLFormElement) applyFilters(currentTarget);
-}
-
-function applyFilters(form: HTMLFormElement, { isAgain = false } = {}): void {
+/**
+ * Searches with the values of the form. A choice counts at once; a text when it is complete, which the browser says with Enter or
+ * when the field is left. With `isAgain`, the same filters search again.
+ */
+function applyFilters(form: HTMLFormElement, isAgain: boolean): void {
   const params = new URLSearchParams();
   for (const [name, value] of new FormData(form)) {
     if (typeof value === "string" && value.trim() !== "") params.set(name, value.trim());
