@@ -1,9 +1,10 @@
 import type { ComponentChildren, VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { type ApiError, serviceNow } from "./api.ts";
+import { isAway } from "./session.ts";
 import { announcement, dismiss, notices, tick } from "./state.ts";
-import { Text } from "./text.tsx";
-import { adviceFor, timeAgo, timeLeft } from "./words.ts";
+import { Sentence, Text } from "./text.tsx";
+import { adviceFor, OFFLINE, timeAgo, timeLeft } from "./words.ts";
 
 /** Parts that all pages use. */
 
@@ -124,18 +125,23 @@ export function Empty({ title, children }: { readonly title: string; readonly ch
   );
 }
 
-/** An error inside the page: what happened, its code, and what to do. */
-export function Problem({ error, onRetry }: { readonly error: ApiError; readonly onRetry?: () => void }): VNode {
+/** An error inside the page: what happened, its code, and what to do. Not for one that the top of the page says already. */
+export function Problem({ error, onRetry }: { readonly error: ApiError; readonly onRetry?: () => void }): VNode | null {
+  if (isAway.value && error.code === OFFLINE) return null;
   const advice = adviceFor(error.code);
   return (
     <div class="problem" role="alert">
       <p>
         <strong>
-          <Text value={error.message} />
+          <Sentence value={error.message} />
         </strong>{" "}
         <code>{error.code}</code>
       </p>
-      {advice !== undefined && <p>{advice}</p>}
+      {advice !== undefined && (
+        <p>
+          <Sentence value={advice} />
+        </p>
+      )}
       {onRetry !== undefined && (
         <button type="button" onClick={onRetry}>
           Try again
@@ -207,11 +213,11 @@ export function Notices(): VNode {
           <div key={id} class={`notice ${tone}`}>
             <div>
               <p>
-                <Text value={text} />
+                <Sentence value={text} />
               </p>
               {more !== undefined && (
                 <p class="more-text">
-                  <Text value={more} />
+                  <Sentence value={more} />
                 </p>
               )}
             </div>

@@ -3,8 +3,10 @@ import type { ComponentChildren, VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { type ApiError, request } from "./api.ts";
 import { Heading, Problem } from "./parts.tsx";
+import { isAway, whenBack } from "./session.ts";
 import { errorOf } from "./state.ts";
-import { Text } from "./text.tsx";
+import { Sentence, Text } from "./text.tsx";
+import { OFFLINE } from "./words.ts";
 
 /** Parts of the pages that show what the service has recorded or consists of. */
 
@@ -109,7 +111,7 @@ export function Sentences({ label, value, sentences = jsonLines(value) }: Senten
     <ul class="notes" aria-label={label}>
       {sentences.map((sentence) => (
         <li key={sentence}>
-          <Text value={sentence} max={1_000} />
+          <Sentence value={sentence} max={1_000} />
         </li>
       ))}
     </ul>
@@ -142,9 +144,13 @@ export function useRead<Value>(path: string): { readonly read: Read<Value>; read
     try {
       show({ path, value: await request<Value>("GET", path) });
     } catch (error) {
-      show({ path, error: errorOf(error) });
+      const problem = errorOf(error);
+      const { value } = state.value;
+      // While the service is away, what was read stays: the top of the page says that it may be old.
+      show({ path, ...(problem.code === OFFLINE && value !== undefined && { value }), error: problem });
     }
   };
+  useEffect(() => whenBack(() => state.value.error?.code === OFFLINE && void again()), [path]);
   useEffect(() => {
     state.value = { path };
     void again();
@@ -165,9 +171,9 @@ export function Unread({
   return (
     <>
       {title !== undefined && <Heading focusKey={read.path}>{title}</Heading>}
-      {read.error === undefined ? (
+      {read.error === undefined || isAway.value ? (
         <p class="loading" role="status">
-          Reading …
+          {isAway.value ? "Waiting for the service …" : "Reading …"}
         </p>
       ) : (
         <Problem error={read.error} onRetry={again} />

@@ -1,6 +1,6 @@
-import { computed, signal } from "@preact/signals";
+import { computed, effect, signal, untracked } from "@preact/signals";
 import type { OperatorPermission } from "../../core/operator-permissions.ts";
-import { ApiError, members, request, setKey, whenSessionEnds } from "./api.ts";
+import { ApiError, isReachable, members, request, setKey, whenSessionEnds } from "./api.ts";
 import { readLink } from "./route.ts";
 import { errorOf, navigate, replaceUrl } from "./state.ts";
 
@@ -42,6 +42,31 @@ export const isBusy = signal(false);
 export const permissions = computed<Pick<ReadonlySet<OperatorPermission>, "has">>(
   () => new Set(session.value.is === "in" ? session.value.person.permissions : []),
 );
+
+/** Whether a signed-in person reads on top of the page that the service cannot be reached: nothing else says it again. */
+export const isAway = computed(() => !isReachable.value && session.value.is === "in");
+
+const PROBE_MS = 3_000;
+
+/** While the service is away, asks whether it is back. Returns what stops it. */
+export function probeService(): () => void {
+  return effect(() => {
+    if (!isAway.value) return undefined;
+    const timer = setInterval(() => {
+      if (document.visibilityState === "visible") void request("GET", "/healthz").catch(() => {});
+    }, PROBE_MS);
+    return () => clearInterval(timer);
+  });
+}
+
+/** Calls `listener` whenever the service can be reached again. Returns what stops it. */
+export function whenBack(listener: () => void): () => void {
+  let wasAway = isAway.value;
+  return isAway.subscribe((away) => {
+    if (wasAway && !away) untracked(listener);
+    wasAway = away;
+  });
+}
 
 /**
  * Tabs of this origin pass the session on: a new tab asks, a signed-in tab answers. Other origins, also other ports of the same

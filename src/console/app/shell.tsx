@@ -1,12 +1,11 @@
 import { effect, signal, untracked } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect } from "preact/hooks";
-import { isReachable } from "./api.ts";
 import { current, mayOpen, Navigation } from "./navigation.tsx";
 import { PAGES } from "./pages.ts";
 import { Dialog, Empty, Facts, Heading, localTime, Notices } from "./parts.tsx";
 import { hrefOf } from "./route.ts";
-import { session, settings, signOut } from "./session.ts";
+import { isAway, probeService, session, settings, signOut } from "./session.ts";
 import { Mark, SignIn } from "./sign-in.tsx";
 import { announce, isCommandKey, navigate, notifyError, type Theme, theme } from "./state.ts";
 import { Text } from "./text.tsx";
@@ -22,6 +21,7 @@ const KEYS: readonly (readonly [string, string])[] = [
 /** The page around the pages: who is signed in, where one can go, and whether the service can be reached. */
 export function Shell(): VNode {
   useEffect(() => effect(runPages), []);
+  useEffect(probeService, []);
   useEffect(() => effect(showTitle), []);
   useEffect(() => {
     document.addEventListener("keydown", onKey);
@@ -60,7 +60,7 @@ function Layout(): VNode {
         <Navigation />
         <Account />
       </header>
-      {!isReachable.value && (
+      {isAway.value && (
         <p class="banner" role="status">
           <strong>The service cannot be reached.</strong> What you see may be old. The console connects again by itself.
         </p>

@@ -100,11 +100,12 @@ let lastNotice = 0;
 
 export const notices = signal<readonly Notice[]>([]);
 
-/** Shows a notice. Problems stay until they are dismissed. */
+/** Shows a notice, in place of one with the same text. Problems stay until they are dismissed. */
 export function notify(tone: Notice["tone"], text: string, more?: string): void {
   lastNotice += 1;
   const id = lastNotice;
-  notices.value = [...notices.value, { id, tone, text, more }].slice(-NOTICES_MAX);
+  const others = notices.value.filter((notice) => notice.text !== text);
+  notices.value = [...others, { id, tone, text, more }].slice(-NOTICES_MAX);
   if (tone === "done") setTimeout(() => dismiss(id), DONE_MS);
 }
 

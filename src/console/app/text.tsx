@@ -54,6 +54,31 @@ export function Text({ value, max = INLINE_CHARACTERS_MAX, isFixed = false }: Te
   );
 }
 
+/** Shows a sentence of the service. What is between backticks is code, as in its messages for terminals. */
+export function Sentence({
+  value,
+  max = INLINE_CHARACTERS_MAX,
+}: {
+  readonly value: string;
+  readonly max?: number;
+}): VNode {
+  const pieces = value.split("`");
+  if (pieces.length % 2 === 0 || pieces.length === 1 || value.length > max) return <Text value={value} max={max} />;
+  return (
+    <>
+      {pieces.map((piece, at) =>
+        at % 2 === 0 ? (
+          <Text key={at} value={piece} />
+        ) : (
+          <code key={at}>
+            <Text value={piece} />
+          </code>
+        ),
+      )}
+    </>
+  );
+}
+
 const WHY_ASCII = "because letters look like others or run from right to left";
 
 function pieceOf({ kind, text }: Piece, key: string): VNode | string {

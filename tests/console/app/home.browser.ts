@@ -80,9 +80,9 @@ test("says that nothing needs anybody, and names what was not checked", async ()
 
 test("a part that cannot be read needs somebody; the others are shown", async () => {
   const page = await visit();
-  await page.route("**/systems", (route) => route.abort());
+  await page.route("**/systems", (route) => route.fulfill({ status: 503, json: {} }));
   await page.getByRole("button", { name: "Check again" }).click();
-  await page.getByText("Systems: nothing is known now. The service cannot be reached. (OFFLINE)").waitFor();
+  await page.getByText("Systems: nothing is known now. The service answered with status 503. (HTTP_503)").waitFor();
   await page.getByRole("region", { name: "In order" }).getByText("none is quarantined").waitFor();
 });
 

@@ -137,12 +137,41 @@ test("a restart of the service ends no session that is in its store: the request
   const { page } = visitor;
   await visitor.open(id);
   await world.stop();
-  await page.getByText("The service cannot be reached.").first().waitFor();
+  await page.getByText("The service cannot be reached.").waitFor();
+  await page.getByText(/^Not live; next attempt in/).waitFor();
+  // Said once: neither the list nor the request says it again.
+  expect(await page.getByText("cannot be reached").count()).toBe(1);
+  expect(await page.getByRole("alert").count()).toBe(0);
   await world.start();
   await page.getByText("Live", { exact: true }).waitFor();
   await page.getByText('text: "Outlives the service"').waitFor();
   const next = await world.ask("announce", { text: "After the restart" });
   await visitor.row(next).waitFor();
+});
+
+test("a page without a stream reads again by itself when the service is back", async () => {
+  const line = await Line.open(Number(new URL(world.consoleUrl).port));
+  try {
+    const visitor = await stranger({ url: line.url });
+    const { page } = visitor;
+    await visitor.signIn(await world.person({ sub: "rita", permissions: ["tools:read", "metrics:read"] }));
+    await visitor.go("#/systems");
+    await page.getByText("The service accepts calls.").waitFor();
+    line.cut();
+    await page.getByRole("button", { name: "Refresh" }).click();
+    await page.getByText("The service cannot be reached.").waitFor();
+    expect(await page.getByText("The service accepts calls.").count()).toBe(1);
+    await visitor.go("#/tools");
+    await page.getByText("Waiting for the service …").waitFor();
+    line.mend();
+    await page
+      .getByRole("heading", { name: /^Tools/ })
+      .getByText(/tools$/)
+      .waitFor();
+    expect(await page.getByText("The service cannot be reached.").count()).toBe(0);
+  } finally {
+    line.close();
+  }
 });
 
 test("a connection that breaks: the page says so, and shows afterwards what happened meanwhile", async () => {

@@ -6,9 +6,10 @@ import { CallerLink } from "../caller.tsx";
 import { Badge, Empty, Heading, localTime } from "../parts.tsx";
 import { Columns, ROLE } from "../records.tsx";
 import { hrefOf } from "../route.ts";
+import { whenBack } from "../session.ts";
 import { type AppPage, isCommandKey, mediaSignal, navigate, route, tick } from "../state.ts";
 import { Text } from "../text.tsx";
-import { bytesText, counted, timeLeft } from "../words.ts";
+import { bytesText, counted, OFFLINE, timeLeft } from "../words.ts";
 import { download, downloading } from "./download.ts";
 import { Failed, mayLackLines, SOURCE, SourceLine } from "./fleet.tsx";
 import { type CallShown, durationText, verdictOf } from "./model.ts";
@@ -33,6 +34,7 @@ const storyId = (): string | undefined => route.value.rest[0];
 function CallsView(): VNode {
   const id = storyId();
   useEffect(() => effect(searchAgain), []);
+  useEffect(() => whenBack(() => results.value?.error?.code === OFFLINE && void search()), []);
   useEffect(() => {
     document.addEventListener("keydown", onKey);
     return () => {
@@ -411,8 +413,13 @@ function LiveSwitch(): VNode {
       {(state.is === "connecting" || state.is === "ended") && <span class="dim">Connecting …</span>}
       {state.is === "waiting" && (
         <span class="live-off" role="status">
-          Not live: <Text value={state.error.message} max={120} /> Next attempt in{" "}
-          {timeLeft(state.attemptAt - Date.now())}
+          Not live
+          {state.error.code !== OFFLINE && (
+            <>
+              : <Text value={state.error.message} max={120} />
+            </>
+          )}
+          ; next attempt in {timeLeft(state.attemptAt - Date.now())}
           <button type="button" class="link" onClick={reconnectLive}>
             Connect now
           </button>

@@ -18,7 +18,7 @@ const TIMES: readonly FilterInput[] = [
   {
     param: "from",
     label: "From",
-    hint: "1h, today, 2026-02-16",
+    hint: "1h, today …",
     suggested: ["15m", "1h", "24h", "today", "yesterday", "7d", "30d"],
   },
   { param: "to", label: "Until", hint: "now", suggested: ["1h", "today", "yesterday"] },

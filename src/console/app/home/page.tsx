@@ -7,7 +7,7 @@ import type { ListedRequest } from "../approvals/model.ts";
 import { Ago, Badge, Countdown, Heading, Problem, RiskBadge } from "../parts.tsx";
 import { Section } from "../records.tsx";
 import { hrefOf } from "../route.ts";
-import { permissions } from "../session.ts";
+import { isAway, permissions, whenBack } from "../session.ts";
 import { type AppPage, announce, errorOf } from "../state.ts";
 import { Text } from "../text.tsx";
 import { counted } from "../words.ts";
@@ -40,7 +40,8 @@ async function checkAgain(): Promise<void> {
   if (isChecking.value) return;
   isChecking.value = true;
   const parts = await Promise.all(readable.value.map(checkPart));
-  check.value = { at: new Date(serviceNow()).toISOString(), parts };
+  // While the service is away, what was found stays: the top of the page says that it may be old.
+  if (!isAway.value) check.value = { at: new Date(serviceNow()).toISOString(), parts };
   isChecking.value = false;
 }
 
@@ -59,7 +60,11 @@ function HomeView(): VNode {
   useEffect(() => {
     void checkAgain();
     const timer = setInterval(() => document.visibilityState === "visible" && void checkAgain(), READ_EVERY_MS);
-    return () => clearInterval(timer);
+    const stopWaiting = whenBack(() => void checkAgain());
+    return () => {
+      stopWaiting();
+      clearInterval(timer);
+    };
   }, []);
   const now = check.value;
   return (
@@ -81,7 +86,7 @@ function HomeView(): VNode {
       </header>
       {now === undefined ? (
         <p class="loading" role="status">
-          Checking …
+          {isAway.value ? "Waiting for the service …" : "Checking …"}
         </p>
       ) : (
         <Found parts={now.parts} />

@@ -6,9 +6,10 @@ import { type ApiError, request } from "../api.ts";
 import { BEHIND_SECONDS_MAX } from "../home/attention.ts";
 import { Ago, Badge, Facts, Heading, localTime, Problem } from "../parts.tsx";
 import { Columns, ROLE, Scrolling, Section, useRead } from "../records.tsx";
+import { whenBack } from "../session.ts";
 import { type AppPage, announce, errorOf } from "../state.ts";
 import { Text } from "../text.tsx";
-import { bytesText, counted, timeLeft } from "../words.ts";
+import { bytesText, counted, OFFLINE, timeLeft } from "../words.ts";
 
 /** Whether the audit is intact: its chain, its checkpoints, and where damage begins; and whether copies of it leave the machine. */
 
@@ -75,7 +76,11 @@ async function verify(): Promise<void> {
 function EvidenceView(): VNode {
   useEffect(() => {
     void verify();
-    return () => stop.abort();
+    const stopWaiting = whenBack(() => failure.value?.code === OFFLINE && void verify());
+    return () => {
+      stopWaiting();
+      stop.abort();
+    };
   }, []);
   const now = status.value;
   return (

@@ -6,7 +6,7 @@ import { codeRow, Names, Section, Unread, useRead } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { permissions } from "../session.ts";
 import type { AppPage } from "../state.ts";
-import { Text } from "../text.tsx";
+import { Sentence, Text } from "../text.tsx";
 import { EXPIRES_SOON_MS, failingStates, isFailing } from "./model.ts";
 
 /** The systems that tools reach: whether they can be reached, how they are protected, and how busy they are. And where the service itself listens. */
@@ -70,7 +70,7 @@ function Service({ shown: { reasons, audit, revocations, notes } }: { readonly s
         <ul class="notes">
           {notes.map((note) => (
             <li key={note}>
-              <Text value={note} max={600} />
+              <Sentence value={note} max={600} />
             </li>
           ))}
         </ul>

@@ -6,7 +6,7 @@ import { Badge, Empty, Facts, Heading, RiskBadge } from "../parts.tsx";
 import { Columns, codeRow, jsonLines, Names, ROLE, Section, Unread, useRead } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { type AppPage, route } from "../state.ts";
-import { Block, Text } from "../text.tsx";
+import { Block, Sentence, Text } from "../text.tsx";
 import { bytesText, counted } from "../words.ts";
 import { WouldHappen } from "./explain.tsx";
 
@@ -57,7 +57,7 @@ function Listed({ catalog: { tools, notRegistered } }: { readonly catalog: ToolC
           <ul class="notes">
             {notRegistered.map((reason) => (
               <li key={reason}>
-                <Text value={reason} max={600} />
+                <Sentence value={reason} max={600} />
               </li>
             ))}
           </ul>
@@ -221,7 +221,7 @@ function Details({ tool }: { readonly tool: ToolDetails }): VNode {
                     <code>
                       <Text value={field} max={120} />
                     </code>{" "}
-                    <Text value={message} max={600} />
+                    <Sentence value={message} max={600} />
                   </li>
                 ))}
               </ul>
@@ -248,7 +248,7 @@ function Quarantined({
     <div class="callout tone-bad">
       <p>
         <strong>It is not called: </strong>
-        <Text value={reason} max={600} />
+        <Sentence value={reason} max={600} />
       </p>
       {changes.length > 0 && <Block value={changes} label="What its server changed" />}
       <p>Whoever trusts the change pins the new definition in the manifest and reloads the service.</p>
