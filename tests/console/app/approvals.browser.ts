@@ -327,6 +327,7 @@ describe("one approver", () => {
     await page.getByRole("radio", { name: "staging" }).check();
     await ready(/^Send answer/).click();
     await page.locator(".outgoing").getByText("Answering ask_operator").waitFor();
+    await page.locator(".outgoing").getByText("staging").waitFor();
     expect(await decided(id)).toMatchObject({ state: "approved" });
     expect((await world.call("ask_operator", args)).body.result.answer).toBe("staging");
   });
@@ -395,6 +396,23 @@ describe("what an approver sees", () => {
       await band.getByText("agent-7 of https://idp.test asks on its own behalf").waitFor();
     },
   );
+
+  test("the agent that acts for a person can be stopped where its request is, and the person goes on", async () => {
+    const [actor, sub] = [`release-bot-${asked}`, "anna"];
+    const token = await world.agent({ sub, permissions: ["deeds:do"], claims: { act: { sub: actor } } });
+    const id = await world.ask("announce", { text: "Stop me" }, { token });
+    const { page, open } = bound(await visit({ holds: ["halts:read", "halts:write"] }));
+    await open(id);
+    await page.getByRole("button", { name: /^Stop this agent/ }).click();
+    await page.getByRole("dialog").getByText(actor).waitFor();
+    await page.getByLabel(/^Why/).fill("it loops");
+    await page.getByRole("button", { name: "Stop it now" }).click();
+    await page.locator(".band").getByText("caller halted").waitFor();
+    expect((await world.call("announce", { text: "Again" }, { token })).body.error.code).toBe("HALTED");
+    expect((await world.call("announce", { text: "Anna herself" }, { token: await world.agent({ sub }) })).http).toBe(
+      202,
+    );
+  });
 
   test("hostile values are text: markup, control and bidirectional characters, a forged member, a text of 900 KB", async () => {
     const markup = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;

@@ -124,7 +124,7 @@ function Why({ request }: { readonly request: ShownRequest }): VNode {
   const others = asStrings(notes).filter((note) => meanings.every(({ text }) => text !== note));
   return (
     <div class="band-why">
-      <h2>Why it asks</h2>
+      <h2>{isPending(request) ? "Why it asks" : "Why it asked"}</h2>
       {typeof toolMessage === "string" && (
         <p class="tool-message">
           <Text value={toolMessage} max={1_000} />

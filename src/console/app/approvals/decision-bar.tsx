@@ -245,6 +245,12 @@ export function OutgoingLine({ one }: { readonly one: Outgoing }): VNode {
           <Text value={sentence(one)} max={200} />
         </strong>{" "}
         {one.isSending ? "now …" : `in ${seconds} s. Leaving the page drops it.`}
+        {one.answer !== undefined && (
+          <>
+            {" "}
+            “<Text value={one.answer} max={200} />”
+          </>
+        )}
         {one.vouch?.map((value) => (
           <code key={value} class="vouched-value">
             <Text value={value} max={120} />

@@ -93,7 +93,7 @@ function Plan({ request }: { readonly request: ShownRequest }): VNode {
     <section class={`plan ${plan.title === "Question" ? "question" : ""}`} aria-labelledby="plan-title">
       <div class="plan-head">
         <h2 id="plan-title">{planTitle(request)}</h2>
-        {plan.title !== "Question" && <p class="plan-title">{plan.title}</p>}
+        <p class="plan-title">{plan.title === "Question" ? "Its own words. Nobody has checked them." : plan.title}</p>
       </div>
       <div class="plan-card">
         {plan.main.map((part) => (
@@ -158,7 +158,7 @@ const EARLIER_SHOWN = 5;
 function Earlier({ request }: { readonly request: ShownRequest }): VNode {
   const all = earlierOn(request);
   const isOpen: Signal<boolean> = useSignal(false);
-  if (all.length === 0) return <p class="dim">No earlier decision on this tool is among the latest requests.</p>;
+  if (all.length === 0) return <p class="aside">No earlier decision on this tool is among the latest requests.</p>;
   const rows = isOpen.value ? all : all.slice(0, EARLIER_SHOWN);
   return (
     <section aria-labelledby="earlier-title">

@@ -52,7 +52,9 @@ function QuorumShown({ quorum: { policies, reasonRequired } }: { readonly quorum
         </div>
       ))}
       {reasonRequired !== "never" && (
-        <p class="dim">{reasonRequired === "always" ? "Every decision needs a reason." : "A denial needs a reason."}</p>
+        <p class="aside">
+          {reasonRequired === "always" ? "Every decision needs a reason." : "A denial needs a reason."}
+        </p>
       )}
     </>
   );
