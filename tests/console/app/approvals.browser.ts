@@ -541,6 +541,7 @@ describe("several approvers and tabs", () => {
     const id = await ask("Two tabs");
     const visitor = await visit();
     const second = await visitor.anotherTab();
+    await second.getByRole("link", { name: /^Approvals/ }).click();
     await second.locator(`#row-${id} a`).click();
     await second.locator("#request-title").waitFor();
     await visitor.open(id);
