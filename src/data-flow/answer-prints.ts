@@ -13,8 +13,8 @@ const FIELD_CHARACTERS_MAX = 120;
 const DEPTH_MAX = 64;
 /** Longest value of a trusted field that it vouches for as a whole (UTF-16 units). */
 const VOUCHED_CHARACTERS_MAX = 1_024;
-/** Longest value of a destination that a trusted answer vouches for in a longer text and that is compared with stored ones, in words. */
-const STORED_WORDS_MAX = 6;
+/** Longest value, in words, that a trusted answer vouches for in a longer text: so many words in a row are compared with stored values. */
+export const CONTAINED_WORDS_MAX = 6;
 /** Slots of the table that leaves out what was added just before, in the same field. */
 const RECENT_SLOTS = 4_096;
 
@@ -34,6 +34,8 @@ export interface AnswerField {
   readonly isTrusted: boolean;
   /** A caller sent it before, when its origin was private or untrusted: no answer vouches for it. */
   readonly isStored?: true;
+  /** A caller with untrusted text wrote it before, and neither the user nor an answer without such text had named it: it is not known. */
+  readonly isNamed?: true;
   /** Set for an approver's answer: the value that it is about, and whose calls. */
   readonly vouched?: Vouched | undefined;
 }
@@ -232,11 +234,10 @@ export class PrintCollector {
       this.#fingerprints.exact(take);
       if (this.#stored !== undefined) {
         this.#fingerprints.exact(found);
-        if (!isMixed) this.#fingerprints.exactRuns(STORED_WORDS_MAX, found);
+        if (!isMixed) this.#fingerprints.exactRuns(CONTAINED_WORDS_MAX, found);
       }
       if (isMixed) continue;
-      this.#fingerprints.exactWords(take);
-      this.#fingerprints.exactPairs(take);
+      this.#fingerprints.contained(take);
     }
   }
 
@@ -345,9 +346,9 @@ export class StoredParts {
     this.#prints.push(print);
   }
 
-  /** Returns those with one of the flags; undefined when there are none. */
-  withFlag(flag: number): FieldPrints | undefined {
-    const prints = this.#prints.filter(({ flags }) => (flags & flag) !== 0);
+  /** Returns those with one of the flags; undefined when there are none. `isNamed`: whole values only, whose fields say so. */
+  withFlag(flag: number, isNamed = false): FieldPrints | undefined {
+    const prints = this.#prints.filter(({ flags, isStored }) => (flags & flag) !== 0 && (isStored || !isNamed));
     if (prints.length === 0) return undefined;
     const fields: AnswerField[] = [];
     const numbers = new Map<string, number>();
@@ -356,7 +357,8 @@ export class StoredParts {
       const known = numbers.get(name);
       if (known !== undefined) return known;
       const path = this.#fields.get(field)?.path ?? "";
-      const added = fields.push({ path, isTrusted: false, ...(isStored && { isStored: true as const }) }) - 1;
+      const mark = isNamed ? { isNamed: true as const } : isStored && { isStored: true as const };
+      const added = fields.push({ path, isTrusted: false, ...mark }) - 1;
       numbers.set(name, added);
       return added;
     };

@@ -102,7 +102,9 @@ const WRITTEN = FOLDED.map((code, byte) => code || byte);
 const IN_NUMBERS = Uint8Array.from({ length: 256 }, (_, code) => (",.'".includes(String.fromCharCode(code)) ? 1 : 0));
 
 /** What a fingerprint is of. Those of different sorts differ, also for the same characters; a code is like the word without its groups. */
-export const [WORDS, CODE, ADDRESS, HOST, HOST_OF_ADDRESS, PHONE, WORDS_OF_ADDRESS, RUN] = [0, 1, 2, 3, 4, 5, 6, 7];
+export const [WORDS, CODE, ADDRESS, HOST, HOST_OF_ADDRESS, PHONE, WORDS_OF_ADDRESS, RUN, CONTAINED] = [
+  0, 1, 2, 3, 4, 5, 6, 7, 8,
+];
 const ODD_FACTOR = 0x9e37_79b1;
 const RUN_FACTOR = Math.imul(RUN as number, ODD_FACTOR) | 1;
 
@@ -733,18 +735,18 @@ export class Fingerprints implements Words {
     if (this.words > 0) this.#exact(0, this.words - 1, take);
   }
 
-  /** Makes such fingerprints of each two words in a row of the text that was read last. */
-  exactPairs(take: (low: number, high: number, from: number) => void): void {
-    for (let word = 1; word < this.words; word += 1)
-      this.#exact(word - 1, word, (low, high) => take(low, high, word - 1));
+  /** Makes the fingerprints of each word and each two in a row of the text that was read last, for values that it contains. */
+  contained(take: (low: number, high: number, from: number, to: number) => void): void {
+    for (let to = 0; to < this.words; to += 1) {
+      for (let from = Math.max(0, to - 1); from <= to; from += 1)
+        this.#exact(from, to, (low, high) => {
+          this.#sorted(low, high, CONTAINED);
+          take(this.#low, this.#high, from, to);
+        });
+    }
   }
 
-  /** Makes such fingerprints of each word of the text that was read last. */
-  exactWords(take: (low: number, high: number) => void): void {
-    for (let word = 0; word < this.words; word += 1) this.#exact(word, word, take);
-  }
-
-  /** Makes such fingerprints of up to this many words in a row of the text that was read last. */
+  /** Makes fingerprints as `exact` of up to this many words in a row of the text that was read last. */
   exactRuns(wordsMax: number, take: (low: number, high: number) => void): void {
     for (let from = 0; from < this.words; from += 1) {
       for (let to = from; to < this.words && to - from < wordsMax; to += 1) this.#exact(from, to, take);

@@ -16,8 +16,8 @@ export interface LabelRule {
   readonly after: readonly DataLabel[];
   /** `outside`: tools that send outside. `change`: all tools that change something. */
   readonly before: "outside" | "change";
-  /** Not for calls of which every destination is vouched for; `requested`: by what the user asked for. */
-  readonly unless?: "vouched" | "requested" | undefined;
+  /** Not for calls of which every destination is vouched for: by the user's request, by an answer without untrusted text, or by any. */
+  readonly unless?: "requested" | "known" | "vouched" | undefined;
   readonly verdict: "ask" | "deny";
 }
 
@@ -187,10 +187,13 @@ export class DataFlowPolicy {
    */
   async write({ tool, caller, input }: JudgedCall, traceId: string): Promise<void> {
     const { fingerprints } = await this.#read();
-    const { ledger, stored, storedMs } = this.#options;
+    const { ledger, stored, storedMs, rules } = this.#options;
     const { labels, isLost, sources } = await ledger.judge(this.#carriers(caller));
     if (labels.length === 0 && !isLost) return;
-    const { prints, isCut } = writtenPrints(fingerprints, input, { sources, isLost });
+    // Where a call sends to is judged before it runs: nobody but a person lets it go to somebody unknown.
+    const isStoring = labels.includes("untrusted") && !this.#flowOf(tool).sendsOutside;
+    const spared = isStoring ? sparedBy(rules) : undefined;
+    const { prints, isCut } = writtenPrints(fingerprints, input, { sources, isLost, spared });
     if (prints.count === 0 && !isCut) return;
     const { system } = tool.target;
     await stored.store(caller, { tool: tool.name, traceId, system, prints, isCut, carried: labels, storedMs });
@@ -306,10 +309,17 @@ function sends({ flow: { sendsOutside, mayBeNobody }, origins, isCut }: Judged):
   return sendsOutside && (!mayBeNobody || isCut || origins.some(({ isDestination }) => isDestination));
 }
 
+/** Returns whom else than those whom the user named the rules about labels spare. */
+function sparedBy(rules: readonly FlowRule[]): "known" | "vouched" | undefined {
+  const spared = new Set(rules.map((rule) => ("before" in rule ? rule.unless : undefined)));
+  return (["known", "vouched"] as const).find((one) => spared.has(one));
+}
+
+const VOUCHED_AS = { requested: "isRequested", known: "isKnown", vouched: "isVouched" } as const;
+
 function areVouched({ origins, isCut }: Judged, by: NonNullable<LabelRule["unless"]>): boolean {
   const destinations = origins.filter(({ isDestination }) => isDestination);
-  const isVouched = (one: ArgumentOrigins): boolean => (by === "requested" ? one.isRequested : one.isVouched);
-  return !isCut && destinations.length > 0 && destinations.every(isVouched);
+  return !isCut && destinations.length > 0 && destinations.every((one) => one[VOUCHED_AS[by]]);
 }
 
 function labelFindings(rule: LabelRule, judged: Judged): readonly FlowFinding[] {

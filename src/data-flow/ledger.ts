@@ -69,8 +69,8 @@ export interface ReadAnswer extends AnswerPrints {
   readonly rememberMs: number;
   /** Labels that the answer earns by what callers have stored before. */
   readonly earned?: ReadonlyMap<DataLabel, Writing>;
-  /** The fingerprints that were stored before, by their labels. */
-  readonly parts?: ReadonlyMap<DataLabel, FieldPrints>;
+  /** The fingerprints that were stored before, by their labels; `named`: those of values that are not known, which have none. */
+  readonly parts?: ReadonlyMap<DataLabel | "named", FieldPrints>;
 }
 
 /** Completes an answer within the transaction that keeps it: what other replicas have stored until then is known. */
@@ -414,9 +414,10 @@ async function enforceLimits(sql: Sql, carrier: Carrier, now: number): Promise<v
 function rowsOf(answer: ReadAnswer): readonly ReadAnswer[] {
   const rows = [answer];
   for (const [label, part] of answer.parts ?? []) {
-    const { tool } = answer.earned?.get(label) ?? {};
+    const labels = label === "named" ? [] : [label];
+    const { tool } = labels.map((one) => answer.earned?.get(one))[0] ?? {};
     const of = [answer.of, ...(tool === undefined ? [] : [`stored by ${tool}`])].filter((one) => one !== "").join(", ");
-    rows.push({ ...answer, ...part, id: `${answer.id} ${label}`, of, labels: [label] });
+    rows.push({ ...answer, ...part, id: `${answer.id} ${label}`, of, labels });
   }
   return rows.filter(({ prints }) => prints.byteLength > 0);
 }

@@ -1,8 +1,8 @@
 import { isTable } from "../core/json.ts";
 import { joinPath } from "../core/output-policy/field-path.ts";
 import { type CompiledPolicy, edgeOf } from "../core/output-policy/output-policy.ts";
-import type { AnswerField } from "./answer-prints.ts";
-import { type Fingerprints, TELLING_BITS, type ValueWords, WORDS } from "./fingerprints.ts";
+import { type AnswerField, CONTAINED_WORDS_MAX } from "./answer-prints.ts";
+import { ADDRESS, type Fingerprints, HOST, TELLING_BITS, type ValueWords, WORDS } from "./fingerprints.ts";
 import { FIELDS, indexOf, type KnownSources, type ReadSource, type Source } from "./source-index.ts";
 import { variantsOf } from "./texts.ts";
 
@@ -30,6 +30,8 @@ export interface ArgumentOrigins {
   readonly isLink: boolean;
   /** A trusted field has exactly this value, or a trusted answer without untrusted text contains it. */
   readonly isVouched: boolean;
+  /** As `isVouched`, by what the user asked for or by a tool whose answers hold no untrusted text: nobody outside chooses what they name. */
+  readonly isKnown: boolean;
   /** The value, or a telling part of it, appeared in untrusted text and in no trusted field. */
   readonly isUntrusted: boolean;
   /** An approver has vouched for each of its values that appeared in untrusted text. */
@@ -40,7 +42,7 @@ export interface ArgumentOrigins {
   readonly isPrivate: boolean;
   /** What the user asked for contains this value. */
   readonly isRequested: boolean;
-  /** Nothing is known of the value, although it tells enough to be recognized. */
+  /** Nothing is known of the value, although it is an address or tells enough to be recognized. */
   readonly isUnknown: boolean;
   /** The host of an address is from untrusted text, and the rest of the address contains private data that is not in that text. */
   readonly carriesPrivate: boolean;
@@ -79,6 +81,8 @@ interface Value extends ValueWords {
   /** Its first word is a scheme, such as `https`, which need not be vouched for. */
   readonly hasScheme: boolean;
   readonly words: number;
+  /** Words of addresses and host names, which count only as a whole. */
+  readonly inUnit: Uint8Array;
 }
 
 /** A fingerprint of a value, to be found in the answers. */
@@ -87,7 +91,7 @@ interface Needle {
   readonly low: number;
   readonly high: number;
   readonly from: number;
-  /** `WHOLE`: the fingerprint of exactly this value. */
+  /** `WHOLE`: the fingerprint of exactly this value; `CONTAINED`: that of this value in a longer text. */
   readonly to: number;
   /** The fingerprint of an address, a host name or a code, which tells enough on its own. */
   readonly isUnit: boolean;
@@ -101,8 +105,8 @@ export interface Needles {
   readonly isCut: boolean;
 }
 
-/** Represents all words: only a value that is nothing else matches. */
-const WHOLE = -1;
+/** Represent all words: of a value that is nothing else, and of one in a longer text that somebody vouches for. */
+const [WHOLE, CONTAINED] = [-1, -2];
 
 /**
  * Web and mail addresses in a text: with a scheme, `//` or `www.` before them, or a host name with a path, a query or a fragment.
@@ -129,12 +133,14 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
       return;
     }
     const facts = fingerprints.valueWords(words);
-    const value = values.push({ ...of, words, ...facts }) - 1;
+    const inUnit = new Uint8Array(words);
+    const value = values.push({ ...of, words, ...facts, inUnit }) - 1;
     const isAddress = of.isDestination || of.isLink;
     for (let at = 0; at < count; at += 1) {
       const [first, last] = [from[at] as number, to[at] as number];
       if (last >= words) continue;
       const isUnit = sort[at] !== WORDS;
+      if (sort[at] === ADDRESS || sort[at] === HOST) inUnit.fill(1, first, last + 1);
       add({ value, low: low[at] as number, high: high[at] as number, from: first, to: last, isUnit });
       // Also where these words are in the host name of an address, unless they are that of another one.
       if (isUnit || !isAddress || facts.isAddressHost[last] === 1) continue;
@@ -145,8 +151,9 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
     // Of longer texts, nobody vouches for the whole.
     if (!isAddress && words > VOUCHED_WORDS_MAX) return;
     fingerprints.exact((low, high) => add({ value, low, high, from: 0, to: WHOLE, isUnit: false }));
-    fingerprints.exactPairs((low, high, first) => {
-      if (words > 2 && first + 1 < words) add({ value, low, high, from: first, to: first + 1, isUnit: false });
+    fingerprints.contained((low, high, from, to) => {
+      if (to - from + 1 === words) add({ value, low, high, from: 0, to: CONTAINED, isUnit: false });
+      else if (to > from && to < words) add({ value, low, high, from, to, isUnit: false });
     });
   };
   const visit = (value: unknown, node: PolicyNode, argument: string, depth: number): void => {
@@ -187,6 +194,7 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
         isLink: false,
         hasScheme: false,
         words: 0,
+        inUnit: new Uint8Array(),
         ...fingerprints.valueWords(0),
       });
     }
@@ -217,6 +225,8 @@ interface Match {
   /** Words of addresses, host names and codes that the field contains as a whole. Such a one may go on in the field. */
   readonly units: Uint8Array;
   isExact: boolean;
+  /** The field is exactly the value. */
+  isField: boolean;
 }
 
 /** Returns where the values of the arguments appeared before. An argument of which nothing is known is left out. */
@@ -250,12 +260,13 @@ function matchesIn(sources: KnownSources, { values, all }: Needles): readonly (r
       let match = found[value]?.get(name);
       if (match === undefined) {
         const [covered, linked, units] = [new Uint8Array(of.words), new Uint8Array(of.words), new Uint8Array(of.words)];
-        match = { source, order, field, covered, linked, units, isExact: false };
+        match = { source, order, field, covered, linked, units, isExact: false, isField: false };
         found[value]?.set(name, match);
         matches[value]?.push(match);
       }
-      if (to === WHOLE) {
+      if (to < 0) {
         match.isExact = true;
+        match.isField ||= to === WHOLE;
         match.covered.fill(1);
         match.linked.fill(1);
       } else if (isUnit) match.units.fill(1, from, to + 1);
@@ -277,7 +288,8 @@ function judged(value: Value, matches: readonly Match[], approved: VouchedBy): A
   const needed = isDestination || isLink ? DESTINATION_PART_BITS : TEXT_PART_BITS;
   const all = new Uint8Array(words).fill(1, hasScheme ? 1 : 0);
   const telling = matches.flatMap((match) => {
-    const isFound = match.isExact || match.units.includes(1) || (vouches(match) && contains(match, all));
+    if (match.field.isNamed === true) return [];
+    const isFound = match.isExact || match.units.includes(1) || (vouches(match) && names(match, all, value));
     if (!isFound && !tellsEnough) return [];
     const found = wholeCodes(match, value);
     const part = longestRun(found, value);
@@ -287,9 +299,10 @@ function judged(value: Value, matches: readonly Match[], approved: VouchedBy): A
   if (telling.length === 0 && !isDestination) return undefined;
   // What a caller has sent itself comes back from where it was sent to: then only the user's request vouches.
   const isStored = telling.some((match) => match.field.isStored === true && isTold(match));
+  const isNamed = matches.some((match) => match.field.isNamed === true && (match.isExact || match.units.includes(1)));
   const vouching = telling.filter((match) => vouches(match) && (!isStored || match.source.tool === REQUEST));
   const told = telling.filter(
-    (match) => isTold(match) && !vouching.some((one) => contains(one, extended(match.found, value))),
+    (match) => isTold(match) && !vouching.some((one) => names(one, extended(match.found, value), value)),
   );
   const exfiltrates = carriesPrivate(value, told, telling);
   const isAddress = isDestination || isLink;
@@ -308,8 +321,11 @@ function judged(value: Value, matches: readonly Match[], approved: VouchedBy): A
     questioned: isQuestioned && text.length <= QUESTIONED_CHARACTERS_MAX ? [text] : [],
     isUnknown: telling.length === 0 && (tellsEnough || hasUnit(value)),
     carriesPrivate: exfiltrates,
-    isVouched: vouching.some((one) => contains(one, all)),
-    isRequested: vouching.some((one) => one.source.tool === REQUEST && contains(one, all)),
+    isVouched: vouching.some((one) => names(one, all, value)),
+    isKnown: vouching.some(
+      (one) => names(one, all, value) && (one.source.tool === REQUEST || (!isNamed && isOwnParty(one, value))),
+    ),
+    isRequested: vouching.some((one) => one.source.tool === REQUEST && names(one, all, value)),
     isPrivate: telling.some(({ source }) => source.labels.includes("private")),
     origins: origins.slice(0, ORIGINS_MAX),
     more: Math.max(0, origins.length - ORIGINS_MAX),
@@ -374,6 +390,22 @@ function contains({ isExact, covered, linked }: Match, words: Uint8Array): boole
   );
 }
 
+/**
+ * Returns whether a field that vouches names these words of a value. Addresses and host names count as a whole: between two of them,
+ * there is a third one. So do long values, because shorter ones are compared with what callers have stored.
+ */
+function names(match: Match, words: Uint8Array, { inUnit }: Value): boolean {
+  const { source, isExact, units } = match;
+  if (!contains(match, words)) return false;
+  if (words.some((is, word) => is === 1 && inUnit[word] === 1 && units[word] === 0)) return false;
+  return isExact || source.tool === REQUEST || words.length <= CONTAINED_WORDS_MAX || inUnit.includes(1);
+}
+
+/** Returns whether a tool whose answers hold no untrusted text has the value as a field, or its address in a longer text. */
+function isOwnParty({ source, isField }: Match, { inUnit }: Value): boolean {
+  return !source.labels.includes("untrusted") && (isField || inUnit.includes(1));
+}
+
 /** Returns covered words, and the frequent words next to them: `com` belongs to what was found of `john.doe@example.org`. */
 function extended(covered: Uint8Array, { bits, hasScheme }: Value): Uint8Array {
   const all = covered.slice();
@@ -430,6 +462,7 @@ function joined(one: ArgumentOrigins, other: ArgumentOrigins): ArgumentOrigins {
     isDestination: one.isDestination,
     isLink: one.isLink,
     isVouched: one.isVouched && other.isVouched,
+    isKnown: one.isKnown && other.isKnown,
     isRequested: one.isRequested && other.isRequested,
     isPrivate: one.isPrivate || other.isPrivate,
     isUntrusted: one.isUntrusted || other.isUntrusted,

@@ -2,8 +2,10 @@ import type { DataLabel } from "../core/types.ts";
 
 /** Bits that say what a stored fingerprint means. */
 export const [PRIVATE, UNTRUSTED, EARNS_PRIVATE, EARNS_UNTRUSTED] = [1, 2, 4, 8];
+/** The value is not known: a caller with untrusted text wrote it, and neither the user nor an answer without such text had named it. */
+export const NAMED = 16;
 /** Bits in an entry besides the number of its row. */
-const FLAG_BITS = 4;
+const FLAG_BITS = 5;
 const ALL_FLAGS = 2 ** FLAG_BITS - 1;
 /** Bytes of one stored fingerprint in a row: two halves, and its flags. */
 const PRINT_BYTES = 9;

@@ -9,6 +9,7 @@ import {
   EARNS_PRIVATE,
   EARNS_UNTRUSTED,
   type FlaggedPrints,
+  NAMED,
   PRIVATE,
   StoredTable,
   type StoredText,
@@ -162,7 +163,7 @@ async function insert(
 function labelsIn(flags: number): readonly DataLabel[] {
   return [
     ...((flags & PRIVATE) === 0 ? [] : ["private" as const]),
-    ...((flags & UNTRUSTED) === 0 ? [] : ["untrusted" as const]),
+    ...((flags & (UNTRUSTED | NAMED)) === 0 ? [] : ["untrusted" as const]),
   ];
 }
 
@@ -183,7 +184,7 @@ export class ReadBack {
   readonly #answer: Reading;
   /** The first text by which the answer earns each label. */
   readonly #earned = new Map<DataLabel, Writing>();
-  readonly #parts = new Map<DataLabel, FieldPrints>();
+  readonly #parts = new Map<DataLabel | "named", FieldPrints>();
   readonly #isWholeUntrusted: boolean;
   readonly #whole = new Set<DataLabel>();
 
@@ -211,6 +212,8 @@ export class ReadBack {
       const part = this.#answer.stored?.withFlag(origin);
       if (part !== undefined) this.#parts.set(label, part);
     }
+    const named = this.#answer.stored?.withFlag(NAMED, true);
+    if (named !== undefined) this.#parts.set("named", named);
   }
 
   /** Returns the answer with what it earns. Where fingerprints of a system's texts are missing, all of it counts as such a text. */

@@ -4,11 +4,11 @@ import { compilePolicy } from "../core/output-policy/output-policy.ts";
 import { ADDRESS, CODE, type Fingerprints, HOST, PHONE, WORDS } from "./fingerprints.ts";
 import { type ArgumentOrigins, needlesOf, originsOf, REQUEST } from "./origins.ts";
 import type { KnownSources, Source, TakeSource } from "./source-index.ts";
-import { EARNS_PRIVATE, EARNS_UNTRUSTED, FlaggedPrints, PRIVATE, UNTRUSTED } from "./stored-table.ts";
+import { EARNS_PRIVATE, EARNS_UNTRUSTED, FlaggedPrints, NAMED, PRIVATE, UNTRUSTED } from "./stored-table.ts";
 import { DIGIT } from "./units.ts";
 
 /** Most words and characters of an argument that is looked up as one value. */
-const VALUE_WORDS_MAX = 6;
+const VALUE_WORDS_MAX = 16;
 const VALUE_CHARACTERS_MAX = 256;
 /** Most values, addresses and codes of one call that are looked up. */
 const LOOK_UPS_MAX = 4_096;
@@ -29,6 +29,11 @@ interface Known {
   readonly sources: KnownSources;
   /** Fingerprints of untrusted text are missing: what has no origin may be from there. */
   readonly isLost: boolean;
+  /**
+   * The rules spare destinations that trusted fields name, and the caller has read untrusted text: a value of unknown origin may be from
+   * there in another form.
+   */
+  readonly spared?: "known" | "vouched" | undefined;
 }
 
 /**
@@ -40,6 +45,7 @@ export function writtenPrints(fingerprints: Fingerprints, input: unknown, known:
   const texts: Text[] = [];
   let isCut = !collect(input, texts, 0);
   let lookUps = 0;
+  const isWary = known.spared !== undefined;
   const originsOfValue = (value: string): ArgumentOrigins | undefined => {
     lookUps += 1;
     if (lookUps > LOOK_UPS_MAX) {
@@ -57,20 +63,34 @@ export function writtenPrints(fingerprints: Fingerprints, input: unknown, known:
       const piece = new Piece(fingerprints, known);
       mayBeTold ||= piece.isTold;
       piece.runs(prints);
-      units.push(...piece.units());
+      units.push(...piece.units(isWary));
     });
     for (const { low, high, flags, text: written } of units) {
       const origins = originsOfValue(written);
       if (origins?.isRequested === true) continue;
-      const kept = origins?.isVouched === true ? flags & ~UNTRUSTED : flags;
+      const own = origins?.isVouched === true ? flags & ~UNTRUSTED : flags;
+      const kept = own | (origins === undefined ? 0 : flagsOf(origins, known));
       if (kept !== 0) prints.add(low, high, kept);
     }
-    if (isKey || !mayBeTold || words === 0 || words > VALUE_WORDS_MAX || text.length > VALUE_CHARACTERS_MAX) continue;
+    if (isKey || !(mayBeTold || isWary) || words === 0 || words > VALUE_WORDS_MAX || text.length > VALUE_CHARACTERS_MAX)
+      continue;
     const origins = originsOfValue(text);
-    if (origins === undefined || !isTold(origins, known.isLost)) continue;
-    fingerprints.readValue(text, () => fingerprints.exact((low, high) => prints.add(low, high, UNTRUSTED)));
+    const flags = origins === undefined ? 0 : flagsOf(origins, known);
+    if (flags !== 0)
+      fingerprints.readValue(text, () => fingerprints.exact((low, high) => prints.add(low, high, flags)));
   }
   return { prints, isCut };
+}
+
+/** Returns what is kept of a whole value. */
+function flagsOf(origins: ArgumentOrigins, { isLost, spared }: Known): number {
+  const { isRequested, isVouched, isKnown, isUnknown, origins: found } = origins;
+  if (isRequested) return 0;
+  if (isTold(origins, isLost)) return UNTRUSTED;
+  if (spared === undefined || (found.length === 0 && !isUnknown)) return 0;
+  const isOwn = found.some(({ isWhole, labels }) => isWhole && labels.length === 1 && labels[0] === "private");
+  if (!isVouched && !isOwn) return UNTRUSTED;
+  return spared === "known" && !isKnown ? NAMED : 0;
 }
 
 /** Returns whether a whole value is from untrusted text, and nobody vouches for it. */
@@ -223,8 +243,8 @@ class Piece {
     return labels;
   }
 
-  /** Returns addresses, codes and numbers that were read before. Only codes and numbers are private data on their own. */
-  units(): readonly Unit[] {
+  /** Returns addresses, codes and numbers that were read before, or all. Only codes and numbers are private data on their own. */
+  units(isAll: boolean): readonly Unit[] {
     const { count, low, high, from, to, sort } = this.#fingerprints;
     const units: Unit[] = [];
     for (let at = 0; at < count; at += 1) {
@@ -234,7 +254,7 @@ class Piece {
         sort[at] === ADDRESS || sort[at] === PHONE || (sort[at] === HOST && this.#isAddressHost[span.to] !== 1);
       if (!isCode && !isAddress) continue;
       const labels = (this.#labels[at] as number) | (this.#isLost ? UNTRUSTED : 0);
-      if (labels === 0) continue;
+      if (labels === 0 && !isAll) continue;
       const flags = labels | (isCode && (labels & PRIVATE) !== 0 ? EARNS_PRIVATE : 0);
       units.push({ low: low[at] as number, high: high[at] as number, flags, text: this.#fingerprints.textOf(span) });
     }

@@ -18,10 +18,10 @@ const labelRule = z.strictObject({
   /** `outside`: the rule is about tools that send outside. `change`: about all tools whose classification is not `read`. */
   before: z.enum(["outside", "change"]),
   /**
-   * The rule does not apply to calls of which every destination is vouched for: by a trusted field, a trusted answer or the user's
-   * request (`vouched`), or by the user's request alone (`requested`).
+   * The rule does not apply to calls of which every destination is vouched for: by the user's request alone (`requested`), also by a
+   * trusted field of a tool whose answers hold no untrusted text (`known`), or by any trusted field (`vouched`).
    */
-  unless: z.enum(["vouched", "requested"]).optional(),
+  unless: z.enum(["vouched", "known", "requested"]).optional(),
   verdict,
 });
 

@@ -178,9 +178,11 @@ async function reportAttacks(ruleSet: RuleSet): Promise<void> {
     ];
     console.log(`| ${columns.join(" | ")} |`);
   }
-  const { destinations, others, marked, wrong, both } = merged(provenances);
-  const shares = [destinations, others].map(({ all, named }) => `${named} of ${all} (${percent(named, all)})`);
-  console.log(`\nsource named, of attacker-controlled destinations: ${shares[0]}; of other arguments: ${shares[1]}`);
+  const { destinations, codes, others, marked, wrong, both } = merged(provenances);
+  const shares = [destinations, codes, others].map(({ all, named }) => `${named} of ${all} (${percent(named, all)})`);
+  console.log(
+    `\nsource named, of attacker-controlled destinations: ${shares[0]}; of codes: ${shares[1]}; of texts: ${shares[2]}`,
+  );
   console.log(
     `untrusted source named: ${marked} arguments; wrong: ${wrong} (${percent(wrong, marked)}), in both: ${both}`,
   );

@@ -20,6 +20,8 @@ interface Seen {
   readonly isTrusted: boolean;
   /** The tool's answers hold untrusted text as well: a trusted field vouches for its whole value only. */
   readonly isMixed: boolean;
+  /** It is the name of a member: agents read it, and where names are data, the proxy reads it as well. */
+  readonly isKey: boolean;
 }
 
 /** Returns a text in a form that does not depend on case, spacing or punctuation. */
@@ -48,11 +50,11 @@ export class Memory {
   see({ tool, result, outcome, traceId }: Called): void {
     if (outcome !== "success") return;
     const { reads = [], trusted = [] } = this.#flows[tool] ?? { reads: [] };
-    for (const { path, value } of leaves(result)) {
-      const isTrusted = isBelow(path, trusted);
-      const text = plain(value);
-      this.#seen.push({ traceId, text, isTrusted, isMixed: reads.includes("untrusted") });
-    }
+    const isMixed = reads.includes("untrusted");
+    for (const { path, value } of leaves(result))
+      this.#seen.push({ traceId, text: plain(value), isTrusted: isBelow(path, trusted), isMixed, isKey: false });
+    for (const key of keysOf(result))
+      this.#seen.push({ traceId, text: plain(key), isTrusted: false, isMixed, isKey: true });
   }
 
   /** Returns whether a trusted value is this one, or the answer of a tool without untrusted text contains it in a trusted field. */
@@ -62,8 +64,9 @@ export class Memory {
     );
   }
 
-  /** Returns whether an answer contains the value, or telling words of it in a row. */
-  shares(traceId: string, value: string): boolean {
+  /** Returns whether an answer contains the value, or telling words of it in a row; in names of members only where those are data. */
+  shares({ traceId, field }: { readonly traceId: string; readonly field: string }, value: string): boolean {
+    const isOfKeys = field.endsWith("*");
     const words = value.split(" ");
     const parts = words.flatMap((word, index) => {
       const two = words[index + 1] === undefined ? [] : [`${word} ${words[index + 1]}`];
@@ -73,11 +76,19 @@ export class Memory {
     return this.#seen.some(
       (seen) =>
         seen.traceId === traceId &&
+        (isOfKeys || !seen.isKey) &&
         (contains(seen.text, value) ||
           (compact.length >= TELLING_CHARACTERS && seen.text.replaceAll(" ", "").includes(compact)) ||
           parts.some((part) => contains(seen.text, part))),
     );
   }
+}
+
+/** Returns the names of all members of a JSON value. */
+function keysOf(value: unknown): readonly string[] {
+  if (Array.isArray(value)) return value.flatMap(keysOf);
+  if (typeof value !== "object" || value === null) return [];
+  return Object.entries(value).flatMap(([key, inner]) => [key, ...keysOf(inner)]);
 }
 
 const TELLING_CHARACTERS = 6;
