@@ -10,6 +10,12 @@ export interface CallerName {
   readonly iss?: string | undefined;
 }
 
+/** A caller with a page of its own. */
+export interface AgentName {
+  readonly sub: string;
+  readonly iss: string;
+}
+
 /** Name of the page of all callers, and the first segment of the page of each. */
 export const AGENTS = "agents";
 

@@ -1,14 +1,16 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import type { AuditActivity } from "../../core/api/audit.ts";
 import type { HaltListing, HaltSet, HaltShown } from "../../core/api/halts.ts";
 import { request } from "./api.ts";
-import type { CallerName } from "./caller.tsx";
+import type { AgentName, CallerName } from "./caller.tsx";
 import { Badge, Dialog, Party } from "./parts.tsx";
-import type { Read } from "./records.tsx";
+import { type Read, useRead } from "./records.tsx";
 import { permissions } from "./session.ts";
 import { errorOf, notify, notifyError } from "./state.ts";
 import { Text } from "./text.tsx";
+import { counted } from "./words.ts";
 
 /** Halts as all pages need them: which callers are halted, and stopping one where its name is. */
 
@@ -153,6 +155,46 @@ export function haltTerms(written: FormData) {
   };
 }
 
+interface MatchedProps {
+  /** Filters of the audit; undefined for calls that it cannot search for. */
+  readonly filter: Readonly<Record<string, string>> | undefined;
+}
+
+/** Says how many calls a halt would have stopped lately. Nothing for operators who may not read the audit. */
+export function MatchedCalls({ filter }: MatchedProps): VNode | null {
+  if (!permissions.value.has("audit:read")) return null;
+  return filter === undefined ? (
+    <p class="help">The audit cannot count the calls of a session.</p>
+  ) : (
+    <Matched filter={filter} />
+  );
+}
+
+function Matched({ filter }: { readonly filter: NonNullable<MatchedProps["filter"]> }): VNode {
+  const { read } = useRead<AuditActivity>(`/audit/activity?${new URLSearchParams(filter)}`);
+  const { value, error } = read;
+  if (error !== undefined) return <p class="help">How many calls match is not known now: {error.code}.</p>;
+  const [hour, day] = [value?.all.hour, value?.all.day].map((calls) => sumOf(calls ?? {}));
+  const most = value?.isPartial === true ? "at least " : "";
+  return (
+    <p role="status">
+      {value === undefined ? (
+        "Counting the calls that match …"
+      ) : (
+        <>
+          <strong>{counted(hour ?? 0, "call")}</strong> matched in the last hour, {most}
+          {(day ?? 0).toLocaleString()} in the last day.
+        </>
+      )}
+    </p>
+  );
+}
+
+/** Returns the number of calls of all decisions. */
+export function sumOf(calls: AuditActivity["all"]["day"]): number {
+  return Object.values(calls).reduce((sum, count) => sum + count, 0);
+}
+
 interface ConfirmButtonsProps {
   readonly title: string;
   /** Missing where the button submits a form. */
@@ -202,9 +244,7 @@ export function StopAgent({ sub, iss }: CallerName): VNode | null {
   );
 }
 
-interface StopProps {
-  readonly sub: string;
-  readonly iss: string;
+interface StopProps extends AgentName {
   readonly onClose: () => void;
 }
 
@@ -226,6 +266,7 @@ function Stop({ sub, iss, onClose }: StopProps): VNode {
           Its calls are refused on every replica within a second, also those in which it acts for others. Calls that
           wait for an approver end; their requests stay.
         </p>
+        <MatchedCalls filter={{ sub, iss }} />
         <TermFields />
         <ConfirmButtons title="Stop it now" onBack={onClose} />
       </form>

@@ -1,29 +1,14 @@
 import type { VNode } from "preact";
 import { AGENTS } from "../caller.tsx";
-import { HaltedMark, StopAgent, useHalts } from "../halting.tsx";
-import { Heading, Party } from "../parts.tsx";
 import { type AppPage, route } from "../state.ts";
+import { Agent } from "./agent.tsx";
+import { List } from "./list.tsx";
 
 /** The agents: what each one did, and a way to stop it. */
 
 function AgentsView(): VNode {
   const [iss, sub] = route.value.rest;
-  useHalts();
-  return (
-    <div class="sheet story">
-      {sub === undefined ? (
-        <Heading>Agents</Heading>
-      ) : (
-        <header class="sheet-head">
-          <Heading focusKey={sub}>
-            <Party sub={sub} iss={iss} />
-          </Heading>
-          <HaltedMark sub={sub} iss={iss} />
-          <StopAgent sub={sub} iss={iss} />
-        </header>
-      )}
-    </div>
-  );
+  return iss === undefined || sub === undefined ? <List /> : <Agent key={`${iss} ${sub}`} iss={iss} sub={sub} />;
 }
 
 export const agentsPage: AppPage = {

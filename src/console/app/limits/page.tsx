@@ -1,15 +1,18 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
+import type { AuditActivity } from "../../../core/api/audit.ts";
 import type { HaltListing, HaltShown } from "../../../core/api/halts.ts";
 import type { QuotaListing } from "../../../core/api/quotas.ts";
-import { ApiError } from "../api.ts";
+import { ApiError, request } from "../api.ts";
 import { CallerLink } from "../caller.tsx";
+import { asciiIfMisreadable, linesOf } from "../escapes.ts";
 import {
   ConfirmButtons,
   DURATIONS,
   haltTerms,
   liftHalts,
+  MatchedCalls,
   readHalts,
   setHalt,
   TermFields,
@@ -180,9 +183,55 @@ const FIELDS: Readonly<Record<string, readonly (readonly [name: string, words: s
   ],
 };
 
+/** The filters of the audit for the members of a halt. A call's line need not name its session. */
+const FILTERS: Readonly<Record<string, string>> = { tool: "tool", system: "system", issuer: "iss", subject: "sub" };
+
+/** Returns the filter of the calls that a halt would stop; undefined for those of a session. */
+function filterOf(wanted: Wanted): Readonly<Record<string, string>> | undefined {
+  if (wanted["kind"] === "session") return undefined;
+  return Object.fromEntries(
+    Object.entries(wanted).flatMap(([name, value]) => {
+      const param = FILTERS[name];
+      return param === undefined ? [] : [[param, String(value)]];
+    }),
+  );
+}
+
+const SUGGESTED_MAX = 200;
+const SUGGESTED_CHARACTERS_MAX = 128;
+
+/** Returns names that a browser can show as they are: anybody can call a tool that there is not, and its name is suggested. */
+function suggestible(names: readonly string[]): readonly string[] {
+  const plain = names.filter(
+    (name) =>
+      name.length <= SUGGESTED_CHARACTERS_MAX &&
+      asciiIfMisreadable(name) === undefined &&
+      linesOf(name).every((pieces) => pieces.every(({ kind, text }) => kind === "text" && name.includes(text))),
+  );
+  return [...new Set(plain)].slice(0, SUGGESTED_MAX);
+}
+
+/** Callers and tools of the last day, for those who may read the audit. */
+function useRecentNames(): Readonly<Record<string, readonly string[]>> {
+  const [activity, setActivity] = useState<AuditActivity>();
+  useEffect(() => {
+    // Without suggestions, names are typed.
+    if (permissions.value.has("audit:read"))
+      void request<AuditActivity>("GET", "/audit/activity").then(setActivity, () => {});
+  }, []);
+  if (activity === undefined) return {};
+  const { callers, tools } = activity;
+  return {
+    tool: suggestible(tools.map(({ tool }) => tool)),
+    issuer: suggestible(callers.flatMap(({ iss }) => iss ?? [])),
+    subject: suggestible(callers.flatMap(({ sub, iss }) => (iss === undefined ? [] : sub))),
+  };
+}
+
 /** Asks what to halt, and why. Nothing is halted before the next dialog is confirmed. */
 function Compose(): VNode {
   const [kind, setKind] = useState<string>("tool");
+  const recent = useRecentNames();
   const submit = (event: SubmitEvent): void => {
     event.preventDefault();
     if (!(event.currentTarget instanceof HTMLFormElement)) return;
@@ -212,7 +261,22 @@ function Compose(): VNode {
         {(FIELDS[kind] ?? []).map(([name, words]) => (
           <div class="field" key={name}>
             <label for={`halt-${name}`}>{words}</label>
-            <input id={`halt-${name}`} name={name} type="text" required pattern=".*\S.*" autocomplete="off" />
+            <input
+              id={`halt-${name}`}
+              name={name}
+              type="text"
+              required
+              pattern=".*\S.*"
+              autocomplete="off"
+              list={recent[name] === undefined ? undefined : `halt-${name}-list`}
+            />
+            {recent[name] !== undefined && (
+              <datalist id={`halt-${name}-list`}>
+                {recent[name].map((each) => (
+                  <option key={each} value={each} />
+                ))}
+              </datalist>
+            )}
           </div>
         ))}
         <TermFields />
@@ -244,6 +308,7 @@ function ConfirmHalt({ wanted }: { readonly wanted: Wanted }): VNode {
       <p>
         <Target kind={String(wanted["kind"])} cancelRunning={wanted["cancelRunning"] === true} {...shown} />, {duration}
       </p>
+      <MatchedCalls filter={filterOf(wanted)} />
       <p>
         They are refused on every replica within a second. Calls that wait for an approver end; their requests stay.
       </p>
