@@ -17,8 +17,6 @@ import { QUICK_MS } from "./tally.ts";
 
 const HOUR_MS = 3_600_000;
 const MS_PER_SECOND = 1_000;
-/** An approver who decides sooner has not read the request. */
-const HASTY_MS = 2_000;
 const LISTED_MAX = 100;
 /** Approvers of all hours together; older hours are left out. */
 const HOURLY_MAX = 2_000;
@@ -36,20 +34,19 @@ interface ReportFrame {
 }
 
 export function reportOf(rows: readonly ReportRow[], { from, to, isWhole }: ReportFrame): OwnReport {
-  const inState = (state: string): number => rows.filter((row) => row.state === state).length;
   return {
     from: iso(from),
     to: iso(to),
     isWhole,
     asked: rows.length,
-    pending: inState("pending"),
-    expired: unanswered(rows),
-    cancelled: inState("cancelled"),
+    pending: undecided(rows, "pending"),
+    expired: undecided(rows, "expired"),
+    cancelled: undecided(rows, "cancelled"),
     ...decisionsOf(rows),
     tools: largest(Map.groupBy(rows, ({ tool }) => tool)).map(([tool, own]) => ({
       tool,
       asked: own.length,
-      expired: unanswered(own),
+      expired: undecided(own, "expired"),
       ...decisionsOf(own),
     })),
     deciders: approverReports(rows),
@@ -62,8 +59,9 @@ function iso(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-function unanswered(rows: readonly ReportRow[]): number {
-  return rows.filter(({ state, decidedAt }) => state === "expired" && decidedAt === undefined).length;
+/** Counts requests without a decision, by state. One that was approved and cancelled afterwards counts as approved. */
+function undecided(rows: readonly ReportRow[], wanted: string): number {
+  return rows.filter(({ state, decidedAt }) => state === wanted && decidedAt === undefined).length;
 }
 
 function approverReports(rows: readonly ReportRow[]): OwnReport["deciders"] {
@@ -128,11 +126,15 @@ function hourly(people: ReadonlyMap<string, PersonsHour>): readonly ApproverHour
     .sort((a, b) => b.decided.length - a.decided.length || b.asked - a.asked)
     .slice(0, LISTED_MAX)
     .map(({ approver: { issuer: iss, subject: sub }, asked, decided }) => {
-      const quick = decided.filter(({ isApproved, ...row }) => isApproved && timeOf(row) <= QUICK_MS).length;
       const times = decided.map(timeOf).sort((a, b) => a - b);
-      const quickApprovalShare = shareOf(quick, decided.length);
+      const quickApprovalShare = quickShareOf(decided);
       return { iss, sub, asked, decided: decided.length, medianSeconds: secondsAt(times, 0.5), quickApprovalShare };
     });
+}
+
+/** Returns the share of these decisions that were approvals so soon that the request was probably not read. */
+function quickShareOf(decided: readonly ReportRow[]): number | null {
+  return shareOf(decided.filter((row) => row.isApproved && timeOf(row) <= QUICK_MS).length, decided.length);
 }
 
 /** Returns the time from the request to the decision in milliseconds. */
@@ -152,7 +154,7 @@ function decisionsOf(rows: readonly ReportRow[]): Decisions {
   const approved = decided.filter(({ isApproved }) => isApproved).length;
   const times = decided.map(timeOf).sort((a, b) => a - b);
   const approvalRate = shareOf(approved, decided.length);
-  const hastyShare = shareOf(times.filter((ms) => ms < HASTY_MS).length, decided.length);
+  const hastyShare = quickShareOf(decided);
   const isEnough = decided.length >= ALERTS.decidedMin;
   return {
     approved,

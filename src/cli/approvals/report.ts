@@ -22,7 +22,7 @@ export async function reportApprovals(options: ReportOptions): Promise<void> {
 
 const ALERTS: Readonly<Record<string, string>> = {
   approval_rate: "over 95 % are approved: people may have stopped reading",
-  hasty_share: "over 50 % of the decisions took less than two seconds: nobody reads that fast",
+  hasty_share: "over 50 % of the decisions were approvals within three seconds: nobody reads that fast",
 };
 
 const SUGGESTIONS: Readonly<Record<string, (tool: string) => string>> = {
@@ -37,7 +37,7 @@ function reportLines(report: ApprovalReport): readonly string[] {
   return [
     `from ${printable(report.from)} to ${printable(report.to)}`,
     `${asked} requests: approved ${approved}, denied ${denied}, expired ${expired}, cancelled ${cancelled}, pending ${pending}`,
-    `approval rate ${percent(report.approvalRate)}, median ${seconds(report.medianSeconds)}, p90 ${seconds(report.p90Seconds)}, under 2 s ${percent(report.hastyShare)}`,
+    `approval rate ${percent(report.approvalRate)}, median ${seconds(report.medianSeconds)}, p90 ${seconds(report.p90Seconds)}, approved in 3 s ${percent(report.hastyShare)}`,
     ...(report.isWhole ? [] : ["note: there were more approval requests; the oldest are not counted"]),
     ...report.alerts.map((alert) => `ALERT: ${ALERTS[alert] ?? printable(alert)}`),
     ...toolLines(report),
@@ -99,7 +99,7 @@ function suggestionLines({ suggestions }: ApprovalReport): readonly string[] {
 
 /** Lines of the table by hour. */
 const HOURLY_ROWS_MAX = 24;
-const HEADS = ["APPROVED", "DENIED", "RATE", "MEDIAN", "P90", "UNDER 2 S"];
+const HEADS = ["APPROVED", "DENIED", "RATE", "MEDIAN", "P90", "IN 3 S"];
 
 /** Returns the cells below `HEADS`. */
 function cells({ approved, denied, ...own }: Decisions): readonly string[] {

@@ -13,7 +13,7 @@ const decisions = z.object({
   approvalRate: share,
   medianSeconds: share,
   p90Seconds: share,
-  /** Share of decisions made in less than two seconds. */
+  /** Share of the decisions that were approvals within three seconds. */
   hastyShare: share,
 });
 

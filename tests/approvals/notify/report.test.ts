@@ -52,7 +52,7 @@ describe("APR-60: how people answer", () => {
     const report = await wholeReport();
     expect(report).toMatchObject({
       ...{ asked: 8, approved: 4, denied: 1, expired: 1, cancelled: 1, pending: 1, alerts: [] },
-      ...{ approvalRate: 0.8, medianSeconds: 3, p90Seconds: 100, hastyShare: 0.2 },
+      ...{ approvalRate: 0.8, medianSeconds: 3, p90Seconds: 100, hastyShare: 0.6 },
     });
     expect(report.tools).toMatchObject([
       { tool: "deploy", asked: 6, approved: 4, denied: 0, expired: 0, medianSeconds: 2 },
@@ -69,6 +69,20 @@ describe("APR-60: how people answer", () => {
     world.now += 301_000;
     await store.sweep();
     expect(await wholeReport()).toMatchObject({ approved: 1, denied: 0, expired: 0 });
+  });
+
+  test("an approval that its caller cancelled unused is still an approval: every request has one outcome", async () => {
+    const { id } = await askFor(store);
+    await store.decide({ id, by: OPERATOR, decision: "approve" });
+    await store.cancel(id, AGENT);
+    expect(await wholeReport()).toMatchObject({
+      asked: 1,
+      approved: 1,
+      denied: 0,
+      expired: 0,
+      cancelled: 0,
+      pending: 0,
+    });
   });
 
   test("an approver before the last one is counted too, with their own time", async () => {
@@ -150,8 +164,9 @@ describe("APR-60: how people answer", () => {
     ["19 of 19", 19, 0, 10_000, []],
     ["20 of 20", 20, 0, 10_000, ["approval_rate"]],
     ["19 of 20, which is 95 %", 19, 1, 10_000, []],
-    ["in no time", 15, 5, 1_999, ["hasty_share"]],
-    ["in two seconds", 15, 5, 2_000, []],
+    ["in three seconds", 15, 5, 3_000, ["hasty_share"]],
+    ["later", 15, 5, 3_001, []],
+    ["half of them denied, in no time", 10, 10, 100, []],
     ["everything, in no time", 20, 0, 100, ["approval_rate", "hasty_share"]],
   ] as const)("alerts: %s", async (_, yes, no, afterMs, alerts) => {
     for (let count = 0; count < yes; count += 1) await answer({ afterMs });

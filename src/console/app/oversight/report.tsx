@@ -44,8 +44,8 @@ function ReportView(): VNode {
   );
 }
 
-const TOOL_FIGURES = ["Asked", "Approved", "Median", "Within 2 s"];
-const APPROVER_FIGURES = ["Decided", "Approved", "Median", "Per hour", "Busiest hour"];
+const TOOL_FIGURES = ["Asked", "Approved", "Median", "Approved within 3 s"];
+const APPROVER_FIGURES = ["Decided", "Approved", "Median", "Approved within 3 s", "Per hour", "Busiest hour"];
 
 function Shown({ report }: { readonly report: ApprovalReport }): VNode {
   const { asked, pending, expired, cancelled, tools, deciders, suggestions, isWhole } = report;
@@ -60,9 +60,9 @@ function Shown({ report }: { readonly report: ApprovalReport }): VNode {
         <Figure value={String(asked)} words="requests" />
         <Figure value={shareText(report.approvalRate)} words="of the decisions are approvals" />
         <Figure value={secondsText(report.medianSeconds)} words="until a decision (median)" />
-        <Figure value={shareText(report.hastyShare)} words="decided within 2 seconds" />
+        <Figure value={shareText(report.hastyShare)} words="of the decisions are approvals within 3 s" />
       </ul>
-      <Section id="states" title="Outcomes">
+      <Section id="states" title={`Outcomes of the ${counted(asked, "request")}`}>
         <Facts
           rows={[
             ["Approved", String(report.approved)],
@@ -122,6 +122,7 @@ function Shown({ report }: { readonly report: ApprovalReport }): VNode {
       )}
       {deciders.length > 0 && (
         <Section id="deciders" title="Approvers">
+          <p class="help">{votesText(report)}</p>
           <Scrolling label="Figures of the approvers">
             <table class="records wide" {...ROLE.table}>
               <caption class="sr-only">Approvers</caption>
@@ -135,6 +136,7 @@ function Shown({ report }: { readonly report: ApprovalReport }): VNode {
                     <NumberCell value={one.approved + one.denied} />
                     <NumberCell value={shareText(one.approvalRate)} />
                     <NumberCell value={secondsText(one.medianSeconds)} />
+                    <NumberCell value={shareText(one.hastyShare)} />
                     <NumberCell value={one.perHour} />
                     <NumberCell value={one.busiestHour} />
                   </tr>
@@ -146,6 +148,13 @@ function Shown({ report }: { readonly report: ApprovalReport }): VNode {
       )}
     </>
   );
+}
+
+/** Says why the approvers' decisions are more than the decided requests. */
+function votesText({ approved, denied, deciders }: ApprovalReport): string {
+  const votes = deciders.reduce((sum, one) => sum + one.approved + one.denied, 0);
+  const requests = `${counted(approved + denied, "request")} ${approved + denied === 1 ? "was" : "were"} decided`;
+  return `${requests}. Approvers made ${counted(votes, "decision")}: where a policy wants several, each counts, also on a request that still waits.`;
 }
 
 /** Requests and decisions of each approver, hour by hour: as a chart, and as a table that says the same in words. */
@@ -165,11 +174,18 @@ function Hours({ report: { hours, to } }: { readonly report: ApprovalReport }): 
           <Key part="quick" /> striped: approved within 3 s
         </li>
       </ul>
+      <p class="help">
+        Asked are the approvers whom a policy names, and those who decided. Where a policy asks for a permission, nobody
+        is named before the decision.
+      </p>
       <Chart chart={chart} />
       <HoursTable hours={hours} />
     </Section>
   );
 }
+
+/** A text that begins closer to the end of the axis would be cut off. */
+const TICK_TEXT_WIDTH = 60;
 
 function Chart({ chart }: { readonly chart: HoursChart }): VNode {
   const { rows, rowsLeftOut, width, highest, ticks } = chart;
@@ -193,11 +209,14 @@ function Chart({ chart }: { readonly chart: HoursChart }): VNode {
             <ChartRow key={`${row.iss} ${row.sub}`} row={row} chart={chart} />
           ))}
           <svg class="hours-axis" width={width} height="18" aria-hidden="true">
-            {ticks.map(({ x, atMs, isDay }) => (
-              <text key={atMs} x={x + 3} y="13">
-                {tickText(atMs, isDay)}
-              </text>
-            ))}
+            {ticks.map(({ x, atMs, isDay }) => {
+              const isAtEnd = width - x < TICK_TEXT_WIDTH;
+              return (
+                <text key={atMs} x={isAtEnd ? x - 3 : x + 3} y="13" text-anchor={isAtEnd ? "end" : "start"}>
+                  {tickText(atMs, isDay)}
+                </text>
+              );
+            })}
           </svg>
         </div>
       </Scrolling>
@@ -328,7 +347,7 @@ function Figure({ value, words }: { readonly value: string; readonly words: stri
 
 const ALERTS: Readonly<Record<string, string>> = {
   approval_rate: "nearly everything is approved",
-  hasty_share: "most decisions took less than 2 s",
+  hasty_share: "most decisions are approvals within 3 s",
 };
 
 function Alerts({ of: { alerts } }: { readonly of: Decisions }): VNode {
