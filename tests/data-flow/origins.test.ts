@@ -6,7 +6,7 @@ import type { DataLabel, Json } from "../../src/core/types.ts";
 import { AnswerFields, columnsOf, PrintCollector } from "../../src/data-flow/answer-prints.ts";
 import { Fingerprints } from "../../src/data-flow/fingerprints.ts";
 import { FREQUENT_WORDS } from "../../src/data-flow/frequent-words.ts";
-import { type ArgumentOrigins, needlesOf, originsOf } from "../../src/data-flow/origins.ts";
+import { type ArgumentOrigins, needlesOf, originsOf, REQUEST } from "../../src/data-flow/origins.ts";
 import type { ReadSource } from "../../src/data-flow/source-index.ts";
 
 const fingerprints = new Fingerprints(new Uint8Array(32).map((_, at) => at * 37 + 11));
@@ -186,6 +186,28 @@ test.each([
   ["customer support", false],
 ])("a destination %p of which nothing is known tells enough to be recognized: %p", (value, isUnknown) => {
   expect(lookUp({ to: value }, [])[0]?.isUnknown).toBe(isUnknown);
+});
+
+describe("what the user asked for", () => {
+  const request = (text: string): ReadSource => ({
+    ...sourceOf({ body: text }, { labels: [], trusted: ["body"] }),
+    tool: REQUEST,
+  });
+
+  test.each([
+    ["halden@printing.to", "Ask Halden Printing to confirm it", false],
+    ["halden-printing.to", "Ask Halden Printing to confirm it", false],
+    ["https://halden-printing.to/", "Ask Halden Printing to confirm it", false],
+    ["halden@printing.to", "Ask halden@printing.to to confirm it", true],
+    ["Halden <halden@printing.to>", "Ask Halden, halden@printing.to.", true],
+    ["https://halden-printing.to/news", "What is new at https://halden-printing.to/news?", true],
+    ["https://halden-printing.to/", "What is new at halden-printing.to?", true],
+    ["Halden Printing", "Ask Halden Printing to confirm it", true],
+    ["support@account-update.org", "Write to support@account-update.org, please", true],
+    ["mark@account-update.org", "Write to support@account-update.org, please", false],
+  ])("names %p in %p: %p", (value, text, isRequested) => {
+    expect(lookUp({ to: value }, [request(text)])[0]?.isRequested).toBe(isRequested);
+  });
 });
 
 describe("a trusted field", () => {
