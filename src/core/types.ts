@@ -251,18 +251,28 @@ export interface McpTarget {
   };
 }
 
-/** A query of a configured database. */
+/** A statement of a configured database. */
 export interface SqlTarget {
   readonly system: string;
   readonly sql: {
-    /** One query. `$1::int8` is the first of `parameters`, with its type. */
+    /** One query, or one INSERT, UPDATE, DELETE or MERGE with RETURNING. `$1::int8` is the first of `parameters`, with its type. */
     readonly statement: string;
     /** Arguments in the order of `$1`, `$2`: `"{customer}"`. One that the call leaves out is NULL. */
     readonly parameters?: readonly string[] | undefined;
-    /** Most rows of a result (default 100), and what happens to a result with more. */
+    /**
+     * Of a query: most rows of a result (default 100), and what happens to a result with more. Of a change: most rows that it may
+     * change (default 1), and the query that counts them for the approver.
+     */
     readonly rows?:
-      | { readonly returns?: number | undefined; readonly more?: "tell" | "refuse" | undefined }
+      | {
+          readonly returns?: number | undefined;
+          readonly more?: "tell" | "refuse" | undefined;
+          readonly changes?: number | undefined;
+          readonly count?: string | undefined;
+        }
       | undefined;
+    /** Allows an UPDATE or DELETE without WHERE. */
+    readonly whole?: true | undefined;
     /** The result is the only row itself; without a row, the call is refused with NOT_FOUND. */
     readonly one?: true | undefined;
     /** Where a column comes from when the database does not know: `table.column`, or `computed`. */
@@ -466,6 +476,13 @@ export interface RunContext {
    * @throws {Refusal} when the call has ended: it must not have an effect any more
    */
   readonly begin?: (() => void) | undefined;
+  /**
+   * Makes facts of a change durable in the journal before it becomes final, such as the id of its transaction. Undefined where there
+   * is no journal.
+   *
+   * @throws {Refusal} AUDIT_UNAVAILABLE
+   */
+  readonly record?: ((facts: Readonly<Record<string, Json>>) => Promise<void>) | undefined;
   /** Undefined in every call of a service. */
   readonly observe?: TargetObserver | undefined;
 }

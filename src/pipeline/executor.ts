@@ -2,7 +2,7 @@ import type { Announced } from "../audit/entry.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Approved, type Executed, mint } from "../core/evidence.ts";
 import { ranOf } from "../core/refusals.ts";
-import type { CallerContext, GivenAnswer, RequestTracer, RunContext, Tool } from "../core/types.ts";
+import type { CallerContext, GivenAnswer, Json, RequestTracer, RunContext, Tool } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import type { CallBudget } from "../quotas/quotas.ts";
 import type { CallScope } from "./call-scope.ts";
@@ -27,6 +27,8 @@ export interface Execution {
 export interface ExecutorOptions {
   /** Makes the intent durable, before a changing call runs. */
   readonly intend: (announced: Announced) => Promise<void>;
+  /** Makes facts of a change durable while it runs, before it becomes final. */
+  readonly record?: ((traceId: string, facts: Readonly<Record<string, Json>>) => Promise<void>) | undefined;
   /** Number of processes among which the limits of tools are divided; 1 when left out. */
   readonly workers?: number | undefined;
 }
@@ -36,7 +38,7 @@ export interface Executor {
 }
 
 /** Creates an executor. The target receives only the plan, not the arguments, and its result stays `unknown`. */
-export function createExecutor({ intend, workers = 1 }: ExecutorOptions): Executor {
+export function createExecutor({ intend, record, workers = 1 }: ExecutorOptions): Executor {
   const running = new Map<string, number>();
 
   return {
@@ -45,7 +47,7 @@ export function createExecutor({ intend, workers = 1 }: ExecutorOptions): Execut
       const { scope } = execution;
       const changes = tool.classification !== "read";
       const leave = enter(running, tool, workers);
-      const run = new ScopedRun(approved, execution);
+      const run = new ScopedRun(approved, execution, record);
       let work: Promise<unknown>;
       try {
         scope.assertOpen();
@@ -87,10 +89,15 @@ class ScopedRun implements RunContext {
   readonly requests: RequestTracer | undefined;
   readonly answer: GivenAnswer | undefined;
   readonly callerToken: (() => string | undefined) | undefined;
+  readonly record: RunContext["record"];
   readonly #scope: CallScope;
   hasBegun = false;
 
-  constructor({ caller, answer }: Pick<Approved, "caller" | "answer">, execution: Execution) {
+  constructor(
+    { caller, answer }: Pick<Approved, "caller" | "answer">,
+    execution: Execution,
+    record: ExecutorOptions["record"],
+  ) {
     this.deadline = execution.scope.deadline;
     this.traceId = execution.traceId;
     this.caller = caller;
@@ -99,6 +106,7 @@ class ScopedRun implements RunContext {
     this.tracestate = execution.tracestate;
     this.requests = execution.requests;
     this.callerToken = execution.callerToken;
+    this.record = record && ((facts) => record(execution.traceId, facts));
     this.#scope = execution.scope;
   }
 

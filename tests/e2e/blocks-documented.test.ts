@@ -137,6 +137,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/mcp-upstreams.md: target: mcpTool(": "tests/e2e/mcp-upstreams-documented.test.ts",
   "docs/sql.md: CREATE ROLE": "tests/targets/sql/guide.slow.ts",
   "docs/sql.md: name: orders_of_customer": "tests/targets/sql/guide.slow.ts",
+  "docs/sql.md: name: orders_cancel_open": "tests/targets/sql/guide.slow.ts",
   "docs/mcp.md: import httpx2": "tests/fleet/mcp-clients.fleet.ts",
   "docs/mcp.md: from agents import Agent": "tests/fleet/mcp-clients.fleet.ts",
   "docs/mcp.md: from langchain_mcp_adapters": "tests/fleet/mcp-clients.fleet.ts",

@@ -11,6 +11,7 @@ import { logsIn } from "../../audit/logs.ts";
 import type { AuditStore } from "../../audit/store/audit-store.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import { Refusal, StartupError } from "../../core/errors.ts";
+import type { Json } from "../../core/types.ts";
 import type { AdmissionOptions } from "../../pipeline/admission.ts";
 import { type Config, checkpointKeyFileOf, pathFrom } from "../config/config.ts";
 import type { Modules } from "../module-types.ts";
@@ -177,6 +178,22 @@ export async function intend(audit: AuditLog, announced: Announced): Promise<voi
     await audit.journal(intentLine(announced));
   } catch (cause) {
     throw new Refusal("AUDIT_UNAVAILABLE", "The call was not run: its intent could not be recorded.", {
+      details: { outcome: "not_run" },
+      cause,
+    });
+  }
+}
+
+/** @throws {Refusal} AUDIT_UNAVAILABLE: a change does not become final unless its facts are on disk */
+export async function recordFacts(
+  audit: AuditLog,
+  traceId: string,
+  facts: Readonly<Record<string, Json>>,
+): Promise<void> {
+  try {
+    await audit.journal({ ...facts, type: "change.prepared", traceId });
+  } catch (cause) {
+    throw new Refusal("AUDIT_UNAVAILABLE", "The change was taken back: its facts could not be recorded.", {
       details: { outcome: "not_run" },
       cause,
     });

@@ -22,6 +22,7 @@ import {
   doubtInterrupted,
   intend,
   openAudit,
+  recordFacts,
   startExports,
 } from "./audit.ts";
 import { keepConfigurations } from "./configuration-history.ts";
@@ -98,6 +99,7 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
   quotas.change(config);
   const executor = createExecutor({
     intend: (announced) => intend(audit, announced),
+    record: (traceId, facts) => recordFacts(audit, traceId, facts),
     workers: config.worker === undefined ? 1 : config.server.workers,
   });
   const tracing = await startTracing(config, parts.traces, { ...CAPABILITIES, ...hooks });

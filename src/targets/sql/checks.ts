@@ -1,11 +1,12 @@
 import type { Fault } from "../../core/errors.ts";
+import { unless } from "../../core/manifest/checks.ts";
 import { element, type Step } from "../../core/output-policy/field-path.ts";
 import { followSteps } from "../../core/output-policy/output-fields.ts";
 import { compilePolicy } from "../../core/output-policy/output-policy.ts";
 import type { Schema } from "../../core/schema/walk.ts";
 import type { FieldAction, Tool } from "../../core/types.ts";
 import type { DescribedColumn, Description } from "./description.ts";
-import { COMPUTED, elementOf, membersOf, ROWS, type SqlPart, TRUNCATED } from "./manifest.ts";
+import { CHANGED, COMPUTED, elementOf, membersOf, ROWS, type SqlPart, TRUNCATED } from "./manifest.ts";
 import { type ColumnForm, columnForm, isValueType } from "./values.ts";
 
 /** What a system says of the columns and functions of its database. */
@@ -45,7 +46,7 @@ function userFaults({ user }: Description): readonly Fault[] {
     : [];
 }
 
-/** Returns what an operator should know of a tool that is loaded. */
+/** Returns what an operator should know of a tool that reads. */
 export function descriptionNotes({ user }: Description): readonly Fault[] {
   const message = `its database user may change ${user.changes}: revoke that, a tool that reads does not need it`;
   return user.changes === undefined ? [] : [{ field: "target.system", message }];
@@ -108,6 +109,10 @@ export function rowSchema({ output }: Tool, { one }: SqlPart): Schema | undefine
 }
 
 function truncationFaults(tool: Tool, { one, rows }: SqlPart): readonly Fault[] {
+  if (tool.classification !== "read") {
+    const says = one === true || membersOf(tool.output)?.[CHANGED] !== undefined;
+    return unless(says, `output.${CHANGED}`, "is missing: the number of changed rows, a whole number");
+  }
   if (one === true || rows?.more === "refuse" || saysTruncated(tool)) return [];
   const field = `output.${TRUNCATED}`;
   return [{ field, message: "is missing: z.boolean().optional(), for a result that is cut; or rows.more: refuse" }];
@@ -126,6 +131,25 @@ function functionFaults({ functions }: DatabaseRules, description: Description):
     field: "target.sql.statement",
     message: `calls ${name}, which may change something: list it in the system's functions if it may be called`,
   }));
+}
+
+/** Returns what is wrong with the query that counts the rows of a change, whose parameters are the first ones of the change. */
+export function countFaults(
+  rules: DatabaseRules,
+  counting: Description,
+  parameters: Description["parameters"],
+): readonly Fault[] {
+  const field = "target.sql.rows.count";
+  const [column, another] = counting.columns;
+  const isCount = column?.type === "bigint" && another === undefined;
+  const isSame = counting.parameters.every(
+    ({ name, isList }, index) => name === parameters[index]?.name && isList === parameters[index]?.isList,
+  );
+  return [
+    ...unless(isCount, field, "must return one number: select count(*) from …"),
+    ...unless(isSame, field, "must give its parameters the types that they have in the statement"),
+    ...functionFaults(rules, counting).map(({ message }) => ({ field, message })),
+  ];
 }
 
 /** A column must not be released more than the system's rules say, whatever it is called in the statement. */

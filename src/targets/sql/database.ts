@@ -7,8 +7,8 @@ const QUEUE_MS_MAX = 5_000;
 const CANCEL_MS_MAX = 500;
 
 const READ = "ISOLATION LEVEL READ COMMITTED READ ONLY";
-/** Only to look at a statement: what it makes is rolled back. */
-const LOOK = "ISOLATION LEVEL READ COMMITTED READ WRITE";
+/** For changes, and to look at a statement, where what is made is rolled back. */
+const WRITE = "ISOLATION LEVEL READ COMMITTED READ WRITE";
 
 /** Limits that the server enforces in every transaction, in milliseconds. */
 export interface StatementLimits {
@@ -52,7 +52,7 @@ class RolledBack extends Error {
   }
 }
 
-/** The connections of one database, as the user that reads. Every transaction is rolled back. */
+/** The connections of one database, as one user. */
 export class SqlDatabase {
   readonly #options: DatabaseOptions;
   readonly #pool: ConnectionPool;
@@ -84,7 +84,23 @@ export class SqlDatabase {
 
   /** As `read`, but the transaction may make temporary objects. */
   look<T>(signal: AbortSignal, work: (transaction: Transaction) => Promise<T>): Promise<T> {
-    return this.#rolledBack(LOOK, signal, work);
+    return this.#rolledBack(WRITE, signal, work);
+  }
+
+  /**
+   * Changes in one transaction, which is committed when `work` has returned.
+   * @throws what `work` throws, after which nothing is changed; any other error leaves open whether the change was committed
+   */
+  change<T>(signal: AbortSignal, work: (transaction: Transaction) => Promise<T>): Promise<T> {
+    return this.#pool.run(WRITE, (sql) => work(this.#transaction(sql, signal)));
+  }
+
+  /** Returns what became of a transaction: `committed`, `aborted`, `in progress`; undefined when the server does not know. */
+  async statusOf(transactionId: string, signal: AbortSignal): Promise<string | undefined> {
+    const [[status] = []] = await this.read(signal, (transaction) =>
+      transaction.query("SELECT pg_xact_status($1::text::xid8)", [transactionId]),
+    );
+    return typeof status === "string" ? status : undefined;
   }
 
   close(): Promise<void> {
@@ -126,7 +142,10 @@ export class SqlDatabase {
       }
     };
     return {
-      query: async (text, parameters) => (await run(sql.unsafe(text, [...parameters]).values())) as Rows,
+      query: async (text, parameters) =>
+        (await run(
+          parameters.length === 0 ? sql(extended(text)).values() : sql.unsafe(text, [...parameters]).values(),
+        )) as Rows,
       async columns(text, parameters) {
         const result = (await run(sql.unsafe(text, [...parameters]))) as { readonly columns?: readonly SentColumn[] };
         return result.columns ?? [];

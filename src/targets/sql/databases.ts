@@ -81,7 +81,9 @@ export class Databases {
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#systems.values()].map(({ database }) => database.close()));
+    await Promise.all(
+      [...this.#systems.values()].flatMap(({ read, write }) => [read.database.close(), write?.database.close()]),
+    );
   }
 }
 

@@ -11,6 +11,8 @@ export interface Description {
   readonly functions: readonly CalledFunction[] | undefined;
   /** What the user may do that a reader must not. */
   readonly user: ReadingUser;
+  /** What a change sets off besides, in words for approvers. */
+  readonly effects: readonly string[];
   /** Of everything that the statement depends on; changes with it. */
   readonly digest: string;
 }
@@ -42,6 +44,8 @@ export interface CalledFunction {
 
 interface Checked {
   readonly statement: string;
+  /** Of a change: the query that will run, which is prepared and not run. Left out: a query. */
+  readonly change?: ((columns: readonly DescribedColumn[]) => string) | undefined;
   /** For what is made of the statement in the database. Behind a pooler, another process may have left its own. */
   readonly name: string;
   readonly parameterCount: number;
@@ -53,26 +57,38 @@ interface Checked {
 const VIEW_DEPTH_MAX = 32;
 
 /**
- * Asks the server what a statement is, without running it: as a query inside another one, which refuses everything else; prepared,
- * which tells the types of its parameters; and as the body of a temporary function, in whose tree every function has its id.
+ * Asks the server what a statement is, without running it: a query inside another one, which refuses everything else; prepared, which
+ * tells the types of its parameters; and as the body of a temporary function, in whose tree every function has its id, and each column
+ * of a change its origin.
  */
 export async function describe(transaction: Transaction, checked: Checked): Promise<Description> {
-  const { statement, parameterCount, areFunctionsChecked, name } = checked;
+  const { statement, change, parameterCount, areFunctionsChecked, name } = checked;
   await setLimits(transaction, checked.limits);
   const nulls = Array.from({ length: parameterCount }, () => null);
-  const sent = await transaction.columns(describing(statement, parameterCount + 1), [...nulls, "0"]);
+  const queried =
+    change === undefined
+      ? await transaction.columns(describing(statement, parameterCount + 1), [...nulls, "0"])
+      : undefined;
   await transaction.command(`PREPARE ${name} AS ${statement}`);
   const parameters = await parametersOf(transaction, name);
+  const types = queried === undefined ? await resultTypesOf(transaction, name) : [];
   await transaction.command(`DEALLOCATE ${name}`);
-  const tree = areFunctionsChecked ? await treeOf(transaction, { name, statement, parameters }) : undefined;
+  const isTreeRead = areFunctionsChecked || queried === undefined;
+  const tree = isTreeRead ? await treeOf(transaction, { name, statement, parameters }) : undefined;
+  const sent = queried ?? returnedColumns(tree ?? "", types);
   const relations = await relationsIn(transaction, tree, sent);
   const columns = await columnsOf(transaction, sent, relations.views);
   const trees = tree === undefined ? undefined : [tree, ...relations.trees];
-  const functions = trees === undefined ? undefined : await functionsIn(transaction, trees);
+  const functions = trees === undefined || !areFunctionsChecked ? undefined : await functionsIn(transaction, trees);
+  if (change !== undefined) {
+    await transaction.command(`PREPARE ${name} AS ${change(columns)}`);
+    await transaction.command(`DEALLOCATE ${name}`);
+  }
   const ids = { relations: relations.ids, functions: (functions ?? []).map(({ id }) => id) };
   const [[digest] = []] = await transaction.query(`SELECT ${digestSql(1)}`, digestParameters(ids));
   const user = await userOf(transaction, relations.ids);
-  const described = { parameters: parameters.map(({ type }) => type), columns, functions, user };
+  const effects = change === undefined ? [] : await effectsOf(transaction, relations.ids);
+  const described = { parameters: parameters.map(({ type }) => type), columns, functions, user, effects };
   return { ...described, relations: relations.ids, digest: String(digest) };
 }
 
@@ -137,6 +153,59 @@ WHERE s.name = $1::text ORDER BY p.at`,
     declared: String(declared),
     type: { name: String(name), isList: isList === true, isEnum: isEnum === true },
   }));
+}
+
+/** Returns the types of a prepared statement's columns. @throws {Error} before PostgreSQL 16, which does not tell them */
+async function resultTypesOf(transaction: Transaction, name: string): Promise<readonly number[]> {
+  const rows = await transaction.query(
+    `SELECT t.name::regtype::oid::text FROM pg_catalog.pg_prepared_statements s,
+jsonb_array_elements_text(to_jsonb(s) -> 'result_types') WITH ORDINALITY AS t(name, at) WHERE s.name = $1::text ORDER BY t.at`,
+    [name],
+  );
+  return rows.map(([oid]) => Number(oid));
+}
+
+const RETURNED =
+  /:resno \d+ :resname (\S+) :ressortgroupref \d+ :resorigtbl (\d+) :resorigcol (\d+) :resjunk (true|false)/g;
+
+/** Returns the columns of RETURNING in a tree; in trees, characters of names that mean something there have a backslash. */
+function returnedColumns(tree: string, types: readonly number[]): readonly SentColumn[] {
+  const list = balanced(tree.slice(tree.lastIndexOf(":returningList (")));
+  return [...list.matchAll(RETURNED)]
+    .filter(([, , , , isJunk]) => isJunk === "false")
+    .map(([, name = "", table, number], index) => ({
+      name: name.replaceAll(/\\(.)/g, "$1"),
+      type: types[index] ?? 0,
+      table: Number(table),
+      number: Number(number),
+    }));
+}
+
+/** Returns the text to the end of its first list. */
+function balanced(tree: string): string {
+  let depth = 0;
+  for (let at = 0; at < tree.length; at += 1) {
+    const character = tree[at];
+    if (character === "\\") at += 1;
+    else if (character === "(") depth += 1;
+    else if (character === ")") {
+      depth -= 1;
+      if (depth === 0) return tree.slice(0, at);
+    }
+  }
+  return "";
+}
+
+/** Returns what changes of these tables set off: triggers, and keys that change other tables. */
+async function effectsOf(transaction: Transaction, relations: readonly string[]): Promise<readonly string[]> {
+  const rows = await transaction.query(
+    `SELECT format('the trigger %s of %s runs', tgname, tgrelid::regclass) FROM pg_catalog.pg_trigger
+WHERE tgrelid = ANY($1::text[]::oid[]) AND NOT tgisinternal AND tgenabled <> 'D'
+UNION ALL SELECT format('a deleted row of %s also changes %s', confrelid::regclass, conrelid::regclass) FROM pg_catalog.pg_constraint
+WHERE contype = 'f' AND confrelid = ANY($1::text[]::oid[]) AND confdeltype IN ('c', 'n', 'd') ORDER BY 1`,
+    [`{${relations.join(",")}}`],
+  );
+  return rows.map(([effect]) => String(effect));
 }
 
 interface Prepared {

@@ -29,6 +29,9 @@ const FAILED: Meaning = ["TARGET_FAILED", "INTERNAL"];
 
 /** By SQLSTATE, whole or its class: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const MEANINGS: ReadonlyMap<string, Meaning> = new Map([
+  ["23505", ["TARGET_REFUSED", "ALREADY_EXISTS"]],
+  ["23", ["TARGET_REFUSED", "FAILED_PRECONDITION"]],
+  ["P0001", ["TARGET_REFUSED", "FAILED_PRECONDITION"]],
   ["22", WRONG_VALUE],
   ["42804", WRONG_VALUE],
   ["25006", ["TARGET_FAILED", "PERMISSION_DENIED"]],
@@ -57,6 +60,16 @@ export function failureOf(error: unknown): SqlFailure {
   const [code, status] = meaning ?? FAILED;
   const origin: Origin = /^(?:08|57P|53)/.test(sqlState) ? "transport" : "service";
   return new SqlFailure({ code, status, sqlState, origin, message: `SQLSTATE ${sqlState}` });
+}
+
+/** Returns whether the same transaction may succeed at once: another one was in its way. */
+export function isConflict({ sqlState }: SqlFailure): boolean {
+  return sqlState === "40001" || sqlState === "40P01";
+}
+
+/** Returns whether the server itself said that the transaction failed: then nothing is changed. */
+export function isDefinite({ sqlState, origin }: SqlFailure): boolean {
+  return sqlState !== "" && origin === "service";
 }
 
 /** Returns whether the tables or functions of a statement may have changed. */

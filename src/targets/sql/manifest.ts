@@ -8,30 +8,36 @@ import type { SqlTarget } from "../../core/types.ts";
 
 export const ROWS_DEFAULT = 100;
 const ROWS_MAX = 10_000;
+const CHANGES_MAX = 1_000;
 const STATEMENT_CHARACTERS_MAX = 20_000;
 const PARAMETERS_MAX = 100;
 /** Key of the rows in a result, and of the member that says that there were more. */
 export const ROWS = "rows";
 export const TRUNCATED = "truncated";
+/** Key of the number of changed rows. */
+export const CHANGED = "changed";
 
 const PARAMETER = /^\{([^{}]{1,128})\}$/;
 const COLUMN = /^[^.]{1,63}\.[^.]{1,63}(?:\.[^.]{1,63})?$/;
 export const COMPUTED = "computed";
 
+const statementText = z
+  .string()
+  .min(1)
+  .max(STATEMENT_CHARACTERS_MAX)
+  .refine((text) => !text.includes("\0"), "must not contain NUL")
+  .refine(
+    (text) => !text.includes("{{"),
+    "has a template: values belong into parameters, $1 and so on, never into the text",
+  );
+
 /** A manifest's `target.sql`. */
 export const sqlStatementPart = z
   .strictObject(
     {
-      statement: z
-        .string()
-        .min(1)
-        .max(STATEMENT_CHARACTERS_MAX)
-        .refine((text) => !text.includes("\0"), "must not contain NUL")
-        .refine(
-          (text) => !text.includes("{{"),
-          "has a template: values belong into parameters, $1 and so on, never into the text",
-        )
-        .describe("One query. `$1::int8` is the first of `parameters`, with its type. No `;` at the end."),
+      statement: statementText.describe(
+        "One query; in a tool that changes something, one INSERT, UPDATE, DELETE or MERGE with RETURNING. `$1::int8` is the first of `parameters`, with its type. No `;` at the end.",
+      ),
       parameters: z
         .array(z.string().regex(PARAMETER, 'must be one argument in braces, such as "{customer}"'))
         .max(PARAMETERS_MAX)
@@ -39,17 +45,39 @@ export const sqlStatementPart = z
         .describe('Arguments in the order of `$1`, `$2`: `["{customer}"]`. One that the call leaves out is NULL.'),
       rows: z
         .strictObject({
-          returns: z.int().min(1).max(ROWS_MAX).default(ROWS_DEFAULT).describe("Most rows of a result."),
+          returns: z
+            .int()
+            .min(1)
+            .max(ROWS_MAX)
+            .optional()
+            .describe(`Most rows of the result of a query. Default: ${ROWS_DEFAULT}.`),
           more: z
             .enum(["tell", "refuse"])
-            .default("tell")
-            .describe("What happens to a result with more: it is cut and says `truncated: true`, or it is refused."),
+            .optional()
+            .describe(
+              "What happens to a result with more: it is cut and says `truncated: true`, or it is refused. Default: `tell`.",
+            ),
+          changes: z
+            .int()
+            .min(1)
+            .max(CHANGES_MAX)
+            .optional()
+            .describe("Most rows that a change may change. With more, nothing is changed. Default: 1."),
+          count: statementText
+            .optional()
+            .describe(
+              "Query with the same parameters that counts the rows of a change: `select count(*) from …`. Approvers see the number, and no more rows than that are changed.",
+            ),
         })
         .optional(),
       one: z
         .literal(true, "must be true, or left out")
         .optional()
         .describe("The result is the only row itself. Without a row, the call is refused with NOT_FOUND."),
+      whole: z
+        .literal(true, "must be true, or left out")
+        .optional()
+        .describe("Allows an UPDATE or DELETE without WHERE."),
       origins: z
         .record(z.string(), z.union([z.literal(COMPUTED), z.string().regex(COLUMN, "must be table.column")]))
         .optional()
@@ -59,7 +87,7 @@ export const sqlStatementPart = z
     },
     { error: ({ code }) => (code === "invalid_type" ? "must be { statement, parameters }" : undefined) },
   )
-  .describe("A query of a database.");
+  .describe("A statement of a database.");
 
 /** A parsed `target.sql`. */
 export type SqlPart = z.output<typeof sqlStatementPart>;
@@ -74,14 +102,23 @@ export function sqlFaults(part: unknown, manifest: Unchecked): readonly Fault[] 
   const field = "target.sql";
   const faults = schemaFaults(field, sqlStatementPart, part);
   if (faults.length > 0 || !isTable(part)) return faults;
-  const { rows, one } = part as SqlPart;
+  const { statement, rows = {}, one, whole } = part as SqlPart;
+  const isRead = manifest["classification"] === "read";
+  const forOthers = isRead ? (["changes", "count"] as const) : (["returns", "more"] as const);
+  const isWhole = /^\s*(?:update|delete)\b/i.test(statement) && !/\bwhere\b/i.test(statement);
   return [
+    ...forOthers
+      .filter((key) => rows[key] !== undefined)
+      .map((key) => ({
+        field: `${field}.rows.${key}`,
+        message: `is not for a tool that ${isRead ? "reads" : "changes"}`,
+      })),
     ...unless(
-      manifest["classification"] === "read",
-      "classification",
-      "must be read: statements that change rows are not supported",
+      one === undefined || (rows.returns === undefined && rows.more === undefined && (rows.changes ?? 1) === 1),
+      `${field}.rows`,
+      "is not for one row",
     ),
-    ...unless(one === undefined || rows === undefined, `${field}.rows`, "is not for one row"),
+    ...unless(!isWhole || whole === true, `${field}.statement`, "changes a whole table: add WHERE, or whole: true"),
     ...argumentFaults(argumentsOf(part as SqlPart), manifest["input"]),
   ];
 }

@@ -12,6 +12,23 @@ export function planOf(
   return { kind: "sql", system, user, statement: part.statement, parameters, rows: rowsMax(part) };
 }
 
+/** Returns the plan of a change. `matches`: the number of rows that it would change now; undefined when they are not counted. */
+export function changePlanOf(
+  { system, user }: { readonly system: string; readonly user: string },
+  part: SqlPart,
+  parameters: readonly (string | null)[],
+  matches: number | undefined,
+): ExecutionPlan {
+  const changes = Math.min(changesMax(part), matches ?? Number.POSITIVE_INFINITY);
+  const counted = matches !== undefined && { matches };
+  return { kind: "sql", system, user, statement: part.statement, parameters, ...counted, changes };
+}
+
+/** Returns the most rows that a change may change. */
+export function changesMax({ rows }: SqlPart): number {
+  return rows?.changes ?? 1;
+}
+
 /** Returns the most rows of a result. */
 export function rowsMax({ rows, one }: SqlPart): number {
   return one === true ? 1 : (rows?.returns ?? ROWS_DEFAULT);

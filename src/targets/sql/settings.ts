@@ -5,6 +5,11 @@ import { callLimits, clientCertificate, count, ownSystem, plaintext, text } from
 const TABLE_COLUMN = /^[^.*]{1,63}\.(?:[^.*]{1,63}\.)?(?:[^.*]{1,63}|\*)$/;
 const FUNCTION = /^[^.]{1,63}\.[^.]{1,63}$/;
 
+const user = z.strictObject({
+  user: text.describe("Name of the user. Superusers are refused."),
+  passwordFile: text.optional().describe("File with the user's password. It is read for each connection."),
+});
+
 /** Settings of a database. */
 const sql = z
   .strictObject({
@@ -26,12 +31,8 @@ const sql = z
       .optional()
       .describe("The server's certificate is always verified, with its name."),
     plaintext: plaintext.describe("Set to `true` for a server on another host without TLS."),
-    read: z
-      .strictObject({
-        user: text.describe("User of the database that may only read. A superuser is refused."),
-        passwordFile: text.optional().describe("File with the user's password. It is read for each connection."),
-      })
-      .describe("User of tools that read."),
+    read: user.describe("User of tools that read. It needs SELECT on what they read, and nothing else."),
+    write: user.optional().describe("User of tools that change something. Without it, the system has no such tools."),
     functions: z
       .array(z.string().regex(FUNCTION, "must be schema.function"))
       .max(1_000)

@@ -27,16 +27,52 @@ export function wrapped(
   limits: ResultLimits,
   at: number,
 ): string {
-  const names = columns.map((_, index) => `c${index}`);
-  const texts = columns.map(({ isList }, index) => {
-    // A list of texts as JSON: the notation of arrays would need a parser here.
-    const text = isList ? `to_json(q.c${index}::text[])::text` : `q.c${index}::text`;
-    return `left(${text}, ${limits.cellChars + 1}) AS c${index}`;
-  });
+  const names = namesOf(columns);
+  const texts = textsOf(columns, limits);
   const size = names.map((name) => `coalesce(length(${name}), 0)`).join(" + ");
   return `SELECT ${digestSql(at + 1)}, ${["used", ...names].map((name) => `w.${name}`).join(", ")} FROM (VALUES (1)) AS always
 LEFT JOIN (SELECT used > ${limits.chars} AS used, ${names.join(", ")} FROM (
 SELECT *, sum(${size}) OVER (ROWS UNBOUNDED PRECEDING) AS used, ${size} AS own FROM (
 SELECT ${texts.join(", ")} FROM (${statement}
 ) AS q(${names.join(", ")}) LIMIT $${at}::text::int8) AS limited) AS counted WHERE used - own <= ${limits.chars}) AS w ON true`;
+}
+
+/**
+ * Returns the change that runs: the statement as the only part of a `WITH` that may change something. PostgreSQL refuses anything there
+ * but one INSERT, UPDATE, DELETE or MERGE with RETURNING. The parameters are those of `wrapped`.
+ *
+ * Each row has the digest, the id of the transaction, the number of changed rows, and the columns (null when no row was changed).
+ */
+export function wrappedChange(
+  statement: string,
+  columns: readonly WrappedColumn[],
+  limits: ResultLimits,
+  at: number,
+): string {
+  const names = namesOf(columns);
+  return `WITH q(${names.join(", ")}) AS (${statement}
+) SELECT ${digestSql(at + 1)}, pg_current_xact_id()::text, (SELECT count(*) FROM q)::text, ${names.map((name) => `w.${name}`).join(", ")}
+FROM (VALUES (1)) AS always LEFT JOIN (SELECT ${textsOf(columns, limits).join(", ")} FROM q LIMIT $${at}::text::int8) AS w ON true`;
+}
+
+function namesOf(columns: readonly WrappedColumn[]): readonly string[] {
+  return columns.map((_, index) => `c${index}`);
+}
+
+function textsOf(columns: readonly WrappedColumn[], { cellChars }: ResultLimits): readonly string[] {
+  return columns.map(({ isList }, index) => {
+    // A list of texts as JSON: the notation of arrays would need a parser here.
+    const text = isList ? `to_json(q.c${index}::text[])::text` : `q.c${index}::text`;
+    return `left(${text}, ${cellChars + 1}) AS c${index}`;
+  });
+}
+
+/** Returns the query of a count: inside another one, as with any statement. */
+export function countQuery(count: string): string {
+  return `SELECT q.n::text FROM (${count}\n) AS q(n)`;
+}
+
+/** Returns the number of parameters that a count has: it uses the first ones of the change. */
+export function countParameters(count: string): number {
+  return Math.max(0, ...[...count.matchAll(/\$(\d{1,3})/g)].map(([, at]) => Number(at)));
 }

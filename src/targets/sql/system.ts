@@ -1,6 +1,6 @@
 import { isLoopback } from "../../core/network.ts";
 import type { TargetContext } from "../../core/target-kind.ts";
-import { parsePostgresUrl } from "../../database/postgres-url.ts";
+import { type PostgresAddress, parsePostgresUrl } from "../../database/postgres-url.ts";
 import { readNamed } from "../../egress/certificates.ts";
 import { Resilience } from "../../egress/resilience.ts";
 import { resilienceOf } from "../../egress/settings.ts";
@@ -9,13 +9,20 @@ import { SqlDatabase, type StatementLimits } from "./database.ts";
 import type { SqlEntry } from "./settings.ts";
 import type { ResultLimits } from "./statement.ts";
 
+/** A user of a database, with connections of its own. */
+export interface DatabaseUser {
+  readonly name: string;
+  readonly database: SqlDatabase;
+}
+
 /** A database, its limits, and what its operators say of it. */
 export interface SqlSystem {
   readonly name: string;
-  readonly user: string;
+  readonly read: DatabaseUser;
+  /** Undefined where the system has no tools that change something. */
+  readonly write: DatabaseUser | undefined;
   /** `host:port`, for traces. */
   readonly server: string;
-  readonly database: SqlDatabase;
   readonly resilience: Resilience;
   readonly rules: DatabaseRules;
   readonly limits: ResultLimits & StatementLimits;
@@ -31,6 +38,7 @@ export function openSystem(context: Context, name: string, entry: SqlEntry): Sql
   const field = `systems.${name}.sql`;
   const files = [
     [`${field}.read.passwordFile`, entry.read.passwordFile],
+    [`${field}.write.passwordFile`, entry.write?.passwordFile],
     [`${field}.tls.rootCert`, entry.tls?.rootCert],
     [`${field}.tls.clientCert`, entry.tls?.clientCert],
     [`${field}.tls.clientKey`, entry.tls?.clientKey],
@@ -39,17 +47,16 @@ export function openSystem(context: Context, name: string, entry: SqlEntry): Sql
   if (unreadable.length > 0) return undefined;
   const url = URL.parse(entry.url);
   const { statementMs, lockMs, cellChars, bytes } = entry.limits;
+  const userOf = (user: SqlEntry["read"]): DatabaseUser => {
+    const address = (): PostgresAddress => addressOf(context, entry, user);
+    const database = new SqlDatabase({ name, address, connections: entry.connections, statementMs, lockMs });
+    return { name: user.user, database };
+  };
   return {
     name,
-    user: entry.read.user,
+    read: userOf(entry.read),
+    write: entry.write && userOf(entry.write),
     server: `${url?.hostname}:${url?.port || "5432"}`,
-    database: new SqlDatabase({
-      name,
-      address: () => addressOf(context, entry),
-      connections: entry.connections,
-      statementMs,
-      lockMs,
-    }),
     resilience: new Resilience(resilienceOf(entry), context.random),
     rules: { columns: entry.columns, functions: entry.functions },
     limits: { statementMs, lockMs, cellChars, chars: bytes },
@@ -58,10 +65,14 @@ export function openSystem(context: Context, name: string, entry: SqlEntry): Sql
   };
 }
 
-function addressOf({ pathOf, readFile }: Context, { url, tls, plaintext: isPlain, read }: SqlEntry) {
+function addressOf(
+  { pathOf, readFile }: Context,
+  { url, tls, plaintext: isPlain }: SqlEntry,
+  user: SqlEntry["read"],
+): PostgresAddress {
   const address = new URL(url);
-  address.username = encodeURIComponent(read.user);
-  if (read.passwordFile !== undefined) address.password = encodeURIComponent(passwordIn(readFile(read.passwordFile)));
+  address.username = encodeURIComponent(user.user);
+  if (user.passwordFile !== undefined) address.password = encodeURIComponent(passwordIn(readFile(user.passwordFile)));
   const isEncrypted = tls !== undefined || (isPlain !== true && !isLoopback(address.hostname));
   const parsed = parsePostgresUrl(address.href);
   const path = (file: string | undefined): string | undefined => (file === undefined ? undefined : pathOf(file));

@@ -2,15 +2,25 @@ import { type Fault, ManifestError, Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import type { Schema } from "../../core/schema/walk.ts";
 import type { Quarantine } from "../../core/target-kind.ts";
-import type { Binding, ExecutionPlan, Json, PlanContext, RunContext, SqlTarget, Tool } from "../../core/types.ts";
+import type {
+  Binding,
+  ExecutionPlan,
+  Json,
+  PlanContext,
+  PlanDescription,
+  RunContext,
+  SqlTarget,
+  Tool,
+} from "../../core/types.ts";
 import type { OutgoingCall } from "../../egress/resilience.ts";
-import { descriptionFaults, descriptionNotes, rowSchema } from "./checks.ts";
+import { Drifted, runChange } from "./change.ts";
+import { countFaults, descriptionFaults, descriptionNotes, rowSchema } from "./checks.ts";
 import { type Description, describe, digestParameters, setLimits } from "./description.ts";
 import { failureOf, maybeDrifted, refusalOf, SqlFailure } from "./failures.ts";
-import { argumentsOf, membersOf, ROWS, readPart, type SqlPart, TRUNCATED } from "./manifest.ts";
-import { planOf, rowsMax } from "./plan.ts";
-import { wrapped } from "./statement.ts";
-import type { SqlSystem } from "./system.ts";
+import { argumentsOf, CHANGED, membersOf, ROWS, readPart, type SqlPart, TRUNCATED } from "./manifest.ts";
+import { changePlanOf, changesMax, planOf, rowsMax } from "./plan.ts";
+import { countParameters, countQuery, wrapped, wrappedChange } from "./statement.ts";
+import type { DatabaseUser, SqlSystem } from "./system.ts";
 import { columnForm, columnValue, type ParameterType, parameterText } from "./values.ts";
 
 type Row = readonly (string | boolean | null)[];
@@ -30,6 +40,7 @@ export class SqlTool implements Binding {
   readonly #system: SqlSystem;
   readonly #arguments: readonly string[];
   readonly #row: Schema | undefined;
+  readonly #isChange: boolean;
   #checked: Checked | undefined;
   #faults: readonly Fault[] = [];
 
@@ -39,11 +50,25 @@ export class SqlTool implements Binding {
     this.#system = system;
     this.#arguments = argumentsOf(this.#part);
     this.#row = rowSchema(tool, this.#part);
+    this.#isChange = tool.classification !== "read";
+  }
+
+  /** A change calls `begin` right before COMMIT: whatever ended before has changed nothing. */
+  get callsBegin(): boolean {
+    return this.#isChange;
+  }
+
+  get #user(): DatabaseUser {
+    const { name, read, write } = this.#system;
+    if (!this.#isChange) return read;
+    if (write !== undefined) return write;
+    const message = `systems.${name}.sql has no user for tools that change something: set write`;
+    throw new ManifestError(this.#tool.name, [{ field: "target.system", message }]);
   }
 
   /** What an operator should know of the tool. */
   get notes(): readonly Fault[] {
-    return this.#checked === undefined ? [] : descriptionNotes(this.#checked.description);
+    return this.#checked === undefined || this.#isChange ? [] : descriptionNotes(this.#checked.description);
   }
 
   get quarantine(): Quarantine | undefined {
@@ -71,7 +96,19 @@ export class SqlTool implements Binding {
     const { parameters } = (await this.#ready(signal)).description;
     const args = isTable(input) ? input : {};
     const texts = this.#arguments.map((name, index) => parameterText(name, args[name], parameters[index] ?? TEXT));
-    return planOf({ system: this.#system.name, user: this.#system.user }, this.#part, texts);
+    const at = { system: this.#system.name, user: this.#user.name };
+    if (!this.#isChange) return planOf(at, this.#part, texts);
+    const matches = await this.#count(texts, signal);
+    const most = changesMax(this.#part);
+    if (matches !== undefined && matches > most) {
+      const message = `The statement would change ${matches} rows, and at most ${most} are allowed. Nothing was changed.`;
+      throw new Refusal("TARGET_REFUSED", message, { details: { status: "FAILED_PRECONDITION" } });
+    }
+    return changePlanOf(at, this.#part, texts, matches);
+  }
+
+  describe(): PlanDescription {
+    return { notes: this.#checked?.description.effects ?? [] };
   }
 
   fixedParts({ kind, system, user, statement }: ExecutionPlan): Json {
@@ -83,8 +120,9 @@ export class SqlTool implements Binding {
     if (plan["statement"] !== this.#part.statement || !Array.isArray(parameters)) {
       throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another statement" });
     }
-    const rows = await this.#rows(parameters as (string | null)[], context, true);
-    return this.#result(rows);
+    const texts = parameters as (string | null)[];
+    if (this.#isChange) return this.#changeResult(await this.#change(plan, texts, context, true));
+    return this.#result(await this.#rows(texts, context, true));
   }
 
   /** Returns what the tool was checked with; checks it first where the database was away. */
@@ -111,23 +149,28 @@ export class SqlTool implements Binding {
 
   /** Asks the database, and keeps what it says or what does not fit. @throws {SqlFailure} */
   async #check(signal: AbortSignal): Promise<void> {
-    const { database, rules, limits, areFunctionsChecked, newName } = this.#system;
+    const { rules, limits, areFunctionsChecked, newName } = this.#system;
     const { statement } = this.#part;
+    const at = this.#arguments.length + 1;
+    const wrap = this.#isChange ? wrappedChange : wrapped;
+    const queryOf = (columns: Description["columns"]): string => wrap(statement, columns, limits, at);
+    const { database } = this.#user;
     try {
       const description = await database.look(signal, (transaction) =>
         describe(transaction, {
           statement,
+          change: this.#isChange ? queryOf : undefined,
           name: newName(),
           parameterCount: this.#arguments.length,
           areFunctionsChecked,
           limits,
         }),
       );
-      this.#faults = descriptionFaults({ tool: this.#tool, part: this.#part, rules }, description);
-      this.#checked =
-        this.#faults.length > 0
-          ? undefined
-          : { description, query: wrapped(statement, description.columns, limits, this.#arguments.length + 1) };
+      const checked = { tool: this.#tool, part: this.#part, rules };
+      const { count } = this.#part.rows ?? {};
+      const counting = count === undefined ? [] : await this.#countFaults(count, description, signal);
+      this.#faults = [...descriptionFaults(checked, description), ...counting];
+      this.#checked = this.#faults.length > 0 ? undefined : { description, query: queryOf(description.columns) };
     } catch (error) {
       throw failureOf(error);
     }
@@ -141,13 +184,13 @@ export class SqlTool implements Binding {
     const { signal } = context;
     const checked = await this.#ready(signal);
     const call = this.#call(signal);
-    const { resilience, database } = this.#system;
+    const { resilience, read } = this.#system;
     const span = context.requests?.begin({ path: this.#tool.name, server: this.#system.server });
     try {
       const rows = await resilience.run({
         ...call,
         attempt: () => this.#attempt(parameters, checked, signal),
-        connected: () => database.hasAnswered,
+        connected: () => read.database.hasAnswered,
       });
       span?.end("OK");
       if (rows.every(([digest]) => digest === checked.description.digest)) return rows;
@@ -179,18 +222,85 @@ export class SqlTool implements Binding {
     { query, description }: Checked,
     signal: AbortSignal,
   ): Promise<readonly Row[]> {
-    const { database, limits } = this.#system;
-    const ids = { relations: description.relations, functions: (description.functions ?? []).map(({ id }) => id) };
+    const { read, limits } = this.#system;
     try {
-      return await database.read(signal, async (transaction) => {
+      return await read.database.read(signal, async (transaction) => {
         await setLimits(transaction, limits);
         // One more than a result may have, to know whether there are more.
         const asked = String(rowsMax(this.#part) + 1);
-        return transaction.query(query, [...parameters, asked, ...digestParameters(ids)]);
+        return transaction.query(query, [...parameters, asked, ...dependencies(description)]);
       });
     } catch (error) {
       throw failureOf(error);
     }
+  }
+
+  /** Checks the query that counts the rows of a change, as any other query of the user that reads. */
+  async #countFaults(count: string, { parameters }: Description, signal: AbortSignal): Promise<readonly Fault[]> {
+    const { read, rules, limits, areFunctionsChecked, newName } = this.#system;
+    const asked = {
+      statement: count,
+      name: newName(),
+      parameterCount: countParameters(count),
+      areFunctionsChecked,
+      limits,
+    };
+    const counting = await read.database.look(signal, (transaction) => describe(transaction, asked));
+    return countFaults(rules, counting, parameters);
+  }
+
+  /** Returns the number of rows that a change would change now; undefined where its manifest does not count them. */
+  async #count(parameters: readonly (string | null)[], signal: AbortSignal): Promise<number | undefined> {
+    const count = this.#part.rows?.count;
+    if (count === undefined) return undefined;
+    const { read, limits } = this.#system;
+    try {
+      return await read.database.read(signal, async (transaction) => {
+        await setLimits(transaction, limits);
+        const [[counted] = []] = await transaction.query(
+          countQuery(count),
+          parameters.slice(0, countParameters(count)),
+        );
+        return Number(counted);
+      });
+    } catch (error) {
+      throw refusalOf(failureOf(error), this.#call(signal));
+    }
+  }
+
+  async #change(
+    plan: ExecutionPlan,
+    parameters: readonly (string | null)[],
+    context: RunContext,
+    mayCheck: boolean,
+  ): Promise<readonly Row[]> {
+    const { description, query } = await this.#ready(context.signal);
+    const call = { ...this.#call(context.signal), safe: false };
+    const changes = Number(plan["changes"]);
+    const needsRow = this.#part.one === true;
+    const all = [...parameters, String(changes + 1), ...dependencies(description)];
+    const planned = { system: this.#system, user: this.#user, query, digest: description.digest, changes, needsRow };
+    try {
+      return await this.#system.resilience.run({
+        ...call,
+        attempt: () => runChange({ ...planned, parameters: all }, context),
+        connected: () => this.#user.database.hasAnswered,
+      });
+    } catch (error) {
+      const hasDrifted = error instanceof Drifted || (error instanceof SqlFailure && maybeDrifted(error));
+      if (error instanceof SqlFailure && (!hasDrifted || !mayCheck)) throw refusalOf(error, call);
+      if (!hasDrifted) throw error;
+    }
+    if (!mayCheck) throw this.#quarantined();
+    this.#checked = undefined;
+    await this.#recheck(call);
+    return this.#change(plan, parameters, context, false);
+  }
+
+  #changeResult(rows: readonly Row[]): unknown {
+    const changed = Number(rows[0]?.[2] ?? 0);
+    const values = changed === 0 ? [] : rows.map((row) => this.#rowOf(row));
+    return this.#part.one === true ? values[0] : { [ROWS]: values, [CHANGED]: changed };
   }
 
   #result(rows: readonly Row[]): unknown {
@@ -213,7 +323,8 @@ export class SqlTool implements Binding {
     return { [ROWS]: values, ...(isCut && { [TRUNCATED]: true }) };
   }
 
-  #rowOf([, , ...cells]: Row): Readonly<Record<string, unknown>> {
+  #rowOf(row: Row): Readonly<Record<string, unknown>> {
+    const cells = row.slice(this.#isChange ? 3 : 2);
     const columns = this.#checked?.description.columns ?? [];
     const members = membersOf(this.#row) ?? {};
     return Object.fromEntries(
@@ -237,6 +348,11 @@ export class SqlTool implements Binding {
 }
 
 const TEXT: ParameterType = { name: "text", isList: false, isEnum: false };
+
+/** Returns the last parameters of a query: what its digest is made of. */
+function dependencies({ relations, functions = [] }: Description): readonly string[] {
+  return digestParameters({ relations, functions: functions.map(({ id }) => id) });
+}
 
 function tooLarge(): Refusal {
   return new Refusal("OUTPUT_TOO_LARGE", "The result is larger than this tool may return. Ask for less.");

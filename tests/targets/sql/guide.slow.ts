@@ -2,12 +2,14 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
-import { AskingService, type Reply } from "../../support/asking-service.ts";
+import { AskingService, type CallExtras, type Reply } from "../../support/asking-service.ts";
 import { blocksOf } from "../../support/documented.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
 
 const blocks = blocksOf("docs/sql.md");
-const [settings = "", manifest = ""] = blocks.filter(({ language }) => language === "yaml").map(({ text }) => text);
+const [settings = "", manifest = "", change = ""] = blocks
+  .filter(({ language }) => language === "yaml")
+  .map(({ text }) => text);
 const [role = ""] = blocks.filter(({ language }) => language === "sql").map(({ text }) => text);
 
 const TABLES = `CREATE TABLE customers (id bigint PRIMARY KEY, email text);
@@ -29,18 +31,20 @@ class GuideService extends AskingService {
     await this.server.send(role, "shop");
     for (const folder of ["tools", "secrets"]) mkdirSync(join(this.folder, folder));
     writeFileSync(join(this.folder, "secrets/shop-reader"), "change-me\n");
+    writeFileSync(join(this.folder, "secrets/shop-writer"), "change-me-too\n");
     writeFileSync(join(this.folder, "tools/orders.tool.yaml"), manifest);
+    writeFileSync(join(this.folder, "tools/cancel.tool.yaml"), change);
     const { systems } = parse(settings);
     expect(systems.shop.sql.url).toBe("postgres://db.internal:5432/shop");
     // The guide's database is in an internal network; this one is on this host.
     systems.shop.sql.url = `postgres://127.0.0.1:${this.server.port}/shop`;
     delete systems.shop.sql.tls;
-    await this.run({ tools: ["tools"], systems });
+    await this.run({ tools: ["tools"], systems, approvals: { store: "sqlite://approvals.sqlite" } });
   }
 
-  async call(args: unknown): Promise<Reply> {
-    const token = await this.agent({ permissions: ["orders:read"] });
-    return this.send("POST", "/call", { token, body: { tool: "orders_of_customer", args } });
+  async call(args: unknown, tool = "orders_of_customer", { approval }: CallExtras = {}): Promise<Reply> {
+    const token = await this.agent({ permissions: ["orders:read", "orders:write"] });
+    return this.send("POST", "/call", { token, body: { tool, args, ...(approval && { approval }) } });
   }
 
   override async end(): Promise<void> {
@@ -64,6 +68,23 @@ describe.skipIf(native === undefined)("the guide's database", () => {
       contact: expect.not.stringContaining("ann"),
     });
     expect(service.entry(body.traceId)).toMatchObject({ decision: "ALLOWED", tool: { targetSystem: "shop" } });
+  });
+
+  test("a change shows what it would change, runs when it is approved, and has its transaction in the journal", async () => {
+    const asked = await service.call({ customer: "7" }, "orders_cancel_open");
+    expect(asked.http).toBe(202);
+    const { id } = asked.body.approval;
+    const view = await service.send("GET", `/approvals/${id}`, { token: await service.person() });
+    const shown = JSON.stringify(view.body);
+    expect(shown).toContain('"matches":30');
+    expect(shown).toContain("update orders set status");
+    const { viewHash } = view.body;
+    expect((await service.decide(id, "approve", { viewHash })).http).toBe(200);
+    const { body } = await service.call({ customer: "7" }, "orders_cancel_open", { approval: { id } });
+    expect(body.result).toMatchObject({ changed: 30 });
+    expect(body.result.rows).toHaveLength(30);
+    const lines = service.journal().filter(({ type }) => type === "change.prepared");
+    expect(lines).toMatchObject([{ traceId: body.traceId, system: "shop", changed: 30 }]);
   });
 
   test("lists are values, whatever is in them", async () => {

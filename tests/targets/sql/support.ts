@@ -2,7 +2,14 @@ import { randomUUID } from "node:crypto";
 import { z } from "zod";
 import { ManifestError, Refusal } from "../../../src/core/errors.ts";
 import type { TargetContext } from "../../../src/core/target-kind.ts";
-import type { Binding, OutputFieldPolicy, SqlTarget, Tool } from "../../../src/core/types.ts";
+import type {
+  Binding,
+  OutputFieldPolicy,
+  RunContext,
+  SqlTarget,
+  Tool,
+  ToolClassification,
+} from "../../../src/core/types.ts";
 import { type Databases, openDatabases } from "../../../src/targets/sql/databases.ts";
 import { type SqlEntries, sqlSystem } from "../../../src/targets/sql/settings.ts";
 import { runContext } from "../http/support.ts";
@@ -14,21 +21,29 @@ interface SqlToolOptions extends Partial<SqlTarget["sql"]> {
   /** Schemas of the columns. */
   readonly columns?: Readonly<Record<string, z.ZodType>>;
   readonly outputPolicy?: OutputFieldPolicy;
+  readonly classification?: ToolClassification;
 }
 
 let made = 0;
 
 /** Returns a tool for one statement, in the form that `defineTool` returns. */
-export function sqlTool({ input = {}, columns = {}, outputPolicy, ...sql }: SqlToolOptions): Tool {
+export function sqlTool({
+  input = {},
+  columns = {},
+  outputPolicy,
+  classification = "read",
+  ...sql
+}: SqlToolOptions): Tool {
   made += 1;
-  const rows = z.object({ rows: z.array(z.object(columns)), truncated: z.boolean().optional() });
+  const says = classification === "read" ? { truncated: z.boolean().optional() } : { changed: z.int() };
+  const rows = z.object({ rows: z.array(z.object(columns)), ...says });
   return {
     name: `query_${made}`,
     title: "Query",
     description: "Asks the database",
     version: "1",
-    classification: "read",
-    category: "read",
+    classification,
+    category: classification === "read" ? "read" : "write",
     permissions: { required: ["shop:read"] },
     input: z.strictObject(input),
     output: sql.one === true ? z.object(columns) : rows,
@@ -80,8 +95,9 @@ export async function ask(
   binding: Binding,
   input: unknown = {},
   signal = AbortSignal.timeout(20_000),
+  more: Partial<RunContext> = {},
 ): Promise<unknown> {
-  return binding.run(await binding.plan(input, { signal }), runContext({ signal }));
+  return binding.run(await binding.plan(input, { signal }), runContext({ signal, ...more }));
 }
 
 /** Returns the refusal of a call. */

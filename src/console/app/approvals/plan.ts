@@ -180,17 +180,25 @@ function mcpOf(target: Members): Main {
   };
 }
 
+function rowsOf(changes: string, matches: unknown): string {
+  return matches === undefined
+    ? `At most ${changes} change`
+    : `${plain(matches)} match now; no more than ${changes} change`;
+}
+
 function queryOf(target: Members): Main {
-  const { statement, parameters } = target;
+  const { statement, parameters, changes, matches } = target;
+  const isChange = changes !== undefined;
   const values = Array.isArray(parameters) ? parameters : [];
   return {
-    title: "Database query",
+    title: isChange ? "Database change" : "Database query",
     main: [
       part("Statement", statement ?? null),
       { label: "At", value: `${plain(target["system"])}, as ${plain(target["user"])}` },
       { label: "Values", value: values.map((value, at) => `$${at + 1} = ${value === null ? "NULL" : plain(value)}`) },
+      ...(isChange ? [{ label: "Rows", value: rowsOf(plain(changes), matches) }] : []),
     ],
-    used: { view: [], target: ["statement", "parameters", "user"] },
+    used: { view: [], target: ["statement", "parameters", "user", "changes", "matches"] },
   };
 }
 

@@ -1,0 +1,97 @@
+import { Refusal } from "../../core/errors.ts";
+import type { RunContext } from "../../core/types.ts";
+import { setLimits } from "./description.ts";
+import { failureOf, isConflict, isDefinite, SqlFailure } from "./failures.ts";
+import type { DatabaseUser, SqlSystem } from "./system.ts";
+
+const CONFLICTS_MAX = 3;
+/** How long a lost COMMIT is asked about, in milliseconds. */
+const RESOLVE_MS_MAX = 5_000;
+const RESOLVE_PAUSE_MS = 100;
+
+type Row = readonly (string | boolean | null)[];
+
+interface PlannedChange {
+  readonly system: SqlSystem;
+  readonly user: DatabaseUser;
+  readonly query: string;
+  readonly parameters: readonly (string | null)[];
+  /** Digest with which the statement was checked. */
+  readonly digest: string;
+  /** Most rows that may change. */
+  readonly changes: number;
+  /** Whether a change without a row is taken back. */
+  readonly needsRow: boolean;
+}
+
+/** The tables or functions of a statement are not those that it was checked with; nothing is changed. */
+export class Drifted extends Error {}
+
+/**
+ * Changes rows. The id of the transaction is in the journal before COMMIT is sent: whoever finds an unfinished change asks the server
+ * for `pg_xact_status`. A lost answer to COMMIT is resolved that way at once.
+ *
+ * @throws {SqlFailure | Refusal | Drifted} when nothing is changed
+ */
+export async function runChange(planned: PlannedChange, context: RunContext): Promise<readonly Row[]> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await changeOnce(planned, context);
+    } catch (error) {
+      const mayRepeat = error instanceof SqlFailure && isConflict(error) && attempt < CONFLICTS_MAX;
+      if (!mayRepeat || context.signal.aborted) throw error;
+    }
+  }
+}
+
+async function changeOnce(planned: PlannedChange, context: RunContext): Promise<readonly Row[]> {
+  const { user, system, query, parameters } = planned;
+  let prepared: { readonly rows: readonly Row[]; readonly transaction: string } | undefined;
+  try {
+    return await user.database.change(context.signal, async (transaction) => {
+      await setLimits(transaction, system.limits);
+      const rows = await transaction.query(query, parameters);
+      const [digest, id, changed] = rows[0] ?? [];
+      if (digest !== planned.digest) throw new Drifted();
+      checkBound(Number(changed), planned);
+      await context.record?.({ system: system.name, transaction: String(id), changed: Number(changed) });
+      context.begin?.();
+      prepared = { rows, transaction: String(id) };
+      return rows;
+    });
+  } catch (error) {
+    if (error instanceof Refusal || error instanceof Drifted) throw error;
+    const failed = failureOf(error);
+    if (prepared === undefined || isDefinite(failed)) throw failed;
+    const status = await resolved(user, prepared.transaction);
+    if (status === "committed") return prepared.rows;
+    if (status === "aborted") throw failed;
+    throw new Refusal("OUTCOME_UNKNOWN", "It is not known whether the change happened. Check before you call again.", {
+      cause: { system: system.name, transaction: prepared.transaction, because: failed.message },
+    });
+  }
+}
+
+function checkBound(changed: number, { changes, needsRow }: PlannedChange): void {
+  if (changed > changes) {
+    throw new Refusal(
+      "TARGET_REFUSED",
+      `The statement would change ${changed} rows, and at most ${changes} are allowed. Nothing was changed.`,
+      { details: { status: "FAILED_PRECONDITION" } },
+    );
+  }
+  if (changed === 0 && needsRow) {
+    throw new Refusal("TARGET_REFUSED", "There is no such row.", { details: { status: "NOT_FOUND" } });
+  }
+}
+
+/** Asks the server what became of a transaction. The caller's time may be over: this has a time of its own. */
+async function resolved(user: DatabaseUser, transaction: string): Promise<string | undefined> {
+  const signal = AbortSignal.timeout(RESOLVE_MS_MAX);
+  while (!signal.aborted) {
+    const status = await user.database.statusOf(transaction, signal).catch(() => "unreachable");
+    if (status !== "in progress" && status !== "unreachable") return status;
+    await Bun.sleep(RESOLVE_PAUSE_MS);
+  }
+  return undefined;
+}
