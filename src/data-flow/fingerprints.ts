@@ -1,5 +1,5 @@
 import { FREQUENT_WORDS, PUBLIC_MAIL } from "./frequent-words.ts";
-import { BOUNDARY, folded, NON_ASCII, PIECE_CHARACTERS, piecesOf, variantsOf } from "./texts.ts";
+import { BOUNDARY, folded, PIECE_CHARACTERS, piecesOf, variantsOf } from "./texts.ts";
 import {
   ACCOUNT_PARTS_MAX,
   accountParts,
@@ -64,8 +64,11 @@ const DIGITS_BASE_BITS = -4;
 const YEAR_BITS = 4;
 const MIXED_BITS = 4;
 const IDEOGRAPH_BITS = 6;
-const LETTERS_BITS = Float32Array.of(0, 1, 3, 7, 10);
 const FURTHER_LETTER_BITS = 1.5;
+/** By the number of letters; the first is that of a frequent word. */
+const LETTERS_BITS = Float32Array.from({ length: 64 }, (_, count) =>
+  count < 5 ? ([FREQUENT_BITS, 1, 3, 7, 10][count] as number) : 10 + (count - 4) * FURTHER_LETTER_BITS,
+);
 
 /** A word with fewer bits has no fingerprint of its own, and neither have two such words in a row. */
 export const TELLING_BITS = 6.5;
@@ -129,7 +132,10 @@ interface Address {
   readonly ends: number;
 }
 
+const LETTERS_TELL = Uint8Array.from(LETTERS_BITS, (bits) => (bits >= TELLING_BITS ? 1 : 0));
 const FREQUENT_SLOTS = 4_096;
+/** Each frequent word is in one of two slots. */
+const SECOND_SLOT_SHIFT = 16;
 
 /** Fingerprints of the texts that were read last. The words that each covers are `from` to `to`. */
 export class Fingerprints implements Words {
@@ -163,7 +169,8 @@ export class Fingerprints implements Words {
   /** The last digits of a telephone number, each at its number. */
   readonly #digits = new Uint8Array(LAST_DIGITS);
   readonly #encoder = new TextEncoder();
-  readonly #frequent = new Int32Array(FREQUENT_SLOTS);
+  /** Lower halves of the frequent words. */
+  readonly #frequent: Int32Array;
   readonly #seedLow: number;
   readonly #seedHigh: number;
   /** Odd, so that no bit is lost. */
@@ -189,13 +196,13 @@ export class Fingerprints implements Words {
       this.#powersLow[power] = Math.imul(this.#powersLow[power - 1] as number, this.#one);
       this.#powersHigh[power] = Math.imul(this.#powersHigh[power - 1] as number, this.#two);
     }
-    for (const frequent of FREQUENT_WORDS) {
-      const { written } = this.#encoder.encodeInto(frequent, this.bytes);
-      this.#hashBytes(this.bytes, 0, written);
-      let slot = this.#low & (FREQUENT_SLOTS - 1);
-      while (this.#frequent[slot] !== 0) slot = (slot + 1) & (FREQUENT_SLOTS - 1);
-      this.#frequent[slot] = this.#low;
-    }
+    this.#frequent = inTwoSlots(
+      FREQUENT_WORDS.map((frequent) => {
+        const { written } = this.#encoder.encodeInto(frequent, this.bytes);
+        this.#hashBytes(this.bytes, 0, written);
+        return this.#low;
+      }),
+    );
   }
 
   /**
@@ -216,16 +223,21 @@ export class Fingerprints implements Words {
   /** Reads texts that have at most `PIECE_CHARACTERS` together. */
   read(texts: readonly string[]): void {
     const joined = texts.length === 1 ? (texts[0] ?? "") : texts.join(BOUNDARY);
-    const text = NON_ASCII.test(joined) ? folded(joined) : joined;
-    const { written } = this.#encoder.encodeInto(text, this.bytes);
+    let { written } = this.#encoder.encodeInto(joined, this.bytes);
+    // ASCII takes one byte for each character, and nothing else does.
+    if (written !== joined.length) written = this.#encoder.encodeInto(folded(joined), this.bytes).written;
     this.#scan(written);
   }
 
-  /** Fingerprints words, and each two in a row. */
+  /**
+   * Fingerprints words, and each two in a row. What differs from word to word is computed rather than branched on: a wrong guess of
+   * the processor takes as long as four letters.
+   */
   #scan(length: number): void {
     const { low: lows, high: highs, from, to, text: texts, sort: sorts, bits, bytes } = this;
     const [wordLow, wordHigh, starts, ends, kinds] = [this.#wordLow, this.#wordHigh, this.start, this.end, this.kind];
     const [frequent, codeWords] = [this.#frequent, this.#codeWords];
+    const slots = frequent.length - 1;
     const [seedLow, seedHigh, factor, one, two] = [this.#seedLow, this.#seedHigh, this.#factor, this.#one, this.#two];
     let count = 0;
     let words = 0;
@@ -235,12 +247,15 @@ export class Fingerprints implements Words {
     let low = seedLow;
     let high = seedHigh;
     let kind = 0;
-    let before = 0;
+    let wasTelling = 0;
     let digits = 0;
     let codes = 0;
     let hasAddresses = false;
     let firstPrint = 0;
     bytes[length] = ENDS;
+    // Zeros stay where nothing else is written: most fingerprints are of words, and most texts are read alone.
+    sorts.fill(WORDS, 0, this.count);
+    texts.fill(0, 0, this.count);
     for (let at = 0; at <= length; at += 1) {
       let code = FOLDED[bytes[at] as number] as number;
       if (code > ENDS) {
@@ -262,61 +277,48 @@ export class Fingerprints implements Words {
         high ^= high >>> 14;
         const size = at - start;
         let tells: number;
-        if (kind === LETTER) {
-          tells = size < 5 ? (LETTERS_BITS[size] as number) : 10 + (size - 4) * FURTHER_LETTER_BITS;
-          if (size > 2 && size < 13) {
-            for (
-              let slot = low & (FREQUENT_SLOTS - 1);
-              frequent[slot] !== 0;
-              slot = (slot + 1) & (FREQUENT_SLOTS - 1)
-            ) {
-              if (frequent[slot] === low) tells = FREQUENT_BITS;
-            }
-          }
-        } else if ((kind & HIGH) !== 0) tells = highBits(bytes, start, size);
-        else if (kind === DIGIT) tells = size * DIGIT_BITS + DIGITS_BASE_BITS;
-        else tells = (size - 1) * MIXED_BITS;
-        if ((kind & DIGIT) !== 0) {
-          digits += size >= JOINED_BYTES_MIN ? 2 : 1;
-          codeWords[codes++] = words;
-        } else if (size === UUID_FIRST_BYTES) codeWords[codes++] = words;
-        if (words > firstWord && ends[words - 1] === start - 1) {
-          const between = bytes[start - 1];
-          hasAddresses ||= between === DOT || between === AT;
+        let isTelling: number;
+        if (kind === LETTER && size < LETTERS_BITS.length) {
+          const first = (frequent[low & slots] as number) ^ low;
+          const second = (frequent[(low >>> SECOND_SLOT_SHIFT) & slots] as number) ^ low;
+          // All bits where neither slot has the word, otherwise none.
+          const rare = ((first | (0 - first)) & (second | (0 - second))) >> 31;
+          tells = LETTERS_BITS[size & rare] as number;
+          isTelling = LETTERS_TELL[size & rare] as number;
+        } else {
+          tells = this.#bitsOf(kind, start, size);
+          isTelling = tells >= TELLING_BITS ? 1 : 0;
+          if ((kind & DIGIT) !== 0) digits += size >= JOINED_BYTES_MIN ? 2 : 1;
         }
+        codeWords[codes] = words;
+        codes += (kind & DIGIT) !== 0 || size === UUID_FIRST_BYTES ? 1 : 0;
         wordLow[words] = low;
         wordHigh[words] = high;
         starts[words] = start;
         ends[words] = at;
         kinds[words] = kind;
         bits[words] = tells;
-        if (tells >= TELLING_BITS) {
-          lows[count] = low;
-          highs[count] = high;
-          from[count] = words;
-          to[count] = words;
-          texts[count] = text;
-          sorts[count] = WORDS;
-          count += 1;
-        }
+        // Kept only when it is counted.
+        lows[count] = low;
+        highs[count] = high;
+        from[count] = words;
+        to[count] = words;
+        count += isTelling;
         if (words > firstWord) {
-          low = (Math.imul(wordLow[words - 1] as number, one) + low) | 0;
-          high = (Math.imul(wordHigh[words - 1] as number, two) + high) | 0;
-          if (tells >= TELLING_BITS || before >= TELLING_BITS) {
-            lows[count] = low;
-            highs[count] = high;
-            from[count] = words - 1;
-            to[count] = words;
-            texts[count] = text;
-            sorts[count] = WORDS;
-            count += 1;
-          }
+          const between = bytes[start - 1] as number;
+          if ((between === DOT || between === AT) && ends[words - 1] === start - 1) hasAddresses = true;
+          lows[count] = (Math.imul(wordLow[words - 1] as number, one) + low) | 0;
+          highs[count] = (Math.imul(wordHigh[words - 1] as number, two) + high) | 0;
+          from[count] = words - 1;
+          to[count] = words;
+          count += isTelling | wasTelling;
         }
         words += 1;
-        before = tells;
+        wasTelling = isTelling;
       }
       if (code === ENDS) {
         this.count = count;
+        if (text > 0) texts.fill(text, firstPrint, count);
         if (words > firstWord + 1 && at - textStart <= WHOLE_BYTES_MAX) {
           this.#hashBetween(textStart, at);
           this.#add({ from: firstWord, to: words - 1 }, text);
@@ -335,10 +337,17 @@ export class Fingerprints implements Words {
         digits = 0;
         codes = 0;
         hasAddresses = false;
-        before = 0;
+        wasTelling = 0;
       }
     }
     this.words = words;
+  }
+
+  /** Returns what a word tells that is not a frequent one, in bits. */
+  #bitsOf(kind: number, start: number, size: number): number {
+    if (kind === LETTER) return lettersBits(size);
+    if ((kind & HIGH) !== 0) return highBits(this.bytes, start, size);
+    return kind === DIGIT ? size * DIGIT_BITS + DIGITS_BASE_BITS : (size - 1) * MIXED_BITS;
   }
 
   /**
@@ -879,6 +888,25 @@ const IDEOGRAPH_FIRST = 0xe0;
 /** Returns what a word with characters other than ASCII tells. Ideographs take three bytes and more, other letters mostly two. */
 function highBits(bytes: Uint8Array, start: number, size: number): number {
   if ((bytes[start] as number) >= IDEOGRAPH_FIRST) return (size / IDEOGRAPH_BYTES) * IDEOGRAPH_BITS;
-  const letters = Math.ceil(size / LETTER_BYTES);
-  return letters < LETTERS_BITS.length ? (LETTERS_BITS[letters] as number) : 10 + (letters - 4) * FURTHER_LETTER_BITS;
+  return lettersBits(Math.ceil(size / LETTER_BYTES));
+}
+
+function lettersBits(count: number): number {
+  return LETTERS_BITS[count] ?? 10 + (count - 4) * FURTHER_LETTER_BITS;
+}
+
+/** Returns a table in which each of the numbers is in one of two slots (cuckoo hashing). */
+function inTwoSlots(numbers: readonly number[], size = FREQUENT_SLOTS): Int32Array {
+  const table = new Int32Array(size);
+  const slotsOf = (one: number) => [one & (size - 1), (one >>> SECOND_SLOT_SHIFT) & (size - 1)] as const;
+  for (const number of new Set(numbers)) {
+    let [one, moves] = [number, 0];
+    for (; one !== 0 && moves < size; moves += 1) {
+      const [first, second] = slotsOf(one);
+      const slot = table[first] === 0 || (table[second] !== 0 && moves % 2 === 0) ? first : second;
+      [one, table[slot]] = [table[slot] as number, one];
+    }
+    if (one !== 0) return inTwoSlots(numbers, size * 2);
+  }
+  return table;
 }

@@ -12,7 +12,6 @@ const OVERLAP_CHARACTERS = 128;
 /** Between texts that are read together: no phrase goes across it. */
 export const BOUNDARY = "\x01";
 
-export const NON_ASCII = /[^\0-\x7f]/;
 const ACCENTS_AND_INVISIBLE = /[\p{M}\p{Cf}\p{Default_Ignorable_Code_Point}]+/gu;
 const OTHER_SEPARATORS = /[^\p{L}\p{N}\0-\x7f]+/gu;
 /** Scripts without spaces: every character is a word. */
