@@ -10,6 +10,7 @@ import { CUSTOMER_MASTER_PROTO_FOLDER } from "../../src/cli/development/customer
 import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
 import { SafeToolCall } from "../../src/index.ts";
 import { auditReadingFindings } from "./audit-reading.ts";
+import { fingerprintRatio, flowCosts } from "./data-flow.ts";
 import { figureLines, type Measured } from "./figures.ts";
 import { footprint, median } from "./footprint.ts";
 import { gateFindings } from "./gate.ts";
@@ -286,6 +287,18 @@ const PARTS: Readonly<Record<string, (bench: Bench) => Promise<Measured>>> = {
     return { library_us: us, library_ratio: ratio };
   },
   quotas: async ({ token }) => ({ quotas_added_us: await quotasAddedUs(token) }),
+  "data-flow": async () => {
+    const { read, send } = await flowCosts(folder);
+    return {
+      data_flow_prose_ratio: fingerprintRatio("prose"),
+      data_flow_addresses_ratio: fingerprintRatio("addresses"),
+      data_flow_codes_ratio: fingerprintRatio("codes"),
+      data_flow_read_us: read.p50,
+      data_flow_read_p99_us: read.p99,
+      data_flow_send_us: send.p50,
+      data_flow_send_p99_us: send.p99,
+    };
+  },
   grpc: async ({ token }) => {
     const { speed, cpu } = await grpcRatios(token);
     return { grpc_ratio: speed, grpc_cpu_ratio: cpu };

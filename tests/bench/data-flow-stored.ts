@@ -2,9 +2,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Fingerprints } from "../../src/data-flow/fingerprints.ts";
-import { FREQUENT_WORDS } from "../../src/data-flow/frequent-words.ts";
 import { FlaggedPrints } from "../../src/data-flow/stored-table.ts";
 import { openSqliteState, StoredPolicy } from "../data-flow/stored-policy.ts";
+import { next, textOf } from "./texts.ts";
 
 /**
  * What data flow costs a read with stored fingerprints and without: `bun tests/bench/data-flow-stored.ts [count]`. The same answers,
@@ -16,24 +16,6 @@ const ROUNDS = 3_000;
 const ANSWER_CHARACTERS = 4_096;
 
 const folder = mkdtempSync(join(tmpdir(), "stc-stored-bench-"));
-
-let state = 1;
-const next = (): number => {
-  state = (Math.imul(state, 1_664_525) + 1_013_904_223) | 0;
-  return state;
-};
-const FREQUENT = [...FREQUENT_WORDS];
-/** Half of the words are frequent, the others rare. */
-const word = (): string => {
-  const one = next() >>> 8;
-  if (one % 2 === 0) return FREQUENT[(one >>> 1) % FREQUENT.length] ?? "";
-  return one.toString(26).replaceAll(/\d/g, (digit) => "qrstuvwxyz"[Number(digit)] ?? "");
-};
-function textOf(characters: number): string {
-  let text = "";
-  while (text.length < characters) text += `${word()} `;
-  return text;
-}
 
 async function policyWith(name: string, stored: number): Promise<{ policy: StoredPolicy; loadMs: number }> {
   const path = join(folder, name);
@@ -68,7 +50,7 @@ try {
   const [none, many] = [await policyWith("none.sqlite", 0), await policyWith("many.sqlite", STORED)];
   const [without, with_]: [number[], number[]] = [[], []];
   for (let round = 0; round < ROUNDS; round += 1) {
-    const answer = { notes: [textOf(ANSWER_CHARACTERS)] };
+    const answer = { notes: [textOf("words", ANSWER_CHARACTERS)] };
     for (const [{ policy }, times] of [
       [none, without],
       [many, with_],
@@ -86,7 +68,7 @@ try {
     `table: ${(many.policy.texts.table.bytes / 2 ** 20).toFixed(0)} MiB, read at the start in ${many.loadMs.toFixed(0)} ms`,
   );
   const fingerprints = new Fingerprints(new Uint8Array(32).fill(7));
-  const text = textOf(ANSWER_CHARACTERS);
+  const text = textOf("words", ANSWER_CHARACTERS);
   let runs = 0;
   const timed = (work: () => void): string => {
     const at = performance.now();

@@ -53,6 +53,21 @@ export const FIGURES = {
     unit: "µs",
     goal: { atMost: 3 },
   },
+  data_flow_prose_ratio: { about: "data flow: 4 KB of prose fingerprinted against its SHA-256", goal: { atMost: 5 } },
+  data_flow_addresses_ratio: { about: "the same for mail addresses", goal: { atMost: 5 } },
+  data_flow_codes_ratio: { about: "the same for codes, numbers and UUIDs", goal: { atMost: 5 } },
+  data_flow_read_us: {
+    about: "data flow with SQLite: a call that reads 1 KB, at the median",
+    unit: "µs",
+    goal: { atMost: 120 },
+  },
+  data_flow_read_p99_us: { about: "the same at the 99th percentile", unit: "µs", goal: { atMost: 1000 } },
+  data_flow_send_us: {
+    about: "data flow with SQLite: a call that sends, at the median",
+    unit: "µs",
+    goal: { atMost: 120 },
+  },
+  data_flow_send_p99_us: { about: "the same at the 99th percentile", unit: "µs", goal: { atMost: 1000 } },
   grpc_ratio: { about: "governed gRPC call against grpc-js alone, 32 in flight", goal: { atLeast: 0.62 } },
   grpc_cpu_ratio: { about: "the same in processor time of this process" },
   http_target_ratio: {

@@ -404,3 +404,12 @@ describe("for any value", () => {
     );
   });
 });
+
+test("every frequent word tells little, whatever the secret is", () => {
+  for (let secret = 0; secret < 50; secret += 1) {
+    const own = new Fingerprints(Uint8Array.from({ length: 32 }, (_, at) => Math.imul(secret + 1, at + 7) * 13));
+    own.read([FREQUENT_WORDS.join(" "), "warehouse"]);
+    expect(own.words).toBe(FREQUENT_WORDS.length + 1);
+    expect([...own.bits.subarray(0, own.words)].filter((bits) => bits > 2)).toHaveLength(1);
+  }
+});
