@@ -9,8 +9,15 @@ const DEPTH_MAX = 6;
 /** The part of a `\u{…}` escape that remains at the end of a text that was cut inside it. */
 const CUT_ESCAPE = /\\+(?:u(?:\{[0-9a-f]{0,6})?)?$/;
 
-/** Cuts a shown text, between its characters and escapes. Returns it with the number of characters that were cut off. */
-export function cutText(text: string, charactersMax: number): { readonly text: string; readonly left: number } {
+/** Runs of spaces, tabs and line ends, which could push a text out of what is shown. */
+const GAPS = / {4,}|(?<!\\)(?:\\u\{9\}){4,}|(?<!\\)(?:\\u\{a\}){3,}/g;
+
+/**
+ * Cuts a shown text, between its characters and escapes, and shortens its gaps. Returns it with the number of characters that were
+ * cut off.
+ */
+export function cutText(whole: string, charactersMax: number): { readonly text: string; readonly left: number } {
+  const text = whole.replace(GAPS, (gap) => (gap.startsWith(" ") ? "   " : gap.slice(0, gap.indexOf("}") + 1)));
   if (text.length <= charactersMax) return { text, left: 0 };
   const kept = text
     .slice(0, charactersMax)
@@ -75,6 +82,7 @@ function compact(value: Json, charactersMax: number, depth = 0): string {
   let text = "";
   for (const [name, item] of Object.entries(value)) {
     const left = charactersMax - text.length;
+    if (text.endsWith("…")) return `${open}${text}`;
     if (left <= 0) return `${open}${text}, …`;
     const label = Array.isArray(value) ? "" : `${memberName(name)}: `;
     text += `${text === "" ? "" : ", "}${label}${compact(item as Json, left, depth + 1)}`;

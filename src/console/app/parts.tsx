@@ -4,7 +4,7 @@ import { type ApiError, serviceNow } from "./api.ts";
 import { isAway } from "./session.ts";
 import { announcement, dismiss, notices, tick } from "./state.ts";
 import { Sentence, Text } from "./text.tsx";
-import { adviceFor, OFFLINE, timeAgo, timeLeft } from "./words.ts";
+import { adviceFor, OFFLINE, shortTimeLeft, timeAgo, timeLeft } from "./words.ts";
 
 /** Parts that all pages use. */
 
@@ -51,9 +51,15 @@ export function Badge({
   return <span class={`badge tone-${tone}`}>{children}</span>;
 }
 
+interface TimeProps {
+  readonly iso: string | undefined;
+  /** Does not change every second, because nobody sees it. */
+  readonly isStill?: boolean;
+}
+
 /** A time as how long ago it was, with the exact time when pointed at. */
-export function Ago({ iso }: { readonly iso: string | undefined }): VNode | null {
-  void tick.value;
+export function Ago({ iso, isStill = false }: TimeProps): VNode | null {
+  void (isStill || tick.value);
   if (iso === undefined) return null;
   return (
     <time dateTime={iso} title={localTime(iso)}>
@@ -65,20 +71,27 @@ export function Ago({ iso }: { readonly iso: string | undefined }): VNode | null
 const SOON_MS = 60_000;
 
 /** Counts down to a time. */
-export function Countdown({ iso }: { readonly iso: string | undefined }): VNode | null {
-  void tick.value;
+export function Countdown({
+  iso,
+  isStill = false,
+  isShort = false,
+}: TimeProps & { readonly isShort?: boolean }): VNode | null {
+  void (isStill || tick.value);
   if (iso === undefined) return null;
   const left = Date.parse(iso) - serviceNow();
   return (
     <time class={`countdown ${left < SOON_MS ? "soon" : ""}`} dateTime={iso} title={localTime(iso)}>
-      {timeLeft(left)}
+      {isShort ? shortTimeLeft(left) : timeLeft(left)}
     </time>
   );
 }
 
+/** Making one takes a hundred times as long as using it. */
+const LOCAL_TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
 export function localTime(iso: string): string {
   const at = new Date(iso);
-  return Number.isNaN(at.getTime()) ? iso : at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  return Number.isNaN(at.getTime()) ? iso : LOCAL_TIME.format(at);
 }
 
 /** A person or agent: the subject, and the issuer when pointed at or read aloud. */

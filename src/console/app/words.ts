@@ -15,6 +15,13 @@ export function timeLeft(ms: number): string {
   return `${Math.floor(seconds / 3_600)} h ${String(Math.floor((seconds % 3_600) / 60)).padStart(2, "0")} min`;
 }
 
+const SHORT_MS_MIN = 2 * MINUTE_MS;
+
+/** Returns a time that is left for a list: in minutes until there are two, then with seconds. */
+export function shortTimeLeft(ms: number): string {
+  return ms < SHORT_MS_MIN || ms >= HOUR_MS ? timeLeft(ms) : `${Math.floor(ms / MINUTE_MS)} min`;
+}
+
 /** Returns how long ago something was, such as `3 min ago`. */
 export function timeAgo(ms: number): string {
   if (ms < 5 * SECOND_MS) return "just now";

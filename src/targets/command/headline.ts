@@ -13,7 +13,7 @@ export function commandHeadline({ argv }: ShownPlan): Headline {
   const isScript = words.length === SHELL_ARGV.length + 1 && SHELL_ARGV.every((word, at) => words[at] === word);
   const all = isScript ? withoutPreamble(words.at(-1) ?? "") : quotedCommand([nameOf(program), ...words]);
   const { text, left } = cutText(all, WHAT_CHARACTERS_MAX);
-  const lines = all.slice(text.length).split(LINE_END).length - 1;
+  const lines = all.slice(all.length - left).split(LINE_END).length - 1;
   return { does: "Runs", what: text, ...(lines > 0 ? moreOf(lines, "line") : moreOf(left, "character")) };
 }
 

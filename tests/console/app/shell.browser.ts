@@ -127,7 +127,7 @@ describe("a session that ends", () => {
     await visitor.open(id);
     await page.getByText("Your session has ended.").waitFor();
     await visitor.signIn(await world.operator());
-    await page.getByText('text: "Outlives a session"').waitFor();
+    await page.locator(".plan").getByText('text: "Outlives a session"').waitFor();
   });
 });
 
@@ -144,7 +144,7 @@ test("a restart of the service ends no session that is in its store: the request
   expect(await page.getByRole("alert").count()).toBe(0);
   await world.start();
   await page.getByText("Live", { exact: true }).waitFor();
-  await page.getByText('text: "Outlives the service"').waitFor();
+  await page.locator(".plan").getByText('text: "Outlives the service"').waitFor();
   const next = await world.ask("announce", { text: "After the restart" });
   await visitor.row(next).waitFor();
 });

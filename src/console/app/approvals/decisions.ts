@@ -2,7 +2,8 @@ import { computed, signal } from "@preact/signals";
 import type { ApprovalTerms } from "../../../core/api/approvals.ts";
 import type { ApprovalScope } from "../../../core/types.ts";
 import { request } from "../api.ts";
-import { announce, errorOf, notify, notifyError } from "../state.ts";
+import { hrefOf } from "../route.ts";
+import { announce, errorOf, navigate, notify, notifyError } from "../state.ts";
 import { counted, OFFLINE } from "../words.ts";
 import { loadShown, put, refresh, requestOf, shown } from "./inbox.ts";
 import { coverageOf, isPending, type ListedRequest, outcomeOf } from "./model.ts";
@@ -67,6 +68,9 @@ export function undo(number = lastUndoable.value?.number): boolean {
   if (one === undefined) return false;
   remove(one.number);
   notify("done", `Undone: nothing was sent about ${about(one)}.`);
+  const [subject] = one.subjects;
+  // The next request may be open by now.
+  if (subject !== undefined && one.subjects.length === 1) navigate(hrefOf("approvals", [subject.id]));
   return true;
 }
 

@@ -1,7 +1,7 @@
 import { computed, signal } from "@preact/signals";
 import type { StreamedEvent } from "../../../core/event-reader.ts";
 import { ApiError, follow, members, request, type Stream, type StreamState, serviceNow } from "../api.ts";
-import { announce, errorOf, navigate, recall, remember, route } from "../state.ts";
+import { announce, errorOf, navigate, recall, remember, route, tick } from "../state.ts";
 import { counted } from "../words.ts";
 import { isPending, isViewOfDigest, type ListedRequest, outcomeOf, type ShownRequest } from "./model.ts";
 
@@ -27,11 +27,11 @@ export const listError = signal<ApiError | undefined>(undefined);
 export const stream = signal<StreamState>({ is: "connecting" });
 
 /** Requests that wait, the longest-waiting first: a new one does not move the others. */
-export const waiting = computed(() =>
-  [...requests.value.values()]
-    .filter(isPending)
-    .sort((a, b) => compare(a.createdAt, b.createdAt) || compare(a.id, b.id)),
-);
+export const waiting = computed(() => [...requests.value.values()].filter(isPending).sort(compareWaiting));
+
+export function compareWaiting(a: ListedRequest, b: ListedRequest): number {
+  return compare(a.createdAt, b.createdAt) || compare(a.id, b.id);
+}
 
 /** Requests that ended, the latest first. */
 const ended = computed(() =>
@@ -47,14 +47,19 @@ function compare(a: string, b: string): number {
   return a < b ? -1 : 1;
 }
 
-/** Returns the requests that ended in the last 15 minutes. */
-export function endedLately(): readonly ListedRequest[] {
+let lately: readonly ListedRequest[] = [];
+
+/** The requests that ended in the last 15 minutes: the same list as long as nothing has changed. */
+export const endedLately = computed(() => {
+  void tick.value;
   const now = serviceNow();
-  return ended.value.filter(({ id, decidedAt, decideBy, createdAt }) => {
+  const rows = ended.value.filter(({ id, decidedAt, decideBy, createdAt }) => {
     const at = decidedAt ?? seenEnding.get(id) ?? decideBy ?? createdAt;
     return now - Date.parse(at) < DECIDED_MS;
   });
-}
+  if (rows.length !== lately.length || rows.some((one, at) => one !== lately[at])) lately = rows;
+  return lately;
+});
 
 /** Returns what was decided on the same tool before, the latest first. */
 export function earlierOn({ tool, id }: ListedRequest): readonly ListedRequest[] {
@@ -94,6 +99,7 @@ export function runInbox(): () => void {
     shown.value = undefined;
     seenEnding.clear();
     changed.clear();
+    listedUntil = 0;
   };
 }
 
@@ -148,10 +154,16 @@ function noteEnd(id: string, state: string): void {
   put([{ ...known, state }]);
 }
 
-/** Puts requests into the inbox, in place of what is known of them. */
+/** Puts requests into the inbox, in place of what is known of them. One that is as before stays the same object. */
 export function put(changed: readonly ListedRequest[]): void {
   const next = new Map(requests.value);
-  for (const one of changed) next.set(one.id, one);
+  for (const one of changed) {
+    const known = next.get(one.id);
+    // The service answers a headline once.
+    const { headline = known?.headline, ...others } = one;
+    const whole = { ...others, ...(headline !== undefined && { headline }) };
+    if (JSON.stringify(known) !== JSON.stringify(whole)) next.set(one.id, whole);
+  }
   requests.value = bounded(next);
 }
 
@@ -201,13 +213,20 @@ async function readList(): Promise<void> {
   isWholeWanted = false;
   changed = new Set();
   try {
-    const pending = isWhole ? await readPages() : [];
-    let recent = await readLatest(isWhole ? PAGE_REQUESTS : RECENT_REQUESTS);
-    const isKnown = (id: string): boolean => recent.some((one) => one.id === id);
-    if (!isWhole && ![...wanted].every(isKnown)) recent = await readLatest(PAGE_REQUESTS);
+    const latest = readLatest(isWhole ? PAGE_REQUESTS : RECENT_REQUESTS);
+    const [pending, first] = await Promise.all([isWhole ? readPages() : [], latest]);
+    const areFound = (rows: readonly ListedRequest[]): boolean =>
+      isWhole || [...wanted].every((id) => rows.some((one) => one.id === id));
+    const recent = areFound(first) ? first : await readLatest(PAGE_REQUESTS);
     if (running === undefined) return;
     const found = new Map([...pending, ...recent].map((one) => [one.id, one]));
     put([...found.values()]);
+    listedUntil = Math.max(listedUntil, ...[...found.values()].map(({ createdAt }) => Date.parse(createdAt)));
+    // More new requests at once than the latest ones: all that wait are read.
+    if (!isWhole && [...wanted].some((id) => isUnlisted(requestOf(id)))) {
+      isWholeWanted = true;
+      isWanted = true;
+    }
     // Missing requests ended unnoticed, too long ago to be among the latest.
     for (const id of before) if (!found.has(id)) noteEnd(id, "ended");
     readAt.value = Date.now();
@@ -241,7 +260,26 @@ async function readPages(): Promise<readonly ListedRequest[]> {
   return all;
 }
 
+/** The service may store a request that it created before one that it has listed: so much earlier at most. */
+const OVERLAP_MS = 60_000;
+/** Creation of the latest request that was listed, in Unix milliseconds. */
+let listedUntil = 0;
+
+/** Whether only an event has told of the request. */
+function isUnlisted(one: ListedRequest | undefined): one is ListedRequest {
+  return one !== undefined && isPending(one) && one.decideBy === undefined;
+}
+
+/** Returns from when headlines are wanted: the page has those of older requests, and each reading is recorded. */
+function headlinesFrom(): string | undefined {
+  if (listedUntil === 0) return undefined;
+  const unlisted = [...requests.value.values()].filter(isUnlisted).map(({ createdAt }) => Date.parse(createdAt));
+  return new Date(Math.min(listedUntil - OVERLAP_MS, ...unlisted)).toISOString();
+}
+
 async function readPage(query: URLSearchParams): Promise<RequestPage> {
+  const from = headlinesFrom();
+  if (from !== undefined) query.set("headlinesFrom", from);
   const page = await request<RequestPage>("GET", `/approvals?${query}`);
   if (!Array.isArray(page?.approvals))
     throw new ApiError("UNREADABLE_ANSWER", "The list of approval requests cannot be read.");
@@ -280,7 +318,7 @@ export async function loadShown(id: string): Promise<void> {
     const before = shown.value;
     if (before?.id !== id) return;
     const { view, ...listed } = approval;
-    put([listed]);
+    put([{ ...listed, ...headlineIn(view) }]);
     const isSame = contentOf(before.request) === contentOf(approval);
     shown.value = { id, request: approval, since: isSame ? before.since : Date.now() };
   } catch (error) {
@@ -288,6 +326,11 @@ export async function loadShown(id: string): Promise<void> {
     // Without a connection, what was read stays on the page.
     if (before?.id === id) shown.value = { ...before, error: errorOf(error) };
   }
+}
+
+function headlineIn(view: unknown): Pick<ListedRequest, "headline"> {
+  const headline = members(members(view)["headline"]);
+  return typeof headline["what"] === "string" ? { headline: headline as ListedRequest["headline"] } : {};
 }
 
 /** The content that an approver has read. Changed content has to be read again before a decision. */

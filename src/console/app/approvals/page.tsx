@@ -1,14 +1,13 @@
-import { computed, effect, signal, untracked } from "@preact/signals";
+import { effect, signal, untracked, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { Ago, Badge, Countdown, Dialog, Empty, Heading, Problem, RiskBadge } from "../parts.tsx";
-import { hrefOf } from "../route.ts";
-import { type AppPage, announce, isCommandKey, navigate, tick } from "../state.ts";
-import { Text } from "../text.tsx";
+import { useHalts } from "../halting.tsx";
+import { Dialog, Empty, Heading, Problem, RiskBadge } from "../parts.tsx";
+import { type AppPage, announce, isCommandKey, tick } from "../state.ts";
 import { counted, timeLeft } from "../words.ts";
 import { closeForm, pressApprove, startDenial, startGrant, takeReason } from "./deciding.ts";
 import { OutgoingLine, ReasonField } from "./decision-bar.tsx";
-import { decideSoon, dropAll, lastUndoable, outgoing, outgoingFor, undo } from "./decisions.ts";
+import { decideSoon, dropAll, lastUndoable, outgoing, undo } from "./decisions.ts";
 import { Detail } from "./detail.tsx";
 import {
   endedLately,
@@ -24,31 +23,20 @@ import {
   shown,
   stream,
   toggleNotifications,
-  waiting,
   waitingCount,
 } from "./inbox.ts";
-import { isPending, type ListedRequest, outcomeOf, toneOf } from "./model.ts";
+import { clearMarks, filter, listed, markedWaiting, openNextAfterDecision, step, toggleMark } from "./list.ts";
+import { isPending } from "./model.ts";
 import { openAllParts } from "./reading.ts";
+import { EndedRow, HeadlineShown, Row, RowSubject } from "./row.tsx";
 
-const filter = signal("");
-const marked = signal<ReadonlySet<string>>(new Set());
 const isDenyingMarked = signal(false);
-
-/** The requests that wait and match the filter. */
-const listed = computed(() => {
-  const wanted = filter.value.trim().toLowerCase();
-  return wanted === "" ? waiting.value : waiting.value.filter((one) => searchedText(one).includes(wanted));
-});
-
-const markedWaiting = computed(() => waiting.value.filter(({ id }) => marked.value.has(id)));
-
-function searchedText({ tool, summary, requester, risk, rules = [] }: ListedRequest): string {
-  return [tool, summary, requester?.sub ?? "", requester?.session ?? "", risk ?? "", ...rules].join("\n").toLowerCase();
-}
 
 function ApprovalsView(): VNode {
   const id = routeId.value;
   useEffect(() => effect(openRoute), []);
+  useEffect(() => effect(openNextAfterDecision), []);
+  useHalts();
   const before = useRef<string | undefined>(undefined);
   useEffect(() => {
     // Where only the list or the request is on the page, the focus would be lost with the other.
@@ -113,13 +101,7 @@ function List(): VNode {
           </p>
         )}
         {readAt.value !== undefined && rows.length === 0 && <NothingWaits />}
-        {rows.length > 0 && (
-          <ul class="rows" aria-label="Waiting requests">
-            {rows.map((one) => (
-              <Row key={one.id} request={one} />
-            ))}
-          </ul>
-        )}
+        {rows.length > 0 && <Rows />}
         <Ended />
       </div>
       {markedWaiting.value.length > 0 && (
@@ -134,17 +116,34 @@ function List(): VNode {
           >
             Deny …
           </button>
-          <button
-            type="button"
-            onClick={() => {
-              marked.value = new Set();
-            }}
-          >
+          <button type="button" onClick={clearMarks}>
             Clear
           </button>
         </div>
       )}
     </section>
+  );
+}
+
+/** Rows that are rendered at once: no task is long, however many wait. */
+const ROWS_AT_ONCE = 25;
+
+function Rows(): VNode {
+  const rows = listed.value;
+  const count = useSignal(ROWS_AT_ONCE);
+  useEffect(() => {
+    if (count.value >= rows.length) return undefined;
+    const timer = setTimeout(() => {
+      count.value += ROWS_AT_ONCE;
+    });
+    return () => clearTimeout(timer);
+  }, [count.value, rows.length]);
+  return (
+    <ul class="rows" aria-label="Waiting requests">
+      {rows.slice(0, count.value).map((one) => (
+        <Row key={one.id} request={one} />
+      ))}
+    </ul>
   );
 }
 
@@ -210,104 +209,19 @@ function Bell(): VNode | null {
   );
 }
 
-const ROW_RULES_MAX = 3;
-
-function Row({ request }: { readonly request: ListedRequest }): VNode {
-  const { id, tool, risk, rules = [], requester, decideBy, createdAt, canDecide } = request;
-  // The floor's own entry repeats the names of the rules.
-  const named = rules.filter((rule) => !rule.startsWith("floor:"));
-  const isOpen = routeId.value === id;
-  const out = outgoingFor(id);
-  return (
-    <li class={`row ${isOpen ? "open" : ""}`} id={`row-${id}`}>
-      <label class="mark-box">
-        <input type="checkbox" checked={marked.value.has(id)} onChange={() => toggleMark(id)} />
-        <span class="sr-only">
-          Select <Text value={tool} max={80} />
-        </span>
-      </label>
-      <a
-        href={hrefOf("approvals", [id])}
-        aria-current={isOpen ? "true" : undefined}
-        onClick={() => isOpen && focusDetail()}
-      >
-        <span class="row-main">
-          <span class="row-tool">
-            <Text value={tool} max={80} />
-          </span>
-          {risk !== undefined && <RiskBadge risk={risk} />}
-        </span>
-        <span class="row-more">
-          <span class="row-who">{requester === undefined ? "…" : <Text value={requester.sub} max={60} />}</span>
-          {out === undefined ? (
-            <span>
-              <span class="dim">
-                <Ago iso={createdAt} />
-                {decideBy !== undefined && " · "}
-              </span>
-              {decideBy !== undefined && (
-                <>
-                  <Countdown iso={decideBy} />
-                  <span class="dim"> left</span>
-                </>
-              )}
-            </span>
-          ) : (
-            <span class="row-out">{out.decision === "deny" ? "denying …" : "approving …"}</span>
-          )}
-        </span>
-        {named.length > 0 && (
-          <span class="row-note dim">
-            <Text value={named.slice(0, ROW_RULES_MAX).join(", ")} />
-          </span>
-        )}
-        {canDecide?.approve === false && <span class="row-note dim">not yours to approve</span>}
-      </a>
-    </li>
-  );
-}
-
 function Ended(): VNode | null {
-  void tick.value;
-  const rows = endedLately();
+  const rows = endedLately.value;
   if (rows.length === 0) return null;
   return (
     <section class="ended" aria-labelledby="ended-title">
       <h2 id="ended-title">Recently ended</h2>
       <ul class="rows">
-        {rows.map(({ id, tool, state, requester, decidedBy, decidedAt, decideBy }) => (
-          <li key={id} class={`row ${routeId.value === id ? "open" : ""}`}>
-            <a href={hrefOf("approvals", [id])} aria-current={routeId.value === id ? "true" : undefined}>
-              <span class="row-main">
-                <span class="row-tool">
-                  <Text value={tool} max={80} />
-                </span>
-                <Badge tone={toneOf(state)}>{outcomeOf({ state, decidedBy })}</Badge>
-              </span>
-              <span class="row-more dim">
-                <span class="row-who">
-                  {decidedBy !== undefined ? (
-                    <>
-                      by <Text value={decidedBy.sub} max={60} />
-                    </>
-                  ) : (
-                    requester !== undefined && <Text value={requester.sub} max={60} />
-                  )}
-                </span>
-                <Ago iso={decidedAt ?? (state === "expired" ? decideBy : undefined)} />
-              </span>
-            </a>
-          </li>
+        {rows.map((one) => (
+          <EndedRow key={one.id} request={one} />
         ))}
       </ul>
     </section>
   );
-}
-
-function toggleMark(id: string): void {
-  const next = new Set(marked.value);
-  if (!next.delete(id)) next.add(id);
-  marked.value = next;
 }
 
 function DenyMarked(): VNode {
@@ -321,17 +235,20 @@ function DenyMarked(): VNode {
       chosen.map(({ id, tool }) => ({ id, tool })),
       { decision: "deny", reason: takeReason() },
     );
-    marked.value = new Set();
+    clearMarks();
     close();
   };
   return (
     <Dialog title={`Deny ${counted(chosen.length, "request")}`} onClose={close}>
       <form onSubmit={submit}>
-        <ul class="names deny-list">
-          {chosen.map(({ id, tool, requester }) => (
-            <li key={id}>
-              <Text value={tool} max={80} />{" "}
-              <span class="dim">{requester !== undefined && <Text value={requester.sub} max={60} />}</span>
+        <ul class="deny-list" aria-label="What will be denied">
+          {chosen.map((one) => (
+            <li key={one.id}>
+              <HeadlineShown request={one} />
+              <div class="row-more">
+                <RiskBadge risk={one.risk} />
+                <RowSubject request={one} />
+              </div>
             </li>
           ))}
         </ul>
@@ -399,23 +316,8 @@ function withRequest(act: (request: NonNullable<NonNullable<typeof shown.value>[
   else if (isPending(request)) act(request);
 }
 
-/** Opens the next or the previous request that waits. */
-function step(by: 1 | -1): void {
-  const rows = listed.value;
-  const at = rows.findIndex(({ id }) => id === routeId.value);
-  const start = by === 1 ? -1 : rows.length;
-  const next = rows[Math.min(rows.length - 1, Math.max(0, (at === -1 ? start : at) + by))];
-  if (next === undefined) {
-    announce("No request waits.");
-    return;
-  }
-  navigate(hrefOf("approvals", [next.id]));
-  document.getElementById(`row-${next.id}`)?.scrollIntoView({ block: "nearest" });
-  announce(`${next.tool}, ${next.risk ?? "unknown"} risk, ${next.requester?.sub ?? ""}`);
-}
-
 function focusRow(id: string): void {
-  document.querySelector<HTMLElement>(`#row-${CSS.escape(id)} a`)?.focus();
+  document.querySelector<HTMLElement>(`#row-${CSS.escape(id)} .row-link`)?.focus();
 }
 
 function focusDetail(): void {
@@ -427,7 +329,7 @@ function run(): () => void {
   return () => {
     stop();
     dropAll();
-    marked.value = new Set();
+    clearMarks();
     isDenyingMarked.value = false;
   };
 }
