@@ -278,6 +278,7 @@ function writtenValues({ calls, injections }: Case): ReadonlySet<string> {
 async function reportAdaptive(): Promise<void> {
   const all: Parameters<typeof tablesOf>[1][number][] = [];
   for (const { name: set, sections, isRequestKnown } of RECOMMENDED) {
+    if (options.rules !== undefined && !options.rules.includes(set)) continue;
     for (const suite of options.suite) {
       const play = (stand: Stand) => playSuite(suite, stand, { isRequestKnown });
       const played = await withStand(suite, sections.dataFlow as StandOptions["dataFlow"], play);
