@@ -71,6 +71,9 @@ beforeAll(async () => {
     },
     approvals: {
       store: "sqlite://./approvals.sqlite",
+      rules: [
+        { name: "euros", when: { tool: "order_refund", args: { order: "A-7", amount: [5, 6] } }, verdict: "ask" },
+      ],
       policies: [
         { name: "refunds", when: { systems: ["orders"] }, require: { count: 2 }, reasonRequired: "deny" },
         { name: "others", when: { tools: ["other_*"] }, require: { count: 1 } },
@@ -229,7 +232,12 @@ test("the configuration has defaults, digests and names; what is hidden keeps it
         docs: "https://docs.example/start [hidden]",
       },
     },
-    approvals: { store: "[path]", webhooks: [{ url: "https://hooks.example/team [hidden]", secretFile: "[path]" }] },
+    approvals: {
+      store: "[path]",
+      // What a rule is about is no secret.
+      rules: [{ when: { args: { order: "A-7", amount: [5, 6] } } }],
+      webhooks: [{ url: "https://hooks.example/team [hidden]", secretFile: "[path]" }],
+    },
     jwt: { issuers: [{ jwks: { keys: "[hidden]" } }, { operators: true }] },
   });
 });

@@ -6,6 +6,16 @@ import { Text } from "./text.tsx";
 
 /** Rules by what they mean, for pages that show why a call asks or was refused. */
 
+/** Name of the page of the policy. */
+export const POLICY = "policy";
+/** First segment of the pages of its versions. */
+export const VERSIONS = "versions";
+
+/** Returns the route of a configuration that was in use, by its `policyVersion`. */
+export function versionHref(policyVersion: string): string {
+  return hrefOf(POLICY, [VERSIONS, policyVersion]);
+}
+
 /** Lists what rules mean, by their names in an approval request. */
 export function Rules({ names, label }: { readonly names: readonly string[]; readonly label?: string }): VNode {
   return <Meanings meanings={ruleMeanings(names)} label={label} />;
@@ -36,7 +46,7 @@ export function Meaning({ rule, text }: RuleMeaning): VNode {
       {permissions.value.has("configuration:read") && (
         <>
           {" "}
-          <a class="rule-link" href={hrefOf("policy", [rule])} aria-label={`The rule ${rule}`}>
+          <a class="rule-link" href={hrefOf(POLICY, [rule])} aria-label={`The rule ${rule}`}>
             rule
           </a>
         </>

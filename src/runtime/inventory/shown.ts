@@ -64,19 +64,22 @@ interface Place {
   readonly key: string;
   readonly depth: number;
   readonly isRequest?: true;
+  /** In `when` of a rule: `args` there are conditions, which say what the rule is about. */
+  readonly isCondition?: true;
 }
 
 function shown(value: unknown, place: Place): Json | undefined {
   const { key, depth } = place;
   if (value instanceof RegExp) return filterSecrets(value.source).text;
   if (depth > DEPTH_MAX) return HIDDEN;
-  if (VALUES_HIDDEN.has(key)) return hidden(value);
+  if (VALUES_HIDDEN.has(key) && place.isCondition !== true) return hidden(value);
   if (typeof value === "string") return place.isRequest ? shownInRequest(value, key) : shownAt(value, key);
   if (typeof value === "number" || typeof value === "boolean" || value === null) return value as Json;
   if (Array.isArray(value)) return value.map((each) => shown(each, { ...place, depth: depth + 1 }) ?? null);
   if (!isTable(value)) return undefined;
   const members = Object.entries(value).flatMap(([name, inner]): [string, Json][] => {
-    const part = shown(inner, { ...place, key: name, depth: depth + 1 });
+    const inWhen = key === "when" && name === "args" ? ({ isCondition: true } as const) : undefined;
+    const part = shown(inner, { ...place, ...inWhen, key: name, depth: depth + 1 });
     return part === undefined ? [] : [[shownText(name), part]];
   });
   return Object.fromEntries(members);

@@ -5,7 +5,7 @@ import { asString, asStrings } from "../../../core/json.ts";
 import { members } from "../api.ts";
 import { CallerLink } from "../caller.tsx";
 import { HaltedMark, StopAgent } from "../halting.tsx";
-import { Meaning, Meanings } from "../meanings.tsx";
+import { Meaning, Meanings, versionHref } from "../meanings.tsx";
 import { AgentSays, Badge } from "../parts.tsx";
 import { jsonLines, Names, Sentences } from "../records.tsx";
 import { hrefOf } from "../route.ts";
@@ -200,11 +200,7 @@ function PolicyVersion({ version }: { readonly version: string | undefined }): V
   return (
     <>
       Judged by the configuration{" "}
-      {permissions.value.has("configuration:read") ? (
-        <a href={hrefOf("policy", ["versions", version])}>{short}</a>
-      ) : (
-        short
-      )}
+      {permissions.value.has("configuration:read") ? <a href={versionHref(version)}>{short}</a> : short}
     </>
   );
 }

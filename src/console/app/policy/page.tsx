@@ -1,39 +1,46 @@
 import type { VNode } from "preact";
 import type { ConfigurationShown } from "../../../core/api/inventory.ts";
-import { Facts, Heading, localTime } from "../parts.tsx";
-import { codeRow, jsonLines, Section, Unread, useRead } from "../records.tsx";
-import type { AppPage } from "../state.ts";
+import { POLICY, VERSIONS } from "../meanings.tsx";
+import { Heading, localTime } from "../parts.tsx";
+import { Section, Unread, useRead } from "../records.tsx";
+import { type AppPage, route } from "../state.ts";
 import { Block, Text } from "../text.tsx";
-import { counted } from "../words.ts";
+import { RuleList } from "./rule-list.tsx";
+import { rulesInForce } from "./rules.ts";
+import { Settings } from "./settings.tsx";
+import { History, VersionPage, Versions } from "./versions.tsx";
 
-/** The configuration in use: who is asked, what is limited, and whether the last reload was refused. */
+/** The policy in force: its rules in words, its history with differences, and its settings. */
 
 function PolicyView(): VNode {
+  const [part, version] = route.value.rest;
+  if (part === VERSIONS)
+    return (
+      <div class="sheet story">{version === undefined ? <Versions /> : <VersionPage policyVersion={version} />}</div>
+    );
+  return <InForce named={part} />;
+}
+
+function InForce({ named }: { readonly named: string | undefined }): VNode {
   const { read, again } = useRead<ConfigurationShown>("/configuration");
   return (
     <div class="sheet story">
       {read.value === undefined ? (
         <Unread title="Policy" read={read} again={again} />
       ) : (
-        <Shown configuration={read.value} again={again} />
+        <Shown configuration={read.value} again={again} named={named} />
       )}
     </div>
   );
 }
 
-/** Sections that say who may do what; the others follow in the alphabet. */
-const FIRST = ["approvals", "limits", "jwt", "commands", "systems"];
-
 interface ShownProps {
   readonly configuration: ConfigurationShown;
   readonly again: () => void;
+  readonly named: string | undefined;
 }
 
-function Shown({ configuration: { state, problems, values, liveKeys }, again }: ShownProps): VNode {
-  const others = Object.keys(values)
-    .filter((name) => !FIRST.includes(name))
-    .sort();
-  const names = [...FIRST.filter((name) => name in values), ...others];
+function Shown({ configuration: { state, problems, values, liveKeys }, again, named }: ShownProps): VNode {
   return (
     <>
       <header class="sheet-head">
@@ -42,17 +49,6 @@ function Shown({ configuration: { state, problems, values, liveKeys }, again }: 
           Refresh
         </button>
       </header>
-      {state !== undefined && (
-        <Section id="state" title="In use">
-          <Facts
-            rows={[
-              ["Since", localTime(state.since)],
-              ["Snapshot", String(state.generation)],
-              codeRow("SHA-256", state.sha256),
-            ]}
-          />
-        </Section>
-      )}
       {state?.lastRefused != null && (
         <div class="callout tone-bad">
           <p>
@@ -68,41 +64,28 @@ function Shown({ configuration: { state, problems, values, liveKeys }, again }: 
           </ul>
         </div>
       )}
-      <Section id="replay" title="Before you change it">
-        <p>
-          Try a changed copy on the calls of the last week. The command runs none of them and ends with 1 when a verdict
-          differs:
-        </p>
-        <Block value="stc replay --config candidate.yaml --from 7d" label="Command" />
-      </Section>
-      <Section id="values" title="Settings">
-        <p class="help">
-          With their defaults. Secrets and paths of files are left out. A reload changes what is marked; everything else
-          needs a restart.
-        </p>
-        <div class="settings">
-          {names.map((name) => (
-            <details key={name} open={name === FIRST[0]}>
-              <summary>
-                <code>{name}</code> <span class="dim">{reloadWords(name, liveKeys)}</span>
-              </summary>
-              <Block value={jsonLines(values[name])} label={`Settings of ${name}`} />
-            </details>
-          ))}
+      <div class="story-columns">
+        <div>
+          <RuleList groups={rulesInForce(values)} named={named} />
         </div>
-      </Section>
+        <div>
+          <History max={5} />
+          <Section id="replay" title="Before you change it">
+            <p>
+              Try a changed copy on the calls of the last week. The command runs none of them and ends with 1 when a
+              verdict differs:
+            </p>
+            <Block value="stc replay --config candidate.yaml --from 7d" label="Command" />
+          </Section>
+        </div>
+      </div>
+      <Settings values={values} liveKeys={liveKeys} />
     </>
   );
 }
 
-function reloadWords(name: string, liveKeys: readonly string[]): string {
-  if (liveKeys.includes(name)) return "changes with a reload";
-  const below = liveKeys.filter((key) => key.startsWith(`${name}.`)).length;
-  return below === 0 ? "" : `${counted(below, "key")} change with a reload`;
-}
-
 export const policyPage: AppPage = {
-  name: "policy",
+  name: POLICY,
   title: "Policy",
   group: "Systems",
   permission: "configuration:read",
