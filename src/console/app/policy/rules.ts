@@ -45,25 +45,24 @@ export function rulesInForce(values: Values): readonly RuleGroup[] {
 
 const PERMISSIONS: readonly RuleShown[] = [
   {
-    ...{
-      rule: "permissions",
-      does: "denies",
-      text: "The caller's token lacks a permission that the tool requires.",
-      setting: "permissions.required of the tool",
-    },
+    rule: "permissions",
+    does: "denies",
+    text: "The caller's token lacks a permission that the tool requires.",
+    setting: "permissions.required of the tool",
     filter: ["reason", "permissions"],
   },
   {
-    ...{
-      rule: "elevation",
-      does: "denies",
-      text: "With these arguments the tool requires more permissions.",
-      setting: "permissions.elevatedIf of the tool",
-    },
+    rule: "elevation",
+    does: "denies",
+    text: "With these arguments the tool requires more permissions.",
+    setting: "permissions.elevatedIf of the tool",
     filter: ["reason", "elevation"],
   },
   {
-    ...{ rule: "halts", does: "denies", text: "Operators have halted such calls.", setting: "stc halt, or Limits" },
+    rule: "halts",
+    does: "denies",
+    text: "Operators have halted such calls.",
+    setting: "stc halt, or Limits",
     filter: ["reason", "halts"],
   },
 ];
@@ -94,13 +93,19 @@ function passing(mode: string): readonly RuleShown[] {
     ["mode:yolo", `approvals.mode, now ${mode}, or the mode of a session`],
   ] as const;
   return rows.map(([rule, setting]) => ({
-    ...{ rule, does: "allows", text: approvingOf(rule)?.text ?? rule, setting },
+    rule,
+    does: "allows",
+    text: approvingOf(rule)?.text ?? rule,
+    setting,
     filter: ["approver", rule],
   }));
 }
 
 const SCRIPTS: readonly RuleShown[] = Object.entries(SHELL_RULE_NOTES).map(([rule, text]) => ({
-  ...{ rule, does: "matches", text, setting: "built in" },
+  rule,
+  does: "matches",
+  text,
+  setting: "built in",
 }));
 
 function operatorRule(rule: Values, at: number): RuleShown {
