@@ -166,18 +166,25 @@ export function isCommandKey(event: KeyboardEvent): boolean {
 export const PAGE_GROUPS = ["Work", "Systems", "Evidence"] as const;
 
 /** A page of the console. A new one is one line in `pages.ts`. */
-export interface AppPage {
+export interface AppPage extends PageHead, PageContent {
+  /** Shown on top of every page, for example what this page is about to send. */
+  readonly overlay?: ComponentType;
+  /** Number next to its name; none at zero. */
+  readonly count?: ReadonlySignal<number>;
+}
+
+/** What the navigation needs of a page. */
+export interface PageHead {
   /** First segment of its route: `#/approvals`; empty for the start. */
   readonly name: string;
   readonly title: string;
   readonly group: (typeof PAGE_GROUPS)[number];
   /** Permission of the operators who see it; without one, whoever sees another page does. */
   readonly permission?: OperatorPermission;
+}
+
+export interface PageContent {
   readonly view: ComponentType;
-  /** Shown on top of every page, for example what this page is about to send. */
-  readonly overlay?: ComponentType;
-  /** Number next to its name; none at zero. */
-  readonly count?: ReadonlySignal<number>;
   /** Runs while somebody is signed in who may see the page, whatever page is open. Returns what stops it. */
   readonly run?: () => () => void;
   /** Keys and what they do, for the help. */

@@ -1,6 +1,5 @@
 import type { VNode } from "preact";
-import { AGENTS } from "../caller.tsx";
-import { type AppPage, route } from "../state.ts";
+import { type PageContent, route } from "../state.ts";
 import { Agent } from "./agent.tsx";
 import { List } from "./list.tsx";
 
@@ -11,10 +10,6 @@ function AgentsView(): VNode {
   return iss === undefined || sub === undefined ? <List /> : <Agent key={`${iss} ${sub}`} iss={iss} sub={sub} />;
 }
 
-export const agentsPage: AppPage = {
-  name: AGENTS,
-  title: "Agents",
-  group: "Work",
-  permission: "audit:read",
+export const agentsPage: PageContent = {
   view: AgentsView,
 };

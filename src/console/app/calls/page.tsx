@@ -7,7 +7,7 @@ import { Badge, Empty, Heading, localTime } from "../parts.tsx";
 import { Columns, ROLE } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { whenBack } from "../session.ts";
-import { type AppPage, isCommandKey, mediaSignal, navigate, route, tick } from "../state.ts";
+import { isCommandKey, mediaSignal, navigate, type PageContent, route, tick } from "../state.ts";
 import { Text } from "../text.tsx";
 import { bytesText, counted, OFFLINE, timeLeft } from "../words.ts";
 import { download, downloading } from "./download.ts";
@@ -509,11 +509,7 @@ function focusRow(by: 1 | -1): void {
   links[at === -1 ? 0 : Math.min(links.length - 1, Math.max(0, at + by))]?.focus();
 }
 
-export const callsPage: AppPage = {
-  name: "calls",
-  title: "Calls",
-  group: "Work",
-  permission: "audit:read",
+export const callsPage: PageContent = {
   view: CallsView,
   run: () => () => {
     stopLive();

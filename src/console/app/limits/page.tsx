@@ -21,7 +21,7 @@ import {
 import { Ago, Badge, Countdown, Dialog, Empty, Heading, Party, Problem } from "../parts.tsx";
 import { Columns, ROLE, Scrolling, Section, Unread, useRead } from "../records.tsx";
 import { permissions } from "../session.ts";
-import type { AppPage } from "../state.ts";
+import type { PageContent } from "../state.ts";
 import { Text } from "../text.tsx";
 
 /** Halts in force, which operators set and lift here, and quotas with their use. */
@@ -396,11 +396,7 @@ function QuotaOwner({ use: { subject, issuer, tool, system } }: { readonly use: 
   );
 }
 
-export const limitsPage: AppPage = {
-  name: "limits",
-  title: "Limits",
-  group: "Systems",
-  permission: "halts:read",
+export const limitsPage: PageContent = {
   view: LimitsView,
   run: () => close,
 };

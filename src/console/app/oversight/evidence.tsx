@@ -7,7 +7,7 @@ import { BEHIND_SECONDS_MAX } from "../home/attention.ts";
 import { Ago, Badge, Facts, Heading, localTime, Problem } from "../parts.tsx";
 import { Columns, ROLE, Scrolling, Section, useRead } from "../records.tsx";
 import { whenBack } from "../session.ts";
-import { type AppPage, announce, errorOf } from "../state.ts";
+import { announce, errorOf, type PageContent } from "../state.ts";
 import { Text } from "../text.tsx";
 import { bytesText, counted, OFFLINE, timeLeft } from "../words.ts";
 
@@ -268,11 +268,7 @@ function Damaged({ damage: { kind, file, line, seq, message } }: { readonly dama
   );
 }
 
-export const evidencePage: AppPage = {
-  name: "evidence",
-  title: "Evidence",
-  group: "Evidence",
-  permission: "audit:read",
+export const evidencePage: PageContent = {
   view: EvidenceView,
   run: () => () => {
     stop.abort();

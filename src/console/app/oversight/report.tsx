@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import type { ApprovalReport, Decisions, ReportHour } from "../../../core/api/report.ts";
 import { Badge, Facts, Heading, localTime, Party } from "../parts.tsx";
 import { Columns, ROLE, Scrolling, Section, Unread, useRead } from "../records.tsx";
-import type { AppPage } from "../state.ts";
+import type { PageContent } from "../state.ts";
 import { Text } from "../text.tsx";
 import { counted } from "../words.ts";
 import { type ApproverRow, BAR_HEIGHT, type HoursChart, hoursChart, quickOf } from "./hours.ts";
@@ -380,10 +380,6 @@ function secondsText(seconds: number | null): string {
     : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }
 
-export const reportPage: AppPage = {
-  name: "report",
-  title: "Report",
-  group: "Evidence",
-  permission: "approvals:decide",
+export const reportPage: PageContent = {
   view: ReportView,
 };

@@ -6,7 +6,7 @@ import { CallerLink } from "../caller.tsx";
 import { Badge, Countdown, Dialog, Empty, Heading, Problem } from "../parts.tsx";
 import { Columns, ROLE, Section, Unread, useRead } from "../records.tsx";
 import { permissions } from "../session.ts";
-import { type AppPage, notify, notifyError } from "../state.ts";
+import { notify, notifyError, type PageContent } from "../state.ts";
 import { Text } from "../text.tsx";
 import { counted } from "../words.ts";
 
@@ -299,11 +299,7 @@ function Confirm({ one }: { readonly one: Ending }): VNode {
   );
 }
 
-export const sessionsPage: AppPage = {
-  name: "sessions",
-  title: "Sessions",
-  group: "Systems",
-  permission: "modes:manage",
+export const sessionsPage: PageContent = {
   view: SessionsView,
   run: () => () => {
     ending.value = undefined;

@@ -1,9 +1,9 @@
 import type { VNode } from "preact";
 import type { ConfigurationShown } from "../../../core/api/inventory.ts";
-import { POLICY, VERSIONS } from "../meanings.tsx";
+import { VERSIONS } from "../meanings.tsx";
 import { Heading, localTime } from "../parts.tsx";
 import { Section, Unread, useRead } from "../records.tsx";
-import { type AppPage, route } from "../state.ts";
+import { type PageContent, route } from "../state.ts";
 import { Block, Text } from "../text.tsx";
 import { RuleList } from "./rule-list.tsx";
 import { rulesInForce } from "./rules.ts";
@@ -84,10 +84,6 @@ function Shown({ configuration: { state, problems, values, liveKeys }, again, na
   );
 }
 
-export const policyPage: AppPage = {
-  name: POLICY,
-  title: "Policy",
-  group: "Systems",
-  permission: "configuration:read",
+export const policyPage: PageContent = {
   view: PolicyView,
 };

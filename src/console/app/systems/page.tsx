@@ -5,7 +5,7 @@ import { Badge, Empty, Facts, Heading, localTime } from "../parts.tsx";
 import { codeRow, Names, Section, Unread, useRead } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { permissions } from "../session.ts";
-import type { AppPage } from "../state.ts";
+import type { PageContent } from "../state.ts";
 import { Sentence, Text } from "../text.tsx";
 import { EXPIRES_SOON_MS, failingStates, isFailing } from "./model.ts";
 
@@ -288,10 +288,6 @@ function Confinement({ shown: { confinement } }: { readonly shown: SystemsShown 
   );
 }
 
-export const systemsPage: AppPage = {
-  name: "systems",
-  title: "Systems",
-  group: "Systems",
-  permission: "metrics:read",
+export const systemsPage: PageContent = {
   view: SystemsView,
 };

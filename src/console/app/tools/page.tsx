@@ -5,7 +5,7 @@ import { durationText } from "../calls/model.ts";
 import { Badge, Empty, Facts, Heading, RiskBadge } from "../parts.tsx";
 import { Columns, codeRow, jsonLines, Names, ROLE, Section, Unread, useRead } from "../records.tsx";
 import { hrefOf } from "../route.ts";
-import { type AppPage, route } from "../state.ts";
+import { type PageContent, route } from "../state.ts";
 import { Block, Sentence, Text } from "../text.tsx";
 import { bytesText, counted } from "../words.ts";
 import { WouldHappen } from "./explain.tsx";
@@ -347,10 +347,6 @@ function Rules({ id, title, rules, none }: RulesProps): VNode {
   );
 }
 
-export const toolsPage: AppPage = {
-  name: "tools",
-  title: "Tools",
-  group: "Systems",
-  permission: "tools:read",
+export const toolsPage: PageContent = {
   view: ToolsView,
 };
