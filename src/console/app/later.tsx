@@ -1,11 +1,20 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect } from "preact/hooks";
-import { ApiError, isReachable } from "./api.ts";
+import { ApiError, request } from "./api.ts";
 import { Unread } from "./records.tsx";
 import { whenBack } from "./session.ts";
-import type { AppPage, PageContent, PageHead } from "./state.ts";
-import { OFFLINE } from "./words.ts";
+import { type AppPage, errorOf, type PageContent, type PageHead } from "./state.ts";
+
+/** Returns why the code of a page could not be read: the service is away, or it is another version by now. */
+async function failure(): Promise<ApiError> {
+  try {
+    await request("GET", "/healthz");
+    return new ApiError("PAGE_NOT_FOUND", "The service may have another version by now: load the console again.");
+  } catch (error) {
+    return errorOf(error);
+  }
+}
 
 /**
  * Returns a page whose code is read when it is opened for the first time, so that the first load has only what every operator
@@ -26,8 +35,7 @@ export function later(head: PageHead, read: () => Promise<PageContent>): AppPage
       if (isRunning) stop = found.run?.();
       content.value = found;
     } catch {
-      isReachable.value = false;
-      content.value = new ApiError(OFFLINE, "This page cannot be read from the service.");
+      content.value = await failure();
     } finally {
       reading = false;
     }
