@@ -2,6 +2,7 @@ import { approvalsPage } from "./approvals/page.tsx";
 import { AGENTS } from "./caller.tsx";
 import { homePage } from "./home/page.tsx";
 import { later } from "./later.tsx";
+import { POLICY } from "./meanings.tsx";
 import type { AppPage } from "./state.ts";
 
 /**
@@ -36,7 +37,7 @@ export const PAGES: readonly AppPage[] = [
     async () => (await import("./limits/page.tsx")).limitsPage,
   ),
   later(
-    { name: "policy", title: "Policy", group: "Systems", permission: "configuration:read" },
+    { name: POLICY, title: "Policy", group: "Systems", permission: "configuration:read" },
     async () => (await import("./policy/page.tsx")).policyPage,
   ),
   later(
