@@ -108,7 +108,8 @@ test("a decision that is undone vouches for nothing, nor does one without the bo
   await box.check();
   await visitor.ready(/^Approve once, and vouch/).click();
   await visitor.page.getByRole("button", { name: /^Undo/ }).click();
-  await visitor.ready(/^Approve once, and vouch/).waitFor();
+  await visitor.page.waitForURL(new RegExp(id));
+  await visitor.ready(/^Approve once/).waitFor();
   await box.uncheck();
   await visitor.ready(/^Approve once a$/).click();
   expect(await decided(id)).toMatchObject({ state: "approved" });
