@@ -6,13 +6,21 @@ import { Unread } from "./records.tsx";
 import { whenBack } from "./session.ts";
 import { type AppPage, errorOf, type PageContent, type PageHead } from "./state.ts";
 
-/** Returns why the code of a page could not be read: the service is away, or it is another version by now. */
-async function failure(): Promise<ApiError> {
+/**
+ * Reads the code of a page; once more where the service turns out to be there, because it may have come back meanwhile.
+ *
+ * @throws {ApiError} when the service is away, or has no such code
+ */
+async function readCode(read: () => Promise<PageContent>): Promise<PageContent> {
   try {
+    return await read();
+  } catch {
     await request("GET", "/healthz");
-    return new ApiError("PAGE_NOT_FOUND", "The service may have another version by now: load the console again.");
-  } catch (error) {
-    return errorOf(error);
+  }
+  try {
+    return await read();
+  } catch {
+    throw new ApiError("PAGE_NOT_FOUND", "The service may have another version by now: load the console again.");
   }
 }
 
@@ -31,11 +39,11 @@ export function later(head: PageHead, read: () => Promise<PageContent>): AppPage
     if (reading || loaded() !== undefined) return;
     reading = true;
     try {
-      const found = await read();
+      const found = await readCode(read);
       if (isRunning) stop = found.run?.();
       content.value = found;
-    } catch {
-      content.value = await failure();
+    } catch (error) {
+      content.value = errorOf(error);
     } finally {
       reading = false;
     }
