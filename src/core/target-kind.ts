@@ -79,6 +79,8 @@ export interface SystemEntries {
   readonly keys?: readonly string[];
   /** Schema of an entry that has one of the keys. */
   readonly schema?: z.ZodType;
+  /** Returns the names of the claims of callers' tokens that an entry reads. */
+  readonly claims?: (entry: unknown) => readonly string[];
   /** Schemas of entries with fixed names, by name. */
   readonly named?: Readonly<Record<string, z.ZodType>>;
 }

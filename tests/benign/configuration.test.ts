@@ -160,7 +160,7 @@ describe("the files that are named", () => {
     const problems: string[] = [];
     readIssuers(
       read(yaml({ jwt: `jwt: { issuers: [{ issuer: https://idp.example, ${profile} }] }` })),
-      MODULES.tokenSources,
+      MODULES,
       problems,
     );
     return problems;

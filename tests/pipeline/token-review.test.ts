@@ -107,7 +107,7 @@ function verifier(review: Readonly<Record<string, unknown>> | "none" = {}) {
     { folder, environment: {}, origin: "test" },
   );
   const problems: string[] = [];
-  const issuers = readIssuers(config, MODULES.tokenSources, problems, observer) ?? [];
+  const issuers = readIssuers(config, MODULES, problems, observer) ?? [];
   expect(problems).toEqual([]);
   return createCallerVerifier({ issuers, clock: () => now });
 }

@@ -121,7 +121,7 @@ async function readParts(
   const targets = new Targets();
   opened.resources.push(() => targets.close());
   await targets.open(config, modules, { ...capabilities, problems });
-  const issuers = readIssuers(config, modules.tokenSources, problems, capabilities);
+  const issuers = readIssuers(config, modules, problems, capabilities);
   const identity = readIdentity(config, problems);
   opened.resources.push(() => identity.revocations?.close());
   const listeners = readListeners(config, problems);

@@ -81,18 +81,18 @@ export async function inspectStore(
   return kind === undefined || url === undefined ? undefined : kind.inspect(url, { now });
 }
 
-export function keyProbes(config: Config, { tokenSources }: Modules): readonly SystemProbe[] {
-  return (readIssuers(config, tokenSources, []) ?? []).flatMap(({ keys, algorithms }, index) => {
+export function keyProbes(config: Config, modules: Modules): readonly SystemProbe[] {
+  return (readIssuers(config, modules, []) ?? []).flatMap(({ keys, algorithms }, index) => {
     const issuer = config.jwt.issuers[index];
     if (keys.probe === undefined || issuer === undefined) return [];
-    const field = `jwt.issuers[${index}].${sourceOf(issuer, tokenSources)?.key}`;
+    const field = `jwt.issuers[${index}].${sourceOf(issuer, modules.tokenSources)?.key}`;
     return [{ field, name: issuer.issuer, check: async () => keys.probe?.({ algorithms, timeoutMs: KEYS_MS_MAX }) }];
   });
 }
 
 /** Asks the API servers that review tokens whether they would. */
-export function reviewProbes(config: Config, { tokenSources }: Modules): readonly SystemProbe[] {
-  return (readIssuers(config, tokenSources, []) ?? []).flatMap(({ issuer: name, probeReview }, index) => {
+export function reviewProbes(config: Config, modules: Modules): readonly SystemProbe[] {
+  return (readIssuers(config, modules, []) ?? []).flatMap(({ issuer: name, probeReview }, index) => {
     if (probeReview === undefined) return [];
     const check = () => probeReview().then(() => undefined);
     return [{ field: `jwt.issuers[${index}].tokenReview`, name, check }];

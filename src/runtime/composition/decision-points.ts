@@ -5,12 +5,12 @@ import { compileInputPolicy, sanitizeInput } from "../../core/manifest/input-pol
 import type { CompiledPolicy } from "../../core/output-policy/output-policy.ts";
 import type { PointState, PolicyDecision, PolicyPoint } from "../../core/policy-point.ts";
 import { conditionsHold } from "../../core/rule-conditions.ts";
-import type { WatchOptions } from "../../core/target-kind.ts";
+import type { DeclaredKind, WatchOptions } from "../../core/target-kind.ts";
 import type { Json, Tool } from "../../core/types.ts";
 import type { ConfiguredPoint, PointOptions } from "../../decision-points/point.ts";
 import type { Detector } from "../../detection/sensitive.ts";
 import { withoutSecrets } from "../../pipeline/redactor.ts";
-import { type Config, pathFrom } from "../config/config.ts";
+import { type Config, entriesOf, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { watchFiles } from "../config/watched-files.ts";
 import type { Modules } from "../module-types.ts";
@@ -126,10 +126,18 @@ export class DecisionPoints {
 
 const NONE = DecisionPoints.none();
 
-/** Claims of tokens that decision points read. */
-export function claimsToKeep({ decisionPoints }: Pick<Config, "decisionPoints">): readonly string[] {
-  if (decisionPoints.length === 0) return [];
-  return [...new Set(["client_id", "azp", ...decisionPoints.flatMap(({ claims }) => claims)])];
+/** Claims of tokens that decision points and systems read. */
+export function claimsToKeep(
+  config: Pick<Config, "decisionPoints" | "systems">,
+  kinds: readonly DeclaredKind[],
+): readonly string[] {
+  const { decisionPoints } = config;
+  const ofPoints =
+    decisionPoints.length === 0 ? [] : ["client_id", "azp", ...decisionPoints.flatMap(({ claims }) => claims)];
+  const ofSystems = kinds.flatMap((kind) =>
+    [...entriesOf(config, kind).values()].flatMap((entry) => kind.systems?.claims?.(entry) ?? []),
+  );
+  return [...new Set([...ofPoints, ...ofSystems])];
 }
 
 /** Returns the states as `/readyz` and `/systems` show them; undefined without points. Times are counted in metrics only. */

@@ -43,11 +43,11 @@ const WITHOUT_TOKENS: ReviewObserver = { now: () => 0 };
 /** Reads the issuers with their keys; returns undefined when a key could not be read. */
 export function readIssuers(
   config: Config,
-  sources: Modules["tokenSources"],
+  { tokenSources: sources, targetKinds }: Pick<Modules, "tokenSources" | "targetKinds">,
   problems: string[],
   observer: ReviewObserver = WITHOUT_TOKENS,
 ): readonly IssuerProfile[] | undefined {
-  const claims = claimsToKeep(config);
+  const claims = claimsToKeep(config, targetKinds);
   const profiles = config.jwt.issuers.map((issuer, index) => {
     const at = `jwt.issuers[${index}]`;
     const source = sourceOf(issuer, sources);

@@ -1,5 +1,6 @@
 import { Refusal } from "../../core/errors.ts";
 import type { RunContext } from "../../core/types.ts";
+import { settingsOf } from "./caller.ts";
 import { setLimits } from "./description.ts";
 import { failureOf, isConflict, isDefinite, SqlFailure } from "./failures.ts";
 import type { DatabaseUser, SqlSystem } from "./system.ts";
@@ -46,10 +47,11 @@ export async function runChange(planned: PlannedChange, context: RunContext): Pr
 
 async function changeOnce(planned: PlannedChange, context: RunContext): Promise<readonly Row[]> {
   const { user, system, query, parameters } = planned;
+  const settings = settingsOf(system.caller, context.caller);
   let prepared: { readonly rows: readonly Row[]; readonly transaction: string } | undefined;
   try {
     return await user.database.change(context.signal, async (transaction) => {
-      await setLimits(transaction, system.limits);
+      await setLimits(transaction, system.limits, settings);
       const rows = await transaction.query(query, parameters);
       const [digest, id, changed] = rows[0] ?? [];
       if (digest !== planned.digest) throw new Drifted();

@@ -51,6 +51,8 @@ interface Checked {
   readonly parameterCount: number;
   readonly areFunctionsChecked: boolean;
   readonly limits: StatementLimits;
+  /** Settings that row-level security may read while a statement is planned. */
+  readonly settings: readonly Setting[];
 }
 
 /** Views within views. */
@@ -63,7 +65,7 @@ const VIEW_DEPTH_MAX = 32;
  */
 export async function describe(transaction: Transaction, checked: Checked): Promise<Description> {
   const { statement, change, parameterCount, areFunctionsChecked, name } = checked;
-  await setLimits(transaction, checked.limits);
+  await setLimits(transaction, checked.limits, checked.settings);
   const nulls = Array.from({ length: parameterCount }, () => null);
   const queried =
     change === undefined
@@ -92,13 +94,22 @@ export async function describe(transaction: Transaction, checked: Checked): Prom
   return { ...described, relations: relations.ids, digest: String(digest) };
 }
 
-/** Sets the limits of this transaction, and the forms in which values are written. */
-export async function setLimits(transaction: Transaction, { statementMs, lockMs }: StatementLimits): Promise<void> {
-  await transaction.query(`SELECT ${settingsSql(1)}`, settingsParameters({ statementMs, lockMs }));
+/** A setting of one transaction. */
+export type Setting = readonly [name: string, value: string];
+
+/** Sets the limits of this transaction, the forms in which values are written, and further settings in their order. */
+export async function setLimits(
+  transaction: Transaction,
+  limits: StatementLimits,
+  settings: readonly Setting[] = [],
+): Promise<void> {
+  const parameters = [...settingsParameters(limits), ...settings.flat()];
+  const own = settings.map((_, index) => `set_config($${2 * index + 3}::text, $${2 * index + 4}::text, true)`);
+  await transaction.query(`SELECT ${[settingsSql(1), ...own].join(", ")}`, parameters);
 }
 
 /** Columns that make the settings of a transaction. They have two parameters. */
-export function settingsSql(at: number): string {
+function settingsSql(at: number): string {
   const fixed = [
     ["TimeZone", "UTC"],
     ["DateStyle", "ISO, YMD"],
@@ -113,7 +124,7 @@ export function settingsSql(at: number): string {
   return [...limits, `set_config('lock_timeout', $${at + 1}::text, true)`, ...fixed].join(", ");
 }
 
-export function settingsParameters({ statementMs, lockMs }: StatementLimits): readonly string[] {
+function settingsParameters({ statementMs, lockMs }: StatementLimits): readonly string[] {
   return [String(statementMs), String(lockMs)];
 }
 

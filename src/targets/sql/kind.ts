@@ -3,13 +3,13 @@ import type { OpenedKind, TargetContext, TargetKind } from "../../core/target-ki
 import type { SqlTarget } from "../../core/types.ts";
 import { readPart, sqlFaults, sqlStatementPart } from "./manifest.ts";
 import { offlineTexts, planOf } from "./plan.ts";
-import { type SqlEntries, type SqlEntry, sqlSystem } from "./settings.ts";
+import { claimsIn, type SqlEntries, type SqlEntry, sqlSystem } from "./settings.ts";
 
 /** Queries of databases. Its code is loaded only when a database is configured. */
 export const sqlKind: TargetKind = {
   name: "sql",
   key: "sql",
-  systems: { keys: ["sql"], schema: sqlSystem },
+  systems: { keys: ["sql"], schema: sqlSystem, claims: (entry) => claimsIn(entry as { readonly sql: SqlEntry }) },
   data: sqlStatementPart,
   check: sqlFaults,
   category: () => "read",

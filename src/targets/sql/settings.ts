@@ -10,6 +10,10 @@ const user = z.strictObject({
   passwordFile: text.optional().describe("File with the user's password. It is read for each connection."),
 });
 
+const callerValue = z
+  .string()
+  .regex(/^(?:subject|issuer|claims\.[^.]{1,128})$/, "must be subject, issuer or claims.name");
+
 /** Settings of a database. */
 const sql = z
   .strictObject({
@@ -33,6 +37,26 @@ const sql = z
     plaintext: plaintext.describe("Set to `true` for a server on another host without TLS."),
     read: user.describe("User of tools that read. It needs SELECT on what they read, and nothing else."),
     write: user.optional().describe("User of tools that change something. Without it, the system has no such tools."),
+    caller: z
+      .strictObject({
+        settings: z
+          .record(z.string().regex(/^[a-z_][a-z0-9_]{0,62}\.[a-z_][a-z0-9_]{0,62}$/, "must be name.name"), callerValue)
+          .default({})
+          .describe(
+            "Settings of each transaction, which row-level security can read: `app.tenant: claims.tenant`. Statements cannot change them.",
+          ),
+        role: callerValue.optional().describe("Role of each transaction, one of `roles`."),
+        roles: z.array(text).max(1_000).default([]).describe("Roles that a caller may have."),
+      })
+      .superRefine(({ role, roles }, context) => {
+        if ((role === undefined) !== (roles.length === 0)) {
+          context.addIssue({ code: "custom", path: ["roles"], message: "role and roles go together" });
+        }
+      })
+      .optional()
+      .describe(
+        "What the database learns of the caller: `subject`, `issuer`, or a claim of its token, `claims.tenant`. A caller without the claim is refused.",
+      ),
     functions: z
       .array(z.string().regex(FUNCTION, "must be schema.function"))
       .max(1_000)
@@ -77,6 +101,14 @@ export const sqlSystem = z.strictObject({ sql: sql.describe("A PostgreSQL databa
 
 export type SqlEntry = z.output<typeof sql>;
 export type SqlEntries = ReadonlyMap<string, { readonly sql: SqlEntry }>;
+
+/** Returns the claims that an entry reads. */
+export function claimsIn({ sql: { caller } }: { readonly sql: SqlEntry }): readonly string[] {
+  const values = caller === undefined ? [] : [...Object.values(caller.settings), caller.role ?? ""];
+  return values.filter((value) => value.startsWith(CLAIM)).map((value) => value.slice(CLAIM.length));
+}
+
+export const CLAIM = "claims.";
 
 function urlProblem(value: string): string | undefined {
   const url = URL.parse(value);

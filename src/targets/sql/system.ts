@@ -4,6 +4,7 @@ import { type PostgresAddress, parsePostgresUrl } from "../../database/postgres-
 import { readNamed } from "../../egress/certificates.ts";
 import { Resilience } from "../../egress/resilience.ts";
 import { resilienceOf } from "../../egress/settings.ts";
+import type { CallerSettings } from "./caller.ts";
 import type { DatabaseRules } from "./checks.ts";
 import { SqlDatabase, type StatementLimits } from "./database.ts";
 import type { SqlEntry } from "./settings.ts";
@@ -26,6 +27,8 @@ export interface SqlSystem {
   readonly resilience: Resilience;
   readonly rules: DatabaseRules;
   readonly limits: ResultLimits & StatementLimits;
+  /** What transactions learn of the caller; undefined: nothing. */
+  readonly caller: CallerSettings | undefined;
   readonly areFunctionsChecked: boolean;
   /** Returns names for what the service makes in a database for a moment. */
   readonly newName: () => string;
@@ -60,6 +63,7 @@ export function openSystem(context: Context, name: string, entry: SqlEntry): Sql
     resilience: new Resilience(resilienceOf(entry), context.random),
     rules: { columns: entry.columns, functions: entry.functions },
     limits: { statementMs, lockMs, cellChars, chars: bytes },
+    caller: entry.caller,
     areFunctionsChecked: entry.checkFunctions,
     newName: () => `stc_${context.newId().replaceAll("-", "")}`,
   };

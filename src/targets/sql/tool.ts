@@ -13,6 +13,7 @@ import type {
   Tool,
 } from "../../core/types.ts";
 import type { OutgoingCall } from "../../egress/resilience.ts";
+import { emptySettings, settingsOf } from "./caller.ts";
 import { Drifted, runChange } from "./change.ts";
 import { countFaults, descriptionFaults, descriptionNotes, rowSchema } from "./checks.ts";
 import { type Description, describe, digestParameters, setLimits } from "./description.ts";
@@ -164,10 +165,20 @@ export class SqlTool implements Binding {
           parameterCount: this.#arguments.length,
           areFunctionsChecked,
           limits,
+          settings: emptySettings(this.#system.caller),
         }),
       );
       const checked = { tool: this.#tool, part: this.#part, rules };
       const { count } = this.#part.rows ?? {};
+      if (count !== undefined && this.#system.caller !== undefined) {
+        this.#faults = [
+          {
+            field: "target.sql.rows.count",
+            message: "is not for a system with caller: rows are counted before it is known",
+          },
+        ];
+        return;
+      }
       const counting = count === undefined ? [] : await this.#countFaults(count, description, signal);
       this.#faults = [...descriptionFaults(checked, description), ...counting];
       this.#checked = this.#faults.length > 0 ? undefined : { description, query: queryOf(description.columns) };
@@ -189,7 +200,7 @@ export class SqlTool implements Binding {
     try {
       const rows = await resilience.run({
         ...call,
-        attempt: () => this.#attempt(parameters, checked, signal),
+        attempt: () => this.#attempt(parameters, checked, context),
         connected: () => read.database.hasAnswered,
       });
       span?.end("OK");
@@ -220,12 +231,13 @@ export class SqlTool implements Binding {
   async #attempt(
     parameters: readonly (string | null)[],
     { query, description }: Checked,
-    signal: AbortSignal,
+    { signal, caller }: RunContext,
   ): Promise<readonly Row[]> {
     const { read, limits } = this.#system;
+    const settings = settingsOf(this.#system.caller, caller);
     try {
       return await read.database.read(signal, async (transaction) => {
-        await setLimits(transaction, limits);
+        await setLimits(transaction, limits, settings);
         // One more than a result may have, to know whether there are more.
         const asked = String(rowsMax(this.#part) + 1);
         return transaction.query(query, [...parameters, asked, ...dependencies(description)]);
@@ -244,6 +256,7 @@ export class SqlTool implements Binding {
       parameterCount: countParameters(count),
       areFunctionsChecked,
       limits,
+      settings: [],
     };
     const counting = await read.database.look(signal, (transaction) => describe(transaction, asked));
     return countFaults(rules, counting, parameters);

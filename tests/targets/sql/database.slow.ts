@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
+import type { Json } from "../../../src/core/types.ts";
 import type { Databases } from "../../../src/targets/sql/databases.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
 import { until } from "../../support/until.ts";
@@ -424,6 +425,53 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
     );
     expect(await ask(sets, { x: "canary" })).toEqual({ rows: [{ x: "canary" }] });
     expect(JSON.stringify(await ask(reads))).not.toContain("canary");
+  });
+
+  describe("who asks", () => {
+    const caller = (claims: Readonly<Record<string, Json>>) => ({
+      caller: { issuer: "https://idp.test", subject: "agent-7", permissions: [], actors: [], expiresAt: 0, claims },
+    });
+    const rows = sqlTool({ statement: "select name as x from owned order by name", columns: { x: text } });
+    beforeAll(() =>
+      server.send(
+        `CREATE TABLE owned (tenant text, name text); INSERT INTO owned VALUES ('a', 'Ann'), ('b', 'Bob');
+ALTER TABLE owned ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON owned USING (tenant = current_setting('app.tenant'));
+CREATE ROLE tenant_a; GRANT tenant_a TO reader; GRANT SELECT ON owned TO reader, tenant_a;`,
+        "shop",
+      ),
+    );
+
+    test("decides which rows there are, for each call on the same connection", async () => {
+      const databases = open({ connections: 1, caller: { settings: { "app.tenant": "claims.tenant" } } });
+      const binding = await loaded(databases, rows);
+      for (const [tenant, x] of [
+        ["a", "Ann"],
+        ["b", "Bob"],
+        ["a", "Ann"],
+      ] as const) {
+        expect(await ask(binding, {}, undefined, caller({ tenant }))).toEqual({ rows: [{ x }] });
+      }
+      expect(await ask(binding, {}, undefined, caller({ tenant: "' or true --" }))).toEqual({ rows: [] });
+    });
+
+    test("must be known: a token without the claim, or with a role that is not listed, is refused", async () => {
+      const settings = { "app.tenant": "claims.tenant" };
+      const databases = open({ caller: { settings, role: "claims.role", roles: ["tenant_a"] } });
+      const binding = await loaded(databases, rows);
+      expect(await ask(binding, {}, undefined, caller({ tenant: "a", role: "tenant_a" }))).toEqual({
+        rows: [{ x: "Ann" }],
+      });
+      for (const claims of [
+        {},
+        { tenant: "a" },
+        { role: "tenant_a" },
+        { tenant: ["a"], role: "tenant_a" },
+        { tenant: "a", role: "owner" },
+      ]) {
+        const error = await refusal(ask(binding, {}, undefined, caller(claims)));
+        expect([error.code, error.details]).toEqual(["TARGET_REFUSED", { status: "PERMISSION_DENIED" }]);
+      }
+    });
   });
 
   test("a database that is away at the start is checked by the first call", async () => {
