@@ -176,8 +176,10 @@ describe("GET /audit/verify", () => {
   test("operators who may read the audit get the public key, in both forms that the command line takes", async () => {
     const { status, json } = await get("/audit/keys");
     expect(status).toBe(200);
-    const [{ verifierKey, publicKey }] = json.keys;
+    const [{ verifierKey, publicKey, sha256 }] = json.keys;
     for (const text of [verifierKey, publicKey]) expect(readPublicKey(text).equals(keys.publicKey)).toBe(true);
+    const [, base64 = ""] = /-----\n([\s\S]*)\n-----/.exec(publicKey) ?? [];
+    expect(sha256).toBe(new Bun.CryptoHasher("sha256").update(base64, "base64").digest("hex"));
     expect(JSON.stringify(json)).not.toContain("PRIVATE");
     expect(journal).toMatchObject([{ type: "audit.queried", sub: "auditor" }]);
     expect((await get("/audit/keys", ["metrics:read"])).status).toBe(403);

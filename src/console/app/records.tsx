@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { type ApiError, request } from "./api.ts";
 import { Heading, Problem } from "./parts.tsx";
 import { isAway, whenBack } from "./session.ts";
-import { errorOf } from "./state.ts";
+import { errorOf, notify } from "./state.ts";
 import { Sentence, Text } from "./text.tsx";
 import { OFFLINE } from "./words.ts";
 
@@ -96,6 +96,26 @@ export function Names({ names, none }: { readonly names: readonly string[]; read
         </li>
       ))}
     </ul>
+  );
+}
+
+/** A command for a terminal, with a button that copies it. */
+export function Command({ value, label }: { readonly value: string; readonly label: string }): VNode {
+  const copy = async (): Promise<void> => {
+    try {
+      await navigator.clipboard.writeText(value);
+      notify("done", "Copied.");
+    } catch {
+      notify("problem", "The browser did not allow to copy. Select the command and copy it.");
+    }
+  };
+  return (
+    <div class="command">
+      <code>{value}</code>
+      <button type="button" aria-label={`Copy the command: ${label}`} onClick={() => void copy()}>
+        Copy
+      </button>
+    </div>
   );
 }
 

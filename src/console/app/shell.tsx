@@ -1,13 +1,14 @@
 import { effect, signal, untracked } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect } from "preact/hooks";
+import { serviceNow } from "./api.ts";
 import { current, mayOpen, Navigation } from "./navigation.tsx";
 import { PAGES } from "./pages.ts";
 import { Dialog, Empty, Facts, Heading, localTime, Notices } from "./parts.tsx";
 import { hrefOf } from "./route.ts";
 import { isAway, probeService, session, settings, signOut } from "./session.ts";
 import { Mark, SignIn } from "./sign-in.tsx";
-import { announce, isCommandKey, navigate, notifyError, type Theme, theme } from "./state.ts";
+import { announce, isCommandKey, navigate, notifyError, type Theme, theme, tick } from "./state.ts";
 import { Text } from "./text.tsx";
 
 const isHelpOpen = signal(false);
@@ -60,6 +61,7 @@ function Layout(): VNode {
         <Navigation />
         <Account />
       </header>
+      <Printed />
       {isAway.value && (
         <p class="banner" role="status">
           <strong>The service cannot be reached.</strong> What you see may be old. The console connects again by itself.
@@ -70,6 +72,18 @@ function Layout(): VNode {
       </main>
       {mayOpen.value.map(({ name, overlay: Overlay }) => Overlay !== undefined && <Overlay key={name} />)}
     </div>
+  );
+}
+
+/** What a printed page says about itself. */
+function Printed(): VNode | null {
+  void tick.value;
+  if (session.value.is !== "in") return null;
+  return (
+    <p class="printed" aria-hidden="true">
+      Safe Tool Call {settings.value?.version}, {location.host}. Printed{" "}
+      {localTime(new Date(serviceNow()).toISOString())} by <Text value={session.value.person.sub} max={80} />.
+    </p>
   );
 }
 

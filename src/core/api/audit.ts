@@ -72,6 +72,7 @@ export const keyListing = z.object({
     z.object({
       verifierKey: z.string().describe("For `stc audit verify --key`: `name+id+key`."),
       publicKey: z.string().describe("The same key in PEM."),
+      sha256: z.string().describe("Its fingerprint: hex SHA-256 of the key in DER."),
     }),
   ),
 });

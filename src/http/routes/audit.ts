@@ -40,6 +40,7 @@ import {
   keyListing,
 } from "../../core/api/audit.ts";
 import { viewOf } from "../../core/audit-fields.ts";
+import { sha256Hex } from "../../core/digest.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
 import { deniedAnswer, json } from "../answers.ts";
@@ -373,7 +374,9 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
 
 function keysShown(key: KeyObject | undefined): KeyListing["keys"] {
   if (key === undefined) return [];
-  return [{ verifierKey: verifierKeyOf(ANY_LOG, key), publicKey: String(key.export({ type: "spki", format: "pem" })) }];
+  const der = key.export({ type: "spki", format: "der" });
+  const publicKey = String(key.export({ type: "spki", format: "pem" }));
+  return [{ verifierKey: verifierKeyOf(ANY_LOG, key), publicKey, sha256: sha256Hex(der) }];
 }
 
 /** Member of the answers from this replica's files. */

@@ -3,6 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { appendFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
+import { verifyLog } from "../../../src/audit/verify/verify.ts";
 import { hindrances } from "../../support/accessibility.ts";
 import { launchBrowser } from "../../support/browser.ts";
 import { until } from "../../support/until.ts";
@@ -156,6 +157,40 @@ test("an intact audit is said to be intact; a changed line is named", async () =
   appendFileSync(join(world.folder, "audit", day), '{"timestamp":"2026-01-01T00:00:00.000Z","forged":true}\n');
   await page.getByRole("button", { name: "Verify again" }).click();
   await page.locator(".callout").getByText("The audit is not intact.").waitFor();
+});
+
+test("evidence names the key and its fingerprint, and the command to copy verifies a copy of the log", async () => {
+  const page = await visit("#/evidence", { permissions: ["clipboard-read", "clipboard-write"] });
+  const { keys } = (await world.send("GET", "/audit/keys", { token: await world.operator("olga", ["audit:read"]) }))
+    .body;
+  const section = page.getByRole("region", { name: "Verify it elsewhere" });
+  await section.getByText(keys[0].verifierKey, { exact: true }).waitFor();
+  const shown = await section.locator("dd").nth(1).textContent();
+  expect(shown?.replaceAll(" ", "")).toBe(keys[0].sha256);
+  await section.getByRole("button", { name: "Copy the command: verify the copy" }).click();
+  await page.getByText("Copied.").waitFor();
+  const command = String(await page.evaluate("navigator.clipboard.readText()"));
+  expect(command).toBe(`stc audit verify --dir ./copy-of-the-audit --key '${keys[0].verifierKey}'`);
+});
+
+test("the lines have the same numbers in the console as for the command line", async () => {
+  const page = await visit("#/evidence");
+  await page.locator(".callout[role=status]").waitFor();
+  const calls = page.locator("section", { has: page.getByRole("heading", { name: "Calls", exact: true }) });
+  const [stream] = verifyLog({ dir: join(world.folder, "audit"), keys: [] }).streams;
+  expect(stream?.lines).toBeGreaterThan(0);
+  await calls.getByText(`${stream?.lines} (seq 0 to ${stream?.lastSeq})`).waitFor();
+});
+
+test.each(["#/evidence", "#/report"])("%s prints without the parts that nobody can use on paper", async (fragment) => {
+  const page = await visit(fragment, { colorScheme: "dark", viewport: { width: 718, height: 1_000 } });
+  await page.locator("main .facts").first().waitFor();
+  await page.emulateMedia({ media: "print" });
+  const hidden = "[...document.querySelectorAll('.top, button, select')].filter((one) => one.checkVisibility()).length";
+  expect(await page.evaluate(hidden)).toBe(0);
+  await page.getByText(/^Safe Tool Call .* Printed .* by olga\.$/).waitFor();
+  expect(await page.evaluate("getComputedStyle(document.documentElement).colorScheme")).toBe("light");
+  expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBe(0);
 });
 
 test("exporters say when their receiver last accepted lines, and since when it fails", async () => {

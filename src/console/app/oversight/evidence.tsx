@@ -1,11 +1,11 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect } from "preact/hooks";
-import type { ExporterListing, ExporterShown } from "../../../core/api/audit.ts";
+import type { ExporterListing, ExporterShown, KeyListing } from "../../../core/api/audit.ts";
 import { type ApiError, request } from "../api.ts";
 import { BEHIND_SECONDS_MAX } from "../home/attention.ts";
 import { Ago, Badge, Facts, Heading, localTime, Problem } from "../parts.tsx";
-import { Columns, ROLE, Scrolling, Section, useRead } from "../records.tsx";
+import { Columns, Command, codeRow, ROLE, Scrolling, Section, useRead } from "../records.tsx";
 import { whenBack } from "../session.ts";
 import { announce, errorOf, type PageContent } from "../state.ts";
 import { Text } from "../text.tsx";
@@ -29,6 +29,10 @@ interface StreamShown {
   readonly lastSeq?: number;
   readonly prunedTo?: number;
   readonly compared: number;
+  /** Name of the log in its checkpoints. */
+  readonly origin?: string;
+  /** How many lines the signed checkpoints cover. */
+  readonly covered?: { readonly size: number };
   readonly damage?: Damage;
 }
 
@@ -87,6 +91,9 @@ function EvidenceView(): VNode {
     <div class="sheet story">
       <header class="sheet-head">
         <Heading>Evidence</Heading>
+        <button type="button" onClick={() => window.print()}>
+          Print
+        </button>
         <button type="button" disabled={isVerifying.value} onClick={() => void verify()}>
           {isVerifying.value ? "Verifying …" : "Verify again"}
         </button>
@@ -102,6 +109,7 @@ function EvidenceView(): VNode {
       {now?.streams?.map((stream) => (
         <Stream key={stream.stream} shown={stream} />
       ))}
+      {now?.streams !== undefined && <p class="help">{SEQ_WORDS}</p>}
       {now?.checkpoints !== undefined && (
         <Section id="checkpoints" title="Checkpoints">
           <Facts
@@ -116,12 +124,49 @@ function EvidenceView(): VNode {
           {now.checkpoints.damage !== undefined && <Damaged damage={now.checkpoints.damage} />}
         </Section>
       )}
+      <Offline />
       <Exports />
-      <p class="help">
-        An auditor who trusts neither this service nor its disk verifies a copy with <code>stc audit verify</code> and
-        the public key.
-      </p>
     </div>
+  );
+}
+
+/** The key, and how somebody who trusts neither this service nor its disk checks a copy of the log. */
+function Offline(): VNode {
+  const { read, again } = useRead<KeyListing>("/audit/keys");
+  const { value, error } = read;
+  return (
+    <Section id="offline" title="Verify it elsewhere">
+      {error !== undefined && <Problem error={error} onRetry={again} />}
+      {value?.keys.length === 0 && (
+        <p class="callout tone-warn">
+          Nothing is signed: whoever can write the disk can make the log again. Set <code>audit.checkpointKeyFile</code>
+          .
+        </p>
+      )}
+      {value?.keys.map(({ verifierKey, sha256 }) => (
+        <div key={sha256} class="offline-key">
+          <Facts
+            rows={[
+              codeRow("Key", verifierKey),
+              ["Fingerprint", <code key="sha256">{sha256.match(/.{1,8}/g)?.join(" ")}</code>],
+            ]}
+          />
+          <p>
+            An auditor copies the folder of the audit, and verifies the copy without this service. The key has to come
+            from whoever made it: compare its fingerprint (SHA-256 of the public key in DER).
+          </p>
+          <Command
+            label="verify the copy"
+            value={`stc audit verify --dir ./copy-of-the-audit --key '${verifierKey}'`}
+          />
+          <p class="help">The fingerprint of a public key in PEM:</p>
+          <Command
+            label="print the fingerprint of a key"
+            value="openssl pkey -pubin -in audit-public.pem -outform DER | sha256sum"
+          />
+        </div>
+      ))}
+    </Section>
   );
 }
 
@@ -238,14 +283,20 @@ function ExporterState({
 const STREAMS: Readonly<Record<string, string>> = { calls: "Calls", journal: "Journal" };
 
 function Stream({ shown }: { readonly shown: StreamShown }): VNode {
-  const { stream, files, lines, linesBefore, lastSeq, prunedTo, compared, damage } = shown;
+  const { stream, files, lines, linesBefore, lastSeq, prunedTo, compared, origin, covered, damage } = shown;
   return (
     <Section id={`stream-${stream}`} title={STREAMS[stream] ?? stream}>
       <Facts
         rows={[
-          ["Lines in the chain", String(lines)],
+          [
+            "Lines in the chain",
+            `${lines}${lastSeq === undefined ? "" : ` (seq ${lastSeq - lines + 1} to ${lastSeq})`}`,
+          ],
           ["Files", String(files)],
-          lastSeq === undefined ? undefined : ["Last line (seq)", String(lastSeq)],
+          covered === undefined || lastSeq === undefined
+            ? undefined
+            : ["Signed up to", `seq ${Math.min(covered.size - 1, lastSeq)}`],
+          codeRow("Name", origin),
           ["Compared", `with ${counted(compared, "checkpoint")}`],
           prunedTo === undefined ? undefined : ["Deleted by retention", `lines before seq ${prunedTo}, as recorded`],
           linesBefore === 0 ? undefined : ["Before the chain", counted(linesBefore, "line")],
@@ -255,6 +306,10 @@ function Stream({ shown }: { readonly shown: StreamShown }): VNode {
     </Section>
   );
 }
+
+/** How lines are numbered, everywhere the same. */
+const SEQ_WORDS =
+  "Lines are numbered by seq, which begins at 0 in each stream: here, in a call's story, in proofs and in stc audit verify.";
 
 function Damaged({ damage: { kind, file, line, seq, message } }: { readonly damage: Damage }): VNode {
   return (

@@ -24,6 +24,9 @@ function ReportView(): VNode {
     <div class="sheet story">
       <header class="sheet-head">
         <Heading>Report</Heading>
+        <button type="button" onClick={() => window.print()}>
+          Print
+        </button>
         <select
           class="head-range"
           aria-label="Period"
