@@ -63,8 +63,11 @@ test("a refund to an account that only a ticket names asks, and the approver rea
   const { body } = await service.call("refund", { iban: "DE89370400440532013000", cents: 100 });
   expect(body.status).toBe("pending");
   const shown = await service.stc("approvals", "show", body.approval.id);
-  expect(shown.out.replaceAll(/\s+/g, " ")).toContain(
-    `iban (a destination) appeared in get_ticket (id: 812), field ticket.body, untrusted; call ${read.traceId}`,
+  const year = new Date().getUTCFullYear();
+  expect(shown.out.replaceAll(/\s+/g, " ")).toMatch(
+    new RegExp(
+      `iban \\(a destination\\) appeared in get_ticket \\(id: 812\\), field ticket.body, untrusted, on ${year}-\\S+ \\S+ UTC; call ${read.traceId}`,
+    ),
   );
 });
 

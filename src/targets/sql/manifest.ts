@@ -69,7 +69,8 @@ export const sqlStatementPart = z
               "Query with the same parameters that counts the rows of a change: `select count(*) from …`. Approvers see the number, and no more rows than that are changed.",
             ),
         })
-        .optional(),
+        .optional()
+        .describe("Bounds of the rows that a query returns, or a change may change."),
       one: z
         .literal(true, "must be true, or left out")
         .optional()

@@ -38,6 +38,11 @@ const KINDS: Readonly<Record<string, KindCase>> = {
     target: `{ system: "server", mcp: { tool: "get_order" } }`,
     plan: "{ tool: get_order, arguments: { orderId: A-7 } }",
   },
+  sql: {
+    system: "shop: { sql: { url: postgres://db.internal/shop, read: { user: reader } } }",
+    target: `{ system: "shop", sql: { statement: "select lines from orders where id = $1::text", parameters: ["{orderId}"], one: true } }`,
+    plan: `{ system: shop, user: reader, parameters: [A-7] }`,
+  },
   cli: {
     target: `{ system: "local", cli: { command: "wc", parse: "json", argsBuilder: ({ orderId }) => ["--", orderId] } }`,
     plan: `{ argv: ["--", A-7] }`,

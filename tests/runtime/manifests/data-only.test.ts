@@ -140,7 +140,7 @@ describe("is refused, with its line", () => {
       "a misspelt kind",
       changed("grpc:", "gprc:"),
       [
-        "line 8: tool get_account: target.gprc: is unknown: a target is one of grpc, http, cli, fs, mcp, handler; did you mean grpc?",
+        "line 8: tool get_account: target.gprc: is unknown: a target is one of grpc, http, cli, fs, mcp, sql, handler; did you mean grpc?",
       ],
     ],
     [

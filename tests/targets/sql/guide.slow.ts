@@ -7,9 +7,9 @@ import { blocksOf } from "../../support/documented.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
 
 const blocks = blocksOf("docs/sql.md");
-const [settings = "", manifest = "", change = ""] = blocks
-  .filter(({ language }) => language === "yaml")
-  .map(({ text }) => text);
+const yaml = blocks.filter(({ language }) => language === "yaml").map(({ text }) => text);
+const [settings = ""] = yaml;
+const [manifest = "", change = ""] = yaml.filter((text) => text.includes("classification:"));
 const [role = ""] = blocks.filter(({ language }) => language === "sql").map(({ text }) => text);
 
 const TABLES = `CREATE TABLE customers (id bigint PRIMARY KEY, email text);
