@@ -13,6 +13,7 @@ import { Visitor } from "./visitor.ts";
 
 const HOSTILE = '<img src=x onerror="document.title=1">\u202e\u0007 evil';
 const DAY = "2026-01-15";
+const LONG_DAY = "2026-01-10";
 
 const keys = generateKeyPairSync("ed25519");
 const world = new ConsoleWorld();
@@ -24,6 +25,7 @@ beforeAll(async () => {
   browser = await launchBrowser();
   writeFileSync(join(world.folder, "key.pem"), keys.privateKey.export({ type: "pkcs8", format: "pem" }));
   writeGeneratedDay(join(world.folder, "audit"), DAY, 250);
+  writeGeneratedDay(join(world.folder, "audit"), LONG_DAY, 1_050);
   await world.start({ audit: { dir: "audit", checkpointKeyFile: "key.pem" } });
   const id = await world.ask("announce", { text: HOSTILE }, { reason: HOSTILE });
   await world.decide(id, "approve", { reason: `because ${HOSTILE}` });
@@ -114,6 +116,19 @@ test("a long result comes page by page, each call once", async () => {
     .locator(".records .cell-time a")
     .evaluateAll((all) => all.map((link) => link.getAttribute("href")));
   expect(new Set(links).size).toBe(250);
+});
+
+test("beyond a thousand rows, the next ones take the place of those above", async () => {
+  const page = await visit(`#/calls?from=${LONG_DAY}&to=2026-01-11`);
+  for (let rows = 100; rows < 1_000; rows += 100) {
+    await page.getByRole("button", { name: "Show more" }).click();
+    await until("more rows", async () => ((await rowsOf(page).count()) === rows + 100 ? true : undefined));
+  }
+  await page.getByRole("button", { name: "Show the next calls instead of these" }).click();
+  await page.getByText("1050 calls, all of them").waitFor();
+  expect(await rowsOf(page).count()).toBe(50);
+  await page.getByRole("button", { name: "Back to the start" }).click();
+  await until("the first page", async () => ((await rowsOf(page).count()) === 100 ? true : undefined));
 });
 
 test("new calls appear while they are followed; a pause holds them back", async () => {

@@ -220,7 +220,7 @@ function Found(): VNode {
   const found = results.value;
   const list = rows.value;
   if (found === undefined) return <p class="loading">Searching …</p>;
-  const { error, isReading, hasMore, warnings, from } = found;
+  const { error, isReading, hasMore, warnings, from, left } = found;
   const shown = { path: ["calls"], query: new URLSearchParams(query.value) };
   return (
     <>
@@ -231,27 +231,37 @@ function Found(): VNode {
           <Text value={warning} />
         </p>
       ))}
+      {left > 0 && (
+        <p class="dim left-out">
+          The first {counted(left, "call")} are left out.{" "}
+          <button type="button" class="link" onClick={() => void search()}>
+            Back to the start
+          </button>
+        </p>
+      )}
       <Waiting />
       {list.length > 0 && <Table list={list} isOfFleet={from.source === "fleet"} />}
       {list.length === 0 && !isReading && error === undefined && <NothingFound />}
       <footer class="table-foot">
         {isReading && <span role="status">Searching … {list.length > 0 && counted(list.length, "call")}</span>}
-        {!isReading && hasMore && list.length < ROWS_MAX && (error === undefined || list.length > 0) && (
+        {!isReading && hasMore && (error === undefined || list.length > 0) && (
           <button type="button" onClick={() => void search({ isNext: true })}>
-            {list.length === 0 ? "Search further back" : "Show more"}
+            {moreText(list.length)}
           </button>
-        )}
-        {!isReading && hasMore && list.length >= ROWS_MAX && (
-          <span class="dim">Only {ROWS_MAX} calls are shown. Narrow the search, or export the result.</span>
         )}
         {!isReading && !hasMore && list.length > 0 && (
           <span class="dim">
-            {counted(list.length, "call")}, {mayLackLines(from) ? "others may be missing" : "all of them"}
+            {counted(left + list.length, "call")}, {mayLackLines(from) ? "others may be missing" : "all of them"}
           </span>
         )}
       </footer>
     </>
   );
+}
+
+function moreText(shown: number): string {
+  if (shown === 0) return "Search further back";
+  return shown < ROWS_MAX ? "Show more" : "Show the next calls instead of these";
 }
 
 function NothingFound(): VNode {

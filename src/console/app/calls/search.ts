@@ -28,7 +28,7 @@ const TIMES: readonly FilterInput[] = [
 export const FILTERS: readonly FilterInput[] = [{ param: "text", label: "Text anywhere" }, ...TIMES, ...FILTER_ROWS];
 
 const PAGE_ROWS = 100;
-/** Rows that the page holds. Whoever needs more narrows the search, or exports it. */
+/** Rows that the page holds. The next ones take their place. */
 export const ROWS_MAX = 1_000;
 /** Requests for one page: each searches for at most a second, and may find nothing. */
 const REQUESTS_MAX = 20;
@@ -48,6 +48,8 @@ export const query = computed(() => {
 export interface Results {
   readonly query: string;
   readonly rows: readonly CallShown[];
+  /** How many rows of this search came before, and are no longer held. */
+  readonly left: number;
   readonly cursor: string | undefined;
   /** Whether there are lines that were not searched yet. */
   readonly hasMore: boolean;
@@ -73,12 +75,14 @@ export async function search({ isNext = false } = {}): Promise<void> {
   const before = results.value;
   const wanted = query.value;
   const continues = isNext && before?.query === wanted && before.cursor !== undefined;
+  const isFull = continues && before.rows.length >= ROWS_MAX;
   reading?.abort();
   const own = new AbortController();
   reading = own;
   let found: Results = {
     query: wanted,
-    rows: continues ? before.rows : [],
+    rows: continues && !isFull ? before.rows : [],
+    left: continues ? before.left + (isFull ? before.rows.length : 0) : 0,
     cursor: continues ? before.cursor : undefined,
     hasMore: true,
     isReading: true,
