@@ -5,7 +5,7 @@ import { followSteps } from "../../core/output-policy/output-fields.ts";
 import { compilePolicy } from "../../core/output-policy/output-policy.ts";
 import type { Schema } from "../../core/schema/walk.ts";
 import type { FieldAction, Tool } from "../../core/types.ts";
-import type { DescribedColumn, Description } from "./description.ts";
+import type { DescribedColumn, Description, Place } from "./description.ts";
 import { CHANGED, COMPUTED, elementOf, membersOf, ROWS, type SqlPart, TRUNCATED } from "./manifest.ts";
 import { type ColumnForm, columnForm, isValueType } from "./values.ts";
 
@@ -93,7 +93,7 @@ function columnFaults(tool: Tool, part: SqlPart, columns: readonly DescribedColu
   return [
     ...unknown.map((name) => ({ field: `${at}.${name}`, message: "is no column of the statement" })),
     ...columns.flatMap(({ name, type, isList }) => {
-      const schema = members[name];
+      const schema = Object.hasOwn(members, name) ? members[name] : undefined;
       if (schema === undefined) return [{ field: at, message: `has no member ${name}, which the statement returns` }];
       const form = columnForm(schema);
       const isSound = form === "text" ? !isList : form !== undefined && FORM_TYPES[form].test(type);
@@ -158,14 +158,16 @@ function ruleFaults({ tool, part, rules }: CheckedTool, { columns }: Description
   const { root } = compilePolicy(tool.outputPolicy, tool.output);
   const steps: readonly Step[] = part.one === true ? [] : [ROWS, element];
   const at = part.one === true ? "" : `${ROWS}[].`;
-  return columns.flatMap(({ name, origin }) => {
-    const from = origin ?? part.origins?.[name];
-    if (from === undefined) {
+  return columns.flatMap(({ name, origin, places }) => {
+    const declared = part.origins !== undefined && Object.hasOwn(part.origins, name) ? part.origins[name] : undefined;
+    if (origin === undefined && declared === undefined) {
       const message = `does not say where the column ${name} comes from, and the database does not know: table.column, or ${COMPUTED}`;
       return [{ field: "target.sql.origins", message }];
     }
-    const rule = from === COMPUTED ? undefined : ruleOf(rules, from);
-    if (rule === undefined) return [];
+    const named = origin !== undefined || declared === undefined || declared === COMPUTED ? [] : [placeNamed(declared)];
+    const strictest = ruleOf(rules, [...places, ...named]);
+    if (strictest === undefined) return [];
+    const { rule, from } = strictest;
     if (rule === "never")
       return [{ field: "target.sql.statement", message: `returns ${from}, which the system's columns never release` }];
     const { action } = followSteps(root, [...steps, name]);
@@ -177,10 +179,23 @@ function ruleFaults({ tool, part, rules }: CheckedTool, { columns }: Description
 
 const STRICTEST: readonly ColumnRule[] = ["never", "redact", "mask"];
 
-function ruleOf({ columns }: DatabaseRules, origin: string): ColumnRule | undefined {
-  const parts = origin.split(".");
-  const column = parts.at(-1);
-  const tables = [parts.slice(-2, -1).join("."), parts.slice(0, -1).join(".")];
-  const found = tables.flatMap((table) => [columns[`${table}.${column}`], columns[`${table}.*`]]);
-  return STRICTEST.find((rule) => found.includes(rule));
+/** Returns the strictest rule for a column that is in these places, and the place that it is for. */
+function ruleOf(
+  { columns }: DatabaseRules,
+  places: readonly Place[],
+): { readonly rule: ColumnRule; readonly from: string } | undefined {
+  const found = places.flatMap((place) => {
+    const [schema, table, column] = place;
+    const tables = schema === "" ? [table] : [table, `${schema}.${table}`];
+    const keys = tables.flatMap((each) => [`${each}.${column}`, `${each}.*`]);
+    const from = place.filter((part) => part !== "").join(".");
+    return keys.flatMap((key) => (Object.hasOwn(columns, key) ? [{ rule: columns[key] as ColumnRule, from }] : []));
+  });
+  return STRICTEST.flatMap((rule) => found.find((each) => each.rule === rule) ?? [])[0];
+}
+
+/** Returns the place that a manifest names: `table.column`, or `schema.table.column`. */
+function placeNamed(origin: string): Place {
+  const [column = "", table = "", schema = ""] = origin.split(".").reverse();
+  return [schema, table, column];
 }

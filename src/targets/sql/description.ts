@@ -29,9 +29,13 @@ export interface DescribedColumn {
   /** As PostgreSQL writes it. */
   readonly type: string;
   readonly isList: boolean;
-  /** `schema.table.column`; undefined for a computed column, and for one of a view. */
+  /** `schema.table.column`; undefined for a computed or generated column, and for one of a view. */
   readonly origin: string | undefined;
+  /** Where it is stored or shown: its table or view, and the tables that this one inherits from or that inherit from it. */
+  readonly places: readonly Place[];
 }
+
+export type Place = readonly [schema: string, table: string, column: string];
 
 export interface CalledFunction {
   /** Object id. */
@@ -79,7 +83,7 @@ export async function describe(transaction: Transaction, checked: Checked): Prom
   const tree = isTreeRead ? await treeOf(transaction, { name, statement, parameters }) : undefined;
   const sent = queried ?? returnedColumns(tree ?? "", types);
   const relations = await relationsIn(transaction, tree, sent);
-  const columns = await columnsOf(transaction, sent, relations.views);
+  const columns = await columnsOf(transaction, sent);
   const trees = tree === undefined ? undefined : [tree, ...relations.trees];
   const functions = trees === undefined || !areFunctionsChecked ? undefined : await functionsIn(transaction, trees);
   if (change !== undefined) {
@@ -177,34 +181,39 @@ jsonb_array_elements_text(to_jsonb(s) -> 'result_types') WITH ORDINALITY AS t(na
 }
 
 const RETURNED =
-  /:resno \d+ :resname (\S+) :ressortgroupref \d+ :resorigtbl (\d+) :resorigcol (\d+) :resjunk (true|false)/g;
+  /:resname ((?:\\.|[^\s\\])+) :ressortgroupref \d+ :resorigtbl (\d+) :resorigcol (\d+) :resjunk (true|false)\}$/;
 
 /** Returns the columns of RETURNING in a tree; in trees, characters of names that mean something there have a backslash. */
 function returnedColumns(tree: string, types: readonly number[]): readonly SentColumn[] {
-  const list = balanced(tree.slice(tree.lastIndexOf(":returningList (")));
-  return [...list.matchAll(RETURNED)]
-    .filter(([, , , , isJunk]) => isJunk === "false")
-    .map(([, name = "", table, number], index) => ({
-      name: name.replaceAll(/\\(.)/g, "$1"),
-      type: types[index] ?? 0,
-      table: Number(table),
-      number: Number(number),
-    }));
+  const entries = entriesOf(tree, tree.lastIndexOf(RETURNING_LIST) + RETURNING_LIST.length).map((entry) => {
+    const [, name = "", table, number, isJunk] = RETURNED.exec(entry) ?? [];
+    return { name: name.replaceAll(/\\(.)/g, "$1"), table: Number(table), number: Number(number), isJunk };
+  });
+  const columns = entries.filter(({ isJunk }) => isJunk !== "true");
+  // Never with a column less than will be returned: then each one after it would have the place of another.
+  if (columns.length !== types.length) throw new Error("the columns of RETURNING cannot be told");
+  return columns.map(({ name, table, number }, index) => ({ name, table, number, type: types[index] ?? 0 }));
 }
 
-/** Returns the text to the end of its first list. */
-function balanced(tree: string): string {
+const RETURNING_LIST = ":returningList (";
+
+/** Returns the entries of the list that begins there; entries may hold lists of their own. */
+function entriesOf(tree: string, start: number): readonly string[] {
+  const entries: string[] = [];
   let depth = 0;
-  for (let at = 0; at < tree.length; at += 1) {
+  let from = start;
+  for (let at = start; at < tree.length; at += 1) {
     const character = tree[at];
     if (character === "\\") at += 1;
-    else if (character === "(") depth += 1;
-    else if (character === ")") {
+    else if (character === "{") {
+      if (depth === 0) from = at;
+      depth += 1;
+    } else if (character === "}") {
       depth -= 1;
-      if (depth === 0) return tree.slice(0, at);
-    }
+      if (depth === 0) entries.push(tree.slice(from, at + 1));
+    } else if (character === ")" && depth === 0) break;
   }
-  return "";
+  return entries;
 }
 
 /** Returns what changes of these tables set off: triggers, and keys that change other tables. */
@@ -240,7 +249,6 @@ async function treeOf(transaction: Transaction, { name, statement, parameters }:
 
 interface Relations {
   readonly ids: readonly string[];
-  readonly views: ReadonlySet<string>;
   /** Of the views. */
   readonly trees: readonly string[];
 }
@@ -253,49 +261,48 @@ async function relationsIn(
 ): Promise<Relations> {
   const named = tree === undefined ? columns.map(({ table }) => String(table)) : idsIn([tree], /:relid (\d+)/g);
   const ids = new Set(named.filter((id) => id !== "0"));
-  const views = new Set<string>();
   const trees: string[] = [];
   let unread = [...ids];
   for (let depth = 0; unread.length > 0 && depth < VIEW_DEPTH_MAX; depth += 1) {
     const rows = await transaction.query(
-      `SELECT c.oid::text, r.ev_action::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_rewrite r ON r.ev_class = c.oid
+      `SELECT r.ev_action::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_rewrite r ON r.ev_class = c.oid
 WHERE c.oid = ANY($1::text[]::oid[]) AND c.relkind = 'v'`,
       [`{${unread.join(",")}}`],
     );
-    const found = rows.map(([, action]) => String(action));
-    for (const [id] of rows) views.add(String(id));
+    const found = rows.map(([action]) => String(action));
     trees.push(...found);
     unread = idsIn(found, /:relid (\d+)/g).filter((id) => id !== "0" && !ids.has(id));
     for (const id of unread) ids.add(id);
   }
-  return { ids: [...ids], views, trees };
+  return { ids: [...ids], trees };
 }
 
 function idsIn(trees: readonly string[], pattern: RegExp): readonly string[] {
   return [...new Set(trees.flatMap((tree) => [...tree.matchAll(pattern)].map(([, id = "0"]) => id)))];
 }
 
-async function columnsOf(
-  transaction: Transaction,
-  sent: readonly SentColumn[],
-  views: ReadonlySet<string>,
-): Promise<readonly DescribedColumn[]> {
+async function columnsOf(transaction: Transaction, sent: readonly SentColumn[]): Promise<readonly DescribedColumn[]> {
   const facts = await Promise.all(
     sent.map(async ({ type, table, number }) => {
       const [row = []] = await transaction.query(
-        `SELECT format_type(t.oid, NULL), t.typcategory = 'A', (SELECT concat_ws('.', n.nspname, c.relname, a.attname)
-  FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-  WHERE a.attrelid = $2::text::oid AND a.attnum = $3::text::int2)
-FROM pg_catalog.pg_type t WHERE t.oid = $1::text::oid`,
+        `WITH RECURSIVE up(id) AS (SELECT $2::text::oid UNION SELECT inhparent FROM pg_catalog.pg_inherits JOIN up ON inhrelid = id),
+down(id) AS (SELECT $2::text::oid UNION SELECT inhrelid FROM pg_catalog.pg_inherits JOIN down ON inhparent = id)
+SELECT format_type(t.oid, NULL), t.typcategory = 'A', a.attgenerated = '' AND c.relkind NOT IN ('v', 'm'),
+(SELECT json_agg(json_build_array(n.nspname, r.relname, a.attname) ORDER BY r.oid <> c.oid, r.oid)::text
+  FROM pg_catalog.pg_class r JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace
+  WHERE r.oid IN (SELECT id FROM up UNION SELECT id FROM down))
+FROM pg_catalog.pg_type t LEFT JOIN (pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid)
+ON a.attrelid = $2::text::oid AND a.attnum = $3::text::int2 WHERE t.oid = $1::text::oid`,
         [String(type), String(table), String(number)],
       );
       return row;
     }),
   );
-  return sent.map(({ name, table }, index) => {
-    const [type, isList, origin] = facts[index] ?? [];
-    const isKnown = typeof origin === "string" && !views.has(String(table));
-    return { name, type: String(type), isList: isList === true, origin: isKnown ? origin : undefined };
+  return sent.map(({ name }, index) => {
+    const [type, isList, isStored, found] = facts[index] ?? [];
+    const places = isStored === null ? [] : (JSON.parse(String(found)) as readonly Place[]);
+    const origin = isStored === true ? places[0]?.join(".") : undefined;
+    return { name, type: String(type), isList: isList === true, origin, places };
   });
 }
 

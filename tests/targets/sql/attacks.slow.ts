@@ -1,0 +1,101 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { z } from "zod";
+import type { Databases } from "../../../src/targets/sql/databases.ts";
+import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+import { ask, databaseAt, faultsOf, loaded, sqlTool } from "./support.ts";
+
+const native = findPostgres();
+const text = z.string().nullable();
+const classification = "write";
+
+const TABLES = `CREATE ROLE reader LOGIN; CREATE ROLE writer LOGIN;
+CREATE TABLE people (id bigint PRIMARY KEY, name varchar, email varchar, shown text GENERATED ALWAYS AS (lower(email)) STORED);
+INSERT INTO people VALUES (1, 'Ann', 'canary');
+CREATE TABLE staff () INHERITS (people);
+CREATE TABLE visits (id bigint, email text) PARTITION BY RANGE (id);
+CREATE TABLE visits_old PARTITION OF visits FOR VALUES FROM (0) TO (100);
+CREATE VIEW listed AS SELECT email FROM people; CREATE MATERIALIZED VIEW copied AS SELECT email FROM people;
+CREATE TABLE odd (constructor text, "__proto__" text, "a.b" text); INSERT INTO odd VALUES ('a', 'b', 'c');
+GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader; GRANT ALL ON ALL TABLES IN SCHEMA public TO writer;`;
+
+let server: PostgresServer;
+const opened: Databases[] = [];
+
+function open(settings: Readonly<Record<string, unknown>> = {}): Databases {
+  const databases = databaseAt(server.port, { read: { user: "reader" }, write: { user: "writer" }, ...settings });
+  opened.push(databases);
+  return databases;
+}
+
+describe.skipIf(native === undefined)("an attack on a database", () => {
+  beforeAll(async () => {
+    server = await startPostgres(native ?? "");
+    await server.createDatabase("shop");
+    await server.send(TABLES, "shop");
+    await server.trust();
+  });
+  afterAll(async () => {
+    for (const databases of opened) await databases.close();
+    await server?.end();
+  });
+
+  describe("on the rules of columns", () => {
+    const never = (key: string) => ({ columns: { [key]: "never" } });
+    const released = (from: string): readonly string[] => [
+      `target.sql.statement returns ${from}, which the system's columns never release`,
+    ];
+    const reading: readonly (readonly [what: string, rule: string, statement: string, from: string])[] = [
+      ["a table that inherits", "people.email", "select email as x from staff", "public.people.email"],
+      ["a partition", "visits.*", "select email as x from visits_old", "public.visits.email"],
+      ["the table above", "public.staff.email", "select email as x from people", "public.staff.email"],
+      ["a name with a point", "odd.*", 'select "a.b" as x from odd', "public.odd.a.b"],
+    ];
+    test.each(reading)("by %s: the rule holds", async (_, rule, statement, from) => {
+      expect(await faultsOf(open(never(rule)), sqlTool({ statement, columns: { x: text } }))).toEqual(released(from));
+    });
+
+    test("by a view that has a rule of its own: no declared origin lifts it", async () => {
+      for (const view of ["listed", "copied"]) {
+        const tool = sqlTool({
+          statement: `select email as x from ${view}`,
+          columns: { x: text },
+          origins: { x: "computed" },
+        });
+        expect(await faultsOf(open(never(`${view}.email`)), tool)).toEqual(released(`public.${view}.email`));
+      }
+    });
+
+    const unknown = ["select email as x from copied", "select shown as x from people", "select p as x from people p"];
+    test.each(unknown)("by what holds another column's value, in %p: it needs an origin", async (statement) => {
+      const [fault = ""] = await faultsOf(open(never("people.email")), sqlTool({ statement, columns: { x: text } }));
+      expect(fault).toStartWith("target.sql.origins does not say where the column x comes from");
+    });
+
+    test("by a name in RETURNING that hides a column: each column has its own place", async () => {
+      const statement = `update people set name = 'Ann' where id = 1
+returning id, email as "a b", (select "a.b" as "c d" from odd) as "e (f", name`;
+      const columns = { id: text, "a b": text, "e (f": text, name: text };
+      const tool = sqlTool({ classification, statement, columns });
+      expect(await faultsOf(open(never("people.email")), { ...tool, target: origin(tool, "e (f") })).toEqual(
+        released("public.people.email"),
+      );
+      expect(await ask(await loaded(open(), tool))).toEqual({
+        changed: 1,
+        rows: [{ id: "1", "a b": "canary", "e (f": "c", name: "Ann" }],
+      });
+    });
+
+    const origin = ({ target }: ReturnType<typeof sqlTool>, column: string) => {
+      const { system, sql } = target as Extract<typeof target, { readonly sql: unknown }>;
+      return { system, sql: { ...sql, origins: { [column]: "computed" } } };
+    };
+
+    test("by names that every object has: they are columns as any other", async () => {
+      const statement = 'select constructor, "__proto__" from odd';
+      expect(await faultsOf(open(), sqlTool({ statement }))).toEqual([
+        "output.rows[] has no member constructor, which the statement returns",
+        "output.rows[] has no member __proto__, which the statement returns",
+      ]);
+    });
+  });
+});
