@@ -2,9 +2,12 @@ import { isTable } from "../core/json.ts";
 import { joinPath } from "../core/output-policy/field-path.ts";
 import { type CompiledPolicy, edgeOf } from "../core/output-policy/output-policy.ts";
 import { type AnswerField, CONTAINED_WORDS_MAX } from "./answer-prints.ts";
-import { ADDRESS, type Fingerprints, HOST, TELLING_BITS, type ValueWords, WORDS } from "./fingerprints.ts";
+import { ADDRESS, HOST, WORDS } from "./fingerprint-table.ts";
+import type { Fingerprints } from "./fingerprints.ts";
 import { FIELDS, indexOf, type KnownSources, type ReadSource, type Source } from "./source-index.ts";
 import { variantsOf } from "./texts.ts";
+import type { ValueWords } from "./value-words.ts";
+import { TELLING_BITS } from "./word-bits.ts";
 
 /** In place of a tool's name: the source is what the host application says that the user asked for. */
 export const REQUEST = "the user's request";

@@ -23,6 +23,7 @@ export interface WordSpan {
 
 /** Kinds of characters in words. */
 export const [LETTER, DIGIT, HIGH] = [0x100, 0x200, 0x400];
+export const MIXED = LETTER | DIGIT;
 
 const [DOT, AT, HYPHEN, UNDERSCORE, PLUS, COLON, COMMA] = [0x2e, 0x40, 0x2d, 0x5f, 0x2b, 0x3a, 0x2c];
 /** Most labels of a host name: a sentence may go on after its period without a space. */
@@ -317,7 +318,7 @@ export function ibansAt(
   const until = (end[word] as number) - IBAN_START_BYTES;
   // Two letters and two digits begin a word, or are inside of a long one.
   const isShort = until - from < IBAN_INSIDE_MIN - IBAN_START_BYTES;
-  if (kind[word] !== (LETTER | DIGIT) || (isShort && !isDigit(bytes[from + 2]))) return;
+  if (kind[word] !== MIXED || (isShort && !isDigit(bytes[from + 2]))) return;
   for (let at = from; at <= until; at += 1) {
     if (!isDigit(bytes[at + 2]) || !isDigit(bytes[at + 3]) || !isLetter(bytes[at]) || !isLetter(bytes[at + 1]))
       continue;
