@@ -23,6 +23,8 @@ interface PlannedChange {
   readonly changes: number;
   /** Whether a change without a row is taken back. */
   readonly needsRow: boolean;
+  /** Reads the rows, before COMMIT: an answer that cannot be given takes the change back. @throws {Refusal} */
+  readonly result: (rows: readonly Row[]) => unknown;
 }
 
 /** The tables or functions of a statement are not those that it was checked with; nothing is changed. */
@@ -34,7 +36,7 @@ export class Drifted extends Error {}
  *
  * @throws {SqlFailure | Refusal | Drifted} when nothing is changed
  */
-export async function runChange(planned: PlannedChange, context: RunContext): Promise<readonly Row[]> {
+export async function runChange(planned: PlannedChange, context: RunContext): Promise<unknown> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await changeOnce(planned, context);
@@ -45,10 +47,10 @@ export async function runChange(planned: PlannedChange, context: RunContext): Pr
   }
 }
 
-async function changeOnce(planned: PlannedChange, context: RunContext): Promise<readonly Row[]> {
+async function changeOnce(planned: PlannedChange, context: RunContext): Promise<unknown> {
   const { user, system, query, parameters } = planned;
   const settings = settingsOf(system.caller, context.caller);
-  let prepared: { readonly rows: readonly Row[]; readonly transaction: string } | undefined;
+  let prepared: { readonly result: unknown; readonly transaction: string } | undefined;
   try {
     return await user.database.change(context.signal, async (transaction) => {
       await setLimits(transaction, system.limits, settings);
@@ -56,17 +58,18 @@ async function changeOnce(planned: PlannedChange, context: RunContext): Promise<
       const [digest, id, changed] = rows[0] ?? [];
       if (digest !== planned.digest) throw new Drifted();
       checkBound(Number(changed), planned);
+      const result = planned.result(rows);
       await context.record?.({ system: system.name, transaction: String(id), changed: Number(changed) });
       context.begin?.();
-      prepared = { rows, transaction: String(id) };
-      return rows;
+      prepared = { result, transaction: String(id) };
+      return result;
     });
   } catch (error) {
     if (error instanceof Refusal || error instanceof Drifted) throw error;
     const failed = failureOf(error);
     if (prepared === undefined || isDefinite(failed)) throw failed;
     const status = await resolved(user, prepared.transaction);
-    if (status === "committed") return prepared.rows;
+    if (status === "committed") return prepared.result;
     if (status === "aborted") throw failed;
     throw new Refusal("OUTCOME_UNKNOWN", "It is not known whether the change happened. Check before you call again.", {
       cause: { system: system.name, transaction: prepared.transaction, because: failed.message },

@@ -110,9 +110,11 @@ export class SqlDatabase {
   async #rolledBack<T>(mode: string, signal: AbortSignal, work: (transaction: Transaction) => Promise<T>): Promise<T> {
     try {
       // A transaction ends by an error: settings, notifications and cursors of the statement are undone with it.
-      await this.#pool.run(mode, async (sql) => {
+      const ended = this.#pool.run(mode, async (sql) => {
         throw new RolledBack(await work(this.#transaction(sql, signal)));
       });
+      // A wait for a connection, and for a server that does not even roll back, ends with the call.
+      await soonAfter(signal, ended, this.#options.name);
     } catch (error) {
       this.#hasAnswered = error instanceof RolledBack;
       if (error instanceof RolledBack) return error.result as T;
@@ -154,6 +156,24 @@ export class SqlDatabase {
         await run(sql(extended(text)));
       },
     };
+  }
+}
+
+/** Settles like `work`, but fails when that has not ended soon after the signal. */
+async function soonAfter<T>(signal: AbortSignal, work: Promise<T>, name: string): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const aborted = (): void => {
+    const error = new StoreUnavailable(`${name} does not answer`);
+    timer = setTimeout(() => late.reject(error), 2 * CANCEL_MS_MAX);
+  };
+  if (signal.aborted) aborted();
+  else signal.addEventListener("abort", aborted, { once: true });
+  try {
+    return await Promise.race([work, late.promise]);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", aborted);
   }
 }
 

@@ -190,8 +190,8 @@ function returnedColumns(tree: string, types: readonly number[]): readonly SentC
     return { name: name.replaceAll(/\\(.)/g, "$1"), table: Number(table), number: Number(number), isJunk };
   });
   const columns = entries.filter(({ isJunk }) => isJunk !== "true");
-  // Never with a column less than will be returned: then each one after it would have the place of another.
-  if (columns.length !== types.length) throw new Error("the columns of RETURNING cannot be told");
+  // With a column less than will be returned, each one after it would have the place of another. The server refuses a change without any.
+  if (columns.length !== types.length) return [];
   return columns.map(({ name, table, number }, index) => ({ name, table, number, type: types[index] ?? 0 }));
 }
 

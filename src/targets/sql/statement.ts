@@ -29,9 +29,11 @@ export function wrapped(
 ): string {
   const names = namesOf(columns);
   const texts = textsOf(columns, limits);
+  // The row that exceeds the limit is told, and not sent: it may have many columns.
+  const fitting = names.map((name) => `CASE WHEN used <= ${limits.chars} THEN ${name} END AS ${name}`);
   const size = names.map((name) => `coalesce(length(${name}), 0)`).join(" + ");
   return `SELECT ${digestSql(at + 1)}, ${["used", ...names].map((name) => `w.${name}`).join(", ")} FROM (VALUES (1)) AS always
-LEFT JOIN (SELECT used > ${limits.chars} AS used, ${names.join(", ")} FROM (
+LEFT JOIN (SELECT used > ${limits.chars} AS used, ${fitting.join(", ")} FROM (
 SELECT *, sum(${size}) OVER (ROWS UNBOUNDED PRECEDING) AS used, ${size} AS own FROM (
 SELECT ${texts.join(", ")} FROM (${statement}
 ) AS q(${names.join(", ")}) LIMIT $${at}::text::int8) AS limited) AS counted WHERE used - own <= ${limits.chars}) AS w ON true`;

@@ -122,8 +122,8 @@ export class SqlTool implements Binding {
       throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another statement" });
     }
     const texts = parameters as (string | null)[];
-    if (this.#isChange) return this.#changeResult(await this.#change(plan, texts, context, true));
-    return this.#result(await this.#rows(texts, context, true));
+    if (this.#isChange) return this.#change(plan, texts, context, true);
+    return this.#rows(texts, context, true);
   }
 
   /** Returns what the tool was checked with; checks it first where the database was away. */
@@ -191,7 +191,7 @@ export class SqlTool implements Binding {
     return { system: this.#system.name, path: this.#tool.name, safe: true, signal };
   }
 
-  async #rows(parameters: readonly (string | null)[], context: RunContext, mayCheck: boolean): Promise<readonly Row[]> {
+  async #rows(parameters: readonly (string | null)[], context: RunContext, mayCheck: boolean): Promise<unknown> {
     const { signal } = context;
     const checked = await this.#ready(signal);
     const call = this.#call(signal);
@@ -204,7 +204,7 @@ export class SqlTool implements Binding {
         connected: () => read.database.hasAnswered,
       });
       span?.end("OK");
-      if (rows.every(([digest]) => digest === checked.description.digest)) return rows;
+      if (rows.every(([digest]) => digest === checked.description.digest)) return this.#result(rows, checked);
     } catch (error) {
       span?.end(error instanceof SqlFailure ? error.status : "UNKNOWN");
       if (!(error instanceof SqlFailure)) throw error;
@@ -222,7 +222,8 @@ export class SqlTool implements Binding {
       await this.#check(call.signal);
     } catch (error) {
       if (!(error instanceof SqlFailure)) throw error;
-      if (error.isUnavailable || call.signal.aborted) throw refusalOf(error, call);
+      const isNoAnswer = error.isUnavailable || error.code === "DEADLINE_EXCEEDED";
+      if (isNoAnswer || call.signal.aborted) throw refusalOf(error, call);
       this.#faults = [{ field: "target.sql.statement", message: `the database refuses it (${error.message})` }];
     }
     if (this.#faults.length > 0) throw this.#quarantined();
@@ -286,13 +287,23 @@ export class SqlTool implements Binding {
     parameters: readonly (string | null)[],
     context: RunContext,
     mayCheck: boolean,
-  ): Promise<readonly Row[]> {
-    const { description, query } = await this.#ready(context.signal);
+  ): Promise<unknown> {
+    const checked = await this.#ready(context.signal);
+    const { description, query } = checked;
     const call = { ...this.#call(context.signal), safe: false };
     const changes = Number(plan["changes"]);
     const needsRow = this.#part.one === true;
     const all = [...parameters, String(changes + 1), ...dependencies(description)];
-    const planned = { system: this.#system, user: this.#user, query, digest: description.digest, changes, needsRow };
+    const result = (rows: readonly Row[]): unknown => this.#changeResult(rows, checked);
+    const planned = {
+      system: this.#system,
+      user: this.#user,
+      query,
+      digest: description.digest,
+      changes,
+      needsRow,
+      result,
+    };
     try {
       return await this.#system.resilience.run({
         ...call,
@@ -310,13 +321,13 @@ export class SqlTool implements Binding {
     return this.#change(plan, parameters, context, false);
   }
 
-  #changeResult(rows: readonly Row[]): unknown {
+  #changeResult(rows: readonly Row[], checked: Checked): unknown {
     const changed = Number(rows[0]?.[2] ?? 0);
-    const values = changed === 0 ? [] : rows.map((row) => this.#rowOf(row));
+    const values = changed === 0 ? [] : rows.map((row) => this.#rowOf(row, checked));
     return this.#part.one === true ? values[0] : { [ROWS]: values, [CHANGED]: changed };
   }
 
-  #result(rows: readonly Row[]): unknown {
+  #result(rows: readonly Row[], checked: Checked): unknown {
     const { one, rows: { more } = {} } = this.#part;
     const found = rows.filter(([, exceeds]) => exceeds !== null);
     const fitting = found.filter(([, exceeds]) => exceeds === false);
@@ -327,22 +338,21 @@ export class SqlTool implements Binding {
       }
       if (another !== undefined) throw new Refusal("INVALID_OUTPUT", "The database returned more than one row.");
       if (fitting.length === 0) throw tooLarge();
-      return this.#rowOf(only);
+      return this.#rowOf(only, checked);
     }
     const most = rowsMax(this.#part);
     const isCut = found.length > most || fitting.length < found.length;
     if (isCut && more === "refuse") throw tooLarge();
-    const values = fitting.slice(0, most).map((row) => this.#rowOf(row));
+    const values = fitting.slice(0, most).map((row) => this.#rowOf(row, checked));
     return { [ROWS]: values, ...(isCut && { [TRUNCATED]: true }) };
   }
 
-  #rowOf(row: Row): Readonly<Record<string, unknown>> {
+  #rowOf(row: Row, { description: { columns } }: Checked): Readonly<Record<string, unknown>> {
     const cells = row.slice(this.#isChange ? 3 : 2);
-    const columns = this.#checked?.description.columns ?? [];
     const members = membersOf(this.#row) ?? {};
     return Object.fromEntries(
       columns.map(({ name }, index) => {
-        const schema = members[name];
+        const schema = Object.hasOwn(members, name) ? members[name] : undefined;
         const cell = cells[index] ?? null;
         const text = cell === null ? null : String(cell);
         if (text !== null && text.length > this.#system.limits.cellChars) throw tooLarge();

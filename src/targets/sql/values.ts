@@ -147,5 +147,16 @@ function exactNumber(text: string): number {
   const number = Number(text);
   if (!Number.isFinite(number)) throw new Error("is not a number in JSON: declare text");
   if (INTEGER.test(text) && !Number.isSafeInteger(number)) throw new Error("is too large for a number: declare text");
+  if (digitsOf(text) !== digitsOf(String(number))) throw new Error("has more digits than a number: declare text");
   return number;
+}
+
+/** Returns a number's sign, digits and size in one form: `1.50`, `15e-1` and `1.5` have the same one. */
+function digitsOf(text: string): string {
+  const [, sign = "", whole = "", fraction = "", exponent = "0"] =
+    /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(text) ?? [];
+  const digits = `${whole}${fraction}`.replace(/^0+/, "");
+  const size = digits.length - fraction.length + Number(exponent);
+  const significant = digits.replace(/0+$/, "");
+  return significant === "" ? "0" : `${sign}0.${significant}e${size}`;
 }

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
 import type { Databases } from "../../../src/targets/sql/databases.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
-import { ask, databaseAt, faultsOf, loaded, sqlTool } from "./support.ts";
+import { ask, databaseAt, faultsOf, loaded, refusal, sqlTool } from "./support.ts";
 
 const native = findPostgres();
 const text = z.string().nullable();
@@ -96,6 +96,64 @@ returning id, email as "a b", (select "a.b" as "c d" from odd) as "e (f", name`;
         "output.rows[] has no member constructor, which the statement returns",
         "output.rows[] has no member __proto__, which the statement returns",
       ]);
+    });
+  });
+
+  const inexact = ["1234567890123456789012345", "12345678901234567.5", "0.12345678901234567890123"];
+  test.each(inexact)("on the digits of a number that JSON would change, %s: there is no answer", async (number) => {
+    const tool = sqlTool({ statement: `select ${number}::numeric as x`, columns: { x: z.number() } });
+    expect((await refusal(ask(await loaded(open(), tool)))).code).toBe("INVALID_OUTPUT");
+  });
+
+  test("numbers that JSON holds are read in each of their forms", async () => {
+    const statement = `select 1.500::numeric as a, 1e20::float8 as b, '-0'::float8 as c, 0.1::real as d, 1e-7::numeric as e`;
+    const columns = { a: z.number(), b: z.number(), c: z.number(), d: z.number(), e: z.number() };
+    const { rows } = (await ask(await loaded(open(), sqlTool({ statement, columns })))) as { rows: unknown[] };
+    expect(rows).toEqual([{ a: 1.5, b: 1e20, c: -0, d: 0.1, e: 1e-7 }]);
+  });
+
+  test("by an answer that cannot be read: the change is taken back", async () => {
+    const statement = "update people set name = 'changed' where id = 1 returning 9007199254740993 as id";
+    const tool = sqlTool({ classification, statement, columns: { id: z.int() } });
+    expect((await refusal(ask(await loaded(open(), tool)))).code).toBe("INVALID_OUTPUT");
+    expect(await server.send("SELECT name FROM people WHERE id = 1", "shop")).toEqual([{ name: "Ann" }]);
+  });
+
+  test("by a row that is larger than the limit of all rows: it is not sent", async () => {
+    const databases = open({ limits: { cellChars: 1_000, bytes: 2_500 } });
+    const statement = `select ${["a", "b", "c"].map((name) => `repeat('x', 1000) as ${name}`).join(", ")}`;
+    const tool = sqlTool({ statement, columns: { a: text, b: text, c: text } });
+    expect(await ask(await loaded(databases, tool))).toEqual({ rows: [], truncated: true });
+  });
+
+  describe("on time", () => {
+    const soon = () => AbortSignal.timeout(100);
+    const quick = sqlTool({ statement: "select 1 as x", columns: { x: text } });
+
+    test("by calls that hold every connection: the next one ends with its own deadline", async () => {
+      const databases = open({ connections: 1 });
+      const slow = sqlTool({ statement: "select count(*) as x from generate_series(1, 1e9)", columns: { x: text } });
+      const [holding, waiting] = [await loaded(databases, slow), await loaded(databases, quick)];
+      const leaving = new AbortController();
+      const held = refusal(ask(holding, {}, leaving.signal));
+      expect((await refusal(ask(waiting, {}, soon()))).code).toBe("DEADLINE_EXCEEDED");
+      leaving.abort();
+      expect((await held).code).toBe("CANCELLED");
+      expect(await ask(waiting)).toEqual({ rows: [{ x: "1" }] });
+    });
+
+    test("by a server that is silent: a call ends with its deadline, also with a new connection", async () => {
+      const binding = await loaded(open(), quick);
+      server.freeze();
+      const started = performance.now();
+      try {
+        for (let call = 0; call < 2; call += 1) {
+          expect((await refusal(ask(binding, {}, soon()))).code).toBe("DEADLINE_EXCEEDED");
+        }
+      } finally {
+        server.thaw();
+      }
+      expect(performance.now() - started).toBeLessThan(4_500);
     });
   });
 });
