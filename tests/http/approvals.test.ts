@@ -176,7 +176,8 @@ test("the headlines of a list are read with one entry, which names their request
     const rows = listOf(page, "approvals").filter(({ id }) => [first.id, plain.id, second.id].includes(String(id)));
     return { headlines: rows.map(({ headline }) => headline), entries: linesSince(from) };
   };
-  expect(await read("limit=3")).toEqual({
+  expect(await read("limit=3")).toEqual({ headlines: [undefined, undefined, undefined], entries: [by] });
+  expect(await read("limit=3&headlinesFrom=1970-01-01T00:00:00.000Z")).toEqual({
     headlines: [{ does: "Runs", what: "make all" }, undefined, { does: "Runs", what: "make clean" }],
     entries: [{ ...by, ids: [second.id, first.id] }],
   });

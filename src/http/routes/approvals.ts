@@ -63,7 +63,7 @@ const listQuery = z
       .string()
       .regex(/^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}$/, "must be the cursor of an earlier page")
       .optional(),
-    /** Headlines of requests that were created earlier are left out, because the client has them: each is recorded as read. */
+    /** Asks for the headlines of requests that were created from then on: each is recorded as read. Left out: none. */
     headlinesFrom: z.iso.datetime({ error: "must be a time such as 2026-01-31T12:00:00.000Z" }).optional(),
   })
   .refine(isWholeOwner, WHOLE_OWNER);
@@ -110,7 +110,7 @@ export const endpoints: readonly Endpoint<ApprovalsPart>[] = [
       const page = await inStore(services, () => services.approvals.list({ ...filter, limit, requester }));
       const next = page.cursor !== undefined && { cursor: page.cursor };
       if (tokenAudience === "agents") return json(200, { approvals: page.approvals.map(forRequester), ...next });
-      const from = headlinesFrom === undefined ? 0 : Date.parse(headlinesFrom);
+      const from = headlinesFrom === undefined ? Number.POSITIVE_INFINITY : Date.parse(headlinesFrom);
       const ids: string[] = [];
       const rows = page.approvals.map((one) => {
         const headline = one.createdAt < from ? {} : headlineInList(one);

@@ -12,7 +12,7 @@ import { route } from "../state.ts";
 import { Text } from "../text.tsx";
 import { counted } from "../words.ts";
 import { Partial } from "./list.tsx";
-import { type Activity, refusedIn } from "./model.ts";
+import { refusedIn, type ShownActivity } from "./model.ts";
 import { activityPath, callerFilter, callsHref, queryText } from "./paths.ts";
 import { Standing } from "./standing.tsx";
 
@@ -20,7 +20,7 @@ import { Standing } from "./standing.tsx";
 
 export function Agent(who: AgentName): VNode {
   const { query } = route.value;
-  const { read, again } = useRead<Activity>(activityPath(callerFilter(who), query));
+  const { read, again } = useRead<ShownActivity>(activityPath(callerFilter(who), query));
   const shown = { path: ["agents", who.iss, who.sub], query };
   return (
     <article class="sheet story agent">
@@ -76,7 +76,7 @@ function Halted(who: AgentName): VNode | null {
 
 interface DidProps {
   readonly who: AgentName;
-  readonly activity: Activity;
+  readonly activity: ShownActivity;
   readonly query: URLSearchParams;
 }
 
@@ -133,7 +133,7 @@ const WORDS: Readonly<Record<string, string>> = {
   DRY_RUN: "dry runs",
 };
 
-function Figure({ words, calls }: { readonly words: string; readonly calls: Activity["all"]["day"] }): VNode {
+function Figure({ words, calls }: { readonly words: string; readonly calls: ShownActivity["all"]["day"] }): VNode {
   const others = Object.keys(WORDS).filter((decision) => calls[decision] !== undefined);
   return (
     <li>
@@ -146,7 +146,7 @@ function Figure({ words, calls }: { readonly words: string; readonly calls: Acti
 }
 
 interface CountsProps {
-  readonly activity: Activity;
+  readonly activity: ShownActivity;
   readonly filter: Readonly<Record<string, string>>;
 }
 

@@ -9,7 +9,7 @@ import { hrefOf } from "../route.ts";
 import { route } from "../state.ts";
 import { Text } from "../text.tsx";
 import { counted } from "../words.ts";
-import { type Activity, type AgentRow, agentRows, type Sort, shownRows } from "./model.ts";
+import { type AgentRow, agentRows, type ShownActivity, type Sort, shownRows } from "./model.ts";
 import { activityPath } from "./paths.ts";
 
 /** Every agent that called in the last day. */
@@ -21,7 +21,7 @@ const rowsMax = signal(ROWS_SHOWN);
 
 export function List(): VNode {
   const { query } = route.value;
-  const { read, again } = useRead<Activity>(activityPath({}, query));
+  const { read, again } = useRead<ShownActivity>(activityPath({}, query));
   const shown = { path: ["agents"], query };
   return (
     <div class="sheet">
@@ -57,7 +57,7 @@ export function List(): VNode {
 }
 
 /** Says what is missing from the counts. */
-export function Partial({ activity: { isPartial, warnings = [] } }: { readonly activity: Activity }): VNode {
+export function Partial({ activity: { isPartial, warnings = [] } }: { readonly activity: ShownActivity }): VNode {
   return (
     <>
       {isPartial && (
@@ -74,7 +74,7 @@ export function Partial({ activity: { isPartial, warnings = [] } }: { readonly a
   );
 }
 
-function Rows({ activity }: { readonly activity: Activity }): VNode {
+function Rows({ activity }: { readonly activity: ShownActivity }): VNode {
   const halts = useHalts().value?.halts ?? [];
   const all = agentRows(activity, halts);
   const found = shownRows(all, filter.value, sort.value);

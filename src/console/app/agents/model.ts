@@ -7,7 +7,7 @@ import { sumOf } from "../halting.tsx";
 /** What agents did, as the pages show it. */
 
 /** `GET /audit/activity`. */
-export type Activity = AuditActivity & Sourced & { readonly warnings?: readonly string[] };
+export type ShownActivity = AuditActivity & Sourced & { readonly warnings?: readonly string[] };
 
 type Calls = AuditActivity["all"]["day"];
 

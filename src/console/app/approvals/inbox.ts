@@ -271,15 +271,14 @@ function isUnlisted(one: ListedRequest | undefined): one is ListedRequest {
 }
 
 /** Returns from when headlines are wanted: the page has those of older requests, and each reading is recorded. */
-function headlinesFrom(): string | undefined {
-  if (listedUntil === 0) return undefined;
+function headlinesFrom(): string {
+  if (listedUntil === 0) return new Date(0).toISOString();
   const unlisted = [...requests.value.values()].filter(isUnlisted).map(({ createdAt }) => Date.parse(createdAt));
   return new Date(Math.min(listedUntil - OVERLAP_MS, ...unlisted)).toISOString();
 }
 
 async function readPage(query: URLSearchParams): Promise<RequestPage> {
-  const from = headlinesFrom();
-  if (from !== undefined) query.set("headlinesFrom", from);
+  query.set("headlinesFrom", headlinesFrom());
   const page = await request<RequestPage>("GET", `/approvals?${query}`);
   if (!Array.isArray(page?.approvals))
     throw new ApiError("UNREADABLE_ANSWER", "The list of approval requests cannot be read.");
