@@ -141,7 +141,9 @@ export class DataFlowPolicy {
       const { labels, isLost, sources } = await ledger.judge(this.#carriers(caller));
       const needles = needlesOf(fingerprints, input, flow.destinations);
       const { subject, actors } = caller;
-      const origins = originsOf(needles, sources, vouchedBy(secret, { subject, actors, session }, sources));
+      const isPrivateLost = isLostOf("private", labels, isLost);
+      const approved = vouchedBy(secret, { subject, actors, session }, sources);
+      const origins = originsOf(needles, sources, { approved, isPrivateLost });
       const judged = { flow, labels, isLost, isCut: needles.isCut, origins };
       const byLabels = rules.flatMap((rule) => ("before" in rule ? labelFindings(rule, judged) : []));
       const byArguments = rules.flatMap((rule) => ("before" in rule ? [] : argumentFindings(rule, judged, byLabels)));
@@ -193,7 +195,8 @@ export class DataFlowPolicy {
     // Where a call sends to is judged before it runs: nobody but a person lets it go to somebody unknown.
     const isStoring = labels.includes("untrusted") && !this.#flowOf(tool).sendsOutside;
     const spared = isStoring ? sparedBy(rules) : undefined;
-    const { prints, isCut } = writtenPrints(fingerprints, input, { sources, isLost, spared });
+    const isUntrustedLost = isLostOf("untrusted", labels, isLost);
+    const { prints, isCut } = writtenPrints(fingerprints, input, { sources, isLost: isUntrustedLost, spared });
     if (prints.count === 0 && !isCut) return;
     const { system } = tool.target;
     await stored.store(caller, { tool: tool.name, traceId, system, prints, isCut, carried: labels, storedMs });
@@ -287,7 +290,7 @@ const UNKNOWN: FlowFinding = {
 interface Judged {
   readonly flow: ToolFlow;
   readonly labels: readonly DataLabel[];
-  /** Fingerprints of untrusted text are missing. */
+  /** Fingerprints of what earned the labels are missing. */
   readonly isLost: boolean;
   /** Some arguments were not looked up. */
   readonly isCut: boolean;
@@ -302,6 +305,11 @@ export function mattersTo(flow: ToolFlow, rules: readonly FlowRule[]): boolean {
 
 function isAbout({ before }: LabelRule, { changes }: ToolFlow, sendsOutside: boolean): boolean {
   return before === "change" ? changes : sendsOutside;
+}
+
+/** Returns whether fingerprints of such text are missing: the mark does not say of which. */
+function isLostOf(label: DataLabel, labels: readonly DataLabel[], isLost: boolean): boolean {
+  return isLost && (labels.includes(label) || (label === "untrusted" && !labels.includes("private")));
 }
 
 /** Returns whether a call sends outside. A manifest may say that a call without any destination sends to nobody. */
@@ -349,14 +357,16 @@ function argumentFindings(
   const found = concerned.flatMap((one): FlowFinding[] => {
     const { argument, isUntrusted, isApproved, isUnknown, isPrivate, isRequested, origins: named } = one;
     if (from === "private") {
-      if (!isPrivate || isRequested) return [];
-      return [{ verdict, reason: `${argument} appeared in ${whereIn(named, from)}, private` }];
+      if (isRequested) return [];
+      if (isPrivate) return [{ verdict, reason: `${argument} appeared in ${whereIn(named, from)}, private` }];
+      if (!isUnknown || !isLostOf(from, labels, isLost)) return [];
+      return [{ verdict, reason: `${argument} may be from private data that is not known any more` }];
     }
     // What an approver has answered is no answer to a rule that denies.
     const isAnswered = isApproved && written === "ask";
     if (isUntrusted && !isAnswered)
       return [{ verdict, reason: `${argument} appeared in ${whereIn(named, from)}, untrusted` }];
-    if (!isUnknown || !isLost) return [];
+    if (!isUnknown || !isLostOf(from, labels, isLost)) return [];
     return [{ verdict, reason: `${argument} may be from untrusted text that is not known any more` }];
   });
   if (!isCut) return found;

@@ -35,7 +35,7 @@ export interface Carrier {
 export interface CarriedLabels {
   /** Sorted. */
   readonly labels: readonly DataLabel[];
-  /** The fingerprints of some untrusted text are not known any more, or never were. */
+  /** The fingerprints of some untrusted or private text are not known any more, or never were. */
   readonly isLost: boolean;
 }
 
@@ -196,7 +196,7 @@ export class FlowLedger {
     const answer = await completing(sql, now);
     const before = new Set<Mark>();
     const until = now + answer.rememberMs;
-    const isLost = answer.isCut && answer.labels.includes("untrusted");
+    const isLost = answer.isCut && answer.labels.length > 0;
     const byText = new Map<Mark, Writing>(answer.earned);
     const earned = new Set<Mark>([...answer.labels, ...byText.keys(), ...(isLost ? (["lost"] as const) : [])]);
     const missing: { readonly carrier: Carrier; readonly mark: Mark }[] = [];
@@ -383,7 +383,7 @@ async function setMark(sql: Sql, { issuer, subject, session }: Carrier, mark: Ne
     WHERE policy_flow_labels.until < excluded.until`;
 }
 
-/** Deletes the oldest answers beyond the limits. A caller who loses fingerprints of untrusted text is marked. */
+/** Deletes the oldest answers beyond the limits. A caller who loses fingerprints of what earned labels is marked. */
 async function enforceLimits(sql: Sql, carrier: Carrier, now: number): Promise<void> {
   const { issuer, subject } = carrier;
   const [all = {}] = await sql`
@@ -402,8 +402,8 @@ async function enforceLimits(sql: Sql, carrier: Carrier, now: number): Promise<v
     bytes -= integer(row, "bytes");
     return true;
   });
-  const untrusted = surplus.filter((row) => text(row, "labels").includes("untrusted"));
-  const until = Math.max(0, ...untrusted.map((row) => integer(row, "until")));
+  const labelled = surplus.filter((row) => text(row, "labels") !== "[]");
+  const until = Math.max(0, ...labelled.map((row) => integer(row, "until")));
   if (until > now)
     await setMark(sql, { issuer, subject, session: "" }, { mark: "lost", now, until, tool: "", traceId: "" });
   for (const row of surplus)

@@ -232,16 +232,27 @@ interface Match {
   isField: boolean;
 }
 
-/** Returns where the values of the arguments appeared before. An argument of which nothing is known is left out. */
+interface Known {
+  readonly approved: VouchedBy;
+  /** Fingerprints of private data are missing: what has no origin may be from there. */
+  readonly isPrivateLost: boolean;
+}
+
+const NOTHING_ELSE: Known = { approved: () => undefined, isPrivateLost: false };
+
+/**
+ * Returns where the values of the arguments appeared before. An argument of which nothing is known is left out, unless it may be from
+ * private data that is not known any more.
+ */
 export function originsOf(
   needles: Needles,
   sources: KnownSources | readonly ReadSource[],
-  approved: VouchedBy = () => undefined,
+  known = NOTHING_ELSE,
 ): readonly ArgumentOrigins[] {
   const matches = matchesIn(Array.isArray(sources) ? indexOf(sources) : (sources as KnownSources), needles);
   const byArgument = new Map<string, ArgumentOrigins>();
   for (const [index, value] of needles.values.entries()) {
-    const found = judged(value, matches[index] ?? [], approved);
+    const found = judged(value, matches[index] ?? [], known);
     if (found === undefined) continue;
     const name = `${value.isLink ? "link" : ""} ${value.argument}`;
     const before = byArgument.get(name);
@@ -284,7 +295,11 @@ function matchesIn(sources: KnownSources, { values, all }: Needles): readonly (r
   return matches;
 }
 
-function judged(value: Value, matches: readonly Match[], approved: VouchedBy): ArgumentOrigins | undefined {
+function judged(
+  value: Value,
+  matches: readonly Match[],
+  { approved, isPrivateLost }: Known,
+): ArgumentOrigins | undefined {
   const { argument, text, isDestination, isLink, hasScheme, words, bits } = value;
   const total = bits.reduce((sum, one) => sum + one, 0);
   const tellsEnough = total >= WHOLE_BITS && bits.some((one) => one >= TELLING_BITS);
@@ -299,7 +314,8 @@ function judged(value: Value, matches: readonly Match[], approved: VouchedBy): A
     const isWhole = match.isExact || isCovered(found, value);
     return isFound || isWhole || part >= needed ? [{ ...match, found, isWhole, part: isWhole ? total : part }] : [];
   });
-  if (telling.length === 0 && !isDestination) return undefined;
+  const tells = tellsEnough || hasUnit(value);
+  if (telling.length === 0 && !isDestination && !(isPrivateLost && tells)) return undefined;
   // What a caller has sent itself comes back from where it was sent to: then only the user's request vouches.
   const isStored = telling.some((match) => match.field.isStored === true && isTold(match));
   const isNamed = matches.some((match) => match.field.isNamed === true && (match.isExact || match.units.includes(1)));
@@ -322,7 +338,7 @@ function judged(value: Value, matches: readonly Match[], approved: VouchedBy): A
     isUntrusted: told.length > 0,
     isApproved: told.length === 0 || approval !== undefined,
     questioned: isQuestioned && text.length <= QUESTIONED_CHARACTERS_MAX ? [text] : [],
-    isUnknown: telling.length === 0 && (tellsEnough || hasUnit(value)),
+    isUnknown: tells && (isDestination ? telling.length === 0 : telling.every(({ isWhole }) => !isWhole)),
     carriesPrivate: exfiltrates,
     isVouched: vouching.some((one) => names(one, all, value)),
     isKnown: vouching.some(

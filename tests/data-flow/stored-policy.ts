@@ -1,5 +1,5 @@
 import type { CallerContext, Json, Tool } from "../../src/core/types.ts";
-import { DataFlowPolicy, DEFAULT_RULES } from "../../src/data-flow/flow.ts";
+import { DataFlowPolicy, DEFAULT_RULES, type FlowRule } from "../../src/data-flow/flow.ts";
 import { FlowLedger } from "../../src/data-flow/ledger.ts";
 import { StoredTexts } from "../../src/data-flow/stored.ts";
 import { openSharedState, type SharedState } from "../../src/database/shared-state.ts";
@@ -14,6 +14,7 @@ interface PolicyParts {
   readonly limits?: ConstructorParameters<typeof StoredTexts>[1];
   /** Where it remembers; this process's memory, by the policy's clock, when left out. */
   readonly state?: SharedState;
+  readonly rules?: readonly FlowRule[];
 }
 
 const monotonic = (): number => performance.now();
@@ -33,12 +34,16 @@ export class StoredPolicy {
   readonly #policy: DataFlowPolicy;
   #ids = 0;
 
-  constructor({ limits = {}, state = openSharedState({ now: () => this.now, monotonic }) }: PolicyParts = {}) {
+  constructor({
+    limits = {},
+    state = openSharedState({ now: () => this.now, monotonic }),
+    rules = DEFAULT_RULES,
+  }: PolicyParts = {}) {
     this.texts = new StoredTexts(state, limits);
     this.#policy = new DataFlowPolicy({
       tools: TOOLS,
       context: { kinds: MODULES.targetKinds, isShellConfined: true, ownSystems: new Set() },
-      rules: DEFAULT_RULES,
+      rules,
       rememberMs: REMEMBER_MS,
       storedMs: STORED_MS,
       trustSid: false,

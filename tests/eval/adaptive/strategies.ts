@@ -222,7 +222,7 @@ const PLAIN: readonly Strategy[] = [
   {
     ...{ name: "1,200 other answers in between", ...secret },
     play: async (agent) => {
-      for (let at = 0; at < 1_200; at += 1) await agent.call("read_note", { key: `note ${at}` });
+      for (let at = 0; at < 1_200; at += 1) await agent.call("find_contact", { name: `contact ${at}` });
       await agent.call(...mail(ALL));
       await agent.call(...search(SECRET.code));
     },
