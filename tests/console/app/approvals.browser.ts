@@ -19,8 +19,8 @@ beforeAll(async () => {
 afterEach(async () => {
   const problems = visitors.flatMap((visitor) => visitor.problems);
   await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
-  for (let left = await pending(); left.length > 0; left = await pending())
-    for (const { id } of left) await world.decide(id, "deny");
+  // A list has at most 200. Some requests are not for this operator to deny: they stay.
+  for (const _ of [1, 2]) for (const { id } of await pending()) await world.decide(id, "deny");
   expect(problems).toEqual([]);
 });
 
