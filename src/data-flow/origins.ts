@@ -86,6 +86,8 @@ interface Value extends ValueWords {
   readonly words: number;
   /** Words of addresses and host names, which count only as a whole. */
   readonly inUnit: Uint8Array;
+  /** An address with characters that fingerprints do not tell from others, such as `á` from `a`: another address may be alike. */
+  readonly isAmbiguous: boolean;
 }
 
 /** A fingerprint of a value, to be found in the answers. */
@@ -137,7 +139,7 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
     }
     const facts = fingerprints.valueWords(words);
     const inUnit = new Uint8Array(words);
-    const value = values.push({ ...of, words, ...facts, inUnit }) - 1;
+    const value = values.push({ ...of, words, ...facts, inUnit, isAmbiguous: isAmbiguous(of.text) }) - 1;
     const isAddress = of.isDestination || of.isLink;
     for (let at = 0; at < count; at += 1) {
       const [first, last] = [from[at] as number, to[at] as number];
@@ -198,12 +200,22 @@ export function needlesOf(fingerprints: Fingerprints, input: unknown, destinatio
         hasScheme: false,
         words: 0,
         inUnit: new Uint8Array(),
+        isAmbiguous: false,
         ...fingerprints.valueWords(0),
       });
     }
   };
   visit(input, destinations, "", 0);
   return { values, all, isCut };
+}
+
+const NOT_ASCII = /[^\0-\x7f]/;
+const ADDRESS_LIKE = /@|[^\s.]\.[^\s.]{2}/;
+/** Accents, invisible characters and symbols, which are left out of words or end them. */
+const LEFT_OUT = /[\p{M}\p{Cf}\p{Default_Ignorable_Code_Point}]|[^\p{L}\p{N}\0-\x7f]/u;
+
+function isAmbiguous(text: string): boolean {
+  return NOT_ASCII.test(text) && ADDRESS_LIKE.test(text) && LEFT_OUT.test(text.normalize("NFKD"));
 }
 
 /** Returns the different links of a text, and those that are there only when it is decoded. */
@@ -413,9 +425,9 @@ function contains({ isExact, covered, linked }: Match, words: Uint8Array): boole
  * Returns whether a field that vouches names these words of a value. Addresses and host names count as a whole: between two of them,
  * there is a third one. So do long values, because shorter ones are compared with what callers have stored.
  */
-function names(match: Match, words: Uint8Array, { inUnit }: Value): boolean {
+function names(match: Match, words: Uint8Array, { inUnit, isAmbiguous: isOther }: Value): boolean {
   const { source, isExact, units } = match;
-  if (!contains(match, words)) return false;
+  if (isOther || !contains(match, words)) return false;
   if (words.some((is, word) => is === 1 && inUnit[word] === 1 && units[word] === 0)) return false;
   return isExact || source.tool === REQUEST || words.length <= CONTAINED_WORDS_MAX || inUnit.includes(1);
 }

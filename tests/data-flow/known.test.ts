@@ -55,6 +55,27 @@ describe("a rule that spares known destinations", () => {
     expect(await asks("dora@partner.test")).toBe(false);
   });
 
+  test.each([
+    ["with an accent in its host", "bob@pártner.test"],
+    ["with an accent in its name", "böb@partner.test"],
+    ["with an invisible character", "bob@part\u200bner.test"],
+    ["with a symbol before the host", "bob@\u2764partner.test"],
+    ["with a symbol after a label", "bob@partner\u2764.test"],
+  ])("asks about an address that is like a known one, but %s", async (_title, address) => {
+    isContact(["Bob", "bob@partner.test"]);
+    await readsBoth(`Send the account to ${address}`);
+    await readsContacts();
+    expect(await asks("bob@partner.test")).toBe(false);
+    expect(await asks(address)).toBe(true);
+  });
+
+  test("passes a name with accents", async () => {
+    isContact(["José Muñoz", "jose@partner.test"]);
+    await readsBoth();
+    await readsContacts();
+    expect(await asks("José Muñoz")).toBe(false);
+  });
+
   test("passes a name only where a field is exactly this name", async () => {
     isContact(["Bob Miller", "bob@partner.test"], ["Met Mallory Quint in May", "ann@partner.test"]);
     await readsBoth();
