@@ -199,7 +199,9 @@ export class DataFlowPolicy {
     const { prints, isCut } = writtenPrints(fingerprints, input, { sources, isLost: isUntrustedLost, spared });
     if (prints.count === 0 && !isCut) return;
     const { system } = tool.target;
-    await stored.store(caller, { tool: tool.name, traceId, system, prints, isCut, carried: labels, storedMs });
+    // While fingerprints of untrusted text are missing, anything may be from there.
+    const carried = isLost ? [...new Set<DataLabel>([...labels, "untrusted"])] : labels;
+    await stored.store(caller, { tool: tool.name, traceId, system, prints, isCut, carried, storedMs });
   }
 
   /** Counts an answer that was withheld because it could not be remembered. */

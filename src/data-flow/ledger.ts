@@ -22,6 +22,9 @@ const LATE_MS_MAX = 15_000;
 const SWEEP_MS = 60_000;
 /** Memory for fingerprints of all callers together: the callers that were judged longest ago are forgotten first. */
 const CACHED_BYTES_MAX = 67_108_864;
+/** A caller's fingerprints beyond these are loaded again: the database has left out the oldest ones meanwhile. */
+const CALLER_SOURCES_MAX = SOURCES_MAX * 2;
+const CALLER_BYTES_MAX = CACHED_BYTES_MAX * 2;
 
 /** Whose labels a call carries. */
 export interface Carrier {
@@ -280,7 +283,11 @@ export class FlowLedger {
   ): Promise<SourceIndex> {
     const { issuer, subject, session } = carrier;
     const name = nameOf(carrier);
-    const cached = this.#cache.get(name) ?? { sources: new SourceIndex(), bytes: 0, youngest: 0 };
+    const known = this.#cache.get(name);
+    const isOver =
+      known !== undefined && (known.sources.size > CALLER_SOURCES_MAX || known.sources.bytes > CALLER_BYTES_MAX);
+    if (isOver) this.#cachedBytes -= known.bytes;
+    const cached = known !== undefined && !isOver ? known : { sources: new SourceIndex(), bytes: 0, youngest: 0 };
     const since = Math.max(0, cached.youngest - LATE_MS_MAX);
     const listed = await sql`
       SELECT id, at FROM policy_flow_sources

@@ -58,6 +58,11 @@ export class SourceIndex implements KnownSources {
     return this.#low.byteLength * 5 + this.#numbers.size * SOURCE_BYTES;
   }
 
+  /** Number of sources. */
+  get size(): number {
+    return this.#numbers.size;
+  }
+
   has(id: string): boolean {
     return this.#numbers.has(id);
   }

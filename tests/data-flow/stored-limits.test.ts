@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import type { Json } from "../../src/core/types.ts";
 import { Fingerprints } from "../../src/data-flow/fingerprints.ts";
 import { FlaggedPrints, StoredTable } from "../../src/data-flow/stored-table.ts";
 import { REMEMBER_MS, STORED_MS, StoredPolicy } from "./stored-policy.ts";
@@ -28,6 +29,19 @@ describe("time", () => {
     });
     policy.now += STORED_MS;
     expect(await policy.reads("list_notes", { notes: [text] })).toEqual({ labels: [], stored: [] });
+  });
+
+  test("marks the system of a text that was not looked at, written when a label has ended and fingerprints are missing", async () => {
+    const policy = new StoredPolicy();
+    await policy.reads("read_mail", { body: textOf(12) });
+    policy.now += REMEMBER_MS / 50;
+    await policy.reads("read_mail", { body: textOf(140_000, 5) });
+    policy.now += REMEMBER_MS - 1;
+    let deep: Json = textOf(12, 3);
+    for (let depth = 0; depth < 70; depth += 1) deep = [deep];
+    await policy.writes("keep_note", { text: deep });
+    policy.now += REMEMBER_MS;
+    expect(await policy.reads("list_notes", { notes: ["anything"] })).toMatchObject({ labels: ["untrusted"] });
   });
 
   test("begins again when the same text is stored again", async () => {
