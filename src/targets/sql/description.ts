@@ -132,13 +132,20 @@ function settingsParameters({ statementMs, lockMs }: StatementLimits): readonly 
   return [String(statementMs), String(lockMs)];
 }
 
-/** A column with the digest of everything that a statement depends on. It has two parameters: relations and functions. */
+/**
+ * A column with the digest of everything that a statement depends on, and of what has the same names: a new table or function may be
+ * the one that the statement finds first. It has two parameters: relations and functions.
+ */
 export function digestSql(at: number): string {
   return `md5(concat_ws('/',
 (SELECT string_agg(concat_ws(' ', attrelid, attnum, attname, atttypid, atttypmod), ',' ORDER BY attrelid, attnum)
   FROM pg_catalog.pg_attribute WHERE attrelid = ANY($${at}::text[]::oid[]) AND attnum > 0 AND NOT attisdropped),
 (SELECT string_agg(concat_ws(' ', oid, md5(ev_action::text)), ',' ORDER BY oid)
   FROM pg_catalog.pg_rewrite WHERE ev_class = ANY($${at}::text[]::oid[])),
+(SELECT string_agg(oid::text, ',' ORDER BY oid) FROM pg_catalog.pg_class
+  WHERE relpersistence <> 't' AND relname IN (SELECT relname FROM pg_catalog.pg_class WHERE oid = ANY($${at}::text[]::oid[]))),
+(SELECT string_agg(oid::text, ',' ORDER BY oid) FROM pg_catalog.pg_proc
+  WHERE proname IN (SELECT proname FROM pg_catalog.pg_proc WHERE oid = ANY($${at + 1}::text[]::oid[]))),
 (SELECT string_agg(concat_ws(' ', oid, provolatile, md5(prosrc)), ',' ORDER BY oid)
   FROM pg_catalog.pg_proc WHERE oid = ANY($${at + 1}::text[]::oid[]))))`;
 }
@@ -219,10 +226,15 @@ function entriesOf(tree: string, start: number): readonly string[] {
 /** Returns what changes of these tables set off: triggers, and keys that change other tables. */
 async function effectsOf(transaction: Transaction, relations: readonly string[]): Promise<readonly string[]> {
   const rows = await transaction.query(
-    `SELECT format('the trigger %s of %s runs', tgname, tgrelid::regclass) FROM pg_catalog.pg_trigger
-WHERE tgrelid = ANY($1::text[]::oid[]) AND NOT tgisinternal AND tgenabled <> 'D'
-UNION ALL SELECT format('a deleted row of %s also changes %s', confrelid::regclass, conrelid::regclass) FROM pg_catalog.pg_constraint
-WHERE contype = 'f' AND confrelid = ANY($1::text[]::oid[]) AND confdeltype IN ('c', 'n', 'd') ORDER BY 1`,
+    `WITH RECURSIVE touched(id) AS (SELECT unnest($1::text[]::oid[]) UNION SELECT next.id FROM touched t, LATERAL (
+  SELECT inhrelid FROM pg_catalog.pg_inherits WHERE inhparent = t.id
+  UNION ALL SELECT conrelid FROM pg_catalog.pg_constraint
+  WHERE contype = 'f' AND confrelid = t.id AND (confdeltype IN ('c', 'n', 'd') OR confupdtype IN ('c', 'n', 'd'))) AS next(id))
+SELECT format('the trigger %s of %s runs', tgname, tgrelid::regclass) FROM pg_catalog.pg_trigger
+WHERE tgrelid IN (SELECT id FROM touched) AND NOT tgisinternal AND tgenabled <> 'D'
+UNION ALL SELECT format('a %s row of %s also changes %s', act.how, confrelid::regclass, conrelid::regclass)
+FROM pg_catalog.pg_constraint, LATERAL (VALUES ('deleted', confdeltype), ('changed', confupdtype)) AS act(how, does)
+WHERE contype = 'f' AND confrelid IN (SELECT id FROM touched) AND act.does IN ('c', 'n', 'd') ORDER BY 1`,
     [`{${relations.join(",")}}`],
   );
   return rows.map(([effect]) => String(effect));
@@ -320,11 +332,14 @@ FROM pg_catalog.pg_roles WHERE rolname = current_user`,
   };
 }
 
+/** Functions of PostgreSQL that read whatever table or schema their argument names: no origin of such a column is known. */
+const READERS = "^(table|schema|database)_to_xml";
+
 async function functionsIn(transaction: Transaction, trees: readonly string[]): Promise<readonly CalledFunction[]> {
   const ids = idsIn(trees, /:(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)/g);
   const operators = idsIn(trees, /:(?:opno|eqop|sortop) (\d+)/g);
   const rows = await transaction.query(
-    `SELECT p.oid::text, concat_ws('.', n.nspname, p.proname), p.provolatile = 'v' FROM pg_catalog.pg_proc p
+    `SELECT p.oid::text, concat_ws('.', n.nspname, p.proname), p.provolatile = 'v' OR (n.nspname = 'pg_catalog' AND p.proname ~ '${READERS}') FROM pg_catalog.pg_proc p
 JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 WHERE p.oid = ANY($1::text[]::oid[]) OR p.oid IN (SELECT oprcode FROM pg_catalog.pg_operator WHERE oid = ANY($2::text[]::oid[]))
 ORDER BY 2, 1`,

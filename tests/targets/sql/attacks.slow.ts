@@ -16,6 +16,11 @@ CREATE TABLE visits (id bigint, email text) PARTITION BY RANGE (id);
 CREATE TABLE visits_old PARTITION OF visits FOR VALUES FROM (0) TO (100);
 CREATE VIEW listed AS SELECT email FROM people; CREATE MATERIALIZED VIEW copied AS SELECT email FROM people;
 CREATE TABLE odd (constructor text, "__proto__" text, "a.b" text); INSERT INTO odd VALUES ('a', 'b', 'c');
+CREATE TABLE a (id bigint PRIMARY KEY); CREATE TABLE b (id bigint PRIMARY KEY REFERENCES a ON DELETE CASCADE);
+CREATE TABLE c (id bigint REFERENCES b ON DELETE SET NULL ON UPDATE CASCADE);
+CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER note AFTER UPDATE ON c FOR EACH ROW EXECUTE FUNCTION noted();
+CREATE TRIGGER part AFTER DELETE ON visits_old FOR EACH ROW EXECUTE FUNCTION noted();
 GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader; GRANT ALL ON ALL TABLES IN SCHEMA public TO writer;`;
 
 let server: PostgresServer;
@@ -124,6 +129,55 @@ returning id, email as "a b", (select "a.b" as "c d" from odd) as "e (f", name`;
     const statement = `select ${["a", "b", "c"].map((name) => `repeat('x', 1000) as ${name}`).join(", ")}`;
     const tool = sqlTool({ statement, columns: { a: text, b: text, c: text } });
     expect(await ask(await loaded(databases, tool))).toEqual({ rows: [], truncated: true });
+  });
+
+  test("by functions that read what their argument names: they are refused", async () => {
+    const statement = "select schema_to_xml($1::text::name, false, false, '')::text as x";
+    const tool = sqlTool({ statement, input: { schema: z.string() }, columns: { x: text } });
+    expect((await faultsOf(open(), tool))[0]).toContain("calls pg_catalog.schema_to_xml");
+  });
+
+  describe("by what is found first under the same name", () => {
+    test("a table: it is checked before its first answer", async () => {
+      const tool = sqlTool({ statement: "select name as x from people", columns: { x: text } });
+      const binding = await loaded(open({ columns: { "reader.people.name": "never" } }), tool);
+      expect(await ask(binding)).toEqual({ rows: [{ x: "Ann" }] });
+      const shadow =
+        "CREATE TABLE reader.people AS SELECT 'canary'::text AS name; GRANT USAGE ON SCHEMA reader TO reader";
+      await server.send(`CREATE SCHEMA reader; ${shadow}; GRANT SELECT ON reader.people TO reader`, "shop");
+      try {
+        expect((await refusal(ask(binding))).code).toBe("TARGET_FAILED");
+      } finally {
+        await server.send("DROP SCHEMA reader CASCADE", "shop");
+      }
+    });
+
+    test("a function: it is checked before its first answer", async () => {
+      const tool = sqlTool({ statement: "select lower(name) as x from people", columns: { x: text } });
+      const binding = await loaded(open(), tool);
+      expect(await ask(binding)).toEqual({ rows: [{ x: "ann" }] });
+      await server.send("CREATE FUNCTION lower(varchar) RETURNS text LANGUAGE sql AS $$ SELECT 'canary' $$", "shop");
+      try {
+        expect((await refusal(ask(binding))).code).toBe("TARGET_FAILED");
+      } finally {
+        await server.send("DROP FUNCTION lower(varchar)", "shop");
+      }
+    });
+  });
+
+  test("by effects two tables away, or of a partition: approvers read them", async () => {
+    const notes = async (statement: string): Promise<unknown> =>
+      (await loaded(open(), sqlTool({ classification, statement, columns: { id: text } }))).describe?.({ kind: "sql" })
+        .notes;
+    expect(await notes("delete from a where id = 1 returning id")).toEqual([
+      "a changed row of b also changes c",
+      "a deleted row of a also changes b",
+      "a deleted row of b also changes c",
+      "the trigger note of c runs",
+    ]);
+    expect(await notes("delete from visits where id = 1 returning id")).toEqual([
+      "the trigger part of visits_old runs",
+    ]);
   });
 
   describe("on time", () => {

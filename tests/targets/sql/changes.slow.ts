@@ -148,7 +148,10 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
       one: true,
     } as const;
     const binding = await loaded(open(), sqlTool(one));
-    expect(binding.describe?.({ kind: "sql" }).notes).toEqual(["a deleted row of people also changes orders"]);
+    expect(binding.describe?.({ kind: "sql" }).notes).toEqual([
+      "a deleted row of people also changes orders",
+      "the trigger note of orders runs",
+    ]);
     expect(await ask(binding, { id: 2 })).toEqual({ id: 2, name: "Bob" });
     const none = await refusal(ask(binding, { id: 9 }));
     expect([none.code, none.details]).toEqual(["TARGET_REFUSED", { status: "NOT_FOUND" }]);
