@@ -52,7 +52,7 @@ test("the defaults in it are the service's defaults", () => {
       exchange: { http: { baseUrl: "https://x", auth: { tokenExchange: TOKENS } } },
       mcp: { mcp: { url: "https://x", auth: { clientCredentials: TOKENS } } },
       mcpExchange: { mcp: { url: "https://x", auth: { tokenExchange: TOKENS } } },
-      sql: { sql: { url: "postgres://x/x", read: { user: "x" } } },
+      sql: { sql: { url: "postgres://x/x", read: { user: "x" }, caller: {} } },
       ...{ kubernetes: {}, loki: {}, argocd: {} },
     },
     server: {
