@@ -34,7 +34,7 @@ export async function listApprovals(options: ClientOptions & { readonly state: s
     const query = new URLSearchParams({
       limit: String(PAGE_APPROVALS),
       state: options.state,
-      headlinesFrom: new Date(0).toISOString(),
+      ...(options.json !== true && { headlinesFrom: new Date(0).toISOString() }),
       ...(cursor !== undefined && { cursor }),
     });
     const answer = await requestAnswer(client, { method: "GET", path: `/approvals?${query}` }, options);
