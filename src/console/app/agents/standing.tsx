@@ -33,7 +33,7 @@ const REQUESTS: PartOf<{ readonly approvals: readonly ApprovalAnswer[] }> = {
   title: "Approval requests",
   permission: "approvals:decide",
   path: "/approvals",
-  more: { state: "all", limit: String(REQUESTS_READ) },
+  more: { state: "all", limit: String(REQUESTS_READ), headlinesFrom: new Date(Date.now() - DAY_MS).toISOString() },
   off: "Nobody is asked here: there is no store of approvals.",
   view: ({ approvals }) => {
     const recent = approvals.filter(({ createdAt }) => Date.now() - Date.parse(createdAt ?? "") < DAY_MS);
