@@ -4,6 +4,7 @@ import { useEffect } from "preact/hooks";
 import { request, serviceNow } from "../api.ts";
 import { listError, readAt, waiting } from "../approvals/inbox.ts";
 import type { ListedRequest } from "../approvals/model.ts";
+import { HeadlineShown } from "../approvals/row.tsx";
 import { Ago, Badge, Countdown, Heading, Problem, RiskBadge } from "../parts.tsx";
 import { Section } from "../records.tsx";
 import { hrefOf } from "../route.ts";
@@ -164,22 +165,23 @@ function Waiting(): VNode | null {
   );
 }
 
-function WaitingRow({
-  request: { id, tool, summary, risk, requester, createdAt, decideBy },
-}: {
-  readonly request: ListedRequest;
-}): VNode {
+function WaitingRow({ request }: { readonly request: ListedRequest }): VNode {
+  const { id, tool, risk, requester, createdAt, decideBy } = request;
   return (
     <li class="need">
       {risk === undefined ? <Badge>new</Badge> : <RiskBadge risk={risk} />}
       <a href={hrefOf("approvals", [id])}>
-        <Text value={summary === "" ? tool : summary} max={200} />
-        {requester !== undefined && (
-          <span class="dim">
-            {" "}
-            for <Text value={requester.sub} max={60} />
-          </span>
-        )}
+        <HeadlineShown request={request} />
+        <span class="dim">
+          {" "}
+          <Text value={tool} max={80} />
+          {requester !== undefined && (
+            <>
+              {" "}
+              for <Text value={requester.sub} max={60} />
+            </>
+          )}
+        </span>
       </a>
       <span class="dim need-time">
         <Ago iso={createdAt} /> · <Countdown iso={decideBy} /> left
