@@ -546,6 +546,8 @@ describe("several approvers and tabs", () => {
     await olga.ready(/^Approve once/).click();
     expect(await decided(id)).toMatchObject({ state: "denied", decidedBy: { sub: "pete" } });
     await olga.page.getByText("Your decision on announce does not count: denied by pete before.").waitFor();
+    // Her decision has opened the next request, if one waits.
+    await olga.open(id);
     await olga.page.locator(".outcome").getByText("I was first").waitFor();
     expect(await stateOf(id)).toBe("denied");
   });
