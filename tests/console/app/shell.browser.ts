@@ -137,9 +137,10 @@ test("a restart of the service ends no session that is in its store: the request
   const { page } = visitor;
   await visitor.open(id);
   await world.stop();
-  await page.getByText("The service cannot be reached.").waitFor();
+  await page.locator(".banner").getByText("The service cannot be reached.").waitFor();
   await page.getByText(/^Not live; next attempt in/).waitFor();
-  // Said once: neither the list nor the request says it again.
+  // Said once: neither the list nor the request says it again, when the last request that was on its way has ended.
+  await page.getByRole("alert").first().waitFor({ state: "detached" });
   expect(await page.getByText("cannot be reached").count()).toBe(1);
   expect(await page.getByRole("alert").count()).toBe(0);
   await world.start();
@@ -159,7 +160,7 @@ test("a page without a stream reads again by itself when the service is back", a
     await page.getByText("The service accepts calls.").waitFor();
     line.cut();
     await page.getByRole("button", { name: "Refresh" }).click();
-    await page.getByText("The service cannot be reached.").waitFor();
+    await page.locator(".banner").getByText("The service cannot be reached.").waitFor();
     expect(await page.getByText("The service accepts calls.").count()).toBe(1);
     await visitor.go("#/tools");
     await page.getByText("Waiting for the service …").waitFor();
