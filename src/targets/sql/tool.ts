@@ -275,10 +275,12 @@ export class SqlTool implements Binding {
           countQuery(count),
           parameters.slice(0, countParameters(count)),
         );
+        if (typeof counted !== "string")
+          throw new Refusal("INVALID_OUTPUT", "The rows of the change could not be counted.");
         return Number(counted);
       });
     } catch (error) {
-      throw refusalOf(failureOf(error), this.#call(signal));
+      throw error instanceof Refusal ? error : refusalOf(failureOf(error), this.#call(signal));
     }
   }
 

@@ -138,6 +138,13 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
     );
   });
 
+  test("is not planned when the rows that it would change cannot be counted", async () => {
+    const count = "select count(*) from orders where customer = $1::int8 having count(*) < 0";
+    const binding = await loaded(open(), cancel({ changes: 5, count }));
+    expect((await refusal(ask(binding, { customer: 1, status: "x" }))).code).toBe("INVALID_OUTPUT");
+    expect(await states()).toEqual(UNCHANGED);
+  });
+
   test("of one row returns the row; without a row, nothing is changed", async () => {
     const statement = "delete from people where id = $1::int8 returning id, name";
     const one = {
