@@ -107,7 +107,7 @@ export class ConfigurationHistory {
     for (const name of unused) diskFiles.remove(join(this.#dir, name));
   }
 
-  /** A list that cannot be read begins anew: the journal has what was adopted. */
+  /** A list that cannot be read starts again: the journal has each adopted version. */
   #read(): readonly AdoptedConfiguration[] {
     try {
       const list: unknown = JSON.parse(readFileSync(join(this.#dir, LIST), "utf8"));

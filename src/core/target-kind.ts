@@ -43,7 +43,7 @@ export interface TargetKind<Context extends TargetContext = TargetContext> {
    * whether shells run only where the kernel confines them. Left out: no.
    */
   readonly reachesOthers?: (part: unknown, accepts: readonly unknown[], isShellConfined: boolean) => boolean;
-  /** What the answers of such tools hold, unless a tool declares it. Left out: nothing that must not leave. */
+  /** Labels of the answers of such tools, unless a tool declares its own. Left out: none. */
   readonly reads?: readonly DataLabel[];
   /**
    * Returns the category of a tool that declares none, unless it is clearly a read. Undefined: the manifest must

@@ -75,7 +75,7 @@ function Layout(): VNode {
   );
 }
 
-/** What a printed page says about itself. */
+/** The line on a printed page: version, host, time and operator. */
 function Printed(): VNode | null {
   void tick.value;
   if (session.value.is !== "in") return null;

@@ -173,7 +173,7 @@ export interface AppPage extends PageHead, PageContent {
   readonly count?: ReadonlySignal<number>;
 }
 
-/** What the navigation needs of a page. */
+/** The members of a page that the navigation needs. */
 export interface PageHead {
   /** First segment of its route: `#/approvals`; empty for the start. */
   readonly name: string;

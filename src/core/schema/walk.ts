@@ -151,6 +151,19 @@ export function innerSchemas(schema: Schema, side: PipeSide): readonly Schema[] 
   }
 }
 
+/** Returns the schemas inside wrappers and unions, each once: a schema may contain itself. */
+export function leavesOf(schema: Schema, side: PipeSide): readonly Schema[] {
+  const leaves = new Set<Schema>();
+  const seen = new Set([schema]);
+  // The loop visits the schemas that it adds.
+  for (const each of seen) {
+    const inner = innerSchemas(each, side);
+    if (inner === undefined) leaves.add(each);
+    for (const next of inner ?? []) seen.add(next);
+  }
+  return [...leaves];
+}
+
 /** Returns the schemas directly inside a schema, each with its step; the schema inside a wrapper has no step. */
 export function schemaParts(schema: Schema): readonly (readonly [Step | undefined, Schema])[] {
   const def = defOf(schema);

@@ -4,7 +4,7 @@ import { isTable } from "../../core/json.ts";
 import { isSchema, isText, oneOf, type Unchecked, unknownKeys, unless } from "../../core/manifest/checks.ts";
 import { hint } from "../../core/nearest.ts";
 import { boundedFormatsOf, checksOf, maximumOf, writtenPattern } from "../../core/schema/text-checks.ts";
-import { defOf, innerSchemas, type PipeSide, type Schema } from "../../core/schema/walk.ts";
+import { defOf, leavesOf, type Schema } from "../../core/schema/walk.ts";
 import {
   type BodyForm,
   bodyFormOf,
@@ -266,17 +266,4 @@ function isBounded(leaf: Schema): boolean {
   const checks = checksOf(leaf);
   const isShort = (maximumOf(checks) ?? Number.POSITIVE_INFINITY) <= PARAMETER_CHARACTERS_MAX;
   return isShort || boundedFormatsOf(checks).length > 0;
-}
-
-/** Returns the schemas inside wrappers and unions. */
-export function leavesOf(schema: Schema, side: PipeSide): readonly Schema[] {
-  const leaves = new Set<Schema>();
-  const seen = new Set([schema]);
-  // The loop visits the schemas that it adds.
-  for (const each of seen) {
-    const inner = innerSchemas(each, side);
-    if (inner === undefined) leaves.add(each);
-    for (const next of inner ?? []) seen.add(next);
-  }
-  return [...leaves];
 }

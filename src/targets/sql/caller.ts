@@ -3,7 +3,7 @@ import type { CallerContext } from "../../core/types.ts";
 import type { Setting } from "./description.ts";
 import { CLAIM } from "./settings.ts";
 
-/** What transactions learn of the caller: values are `subject`, `issuer` or `claims.name`. */
+/** The settings and the role that transactions get from the caller: values are `subject`, `issuer` or `claims.name`. */
 export interface CallerSettings {
   readonly settings: Readonly<Record<string, string>>;
   readonly role?: string | undefined;

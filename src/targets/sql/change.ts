@@ -1,16 +1,15 @@
 import { Refusal } from "../../core/errors.ts";
 import type { RunContext } from "../../core/types.ts";
 import { settingsOf } from "./caller.ts";
+import type { SentRow } from "./database.ts";
 import { setLimits } from "./description.ts";
-import { failureOf, isConflict, isDefinite, SqlFailure } from "./failures.ts";
+import { failureOf, isConflict, isDefinite, noSuchRow, SqlFailure } from "./failures.ts";
 import type { DatabaseUser, SqlSystem } from "./system.ts";
 
 const CONFLICTS_MAX = 3;
-/** How long a lost COMMIT is asked about, in milliseconds. */
+/** Time limit for asking about a lost COMMIT, in milliseconds. */
 const RESOLVE_MS_MAX = 5_000;
 const RESOLVE_PAUSE_MS = 100;
-
-type Row = readonly (string | boolean | null)[];
 
 interface PlannedChange {
   readonly system: SqlSystem;
@@ -24,7 +23,7 @@ interface PlannedChange {
   /** Whether a change without a row is taken back. */
   readonly needsRow: boolean;
   /** Reads the rows, before COMMIT: an answer that cannot be given takes the change back. @throws {Refusal} */
-  readonly result: (rows: readonly Row[]) => unknown;
+  readonly result: (rows: readonly SentRow[]) => unknown;
 }
 
 /** The tables or functions of a statement are not those that it was checked with; nothing is changed. */
@@ -78,16 +77,14 @@ async function changeOnce(planned: PlannedChange, context: RunContext): Promise<
 }
 
 function checkBound(changed: number, { changes, needsRow }: PlannedChange): void {
-  if (changed > changes) {
-    throw new Refusal(
-      "TARGET_REFUSED",
-      `The statement would change ${changed} rows, and at most ${changes} are allowed. Nothing was changed.`,
-      { details: { status: "FAILED_PRECONDITION" } },
-    );
-  }
-  if (changed === 0 && needsRow) {
-    throw new Refusal("TARGET_REFUSED", "There is no such row.", { details: { status: "NOT_FOUND" } });
-  }
+  if (changed > changes) throw tooManyRows(changed, changes);
+  if (changed === 0 && needsRow) throw noSuchRow();
+}
+
+/** Returns the refusal of a change that is larger than its bound. */
+export function tooManyRows(changed: number, most: number): Refusal {
+  const message = `The statement would change ${changed} rows, and at most ${most} are allowed. Nothing was changed.`;
+  return new Refusal("TARGET_REFUSED", message, { details: { status: "FAILED_PRECONDITION" } });
 }
 
 /** Asks the server what became of a transaction. The caller's time may be over: this has a time of its own. */

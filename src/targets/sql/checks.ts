@@ -9,7 +9,7 @@ import type { DescribedColumn, Description, Place } from "./description.ts";
 import { CHANGED, COMPUTED, elementOf, membersOf, ROWS, type SqlPart, TRUNCATED } from "./manifest.ts";
 import { type ColumnForm, columnForm, isValueType } from "./values.ts";
 
-/** What a system says of the columns and functions of its database. */
+/** The rules of a system for the columns and functions of its database. */
 export interface DatabaseRules {
   /** By `table.column`, `schema.table.column`, or with `*` as column. */
   readonly columns: Readonly<Record<string, ColumnRule>>;

@@ -7,7 +7,7 @@ const QUEUE_MS_MAX = 5_000;
 const CANCEL_MS_MAX = 500;
 
 const READ = "ISOLATION LEVEL READ COMMITTED READ ONLY";
-/** For changes, and to look at a statement, where what is made is rolled back. */
+/** Mode of changes, and of the look at a statement, which is rolled back. */
 const WRITE = "ISOLATION LEVEL READ COMMITTED READ WRITE";
 
 /** Limits that the server enforces in every transaction, in milliseconds. */
@@ -23,7 +23,8 @@ interface DatabaseOptions extends StatementLimits {
   readonly connections: number;
 }
 
-type Rows = readonly (readonly (string | boolean | null)[])[];
+/** The columns of a row, as the driver returns them. */
+export type SentRow = readonly (string | boolean | null)[];
 
 /** A column of a query, as the server describes it. */
 export interface SentColumn {
@@ -36,7 +37,7 @@ export interface SentColumn {
 
 /** One transaction. Every statement is sent by the extended protocol, in which there is only one at a time. */
 export interface Transaction {
-  query(text: string, parameters: readonly (string | null)[]): Promise<Rows>;
+  query(text: string, parameters: readonly (string | null)[]): Promise<readonly SentRow[]>;
   columns(text: string, parameters: readonly (string | null)[]): Promise<readonly SentColumn[]>;
   /** Runs a command that has no parameters. */
   command(text: string): Promise<void>;
@@ -147,7 +148,7 @@ export class SqlDatabase {
       query: async (text, parameters) =>
         (await run(
           parameters.length === 0 ? sql(extended(text)).values() : sql.unsafe(text, [...parameters]).values(),
-        )) as Rows,
+        )) as readonly SentRow[],
       async columns(text, parameters) {
         const result = (await run(sql.unsafe(text, [...parameters]))) as { readonly columns?: readonly SentColumn[] };
         return result.columns ?? [];

@@ -17,7 +17,7 @@ interface DatabaseStatus extends SystemState {
 export class Databases {
   readonly #systems: ReadonlyMap<string, SqlSystem>;
   readonly #tools = new Map<string, SqlTool>();
-  /** Of tools that do not fit their database. */
+  /** Errors of the tools that do not fit their database, by name. */
   readonly #errors = new Map<string, ManifestError>();
 
   constructor(systems: ReadonlyMap<string, SqlSystem>) {

@@ -1,7 +1,7 @@
 import type { SentColumn, StatementLimits, Transaction } from "./database.ts";
 import type { ParameterType } from "./values.ts";
 
-/** What a database says of a statement. */
+/** The description of a statement by its database. */
 export interface Description {
   readonly parameters: readonly ParameterType[];
   readonly columns: readonly DescribedColumn[];
@@ -9,11 +9,11 @@ export interface Description {
   readonly relations: readonly string[];
   /** The functions that it calls, also by operators and within views. Undefined: they are not checked. */
   readonly functions: readonly CalledFunction[] | undefined;
-  /** What the user may do that a reader must not. */
+  /** Rights of the user that a reading user must not have. */
   readonly user: ReadingUser;
-  /** What a change sets off besides, in words for approvers. */
+  /** Further effects of a change (triggers, cascades), in words for approvers. */
   readonly effects: readonly string[];
-  /** Of everything that the statement depends on; changes with it. */
+  /** Digest of everything that the statement depends on. */
   readonly digest: string;
 }
 
@@ -48,9 +48,9 @@ export interface CalledFunction {
 
 interface Checked {
   readonly statement: string;
-  /** Of a change: the query that will run, which is prepared and not run. Left out: a query. */
+  /** Returns the query that runs a change; it is prepared and not run. Left out for a query. */
   readonly change?: ((columns: readonly DescribedColumn[]) => string) | undefined;
-  /** For what is made of the statement in the database. Behind a pooler, another process may have left its own. */
+  /** Name of the temporary objects in the database. Behind a pooler, another process may have left objects with other names. */
   readonly name: string;
   readonly parameterCount: number;
   readonly areFunctionsChecked: boolean;

@@ -88,6 +88,11 @@ export function refusalOf(failed: SqlFailure, call: OutgoingCall): Refusal {
   });
 }
 
+/** Returns the refusal of a call for one row that does not exist. */
+export function noSuchRow(): Refusal {
+  return new Refusal("TARGET_REFUSED", "There is no such row.", { details: { status: "NOT_FOUND" } });
+}
+
 const MESSAGES: Partial<Record<RefusalCode, string>> = FAILURE_MESSAGES;
 
 function abortCode(signal: AbortSignal): RefusalCode {

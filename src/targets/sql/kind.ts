@@ -2,7 +2,7 @@ import { ManifestError } from "../../core/errors.ts";
 import type { OpenedKind, TargetContext, TargetKind } from "../../core/target-kind.ts";
 import type { SqlTarget } from "../../core/types.ts";
 import { readPart, sqlFaults, sqlStatementPart } from "./manifest.ts";
-import { offlineTexts, planOf } from "./plan.ts";
+import { changePlanOf, offlineTexts, planOf } from "./plan.ts";
 import { claimsIn, type SqlEntries, type SqlEntry, sqlSystem } from "./settings.ts";
 
 /** Queries of databases. Its code is loaded only when a database is configured. */
@@ -14,11 +14,17 @@ export const sqlKind: TargetKind = {
   check: sqlFaults,
   category: () => "read",
   reads: ["private"],
-  planOffline: ({ target }, entry) => {
-    if (entry === undefined) return undefined;
-    const { user } = (entry as { readonly sql: SqlEntry }).sql.read;
+  planOffline: ({ target, classification }, entry) => {
+    const { read, write } = (entry as { readonly sql: SqlEntry } | undefined)?.sql ?? {};
+    const isChange = classification !== "read";
+    const user = (isChange ? write : read)?.user;
+    if (user === undefined) return undefined;
     const part = readPart(target as SqlTarget);
-    return (input) => planOf({ system: target.system, user }, part, offlineTexts(part, input));
+    const at = { system: target.system, user };
+    // How many rows match is not known without the database.
+    const plan = (texts: readonly (string | null)[]) =>
+      isChange ? changePlanOf(at, part, texts, undefined) : planOf(at, part, texts);
+    return (input) => plan(offlineTexts(part, input));
   },
   open,
 };

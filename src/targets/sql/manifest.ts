@@ -3,7 +3,7 @@ import type { Fault } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { isSchema, schemaFaults, type Unchecked, unless } from "../../core/manifest/checks.ts";
 import { hint } from "../../core/nearest.ts";
-import { defOf, innerSchemas, type Schema } from "../../core/schema/walk.ts";
+import { defOf, leavesOf, type Schema } from "../../core/schema/walk.ts";
 import type { SqlTarget } from "../../core/types.ts";
 
 export const ROWS_DEFAULT = 100;
@@ -145,12 +145,6 @@ function argumentFaults(names: readonly string[], input: unknown): readonly Faul
       .filter((name) => !names.includes(name))
       .map((name) => ({ field: `input.${name}`, message: "is in none of the statement's parameters" })),
   ];
-}
-
-/** Returns the schemas inside wrappers and unions. */
-export function leavesOf(schema: Schema, side: "in" | "out"): readonly Schema[] {
-  const inner = innerSchemas(schema, side);
-  return inner === undefined ? [schema] : inner.flatMap((each) => leavesOf(each, side));
 }
 
 /** Returns the members of an object's schema; undefined for any other schema. */

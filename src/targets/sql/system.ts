@@ -27,7 +27,7 @@ export interface SqlSystem {
   readonly resilience: Resilience;
   readonly rules: DatabaseRules;
   readonly limits: ResultLimits & StatementLimits;
-  /** What transactions learn of the caller; undefined: nothing. */
+  /** Settings that transactions get from the caller; undefined: none. */
   readonly caller: CallerSettings | undefined;
   readonly areFunctionsChecked: boolean;
   /** Returns names for what the service makes in a database for a moment. */

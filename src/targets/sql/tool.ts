@@ -14,22 +14,29 @@ import type {
 } from "../../core/types.ts";
 import type { OutgoingCall } from "../../egress/resilience.ts";
 import { emptySettings, settingsOf } from "./caller.ts";
-import { Drifted, runChange } from "./change.ts";
+import { Drifted, runChange, tooManyRows } from "./change.ts";
 import { countFaults, descriptionFaults, descriptionNotes, rowSchema } from "./checks.ts";
+import type { SentRow } from "./database.ts";
 import { type Description, describe, digestParameters, setLimits } from "./description.ts";
-import { failureOf, maybeDrifted, refusalOf, SqlFailure } from "./failures.ts";
+import { failureOf, maybeDrifted, noSuchRow, refusalOf, SqlFailure } from "./failures.ts";
 import { argumentsOf, CHANGED, membersOf, ROWS, readPart, type SqlPart, TRUNCATED } from "./manifest.ts";
 import { changePlanOf, changesMax, planOf, rowsMax } from "./plan.ts";
 import { countParameters, countQuery, wrapped, wrappedChange } from "./statement.ts";
 import type { DatabaseUser, SqlSystem } from "./system.ts";
-import { columnForm, columnValue, type ParameterType, parameterText } from "./values.ts";
+import { type ColumnForm, columnForm, columnValue, type ParameterType, parameterText } from "./values.ts";
 
-type Row = readonly (string | boolean | null)[];
-
-/** The description that a tool was checked with, and the query that follows from it. */
+/** The description that a tool was checked with, and what follows from it. */
 interface Checked {
   readonly description: Description;
   readonly query: string;
+  readonly columns: readonly ReadColumn[];
+}
+
+/** A column of the result. Without a schema, its text is the value. */
+interface ReadColumn {
+  readonly name: string;
+  readonly schema: Schema | undefined;
+  readonly form: ColumnForm;
 }
 
 const DRIFTED = "The database has changed: this tool is not called until an operator has looked at it.";
@@ -67,18 +74,21 @@ export class SqlTool implements Binding {
     throw new ManifestError(this.#tool.name, [{ field: "target.system", message }]);
   }
 
-  /** What an operator should know of the tool. */
+  /** Remarks on the tool for operators. */
   get notes(): readonly Fault[] {
     return this.#checked === undefined || this.#isChange ? [] : descriptionNotes(this.#checked.description);
   }
 
   get quarantine(): Quarantine | undefined {
     if (this.#faults.length > 0) {
-      const changes = this.#faults.map(({ field, message }) => `${field} ${message}`);
-      return { reason: "the database has changed since the tool was loaded", changes };
+      return { reason: "the database has changed since the tool was loaded", changes: this.#problems };
     }
     if (this.#checked !== undefined) return undefined;
     return { reason: "the database has not been reached yet, so the tool is not checked", changes: [] };
+  }
+
+  get #problems(): readonly string[] {
+    return this.#faults.map(({ field, message }) => `${field} ${message}`);
   }
 
   /** Checks the tool at the start. @throws {ManifestError} when it does not fit; a database that is away is none */
@@ -88,7 +98,7 @@ export class SqlTool implements Binding {
     } catch (error) {
       if (!(error instanceof SqlFailure)) throw error;
       if (error.code === "TARGET_UNAVAILABLE" || error.code === "DEADLINE_EXCEEDED") return;
-      this.#faults = [{ field: "target.sql.statement", message: `the database refuses it (${error.message})` }];
+      this.#faults = [refusedStatement(error)];
     }
     if (this.#faults.length > 0) throw new ManifestError(this.#tool.name, [...this.#faults]);
   }
@@ -101,10 +111,7 @@ export class SqlTool implements Binding {
     if (!this.#isChange) return planOf(at, this.#part, texts);
     const matches = await this.#count(texts, signal);
     const most = changesMax(this.#part);
-    if (matches !== undefined && matches > most) {
-      const message = `The statement would change ${matches} rows, and at most ${most} are allowed. Nothing was changed.`;
-      throw new Refusal("TARGET_REFUSED", message, { details: { status: "FAILED_PRECONDITION" } });
-    }
+    if (matches !== undefined && matches > most) throw tooManyRows(matches, most);
     return changePlanOf(at, this.#part, texts, matches);
   }
 
@@ -141,10 +148,7 @@ export class SqlTool implements Binding {
   }
 
   #quarantined(): Refusal {
-    const cause = {
-      system: this.#system.name,
-      problems: this.#faults.map(({ field, message }) => `${field} ${message}`),
-    };
+    const cause = { system: this.#system.name, problems: this.#problems };
     return new Refusal("TARGET_FAILED", DRIFTED, { details: { status: "FAILED_PRECONDITION" }, cause });
   }
 
@@ -181,7 +185,9 @@ export class SqlTool implements Binding {
       }
       const counting = count === undefined ? [] : await this.#countFaults(count, description, signal);
       this.#faults = [...descriptionFaults(checked, description), ...counting];
-      this.#checked = this.#faults.length > 0 ? undefined : { description, query: queryOf(description.columns) };
+      const { columns } = description;
+      this.#checked =
+        this.#faults.length > 0 ? undefined : { description, query: queryOf(columns), columns: this.#readers(columns) };
     } catch (error) {
       throw failureOf(error);
     }
@@ -224,7 +230,7 @@ export class SqlTool implements Binding {
       if (!(error instanceof SqlFailure)) throw error;
       const isNoAnswer = error.isUnavailable || error.code === "DEADLINE_EXCEEDED";
       if (isNoAnswer || call.signal.aborted) throw refusalOf(error, call);
-      this.#faults = [{ field: "target.sql.statement", message: `the database refuses it (${error.message})` }];
+      this.#faults = [refusedStatement(error)];
     }
     if (this.#faults.length > 0) throw this.#quarantined();
   }
@@ -233,7 +239,7 @@ export class SqlTool implements Binding {
     parameters: readonly (string | null)[],
     { query, description }: Checked,
     { signal, caller }: RunContext,
-  ): Promise<readonly Row[]> {
+  ): Promise<readonly SentRow[]> {
     const { read, limits } = this.#system;
     const settings = settingsOf(this.#system.caller, caller);
     try {
@@ -296,7 +302,7 @@ export class SqlTool implements Binding {
     const changes = Number(plan["changes"]);
     const needsRow = this.#part.one === true;
     const all = [...parameters, String(changes + 1), ...dependencies(description)];
-    const result = (rows: readonly Row[]): unknown => this.#changeResult(rows, checked);
+    const result = (rows: readonly SentRow[]): unknown => this.#changeResult(rows, checked);
     const planned = {
       system: this.#system,
       user: this.#user,
@@ -323,21 +329,19 @@ export class SqlTool implements Binding {
     return this.#change(plan, parameters, context, false);
   }
 
-  #changeResult(rows: readonly Row[], checked: Checked): unknown {
+  #changeResult(rows: readonly SentRow[], checked: Checked): unknown {
     const changed = Number(rows[0]?.[2] ?? 0);
     const values = changed === 0 ? [] : rows.map((row) => this.#rowOf(row, checked));
     return this.#part.one === true ? values[0] : { [ROWS]: values, [CHANGED]: changed };
   }
 
-  #result(rows: readonly Row[], checked: Checked): unknown {
+  #result(rows: readonly SentRow[], checked: Checked): unknown {
     const { one, rows: { more } = {} } = this.#part;
     const found = rows.filter(([, exceeds]) => exceeds !== null);
     const fitting = found.filter(([, exceeds]) => exceeds === false);
     if (one === true) {
       const [only, another] = found;
-      if (only === undefined) {
-        throw new Refusal("TARGET_REFUSED", "There is no such row.", { details: { status: "NOT_FOUND" } });
-      }
+      if (only === undefined) throw noSuchRow();
       if (another !== undefined) throw new Refusal("INVALID_OUTPUT", "The database returned more than one row.");
       if (fitting.length === 0) throw tooLarge();
       return this.#rowOf(only, checked);
@@ -349,16 +353,21 @@ export class SqlTool implements Binding {
     return { [ROWS]: values, ...(isCut && { [TRUNCATED]: true }) };
   }
 
-  #rowOf(row: Row, { description: { columns } }: Checked): Readonly<Record<string, unknown>> {
-    const cells = row.slice(this.#isChange ? 3 : 2);
+  #readers(columns: Description["columns"]): readonly ReadColumn[] {
     const members = membersOf(this.#row) ?? {};
+    return columns.map(({ name }) => {
+      const schema = Object.hasOwn(members, name) ? members[name] : undefined;
+      return { name, schema, form: (schema && columnForm(schema)) ?? "text" };
+    });
+  }
+
+  #rowOf(row: SentRow, { columns }: Checked): Readonly<Record<string, unknown>> {
+    const cells = row.slice(this.#isChange ? 3 : 2);
     return Object.fromEntries(
-      columns.map(({ name }, index) => {
-        const schema = Object.hasOwn(members, name) ? members[name] : undefined;
+      columns.map(({ name, schema, form }, index) => {
         const cell = cells[index] ?? null;
         const text = cell === null ? null : String(cell);
         if (text !== null && text.length > this.#system.limits.cellChars) throw tooLarge();
-        const form = schema === undefined ? "text" : (columnForm(schema) ?? "text");
         try {
           return [name, schema === undefined ? text : columnValue(text, form, schema)];
         } catch (error) {
@@ -377,6 +386,10 @@ const TEXT: ParameterType = { name: "text", isList: false, isEnum: false };
 /** Returns the last parameters of a query: what its digest is made of. */
 function dependencies({ relations, functions = [] }: Description): readonly string[] {
   return digestParameters({ relations, functions: functions.map(({ id }) => id) });
+}
+
+function refusedStatement({ message }: SqlFailure): Fault {
+  return { field: "target.sql.statement", message: `the database refuses it (${message})` };
 }
 
 function tooLarge(): Refusal {

@@ -1,8 +1,8 @@
 import { Refusal } from "../../core/errors.ts";
-import { defOf, type Schema } from "../../core/schema/walk.ts";
+import { defOf, leavesOf, type Schema } from "../../core/schema/walk.ts";
 import { BOUNDED_TEXT_LIMITS, parseAnswerJson } from "../../core/strict-json.ts";
 import type { Json } from "../../core/types.ts";
-import { elementOf, leavesOf } from "./manifest.ts";
+import { elementOf } from "./manifest.ts";
 
 /**
  * Values travel as text in both directions: drivers change some values on the way (numbers in JSON, microseconds, lists with
@@ -91,7 +91,7 @@ function invalid(argument: string, message: string): Refusal {
   });
 }
 
-/** How the text of a column becomes a value. */
+/** The form in which the text of a column is read. */
 export type ColumnForm = "text" | "number" | "boolean" | "json" | "list";
 
 /** Returns the form that an output schema gives a column; undefined when it takes several or none. */

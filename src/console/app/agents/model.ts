@@ -4,7 +4,7 @@ import type { CallerName } from "../caller.tsx";
 import type { Sourced } from "../calls/fleet.tsx";
 import { sumOf } from "../halting.tsx";
 
-/** What agents did, as the pages show it. */
+/** The activity of agents, as the pages show it. */
 
 /** `GET /audit/activity`. */
 export type ShownActivity = AuditActivity & Sourced & { readonly warnings?: readonly string[] };

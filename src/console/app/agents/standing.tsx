@@ -11,7 +11,7 @@ import { permissions } from "../session.ts";
 import { Text } from "../text.tsx";
 import { counted } from "../words.ts";
 
-/** What an agent has now: requests that wait, what it has read, quotas, sessions and approvals that cover further calls. */
+/** The present state of an agent: waiting requests, labels of data that it has read, quotas, sessions, and approvals of further calls. */
 
 /** A part of the page that is read from one endpoint. */
 interface PartOf<Answer> {

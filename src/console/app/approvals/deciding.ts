@@ -8,7 +8,7 @@ import { isHighRisk, isPending, type ShownRequest, scopesOf } from "./model.ts";
 import { askToConfirm, confirming, granting, isArmed, openId, unseenParts, vouchedValues } from "./reading.ts";
 import { vouchedIn } from "./vouching.tsx";
 
-/** What an approver has written about the open request, and the decision that is made of it. */
+/** The form for the open request: the text that an approver has written, and the decision made from it. */
 
 /** Id of the request whose denial is being written. */
 export const denying = signal<string | undefined>(undefined);

@@ -72,7 +72,7 @@ export function Row({ request }: RowProps): VNode {
   );
 }
 
-/** What a request's call does, in one line: wherever the request is named and not open. */
+/** The call of a request in one line, for every place that names a request which is not open. */
 export function HeadlineShown({ request: { headline, summary } }: RowProps): VNode {
   if (headline === undefined)
     return (
@@ -109,7 +109,7 @@ export function RowSubject({ request: { tool, requester } }: RowProps): VNode {
 
 const REASONS_MAX = 2;
 
-/** What the rules mean that make the risk of a call high. */
+/** The meaning of the rules that make the risk of a call high. */
 function RowReasons({ request: { risk, rules = [] } }: RowProps): VNode | null {
   if (risk === "low" || risk === "medium") return null;
   const telling = ruleMeanings(rules).filter(({ rule }) => !UNTELLING.has(rule));

@@ -15,7 +15,7 @@ import { callOf, type Line } from "./model.ts";
 
 interface Said {
   readonly does: "denies" | "asks";
-  /** Of several rules that match the call, at least one does it: the line does not say which. */
+  /** True when several rules match the call: at least one of them does this, and the line does not say which. */
   readonly meanings: readonly RuleMeaning[];
 }
 
@@ -25,7 +25,7 @@ interface Vote {
   readonly subject: string;
   readonly issuer: string | undefined;
   readonly text: string;
-  /** What the person wrote. */
+  /** Text that the person wrote. */
   readonly said: string | undefined;
 }
 

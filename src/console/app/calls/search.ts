@@ -48,7 +48,7 @@ export const query = computed(() => {
 export interface Results {
   readonly query: string;
   readonly rows: readonly CallShown[];
-  /** How many rows of this search came before, and are no longer held. */
+  /** Number of earlier rows of this search that the page no longer holds. */
   readonly left: number;
   readonly cursor: string | undefined;
   /** Whether there are lines that were not searched yet. */

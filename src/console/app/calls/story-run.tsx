@@ -6,7 +6,7 @@ import { codeRow, Names, Section } from "../records.tsx";
 import { Text } from "../text.tsx";
 import { durationText, type Line, type StageShown, stagesOf } from "./model.ts";
 
-/** What came back from a call's run, and where its time went. */
+/** The result of a call's run, and the time of each stage. */
 
 export function Answered({ line }: { readonly line: Line }): VNode | null {
   const response = members(line["response"]);

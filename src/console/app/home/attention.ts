@@ -7,7 +7,7 @@ import { hrefOf } from "../route.ts";
 import { EXPIRES_SOON_DAYS, EXPIRES_SOON_MS, failingStates, isFailing } from "../systems/model.ts";
 import { bytesText, counted, timeAgo, timeLeft } from "../words.ts";
 
-/** What needs somebody, from what the service says of itself. */
+/** Matters that need a person, from the state that the service reports. */
 
 /** Something that somebody should deal with. */
 export interface Need {
@@ -20,7 +20,7 @@ export interface Need {
 
 interface Judged {
   readonly needs: readonly Need[];
-  /** What is said when nothing needs anybody. */
+  /** Sentence for a part in which nothing needs a person. */
   readonly fine: string;
 }
 

@@ -2,10 +2,10 @@ import { type Fault, ManifestError } from "../../../core/errors.ts";
 import { isTable } from "../../../core/json.ts";
 import { closestName, hint, listed } from "../../../core/nearest.ts";
 import { joinPath } from "../../../core/output-policy/field-path.ts";
-import { defOf, type PipeSide, type Schema } from "../../../core/schema/walk.ts";
+import { defOf, leavesOf, type PipeSide, type Schema } from "../../../core/schema/walk.ts";
 import type { ContractState, KindReport, ToolNote } from "../../../core/target-kind.ts";
 import type { HttpTarget, Json, Tool } from "../../../core/types.ts";
-import { fieldsOf, leavesOf } from "../manifest.ts";
+import { fieldsOf } from "../manifest.ts";
 import { bodyFormOf, JSON_TYPE, OTHER_ARGUMENTS, soleArgument, templateOf, usedArguments } from "../request.ts";
 import { ApiDocument, type ApiOperation, type ApiParameter, type Part, shown } from "./document.ts";
 
