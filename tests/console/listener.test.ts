@@ -55,6 +55,13 @@ describe("the console's listener", () => {
     },
   );
 
+  test("compresses no list: its size would tell an agent what others wrote in it", async () => {
+    const headers = { authorization: `Bearer ${await stand.operatorToken()}`, "accept-encoding": "gzip" };
+    const listed = await fetch(`${stand.url}/audit`, { headers });
+    expect(listed.status).toBe(200);
+    expect(listed.headers.get("content-encoding")).toBe(null);
+  });
+
   test("marks every answer, refusals included: nothing may be framed, sniffed, kept or read by other sites", async () => {
     const token = await stand.operatorToken();
     const answers = await Promise.all([
