@@ -12,12 +12,13 @@ import { SafeToolCall } from "../../src/index.ts";
 import { auditReadingFindings } from "./audit-reading.ts";
 import { fingerprintRatio, flowCosts } from "./data-flow.ts";
 import { figureLines, type Measured } from "./figures.ts";
-import { footprint, median } from "./footprint.ts";
+import { footprint, median, rssMb } from "./footprint.ts";
 import { gateFindings } from "./gate.ts";
 import type { Orders } from "./load.ts";
 import { upstreamEcho, upstreamSystem } from "./mcp-tool.ts";
 import { type Bench, http, mcp, mcpThrough, memory } from "./over-http.ts";
 import { type BenchServer, cpuMs, load, type ServerProcess, startServer } from "./processes.ts";
+import { FIND_ORDERS, MANY_ROWS, openOrders } from "./sql.ts";
 import { issueBenchTokens } from "./token.ts";
 import { echo } from "./tools/echo.ts";
 import { workersRatio } from "./workers.ts";
@@ -35,6 +36,7 @@ const CALLS = {
   upstream: 6_000,
   api: 10_000,
   cli: 300,
+  sql: 3_000,
 } as const;
 
 const folder = mkdtempSync(join(tmpdir(), "stc-bench-"));
@@ -242,6 +244,34 @@ async function apiRatios(token: string): Promise<{ readonly speed: number; reado
   return { speed: median(speeds), cpu: median(costs) };
 }
 
+/** A governed query against the same transaction by the driver alone, and what a result of ten million rows adds to the memory. */
+async function sqlFindings(token: string): Promise<{ speed: number; cpu: number; manyRowsMb: number }> {
+  const orders = await openOrders();
+  const ours = await library(token, orders.settings);
+  const plain = (): Promise<void> => orders.alone(orders.next().customer);
+  const governed = (): Promise<void> => ours.call(FIND_ORDERS, orders.next());
+  await throughput(32, CALLS.sql, plain);
+  await throughput(32, CALLS.sql, governed);
+  const speeds: number[] = [];
+  const costs: number[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const bare = await cpuUs(() => throughput(32, CALLS.sql, plain));
+    const guarded = await cpuUs(() => throughput(32, CALLS.sql, governed));
+    speeds.push(guarded.done / bare.done);
+    costs.push(bare.us / guarded.us);
+  }
+  const before = rssMb(process.pid);
+  let most = before;
+  const watch = setInterval(() => {
+    most = Math.max(most, rssMb(process.pid));
+  }, 5);
+  await ours.call(MANY_ROWS, {});
+  clearInterval(watch);
+  await ours.close();
+  await orders.close();
+  return { speed: median(speeds), cpu: median(costs), manyRowsMb: most - before };
+}
+
 async function cliAddedMs(token: string): Promise<number> {
   const ours = await library(token, { tools: [join(import.meta.dir, "tools")], commands: { allowed: ["echo"] } });
   const echo = Bun.which("echo") ?? "/bin/echo";
@@ -310,6 +340,10 @@ const PARTS: Readonly<Record<string, (bench: Bench) => Promise<Measured>>> = {
   "http-target": async ({ token }) => {
     const { speed, cpu } = await apiRatios(token);
     return { http_target_ratio: speed, http_target_cpu_ratio: cpu };
+  },
+  sql: async ({ token }) => {
+    const { speed, cpu, manyRowsMb } = await sqlFindings(token);
+    return { sql_ratio: speed, sql_cpu_ratio: cpu, sql_many_rows_mb: manyRowsMb };
   },
   command: async ({ token }) => ({ cli_added_ms: await cliAddedMs(token) }),
   binary: async () => {

@@ -75,6 +75,16 @@ export const FIGURES = {
     goal: { atLeast: 0.5 },
   },
   http_target_cpu_ratio: { about: "the same in processor time of the servers" },
+  sql_ratio: {
+    about: "governed query of PostgreSQL against the same transaction by the driver alone, 32 in flight",
+    goal: { atLeast: 0.6 },
+  },
+  sql_cpu_ratio: { about: "the same in processor time of this process" },
+  sql_many_rows_mb: {
+    about: "memory that a result of ten million rows behind a limit adds",
+    unit: "MB",
+    goal: { atMost: 20 },
+  },
   cli_added_ms: {
     about: "governed command against Bun.spawn alone, added",
     unit: "ms",

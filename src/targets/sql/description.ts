@@ -5,16 +5,15 @@ import type { ParameterType } from "./values.ts";
 export interface Description {
   readonly parameters: readonly ParameterType[];
   readonly columns: readonly DescribedColumn[];
-  /** Object ids of the tables and views that it reads, those within views too. */
-  readonly relations: readonly string[];
   /** The functions that it calls, also by operators and within views. Undefined: they are not checked. */
   readonly functions: readonly CalledFunction[] | undefined;
   /** Rights of the user that a reading user must not have. */
   readonly user: ReadingUser;
   /** Further effects of a change (triggers, cascades), in words for approvers. */
   readonly effects: readonly string[];
-  /** Digest of everything that the statement depends on. */
+  /** Digest of everything that the statement depends on, and its parameters. */
   readonly digest: string;
+  readonly dependencies: readonly string[];
 }
 
 export interface ReadingUser {
@@ -90,12 +89,12 @@ export async function describe(transaction: Transaction, checked: Checked): Prom
     await transaction.command(`PREPARE ${name} AS ${change(columns)}`);
     await transaction.command(`DEALLOCATE ${name}`);
   }
-  const ids = { relations: relations.ids, functions: (functions ?? []).map(({ id }) => id) };
-  const [[digest] = []] = await transaction.query(`SELECT ${digestSql(1)}`, digestParameters(ids));
+  const dependencies = await dependenciesOf(transaction, relations.ids, functions ?? []);
+  const [[digest] = []] = await transaction.query(`SELECT ${digestSql(1)}`, dependencies);
   const user = await userOf(transaction, relations.ids);
   const effects = change === undefined ? [] : await effectsOf(transaction, relations.ids);
   const described = { parameters: parameters.map(({ type }) => type), columns, functions, user, effects };
-  return { ...described, relations: relations.ids, digest: String(digest) };
+  return { ...described, dependencies, digest: String(digest) };
 }
 
 /** A setting of one transaction. */
@@ -134,7 +133,7 @@ function settingsParameters({ statementMs, lockMs }: StatementLimits): readonly 
 
 /**
  * A column with the digest of everything that a statement depends on, and of what has the same names: a new table or function may be
- * the one that the statement finds first. It has two parameters: relations and functions.
+ * the one that the statement finds first. Its parameters are `dependencies`. It is planned with each query, so its parts have no joins.
  */
 export function digestSql(at: number): string {
   return `md5(concat_ws('/',
@@ -142,19 +141,25 @@ export function digestSql(at: number): string {
   FROM pg_catalog.pg_attribute WHERE attrelid = ANY($${at}::text[]::oid[]) AND attnum > 0 AND NOT attisdropped),
 (SELECT string_agg(concat_ws(' ', oid, md5(ev_action::text)), ',' ORDER BY oid)
   FROM pg_catalog.pg_rewrite WHERE ev_class = ANY($${at}::text[]::oid[])),
-(SELECT string_agg(oid::text, ',' ORDER BY oid) FROM pg_catalog.pg_class
-  WHERE relpersistence <> 't' AND relname IN (SELECT relname FROM pg_catalog.pg_class WHERE oid = ANY($${at}::text[]::oid[]))),
-(SELECT string_agg(oid::text, ',' ORDER BY oid) FROM pg_catalog.pg_proc
-  WHERE proname IN (SELECT proname FROM pg_catalog.pg_proc WHERE oid = ANY($${at + 1}::text[]::oid[]))),
+(SELECT string_agg(oid::text, ',' ORDER BY oid)
+  FROM pg_catalog.pg_class WHERE relname = ANY($${at + 1}::text[]::name[]) AND relpersistence <> 't'),
 (SELECT string_agg(concat_ws(' ', oid, provolatile, md5(prosrc)), ',' ORDER BY oid)
-  FROM pg_catalog.pg_proc WHERE oid = ANY($${at + 1}::text[]::oid[]))))`;
+  FROM pg_catalog.pg_proc WHERE proname = ANY($${at + 2}::text[]::name[]))))`;
 }
 
-export function digestParameters(ids: {
-  readonly relations: readonly string[];
-  readonly functions: readonly string[];
-}): readonly string[] {
-  return [`{${ids.relations.join(",")}}`, `{${ids.functions.join(",")}}`];
+/** Returns the parameters of the digest: ids of the tables and views, their names, and those of the functions. */
+async function dependenciesOf(
+  transaction: Transaction,
+  relations: readonly string[],
+  functions: readonly CalledFunction[],
+): Promise<readonly string[]> {
+  const ids = [`{${relations.join(",")}}`, `{${functions.map(({ id }) => id).join(",")}}`] as const;
+  const [names = []] = await transaction.query(
+    `SELECT (SELECT array_agg(DISTINCT relname)::text FROM pg_catalog.pg_class WHERE oid = ANY($1::text[]::oid[])),
+(SELECT array_agg(DISTINCT proname)::text FROM pg_catalog.pg_proc WHERE oid = ANY($2::text[]::oid[]))`,
+    ids,
+  );
+  return [ids[0], ...names.map((list) => String(list ?? "{}"))];
 }
 
 interface SentParameter {

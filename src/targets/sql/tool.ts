@@ -17,7 +17,7 @@ import { emptySettings, settingsOf } from "./caller.ts";
 import { Drifted, runChange, tooManyRows } from "./change.ts";
 import { countFaults, descriptionFaults, descriptionNotes, rowSchema } from "./checks.ts";
 import type { SentRow } from "./database.ts";
-import { type Description, describe, digestParameters, setLimits } from "./description.ts";
+import { type Description, describe, setLimits } from "./description.ts";
 import { failureOf, maybeDrifted, noSuchRow, refusalOf, SqlFailure } from "./failures.ts";
 import { argumentsOf, CHANGED, membersOf, ROWS, readPart, type SqlPart, TRUNCATED } from "./manifest.ts";
 import { changePlanOf, changesMax, planOf, rowsMax } from "./plan.ts";
@@ -247,7 +247,7 @@ export class SqlTool implements Binding {
         await setLimits(transaction, limits, settings);
         // One more than a result may have, to know whether there are more.
         const asked = String(rowsMax(this.#part) + 1);
-        return transaction.query(query, [...parameters, asked, ...dependencies(description)]);
+        return transaction.query(query, [...parameters, asked, ...description.dependencies]);
       });
     } catch (error) {
       throw failureOf(error);
@@ -301,7 +301,7 @@ export class SqlTool implements Binding {
     const call = { ...this.#call(context.signal), safe: false };
     const changes = Number(plan["changes"]);
     const needsRow = this.#part.one === true;
-    const all = [...parameters, String(changes + 1), ...dependencies(description)];
+    const all = [...parameters, String(changes + 1), ...description.dependencies];
     const result = (rows: readonly SentRow[]): unknown => this.#changeResult(rows, checked);
     const planned = {
       system: this.#system,
@@ -382,11 +382,6 @@ export class SqlTool implements Binding {
 }
 
 const TEXT: ParameterType = { name: "text", isList: false, isEnum: false };
-
-/** Returns the last parameters of a query: what its digest is made of. */
-function dependencies({ relations, functions = [] }: Description): readonly string[] {
-  return digestParameters({ relations, functions: functions.map(({ id }) => id) });
-}
 
 function refusedStatement({ message }: SqlFailure): Fault {
   return { field: "target.sql.statement", message: `the database refuses it (${message})` };
