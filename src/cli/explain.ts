@@ -3,6 +3,7 @@ import { type Explanation, explanation } from "../core/api/explain.ts";
 import { errorText } from "../core/error-text.ts";
 import { Refusal } from "../core/errors.ts";
 import { printable, printableCell } from "../core/printable.ts";
+import { statementSentences } from "../core/statement-words.ts";
 import type { Mode } from "../core/types.ts";
 import { policyVersionOf } from "../runtime/composition/reloading.ts";
 import { callerOf, explainCall, type StatedCaller } from "../runtime/replay/explain.ts";
@@ -84,9 +85,15 @@ async function explainOffline(
 
 function linesOf(tool: string, shown: Explanation): readonly string[] {
   const { caller, verdict, code, statements, permissions, rules, changes, plan, noPlan } = shown;
-  const rows = statements.map(({ stage, point, verdict: said, reasons }) => [
-    ...[printable(stage), printableCell(point), printable(said), reasons.map(printableCell).join("; ")],
-  ]);
+  const rows = statements.map((statement) => {
+    const { stage, point, verdict: said } = statement;
+    return [
+      printable(stage),
+      printableCell(point),
+      printable(said),
+      statementSentences(statement).map(printableCell).join(" "),
+    ];
+  });
   const list = (all: readonly string[]): string => all.map(printableCell).join(" ") || "-";
   return [
     `${printable(verdict)}${code === undefined ? "" : ` ${printable(code)}`}: ${printableCell(tool)} for ${printableCell(caller.sub)} (${printableCell(caller.iss)}), mode ${printable(shown.mode)}`,

@@ -40,6 +40,20 @@ function ruleText(rule: string): string {
   return `The rule ${rule} matches the call.`;
 }
 
+/** An approval request, as far as it says why it asks. */
+interface AskingRequest {
+  readonly view?: unknown;
+  readonly rules?: readonly string[] | undefined;
+}
+
+/** Returns what the rules of a request mean, and the notes of its view that say something else. */
+export function askingReasons({ view, rules = [] }: AskingRequest) {
+  const { rules: shown, notes } = isTable(view) ? view : {};
+  const meanings = ruleMeanings([...asStrings(shown), ...rules]);
+  const isOther = (note: unknown): boolean => meanings.every(({ text }) => text !== note);
+  return { meanings, notes: Array.isArray(notes) ? notes.filter(isOther) : notes };
+}
+
 /** What a policy point says about a call: one of `decisionReasons` of an audit line. */
 interface PointReason {
   readonly point: string;

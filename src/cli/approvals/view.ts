@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { isExactMember, listedMembers, saidMembers, viewLabel } from "../../core/approval-view.ts";
+import { askingReasons } from "../../core/decision-words.ts";
 import { isTable } from "../../core/json.ts";
 import {
   inAscii,
@@ -53,12 +54,11 @@ export function approvalParts(approval: ShownApproval, options: ViewOptions): Ap
     ...listedMembers(details, "terminal").flatMap((key) => memberLines(key, details[key] ?? null)),
     ...field("view digest", printable(approval.viewDigest ?? "(none)")),
     ...agentReason(view["reason"]),
-    ...(approval.rules.length > 0 ? section("rules", approval.rules) : []),
+    ...whyLines(approval),
     ...earlierLines(approval),
     ...saidMembers(view, "terminal").flatMap(({ label, value, sentences }) =>
       section(label, [...(sentences ?? [value ?? null])]),
     ),
-    ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
   ];
   const subjectLines = [
     ...Object.entries(members).flatMap(([key, value]) =>
@@ -189,6 +189,17 @@ function requesterLines(requester: ShownApproval["requester"]): readonly string[
 export function isHighRisk({ risk, view }: ShownApproval): boolean {
   const risks = isTable(view) ? [risk, view["risk"]] : [risk];
   return risks.some((word) => word !== "low" && word !== "medium");
+}
+
+/** Returns what each rule means that asks, and the notes that say something else. */
+function whyLines(approval: ShownApproval): readonly string[] {
+  const { meanings, notes } = askingReasons(approval);
+  const rules = Object.fromEntries(meanings.map(({ rule, text }) => [rule, text]));
+  const hasNotes = notes !== undefined && !(Array.isArray(notes) && notes.length === 0);
+  return [
+    ...(meanings.length === 0 ? [] : section("why it asks", rules)),
+    ...(hasNotes ? section("notes", notes as Json) : []),
+  ];
 }
 
 function riskOf(approval: ShownApproval): string {

@@ -1,5 +1,5 @@
 import { STREAMS } from "../../audit/chain/chain.ts";
-import { escapeName } from "../../audit/escape.ts";
+import { escapeLine, escapeName } from "../../audit/escape.ts";
 import { type CallHistory, historyIn, readCallHistory } from "../../audit/query/call-history.ts";
 import { type Filter, type FoundLine, Matcher } from "../../audit/query/filter.ts";
 import { lastLines } from "../../audit/query/follow.ts";
@@ -9,6 +9,7 @@ import { type Params, readFilter, readQuery } from "../../audit/query/params.ts"
 import { search } from "../../audit/query/query.ts";
 import { membersOf, parseLine } from "../../audit/query/view.ts";
 import { CALL_COLUMNS, type EntryView, type LineMembers, viewOf } from "../../core/audit-fields.ts";
+import { storyLines } from "../../core/call-story.ts";
 import { asString } from "../../core/json.ts";
 import { EXIT, print, type StyledText, table, wrongUsage } from "../output.ts";
 import {
@@ -183,7 +184,10 @@ interface ShownHistory extends Pick<SearchOptions, "json"> {
   readonly isOne: boolean;
 }
 
-export function printHistory({ lines, calls }: CallHistory, { id, json, searched, isOne }: ShownHistory): void {
+export function printHistory(
+  { lines, calls, journal }: CallHistory,
+  { id, json, searched, isOne }: ShownHistory,
+): void {
   if (lines.length === 0) {
     print.error(`no line in ${searched} has the id ${id}`);
     process.exitCode = EXIT.failed;
@@ -194,7 +198,11 @@ export function printHistory({ lines, calls }: CallHistory, { id, json, searched
     return;
   }
   print.line(table([["TIME", "WHAT", "TOOL", "WHO", "TRACE OR APPROVAL"], ...lines.map(rowOf)]));
-  for (const { line } of calls) print.line(`\n${indented(line)}`);
+  const told = journal.map(({ line }) => parseLine(line) ?? {});
+  for (const { line } of calls) {
+    for (const text of ["", ...storyLines(parseLine(line) ?? {}, told).map(escapeLine), ""]) print.line(text);
+    print.line(indented(line));
+  }
 }
 
 /** Deeper lines were not written by this service. Indenting them would grow with the square of the depth. */

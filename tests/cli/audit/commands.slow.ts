@@ -148,13 +148,15 @@ describe.concurrent("the others", () => {
     },
   );
 
-  test("show prints the sequence in order, and the whole line", async () => {
+  test("show prints the sequence in order, who decided and why, and the whole line", async () => {
     const dir = auditFolder();
     writeDays(join(dir, "journal"), {
       [DAY]: [JSON.stringify({ timestamp: `${DAY}T09:59:59.000Z`, type: "intent", traceId: "t-1" })],
     });
     const { out } = await audit("show", "t-1", "--dir", dir);
     expect(out.indexOf("intent")).toBeLessThan(out.indexOf("call ALLOWED"));
+    expect(out).toContain("asked to run get_customer.\nEvery policy allowed the call, and no approval was needed.\n");
+    expect(out).toContain("\nThe call ran and was answered.\n");
     expect(out).toContain('"argsHash": "aaaa');
     const asLines = await audit("show", "t-1", "--json", "--dir", dir);
     expect(asLines.out.trimEnd().split("\n").at(-1)).toBe(lines[0] ?? "");

@@ -92,6 +92,7 @@ test("stc explain and stc check --matrix: from the configuration alone", async (
   });
   expect([asked.code, asked.err]).toEqual([1, ""]);
   expect(asked.out).toStartWith("ask: order_update for agent-1 (https://idp.test), mode default");
+  expect(asked.out).toContain("ask    No rule lets this call run by itself, so a person decides.\n");
   expect(asked.out).toContain("autoEdit yolo: a session in one of these modes");
   const read = ["explain", "order_get", "--config", config, "--sub", "agent-1", "--args", '{"n":1}', "--json"];
   const allowed = await runStc(read, { env });

@@ -1,7 +1,7 @@
 import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { saidMembers } from "../../../core/approval-view.ts";
-import { ruleMeanings } from "../../../core/decision-words.ts";
+import { askingReasons } from "../../../core/decision-words.ts";
 import { asStrings } from "../../../core/json.ts";
 import { members } from "../api.ts";
 import { CallerLink } from "../caller.tsx";
@@ -119,9 +119,9 @@ function Stop({ request: { requester, tool } }: { readonly request: ShownRequest
 
 function Why({ request }: { readonly request: ShownRequest }): VNode {
   const view = members(request.view);
-  const { toolMessage, notes, rules } = view;
-  const meanings = ruleMeanings(asStrings(rules).length > 0 ? asStrings(rules) : (request.rules ?? []));
-  const others = asStrings(notes).filter((note) => meanings.every(({ text }) => text !== note));
+  const { toolMessage } = view;
+  const { meanings, notes } = askingReasons(request);
+  const others = asStrings(notes);
   return (
     <div class="band-why">
       <h2>{isPending(request) ? "Why it asks" : "Why it asked"}</h2>

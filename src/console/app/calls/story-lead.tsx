@@ -1,4 +1,5 @@
 import type { ComponentChildren, VNode } from "preact";
+import { type CallStory, judgementOf } from "../../../core/call-story.ts";
 import { dataFlowSentences } from "../../../core/data-flow.ts";
 import type { RuleMeaning } from "../../../core/decision-words.ts";
 import { asString, asStrings } from "../../../core/json.ts";
@@ -12,7 +13,6 @@ import { hrefOf } from "../route.ts";
 import { permissions } from "../session.ts";
 import { Block, Text } from "../text.tsx";
 import { Arguments } from "./arguments.tsx";
-import { type CallStory, judgementOf } from "./judgement.ts";
 import { callOf, type Line } from "./model.ts";
 
 /** The beginning of a call's story: what was asked, who decided and why, and how it ended. */
@@ -205,15 +205,12 @@ function PolicyVersion({ version }: { readonly version: string | undefined }): V
   );
 }
 
-function Ended({ line, judgement: { ended, isRun } }: JudgedProps): VNode {
-  const { decision, code } = callOf(line);
+function Ended({ line, judgement: { ended } }: JudgedProps): VNode {
+  const { code } = callOf(line);
   const { reason, details } = members(line["denial"]);
   return (
     <>
-      <p>
-        {ended}
-        {decision !== "ALLOWED" && decision !== "PENDING" && decision !== "DRY_RUN" && !isRun && " Nothing ran."}
-      </p>
+      <p>{ended}</p>
       {typeof reason === "string" && (
         <p>
           The agent was told:{" "}

@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import type { Explanation } from "../../../core/api/explain.ts";
+import { statementSentences } from "../../../core/statement-words.ts";
 import { BOUNDED_TEXT_LIMITS, parseStrictJson } from "../../../core/strict-json.ts";
 import { type ApiError, request } from "../api.ts";
 import { Rules } from "../meanings.tsx";
@@ -101,14 +102,14 @@ function Answer({ answer }: { readonly answer: Explanation | ApiError | string |
         <Badge tone={tone}>{words}</Badge> {code !== undefined && <code>{code}</code>}
       </p>
       <ul class="reasons">
-        {statements.map(({ stage, point, verdict: said, reasons }, at) => (
+        {statements.map((statement, at) => (
           <li key={at}>
-            <Badge tone={said === "deny" ? "bad" : "plain"}>{said}</Badge>
+            <Badge tone={statement.verdict === "deny" ? "bad" : "plain"}>{statement.verdict}</Badge>
             <span>
               <strong>
-                <Text value={point} max={80} />
+                <Text value={statement.point} max={80} />
               </strong>{" "}
-              {stage.toLowerCase()} <Text value={reasons.join("; ")} max={600} />
+              {statement.stage.toLowerCase()} <Text value={statementSentences(statement).join(" ")} max={600} />
             </span>
           </li>
         ))}

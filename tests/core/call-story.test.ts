@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { judgementOf } from "../../../src/console/app/calls/judgement.ts";
+import { judgementOf, storyLines } from "../../src/core/call-story.ts";
 
 const ASKED = { decision: "ALLOWED", approval: { id: "a-1", by: "human:https://idp.example|alice" } };
 const vote = (more: object) => ({
@@ -26,16 +26,13 @@ describe("the judgement of a call", () => {
     const line = { decision: "DENIED", error: { code: "POLICY_DENIED" }, decisionReasons: [reason, reason] };
     const { said, ended, nothingSaid } = judgementOf({ ...line, denial: { stage: "PERMISSION" } }, []);
     expect(said.map(({ does, meanings }) => [does, meanings.length])).toEqual([["denies", 2]]);
-    expect([ended, nothingSaid]).toEqual(["The call was refused.", undefined]);
+    expect([ended, nothingSaid]).toEqual(["The call was refused. Nothing ran.", undefined]);
   });
 
   test("says that nothing objected", () => {
     expect(judgementOf({ decision: "ALLOWED" }, []).nothingSaid).toContain("no approval was needed");
     const refused = { decision: "ERROR", error: { code: "TARGET_FAILED" }, denial: { stage: "EXECUTION" } };
-    expect(judgementOf(refused, [])).toMatchObject({
-      ended: "The target failed. It may have changed something.",
-      isRun: true,
-    });
+    expect(judgementOf(refused, []).ended).toBe("The target failed. It may have changed something.");
   });
 
   test("counts the votes of this approval alone", () => {
@@ -46,6 +43,28 @@ describe("the judgement of a call", () => {
 
   test("survives lines of any form", () => {
     for (const line of [{}, { denial: 3, approval: [], decisionReasons: [null, { point: 4 }] }])
-      expect(() => judgementOf(line, [{}, { type: "approval.voted" }])).not.toThrow();
+      expect(() => storyLines(line, [{}, { type: "approval.voted" }])).not.toThrow();
+  });
+
+  test("is a few lines of text in a terminal", () => {
+    const line = {
+      ...ASKED,
+      decision: "DENIED",
+      tool: { name: "pay" },
+      caller: { sub: "agent-7" },
+      request: { session: "s-1" },
+    };
+    const reason = { point: "risk", verdict: "requireApproval", reason: "floor:operator:night,risk:high" };
+    const denied = vote({ decision: "deny", reason: "not tonight" });
+    const refusal = { denial: { stage: "APPROVAL" }, error: { code: "APPROVAL_DENIED" }, approval: {} };
+    expect(storyLines({ ...line, ...refusal, decisionReasons: [reason] }, [denied])).toEqual([
+      "agent-7 asked to run pay in the session s-1.",
+      "asks, by one of these rules or several:",
+      "- The operators' rule night matches the call.",
+      "- The risk of the call is high: a person decides about each such call.",
+      "Denied by alice.",
+      'alice: "not tonight"',
+      "The call was denied, or nobody could be asked. Nothing ran.",
+    ]);
   });
 });

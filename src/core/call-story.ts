@@ -1,15 +1,9 @@
-import {
-  type Approving,
-  approvingOf,
-  type RuleMeaning,
-  reasonMeanings,
-  ruleMeanings,
-} from "../../../core/decision-words.ts";
-import { asString } from "../../../core/json.ts";
-import { refusalSentence } from "../../../core/refusal-words.ts";
-import { STAGES } from "../../../core/refusals.ts";
-import { members } from "../api.ts";
-import { callOf, type Line } from "./model.ts";
+import { AUDIT_FIELDS, type LineMembers } from "./audit-fields.ts";
+import { tablesIn } from "./data-flow.ts";
+import { type Approving, approvingOf, type RuleMeaning, reasonMeanings, ruleMeanings } from "./decision-words.ts";
+import { asString, isTable } from "./json.ts";
+import { refusalSentence } from "./refusal-words.ts";
+import { STAGES } from "./refusals.ts";
 
 /** Who decided about a call, why, and how it ended: what its line and the journal say, in sentences. */
 
@@ -36,14 +30,13 @@ export interface CallStory {
   readonly approving: Approving | undefined;
   /** Says that nothing objected; undefined where something did. */
   readonly nothingSaid: string | undefined;
-  /** How the call ended. */
+  /** How the call ended, and whether anything ran. */
   readonly ended: string;
-  /** Whether it may have changed something: undefined where the sentence says so. */
-  readonly isRun: boolean;
 }
 
-export function judgementOf(line: Line, journal: readonly Line[]): CallStory {
-  const { decision, code } = callOf(line);
+export function judgementOf(line: LineMembers, journal: readonly LineMembers[]): CallStory {
+  const decision = AUDIT_FIELDS.decision.read(line) ?? "unknown";
+  const code = AUDIT_FIELDS.code.read(line);
   const denial = members(line["denial"]);
   const approval = members(line["approval"]);
   const by = asString(approval["by"]);
@@ -60,9 +53,29 @@ export function judgementOf(line: Line, journal: readonly Line[]): CallStory {
     votes: votes.map(({ vote }) => vote),
     approving,
     nothingSaid: said.length > 0 || approving !== undefined ? undefined : nothingSaidOf(decision),
-    ended: endedOf(decision, by, isDenied ? undefined : refusal),
-    isRun: decision === "ALLOWED" || mayHaveRun(asString(denial["stage"])),
+    ended: endedOf(line, by, isDenied ? undefined : refusal),
   };
+}
+
+/** Returns the story as lines of text. */
+export function storyLines(line: LineMembers, journal: readonly LineMembers[]): readonly string[] {
+  const { said, votes, approving, nothingSaid, ended } = judgementOf(line, journal);
+  const caller = asString(members(line["caller"])["sub"]) ?? "unknown";
+  const session = asString(members(line["request"])["session"]);
+  const inSession = session === undefined ? "" : ` in the session ${session}`;
+  return [
+    `${caller} asked to run ${AUDIT_FIELDS.tool.read(line) ?? "(no tool)"}${inSession}.`,
+    ...(nothingSaid === undefined ? [] : [nothingSaid]),
+    ...said.flatMap(({ does, meanings: [only, ...others] }) =>
+      only === undefined || others.length === 0
+        ? [`${does}: ${only?.text ?? "a rule"}`]
+        : [`${does}, by one of these rules or several:`, ...[only, ...others].map(({ text }) => `- ${text}`)],
+    ),
+    ...(approving === undefined ? [] : [approving.text]),
+    ...votes.filter(({ approves }) => !approves).map(({ text }) => text),
+    ...votes.flatMap(({ subject, said: words }) => (words === undefined ? [] : [`${subject}: "${words}"`])),
+    ended,
+  ];
 }
 
 function nothingSaidOf(decision: string): string {
@@ -71,16 +84,18 @@ function nothingSaidOf(decision: string): string {
     : "No policy denied the call, and nobody was asked: it ended for another reason.";
 }
 
-function endedOf(decision: string, by: string | undefined, refusal: string | undefined): string {
-  switch (decision) {
+function endedOf(line: LineMembers, by: string | undefined, refusal: string | undefined): string {
+  switch (line["decision"]) {
     case "ALLOWED":
       return by === "idempotency-key" ? "The call was answered as the time before." : "The call ran and was answered.";
     case "PENDING":
       return "The call waits until a person decides.";
     case "DRY_RUN":
       return `A dry run: nothing ran and nobody was asked.${refusal === undefined ? "" : ` ${refusal}`}`;
-    default:
-      return refusal ?? "The call was refused.";
+    default: {
+      const ran = mayHaveRun(asString(members(line["denial"])["stage"])) ? "" : " Nothing ran.";
+      return `${refusal ?? "The call was refused."}${ran}`;
+    }
   }
 }
 
@@ -90,9 +105,8 @@ function mayHaveRun(stage: string | undefined): boolean {
     : false;
 }
 
-function reasonsOf(line: Line): readonly Said[] {
-  const reasons = Array.isArray(line["decisionReasons"]) ? line["decisionReasons"].map(members) : [];
-  const all = reasons.map((reason): Said => {
+function reasonsOf(line: LineMembers): readonly Said[] {
+  const all = tablesIn(line["decisionReasons"]).map((reason): Said => {
     const verdict = asString(reason["verdict"]) ?? "";
     const point = asString(reason["point"]) ?? "unknown";
     const meanings = reasonMeanings({ point, verdict, reason: asString(reason["reason"]) ?? "" });
@@ -106,7 +120,7 @@ interface Voted {
   readonly scope: string | undefined;
 }
 
-function votesOf(id: string | undefined, journal: readonly Line[]): readonly Voted[] {
+function votesOf(id: string | undefined, journal: readonly LineMembers[]): readonly Voted[] {
   return journal.flatMap((line): readonly Voted[] => {
     const decision = asString(line["decision"]);
     const isOwn = id === undefined || line["id"] === undefined || line["id"] === id;
@@ -124,4 +138,8 @@ function votesOf(id: string | undefined, journal: readonly Line[]): readonly Vot
 /** Returns the scope of the vote that approved the call last. */
 function scopeOf(votes: readonly Voted[], by: string | undefined): string | undefined {
   return by?.startsWith("human:") === true ? votes.findLast(({ vote }) => vote.approves)?.scope : undefined;
+}
+
+function members(value: unknown): LineMembers {
+  return isTable(value) ? value : {};
 }
