@@ -68,7 +68,10 @@ export interface ExportState {
   readonly stream: ExportStream;
   /** NaN while the log cannot be read, as is `secondsBehind`. */
   readonly bytesBehind: number;
-  /** Age of the oldest line that was not accepted yet; 0 when there is none. */
+  /**
+   * Age of the oldest line that was not accepted yet; 0 when there is none. A checkpoint holds no time: its age counts from when
+   * nothing was left to send, at the earliest from the start.
+   */
   readonly secondsBehind: number;
   readonly sentLines: number;
   readonly deadLines: number;
@@ -114,8 +117,9 @@ export class Exporter {
   #log: string | undefined;
   #lastAcceptedAt: EpochMs | undefined;
   #failingSince: EpochMs | undefined;
-  /** When the last part was read that is stored and after which the log had nothing, and when there was last no further part. */
+  /** When the receiver last had everything. */
   #completeAt: EpochMs | undefined;
+  /** When the last part was read after which the log had nothing, or when there was last no further part. */
   #exhaustedAt: EpochMs | undefined;
   readonly #stopping = new AbortController();
   /** True when it stops as soon as it would wait. */
@@ -133,6 +137,7 @@ export class Exporter {
     const { dir, stream, target, clock, report } = options;
     this.#outages = new OutageReporter(clock, report);
     this.#upkeep = new OutageReporter(clock, report);
+    if (stream === "checkpoints") this.#completeAt = clock();
     this.#saved = readExportPosition(dir, target.name, stream).position;
     this.#position = this.#saved;
     this.#done = this.#run();
@@ -213,13 +218,16 @@ export class Exporter {
   async #next(): Promise<(() => Promise<unknown>) | undefined> {
     const { dir, stream, target } = this.#options;
     const { receiver } = target;
+    const readAt = this.#options.clock();
     if ("deliver" in receiver) {
       const batch = this.#nextBatch();
+      if (batch === undefined) this.#completeAt = readAt;
       return batch && (() => this.#deliver(batch, receiver));
     }
     const position = { dir, stream, from: this.#position };
-    if (!this.#isDue(receiver, bytesBehind(position))) return undefined;
-    const readAt = this.#options.clock();
+    const bytes = bytesBehind(position);
+    if (bytes === 0) this.#completeAt = readAt;
+    if (!this.#isDue(receiver, bytes)) return undefined;
     const part = await readPart(position);
     if (part === undefined) this.#exhaustedAt = readAt;
     return part && (() => this.#archive({ ...part, readAt }, receiver));

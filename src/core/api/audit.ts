@@ -57,7 +57,12 @@ export const exporterListing = z.object({
       failingSince: time.describe("Nothing was accepted since; `null` while nothing fails."),
       lastAcceptedAt: time.describe("`null` before the receiver has accepted lines since the start."),
       bytesBehind: z.number().nullable().describe("Not accepted yet; `null` while the log cannot be read."),
-      secondsBehind: z.number().nullable().describe("Age of the oldest line that was not accepted yet."),
+      secondsBehind: z
+        .number()
+        .nullable()
+        .describe(
+          "Age of the oldest line that was not accepted yet; of checkpoints, which hold no time, since nothing was left to send.",
+        ),
       sentLines: z.int().describe("Accepted since the start."),
       deadLines: z.int().describe("Rejected permanently since the start, and kept as dead letters."),
       failures: z.int().describe("Failed requests since the start."),

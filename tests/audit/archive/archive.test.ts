@@ -126,6 +126,25 @@ describe("what is archived", () => {
     await Promise.all(exporters.map((exporter) => exporter.stop()));
   });
 
+  test("the age of a checkpoint that waits counts from when nothing was left to store", async () => {
+    let now = LATER;
+    let readings = 0;
+    const clock = (): number => {
+      readings += 1;
+      return now;
+    };
+    await writeLog(dir);
+    const exporters = startArchiving(dir, storage.open({ intervalMs: 60_000 }), { clock });
+    await untilArchived(exporters);
+    now += 30_000;
+    const before = readings;
+    await until("each exporter to look for more", () => (readings > before + 30 ? true : undefined));
+    await appendLater();
+    now += 20_000;
+    expect(exporters.at(-1)?.state()).toMatchObject({ stream: "checkpoints", secondsBehind: 20, failures: 0 });
+    await Promise.all(exporters.map((exporter) => exporter.stop()));
+  });
+
   test("lines that were written while an upload failed wait for no further interval", async () => {
     let now = LATER;
     await writeLog(dir);

@@ -94,7 +94,7 @@ afterEach(async () => {
 function start(
   type: "otlp" | "loki" = "otlp",
   stream: ExportStream = "calls",
-  pauses: { readonly pollMs?: number; readonly backoffMs?: number } = {},
+  more: { readonly pollMs?: number; readonly backoffMs?: number; readonly clock?: () => number } = {},
 ): Exporter {
   const exporter = new Exporter({
     dir,
@@ -108,7 +108,7 @@ function start(
     report: (message) => reports.push(message),
     pollMs: 5,
     backoffMs: 5,
-    ...pauses,
+    ...more,
   });
   exporters.push(exporter);
   return exporter;
@@ -602,6 +602,36 @@ describe.each(["otlp", "loki"] as const)("the log in what %s gets", (type) => {
     await writeLog(dir);
     await until("all", () => (received().length === notes().length ? true : undefined));
     expect(received().map(({ text }) => text)).toEqual(notes().map(({ note }) => note));
+  });
+});
+
+describe("a checkpoint that waits holds no time: its age counts", () => {
+  const evening = Date.parse("2026-02-19T20:00:00.000Z");
+
+  test.each<[string, boolean]>([
+    ["from when nothing was left to send", false],
+    ["from the start, when it waited already", true],
+  ])("%s", async (_, isAway) => {
+    let now = evening;
+    let readings = 0;
+    const clock = (): number => {
+      readings += 1;
+      return now;
+    };
+    await writeLog(dir);
+    if (isAway) far.answer = () => new Response("", { status: 500 });
+    const exporter = start("otlp", "checkpoints", { clock });
+    if (!isAway) {
+      await caughtUp(exporter);
+      now += 3_600_000;
+      const before = readings;
+      await until("the exporter to look for more twice", () => (readings > before + 8 ? true : undefined));
+      far.answer = () => new Response("", { status: 500 });
+      await append(dir, "t-later", "id-later");
+    }
+    await until("a failure", () => (exporter.state().failures > 0 ? true : undefined));
+    now += 90_000;
+    expect(exporter.state().secondsBehind).toBe(90);
   });
 });
 

@@ -82,6 +82,11 @@ describe("exporters", () => {
       [{ bytesBehind: 10, secondsBehind: 90 }],
       ["warn: The exporter archive is 1 min 30 s behind: 10 bytes wait."],
     ],
+    [
+      "behind with checkpoints alone",
+      [{}, { stream: "checkpoints", bytesBehind: 10, secondsBehind: 90 }],
+      ["warn: The exporter archive is 1 min 30 s behind: 10 bytes wait."],
+    ],
     ["not behind yet", [{ bytesBehind: 10, secondsBehind: 60 }], []],
     ["rejected lines", [{ deadLines: 2 }], ["warn: The exporter archive: its receiver has rejected 2 lines."]],
     ["the log cannot be read", [{ bytesBehind: null }], ["bad: The exporter archive cannot read the log."]],

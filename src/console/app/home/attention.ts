@@ -177,10 +177,7 @@ function exporterNeeds(exporters: ExporterListing["exporters"], nowMs: number): 
     if (streams.some(({ bytesBehind }) => bytesBehind === null)) {
       return [{ tone: "bad", text: `${name} cannot read the log.`, href }];
     }
-    // A checkpoint has no time of its own: its age would be that of its day.
-    const behind = Math.max(
-      ...streams.map(({ stream, secondsBehind }) => (stream === "checkpoints" ? 0 : (secondsBehind ?? 0))),
-    );
+    const behind = Math.max(...streams.map(({ secondsBehind }) => secondsBehind ?? 0));
     const dead = streams.reduce((sum, { deadLines }) => sum + deadLines, 0);
     const texts = [
       ...(behind > BEHIND_SECONDS_MAX ? [`${name} is ${timeLeft(behind * 1_000)} behind: ${backlog} wait.`] : []),
