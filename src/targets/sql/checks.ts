@@ -4,20 +4,17 @@ import { element, type Step } from "../../core/output-policy/field-path.ts";
 import { followSteps } from "../../core/output-policy/output-fields.ts";
 import { compilePolicy } from "../../core/output-policy/output-policy.ts";
 import type { Schema } from "../../core/schema/walk.ts";
-import type { FieldAction, Tool } from "../../core/types.ts";
-import type { DescribedColumn, Description, Place } from "./description.ts";
+import type { Tool } from "../../core/types.ts";
+import {
+  ANY_TYPE,
+  type ColumnRule,
+  type DatabaseRules,
+  type DescribedColumn,
+  type Description,
+  type Place,
+} from "./engine.ts";
 import { CHANGED, COMPUTED, elementOf, membersOf, ROWS, type SqlPart, TRUNCATED } from "./manifest.ts";
 import { type ColumnForm, columnForm, isValueType } from "./values.ts";
-
-/** The rules of a system for the columns and functions of its database. */
-export interface DatabaseRules {
-  /** By `table.column`, `schema.table.column`, or with `*` as column. */
-  readonly columns: Readonly<Record<string, ColumnRule>>;
-  /** `schema.name`: functions of any kind that statements may call. */
-  readonly functions: readonly string[];
-}
-
-export type ColumnRule = Exclude<FieldAction, "allow"> | "never";
 
 interface CheckedTool {
   readonly tool: Tool;
@@ -96,7 +93,8 @@ function columnFaults(tool: Tool, part: SqlPart, columns: readonly DescribedColu
       const schema = Object.hasOwn(members, name) ? members[name] : undefined;
       if (schema === undefined) return [{ field: at, message: `has no member ${name}, which the statement returns` }];
       const form = columnForm(schema);
-      const isSound = form === "text" ? !isList : form !== undefined && FORM_TYPES[form].test(type);
+      const isSound =
+        form === "text" ? !isList : form !== undefined && (type === ANY_TYPE || FORM_TYPES[form].test(type));
       return isSound ? [] : [{ field: `${at}.${name}`, message: `does not read the type ${type}` }];
     }),
   ];
@@ -141,7 +139,7 @@ export function countFaults(
 ): readonly Fault[] {
   const field = "target.sql.rows.count";
   const [column, another] = counting.columns;
-  const isCount = column?.type === "bigint" && another === undefined;
+  const isCount = (column?.type === "bigint" || column?.type === ANY_TYPE) && another === undefined;
   const isSame = counting.parameters.every(
     ({ name, isList }, index) => name === parameters[index]?.name && isList === parameters[index]?.isList,
   );

@@ -1,9 +1,10 @@
 import { ManifestError } from "../../core/errors.ts";
-import type { KindReport, Quarantine, SystemState, TargetContext } from "../../core/target-kind.ts";
+import type { KindReport, Quarantine, SystemState } from "../../core/target-kind.ts";
 import type { Binding, Tool } from "../../core/types.ts";
 import type { Circuit } from "../../egress/resilience.ts";
+import type { SqlContext, SqlSystem } from "./engine.ts";
+import { engineOf } from "./engines.ts";
 import type { SqlEntries } from "./settings.ts";
-import { openSystem, type SqlSystem } from "./system.ts";
 import { SqlTool } from "./tool.ts";
 
 /** Time to check all tools at the start, in milliseconds: a database that is away delays nobody for longer. */
@@ -81,17 +82,15 @@ export class Databases {
   }
 
   async close(): Promise<void> {
-    await Promise.all(
-      [...this.#systems.values()].flatMap(({ read, write }) => [read.database.close(), write?.database.close()]),
-    );
+    await Promise.all([...this.#systems.values()].map((system) => system.close()));
   }
 }
 
-/** Opens the configured databases. Adds what is wrong to `context.problems`. */
-export function openDatabases(context: TargetContext, entries: SqlEntries): Databases {
+/** Opens the configured databases, each with the code of its engine. Adds what is wrong to `context.problems`. */
+export async function openDatabases(context: SqlContext, entries: SqlEntries): Promise<Databases> {
   const systems = new Map<string, SqlSystem>();
   for (const [name, { sql }] of entries) {
-    const system = openSystem(context, name, sql);
+    const system = await engineOf(sql)?.open(context, name, sql);
     if (system !== undefined) systems.set(name, system);
   }
   return new Databases(systems);

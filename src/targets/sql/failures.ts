@@ -1,81 +1,47 @@
 import { Refusal } from "../../core/errors.ts";
 import type { RefusalCode } from "../../core/refusals.ts";
 import { isTimeout } from "../../core/time-limits.ts";
-import { FAILURE_MESSAGES, FailedAttempt, type Origin, type OutgoingCall, waitOf } from "../../egress/resilience.ts";
+import { FAILURE_MESSAGES, FailedAttempt, type OutgoingCall, waitOf } from "../../egress/resilience.ts";
 
-/** A query that the database refused or did not answer. */
+type Facts = Pick<SqlFailure, "code" | "status" | "sqlState" | "origin" | "message"> &
+  Partial<Pick<SqlFailure, "isConflict" | "isDefinite" | "maybeDrifted">>;
+
+/** A statement that the database refused or did not answer. Its text holds nothing that the database said. */
 export class SqlFailure extends FailedAttempt {
   override readonly name = "SqlFailure";
   readonly code: RefusalCode;
   /** Name of the status, as gRPC has it. */
   readonly status: string;
-  /** Empty when the server said nothing. */
+  /** SQLSTATE, or the engine's own name of the error. Empty when the database said nothing. */
   readonly sqlState: string;
+  /** Whether the same transaction may succeed at once: another one was in its way. */
+  readonly isConflict: boolean;
+  /** Whether the database itself said that the transaction failed: then nothing is changed. */
+  readonly isDefinite: boolean;
+  /** Whether the tables or functions of the statement may have changed. */
+  readonly maybeDrifted: boolean;
 
-  constructor(facts: Pick<SqlFailure, "code" | "status" | "sqlState" | "origin" | "message">) {
-    const { code, message, origin } = facts;
+  constructor({ code, message, origin, status, sqlState, isConflict, isDefinite, maybeDrifted }: Facts) {
     super(message, { origin, sent: true, answerStarted: false, isUnavailable: code === "TARGET_UNAVAILABLE" });
     this.code = code;
-    this.status = facts.status;
-    this.sqlState = facts.sqlState;
+    this.status = status;
+    this.sqlState = sqlState;
+    this.isConflict = isConflict === true;
+    this.isDefinite = isDefinite === true;
+    this.maybeDrifted = maybeDrifted === true;
   }
 }
 
-type Meaning = readonly [code: RefusalCode, status: string];
+/** What an error means to the caller. */
+export type Meaning = readonly [code: RefusalCode, status: string];
 
-const UNAVAILABLE: Meaning = ["TARGET_UNAVAILABLE", "UNAVAILABLE"];
-const WRONG_VALUE: Meaning = ["TARGET_REFUSED", "INVALID_ARGUMENT"];
-const FAILED: Meaning = ["TARGET_FAILED", "INTERNAL"];
-
-/** By SQLSTATE, whole or its class: https://www.postgresql.org/docs/current/errcodes-appendix.html */
-const MEANINGS: ReadonlyMap<string, Meaning> = new Map([
-  ["23505", ["TARGET_REFUSED", "ALREADY_EXISTS"]],
-  ["23", ["TARGET_REFUSED", "FAILED_PRECONDITION"]],
-  ["P0001", ["TARGET_REFUSED", "FAILED_PRECONDITION"]],
-  ["22", WRONG_VALUE],
-  ["42804", WRONG_VALUE],
-  ["25006", ["TARGET_FAILED", "PERMISSION_DENIED"]],
-  ["42501", ["TARGET_FAILED", "PERMISSION_DENIED"]],
-  ["28", ["TARGET_FAILED", "UNAUTHENTICATED"]],
-  ["57014", ["DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED"]],
-  ["25P", ["DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED"]],
-  ["40", UNAVAILABLE],
-  ["55P03", UNAVAILABLE],
-  ["53", UNAVAILABLE],
-  ["57P", UNAVAILABLE],
-  ["08", UNAVAILABLE],
-]);
-
-/** States of a statement that may not fit the database any more: tables, columns, functions, rights, or what a function does. */
-const DRIFTED = new Set(["42P01", "42703", "42883", "42P10", "3F000", "0A000", "42501", "25006"]);
-
-/** Returns what an error of the driver means. Its text may hold rows, and is in none of the results. */
-export function failureOf(error: unknown): SqlFailure {
-  const sqlState = error instanceof Bun.SQL.PostgresError ? (error.errno ?? "") : "";
-  if (!/^[0-9A-Z]{5}$/.test(sqlState)) {
-    const message = error instanceof Error ? error.name : "no answer";
-    return new SqlFailure({ code: UNAVAILABLE[0], status: UNAVAILABLE[1], sqlState: "", origin: "transport", message });
-  }
-  const meaning = [5, 3, 2].map((length) => MEANINGS.get(sqlState.slice(0, length))).find((found) => found);
-  const [code, status] = meaning ?? FAILED;
-  const origin: Origin = /^(?:08|57P|53)/.test(sqlState) ? "transport" : "service";
-  return new SqlFailure({ code, status, sqlState, origin, message: `SQLSTATE ${sqlState}` });
-}
-
-/** Returns whether the same transaction may succeed at once: another one was in its way. */
-export function isConflict({ sqlState }: SqlFailure): boolean {
-  return sqlState === "40001" || sqlState === "40P01";
-}
-
-/** Returns whether the server itself said that the transaction failed: then nothing is changed. */
-export function isDefinite({ sqlState, origin }: SqlFailure): boolean {
-  return sqlState !== "" && origin === "service";
-}
-
-/** Returns whether the tables or functions of a statement may have changed. */
-export function maybeDrifted({ sqlState }: SqlFailure): boolean {
-  return DRIFTED.has(sqlState);
-}
+export const UNAVAILABLE: Meaning = ["TARGET_UNAVAILABLE", "UNAVAILABLE"];
+export const WRONG_VALUE: Meaning = ["TARGET_REFUSED", "INVALID_ARGUMENT"];
+export const FAILED: Meaning = ["TARGET_FAILED", "INTERNAL"];
+export const EXISTS: Meaning = ["TARGET_REFUSED", "ALREADY_EXISTS"];
+export const CONSTRAINED: Meaning = ["TARGET_REFUSED", "FAILED_PRECONDITION"];
+export const FORBIDDEN: Meaning = ["TARGET_FAILED", "PERMISSION_DENIED"];
+export const TOO_LATE: Meaning = ["DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED"];
 
 /** Returns the refusal for a failed query. */
 export function refusalOf(failed: SqlFailure, call: OutgoingCall): Refusal {

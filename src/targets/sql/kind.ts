@@ -1,9 +1,10 @@
 import { ManifestError } from "../../core/errors.ts";
 import type { OpenedKind, TargetContext, TargetKind } from "../../core/target-kind.ts";
 import type { SqlTarget } from "../../core/types.ts";
+import { engineOf, sqlSystem } from "./engines.ts";
 import { readPart, sqlFaults, sqlStatementPart } from "./manifest.ts";
 import { changePlanOf, offlineTexts, planOf } from "./plan.ts";
-import { claimsIn, type SqlEntries, type SqlEntry, sqlSystem } from "./settings.ts";
+import { claimsIn, type SqlEntries, type SqlEntry } from "./settings.ts";
 
 /** Queries of databases. Its code is loaded only when a database is configured. */
 export const sqlKind: TargetKind = {
@@ -15,10 +16,11 @@ export const sqlKind: TargetKind = {
   category: () => "read",
   reads: ["private"],
   planOffline: ({ target, classification }, entry) => {
-    const { read, write } = (entry as { readonly sql: SqlEntry } | undefined)?.sql ?? {};
+    const settings = (entry as { readonly sql: SqlEntry } | undefined)?.sql;
+    const engine = settings && engineOf(settings);
     const isChange = classification !== "read";
-    const user = (isChange ? write : read)?.user;
-    if (user === undefined) return undefined;
+    if (settings === undefined || engine === undefined || (isChange && !engine.mayChange(settings))) return undefined;
+    const user = engine.userOf(settings, isChange);
     const part = readPart(target as SqlTarget);
     const at = { system: target.system, user };
     // How many rows match is not known without the database.
@@ -36,7 +38,8 @@ export function sqlStatement(system: string, sql: SqlTarget["sql"]): SqlTarget {
 
 async function open(context: TargetContext): Promise<OpenedKind> {
   const entries = context.systems as SqlEntries;
-  const databases = entries.size === 0 ? undefined : (await import("./databases.ts")).openDatabases(context, entries);
+  const databases =
+    entries.size === 0 ? undefined : await (await import("./databases.ts")).openDatabases(context, entries);
   return {
     prepare: async (tools) => (await databases?.prepare(tools)) ?? new Map(),
     isBroken: ({ target: { system } }) => entries.has(system) && databases?.has(system) !== true,

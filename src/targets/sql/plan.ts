@@ -5,23 +5,27 @@ import { type ParameterType, parameterText } from "./values.ts";
 
 /** Returns the plan of a call: the statement, and the text of each parameter. */
 export function planOf(
-  { system, user }: { readonly system: string; readonly user: string },
+  { system, user }: { readonly system: string; readonly user: string | undefined },
   part: SqlPart,
   parameters: readonly (string | null)[],
 ): ExecutionPlan {
-  return { kind: "sql", system, user, statement: part.statement, parameters, rows: rowsMax(part) };
+  return { kind: "sql", system, ...userPart(user), statement: part.statement, parameters, rows: rowsMax(part) };
 }
 
 /** Returns the plan of a change. `matches`: the number of rows that it would change now; undefined when they are not counted. */
 export function changePlanOf(
-  { system, user }: { readonly system: string; readonly user: string },
+  { system, user }: { readonly system: string; readonly user: string | undefined },
   part: SqlPart,
   parameters: readonly (string | null)[],
   matches: number | undefined,
 ): ExecutionPlan {
   const changes = Math.min(changesMax(part), matches ?? Number.POSITIVE_INFINITY);
   const counted = matches !== undefined && { matches };
-  return { kind: "sql", system, user, statement: part.statement, parameters, ...counted, changes };
+  return { kind: "sql", system, ...userPart(user), statement: part.statement, parameters, ...counted, changes };
+}
+
+function userPart(user: string | undefined): Readonly<Record<string, Json>> {
+  return user === undefined ? {} : { user };
 }
 
 /** Returns the most rows that a change may change. */
@@ -46,4 +50,9 @@ export function offlineTexts(part: SqlPart, input: Json): readonly (string | nul
 function writtenType(statement: string, at: number, isListGiven: boolean): ParameterType {
   const isJson = new RegExp(`\\$${at}(?:::text)?::jsonb?\\b`, "i").test(statement);
   return { name: isJson ? "jsonb" : "text", isList: isListGiven && !isJson, isEnum: false };
+}
+
+/** Returns the number of parameters that a count has: it uses the first ones of the change. */
+export function countParameters(count: string): number {
+  return Math.max(0, ...[...count.matchAll(/\$(\d{1,3})/g)].map(([, at]) => Number(at)));
 }

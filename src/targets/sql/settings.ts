@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { isLoopback } from "../../core/network.ts";
 import { callLimits, clientCertificate, count, ownSystem, plaintext, text } from "../../egress/settings.ts";
 
 const TABLE_COLUMN = /^[^.*]{1,63}\.(?:[^.*]{1,63}\.)?(?:[^.*]{1,63}|\*)$/;
@@ -15,91 +14,78 @@ const callerValue = z
   .regex(/^(?:subject|issuer|claims\.[^.]{1,128})$/, "must be subject, issuer or claims.name");
 
 /** Settings of a database. */
-const sql = z
-  .strictObject({
-    url: z
-      .string()
-      .max(2_048)
-      .superRefine((value, context) => {
-        const message = urlProblem(value);
-        if (message !== undefined) context.addIssue({ code: "custom", message });
-      })
-      .describe("`postgres://host:port/database`, without a user: see `read`."),
-    tls: z
-      .strictObject({
-        rootCert: text
-          .optional()
-          .describe("File with the trusted root certificates, PEM. Default: those of the platform."),
-        ...clientCertificate,
-      })
-      .optional()
-      .describe("The server's certificate is always verified, with its name."),
-    plaintext: plaintext.describe("Set to `true` for a server on another host without TLS."),
-    read: user.describe("User of tools that read. It needs SELECT on what they read, and nothing else."),
-    write: user.optional().describe("User of tools that change something. Without it, the system has no such tools."),
-    caller: z
-      .strictObject({
-        settings: z
-          .record(z.string().regex(/^[a-z_][a-z0-9_]{0,62}\.[a-z_][a-z0-9_]{0,62}$/, "must be name.name"), callerValue)
-          .default({})
-          .describe(
-            "Settings of each transaction, which row-level security can read: `app.tenant: claims.tenant`. Statements cannot change them.",
-          ),
-        role: callerValue.optional().describe("Role of each transaction, one of `roles`."),
-        roles: z.array(text).max(1_000).default([]).describe("Roles that a caller may have."),
-      })
-      .superRefine(({ role, roles }, context) => {
-        if ((role === undefined) !== (roles.length === 0)) {
-          context.addIssue({ code: "custom", path: ["roles"], message: "role and roles go together" });
-        }
-      })
-      .optional()
-      .describe(
-        "What the database learns of the caller: `subject`, `issuer`, or a claim of its token, `claims.tenant`. A caller without the claim is refused.",
-      ),
-    functions: z
-      .array(z.string().regex(FUNCTION, "must be schema.function"))
-      .max(1_000)
-      .default([])
-      .describe(
-        "Functions that statements may call besides those of PostgreSQL that change nothing: `public.order_total`. They run with every effect that they have.",
-      ),
-    checkFunctions: z
-      .boolean()
-      .default(true)
-      .describe(
-        "Whether the functions of statements are checked. Needs the right TEMPORARY, and a server that is no standby.",
-      ),
-    columns: z
-      .record(z.string().regex(TABLE_COLUMN, "must be table.column or table.*"), z.enum(["mask", "redact", "never"]))
-      .default({})
-      .describe(
-        "What no tool may release more of, by table and column: `orders.email: mask`, `staff.*: never`. It holds whatever the column is called in a statement.",
-      ),
-    connections: count(4, 64).describe("Most connections of one process."),
-    limits: z
-      .strictObject({
-        statementMs: count(5_000, 600_000).describe("Time limit for a statement on the server."),
-        lockMs: count(500, 600_000).describe("Longest wait for a lock."),
-        cellChars: count(65_536, 1_048_576).describe("Longest text of one column in one row."),
-        bytes: count(1_048_576, 67_108_864).describe("Most characters of all rows of a result."),
-      })
-      .prefault({}),
-    ...callLimits,
-  })
-  .superRefine(({ url, tls, plaintext: isPlain }, context) => {
-    const host = URL.parse(url)?.hostname ?? "";
-    const issue = (path: string, message: string): void => context.addIssue({ code: "custom", path: [path], message });
-    if (isPlain === true && tls !== undefined) issue("tls", "is not for plaintext: true");
-    if (isPlain === true && isLoopback(host)) issue("plaintext", "is only for a server on another host");
-    if ((tls?.clientCert === undefined) !== (tls?.clientKey === undefined)) {
-      issue("tls", "clientCert and clientKey go together");
-    }
-  });
+export const sqlEntry = z.strictObject({
+  url: z
+    .string()
+    .max(2_048)
+    .describe("`postgres://host:port/database`, without a user: see `read`. Its scheme says which engine it is."),
+  tls: z
+    .strictObject({
+      rootCert: text
+        .optional()
+        .describe("File with the trusted root certificates, PEM. Default: those of the platform."),
+      ...clientCertificate,
+    })
+    .optional()
+    .describe("The server's certificate is always verified, with its name."),
+  plaintext: plaintext.describe("Set to `true` for a server on another host without TLS."),
+  read: user.optional().describe("User of tools that read. It needs SELECT on what they read, and nothing else."),
+  write: user.optional().describe("User of tools that change something. Without it, the system has no such tools."),
+  caller: z
+    .strictObject({
+      settings: z
+        .record(z.string().regex(/^[a-z_][a-z0-9_]{0,62}\.[a-z_][a-z0-9_]{0,62}$/, "must be name.name"), callerValue)
+        .default({})
+        .describe(
+          "Settings of each transaction, which row-level security can read: `app.tenant: claims.tenant`. Statements cannot change them.",
+        ),
+      role: callerValue.optional().describe("Role of each transaction, one of `roles`."),
+      roles: z.array(text).max(1_000).default([]).describe("Roles that a caller may have."),
+    })
+    .superRefine(({ role, roles }, context) => {
+      if ((role === undefined) !== (roles.length === 0)) {
+        context.addIssue({ code: "custom", path: ["roles"], message: "role and roles go together" });
+      }
+    })
+    .optional()
+    .describe(
+      "What the database learns of the caller: `subject`, `issuer`, or a claim of its token, `claims.tenant`. A caller without the claim is refused.",
+    ),
+  functions: z
+    .array(z.string().regex(FUNCTION, "must be schema.function"))
+    .max(1_000)
+    .optional()
+    .describe(
+      "Functions that statements may call besides those of PostgreSQL that change nothing: `public.order_total`. They run with every effect that they have.",
+    ),
+  checkFunctions: z
+    .boolean()
+    .optional()
+    .describe(
+      "Whether the functions of statements are checked, which is the default. Needs the right TEMPORARY, and a server that is no standby.",
+    ),
+  columns: z
+    .record(z.string().regex(TABLE_COLUMN, "must be table.column or table.*"), z.enum(["mask", "redact", "never"]))
+    .default({})
+    .describe(
+      "What no tool may release more of, by table and column: `orders.email: mask`, `staff.*: never`. It holds whatever the column is called in a statement.",
+    ),
+  connections: z.int().min(1).max(64).optional().describe("Most connections of one process and user. Default: 4."),
+  limits: z
+    .strictObject({
+      statementMs: count(5_000, 600_000).describe("Time limit for a statement on the server."),
+      lockMs: count(500, 600_000).describe("Longest wait for a lock."),
+      cellChars: count(65_536, 1_048_576).describe("Longest text of one column in one row."),
+      bytes: count(1_048_576, 67_108_864).describe("Most characters of all rows of a result."),
+    })
+    .prefault({}),
+  ...callLimits,
+});
 
-export const sqlSystem = z.strictObject({ sql: sql.describe("A PostgreSQL database."), own: ownSystem });
+/** A system of the kind. `engines.ts` adds what its engine says of it. */
+export const systemSettings = { own: ownSystem } as const;
 
-export type SqlEntry = z.output<typeof sql>;
+export type SqlEntry = z.output<typeof sqlEntry>;
 export type SqlEntries = ReadonlyMap<string, { readonly sql: SqlEntry }>;
 
 /** Returns the claims that an entry reads. */
@@ -110,11 +96,5 @@ export function claimsIn({ sql: { caller } }: { readonly sql: SqlEntry }): reado
 
 export const CLAIM = "claims.";
 
-function urlProblem(value: string): string | undefined {
-  const url = URL.parse(value);
-  if (url === null || !/^postgres(?:ql)?:$/.test(url.protocol) || url.hostname === "")
-    return "must be a postgres:// URL";
-  if (url.username !== "" || url.password !== "") return "has a user: set read";
-  if (/[?#]/.test(value)) return "must not have a query or a fragment: set tls";
-  return /^\/[^/]+$/.test(url.pathname) ? undefined : "must name one database after the host";
-}
+/** The settings that not every engine has. */
+export type EngineSetting = Exclude<keyof SqlEntry, "url" | "columns" | "limits" | keyof typeof callLimits>;

@@ -13,22 +13,28 @@ import type {
   Tool,
 } from "../../core/types.ts";
 import type { OutgoingCall } from "../../egress/resilience.ts";
-import { emptySettings, settingsOf } from "./caller.ts";
 import { Drifted, runChange, tooManyRows } from "./change.ts";
 import { countFaults, descriptionFaults, descriptionNotes, rowSchema } from "./checks.ts";
-import type { SentRow } from "./database.ts";
-import { type Description, describe, setLimits } from "./description.ts";
-import { failureOf, maybeDrifted, noSuchRow, refusalOf, SqlFailure } from "./failures.ts";
+import {
+  type AnsweredRow,
+  type AskedStatement,
+  type DatabaseUser,
+  type Description,
+  type PreparedStatement,
+  type SqlSystem,
+  StatementRefused,
+  type Texts,
+} from "./engine.ts";
+import { noSuchRow, refusalOf, SqlFailure } from "./failures.ts";
 import { argumentsOf, CHANGED, membersOf, ROWS, readPart, type SqlPart, TRUNCATED } from "./manifest.ts";
-import { changePlanOf, changesMax, planOf, rowsMax } from "./plan.ts";
-import { countParameters, countQuery, wrapped, wrappedChange } from "./statement.ts";
-import type { DatabaseUser, SqlSystem } from "./system.ts";
+import { changePlanOf, changesMax, countParameters, planOf, rowsMax } from "./plan.ts";
 import { type ColumnForm, columnForm, columnValue, type ParameterType, parameterText } from "./values.ts";
 
-/** The description that a tool was checked with, and what follows from it. */
+/** The statements that a tool was checked with, and what follows from them. */
 interface Checked {
-  readonly description: Description;
-  readonly query: string;
+  readonly statement: PreparedStatement;
+  /** Counts the rows of a change. */
+  readonly counting: PreparedStatement | undefined;
   readonly columns: readonly ReadColumn[];
 }
 
@@ -39,6 +45,7 @@ interface ReadColumn {
   readonly form: ColumnForm;
 }
 
+const COUNT = "target.sql.rows.count";
 const DRIFTED = "The database has changed: this tool is not called until an operator has looked at it.";
 
 /** A tool of a database, and whether it fits what the database says. */
@@ -67,16 +74,16 @@ export class SqlTool implements Binding {
   }
 
   get #user(): DatabaseUser {
-    const { name, read, write } = this.#system;
+    const { name, read, write, writeSetting } = this.#system;
     if (!this.#isChange) return read;
     if (write !== undefined) return write;
-    const message = `systems.${name}.sql has no user for tools that change something: set write`;
+    const message = `systems.${name}.sql has no ${writeSetting === "write" ? "user for " : ""}tools that change something: set ${writeSetting}`;
     throw new ManifestError(this.#tool.name, [{ field: "target.system", message }]);
   }
 
   /** Remarks on the tool for operators. */
   get notes(): readonly Fault[] {
-    return this.#checked === undefined || this.#isChange ? [] : descriptionNotes(this.#checked.description);
+    return this.#checked === undefined || this.#isChange ? [] : descriptionNotes(this.#checked.statement.description);
   }
 
   get quarantine(): Quarantine | undefined {
@@ -104,19 +111,20 @@ export class SqlTool implements Binding {
   }
 
   async plan(input: unknown, { signal }: PlanContext): Promise<ExecutionPlan> {
-    const { parameters } = (await this.#ready(signal)).description;
+    const { statement, counting } = await this.#ready(signal);
+    const { parameters } = statement.description;
     const args = isTable(input) ? input : {};
     const texts = this.#arguments.map((name, index) => parameterText(name, args[name], parameters[index] ?? TEXT));
     const at = { system: this.#system.name, user: this.#user.name };
     if (!this.#isChange) return planOf(at, this.#part, texts);
-    const matches = await this.#count(texts, signal);
+    const matches = counting && (await this.#count(counting, texts, signal));
     const most = changesMax(this.#part);
     if (matches !== undefined && matches > most) throw tooManyRows(matches, most);
     return changePlanOf(at, this.#part, texts, matches);
   }
 
   describe(): PlanDescription {
-    return { notes: this.#checked?.description.effects ?? [] };
+    return { notes: this.#checked?.statement.description.effects ?? [] };
   }
 
   fixedParts({ kind, system, user, statement }: ExecutionPlan): Json {
@@ -128,7 +136,7 @@ export class SqlTool implements Binding {
     if (plan["statement"] !== this.#part.statement || !Array.isArray(parameters)) {
       throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another statement" });
     }
-    const texts = parameters as (string | null)[];
+    const texts = parameters as Texts;
     if (this.#isChange) return this.#change(plan, texts, context, true);
     return this.#rows(texts, context, true);
   }
@@ -154,42 +162,47 @@ export class SqlTool implements Binding {
 
   /** Asks the database, and keeps what it says or what does not fit. @throws {SqlFailure} */
   async #check(signal: AbortSignal): Promise<void> {
-    const { rules, limits, areFunctionsChecked, newName } = this.#system;
-    const { statement } = this.#part;
-    const at = this.#arguments.length + 1;
-    const wrap = this.#isChange ? wrappedChange : wrapped;
-    const queryOf = (columns: Description["columns"]): string => wrap(statement, columns, limits, at);
-    const { database } = this.#user;
+    const { rules, read, dependsOnCaller } = this.#system;
+    const { statement, rows: { count } = {} } = this.#part;
+    const members = membersOf(this.#tool.input) ?? {};
+    const parameters = this.#arguments.map((name) => (Object.hasOwn(members, name) ? members[name] : undefined));
+    const use = this.#isChange ? "change" : "query";
+    const prepared = await this.#prepare(this.#user, { statement, use, parameters }, signal);
+    if (prepared === undefined) return;
+    if (count !== undefined && dependsOnCaller) {
+      this.#faults = [
+        { field: COUNT, message: "is not for a system with caller: rows are counted before it is known" },
+      ];
+      return;
+    }
+    const counted = parameters.slice(0, countParameters(count ?? ""));
+    const asked = count === undefined ? undefined : ({ statement: count, use: "count", parameters: counted } as const);
+    const counting = asked && (await this.#prepare(read, asked, signal));
+    if (asked !== undefined && counting === undefined) return;
+    const { description } = prepared;
+    this.#faults = [
+      ...descriptionFaults({ tool: this.#tool, part: this.#part, rules }, description),
+      ...(counting === undefined ? [] : countFaults(rules, counting.description, description.parameters)),
+    ];
+    this.#checked =
+      this.#faults.length > 0
+        ? undefined
+        : { statement: prepared, counting, columns: this.#readers(description.columns) };
+  }
+
+  /** Returns undefined for a statement that cannot be a tool; its errors are kept. @throws {SqlFailure} */
+  async #prepare(
+    user: DatabaseUser,
+    asked: AskedStatement,
+    signal: AbortSignal,
+  ): Promise<PreparedStatement | undefined> {
     try {
-      const description = await database.look(signal, (transaction) =>
-        describe(transaction, {
-          statement,
-          change: this.#isChange ? queryOf : undefined,
-          name: newName(),
-          parameterCount: this.#arguments.length,
-          areFunctionsChecked,
-          limits,
-          settings: emptySettings(this.#system.caller),
-        }),
-      );
-      const checked = { tool: this.#tool, part: this.#part, rules };
-      const { count } = this.#part.rows ?? {};
-      if (count !== undefined && this.#system.caller !== undefined) {
-        this.#faults = [
-          {
-            field: "target.sql.rows.count",
-            message: "is not for a system with caller: rows are counted before it is known",
-          },
-        ];
-        return;
-      }
-      const counting = count === undefined ? [] : await this.#countFaults(count, description, signal);
-      this.#faults = [...descriptionFaults(checked, description), ...counting];
-      const { columns } = description;
-      this.#checked =
-        this.#faults.length > 0 ? undefined : { description, query: queryOf(columns), columns: this.#readers(columns) };
+      return await user.prepare(asked, signal);
     } catch (error) {
-      throw failureOf(error);
+      if (!(error instanceof StatementRefused)) throw error;
+      const field = asked.use === "count" ? COUNT : "target.sql.statement";
+      this.#faults = error.problems.map((message) => ({ field, message }));
+      return undefined;
     }
   }
 
@@ -197,24 +210,25 @@ export class SqlTool implements Binding {
     return { system: this.#system.name, path: this.#tool.name, safe: true, signal };
   }
 
-  async #rows(parameters: readonly (string | null)[], context: RunContext, mayCheck: boolean): Promise<unknown> {
+  async #rows(parameters: Texts, context: RunContext, mayCheck: boolean): Promise<unknown> {
     const { signal } = context;
     const checked = await this.#ready(signal);
     const call = this.#call(signal);
     const { resilience, read } = this.#system;
     const span = context.requests?.begin({ path: this.#tool.name, server: this.#system.server });
     try {
-      const rows = await resilience.run({
+      const answer = await resilience.run({
         ...call,
-        attempt: () => this.#attempt(parameters, checked, context),
-        connected: () => read.database.hasAnswered,
+        // One more than a result may have, to know whether there are more.
+        attempt: () => checked.statement.query(parameters, rowsMax(this.#part) + 1, context),
+        connected: () => read.hasAnswered,
       });
       span?.end("OK");
-      if (rows.every(([digest]) => digest === checked.description.digest)) return this.#result(rows, checked);
+      if (answer.isCurrent) return this.#result(answer.rows, checked);
     } catch (error) {
       span?.end(error instanceof SqlFailure ? error.status : "UNKNOWN");
       if (!(error instanceof SqlFailure)) throw error;
-      if (!maybeDrifted(error) || !mayCheck) throw refusalOf(error, call);
+      if (!error.maybeDrifted || !mayCheck) throw refusalOf(error, call);
     }
     if (!mayCheck) throw this.#quarantined();
     // The tables or functions have changed: what the tool was checked with is not true any more.
@@ -235,91 +249,37 @@ export class SqlTool implements Binding {
     if (this.#faults.length > 0) throw this.#quarantined();
   }
 
-  async #attempt(
-    parameters: readonly (string | null)[],
-    { query, description }: Checked,
-    { signal, caller }: RunContext,
-  ): Promise<readonly SentRow[]> {
-    const { read, limits } = this.#system;
-    const settings = settingsOf(this.#system.caller, caller);
+  /** Returns the number of rows that a change would change now. */
+  async #count(counting: PreparedStatement, parameters: Texts, signal: AbortSignal): Promise<number> {
     try {
-      return await read.database.read(signal, async (transaction) => {
-        await setLimits(transaction, limits, settings);
-        // One more than a result may have, to know whether there are more.
-        const asked = String(rowsMax(this.#part) + 1);
-        return transaction.query(query, [...parameters, asked, ...description.dependencies]);
-      });
+      const counted = await counting.count(parameters.slice(0, counting.description.parameters.length), signal);
+      if (counted !== undefined) return counted;
     } catch (error) {
-      throw failureOf(error);
+      throw error instanceof SqlFailure ? refusalOf(error, this.#call(signal)) : error;
     }
+    throw new Refusal("INVALID_OUTPUT", "The rows of the change could not be counted.");
   }
 
-  /** Checks the query that counts the rows of a change, as any other query of the user that reads. */
-  async #countFaults(count: string, { parameters }: Description, signal: AbortSignal): Promise<readonly Fault[]> {
-    const { read, rules, limits, areFunctionsChecked, newName } = this.#system;
-    const asked = {
-      statement: count,
-      name: newName(),
-      parameterCount: countParameters(count),
-      areFunctionsChecked,
-      limits,
-      settings: [],
-    };
-    const counting = await read.database.look(signal, (transaction) => describe(transaction, asked));
-    return countFaults(rules, counting, parameters);
-  }
-
-  /** Returns the number of rows that a change would change now; undefined where its manifest does not count them. */
-  async #count(parameters: readonly (string | null)[], signal: AbortSignal): Promise<number | undefined> {
-    const count = this.#part.rows?.count;
-    if (count === undefined) return undefined;
-    const { read, limits } = this.#system;
-    try {
-      return await read.database.read(signal, async (transaction) => {
-        await setLimits(transaction, limits);
-        const [[counted] = []] = await transaction.query(
-          countQuery(count),
-          parameters.slice(0, countParameters(count)),
-        );
-        if (typeof counted !== "string")
-          throw new Refusal("INVALID_OUTPUT", "The rows of the change could not be counted.");
-        return Number(counted);
-      });
-    } catch (error) {
-      throw error instanceof Refusal ? error : refusalOf(failureOf(error), this.#call(signal));
-    }
-  }
-
-  async #change(
-    plan: ExecutionPlan,
-    parameters: readonly (string | null)[],
-    context: RunContext,
-    mayCheck: boolean,
-  ): Promise<unknown> {
+  async #change(plan: ExecutionPlan, parameters: Texts, context: RunContext, mayCheck: boolean): Promise<unknown> {
     const checked = await this.#ready(context.signal);
-    const { description, query } = checked;
+    const { statement } = checked;
     const call = { ...this.#call(context.signal), safe: false };
-    const changes = Number(plan["changes"]);
-    const needsRow = this.#part.one === true;
-    const all = [...parameters, String(changes + 1), ...description.dependencies];
-    const result = (rows: readonly SentRow[]): unknown => this.#changeResult(rows, checked);
     const planned = {
-      system: this.#system,
-      user: this.#user,
-      query,
-      digest: description.digest,
-      changes,
-      needsRow,
-      result,
+      system: this.#system.name,
+      statement,
+      parameters,
+      changes: Number(plan["changes"]),
+      needsRow: this.#part.one === true,
+      result: (rows: readonly AnsweredRow[], changed: number) => this.#changeResult(rows, changed, checked),
     };
     try {
       return await this.#system.resilience.run({
         ...call,
-        attempt: () => runChange({ ...planned, parameters: all }, context),
-        connected: () => this.#user.database.hasAnswered,
+        attempt: () => runChange(planned, context),
+        connected: () => this.#user.hasAnswered,
       });
     } catch (error) {
-      const hasDrifted = error instanceof Drifted || (error instanceof SqlFailure && maybeDrifted(error));
+      const hasDrifted = error instanceof Drifted || (error instanceof SqlFailure && error.maybeDrifted);
       if (error instanceof SqlFailure && (!hasDrifted || !mayCheck)) throw refusalOf(error, call);
       if (!hasDrifted) throw error;
     }
@@ -329,24 +289,20 @@ export class SqlTool implements Binding {
     return this.#change(plan, parameters, context, false);
   }
 
-  #changeResult(rows: readonly SentRow[], checked: Checked): unknown {
-    const changed = Number(rows[0]?.[2] ?? 0);
-    const values = changed === 0 ? [] : rows.map((row) => this.#rowOf(row, checked));
+  #changeResult(rows: readonly AnsweredRow[], changed: number, checked: Checked): unknown {
+    const values = rows.map((row) => this.#rowOf(row, checked));
     return this.#part.one === true ? values[0] : { [ROWS]: values, [CHANGED]: changed };
   }
 
-  #result(rows: readonly SentRow[], checked: Checked): unknown {
+  #result(found: readonly AnsweredRow[], checked: Checked): unknown {
     const { one, rows: { more } = {} } = this.#part;
-    const found = rows.filter(([, exceeds]) => exceeds !== null);
-    const fitting = found.filter(([, exceeds]) => exceeds === false);
     if (one === true) {
-      const [only, another] = found;
-      if (only === undefined) throw noSuchRow();
-      if (another !== undefined) throw new Refusal("INVALID_OUTPUT", "The database returned more than one row.");
-      if (fitting.length === 0) throw tooLarge();
-      return this.#rowOf(only, checked);
+      if (found.length === 0) throw noSuchRow();
+      if (found.length > 1) throw new Refusal("INVALID_OUTPUT", "The database returned more than one row.");
+      return this.#rowOf(found[0], checked);
     }
     const most = rowsMax(this.#part);
+    const fitting = found.filter((row) => row !== undefined);
     const isCut = found.length > most || fitting.length < found.length;
     if (isCut && more === "refuse") throw tooLarge();
     const values = fitting.slice(0, most).map((row) => this.#rowOf(row, checked));
@@ -361,12 +317,11 @@ export class SqlTool implements Binding {
     });
   }
 
-  #rowOf(row: SentRow, { columns }: Checked): Readonly<Record<string, unknown>> {
-    const cells = row.slice(this.#isChange ? 3 : 2);
+  #rowOf(row: AnsweredRow, { columns }: Checked): Readonly<Record<string, unknown>> {
+    if (row === undefined) throw tooLarge();
     return Object.fromEntries(
       columns.map(({ name, schema, form }, index) => {
-        const cell = cells[index] ?? null;
-        const text = cell === null ? null : String(cell);
+        const text = row[index] ?? null;
         if (text !== null && text.length > this.#system.limits.cellChars) throw tooLarge();
         try {
           return [name, schema === undefined ? text : columnValue(text, form, schema)];

@@ -65,8 +65,8 @@ class Wire {
 let server: PostgresServer;
 const opened: Databases[] = [];
 
-function open(settings: Readonly<Record<string, unknown>> = {}, port = server.port): Databases {
-  const databases = databaseAt(port, { read: { user: "reader" }, write: { user: "writer" }, ...settings });
+async function open(settings: Readonly<Record<string, unknown>> = {}, port = server.port): Promise<Databases> {
+  const databases = await databaseAt(port, { read: { user: "reader" }, write: { user: "writer" }, ...settings });
   opened.push(databases);
   return databases;
 }
@@ -98,7 +98,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
     sqlTool({ classification, statement: UPDATE, input, columns, rows });
 
   test("changes rows up to its bound, returns them, and has its transaction recorded before it is final", async () => {
-    const binding = await loaded(open(), cancel({ changes: 3 }));
+    const binding = await loaded(await open(), cancel({ changes: 3 }));
     const recorded: unknown[] = [];
     const record = async (facts: unknown): Promise<void> => {
       recorded.push(facts, await states());
@@ -114,7 +114,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
   });
 
   test("above its bound is taken back", async () => {
-    const error = await refusal(ask(await loaded(open(), cancel({ changes: 2 })), { customer: 1, status: "x" }));
+    const error = await refusal(ask(await loaded(await open(), cancel({ changes: 2 })), { customer: 1, status: "x" }));
     expect([error.code, error.message, error.details]).toEqual([
       "TARGET_REFUSED",
       "The statement would change 3 rows, and at most 2 are allowed. Nothing was changed.",
@@ -124,7 +124,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
   });
 
   test("that is counted shows the number, and changes no more rows than that", async () => {
-    const binding = await loaded(open(), cancel({ changes: 100, count: COUNT }));
+    const binding = await loaded(await open(), cancel({ changes: 100, count: COUNT }));
     const { signal } = new AbortController();
     const plan = await binding.plan({ customer: 1, status: "x" }, { signal });
     expect([plan["matches"], plan["changes"]]).toEqual([3, 3]);
@@ -132,7 +132,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
     const { run } = binding;
     const context = { signal, deadline: 4e12, traceId: "t", traceparent: undefined, caller: {} } as never;
     expect((await refusal(run.call(binding, plan, context))).message).toContain("would change 4 rows, and at most 3");
-    const few = await loaded(open(), cancel({ changes: 1, count: COUNT }));
+    const few = await loaded(await open(), cancel({ changes: 1, count: COUNT }));
     expect((await refusal(ask(few, { customer: 1, status: "x" }))).message).toContain(
       "would change 4 rows, and at most 1",
     );
@@ -140,7 +140,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
 
   test("is not planned when the rows that it would change cannot be counted", async () => {
     const count = "select count(*) from orders where customer = $1::int8 having count(*) < 0";
-    const binding = await loaded(open(), cancel({ changes: 5, count }));
+    const binding = await loaded(await open(), cancel({ changes: 5, count }));
     expect((await refusal(ask(binding, { customer: 1, status: "x" }))).code).toBe("INVALID_OUTPUT");
     expect(await states()).toEqual(UNCHANGED);
   });
@@ -154,7 +154,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
       columns: { id: z.int(), name: text },
       one: true,
     } as const;
-    const binding = await loaded(open(), sqlTool(one));
+    const binding = await loaded(await open(), sqlTool(one));
     expect(binding.describe?.({ kind: "sql" }).notes).toEqual([
       "a deleted row of people also changes orders",
       "the trigger note of orders runs",
@@ -165,7 +165,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
   });
 
   test("names its triggers", async () => {
-    const binding = await loaded(open(), cancel({ changes: 1 }));
+    const binding = await loaded(await open(), cancel({ changes: 1 }));
     expect(binding.describe?.({ kind: "sql" }).notes).toEqual(["the trigger note of orders runs"]);
   });
 
@@ -186,21 +186,21 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
     ["copies", "copy orders from program 'true'"],
   ];
   test.each(refused)("is not loaded when it %s", async (_, statement) => {
-    expect(await faultsOf(open(), sqlTool({ classification, statement, columns }))).not.toEqual([]);
+    expect(await faultsOf(await open(), sqlTool({ classification, statement, columns }))).not.toEqual([]);
     expect(await states()).toEqual(UNCHANGED);
   });
 
   test("needs a user for changes, which is no superuser", async () => {
     const tool = cancel({ changes: 1 });
-    expect(await faultsOf(open({ write: undefined }), tool)).toEqual([
+    expect(await faultsOf(await open({ write: undefined }), tool)).toEqual([
       "target.system systems.shop.sql has no user for tools that change something: set write",
     ]);
-    const [fault = ""] = await faultsOf(open({ write: { user: "tester" } }), tool);
+    const [fault = ""] = await faultsOf(await open({ write: { user: "tester" } }), tool);
     expect(fault).toContain("is a superuser");
   });
 
   test("that a constraint refuses says so without the row", async () => {
-    const binding = await loaded(open(), cancel({ changes: 3 }));
+    const binding = await loaded(await open(), cancel({ changes: 3 }));
     const bad = await refusal(ask(binding, { customer: 1, status: "bad" }));
     expect([bad.code, bad.details]).toEqual(["TARGET_REFUSED", { status: "FAILED_PRECONDITION" }]);
     const insert = sqlTool({
@@ -211,13 +211,13 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
       },
       input: { id: z.int() },
     });
-    const twice = await refusal(ask(await loaded(open(), insert), { id: 1 }));
+    const twice = await refusal(ask(await loaded(await open(), insert), { id: 1 }));
     expect([twice.code, twice.details]).toEqual(["TARGET_REFUSED", { status: "ALREADY_EXISTS" }]);
     expect(JSON.stringify([bad.cause, bad.message, twice.cause, twice.message])).not.toMatch(/canary|orders_|people_/);
   });
 
   test("whose facts cannot be recorded is taken back", async () => {
-    const binding = await loaded(open(), cancel({ changes: 3 }));
+    const binding = await loaded(await open(), cancel({ changes: 3 }));
     const record = async (): Promise<void> => {
       throw new Refusal("AUDIT_UNAVAILABLE", "full");
     };
@@ -230,7 +230,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
     const input1 = { customer: 1, status: "lost" };
     const wired = async (): Promise<{ readonly wire: Wire; readonly databases: Databases }> => {
       const wire = new Wire(server.port);
-      return { wire, databases: open({}, await wire.open()) };
+      return { wire, databases: await open({}, await wire.open()) };
     };
 
     test("before COMMIT: it has not happened, and says so", async () => {

@@ -26,8 +26,8 @@ let server: PostgresServer;
 const opened: Databases[] = [];
 
 /** Opens the database as the user that reads. */
-function open(settings: Readonly<Record<string, unknown>> = {}): Databases {
-  const databases = databaseAt(server.port, { read: { user: "reader" }, ...settings });
+async function open(settings: Readonly<Record<string, unknown>> = {}): Promise<Databases> {
+  const databases = await databaseAt(server.port, { read: { user: "reader" }, ...settings });
   opened.push(databases);
   return databases;
 }
@@ -71,7 +71,7 @@ describe.skipIf(native === undefined)("a database", () => {
     ];
     test.each(refused)("%s", async (_, statement) => {
       const before = await peopleNow();
-      const faults = await faultsOf(open(), sqlTool({ statement, columns: { id: text } }));
+      const faults = await faultsOf(await open(), sqlTool({ statement, columns: { id: text } }));
       expect(faults.length).toBeGreaterThan(0);
       expect(await peopleNow()).toEqual(before);
       expect(await server.send("SELECT to_regclass('copy') AS copy", "shop")).toEqual([{ copy: null }]);
@@ -89,7 +89,7 @@ describe.skipIf(native === undefined)("a database", () => {
       ["pg_catalog.random", "select id::text from people order by random()"],
     ];
     test.each(calling)("calls %s, in %p", async (name, statement) => {
-      const [fault = ""] = await faultsOf(open(), sqlTool({ statement, columns: { id: text } }));
+      const [fault = ""] = await faultsOf(await open(), sqlTool({ statement, columns: { id: text } }));
       expect(fault).toStartWith(`target.sql.statement calls ${name}, which may change something`);
     });
 
@@ -99,7 +99,7 @@ describe.skipIf(native === undefined)("a database", () => {
         input: { id: text },
         columns: { id: text },
       });
-      expect(await faultsOf(open(), more)).toEqual([
+      expect(await faultsOf(await open(), more)).toEqual([
         "target.sql.parameters has 1 entries, but the statement has 2 parameters",
       ]);
       const names = sqlTool({
@@ -107,7 +107,7 @@ describe.skipIf(native === undefined)("a database", () => {
         input: { id: text },
         columns: { id: text },
       });
-      expect(await faultsOf(open(), names)).toEqual([
+      expect(await faultsOf(await open(), names)).toEqual([
         "target.sql.parameters {id} has the type regclass: give it a type for values, such as $1::text",
       ]);
     });
@@ -115,10 +115,10 @@ describe.skipIf(native === undefined)("a database", () => {
 
   test("a superuser is no user for tools; one that may change a table is noted", async () => {
     const tool = sqlTool({ statement: "select name as x from people", columns: { x: text } });
-    const [fault = ""] = await faultsOf(open({ read: { user: "tester" } }), tool);
+    const [fault = ""] = await faultsOf(await open({ read: { user: "tester" } }), tool);
     expect(fault).toStartWith("target.system its database user is a superuser");
     await server.send("CREATE ROLE writer LOGIN; GRANT SELECT, UPDATE ON people TO writer", "shop");
-    const databases = open({ read: { user: "writer" } });
+    const databases = await open({ read: { user: "writer" } });
     expect(await faultsOf(databases, tool)).toEqual([]);
     expect(databases.report([tool]).toolNotes?.map(({ message }) => message)).toEqual([
       "its database user may change people: revoke that, a tool that reads does not need it",
@@ -127,7 +127,9 @@ describe.skipIf(native === undefined)("a database", () => {
 
   test("a function that the system lists may be called", async () => {
     const tool = sqlTool({ statement: "select harmless(1)::text as id", columns: { id: text } });
-    expect(await ask(await loaded(open({ functions: ["public.harmless"] }), tool))).toEqual({ rows: [{ id: "2" }] });
+    expect(await ask(await loaded(await open({ functions: ["public.harmless"] }), tool))).toEqual({
+      rows: [{ id: "2" }],
+    });
   });
 
   test("a query with everything that is usual is loaded", async () => {
@@ -135,14 +137,14 @@ describe.skipIf(native === undefined)("a database", () => {
 select lower(l.name) as name, count(*) as n, max(p.salary) as most, coalesce(min(l.place), 0) as place, now()::date as day
 from latest l join people p using (id) where p.name ilike $1::text group by 1 order by n desc, name -- the end`;
     const columns = { name: text, n: z.int(), most: z.int(), place: z.int(), day: text };
-    const binding = await loaded(open(), sqlTool({ statement, input: { name: z.string() }, columns }));
+    const binding = await loaded(await open(), sqlTool({ statement, input: { name: z.string() }, columns }));
     expect(await ask(binding, { name: "a%" })).toMatchObject({ rows: [{ name: "ann", n: 1, most: 10, place: 1 }] });
   });
 
   describe("columns", () => {
     const rules = { columns: { "people.email": "mask", "public.people.salary": "never" } };
-    const faults = (statement: string, more = {}): Promise<readonly string[]> =>
-      faultsOf(open(rules), sqlTool({ statement, columns: { x: text }, ...more }));
+    const faults = async (statement: string, more = {}): Promise<readonly string[]> =>
+      faultsOf(await open(rules), sqlTool({ statement, columns: { x: text }, ...more }));
 
     test("are protected under any name", async () => {
       expect(await faults("select p.email as x from people p")).toEqual([
@@ -191,9 +193,9 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
   });
 
   describe("values", () => {
-    const echo = (type: string, schema: z.ZodType): ReturnType<typeof loaded> =>
+    const echo = async (type: string, schema: z.ZodType): ReturnType<typeof loaded> =>
       loaded(
-        open(),
+        await open(),
         sqlTool({ statement: `select $1::${type} as x`, input: { x: schema.optional() }, columns: { x: text } }),
       );
     const hostile = [
@@ -220,7 +222,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       for (const x of hostile) expect(await ask(binding, { x })).toEqual({ rows: [{ x }] });
       expect(await ask(binding, {})).toEqual({ rows: [{ x: null }] });
       const lists = await loaded(
-        open(),
+        await open(),
         sqlTool({
           statement: "select $1::text[] as x",
           input: { x: z.array(z.string().nullable()) },
@@ -269,7 +271,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
         columns: { x: text },
         origins: { x: "computed" },
       });
-      const error = await refusal(ask(await loaded(open(), tool)));
+      const error = await refusal(ask(await loaded(await open(), tool)));
       expect([error.code, error.details]).toEqual(["TARGET_REFUSED", { status: "INVALID_ARGUMENT" }]);
       expect(JSON.stringify([error.message, error.details, error.cause])).not.toContain("canary");
     });
@@ -278,10 +280,10 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
   describe("limits", () => {
     test("more rows than declared are cut and said, or refused", async () => {
       const statement = "select n as x from generate_series(1, 10000000) as n";
-      const tell = await loaded(open(), sqlTool({ statement, columns: { x: z.int() }, rows: { returns: 3 } }));
+      const tell = await loaded(await open(), sqlTool({ statement, columns: { x: z.int() }, rows: { returns: 3 } }));
       expect(await ask(tell)).toEqual({ rows: [{ x: 1 }, { x: 2 }, { x: 3 }], truncated: true });
       const refuse = await loaded(
-        open(),
+        await open(),
         sqlTool({ statement, columns: { x: z.int() }, rows: { returns: 3, more: "refuse" } }),
       );
       expect((await refusal(ask(refuse))).code).toBe("OUTPUT_TOO_LARGE");
@@ -291,8 +293,10 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       const limits = { cellChars: 1_000, bytes: 2_500 };
       const tool = (size: number) =>
         sqlTool({ statement: `select repeat('a', ${size}) as x from generate_series(1, 50)`, columns: { x: text } });
-      expect((await refusal(ask(await loaded(open({ limits }), tool(100_000_000))))).code).toBe("OUTPUT_TOO_LARGE");
-      const { rows, truncated } = (await ask(await loaded(open({ limits }), tool(1_000)))) as {
+      expect((await refusal(ask(await loaded(await open({ limits }), tool(100_000_000))))).code).toBe(
+        "OUTPUT_TOO_LARGE",
+      );
+      const { rows, truncated } = (await ask(await loaded(await open({ limits }), tool(1_000)))) as {
         readonly rows: readonly unknown[];
         readonly truncated?: boolean;
       };
@@ -306,7 +310,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
         columns: { x: text },
         one: true,
       });
-      const binding = await loaded(open(), tool);
+      const binding = await loaded(await open(), tool);
       expect(await ask(binding, { id: 1 })).toEqual({ x: "Ann" });
       const none = await refusal(ask(binding, { id: 0 }));
       expect([none.code, none.details]).toEqual(["TARGET_REFUSED", { status: "NOT_FOUND" }]);
@@ -316,7 +320,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
     test("a statement that takes too long ends on the server", async () => {
       const statement = "select count(*) as x from generate_series(1, 1000000000)";
       const binding = await loaded(
-        open({ limits: { statementMs: 200 } }),
+        await open({ limits: { statementMs: 200 } }),
         sqlTool({ statement, columns: { x: text } }),
       );
       expect((await refusal(ask(binding))).code).toBe("DEADLINE_EXCEEDED");
@@ -325,7 +329,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
     test("a caller that leaves ends its statement on the server", async () => {
       const statement = "select count(*) as x from generate_series(1, 1000000000)";
       const binding = await loaded(
-        open({ limits: { statementMs: 60_000 } }),
+        await open({ limits: { statementMs: 60_000 } }),
         sqlTool({ statement, columns: { x: text } }),
       );
       const running =
@@ -357,7 +361,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
     ];
     test.each(breaking)("%s: the tool is quarantined", async (_, statement) => {
       await make();
-      const databases = open();
+      const databases = await open();
       const tool = people();
       const binding = await loaded(databases, tool);
       expect(await ask(binding)).toEqual({ rows: [{ a: "a", b: "b" }] });
@@ -370,7 +374,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
 
     test("a protected column under the name of another one is noticed before its first answer", async () => {
       await make();
-      const databases = open({ columns: { "moving.secret": "never" } });
+      const databases = await open({ columns: { "moving.secret": "never" } });
       const tool = people();
       const binding = await loaded(databases, tool);
       await ask(binding);
@@ -384,7 +388,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
     });
 
     test("a function that becomes volatile, and a view that gets one, are noticed", async () => {
-      const databases = open({ functions: [] });
+      const databases = await open({ functions: [] });
       await server.send(
         "CREATE OR REPLACE VIEW turning AS SELECT id, lower(name) AS w FROM people; GRANT SELECT ON turning TO reader",
         "shop",
@@ -402,7 +406,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
 
     test("a change that does not concern the tool is looked at once, and the tool goes on", async () => {
       await make();
-      const databases = open();
+      const databases = await open();
       const binding = await loaded(databases, people());
       await server.send("ALTER TABLE moving ADD more text", "shop");
       expect(await ask(binding)).toEqual({ rows: [{ a: "a", b: "b" }] });
@@ -410,7 +414,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
   });
 
   test("nothing of one call is left for the next one", async () => {
-    const databases = open({ connections: 1, functions: ["pg_catalog.set_config", "pg_catalog.pg_notify"] });
+    const databases = await open({ connections: 1, functions: ["pg_catalog.set_config", "pg_catalog.pg_notify"] });
     const sets = await loaded(
       databases,
       sqlTool({
@@ -442,7 +446,7 @@ CREATE ROLE tenant_a; GRANT tenant_a TO reader; GRANT SELECT ON owned TO reader,
     );
 
     test("decides which rows there are, for each call on the same connection", async () => {
-      const databases = open({ connections: 1, caller: { settings: { "app.tenant": "claims.tenant" } } });
+      const databases = await open({ connections: 1, caller: { settings: { "app.tenant": "claims.tenant" } } });
       const binding = await loaded(databases, rows);
       for (const [tenant, x] of [
         ["a", "Ann"],
@@ -456,7 +460,7 @@ CREATE ROLE tenant_a; GRANT tenant_a TO reader; GRANT SELECT ON owned TO reader,
 
     test("must be known: a token without the claim, or with a role that is not listed, is refused", async () => {
       const settings = { "app.tenant": "claims.tenant" };
-      const databases = open({ caller: { settings, role: "claims.role", roles: ["tenant_a"] } });
+      const databases = await open({ caller: { settings, role: "claims.role", roles: ["tenant_a"] } });
       const binding = await loaded(databases, rows);
       expect(await ask(binding, {}, undefined, caller({ tenant: "a", role: "tenant_a" }))).toEqual({
         rows: [{ x: "Ann" }],
@@ -475,7 +479,7 @@ CREATE ROLE tenant_a; GRANT tenant_a TO reader; GRANT SELECT ON owned TO reader,
   });
 
   test("a database that is away at the start is checked by the first call", async () => {
-    const databases = open();
+    const databases = await open();
     const tool = sqlTool({ statement: "select name as x from people where id = 1", columns: { x: text } });
     await server.stop();
     try {

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { z } from "zod";
+import { sqlSystem } from "../../../src/targets/sql/engines.ts";
 import { sqlKind } from "../../../src/targets/sql/kind.ts";
-import { sqlSystem } from "../../../src/targets/sql/settings.ts";
 import { columnForm } from "../../../src/targets/sql/values.ts";
 import { sqlTool } from "./support.ts";
 

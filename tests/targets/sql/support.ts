@@ -11,7 +11,8 @@ import type {
   ToolClassification,
 } from "../../../src/core/types.ts";
 import { type Databases, openDatabases } from "../../../src/targets/sql/databases.ts";
-import { type SqlEntries, sqlSystem } from "../../../src/targets/sql/settings.ts";
+import { sqlSystem } from "../../../src/targets/sql/engines.ts";
+import type { SqlEntries } from "../../../src/targets/sql/settings.ts";
 import { runContext } from "../http/support.ts";
 
 interface SqlToolOptions extends Partial<SqlTarget["sql"]> {
@@ -62,7 +63,7 @@ export function sqlTool({
 }
 
 /** Opens the database `shop` at a port of this host. */
-export function databaseAt(port: number, settings: Readonly<Record<string, unknown>>): Databases {
+export async function databaseAt(port: number, settings: Readonly<Record<string, unknown>>): Promise<Databases> {
   const url = `postgres://127.0.0.1:${port}/shop`;
   const entry = sqlSystem.parse({ sql: { url, ...settings } });
   const context = {

@@ -1,12 +1,5 @@
+import type { ResultLimits } from "../engine.ts";
 import { digestSql } from "./description.ts";
-
-/** Limits of one result. */
-export interface ResultLimits {
-  /** Characters of one column in one row. */
-  readonly cellChars: number;
-  /** Characters of all cells. */
-  readonly chars: number;
-}
 
 /** A column of the result as the query returns it. */
 export interface WrappedColumn {
@@ -72,9 +65,4 @@ function textsOf(columns: readonly WrappedColumn[], { cellChars }: ResultLimits)
 /** Returns the query of a count: inside another one, as with any statement. */
 export function countQuery(count: string): string {
   return `SELECT q.n::text FROM (${count}\n) AS q(n)`;
-}
-
-/** Returns the number of parameters that a count has: it uses the first ones of the change. */
-export function countParameters(count: string): number {
-  return Math.max(0, ...[...count.matchAll(/\$(\d{1,3})/g)].map(([, at]) => Number(at)));
 }

@@ -1,48 +1,17 @@
+import type { CalledFunction, DescribedColumn, Description, Place, ReadingUser } from "../engine.ts";
+import type { ParameterType } from "../values.ts";
 import type { SentColumn, StatementLimits, Transaction } from "./database.ts";
-import type { ParameterType } from "./values.ts";
 
-/** The description of a statement by its database. */
-export interface Description {
-  readonly parameters: readonly ParameterType[];
-  readonly columns: readonly DescribedColumn[];
-  /** The functions that it calls, also by operators and within views. Undefined: they are not checked. */
-  readonly functions: readonly CalledFunction[] | undefined;
-  /** Rights of the user that a reading user must not have. */
-  readonly user: ReadingUser;
-  /** Further effects of a change (triggers, cascades), in words for approvers. */
-  readonly effects: readonly string[];
+/** What the server says of a statement. */
+export interface PostgresDescription extends Description {
   /** Digest of everything that the statement depends on, and its parameters. */
   readonly digest: string;
   readonly dependencies: readonly string[];
 }
 
-export interface ReadingUser {
-  readonly isSuperuser: boolean;
-  readonly bypassesRowSecurity: boolean;
-  /** Names of the statement's tables that the user may change; undefined: none. */
-  readonly changes: string | undefined;
-}
-
-export interface DescribedColumn {
-  readonly name: string;
-  /** As PostgreSQL writes it. */
-  readonly type: string;
-  readonly isList: boolean;
-  /** `schema.table.column`; undefined for a computed or generated column, and for one of a view. */
-  readonly origin: string | undefined;
-  /** Where it is stored or shown: its table or view, and the tables that this one inherits from or that inherit from it. */
-  readonly places: readonly Place[];
-}
-
-export type Place = readonly [schema: string, table: string, column: string];
-
-export interface CalledFunction {
+interface FoundFunction extends CalledFunction {
   /** Object id. */
   readonly id: string;
-  /** `schema.name`. */
-  readonly name: string;
-  /** Whether every function of the name may change something, or lasts longer than the statement. */
-  readonly isVolatile: boolean;
 }
 
 interface Checked {
@@ -66,7 +35,7 @@ const VIEW_DEPTH_MAX = 32;
  * tells the types of its parameters; and as the body of a temporary function, in whose tree every function has its id, and each column
  * of a change its origin.
  */
-export async function describe(transaction: Transaction, checked: Checked): Promise<Description> {
+export async function describe(transaction: Transaction, checked: Checked): Promise<PostgresDescription> {
   const { statement, change, parameterCount, areFunctionsChecked, name } = checked;
   await setLimits(transaction, checked.limits, checked.settings);
   const nulls = Array.from({ length: parameterCount }, () => null);
@@ -151,7 +120,7 @@ export function digestSql(at: number): string {
 async function dependenciesOf(
   transaction: Transaction,
   relations: readonly string[],
-  functions: readonly CalledFunction[],
+  functions: readonly FoundFunction[],
 ): Promise<readonly string[]> {
   const ids = [`{${relations.join(",")}}`, `{${functions.map(({ id }) => id).join(",")}}`] as const;
   const [names = []] = await transaction.query(
@@ -340,7 +309,7 @@ FROM pg_catalog.pg_roles WHERE rolname = current_user`,
 /** Functions of PostgreSQL that read whatever table or schema their argument names: no origin of such a column is known. */
 const READERS = "^(table|schema|database)_to_xml";
 
-async function functionsIn(transaction: Transaction, trees: readonly string[]): Promise<readonly CalledFunction[]> {
+async function functionsIn(transaction: Transaction, trees: readonly string[]): Promise<readonly FoundFunction[]> {
   const ids = idsIn(trees, /:(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)/g);
   const operators = idsIn(trees, /:(?:opno|eqop|sortop) (\d+)/g);
   const rows = await transaction.query(

@@ -1,6 +1,6 @@
-import { ConnectionPool, StoreUnavailable } from "../../database/pool.ts";
-import { connect } from "../../database/postgres.ts";
-import type { PostgresAddress } from "../../database/postgres-url.ts";
+import { ConnectionPool, StoreUnavailable } from "../../../database/pool.ts";
+import { connect } from "../../../database/postgres.ts";
+import type { PostgresAddress } from "../../../database/postgres-url.ts";
 
 const QUEUE_MS_MAX = 5_000;
 /** Time that a server has to end a statement that was cancelled. */

@@ -1,0 +1,183 @@
+import type { Schema } from "../../core/schema/walk.ts";
+import type { TargetContext } from "../../core/target-kind.ts";
+import type { FieldAction, RunContext } from "../../core/types.ts";
+import type { Resilience } from "../../egress/resilience.ts";
+import type { EngineSetting, SqlEntry } from "./settings.ts";
+import type { ParameterType } from "./values.ts";
+
+/**
+ * The declaration of a database engine: the schemes of its URLs, its settings, and how its systems are opened. `engines.ts` lists the
+ * engines of a build. Declarations are always loaded; an engine's code is loaded by `open`.
+ */
+export interface SqlEngine {
+  /** With a colon, such as `postgres:`. */
+  readonly schemes: readonly string[];
+  /** The settings that it has besides those of every engine. Any other one is refused. */
+  readonly settings: readonly EngineSetting[];
+  /** Returns what else is wrong with an entry, beginning with its URL. */
+  readonly faults: (entry: SqlEntry) => readonly SettingFault[];
+  /** Returns the user in the plans of queries, or of changes; undefined where the engine has no users, or the system no changes. */
+  readonly userOf: (entry: SqlEntry, isChange: boolean) => string | undefined;
+  /** Returns whether the system may have tools that change something. */
+  readonly mayChange: (entry: SqlEntry) => boolean;
+  /** Opens a system. Adds what is wrong to `context.problems`, and returns undefined then. */
+  readonly open: (context: SqlContext, name: string, entry: SqlEntry) => Promise<SqlSystem | undefined>;
+}
+
+export interface SettingFault {
+  readonly path: readonly string[];
+  readonly message: string;
+}
+
+export type SqlContext = TargetContext;
+
+/** A configured database, opened by its engine. */
+export interface SqlSystem {
+  readonly name: string;
+  readonly read: DatabaseUser;
+  /** Undefined where the system has no tools that change something. */
+  readonly write: DatabaseUser | undefined;
+  /** The setting that gives a system such tools. */
+  readonly writeSetting: EngineSetting;
+  /** `host:port`, for traces. */
+  readonly server: string;
+  readonly resilience: Resilience;
+  readonly rules: DatabaseRules;
+  readonly limits: ResultLimits;
+  /** Whether rows depend on the caller, so that they cannot be counted for a plan. */
+  readonly dependsOnCaller: boolean;
+  close(): Promise<void>;
+}
+
+/** The rules of a system for the columns and functions of its database. */
+export interface DatabaseRules {
+  /** By `table.column`, `schema.table.column`, or with `*` as column. */
+  readonly columns: Readonly<Record<string, ColumnRule>>;
+  /** `schema.name`: functions of any kind that statements may call. */
+  readonly functions: readonly string[];
+}
+
+export type ColumnRule = Exclude<FieldAction, "allow"> | "never";
+
+/** Limits of one result. */
+export interface ResultLimits {
+  /** Characters of one column in one row. */
+  readonly cellChars: number;
+  /** Characters of all cells. */
+  readonly chars: number;
+}
+
+/** A user of a database, with connections of its own. */
+export interface DatabaseUser {
+  /** Undefined where the engine has no users. */
+  readonly name: string | undefined;
+  /** Whether the last transaction had an answer. */
+  readonly hasAnswered: boolean;
+  /** Asks the database what a statement is, and runs nothing of it. @throws {SqlFailure} */
+  prepare(asked: AskedStatement, signal: AbortSignal): Promise<PreparedStatement>;
+}
+
+export interface AskedStatement {
+  readonly statement: string;
+  /** `count`: a query that returns one number. */
+  readonly use: "query" | "change" | "count";
+  /** The input schema of each parameter; undefined where it is not known. */
+  readonly parameters: readonly (Schema | undefined)[];
+}
+
+/** A statement that its database has looked at, and how it runs. */
+export interface PreparedStatement {
+  readonly description: Description;
+  /** Runs a query. `rows`: the most rows that are returned. @throws {SqlFailure | Refusal} */
+  query(parameters: Texts, rows: number, context: RunContext): Promise<SqlAnswer>;
+  /** Runs a query that counts. @throws {SqlFailure | Refusal} */
+  count(parameters: Texts, signal: AbortSignal): Promise<number | undefined>;
+  /**
+   * Runs a change in one transaction. What `accept` returns is returned after COMMIT; what it throws is thrown after everything is
+   * taken back. `rows`: the most rows that are returned.
+   * @throws {SqlFailure | Refusal} before `accept` has returned, nothing is changed; afterwards only `isDefinite` says so
+   */
+  change<T>(asked: AskedChange, accept: (changed: Changed) => Promise<T>): Promise<T>;
+  /** Returns what became of a transaction that had no answer to COMMIT; undefined when that cannot be known. */
+  outcomeOf(transaction: string, signal: AbortSignal): Promise<Outcome | undefined>;
+}
+
+/** The text of each parameter, as in the plan. */
+export type Texts = readonly (string | null)[];
+
+export type Outcome = "committed" | "aborted" | "in progress";
+
+export interface AskedChange {
+  readonly parameters: Texts;
+  readonly rows: number;
+  readonly context: RunContext;
+}
+
+export interface SqlAnswer {
+  /** Whether tables and functions are those that the statement was checked with, as of this answer. */
+  readonly isCurrent: boolean;
+  readonly rows: readonly AnsweredRow[];
+}
+
+/** The text of each column. Undefined: the rows are larger than the limit for all of them, and this one is the first that is not sent. */
+export type AnsweredRow = readonly (string | null)[] | undefined;
+
+/** A change before COMMIT. */
+export interface Changed extends SqlAnswer {
+  /** Names the transaction in the journal; `outcomeOf` takes it. */
+  readonly transaction: string;
+  /** Number of changed rows. */
+  readonly changed: number;
+}
+
+/** The description of a statement by its database. */
+export interface Description {
+  readonly parameters: readonly ParameterType[];
+  readonly columns: readonly DescribedColumn[];
+  /** The functions that it calls, also by operators and within views. Undefined: they are not checked. */
+  readonly functions: readonly CalledFunction[] | undefined;
+  /** Rights of the user that a reading user must not have. */
+  readonly user: ReadingUser;
+  /** Further effects of a change (triggers, cascades), in words for approvers. */
+  readonly effects: readonly string[];
+}
+
+export interface ReadingUser {
+  readonly isSuperuser: boolean;
+  readonly bypassesRowSecurity: boolean;
+  /** Names of the statement's tables that the user may change; undefined: none. */
+  readonly changes: string | undefined;
+}
+
+export interface DescribedColumn {
+  readonly name: string;
+  /** As PostgreSQL writes it. `ANY_TYPE`: values may have any type, and are checked when they are read. */
+  readonly type: string;
+  readonly isList: boolean;
+  /** `schema.table.column`; undefined for a computed or generated column, and for one of a view. */
+  readonly origin: string | undefined;
+  /** Where it is stored or shown: its table or view, and the tables that this one inherits from or that inherit from it. */
+  readonly places: readonly Place[];
+}
+
+export const ANY_TYPE = "any";
+
+/** Without schemas, the first part is empty. */
+export type Place = readonly [schema: string, table: string, column: string];
+
+export interface CalledFunction {
+  /** `schema.name`. */
+  readonly name: string;
+  /** Whether every function of the name may change something, or lasts longer than the statement. */
+  readonly isVolatile: boolean;
+}
+
+/** What an engine finds wrong with a statement itself. What its database says is an `SqlFailure`. */
+export class StatementRefused extends Error {
+  readonly problems: readonly string[];
+
+  constructor(problems: readonly string[]) {
+    super("the statement cannot be a tool");
+    this.problems = problems;
+  }
+}

@@ -1,0 +1,56 @@
+import type { Origin } from "../../../egress/resilience.ts";
+import {
+  CONSTRAINED,
+  EXISTS,
+  FAILED,
+  FORBIDDEN,
+  type Meaning,
+  SqlFailure,
+  TOO_LATE,
+  UNAVAILABLE,
+  WRONG_VALUE,
+} from "../failures.ts";
+
+/** By SQLSTATE, whole or its class: https://www.postgresql.org/docs/current/errcodes-appendix.html */
+const MEANINGS: ReadonlyMap<string, Meaning> = new Map([
+  ["23505", EXISTS],
+  ["23", CONSTRAINED],
+  ["P0001", CONSTRAINED],
+  ["22", WRONG_VALUE],
+  ["42804", WRONG_VALUE],
+  ["25006", FORBIDDEN],
+  ["42501", FORBIDDEN],
+  ["28", ["TARGET_FAILED", "UNAUTHENTICATED"]],
+  ["57014", TOO_LATE],
+  ["25P", TOO_LATE],
+  ["40", UNAVAILABLE],
+  ["55P03", UNAVAILABLE],
+  ["53", UNAVAILABLE],
+  ["57P", UNAVAILABLE],
+  ["08", UNAVAILABLE],
+]);
+
+/** States of a statement that may not fit the database any more: tables, columns, functions, rights, or what a function does. */
+const DRIFTED = new Set(["42P01", "42703", "42883", "42P10", "3F000", "0A000", "42501", "25006"]);
+
+/** Returns what an error of the driver means. Its text may hold rows, and is in none of the results. */
+export function failureOf(error: unknown): SqlFailure {
+  const sqlState = error instanceof Bun.SQL.PostgresError ? (error.errno ?? "") : "";
+  if (!/^[0-9A-Z]{5}$/.test(sqlState)) {
+    const message = error instanceof Error ? error.name : "no answer";
+    return new SqlFailure({ code: UNAVAILABLE[0], status: UNAVAILABLE[1], sqlState: "", origin: "transport", message });
+  }
+  const meaning = [5, 3, 2].map((length) => MEANINGS.get(sqlState.slice(0, length))).find((found) => found);
+  const [code, status] = meaning ?? FAILED;
+  const origin: Origin = /^(?:08|57P|53)/.test(sqlState) ? "transport" : "service";
+  return new SqlFailure({
+    code,
+    status,
+    sqlState,
+    origin,
+    message: `SQLSTATE ${sqlState}`,
+    isConflict: sqlState === "40001" || sqlState === "40P01",
+    isDefinite: origin === "service",
+    maybeDrifted: DRIFTED.has(sqlState),
+  });
+}

@@ -1,0 +1,152 @@
+import { Refusal } from "../../../core/errors.ts";
+import type { RunContext } from "../../../core/types.ts";
+import type {
+  AnsweredRow,
+  AskedChange,
+  AskedStatement,
+  Changed,
+  DatabaseUser,
+  Outcome,
+  PreparedStatement,
+  ResultLimits,
+  SqlAnswer,
+  Texts,
+} from "../engine.ts";
+import { SqlFailure } from "../failures.ts";
+import { type CallerSettings, emptySettings, settingsOf } from "./caller.ts";
+import type { SentRow, SqlDatabase, StatementLimits } from "./database.ts";
+import { describe, type PostgresDescription, setLimits } from "./description.ts";
+import { failureOf } from "./failures.ts";
+import { countQuery, wrapped, wrappedChange } from "./statement.ts";
+
+interface UserOptions {
+  readonly name: string;
+  readonly database: SqlDatabase;
+  readonly limits: ResultLimits & StatementLimits;
+  /** Settings that transactions get from the caller; undefined: none. */
+  readonly caller: CallerSettings | undefined;
+  readonly areFunctionsChecked: boolean;
+  /** Returns names for what the service makes in a database for a moment. */
+  readonly newName: () => string;
+}
+
+/** A user of a PostgreSQL database. */
+export class PostgresUser implements DatabaseUser {
+  readonly name: string;
+  readonly #options: UserOptions;
+
+  constructor(options: UserOptions) {
+    this.name = options.name;
+    this.#options = options;
+  }
+
+  get hasAnswered(): boolean {
+    return this.#options.database.hasAnswered;
+  }
+
+  async prepare({ statement, use, parameters }: AskedStatement, signal: AbortSignal): Promise<PreparedStatement> {
+    const { database, limits, caller, areFunctionsChecked, newName } = this.#options;
+    const at = parameters.length + 1;
+    const wrap = use === "change" ? wrappedChange : wrapped;
+    const queryOf = (columns: PostgresDescription["columns"]): string =>
+      use === "count" ? countQuery(statement) : wrap(statement, columns, limits, at);
+    const asked = {
+      statement,
+      change: use === "change" ? queryOf : undefined,
+      name: newName(),
+      parameterCount: parameters.length,
+      areFunctionsChecked,
+      limits,
+      settings: use === "count" ? [] : emptySettings(caller),
+    };
+    try {
+      const description = await database.look(signal, (transaction) => describe(transaction, asked));
+      return new PostgresStatement(this.#options, description, queryOf(description.columns));
+    } catch (error) {
+      throw failureOf(error);
+    }
+  }
+}
+
+class PostgresStatement implements PreparedStatement {
+  readonly description: PostgresDescription;
+  readonly #user: UserOptions;
+  readonly #query: string;
+
+  constructor(user: UserOptions, description: PostgresDescription, query: string) {
+    this.#user = user;
+    this.description = description;
+    this.#query = query;
+  }
+
+  async query(parameters: Texts, rows: number, { signal, caller }: RunContext): Promise<SqlAnswer> {
+    const { database, limits, caller: wanted } = this.#user;
+    const settings = settingsOf(wanted, caller);
+    try {
+      const sent = await database.read(signal, async (transaction) => {
+        await setLimits(transaction, limits, settings);
+        return transaction.query(this.#query, this.#all(parameters, rows));
+      });
+      const found = sent.filter(([, exceeds]) => exceeds !== null);
+      return {
+        isCurrent: sent.every(([digest]) => digest === this.description.digest),
+        rows: found.map((row) => (row[1] === false ? textsOf(row.slice(2)) : undefined)),
+      };
+    } catch (error) {
+      throw failureOf(error);
+    }
+  }
+
+  async count(parameters: Texts, signal: AbortSignal): Promise<number | undefined> {
+    const { database, limits } = this.#user;
+    try {
+      const [[counted] = []] = await database.read(signal, async (transaction) => {
+        await setLimits(transaction, limits);
+        return transaction.query(this.#query, parameters);
+      });
+      return typeof counted === "string" ? Number(counted) : undefined;
+    } catch (error) {
+      throw failureOf(error);
+    }
+  }
+
+  async change<T>({ parameters, rows, context }: AskedChange, accept: (changed: Changed) => Promise<T>): Promise<T> {
+    const { database, limits, caller } = this.#user;
+    const settings = settingsOf(caller, context.caller);
+    let refused: { readonly error: unknown } | undefined;
+    try {
+      return await database.change(context.signal, async (transaction) => {
+        await setLimits(transaction, limits, settings);
+        const sent = await transaction.query(this.#query, this.#all(parameters, rows));
+        const [digest, id, changed] = sent[0] ?? [];
+        try {
+          return await accept({
+            isCurrent: digest === this.description.digest,
+            transaction: String(id),
+            changed: Number(changed),
+            rows: Number(changed) === 0 ? [] : sent.map((row) => textsOf(row.slice(3))),
+          });
+        } catch (error) {
+          refused = { error };
+          throw error;
+        }
+      });
+    } catch (error) {
+      if (refused !== undefined) throw refused.error;
+      throw error instanceof Refusal || error instanceof SqlFailure ? error : failureOf(error);
+    }
+  }
+
+  async outcomeOf(transaction: string, signal: AbortSignal): Promise<Outcome | undefined> {
+    return (await this.#user.database.statusOf(transaction, signal)) as Outcome | undefined;
+  }
+
+  /** After the statement's parameters come the number of rows and those of the digest. */
+  #all(parameters: Texts, rows: number): Texts {
+    return [...parameters, String(rows), ...this.description.dependencies];
+  }
+}
+
+function textsOf(cells: SentRow): NonNullable<AnsweredRow> {
+  return cells.map((cell) => (cell === null ? null : String(cell)));
+}
