@@ -1,10 +1,12 @@
 import { ConsoleWorld } from "../console/app/console-world.ts";
 import { Visitor } from "../console/app/visitor.ts";
 import { launchBrowser } from "../support/browser.ts";
+import { CALLS_LIMITS, callsFigures } from "./console-calls.ts";
 
 /**
  * Measures the console in a real browser: what its first load transfers, when it can be used, how long a request takes to appear
- * in the inbox, long tasks and layout shifts, then the same with many requests, and how long `j` takes: `bun run bench:console`.
+ * in the inbox, long tasks and layout shifts, then the same with many requests, how long `j` takes, and pages of a million calls:
+ * `bun run bench:console`.
  * Medians; the limits are promises of the product.
  */
 const LOADS = 9;
@@ -17,6 +19,7 @@ const REST_MS = 3_000;
 const LIMITS = {
   ...{ scriptGzipBytes: 61_440, interactiveMs: 1_000, inboxMs: 300, layoutShift: 0.1 },
   ...{ manyFirstRowMs: 1_000, manyLongestTaskMs: 50, stepMs: 50 },
+  ...CALLS_LIMITS,
 } as const;
 
 const OBSERVE = `window.bench = { rows: {}, longTasks: [], shift: 0, usableMs: undefined };
@@ -91,8 +94,10 @@ for (let at = 0; at < STEPS; at += 1) {
   steps.push(spent as number);
   await page.locator("#request-title").waitFor();
 }
-await browser.close();
+await visitor.close();
 await world.end();
+const calls = await callsFigures(browser);
+await browser.close();
 
 const figures = {
   scriptGzipBytes,
@@ -102,6 +107,7 @@ const figures = {
   manyFirstRowMs: Math.round(median(manyLoads.map(({ usableMs = Number.NaN }) => usableMs))),
   manyLongestTaskMs: Math.round(median(manyLoads.map(longest))),
   stepMs: Math.round(median(steps)),
+  ...calls,
 };
 const longestTaskMs = Math.round(Math.max(longest(end), ...loads.map(longest)));
 process.stdout.write(

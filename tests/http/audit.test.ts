@@ -6,7 +6,7 @@ import type { FastifyInstance } from "fastify";
 import type { JournalLine } from "../../src/audit/journal/journal.ts";
 import { createServer } from "../../src/http/server.ts";
 import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
-import { entryLine, refusedLine, writeDays } from "../support/audit-lines.ts";
+import { entryLine, generatedTraceId, refusedLine, writeDays, writeGeneratedDay } from "../support/audit-lines.ts";
 import { OPERATORS_AUDIENCE, OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import {
   AGENTS_ISSUER,
@@ -29,6 +29,8 @@ const dir = mkdtempSync(join(tmpdir(), "stc-audit-routes-"));
 const journal: JournalLine[] = [];
 let isDiskFull = false;
 let nowMs = NOW_SECONDS * 1000;
+/** How far the clock goes each time that it is read. */
+let stepMs = 0;
 let app: FastifyInstance;
 let url: string;
 
@@ -49,7 +51,10 @@ beforeAll(async () => {
   });
   const parts = serverParts({
     auditDir: dir,
-    clock: () => nowMs,
+    clock: () => {
+      nowMs += stepMs;
+      return nowMs;
+    },
     callers: createCallerVerifier({
       issuers: [
         agentsProfile([agents], { issuer: AGENTS_ISSUER }),
@@ -127,6 +132,28 @@ describe("answers", () => {
     expect(first.json).toMatchObject({ more: true });
     const next = await get(`/audit?limit=2&cursor=${first.json["cursor"]}`);
     expect([next.ids, next.json["more"]]).toEqual([["t-1"], false as never]);
+  });
+
+  test("a first page ends early with the line that it has found, and the next one finds the other far away", async () => {
+    const day = "2026-01-01";
+    const path = "/audit?decision=PENDING&from=2026-01-01&to=2026-01-02&limit=100";
+    let count = 0;
+    writeGeneratedDay(dir, day, 3_000, (line) => {
+      count += 1;
+      return count === 1 || count === 3_000 ? line.replace('"ALLOWED"', '"PENDING"') : line;
+    });
+    const before = nowMs;
+    try {
+      stepMs = 90;
+      const first = await get(path);
+      expect([first.ids, first.json["more"]]).toEqual([[generatedTraceId(2_999)], true as never]);
+      const next = await get(`${path}&cursor=${first.json["cursor"]}`);
+      expect([next.ids, next.json["more"]]).toEqual([[generatedTraceId(0)], false as never]);
+    } finally {
+      stepMs = 0;
+      nowMs = before;
+      rmSync(join(dir, `${day}.jsonl`));
+    }
   });
 
   test("the whole sequence of a call, or of its approval", async () => {

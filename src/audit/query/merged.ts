@@ -43,7 +43,7 @@ async function* linesOf(
   for await (const page of searchPages({ dir, index, query, pageBytesMax, mayGoOn })) {
     onPage?.(page);
     yield* page.found;
-    if (!mayGoOn(0)) return;
+    if (!mayGoOn(0, 0)) return;
   }
 }
 
@@ -63,7 +63,7 @@ interface SearchLogsOptions extends Pick<SearchOptions, "query" | "pageBytesMax"
   /** The log of the directory itself, then those of the workers. */
   readonly logs: readonly (LogFolder & SearchedLog)[];
   /** Returns the `mayGoOn` for one of the logs, by its index. */
-  readonly mayGoOn: (log: number) => (bytesRead: number) => boolean;
+  readonly mayGoOn: (log: number) => NonNullable<SearchOptions["mayGoOn"]>;
 }
 
 /** Returns one page of all logs. Its cursor holds a position in each. */

@@ -42,8 +42,8 @@ export interface SearchOptions {
   readonly index?: LineIndex | undefined;
   /** Maximum bytes of lines in one page. The line that exceeds the limit is still included. */
   readonly pageBytesMax: number;
-  /** Called after each chunk with the number of bytes read for this page. Returning `false` ends the page early. */
-  readonly mayGoOn?: (bytesRead: number) => boolean;
+  /** Called after each chunk with the bytes read and the lines found for this page. Returning `false` ends the page early. */
+  readonly mayGoOn?: (bytesRead: number, linesFound: number) => boolean;
 }
 
 export interface QueryPage {
@@ -151,7 +151,7 @@ class PageBuilder {
 
   passedTo(position: Position): void {
     this.#position = position;
-    this.isEnded = this.#options.mayGoOn?.(this.bytesRead) === false;
+    this.isEnded = this.#options.mayGoOn?.(this.bytesRead, this.#found.length) === false;
   }
 
   /** Moves the position past a day that was read completely, or in which the index found nothing. */

@@ -4,13 +4,14 @@ import { type OpenDayFile, type Range, readChunk, withDay } from "../journal/day
 import { type Filter, Matcher } from "../query/filter.ts";
 import type { LineIndex } from "../query/line-index.ts";
 import { type LineRows, packLines, SEGMENT_BYTES, segmentAt, unpackRows } from "../query/line-rows.ts";
-import { daysHolding, type SearchOptions, timeRange } from "../query/query.ts";
+import { daysHolding, timeRange } from "../query/query.ts";
 
 export interface CountOptions {
   /** The logs that are counted as one. */
   readonly logs: readonly { readonly dir: string; readonly index?: LineIndex | undefined }[];
   readonly filter: Filter;
-  readonly mayGoOn?: SearchOptions["mayGoOn"];
+  /** Called after each segment with the bytes read. Returning `false` ends the count early. */
+  readonly mayGoOn?: (bytesRead: number) => boolean;
 }
 
 /** Counts the rows of a segment that match a filter. */

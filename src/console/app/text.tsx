@@ -1,5 +1,5 @@
 import { useSignal } from "@preact/signals";
-import type { VNode } from "preact";
+import type { ComponentChildren, VNode } from "preact";
 import { misreadableInAscii } from "../../core/printable.ts";
 import { asciiIfMisreadable, linesOf, type Piece } from "./escapes.ts";
 import { counted } from "./words.ts";
@@ -24,22 +24,19 @@ interface TextProps {
  * Shows a short text on one line, such as a name. Words that can be misread follow in ASCII. A longer text ends with what is left
  * out, and can be opened.
  */
-export function Text({ value, max = INLINE_CHARACTERS_MAX, isFixed = false }: TextProps): VNode {
+export function Text(props: TextProps): VNode {
+  const { value, max = INLINE_CHARACTERS_MAX } = props;
+  return value.length > max ? <LongText {...props} max={max} /> : <bdi class="text">{piecesOf(value)}</bdi>;
+}
+
+/** Has a state of its own, which lists of a thousand short texts do without. */
+function LongText({ value, max, isFixed = false }: TextProps & { readonly max: number }): VNode {
   const isOpen = useSignal(false);
-  const isLong = value.length > max;
-  const shown = isLong && !isOpen.value ? value.slice(0, max) : value;
-  const ascii = misreadableInAscii(shown);
-  const isCut = ascii !== undefined && ascii.length > INLINE_CHARACTERS_MAX;
   return (
     <bdi class="text">
-      {linesOf(shown).flatMap((line, at) => line.map((piece, index) => pieceOf(piece, `${at}.${index}`)))}
-      {ascii !== undefined && (
-        <bdi class="in-ascii" dir="ltr" title={`In ASCII, ${WHY_ASCII}`}>
-          {isCut ? `${ascii.slice(0, INLINE_CHARACTERS_MAX)}…` : ascii}
-        </bdi>
-      )}
-      {isLong && isFixed && "…"}
-      {isLong && !isFixed && !isOpen.value && (
+      {piecesOf(isOpen.value ? value : value.slice(0, max))}
+      {isFixed && "…"}
+      {!isFixed && !isOpen.value && (
         <button
           type="button"
           class="more"
@@ -51,6 +48,21 @@ export function Text({ value, max = INLINE_CHARACTERS_MAX, isFixed = false }: Te
         </button>
       )}
     </bdi>
+  );
+}
+
+function piecesOf(shown: string): ComponentChildren {
+  const ascii = misreadableInAscii(shown);
+  const isCut = ascii !== undefined && ascii.length > INLINE_CHARACTERS_MAX;
+  return (
+    <>
+      {linesOf(shown).flatMap((line, at) => line.map((piece, index) => pieceOf(piece, `${at}.${index}`)))}
+      {ascii !== undefined && (
+        <bdi class="in-ascii" dir="ltr" title={`In ASCII, ${WHY_ASCII}`}>
+          {isCut ? `${ascii.slice(0, INLINE_CHARACTERS_MAX)}…` : ascii}
+        </bdi>
+      )}
+    </>
   );
 }
 

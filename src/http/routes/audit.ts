@@ -74,6 +74,8 @@ const PROOFS = { totalMax: 2, perCallerMax: 1 } as const;
 /** Limits of one request. An answer that reaches them ends early and says so. */
 const BUDGET_MS = 1_000;
 const BUDGET_BYTES = 1_073_741_824;
+/** A first page ends after this time with the lines that it has found: somebody waits for the first one. */
+const FIRST_LINES_MS = 250;
 const STATS_RANGE_MS = DAY_MS;
 const CHECK_EVERY_MS = 200;
 const ISSUES_MAX = 10;
@@ -148,7 +150,7 @@ export const endpoints: readonly Endpoint<AuditPart>[] = [
       }
       const query = checked(readQuery(params, limits));
       const logs = indexesOf(services).lend();
-      const mayGoOn = budgets(clock, logs.length);
+      const mayGoOn = query.cursor === undefined ? firstPageBudgets(clock, logs.length) : budgets(clock, logs.length);
       const { found, more, cursor } = await searchLogs({ logs, query, pageBytesMax: PAGE_BYTES_MAX, mayGoOn });
       return lines({ entries: found }, { more, cursor, ...OWN, ...warnings(logs) }, asked);
     },
@@ -507,11 +509,22 @@ function budget(clock: () => number): (bytesRead: number) => boolean {
 }
 
 /** Returns the budget of each of several logs, which are read one after the other: equal parts of that of one request. */
-function budgets(clock: () => number, logs: number): (log: number) => (bytesRead: number) => boolean {
+function budgets(clock: () => number, logs: number, ms = BUDGET_MS): (log: number) => (bytesRead: number) => boolean {
   const beganMs = clock();
   return (log) => {
-    const untilMs = beganMs + (BUDGET_MS * (log + 1)) / logs;
+    const untilMs = beganMs + (ms * (log + 1)) / logs;
     return (bytesRead) => clock() < untilMs && bytesRead < BUDGET_BYTES / logs;
+  };
+}
+
+function firstPageBudgets(
+  clock: () => number,
+  logs: number,
+): (log: number) => (bytesRead: number, linesFound: number) => boolean {
+  const [empty, found] = [budgets(clock, logs), budgets(clock, logs, FIRST_LINES_MS)];
+  return (log) => {
+    const [ofEmpty, ofFound] = [empty(log), found(log)];
+    return (bytesRead, linesFound) => (linesFound > 0 ? ofFound(bytesRead) : ofEmpty(bytesRead));
   };
 }
 

@@ -1,10 +1,7 @@
 import { effect, signal, untracked, useSignal } from "@preact/signals";
-import type { ComponentChildren, VNode } from "preact";
+import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { CONSOLE_COLUMNS } from "../../../core/audit-fields.ts";
-import { CallerLink } from "../caller.tsx";
-import { Badge, Empty, Heading, localTime } from "../parts.tsx";
-import { Columns, ROLE } from "../records.tsx";
+import { Empty, Heading } from "../parts.tsx";
 import { hrefOf } from "../route.ts";
 import { whenBack } from "../session.ts";
 import { isCommandKey, mediaSignal, navigate, type PageContent, route, tick } from "../state.ts";
@@ -12,7 +9,6 @@ import { Text } from "../text.tsx";
 import { bytesText, counted, OFFLINE, timeLeft } from "../words.ts";
 import { download, downloading } from "./download.ts";
 import { Failed, mayLackLines, SOURCE, SourceLine } from "./fleet.tsx";
-import { type CallShown, durationText, verdictOf } from "./model.ts";
 import {
   FILTERS,
   type FilterInput,
@@ -28,6 +24,7 @@ import {
   stopLive,
 } from "./search.ts";
 import { Story } from "./story.tsx";
+import { Table } from "./table.tsx";
 
 const storyId = (): string | undefined => route.value.rest[0];
 
@@ -289,113 +286,6 @@ function Waiting(): VNode | null {
     </button>
   );
 }
-
-interface TableProps {
-  readonly list: readonly CallShown[];
-  readonly isOfFleet: boolean;
-}
-
-function Table({ list, isOfFleet }: TableProps): VNode {
-  const shownQuery = new URLSearchParams(query.value);
-  const titles = [...CONSOLE_COLUMNS.map(({ title }) => title), ...(isOfFleet ? [REPLICA] : [])];
-  return (
-    <table class="records" {...ROLE.table}>
-      <caption class="sr-only">Calls</caption>
-      <Columns titles={titles} numbers={["Duration"]} />
-      <tbody {...ROLE.group}>
-        {list.map((call) => (
-          <Row key={call.key} call={call} shownQuery={shownQuery} isOfFleet={isOfFleet} />
-        ))}
-      </tbody>
-    </table>
-  );
-}
-
-interface CellProps {
-  readonly call: CallShown;
-  readonly shownQuery: URLSearchParams;
-}
-
-/** Title of the column that names the replica which wrote a line. */
-const REPLICA = "Replica";
-
-function Row({ isOfFleet, ...props }: CellProps & Pick<TableProps, "isOfFleet">): VNode {
-  return (
-    <tr {...ROLE.row}>
-      {CONSOLE_COLUMNS.map((column) => {
-        const cell = CELLS[column.name];
-        return cell === undefined ? (
-          <td key={column.name} data-label={column.title} {...ROLE.cell}>
-            <Text value={column.textIn(props.call.line) ?? "–"} max={60} />
-          </td>
-        ) : (
-          <td key={column.name} class={cell.class} {...ROLE.cell}>
-            {cell.view(props)}
-          </td>
-        );
-      })}
-      {isOfFleet && (
-        <td data-label={REPLICA} {...ROLE.cell}>
-          <Text value={props.call.instance ?? "–"} max={60} />
-        </td>
-      )}
-    </tr>
-  );
-}
-
-interface Cell {
-  readonly class: string;
-  readonly view: (props: CellProps) => ComponentChildren;
-}
-
-/** Cells that show more than the text of their field, by its name. */
-const CELLS: Readonly<Record<string, Cell>> = {
-  timestamp: {
-    class: "cell-time",
-    view: ({ call: { timestamp, traceId }, shownQuery }) => {
-      const time = <time dateTime={timestamp}>{localTime(timestamp)}</time>;
-      return traceId === undefined ? time : <a href={hrefOf("calls", [traceId], shownQuery)}>{time}</a>;
-    },
-  },
-  decision: {
-    class: "cell-decision",
-    view: ({ call: { decision, code } }) => {
-      const [words, tone] = verdictOf(decision);
-      return (
-        <>
-          <Badge tone={tone}>{words}</Badge>
-          {code !== undefined && (
-            <code>
-              <Text value={code} max={60} />
-            </code>
-          )}
-        </>
-      );
-    },
-  },
-  tool: {
-    class: "cell-tool",
-    view: ({ call: { tool, system, count } }) => (
-      <>
-        <code>
-          <Text value={tool ?? "–"} max={80} />
-        </code>
-        {system !== undefined && system !== "unknown" && (
-          <span class="dim">
-            {" "}
-            <Text value={system} max={60} />
-          </span>
-        )}
-        {count > 1 && <span class="dim"> × {count}</span>}
-      </>
-    ),
-  },
-  sub: { class: "cell-who", view: ({ call: { sub = "–", iss } }) => <CallerLink sub={sub} iss={iss} isShort /> },
-  duration: {
-    class: "cell-number",
-    view: ({ call: { durationMs } }) => (durationMs === undefined ? "–" : durationText(durationMs)),
-  },
-};
 
 function LiveSwitch(): VNode {
   const now = live.value;

@@ -1,0 +1,140 @@
+import type { ComponentChildren, VNode } from "preact";
+import { useMemo } from "preact/hooks";
+import { CONSOLE_COLUMNS } from "../../../core/audit-fields.ts";
+import { CallerLink } from "../caller.tsx";
+import { Badge, localTime } from "../parts.tsx";
+import { ROLE } from "../records.tsx";
+import { hrefOf } from "../route.ts";
+import { Text } from "../text.tsx";
+import { type CallShown, durationText, verdictOf } from "./model.ts";
+import { query } from "./search.ts";
+
+/** The table of the calls that a search found. */
+
+interface TableProps {
+  readonly list: readonly CallShown[];
+  readonly isOfFleet: boolean;
+}
+
+export function Table({ list, isOfFleet }: TableProps): VNode {
+  const wanted = query.value;
+  const rowOf = useMemo(() => rowMaker(new URLSearchParams(wanted), isOfFleet), [wanted, isOfFleet]);
+  return (
+    <table class="records" {...ROLE.table}>
+      <caption class="sr-only">Calls</caption>
+      <thead {...ROLE.group}>
+        <tr {...ROLE.row}>
+          {CONSOLE_COLUMNS.map(({ name, title }) => (
+            <th key={name} scope="col" class={CELLS[name]?.class} {...ROLE.head}>
+              {title}
+            </th>
+          ))}
+          {isOfFleet && (
+            <th scope="col" {...ROLE.head}>
+              {REPLICA}
+            </th>
+          )}
+        </tr>
+      </thead>
+      <tbody {...ROLE.group}>{list.map(rowOf)}</tbody>
+    </table>
+  );
+}
+
+/** Returns a function that makes the row of a call once: a row that is the same object is not rendered again. */
+function rowMaker(shownQuery: URLSearchParams, isOfFleet: boolean): (call: CallShown) => VNode {
+  const made = new WeakMap<CallShown, VNode>();
+  return (call) => {
+    const known = made.get(call);
+    if (known !== undefined) return known;
+    const row = <Row key={call.key} call={call} shownQuery={shownQuery} isOfFleet={isOfFleet} />;
+    made.set(call, row);
+    return row;
+  };
+}
+
+interface CellProps {
+  readonly call: CallShown;
+  readonly shownQuery: URLSearchParams;
+}
+
+/** Title of the column that names the replica which wrote a line. */
+const REPLICA = "Replica";
+
+function Row({ isOfFleet, ...props }: CellProps & Pick<TableProps, "isOfFleet">): VNode {
+  return (
+    <tr {...ROLE.row}>
+      {CONSOLE_COLUMNS.map((column) => {
+        const cell = CELLS[column.name];
+        return cell === undefined ? (
+          <td key={column.name} data-label={column.title} {...ROLE.cell}>
+            <Text value={column.textIn(props.call.line) ?? "–"} max={60} />
+          </td>
+        ) : (
+          <td key={column.name} class={cell.class} {...ROLE.cell}>
+            {cell.view(props)}
+          </td>
+        );
+      })}
+      {isOfFleet && (
+        <td data-label={REPLICA} {...ROLE.cell}>
+          <Text value={props.call.instance ?? "–"} max={60} />
+        </td>
+      )}
+    </tr>
+  );
+}
+
+interface Cell {
+  readonly class: string;
+  readonly view: (props: CellProps) => ComponentChildren;
+}
+
+/** Cells that show more than the text of their field, by its name. */
+const CELLS: Readonly<Record<string, Cell>> = {
+  timestamp: {
+    class: "cell-time",
+    view: ({ call: { timestamp, traceId }, shownQuery }) => {
+      const time = <time dateTime={timestamp}>{localTime(timestamp)}</time>;
+      return traceId === undefined ? time : <a href={hrefOf("calls", [traceId], shownQuery)}>{time}</a>;
+    },
+  },
+  decision: {
+    class: "cell-decision",
+    view: ({ call: { decision, code } }) => {
+      const [words, tone] = verdictOf(decision);
+      return (
+        <>
+          <Badge tone={tone}>{words}</Badge>
+          {code !== undefined && (
+            <code>
+              <Text value={code} max={60} />
+            </code>
+          )}
+        </>
+      );
+    },
+  },
+  tool: {
+    class: "cell-tool",
+    view: ({ call: { tool, system, count } }) => (
+      <>
+        <code>
+          <Text value={tool ?? "–"} max={80} />
+        </code>
+        {system !== undefined && system !== "unknown" && (
+          <span class="dim">
+            {" "}
+            <Text value={system} max={60} />
+          </span>
+        )}
+        {count > 1 && <span class="dim"> × {count}</span>}
+      </>
+    ),
+  },
+  sub: { class: "cell-who", view: ({ call: { sub = "–", iss } }) => <CallerLink sub={sub} iss={iss} isShort /> },
+  duration: {
+    class: "cell-number",
+    view: ({ call: { durationMs } }) => (durationMs === undefined ? "–" : durationText(durationMs)),
+  },
+};
