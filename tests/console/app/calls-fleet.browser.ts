@@ -1,79 +1,62 @@
-import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
 import { generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { logIdIn } from "../../../src/audit/chain/log-id.ts";
 import { postgresExporter } from "../../../src/audit/export/stores.ts";
 import { hindrances } from "../../support/accessibility.ts";
-import { launchBrowser } from "../../support/browser.ts";
+import { consoleVisits } from "../../support/console-visits.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
 import { exportLog, writeReplica } from "../../support/stored-logs.ts";
 import { until } from "../../support/until.ts";
 import { ConsoleWorld } from "./console-world.ts";
-import { Visitor } from "./visitor.ts";
 
 /** The console of one replica. Another one, whose log ends long ago, fills the same audit store. */
 const native = findPostgres();
 const OWN = "replica-0";
 const OTHER = "replica-1";
 const world = new ConsoleWorld();
-const visitors: Visitor[] = [];
-let browser: Browser;
 let server: PostgresServer;
 let otherLog: string;
 
-beforeAll(async () => {
-  if (native === undefined) return;
-  browser = await launchBrowser();
-  server = await startPostgres(native);
-  const urlFile = join(world.folder, "store-url");
-  writeFileSync(urlFile, await server.createDatabase("fleet"));
-  const { privateKey } = generateKeyPairSync("ed25519");
-  writeFileSync(join(world.folder, "key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
-  const other = writeReplica(world.folder, 1, 120);
-  otherLog = logIdIn(other, "calls") ?? "";
-  const receiver = postgresExporter.open({ urlFile }, { path: (path) => path, clock: Date.now, problem: () => {} });
-  if (receiver === undefined) throw new Error("no receiver");
-  await exportLog(other, receiver);
-  await receiver.close?.();
-  await world.start({
-    instance: OWN,
-    audit: {
-      dir: "audit",
-      checkpointKeyFile: "key.pem",
-      storeUrlFile: urlFile,
-      export: [{ type: "postgres", urlFile }],
-    },
-  });
-  await world.call("nothing_such", {});
-  await until("the call in the store", async () => {
-    const [row] = await server.send(
-      "SELECT count(*)::int AS lines FROM audit_lines WHERE tool = 'nothing_such'",
-      "fleet",
-    );
-    return row?.["lines"] === 1 || undefined;
-  });
-});
-
-afterEach(async () => {
-  const problems = visitors.flatMap((visitor) => visitor.problems);
-  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
-  expect(problems).toEqual([]);
+const { visitPage: visit } = consoleVisits(world, {
+  async start() {
+    if (native === undefined) return;
+    server = await startPostgres(native);
+    const urlFile = join(world.folder, "store-url");
+    writeFileSync(urlFile, await server.createDatabase("fleet"));
+    const { privateKey } = generateKeyPairSync("ed25519");
+    writeFileSync(join(world.folder, "key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
+    const other = writeReplica(world.folder, 1, 120);
+    otherLog = logIdIn(other, "calls") ?? "";
+    const receiver = postgresExporter.open({ urlFile }, { path: (path) => path, clock: Date.now, problem: () => {} });
+    if (receiver === undefined) throw new Error("no receiver");
+    await exportLog(other, receiver);
+    await receiver.close?.();
+    await world.start({
+      instance: OWN,
+      audit: {
+        dir: "audit",
+        checkpointKeyFile: "key.pem",
+        storeUrlFile: urlFile,
+        export: [{ type: "postgres", urlFile }],
+      },
+    });
+    await world.call("nothing_such", {});
+    await until("the call in the store", async () => {
+      const [row] = await server.send(
+        "SELECT count(*)::int AS lines FROM audit_lines WHERE tool = 'nothing_such'",
+        "fleet",
+      );
+      return row?.["lines"] === 1 || undefined;
+    });
+  },
 });
 
 afterAll(async () => {
-  await browser?.close();
-  await world.end();
   await server?.end();
 });
-
-async function visit(fragment: string, options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
-  const visitor = await Visitor.signedIn(browser, world, options);
-  visitors.push(visitor);
-  await visitor.go(fragment);
-  return visitor.page;
-}
 
 async function replicasIn(page: Page): Promise<ReadonlySet<string>> {
   // A row that is out of sight has no inner text.

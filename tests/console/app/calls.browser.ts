@@ -1,15 +1,14 @@
-import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { generateKeyPairSync } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { checkProof, readProof } from "../../../src/audit/chain/proof.ts";
 import { hindrances } from "../../support/accessibility.ts";
 import { writeGeneratedDay } from "../../support/audit-lines.ts";
-import { launchBrowser } from "../../support/browser.ts";
+import { consoleVisits } from "../../support/console-visits.ts";
 import { until } from "../../support/until.ts";
 import { ConsoleWorld } from "./console-world.ts";
-import { Visitor } from "./visitor.ts";
 
 const HOSTILE = '<img src=x onerror="document.title=1">\u202e\u0007 evil';
 const DAY = "2026-01-15";
@@ -17,39 +16,20 @@ const LONG_DAY = "2026-01-10";
 
 const keys = generateKeyPairSync("ed25519");
 const world = new ConsoleWorld();
-const visitors: Visitor[] = [];
-let browser: Browser;
 let ran: string;
 
-beforeAll(async () => {
-  browser = await launchBrowser();
-  writeFileSync(join(world.folder, "key.pem"), keys.privateKey.export({ type: "pkcs8", format: "pem" }));
-  writeGeneratedDay(join(world.folder, "audit"), DAY, 250);
-  writeGeneratedDay(join(world.folder, "audit"), LONG_DAY, 1_050);
-  await world.start({ audit: { dir: "audit", checkpointKeyFile: "key.pem" } });
-  const id = await world.ask("announce", { text: HOSTILE }, { reason: HOSTILE });
-  await world.decide(id, "approve", { reason: `because ${HOSTILE}` });
-  ran = (await world.call("announce", { text: HOSTILE })).body.traceId;
-  await world.call("nothing_such", {});
+const { visitPage: visit, open } = consoleVisits(world, {
+  async start() {
+    writeFileSync(join(world.folder, "key.pem"), keys.privateKey.export({ type: "pkcs8", format: "pem" }));
+    writeGeneratedDay(join(world.folder, "audit"), DAY, 250);
+    writeGeneratedDay(join(world.folder, "audit"), LONG_DAY, 1_050);
+    await world.start({ audit: { dir: "audit", checkpointKeyFile: "key.pem" } });
+    const id = await world.ask("announce", { text: HOSTILE }, { reason: HOSTILE });
+    await world.decide(id, "approve", { reason: `because ${HOSTILE}` });
+    ran = (await world.call("announce", { text: HOSTILE })).body.traceId;
+    await world.call("nothing_such", {});
+  },
 });
-
-afterEach(async () => {
-  const problems = visitors.flatMap((visitor) => visitor.problems);
-  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
-  expect(problems).toEqual([]);
-});
-
-afterAll(async () => {
-  await browser?.close();
-  await world.end();
-});
-
-async function visit(fragment: string, options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
-  const visitor = await Visitor.signedIn(browser, world, options);
-  visitors.push(visitor);
-  await visitor.go(fragment);
-  return visitor.page;
-}
 
 const rowsOf = (page: Page) => page.locator(".records tbody tr");
 
@@ -295,8 +275,7 @@ test("the keyboard alone reaches a filter, a row and the way back", async () => 
 });
 
 test("an operator without audit:read has no page of calls", async () => {
-  const visitor = await Visitor.open(browser, world);
-  visitors.push(visitor);
+  const visitor = await open();
   await visitor.signIn(await world.person({ sub: "ada", permissions: ["approvals:decide"] }));
   expect(await visitor.page.getByRole("link", { name: "Calls" }).count()).toBe(0);
 });

@@ -1,38 +1,22 @@
-import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
-import type { Browser, Page } from "playwright-core";
+import { expect, test } from "bun:test";
 import { hindrances } from "../../support/accessibility.ts";
-import { launchBrowser } from "../../support/browser.ts";
+import { consoleVisits } from "../../support/console-visits.ts";
 import { ConsoleWorld } from "./console-world.ts";
-import { Visitor } from "./visitor.ts";
+import type { VisitOptions } from "./visitor.ts";
 
 const HOLDS = ["metrics:read", "tools:read", "halts:read", "halts:write"];
 
 const world = new ConsoleWorld();
-const visitors: Visitor[] = [];
-let browser: Browser;
 
-beforeAll(async () => {
-  browser = await launchBrowser();
-  await world.start({
-    audit: { dir: "audit", export: [{ type: "loki", name: "archive", url: "http://127.0.0.1:1" }] },
-  });
+const { visitPage } = consoleVisits(world, {
+  async start() {
+    await world.start({
+      audit: { dir: "audit", export: [{ type: "loki", name: "archive", url: "http://127.0.0.1:1" }] },
+    });
+  },
+  holds: HOLDS,
 });
-afterEach(async () => {
-  const problems = visitors.flatMap((visitor) => visitor.problems);
-  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
-  expect(problems).toEqual([]);
-});
-afterAll(async () => {
-  await browser?.close();
-  await world.end();
-});
-
-async function visit(options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
-  const visitor = await Visitor.signedIn(browser, world, { holds: HOLDS, ...options });
-  visitors.push(visitor);
-  await visitor.go("#/");
-  return visitor.page;
-}
+const visit = (options?: VisitOptions) => visitPage("#/", options);
 
 test("shows what needs somebody, and leads to where it is dealt with", async () => {
   const id = await world.ask("announce", { text: "Waits at home" });

@@ -1,37 +1,13 @@
-import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { join } from "node:path";
-import type { Browser } from "playwright-core";
 import { hindrances } from "../../support/accessibility.ts";
 import { journalEntries } from "../../support/audit-files.ts";
-import { launchBrowser } from "../../support/browser.ts";
+import { consoleVisits } from "../../support/console-visits.ts";
 import { ConsoleWorld } from "./console-world.ts";
-import { Visitor } from "./visitor.ts";
 
 const world = new ConsoleWorld();
-const visitors: Visitor[] = [];
-let browser: Browser;
 
-beforeAll(async () => {
-  browser = await launchBrowser();
-  await world.start();
-});
-
-afterEach(async () => {
-  const problems = visitors.flatMap((visitor) => visitor.problems);
-  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
-  expect(problems).toEqual([]);
-});
-
-afterAll(async () => {
-  await browser?.close();
-  await world.end();
-});
-
-async function visit(options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Visitor> {
-  const visitor = await Visitor.signedIn(browser, world, options);
-  visitors.push(visitor);
-  return visitor;
-}
+const { visit } = consoleVisits(world);
 
 async function askFour(): Promise<readonly [string, string, string, string]> {
   return [

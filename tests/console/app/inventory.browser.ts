@@ -1,13 +1,11 @@
-import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Browser, Page } from "playwright-core";
 import { hindrances } from "../../support/accessibility.ts";
-import { launchBrowser } from "../../support/browser.ts";
+import { consoleVisits } from "../../support/console-visits.ts";
 import { until } from "../../support/until.ts";
 import { HostileWorld, hostileTool } from "../../targets/mcp/world.ts";
 import { ConsoleWorld } from "./console-world.ts";
-import { Visitor } from "./visitor.ts";
 
 const HOSTILE = '<img src=x onerror="document.title=1">\u202e evil';
 const HOLDS = ["tools:read", "metrics:read"];
@@ -41,29 +39,16 @@ const decisionPoints = [
 
 const world = new ConsoleWorld();
 const changed = new ChangedWorld();
-const visitors: Visitor[] = [];
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launchBrowser();
-  writeFileSync(join(world.folder, "rules.cedar"), '@id("never") forbid(principal, action, resource);');
-  await Promise.all([world.start({ decisionPoints }), changed.begin()]);
-});
-afterEach(async () => {
-  const problems = visitors.flatMap((visitor) => visitor.problems);
-  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
-  expect(problems).toEqual([]);
+const { visitPage: visit, open } = consoleVisits(world, {
+  async start() {
+    writeFileSync(join(world.folder, "rules.cedar"), '@id("never") forbid(principal, action, resource);');
+    await Promise.all([world.start({ decisionPoints }), changed.begin()]);
+  },
+  holds: HOLDS,
 });
 afterAll(async () => {
-  await browser?.close();
   await Promise.all([world.end(), changed.end(), engine.stop(true)]);
 });
-
-async function visit(fragment: string, options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
-  const visitor = await Visitor.signedIn(browser, world, { holds: HOLDS, ...options });
-  visitors.push(visitor);
-  await visitor.go(fragment);
-  return visitor.page;
-}
 
 test("tools are listed and filtered, and one says who may call it and what is released", async () => {
   const page = await visit("#/tools");
@@ -138,8 +123,7 @@ test("the service's own listeners are next to the systems", async () => {
 });
 
 test("a tool that its server changed says what changed, as text", async () => {
-  const visitor = await Visitor.open(browser, world, { url: changed.consoleUrl });
-  visitors.push(visitor);
+  const visitor = await open({ url: changed.consoleUrl });
   await visitor.signIn(await changed.person({ permissions: HOLDS }));
   await visitor.go("#/tools");
   const { page } = visitor;

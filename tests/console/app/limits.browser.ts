@@ -1,38 +1,21 @@
-import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
-import type { Browser, Page } from "playwright-core";
+import { expect, test } from "bun:test";
 import { hindrances } from "../../support/accessibility.ts";
-import { launchBrowser } from "../../support/browser.ts";
+import { consoleVisits } from "../../support/console-visits.ts";
 import { ConsoleWorld } from "./console-world.ts";
-import { Visitor } from "./visitor.ts";
+import type { VisitOptions } from "./visitor.ts";
 
 const HOLDS = ["halts:read", "halts:write"];
 
 const world = new ConsoleWorld();
-const visitors: Visitor[] = [];
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launchBrowser();
-  await world.start();
+const { visitPage } = consoleVisits(world, {
+  holds: HOLDS,
+  async clean() {
+    const token = await world.person({ permissions: HOLDS });
+    const { halts } = (await world.send("GET", "/halts", { token })).body;
+    for (const { id } of halts) await world.send("DELETE", `/halts/${id}`, { token });
+  },
 });
-afterEach(async () => {
-  const problems = visitors.flatMap((visitor) => visitor.problems);
-  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
-  const token = await world.person({ permissions: HOLDS });
-  const { halts } = (await world.send("GET", "/halts", { token })).body;
-  for (const { id } of halts) await world.send("DELETE", `/halts/${id}`, { token });
-  expect(problems).toEqual([]);
-});
-afterAll(async () => {
-  await browser?.close();
-  await world.end();
-});
-
-async function visit(options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
-  const visitor = await Visitor.signedIn(browser, world, { holds: HOLDS, ...options });
-  visitors.push(visitor);
-  await visitor.go("#/limits");
-  return visitor.page;
-}
+const visit = (options?: VisitOptions) => visitPage("#/limits", options);
 
 async function halt(body: Readonly<Record<string, unknown>>): Promise<void> {
   const token = await world.person({ sub: "ines", permissions: HOLDS });

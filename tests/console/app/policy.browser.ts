@@ -1,45 +1,25 @@
-import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
-import type { Browser, Page } from "playwright-core";
+import { expect, test } from "bun:test";
 import { hindrances } from "../../support/accessibility.ts";
-import { launchBrowser } from "../../support/browser.ts";
+import { consoleVisits } from "../../support/console-visits.ts";
 import { ConsoleWorld } from "./console-world.ts";
-import { Visitor } from "./visitor.ts";
 
 const HOLDS = ["configuration:read"];
 const RULE = { name: "releases", when: { tool: "announce", args: { text: ["one", "two"] } }, risk: "medium" };
 
 const world = new ConsoleWorld();
-const visitors: Visitor[] = [];
-let browser: Browser;
 let asked: string;
 
-beforeAll(async () => {
-  browser = await launchBrowser();
-  await world.start({ approvals: { rules: [{ ...RULE, verdict: "deny" }] } });
-  await world.stop();
-  await world.start({ approvals: { rules: [{ ...RULE, verdict: "ask" }] } });
-  await world.ask("announce", { text: "one" });
-  await world.ask("drop_tables", { text: "x" });
-  asked = world.entries().find(({ tool }) => tool.name === "announce")?.traceId ?? "";
+const { visitPage: visit } = consoleVisits(world, {
+  async start() {
+    await world.start({ approvals: { rules: [{ ...RULE, verdict: "deny" }] } });
+    await world.stop();
+    await world.start({ approvals: { rules: [{ ...RULE, verdict: "ask" }] } });
+    await world.ask("announce", { text: "one" });
+    await world.ask("drop_tables", { text: "x" });
+    asked = world.entries().find(({ tool }) => tool.name === "announce")?.traceId ?? "";
+  },
+  holds: HOLDS,
 });
-
-afterEach(async () => {
-  const problems = visitors.flatMap((visitor) => visitor.problems);
-  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
-  expect(problems).toEqual([]);
-});
-
-afterAll(async () => {
-  await browser?.close();
-  await world.end();
-});
-
-async function visit(fragment: string, options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
-  const visitor = await Visitor.signedIn(browser, world, { holds: HOLDS, ...options });
-  visitors.push(visitor);
-  await visitor.go(fragment);
-  return visitor.page;
-}
 
 test("a story's rule leads to the rule in force, in words and with its setting", async () => {
   const page = await visit(`#/calls/${asked}`);

@@ -4,7 +4,7 @@ import type { ConsoleWorld } from "./console-world.ts";
 /** Refusals that a page handles are also written to the browser's log: they are not errors of the page. */
 const EXPECTED = /^Failed to load resource: /;
 
-interface VisitOptions extends Pick<BrowserContextOptions, "viewport" | "colorScheme" | "permissions"> {
+export interface VisitOptions extends Pick<BrowserContextOptions, "viewport" | "colorScheme" | "permissions"> {
   readonly sub?: string;
   readonly permissions?: string[];
   readonly holds?: readonly string[];

@@ -1,13 +1,11 @@
-import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
-import type { Browser } from "playwright-core";
+import { expect, test } from "bun:test";
 import { z } from "zod";
 import { defineTool } from "../../../src/index.ts";
 import { ANSWERS, TOOLS } from "../../data-flow/flow-world.ts";
 import { hindrances } from "../../support/accessibility.ts";
-import { launchBrowser } from "../../support/browser.ts";
+import { consoleVisits } from "../../support/console-visits.ts";
 import { until } from "../../support/until.ts";
 import { ConsoleWorld } from "./console-world.ts";
-import { Visitor } from "./visitor.ts";
 
 const EVE = "eve@elsewhere.example";
 const VOUCHER = ["data-flow:vouch"];
@@ -24,31 +22,13 @@ const closeAccount = defineTool({
   dataFlow: { reads: [], sends: [], destinations: ["iban"] },
 });
 const world = new ConsoleWorld();
-const visitors: Visitor[] = [];
-let browser: Browser;
 
-beforeAll(async () => {
-  browser = await launchBrowser();
-  const policies = [{ name: "bank", when: { tools: ["pay"] }, require: { count: 2 } }];
-  await world.start({ tools: [...TOOLS, closeAccount], dataFlow: {}, approvals: { policies, mode: "yolo" } });
+const { visit } = consoleVisits(world, {
+  async start() {
+    const policies = [{ name: "bank", when: { tools: ["pay"] }, require: { count: 2 } }];
+    await world.start({ tools: [...TOOLS, closeAccount], dataFlow: {}, approvals: { policies, mode: "yolo" } });
+  },
 });
-
-afterEach(async () => {
-  const problems = visitors.flatMap((visitor) => visitor.problems);
-  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
-  expect(problems).toEqual([]);
-});
-
-afterAll(async () => {
-  await browser?.close();
-  await world.end();
-});
-
-async function visit(options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Visitor> {
-  const visitor = await Visitor.signedIn(browser, world, options);
-  visitors.push(visitor);
-  return visitor;
-}
 
 let callers = 0;
 

@@ -1,0 +1,66 @@
+import { afterAll, afterEach, beforeAll, expect } from "bun:test";
+import type { Browser, Page } from "playwright-core";
+import type { ConsoleWorld } from "../console/app/console-world.ts";
+import { type VisitOptions, Visitor } from "../console/app/visitor.ts";
+import { launchBrowser } from "./browser.ts";
+
+interface VisitsOptions {
+  /** Starts the service, and does what all tests of the file need. Default: the world's own start. */
+  readonly start?: () => Promise<unknown>;
+  /** Permissions that visitors hold beyond an approver's. */
+  readonly holds?: readonly string[];
+  /** Removes what a test has left in the service. */
+  readonly clean?: () => Promise<unknown>;
+}
+
+interface Visits {
+  /** Lets a person sign in, who then sees the approvals; of another service with `to`. */
+  readonly visit: (options?: VisitOptions, to?: ConsoleWorld) => Promise<Visitor>;
+  /** Lets a person sign in and open the page of a fragment. */
+  readonly visitPage: (fragment: string, options?: VisitOptions) => Promise<Page>;
+  /** Opens the console for somebody who is not signed in. */
+  readonly open: (options?: VisitOptions) => Promise<Visitor>;
+}
+
+/**
+ * Starts a service and a browser before the tests of a file, and ends them afterwards. After each test, the browsers of its visitors
+ * are closed, and none of them may have reported an error.
+ */
+export function consoleVisits(
+  world: ConsoleWorld,
+  { start = () => world.start(), holds, clean }: VisitsOptions = {},
+): Visits {
+  const visitors: Visitor[] = [];
+  let browser: Browser | undefined;
+  beforeAll(async () => {
+    browser = await launchBrowser();
+    await start();
+  });
+  afterEach(async () => {
+    const problems = visitors.flatMap((visitor) => visitor.problems);
+    await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
+    await clean?.();
+    expect(problems).toEqual([]);
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await world.end();
+  });
+
+  const opened = async (how: "open" | "signedIn", options: VisitOptions, to = world): Promise<Visitor> => {
+    if (browser === undefined) throw new Error("the browser has not started");
+    const visitor = await Visitor[how](browser, to, { ...(holds !== undefined && { holds }), ...options });
+    visitors.push(visitor);
+    return visitor;
+  };
+  const visit: Visits["visit"] = (options = {}, to = world) => opened("signedIn", options, to);
+  return {
+    visit,
+    open: (options = {}) => opened("open", options),
+    async visitPage(fragment, options) {
+      const visitor = await visit(options);
+      await visitor.go(fragment);
+      return visitor.page;
+    },
+  };
+}
