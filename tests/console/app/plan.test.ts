@@ -25,10 +25,19 @@ describe("what will run", () => {
   });
 
   test("a shell's script comes first, then what runs it", () => {
-    expect(main({ command: ["/bin/bash", "-c", "--", "rm x"], target: { kind: "cli" } })).toEqual([
+    const command = ["/bin/bash", "--noprofile", "--norc", "-c", "--", "rm x"];
+    expect(main({ command, target: { kind: "cli" } })).toEqual([
       "Shell script",
       ["Script", "rm x"],
-      ["Run by", "/bin/bash -c --"],
+      ["Run by", "/bin/bash --noprofile --norc -c --"],
+    ]);
+  });
+
+  test("a command that has an option -c of its own is no script", () => {
+    const command = ["/usr/bin/git", "-c", "gc.auto=0", "commit", "--message", "-c --"];
+    expect(main({ command, target: { kind: "cli" } })).toEqual([
+      "Command",
+      ["Command line", "/usr/bin/git -c gc.auto=0 commit --message '-c --'"],
     ]);
   });
 

@@ -1,5 +1,6 @@
 import { listedMembers, viewLabel } from "../../../core/approval-view.ts";
 import { quotedCommand, quotedText } from "../../../core/headline.ts";
+import { SHELL_ARGV } from "../../../core/shell-script.ts";
 import { members } from "../api.ts";
 
 /** The plan in a request's view, in parts that a person can read. */
@@ -121,7 +122,8 @@ function mainOf(view: Members, target: Members): Main {
 }
 
 function commandOf(view: Members, words: readonly unknown[]): Main {
-  const script = words.length > 2 && words.includes("-c") ? words.at(-1) : undefined;
+  const isScript = words.length === SHELL_ARGV.length + 2 && SHELL_ARGV.every((token, at) => words[at + 1] === token);
+  const script = isScript ? words.at(-1) : undefined;
   const before = script === undefined ? words : words.slice(0, -1);
   const isPlain = before.every((word) => typeof word === "string");
   const command = isPlain ? quotedCommand(before as readonly string[]) : planLines(before);
