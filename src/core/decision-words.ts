@@ -70,8 +70,12 @@ export function reasonMeanings({ point, verdict, reason }: PointReason): readonl
       return [{ rule: point, text: lackingSentence([reason]) }];
     case "elevation":
       return [{ rule: point, text: `With these arguments, the call needs more: ${lackingSentence([reason])}` }];
-    case "halts":
-      return [{ rule: point, text: `Operators have halted such calls: ${reason}.` }];
+    case "halts": {
+      const text = reason.startsWith("halt ")
+        ? `Operators have halted such calls: ${reason}.`
+        : `Whether operators have halted such calls could not be checked: ${reason}.`;
+      return [{ rule: point, text }];
+    }
     case "data-flow":
       return [{ rule: `${POINT}${point}`, text: `Data flow: ${reason}.` }];
     default: {

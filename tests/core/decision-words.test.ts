@@ -35,6 +35,11 @@ describe("the reason of a policy point", () => {
     ["permissions", "orders:write", "The caller's token lacks the permission orders:write."],
     ["risk", "floor:installs", SHELL_RULE_NOTES.installs],
     ["halts", "halt h-1", "Operators have halted such calls: halt h-1."],
+    [
+      "halts",
+      "the halts are not known",
+      "Whether operators have halted such calls could not be checked: the halts are not known.",
+    ],
     ["cedar", "no-refunds", "The decision point cedar denies the call: no-refunds."],
   ])("%s", (point, reason, text) => {
     expect(reasonMeanings({ point, verdict: "deny", reason }).map((meaning) => meaning.text)).toEqual([text]);
