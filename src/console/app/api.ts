@@ -126,8 +126,11 @@ function noteClock({ headers }: Response): void {
 }
 
 async function readBody(answer: Response): Promise<unknown> {
+  const text = await answer.text().catch((error: unknown) => {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ApiError(OFFLINE, "The service's answer was cut off.", { status: answer.status });
+  });
   try {
-    const text = await answer.text();
     return text === "" ? undefined : JSON.parse(text);
   } catch {
     if (answer.ok) throw new ApiError(UNREADABLE, "The service's answer cannot be read.", { status: answer.status });

@@ -50,3 +50,20 @@ export function CallerLink({ sub, iss, isShort = false }: CallerLinkProps): VNod
     </span>
   );
 }
+
+/** The actor that holds a caller's token, with those that it acts through. */
+export function Actor({ act: [actor = "", ...others] }: { readonly act: readonly string[] }): VNode {
+  return (
+    <>
+      <strong>
+        <Text value={actor} max={NAME_CHARACTERS_MAX} />
+      </strong>
+      {others.length > 0 && (
+        <>
+          {" "}
+          (called by <Text value={others.join(", by ")} max={200} />)
+        </>
+      )}
+    </>
+  );
+}

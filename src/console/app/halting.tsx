@@ -33,14 +33,22 @@ const halts = signal<Read<HaltListing>>({ path: PATH });
 let watchers = 0;
 let timer: ReturnType<typeof setInterval> | undefined;
 
+let lastReading = 0;
+
 /** Reads the halts in force now. Nothing for operators who may not. */
 export async function readHalts(): Promise<void> {
   if (!permissions.value.has("halts:read")) return;
+  lastReading += 1;
+  const own = lastReading;
+  // An answer to an earlier request, from before a halt was set, must not replace that of a later one.
+  const show = (read: Read<HaltListing>): void => {
+    if (own === lastReading) halts.value = read;
+  };
   try {
-    halts.value = { path: PATH, value: await request<HaltListing>("GET", PATH) };
+    show({ path: PATH, value: await request<HaltListing>("GET", PATH) });
   } catch (error) {
     // Those that were known stay marked.
-    halts.value = { ...halts.value, error: errorOf(error) };
+    show({ ...halts.value, error: errorOf(error) });
   }
 }
 
@@ -58,6 +66,7 @@ export function useHalts(): Read<HaltListing> {
       watchers -= 1;
       if (watchers > 0) return;
       clearInterval(timer);
+      lastReading += 1;
       halts.value = { path: PATH };
     };
   }, [mayRead]);
@@ -73,8 +82,8 @@ interface HaltableCall extends CallerName {
 }
 
 /**
- * Returns the first halt in force that stops such a call, as the service judges it; undefined when nothing is known of one. Call
- * `useHalts` on the page, so that there is something to know.
+ * Returns the first halt in force that stops such a call, as the service judges it, but for halts of a system, which a call in a
+ * list does not name; undefined when nothing is known of one. Call `useHalts` on the page, so that there is something to know.
  */
 export function haltOf({ sub, iss, act = [], session, tool }: HaltableCall): HaltShown | undefined {
   return halts.value.value?.halts.find((halt) => {
@@ -184,6 +193,7 @@ function Matched({ filter }: { readonly filter: NonNullable<MatchedProps["filter
         <>
           <strong>{counted(hour ?? 0, "call")}</strong> matched in the last hour, {most}
           {(day ?? 0).toLocaleString()} in the last day.
+          {filter["sub"] !== undefined && " Calls in which it acts for others are not counted."}
         </>
       )}
     </p>
@@ -228,20 +238,32 @@ export function ConfirmButtons({ title, onConfirm, onBack }: ConfirmButtonsProps
 
 /** A button that halts exactly this caller, or lets it go on where it is halted. For operators with `halts:write`. */
 export function StopAgent({ sub, iss }: CallerName): VNode | null {
-  const [isOpen, setOpen] = useState(false);
+  // The halts when the dialog was opened: it never turns into the other one, and lifts no halt that it does not show.
+  const [opened, setOpened] = useState<readonly HaltShown[]>();
   const own = useHalts().value?.halts.filter((halt) => isHaltOf(halt, { sub, iss })) ?? [];
-  const close = (): void => setOpen(false);
+  const close = (): void => setOpened(undefined);
   if (!permissions.value.has("halts:write") || iss === undefined || iss === "" || sub === "") return null;
   const isHalted = own.length > 0;
   return (
     <>
-      <button type="button" class={isHalted ? undefined : "danger"} onClick={() => setOpen(true)}>
+      <button type="button" class={isHalted ? undefined : "danger"} onClick={() => setOpened(own)}>
         {isHalted ? "Let this agent go on …" : "Stop this agent …"}
       </button>
-      {isOpen && isHalted && <GoOn halts={own} sub={sub} iss={iss} onClose={close} />}
-      {isOpen && !isHalted && <Stop sub={sub} iss={iss} onClose={close} />}
+      {opened?.length === 0 && <Stop sub={sub} iss={iss} onClose={close} />}
+      {opened !== undefined && opened.length > 0 && <GoOn halts={opened} sub={sub} iss={iss} onClose={close} />}
     </>
   );
+}
+
+/** Who asks for a call, as approval requests and lines of the audit say it. */
+interface AskingCaller extends CallerName {
+  /** Subjects of its actors, the one that holds the token first. */
+  readonly act?: readonly string[] | undefined;
+}
+
+/** Returns the agent that made a call: the actor where one acts for a person, who may go on. */
+export function agentOf({ sub, iss, act = [] }: AskingCaller): CallerName {
+  return { sub: act[0] ?? sub, iss };
 }
 
 interface StopProps extends AgentName {

@@ -53,7 +53,8 @@ export function probeService(): () => void {
   return effect(() => {
     if (!isAway.value) return undefined;
     const timer = setInterval(() => {
-      if (document.visibilityState === "visible") void request("GET", "/healthz").catch(() => {});
+      if (document.visibilityState !== "visible") return;
+      void request("GET", "/healthz", { signal: AbortSignal.timeout(PROBE_MS) }).catch(() => {});
     }, PROBE_MS);
     return () => clearInterval(timer);
   });
@@ -100,7 +101,7 @@ async function endOrFollow(): Promise<void> {
   setKey(key);
   try {
     const other = await request<SignedIn>("GET", "/console/session");
-    if (other.sub === person.sub && other.iss === person.iss) enter(key, other);
+    if (isSamePerson(other, person)) enter(key, other);
     else setKey(undefined);
   } catch {
     setKey(undefined);
@@ -213,9 +214,22 @@ async function loadSettings(): Promise<void> {
   }
 }
 
+/** The person that this page was used by. */
+let user: SignedIn | undefined;
+
+/** Shows the pages. Nothing that one person has read, searched or written remains for another: the page is loaded again. */
 function enter(key: string, person: SignedIn): void {
   sessionStorage.setItem(KEY_ITEM, key);
+  if (user !== undefined && !isSamePerson(user, person)) {
+    location.reload();
+    return;
+  }
+  user = person;
   session.value = { is: "in", person };
+}
+
+function isSamePerson(one: SignedIn, other: SignedIn): boolean {
+  return one.sub === other.sub && one.iss === other.iss;
 }
 
 function end(ended: boolean): void {

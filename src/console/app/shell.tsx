@@ -8,7 +8,7 @@ import { Dialog, Empty, Facts, Heading, localTime, Notices } from "./parts.tsx";
 import { hrefOf } from "./route.ts";
 import { isAway, probeService, session, settings, signOut } from "./session.ts";
 import { Mark, SignIn } from "./sign-in.tsx";
-import { announce, isCommandKey, navigate, notifyError, type Theme, theme, tick } from "./state.ts";
+import { announce, hasKeys, isCommandKey, navigate, notifyError, type Theme, theme, tick } from "./state.ts";
 import { Text } from "./text.tsx";
 
 const isHelpOpen = signal(false);
@@ -210,17 +210,32 @@ function Help(): VNode {
           </div>
         ))}
       </dl>
+      <div class="choices">
+        <label>
+          <input
+            type="checkbox"
+            checked={hasKeys.value}
+            onChange={({ currentTarget }) => {
+              hasKeys.value = currentTarget.checked;
+            }}
+          />
+          <span>Use these keys in this browser</span>
+        </label>
+      </div>
       <p class="help">Keys do nothing while you type into a field.</p>
     </Dialog>
   );
 }
 
-let isGoing = false;
+/** A letter that comes later than this after `p` is a key of the page again. */
+const GOING_MS = 3_000;
+let goingUntil = 0;
 
 function onKey(event: KeyboardEvent): void {
   if (session.value.is !== "in" || !isCommandKey(event)) return;
+  const isGoing = event.timeStamp < goingUntil;
+  goingUntil = 0;
   if (isGoing) {
-    isGoing = false;
     const at = current.value === undefined ? 0 : mayOpen.value.indexOf(current.value) + 1;
     const others = [...mayOpen.value.slice(at), ...mayOpen.value.slice(0, at)];
     const page = others.find(({ title }) => title.toLowerCase().startsWith(event.key));
@@ -229,7 +244,7 @@ function onKey(event: KeyboardEvent): void {
       event.stopImmediatePropagation();
       navigate(hrefOf(page.name));
     }
-  } else if (event.key === "p") isGoing = true;
+  } else if (event.key === "p") goingUntil = event.timeStamp + GOING_MS;
   else if (event.key === "?") isHelpOpen.value = true;
 }
 

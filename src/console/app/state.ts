@@ -156,8 +156,15 @@ function isField(target: EventTarget | null): target is HTMLElement {
   return target.isContentEditable || target.matches("input:not([type=checkbox], [type=radio]), textarea, select");
 }
 
+const KEYS_ITEM = "stc-keys";
+
+/** Whether keys are commands. Software that turns speech into keys would decide by accident (WCAG 2.1.4). */
+export const hasKeys = signal(recall(KEYS_ITEM) !== "off");
+effect(() => remember(KEYS_ITEM, hasKeys.value ? undefined : "off"));
+
 /** Returns whether a key is meant for the page: nobody types, no dialog is open, and no modifier makes it a browser's. */
 export function isCommandKey(event: KeyboardEvent): boolean {
+  if (!hasKeys.value) return false;
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || event.defaultPrevented) return false;
   return document.querySelector("dialog[open]") === null && !isField(event.target) && !isTypingOn();
 }

@@ -1,11 +1,10 @@
-import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { join } from "node:path";
-import type { Browser, Locator, Page } from "playwright-core";
+import type { Locator, Page } from "playwright-core";
 import { hindrances } from "../../support/accessibility.ts";
 import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
-import { launchBrowser } from "../../support/browser.ts";
+import { consoleVisits } from "../../support/console-visits.ts";
 import { ConsoleWorld } from "./console-world.ts";
-import { Visitor } from "./visitor.ts";
 
 const ISSUER = "https://idp.test";
 const HOSTILE = "<b>agent</b>\u202e\u0007 evil";
@@ -14,8 +13,6 @@ const HOLDS = ["halts:read", "halts:write", "quotas:read", "data-flow:read"];
 const HOUR_MS = 3_600_000;
 
 const world = new ConsoleWorld();
-const visitors: Visitor[] = [];
-let browser: Browser;
 
 /** Lines of the last day: 120 callers, of which two have names that should do harm. */
 function linesOfADay(): Readonly<Record<string, readonly string[]>> {
@@ -33,38 +30,24 @@ function linesOfADay(): Readonly<Record<string, readonly string[]>> {
   return Object.fromEntries(Map.groupBy(lines, (line) => JSON.parse(line).timestamp.slice(0, 10)));
 }
 
-beforeAll(async () => {
-  browser = await launchBrowser();
-  writeDays(join(world.folder, "audit"), linesOfADay());
-  const quotas = [{ name: "orders", per: ["caller"], calls: 100, window: "day" }];
-  await world.start({ audit: { dir: "audit" }, dataFlow: {}, limits: { quotas } });
-  const id = await world.ask("announce", { text: "Hello" });
-  await world.decide(id, "approve");
-  await world.call("announce", { text: "Hello" });
-  await world.ask("announce", { text: "Prices go up" });
-  await world.call("drop_tables", {});
+const { visitPage: visit } = consoleVisits(world, {
+  async start() {
+    writeDays(join(world.folder, "audit"), linesOfADay());
+    const quotas = [{ name: "orders", per: ["caller"], calls: 100, window: "day" }];
+    await world.start({ audit: { dir: "audit" }, dataFlow: {}, limits: { quotas } });
+    const id = await world.ask("announce", { text: "Hello" });
+    await world.decide(id, "approve");
+    await world.call("announce", { text: "Hello" });
+    await world.ask("announce", { text: "Prices go up" });
+    await world.call("drop_tables", {});
+  },
+  holds: HOLDS,
+  async clean() {
+    const token = await world.person({ permissions: HOLDS });
+    const { halts } = (await world.send("GET", "/halts", { token })).body;
+    for (const { id } of halts) await world.send("DELETE", `/halts/${id}`, { token });
+  },
 });
-
-afterEach(async () => {
-  const problems = visitors.flatMap((visitor) => visitor.problems);
-  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
-  const token = await world.person({ permissions: HOLDS });
-  const { halts } = (await world.send("GET", "/halts", { token })).body;
-  for (const { id } of halts) await world.send("DELETE", `/halts/${id}`, { token });
-  expect(problems).toEqual([]);
-});
-
-afterAll(async () => {
-  await browser?.close();
-  await world.end();
-});
-
-async function visit(fragment: string, options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
-  const visitor = await Visitor.signedIn(browser, world, { holds: HOLDS, ...options });
-  visitors.push(visitor);
-  await visitor.go(fragment);
-  return visitor.page;
-}
 
 async function textOf(locator: Locator): Promise<string> {
   return (await locator.allInnerTexts()).join("\n");
@@ -122,7 +105,11 @@ test("an agent is stopped from its page, after the count of what matched, and go
   const stop = page.getByRole("button", { name: "Stop this agent …" });
   await stop.click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByText(/^\d+ calls matched in the last hour, \d+ in the last day\.$/).waitFor();
+  await dialog
+    .getByText(
+      /^\d+ calls matched in the last hour, \d+ in the last day\. Calls in which it acts for others are not counted\.$/,
+    )
+    .waitFor();
   await dialog.getByLabel("Why. Agents are not told").fill("INC-4711");
   await dialog.getByLabel("How long").selectOption("an hour");
   expect(await hindrances(page)).toEqual([]);
@@ -141,6 +128,32 @@ test("an agent is stopped from its page, after the count of what matched, and go
   await page.getByRole("button", { name: "Lift the halt", disabled: false }).click();
   await stop.waitFor();
   expect((await world.call("announce", { text: "Hello" })).http).not.toBe(403);
+});
+
+test("a call's story stops the agent that acts for a person, as its request does", async () => {
+  const claims = { act: { sub: "release-bot" } };
+  const token = await world.agent({ sub: "anna", permissions: ["deeds:do"], claims });
+  const { traceId } = (await world.call("announce", { text: "For Anna" }, { token })).body;
+  const page = await visit(`#/calls/${traceId}`);
+  await page.getByText("release-bot for anna of https://idp.test asked to run announce").waitFor();
+  await page.getByRole("button", { name: "Stop this agent …" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("release-bot of https://idp.test").waitFor();
+  await dialog.getByLabel("Why. Agents are not told").fill("it loops");
+  await page.getByRole("button", { name: "Stop it now", disabled: false }).click();
+  await page.locator(".lead").getByText("caller halted").waitFor();
+  expect(world.journal().findLast(({ type }) => type === "halt.set")).toMatchObject({ subject: "release-bot" });
+});
+
+test("the dialog that stops an agent does not turn into the one that lets it go on", async () => {
+  const page = await visit(pageOf("agent-7"));
+  await page.getByRole("button", { name: "Stop this agent …" }).click();
+  const token = await world.person({ sub: "ines", permissions: HOLDS });
+  const body = { kind: "caller", issuer: ISSUER, subject: "agent-7", reason: "drill" };
+  expect((await world.send("POST", "/halts", { token, body })).http).toBe(201);
+  // The page learns of it at its next reading.
+  await page.getByText("Its calls are refused.").waitFor();
+  await page.getByRole("dialog", { name: "Stop this agent" }).waitFor();
 });
 
 test("an agent cannot be stopped without a reason, nor by a double click", async () => {
@@ -182,7 +195,7 @@ test("each reading is in the journal", async () => {
 test("hostile and long names are text, on their pages and in links to them", async () => {
   for (const sub of [HOSTILE, LONG]) {
     const page = await visit(pageOf(sub), { viewport: { width: 390, height: 844 } });
-    await page.getByText("calls in the last day").waitFor();
+    await page.getByText("call in the last day").waitFor();
     await page.locator(".cell-time a").first().waitFor();
     expect(await page.locator("main b").count()).toBe(0);
     expect(await textOf(page.locator("main"))).not.toMatch(/[\u202e\u0007]/);

@@ -1,14 +1,12 @@
-import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
 import { generateKeyPairSync } from "node:crypto";
 import { appendFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Browser, Page } from "playwright-core";
 import { verifyLog } from "../../../src/audit/verify/verify.ts";
 import { hindrances } from "../../support/accessibility.ts";
-import { launchBrowser } from "../../support/browser.ts";
+import { consoleVisits } from "../../support/console-visits.ts";
 import { until } from "../../support/until.ts";
 import { ConsoleWorld } from "./console-world.ts";
-import { Visitor } from "./visitor.ts";
 
 const HOLDS = ["configuration:read", "grants:manage", "modes:manage", "audit:read"];
 
@@ -19,37 +17,23 @@ const receiver = Bun.serve({
   port: 0,
   fetch: () => new Response("", { status: receiverStatus }),
 });
-const visitors: Visitor[] = [];
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launchBrowser();
-  const { privateKey } = generateKeyPairSync("ed25519");
-  writeFileSync(join(world.folder, "key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
-  await world.start({
-    audit: {
-      dir: "audit",
-      checkpointKeyFile: "key.pem",
-      export: [{ type: "loki", name: "archive", url: receiver.url.origin }],
-    },
-  });
-});
-afterEach(async () => {
-  const problems = visitors.flatMap((visitor) => visitor.problems);
-  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
-  expect(problems).toEqual([]);
+const { visitPage: visit } = consoleVisits(world, {
+  async start() {
+    const { privateKey } = generateKeyPairSync("ed25519");
+    writeFileSync(join(world.folder, "key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
+    await world.start({
+      audit: {
+        dir: "audit",
+        checkpointKeyFile: "key.pem",
+        export: [{ type: "loki", name: "archive", url: receiver.url.origin }],
+      },
+    });
+  },
+  holds: HOLDS,
 });
 afterAll(async () => {
-  await browser?.close();
-  await world.end();
   await receiver.stop(true);
 });
-
-async function visit(fragment: string, options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
-  const visitor = await Visitor.signedIn(browser, world, { holds: HOLDS, ...options });
-  visitors.push(visitor);
-  await visitor.go(fragment);
-  return visitor.page;
-}
 
 test("a session and what was approved for it are shown, and end when an operator confirms it", async () => {
   const token = await world.agent();
@@ -203,7 +187,7 @@ test("exporters say when their receiver last accepted lines, and since when it f
   await world.ask("announce", { text: "Not exported" });
   const section = page.locator("section", { has: page.getByRole("heading", { name: "Export" }) });
   await until("the failure", async () => {
-    await section.getByRole("button", { name: "Look again" }).click();
+    await section.getByRole("button", { name: "Refresh" }).click();
     return (await row.getByText("failing").count()) === 1 ? true : undefined;
   });
   expect(await hindrances(page)).toEqual([]);

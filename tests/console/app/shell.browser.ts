@@ -1,44 +1,13 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { createServer, type Server, type Socket } from "node:net";
 import axe from "axe-core";
-import type { Browser, Page, Route } from "playwright-core";
-import { launchBrowser } from "../../support/browser.ts";
+import type { Page, Route } from "playwright-core";
+import { consoleVisits } from "../../support/console-visits.ts";
 import { ConsoleWorld } from "./console-world.ts";
-import { Visitor } from "./visitor.ts";
 
 const world = new ConsoleWorld();
-const visitors: Visitor[] = [];
-let browser: Browser;
 
-beforeAll(async () => {
-  browser = await launchBrowser();
-  await world.start();
-});
-
-afterEach(async () => {
-  const problems = visitors.flatMap((visitor) => visitor.problems);
-  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
-  expect(problems).toEqual([]);
-});
-
-afterAll(async () => {
-  await browser?.close();
-  await world.end();
-});
-
-type VisitOptions = Parameters<typeof Visitor.open>[2];
-
-async function visit(options: VisitOptions = {}): Promise<Visitor> {
-  const visitor = await Visitor.signedIn(browser, world, options);
-  visitors.push(visitor);
-  return visitor;
-}
-
-async function stranger(options: VisitOptions = {}): Promise<Visitor> {
-  const visitor = await Visitor.open(browser, world, options);
-  visitors.push(visitor);
-  return visitor;
-}
+const { visit, open: stranger } = consoleVisits(world);
 
 describe("signing in", () => {
   test("a wrong token is refused in words, and the right one opens the first page", async () => {
@@ -102,6 +71,19 @@ describe("signing in", () => {
     await page.getByLabel("Operator's token").waitFor();
   });
 
+  test("nothing that one person has searched remains for the next", async () => {
+    const visitor = await visit();
+    const { page } = visitor;
+    const filter = page.getByLabel(/^Filter requests/);
+    await filter.fill("secret project");
+    await page.locator(".account summary").click();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await visitor.signIn(await world.operator("pete"));
+    await visitor.go("#/approvals");
+    await filter.waitFor();
+    expect(await filter.inputValue()).toBe("");
+  });
+
   test("a sign-out that the service refuses is shown as such, and can be repeated", async () => {
     const visitor = await visit();
     const { page } = visitor;
@@ -139,6 +121,8 @@ test("a restart of the service ends no session that is in its store: the request
   await world.stop();
   await page.locator(".banner").getByText("The service cannot be reached.").waitFor();
   await page.getByText(/^Not live; next attempt in/).waitFor();
+  // Nothing that changes every second is read aloud.
+  expect(await page.locator(".live-off [role=status]").textContent()).toBe("Not live");
   // Said once: neither the list nor the request says it again, when the last request that was on its way has ended.
   await page.getByRole("alert").first().waitFor({ state: "detached" });
   expect(await page.getByText("cannot be reached").count()).toBe(1);
@@ -237,6 +221,26 @@ describe("navigation", () => {
     await page.getByRole("heading", { name: "Calls" }).waitFor();
     await world.decide(id, "deny", { reason: "done" });
   });
+});
+
+test("keys can be switched off in this browser, for software that turns speech into keys", async () => {
+  const id = await world.ask("announce", { text: "Hears voices" });
+  const visitor = await visit();
+  const { page } = visitor;
+  await visitor.open(id);
+  await page.keyboard.press("?");
+  await page.getByLabel("Use these keys in this browser").uncheck();
+  await page.keyboard.press("Escape");
+  await page.reload();
+  await visitor.ready(/^Approve once/).waitFor();
+  await page.keyboard.press("a");
+  expect(await page.locator(".outgoing").count()).toBe(0);
+  await page.locator(".account summary").click();
+  await page.getByRole("button", { name: /^Keyboard help/ }).click();
+  await page.getByLabel("Use these keys in this browser").check();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("d");
+  await page.getByLabel(/^Reason for the agent/).waitFor();
 });
 
 describe("theme", () => {

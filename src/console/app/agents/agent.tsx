@@ -33,7 +33,7 @@ export function Agent(who: AgentName): VNode {
         </Heading>
         <HaltedMark {...who} />
         <button type="button" onClick={again}>
-          Read again
+          Refresh
         </button>
         <StopAgent {...who} />
       </header>
@@ -135,9 +135,13 @@ const WORDS: Readonly<Record<string, string>> = {
 
 function Figure({ words, calls }: { readonly words: string; readonly calls: ShownActivity["all"]["day"] }): VNode {
   const others = Object.keys(WORDS).filter((decision) => calls[decision] !== undefined);
+  const all = sumOf(calls);
   return (
     <li>
-      <strong>{sumOf(calls).toLocaleString()}</strong> <span class="dim">calls {words}</span>
+      <strong>{all.toLocaleString()}</strong>{" "}
+      <span class="dim">
+        {all === 1 ? "call" : "calls"} {words}
+      </span>
       <span class="figure-more">
         {others.map((decision) => `${calls[decision]?.toLocaleString()} ${WORDS[decision]}`).join(", ")}
       </span>

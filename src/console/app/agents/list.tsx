@@ -40,7 +40,7 @@ export function List(): VNode {
           }}
         />
         <button type="button" onClick={again}>
-          Read again
+          Refresh
         </button>
       </header>
       {read.error !== undefined && <Failed error={read.error} {...shown} onRetry={again} />}
@@ -168,7 +168,7 @@ function hrefFor({ sub, iss }: AgentRow): string {
 }
 
 function Row({ row }: { readonly row: AgentRow }): VNode {
-  const { sub, iss, lastAt, hour, day, refused, waiting, isHalted } = row;
+  const { sub, iss, lastAt, hour, day, refused, asked, isHalted } = row;
   return (
     <tr {...ROLE.row}>
       <td class="cell-lead" {...ROLE.cell}>
@@ -193,7 +193,7 @@ function Row({ row }: { readonly row: AgentRow }): VNode {
       </td>
       <td class="cell-state" {...ROLE.cell}>
         {isHalted && <Badge tone="bad">halted</Badge>}
-        {waiting > 0 && <Badge>{waiting} asked</Badge>}
+        {asked > 0 && <Badge>{asked} asked</Badge>}
       </td>
     </tr>
   );

@@ -22,9 +22,10 @@ export interface AgentRow extends CallerName {
   readonly lastAt: string | null;
   readonly hour: number;
   readonly day: number;
-  /** Of the day. */
+  /** Calls of the day that were refused or failed. */
   readonly refused: number;
-  readonly waiting: number;
+  /** Calls of the day that asked a person. */
+  readonly asked: number;
   readonly isHalted: boolean;
 }
 
@@ -42,11 +43,11 @@ export function agentRows(
   const rows = callers.map(({ sub, iss, lastAt, hour, day }): AgentRow => {
     const key = keyOf({ sub, iss });
     const isHalted = halted.delete(key);
-    const counts = { hour: sumOf(hour), day: sumOf(day), refused: refusedIn(day), waiting: day["PENDING"] ?? 0 };
+    const counts = { hour: sumOf(hour), day: sumOf(day), refused: refusedIn(day), asked: day["PENDING"] ?? 0 };
     return { sub, iss, lastAt, ...counts, isHalted };
   });
   const silent = [...halted.values()].map(
-    (name): AgentRow => ({ ...name, lastAt: null, hour: 0, day: 0, refused: 0, waiting: 0, isHalted: true }),
+    (name): AgentRow => ({ ...name, lastAt: null, hour: 0, day: 0, refused: 0, asked: 0, isHalted: true }),
   );
   return [...rows, ...silent];
 }

@@ -1,8 +1,10 @@
 import type { ComponentChildren, VNode } from "preact";
+import { useState } from "preact/hooks";
 import type { ApprovalAnswer, ShownGrant, ShownSession } from "../../../core/api/approvals.ts";
 import type { QuotaListing } from "../../../core/api/quotas.ts";
 import type { OperatorPermission } from "../../../core/operator-permissions.ts";
-import { outcomeOf, toneOf } from "../approvals/model.ts";
+import { serviceNow } from "../api.ts";
+import { isPending, outcomeOf, toneOf } from "../approvals/model.ts";
 import type { AgentName } from "../caller.tsx";
 import { Ago, Badge, Countdown, Problem } from "../parts.tsx";
 import { Section, useRead } from "../records.tsx";
@@ -19,7 +21,7 @@ interface PartOf<Answer> {
   readonly permission: OperatorPermission;
   readonly path: string;
   /** Limits the answer, next to the caller. */
-  readonly more?: Readonly<Record<string, string>>;
+  readonly more?: () => Readonly<Record<string, string>>;
   /** Said where the service has no such endpoint, or it is switched off. */
   readonly off: string;
   readonly view: (answer: Answer) => ComponentChildren;
@@ -33,11 +35,16 @@ const REQUESTS: PartOf<{ readonly approvals: readonly ApprovalAnswer[] }> = {
   title: "Approval requests",
   permission: "approvals:decide",
   path: "/approvals",
-  more: { state: "all", limit: String(REQUESTS_READ), headlinesFrom: new Date(Date.now() - DAY_MS).toISOString() },
+  more: () => ({
+    state: "all",
+    limit: String(REQUESTS_READ),
+    headlinesFrom: new Date(serviceNow() - DAY_MS).toISOString(),
+  }),
   off: "Nobody is asked here: there is no store of approvals.",
   view: ({ approvals }) => {
-    const recent = approvals.filter(({ createdAt }) => Date.now() - Date.parse(createdAt ?? "") < DAY_MS);
-    const waiting = recent.filter(({ state }) => state === "pending");
+    const from = serviceNow() - DAY_MS;
+    const recent = approvals.filter((one) => isPending(one) || Date.parse(one.createdAt ?? "") > from);
+    const waiting = recent.filter(isPending);
     if (recent.length === 0) return <p class="dim">It asked for nothing in the last day.</p>;
     const outcomes = Map.groupBy(recent, outcomeOf);
     return (
@@ -226,7 +233,8 @@ interface PartProps {
 const OFF = ["ROUTE_NOT_FOUND", "MALFORMED_REQUEST"];
 
 function Part({ part: { title, path, more, off, view }, who: { iss, sub } }: PartProps): VNode {
-  const { read, again } = useRead(`${path}?${new URLSearchParams({ issuer: iss, subject: sub, ...more })}`);
+  const [query] = useState(() => new URLSearchParams({ issuer: iss, subject: sub, ...more?.() }).toString());
+  const { read, again } = useRead(`${path}?${query}`);
   const { value, error } = read;
   const isOff = error !== undefined && OFF.includes(error.code);
   return (

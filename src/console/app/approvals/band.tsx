@@ -4,8 +4,8 @@ import { saidMembers } from "../../../core/approval-view.ts";
 import { askingReasons } from "../../../core/decision-words.ts";
 import { asStrings } from "../../../core/json.ts";
 import { members } from "../api.ts";
-import { CallerLink } from "../caller.tsx";
-import { HaltedMark, StopAgent } from "../halting.tsx";
+import { Actor, CallerLink } from "../caller.tsx";
+import { agentOf, HaltedMark, StopAgent } from "../halting.tsx";
 import { Meanings } from "../meanings.tsx";
 import { AgentSays, Ago, Badge, Countdown, RiskBadge } from "../parts.tsx";
 import { Sentences } from "../records.tsx";
@@ -71,25 +71,15 @@ function Title({ request: { id, tool, view } }: { readonly request: ShownRequest
 function Asker({ request: { requester } }: { readonly request: ShownRequest }): VNode | null {
   if (requester === undefined) return null;
   const { sub, iss, act = [], session } = requester;
-  const [actor, ...others] = act;
   return (
     <>
-      {actor === undefined ? (
+      {act.length === 0 ? (
         <>
           <CallerLink sub={sub} iss={iss} /> asks on its own behalf
         </>
       ) : (
         <>
-          <strong>
-            <Text value={actor} max={120} />
-          </strong>
-          {others.length > 0 && (
-            <>
-              {" "}
-              (called by <Text value={others.join(", by ")} max={200} />)
-            </>
-          )}{" "}
-          asks for <CallerLink sub={sub} iss={iss} />
+          <Actor act={act} /> asks for <CallerLink sub={sub} iss={iss} />
         </>
       )}
       {session !== undefined && (
@@ -105,14 +95,13 @@ function Asker({ request: { requester } }: { readonly request: ShownRequest }): 
   );
 }
 
-/** Stops the agent: the actor where one acts for a person, who may go on. */
 function Stop({ request: { requester, tool } }: { readonly request: ShownRequest }): VNode | null {
   if (requester === undefined) return null;
-  const { sub, iss, act = [], session } = requester;
+  const { sub, iss, act, session } = requester;
   return (
     <div class="band-stop">
       <HaltedMark sub={sub} iss={iss} act={act} session={session} tool={tool} />
-      <StopAgent sub={act[0] ?? sub} iss={iss} />
+      <StopAgent {...agentOf(requester)} />
     </div>
   );
 }

@@ -4,7 +4,7 @@ import type { ApprovalScope } from "../../../core/types.ts";
 import { isReachable } from "../api.ts";
 import { announce } from "../state.ts";
 import { decideSoon, outgoingFor } from "./decisions.ts";
-import { isHighRisk, isPending, type ShownRequest, scopesOf } from "./model.ts";
+import { isHighRisk, isPending, type ListedRequest, type ShownRequest, scopesOf } from "./model.ts";
 import { askToConfirm, confirming, granting, isArmed, openId, unseenParts, vouchedValues } from "./reading.ts";
 import { vouchedIn } from "./vouching.tsx";
 
@@ -35,11 +35,12 @@ effect(() => {
 export const UNREACHABLE = "The service cannot be reached.";
 
 /** Returns what is missing before an approval can be sent. */
-export function missingOf({ answer: wanted, quorum }: ShownRequest): string | undefined {
+export function missingOf(request: ShownRequest): string | undefined {
+  const { answer: wanted } = request;
   if (!isReachable.value) return UNREACHABLE;
   if (wanted !== undefined && wanted.text === undefined && answer.value.trim() === "")
     return "The agent waits for an answer.";
-  if (quorum?.reasonRequired === "always" && reason.value.trim() === "") return "A policy wants a reason.";
+  if (asksReason(request) && reason.value.trim() === "") return "A policy wants a reason.";
   return undefined;
 }
 
@@ -76,7 +77,9 @@ export function pressApprove(request: ShownRequest, scope: ApprovalScope): void 
   granting.value = undefined;
   // The form of a grant does not show the values that were ticked.
   const vouch = scope === "bounded" ? [] : vouchedIn(request);
-  const made = { decision: "approve", scope, grant, answer: text, vouch, reason: reason.value.trim() } as const;
+  // What was begun as the reason of a denial is no longer on the page.
+  const why = asksReason(request) ? reason.value.trim() : undefined;
+  const made = { decision: "approve", scope, grant, answer: text, vouch, reason: why } as const;
   decideSoon([{ id, tool, viewDigest }], made);
 }
 
@@ -125,8 +128,20 @@ export function closeForm(): boolean {
   return isOpen;
 }
 
-/** Whether the policies of a request want a reason for a denial. */
-export function needsReason({ quorum }: ShownRequest): boolean {
+/** Closes the form that is open, and gives the focus of its field to the request. Returns whether one was open. */
+export function leaveForm(): boolean {
+  const wasOpen = closeForm();
+  if (wasOpen) document.getElementById("request-title")?.focus({ preventScroll: true });
+  return wasOpen;
+}
+
+/** Returns whether the policies of a request want a reason for an approval: only then its field is shown. */
+export function asksReason({ quorum }: ListedRequest): boolean {
+  return quorum?.reasonRequired === "always";
+}
+
+/** Returns whether the policies of a request want a reason for a denial. */
+export function needsReason({ quorum }: ListedRequest): boolean {
   return quorum !== undefined && quorum.reasonRequired !== "never";
 }
 

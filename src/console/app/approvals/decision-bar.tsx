@@ -7,7 +7,9 @@ import { Text } from "../text.tsx";
 import { counted } from "../words.ts";
 import {
   answer,
+  asksReason,
   denying,
+  leaveForm,
   missingOf,
   needsReason,
   pressApprove,
@@ -48,7 +50,7 @@ export function DecisionBar({ request }: { readonly request: ShownRequest }): VN
         <>
           {mayApprove && <Answer request={request} />}
           {mayApprove && <VouchFields request={request} />}
-          {mayApprove && request.quorum?.reasonRequired === "always" && <ReasonField label="Reason (required)" />}
+          {mayApprove && asksReason(request) && <ReasonField label="Reason (required)" />}
           <div class="decide-buttons">
             {mayApprove && <ApproveButtons request={request} />}
             {mayDeny && (
@@ -142,12 +144,7 @@ function DenyForm({ request }: { readonly request: ShownRequest }): VNode {
         <button type="submit" class="danger solid" aria-disabled={isMissing}>
           Deny
         </button>
-        <button
-          type="button"
-          onClick={() => {
-            denying.value = undefined;
-          }}
-        >
+        <button type="button" onClick={leaveForm}>
           Back <kbd>Esc</kbd>
         </button>
       </div>
@@ -244,7 +241,7 @@ export function OutgoingLine({ one }: { readonly one: Outgoing }): VNode {
         <strong>
           <Text value={sentence(one)} max={200} />
         </strong>{" "}
-        {one.isSending ? "now …" : `in ${seconds} s. Leaving the page drops it.`}
+        {one.isSending ? "now …" : `in ${seconds} s. Leaving the console drops it.`}
         {one.answer !== undefined && (
           <>
             {" "}

@@ -3,8 +3,8 @@ import type { ApprovalTerms } from "../../../core/api/approvals.ts";
 import type { ApprovalScope } from "../../../core/types.ts";
 import { request } from "../api.ts";
 import { hrefOf } from "../route.ts";
-import { announce, errorOf, navigate, notify, notifyError } from "../state.ts";
-import { counted, OFFLINE } from "../words.ts";
+import { announce, errorOf, navigate, notify } from "../state.ts";
+import { adviceFor, counted, OFFLINE, UNREADABLE } from "../words.ts";
 import { loadShown, put, refresh, requestOf, shown } from "./inbox.ts";
 import { coverageOf, isPending, type ListedRequest, outcomeOf } from "./model.ts";
 
@@ -93,18 +93,44 @@ async function send(number: number): Promise<void> {
   }
   outgoing.value = outgoing.value.map((other) => (other === one ? { ...other, isSending: true } : other));
   const sent: ListedRequest[] = [];
+  const failures: Failure[] = [];
   for (const subject of one.subjects) {
     // The session may have ended: the next one can be another person's.
-    if (!outgoing.value.some((other) => other.number === number)) return;
-    const approval = await sendOne(subject, one);
-    if (approval !== undefined) sent.push(approval);
+    if (!outgoing.value.some((other) => other.number === number)) break;
+    const result = await sendOne(subject, one);
+    if ("state" in result) sent.push(result);
+    else failures.push(result);
+    if ("isOffline" in result) break;
   }
   remove(number);
+  notifyFailures(one, failures, one.subjects.length - sent.length);
   if (sent.length > 0) notify("done", doneText(one, sent));
   await refresh();
 }
 
-async function sendOne({ id, tool, viewDigest }: Subject, made: Outgoing): Promise<ListedRequest | undefined> {
+/** Why a decision does not count. */
+interface Failure {
+  readonly text: string;
+  readonly more?: string | undefined;
+  /** Set where the service cannot be reached: further requests would not reach it either. */
+  readonly isOffline?: true;
+}
+
+const FAILURES_NAMED = 3;
+
+/** Shows one notice, however many requests it is about: otherwise the last ones would displace the first. */
+function notifyFailures({ subjects }: Outgoing, failures: readonly Failure[], undecided: number): void {
+  const [first] = failures;
+  if (first === undefined) return;
+  if (subjects.length === 1) notify("problem", first.text, first.more);
+  else {
+    const texts = [...new Set(failures.map(({ text }) => text))];
+    const more = texts.slice(0, FAILURES_NAMED).join(" ");
+    notify("problem", `${undecided} of ${counted(subjects.length, "request")} were not denied.`, more);
+  }
+}
+
+async function sendOne({ id, tool, viewDigest }: Subject, made: Outgoing): Promise<ListedRequest | Failure> {
   const { decision, scope, grant, reason, answer, vouch } = made;
   try {
     const { approval } = await request<{ readonly approval: ListedRequest }>(
@@ -124,29 +150,29 @@ async function sendOne({ id, tool, viewDigest }: Subject, made: Outgoing): Promi
     if (shown.value?.id === id) await loadShown(id);
     return approval;
   } catch (error) {
-    await explain({ id, tool }, error);
-    return undefined;
+    return explain({ id, tool }, error);
   }
 }
 
 /** Says why a decision does not count: most often because somebody else has decided meanwhile. */
-async function explain({ id, tool }: Subject, error: unknown): Promise<void> {
-  const { code, status } = errorOf(error);
-  if (status === 401) {
-    notify("problem", `Your decision on ${tool} was not sent: your session has ended.`);
-    return;
+async function explain({ id, tool }: Subject, error: unknown): Promise<Failure> {
+  const { code, status, message } = errorOf(error);
+  if (status === 401) return { text: `Your decision on ${tool} was not sent: your session has ended.` };
+  if (code === OFFLINE || code === UNREADABLE) {
+    const why = code === OFFLINE ? "the service cannot be reached" : "the answer cannot be read";
+    const text = `Your decision on ${tool} was not confirmed: ${why}.`;
+    const more = "It may have arrived all the same: look at the request once the service can be reached.";
+    return { text, more, ...(code === OFFLINE && { isOffline: true }) };
   }
   if (shown.value?.id === id) await loadShown(id);
   await refresh({ whole: true });
   const now = requestOf(id);
   if ([404, 409, 410].includes(status) && now !== undefined && !isPending(now)) {
     const by = now.decidedBy === undefined ? "" : ` by ${now.decidedBy.sub}`;
-    const why = now.decisionReason === undefined ? undefined : `Reason: ${now.decisionReason}`;
-    notify("problem", `Your decision on ${tool} does not count: ${outcomeOf(now).toLowerCase()}${by} before.`, why);
-  } else if (code === OFFLINE) {
-    const more = "It may have arrived all the same: look at the request once the service can be reached.";
-    notify("problem", `Your decision on ${tool} was not confirmed: the service cannot be reached.`, more);
-  } else notifyError(`Your decision on ${tool} does not count`, error);
+    const more = now.decisionReason === undefined ? undefined : `Reason: ${now.decisionReason}`;
+    return { text: `Your decision on ${tool} does not count: ${outcomeOf(now).toLowerCase()}${by} before.`, more };
+  }
+  return { text: `Your decision on ${tool} does not count: ${message} (${code})`, more: adviceFor(code) };
 }
 
 function doneText(one: Outgoing, sent: readonly ListedRequest[]): string {

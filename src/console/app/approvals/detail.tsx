@@ -60,16 +60,18 @@ function Outcome({ request }: { readonly request: ShownRequest }): VNode | null 
   const { state, decidedBy, decidedAt, decisionReason, scope } = request;
   if (isPending(request)) return null;
   return (
-    <div class={`callout outcome tone-${toneOf(state)}`} role="status">
+    <div class={`callout outcome tone-${toneOf(state)}`}>
       <p>
-        <strong>{outcomeOf(request)}</strong>
-        {coverageOf(scope, request.granted)}
-        {decidedBy !== undefined && (
-          <>
-            {" "}
-            by <Party {...decidedBy} />
-          </>
-        )}
+        <span role="status">
+          <strong>{outcomeOf(request)}</strong>
+          {coverageOf(scope, request.granted)}
+          {decidedBy !== undefined && (
+            <>
+              {" "}
+              by <Party {...decidedBy} />
+            </>
+          )}
+        </span>
         {decidedAt !== undefined && (
           <>
             {" "}

@@ -3,7 +3,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { members } from "../api.ts";
 import { announce } from "../state.ts";
 import { Text } from "../text.tsx";
-import { closeForm, missingOf, pressApprove, written, writtenTerms } from "./deciding.ts";
+import { leaveForm, missingOf, pressApprove, written, writtenTerms } from "./deciding.ts";
 import type { ShownRequest } from "./model.ts";
 import { isArmed } from "./reading.ts";
 
@@ -61,7 +61,7 @@ export function GrantForm({ request }: { readonly request: ShownRequest }): VNod
         >
           Approve these calls
         </button>
-        <button type="button" onClick={() => void closeForm()}>
+        <button type="button" onClick={leaveForm}>
           Back <kbd>Esc</kbd>
         </button>
       </div>

@@ -96,6 +96,7 @@ export function runInbox(): () => void {
     running = undefined;
     requests.value = new Map();
     readAt.value = undefined;
+    listError.value = undefined;
     shown.value = undefined;
     seenEnding.clear();
     changed.clear();
@@ -173,6 +174,7 @@ function bounded(all: ReadonlyMap<string, ListedRequest>): ReadonlyMap<string, L
   const over = [...all.values()].filter((one) => !isPending(one)).sort((a, b) => compare(b.createdAt, a.createdAt));
   if (over.length <= ENDED_MAX) return all;
   const gone = new Set(over.slice(ENDED_MAX).map(({ id }) => id));
+  for (const id of gone) seenEnding.delete(id);
   return new Map([...all].filter(([id]) => !gone.has(id)));
 }
 
@@ -229,9 +231,14 @@ async function readList(): Promise<void> {
     }
     // Missing requests ended unnoticed, too long ago to be among the latest.
     for (const id of before) if (!found.has(id)) noteEnd(id, "ended");
+    const { id, request: open } = shown.value ?? {};
+    // What happened to the open request without a connection, no event has said.
+    if (isWhole && id !== undefined && open !== undefined && found.get(id)?.version !== open.version)
+      void loadShown(id);
     readAt.value = Date.now();
     listError.value = undefined;
   } catch (error) {
+    if (running === undefined) return;
     isWholeWanted = true;
     listError.value = errorOf(error);
   }
@@ -305,8 +312,14 @@ export function open(id: string | undefined): void {
   }
 }
 
+let lastLoad = 0;
+
 /** Reads the open request again. The page keeps the former content until the answer arrives. */
 export async function loadShown(id: string): Promise<void> {
+  lastLoad += 1;
+  const own = lastLoad;
+  // An answer to an earlier request must not replace that of a later one.
+  const isCurrent = (): boolean => own === lastLoad && shown.value?.id === id;
   try {
     const { approval } = await request<{ readonly approval: ShownRequest }>(
       "GET",
@@ -315,7 +328,7 @@ export async function loadShown(id: string): Promise<void> {
     if (!(await isViewOfDigest(approval)))
       throw new ApiError("VIEW_MISMATCH", "The view does not match its digest: nothing can be decided.");
     const before = shown.value;
-    if (before?.id !== id) return;
+    if (before === undefined || !isCurrent()) return;
     const { view, ...listed } = approval;
     put([{ ...listed, ...headlineIn(view) }]);
     const isSame = contentOf(before.request) === contentOf(approval);
@@ -323,7 +336,7 @@ export async function loadShown(id: string): Promise<void> {
   } catch (error) {
     const before = shown.value;
     // Without a connection, what was read stays on the page.
-    if (before?.id === id) shown.value = { ...before, error: errorOf(error) };
+    if (before !== undefined && isCurrent()) shown.value = { ...before, error: errorOf(error) };
   }
 }
 

@@ -1,11 +1,22 @@
 import { effect, signal, untracked, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { isReachable } from "../api.ts";
 import { useHalts } from "../halting.tsx";
 import { Dialog, Empty, Heading, Problem, RiskBadge } from "../parts.tsx";
 import { type AppPage, announce, isCommandKey, tick } from "../state.ts";
 import { counted, timeLeft } from "../words.ts";
-import { closeForm, pressApprove, startDenial, startGrant, takeReason } from "./deciding.ts";
+import {
+  closeForm,
+  leaveForm,
+  needsReason,
+  pressApprove,
+  reason,
+  startDenial,
+  startGrant,
+  takeReason,
+  UNREACHABLE,
+} from "./deciding.ts";
 import { OutgoingLine, ReasonField } from "./decision-bar.tsx";
 import { decideSoon, dropAll, lastUndoable, outgoing, undo } from "./decisions.ts";
 import { Detail } from "./detail.tsx";
@@ -111,6 +122,9 @@ function List(): VNode {
             type="button"
             class="danger"
             onClick={() => {
+              // What was written about the open request is not about these.
+              closeForm();
+              takeReason();
               isDenyingMarked.value = true;
             }}
           >
@@ -169,8 +183,8 @@ function Live(): VNode {
       )}
       {(state.is === "connecting" || state.is === "ended") && <span class="dim">Connecting …</span>}
       {state.is === "waiting" && (
-        <span class="live-off" role="status">
-          Not live; next attempt in {timeLeft(state.attemptAt - Date.now())}
+        <span class="live-off">
+          <span role="status">Not live</span>; next attempt in {timeLeft(state.attemptAt - Date.now())}
           <button type="button" class="link" onClick={retryStream}>
             Connect now
           </button>
@@ -227,13 +241,17 @@ function Ended(): VNode | null {
 function DenyMarked(): VNode {
   const chosen = markedWaiting.value;
   const close = (): void => {
+    takeReason();
     isDenyingMarked.value = false;
   };
+  const isReasonNeeded = chosen.some(needsReason);
+  const isMissing = !isReachable.value || chosen.length === 0 || (isReasonNeeded && reason.value.trim() === "");
   const submit = (event: Event): void => {
     event.preventDefault();
+    if (isMissing) return;
     decideSoon(
       chosen.map(({ id, tool }) => ({ id, tool })),
-      { decision: "deny", reason: takeReason() },
+      { decision: "deny", reason: reason.value.trim() },
     );
     clearMarks();
     close();
@@ -252,9 +270,18 @@ function DenyMarked(): VNode {
             </li>
           ))}
         </ul>
-        <ReasonField label="One reason for all of them" takesFocus onSubmit={submit} />
+        <ReasonField
+          label={`One reason for all of them${isReasonNeeded ? " (required)" : ""}`}
+          takesFocus
+          onSubmit={submit}
+        />
         <div class="decide-buttons">
-          <button type="submit" class="danger solid">
+          <button
+            type="submit"
+            class="danger solid"
+            aria-disabled={isMissing}
+            title={isReachable.value ? undefined : UNREACHABLE}
+          >
             Deny {counted(chosen.length, "request")}
           </button>
           <button type="button" onClick={close}>
@@ -268,7 +295,8 @@ function DenyMarked(): VNode {
 
 /** Decisions on their way that the page does not show elsewhere. */
 function OutgoingDecisions(): VNode | null {
-  const elsewhere = outgoing.value.filter(({ subjects }) => subjects.every(({ id }) => id !== shown.value?.id));
+  const openId = shown.value?.request === undefined ? undefined : routeId.value;
+  const elsewhere = outgoing.value.filter(({ subjects }) => subjects.every(({ id }) => id !== openId));
   if (elsewhere.length === 0) return null;
   return (
     <section class="outgoing-list" aria-label="Decisions that are about to be sent">
@@ -280,7 +308,7 @@ function OutgoingDecisions(): VNode | null {
 }
 
 function onKey(event: KeyboardEvent): void {
-  if (event.key === "Escape" && document.querySelector("dialog[open]") === null && closeForm()) return;
+  if (event.key === "Escape" && document.querySelector("dialog[open]") === null && leaveForm()) return;
   if (!isCommandKey(event)) return;
   const action = KEYS[event.key];
   if (action === undefined) return;

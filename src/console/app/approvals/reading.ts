@@ -3,7 +3,7 @@ import type { ApprovalScope } from "../../../core/types.ts";
 import { isReachable } from "../api.ts";
 import { isLong } from "../text.tsx";
 import { outgoing } from "./decisions.ts";
-import { shown } from "./inbox.ts";
+import { routeId, shown } from "./inbox.ts";
 import type { ShownRequest } from "./model.ts";
 import { type PlanPart, type PlanShown, planOf } from "./plan.ts";
 
@@ -51,6 +51,12 @@ export const granting = signal<string | undefined>(undefined);
 export const vouchedValues = signal<ReadonlySet<string>>(new Set());
 const CONFIRM_MS = 8_000;
 
+// A first press on a page that was left does not count on the next visit.
+effect(() => {
+  void routeId.value;
+  confirming.value = undefined;
+});
+
 export function askToConfirm(id: string, scope: ApprovalScope): void {
   const asked = { id, scope };
   confirming.value = asked;
@@ -81,6 +87,7 @@ effect(() => {
   // Every change of these shows something new. After an undo, the button to approve is where the button to undo was.
   void [
     id,
+    routeId.value,
     since,
     openedParts.value,
     confirming.value,

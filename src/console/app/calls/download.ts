@@ -18,8 +18,9 @@ export const downloading = signal<Downloading | undefined>(undefined);
 export async function download(path: string, name: string): Promise<void> {
   downloading.value?.cancel();
   const cancelling = new AbortController();
+  const cancel = (): void => cancelling.abort();
   const show = (bytes: number): void => {
-    downloading.value = { name, bytes, cancel: () => cancelling.abort() };
+    downloading.value = { name, bytes, cancel };
   };
   show(0);
   try {
@@ -31,7 +32,8 @@ export async function download(path: string, name: string): Promise<void> {
   } catch (error) {
     if (!cancelling.signal.aborted) notifyError(`${name} could not be saved`, error);
   } finally {
-    downloading.value = undefined;
+    // The next one may have begun.
+    if (downloading.value?.cancel === cancel) downloading.value = undefined;
   }
 }
 

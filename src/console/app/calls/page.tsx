@@ -312,13 +312,15 @@ function LiveSwitch(): VNode {
       {state.is === "live" && isPaused && <span class="dim">Paused</span>}
       {(state.is === "connecting" || state.is === "ended") && <span class="dim">Connecting …</span>}
       {state.is === "waiting" && (
-        <span class="live-off" role="status">
-          Not live
-          {state.error.code !== OFFLINE && (
-            <>
-              : <Text value={state.error.message} max={120} />
-            </>
-          )}
+        <span class="live-off">
+          <span role="status">
+            Not live
+            {state.error.code !== OFFLINE && (
+              <>
+                : <Text value={state.error.message} max={120} />
+              </>
+            )}
+          </span>
           ; next attempt in {timeLeft(state.attemptAt - Date.now())}
           <button type="button" class="link" onClick={reconnectLive}>
             Connect now
@@ -413,6 +415,7 @@ export const callsPage: PageContent = {
   view: CallsView,
   run: () => () => {
     stopLive();
+    downloading.value?.cancel();
     results.value = undefined;
   },
   keys: [

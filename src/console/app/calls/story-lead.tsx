@@ -4,8 +4,8 @@ import { dataFlowSentences } from "../../../core/data-flow.ts";
 import type { RuleMeaning } from "../../../core/decision-words.ts";
 import { asString, asStrings } from "../../../core/json.ts";
 import { members } from "../api.ts";
-import { CallerLink } from "../caller.tsx";
-import { HaltedMark, StopAgent } from "../halting.tsx";
+import { Actor, CallerLink } from "../caller.tsx";
+import { agentOf, HaltedMark, StopAgent } from "../halting.tsx";
 import { Meaning, Meanings, versionHref } from "../meanings.tsx";
 import { AgentSays, Badge } from "../parts.tsx";
 import { jsonLines, Names, Sentences } from "../records.tsx";
@@ -67,7 +67,12 @@ function Asked({ line }: { readonly line: Line }): VNode {
   return (
     <>
       <p>
-        <CallerLink {...who} /> <HaltedMark {...who} /> asked to run{" "}
+        {act.length > 0 && (
+          <>
+            <Actor act={act} /> for{" "}
+          </>
+        )}
+        <CallerLink {...who} /> <HaltedMark {...who} act={act} session={session} tool={tool} /> asked to run{" "}
         <code>
           <Text value={tool ?? "(no tool)"} max={200} />
         </code>
@@ -82,11 +87,6 @@ function Asked({ line }: { readonly line: Line }): VNode {
         )}
         .
       </p>
-      {act.length > 0 && (
-        <div>
-          Acting through it: <Names names={act} />
-        </div>
-      )}
       <Arguments line={line} />
       {secrets.length > 0 && (
         <div class="callout tone-warn">
@@ -94,7 +94,7 @@ function Asked({ line }: { readonly line: Line }): VNode {
         </div>
       )}
       <AgentSays text={asked["reason"]} />
-      <StopAgent {...who} />
+      <StopAgent {...agentOf({ ...who, act })} />
       {(asString(protocol["name"]) !== undefined || asString(asked["callId"]) !== undefined) && (
         <p class="meta">
           {asString(protocol["name"]) !== undefined && (

@@ -115,7 +115,7 @@ function Found({ parts }: { readonly parts: readonly Checked[] }): VNode {
               <li key={`${part.title} ${text}`} class={`need tone-${tone}`}>
                 <Badge tone={tone}>{part.title}</Badge>
                 <a href={href}>
-                  <Text value={text} max={400} />
+                  <Text value={text} max={400} isFixed />
                 </a>
               </li>
             ))}
@@ -174,17 +174,23 @@ function WaitingRow({ request }: { readonly request: ListedRequest }): VNode {
         <HeadlineShown request={request} />
         <span class="dim">
           {" "}
-          <Text value={tool} max={80} />
+          <Text value={tool} max={80} isFixed />
           {requester !== undefined && (
             <>
               {" "}
-              for <Text value={requester.sub} max={60} />
+              · <Text value={requester.sub} max={60} isFixed />
             </>
           )}
         </span>
       </a>
       <span class="dim need-time">
-        <Ago iso={createdAt} /> · <Countdown iso={decideBy} /> left
+        <Ago iso={createdAt} />
+        {decideBy !== undefined && (
+          <>
+            {" "}
+            · <Countdown iso={decideBy} /> left
+          </>
+        )}
       </span>
     </li>
   );

@@ -372,7 +372,11 @@ function Quotas(): VNode {
           </table>
         </Scrolling>
       )}
-      {read.value?.cursor !== undefined && <p class="help">There are more. `stc quotas list` lists all of them.</p>}
+      {read.value?.cursor !== undefined && (
+        <p class="help">
+          There are more. <code>stc quotas list</code> lists all of them.
+        </p>
+      )}
     </Section>
   );
 }

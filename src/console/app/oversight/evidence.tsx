@@ -227,7 +227,7 @@ function Exports(): VNode {
           </p>
           <p>
             <button type="button" onClick={again}>
-              Look again
+              Refresh
             </button>
           </p>
         </>

@@ -18,6 +18,8 @@ interface Ending {
   readonly text: string;
   readonly path: string;
   readonly done: string;
+  /** Begins the message when the service refuses. */
+  readonly notDone: string;
   readonly after: () => void;
 }
 
@@ -117,6 +119,7 @@ function Sessions({
                       text: "What was approved for the session ends with it. The agent can open another one.",
                       path: `/sessions/${encodeURIComponent(id)}?${new URLSearchParams({ issuer, subject })}`,
                       done: "The session has ended.",
+                      notDone: "The session was not ended",
                       after: again,
                     };
                   }}
@@ -185,6 +188,7 @@ function Grants(): VNode {
                         text: `The next call of ${tool} that it would cover asks again.`,
                         path: `/grants/${encodeURIComponent(id)}`,
                         done: "The approval is revoked.",
+                        notDone: "The approval was not revoked",
                         after: again,
                       };
                     }}
@@ -278,7 +282,7 @@ function Confirm({ one }: { readonly one: Ending }): VNode {
       await request("DELETE", one.path);
       notify("done", one.done);
     } catch (error) {
-      notifyError(one.title, error);
+      notifyError(one.notDone, error);
     }
     one.after();
   };

@@ -69,8 +69,8 @@ function CountButton({ value, onCount }: { readonly value: CountState; readonly 
       {value instanceof Error && <Problem error={value} />}
       {typeof value === "object" && "byRule" in value ? (
         <p class="meta">
-          Next to each rule: how many of the last {counted(value.calls, "call")} of this week it decided, or had a part
-          in.
+          Next to each rule: how many of the last {counted(value.calls, "call")} within seven days it decided, or had a
+          part in.
         </p>
       ) : (
         <button type="button" disabled={value === "counting"} onClick={onCount}>
@@ -138,7 +138,7 @@ function Group({ group: { title, rules, isFolded }, named, byRule }: GroupProps)
   );
 }
 
-const TONES = { allows: "good", asks: "plain", denies: "bad", matches: "plain" } as const;
+const TONES = { allows: "good", asks: "plain", decides: "plain", denies: "bad", matches: "plain" } as const;
 
 interface RuleProps {
   readonly rule: RuleShown;

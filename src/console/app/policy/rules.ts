@@ -8,7 +8,7 @@ import { members } from "../api.ts";
 export interface RuleShown {
   /** As stories name it in links. */
   readonly rule: string;
-  readonly does: "allows" | "asks" | "denies" | "matches";
+  readonly does: "allows" | "asks" | "decides" | "denies" | "matches";
   readonly text: string;
   /** Where it is set. */
   readonly setting: string;
@@ -152,7 +152,13 @@ function pointRules({ decisionPoints }: Values): readonly RuleShown[] {
     const kind = Object.keys(point).find((key) => key === "cedar" || key === "authzen") ?? "another system";
     const calls = point["when"] === undefined ? "all calls" : `calls ${conditionWords(point["when"])}`;
     const text = `${name}: ${kind} decides about ${calls}`;
-    return { rule: `policy:${name}`, does: "denies", text, setting: `decisionPoints[${at}]`, filter: ["reason", name] };
+    return {
+      rule: `policy:${name}`,
+      does: "decides",
+      text,
+      setting: `decisionPoints[${at}]`,
+      filter: ["reason", name],
+    };
   });
 }
 

@@ -36,7 +36,12 @@ export function History({ max }: { readonly max?: number }): VNode {
       {versions.length === 0 && <p class="dim">No version was recorded yet.</p>}
       <ol class="versions">
         {shown.map((version, at) => (
-          <Version key={`${version.policyVersion} ${version.since}`} version={version} isInUse={at === 0} />
+          <Version
+            key={`${version.policyVersion} ${version.since}`}
+            version={version}
+            isInUse={at === 0}
+            isFirst={at === versions.length - 1}
+          />
         ))}
       </ol>
       {shown.length < versions.length && (
@@ -46,7 +51,14 @@ export function History({ max }: { readonly max?: number }): VNode {
   );
 }
 
-function Version({ version, isInUse }: { readonly version: AdoptedVersion; readonly isInUse: boolean }): VNode {
+interface VersionProps {
+  readonly version: AdoptedVersion;
+  readonly isInUse: boolean;
+  /** The history has no version before it. */
+  readonly isFirst: boolean;
+}
+
+function Version({ version, isInUse, isFirst }: VersionProps): VNode {
   const { policyVersion, since, by, changes, moreChanges } = version;
   return (
     <li>
@@ -59,7 +71,7 @@ function Version({ version, isInUse }: { readonly version: AdoptedVersion; reado
       <p class="meta">
         since <time dateTime={since}>{localTime(since)}</time>, <Loaded by={by} />
       </p>
-      <Changed paths={changes} more={moreChanges} isFirst={by === "start" && changes.length === 0} />
+      <Changed paths={changes} more={moreChanges} isFirst={isFirst} />
     </li>
   );
 }

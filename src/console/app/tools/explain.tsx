@@ -1,5 +1,6 @@
 import { useSignal } from "@preact/signals";
 import type { VNode } from "preact";
+import { useRef } from "preact/hooks";
 import type { Explanation } from "../../../core/api/explain.ts";
 import { statementSentences } from "../../../core/statement-words.ts";
 import { BOUNDED_TEXT_LIMITS, parseStrictJson } from "../../../core/strict-json.ts";
@@ -22,6 +23,7 @@ const WORDS: Readonly<Record<string, readonly [words: string, tone: "good" | "ba
 /** Asks what would happen to a call of this tool. Shown to those who may ask. */
 export function WouldHappen({ tool }: { readonly tool: string }): VNode | null {
   const answer = useSignal<Explanation | ApiError | string | undefined>(undefined);
+  const latest = useRef(0);
   if (!permissions.value.has("policy:explain")) return null;
   const submit = async (event: SubmitEvent): Promise<void> => {
     event.preventDefault();
@@ -38,11 +40,21 @@ export function WouldHappen({ tool }: { readonly tool: string }): VNode | null {
       ...(session !== "" && { session }),
     };
     const body = { tool, args, sub: given("sub"), ...stated };
-    answer.value = await request<Explanation>("POST", "/explain", { body }).catch(errorOf);
+    latest.current += 1;
+    const own = latest.current;
+    const read = await request<Explanation>("POST", "/explain", { body }).catch(errorOf);
+    if (own === latest.current) answer.value = read;
   };
   return (
     <Section id="explain" title="What would happen">
-      <form onSubmit={(event) => void submit(event)}>
+      <form
+        onSubmit={(event) => void submit(event)}
+        onInput={() => {
+          // An answer about other values than those in the form would mislead.
+          latest.current += 1;
+          answer.value = undefined;
+        }}
+      >
         <div class="field">
           <label for="explain-sub">Caller</label>
           <input id="explain-sub" name="sub" required maxLength={256} placeholder="agent-7" />

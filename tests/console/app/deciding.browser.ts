@@ -1,0 +1,106 @@
+import { expect, test } from "bun:test";
+import { consoleVisits } from "../../support/console-visits.ts";
+import { until } from "../../support/until.ts";
+import { ConsoleWorld } from "./console-world.ts";
+
+/** What is decided is what the page shows, also when the approver goes elsewhere and returns. */
+
+const world = new ConsoleWorld();
+const { visit } = consoleVisits(world, {
+  start: () =>
+    world.start({
+      approvals: {
+        policies: [{ name: "why", when: { tools: ["rotate_keys"] }, require: { count: 1 }, reasonRequired: "always" }],
+      },
+    }),
+  async clean() {
+    const token = await world.operator();
+    const { approvals } = (await world.send("GET", "/approvals?state=pending", { token })).body;
+    for (const { id } of approvals) await world.decide(id, "deny", { reason: "cleaned up" });
+  },
+});
+
+async function decided(id: string): Promise<Readonly<Record<string, unknown>>> {
+  const token = await world.operator("watcher");
+  return until("a decision", async () => {
+    const { body } = await world.send("GET", `/approvals/${id}?wait=20`, { token });
+    return body.approval.state === "pending" ? undefined : body.approval;
+  });
+}
+
+test("the reason of a denial that was not made is not sent with the approval", async () => {
+  const id = await world.ask("announce", { text: "Denied at first" });
+  const visitor = await visit();
+  await visitor.open(id);
+  await visitor.ready(/^Deny/).click();
+  await visitor.page.getByLabel(/^Reason for the agent/).fill("never do this");
+  await visitor.page.keyboard.press("Escape");
+  await visitor.ready(/^Approve once/).click();
+  const { state, decisionReason } = await decided(id);
+  expect({ state, decisionReason }).toEqual({ state: "approved", decisionReason: undefined });
+});
+
+test("a reason that a policy wants is sent with the approval", async () => {
+  const id = await world.ask("rotate_keys", { text: "With a reason" });
+  const visitor = await visit();
+  await visitor.open(id);
+  await visitor.page.getByLabel(/^Reason \(required\)/).fill("agreed in the meeting");
+  await visitor.ready(/^Approve once/).click();
+  expect(await decided(id)).toMatchObject({ state: "approved", decisionReason: "agreed in the meeting" });
+});
+
+test("a decision that was not sent yet is shown on the page to which the approver goes, and can be undone there", async () => {
+  const id = await world.ask("announce", { text: "Looked up meanwhile" });
+  const visitor = await visit();
+  const { page } = visitor;
+  await visitor.open(id);
+  await visitor.ready(/^Approve once/).click();
+  await page.locator(".top").getByRole("link", { name: "Calls" }).click();
+  await page.locator(".outgoing-list").getByText("Approving announce").waitFor();
+  await page.locator(".outgoing-list").getByRole("button", { name: /^Undo/ }).click();
+  await page.getByText("Undone: nothing was sent about announce.").waitFor();
+  await page.locator("#request-title").waitFor();
+});
+
+test("the first press for a call of high risk does not count after a visit to another page", async () => {
+  const id = await world.ask("drop_tables", { text: "Twice" });
+  const visitor = await visit();
+  const { page } = visitor;
+  await visitor.open(id);
+  await visitor.ready(/^Approve once/).click();
+  await page.getByRole("button", { name: /^Press again/ }).waitFor();
+  await page.locator(".top").getByRole("link", { name: "Home" }).click();
+  await page.getByRole("heading", { name: "Home" }).waitFor();
+  await page.goBack();
+  await page.getByRole("button", { name: /^Approve once/ }).waitFor();
+  expect(await page.getByRole("button", { name: /^Press again/ }).count()).toBe(0);
+});
+
+test("of several denials that do not count, one notice says so", async () => {
+  const ids = [await world.ask("announce", { text: "Raced 1" }), await world.ask("announce", { text: "Raced 2" })];
+  const { page, row } = await visit().then((visitor) => ({ page: visitor.page, row: visitor.row.bind(visitor) }));
+  for (const id of ids) await row(id).getByRole("checkbox").check();
+  await page.getByRole("button", { name: "Deny …", exact: true }).click();
+  await page.getByLabel("One reason for all of them").fill("too late");
+  await page.getByRole("button", { name: "Deny 2 requests" }).click();
+  for (const id of ids) await world.decide(id, "approve");
+  await page.getByText("2 of 2 requests were not denied.").waitFor();
+  expect(await page.locator(".notice").count()).toBe(1);
+  await page.locator(".notice").getByText("Your decision on announce does not count: approved by").waitFor();
+});
+
+test("requests are not denied together without a reason that a policy of one of them wants", async () => {
+  const ids = [
+    await world.ask("announce", { text: "No reason" }),
+    await world.ask("rotate_keys", { text: "A reason" }),
+  ];
+  const { page, row } = await visit().then((visitor) => ({ page: visitor.page, row: visitor.row.bind(visitor) }));
+  for (const id of ids) await row(id).getByRole("checkbox").check();
+  await page.getByRole("button", { name: "Deny …", exact: true }).click();
+  const deny = page.getByRole("button", { name: "Deny 2 requests" });
+  await deny.click({ force: true });
+  expect(await page.locator(".outgoing").count()).toBe(0);
+  await page.getByLabel("One reason for all of them (required)").fill("both are wrong");
+  await deny.click();
+  for (const id of ids) expect(await decided(id)).toMatchObject({ state: "denied", decisionReason: "both are wrong" });
+});
