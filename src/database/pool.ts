@@ -38,12 +38,13 @@ export class ConnectionPool {
     this.#free = [...this.#all];
   }
 
-  async run<T>(mode: string, work: (sql: Bun.TransactionSQL) => Promise<T>): Promise<T> {
+  /** `using`: how the transaction begins and ends. */
+  async run<T>(mode: string, work: (sql: Bun.TransactionSQL) => Promise<T>, using = transact): Promise<T> {
     const connection = this.#free.pop() ?? (await this.#nextFree());
     if (connection === undefined || this.#closed)
       throw new StoreUnavailable(`${this.#server} has no free connection: it is slow or unavailable`);
     try {
-      return await connection.run(mode, work);
+      return await connection.run(mode, work, using);
     } finally {
       const [next] = this.#queue;
       if (next === undefined) this.#free.push(connection);
@@ -81,7 +82,7 @@ class PooledConnection {
     this.#options = options;
   }
 
-  async run<T>(mode: string, work: (sql: Bun.TransactionSQL) => Promise<T>): Promise<T> {
+  async run<T>(mode: string, work: (sql: Bun.TransactionSQL) => Promise<T>, using: typeof transact): Promise<T> {
     const wasOpen = this.#sql !== undefined;
     const progress = { isBegun: false };
     const noted = (sql: Bun.TransactionSQL): Promise<T> => {
@@ -89,12 +90,12 @@ class PooledConnection {
       return work(sql);
     };
     try {
-      return await this.#once(mode, noted);
+      return await this.#once(mode, noted, using);
     } catch (error) {
       // The server closed the connection or restarted between two transactions: this transaction has not sent anything.
       if (!wasOpen || progress.isBegun || !(error instanceof Bun.SQL.SQLError)) throw error;
     }
-    return this.#once(mode, noted);
+    return this.#once(mode, noted, using);
   }
 
   async close(): Promise<void> {
@@ -102,13 +103,13 @@ class PooledConnection {
     await this.#drop();
   }
 
-  async #once<T>(mode: string, work: (sql: Bun.TransactionSQL) => Promise<T>): Promise<T> {
+  async #once<T>(mode: string, work: (sql: Bun.TransactionSQL) => Promise<T>, using: typeof transact): Promise<T> {
     const { open, limits, server = APPROVALS_SERVER } = this.#options;
     if (this.#closed) throw new StoreUnavailable(`${server} is closed`);
     this.#sql ??= open();
     const tooLate = (): Error => new StoreUnavailable(`${server} does not answer`);
     try {
-      return await resultWithin(transact(this.#sql, mode, work), limits.transactionMs, tooLate);
+      return await resultWithin(using(this.#sql, mode, work), limits.transactionMs, tooLate);
     } catch (error) {
       if (isOfServer(error)) void this.#drop();
       throw error;

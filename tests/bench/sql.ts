@@ -20,6 +20,10 @@ GRANT SELECT ON orders TO reader;`;
 
 const STATEMENT = `select id, status, total, placed from orders where customer = $1::text::bigint order by id desc`;
 
+/** The limits of a transaction that may end. */
+const LIMITS =
+  "select set_config('statement_timeout', $1::text, true), set_config('lock_timeout', $1::text, true), set_config('idle_in_transaction_session_timeout', $1::text, true)";
+
 const ROW = z.object({ id: z.string(), status: z.string(), total: z.string(), placed: z.string() });
 
 type Settings = Pick<Parameters<typeof SafeToolCall.create>[0], "tools" | "systems">;
@@ -29,7 +33,7 @@ export interface OrdersDatabase {
   readonly settings: Settings;
   /** Returns the arguments of a call; each of another customer. */
   next(): { readonly customer: string };
-  /** Reads the orders of a customer with the driver alone, in the same transaction. */
+  /** Reads the orders of a customer with the driver alone, in the same transaction: read-only, and with limits. */
   alone(customer: string): Promise<void>;
   close(): Promise<void>;
 }
@@ -90,9 +94,10 @@ export async function openOrders(): Promise<OrdersDatabase> {
       return { customer: String(made % CUSTOMERS) };
     },
     async alone(customer) {
-      const found = await alone.begin("ISOLATION LEVEL READ COMMITTED READ ONLY", (sql) =>
-        sql.unsafe(`${STATEMENT} limit $2::text::int8`, [customer, String(ROWS)]),
-      );
+      const found = await alone.begin("ISOLATION LEVEL READ COMMITTED READ ONLY", async (sql) => {
+        await sql.unsafe(LIMITS, [String(STATEMENT_MS)]);
+        return sql.unsafe(`${STATEMENT} limit $2::text::int8`, [customer, String(ROWS)]);
+      });
       if (found.length !== ROWS) throw new Error(`${found.length} rows`);
     },
     async close() {

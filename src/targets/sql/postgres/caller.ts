@@ -1,7 +1,7 @@
 import { Refusal } from "../../../core/errors.ts";
 import type { CallerContext } from "../../../core/types.ts";
 import { CLAIM } from "../settings.ts";
-import type { Setting } from "./description.ts";
+import type { Setting } from "./database.ts";
 
 /** The settings and the role that transactions get from the caller: values are `subject`, `issuer` or `claims.name`. */
 export interface CallerSettings {

@@ -43,24 +43,42 @@ export interface Transaction {
   command(text: string): Promise<void>;
 }
 
-/** Carries a result out of a transaction that is rolled back. */
-class RolledBack extends Error {
-  readonly result: unknown;
+/** A setting of one transaction. */
+export type Setting = readonly [name: string, value: string];
 
-  constructor(result: unknown) {
-    super("rolled back");
-    this.result = result;
-  }
+/** Makes settings, in their order. */
+export async function makeSettings(transaction: Transaction, settings: readonly Setting[]): Promise<void> {
+  if (settings.length === 0) return;
+  const made = settings.map((_, index) => `set_config($${2 * index + 1}::text, $${2 * index + 2}::text, true)`);
+  await transaction.query(`SELECT ${made.join(", ")}`, settings.flat());
+}
+
+/** Returns the limits, and the forms in which values are written. */
+function settingsOf({ statementMs, lockMs }: StatementLimits): readonly Setting[] {
+  return [
+    ["statement_timeout", String(statementMs)],
+    ["idle_in_transaction_session_timeout", String(statementMs)],
+    ["lock_timeout", String(lockMs)],
+    ["TimeZone", "UTC"],
+    ["DateStyle", "ISO, YMD"],
+    ["IntervalStyle", "iso_8601"],
+    ["bytea_output", "hex"],
+    ["extra_float_digits", "1"],
+    ["xmloption", "content"],
+  ];
 }
 
 /** The connections of one database, as one user. */
 export class SqlDatabase {
   readonly #options: DatabaseOptions;
   readonly #pool: ConnectionPool;
+  /** Of every transaction. */
+  readonly #settings: readonly Setting[];
   #hasAnswered = false;
 
   constructor(options: DatabaseOptions) {
     this.#options = options;
+    this.#settings = settingsOf(options);
     this.#pool = new ConnectionPool({
       count: options.connections,
       server: `the database of ${options.name}`,
@@ -93,7 +111,11 @@ export class SqlDatabase {
    * @throws what `work` throws, after which nothing is changed; any other error leaves open whether the change was committed
    */
   change<T>(signal: AbortSignal, work: (transaction: Transaction) => Promise<T>): Promise<T> {
-    return this.#pool.run(WRITE, (sql) => work(this.#transaction(sql, signal)));
+    return this.#pool.run(WRITE, async (sql) => {
+      const transaction = this.#transaction(sql, signal);
+      await makeSettings(transaction, this.#settings);
+      return work(transaction);
+    });
   }
 
   /** Returns what became of a transaction: `committed`, `aborted`, `in progress`; undefined when the server does not know. */
@@ -109,19 +131,19 @@ export class SqlDatabase {
   }
 
   async #rolledBack<T>(mode: string, signal: AbortSignal, work: (transaction: Transaction) => Promise<T>): Promise<T> {
+    // In one message, by the simple protocol: nothing of it comes from a tool or a caller.
+    const settings = this.#settings.map(([name, value]) => `SET LOCAL ${name} = '${value}'`);
+    const begin = [`BEGIN ${mode}`, ...settings].join("; ");
     try {
-      // A transaction ends by an error: settings, notifications and cursors of the statement are undone with it.
-      const ended = this.#pool.run(mode, async (sql) => {
-        throw new RolledBack(await work(this.#transaction(sql, signal)));
-      });
+      const ended = this.#pool.run(begin, (sql) => work(this.#transaction(sql, signal)), rollBack);
       // A wait for a connection, and for a server that does not even roll back, ends with the call.
-      await soonAfter(signal, ended, this.#options.name);
+      const result = await soonAfter(signal, ended, this.#options.name);
+      this.#hasAnswered = true;
+      return result;
     } catch (error) {
-      this.#hasAnswered = error instanceof RolledBack;
-      if (error instanceof RolledBack) return error.result as T;
+      this.#hasAnswered = false;
       throw error;
     }
-    throw new Error("a transaction that is always rolled back has ended otherwise");
   }
 
   #transaction(sql: Bun.TransactionSQL, signal: AbortSignal): Transaction {
@@ -157,6 +179,26 @@ export class SqlDatabase {
         await run(sql(extended(text)));
       },
     };
+  }
+}
+
+/** Runs `work` in a transaction that is rolled back: settings, notifications and cursors of its statements are undone with it. */
+async function rollBack<T>(
+  connection: Bun.SQL,
+  begin: string,
+  work: (sql: Bun.TransactionSQL) => Promise<T>,
+): Promise<T> {
+  // Held: after a break, the statement would run on a new connection, outside of the transaction.
+  const held = await connection.reserve();
+  try {
+    await held.unsafe(begin);
+    try {
+      return await work(held as unknown as Bun.TransactionSQL);
+    } finally {
+      await held.unsafe("ROLLBACK");
+    }
+  } finally {
+    held.release();
   }
 }
 

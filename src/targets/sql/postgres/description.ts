@@ -1,6 +1,6 @@
 import type { CalledFunction, DescribedColumn, Description, Place, ReadingUser } from "../engine.ts";
 import type { ParameterType } from "../values.ts";
-import type { SentColumn, StatementLimits, Transaction } from "./database.ts";
+import { makeSettings, type SentColumn, type Setting, type Transaction } from "./database.ts";
 
 /** What the server says of a statement. */
 export interface PostgresDescription extends Description {
@@ -22,7 +22,6 @@ interface Checked {
   readonly name: string;
   readonly parameterCount: number;
   readonly areFunctionsChecked: boolean;
-  readonly limits: StatementLimits;
   /** Settings that row-level security may read while a statement is planned. */
   readonly settings: readonly Setting[];
 }
@@ -37,7 +36,7 @@ const VIEW_DEPTH_MAX = 32;
  */
 export async function describe(transaction: Transaction, checked: Checked): Promise<PostgresDescription> {
   const { statement, change, parameterCount, areFunctionsChecked, name } = checked;
-  await setLimits(transaction, checked.limits, checked.settings);
+  await makeSettings(transaction, checked.settings);
   const nulls = Array.from({ length: parameterCount }, () => null);
   const queried =
     change === undefined
@@ -64,40 +63,6 @@ export async function describe(transaction: Transaction, checked: Checked): Prom
   const effects = change === undefined ? [] : await effectsOf(transaction, relations.ids);
   const described = { parameters: parameters.map(({ type }) => type), columns, functions, user, effects };
   return { ...described, dependencies, digest: String(digest) };
-}
-
-/** A setting of one transaction. */
-export type Setting = readonly [name: string, value: string];
-
-/** Sets the limits of this transaction, the forms in which values are written, and further settings in their order. */
-export async function setLimits(
-  transaction: Transaction,
-  limits: StatementLimits,
-  settings: readonly Setting[] = [],
-): Promise<void> {
-  const parameters = [...settingsParameters(limits), ...settings.flat()];
-  const own = settings.map((_, index) => `set_config($${2 * index + 3}::text, $${2 * index + 4}::text, true)`);
-  await transaction.query(`SELECT ${[settingsSql(1), ...own].join(", ")}`, parameters);
-}
-
-/** Columns that make the settings of a transaction. They have two parameters. */
-function settingsSql(at: number): string {
-  const fixed = [
-    ["TimeZone", "UTC"],
-    ["DateStyle", "ISO, YMD"],
-    ["IntervalStyle", "iso_8601"],
-    ["bytea_output", "hex"],
-    ["extra_float_digits", "1"],
-    ["xmloption", "content"],
-  ].map(([name, value]) => `set_config('${name}', '${value}', true)`);
-  const limits = ["statement_timeout", "idle_in_transaction_session_timeout"].map(
-    (name) => `set_config('${name}', $${at}::text, true)`,
-  );
-  return [...limits, `set_config('lock_timeout', $${at + 1}::text, true)`, ...fixed].join(", ");
-}
-
-function settingsParameters({ statementMs, lockMs }: StatementLimits): readonly string[] {
-  return [String(statementMs), String(lockMs)];
 }
 
 /**

@@ -14,10 +14,10 @@ import type {
 } from "../engine.ts";
 import { SqlFailure } from "../failures.ts";
 import { type CallerSettings, emptySettings, settingsOf } from "./caller.ts";
-import type { SentRow, SqlDatabase, StatementLimits } from "./database.ts";
-import { describe, type PostgresDescription, setLimits } from "./description.ts";
+import { makeSettings, type SentRow, type SqlDatabase, type StatementLimits, type Transaction } from "./database.ts";
+import { describe, type PostgresDescription } from "./description.ts";
 import { failureOf } from "./failures.ts";
-import { countQuery, wrapped, wrappedChange } from "./statement.ts";
+import { cellShare, countQuery, wrapped, wrappedChange, wrappedShort } from "./statement.ts";
 
 interface UserOptions {
   readonly name: string;
@@ -56,12 +56,12 @@ export class PostgresUser implements DatabaseUser {
       name: newName(),
       parameterCount: parameters.length,
       areFunctionsChecked,
-      limits,
       settings: use === "count" ? [] : emptySettings(caller),
     };
     try {
       const description = await database.look(signal, (transaction) => describe(transaction, asked));
-      return new PostgresStatement(this.#options, description, queryOf(description.columns));
+      const short = use === "query" ? wrappedShort(statement, description.columns, at) : "";
+      return new PostgresStatement(this.#options, description, { query: queryOf(description.columns), short });
     } catch (error) {
       throw failureOf(error);
     }
@@ -72,20 +72,30 @@ class PostgresStatement implements PreparedStatement {
   readonly description: PostgresDescription;
   readonly #user: UserOptions;
   readonly #query: string;
+  /** Empty but for a query of rows. */
+  readonly #shortQuery: string;
 
-  constructor(user: UserOptions, description: PostgresDescription, query: string) {
+  constructor(
+    user: UserOptions,
+    description: PostgresDescription,
+    texts: { readonly query: string; readonly short: string },
+  ) {
     this.#user = user;
     this.description = description;
-    this.#query = query;
+    this.#query = texts.query;
+    this.#shortQuery = texts.short;
   }
 
   async query(parameters: Texts, rows: number, { signal, caller }: RunContext): Promise<SqlAnswer> {
-    const { database, limits, caller: wanted } = this.#user;
+    const { database, caller: wanted } = this.#user;
     const settings = settingsOf(wanted, caller);
     try {
       const sent = await database.read(signal, async (transaction) => {
-        await setLimits(transaction, limits, settings);
-        return transaction.query(this.#query, this.#all(parameters, rows));
+        await makeSettings(transaction, settings);
+        return (
+          (await this.#short(transaction, parameters, rows)) ??
+          transaction.query(this.#query, this.#all(parameters, rows))
+        );
       });
       const found = sent.filter(([, exceeds]) => exceeds !== null);
       return {
@@ -98,12 +108,10 @@ class PostgresStatement implements PreparedStatement {
   }
 
   async count(parameters: Texts, signal: AbortSignal): Promise<number | undefined> {
-    const { database, limits } = this.#user;
     try {
-      const [[counted] = []] = await database.read(signal, async (transaction) => {
-        await setLimits(transaction, limits);
-        return transaction.query(this.#query, parameters);
-      });
+      const [[counted] = []] = await this.#user.database.read(signal, (transaction) =>
+        transaction.query(this.#query, parameters),
+      );
       return typeof counted === "string" ? Number(counted) : undefined;
     } catch (error) {
       throw failureOf(error);
@@ -111,12 +119,12 @@ class PostgresStatement implements PreparedStatement {
   }
 
   async change<T>({ parameters, rows, context }: AskedChange, accept: (changed: Changed) => Promise<T>): Promise<T> {
-    const { database, limits, caller } = this.#user;
+    const { database, caller } = this.#user;
     const settings = settingsOf(caller, context.caller);
     let refused: { readonly error: unknown } | undefined;
     try {
       return await database.change(context.signal, async (transaction) => {
-        await setLimits(transaction, limits, settings);
+        await makeSettings(transaction, settings);
         const sent = await transaction.query(this.#query, this.#all(parameters, rows));
         const [digest, id, changed] = sent[0] ?? [];
         try {
@@ -139,6 +147,15 @@ class PostgresStatement implements PreparedStatement {
 
   async outcomeOf(transaction: string, signal: AbortSignal): Promise<Outcome | undefined> {
     return (await this.#user.database.statusOf(transaction, signal)) as Outcome | undefined;
+  }
+
+  /** Returns the rows when every cell is short. */
+  async #short(transaction: Transaction, parameters: Texts, rows: number): Promise<readonly SentRow[] | undefined> {
+    const share = cellShare(this.description.columns.length, rows, this.#user.limits);
+    if (share === undefined) return undefined;
+    const sent = await transaction.query(this.#shortQuery, [...this.#all(parameters, rows), String(share)]);
+    const isLong = (cell: SentRow[number]): boolean => typeof cell === "string" && cell.length > share;
+    return sent.some((row) => row.slice(2).some(isLong)) ? undefined : sent;
   }
 
   /** After the statement's parameters come the number of rows and those of the digest. */
