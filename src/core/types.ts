@@ -114,9 +114,24 @@ export interface HttpTarget {
     readonly body?: Json;
     /** Media type of the body: JSON (default `application/json`), `application/x-www-form-urlencoded` or `text/plain`. */
     readonly contentType?: string;
+    /** A GraphQL operation, instead of a body. */
+    readonly graphql?: GraphqlRequest;
     /** Meaning of statuses: `OK` for 2xx and 4xx, a status of a refusal for 4xx. */
     readonly means?: Readonly<Record<number, "OK" | TargetStatus>>;
   };
+}
+
+/** A GraphQL operation of a fixed document. */
+export interface GraphqlRequest {
+  /** One query or mutation with a name, and its fragments. */
+  readonly document: string;
+  /** JSON for the variables, whose texts may hold arguments as in a body. `"{*}"`: each argument is the variable of its name. */
+  readonly variables?: Json | undefined;
+  /**
+   * What an answer with errors becomes: a refusal (default), or its data with the paths of the errors in the output's member
+   * `errorPaths`.
+   */
+  readonly partial?: "refuse" | "allow" | undefined;
 }
 
 /** One run of the command that looks up a fact while planning. The whole trimmed stdout must match `answer`. */

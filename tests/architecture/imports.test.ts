@@ -131,7 +131,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   ],
   halts: ["zod"],
   "targets/grpc": ["@grpc/grpc-js", "protobufjs", "zod"],
-  "targets/http": ["yaml", "zod"],
+  "targets/http": ["graphql", "yaml", "zod"],
   "targets/files": ["re2js", "yaml", "zod"],
   "targets/mcp": ["zod"],
   "targets/sql": ["zod"],
@@ -194,7 +194,9 @@ function loadedAtStart(): ReadonlySet<string> {
 /** Of what is configured, this is loaded at the start: declarations, and what they check manifests with. */
 const DECLARED: Readonly<Record<string, readonly string[]>> = {
   "src/targets/grpc/": ["kind.ts"],
-  "src/targets/http/": ["kind.ts", "manifest.ts", "path-segments.ts", "request.ts"],
+  "src/targets/http/": [
+    ...["graphql/manifest.ts", "graphql/settings.ts", "kind.ts", "manifest.ts", "path-segments.ts", "request.ts"],
+  ],
   "src/targets/mcp/": ["kind.ts", "settings.ts"],
   "src/targets/sql/": [
     "engines.ts",
@@ -221,7 +223,7 @@ test.each(Object.entries(DECLARED))("of %s, only %j is loaded without being conf
 test("packages and clients of other systems are loaded only with a system to call", () => {
   const loaded = [...loadedAtStart()];
   expect(
-    loaded.filter((name) => /^(?:@grpc\/|protobufjs|@opentelemetry|@cedar-policy|@platformatic)/.test(name)),
+    loaded.filter((name) => /^(?:@grpc\/|protobufjs|@opentelemetry|@cedar-policy|@platformatic|graphql$)/.test(name)),
   ).toEqual([]);
   expect(
     loaded.filter((name) => /pipeline\/(?:identity\/roles|evaluation)|runtime\/composition\/roles/.test(name)),

@@ -48,7 +48,7 @@ test("the defaults in it are the service's defaults", () => {
     },
     systems: {
       grpc: { endpoint: "x:1", plaintext: true, proto: "x" },
-      http: { http: { baseUrl: "https://x", auth: { clientCredentials: TOKENS } } },
+      http: { http: { baseUrl: "https://x", graphql: { schemaFile: "x" }, auth: { clientCredentials: TOKENS } } },
       exchange: { http: { baseUrl: "https://x", auth: { tokenExchange: TOKENS } } },
       mcp: { mcp: { url: "https://x", auth: { clientCredentials: TOKENS } } },
       mcpExchange: { mcp: { url: "https://x", auth: { tokenExchange: TOKENS } } },

@@ -18,6 +18,8 @@ import { RotatingClient } from "../../egress/rotating-client.ts";
 import type { CertificateSource } from "../../egress/rotation.ts";
 import { bytesWithout, secretsInHeaders, textWithout } from "../../egress/sent-secrets.ts";
 import { type ApiCall, failureOf, failureOfRequest, HttpFailure, isSuccess, readResult, refusalOf } from "./answer.ts";
+import { failureOfStatus, type GraphqlOperation, readData } from "./graphql/answer.ts";
+import { requestOf } from "./graphql/manifest.ts";
 import { httpHeadline } from "./headline.ts";
 import { fieldsOf, patternsOf } from "./manifest.ts";
 import { type BodyForm, bodyFormOf, bodyText, JSON_TYPE, RequestBuilder } from "./request.ts";
@@ -55,8 +57,9 @@ interface SystemStatus extends SystemState {
 }
 
 /** The members of the kind that need a configured system. */
-export interface HttpHandler
-  extends Required<Pick<OpenedKind, "bind" | "certificates" | "watch" | "revoked" | "close">> {
+export interface HttpHandler extends Required<Pick<OpenedKind, "certificates" | "watch" | "revoked" | "close">> {
+  /** `operation`: the checked operation of a GraphQL tool. */
+  bind(tool: Tool, operation?: GraphqlOperation): Binding;
   status(): Readonly<Record<string, SystemStatus>>;
 }
 
@@ -77,7 +80,7 @@ export function httpHandler(options: HttpHandlerOptions): HttpHandler {
   const systems = openAll(options);
   const all = [...systems.values()];
   return {
-    bind: (tool) => new HttpBinding(tool, systems, options),
+    bind: (tool, operation) => new HttpBinding(tool, operation, { ...options, opened: systems }),
     certificates: () => all.flatMap(({ connections }) => connections.certificates()),
     status: () => Object.fromEntries(all.map((system) => [system.name, statusOf(system)])),
     watch(watching) {
@@ -146,6 +149,8 @@ function httpTarget({ name, target }: Tool): HttpTarget {
 
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 const ACCEPT = "application/json, text/*;q=0.5";
+/** Services that know the first type tell a request that was not executed by its status. */
+const ACCEPT_GRAPHQL = "application/graphql-response+json, application/json;q=0.9";
 
 /** One attempt: the request of a plan, and what is added to it when it runs. */
 interface Sending {
@@ -161,6 +166,11 @@ interface PlannedRequest {
   readonly headers: Readonly<Record<string, string>>;
 }
 
+/** Returns the body of a GraphQL request. */
+function operationBody({ name, document }: GraphqlOperation, variables: Json | undefined): Json {
+  return { operationName: name, query: document, variables: variables ?? {} };
+}
+
 class HttpBinding implements Binding {
   readonly #tool: Tool;
   readonly #system: OpenedSystem;
@@ -171,13 +181,18 @@ class HttpBinding implements Binding {
   readonly #form: BodyForm;
   readonly #contentType: string;
   readonly #safe: boolean;
+  readonly #operation: GraphqlOperation | undefined;
   readonly #textField: string | undefined;
   readonly #spanTarget: { readonly method: string; readonly path: string; readonly server: string };
 
   constructor(
     tool: Tool,
-    systems: ReadonlyMap<string, OpenedSystem>,
-    { sign, now }: Pick<HttpHandlerOptions, "sign" | "now">,
+    operation: GraphqlOperation | undefined,
+    {
+      opened: systems,
+      sign,
+      now,
+    }: Pick<HttpHandlerOptions, "sign" | "now"> & { readonly opened: ReadonlyMap<string, OpenedSystem> },
   ) {
     const { system: name, http } = httpTarget(tool);
     const system = systems.get(name);
@@ -200,7 +215,12 @@ class HttpBinding implements Binding {
     this.#tool = tool;
     this.#system = system;
     this.#http = http;
-    this.#builder = new RequestBuilder({ baseUrl, http, patternsOf: (field) => patterns.get(field) ?? [] });
+    this.#builder = new RequestBuilder({
+      baseUrl,
+      http: requestOf(http),
+      patternsOf: (field) => patterns.get(field) ?? [],
+    });
+    this.#operation = operation;
     this.#sign = system.system.isAsserted ? sign : undefined;
     this.#now = now;
     this.#contentType = http.contentType ?? JSON_TYPE;
@@ -214,12 +234,15 @@ class HttpBinding implements Binding {
   readonly plansFromArguments = true;
 
   plan(input: unknown): ExecutionPlan {
-    const { url, headers, body } = this.#builder.build(input);
+    const built = this.#builder.build(input);
+    const { url, headers } = built;
+    const operation = this.#operation;
+    const body = operation === undefined ? built.body : operationBody(operation, built.body);
     const { tls } = this.#system.connections.current;
     // A body that cannot be sent is refused before anybody is asked to approve it.
     if (body !== undefined) bodyText(body, this.#form);
     const all = {
-      accept: ACCEPT,
+      accept: operation === undefined ? ACCEPT : ACCEPT_GRAPHQL,
       ...(body !== undefined && { "content-type": this.#contentType }),
       ...this.#system.system.headers,
       ...headers,
@@ -230,17 +253,22 @@ class HttpBinding implements Binding {
       method: this.#http.method,
       url,
       headers: Object.fromEntries(Object.entries(all).sort(([a], [b]) => (a < b ? -1 : 1))),
+      ...(operation !== undefined && {
+        operation: `${operation.type} ${operation.name}`,
+        documentSha256: operation.sha256,
+      }),
       ...(body !== undefined && { body }),
       tls: tls === null ? null : { rootSha256: tls.rootSha256, serverName: tls.serverName },
     };
   }
 
-  fixedParts({ kind, system, method, url, tls }: ExecutionPlan): Json {
+  fixedParts({ kind, system, method, url, operation, documentSha256, tls }: ExecutionPlan): Json {
     return {
       kind,
       system: system ?? null,
       method: method ?? null,
       origin: new URL(String(url)).origin,
+      ...(operation !== undefined && { operation, documentSha256: documentSha256 ?? null }),
       tls: tls ?? null,
     };
   }
@@ -262,7 +290,10 @@ class HttpBinding implements Binding {
   }
 
   classificationDoubt(): string | undefined {
-    return this.#isChange() || this.#http.method !== "POST" ? undefined : "is read, but the request is a POST";
+    // The document of a GraphQL tool says what it is.
+    return this.#isChange() || this.#http.method !== "POST" || this.#operation !== undefined
+      ? undefined
+      : "is read, but the request is a POST";
   }
 
   readonly callsBegin = true;
@@ -288,7 +319,8 @@ class HttpBinding implements Binding {
         attempt: () => this.#attempt({ request, body, context, call }),
         connected: () => this.#system.connections.current.client.connections > 0,
       });
-      return answer instanceof PartialAnswer ? answer : readResult(answer, this.#textField);
+      if (answer instanceof PartialAnswer) return answer;
+      return this.#operation === undefined ? readResult(answer, this.#textField) : readData(answer, this.#operation);
     } catch (error) {
       throw error instanceof HttpFailure ? refusalOf(error, call) : error;
     }
@@ -322,7 +354,9 @@ class HttpBinding implements Binding {
       const isRenewed = isRefused && (await credentials.renew(held, context).catch(() => false));
       const last = isRenewed ? await this.#send(sending, await credentials.header(context)) : answer;
       if (isSuccess(last.status, sending.call)) return last;
-      throw failureOf(last, sending.call);
+      throw this.#operation === undefined
+        ? failureOf(last, sending.call)
+        : failureOfStatus(last, this.#operation, sending.call);
     } catch (error) {
       if (!(error instanceof EgressError)) throw error;
       const failure = failureOfRequest(error, sending.call);

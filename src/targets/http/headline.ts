@@ -1,11 +1,16 @@
 import { cutText, membersHeadline, shownText, WHAT_CHARACTERS_MAX } from "../../core/headline.ts";
-import type { Headline, ShownPlan } from "../../core/types.ts";
+import { isTable } from "../../core/json.ts";
+import type { Headline, Json, ShownPlan } from "../../core/types.ts";
 
 /** The part of a path that is shown; the rest of the headline is for the body. */
 const PATH_CHARACTERS_MAX = 120;
 
-/** Returns the method, the path with its query, and the body of a request. The system is named next to it. */
-export function httpHeadline({ method, url, body }: ShownPlan): Headline {
+/**
+ * Returns the method, the path with its query, and the body of a request; of a GraphQL request, its operation and variables. The
+ * system is named next to it.
+ */
+export function httpHeadline({ method, url, body, operation }: ShownPlan): Headline {
+  if (operation !== undefined) return operationHeadline(operation, body);
   const address = shownText(url);
   const { pathname, search } = URL.parse(address) ?? { pathname: address, search: "" };
   const { text: path, left } = cutText(pathname + search, PATH_CHARACTERS_MAX);
@@ -16,4 +21,10 @@ export function httpHeadline({ method, url, body }: ShownPlan): Headline {
     what: `${path}${left > 0 ? "…" : ""}${sent === undefined ? "" : ` ${sent.what}`}`,
     ...(more.length > 0 && { more: more.join(", ") }),
   };
+}
+
+function operationHeadline(operation: Json, body: Json | undefined): Headline {
+  const variables = isTable(body) ? (body["variables"] as Json | undefined) : body;
+  const { what, ...more } = membersHeadline(variables ?? {}, "variable");
+  return { does: shownText(operation), what: what === "" ? "without variables" : what, ...more };
 }

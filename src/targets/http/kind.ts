@@ -2,7 +2,7 @@ import { z } from "zod";
 import { errorText } from "../../core/error-text.ts";
 import { ManifestError, StartupError } from "../../core/errors.ts";
 import type { OpenedKind, TargetKind } from "../../core/target-kind.ts";
-import type { HttpTarget } from "../../core/types.ts";
+import type { HttpTarget, Tool } from "../../core/types.ts";
 import { type AssertionContext, readSigner } from "../../egress/assertion.ts";
 import { certificateNotes } from "../../egress/certificates.ts";
 import {
@@ -16,6 +16,9 @@ import {
   text,
   urlSettings,
 } from "../../egress/settings.ts";
+import type { GraphqlOperation } from "./graphql/answer.ts";
+import type { GraphqlContracts } from "./graphql/contracts.ts";
+import { graphqlSettings } from "./graphql/settings.ts";
 import type { HttpHandler, HttpSystem } from "./handler.ts";
 import { headerNameProblem, httpFaults, httpRequestPart } from "./manifest.ts";
 import type { ApiContracts } from "./openapi/faults.ts";
@@ -39,6 +42,7 @@ const shape = z.strictObject({
     .describe(
       "OpenAPI document (3.0 or 3.1, JSON or YAML) of the API. Manifests are checked against it when they are loaded, and `stc import openapi` reads it. Further files of the document are in its folder.",
     ),
+  graphql: graphqlSettings,
   assertion: z
     .boolean()
     .default(true)
@@ -82,18 +86,25 @@ export function httpRequest(system: string, request: HttpTarget["http"]): HttpTa
 async function open(context: AssertionContext): Promise<OpenedKind> {
   const entries = context.systems as ReadonlyMap<string, SystemEntry>;
   const contracts = await readContracts(context, entries);
+  const schemas = await readSchemas(context, entries);
   const handler = entries.size === 0 ? undefined : await openHandler(context, entries);
   return {
-    isBroken: ({ target: { system } }) => handler === undefined && entries.has(system),
+    isBroken: ({ target: { system } }) =>
+      entries.has(system) && (handler === undefined || (schemas?.isBroken(system) ?? false)),
     bind(tool) {
       contracts?.check(tool);
-      if (handler !== undefined) return handler.bind(tool);
+      const operation = operationOf(tool, schemas);
+      if (handler !== undefined) return handler.bind(tool, operation);
       const message = `${tool.target.system} is not configured`;
       throw new ManifestError(tool.name, [{ field: "target.system", message }]);
     },
     report() {
-      const { notes = [], ...contract } = contracts?.report() ?? {};
-      return { ...contract, notes: [...notes, ...certificateNotes(handler?.certificates() ?? [], context.now())] };
+      const { notes = [], contracts: documents = [], ...contract } = contracts?.report() ?? {};
+      return {
+        ...contract,
+        contracts: [...documents, ...(schemas?.states() ?? [])],
+        notes: [...notes, ...certificateNotes(handler?.certificates() ?? [], context.now())],
+      };
     },
     status: async () => handler?.status() ?? {},
     certificates: () => handler?.certificates() ?? [],
@@ -123,6 +134,40 @@ async function readContracts(
     }
   }
   return contracts;
+}
+
+/** Returns undefined when no system has a schema: then nothing is loaded that reads one. */
+async function readSchemas(
+  { problems, pathOf, readFile }: AssertionContext,
+  entries: ReadonlyMap<string, SystemEntry>,
+): Promise<GraphqlContracts | undefined> {
+  const described = [...entries].flatMap(
+    ([
+      name,
+      {
+        http: { graphql },
+      },
+    ]) => (graphql === undefined ? [] : [{ name, graphql }]),
+  );
+  if (described.length === 0) return undefined;
+  const schemas = new (await import("./graphql/contracts.ts")).GraphqlContracts();
+  for (const { name, graphql } of described) {
+    try {
+      schemas.add(name, () => readFile(pathOf(graphql.schemaFile)), graphql);
+    } catch (error) {
+      problems.push(`systems.${name}.http.graphql: ${graphql.schemaFile} ${errorText(error)}`);
+    }
+  }
+  return schemas;
+}
+
+/** Returns the checked GraphQL operation of a tool that has one. @throws {ManifestError} */
+function operationOf(tool: Tool, schemas: GraphqlContracts | undefined): GraphqlOperation | undefined {
+  const { name, target } = tool;
+  if (!("http" in target) || target.http.graphql === undefined) return undefined;
+  if (schemas !== undefined) return schemas.check({ ...tool, target });
+  const message = `systems.${target.system}.http.graphql is not set: it names the schema`;
+  throw new ManifestError(name, [{ field: "target.http.graphql", message }]);
 }
 
 async function openHandler(

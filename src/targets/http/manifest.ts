@@ -5,6 +5,7 @@ import { isSchema, isText, oneOf, type Unchecked, unknownKeys, unless } from "..
 import { hint } from "../../core/nearest.ts";
 import { boundedFormatsOf, checksOf, maximumOf, writtenPattern } from "../../core/schema/text-checks.ts";
 import { defOf, leavesOf, type Schema } from "../../core/schema/walk.ts";
+import { graphqlFaults, graphqlPart } from "./graphql/manifest.ts";
 import {
   type BodyForm,
   bodyFormOf,
@@ -67,6 +68,7 @@ export const httpRequestPart = z
       .union([z.enum([JSON_TYPE, FORM_TYPE, TEXT_TYPE]), text.regex(JSON_TYPES)])
       .optional()
       .describe("Media type of the body. Default: `application/json`."),
+    graphql: graphqlPart.optional(),
     means: z
       .record(text.regex(/^(?:2\d\d|4(?!01)\d\d)$/), z.enum(MEANINGS))
       .optional()
@@ -103,7 +105,8 @@ export function headerNameProblem(name: string): string | undefined {
 /** Returns the errors in a manifest's `target.http`. */
 export function httpFaults(part: unknown, manifest: Unchecked): readonly Fault[] {
   const field = "target.http";
-  if (!isTable(part)) return [{ field, message: "must be { method, path, query, headers, body, contentType, means }" }];
+  if (!isTable(part))
+    return [{ field, message: "must be { method, path, query, headers, body, contentType, graphql, means }" }];
   const { method } = part;
   const isRead = manifest["classification"] === "read";
   return [
@@ -116,6 +119,8 @@ export function httpFaults(part: unknown, manifest: Unchecked): readonly Fault[]
     ...pathFaults(part["path"]),
     ...parameterFaults(`${field}.query`, part["query"], () => undefined),
     ...parameterFaults(`${field}.headers`, part["headers"], headerProblem),
+    ...graphqlFaults(part, manifest),
+    ...variablesFaults(part["graphql"]),
     ...bodyFaults(part),
     ...meansFaults(part["means"]),
     ...unknownKeys(field, part, Object.keys(httpRequestPart.shape)),
@@ -185,6 +190,15 @@ function bodyFaults({ method, body, contentType }: Unchecked): readonly Fault[] 
   return formFaults(field, body, form);
 }
 
+function variablesFaults(graphql: unknown): readonly Fault[] {
+  const isSound = !isTable(graphql) || graphql["variables"] === undefined || isJson(graphql["variables"], 0);
+  return unless(
+    isSound,
+    "target.http.graphql.variables",
+    "must be JSON, in whose texts {name} is replaced by an argument",
+  );
+}
+
 function formFaults(field: string, body: unknown, form: BodyForm): readonly Fault[] {
   if (form === "text") return unless(isText(body), field, "must be one text for text/plain");
   if (form === "json" || body === `{${OTHER_ARGUMENTS}}`) return [];
@@ -212,15 +226,20 @@ function meansFaults(means: unknown): readonly Fault[] {
   });
 }
 
+/** Parts that may hold all arguments that are used nowhere else. */
+const OPEN_PARTS: ReadonlySet<string> = new Set(["body", "graphql.variables"]);
+
 /** Returns the errors in the use of arguments, once the parts can be read. */
 function argumentFaults(part: Unchecked, input: unknown): readonly Fault[] {
   if (!isSchema(input) || defOf(input).type !== "object") return [];
   const fields = fieldsOf(input);
   const known = Object.keys(fields);
-  const keys = ["path", "query", "headers", "body"] as const;
-  const unknown = keys.flatMap((key) =>
-    namesIn(part[key])
-      .filter((name) => !Object.hasOwn(fields, name) && !(key === "body" && name === OTHER_ARGUMENTS))
+  const { path, query, headers, body, graphql } = part;
+  const variables = isTable(graphql) ? graphql["variables"] : undefined;
+  const texts = { path, query, headers, body, "graphql.variables": variables };
+  const unknown = Object.entries(texts).flatMap(([key, value]) =>
+    namesIn(value)
+      .filter((name) => !Object.hasOwn(fields, name) && !(OPEN_PARTS.has(key) && name === OTHER_ARGUMENTS))
       .map((name) => ({ field: `target.http.${key}`, message: `names no argument: {${name}}${hint(name, known)}` })),
   );
   const inPath = namesIn(part["path"]).flatMap((name) => {

@@ -101,7 +101,7 @@ describe("a request that does not load", () => {
     [{ ...GOOD, means: { 503: "NOT_FOUND" } }, "target.http.means.503 must be a status from 200 to 299"],
     [{ ...GOOD, means: { 401: "NOT_FOUND" } }, "target.http.means.401 concerns the proxy's own credentials"],
     [{ ...GOOD, pth: "/" }, "target.http.pth is unknown; did you mean path?"],
-    ["/orders", "target.http must be { method, path, query, headers, body, contentType, means }"],
+    ["/orders", "target.http must be { method, path, query, headers, body, contentType, graphql, means }"],
   ])("%j", (http, fault) => {
     expect(faultsOf(http).join("\n")).toContain(fault);
   });

@@ -82,6 +82,7 @@ const STANDARD_NAMES: ReadonlySet<string> = new Set(["PATH", "HOME", "LANG", "LC
 const STANDARD_LINES: ReadonlySet<string> = new Set([
   ...["TERM=dumb", "NO_COLOR=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null"],
   ...["accept: application/json, text/*;q=0.5", "content-type: application/json"],
+  "accept: application/graphql-response+json, application/json;q=0.9",
 ]);
 
 /** Returns the lines that say something about this call, and those that every such call has. */
@@ -144,6 +145,7 @@ function commandOf(view: Members, words: readonly unknown[]): Main {
 }
 
 function httpOf(target: Members): Main {
+  if (target["operation"] !== undefined) return operationOf(target);
   const { method, url, headers, body } = target;
   const fields = Object.entries(members(headers)).map(([name, value]) => `${name}: ${plain(value)}`);
   const { own, more } = apart("Headers", fields);
@@ -156,6 +158,30 @@ function httpOf(target: Members): Main {
     ],
     more,
     used: { view: [], target: ["method", "url", ...(fields.length > 0 ? ["headers"] : []), "body"] },
+  };
+}
+
+function operationOf(target: Members): Main {
+  const { operation, documentSha256, method, url, headers, body } = target;
+  const fields = Object.entries(members(headers)).map(([name, value]) => `${name}: ${plain(value)}`);
+  const { own, more } = apart("Headers", fields);
+  const { query, variables } = members(body);
+  // A body of another form, such as one that the service has shortened, is shown as it is.
+  const parts =
+    query === undefined ? [part("Body", body)] : [part("Variables", variables ?? {}), part("Document", query)];
+  return {
+    title: "GraphQL request",
+    main: [
+      { label: "Operation", value: plain(operation) },
+      { label: "Request", value: [`${plain(method)} ${plain(url)}`] },
+      ...parts,
+      ...own,
+    ],
+    more: [{ label: "SHA-256 of the document", value: plain(documentSha256) }, ...more],
+    used: {
+      view: [],
+      target: ["operation", "documentSha256", "method", "url", ...(fields.length > 0 ? ["headers"] : []), "body"],
+    },
   };
 }
 

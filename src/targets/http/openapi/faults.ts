@@ -54,7 +54,7 @@ export class ApiContracts {
   /** @throws {ManifestError} for a manifest that does not fit its document */
   check({ name, input, output, target }: Tool): void {
     const known = this.#documents.get(target.system);
-    if (known === undefined || !("http" in target)) return;
+    if (known === undefined || !("http" in target) || target.http.graphql !== undefined) return;
     const { faults, notes } = documentFindings(known.document, { input, output }, target.http, known.headers);
     if (faults.length > 0) throw new ManifestError(name, faults);
     this.#toolNotes.push(...notes.map((note) => ({ tool: name, ...note })));

@@ -1,0 +1,191 @@
+import { AmbiguousValue } from "../../../core/ambiguous-value.ts";
+import { Refusal } from "../../../core/errors.ts";
+import { isTable } from "../../../core/json.ts";
+import type { EgressAnswer } from "../../../egress/request.ts";
+import { type ApiCall, failureOf, HttpFailure, readResult } from "../answer.ts";
+import { ERROR_PATHS } from "./manifest.ts";
+
+/** Members of an answer by name: what the path of an error may be. */
+export interface AnswerPaths {
+  /** Levels of lists around the member. */
+  readonly lists: number;
+  readonly mayBeMissing: boolean;
+  readonly members: ReadonlyMap<string, AnswerPaths>;
+}
+
+/** An operation that was checked with the system's schema. */
+export interface GraphqlOperation {
+  readonly type: "query" | "mutation";
+  readonly name: string;
+  readonly document: string;
+  /** Hex SHA-256 of the document. */
+  readonly sha256: string;
+  /** Whether data with errors is accepted. */
+  readonly isPartial: boolean;
+  /** The members of `data`. */
+  readonly members: AnswerPaths["members"];
+}
+
+type Answer = Readonly<Record<string, unknown>>;
+
+const MESSAGES_MAX = 10;
+const MESSAGE_CHARACTERS_MAX = 400;
+const ERROR_PATHS_MAX = 100;
+const CAUSE_PATHS_MAX = 5;
+const PATH_STEPS_MAX = 64;
+
+/**
+ * Returns the data of an answer, never its extensions.
+ *
+ * @throws {HttpFailure} for an answer with errors
+ * @throws {Refusal} INVALID_OUTPUT for one that is none of GraphQL, or that shows that a change was made and lacks parts
+ */
+export function readData(answer: EgressAnswer, operation: GraphqlOperation): unknown {
+  const body = readResult(answer, undefined);
+  if (!isTable(body) || Array.isArray(body)) throw unreadable(answer, "not an object");
+  const errors = errorsIn(body);
+  if (errors === undefined) throw unreadable(answer, "errors is not a list");
+  const { data } = body;
+  if (![undefined, null, false].includes(body["hasNext"] as null))
+    throw unreadable(answer, "only the first part of several");
+  if (errors.length === 0) {
+    if (!isData(data)) throw unreadable(answer, "neither data nor errors");
+    return dataOf(data, operation);
+  }
+  if (operation.type === "mutation" && !isAnswered(data, operation))
+    throw failed(answer, errors, { operation, meaning: "unknown", wasExecuted: "data" in body });
+  const paths = operation.isPartial && isData(data) ? pathsOf(errors, operation) : undefined;
+  if (paths !== undefined) return { ...dataOf(data as Answer, operation), [ERROR_PATHS]: paths };
+  if (operation.type === "query")
+    throw failed(answer, errors, { operation, meaning: "refused", wasExecuted: "data" in body });
+  throw new Refusal("INVALID_OUTPUT", "The change was made, but the service's answer has errors and was withheld.", {
+    cause: { operation: operation.name, because: causeOf(errors, operation) },
+  });
+}
+
+/** Returns the failure that a status other than a success means, with the messages of GraphQL as its only text. */
+export function failureOfStatus(
+  answer: EgressAnswer,
+  operation: GraphqlOperation,
+  call: Pick<ApiCall, "means" | "now">,
+): HttpFailure {
+  const body = bodyOf(answer);
+  const text = messagesOf(errorsIn(body) ?? []);
+  const failure = failureOf(answer, call);
+  const { meaning, status, httpStatus, origin, sent } = failure;
+  // An answer with data, even null, was executed.
+  const isUnclear = operation.type === "mutation" && (meaning === "refused" || meaning === "failed") && "data" in body;
+  const waitMs = failure.waitMs;
+  return new HttpFailure({
+    meaning: isUnclear ? "unknown" : meaning,
+    status,
+    origin,
+    sent,
+    httpStatus,
+    text,
+    ...(waitMs !== undefined && { waitMs }),
+  });
+}
+
+function bodyOf(answer: EgressAnswer): Answer {
+  try {
+    const body = readResult(answer, undefined);
+    return isTable(body) ? body : {};
+  } catch (error) {
+    if (error instanceof Refusal) return {};
+    throw error;
+  }
+}
+
+/** Returns the errors of an answer; undefined when they are no list. Some services write an empty list, or null, for none. */
+function errorsIn({ errors }: Answer): readonly unknown[] | undefined {
+  if (errors === undefined || errors === null) return [];
+  return Array.isArray(errors) ? errors : undefined;
+}
+
+function isData(data: unknown): data is Answer {
+  return isTable(data) && !Array.isArray(data) && !AmbiguousValue.is(data);
+}
+
+/** No member of partial data can look like the paths of its errors. */
+function dataOf(data: Answer, { isPartial }: GraphqlOperation): Answer {
+  if (!isPartial || !Object.hasOwn(data, ERROR_PATHS)) return data;
+  const { [ERROR_PATHS]: _, ...own } = data;
+  return own;
+}
+
+/** Returns whether each part of a change was answered: a null may mean that it failed, or that only its answer did. */
+function isAnswered(data: unknown, { members }: GraphqlOperation): boolean {
+  if (!isData(data)) return false;
+  return [...members].every(([key, { mayBeMissing }]) => {
+    const value = Object.hasOwn(data, key) ? data[key] : undefined;
+    return value === undefined ? mayBeMissing : value !== null;
+  });
+}
+
+interface Failing {
+  readonly operation: GraphqlOperation;
+  readonly meaning: "refused" | "unknown";
+  /** Without a member `data`, the service has refused the request before it did anything. */
+  readonly wasExecuted: boolean;
+}
+
+function failed({ status }: EgressAnswer, errors: readonly unknown[], failing: Failing): HttpFailure {
+  const { operation, meaning, wasExecuted } = failing;
+  return new HttpFailure({
+    meaning,
+    status: wasExecuted ? "UNKNOWN" : "INVALID_ARGUMENT",
+    origin: "service",
+    sent: true,
+    httpStatus: status,
+    text: messagesOf(errors),
+    reason: causeOf(errors, operation),
+  });
+}
+
+function causeOf(errors: readonly unknown[], operation: GraphqlOperation): string {
+  const paths = errors.flatMap((error) => pathOf(error, operation) ?? []).slice(0, CAUSE_PATHS_MAX);
+  return `GraphQL errors: ${errors.length}${paths.length === 0 ? "" : `, at ${paths.join(", ")}`}`;
+}
+
+/** Returns the paths of all errors; undefined when one does not say which part of the answer it is about. */
+function pathsOf(errors: readonly unknown[], operation: GraphqlOperation): readonly string[] | undefined {
+  const paths = errors.map((error) => pathOf(error, operation));
+  if (paths.includes(undefined)) return undefined;
+  return [...new Set(paths as readonly string[])].slice(0, ERROR_PATHS_MAX);
+}
+
+/** Returns the path of an error as text; undefined for one that the document does not have. */
+function pathOf(error: unknown, { members }: GraphqlOperation): string | undefined {
+  const steps: unknown = isTable(error) ? error["path"] : undefined;
+  if (!Array.isArray(steps) || steps.length === 0 || steps.length > PATH_STEPS_MAX) return undefined;
+  let [at, lists, path]: [AnswerPaths["members"], number, string] = [members, 0, ""];
+  for (const step of steps as readonly unknown[]) {
+    if (typeof step === "number" && Number.isSafeInteger(step) && step >= 0 && lists > 0) {
+      lists -= 1;
+      path += `[${step}]`;
+      continue;
+    }
+    const member = typeof step === "string" ? at.get(step) : undefined;
+    if (member === undefined || lists > 0) return undefined;
+    at = member.members;
+    lists = member.lists;
+    path += `${path === "" ? "" : "."}${String(step)}`;
+  }
+  return path;
+}
+
+function messagesOf(errors: readonly unknown[]): string {
+  return errors
+    .slice(0, MESSAGES_MAX)
+    .flatMap((error) =>
+      isTable(error) && typeof error["message"] === "string" ? [error["message"].slice(0, MESSAGE_CHARACTERS_MAX)] : [],
+    )
+    .join("\n");
+}
+
+function unreadable({ body }: EgressAnswer, because: string): Refusal {
+  return new Refusal("INVALID_OUTPUT", "The service's answer could not be read.", {
+    cause: { answerBytes: body.length, because },
+  });
+}

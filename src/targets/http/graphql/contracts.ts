@@ -1,0 +1,155 @@
+import { type GraphQLSchema, isInterfaceType, isObjectType, isScalarType, isSpecifiedScalarType } from "graphql";
+import { sha256Hex } from "../../../core/digest.ts";
+import type { Fault } from "../../../core/errors.ts";
+import { ManifestError } from "../../../core/errors.ts";
+import { hint } from "../../../core/nearest.ts";
+import type { ContractState } from "../../../core/target-kind.ts";
+import type { HttpTarget, Tool } from "../../../core/types.ts";
+import { fieldsOf } from "../manifest.ts";
+import { usedArguments } from "../request.ts";
+import type { AnswerPaths, GraphqlOperation } from "./answer.ts";
+import { type CheckedDocument, checkedDocument, DocumentFaults, type SelectedField } from "./document.ts";
+import { requestOf, variablesOf } from "./manifest.ts";
+import { outputFaults } from "./output.ts";
+import { listLevels, ruleFaults } from "./rules.ts";
+import { readSchema, type SavedSchema } from "./schema.ts";
+import type { GraphqlSettings } from "./settings.ts";
+import { variableFaults } from "./variables.ts";
+
+type Rules = Pick<GraphqlSettings, "fields" | "scalars">;
+
+/** The schemas of the systems that have one. */
+export class GraphqlContracts {
+  readonly #schemas = new Map<string, SavedSchema & { readonly settings: GraphqlSettings }>();
+  readonly #broken = new Set<string>();
+
+  /** Reads the schema of a system. @throws {Error} that says what is wrong with it, or with the settings */
+  add(system: string, read: () => Buffer, settings: GraphqlSettings): void {
+    this.#broken.add(system);
+    const saved = readSchema(read());
+    if (settings.sha256 !== undefined && settings.sha256 !== saved.sha256) {
+      throw new Error(
+        `has changed: its SHA-256 is ${saved.sha256}, and sha256 names another one. See what changed: stc import graphql ${system} --schema`,
+      );
+    }
+    const [problem] = settingsProblems(saved.schema, settings);
+    if (problem !== undefined) throw new Error(problem);
+    this.#broken.delete(system);
+    this.#schemas.set(system, { ...saved, settings });
+  }
+
+  /** Returns whether the schema of a system could not be used, which has been reported. */
+  isBroken(system: string): boolean {
+    return this.#broken.has(system);
+  }
+
+  /** Returns the operation of a tool. @throws {ManifestError} for a tool that does not fit the schema */
+  check(tool: Tool & { readonly target: HttpTarget }): GraphqlOperation {
+    const { system } = tool.target;
+    const known = this.#schemas.get(system);
+    if (known === undefined) {
+      throw new ManifestError(tool.name, [
+        { field: "target.http.graphql", message: `systems.${system}.http.graphql is not set: it names the schema` },
+      ]);
+    }
+    const found = findings(known.schema, tool, tool.target.http, known.settings);
+    if (found.operation === undefined || found.faults.length > 0) throw new ManifestError(tool.name, [...found.faults]);
+    return found.operation;
+  }
+
+  /** Returns the state of the schemas once all tools are checked, and frees them. */
+  states(): readonly ContractState[] {
+    const states = [...this.#schemas].map(([system, { sha256 }]) => ({
+      system,
+      origin: "graphql",
+      sha256,
+      isPinned: true,
+    }));
+    this.#schemas.clear();
+    return states;
+  }
+}
+
+interface Findings {
+  readonly faults: readonly Fault[];
+  /** Undefined when the document itself is wrong. */
+  readonly operation: GraphqlOperation | undefined;
+}
+
+/** Compares a manifest with the schema: its document, variables, classification, output and output policy. */
+export function findings(
+  schema: GraphQLSchema,
+  tool: Pick<Tool, "input" | "output" | "outputPolicy" | "classification">,
+  http: HttpTarget["http"],
+  { fields: rules, scalars }: Rules,
+): Findings {
+  const { graphql } = http;
+  if (graphql === undefined) return { faults: [], operation: undefined };
+  try {
+    const document = checkedDocument(schema, graphql.document);
+    const isPartial = graphql.partial === "allow";
+    const { operation, fields } = document;
+    const used = usedArguments(requestOf(http));
+    const others = Object.keys(fieldsOf(tool.input)).filter((name) => !used.has(name));
+    const variables = variablesOf(graphql, others);
+    const faults = [
+      ...classificationFaults(document, tool),
+      ...variableFaults({ schema, scalars, operation, variables }, tool),
+      ...outputFaults(fields, tool, { isPartial, scalars }),
+      ...ruleFaults(fields, tool, rules),
+    ];
+    const { name, type } = document;
+    const sha256 = sha256Hex(graphql.document);
+    return {
+      faults,
+      operation: { type, name, document: graphql.document, sha256, isPartial, members: pathsOf(fields) },
+    };
+  } catch (error) {
+    if (error instanceof DocumentFaults) return { faults: error.faults, operation: undefined };
+    if (!(error instanceof RangeError)) throw error;
+    return { faults: [{ field: "target.http.graphql", message: "is nested too deeply" }], operation: undefined };
+  }
+}
+
+function classificationFaults(
+  { type }: CheckedDocument,
+  { classification }: Pick<Tool, "classification">,
+): readonly Fault[] {
+  const isRead = classification === "read";
+  if (isRead === (type === "query")) return [];
+  const message = isRead
+    ? "is read, but the document is a mutation: write or destructive"
+    : `is ${classification}, but the document is a query: read`;
+  return [{ field: "classification", message }];
+}
+
+function pathsOf(fields: readonly SelectedField[]): AnswerPaths["members"] {
+  return new Map(
+    fields.map(({ key, type, mayBeMissing, fields: below }) => [
+      key,
+      { lists: listLevels(type), mayBeMissing, members: pathsOf(below) },
+    ]),
+  );
+}
+
+/** A rule whose name is wrong would protect nothing. */
+function settingsProblems(schema: GraphQLSchema, { fields, scalars }: Rules): readonly string[] {
+  const types = schema.getTypeMap();
+  const unknownFields = Object.keys(fields).flatMap((name) => {
+    const [typeName = "", field = ""] = name.split(".");
+    const type = Object.hasOwn(types, typeName) ? types[typeName] : undefined;
+    if (!isObjectType(type) && !isInterfaceType(type))
+      return [`fields.${name}: has no type ${typeName} with fields${hint(typeName, Object.keys(types))}`];
+    const known = Object.keys(type.getFields());
+    return field === "*" || known.includes(field)
+      ? []
+      : [`fields.${name}: ${typeName} has no such field${hint(field, known)}`];
+  });
+  const unknownScalars = Object.keys(scalars).flatMap((name) => {
+    const type = Object.hasOwn(types, name) ? types[name] : undefined;
+    return isScalarType(type) && !isSpecifiedScalarType(type)
+      ? []
+      : [`scalars.${name}: has no scalar of its own with this name${hint(name, Object.keys(types))}`];
+  });
+  return [...unknownFields, ...unknownScalars];
+}

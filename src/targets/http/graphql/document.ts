@@ -1,0 +1,229 @@
+import {
+  type DocumentNode,
+  type FieldNode,
+  type FragmentDefinitionNode,
+  type GraphQLCompositeType,
+  type GraphQLField,
+  type GraphQLInterfaceType,
+  type GraphQLObjectType,
+  type GraphQLOutputType,
+  type GraphQLSchema,
+  getNamedType,
+  isAbstractType,
+  isCompositeType,
+  isInterfaceType,
+  isObjectType,
+  Kind,
+  NoSchemaIntrospectionCustomRule,
+  type OperationDefinitionNode,
+  parse,
+  type SelectionNode,
+  type SelectionSetNode,
+  specifiedRules,
+  TypeNameMetaFieldDef,
+  validate,
+} from "graphql";
+import type { Fault } from "../../../core/errors.ts";
+import { shownMessage } from "./schema.ts";
+
+/** Tokens of a document. Comparing its fields with each other takes time that grows with their square. */
+const TOKENS_MAX = 5_000;
+const DEPTH_MAX = 50;
+/** Fields of an answer, with fragments as often as they are used. */
+const FIELDS_MAX = 5_000;
+const PROBLEMS_MAX = 10;
+/** Directives that make a service answer more than once. */
+const SEVERAL_ANSWERS: ReadonlySet<string> = new Set(["defer", "stream", "live"]);
+
+/** A document with one operation that a schema accepts. */
+export interface CheckedDocument {
+  readonly operation: OperationDefinitionNode;
+  readonly name: string;
+  readonly type: "query" | "mutation";
+  /** The members of `data`. */
+  readonly fields: readonly SelectedField[];
+}
+
+/** A member of an answer, from all fields of the document that are answered under its name. */
+export interface SelectedField {
+  /** The alias, or the name. */
+  readonly key: string;
+  readonly type: GraphQLOutputType;
+  /** `Type.field`: where the value may come from, and the interfaces of these types. */
+  readonly origins: readonly string[];
+  /** Whether the member may be missing: by a directive, or because it belongs to another type than the answer has. */
+  readonly mayBeMissing: boolean;
+  readonly description: string | undefined;
+  /** Members of an object; empty for a scalar. */
+  readonly fields: readonly SelectedField[];
+}
+
+/** Thrown for a document that no tool can have. */
+export class DocumentFaults extends Error {
+  override readonly name = "DocumentFaults";
+  readonly faults: readonly Fault[];
+
+  constructor(messages: readonly string[]) {
+    super(messages.join("; "));
+    this.faults = messages.map((message) => ({ field: "target.http.graphql.document", message }));
+  }
+}
+
+/** Reads and checks a document. @throws {DocumentFaults} */
+export function checkedDocument(schema: GraphQLSchema, text: string): CheckedDocument {
+  try {
+    const document = parsedDocument(text);
+    const only = onlyOperation(document);
+    const problems = validate(schema, document, [...specifiedRules, NoSchemaIntrospectionCustomRule], {
+      maxErrors: PROBLEMS_MAX,
+    });
+    if (problems.length > 0) throw new DocumentFaults(problems.map(shownMessage));
+    const fields = new Selecting(schema, document).operation(only.operation);
+    return { ...only, fields };
+  } catch (error) {
+    if (error instanceof RangeError) throw new DocumentFaults(["is nested too deeply"]);
+    throw error;
+  }
+}
+
+/** Parses a document. @throws {DocumentFaults} for a text that is none */
+export function parsedDocument(text: string): DocumentNode {
+  try {
+    return parse(text, { maxTokens: TOKENS_MAX, noLocation: true });
+  } catch (error) {
+    throw new DocumentFaults([`cannot be read: ${shownMessage(error)}`]);
+  }
+}
+
+function onlyOperation(document: DocumentNode): Pick<CheckedDocument, "operation" | "name" | "type"> {
+  const operations = document.definitions.filter((definition) => definition.kind === Kind.OPERATION_DEFINITION);
+  const [operation] = operations;
+  if (operation === undefined || operations.length > 1) {
+    throw new DocumentFaults([`must have exactly one operation; it has ${operations.length}`]);
+  }
+  const { operation: type, name } = operation;
+  if (type === "subscription") throw new DocumentFaults(["is a subscription, which no tool can have"]);
+  if (name === undefined) throw new DocumentFaults([`must name its operation: ${type} OrderGet { … }`]);
+  return { operation, name: name.value, type };
+}
+
+/** Fields of one answer, by the name under which they are answered. */
+interface Found extends Place {
+  readonly node: FieldNode;
+  readonly field: GraphQLField<unknown, unknown>;
+}
+
+/** Where a selection is. */
+interface Place {
+  readonly parent: GraphQLCompositeType;
+  /** Types that the object may have there. */
+  readonly types: readonly GraphQLObjectType[];
+  readonly isConditional: boolean;
+}
+
+class Selecting {
+  readonly #schema: GraphQLSchema;
+  readonly #fragments: ReadonlyMap<string, FragmentDefinitionNode>;
+  #visits = 0;
+
+  constructor(schema: GraphQLSchema, { definitions }: DocumentNode) {
+    this.#schema = schema;
+    const fragments = definitions.filter((definition) => definition.kind === Kind.FRAGMENT_DEFINITION);
+    this.#fragments = new Map(fragments.map((fragment) => [fragment.name.value, fragment]));
+  }
+
+  operation({ operation, selectionSet: set }: OperationDefinitionNode): readonly SelectedField[] {
+    const parent = this.#schema.getRootType(operation);
+    if (!isObjectType(parent)) throw new DocumentFaults([`is a ${operation}, which the schema does not have`]);
+    return this.#fields([{ set, parent, types: [parent], isConditional: false }], 0);
+  }
+
+  /** Returns the members of one object, which several selections describe together. */
+  #fields(sets: readonly (Place & { readonly set: SelectionSetNode })[], depth: number): readonly SelectedField[] {
+    if (depth > DEPTH_MAX) throw new DocumentFaults([`has fields more than ${DEPTH_MAX} levels deep`]);
+    const found = new Map<string, Found[]>();
+    for (const { set, ...place } of sets) this.#collect(set, place, found);
+    return [...found].map(([key, all]) => this.#field(key, all, depth));
+  }
+
+  #field(key: string, all: readonly Found[], depth: number): SelectedField {
+    const [first] = all;
+    if (first === undefined) throw new Error("a member without a field");
+    const below = all.flatMap(({ node, field, isConditional }) => {
+      const type = getNamedType(field.type);
+      if (node.selectionSet === undefined || !isCompositeType(type)) return [];
+      // The object may be there because of another field of the same name.
+      const types = this.#typesOf(type);
+      return [{ set: node.selectionSet, parent: type, types, isConditional: isConditional && all.length > 1 }];
+    });
+    return {
+      key,
+      type: first.field.type,
+      origins: [...new Set(all.flatMap((each) => originsOf(each, each.field.name)))],
+      mayBeMissing: all.every(({ isConditional }) => isConditional),
+      description: first.field.description ?? undefined,
+      fields: this.#fields(below, depth + 1),
+    };
+  }
+
+  #typesOf(type: GraphQLCompositeType): readonly GraphQLObjectType[] {
+    return isAbstractType(type) ? this.#schema.getPossibleTypes(type) : [type];
+  }
+
+  #collect({ selections }: SelectionSetNode, place: Place, found: Map<string, Found[]>): void {
+    for (const selection of selections) {
+      this.#visits += 1;
+      if (this.#visits > FIELDS_MAX)
+        throw new DocumentFaults([`has more than ${FIELDS_MAX} fields, fragments included`]);
+      const isConditional = place.isConditional || isSkippable(selection);
+      if (selection.kind === Kind.FIELD) {
+        this.#add(selection, { ...place, isConditional }, found);
+        continue;
+      }
+      const fragment = selection.kind === Kind.INLINE_FRAGMENT ? selection : this.#fragments.get(selection.name.value);
+      if (fragment === undefined) continue;
+      const condition = fragment.typeCondition?.name.value;
+      const type = condition === undefined ? place.parent : this.#schema.getType(condition);
+      if (!isCompositeType(type)) continue;
+      // The answer has one type of several: a fragment for some of them may not apply.
+      const applies = type === place.parent || this.#isAlways(type, place.parent);
+      const possible = this.#typesOf(type);
+      const types = place.types.filter((each) => possible.includes(each));
+      this.#collect(fragment.selectionSet, { parent: type, types, isConditional: isConditional || !applies }, found);
+    }
+  }
+
+  #isAlways(type: GraphQLCompositeType, parent: GraphQLCompositeType): boolean {
+    const isBelow = isObjectType(parent) || isInterfaceType(parent);
+    return isAbstractType(type) && isBelow && this.#schema.isSubType(type, parent);
+  }
+
+  #add(node: FieldNode, place: Place, found: Map<string, Found[]>): void {
+    const name = node.name.value;
+    const key = node.alias?.value ?? name;
+    if (key.startsWith("__") && key !== "__typename")
+      throw new DocumentFaults([`has the alias ${key}: __ is reserved`]);
+    const field = fieldOf(place.parent, name);
+    if (field === undefined) return;
+    found.set(key, [...(found.get(key) ?? []), { ...place, node, field }]);
+  }
+}
+
+/** A field of an interface is one of each type that has the interface, and the other way round. */
+function originsOf({ parent, types }: Place, field: string): readonly string[] {
+  const interfaces = types.flatMap((type): readonly GraphQLInterfaceType[] => type.getInterfaces());
+  const all = [parent, ...types, ...interfaces].filter((type) => isObjectType(type) || isInterfaceType(type));
+  return all.filter((type) => Object.hasOwn(type.getFields(), field)).map((type) => `${type.name}.${field}`);
+}
+
+function fieldOf(parent: GraphQLCompositeType, name: string): GraphQLField<unknown, unknown> | undefined {
+  if (name === TypeNameMetaFieldDef.name) return TypeNameMetaFieldDef;
+  return isObjectType(parent) || isInterfaceType(parent) ? parent.getFields()[name] : undefined;
+}
+
+function isSkippable({ directives = [] }: SelectionNode): boolean {
+  const names = directives.map(({ name }) => name.value);
+  const repeated = names.find((name) => SEVERAL_ANSWERS.has(name));
+  if (repeated !== undefined) throw new DocumentFaults([`uses @${repeated}: a tool has one answer`]);
+  return names.includes("skip") || names.includes("include");
+}
