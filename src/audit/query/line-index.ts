@@ -19,7 +19,7 @@ import {
 import type { Order } from "./params.ts";
 
 /** Minimum size of a large log: all days together, in bytes. */
-const LARGE_BYTES_MIN = 67_108_864;
+const LARGE_BYTES_MIN = 16_777_216;
 const TAIL_BYTES = 512;
 const CHECK_BYTES = 8;
 

@@ -1,6 +1,6 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { type ApiError, request } from "./api.ts";
 import { Heading, Problem } from "./parts.tsx";
 import { isAway, whenBack } from "./session.ts";
@@ -23,21 +23,42 @@ interface ColumnsProps {
   readonly titles: readonly string[];
   /** Titles of the columns whose values are aligned to the right. */
   readonly numbers?: readonly string[];
+  /** Classes of columns, by their titles. */
+  readonly classes?: Readonly<Record<string, string | undefined>>;
 }
 
 /** The head of a table with these columns. */
-export function Columns({ titles, numbers = [] }: ColumnsProps): VNode {
+export function Columns({ titles, numbers = [], classes = {} }: ColumnsProps): VNode {
   return (
     <thead {...ROLE.group}>
       <tr {...ROLE.row}>
         {titles.map((title) => (
-          <th key={title} scope="col" class={numbers.includes(title) ? "cell-number" : undefined} {...ROLE.head}>
+          <th key={title} scope="col" class={numbers.includes(title) ? "cell-number" : classes[title]} {...ROLE.head}>
             {title}
           </th>
         ))}
       </tr>
     </thead>
   );
+}
+
+/**
+ * Returns a function that renders an item of a long list once: the browser does nothing for a row that is the same object as before.
+ *
+ * @param shown what a row shows apart from its item
+ */
+export function useRowsOnce<Item extends object>(
+  render: (item: Item) => VNode,
+  shown: readonly unknown[] = [],
+): (item: Item) => VNode {
+  return useMemo(() => {
+    const rendered = new WeakMap<Item, VNode>();
+    return (item) => {
+      const row = rendered.get(item) ?? render(item);
+      rendered.set(item, row);
+      return row;
+    };
+  }, shown);
 }
 
 /** Whoever has no pointer scrolls with the keys of what has the focus. */

@@ -61,3 +61,15 @@ const ADVICE: Readonly<Record<string, string>> = {
 export function adviceFor(code: string): string | undefined {
   return Object.hasOwn(ADVICE, code) ? ADVICE[code] : undefined;
 }
+
+/** Compares names for a list: `agent-2` comes before `agent-10`. */
+export const compareNames = new Intl.Collator(undefined, { numeric: true }).compare;
+
+/** Returns whether each word of what somebody is searching for is in one of the texts. */
+export function hasWords(texts: readonly string[], wanted: string): boolean {
+  const all = texts.join("\n").toLowerCase();
+  return wanted
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => all.includes(word));
+}

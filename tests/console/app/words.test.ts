@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { linesOf } from "../../../src/console/app/escapes.ts";
 import { hrefOf, readLink, readRoute } from "../../../src/console/app/route.ts";
-import { adviceFor, counted, timeAgo, timeLeft } from "../../../src/console/app/words.ts";
+import { adviceFor, compareNames, counted, hasWords, timeAgo, timeLeft } from "../../../src/console/app/words.ts";
 import { visible } from "../../../src/core/terminal-text.ts";
 
 const texts = (text: string) => linesOf(text).map((line) => line.map((piece) => piece.text).join(""));
@@ -89,4 +89,16 @@ describe("words", () => {
     expect(adviceFor("RATE_LIMITED")).toContain("Wait");
     expect(adviceFor("toString")).toBeUndefined();
   });
+});
+
+test("names are ordered by their numbers, and a search finds each of its words anywhere, in any order and case", () => {
+  expect(["agent-10", "agent-2", "Agent-1"].toSorted(compareNames)).toEqual(["Agent-1", "agent-2", "agent-10"]);
+  const texts = ["crm_update_order", "warehouse", "orders:write"];
+  expect(["", " ", "WRITE crm", "house  order"].map((wanted) => hasWords(texts, wanted))).toEqual([
+    true,
+    true,
+    true,
+    true,
+  ]);
+  expect(["crm billing", "order_warehouse"].map((wanted) => hasWords(texts, wanted))).toEqual([false, false]);
 });

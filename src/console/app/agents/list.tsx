@@ -1,10 +1,11 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
+import { useMemo } from "preact/hooks";
 import { agentHref } from "../caller.tsx";
 import { Failed, SourceLine } from "../calls/fleet.tsx";
 import { sumOf, useHalts } from "../halting.tsx";
 import { Ago, Badge, Empty, Heading } from "../parts.tsx";
-import { ROLE, useRead } from "../records.tsx";
+import { ROLE, useRead, useRowsOnce } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { route } from "../state.ts";
 import { Text } from "../text.tsx";
@@ -75,8 +76,9 @@ export function Partial({ activity: { isPartial, warnings = [] } }: { readonly a
 }
 
 function Rows({ activity }: { readonly activity: ShownActivity }): VNode {
-  const halts = useHalts().value?.halts ?? [];
-  const all = agentRows(activity, halts);
+  const halts = useHalts().value?.halts;
+  const all = useMemo(() => agentRows(activity, halts ?? []), [activity, halts]);
+  const rowOf = useRowsOnce<AgentRow>((row) => <Row key={`${row.iss} ${row.sub}`} row={row} />);
   const found = shownRows(all, filter.value, sort.value);
   const rows = found.slice(0, rowsMax.value);
   const others = sumOf(activity.all.day) - all.reduce((sum, { day }) => sum + day, 0);
@@ -90,7 +92,7 @@ function Rows({ activity }: { readonly activity: ShownActivity }): VNode {
   if (found.length === 0) return <Empty title="No agent matches" />;
   return (
     <>
-      <table class="records agents" {...ROLE.table}>
+      <table class="records long agents" {...ROLE.table}>
         <caption class="sr-only">Agents</caption>
         <thead {...ROLE.group}>
           <tr {...ROLE.row}>
@@ -102,11 +104,7 @@ function Rows({ activity }: { readonly activity: ShownActivity }): VNode {
             </th>
           </tr>
         </thead>
-        <tbody {...ROLE.group}>
-          {rows.map((row) => (
-            <Row key={`${row.iss} ${row.sub}`} row={row} />
-          ))}
-        </tbody>
+        <tbody {...ROLE.group}>{rows.map(rowOf)}</tbody>
       </table>
       <footer class="table-foot">
         {found.length > rows.length ? (
@@ -146,8 +144,9 @@ interface SortedHeadProps {
 function SortedHead({ name, title, isNumber }: SortedHeadProps): VNode {
   const isSorted = sort.value === name;
   const order = name === "name" ? "ascending" : "descending";
+  const width = name === "name" ? "cell-lead" : undefined;
   return (
-    <th scope="col" class={isNumber && "cell-number"} aria-sort={isSorted ? order : undefined} {...ROLE.head}>
+    <th scope="col" class={isNumber ? "cell-number" : width} aria-sort={isSorted ? order : undefined} {...ROLE.head}>
       <button
         type="button"
         class="sort"

@@ -3,6 +3,7 @@ import type { HaltShown } from "../../../core/api/halts.ts";
 import type { CallerName } from "../caller.tsx";
 import type { Sourced } from "../calls/fleet.tsx";
 import { sumOf } from "../halting.tsx";
+import { compareNames, hasWords } from "../words.ts";
 
 /** The activity of agents, as the pages show it. */
 
@@ -54,7 +55,7 @@ export function agentRows(
 
 /** Columns by which the list is sorted, each with its order. */
 export const SORTS = {
-  name: (one: AgentRow, other: AgentRow) => one.sub.localeCompare(other.sub),
+  name: (one: AgentRow, other: AgentRow) => compareNames(one.sub, other.sub),
   lastAt: (one: AgentRow, other: AgentRow) => (other.lastAt ?? "").localeCompare(one.lastAt ?? ""),
   hour: (one: AgentRow, other: AgentRow) => other.hour - one.hour,
   day: (one: AgentRow, other: AgentRow) => other.day - one.day,
@@ -63,10 +64,9 @@ export const SORTS = {
 
 export type Sort = keyof typeof SORTS;
 
-/** Returns the rows whose name has the text, sorted. Rows that are equal by the column are sorted by name. */
+/** Returns the rows whose name or issuer has the words, sorted. Rows that are equal by the column are sorted by name. */
 export function shownRows(rows: readonly AgentRow[], wanted: string, sort: Sort): readonly AgentRow[] {
-  const text = wanted.trim().toLowerCase();
   return rows
-    .filter(({ sub, iss = "" }) => `${sub}\n${iss}`.toLowerCase().includes(text))
+    .filter(({ sub, iss = "" }) => hasWords([sub, iss], wanted))
     .toSorted((one, other) => SORTS[sort](one, other) || SORTS.name(one, other));
 }

@@ -1,9 +1,8 @@
 import type { ComponentChildren, VNode } from "preact";
-import { useMemo } from "preact/hooks";
 import { CONSOLE_COLUMNS } from "../../../core/audit-fields.ts";
 import { CallerLink } from "../caller.tsx";
 import { Badge, localTime } from "../parts.tsx";
-import { ROLE } from "../records.tsx";
+import { Columns, ROLE, useRowsOnce } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { Text } from "../text.tsx";
 import { type CallShown, durationText, verdictOf } from "./model.ts";
@@ -18,39 +17,19 @@ interface TableProps {
 
 export function Table({ list, isOfFleet }: TableProps): VNode {
   const wanted = query.value;
-  const rowOf = useMemo(() => rowMaker(new URLSearchParams(wanted), isOfFleet), [wanted, isOfFleet]);
+  const shownQuery = new URLSearchParams(wanted);
+  const rowOf = useRowsOnce<CallShown>(
+    (call) => <Row key={call.key} call={call} shownQuery={shownQuery} isOfFleet={isOfFleet} />,
+    [wanted, isOfFleet],
+  );
+  const titles = [...CONSOLE_COLUMNS.map(({ title }) => title), ...(isOfFleet ? [REPLICA] : [])];
   return (
-    <table class="records" {...ROLE.table}>
+    <table class="records long" {...ROLE.table}>
       <caption class="sr-only">Calls</caption>
-      <thead {...ROLE.group}>
-        <tr {...ROLE.row}>
-          {CONSOLE_COLUMNS.map(({ name, title }) => (
-            <th key={name} scope="col" class={CELLS[name]?.class} {...ROLE.head}>
-              {title}
-            </th>
-          ))}
-          {isOfFleet && (
-            <th scope="col" {...ROLE.head}>
-              {REPLICA}
-            </th>
-          )}
-        </tr>
-      </thead>
+      <Columns titles={titles} classes={CLASSES} />
       <tbody {...ROLE.group}>{list.map(rowOf)}</tbody>
     </table>
   );
-}
-
-/** Returns a function that makes the row of a call once: a row that is the same object is not rendered again. */
-function rowMaker(shownQuery: URLSearchParams, isOfFleet: boolean): (call: CallShown) => VNode {
-  const made = new WeakMap<CallShown, VNode>();
-  return (call) => {
-    const known = made.get(call);
-    if (known !== undefined) return known;
-    const row = <Row key={call.key} call={call} shownQuery={shownQuery} isOfFleet={isOfFleet} />;
-    made.set(call, row);
-    return row;
-  };
 }
 
 interface CellProps {
@@ -138,3 +117,5 @@ const CELLS: Readonly<Record<string, Cell>> = {
     view: ({ call: { durationMs } }) => (durationMs === undefined ? "–" : durationText(durationMs)),
   },
 };
+
+const CLASSES = Object.fromEntries(CONSOLE_COLUMNS.map(({ name, title }) => [title, CELLS[name]?.class]));

@@ -1,13 +1,14 @@
 import { computed, signal } from "@preact/signals";
 import type { VNode } from "preact";
+import { useMemo } from "preact/hooks";
 import type { ToolCatalog, ToolDetails, ToolSummary } from "../../../core/api/inventory.ts";
 import { durationText } from "../calls/model.ts";
 import { Badge, Empty, Facts, Heading, RiskBadge } from "../parts.tsx";
-import { Columns, codeRow, jsonLines, Names, ROLE, Section, Unread, useRead } from "../records.tsx";
+import { Columns, codeRow, jsonLines, Names, ROLE, Section, Unread, useRead, useRowsOnce } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { type PageContent, route } from "../state.ts";
 import { Block, Sentence, Text } from "../text.tsx";
-import { bytesText, counted } from "../words.ts";
+import { bytesText, compareNames, counted, hasWords } from "../words.ts";
 import { WouldHappen } from "./explain.tsx";
 
 /** The tools: what each may do, who may call it, who approves it, and what is released of its answers. */
@@ -30,13 +31,14 @@ function List(): VNode {
 }
 
 function Listed({ catalog: { tools, notRegistered } }: { readonly catalog: ToolCatalog }): VNode {
-  const wanted = filter.value.trim().toLowerCase();
-  const shown = tools.filter((tool) => searchedText(tool).includes(wanted));
+  const sorted = useMemo(() => tools.toSorted(compareTools), [tools]);
+  const shown = sorted.filter((tool) => hasWords(searchedTexts(tool), filter.value));
+  const count = counted(tools.length, "tool");
   return (
     <>
       <header class="sheet-head">
         <Heading>
-          Tools <span class="dim">{counted(tools.length, "tool")}</span>
+          Tools <span class="dim">{shown.length < tools.length ? `${shown.length} of ${count}` : count}</span>
         </Heading>
         <input
           class="head-filter"
@@ -68,42 +70,61 @@ function Listed({ catalog: { tools, notRegistered } }: { readonly catalog: ToolC
   );
 }
 
-function searchedText({ name, title, system, kind, classification, permissions }: ToolSummary): string {
-  return [name, title, system, kind, classification, ...permissions].join("\n").toLowerCase();
+/** Orders tools by name; those that cannot be called come first, because somebody has to look at them. */
+function compareTools(one: ToolSummary, other: ToolSummary): number {
+  return Number(other.isQuarantined) - Number(one.isQuarantined) || compareNames(one.name, other.name);
+}
+
+function searchedTexts(tool: ToolSummary): readonly string[] {
+  const { name, title, system, kind, classification, permissions, elevated, isQuarantined } = tool;
+  const state = isQuarantined ? "quarantined" : "";
+  return [name, title, system, kind, classification, state, ...permissions, ...elevated];
 }
 
 function Table({ tools }: { readonly tools: readonly ToolSummary[] }): VNode {
+  const rowOf = useRowsOnce<ToolSummary>((tool) => <Row key={tool.name} tool={tool} />);
   return (
-    <table class="records" {...ROLE.table}>
+    <table class="records long" {...ROLE.table}>
       <caption class="sr-only">Tools</caption>
-      <Columns titles={["Tool", "System", "Class", "Approval", "Permissions"]} />
-      <tbody {...ROLE.group}>
-        {tools.map((tool) => (
-          <tr key={tool.name} {...ROLE.row}>
-            <td class="cell-tool" {...ROLE.cell}>
-              <a href={hrefOf("tools", [tool.name])}>
-                <code>
-                  <Text value={tool.name} max={80} />
-                </code>
-              </a>
-              {tool.isQuarantined && <Badge tone="bad">quarantined</Badge>}
-            </td>
-            <td class="cell-system" {...ROLE.cell}>
-              <Text value={tool.system} max={80} /> {tool.kind !== tool.system && <span class="dim">{tool.kind}</span>}
-            </td>
-            <td class="cell-class" {...ROLE.cell}>
-              <Classification of={tool.classification} />
-            </td>
-            <td class="cell-asks" {...ROLE.cell}>
-              {ASKS[tool.asks] ?? tool.asks}
-            </td>
-            <td class="cell-names" {...ROLE.cell}>
-              <Names names={[...tool.permissions, ...tool.elevated.map((name) => `(${name})`)]} none="none" />
-            </td>
-          </tr>
-        ))}
-      </tbody>
+      <Columns titles={Object.keys(CLASSES)} classes={CLASSES} />
+      <tbody {...ROLE.group}>{tools.map(rowOf)}</tbody>
     </table>
+  );
+}
+
+/** The columns, and the class of each. */
+const CLASSES = {
+  Tool: "cell-tool",
+  System: "cell-system",
+  Class: "cell-class",
+  Approval: "cell-asks",
+  Permissions: "cell-names",
+};
+
+function Row({ tool }: { readonly tool: ToolSummary }): VNode {
+  return (
+    <tr {...ROLE.row}>
+      <td class="cell-tool" {...ROLE.cell}>
+        <a href={hrefOf("tools", [tool.name])}>
+          <code>
+            <Text value={tool.name} max={80} />
+          </code>
+        </a>
+        {tool.isQuarantined && <Badge tone="bad">quarantined</Badge>}
+      </td>
+      <td class="cell-system" {...ROLE.cell}>
+        <Text value={tool.system} max={80} /> {tool.kind !== tool.system && <span class="dim">{tool.kind}</span>}
+      </td>
+      <td class="cell-class" {...ROLE.cell}>
+        <Classification of={tool.classification} />
+      </td>
+      <td class="cell-asks" {...ROLE.cell}>
+        {ASKS[tool.asks] ?? tool.asks}
+      </td>
+      <td class="cell-names" {...ROLE.cell}>
+        <Names names={[...tool.permissions, ...tool.elevated.map((name) => `(${name})`)]} none="none" />
+      </td>
+    </tr>
   );
 }
 
