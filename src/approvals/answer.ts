@@ -32,10 +32,19 @@ export function readAnswer(value: unknown): WantedAnswer | undefined {
 export function wantedAnswer(choices: unknown): WantedAnswer {
   if (choices === undefined) return {};
   const isList = Array.isArray(choices) && choices.length > 0 && choices.length <= CHOICES_MAX;
-  if (isList && choices.every((choice) => isReadable(choice) && choice.length <= CHOICE_CHARACTERS_MAX)) {
-    return { choices: choices.map(String) };
-  }
-  throw new Refusal("INVALID_INPUT", "The choices must be a few short texts that a person can read.");
+  if (!isList || !choices.every((choice) => isReadable(choice) && choice.length <= CHOICE_CHARACTERS_MAX))
+    throw new Refusal("INVALID_INPUT", "The choices must be a few short texts that a person can read.");
+  const texts = choices.map(String);
+  if (new Set(texts.map(withoutSpaces)).size < texts.length)
+    throw new Refusal(
+      "INVALID_INPUT",
+      "The choices must differ in more than spaces: a person could not tell them apart.",
+    );
+  return { choices: texts };
+}
+
+function withoutSpaces(text: string): string {
+  return text.replace(/\s+/g, "");
 }
 
 /** Returns why an approval with this answer does not count; undefined when it counts. */

@@ -1,7 +1,9 @@
 import { AUDIT_FIELDS, type LineMembers } from "./audit-fields.ts";
 import { tablesIn } from "./data-flow.ts";
 import { type Approving, approvingOf, type RuleMeaning, reasonMeanings, ruleMeanings } from "./decision-words.ts";
+import { quotedText } from "./headline.ts";
 import { asString, isTable } from "./json.ts";
+import { nameInSentence } from "./printable.ts";
 import { refusalSentence } from "./refusal-words.ts";
 import { STAGES } from "./refusals.ts";
 
@@ -73,7 +75,9 @@ export function storyLines(line: LineMembers, journal: readonly LineMembers[]): 
     ),
     ...(approving === undefined ? [] : [approving.text]),
     ...votes.filter(({ approves }) => !approves).map(({ text }) => text),
-    ...votes.flatMap(({ subject, said: words }) => (words === undefined ? [] : [`${subject}: "${words}"`])),
+    ...votes.flatMap(({ subject, said: words }) =>
+      words === undefined ? [] : [`${nameInSentence(subject)}: ${quotedText(words)}`],
+    ),
     ended,
   ];
 }
@@ -129,7 +133,9 @@ function votesOf(id: string | undefined, journal: readonly LineMembers[]): reado
     const subject = asString(decider["subject"]) ?? "somebody";
     const approves = decision === "approve";
     const scope = asString(line["scope"]);
-    const text = approves ? (approvingOf(`human:${subject}`, scope)?.text ?? "") : `Denied by ${subject}.`;
+    const text = approves
+      ? (approvingOf(`human:${subject}`, scope)?.text ?? "")
+      : `Denied by ${nameInSentence(subject)}.`;
     const vote = { approves, subject, issuer: asString(decider["issuer"]), text, said: asString(line["reason"]) };
     return [{ vote, scope }];
   });

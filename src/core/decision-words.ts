@@ -1,4 +1,5 @@
 import { asStrings, isTable } from "./json.ts";
+import { nameInSentence } from "./printable.ts";
 import { SHELL_RULE_NOTES } from "./shell-rule-notes.ts";
 
 /**
@@ -35,9 +36,11 @@ export function ruleMeanings(names: readonly string[]): readonly RuleMeaning[] {
 function ruleText(rule: string): string {
   if (Object.hasOwn(FIXED, rule)) return FIXED[rule] ?? rule;
   if (Object.hasOwn(SHELL_RULE_NOTES, rule)) return SHELL_RULE_NOTES[rule as keyof typeof SHELL_RULE_NOTES];
-  if (rule.startsWith(OPERATOR)) return `The operators' rule ${rule.slice(OPERATOR.length)} matches the call.`;
-  if (rule.startsWith(POINT)) return `The decision point ${rule.slice(POINT.length)} wants a person to decide.`;
-  return `The rule ${rule} matches the call.`;
+  if (rule.startsWith(OPERATOR))
+    return `The operators' rule ${nameInSentence(rule.slice(OPERATOR.length))} matches the call.`;
+  if (rule.startsWith(POINT))
+    return `The decision point ${nameInSentence(rule.slice(POINT.length))} wants a person to decide.`;
+  return `The rule ${nameInSentence(rule)} matches the call.`;
 }
 
 /** An approval request, as far as it says why it asks. */
@@ -80,7 +83,7 @@ export function reasonMeanings({ point, verdict, reason }: PointReason): readonl
       return [{ rule: `${POINT}${point}`, text: `Data flow: ${reason}.` }];
     default: {
       const does = verdict === "deny" ? "denies the call" : "wants a person to decide";
-      return [{ rule: `${POINT}${point}`, text: `The decision point ${point} ${does}: ${reason}.` }];
+      return [{ rule: `${POINT}${point}`, text: `The decision point ${nameInSentence(point)} ${does}: ${reason}.` }];
     }
   }
 }
@@ -139,11 +142,17 @@ export function approvingOf(by: string | undefined, scope?: string): Approving |
   if (by.startsWith(HUMAN)) {
     const people = by.slice(HUMAN.length).split(NEXT_HUMAN).map(approverOf);
     const covered = scope !== undefined && Object.hasOwn(SCOPE_WORDS, scope) ? ` ${SCOPE_WORDS[scope]}` : "";
-    return { people, text: `Approved by ${people.map(({ subject }) => subject).join(" and ")}${covered}.` };
+    return {
+      people,
+      text: `Approved by ${people.map(({ subject }) => nameInSentence(subject)).join(" and ")}${covered}.`,
+    };
   }
   if (by.startsWith("grant:"))
     return { people: [], grant: by.slice("grant:".length), text: "Approved by an approval that a person gave before." };
-  return { people: [], text: Object.hasOwn(BY_RULE, by) ? (BY_RULE[by] ?? by) : `Approved by the rule ${by}.` };
+  return {
+    people: [],
+    text: Object.hasOwn(BY_RULE, by) ? (BY_RULE[by] ?? by) : `Approved by the rule ${nameInSentence(by)}.`,
+  };
 }
 
 function approverOf(person: string): Person {

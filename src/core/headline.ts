@@ -10,7 +10,7 @@ const DEPTH_MAX = 6;
 const CUT_ESCAPE = /\\+(?:u(?:\{[0-9a-f]{0,6})?)?$/;
 
 /** Runs of spaces, tabs and line ends, which could push a text out of what is shown. */
-const GAPS = / {4,}|(?<!\\)(?:\\u\{9\}){4,}|(?<!\\)(?:\\u\{a\}){3,}/g;
+const GAPS = / {4,}|(?<!\\)(?:\\u\{9\}){4,}|(?<!\\)\\u\{a\}(?:(?: |\\u\{9\}|\\u\{d\})*\\u\{a\}){2,}/g;
 
 /**
  * Cuts a shown text, between its characters and escapes, and shortens its gaps. Returns it with the number of characters that were

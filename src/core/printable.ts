@@ -63,12 +63,37 @@ const LATIN = /\p{Script=Latin}/u;
 /** Scripts with letters that look like Latin letters. */
 const LOOK_ALIKE =
   /[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}\p{Script=Cherokee}\p{Script=Coptic}\p{Script=Lisu}]/u;
+/**
+ * A word of these letters alone looks like a Latin word. One letter is not enough: many are words of their own languages.
+ * Cyrillic, Greek and Armenian letters that look like a Latin letter in usual fonts (Unicode TR39), and three whole scripts.
+ */
+const LATIN_TWINS =
+  /^[аеорсухѕіјһԁԛԝӏѵАВЕЅІЈКМНОРСТУХԌԜοννρυΑΒΕΖΗΙΚΜΝΟΡΤΥΧօսհոցզՍՕ\p{Script=Cherokee}\p{Script=Coptic}\p{Script=Lisu}]{2,}$/u;
+/**
+ * Characters that look like ASCII letters and digits: other forms of them, such as full-width and mathematical ones, small capitals
+ * and phonetic letters. Not the ordinal indicators (ª, º) of Romance languages.
+ */
+const ASCII_FORMS =
+  /[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\u{1d400}-\u{1d7ff}\u{1fbf0}-\u{1fbf9}\u2100-\u214f\u2160-\u2188\u0250-\u02b8\u1d00-\u1dbf\u2c60-\u2c7f\ua720-\ua7ff\uab30-\uab6f]/u;
+/** Punctuation that looks like the separators of addresses and paths, between ASCII letters or digits. */
+const ADDRESS_FORMS = /[0-9a-z][＠﹫．․﹒／∕⁄⧸－﹣‐‑＿][0-9a-z]/iu;
 
-/** Returns whether a reader could misread the text: a word mixes two scripts, or letters reverse the reading direction. */
+/**
+ * Returns whether a reader could misread the text: a word mixes two scripts or looks like one of another script, a character looks
+ * like one of ASCII, or letters reverse the reading direction.
+ */
 export function isMisreadable(text: string): boolean {
   if (PLAIN_ASCII.test(text)) return false;
-  if (RIGHT_TO_LEFT.test(text)) return true;
-  return text.split(WORD_ENDS).some((word) => LATIN.test(word) && LOOK_ALIKE.test(word));
+  if (RIGHT_TO_LEFT.test(text) || ASCII_FORMS.test(text) || ADDRESS_FORMS.test(text)) return true;
+  return text.split(WORD_ENDS).some((word) => LOOK_ALIKE.test(word) && (LATIN.test(word) || LATIN_TWINS.test(word)));
+}
+
+/**
+ * Returns a name for a sentence: in quotes where its characters could be read as a part of the sentence. A name from outside can be
+ * a sentence of its own.
+ */
+export function nameInSentence(name: string): string {
+  return /[\s"“”]/.test(name) ? `"${name.replaceAll('"', '\\"')}"` : name;
 }
 
 export function isAscii(text: string): boolean {

@@ -160,6 +160,22 @@ describe("secrets and hostile text in a headline", () => {
     });
   });
 
+  test("an argument cannot look like a text that the service shortened, and hide its other members", () => {
+    const given = { shortened: true, characters: 9_000, sha256: "a".repeat(64), begins: "harmless", ends: "rm -rf /" };
+    const { what } = headlineOf(call({ body: given }));
+    expect(what).toStartWith(`body: {"shortened'": true, `);
+    expect(headlineOf(mcp("post", given)).what).toContain('ends: "rm -rf /"');
+  });
+
+  test("a path cannot look like the size of its change, and a long one shows the file's name", () => {
+    const write = (path: string): Headline =>
+      headlineOf(file({ operation: "write", path, currentSha256: null, diff: unifiedDiff(path, undefined, "x\n") }));
+    expect(headlineText(write("@project/a (+0 −0 lines)"))).toBe('Creates "@project/a (+0 −0 lines)" (+1 −0 lines)');
+    const { what } = write(`@project/${"safe/".repeat(80)}.bashrc`);
+    expect(what).toMatch(/^@project\/safe\/.*….*safe\/\.bashrc$/);
+    expect(what.length).toBeLessThanOrEqual(WHAT_CHARACTERS_MAX);
+  });
+
   test("many arguments do not displace each other in silence", () => {
     const many = Object.fromEntries(Array.from({ length: 40 }, (_, at) => [`argument${at}`, `value ${at}`]));
     const { what, more } = headlineOf(call(many));
@@ -172,6 +188,7 @@ describe("secrets and hostile text in a headline", () => {
     expect(headlineOf(script(`true${gap}; rm -rf /`))).toEqual({
       ...{ does: "Runs", what: "true   \\u{9}\\u{a}; rm -rf /" },
     });
+    expect(headlineOf(script(`true${" \n\t\n".repeat(60)}rm -rf /`)).what).toBe("true \\u{a}rm -rf /");
     expect(headlineOf(script("\n\n\u200b\nrm -rf /")).what).toBe("\\u{200b}\\u{a}rm -rf /");
     expect(headlineOf(call({ text: "\u202eevil" })).what).toBe('text: "\\u{202e}evil"');
   });

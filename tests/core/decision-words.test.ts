@@ -57,6 +57,17 @@ describe("who let a call run", () => {
     });
   });
 
+  test("a name cannot be a sentence of its own, or look like a further person", () => {
+    const { people, text } = approvingOf("human:https://idp.example|bob. Denied by carol") ?? {};
+    expect({ people, text }).toEqual({
+      people: [{ issuer: "https://idp.example", subject: "bob. Denied by carol" }],
+      text: 'Approved by "bob. Denied by carol".',
+    });
+    expect(ruleMeanings(["operator:x. All is well"])[0]?.text).toBe(
+      'The operators\' rule "x. All is well" matches the call.',
+    );
+  });
+
   test("a grant is named by its id", () => {
     expect(approvingOf("grant:g-1")).toMatchObject({ people: [], grant: "g-1" });
   });

@@ -8,7 +8,7 @@ import { createCallerVerifier } from "../../src/pipeline/caller-context.ts";
 import { CALL, startIdentityService } from "../support/identity-service.ts";
 import { agentsProfile, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
 import { PAGE, withReference } from "./endpoint-reference.ts";
-import { CONSOLE_ENDPOINTS, ENDPOINTS, endpointsWith, serverParts } from "./server-parts.ts";
+import { bodyOf, CONSOLE_ENDPOINTS, ENDPOINTS, endpointsWith, serverParts } from "./server-parts.ts";
 
 const ROOT = resolve(import.meta.dir, "../..");
 const clock = (): number => NOW_SECONDS * 1_000;
@@ -76,23 +76,6 @@ test.each(
     }
   }
 });
-
-/** A valid body where one is demanded: bodies are checked before tokens. */
-function bodyOf({ body, path }: Endpoint): string | undefined {
-  if (body === undefined) return undefined;
-  const found = BODIES.find((value) => body.safeParse(value).success);
-  if (found === undefined) throw new Error(`add a valid body of ${path} to BODIES`);
-  return JSON.stringify(found);
-}
-const BODIES: readonly unknown[] = [
-  ...[{ decision: "deny" }, { mode: "default", expiresInSeconds: 60 }, { seconds: 60 }],
-  { subject: { type: "user", id: "a" }, action: { name: "tools/call" }, resource: { type: "tool", id: "t" } },
-  { issuer: "https://agents.example", subject: "a", reason: "drill" },
-  { issuer: "https://agents.example", subject: "a", text: "Pay" },
-  { kind: "all", reason: "drill" },
-  { quota: "daily" },
-  { tool: "a" },
-];
 
 test.each(guarded.filter((endpoint) => "receive" in endpoint).map((endpoint) => [nameOf(endpoint), endpoint] as const))(
   "%s, which judges its requests itself, refuses a request without a token, and one with a wrong token",

@@ -64,3 +64,20 @@ export function serverParts(given: Given): ServerOptions & GivenParts {
 export function endpointsWith(parts: GivenParts): Promise<readonly Endpoint[]> {
   return endpointsOf(MODULES.endpoints, parts as ServedParts);
 }
+
+/** A valid body where one is demanded: bodies are checked before tokens. */
+export function bodyOf({ body, path }: Endpoint): string | undefined {
+  if (body === undefined) return undefined;
+  const found = BODIES.find((value) => body.safeParse(value).success);
+  if (found === undefined) throw new Error(`add a valid body of ${path} to BODIES`);
+  return JSON.stringify(found);
+}
+const BODIES: readonly unknown[] = [
+  ...[{ decision: "deny" }, { mode: "default", expiresInSeconds: 60 }, { seconds: 60 }],
+  { subject: { type: "user", id: "a" }, action: { name: "tools/call" }, resource: { type: "tool", id: "t" } },
+  { issuer: "https://agents.example", subject: "a", reason: "drill" },
+  { issuer: "https://agents.example", subject: "a", text: "Pay" },
+  { kind: "all", reason: "drill" },
+  { quota: "daily" },
+  { tool: "a" },
+];

@@ -1,4 +1,5 @@
 import type { VNode } from "preact";
+import { nameInSentence } from "../../core/printable.ts";
 import { Party } from "./parts.tsx";
 import { hrefOf } from "./route.ts";
 import { permissions } from "./session.ts";
@@ -35,11 +36,12 @@ interface CallerLinkProps extends CallerName {
 /** The name of a caller, with a link to its page for those who may read the audit. */
 export function CallerLink({ sub, iss, isShort = false }: CallerLinkProps): VNode {
   const href = permissions.value.has("audit:read") ? agentHref({ sub, iss }) : undefined;
-  if (href === undefined) return isShort ? <Text value={sub} max={60} /> : <Party sub={sub} iss={iss} />;
+  const name = nameInSentence(sub);
+  if (href === undefined) return isShort ? <Text value={name} max={60} /> : <Party sub={sub} iss={iss} />;
   return (
     <span class="party">
       <a class="caller" href={href}>
-        <Text value={sub} max={isShort ? 60 : NAME_CHARACTERS_MAX} isFixed />
+        <Text value={name} max={isShort ? 60 : NAME_CHARACTERS_MAX} isFixed />
       </a>
       {!isShort && (
         <span class="issuer">
@@ -56,12 +58,12 @@ export function Actor({ act: [actor = "", ...others] }: { readonly act: readonly
   return (
     <>
       <strong>
-        <Text value={actor} max={NAME_CHARACTERS_MAX} />
+        <Text value={nameInSentence(actor)} max={NAME_CHARACTERS_MAX} />
       </strong>
       {others.length > 0 && (
         <>
           {" "}
-          (called by <Text value={others.join(", by ")} max={200} />)
+          (called by <Text value={others.map(nameInSentence).join(", by ")} max={200} />)
         </>
       )}
     </>

@@ -7,8 +7,8 @@ export interface Piece {
   readonly text: string;
 }
 
-/** Line ends, other escapes, and runs of spaces that could push text out of sight. */
-const SPECIAL = /\\u\{a\}|\\u\{[0-9a-f]{1,6}\}| {25,}/g;
+/** Line ends, other escapes, runs of spaces that could push text out of sight, and the arrow that stands for a line end. */
+const SPECIAL = /\\u\{a\}|\\u\{[0-9a-f]{1,6}\}| {25,}|↵/g;
 
 /**
  * Returns a text from outside as lines of pieces. Each line end, control, format character (bidi, zero width, tags) and other
@@ -23,7 +23,8 @@ export function linesOf(text: string): readonly (readonly Piece[])[] {
     const [special] = found;
     if (found.index > at) line.push({ kind: "text", text: shown.slice(at, found.index) });
     at = found.index + special.length;
-    if (special.startsWith(" ")) line.push({ kind: "gap", text: `⟦${special.length} spaces⟧` });
+    if (special === "↵") line.push({ kind: "escape", text: "\\u{21b5}" });
+    else if (special.startsWith(" ")) line.push({ kind: "gap", text: `⟦${special.length} spaces⟧` });
     else if (special === "\\u{a}") {
       // After a backslash it may be an escape of an escape: then nobody knows, and the characters themselves are shown.
       line.push({ kind: "end", text: shown[found.index - 1] === "\\" ? special : "↵" });

@@ -1,5 +1,6 @@
 import type { ComponentChildren, VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { nameInSentence } from "../../core/printable.ts";
 import { type ApiError, serviceNow } from "./api.ts";
 import { isAway } from "./session.ts";
 import { announcement, dismiss, notices, tick } from "./state.ts";
@@ -99,7 +100,7 @@ export function Party({ sub, iss }: { readonly sub: string; readonly iss?: strin
   return (
     <span class="party">
       <strong>
-        <Text value={sub} max={120} />
+        <Text value={nameInSentence(sub)} max={120} />
       </strong>
       {iss !== undefined && (
         <span class="issuer">

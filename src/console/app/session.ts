@@ -2,7 +2,7 @@ import { computed, effect, signal, untracked } from "@preact/signals";
 import type { OperatorPermission } from "../../core/operator-permissions.ts";
 import { ApiError, isReachable, members, request, setKey, whenSessionEnds } from "./api.ts";
 import { readLink } from "./route.ts";
-import { errorOf, navigate, replaceUrl } from "./state.ts";
+import { errorOf, navigate, notices, replaceUrl } from "./state.ts";
 
 /** Who is signed in, as the service answers. */
 export interface SignedIn {
@@ -203,6 +203,7 @@ export async function signOut(): Promise<void> {
   }
   tabs.postMessage({ ended: key });
   end(false);
+  notices.value = [];
   navigate("#/", { replace: true });
 }
 

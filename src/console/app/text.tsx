@@ -66,6 +66,15 @@ function piecesOf(shown: string): ComponentChildren {
   );
 }
 
+/** Shows somebody's words in quotes. A quote in them does not end the quotation. */
+export function Quoted({ value, max = INLINE_CHARACTERS_MAX }: Omit<TextProps, "isFixed">): VNode {
+  return (
+    <>
+      “<Text value={value.replace(/[“”]/g, '"')} max={max} />”
+    </>
+  );
+}
+
 /** Shows a sentence of the service. What is between backticks is code, as in its messages for terminals. */
 export function Sentence({
   value,

@@ -42,7 +42,10 @@ export async function claim(options: GateOptions, call: GatedCall, order: ClaimO
   const claimed = await guarded(() => approvals.claim({ id, requester, planDigest, requirementDigest }));
   if (claimed.outcome !== "claimed") throw claimRefusal(claimed, tool);
   const { approval } = claimed;
-  const people = approversOf(approval).map(({ issuer, subject }) => `human:${issuer}|${subject}`);
+  // No name can look like that of a further person.
+  const people = approversOf(approval).map(
+    ({ issuer, subject }) => `human:${issuer}|${subject.replaceAll(", human:", ",%20human:")}`,
+  );
   return { by: people.join(", "), approvalId: id, answer: answerIn(approval, planned) };
 }
 

@@ -1,4 +1,4 @@
-import { cutText, membersHeadline, shownText, WHAT_CHARACTERS_MAX } from "../../core/headline.ts";
+import { cutText, membersHeadline, quotedText, shownText, WHAT_CHARACTERS_MAX } from "../../core/headline.ts";
 import type { Headline, ShownPlan } from "../../core/types.ts";
 import { DIFF_HEAD_LINES, DIFF_LINES_MAX } from "./write-plan.ts";
 
@@ -12,12 +12,26 @@ const READ_WORDS: ReadonlyMap<unknown, string> = new Map([
 export function fsHeadline({ operation, order = null, path, currentSha256, diff }: ShownPlan): Headline {
   const reads = READ_WORDS.get(operation);
   if (reads !== undefined) return { does: reads, ...membersHeadline(order) };
-  const { text, left } = cutText(shownText(path), WHAT_CHARACTERS_MAX);
   return {
     does: currentSha256 === null ? "Creates" : "Writes",
-    what: `${text}${left > 0 ? "…" : ""}`,
+    what: pathInLine(shownText(path)),
     more: changeInWords(Array.isArray(diff) ? diff.map(shownText) : []),
   };
+}
+
+const PLAIN_PATH = /^[\w@%+=:,./~^-]+$/;
+/** Of a long path, its start and its end are shown: the file's name is at the end. */
+const END_CHARACTERS = 100;
+
+/** The rest of a character or of a `\\u{…}` escape that was cut. */
+const CUT_START = /^(?:[\udc00-\udfff]|u?\{?[0-9a-f]{1,6}\}|u\{)/;
+
+/** Returns a path in quotes where it could look like what follows it. */
+function pathInLine(path: string): string {
+  const shown = PLAIN_PATH.test(path) ? path : quotedText(path);
+  if (shown.length <= WHAT_CHARACTERS_MAX) return shown;
+  const { text } = cutText(shown, WHAT_CHARACTERS_MAX - END_CHARACTERS - 1);
+  return `${text}…${shown.slice(-END_CHARACTERS).replace(CUT_START, "")}`;
 }
 
 function changeInWords(diff: readonly string[]): string {

@@ -120,7 +120,7 @@ describe("refusals rose", () => {
     expect(needs).toEqual([
       {
         tone: "warn",
-        text: "HALTED rose to 13 calls in the last hour, from 1 in the same hour yesterday, most of them to erase all. Operators have halted such calls.",
+        text: 'HALTED rose to 13 calls in the last hour, from 1 in the same hour yesterday, most of them to "erase all". Operators have halted such calls.',
         href: "#/calls?from=1h&code=HALTED",
       },
     ]);

@@ -38,6 +38,10 @@ describe("text from outside", () => {
     expect(texts(visible("one \\\ntwo"))).toEqual(["one \\\\u{a}", "two"]);
   });
 
+  test("the arrow that stands for a line end is not one in a text", () => {
+    expect(texts("echo ok ↵ # done")).toEqual(["echo ok \\u{21b5} # done"]);
+  });
+
   test("a long run of spaces is counted, so that nothing is pushed out of sight", () => {
     expect(texts(`rm${" ".repeat(400)}-rf`)).toEqual(["rm⟦400 spaces⟧-rf"]);
     expect(texts(`a${" ".repeat(24)}b`)).toEqual([`a${" ".repeat(24)}b`]);

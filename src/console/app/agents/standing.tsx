@@ -5,6 +5,7 @@ import type { QuotaListing } from "../../../core/api/quotas.ts";
 import type { OperatorPermission } from "../../../core/operator-permissions.ts";
 import { serviceNow } from "../api.ts";
 import { isPending, outcomeOf, toneOf } from "../approvals/model.ts";
+import { HeadlineShown } from "../approvals/row.tsx";
 import type { AgentName } from "../caller.tsx";
 import { Ago, Badge, Countdown, Problem } from "../parts.tsx";
 import { Section, useRead } from "../records.tsx";
@@ -58,7 +59,7 @@ const REQUESTS: PartOf<{ readonly approvals: readonly ApprovalAnswer[] }> = {
             <>
               <Badge tone={toneOf(state)}>{outcomeOf({ state, decidedBy })}</Badge>{" "}
               <a href={hrefOf("approvals", [id])}>
-                <Text value={headline?.what ?? (summary === "" ? tool : summary)} max={120} isFixed />
+                <HeadlineShown request={{ headline, summary: summary === "" ? tool : summary }} />
               </a>{" "}
               <span class="dim">
                 <Ago iso={createdAt} />

@@ -3,7 +3,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import type { ApprovalScope } from "../../../core/types.ts";
 import { isReachable } from "../api.ts";
 import { tick } from "../state.ts";
-import { Text } from "../text.tsx";
+import { Quoted, Text } from "../text.tsx";
 import { counted } from "../words.ts";
 import {
   answer,
@@ -191,8 +191,7 @@ function Answer({ request: { id, answer: wanted } }: { readonly request: ShownRe
   if (wanted.text !== undefined) {
     return (
       <p class="because">
-        The first approver's answer: “<Text value={wanted.text} max={600} />
-        ”. Your approval confirms it.
+        The first approver's answer: <Quoted value={wanted.text} max={600} />. Your approval confirms it.
       </p>
     );
   }
@@ -245,7 +244,7 @@ export function OutgoingLine({ one }: { readonly one: Outgoing }): VNode {
         {one.answer !== undefined && (
           <>
             {" "}
-            “<Text value={one.answer} max={200} />”
+            <Quoted value={one.answer} max={200} />
           </>
         )}
         {one.vouch?.map((value) => (

@@ -1,5 +1,6 @@
 import { computed, signal } from "@preact/signals";
 import type { ApprovalTerms } from "../../../core/api/approvals.ts";
+import { nameInSentence } from "../../../core/printable.ts";
 import type { ApprovalScope } from "../../../core/types.ts";
 import { request } from "../api.ts";
 import { hrefOf } from "../route.ts";
@@ -168,7 +169,7 @@ async function explain({ id, tool }: Subject, error: unknown): Promise<Failure> 
   await refresh({ whole: true });
   const now = requestOf(id);
   if ([404, 409, 410].includes(status) && now !== undefined && !isPending(now)) {
-    const by = now.decidedBy === undefined ? "" : ` by ${now.decidedBy.sub}`;
+    const by = now.decidedBy === undefined ? "" : ` by ${nameInSentence(now.decidedBy.sub)}`;
     const more = now.decisionReason === undefined ? undefined : `Reason: ${now.decisionReason}`;
     return { text: `Your decision on ${tool} does not count: ${outcomeOf(now).toLowerCase()}${by} before.`, more };
   }

@@ -1,9 +1,10 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
+import { nameInSentence } from "../../../core/printable.ts";
 import { members } from "../api.ts";
 import { Ago, Badge, Facts, Heading, localTime, Party, Problem } from "../parts.tsx";
 import { Names } from "../records.tsx";
-import { Block, Text } from "../text.tsx";
+import { Block, Quoted, Text } from "../text.tsx";
 import { Band } from "./band.tsx";
 import { DecisionBar } from "./decision-bar.tsx";
 import { earlierOn, loadShown, shown } from "./inbox.ts";
@@ -173,7 +174,7 @@ function Earlier({ request }: { readonly request: ShownRequest }): VNode {
               <span>
                 {one.decidedBy !== undefined && (
                   <>
-                    by <Text value={one.decidedBy.sub} max={60} />{" "}
+                    by <Text value={nameInSentence(one.decidedBy.sub)} max={60} />{" "}
                   </>
                 )}
                 <a href={`#/approvals/${encodeURIComponent(one.id)}`}>
@@ -181,7 +182,7 @@ function Earlier({ request }: { readonly request: ShownRequest }): VNode {
                 </a>
                 {one.decisionReason !== undefined && (
                   <>
-                    : “<Text value={one.decisionReason} max={200} />”
+                    : <Quoted value={one.decisionReason} max={200} />
                   </>
                 )}
               </span>

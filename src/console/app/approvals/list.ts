@@ -17,6 +17,11 @@ export const listed = computed(() => {
   return wanted === "" ? waiting.value : waiting.value.filter((one) => searchedText(one).includes(wanted));
 });
 
+/** Whether the same name could be that of two callers. */
+export const haveSeveralIssuers = computed(
+  () => new Set(waiting.value.flatMap(({ requester }) => requester?.iss ?? [])).size > 1,
+);
+
 export const markedWaiting = computed(() => waiting.value.filter(({ id }) => marked.value.has(id)));
 
 function searchedText(request: ListedRequest): string {

@@ -2,6 +2,7 @@ import { type Signal, useComputed, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { ruleMeanings } from "../../../core/decision-words.ts";
+import { nameInSentence } from "../../../core/printable.ts";
 import { CallerLink } from "../caller.tsx";
 import { HaltedMark } from "../halting.tsx";
 import { Ago, Badge, Countdown, RiskBadge } from "../parts.tsx";
@@ -9,7 +10,7 @@ import { hrefOf } from "../route.ts";
 import { Text } from "../text.tsx";
 import { outgoingFor } from "./decisions.ts";
 import { routeId } from "./inbox.ts";
-import { isMarked, toggleMark } from "./list.ts";
+import { haveSeveralIssuers, isMarked, toggleMark } from "./list.ts";
 import { type ListedRequest, outcomeOf, toneOf } from "./model.ts";
 
 interface RowProps {
@@ -73,7 +74,11 @@ export function Row({ request }: RowProps): VNode {
 }
 
 /** The call of a request in one line, for every place that names a request which is not open. */
-export function HeadlineShown({ request: { headline, summary } }: RowProps): VNode {
+export function HeadlineShown({
+  request: { headline, summary },
+}: {
+  readonly request: Pick<ListedRequest, "headline" | "summary">;
+}): VNode {
   if (headline === undefined)
     return (
       <span class="headline">
@@ -102,8 +107,24 @@ export function RowSubject({ request: { tool, requester } }: RowProps): VNode {
         <Text value={tool} max={80} isFixed />
       </code>
       {" · "}
-      {requester === undefined ? "…" : <CallerLink {...requester} isShort />}
+      <Requester request={{ requester }} />
     </span>
+  );
+}
+
+/** Who asks: the actor where one asks for the caller. The issuer is named where the requests are of several. */
+function Requester({ request: { requester } }: { readonly request: Pick<ListedRequest, "requester"> }): VNode {
+  if (requester === undefined) return <>…</>;
+  const { sub, iss, act: [actor] = [] } = requester;
+  return (
+    <>
+      {actor !== undefined && (
+        <>
+          <Text value={nameInSentence(actor)} max={60} isFixed /> for{" "}
+        </>
+      )}
+      <CallerLink sub={sub} iss={iss} isShort={!haveSeveralIssuers.value} />
+    </>
   );
 }
 
@@ -160,10 +181,10 @@ export function EndedRow({ request }: RowProps): VNode {
             {" · "}
             {decidedBy !== undefined ? (
               <>
-                by <Text value={decidedBy.sub} max={60} isFixed />
+                by <Text value={nameInSentence(decidedBy.sub)} max={60} isFixed />
               </>
             ) : (
-              requester !== undefined && <CallerLink {...requester} isShort />
+              <Requester request={{ requester }} />
             )}
           </span>
           <span class="row-time">

@@ -1,10 +1,11 @@
 import type { VNode } from "preact";
 import { asString } from "../../../core/json.ts";
+import { nameInSentence } from "../../../core/printable.ts";
 import { members } from "../api.ts";
 import { Facts, localTime } from "../parts.tsx";
 import { codeRow, jsonLines, Section } from "../records.tsx";
 import { hrefOf } from "../route.ts";
-import { Block, Text } from "../text.tsx";
+import { Block, Quoted, Text } from "../text.tsx";
 import { counted } from "../words.ts";
 import { download } from "./download.ts";
 import type { Line, StoryEvent } from "./model.ts";
@@ -31,7 +32,7 @@ export function Events({ events, own, isOfFleet }: EventsProps): VNode {
                 <>
                   {" "}
                   <span class="dim">{event.callId === undefined ? "by" : "for"}</span>{" "}
-                  <Text value={event.who} max={80} />
+                  <Text value={nameInSentence(event.who)} max={80} />
                 </>
               )}
               {event.line !== own && event.callId !== undefined && (
@@ -43,7 +44,7 @@ export function Events({ events, own, isOfFleet }: EventsProps): VNode {
             </p>
             {event.said !== undefined && (
               <p class="said">
-                “<Text value={event.said} max={600} />”
+                <Quoted value={event.said} max={600} />
               </p>
             )}
             <details>

@@ -3,6 +3,7 @@ import { type CallStory, judgementOf } from "../../../core/call-story.ts";
 import { dataFlowSentences } from "../../../core/data-flow.ts";
 import type { RuleMeaning } from "../../../core/decision-words.ts";
 import { asString, asStrings } from "../../../core/json.ts";
+import { nameInSentence } from "../../../core/printable.ts";
 import { members } from "../api.ts";
 import { Actor, CallerLink } from "../caller.tsx";
 import { agentOf, HaltedMark, StopAgent } from "../halting.tsx";
@@ -11,7 +12,7 @@ import { AgentSays, Badge } from "../parts.tsx";
 import { jsonLines, Names, Sentences } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { permissions } from "../session.ts";
-import { Block, Text } from "../text.tsx";
+import { Block, Quoted, Text } from "../text.tsx";
 import { Arguments } from "./arguments.tsx";
 import { callOf, type Line } from "./model.ts";
 
@@ -151,7 +152,7 @@ function Decided({ line, judgement: { said, votes, approving, nothingSaid } }: J
         ({ said: words, subject }, at) =>
           words !== undefined && (
             <p key={at} class="said">
-              <Text value={subject} max={80} />: “<Text value={words} max={600} />”
+              <Text value={nameInSentence(subject)} max={80} />: <Quoted value={words} max={600} />
             </p>
           ),
       )}
@@ -221,7 +222,7 @@ function Ended({ line, judgement: { ended } }: JudgedProps): VNode {
               </code>{" "}
             </>
           )}
-          “<Text value={reason} max={1_000} />”
+          <Quoted value={reason} max={1_000} />
         </p>
       )}
       {details !== undefined && (

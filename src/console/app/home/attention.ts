@@ -2,6 +2,7 @@ import type { ExporterListing } from "../../../core/api/audit.ts";
 import type { HaltListing, HaltShown } from "../../../core/api/halts.ts";
 import type { SystemsShown, ToolCatalog } from "../../../core/api/inventory.ts";
 import type { OperatorPermission } from "../../../core/operator-permissions.ts";
+import { nameInSentence } from "../../../core/printable.ts";
 import { refusalSentence } from "../../../core/refusal-words.ts";
 import { hrefOf } from "../route.ts";
 import { EXPIRES_SOON_DAYS, EXPIRES_SOON_MS, failingStates, isFailing } from "../systems/model.ts";
@@ -129,9 +130,9 @@ function systemNeeds(shown: SystemsShown, nowMs: number): readonly Need[] {
 function haltedText({ kind, tool, system, subject: caller, session }: HaltShown): string {
   const named: Readonly<Record<string, string>> = {
     all: "All calls are",
-    tool: `The tool ${tool} is`,
-    system: `The system ${system} is`,
-    caller: `The caller ${caller} is`,
+    tool: `The tool ${nameInSentence(tool ?? "")} is`,
+    system: `The system ${nameInSentence(system ?? "")} is`,
+    caller: `The caller ${nameInSentence(caller ?? "")} is`,
     session: `The session ${session} is`,
   };
   return named[kind] ?? `${kind} is`;
@@ -143,7 +144,7 @@ function haltNeeds({ halts, state }: HaltListing, nowMs: number): readonly Need[
     state.status === "ok" ? [] : [{ tone: "bad", text: "The halts cannot be read from the database.", href }];
   const set = halts.map((halt): Need => {
     const ago = timeAgo(nowMs - Date.parse(halt.setAt));
-    const text = `${haltedText(halt)} halted by ${halt.setBy.subject}, ${ago}: ${halt.reason}`;
+    const text = `${haltedText(halt)} halted by ${nameInSentence(halt.setBy.subject)}, ${ago}: ${halt.reason}`;
     return { tone: halt.kind === "all" ? "bad" : "warn", text, href };
   });
   return [...unread, ...set];
@@ -202,6 +203,13 @@ interface CountedRefusals {
 /** Fewer more refusals than this can be chance. */
 const RISE_MIN = 10;
 const RISE_FACTOR = 2;
+/** Anybody can call a tool that there is not: its name must not fill the page. */
+const TOOL_CHARACTERS_MAX = 64;
+
+function toolInSentence(name: string): string {
+  const shown = name.length > TOOL_CHARACTERS_MAX ? `${name.slice(0, TOOL_CHARACTERS_MAX)}…` : name;
+  return nameInSentence(shown);
+}
 
 function refusalNeeds({ now, before }: ComparedRefusals): readonly Need[] {
   const earlier = byCode(before);
@@ -209,7 +217,7 @@ function refusalNeeds({ now, before }: ComparedRefusals): readonly Need[] {
     const then = earlier.get(code)?.calls ?? 0;
     if (calls - then < RISE_MIN || calls < RISE_FACTOR * then) return [];
     const why = refusalSentence(code);
-    const text = `${code} rose to ${counted(calls, "call")} in the last hour, from ${then} in the same hour yesterday, most of them to ${tool}.${why === undefined ? "" : ` ${why}`}`;
+    const text = `${code} rose to ${counted(calls, "call")} in the last hour, from ${then} in the same hour yesterday, most of them to ${toolInSentence(tool)}.${why === undefined ? "" : ` ${why}`}`;
     return [{ tone: "warn", text, href: hrefOf("calls", [], new URLSearchParams({ from: "1h", code })) }];
   });
 }

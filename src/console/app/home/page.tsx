@@ -1,6 +1,7 @@
 import { computed, signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect } from "preact/hooks";
+import { nameInSentence } from "../../../core/printable.ts";
 import { request, serviceNow } from "../api.ts";
 import { listError, readAt, waiting } from "../approvals/inbox.ts";
 import type { ListedRequest } from "../approvals/model.ts";
@@ -178,7 +179,7 @@ function WaitingRow({ request }: { readonly request: ListedRequest }): VNode {
           {requester !== undefined && (
             <>
               {" "}
-              · <Text value={requester.sub} max={60} isFixed />
+              · <Text value={nameInSentence(requester.sub)} max={60} isFixed />
             </>
           )}
         </span>

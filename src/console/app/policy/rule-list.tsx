@@ -82,7 +82,8 @@ function CountButton({ value, onCount }: { readonly value: CountState; readonly 
 }
 
 function Unknown({ rule }: { readonly rule: string }): VNode {
-  const [meaning] = ruleMeanings([rule]);
+  // A link can name anything: only the sentence of a rule that is built in is shown.
+  const meaning = ruleMeanings([rule]).find(({ text }) => !text.includes(rule));
   return (
     <div class="callout tone-warn">
       <p>
