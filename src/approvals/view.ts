@@ -9,7 +9,7 @@ import {
 } from "unbash";
 import type { ApprovalView } from "../core/approval-view.ts";
 import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
-import { membersHeadline } from "../core/headline.ts";
+import { membersHeadline, questionHeadline } from "../core/headline.ts";
 import { shellScriptOf } from "../core/shell-script.ts";
 import { visible } from "../core/terminal-text.ts";
 import type { Binding, ExecutionPlan, Json, ShownPlan, Tool } from "../core/types.ts";
@@ -100,6 +100,7 @@ function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts
   // From what is shown, so that no secret is in it, nor the half of one that would not be recognized.
   const headline =
     binding.headline?.({ ...target, ...Object.fromEntries(own), ...(words !== undefined && { argv: words }) }) ??
+    (tool.approval.answer === undefined ? undefined : questionHeadline(given)) ??
     membersHeadline(given);
   return {
     tool: tool.name,

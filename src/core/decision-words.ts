@@ -33,6 +33,16 @@ export function ruleMeanings(names: readonly string[]): readonly RuleMeaning[] {
   return [...new Set(rules)].map((rule) => ({ rule, text: ruleText(rule) }));
 }
 
+/** Returns the programs that notes of shell rules name: `Talks to the network (curl).` */
+export function programsIn(notes: readonly string[]): readonly string[] {
+  const beginnings = Object.values(SHELL_RULE_NOTES).map((note) => `${note.replace(/\.$/, "")} (`);
+  const named = notes.flatMap((note) => {
+    const beginning = beginnings.find((each) => note.startsWith(each));
+    return beginning === undefined ? [] : note.slice(beginning.length).replace(/\)\.$/, "").split(", ");
+  });
+  return [...new Set(named)];
+}
+
 function ruleText(rule: string): string {
   if (Object.hasOwn(FIXED, rule)) return FIXED[rule] ?? rule;
   if (Object.hasOwn(SHELL_RULE_NOTES, rule)) return SHELL_RULE_NOTES[rule as keyof typeof SHELL_RULE_NOTES];
@@ -49,12 +59,23 @@ interface AskingRequest {
   readonly rules?: readonly string[] | undefined;
 }
 
-/** Returns what the rules of a request mean, and the notes of its view that say something else. */
+const BY_DATA_FLOW = "The policy data-flow requires an approval: ";
+
+/**
+ * Returns what the rules of a request mean, and the notes of its view that say something else. A note that says more than a rule's
+ * meaning is said in its place.
+ */
 export function askingReasons({ view, rules = [] }: AskingRequest) {
   const { rules: shown, notes } = isTable(view) ? view : {};
-  const meanings = ruleMeanings([...asStrings(shown), ...rules]);
-  const isOther = (note: unknown): boolean => meanings.every(({ text }) => text !== note);
-  return { meanings, notes: Array.isArray(notes) ? notes.filter(isOther) : notes };
+  const used = new Set<unknown>();
+  const meanings = ruleMeanings([...asStrings(shown), ...rules]).map(({ rule, text }): RuleMeaning => {
+    const beginning = rule === `${POINT}data-flow` ? BY_DATA_FLOW : `${text.replace(/\.$/, "")} (`;
+    const note = asStrings(notes).find((each) => each === text || each.startsWith(beginning));
+    if (note === undefined) return { rule, text };
+    used.add(note);
+    return { rule, text: note.startsWith(BY_DATA_FLOW) ? `Data flow: ${note.slice(BY_DATA_FLOW.length)}.` : note };
+  });
+  return { meanings, notes: Array.isArray(notes) ? notes.filter((note) => !used.has(note)) : notes };
 }
 
 /** What a policy point says about a call: one of `decisionReasons` of an audit line. */

@@ -58,6 +58,14 @@ export function membersHeadline(value: Json, noun = "argument", charactersMax = 
   return { what, ...moreOf(parts.length - shown, noun) };
 }
 
+/** Returns the headline of a question to a person; undefined for arguments of another form. */
+export function questionHeadline(value: Json): Headline | undefined {
+  const question = isTable(value) ? value["question"] : undefined;
+  if (typeof question !== "string" && shortenedIn(question) === undefined) return undefined;
+  const { text, left } = cutText(shownText(question), WHAT_CHARACTERS_MAX);
+  return { does: "Asks", what: `${text}${left > 0 ? "…" : ""}` };
+}
+
 /** Says how much is left out; nothing when nothing is. */
 export function moreOf(count: number, noun: string): Pick<Headline, "more"> {
   return count > 0 ? { more: `${count} more ${noun}${count === 1 ? "" : "s"}` } : {};

@@ -96,6 +96,36 @@ export function nameInSentence(name: string): string {
   return /[\s"“”]/.test(name) ? `"${name.replaceAll('"', '\\"')}"` : name;
 }
 
+const LETTERS = /[\p{L}\p{M}]+/gu;
+
+/**
+ * Splits a text at the letters that make a word misreadable: of two scripts those with fewer letters in it, of a word that looks
+ * like a Latin one all, and other forms of ASCII letters. The pieces alternate, and every second one is such a letter.
+ */
+export function splitAtLookAlikes(text: string): readonly string[] {
+  if (PLAIN_ASCII.test(text)) return [text];
+  const parts: string[] = [];
+  let at = 0;
+  for (const { 0: word, index } of text.matchAll(LETTERS)) {
+    const letters = [...word];
+    const latin = letters.filter((letter) => LATIN.test(letter)).length;
+    const alike = letters.filter((letter) => LOOK_ALIKE.test(letter)).length;
+    const isTwin = latin === 0 && LATIN_TWINS.test(word);
+    const isMixed = latin > 0 && alike > 0;
+    const fewer = alike <= latin ? LOOK_ALIKE : LATIN;
+    let start = index;
+    for (const letter of letters) {
+      const end = start + letter.length;
+      if (isTwin || ASCII_FORMS.test(letter) || (isMixed && fewer.test(letter))) {
+        parts.push(text.slice(at, start), letter);
+        at = end;
+      }
+      start = end;
+    }
+  }
+  return [...parts, text.slice(at)];
+}
+
 export function isAscii(text: string): boolean {
   return PLAIN_ASCII.test(text);
 }

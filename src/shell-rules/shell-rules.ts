@@ -72,14 +72,24 @@ export class ShellRules {
   /** Returns the rules that a script matches, and why it cannot be classified. */
   judge(command: string, directories: ShellDirectories): ShellJudgement {
     const script = this.read(command, directories);
-    const rules = this.matching(script).filter((rule) => !isOnlyRead(rule));
+    const found = this.#found(script);
+    const rules = this.#rules.filter((rule) => found.has(rule) && !isOnlyRead(rule));
     const unclear = [...script.unclear].map((reason) => `Cannot be classified: ${reason}.`);
     const verdict = VERDICTS.find((strict) => rules.some((rule) => rule.verdict === strict)) ?? "none";
-    return { verdict, rules, notes: [...rules.map(({ note }) => note), ...unclear], script };
+    return { verdict, rules, notes: [...rules.map((rule) => noteOf(rule, found.get(rule))), ...unclear], script };
   }
 
   matching(script: ShellScript): readonly ShellRule[] {
-    const found = new Set(this.#rules.filter(({ unclear }) => unclear === true && script.unclear.size > 0));
+    const found = this.#found(script);
+    return this.#rules.filter((rule) => found.has(rule));
+  }
+
+  /** Returns the rules that match, each with the first programs that it matches. */
+  #found(script: ShellScript): ReadonlyMap<ShellRule, ReadonlySet<string>> {
+    const isUnclear = script.unclear.size > 0;
+    const found = new Map<ShellRule, Set<string>>(
+      this.#rules.flatMap((rule) => (rule.unclear === true && isUnclear ? [[rule, new Set<string>()]] : [])),
+    );
     for (const call of script.calls) {
       const entries = this.#entriesFor(call);
       let known: boolean | undefined;
@@ -92,10 +102,12 @@ export class ShellRules {
       };
       const facts = { call, script, reads };
       for (const { rule, matches } of entries) {
-        if (!found.has(rule) && matches(facts)) found.add(rule);
+        const programs = found.get(rule);
+        if (programs !== undefined && (isNamed(programs, call) || rule.risk !== "high")) continue;
+        if (matches(facts)) found.set(rule, (programs ?? new Set()).add(call.program));
       }
     }
-    return this.#rules.filter((rule) => found.has(rule));
+    return found;
   }
 
   #entriesFor({ program, family }: Call): readonly Entry[] {
@@ -111,6 +123,22 @@ export class ShellRules {
     );
   }
 }
+
+const PROGRAMS_NAMED = 3;
+
+/** Whether a further call of the program would not change what is said of the rule. */
+function isNamed(programs: ReadonlySet<string>, { program }: Call): boolean {
+  return programs.size >= PROGRAMS_NAMED || programs.has(program);
+}
+
+/** Returns the note of a rule; of high risk with the programs that it matches, such as `Talks to the network (curl).` */
+function noteOf({ note, risk }: ShellRule, programs: ReadonlySet<string> = new Set()): string {
+  const named = [...programs].filter((program) => PROGRAM_NAME.test(program));
+  return risk !== "high" || named.length === 0 ? note : `${note.replace(/\.$/, "")} (${named.join(", ")}).`;
+}
+
+/** Only such names are said: no other text of a script is repeated where nothing in it would be redacted. */
+const PROGRAM_NAME = /^[a-z0-9][a-z0-9._+-]{0,23}$/;
 
 function programsOf({ programs, git }: CallTest): readonly string[] {
   if (git !== undefined) return ["git"];

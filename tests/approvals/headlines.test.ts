@@ -24,12 +24,23 @@ interface Call {
   readonly plan: ExecutionPlan;
   readonly input?: Json;
   readonly headline?: Binding["headline"];
+  /** Whether the call wants an answer from the approver. */
+  readonly asks?: boolean;
 }
 
 /** Returns the headline in the view of a call. */
-function headlineOf({ plan, input = {}, headline }: Call): Headline {
+function headlineOf({ plan, input = {}, headline, asks = false }: Call): Headline {
   const rendered = renderView({
-    ...{ tool, plan, input, planDigest: "a".repeat(64), risk: "low", rules: [], notes: [], reason: undefined },
+    ...{
+      tool: asks ? ({ ...tool, approval: { answer: {} } } as unknown as Tool) : tool,
+      plan,
+      input,
+      planDigest: "a".repeat(64),
+      risk: "low",
+      rules: [],
+      notes: [],
+      reason: undefined,
+    },
     binding: { ...(headline !== undefined && { headline }) } as Binding,
     requester: { issuer: "https://idp.example", subject: "agent-7", actors: [], session: undefined },
     filterSecrets: (text) => filterSecrets(text).text,
@@ -218,4 +229,14 @@ describe("secrets and hostile text in a headline", () => {
       { seed: 41, numRuns: 150 },
     );
   });
+});
+
+test("a question to a person is its own headline, before its choices; other arguments are those of a call", () => {
+  const question = { choices: ["yes", "no"], question: "Go on?" };
+  expect(headlineOf({ ...call(question), asks: true })).toEqual({ does: "Asks", what: "Go on?" });
+  expect(headlineOf({ ...call({ question: "x".repeat(900) }), asks: true }).what).toBe(
+    `${"x".repeat(WHAT_CHARACTERS_MAX)}…`,
+  );
+  expect(headlineOf({ ...call({ text: "Go on?" }), asks: true })).toEqual({ what: 'text: "Go on?"' });
+  expect(headlineOf(call(question)).what).toStartWith("choices: ");
 });

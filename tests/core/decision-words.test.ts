@@ -1,9 +1,15 @@
 import { describe, expect, test } from "bun:test";
-import { approvingOf, reasonMeanings, ruleMeanings } from "../../src/core/decision-words.ts";
+import { approvingOf, programsIn, reasonMeanings, ruleMeanings } from "../../src/core/decision-words.ts";
 import { refusalSentence } from "../../src/core/refusal-words.ts";
 import { REFUSALS } from "../../src/core/refusals.ts";
 import { SHELL_RULE_NOTES } from "../../src/core/shell-rule-notes.ts";
-import { SHELL_TABLES } from "../../src/shell-rules/shell-rules.ts";
+import { SHELL_RULES, SHELL_TABLES } from "../../src/shell-rules/shell-rules.ts";
+
+test("the programs that notes of shell rules name are read, and no others", () => {
+  const { notes } = SHELL_RULES.judge("curl a; wget b; pip install c", { cwd: "/w", home: "/h" });
+  expect(programsIn(notes).toSorted()).toEqual(["curl", "pip", "wget"]);
+  expect(programsIn(["Something else (curl).", "Talks to the network."])).toEqual([]);
+});
 
 describe("the meaning of a rule", () => {
   test.each([

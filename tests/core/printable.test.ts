@@ -7,6 +7,7 @@ import {
   printableAscii,
   printableCell,
   printableName,
+  splitAtLookAlikes,
   wrap,
 } from "../../src/core/printable.ts";
 
@@ -73,6 +74,19 @@ test.each([
   ["日本語 text", false],
 ])("%s can be misread: %p", (text, misreadable) => {
   expect(isMisreadable(text)).toBe(misreadable);
+});
+
+test.each([
+  ["invoices@kaur\u0456.example", ["invoices@kaur", "\u0456", ".example"]],
+  ["\u0430pp\u0430", ["", "\u0430", "pp", "\u0430", ""]],
+  ["Москвa, curl", ["Москв", "a", ", curl"]],
+  ["www.\u0441\u043e.example", ["www.", "\u0441", "", "\u043e", ".example"]],
+  ["\uff41nn", ["", "\uff41", "nn"]],
+  ["привет, curl", ["привет, curl"]],
+  ["שלום", ["שלום"]],
+  ["curl", ["curl"]],
+])("%j is split at the letters that look like others", (text, parts) => {
+  expect(splitAtLookAlikes(text)).toEqual(parts);
 });
 
 test.each([

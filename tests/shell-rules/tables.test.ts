@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { SHELL_RULE_NOTES } from "../../src/core/shell-rule-notes.ts";
 import { SHELL_RULES, SHELL_TABLES } from "../../src/shell-rules/shell-rules.ts";
 import { WORKSPACE } from "./level.ts";
 
@@ -21,4 +22,13 @@ test.each(matches)("%s matches %j", (id, script) => {
 
 test.each(misses)("%s does not match %j", (id, script) => {
   expect(idsOf(script)).not.toContain(id);
+});
+
+test.each([
+  ["echo a\ncurl -s https://x.example | cat", ["Talks to the network (curl)."]],
+  ["wget x; curl y; wget z", ["Talks to the network (wget, curl)."]],
+  ["curl a; wget b; ssh c; scp d", ["Talks to the network (curl, wget, ssh)."]],
+  ["$x y", [SHELL_RULE_NOTES["cannot-classify"]]],
+])("the notes of %j name the programs of rules of high risk", (script, expected) => {
+  expect(SHELL_RULES.judge(script, WORKSPACE).notes).toEqual(expect.arrayContaining(expected));
 });

@@ -1,9 +1,12 @@
-import { isMisreadable, printableAscii, withVisibleEscapes } from "../../core/printable.ts";
+import { splitAtLookAlikes, withVisibleEscapes } from "../../core/printable.ts";
 
 /** A piece of text from outside, as it is shown. */
 export interface Piece {
-  /** `escape`: a character that would show nothing or mislead, as `\u{…}`. `end`: a line end. `gap`: a long run of spaces. */
-  readonly kind: "text" | "escape" | "end" | "gap";
+  /**
+   * `escape`: a character that would show nothing or mislead, as `\u{…}`. `end`: a line end. `gap`: a long run of spaces.
+   * `alike`: a letter that looks like one of the script of its word.
+   */
+  readonly kind: "text" | "escape" | "end" | "gap" | "alike";
   readonly text: string;
 }
 
@@ -21,7 +24,7 @@ export function linesOf(text: string): readonly (readonly Piece[])[] {
   let at = 0;
   for (const found of shown.matchAll(SPECIAL)) {
     const [special] = found;
-    if (found.index > at) line.push({ kind: "text", text: shown.slice(at, found.index) });
+    line.push(...textPieces(shown.slice(at, found.index)));
     at = found.index + special.length;
     if (special === "↵") line.push({ kind: "escape", text: "\\u{21b5}" });
     else if (special.startsWith(" ")) line.push({ kind: "gap", text: `⟦${special.length} spaces⟧` });
@@ -32,12 +35,13 @@ export function linesOf(text: string): readonly (readonly Piece[])[] {
       line = [];
     } else line.push({ kind: shown[found.index - 1] === "\\" ? "text" : "escape", text: special });
   }
-  if (at < shown.length) line.push({ kind: "text", text: shown.slice(at) });
+  line.push(...textPieces(shown.slice(at)));
   if (line.length > 0 || lines.length === 0) lines.push(line);
   return lines;
 }
 
-/** Returns the text in ASCII where a reader could misread it: words of mixed scripts, letters that run from right to left. */
-export function asciiIfMisreadable(text: string): string | undefined {
-  return isMisreadable(text) ? printableAscii(text) : undefined;
+function textPieces(text: string): readonly Piece[] {
+  return splitAtLookAlikes(text).flatMap((part, at): Piece[] =>
+    part === "" ? [] : [{ kind: at % 2 === 0 ? "text" : "alike", text: part }],
+  );
 }

@@ -198,6 +198,8 @@ export function Dialog({ title, onClose, children }: DialogProps): VNode {
   useEffect(() => {
     const before = document.activeElement;
     element.current?.showModal();
+    // The first field is what the dialog is for; the first button in it closes it.
+    element.current?.querySelector<HTMLElement>("textarea, input:not([type=checkbox])")?.focus();
     return () => {
       if (before instanceof HTMLElement) before.focus();
     };

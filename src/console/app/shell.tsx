@@ -26,7 +26,11 @@ export function Shell(): VNode {
   useEffect(() => effect(showTitle), []);
   useEffect(() => {
     document.addEventListener("keydown", onKey);
-    return () => document.removeEventListener("keydown", onKey);
+    document.addEventListener("keydown", onScrollKey);
+    return () => {
+      document.removeEventListener("keydown", onKey);
+      document.removeEventListener("keydown", onScrollKey);
+    };
   }, []);
   const { is } = session.value;
   return (
@@ -82,7 +86,8 @@ function Printed(): VNode | null {
   return (
     <p class="printed" aria-hidden="true">
       Safe Tool Call {settings.value?.version}, {location.host}. Printed{" "}
-      {localTime(new Date(serviceNow()).toISOString())} by <Text value={session.value.person.sub} max={80} />.
+      {localTime(new Date(serviceNow()).toISOString())} by <Text value={session.value.person.sub} max={80} />. Times are
+      those of {Intl.DateTimeFormat().resolvedOptions().timeZone}.
     </p>
   );
 }
@@ -225,6 +230,22 @@ function Help(): VNode {
       <p class="help">Keys do nothing while you type into a field.</p>
     </Dialog>
   );
+}
+
+/** Where keys scroll to, in heights of what is shown. */
+const SCROLLED: Readonly<Record<string, number>> = { PageDown: 0.9, PageUp: -0.9, End: 1e6, Home: -1e6 };
+
+/** Scrolls the page by keys while the focus is on the navigation or on nothing: not the window scrolls, but the page in it. */
+function onScrollKey(event: KeyboardEvent): void {
+  const share = SCROLLED[event.key];
+  const { target } = event;
+  if (share === undefined || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+  if (event.defaultPrevented || !(target instanceof Element)) return;
+  if (target !== document.body && target.closest(".top a") === null) return;
+  const page = document.querySelector("main :is(.detail-scroll, .sheet)");
+  if (page === null || page.scrollHeight <= page.clientHeight) return;
+  event.preventDefault();
+  page.scrollBy({ top: share * page.clientHeight });
 }
 
 /** A letter that comes later than this after `p` is a key of the page again. */

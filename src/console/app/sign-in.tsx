@@ -22,7 +22,7 @@ export function SignIn(): VNode {
       <div class="card">
         <Mark />
         <h1>Safe Tool Call</h1>
-        <p class="lead">Console for the people who decide what agents may do.</p>
+        <p class="dim">Console for the people who decide what agents may do.</p>
         {state.is === "out" && state.ended && (
           <p class="callout" role="status">
             <strong>Your session has ended.</strong> Sign in again; you come back to the same page. A decision that was

@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
 import { misreadableInAscii } from "../../core/printable.ts";
-import { asciiIfMisreadable, linesOf, type Piece } from "./escapes.ts";
+import { linesOf, type Piece } from "./escapes.ts";
 import { counted } from "./words.ts";
 
 /**
@@ -102,14 +102,17 @@ export function Sentence({
 
 const WHY_ASCII = "because letters look like others or run from right to left";
 
+const PIECE_TITLES: Readonly<Record<Exclude<Piece["kind"], "text">, string>> = {
+  end: "line end",
+  escape: "a character that shows nothing or misleads",
+  gap: "a character that shows nothing or misleads",
+  alike: "a letter of another script than the rest of its word",
+};
+
 function pieceOf({ kind, text }: Piece, key: string): VNode | string {
   if (kind === "text") return text;
   return (
-    <span
-      key={key}
-      class={`piece-${kind}`}
-      title={kind === "end" ? "line end" : "a character that shows nothing or misleads"}
-    >
+    <span key={key} class={`piece-${kind}`} title={PIECE_TITLES[kind]}>
       {text}
     </span>
   );
@@ -126,17 +129,29 @@ export interface BlockProps {
   readonly isOpen?: boolean;
   readonly onOpen?: () => void;
   readonly label: string;
+  /** Lines with one of these words are marked, and also shown where the rest of the text is left out. */
+  readonly told?: readonly string[];
 }
 
 interface ShownLine {
   readonly pieces: readonly Piece[];
+  /** From 1. */
+  readonly number: number;
+  readonly isTold: boolean;
   /** The line begins after a line end in a text, not in the display. */
   readonly isInside: boolean;
 }
 
-function shownLines(value: BlockText): readonly ShownLine[] {
-  if (typeof value === "string") return linesOf(value).map((pieces) => ({ pieces, isInside: false }));
-  return value.flatMap((line) => linesOf(line).map((pieces, at) => ({ pieces, isInside: at > 0 })));
+function shownLines(value: BlockText, told: readonly string[] = []): readonly ShownLine[] {
+  const texts = typeof value === "string" ? [value] : value;
+  return texts
+    .flatMap((text) => linesOf(text).map((pieces, at) => ({ pieces, isInside: typeof value !== "string" && at > 0 })))
+    .map((line, at) => ({ ...line, number: at + 1, isTold: told.length > 0 && hasWord(line.pieces, told) }));
+}
+
+function hasWord(pieces: readonly Piece[], words: readonly string[]): boolean {
+  const found = pieces.flatMap(({ text }) => text.toLowerCase().split(/[^\w.+-]+/));
+  return words.some((word) => found.includes(word));
 }
 
 function sizeOf(value: BlockText): number {
@@ -149,20 +164,21 @@ export function isLong(value: BlockText): boolean {
 }
 
 /** Shows a text of any length with its line ends, in a fixed-width face. Long ones show their start and what is left out. */
-export function Block({ value, as = "plain", label, isOpen, onOpen }: BlockProps): VNode {
+export function Block({ value, as = "plain", label, isOpen, onOpen, told }: BlockProps): VNode {
   const own = useSignal(false);
   const folded = !(isOpen ?? own.value) && isLong(value);
-  const lines = shownLines(value);
+  const lines = shownLines(value, told);
   const shown = folded ? cut(lines) : lines;
-  const ascii = folded ? undefined : asciiIfMisreadable(typeof value === "string" ? value : value.join(" "));
+  const far = folded ? lines.slice(LINES_SHOWN).filter(({ isTold }) => isTold) : [];
+  const ascii = folded ? undefined : misreadableInAscii(typeof value === "string" ? value : value.join(" "));
   return (
     <figure class="block" aria-label={label}>
       <pre class={`lines ${as}`}>
-        {shown.map(({ pieces, isInside }, at) => (
-          <span key={at} class={`line ${isInside ? "inside" : ""} ${as === "diff" ? diffClass(pieces) : ""}`}>
-            {pieces.map((piece, index) => pieceOf(piece, String(index)))}
-            {"\n"}
-          </span>
+        {shown.map((line) => (
+          <LineShown key={line.number} line={line} as={as} />
+        ))}
+        {cut(far).map((line) => (
+          <LineShown key={line.number} line={line} as={as} isFar />
         ))}
       </pre>
       {folded && (
@@ -188,11 +204,27 @@ export function Block({ value, as = "plain", label, isOpen, onOpen }: BlockProps
   );
 }
 
+interface LineProps extends Required<Pick<BlockProps, "as">> {
+  readonly line: ShownLine;
+  /** Whether lines before it are left out. */
+  readonly isFar?: boolean;
+}
+
+function LineShown({ line: { pieces, number, isInside, isTold }, as, isFar = false }: LineProps): VNode {
+  const classes = ["line", isInside && "inside", isTold && "told", isFar && "far", as === "diff" && diffClass(pieces)];
+  return (
+    <span class={classes.filter((name) => name !== false).join(" ")} data-line={isFar ? `line ${number}` : undefined}>
+      {pieces.map((piece, index) => pieceOf(piece, String(index)))}
+      {"\n"}
+    </span>
+  );
+}
+
 function cut(lines: readonly ShownLine[]): readonly ShownLine[] {
   let left = CHARACTERS_SHOWN;
-  return lines.slice(0, LINES_SHOWN).map(({ pieces, isInside }) => ({
-    isInside,
-    pieces: pieces.flatMap((piece) => {
+  return lines.slice(0, LINES_SHOWN).map((line) => ({
+    ...line,
+    pieces: line.pieces.flatMap((piece) => {
       if (left <= 0) return [];
       const text = piece.text.slice(0, left);
       left -= text.length;

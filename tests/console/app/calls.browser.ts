@@ -44,7 +44,7 @@ test("the filters are in the URL: what a link names is found, and a changed filt
   expect(await texts(page, "cell-tool")).toEqual(["announce inline"]);
   expect(await page.getByLabel("Tool", { exact: true }).inputValue()).toBe("announce");
   await page.getByLabel("Decision").selectOption("PENDING");
-  await page.getByText("waits for approval").first().waitFor();
+  await page.getByText("asked a person").first().waitFor();
   expect(page.url()).toEndWith("#/calls?decision=PENDING&tool=announce");
   await page.goBack();
   await page.locator(".records").getByText("allowed", { exact: true }).waitFor();
@@ -159,7 +159,7 @@ test("a call tells its story: verdict, stages, approval, votes, lines; hostile t
   await page.locator(".event summary").first().click();
   await page.locator(".event figure").first().getByText('"type": "approval.asked"').waitFor();
   await page.getByRole("link", { name: "Open this call" }).click();
-  await page.getByText("waits for approval").first().waitFor();
+  await page.getByText("asked a person").first().waitFor();
   await page.getByRole("link", { name: "← All calls" }).click();
   await page.getByRole("heading", { name: "Calls" }).waitFor();
 });

@@ -208,6 +208,21 @@ describe("navigation", () => {
     }
   });
 
+  test("keys scroll the page while the navigation has the focus, and nothing scrolls the navigation away", async () => {
+    const visitor = await visit({ holds: OF_ALL, viewport: { width: 1366, height: 400 } });
+    const { page } = visitor;
+    await page.getByRole("link", { name: "Tools" }).click();
+    await page.getByRole("heading", { name: /^Tools/ }).waitFor();
+    const scrolled = (): Promise<number> =>
+      page.evaluate("document.querySelector('main :is(.detail-scroll, .sheet)').scrollTop");
+    await page.getByText("rotate_keys").first().waitFor();
+    await page.keyboard.press("End");
+    expect(await scrolled()).toBeGreaterThan(0);
+    expect(await page.evaluate("document.documentElement.scrollHeight <= innerHeight")).toBe(true);
+    await page.keyboard.press("Home");
+    expect(await scrolled()).toBe(0);
+  });
+
   test("the key of the navigation is no key of a page, and a page's key leads nowhere", async () => {
     const id = await world.ask("create_order", { customer: "C", items: ["a"], note: "by key" });
     const visitor = await visit();

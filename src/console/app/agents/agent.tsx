@@ -3,6 +3,7 @@ import { refusalSentence } from "../../../core/refusal-words.ts";
 import { members } from "../api.ts";
 import type { AgentName } from "../caller.tsx";
 import { Failed, SourceLine } from "../calls/fleet.tsx";
+import { judgementOf } from "../calls/judgement.ts";
 import { callOf, type Line, verdictOf } from "../calls/model.ts";
 import { HaltedMark, haltOf, readHalts, StopAgent, sumOf, useHalts } from "../halting.tsx";
 import { Ago, Badge, Countdown, Heading, localTime, Party, Problem } from "../parts.tsx";
@@ -101,6 +102,9 @@ function Did({ who, activity, query }: DidProps): VNode {
         <Figure words="in the last day" calls={day} />
         <li>
           <strong>{lastAt === null ? "–" : <Ago iso={lastAt} />}</strong> <span class="dim">last call</span>
+          <span class="figure-more">
+            <a href={callsHref({ ...filter, order: "oldest" })}>Its first calls</a>
+          </span>
         </li>
       </ul>
       {sumOf(day) > 0 && (
@@ -162,8 +166,8 @@ function Tools({ activity: { tools }, filter }: CountsProps): VNode {
       <Scrolling label="Calls by tool">
         <table class="records wide" {...ROLE.table}>
           <Columns
-            titles={["Tool", "Last hour", "Last day", "Allowed", "Refused", "Last call"]}
-            numbers={["Last hour", "Last day", "Allowed", "Refused"]}
+            titles={["Tool", "Last hour", "Last day", "Allowed", "Refused", "Asked", "Last call"]}
+            numbers={["Last hour", "Last day", "Allowed", "Refused", "Asked"]}
           />
           <tbody>
             {tools.slice(0, ROWS_SHOWN).map(({ tool, hour, day, lastAt }) => (
@@ -179,6 +183,7 @@ function Tools({ activity: { tools }, filter }: CountsProps): VNode {
                 <td class="cell-number">{sumOf(day).toLocaleString()}</td>
                 <td class="cell-number">{(day["ALLOWED"] ?? 0).toLocaleString()}</td>
                 <td class="cell-number">{refusedIn(day).toLocaleString()}</td>
+                <td class="cell-number">{(day["PENDING"] ?? 0).toLocaleString()}</td>
                 <td>{lastAt !== null && <Ago iso={lastAt} />}</td>
               </tr>
             ))}
@@ -219,7 +224,7 @@ function Refusals({
                       </code>
                     </a>
                     <p class="help">
-                      <Text value={reasonOf(code, lines)} max={200} />
+                      <Text value={reasonOf(code, lines)} max={300} />
                     </p>
                   </td>
                   <td class="cell-number">{refusedIn(hour).toLocaleString()}</td>
@@ -238,7 +243,10 @@ function Refusals({
 /** Returns what the code means; with the details of the newest such call where it is among the lines. */
 function reasonOf(code: string, lines: readonly Line[]): string {
   const newest = lines.find((line) => callOf(line).code === code);
-  return refusalSentence(code, members(newest?.["denial"])["details"]) ?? "";
+  const sentence = refusalSentence(code, members(newest?.["denial"])["details"]) ?? "";
+  const denials = newest === undefined ? [] : judgementOf(newest, []).said.filter(({ does }) => does === "denies");
+  const rules = code === "POLICY_DENIED" ? denials.flatMap(({ meanings }) => meanings.map(({ text }) => text)) : [];
+  return rules.length === 0 ? sentence : `${sentence} The newest: ${rules.join(" ")}`;
 }
 
 function LastCalls({ lines }: { readonly lines: readonly Line[] }): VNode {

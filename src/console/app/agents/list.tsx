@@ -192,7 +192,7 @@ function Row({ row }: { readonly row: AgentRow }): VNode {
       </td>
       <td class="cell-state" {...ROLE.cell}>
         {isHalted && <Badge tone="bad">halted</Badge>}
-        {asked > 0 && <Badge>{asked} asked</Badge>}
+        {asked > 0 && <Badge>{asked.toLocaleString()} asked a person</Badge>}
       </td>
     </tr>
   );

@@ -1,8 +1,10 @@
+import { useSignal } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
 import { useState } from "preact/hooks";
 import type { ApprovalAnswer, ShownGrant, ShownSession } from "../../../core/api/approvals.ts";
 import type { QuotaListing } from "../../../core/api/quotas.ts";
 import type { OperatorPermission } from "../../../core/operator-permissions.ts";
+import { nameInSentence } from "../../../core/printable.ts";
 import { serviceNow } from "../api.ts";
 import { isPending, outcomeOf, toneOf } from "../approvals/model.ts";
 import { HeadlineShown } from "../approvals/row.tsx";
@@ -54,15 +56,24 @@ const REQUESTS: PartOf<{ readonly approvals: readonly ApprovalAnswer[] }> = {
           {recent.length === REQUESTS_READ ? `The newest ${REQUESTS_READ} requests` : "In the last day"}:{" "}
           {[...outcomes].map(([outcome, of]) => `${of.length} ${outcome.toLowerCase()}`).join(" · ")}
         </p>
-        <Items of={waiting.length > 0 ? waiting : recent} noun="request">
-          {({ id, state, decidedBy, tool, summary, headline, createdAt }) => (
+        <Items of={[...waiting, ...recent.filter((one) => !waiting.includes(one))]} noun="request">
+          {(one) => (
             <>
-              <Badge tone={toneOf(state)}>{outcomeOf({ state, decidedBy })}</Badge>{" "}
-              <a href={hrefOf("approvals", [id])}>
-                <HeadlineShown request={{ headline, summary: summary === "" ? tool : summary }} />
-              </a>{" "}
+              <a href={hrefOf("approvals", [one.id])}>
+                <HeadlineShown request={{ ...one, summary: one.summary === "" ? one.tool : one.summary }} />
+              </a>
+              <Badge tone={toneOf(one.state)}>{outcomeOf(one)}</Badge>{" "}
               <span class="dim">
-                <Ago iso={createdAt} />
+                <code>
+                  <Text value={one.tool} max={60} isFixed />
+                </code>
+                {" · "}
+                {one.decidedBy !== undefined && (
+                  <>
+                    by <Text value={nameInSentence(one.decidedBy.sub)} max={60} />{" "}
+                  </>
+                )}
+                <Ago iso={one.decidedAt ?? one.createdAt} />
               </span>
             </>
           )}
@@ -133,25 +144,54 @@ const QUOTAS: PartOf<QuotaListing> = {
   path: "/quotas",
   off: "The configuration has no quotas.",
   view: ({ quotas, use }) =>
-    use.length === 0 ? (
-      <p class="dim">{quotas.length === 0 ? QUOTAS.off : "It has used none of its quotas."}</p>
+    quotas.length === 0 && use.length === 0 ? (
+      <p class="dim">{QUOTAS.off}</p>
     ) : (
-      <Items of={use} noun="quota">
-        {({ quota, tool, system, unit, used, limit, endsAt }) => (
-          <>
-            {limit !== undefined && used >= limit && <Badge tone="bad">used up</Badge>}{" "}
-            <code>
-              <Text value={[quota, tool, system].filter((name) => name !== undefined).join(" ")} max={80} />
-            </code>{" "}
-            {used.toLocaleString()} of {limit?.toLocaleString() ?? "any"} {unit},{" "}
-            <span class="dim">
-              again in <Countdown iso={new Date(endsAt).toISOString()} />
-            </span>
-          </>
-        )}
-      </Items>
+      <>
+        {use.length === 0 && <p class="dim">It has used none of its quotas.</p>}
+        {use.length > 0 && <QuotaUse use={use} />}
+        <UnusedQuotas quotas={quotas} use={use} />
+      </>
     ),
 };
+
+function QuotaUse({ use }: Pick<QuotaListing, "use">): VNode {
+  return (
+    <Items of={use} noun="quota">
+      {({ quota, tool, system, unit, used, limit, endsAt }) => (
+        <>
+          {limit !== undefined && used >= limit && <Badge tone="bad">used up</Badge>}{" "}
+          <code>
+            <Text value={[quota, tool, system].filter((name) => name !== undefined).join(" ")} max={80} />
+          </code>{" "}
+          {used.toLocaleString()} of {limit?.toLocaleString() ?? "any"} {unit},{" "}
+          <span class="dim">
+            again in <Countdown iso={new Date(endsAt).toISOString()} />
+          </span>
+        </>
+      )}
+    </Items>
+  );
+}
+
+/** Names the quotas per caller of which nothing is used yet: whether one of them is for others alone, its settings say. */
+function UnusedQuotas({ quotas, use }: Pick<QuotaListing, "quotas" | "use">): VNode | null {
+  const unused = quotas.filter(({ name, per }) => per.includes("caller") && use.every(({ quota }) => quota !== name));
+  if (unused.length === 0) return null;
+  return (
+    <p class="help">
+      Nothing used of <Text value={unused.map(quotaInWords).join(", ")} max={300} />.{" "}
+      <a href={hrefOf("policy")}>What they count</a>
+    </p>
+  );
+}
+
+function quotaInWords({ name, calls, bytes, cost, window }: QuotaListing["quotas"][number]): string {
+  const [limit = 0, unit] = Object.entries({ calls, bytes, cost }).flatMap(([of, most = 0]) =>
+    most > 0 ? [most, of] : [],
+  );
+  return `${name} (${limit.toLocaleString()} ${unit} a ${window})`;
+}
 
 const SESSIONS: PartOf<{ readonly sessions: readonly ShownSession[] }> = {
   title: "Sessions",
@@ -255,19 +295,27 @@ interface ItemsProps<Item> {
 }
 
 function Items<Item>({ of, noun, more, children }: ItemsProps<Item>): VNode {
+  const isOpen = useSignal(false);
+  const left = isOpen.value ? 0 : of.length - ROWS_SHOWN;
   return (
     <>
       <ul class="standing">
-        {of.slice(0, ROWS_SHOWN).map((item, at) => (
+        {of.slice(0, isOpen.value ? undefined : ROWS_SHOWN).map((item, at) => (
           <li key={at}>{children(item)}</li>
         ))}
       </ul>
-      {(of.length > ROWS_SHOWN || more !== undefined) && (
-        <p class="help">
-          {of.length > ROWS_SHOWN && `${counted(of.length - ROWS_SHOWN, `more ${noun}`)}. `}
-          {more}
-        </p>
+      {left > 0 && (
+        <button
+          type="button"
+          class="show-all"
+          onClick={() => {
+            isOpen.value = true;
+          }}
+        >
+          Show {counted(left, `more ${noun}`)}
+        </button>
       )}
+      {more !== undefined && <p class="help">{more}</p>}
     </>
   );
 }

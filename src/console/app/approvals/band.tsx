@@ -3,6 +3,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { saidMembers } from "../../../core/approval-view.ts";
 import { askingReasons } from "../../../core/decision-words.ts";
 import { asStrings } from "../../../core/json.ts";
+import { misreadableInAscii } from "../../../core/printable.ts";
 import { members } from "../api.ts";
 import { Actor, CallerLink } from "../caller.tsx";
 import { agentOf, HaltedMark, StopAgent } from "../halting.tsx";
@@ -12,6 +13,7 @@ import { Sentences } from "../records.tsx";
 import { Text } from "../text.tsx";
 import { isPending, outcomeOf, type ShownRequest, toneOf } from "./model.ts";
 import { words } from "./plan.ts";
+import { shownPlan } from "./reading.ts";
 
 /** Characters of the agent's reason that are shown before it is opened: what will run stays on the screen. */
 const REASON_SHOWN = 280;
@@ -111,6 +113,7 @@ function Why({ request }: { readonly request: ShownRequest }): VNode {
   const { toolMessage } = view;
   const { meanings, notes } = askingReasons(request);
   const others = asStrings(notes);
+  const told = meanings.map(({ text }) => text.toLowerCase());
   return (
     <div class="band-why">
       <h2>{isPending(request) ? "Why it asks" : "Why it asked"}</h2>
@@ -119,11 +122,32 @@ function Why({ request }: { readonly request: ShownRequest }): VNode {
           <Text value={toolMessage} max={1_000} />
         </p>
       )}
+      <Alike request={request} />
       <Meanings meanings={meanings} />
       {others.length > 0 && <Sentences label="Notes" value={others} sentences={others} />}
       {saidMembers(view, "console").map((member) => (
-        <Sentences key={member.label} {...member} label={words(member.label)} />
+        <Sentences
+          key={member.label}
+          {...member}
+          label={words(member.label)}
+          sentences={member.sentences?.filter((each) => told.every((text) => !text.includes(each.toLowerCase())))}
+        />
       ))}
     </div>
+  );
+}
+
+const ALIKE_SHOWN = 200;
+
+/** Words of the plan whose letters look like others: on a phone, the plan itself is below the buttons. */
+function Alike({ request }: { readonly request: ShownRequest }): VNode | null {
+  const parts = shownPlan(request).main.flatMap(({ value, end = "" }) => [value, end].flat());
+  const ascii = misreadableInAscii(parts.join(" "));
+  if (ascii === undefined) return null;
+  return (
+    <p class="ascii">
+      <strong>Letters look like others</strong> or run from right to left in what will run:{" "}
+      <code>{ascii.length > ALIKE_SHOWN ? `${ascii.slice(0, ALIKE_SHOWN)}…` : ascii}</code>
+    </p>
   );
 }

@@ -1,5 +1,7 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
+import { programsIn } from "../../../core/decision-words.ts";
+import { asStrings } from "../../../core/json.ts";
 import { nameInSentence } from "../../../core/printable.ts";
 import { members } from "../api.ts";
 import { Ago, Badge, Facts, Heading, localTime, Party, Problem } from "../parts.tsx";
@@ -11,6 +13,7 @@ import { earlierOn, loadShown, shown } from "./inbox.ts";
 import { coverageOf, isPending, outcomeOf, type ShownRequest, toneOf } from "./model.ts";
 import { isCompact, type PlanPart, type PlanShown } from "./plan.ts";
 import { isPartOpen, openPart, shownPlan } from "./reading.ts";
+import { HeadlineShown } from "./row.tsx";
 import { Votes } from "./votes.tsx";
 
 /** The open request: what will run, why it asks, who asks, and the decision. */
@@ -91,7 +94,8 @@ function Outcome({ request }: { readonly request: ShownRequest }): VNode | null 
 
 function Plan({ request }: { readonly request: ShownRequest }): VNode {
   const plan = shownPlan(request);
-  const { confinement } = members(request.view);
+  const { confinement, notes } = members(request.view);
+  const told = programsIn(asStrings(notes));
   return (
     <section class={`plan ${plan.title === "Question" ? "question" : ""}`} aria-labelledby="plan-title">
       <div class="plan-head">
@@ -100,7 +104,7 @@ function Plan({ request }: { readonly request: ShownRequest }): VNode {
       </div>
       <div class="plan-card">
         {plan.main.map((part) => (
-          <Part key={part.label} part={part} isMain />
+          <Part key={part.label} part={part} isMain told={part.label === "Script" ? told : []} />
         ))}
         {typeof confinement === "string" && confinement !== "not applicable" && (
           <p class={`confinement ${confinement === "none" ? "is-none" : ""}`}>
@@ -117,7 +121,13 @@ function planTitle(request: ShownRequest): string {
   return isPending(request) ? "What will run" : "What was requested";
 }
 
-function Part({ part, isMain = false }: { readonly part: PlanPart; readonly isMain?: boolean }): VNode {
+interface PartProps {
+  readonly part: PlanPart;
+  readonly isMain?: boolean;
+  readonly told?: readonly string[];
+}
+
+function Part({ part, isMain = false, told = [] }: PartProps): VNode {
   const { label, value, as = "plain", omission, end } = part;
   const own = useSignal(false);
   const isOpen = isMain ? isPartOpen(label) : own.value;
@@ -128,7 +138,7 @@ function Part({ part, isMain = false }: { readonly part: PlanPart; readonly isMa
   return (
     <div class={`part ${isCompact(part) ? "compact" : ""}`}>
       <h3>{label}</h3>
-      <Block value={value} as={as} label={label} isOpen={isOpen} onOpen={open} />
+      <Block value={value} as={as} label={label} isOpen={isOpen} onOpen={open} told={told} />
       {omission !== undefined && <p class="omission">{omission}</p>}
       {end !== undefined && <Block value={end} label={`${label}, end`} isOpen={isOpen} onOpen={open} />}
     </div>
@@ -185,6 +195,7 @@ function Earlier({ request }: { readonly request: ShownRequest }): VNode {
                     : <Quoted value={one.decisionReason} max={200} />
                   </>
                 )}
+                <HeadlineShown request={one} />
               </span>
             </li>
           ))}

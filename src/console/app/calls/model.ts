@@ -39,7 +39,7 @@ const VERDICTS: Readonly<Record<string, readonly [words: string, tone: string]>>
   ALLOWED: ["allowed", "good"],
   DENIED: ["denied", "warn"],
   ERROR: ["error", "bad"],
-  PENDING: ["waits for approval", "plain"],
+  PENDING: ["asked a person", "plain"],
   DRY_RUN: ["dry run", "plain"],
 };
 
@@ -120,7 +120,7 @@ export function eventsOf(calls: readonly Line[], journal: readonly Line[]): read
     const { key, timestamp, decision, code, sub, traceId, instance } = callOf(line);
     const [words, tone] = verdictOf(decision);
     const ended = `The call ended: ${words}${code === undefined ? "" : `, ${code}`}`;
-    const what = decision === "PENDING" ? "The call waits for an approver" : ended;
+    const what = decision === "PENDING" ? "The call asked a person" : ended;
     return { key, timestamp, what, who: sub, tone, said: undefined, callId: traceId, instance, line };
   });
   const others = journal.map((line, at): StoryEvent => {

@@ -3,7 +3,7 @@ import { asString } from "../../../core/json.ts";
 import { nameInSentence } from "../../../core/printable.ts";
 import { members } from "../api.ts";
 import { Facts, localTime } from "../parts.tsx";
-import { codeRow, jsonLines, Section } from "../records.tsx";
+import { Command, codeRow, jsonLines, Section } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { Block, Quoted, Text } from "../text.tsx";
 import { counted } from "../words.ts";
@@ -87,6 +87,10 @@ interface EvidenceProps {
   readonly isOfFleet: boolean;
 }
 
+function proofName(traceId: string): string {
+  return `proof-${traceId.replace(/[^\w-]/g, "_")}.json`;
+}
+
 export function Evidence({ line, log, isOfFleet }: EvidenceProps): VNode {
   const traceId = asString(line["traceId"]);
   const { seq } = line;
@@ -116,19 +120,15 @@ export function Evidence({ line, log, isOfFleet }: EvidenceProps): VNode {
         <div class="buttons">
           <button
             type="button"
-            onClick={() =>
-              void download(
-                `/audit/${encodeURIComponent(traceId)}/proof`,
-                `proof-${traceId.replace(/[^\w-]/g, "_")}.json`,
-              )
-            }
+            onClick={() => void download(`/audit/${encodeURIComponent(traceId)}/proof`, proofName(traceId))}
           >
             Download inclusion proof
           </button>
           <p class="help">
-            Proves to anybody who has the public key that the log holds this line:{" "}
-            <code>stc audit verify-proof FILE --key KEY</code>
+            Proves to anybody who has the public key (under <a href={hrefOf("evidence")}>Evidence</a>) that the log
+            holds this line:
           </p>
+          <Command value={`stc audit verify-proof ${proofName(traceId)} --key KEY`} label="verify the proof" />
         </div>
       )}
     </Section>

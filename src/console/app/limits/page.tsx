@@ -4,9 +4,10 @@ import { useEffect, useState } from "preact/hooks";
 import type { AuditActivity } from "../../../core/api/audit.ts";
 import type { HaltListing, HaltShown } from "../../../core/api/halts.ts";
 import type { QuotaListing } from "../../../core/api/quotas.ts";
+import { isMisreadable } from "../../../core/printable.ts";
 import { ApiError, request } from "../api.ts";
 import { CallerLink } from "../caller.tsx";
-import { asciiIfMisreadable, linesOf } from "../escapes.ts";
+import { linesOf } from "../escapes.ts";
 import {
   ConfirmButtons,
   DURATIONS,
@@ -205,7 +206,7 @@ function suggestible(names: readonly string[]): readonly string[] {
   const plain = names.filter(
     (name) =>
       name.length <= SUGGESTED_CHARACTERS_MAX &&
-      asciiIfMisreadable(name) === undefined &&
+      !isMisreadable(name) &&
       linesOf(name).every((pieces) => pieces.every(({ kind, text }) => kind === "text" && name.includes(text))),
   );
   return [...new Set(plain)].slice(0, SUGGESTED_MAX);
@@ -346,7 +347,7 @@ function Quotas(): VNode {
       {use?.length === 0 && <p class="dim">No quota is used in the present windows.</p>}
       {use !== undefined && use.length > 0 && (
         <Scrolling label="Use of the quotas">
-          <table>
+          <table class="records wide" {...ROLE.table}>
             <Columns titles={["Quota", "Of", "Used", "Limit", "Ends"]} numbers={["Used", "Limit"]} />
             <tbody>
               {use.map((one, at) => (
