@@ -1,9 +1,9 @@
 import type { VNode } from "preact";
+import { judgementOf } from "../../../core/call-story.ts";
 import { refusalSentence } from "../../../core/refusal-words.ts";
 import { members } from "../api.ts";
 import type { AgentName } from "../caller.tsx";
 import { Failed, SourceLine } from "../calls/fleet.tsx";
-import { judgementOf } from "../calls/judgement.ts";
 import { callOf, type Line, verdictOf } from "../calls/model.ts";
 import { HaltedMark, haltOf, readHalts, StopAgent, sumOf, useHalts } from "../halting.tsx";
 import { Ago, Badge, Countdown, Heading, localTime, Party, Problem } from "../parts.tsx";
