@@ -20,8 +20,24 @@ async function readCode(read: () => Promise<PageContent>): Promise<PageContent> 
   try {
     return await read();
   } catch {
-    throw new ApiError("PAGE_NOT_FOUND", "The service may have another version by now: load the console again.");
+    throw new ApiError("PAGE_NOT_FOUND", wasLoadedAgain() ? STILL_MISSING : MISSING);
   }
+}
+
+const MISSING = "The service may have another version by now: load the console again.";
+const STILL_MISSING =
+  "The console was loaded again, and the service still does not have the code of this page: replicas of several versions may answer. Repeat it when their update is complete.";
+/** Set when somebody loads the console again because of missing code, until a page's code was read. */
+const LOADED_AGAIN_ITEM = "stc-console-loaded-again";
+
+function wasLoadedAgain(): boolean {
+  return sessionStorage.getItem(LOADED_AGAIN_ITEM) !== null;
+}
+
+/** Only a person starts it: a page that did so by itself would load again and again while two versions answer. */
+function loadConsoleAgain(): void {
+  sessionStorage.setItem(LOADED_AGAIN_ITEM, "1");
+  location.reload();
 }
 
 /**
@@ -40,6 +56,7 @@ export function later(head: PageHead, read: () => Promise<PageContent>): AppPage
     reading = true;
     try {
       const found = await readCode(read);
+      sessionStorage.removeItem(LOADED_AGAIN_ITEM);
       if (isRunning) stop = found.run?.();
       content.value = found;
     } catch (error) {
@@ -60,7 +77,7 @@ export function later(head: PageHead, read: () => Promise<PageContent>): AppPage
     const read = { path: head.name, ...(value instanceof ApiError && { error: value }) };
     return (
       <div class="sheet">
-        <Unread title={head.title} read={read} again={() => location.reload()} />
+        <Unread title={head.title} read={read} again={loadConsoleAgain} againText="Load the console again" />
       </div>
     );
   }

@@ -139,8 +139,14 @@ export function Empty({ title, children }: { readonly title: string; readonly ch
   );
 }
 
+interface ProblemProps {
+  readonly error: ApiError;
+  readonly onRetry?: () => void;
+  readonly retryText?: string;
+}
+
 /** An error inside the page: what happened, its code, and what to do. Not for one that the top of the page says already. */
-export function Problem({ error, onRetry }: { readonly error: ApiError; readonly onRetry?: () => void }): VNode | null {
+export function Problem({ error, onRetry, retryText = "Try again" }: ProblemProps): VNode | null {
   if (isAway.value && error.code === OFFLINE) return null;
   const advice = adviceFor(error.code);
   return (
@@ -158,7 +164,7 @@ export function Problem({ error, onRetry }: { readonly error: ApiError; readonly
       )}
       {onRetry !== undefined && (
         <button type="button" onClick={onRetry}>
-          Try again
+          {retryText}
         </button>
       )}
     </div>

@@ -204,10 +204,12 @@ export function Unread({
   title,
   read,
   again,
+  againText,
 }: {
   readonly title?: string;
   readonly read: Read<unknown>;
   readonly again: () => void;
+  readonly againText?: string;
 }): VNode {
   return (
     <>
@@ -217,7 +219,7 @@ export function Unread({
           {isAway.value ? "Waiting for the service …" : "Reading …"}
         </p>
       ) : (
-        <Problem error={read.error} onRetry={again} />
+        <Problem error={read.error} onRetry={again} {...(againText !== undefined && { retryText: againText })} />
       )}
     </>
   );

@@ -159,6 +159,42 @@ test("a page without a stream reads again by itself when the service is back", a
   }
 });
 
+// A tab stays open for days, and the service is replaced meanwhile: the names of the scripts of its pages are others then.
+test("a page whose code the service no longer has says so, and loads the console again only when somebody asks for it", async () => {
+  const visitor = await visit();
+  const { page } = visitor;
+  const loaded = (await page.evaluate(`performance.getEntriesByType("resource").map(({ name }) => name)`)) as string[];
+  const asked: string[] = [];
+  const isOther = (url: URL): boolean => url.pathname.endsWith(".js") && !loaded.includes(url.href);
+  await page.route(isOther, (request) => {
+    asked.push(request.request().url());
+    return request.fulfill({ status: 404, json: { error: { code: "ROUTE_NOT_FOUND", message: "no such file" } } });
+  });
+  const again = page.getByRole("button", { name: "Load the console again" });
+  /** Waits until the page's clock has ticked: what repeats by itself would have done so. */
+  const asksNoMore = async (): Promise<void> => {
+    const before = asked.length;
+    await page.waitForTimeout(1_200);
+    expect([asked.length, await page.evaluate("window.isSamePage")]).toEqual([before, true]);
+  };
+  await page.evaluate("window.isSamePage = true");
+  await visitor.go("#/calls");
+  await page.getByRole("alert").getByText("The service may have another version by now").waitFor();
+  expect(asked.length).toBeGreaterThan(0);
+  await asksNoMore();
+  await again.click();
+  await page.getByRole("alert").getByText("the service still does not have the code of this page").waitFor();
+  expect(await page.evaluate("window.isSamePage")).toBeUndefined();
+  await page.evaluate("window.isSamePage = true");
+  await asksNoMore();
+  await page.getByRole("link", { name: "Approvals" }).click();
+  await page.getByRole("heading", { name: /^Approvals/ }).waitFor();
+  await page.unroute(isOther);
+  await visitor.go("#/calls");
+  await page.getByRole("button", { name: "Search" }).waitFor();
+  expect(await page.evaluate(`sessionStorage.getItem("stc-console-loaded-again")`)).toBeNull();
+});
+
 test("a connection that breaks: the page says so, and shows afterwards what happened meanwhile", async () => {
   const line = await Line.open(Number(new URL(world.consoleUrl).port));
   try {
