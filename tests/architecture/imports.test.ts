@@ -134,7 +134,8 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "targets/http": ["graphql", "yaml", "zod"],
   "targets/files": ["re2js", "yaml", "zod"],
   "targets/mcp": ["zod"],
-  "targets/sql": ["zod"],
+  // Loaded only for a system of MariaDB.
+  "targets/sql": ["mysql2", "zod"],
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
   workers: ["prom-client"],
@@ -202,8 +203,10 @@ const DECLARED: Readonly<Record<string, readonly string[]>> = {
     "engines.ts",
     "kind.ts",
     "manifest.ts",
+    "mariadb/engine.ts",
     "plan.ts",
     "postgres/engine.ts",
+    "server-settings.ts",
     "settings.ts",
     "values.ts",
   ],
@@ -223,7 +226,9 @@ test.each(Object.entries(DECLARED))("of %s, only %j is loaded without being conf
 test("packages and clients of other systems are loaded only with a system to call", () => {
   const loaded = [...loadedAtStart()];
   expect(
-    loaded.filter((name) => /^(?:@grpc\/|protobufjs|@opentelemetry|@cedar-policy|@platformatic|graphql$)/.test(name)),
+    loaded.filter((name) =>
+      /^(?:@grpc\/|protobufjs|@opentelemetry|@cedar-policy|@platformatic|graphql$|mysql2)/.test(name),
+    ),
   ).toEqual([]);
   expect(
     loaded.filter((name) => /pipeline\/(?:identity\/roles|evaluation)|runtime\/composition\/roles/.test(name)),

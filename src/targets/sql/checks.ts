@@ -69,8 +69,9 @@ function parameterFaults({ parameters = [] }: SqlPart, description: Description)
 
 /** Types whose texts a form reads. Text is read from any. */
 const FORM_TYPES: Readonly<Record<Exclude<ColumnForm, "text">, RegExp>> = {
-  number: /^(?:smallint|integer|bigint|real|double precision|numeric)$/,
-  boolean: /^boolean$/,
+  number:
+    /^(?:smallint|integer|bigint|real|double precision|numeric|tinyint|mediumint|int|decimal|float|double|year|bit)$/,
+  boolean: /^(?:boolean|tinyint|bit)$/,
   json: /^jsonb?$/,
   list: /\[\]$/,
 };
@@ -80,6 +81,13 @@ function columnFaults(tool: Tool, part: SqlPart, columns: readonly DescribedColu
   const twice = names.filter((name, index) => names.indexOf(name) !== index);
   if (twice.length > 0) return [{ field: "target.sql.statement", message: `has two columns ${twice[0]}: use AS` }];
   const row = rowSchema(tool, part);
+  if (tool.classification !== "read" && columns.length === 0) {
+    return unless(
+      part.one !== true && row === undefined,
+      "output",
+      `must have ${CHANGED} alone: the change returns no rows`,
+    );
+  }
   if (row === undefined) {
     const shape = part.one === true ? "an object" : `an object with ${ROWS}, a list of objects`;
     return [{ field: "output", message: `must be ${shape}` }];
@@ -179,15 +187,18 @@ const STRICTEST: readonly ColumnRule[] = ["never", "redact", "mask"];
 
 /** Returns the strictest rule for a column that is in these places, and the place that it is for. */
 function ruleOf(
-  { columns }: DatabaseRules,
+  rules: DatabaseRules,
   places: readonly Place[],
 ): { readonly rule: ColumnRule; readonly from: string } | undefined {
+  // Some engines, and all unquoted names, make no difference between cases. A rule for a name is one for all its cases.
+  const columns = Object.entries(rules.columns).map(([key, rule]) => [key.toLowerCase(), rule] as const);
   const found = places.flatMap((place) => {
     const [schema, table, column] = place;
     const tables = schema === "" ? [table] : [table, `${schema}.${table}`];
     const keys = tables.flatMap((each) => [`${each}.${column}`, `${each}.*`]);
     const from = place.filter((part) => part !== "").join(".");
-    return keys.flatMap((key) => (Object.hasOwn(columns, key) ? [{ rule: columns[key] as ColumnRule, from }] : []));
+    const lower = keys.map((key) => key.toLowerCase());
+    return columns.flatMap(([key, rule]) => (lower.includes(key) ? [{ rule, from }] : []));
   });
   return STRICTEST.flatMap((rule) => found.find((each) => each.rule === rule) ?? [])[0];
 }

@@ -1,10 +1,11 @@
 import { z } from "zod";
 import type { SettingFault, SqlEngine } from "./engine.ts";
+import { mariadb } from "./mariadb/engine.ts";
 import { postgres } from "./postgres/engine.ts";
 import { type EngineSetting, type SqlEntry, sqlEntry, systemSettings } from "./settings.ts";
 
 /** The engines of a build. */
-const ENGINES: readonly SqlEngine[] = [postgres];
+const ENGINES: readonly SqlEngine[] = [postgres, mariadb];
 
 const EVERY_SETTING: ReadonlySet<string> = new Set<EngineSetting>(ENGINES.flatMap(({ settings }) => settings));
 

@@ -59,6 +59,11 @@ export function noSuchRow(): Refusal {
   return new Refusal("TARGET_REFUSED", "There is no such row.", { details: { status: "NOT_FOUND" } });
 }
 
+/** Returns the refusal of a result that is larger than its limits. */
+export function tooLarge(): Refusal {
+  return new Refusal("OUTPUT_TOO_LARGE", "The result is larger than this tool may return. Ask for less.");
+}
+
 const MESSAGES: Partial<Record<RefusalCode, string>> = FAILURE_MESSAGES;
 
 function abortCode(signal: AbortSignal): RefusalCode {

@@ -25,7 +25,7 @@ import {
   StatementRefused,
   type Texts,
 } from "./engine.ts";
-import { noSuchRow, refusalOf, SqlFailure } from "./failures.ts";
+import { noSuchRow, refusalOf, SqlFailure, tooLarge } from "./failures.ts";
 import { argumentsOf, CHANGED, membersOf, ROWS, readPart, type SqlPart, TRUNCATED } from "./manifest.ts";
 import { changePlanOf, changesMax, countParameters, planOf, rowsMax } from "./plan.ts";
 import { type ColumnForm, columnForm, columnValue, type ParameterType, parameterText } from "./values.ts";
@@ -290,6 +290,7 @@ export class SqlTool implements Binding {
   }
 
   #changeResult(rows: readonly AnsweredRow[], changed: number, checked: Checked): unknown {
+    if (this.#row === undefined) return { [CHANGED]: changed };
     const values = rows.map((row) => this.#rowOf(row, checked));
     return this.#part.one === true ? values[0] : { [ROWS]: values, [CHANGED]: changed };
   }
@@ -340,8 +341,4 @@ const TEXT: ParameterType = { name: "text", isList: false, isEnum: false };
 
 function refusedStatement({ message }: SqlFailure): Fault {
   return { field: "target.sql.statement", message: `the database refuses it (${message})` };
-}
-
-function tooLarge(): Refusal {
-  return new Refusal("OUTPUT_TOO_LARGE", "The result is larger than this tool may return. Ask for less.");
 }

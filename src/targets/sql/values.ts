@@ -52,11 +52,20 @@ export interface ParameterType {
   readonly name: string;
   readonly isList: boolean;
   readonly isEnum: boolean;
+  /** How its values are written, where the engine says that itself. */
+  readonly form?: ValueForm;
+}
+
+export interface ValueForm {
+  readonly textOf: (value: unknown) => string;
+  readonly fits: (text: string) => boolean;
+  /** What the values are, in words for agents. */
+  readonly says: string;
 }
 
 /** Returns whether parameters may have the type: its values are data, and name nothing on the server. */
-export function isValueType({ name, isEnum }: ParameterType): boolean {
-  return isEnum || FORMS.has(name);
+export function isValueType({ name, isEnum, form }: ParameterType): boolean {
+  return isEnum || form !== undefined || FORMS.has(name);
 }
 
 /**
@@ -70,14 +79,21 @@ export function parameterText(argument: string, value: unknown, type: ParameterT
   return `{${value.map((each) => quoted(each === null ? null : scalarText(argument, each, type))).join(",")}}`;
 }
 
-function scalarText(argument: string, value: unknown, { name, isEnum }: ParameterType): string {
-  const isJson = name === "json" || name === "jsonb";
-  const text = isJson || typeof value === "object" ? JSON.stringify(value) : String(value);
+function scalarText(argument: string, value: unknown, type: ParameterType): string {
+  const { textOf, fits, says } = type.form ?? formOf(type);
+  const text = textOf(value);
   // PostgreSQL has no NUL, and a lone surrogate would be stored as another character than the approved one.
   if (text.includes("\0") || !text.isWellFormed()) throw invalid(argument, "has characters that cannot be stored");
-  const { pattern, says } = isEnum ? ANY : (FORMS.get(name) ?? ANY);
-  if (!pattern.test(text)) throw invalid(argument, `must be ${says}`);
+  if (!fits(text)) throw invalid(argument, `must be ${says}`);
   return text;
+}
+
+function formOf({ name, isEnum }: ParameterType): ValueForm {
+  const { pattern, says } = isEnum ? ANY : (FORMS.get(name) ?? ANY);
+  const isJson = name === "json" || name === "jsonb";
+  const textOf = (value: unknown): string =>
+    isJson || typeof value === "object" ? JSON.stringify(value) : String(value);
+  return { textOf, fits: (text) => pattern.test(text), says };
 }
 
 /** Returns an element in the notation of arrays. */
@@ -126,14 +142,17 @@ export function columnValue(text: string | null, form: ColumnForm, schema: Schem
     case "number":
       return exactNumber(text);
     case "boolean":
-      if (text !== "true" && text !== "false") throw new Error("is neither true nor false");
-      return text === "true";
+      if (!TRUTH.has(text)) throw new Error("is neither true nor false");
+      return text === "true" || text === "1";
     case "json":
       return parseAnswerJson(text, BOUNDED_TEXT_LIMITS);
     case "list":
       return listValue(text, elementOf(schema));
   }
 }
+
+/** Engines without truth values have numbers. */
+const TRUTH = new Set(["true", "false", "1", "0"]);
 
 /** A list arrives as a JSON array of texts. */
 function listValue(text: string, element: Schema | undefined): unknown {

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { ManifestError, Refusal } from "../../../src/core/errors.ts";
 import type { TargetContext } from "../../../src/core/target-kind.ts";
@@ -63,12 +64,17 @@ export function sqlTool({
 }
 
 /** Opens the database `shop` at a port of this host. */
-export async function databaseAt(port: number, settings: Readonly<Record<string, unknown>>): Promise<Databases> {
-  const url = `postgres://127.0.0.1:${port}/shop`;
+export async function databaseAt(
+  port: number,
+  settings: Readonly<Record<string, unknown>>,
+  scheme = "postgres",
+): Promise<Databases> {
+  const url = `${scheme}://127.0.0.1:${port}/shop`;
   const entry = sqlSystem.parse({ sql: { url, ...settings } });
   const context = {
     problems: [],
     pathOf: (path: string) => path,
+    readFile: (path: string) => readFileSync(path),
     random: () => 0,
     newId: () => randomUUID(),
   } as unknown as TargetContext;

@@ -1,0 +1,272 @@
+import type { Duplex } from "node:stream";
+import type { Connection, FieldPacket } from "mysql2";
+import { StoreUnavailable } from "../../../database/pool.ts";
+import { cellText, type SentValue } from "./values.ts";
+
+/** Where a server is, and as whom to connect. */
+export interface MariaDbAddress {
+  readonly host: string;
+  readonly port: number;
+  readonly database: string;
+  readonly user: string;
+  readonly password: string | undefined;
+  /** Undefined: without TLS. */
+  readonly tls: { readonly ca?: Buffer; readonly cert?: Buffer; readonly key?: Buffer } | undefined;
+}
+
+/** Bounds of what is read of one result. */
+export interface ReadBounds {
+  readonly rows: number;
+  readonly chars: number;
+}
+
+/** What a statement has answered. */
+export interface StatementAnswer {
+  readonly fields: readonly FieldPacket[];
+  /** No more than the bounds allow. */
+  readonly rows: readonly (readonly (string | null)[])[];
+  /** Whether all characters together are more than the bounds allow. */
+  readonly isTooLarge: boolean;
+  /** Rows that a change has matched. */
+  readonly matched: number;
+}
+
+/** A statement that the server has looked at and not run. */
+export interface PreparedOnServer {
+  /** Empty for a statement that is not a query. */
+  readonly columns: readonly FieldPacket[];
+  readonly parameterCount: number;
+}
+
+/** More was sent than there is memory for: nothing of the result is known. */
+export class ResultTooLarge extends Error {}
+
+const CONNECT_MS_MAX = 5_000;
+/** Time that a server has to end a statement that was killed. */
+const KILL_MS_MAX = 500;
+const BYTES_OF_CHARACTER = 4;
+/** Bytes of a result besides its characters: descriptions of columns, lengths, numbers. */
+const EXTRA_BYTES = 1_048_576;
+/** Bytes that may be on their way when a statement is interrupted. */
+const ARRIVING_BYTES = 8_388_608;
+const INTERRUPTED = 1317;
+
+/** One connection to a server. After an error, it is not used again. */
+export class MariaDbConnection {
+  readonly #connection: Connection;
+  readonly #address: MariaDbAddress;
+  #isBroken = false;
+
+  private constructor(connection: Connection, address: MariaDbAddress) {
+    this.#connection = connection;
+    this.#address = address;
+    // Without a listener, the end of a connection between two statements would end the process.
+    connection.on("error", () => {
+      this.#isBroken = true;
+    });
+  }
+
+  static async open(address: MariaDbAddress): Promise<MariaDbConnection> {
+    const { createConnection } = await import("mysql2");
+    const { tls, password, ...at } = address;
+    const connection = createConnection({
+      ...at,
+      ...(password !== undefined && { password }),
+      // An object of its own for each connection: the driver keeps sessions by it, and does not verify the name of a resumed one.
+      ...(tls !== undefined && { ssl: { ...tls, rejectUnauthorized: true, verifyIdentity: true } }),
+      connectTimeout: CONNECT_MS_MAX,
+      charset: "utf8mb4",
+      // `FOUND_ROWS`: a change counts the rows that it matches, not only those that become different.
+      flags: ["-LOCAL_FILES", "-MULTI_STATEMENTS", "FOUND_ROWS"],
+      multipleStatements: false,
+      dateStrings: true,
+      supportBigNumbers: true,
+      bigNumberStrings: true,
+      jsonStrings: true,
+      disableEval: true,
+    });
+    const opened = new MariaDbConnection(connection, address);
+    await new Promise<void>((resolve, reject) => {
+      connection.once("error", reject);
+      connection.once("connect", () => resolve());
+    }).catch((error: unknown) => {
+      opened.destroy();
+      throw error;
+    });
+    return opened;
+  }
+
+  get isBroken(): boolean {
+    return this.#isBroken;
+  }
+
+  /** Number of the connection on its server, as in its logs. */
+  get id(): number {
+    return Number(this.#connection.threadId);
+  }
+
+  /** Runs a command of the service itself. It has no values. */
+  async command(text: string): Promise<readonly (readonly SentValue[])[]> {
+    const query = this.#connection.query({ sql: text, rowsAsArray: true });
+    const rows: (readonly SentValue[])[] = [];
+    await this.#settled(query, (row) => void (Array.isArray(row) && rows.push(row as SentValue[])));
+    return rows;
+  }
+
+  /** Asks the server for what a statement is, without running it. */
+  async prepare(sql: string): Promise<PreparedOnServer> {
+    const prepared = await new Promise<unknown>((resolve, reject) => {
+      this.#connection.prepare(sql, (error, statement) => {
+        if (error) reject(error);
+        else resolve(statement);
+      });
+    });
+    // The driver's types leave out what the server tells here.
+    const { columns, parameters } = prepared as {
+      readonly columns: readonly FieldPacket[];
+      readonly parameters: readonly unknown[];
+    };
+    return { columns, parameterCount: parameters.length };
+  }
+
+  /**
+   * Runs one statement as a prepared one, in which `;` separates nothing, with values that are texts. Keeps no more than the bounds
+   * allow, and interrupts the statement on the server then. When the signal fires, the connection is killed there.
+   * @throws {ResultTooLarge}
+   */
+  async run(sql: string, values: readonly (string | null)[], bounds: ReadBounds, signal: AbortSignal): Promise<StatementAnswer> {
+    if (signal.aborted) throw new StoreUnavailable("the call has ended");
+    const fields: FieldPacket[] = [];
+    const rows: (readonly (string | null)[])[] = [];
+    let chars = 0;
+    let matched = 0;
+    let interrupting: Promise<void> | undefined;
+    const guard = this.#guard(BYTES_OF_CHARACTER * bounds.chars + EXTRA_BYTES);
+    const query = this.#connection.execute({ sql, values: [...values], rowsAsArray: true });
+    query.on("fields", (sent: FieldPacket[] | undefined) => {
+      if (sent !== undefined) fields.push(...sent);
+    });
+    const read = (row: unknown): void => {
+      if (interrupting !== undefined) return;
+      if (!Array.isArray(row)) {
+        matched = Number((row as { readonly affectedRows?: number }).affectedRows ?? 0);
+        return;
+      }
+      const texts = (row as SentValue[]).map((value, at) => cellText(value, fields[at] as FieldPacket));
+      chars += texts.reduce((sum, text) => sum + (text?.length ?? 0), 0);
+      if (rows.length < bounds.rows && chars <= bounds.chars) {
+        rows.push(texts);
+        return;
+      }
+      guard.extend(ARRIVING_BYTES);
+      // The server waits with the rest, until it has been told that nobody wants it.
+      this.#connection.pause();
+      interrupting = this.#kill("QUERY").finally(() => this.#connection.resume());
+    };
+    const settled = this.#settled(query, read).catch((error: unknown) => {
+      if (interrupting === undefined || (error as { readonly errno?: number }).errno !== INTERRUPTED) throw error;
+    });
+    try {
+      await this.#unlessSilent(Promise.race([settled, guard.exceeded]), signal);
+      // Before the next statement: it would be the one that is interrupted.
+      await interrupting;
+    } catch (error) {
+      this.#isBroken = true;
+      throw error;
+    } finally {
+      guard.end();
+    }
+    return { fields, rows, isTooLarge: chars > bounds.chars, matched };
+  }
+
+  /** Makes it as it was when it was opened: without settings, variables, locks, statements and temporary tables. */
+  reset(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#connection.reset((error: Error | null | undefined) => {
+        if (error) reject(error);
+        else resolve();
+      });
+    });
+  }
+
+  /** Ends it at once. */
+  destroy(): void {
+    this.#isBroken = true;
+    this.#connection.destroy();
+    // The driver ends its side only, and reads on until the server does.
+    this.#stream?.destroy();
+  }
+
+  /** What the driver reads from: with TLS, what was decrypted. Not among its types. */
+  get #stream(): Duplex | undefined {
+    return (this.#connection as unknown as { readonly stream?: Duplex }).stream;
+  }
+
+  /** Settles like `work`. When the signal fires, the connection is killed on the server, which would go on until it has something to send. */
+  async #unlessSilent<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+    const silent = Promise.withResolvers<never>();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const abort = (): void => {
+      void this.#kill("CONNECTION").finally(() => this.destroy());
+      timer = setTimeout(() => silent.reject(new StoreUnavailable("the server does not answer")), KILL_MS_MAX);
+    };
+    signal.addEventListener("abort", abort, { once: true });
+    try {
+      return await Promise.race([work, silent.promise]);
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", abort);
+    }
+  }
+
+  /** Sends KILL by another connection. */
+  async #kill(what: "QUERY" | "CONNECTION"): Promise<void> {
+    try {
+      const another = await MariaDbConnection.open(this.#address);
+      await another.command(`KILL ${what} ${this.id}`).finally(() => another.destroy());
+    } catch {
+      // The connection ends in any case, and the statement by its own time limit.
+    }
+  }
+
+  /** Ends the connection when more bytes arrive: the driver would keep a row of any size in memory. */
+  #guard(bytes: number): { readonly exceeded: Promise<never>; extend(more: number): void; end(): void } {
+    const stream = this.#stream;
+    if (stream === undefined) throw new StoreUnavailable("the driver does not show what it receives");
+    const exceeded = Promise.withResolvers<never>();
+    exceeded.promise.catch(() => {});
+    let left = bytes;
+    const count = (chunk: Buffer): void => {
+      left -= chunk.length;
+      if (left >= 0) return;
+      exceeded.reject(new ResultTooLarge());
+      void this.#kill("CONNECTION");
+      this.destroy();
+    };
+    stream.prependListener("data", count);
+    return {
+      exceeded: exceeded.promise,
+      extend(more) {
+        left += more;
+      },
+      end: () => void stream.removeListener("data", count),
+    };
+  }
+
+  #settled(query: NodeJS.EventEmitter, read: (row: unknown) => void): Promise<void> {
+    const ended = Promise.withResolvers<void>();
+    query.on("result", (row) => {
+      try {
+        read(row);
+      } catch (error) {
+        ended.reject(error);
+      }
+    });
+    query.once("error", ended.reject);
+    query.once("end", () => ended.resolve());
+    // Errors of the connection are not told to statements without a callback, and those of an ended one before anybody listens.
+    this.#connection.once("error", ended.reject);
+    if (this.#isBroken) ended.reject(new StoreUnavailable("the connection has ended"));
+    return ended.promise.finally(() => void this.#connection.off("error", ended.reject));
+  }
+}

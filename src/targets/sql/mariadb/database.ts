@@ -1,0 +1,163 @@
+import { StoreUnavailable } from "../../../database/pool.ts";
+import {
+  type StatementAnswer,
+  type MariaDbAddress,
+  MariaDbConnection,
+  type PreparedOnServer,
+  type ReadBounds,
+} from "./connection.ts";
+import { MariaDbPool } from "./pool.ts";
+
+/** Time that a server has to end a transaction that was rolled back. */
+const END_MS_MAX = 1_000;
+
+interface DatabaseOptions {
+  readonly name: string;
+  /** Read for each connection: password and certificates may have been renewed. */
+  readonly address: () => MariaDbAddress;
+  readonly connections: number;
+  readonly statementMs: number;
+  readonly lockMs: number;
+}
+
+/** One transaction. */
+export interface MariaDbTransaction {
+  /** Number of its connection on the server. */
+  readonly connection: number;
+  /** Runs the statement of a tool. */
+  run(sql: string, values: readonly (string | null)[], bounds: ReadBounds): Promise<StatementAnswer>;
+  /** Asks for something of the service's own. */
+  ask(sql: string, values?: readonly string[]): Promise<readonly (readonly (string | null)[])[]>;
+  prepare(sql: string): Promise<PreparedOnServer>;
+  /** Returns the numbers of the warnings of the last statement. */
+  warnings(): Promise<readonly number[]>;
+}
+
+/** Number of the error of a statement that the service has interrupted, because it needs no more rows. */
+const INTERRUPTED = 1317;
+/** Most rows and characters of the service's own questions. */
+const OWN: ReadBounds = { rows: 100_000, chars: 16_777_216 };
+
+/** The connections of one database, as one user. */
+export class MariaDbDatabase {
+  readonly #options: DatabaseOptions;
+  readonly #pool: MariaDbPool;
+  #hasAnswered = false;
+
+  constructor(options: DatabaseOptions) {
+    this.#options = options;
+    const { name, connections, address } = options;
+    this.#pool = new MariaDbPool({ name, count: connections, open: () => MariaDbConnection.open(address()) });
+  }
+
+  /** Whether the last transaction had an answer. */
+  get hasAnswered(): boolean {
+    return this.#hasAnswered;
+  }
+
+  /** Reads in one transaction, which is rolled back. `rows`: most rows that the server sends, where the statement has no LIMIT. */
+  read<T>(signal: AbortSignal, work: (transaction: MariaDbTransaction) => Promise<T>, rows?: number): Promise<T> {
+    return this.#rolledBack("READ ONLY", signal, work, rows);
+  }
+
+  /** As `read`, for the look at a change: a server prepares none in a transaction that reads. */
+  look<T>(signal: AbortSignal, work: (transaction: MariaDbTransaction) => Promise<T>): Promise<T> {
+    return this.#rolledBack("READ WRITE", signal, work);
+  }
+
+  async #rolledBack<T>(
+    mode: string,
+    signal: AbortSignal,
+    work: (transaction: MariaDbTransaction) => Promise<T>,
+    rows?: number,
+  ): Promise<T> {
+    this.#hasAnswered = false;
+    const result = await this.#pool.run(signal, async (connection) => {
+      await inTime(signal, this.#begin(connection, mode, rows));
+      const done = await work(transactionOn(connection, signal));
+      if (!connection.isBroken) await inTime(signal, connection.command("ROLLBACK"));
+      return done;
+    });
+    this.#hasAnswered = true;
+    return result;
+  }
+
+  /**
+   * Changes in one transaction, which is committed when `work` has returned.
+   * @throws what `work` throws, after which nothing is changed; any other error leaves open whether the change was committed
+   */
+  async change<T>(signal: AbortSignal, work: (transaction: MariaDbTransaction) => Promise<T>): Promise<T> {
+    this.#hasAnswered = false;
+    return this.#pool.run(signal, async (connection) => {
+      await inTime(signal, this.#begin(connection, "READ WRITE"));
+      let done: T;
+      try {
+        done = await work(transactionOn(connection, signal));
+      } catch (error) {
+        // Rolled back before the refusal is told: the rows are free again. The server does it too, when the connection ends.
+        if (!connection.isBroken)
+          await inTime(signal, connection.command("ROLLBACK")).catch(() => connection.destroy());
+        throw error;
+      }
+      await connection.command("COMMIT");
+      this.#hasAnswered = true;
+      return done;
+    });
+  }
+
+  close(): Promise<void> {
+    return this.#pool.close();
+  }
+
+  async #begin(connection: MariaDbConnection, mode: string, rows?: number): Promise<void> {
+    const { statementMs, lockMs } = this.#options;
+    const lock = Math.ceil(lockMs / 1_000);
+    const settings = [
+      // In another mode, the server reads another statement than the one that was checked.
+      "sql_mode = 'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
+      "time_zone = '+00:00'",
+      "sql_auto_is_null = 0",
+      "sql_notes = 0",
+      "group_concat_max_len = 16777216",
+      `max_statement_time = ${statementMs / 1_000}`,
+      `lock_wait_timeout = ${lock}`,
+      `innodb_lock_wait_timeout = ${lock}`,
+      ...(rows === undefined ? [] : [`sql_select_limit = ${rows}`]),
+    ];
+    await connection.command(`SET SESSION ${settings.join(", ")}`);
+    await connection.command("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
+    await connection.command(`START TRANSACTION ${mode}`);
+  }
+}
+
+function transactionOn(connection: MariaDbConnection, signal: AbortSignal): MariaDbTransaction {
+  const asked = () => inTime(signal, connection.command("SHOW WARNINGS"));
+  return {
+    connection: connection.id,
+    run: (sql, values, bounds) => connection.run(sql, values, bounds, signal),
+    ask: async (sql, values = []) => (await connection.run(sql, values, OWN, signal)).rows,
+    prepare: (sql) => inTime(signal, connection.prepare(sql)),
+    async warnings() {
+      // An interruption that came after the end of its statement hits the next one.
+      const rows = await asked().catch(asked);
+      return rows.map(([, code]) => Number(code)).filter((code) => code !== INTERRUPTED);
+    },
+  };
+}
+
+/** Settles like `work`, but fails when that has not ended soon after the signal. */
+async function inTime<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const aborted = (): void => {
+    timer = setTimeout(() => late.reject(new StoreUnavailable("the server does not answer")), END_MS_MAX);
+  };
+  if (signal.aborted) aborted();
+  else signal.addEventListener("abort", aborted, { once: true });
+  try {
+    return await Promise.race([work, late.promise]);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", aborted);
+  }
+}

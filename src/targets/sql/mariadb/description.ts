@@ -1,0 +1,217 @@
+import type { FieldPacket } from "mysql2";
+import { type Description, type Place, type ReadingUser, StatementRefused } from "../engine.ts";
+import type { MariaDbDatabase, MariaDbTransaction } from "./database.ts";
+import { parameterType } from "./parameters.ts";
+import { type ReadStatement, readStatement } from "./statement.ts";
+import { charsetOf, typeName } from "./values.ts";
+
+/** What the server and the text of a statement say of it. */
+export interface MariaDbDescription extends Description {
+  /** The columns as the server tells them with a result. */
+  readonly shape: string;
+  /** Tables and views that the statement may name. */
+  readonly tables: readonly TableName[];
+  /** Digest of those tables. */
+  readonly digest: string;
+}
+
+type TableName = readonly [schema: string, table: string];
+
+interface Checked {
+  readonly statement: string;
+  readonly isChange: boolean;
+  /** The database that connections begin in. */
+  readonly schema: string;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Asks the server what a statement is, without running it. A query is prepared within another one, which refuses everything else, and
+ * as it is, which tells its columns. What the server does not tell, its text does: the types of parameters, and what it calls.
+ * @throws {StatementRefused}
+ */
+export async function describeStatement(database: MariaDbDatabase, checked: Checked): Promise<MariaDbDescription> {
+  const { statement, isChange, signal } = checked;
+  const read = readStatement(statement, isChange);
+  if (read.problems.length > 0) throw new StatementRefused(read.problems);
+  const asked = (transaction: MariaDbTransaction): Promise<MariaDbDescription> => ask(transaction, checked, read);
+  return isChange ? database.look(signal, asked) : database.read(signal, asked);
+}
+
+async function ask(
+  transaction: MariaDbTransaction,
+  { statement, isChange, schema }: Checked,
+  read: ReadStatement,
+): Promise<MariaDbDescription> {
+  if (!isChange) await transaction.prepare(`SELECT * FROM (${statement}\n) AS q LIMIT 0`);
+  const prepared = await transaction.prepare(statement);
+  // Its text was read otherwise than the server reads it.
+  if (prepared.parameterCount !== read.parameters.length) throw new StatementRefused([UNREADABLE]);
+  const tables = await tablesNamed(transaction, schema, read.names);
+  const problems = isChange ? await engineProblems(transaction, tables) : [];
+  if (problems.length > 0) throw new StatementRefused(problems);
+  const origins: (Place | undefined)[] = [];
+  for (const field of prepared.columns) {
+    origins.push(read.tellsOrigins ? await originOf(transaction, field) : undefined);
+  }
+  const columns = prepared.columns.map((field, at) => {
+    const place = origins[at];
+    return {
+      name: field.name,
+      type: typeName(field),
+      isList: false,
+      origin: place?.join("."),
+      places: place === undefined ? [] : [place],
+    };
+  });
+  const odd = columns
+    .filter(({ type }) => type === "geometry")
+    .map(({ name }) => `returns ${name}, a geometry: use ST_AsText`);
+  if (odd.length > 0) throw new StatementRefused(odd);
+  return {
+    parameters: read.parameters.map(parameterType),
+    columns,
+    functions: read.functions.map((name) => ({
+      name: name.includes(".") ? name : `${schema}.${name}`,
+      isVolatile: true,
+    })),
+    user: userOf((await transaction.ask("SHOW GRANTS")).map(([grant]) => grant ?? "")),
+    effects: isChange ? await effectsOf(transaction, tables) : [],
+    shape: shapeOf(prepared.columns),
+    tables,
+    digest: await digestOf(transaction, tables),
+  };
+}
+
+const UNREADABLE = "cannot be read: write its texts, names and comments in a simpler way";
+
+/** Returns what the columns of a result are, for a comparison. The type of a computed column may depend on the values. */
+export function shapeOf(fields: readonly FieldPacket[]): string {
+  return JSON.stringify(
+    fields.map((field) => {
+      const { db, orgTable, orgName, name } = field;
+      return orgTable === "" ? [name] : [name, db, orgTable, orgName, typeName(field), charsetOf(field)];
+    }),
+  );
+}
+
+/** Rights that change no table and give no access to the server: a user without any other one is no superuser. */
+const ORDINARY = new Set([
+  ...["USAGE", "SELECT", "SHOW VIEW", "SHOW DATABASES", "EXECUTE", "LOCK TABLES", "REFERENCES", "TRIGGER", "EVENT"],
+  ...[
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "CREATE",
+    "DROP",
+    "ALTER",
+    "INDEX",
+    "CREATE VIEW",
+    "CREATE ROUTINE",
+    "ALTER ROUTINE",
+  ],
+  ...["CREATE TEMPORARY TABLES", "DELETE HISTORY"],
+]);
+const HARMLESS = new Set(["USAGE", "SELECT", "SHOW VIEW", "SHOW DATABASES", "EXECUTE", "REFERENCES"]);
+
+/** Reads the rights of a user and of its roles: `GRANT SELECT, INSERT (id) ON …`. */
+function userOf(grants: readonly string[]): ReadingUser {
+  const given = grants.flatMap((grant) => {
+    const [, rights] = /^GRANT (.+?) ON (?:`|\*|TABLE|PROCEDURE|FUNCTION|PACKAGE)/.exec(grant) ?? [];
+    const isOfServer = /^GRANT .+? ON \*\.\* TO /.test(grant);
+    const names = (rights ?? "").replaceAll(/\([^)]*\)/g, "").split(",");
+    return names.map((name) => ({ right: name.trim(), isOfServer })).filter(({ right }) => right !== "");
+  });
+  const changing = [...new Set(given.map(({ right }) => right).filter((right) => !HARMLESS.has(right)))];
+  return {
+    isSuperuser: given.some(({ right, isOfServer }) => isOfServer && !ORDINARY.has(right)),
+    bypassesRowSecurity: false,
+    changes: changing.length === 0 ? undefined : `something, by ${changing.join(", ")}`,
+  };
+}
+
+/** Returns the tables and views whose names are in a statement. There may be more than it reads, and never less. */
+async function tablesNamed(
+  transaction: MariaDbTransaction,
+  schema: string,
+  names: readonly string[],
+): Promise<readonly TableName[]> {
+  const lower = JSON.stringify([...new Set([schema, ...names].map((name) => name.toLowerCase()))]);
+  const inList = (column: string): string =>
+    `LOWER(${column}) IN (SELECT name FROM JSON_TABLE(?, '$[*]' COLUMNS (name varchar(64) PATH '$')) AS n)`;
+  const rows = await transaction.ask(
+    `SELECT table_schema, table_name FROM information_schema.tables
+WHERE ${inList("table_schema")} AND ${inList("table_name")} ORDER BY 1, 2`,
+    [lower, lower],
+  );
+  return rows.map(([schema, table]) => [schema ?? "", table ?? ""]);
+}
+
+/** Returns the origin of a column that is stored in a table: not of a view, and not generated. */
+async function originOf(transaction: MariaDbTransaction, field: FieldPacket): Promise<Place | undefined> {
+  const { db = "", orgTable, orgName } = field;
+  if (orgTable === "" || orgName === "") return undefined;
+  const [found] = await transaction.ask(
+    `SELECT t.table_schema, t.table_name, c.column_name FROM information_schema.tables t
+JOIN information_schema.columns c ON c.table_schema = t.table_schema AND c.table_name = t.table_name
+WHERE t.table_schema = ? AND t.table_name = ? AND c.table_schema = ? AND c.table_name = ? AND c.column_name = ?
+AND t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND c.generation_expression IS NULL`,
+    [db, orgTable, db, orgTable, orgName],
+  );
+  return found === undefined ? undefined : [found[0] ?? "", found[1] ?? "", found[2] ?? ""];
+}
+
+/** What a table without transactions has lost cannot be taken back. */
+function engineProblems(transaction: MariaDbTransaction, tables: readonly TableName[]): Promise<readonly string[]> {
+  return forEach(
+    transaction,
+    tables,
+    `SELECT CONCAT('names ', t.table_schema, '.', t.table_name, ', a table of ', t.engine, ', in which changes cannot be taken back')
+FROM information_schema.tables t JOIN information_schema.engines e ON e.engine = t.engine
+WHERE t.table_schema = ? AND t.table_name = ? AND e.transactions <> 'YES'`,
+  );
+}
+
+/** Returns what changes of these tables set off, as far as the user may know: triggers need the right TRIGGER. */
+async function effectsOf(transaction: MariaDbTransaction, tables: readonly TableName[]): Promise<readonly string[]> {
+  const constraint = (event: string, rule: string): string =>
+    `SELECT CONCAT('a ${event} row of ', referenced_table_name, ' also changes ', table_name)
+FROM information_schema.referential_constraints WHERE unique_constraint_schema = ? AND referenced_table_name = ?
+AND ${rule} IN ('CASCADE', 'SET NULL')`;
+  const found = [
+    `SELECT CONCAT('the trigger ', trigger_name, ' of ', event_object_table, ' runs') FROM information_schema.triggers
+WHERE event_object_schema = ? AND event_object_table = ?`,
+    constraint("deleted", "delete_rule"),
+    constraint("changed", "update_rule"),
+  ];
+  const effects: string[] = [];
+  for (const sql of found) effects.push(...(await forEach(transaction, tables, sql)));
+  return effects.sort();
+}
+
+/** Returns the first column of a query about each table. */
+async function forEach(
+  transaction: MariaDbTransaction,
+  tables: readonly TableName[],
+  sql: string,
+): Promise<readonly string[]> {
+  const found: string[] = [];
+  for (const table of tables) {
+    found.push(...(await transaction.ask(sql, table)).map(([text]) => text ?? ""));
+  }
+  return found;
+}
+
+/** Returns the digest of what tables and views are. The text of a view needs the right SHOW VIEW. */
+export async function digestOf(transaction: MariaDbTransaction, tables: readonly TableName[]): Promise<string> {
+  if (tables.length === 0) return "";
+  const one = `SELECT CONCAT_WS(' ', (SELECT CONCAT_WS(' ', table_type, engine) FROM information_schema.tables WHERE table_schema = ? AND table_name = ?),
+(SELECT GROUP_CONCAT(CONCAT_WS(' ', column_name, column_type, collation_name, is_nullable, generation_expression) ORDER BY ordinal_position)
+FROM information_schema.columns WHERE table_schema = ? AND table_name = ?),
+(SELECT view_definition FROM information_schema.views WHERE table_schema = ? AND table_name = ?)) AS t`;
+  const rows = await transaction.ask(
+    `SELECT MD5(GROUP_CONCAT(t ORDER BY t SEPARATOR '/')) FROM (${tables.map(() => one).join(" UNION ALL ")}) AS all_tables`,
+    tables.flatMap((name) => [...name, ...name, ...name]),
+  );
+  return rows[0]?.[0] ?? "";
+}

@@ -1,0 +1,116 @@
+import { FUNCTIONS, LANGUAGE } from "./functions.ts";
+import { type Token, tokensOf } from "./tokens.ts";
+
+/** What the text of a statement says of it. What the server can say, it is asked for. */
+export interface ReadStatement {
+  /** What is refused, in words for the author. */
+  readonly problems: readonly string[];
+  /** The type of each parameter: that of the CAST around it, or text. */
+  readonly parameters: readonly string[];
+  /** The functions that it calls and that are not known to do nothing else than compute: `name`, or `schema.name`. */
+  readonly functions: readonly string[];
+  /**
+   * Whether the server's word for a column's origin holds: with a second SELECT, WITH or a table function, it may name an alias as if it
+   * were a table.
+   */
+  readonly tellsOrigins: boolean;
+  /** All words and names in it: those of its tables are among them. */
+  readonly names: readonly string[];
+}
+
+const RUN_COMMENTS = "has a comment that MariaDB runs, /*! or /*M!";
+const CHANGES = new Set(["insert", "update", "delete", "replace"]);
+
+/** Reads a statement. @param isChange whether it is the statement of a tool that changes something */
+export function readStatement(statement: string, isChange: boolean): ReadStatement {
+  const tokens = tokensOf(statement);
+  if (tokens === undefined) {
+    return { problems: [RUN_COMMENTS], parameters: [], functions: [], tellsOrigins: false, names: [] };
+  }
+  const words = tokens.map(({ kind, text }) => (kind === "word" ? text : ""));
+  const selects = words.filter((word) => word === "select").length;
+  const nests = words.some((word) => NESTING.has(word));
+  return {
+    problems: [...problemsIn(tokens, words), ...(isChange ? changeProblems(words) : [])],
+    parameters: tokens.flatMap(({ kind }, at) => (kind === "parameter" ? [typeAround(tokens, at)] : [])),
+    functions: [...new Set(tokens.flatMap((_, at) => calledAt(tokens, at) ?? []))],
+    tellsOrigins: selects === 1 && !nests,
+    names: [...new Set(tokens.flatMap(({ kind, text }) => (kind === "word" || kind === "name" ? [text] : [])))],
+  };
+}
+
+const NESTING = new Set(["with", "values", "value", "json_table", "union", "except", "intersect"]);
+
+function problemsIn(tokens: readonly Token[], words: readonly string[]): readonly string[] {
+  const follows = (word: string, next: ReadonlySet<string>): boolean =>
+    words.some((each, at) => each === word && next.has(words[at + 1] ?? ""));
+  return [
+    ...(tokens.some(({ kind, text }) => kind === "mark" && text === "@") ? ["has a variable, @"] : []),
+    ...(tokens.some(({ kind, text }) => kind === "mark" && text === ";") ? ["has a `;`"] : []),
+    ...(follows("for", new Set(["update", "share"])) || follows("lock", new Set(["in"])) ? ["locks rows"] : []),
+    ...(words.includes("into") && words.includes("outfile") ? ["writes a file"] : []),
+  ];
+}
+
+function changeProblems([first = "", ...words]: readonly string[]): readonly string[] {
+  if (!CHANGES.has(first)) return ["must begin with INSERT, UPDATE, DELETE or REPLACE"];
+  return words.includes("returning")
+    ? ["has RETURNING, which MariaDB does not describe: the result has `changed` and no rows"]
+    : [];
+}
+
+/** Returns the type of the parameter there, with its sizes: `CAST(? AS type)` gives it one. */
+function typeAround(tokens: readonly Token[], at: number): string {
+  const [cast, open] = [tokens[at - 2]?.text, tokens[at - 1]?.text];
+  const [as, type] = [tokens[at + 1]?.text, tokens[at + 2]];
+  if (cast !== "cast" || open !== "(" || as !== "as" || type === undefined) return "text";
+  const end = tokens.findIndex(({ text }, next) => next > at && text === ")");
+  const named = CAST_TYPES.get(type.text) ?? type.text;
+  if (named === "text" || tokens[at + 3]?.text !== "(") return named;
+  const sizes = tokens.slice(at + 4, end).flatMap(({ kind, text }) => (kind === "value" ? [text] : []));
+  return `${named}(${sizes.join(",")})`;
+}
+
+const CAST_TYPES: ReadonlyMap<string, string> = new Map([
+  ["integer", "signed"],
+  ["int", "signed"],
+  ["dec", "decimal"],
+  ["numeric", "decimal"],
+  ["fixed", "decimal"],
+  ["char", "text"],
+  ["varchar", "text"],
+  ["nchar", "text"],
+]);
+
+/** Returns the name of the function that is called there; undefined when none is, or one that only computes. */
+function calledAt(tokens: readonly Token[], at: number): string | undefined {
+  const token = tokens[at];
+  if (tokens[at + 1]?.text !== "(" || tokens[at + 1]?.kind !== "mark" || token === undefined) return undefined;
+  if (token.kind !== "word" && token.kind !== "name") return undefined;
+  const isQualified = tokens[at - 1]?.kind === "mark" && tokens[at - 1]?.text === ".";
+  if (isQualified) {
+    const before = tokens[at - 3];
+    if (before?.kind === "word" && INTO.has(before.text)) return undefined;
+    return `${tokens[at - 2]?.text}.${token.text}`;
+  }
+  const before = tokens[at - 1];
+  if (before?.kind === "word" && INTO.has(before.text)) return undefined;
+  if (token.kind === "word" && (FUNCTIONS.has(token.text) || LANGUAGE.has(token.text))) return undefined;
+  return namesColumns(tokens, at) ? undefined : token.text;
+}
+
+/** The table after them may have a list of columns. */
+const INTO = new Set(["into", "insert", "replace"]);
+
+/** Returns whether the name there has a list of columns, `name (…) AS (…)`: it is a part of WITH. */
+function namesColumns(tokens: readonly Token[], at: number): boolean {
+  let depth = 0;
+  for (let next = at + 1; next < tokens.length; next += 1) {
+    const { kind, text } = tokens[next] ?? {};
+    if (kind !== "mark") continue;
+    if (text === "(") depth += 1;
+    if (text === ")") depth -= 1;
+    if (depth === 0) return tokens[next + 1]?.text === "as" && tokens[next + 2]?.text === "(";
+  }
+  return false;
+}

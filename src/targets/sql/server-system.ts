@@ -1,0 +1,76 @@
+import { present } from "../../core/present.ts";
+import type { TargetContext } from "../../core/target-kind.ts";
+import { readNamed } from "../../egress/certificates.ts";
+import { Resilience } from "../../egress/resilience.ts";
+import { resilienceOf } from "../../egress/settings.ts";
+import type { DatabaseUser, ResultLimits, SqlContext, SqlSystem } from "./engine.ts";
+import type { SqlEntry } from "./settings.ts";
+
+const CONNECTIONS = 4;
+
+/** A user in a system's entry. */
+export type ServerUser = NonNullable<SqlEntry["read"]>;
+
+export interface ServerLimits extends ResultLimits {
+  readonly statementMs: number;
+  readonly lockMs: number;
+}
+
+interface OpenedUser {
+  readonly user: DatabaseUser;
+  close(): Promise<void>;
+}
+
+interface Server {
+  /** That of the engine, for a URL without one. */
+  readonly port: string;
+  readonly openUser: (user: ServerUser, limits: ServerLimits, connections: number) => OpenedUser;
+}
+
+/** Opens a database that is a server with users. Returns undefined after problems: one for each file that cannot be read. */
+export function openServer(
+  context: SqlContext,
+  name: string,
+  entry: SqlEntry,
+  { port, openUser }: Server,
+): SqlSystem | undefined {
+  const field = `systems.${name}.sql`;
+  const files = [
+    [`${field}.read.passwordFile`, entry.read?.passwordFile],
+    [`${field}.write.passwordFile`, entry.write?.passwordFile],
+    [`${field}.tls.rootCert`, entry.tls?.rootCert],
+    [`${field}.tls.clientCert`, entry.tls?.clientCert],
+    [`${field}.tls.clientKey`, entry.tls?.clientKey],
+  ] as const;
+  const unreadable = files.filter(([key, path]) => path !== undefined && readNamed(context, path, key) === undefined);
+  if (unreadable.length > 0) return undefined;
+  const { statementMs, lockMs, cellChars, bytes } = entry.limits;
+  const limits = { statementMs, lockMs, cellChars, chars: bytes };
+  const opened = (user: ServerUser): OpenedUser => openUser(user, limits, entry.connections ?? CONNECTIONS);
+  const read = opened(present(entry.read, "the user that reads"));
+  const write = entry.write && opened(entry.write);
+  const url = URL.parse(entry.url);
+  return {
+    name,
+    read: read.user,
+    write: write?.user,
+    writeSetting: "write",
+    server: `${url?.hostname}:${url?.port || port}`,
+    resilience: new Resilience(resilienceOf(entry), context.random),
+    rules: { columns: entry.columns, functions: entry.functions ?? [] },
+    limits,
+    dependsOnCaller: entry.caller !== undefined,
+    async close() {
+      await Promise.all([read.close(), write?.close()]);
+    },
+  };
+}
+
+/** Returns the password of a user; undefined for one without. */
+export function passwordOf({ readFile }: Pick<TargetContext, "readFile">, user: ServerUser): string | undefined {
+  return user.passwordFile === undefined
+    ? undefined
+    : readFile(user.passwordFile)
+        .toString("utf8")
+        .replace(/\r?\n$/, "");
+}

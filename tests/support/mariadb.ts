@@ -1,0 +1,159 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import fs from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Connection, createConnection } from "mysql2/promise";
+import { freePort } from "./postgres.ts";
+import { until } from "./until.ts";
+
+/** An ordinary user, when the tests run as root: the server would refuse to run as root. */
+const NOBODY = 65_534;
+const SERVER = "mariadbd";
+const INSTALL = "mariadb-install-db";
+/** A process that is killed leaves what it wrote with the kernel: nothing here waits for a disk. */
+const SETTINGS = [
+  "--skip-log-bin",
+  "--innodb-flush-log-at-trx-commit=0",
+  "--innodb-doublewrite=0",
+  "--innodb-buffer-pool-size=16M",
+  "--performance-schema=OFF",
+  "--skip-name-resolve",
+  "--max-connections=200",
+];
+const INSTALL_MISSING = "these tests need a MariaDB server: apt-get install -y --no-install-recommends mariadb-server";
+
+/** A real MariaDB of its own, in a temporary directory, over TCP on 127.0.0.1. */
+export interface MariaDbServer {
+  readonly port: number;
+  /** Its own folder: it can write there. */
+  readonly dir: string;
+  /** Sent as its root user, one after another, in the database that is named. */
+  send(statements: string | readonly string[], database?: string): Promise<readonly Record<string, unknown>[]>;
+  start(settings?: readonly string[]): Promise<void>;
+  /** As when the machine is lost: what was committed is recovered by the next start. */
+  kill(): Promise<void>;
+  /** Nothing answers any more, and no connection breaks. */
+  freeze(): void;
+  thaw(): void;
+  /** Hands it a file. */
+  own(path: string): void;
+  end(): Promise<void>;
+}
+
+/** Starts a server. @throws {Error} that says what to install */
+export async function startMariaDb(settings: readonly string[] = []): Promise<MariaDbServer> {
+  if (!isInstalled()) throw new Error(INSTALL_MISSING);
+  const dir = fs.mkdtempSync(join(tmpdir(), "stc-mariadb-"));
+  own(dir);
+  const install = ["--no-defaults", `--datadir=${join(dir, "data")}`, "--auth-root-authentication-method=normal"];
+  await ended(run(INSTALL, [...install, "--skip-test-db", "--skip-name-resolve"], dir));
+  const server = new Server(dir, await freePort());
+  await server.start(settings);
+  return server;
+}
+
+class Server implements MariaDbServer {
+  readonly dir: string;
+  readonly port: number;
+  #process: ChildProcess | undefined;
+
+  constructor(dir: string, port: number) {
+    this.dir = dir;
+    this.port = port;
+  }
+
+  async start(settings: readonly string[] = []): Promise<void> {
+    const places = [`--datadir=${join(this.dir, "data")}`, `--socket=${this.#socket}`, `--pid-file=${this.dir}/pid`];
+    const listen = ["--bind-address=127.0.0.1", `--port=${this.port}`];
+    const child = run(SERVER, ["--no-defaults", ...places, ...listen, ...SETTINGS, ...settings], this.dir);
+    this.#process = child;
+    await until("MariaDB", async () => {
+      if (isGone(child)) throw new Error(`${SERVER} ended: ${fs.readFileSync(join(this.dir, "log"), "utf8")}`);
+      return this.send("SELECT 1").then(
+        () => true,
+        () => undefined,
+      );
+    });
+  }
+
+  async send(statements: string | readonly string[], database?: string): Promise<readonly Record<string, unknown>[]> {
+    const options = { socketPath: this.#socket, user: "root", dateStrings: true, bigNumberStrings: true };
+    const connection: Connection = await createConnection({ ...options, ...(database !== undefined && { database }) });
+    try {
+      let rows: unknown;
+      for (const statement of [statements].flat()) [rows] = await connection.query(statement);
+      return Array.isArray(rows) ? (rows as Record<string, unknown>[]).map((row) => ({ ...row })) : [];
+    } finally {
+      await connection.end();
+    }
+  }
+
+  freeze(): void {
+    this.#signal("SIGSTOP");
+  }
+
+  thaw(): void {
+    this.#signal("SIGCONT");
+  }
+
+  async kill(): Promise<void> {
+    const child = this.#process;
+    if (child === undefined || isGone(child)) return;
+    const gone = new Promise((resolve) => child.once("exit", resolve));
+    child.kill("SIGKILL");
+    await gone;
+  }
+
+  own(path: string): void {
+    own(path);
+  }
+
+  async end(): Promise<void> {
+    await this.kill();
+    fs.rmSync(this.dir, { recursive: true, force: true });
+  }
+
+  #signal(signal: "SIGSTOP" | "SIGCONT"): void {
+    if (this.#process?.pid !== undefined) process.kill(this.#process.pid, signal);
+  }
+
+  get #socket(): string {
+    return join(this.dir, "socket");
+  }
+}
+
+function isInstalled(): boolean {
+  return [SERVER, INSTALL].every((program) => Bun.which(program, { PATH: PROGRAMS }) !== null);
+}
+
+/** Debian keeps the server where ordinary users do not look. */
+const PROGRAMS = `${process.env["PATH"] ?? ""}:/usr/sbin:/usr/local/sbin`;
+
+function isGone(child: ChildProcess): boolean {
+  return child.exitCode !== null || child.signalCode !== null;
+}
+
+/** Whoever may not run it is handed what it reads and writes. */
+function own(path: string): void {
+  if (process.getuid?.() === 0) fs.chownSync(path, NOBODY, NOBODY);
+}
+
+function run(program: string, argv: readonly string[], dir: string): ChildProcess {
+  const log = fs.openSync(join(dir, "log"), "a", 0o666);
+  const child = spawn(program, [...argv], {
+    cwd: dir,
+    env: { LC_ALL: "C", TZ: "UTC", PATH: PROGRAMS, TMPDIR: dir },
+    stdio: ["ignore", log, log],
+    ...(process.getuid?.() === 0 && { uid: NOBODY, gid: NOBODY }),
+  });
+  fs.closeSync(log);
+  return child;
+}
+
+async function ended(child: ChildProcess): Promise<void> {
+  const code = await new Promise((resolve, reject) => {
+    child.once("exit", resolve);
+    child.once("error", reject);
+  });
+  if (code !== 0) throw new Error(`${child.spawnfile} ended with ${code}`);
+}
