@@ -134,7 +134,12 @@ export class MariaDbConnection {
    * allow, and interrupts the statement on the server then. When the signal fires, the connection is killed there.
    * @throws {ResultTooLarge}
    */
-  async run(sql: string, values: readonly (string | null)[], bounds: ReadBounds, signal: AbortSignal): Promise<StatementAnswer> {
+  async run(
+    sql: string,
+    values: readonly (string | null)[],
+    bounds: ReadBounds,
+    signal: AbortSignal,
+  ): Promise<StatementAnswer> {
     if (signal.aborted) throw new StoreUnavailable("the call has ended");
     const fields: FieldPacket[] = [];
     const rows: (readonly (string | null)[])[] = [];

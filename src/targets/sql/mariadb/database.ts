@@ -1,10 +1,10 @@
 import { StoreUnavailable } from "../../../database/pool.ts";
 import {
-  type StatementAnswer,
   type MariaDbAddress,
   MariaDbConnection,
   type PreparedOnServer,
   type ReadBounds,
+  type StatementAnswer,
 } from "./connection.ts";
 import { MariaDbPool } from "./pool.ts";
 

@@ -13,7 +13,7 @@ import {
 } from "../engine.ts";
 import { SqlFailure, tooLarge } from "../failures.ts";
 import type { ServerLimits } from "../server-system.ts";
-import { type StatementAnswer, type ReadBounds, ResultTooLarge } from "./connection.ts";
+import { type ReadBounds, ResultTooLarge, type StatementAnswer } from "./connection.ts";
 import type { MariaDbDatabase, MariaDbTransaction } from "./database.ts";
 import { describeStatement, digestOf, type MariaDbDescription, shapeOf } from "./description.ts";
 import { failureOf, warned } from "./failures.ts";
