@@ -1,4 +1,6 @@
+import { quotedText } from "./headline.ts";
 import { asStrings, isTable } from "./json.ts";
+import { nameInSentence } from "./printable.ts";
 
 /**
  * Says in sentences what an approver, or a reader of the audit, is told of data flow. The texts come from others: show them escaped.
@@ -15,11 +17,13 @@ export function dataFlowSentences(dataFlow: unknown): readonly string[] | undefi
   sentences.push(...tablesIn(stored).map(storedSentence));
   for (const argument of tablesIn(named)) {
     const { argument: name, destination, sources: found, more } = argument;
-    const what = `${stringOrEmpty(name)}${destination === true ? " (a destination)" : ""}`;
+    const what = `${nameInSentence(stringOrEmpty(name))}${destination === true ? " (a destination)" : ""}`;
     sentences.push(...tablesIn(found).map((source) => sourceSentence(what, source)));
     if (typeof more === "number") sentences.push(`${what} appeared in ${more} more`);
   }
-  sentences.push(...tablesIn(sources).map((source) => sourceSentence(stringOrEmpty(source["argument"]), source)));
+  sentences.push(
+    ...tablesIn(sources).map((source) => sourceSentence(nameInSentence(stringOrEmpty(source["argument"])), source)),
+  );
   return sentences;
 }
 
@@ -28,7 +32,7 @@ export function vouchableSentences(vouchable: unknown): readonly string[] | unde
   if (!Array.isArray(vouchable)) return undefined;
   return tablesIn(vouchable).map(
     ({ argument, value }) =>
-      `${stringOrEmpty(argument)}: an approver can vouch for ${stringOrEmpty(value)} in later calls`,
+      `${nameInSentence(stringOrEmpty(argument))}: an approver can vouch for ${nameInSentence(stringOrEmpty(value))} in later calls`,
   );
 }
 
@@ -68,10 +72,14 @@ function sourceSentence(what: string, source: Table): string {
   return `${part === true ? "A part of " : ""}${what} appeared in ${answerInWords(source)}${kind}${timeInWords(source)}${call}`;
 }
 
+/** What identified the answer, such as `id: 812, kind: bug`. Any other text could look like the rest of the sentence. */
+const PLAIN_REFERENCE = /^[\w.-]+: [^\s"“”,;()]+(?:, [\w.-]+: [^\s"“”,;()]+)*$/;
+
 /** Returns which answer a source is, and the field, such as `get_ticket (id: 812), field body`. */
 export function answerInWords({ tool, of, field }: Table): string {
-  const reference = stringOrEmpty(of) === "" ? "" : ` (${stringOrEmpty(of)})`;
-  const where = stringOrEmpty(field) === "" ? "" : `, field ${stringOrEmpty(field)}`;
+  const named = stringOrEmpty(of);
+  const reference = named === "" ? "" : ` (${PLAIN_REFERENCE.test(named) ? named : quotedText(named)})`;
+  const where = stringOrEmpty(field) === "" ? "" : `, field ${nameInSentence(stringOrEmpty(field))}`;
   return `${stringOrEmpty(tool)}${reference}${where}`;
 }
 

@@ -93,7 +93,7 @@ export function isMisreadable(text: string): boolean {
  * a sentence of its own.
  */
 export function nameInSentence(name: string): string {
-  return /[\s"“”]/.test(name) ? `"${name.replaceAll('"', '\\"')}"` : name;
+  return /[\s"“”,;()]/.test(name) ? `"${name.replaceAll('"', '\\"')}"` : name;
 }
 
 const LETTERS = /[\p{L}\p{M}]+/gu;

@@ -1,6 +1,8 @@
 import { z } from "zod";
 import { NOT_LOGGED } from "../core/audit-fields.ts";
+import { answerInWords } from "../core/data-flow.ts";
 import { compilePolicy } from "../core/output-policy/output-policy.ts";
+import { nameInSentence } from "../core/printable.ts";
 import type { CallerContext, DataLabel, Json, Tool } from "../core/types.ts";
 import { AnswerFields, PrintCollector } from "./answer-prints.ts";
 import { type FlowContext, type ToolFlow, toolFlow } from "./declarations.ts";
@@ -360,16 +362,17 @@ function argumentFindings(
     const { argument, isUntrusted, isApproved, isUnknown, isPrivate, isRequested, origins: named } = one;
     if (from === "private") {
       if (isRequested) return [];
-      if (isPrivate) return [{ verdict, reason: `${argument} appeared in ${whereIn(named, from)}, private` }];
+      if (isPrivate)
+        return [{ verdict, reason: `${nameInSentence(argument)} appeared in ${whereIn(named, from)}, private` }];
       if (!isUnknown || !isLostOf(from, labels, isLost)) return [];
-      return [{ verdict, reason: `${argument} may be from private data that is not known any more` }];
+      return [{ verdict, reason: `${nameInSentence(argument)} may be from private data that is not known any more` }];
     }
     // What an approver has answered is no answer to a rule that denies.
     const isAnswered = isApproved && written === "ask";
     if (isUntrusted && !isAnswered)
-      return [{ verdict, reason: `${argument} appeared in ${whereIn(named, from)}, untrusted` }];
+      return [{ verdict, reason: `${nameInSentence(argument)} appeared in ${whereIn(named, from)}, untrusted` }];
     if (!isUnknown || !isLostOf(from, labels, isLost)) return [];
-    return [{ verdict, reason: `${argument} may be from untrusted text that is not known any more` }];
+    return [{ verdict, reason: `${nameInSentence(argument)} may be from untrusted text that is not known any more` }];
   });
   if (!isCut) return found;
   return [...found, { verdict, reason: "the call has too many arguments to look all of them up" }];
@@ -379,7 +382,7 @@ function argumentFindings(
 function exfiltrating({ origins }: Judged): readonly FlowFinding[] {
   return origins.flatMap(({ argument, carriesPrivate, origins: named }): FlowFinding[] => {
     if (!carriesPrivate) return [];
-    const reason = `${argument} has private data in an address whose host appeared in ${whereIn(named, "untrusted")}, untrusted`;
+    const reason = `${nameInSentence(argument)} has private data in an address whose host appeared in ${whereIn(named, "untrusted")}, untrusted`;
     return [{ verdict: "requireApproval", reason }];
   });
 }
@@ -388,9 +391,7 @@ function whereIn(origins: ArgumentOrigins["origins"], label: DataLabel): string 
   const found = origins.find(
     ({ labels, isTrusted }) => labels.includes(label) && !(label === "untrusted" && isTrusted),
   );
-  if (found === undefined) return "a text";
-  const { tool, of, field } = found;
-  return `${tool}${of === "" ? "" : ` (${of})`}${field === "" ? "" : `, field ${field}`}`;
+  return found === undefined ? "a text" : answerInWords({ ...found });
 }
 
 function verdictIn(findings: readonly FlowFinding[]): "denied" | "asked" | "passed" {

@@ -34,6 +34,19 @@ test("a reader of the audit learns what changed", () => {
   ]);
 });
 
+test("a name or a reference cannot look like the rest of its sentence", () => {
+  const source = {
+    tool: "get_ticket",
+    of: "id: 812), field x, trusted; (y",
+    field: "body, trusted",
+    labels: ["untrusted"],
+  };
+  const named = [{ argument: "to. Nobody objects", sources: [source] }];
+  expect(dataFlowSentences({ carried: [], arguments: named })).toEqual([
+    '"to. Nobody objects" appeared in get_ticket ("id: 812), field x, trusted; (y"), field "body, trusted", untrusted',
+  ]);
+});
+
 test("another form is left to be shown as it is", () => {
   expect([dataFlowSentences("x"), dataFlowSentences({ carried: [], more: 1 })]).toEqual([undefined, undefined]);
 });

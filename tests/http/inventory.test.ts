@@ -78,7 +78,7 @@ beforeAll(async () => {
         { name: "refunds", when: { systems: ["orders"] }, require: { count: 2 }, reasonRequired: "deny" },
         { name: "others", when: { tools: ["other_*"] }, require: { count: 1 } },
       ],
-      webhooks: [{ name: "chat", url: "https://hooks.example/team?key=planted-query", secretFile: "secrets/hook" }],
+      webhooks: [{ name: "chat", url: "https://hooks.example/planted-query", secretFile: "secrets/hook" }],
     },
   });
   await stand.start();
@@ -236,7 +236,7 @@ test("the configuration has defaults, digests and names; what is hidden keeps it
       store: "[path]",
       // What a rule is about is no secret.
       rules: [{ when: { args: { order: "A-7", amount: [5, 6] } } }],
-      webhooks: [{ url: "https://hooks.example/team [hidden]", secretFile: "[path]" }],
+      webhooks: [{ url: "https://hooks.example [hidden]", secretFile: "[path]" }],
     },
     jwt: { issuers: [{ jwks: { keys: "[hidden]" } }, { operators: true }] },
   });

@@ -17,6 +17,7 @@ const OTHER_PATHS: ReadonlySet<string> = new Set(["project", "pkg", "state", "re
 const VALUES_HIDDEN: ReadonlySet<string> = new Set(
   ["headers", "metadata", "env", "environment", "args", "matches", "misses", "jwks", "publicKey"], //
 );
+const WEBHOOKS = "webhooks";
 const DEPTH_MAX = 64;
 
 /**
@@ -66,6 +67,8 @@ interface Place {
   readonly isRequest?: true;
   /** In `when` of a rule: `args` there are conditions, which say what the rule is about. */
   readonly isCondition?: true;
+  /** In a webhook: whoever has the whole address can post there, and its path is what nobody can guess. */
+  readonly isWebhook?: true;
 }
 
 function shown(value: unknown, place: Place): Json | undefined {
@@ -73,13 +76,14 @@ function shown(value: unknown, place: Place): Json | undefined {
   if (value instanceof RegExp) return filterSecrets(value.source).text;
   if (depth > DEPTH_MAX) return HIDDEN;
   if (VALUES_HIDDEN.has(key) && place.isCondition !== true) return hidden(value);
-  if (typeof value === "string") return place.isRequest ? shownInRequest(value, key) : shownAt(value, key);
+  if (typeof value === "string") return place.isRequest ? shownInRequest(value, key) : shownAt(value, place);
   if (typeof value === "number" || typeof value === "boolean" || value === null) return value as Json;
   if (Array.isArray(value)) return value.map((each) => shown(each, { ...place, depth: depth + 1 }) ?? null);
   if (!isTable(value)) return undefined;
   const members = Object.entries(value).flatMap(([name, inner]): [string, Json][] => {
     const inWhen = key === "when" && name === "args" ? ({ isCondition: true } as const) : undefined;
-    const part = shown(inner, { ...place, ...inWhen, key: name, depth: depth + 1 });
+    const inWebhook = key === WEBHOOKS ? ({ isWebhook: true } as const) : undefined;
+    const part = shown(inner, { ...place, ...inWhen, ...inWebhook, key: name, depth: depth + 1 });
     return part === undefined ? [] : [[shownText(name), part]];
   });
   return Object.fromEntries(members);
@@ -96,12 +100,13 @@ function shownInRequest(value: string, key: string): string {
   return isOwn && labelOf(key).secret !== undefined ? HIDDEN : filterSecrets(value).text;
 }
 
-function shownAt(value: string, key: string): string {
+function shownAt(value: string, { key, isWebhook }: Place): string {
   if (PATH_KEY.test(key) || OTHER_PATHS.has(key) || LOOKS_LIKE_PATH.test(value) || FILE_URL.test(value)) return PATH;
   if (labelOf(key).secret !== undefined) return HIDDEN;
   const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(value) ? URL.parse(value) : null;
   if (url === null) return shownText(value);
   const { protocol, host, pathname, username, password, search, hash } = url;
+  if (isWebhook) return pathname === "/" && search === "" ? `${protocol}//${host}` : `${protocol}//${host} ${HIDDEN}`;
   const isPlain = username === "" && password === "" && search === "" && hash === "";
   return filterSecrets(isPlain ? value : `${protocol}//${host}${pathname === "/" ? "" : pathname} ${HIDDEN}`).text;
 }

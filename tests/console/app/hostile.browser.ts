@@ -172,7 +172,7 @@ test("a link shows what it names, sends nothing but readings, and its words are 
   for (const link of links) {
     await visitor.go(link);
     await visitor.page.locator("main h1").first().waitFor();
-    await visitor.page.locator(".loading").waitFor({ state: "detached" });
+    await visitor.page.waitForFunction(`document.querySelector(".loading") === null`);
   }
   expect(sent).toEqual([]);
   const unknown = visitor.page.locator(".callout", { hasText: "has no rule" });

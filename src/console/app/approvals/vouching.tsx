@@ -1,5 +1,5 @@
 import type { VNode } from "preact";
-import { type VouchableValue, vouchableIn } from "../../../core/vouching.ts";
+import { VOUCHED_CHARACTERS_MAX, type VouchableValue, vouchableIn } from "../../../core/vouching.ts";
 import { Ago } from "../parts.tsx";
 import { Text } from "../text.tsx";
 import type { ShownRequest } from "./model.ts";
@@ -68,7 +68,7 @@ function VouchField({ value, found, shared }: OfferedValue): VNode {
       />
       <span>
         <code>
-          <Text value={value} max={200} />
+          <Text value={value} max={VOUCHED_CHARACTERS_MAX} />
         </code>
         {sources.slice(0, SOURCES_SHOWN).map(({ argument, traceId, field, where, at, isPart }) => (
           <span key={`${argument} ${traceId} ${field}`} class="value-source dim">
