@@ -103,7 +103,7 @@ export type Asked =
   | { readonly outcome: "outdated" }
   | NotAsked;
 
-/** Why nobody is asked about a call that needs an approval. */
+/** The reason why nobody is asked about a call that needs an approval. */
 export type NotAsked =
   | {
       readonly outcome: "denied_before";

@@ -357,10 +357,10 @@ function between(offsets: readonly number[], from: number, to: number): readonly
   return offsets.slice(low, end);
 }
 
-/** What a script may do with a variable's value: nothing, give it to a program as text, or run it. */
+/** The use that a script may make of a variable's value: none, giving it to a program as text, or running it. */
 type VariableUse = "none" | "given" | "run";
 
-/** What a script does with its variables. A script that runs code that its text does not show may use variables without naming them. */
+/** The use that a script makes of its variables. A script that runs code that its text does not show may use variables without naming them. */
 class VariableUses {
   readonly #script: string;
   readonly #joined: string;

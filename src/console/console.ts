@@ -44,7 +44,7 @@ export interface ConsoleOptions {
     readonly publicUrl: string | undefined;
     readonly allowedHosts: readonly string[];
   };
-  /** How people sign in at an OpenID provider; undefined: they do not. */
+  /** Settings of the OpenID provider at which people sign in; undefined: there is none. */
   readonly oidc: OidcSettings | undefined;
   /** True on the development stand: then one-time links open sessions, too. */
   readonly isDevelopment: boolean;

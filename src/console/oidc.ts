@@ -49,7 +49,7 @@ interface OidcOptions {
   readonly clock: () => EpochMs;
   /** Verifies an access token for the operators' endpoints. Rejects with a `Refusal`. */
   readonly verify: (token: string) => Promise<CallerContext>;
-  /** Where replicas agree on the transactions that were used. */
+  /** The rows in which replicas agree on the transactions that were used. */
   readonly rows: SessionRows;
   /** Encrypts transactions for all replicas. */
   readonly secret: SharedSecret;

@@ -24,7 +24,7 @@ const HOURLY_MAX = 2_000;
 /** Thresholds beyond which approvers probably no longer read requests. Fewer decisions than `decidedMin` raise no alert. */
 const ALERTS = { decidedMin: 20, approvalRateMax: 0.95, hastyShareMax: 0.5 } as const;
 
-/** What the approvals know of a report: everything but the dry runs. */
+/** The part of a report that the approvals know: everything but the dry runs. */
 type OwnReport = Omit<ApprovalReport, "dryRuns">;
 
 interface ReportFrame {

@@ -35,10 +35,10 @@ export class ApiError extends Error {
 /** The half of the session that the page holds. The other half is a cookie that no script can read. */
 let key: string | undefined;
 let onSessionEnd: () => void = () => {};
-/** How far the service's clock is ahead of the browser's. */
+/** Lead of the service's clock over the browser's. */
 let clockDifferenceMs = 0;
 
-/** Whether the last request reached the service. */
+/** True when the last request reached the service. */
 export const isReachable = signal(true);
 
 export function setKey(value: string | undefined): void {

@@ -255,7 +255,7 @@ export function StopAgent({ sub, iss }: CallerName): VNode | null {
   );
 }
 
-/** Who asks for a call, as approval requests and lines of the audit say it. */
+/** The caller of a call, as approval requests and lines of the audit name it. */
 interface AskingCaller extends CallerName {
   /** Subjects of its actors, the one that holds the token first. */
   readonly act?: readonly string[] | undefined;

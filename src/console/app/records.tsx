@@ -143,7 +143,7 @@ export function Command({ value, label }: { readonly value: string; readonly lab
 interface SentencesProps {
   readonly label: string;
   readonly value: unknown;
-  /** What the value says; undefined: it is shown as JSON. */
+  /** Meaning of the value; undefined: it is shown as JSON. */
   readonly sentences: readonly string[] | undefined;
 }
 

@@ -4,14 +4,14 @@ import { ApiError, isReachable, members, request, setKey, whenSessionEnds } from
 import { readLink } from "./route.ts";
 import { errorOf, navigate, notices, replaceUrl } from "./state.ts";
 
-/** Who is signed in, as the service answers. */
+/** The person who is signed in, as the service answers. */
 export interface SignedIn {
   readonly sub: string;
   readonly iss: string;
   readonly permissions: readonly string[];
-  /** When the token ends; it may be renewed. */
+  /** Expiry of the token, which may be renewed. */
   readonly expiresAt: string;
-  /** When the session ends at the latest. */
+  /** Latest end of the session. */
   readonly endsAt: string;
 }
 
@@ -31,7 +31,7 @@ const KEY_ITEM = "stc-console-key";
 const RETURN_ITEM = "stc-console-return";
 const OIDC_PATH = "/console/oidc";
 const PAGE_PATH = "/console";
-/** How long a new tab waits for another tab to pass the session on. */
+/** Longest time that a new tab waits for another tab to pass the session on. */
 const ASK_TABS_MS = 150;
 const RESUME_MS = 3_000;
 
@@ -43,12 +43,12 @@ export const permissions = computed<Pick<ReadonlySet<OperatorPermission>, "has">
   () => new Set(session.value.is === "in" ? session.value.person.permissions : []),
 );
 
-/** Whether a signed-in person reads on top of the page that the service cannot be reached: nothing else says it again. */
+/** True when a signed-in person reads on top of the page that the service cannot be reached: nothing else says it again. */
 export const isAway = computed(() => !isReachable.value && session.value.is === "in");
 
 const PROBE_MS = 3_000;
 
-/** While the service is away, asks whether it is back. Returns what stops it. */
+/** Asks, while the service is away, whether it is back. Returns the function that stops this. */
 export function probeService(): () => void {
   return effect(() => {
     if (!isAway.value) return undefined;
@@ -60,7 +60,7 @@ export function probeService(): () => void {
   });
 }
 
-/** Calls `listener` whenever the service can be reached again. Returns what stops it. */
+/** Calls `listener` whenever the service can be reached again. Returns the function that stops this. */
 export function whenBack(listener: () => void): () => void {
   let wasAway = isAway.value;
   return isAway.subscribe((away) => {

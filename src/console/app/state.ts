@@ -158,7 +158,7 @@ function isField(target: EventTarget | null): target is HTMLElement {
 
 const KEYS_ITEM = "stc-keys";
 
-/** Whether keys are commands. Software that turns speech into keys would decide by accident (WCAG 2.1.4). */
+/** True when keys are commands. Software that turns speech into keys would decide by accident (WCAG 2.1.4). */
 export const hasKeys = signal(recall(KEYS_ITEM) !== "off");
 effect(() => remember(KEYS_ITEM, hasKeys.value ? undefined : "off"));
 

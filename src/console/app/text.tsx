@@ -16,7 +16,7 @@ const CHARACTERS_SHOWN = 2_400;
 interface TextProps {
   readonly value: string;
   readonly max?: number;
-  /** Set inside a link or a button, which can hold no other button: a longer text ends with "…" and cannot be opened. */
+  /** True inside a link or a button, which can hold no other button: a longer text ends with "…" and cannot be opened. */
   readonly isFixed?: boolean;
 }
 
@@ -125,7 +125,7 @@ export interface BlockProps {
   readonly value: BlockText;
   /** `diff` colours added and removed lines. */
   readonly as?: "plain" | "diff";
-  /** Whether the rest of a long text is open; without it the block remembers that itself. */
+  /** True when the rest of a long text is open; without it the block remembers that itself. */
   readonly isOpen?: boolean;
   readonly onOpen?: () => void;
   readonly label: string;

@@ -2,7 +2,7 @@ import type { CallerName } from "../caller.tsx";
 import { SOURCE } from "../calls/fleet.tsx";
 import { hrefOf } from "../route.ts";
 
-/** Where what an agent did is read from, and the searches that show it. */
+/** The paths from which an agent's calls are read, and the searches that show them. */
 
 /** Returns the path of the calls of the last day, of one caller or of all. `query` says which logs are asked. */
 export function activityPath(filter: Readonly<Record<string, string>>, query: URLSearchParams): string {

@@ -9,7 +9,7 @@ import { adviceFor, counted, OFFLINE, UNREADABLE } from "../words.ts";
 import { loadShown, put, refresh, requestOf, shown } from "./inbox.ts";
 import { coverageOf, isPending, type ListedRequest, outcomeOf } from "./model.ts";
 
-/** How long a decision waits before it is sent, so that it can be taken back. */
+/** Delay before a decision is sent, in which it can be taken back. */
 export const UNDO_MS = 5_000;
 /** A decision that could not be sent for longer is dropped: the computer slept, and nobody remembers it. */
 const LATE_MS_MAX = 60_000;
@@ -36,7 +36,7 @@ interface Subject {
 export interface Outgoing extends DecisionMade {
   readonly number: number;
   readonly subjects: readonly Subject[];
-  /** When it is sent, in the browser's Unix milliseconds. */
+  /** Time at which it is sent, in the browser's Unix milliseconds. */
   readonly sendAt: number;
   readonly isSending: boolean;
 }
@@ -109,11 +109,11 @@ async function send(number: number): Promise<void> {
   await refresh();
 }
 
-/** Why a decision does not count. */
+/** The reason why a decision does not count. */
 interface Failure {
   readonly text: string;
   readonly more?: string | undefined;
-  /** Set where the service cannot be reached: further requests would not reach it either. */
+  /** True where the service cannot be reached: further requests would not reach it either. */
   readonly isOffline?: true;
 }
 

@@ -72,7 +72,7 @@ export function GrantForm({ request }: { readonly request: ShownRequest }): VNod
 interface GrantBoundProps {
   readonly name: string;
   readonly bound: string;
-  /** Whether calls may differ in the argument; the approver can require it to be as in this call. */
+  /** True when calls may differ in the argument; the approver can require it to be as in this call. */
   readonly varies: boolean;
 }
 

@@ -11,11 +11,11 @@ const PAGE_REQUESTS = 200;
 /** Pages of waiting requests that are read: more than a service lets wait. */
 const PAGES_MAX = 25;
 const RECENT_REQUESTS = 50;
-/** How long a decided request stays in the inbox. */
+/** Time for which a decided request stays in the inbox. */
 const DECIDED_MS = 15 * 60_000;
-/** Between two readings of the list, so that a burst of events causes a few of them. */
+/** Shortest time between two readings of the list, so that a burst of events causes a few of them. */
 const REFRESH_MS_MIN = 300;
-/** While there are no events, the list is read this often. */
+/** Interval at which the list is read while there are no events. */
 const POLL_MS = 10_000;
 const EVENT = /^approval\.([a-z_]{1,20})$/;
 const ID = /^[\w-]{1,128}$/;
@@ -70,7 +70,7 @@ export function requestOf(id: string): ListedRequest | undefined {
   return requests.value.get(id);
 }
 
-/** When this page saw a request end: cancelled and expired ones say no time. */
+/** Times at which this page saw requests end: cancelled and expired ones say no time. */
 const seenEnding = new Map<string, string>();
 let running: { readonly stream: Stream; readonly timer: ReturnType<typeof setInterval> } | undefined;
 
@@ -272,7 +272,7 @@ const OVERLAP_MS = 60_000;
 /** Creation of the latest request that was listed, in Unix milliseconds. */
 let listedUntil = 0;
 
-/** Whether only an event has told of the request. */
+/** Returns whether only an event has told of the request. */
 function isUnlisted(one: ListedRequest | undefined): one is ListedRequest {
   return one !== undefined && isPending(one) && one.decideBy === undefined;
 }
@@ -297,7 +297,7 @@ export interface OpenRequest {
   readonly id: string;
   readonly request?: ShownRequest;
   readonly error?: ApiError;
-  /** When this content was first shown, in the browser's Unix milliseconds. */
+  /** Time at which this content was first shown, in the browser's Unix milliseconds. */
   readonly since: number;
 }
 

@@ -170,7 +170,7 @@ function NothingWaits(): VNode {
   );
 }
 
-/** Whether the inbox is live, and the switch of notifications. */
+/** The state of the stream, and the switch of notifications. */
 function Live(): VNode {
   const state = stream.value;
   void tick.value;
@@ -295,8 +295,7 @@ function DenyMarked(): VNode {
 
 /** Decisions on their way that the page does not show elsewhere. */
 function OutgoingDecisions(): VNode | null {
-  const openId = shown.value?.request === undefined ? undefined : routeId.value;
-  const elsewhere = outgoing.value.filter(({ subjects }) => subjects.every(({ id }) => id !== openId));
+  const elsewhere = outgoing.value.filter(({ subjects }) => subjects.every(({ id }) => id !== shown.value?.id));
   if (elsewhere.length === 0) return null;
   return (
     <section class="outgoing-list" aria-label="Decisions that are about to be sent">

@@ -3,7 +3,7 @@ import type { ApprovalScope } from "../../../core/types.ts";
 import { isReachable } from "../api.ts";
 import { isLong } from "../text.tsx";
 import { outgoing } from "./decisions.ts";
-import { routeId, shown } from "./inbox.ts";
+import { shown } from "./inbox.ts";
 import type { ShownRequest } from "./model.ts";
 import { type PlanPart, type PlanShown, planOf } from "./plan.ts";
 
@@ -51,12 +51,6 @@ export const granting = signal<string | undefined>(undefined);
 export const vouchedValues = signal<ReadonlySet<string>>(new Set());
 const CONFIRM_MS = 8_000;
 
-// A first press on a page that was left does not count on the next visit.
-effect(() => {
-  void routeId.value;
-  confirming.value = undefined;
-});
-
 export function askToConfirm(id: string, scope: ApprovalScope): void {
   const asked = { id, scope };
   confirming.value = asked;
@@ -65,10 +59,10 @@ export function askToConfirm(id: string, scope: ApprovalScope): void {
   }, CONFIRM_MS);
 }
 
-/** Whether an approval counts now. */
+/** True when an approval counts now. */
 export const isArmed = signal(false);
 
-/** Whether the person looks at this window: a click that was meant for a window in front of it lands here when that one closes. */
+/** True while the person looks at this window: a click that was meant for one in front of it lands here when that one closes. */
 const isAttended = signal(hasAttention());
 document.addEventListener("visibilitychange", noteAttention);
 addEventListener("focus", noteAttention);
@@ -87,7 +81,6 @@ effect(() => {
   // Every change of these shows something new. After an undo, the button to approve is where the button to undo was.
   void [
     id,
-    routeId.value,
     since,
     openedParts.value,
     confirming.value,

@@ -204,7 +204,7 @@ const observer = new IntersectionObserver((entries) => {
   }
 });
 
-/** Whether an element is on the screen: only then its times change every second. */
+/** Returns whether an element is on the screen: only then its times change every second. */
 function useVisible(element: { readonly current: Element | null }): Signal<boolean> {
   const isVisible = useSignal(false);
   useEffect(() => {

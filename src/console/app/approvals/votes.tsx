@@ -4,7 +4,7 @@ import { Ago, Party } from "../parts.tsx";
 import { Text } from "../text.tsx";
 import type { ShownRequest } from "./model.ts";
 
-/** Who has approved a request, and who still has to; nothing where one approver is enough. */
+/** The approvers of a request, and those who still have to approve; nothing where one approver is enough. */
 export function Votes({ request: { quorum } }: { readonly request: ShownRequest }): VNode | null {
   if (quorum === undefined) return null;
   return (

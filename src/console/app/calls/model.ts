@@ -29,7 +29,7 @@ export function callOf(line: Line) {
     durationMs: line["count"] === undefined ? duration.read(line) : undefined,
     /** The replica that wrote the line. */
     instance: asString(line["instance"]),
-    /** How many refusals the line sums up. */
+    /** Number of refusals that the line sums up. */
     count: count.read(line),
     line,
   };

@@ -51,7 +51,7 @@ export interface Results {
   /** Number of earlier rows of this search that the page no longer holds. */
   readonly left: number;
   readonly cursor: string | undefined;
-  /** Whether there are lines that were not searched yet. */
+  /** True when there are lines that were not searched yet. */
   readonly hasMore: boolean;
   readonly isReading: boolean;
   readonly warnings: readonly string[];

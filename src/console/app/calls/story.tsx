@@ -49,7 +49,7 @@ export function Story({ id, shownQuery }: { readonly id: string; readonly shownQ
 interface ContentsProps {
   readonly id: string;
   readonly history: History;
-  /** Where the lines are from. */
+  /** Says from which logs the lines are. */
   readonly children: VNode;
 }
 

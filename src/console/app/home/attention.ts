@@ -15,7 +15,7 @@ export interface Need {
   /** `bad`: calls fail, or evidence is in danger. `warn`: soon, or somebody should look. */
   readonly tone: "bad" | "warn";
   readonly text: string;
-  /** Where it is dealt with. */
+  /** The page on which it is dealt with. */
   readonly href: string;
 }
 

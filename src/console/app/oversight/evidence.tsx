@@ -11,7 +11,7 @@ import { announce, errorOf, type PageContent } from "../state.ts";
 import { Text } from "../text.tsx";
 import { bytesText, counted, OFFLINE, timeLeft } from "../words.ts";
 
-/** Whether the audit is intact: its chain, its checkpoints, and where damage begins; and whether copies of it leave the machine. */
+/** The integrity of the audit: its chain, its checkpoints, and where damage begins; and the copies of it that leave the machine. */
 
 interface Damage {
   readonly kind: string;
@@ -31,7 +31,7 @@ interface StreamShown {
   readonly compared: number;
   /** Name of the log in its checkpoints. */
   readonly origin?: string;
-  /** How many lines the signed checkpoints cover. */
+  /** The lines that the signed checkpoints cover. */
   readonly covered?: { readonly size: number };
   readonly damage?: Damage;
 }
@@ -307,7 +307,7 @@ function Stream({ shown }: { readonly shown: StreamShown }): VNode {
   );
 }
 
-/** How lines are numbered, everywhere the same. */
+/** The numbering of lines, everywhere the same. */
 const SEQ_WORDS =
   "Lines are numbered by seq, which begins at 0 in each stream: here, in a call's story, in proofs and in stc audit verify.";
 

@@ -9,7 +9,7 @@ import { Text } from "../text.tsx";
 import { counted } from "../words.ts";
 import { type ApproverRow, BAR_HEIGHT, type HoursChart, hoursChart, quickOf } from "./hours.ts";
 
-/** How people decide: how often they are asked, how they answer, and how long they read. */
+/** The decisions of people: how often they are asked, how they answer, and how long they read. */
 
 const range = signal("7d");
 const RANGES = [

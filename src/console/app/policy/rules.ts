@@ -10,7 +10,7 @@ export interface RuleShown {
   readonly rule: string;
   readonly does: "allows" | "asks" | "decides" | "denies" | "matches";
   readonly text: string;
-  /** Where it is set. */
+  /** The setting that has it. */
   readonly setting: string;
   /** Lines of calls do not say that it had a part in them. */
   readonly isUncounted?: true;

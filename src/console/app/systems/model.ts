@@ -1,6 +1,6 @@
 import type { SystemShown } from "../../../core/api/inventory.ts";
 
-/** When a system or a certificate needs somebody. */
+/** The states and times in which a system or a certificate needs somebody. */
 
 /** States in which a call may fail. */
 const FAILING: ReadonlySet<string> = new Set(

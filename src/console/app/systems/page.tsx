@@ -9,7 +9,7 @@ import type { PageContent } from "../state.ts";
 import { Sentence, Text } from "../text.tsx";
 import { EXPIRES_SOON_MS, failingStates, isFailing } from "./model.ts";
 
-/** The systems that tools reach: whether they can be reached, how they are protected, and how busy they are. And where the service itself listens. */
+/** The systems that tools reach: whether they can be reached, how they are protected, how busy they are; and the service's own listeners. */
 
 function SystemsView(): VNode {
   const { read, again } = useRead<SystemsShown>("/systems");
@@ -223,7 +223,7 @@ const LISTENERS: Readonly<Record<string, string>> = {
   operators: "Probes and metrics",
 };
 
-/** Where the service itself listens. */
+/** The addresses at which the service itself listens. */
 function Listeners({ listeners }: { readonly listeners: SystemsShown["listeners"] }): VNode {
   return (
     <Section id="listeners" title="Listeners of this service">

@@ -12,7 +12,7 @@ import { permissions } from "../session.ts";
 import { errorOf } from "../state.ts";
 import { Block, Text } from "../text.tsx";
 
-/** What every policy says about a call that is not made: `POST /explain`. */
+/** The verdicts of all policies about a call that is not made: `POST /explain`. */
 
 const WORDS: Readonly<Record<string, readonly [words: string, tone: "good" | "bad" | "warn" | "plain"]>> = {
   allow: ["would run", "good"],
