@@ -11,7 +11,7 @@ import { STAGES } from "./refusals.ts";
 
 interface Said {
   readonly does: "denies" | "asks";
-  /** True when several rules match the call: at least one of them does this, and the line does not say which. */
+  /** Several when more than one rule matches the call: at least one of them does this, and the line does not say which. */
   readonly meanings: readonly RuleMeaning[];
 }
 

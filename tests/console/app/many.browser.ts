@@ -1,14 +1,14 @@
-import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { join } from "node:path";
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { z } from "zod";
 import { defineTool } from "../../../src/index.ts";
 import { hindrances } from "../../support/accessibility.ts";
 import { entryLine, writeDays } from "../../support/audit-lines.ts";
-import { launchBrowser } from "../../support/browser.ts";
+import { consoleVisits } from "../../support/console-visits.ts";
 import { until } from "../../support/until.ts";
 import { ConsoleWorld } from "./console-world.ts";
-import { Visitor } from "./visitor.ts";
+import type { VisitOptions } from "./visitor.ts";
 
 /** Two hundred tools and five hundred agents: what is found in them, in which order, and what the browser leaves out. */
 const AREAS = ["crm", "billing", "cluster", "orders", "mail"] as const;
@@ -23,8 +23,6 @@ const AGENTS = 500;
 const HOUR_MS = 3_600_000;
 
 const world = new ConsoleWorld();
-const visitors: Visitor[] = [];
-let browser: Browser;
 
 function toolAt(at: number) {
   const area = AREAS[at % AREAS.length] ?? "crm";
@@ -37,37 +35,26 @@ function toolAt(at: number) {
   });
 }
 
-beforeAll(async () => {
-  browser = await launchBrowser();
-  const newest = Date.now() - HOUR_MS;
-  const lines = Array.from({ length: AGENTS }, (_, at) => {
-    const caller = { sub: `agent-${at}`, iss: `https://idp-${at % 3}.test`, permissions: [] };
-    return entryLine(new Date(newest - (AGENTS - at) * 1_000).toISOString(), { caller });
-  });
-  writeDays(
-    join(world.folder, "audit"),
-    Object.fromEntries(Map.groupBy(lines, (line) => JSON.parse(line).timestamp.slice(0, 10))),
-  );
-  await world.start({ audit: { dir: "audit" }, tools: Array.from({ length: TOOLS }, (_, at) => toolAt(at)) });
+const { visitPage } = consoleVisits(world, {
+  holds: ["tools:read"],
+  async start() {
+    const newest = Date.now() - HOUR_MS;
+    const lines = Array.from({ length: AGENTS }, (_, at) => {
+      const caller = { sub: `agent-${at}`, iss: `https://idp-${at % 3}.test`, permissions: [] };
+      return entryLine(new Date(newest - (AGENTS - at) * 1_000).toISOString(), { caller });
+    });
+    writeDays(
+      join(world.folder, "audit"),
+      Object.fromEntries(Map.groupBy(lines, (line) => JSON.parse(line).timestamp.slice(0, 10))),
+    );
+    await world.start({ audit: { dir: "audit" }, tools: Array.from({ length: TOOLS }, (_, at) => toolAt(at)) });
+  },
 });
 
-afterEach(async () => {
-  const problems = visitors.flatMap((visitor) => visitor.problems);
-  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
-  expect(problems).toEqual([]);
-});
-
-afterAll(async () => {
-  await browser?.close();
-  await world.end();
-});
-
-async function visit(fragment: string, options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
-  const visitor = await Visitor.signedIn(browser, world, { holds: ["tools:read"], ...options });
-  visitors.push(visitor);
-  await visitor.go(fragment);
-  await rowsOf(visitor.page).first().waitFor();
-  return visitor.page;
+async function visit(fragment: string, options?: VisitOptions): Promise<Page> {
+  const page = await visitPage(fragment, options);
+  await rowsOf(page).first().waitFor();
+  return page;
 }
 
 const rowsOf = (page: Page) => page.locator(".records tbody tr");

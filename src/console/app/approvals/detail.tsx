@@ -6,6 +6,8 @@ import { nameInSentence } from "../../../core/printable.ts";
 import { members } from "../api.ts";
 import { Ago, Badge, Facts, Heading, localTime, Party, Problem } from "../parts.tsx";
 import { Names } from "../records.tsx";
+import { hrefOf } from "../route.ts";
+import { permissions } from "../session.ts";
 import { Block, Quoted, Text } from "../text.tsx";
 import { Band } from "./band.tsx";
 import { DecisionBar } from "./decision-bar.tsx";
@@ -217,7 +219,8 @@ function Earlier({ request }: { readonly request: ShownRequest }): VNode {
 }
 
 function Identifiers({ request }: { readonly request: ShownRequest }): VNode {
-  const { id, planDigest, viewDigest, traceId, decideBy, executeBy, classification, category } = request;
+  const { id, planDigest, viewDigest, traceId, classification, category } = request;
+  const { createdAt, decidedAt, decideBy, executeBy } = request;
   const code = (value: string | undefined) => (value === undefined ? undefined : <code>{value}</code>);
   return (
     <details class="more-plan">
@@ -227,14 +230,22 @@ function Identifiers({ request }: { readonly request: ShownRequest }): VNode {
       <Facts
         rows={[
           ["Approval request", code(id)],
-          traceId === undefined ? undefined : ["Call", code(traceId)],
+          traceId === undefined ? undefined : ["Call", <Call key="call" id={traceId} />],
           planDigest === undefined ? undefined : ["Plan, SHA-256", code(planDigest)],
           viewDigest === undefined ? undefined : ["View, SHA-256", code(viewDigest)],
           ["Kind of tool", <Names key="kind" names={[...new Set([classification ?? [], category ?? []].flat())]} />],
+          ["Asked", localTime(createdAt)],
+          decidedAt === undefined ? undefined : ["Decided", localTime(decidedAt)],
           decideBy === undefined ? undefined : ["Expires", localTime(decideBy)],
           executeBy === undefined ? undefined : ["Must run by", localTime(executeBy)],
         ]}
       />
     </details>
   );
+}
+
+/** The id of a call, with a link to its story for those who may read the audit. */
+function Call({ id }: { readonly id: string }): VNode {
+  const shown = <code>{id}</code>;
+  return permissions.value.has("audit:read") ? <a href={hrefOf("calls", [id])}>{shown}</a> : shown;
 }
