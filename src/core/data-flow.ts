@@ -18,8 +18,8 @@ export function dataFlowSentences(dataFlow: unknown): readonly string[] | undefi
   for (const argument of tablesIn(named)) {
     const { argument: name, destination, sources: found, more } = argument;
     const what = `${nameInSentence(stringOrEmpty(name))}${destination === true ? " (a destination)" : ""}`;
-    sentences.push(...tablesIn(found).map((source) => sourceSentence(what, source)));
-    if (typeof more === "number") sentences.push(`${what} appeared in ${more} more`);
+    sentences.push(...sourcesInPlaces(tablesIn(found)).map((sources) => sourceSentence(what, ...sources)));
+    if (typeof more === "number") sentences.push(`${what} appeared in ${more} more ${more === 1 ? "place" : "places"}`);
   }
   sentences.push(
     ...tablesIn(sources).map((source) => sourceSentence(nameInSentence(stringOrEmpty(source["argument"])), source)),
@@ -59,17 +59,35 @@ function storedSentence({ label, tool, traceId }: Table): string {
   return `The answer held ${stringOrEmpty(label)} text that ${stringOrEmpty(tool)} had stored; call ${stringOrEmpty(traceId)}`;
 }
 
-/** Such as `to (a destination) appeared in get_ticket (id: 812), field body, untrusted, on 2026-11-30 09:15 UTC; call 01…`. */
-function sourceSentence(what: string, source: Table): string {
-  const { traceId, labels, trusted, part } = source;
+/** Groups sources that are the same field of answers of the same tool: they are said in one sentence. */
+function sourcesInPlaces(sources: readonly Table[]): readonly Table[][] {
+  const places = Map.groupBy(sources, ({ tool, field, labels, trusted, part }) =>
+    JSON.stringify([tool, field, labels, trusted, part]),
+  );
+  return [...places.values()];
+}
+
+/**
+ * Such as `to (a destination) appeared in get_ticket (id: 812), field body, untrusted, on 2026-11-30 09:15 UTC; call 01…`. Of several
+ * answers, with the time where it is the same.
+ */
+function sourceSentence(what: string, ...sources: readonly Table[]): string {
+  const all = (name: string): readonly string[] => [
+    ...new Set(sources.map((source) => stringOrEmpty(source[name])).filter((text) => text !== "")),
+  ];
+  const times = new Set(sources.map(timeInWords));
+  const source = { ...sources[0], of: all("of").join(", ") };
+  const { labels, trusted, part } = source as Table;
   const kind =
     trusted === true
       ? ", trusted"
       : asStrings(labels)
           .map((label) => `, ${label}`)
           .join("");
-  const call = stringOrEmpty(traceId) === "" ? "" : `; call ${stringOrEmpty(traceId)}`;
-  return `${part === true ? "A part of " : ""}${what} appeared in ${answerInWords(source)}${kind}${timeInWords(source)}${call}`;
+  const calls = all("traceId");
+  const call = calls.length === 0 ? "" : `; call${calls.length === 1 ? "" : "s"} ${calls.join(", ")}`;
+  const time = times.size === 1 ? [...times].join("") : "";
+  return `${part === true ? "A part of " : ""}${what} appeared in ${answerInWords(source)}${kind}${time}${call}`;
 }
 
 /** What identified the answer, such as `id: 812, kind: bug`. Any other text could look like the rest of the sentence. */

@@ -14,8 +14,27 @@ test("an approver reads in sentences where each argument appeared", () => {
   expect(dataFlowSentences(dataFlow)).toEqual([
     "The caller has read private and untrusted data",
     "to (a destination) appeared in get_ticket (id: 812), field body, untrusted, on 2026-11-30 09:15 UTC; call 01-a",
-    "to (a destination) appeared in 2 more",
+    "to (a destination) appeared in 2 more places",
     "A part of body appeared in get_ticket, trusted; call 01-a",
+  ]);
+});
+
+test("the same field of several answers is one sentence, with every call; another field or label is another", () => {
+  const source = { tool: "get_ticket", field: "body", labels: ["untrusted"], at: "2026-11-30T09:15:07.412Z" };
+  const sources = [
+    { ...source, traceId: "01-a", of: "id: 1" },
+    { ...source, traceId: "01-b", of: "id: 2" },
+    { ...source, traceId: "01-c", of: "id: 2", field: "requester", trusted: true },
+    { ...source, traceId: "01-d", of: "id: 1" },
+  ];
+  expect(dataFlowSentences({ carried: [], arguments: [{ argument: "to", sources, more: 1 }] })).toEqual([
+    "to appeared in get_ticket (id: 1, id: 2), field body, untrusted, on 2026-11-30 09:15 UTC; calls 01-a, 01-b, 01-d",
+    "to appeared in get_ticket (id: 2), field requester, trusted, on 2026-11-30 09:15 UTC; call 01-c",
+    "to appeared in 1 more place",
+  ]);
+  const later = [...sources.slice(0, 1), { ...source, traceId: "01-e", of: "id: 3", at: "2026-11-30T10:00:00.000Z" }];
+  expect(dataFlowSentences({ carried: [], arguments: [{ argument: "to", sources: later }] })).toEqual([
+    "to appeared in get_ticket (id: 1, id: 3), field body, untrusted; calls 01-a, 01-e",
   ]);
 });
 

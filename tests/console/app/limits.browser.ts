@@ -112,11 +112,13 @@ test("quotas and their use are shown to those who may read them", async () => {
     },
     { quota: "bytes", unit: "bytes", used: 1_500, endsAt: Date.now() + 60_000 },
   ];
-  await page.route("**/quotas", (route) => route.fulfill({ json: { quotas: [], use } }));
+  const quotas = [{ name: "mails", per: ["caller"], calls: 20, window: "day" }];
+  await page.route("**/quotas", (route) => route.fulfill({ json: { quotas, use } }));
   await page.reload();
   const table = page.getByRole("region", { name: "Use of the quotas" });
   await table.getByRole("row", { name: /refunds agent-7.* announce used up 20 calls/ }).waitFor();
   await table.getByRole("row", { name: /bytes everybody 1,500 bytes none now/ }).waitFor();
+  await page.getByText("Nothing used of mails (20 calls a day).").waitFor();
   expect(await hindrances(page)).toEqual([]);
 });
 

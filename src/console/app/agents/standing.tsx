@@ -9,6 +9,7 @@ import { serviceNow } from "../api.ts";
 import { isPending, outcomeOf, toneOf } from "../approvals/model.ts";
 import { HeadlineShown } from "../approvals/row.tsx";
 import type { AgentName } from "../caller.tsx";
+import { UnusedQuotas } from "../limits/unused.tsx";
 import { Ago, Badge, Countdown, Problem } from "../parts.tsx";
 import { Section, useRead } from "../records.tsx";
 import { hrefOf } from "../route.ts";
@@ -150,7 +151,7 @@ const QUOTAS: PartOf<QuotaListing> = {
       <>
         {use.length === 0 && <p class="dim">It has used none of its quotas.</p>}
         {use.length > 0 && <QuotaUse use={use} />}
-        <UnusedQuotas quotas={quotas} use={use} />
+        <UnusedQuotas quotas={quotas.filter(({ per }) => per.includes("caller"))} use={use} />
       </>
     ),
 };
@@ -172,25 +173,6 @@ function QuotaUse({ use }: Pick<QuotaListing, "use">): VNode {
       )}
     </Items>
   );
-}
-
-/** Names the quotas per caller of which nothing is used yet: whether one of them is for others alone, its settings say. */
-function UnusedQuotas({ quotas, use }: Pick<QuotaListing, "quotas" | "use">): VNode | null {
-  const unused = quotas.filter(({ name, per }) => per.includes("caller") && use.every(({ quota }) => quota !== name));
-  if (unused.length === 0) return null;
-  return (
-    <p class="help">
-      Nothing used of <Text value={unused.map(quotaInWords).join(", ")} max={300} />.{" "}
-      <a href={hrefOf("policy")}>What they count</a>
-    </p>
-  );
-}
-
-function quotaInWords({ name, calls, bytes, cost, window }: QuotaListing["quotas"][number]): string {
-  const [limit = 0, unit] = Object.entries({ calls, bytes, cost }).flatMap(([of, most = 0]) =>
-    most > 0 ? [most, of] : [],
-  );
-  return `${name} (${limit.toLocaleString()} ${unit} a ${window})`;
 }
 
 const SESSIONS: PartOf<{ readonly sessions: readonly ShownSession[] }> = {

@@ -24,6 +24,7 @@ import { Columns, ROLE, Scrolling, Section, Unread, useRead } from "../records.t
 import { permissions } from "../session.ts";
 import type { PageContent } from "../state.ts";
 import { Text } from "../text.tsx";
+import { UnusedQuotas } from "./unused.tsx";
 
 /** Halts in force, which operators set and lift here, and quotas with their use. */
 
@@ -373,6 +374,7 @@ function Quotas(): VNode {
           </table>
         </Scrolling>
       )}
+      {read.value !== undefined && read.value.cursor === undefined && <UnusedQuotas {...read.value} />}
       {read.value?.cursor !== undefined && (
         <p class="help">
           There are more. <code>stc quotas list</code> lists all of them.
