@@ -1,49 +1,28 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import type { Browser } from "playwright-core";
-import { launchBrowser } from "../../support/browser.ts";
+import { describe, expect, test } from "bun:test";
+import { consoleVisits } from "../../support/console-visits.ts";
 import { AGENTS_AUDIENCE } from "../../support/tokens.ts";
 import { ConsoleWorld } from "./console-world.ts";
-import { Visitor } from "./visitor.ts";
 
 /** Agents that choose every text they can, links from elsewhere, and two people in one tab. */
 
 const world = new ConsoleWorld();
-const visitors: Visitor[] = [];
-let browser: Browser;
 
-const HOLDS = ["halts:read", "halts:write", "configuration:read", "tools:read", "metrics:read"];
 const MAY = ["deeds:do", "workspace:bash", "workspace:fs:write", "operators:ask"];
 
-beforeAll(async () => {
-  browser = await launchBrowser();
-  const other = { issuer: "https://evil.example", audience: AGENTS_AUDIENCE, algorithms: ["ES256"] };
-  const issuers = [...world.issuers.profiles(), { ...other, jwks: { keys: [world.issuers.agents.jwk] } }];
-  await world.start({ jwt: { issuers } });
+const { visit } = consoleVisits(world, {
+  holds: ["halts:read", "halts:write", "configuration:read", "tools:read", "metrics:read"],
+  start: () => {
+    const other = { issuer: "https://evil.example", audience: AGENTS_AUDIENCE, algorithms: ["ES256"] };
+    const issuers = [...world.issuers.profiles(), { ...other, jwks: { keys: [world.issuers.agents.jwk] } }];
+    return world.start({ jwt: { issuers } });
+  },
+  clean: async () => {
+    const { body } = await world.send("GET", "/approvals?limit=200", { token: await world.operator() });
+    for (const { id } of body.approvals) await world.decide(id, "deny");
+  },
 });
-
-afterEach(async () => {
-  const problems = visitors.flatMap((visitor) => visitor.problems);
-  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
-  expect(problems).toEqual([]);
-});
-
-afterAll(async () => {
-  await browser?.close();
-  await world.end();
-});
-
-async function visit(options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Visitor> {
-  const visitor = await Visitor.signedIn(browser, world, { holds: HOLDS, ...options });
-  visitors.push(visitor);
-  return visitor;
-}
 
 const agent = (sub: string, claims = {}): Promise<string> => world.agent({ sub, permissions: MAY, claims });
-
-async function denyAll(): Promise<void> {
-  const { body } = await world.send("GET", "/approvals?limit=200", { token: await world.operator() });
-  for (const { id } of body.approvals) await world.decide(id, "deny");
-}
 
 describe("rows and the band of a request", () => {
   test.each([
@@ -64,7 +43,6 @@ describe("rows and the band of a request", () => {
     expect(await row(id).locator(".row-who").textContent()).toBe(`announce · ${shown}`);
     await open(id);
     expect(await page.locator(".band-who p").textContent()).toStartWith(`${shown} of https://idp.test asks on its own`);
-    await denyAll();
   });
 
   test("the actor is named where one asks for somebody, and no name looks like a further actor", async () => {
@@ -76,7 +54,6 @@ describe("rows and the band of a request", () => {
     await visitor.open(id);
     const who = await visitor.page.locator(".band-who p").textContent();
     expect(who).toStartWith('bot (called by "svc, by alice") asks for ann of https://idp.test');
-    await denyAll();
   });
 
   test("callers that differ by their issuer only have it next to their names", async () => {
@@ -88,7 +65,6 @@ describe("rows and the band of a request", () => {
     await row(others).locator(".headline").waitFor();
     expect(await row(own).locator(".row-who").textContent()).toBe("announce · billing of https://idp.test");
     expect(await row(others).locator(".row-who").textContent()).toBe("announce · billing of https://evil.example");
-    await denyAll();
   });
 
   test("blank lines, arrows and paths show what will run", async () => {
@@ -109,7 +85,6 @@ describe("rows and the band of a request", () => {
       if (typeof line === "string") expect(text).toBe(line);
       else expect(text).toMatch(line);
     }
-    await denyAll();
   });
 
   test("choices of a question that nobody can tell apart are refused", async () => {
@@ -172,12 +147,11 @@ test("a link shows what it names, sends nothing but readings, and its words are 
   for (const link of links) {
     await visitor.go(link);
     await visitor.page.locator("main h1").first().waitFor();
-    await visitor.page.waitForFunction(`document.querySelector(".loading") === null`);
+    await visitor.page.locator(".loading").first().waitFor({ state: "hidden" });
   }
   expect(sent).toEqual([]);
   const unknown = visitor.page.locator(".callout", { hasText: "has no rule" });
   expect(await unknown.textContent()).not.toContain("matches the call");
-  await denyAll();
 });
 
 test("the next person in the same tab finds nothing of the one before", async () => {
@@ -197,7 +171,6 @@ test("the next person in the same tab finds nothing of the one before", async ()
   await visitor.row(id).locator(".headline").waitFor();
   expect(await page.getByRole("searchbox").inputValue()).toBe("");
   expect(await page.evaluate("globalThis.isSamePage")).toBeUndefined();
-  await denyAll();
 });
 
 test("what a printed page leaves out is said on paper, too", async () => {
