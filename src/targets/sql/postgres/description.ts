@@ -4,20 +4,22 @@ import { makeSettings, type SentColumn, type Setting, type Transaction } from ".
 
 /** What the server says of a statement. */
 export interface PostgresDescription extends Description {
-  /** Digest of everything that the statement depends on, and its parameters. */
+  /** Digest of everything that the statement depends on, and the column that reads it. */
   readonly digest: string;
-  readonly dependencies: readonly string[];
+  readonly digestSql: string;
 }
 
 interface FoundFunction extends CalledFunction {
   /** Object id. */
   readonly id: string;
+  /** Whether the statement finds it by its name, and not by an operator or a cast. */
+  readonly isNamed: boolean;
 }
 
 interface Checked {
   readonly statement: string;
   /** Returns the query that runs a change; it is prepared and not run. Left out for a query. */
-  readonly change?: ((columns: readonly DescribedColumn[]) => string) | undefined;
+  readonly change?: ((described: Pick<PostgresDescription, "columns" | "digestSql">) => string) | undefined;
   /** Name of the temporary objects in the database. Behind a pooler, another process may have left objects with other names. */
   readonly name: string;
   readonly parameterCount: number;
@@ -53,48 +55,63 @@ export async function describe(transaction: Transaction, checked: Checked): Prom
   const columns = await columnsOf(transaction, sent);
   const trees = tree === undefined ? undefined : [tree, ...relations.trees];
   const functions = trees === undefined || !areFunctionsChecked ? undefined : await functionsIn(transaction, trees);
+  const hasRules = change !== undefined || relations.trees.length > 0;
+  const digestSql = await digestSqlOf(transaction, { relations: relations.ids, functions: functions ?? [], hasRules });
+  const [[digest] = []] = await transaction.query(`SELECT ${digestSql}`, []);
   if (change !== undefined) {
-    await transaction.command(`PREPARE ${name} AS ${change(columns)}`);
+    await transaction.command(`PREPARE ${name} AS ${change({ columns, digestSql })}`);
     await transaction.command(`DEALLOCATE ${name}`);
   }
-  const dependencies = await dependenciesOf(transaction, relations.ids, functions ?? []);
-  const [[digest] = []] = await transaction.query(`SELECT ${digestSql(1)}`, dependencies);
   const user = await userOf(transaction, relations.ids);
   const effects = change === undefined ? [] : await effectsOf(transaction, relations.ids);
   const described = { parameters: parameters.map(({ type }) => type), columns, functions, user, effects };
-  return { ...described, dependencies, digest: String(digest) };
+  return { ...described, digestSql, digest: String(digest) };
+}
+
+interface Dependencies {
+  /** Object ids. */
+  readonly relations: readonly string[];
+  readonly functions: readonly FoundFunction[];
+  /** Whether rules of the relations matter: those of views, and all of a change. */
+  readonly hasRules: boolean;
 }
 
 /**
- * A column with the digest of everything that a statement depends on, and of what has the same names: a new table or function may be
- * the one that the statement finds first. Its parameters are `dependencies`. It is planned with each query, so its parts have no joins.
+ * Returns a column with the digest of everything that a statement depends on, and of what has the same names: a new table or function
+ * may be the one that the statement finds first. The server plans it with each query, so it has no part that is not needed, and no
+ * joins.
  */
-export function digestSql(at: number): string {
-  return `md5(concat_ws('/',
-(SELECT string_agg(concat_ws(' ', attrelid, attnum, attname, atttypid, atttypmod), ',' ORDER BY attrelid, attnum)
-  FROM pg_catalog.pg_attribute WHERE attrelid = ANY($${at}::text[]::oid[]) AND attnum > 0 AND NOT attisdropped),
-(SELECT string_agg(concat_ws(' ', oid, md5(ev_action::text)), ',' ORDER BY oid)
-  FROM pg_catalog.pg_rewrite WHERE ev_class = ANY($${at}::text[]::oid[])),
-(SELECT string_agg(oid::text, ',' ORDER BY oid)
-  FROM pg_catalog.pg_class WHERE relname = ANY($${at + 1}::text[]::name[]) AND relpersistence <> 't'),
-(SELECT string_agg(concat_ws(' ', oid, provolatile, md5(prosrc)), ',' ORDER BY oid)
-  FROM pg_catalog.pg_proc WHERE proname = ANY($${at + 2}::text[]::name[]))))`;
+async function digestSqlOf(
+  transaction: Transaction,
+  { relations, functions, hasRules }: Dependencies,
+): Promise<string> {
+  // Functions of PostgreSQL itself change with its version only: what matters is which one a name finds.
+  const found = functions.filter(({ id, isNamed }) => isNamed || Number(id) >= FIRST_OWN_ID);
+  const ids = `'{${relations.join(",")}}'::oid[]`;
+  const [[tables, called] = []] = await transaction.query(
+    `SELECT (SELECT quote_literal(array_agg(DISTINCT relname)::text) FROM pg_catalog.pg_class WHERE oid = ANY($1::text[]::oid[])),
+(SELECT quote_literal(array_agg(DISTINCT proname)::text) FROM pg_catalog.pg_proc WHERE oid = ANY($2::text[]::oid[]))`,
+    [`{${relations.join(",")}}`, `{${found.map(({ id }) => id).join(",")}}`],
+  );
+  const parts = [
+    tables !== null &&
+      `(SELECT string_agg(concat_ws(' ', attrelid, attnum, attname, atttypid, atttypmod), ',' ORDER BY attrelid, attnum)
+  FROM pg_catalog.pg_attribute WHERE attrelid = ANY(${ids}) AND attnum > 0 AND NOT attisdropped)`,
+    tables !== null &&
+      `(SELECT string_agg(concat_ws(' ', oid, relkind), ',' ORDER BY oid)
+  FROM pg_catalog.pg_class WHERE relname = ANY(${tables}::name[]) AND relpersistence <> 't')`,
+    hasRules &&
+      `(SELECT string_agg(concat_ws(' ', oid, md5(ev_action::text)), ',' ORDER BY oid)
+  FROM pg_catalog.pg_rewrite WHERE ev_class = ANY(${ids}))`,
+    called !== null &&
+      `(SELECT string_agg(concat_ws(' ', oid, provolatile, md5(prosrc)), ',' ORDER BY oid)
+  FROM pg_catalog.pg_proc WHERE proname = ANY(${called}::name[]))`,
+  ];
+  return `md5(concat_ws('/', ${["''", ...parts.filter((part) => part !== false)].join(",\n")}))`;
 }
 
-/** Returns the parameters of the digest: ids of the tables and views, their names, and those of the functions. */
-async function dependenciesOf(
-  transaction: Transaction,
-  relations: readonly string[],
-  functions: readonly FoundFunction[],
-): Promise<readonly string[]> {
-  const ids = [`{${relations.join(",")}}`, `{${functions.map(({ id }) => id).join(",")}}`] as const;
-  const [names = []] = await transaction.query(
-    `SELECT (SELECT array_agg(DISTINCT relname)::text FROM pg_catalog.pg_class WHERE oid = ANY($1::text[]::oid[])),
-(SELECT array_agg(DISTINCT proname)::text FROM pg_catalog.pg_proc WHERE oid = ANY($2::text[]::oid[]))`,
-    ids,
-  );
-  return [ids[0], ...names.map((list) => String(list ?? "{}"))];
-}
+/** The first object id that is not PostgreSQL's own: `FirstNormalObjectId`. */
+const FIRST_OWN_ID = 16_384;
 
 interface SentParameter {
   readonly type: ParameterType;
@@ -274,8 +291,13 @@ FROM pg_catalog.pg_roles WHERE rolname = current_user`,
 /** Functions of PostgreSQL that read whatever table or schema their argument names: no origin of such a column is known. */
 const READERS = "^(table|schema|database)_to_xml";
 
+/** Functions in a tree but those of casts, whose `funcformat` is 1 or 2. */
+const NAMED =
+  /:(?:aggfnoid|winfnoid|funcid(?! \d+ :funcresulttype \d+ :funcretset \w+ :funcvariadic \w+ :funcformat [12] )) (\d+)/g;
+
 async function functionsIn(transaction: Transaction, trees: readonly string[]): Promise<readonly FoundFunction[]> {
   const ids = idsIn(trees, /:(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)/g);
+  const named = new Set(idsIn(trees, NAMED));
   const operators = idsIn(trees, /:(?:opno|eqop|sortop) (\d+)/g);
   const rows = await transaction.query(
     `SELECT p.oid::text, concat_ws('.', n.nspname, p.proname), p.provolatile = 'v' OR (n.nspname = 'pg_catalog' AND p.proname ~ '${READERS}') FROM pg_catalog.pg_proc p
@@ -288,6 +310,7 @@ ORDER BY 2, 1`,
     id: String(id),
     name: String(name),
     isVolatile: isVolatile === true,
+    isNamed: named.has(String(id)),
   }));
 }
 

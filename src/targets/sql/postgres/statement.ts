@@ -1,22 +1,23 @@
 import type { ResultLimits } from "../engine.ts";
-import { digestSql } from "./description.ts";
 
-/** A column of the result as the query returns it. */
-export interface WrappedColumn {
-  readonly isList: boolean;
+/** What is known of a statement. */
+interface Described {
+  readonly columns: readonly { readonly isList: boolean }[];
+  /** The column that reads the digest of what the statement depends on. */
+  readonly digestSql: string;
 }
 
 /**
  * Returns the query that runs: the statement inside another one. PostgreSQL accepts a query there and nothing else: no change, no
  * second statement, no lock, no setting. The outer part returns every column as text, bounds rows, cells and all cells together on
  * the server, and adds the digest of what the statement depends on, read while its tables are locked against changes. After the
- * statement's parameters come the number of rows and those of the digest.
+ * statement's parameters comes the number of rows.
  *
  * Each row has the digest, whether it exceeds the limit for all cells (null when there is no row at all), and the columns.
  */
 export function wrapped(
   statement: string,
-  columns: readonly WrappedColumn[],
+  { columns, digestSql }: Described,
   limits: ResultLimits,
   at: number,
 ): string {
@@ -25,7 +26,7 @@ export function wrapped(
   // The row that exceeds the limit is told, and not sent: it may have many columns.
   const fitting = names.map((name) => `CASE WHEN used <= ${limits.chars} THEN ${name} END AS ${name}`);
   const size = names.map((name) => `coalesce(length(${name}), 0)`).join(" + ");
-  return `SELECT ${digestSql(at + 1)}, ${["used", ...names].map((name) => `w.${name}`).join(", ")} FROM (VALUES (1)) AS always
+  return `SELECT ${digestSql}, ${["used", ...names].map((name) => `w.${name}`).join(", ")} FROM (VALUES (1)) AS always
 LEFT JOIN (SELECT used > ${limits.chars} AS used, ${fitting.join(", ")} FROM (
 SELECT *, sum(${size}) OVER (ROWS UNBOUNDED PRECEDING) AS used, ${size} AS own FROM (
 SELECT ${texts.join(", ")} FROM (${statement}
@@ -40,13 +41,13 @@ SELECT ${texts.join(", ")} FROM (${statement}
  */
 export function wrappedChange(
   statement: string,
-  columns: readonly WrappedColumn[],
+  { columns, digestSql }: Described,
   limits: ResultLimits,
   at: number,
 ): string {
   const names = namesOf(columns);
   return `WITH q(${names.join(", ")}) AS (${statement}
-) SELECT ${digestSql(at + 1)}, pg_current_xact_id()::text, (SELECT count(*) FROM q)::text, ${names.map((name) => `w.${name}`).join(", ")}
+) SELECT ${digestSql}, pg_current_xact_id()::text, (SELECT count(*) FROM q)::text, ${names.map((name) => `w.${name}`).join(", ")}
 FROM (VALUES (1)) AS always LEFT JOIN (SELECT ${textsOf(columns, String(limits.cellChars + 1)).join(", ")} FROM q LIMIT $${at}::text::int8) AS w ON true`;
 }
 
@@ -55,10 +56,10 @@ FROM (VALUES (1)) AS always LEFT JOIN (SELECT ${textsOf(columns, String(limits.c
  * a lower one for each cell, with which no result exceeds it. Where a cell is longer, `wrapped` answers. The last parameter is that
  * limit; those before it, and the rows, are those of `wrapped`.
  */
-export function wrappedShort(statement: string, columns: readonly WrappedColumn[], at: number): string {
+export function wrappedShort(statement: string, { columns, digestSql }: Described, at: number): string {
   const names = namesOf(columns);
-  const most = `$${at + 4}::text::int4 + 1`;
-  return `SELECT ${digestSql(at + 1)}, ${["exceeds", ...names].map((name) => `w.${name}`).join(", ")} FROM (VALUES (1)) AS always
+  const most = `$${at + 1}::text::int4 + 1`;
+  return `SELECT ${digestSql}, ${["exceeds", ...names].map((name) => `w.${name}`).join(", ")} FROM (VALUES (1)) AS always
 LEFT JOIN (SELECT false AS exceeds, ${textsOf(columns, most).join(", ")} FROM (${statement}
 ) AS q(${names.join(", ")}) LIMIT $${at}::text::int8) AS w ON true`;
 }
@@ -72,12 +73,12 @@ export function cellShare(columns: number, rows: number, { cellChars, chars }: R
   return share < CELL_CHARS_MIN ? undefined : share;
 }
 
-function namesOf(columns: readonly WrappedColumn[]): readonly string[] {
+function namesOf(columns: Described["columns"]): readonly string[] {
   return columns.map((_, index) => `c${index}`);
 }
 
 /** `most`: the characters of a cell that are sent. */
-function textsOf(columns: readonly WrappedColumn[], most: string): readonly string[] {
+function textsOf(columns: Described["columns"], most: string): readonly string[] {
   return columns.map(({ isList }, index) => {
     // A list of texts as JSON: the notation of arrays would need a parser here.
     const text = isList ? `to_json(q.c${index}::text[])::text` : `q.c${index}::text`;

@@ -48,8 +48,8 @@ export class PostgresUser implements DatabaseUser {
     const { database, limits, caller, areFunctionsChecked, newName } = this.#options;
     const at = parameters.length + 1;
     const wrap = use === "change" ? wrappedChange : wrapped;
-    const queryOf = (columns: PostgresDescription["columns"]): string =>
-      use === "count" ? countQuery(statement) : wrap(statement, columns, limits, at);
+    const queryOf = (described: Pick<PostgresDescription, "columns" | "digestSql">): string =>
+      use === "count" ? countQuery(statement) : wrap(statement, described, limits, at);
     const asked = {
       statement,
       change: use === "change" ? queryOf : undefined,
@@ -60,8 +60,8 @@ export class PostgresUser implements DatabaseUser {
     };
     try {
       const description = await database.look(signal, (transaction) => describe(transaction, asked));
-      const short = use === "query" ? wrappedShort(statement, description.columns, at) : "";
-      return new PostgresStatement(this.#options, description, { query: queryOf(description.columns), short });
+      const short = use === "query" ? wrappedShort(statement, description, at) : "";
+      return new PostgresStatement(this.#options, description, { query: queryOf(description), short });
     } catch (error) {
       throw failureOf(error);
     }
@@ -94,7 +94,7 @@ class PostgresStatement implements PreparedStatement {
         await makeSettings(transaction, settings);
         return (
           (await this.#short(transaction, parameters, rows)) ??
-          transaction.query(this.#query, this.#all(parameters, rows))
+          transaction.query(this.#query, [...parameters, String(rows)])
         );
       });
       const found = sent.filter(([, exceeds]) => exceeds !== null);
@@ -125,7 +125,7 @@ class PostgresStatement implements PreparedStatement {
     try {
       return await database.change(context.signal, async (transaction) => {
         await makeSettings(transaction, settings);
-        const sent = await transaction.query(this.#query, this.#all(parameters, rows));
+        const sent = await transaction.query(this.#query, [...parameters, String(rows)]);
         const [digest, id, changed] = sent[0] ?? [];
         try {
           return await accept({
@@ -153,14 +153,9 @@ class PostgresStatement implements PreparedStatement {
   async #short(transaction: Transaction, parameters: Texts, rows: number): Promise<readonly SentRow[] | undefined> {
     const share = cellShare(this.description.columns.length, rows, this.#user.limits);
     if (share === undefined) return undefined;
-    const sent = await transaction.query(this.#shortQuery, [...this.#all(parameters, rows), String(share)]);
+    const sent = await transaction.query(this.#shortQuery, [...parameters, String(rows), String(share)]);
     const isLong = (cell: SentRow[number]): boolean => typeof cell === "string" && cell.length > share;
     return sent.some((row) => row.slice(2).some(isLong)) ? undefined : sent;
-  }
-
-  /** After the statement's parameters come the number of rows and those of the digest. */
-  #all(parameters: Texts, rows: number): Texts {
-    return [...parameters, String(rows), ...this.description.dependencies];
   }
 }
 
