@@ -55,6 +55,17 @@ test("the filters are in the URL: what a link names is found, and a changed filt
   expect(page.url()).toEndWith("#/calls");
 });
 
+test("further filters are open where a link sets one, and no longer after a link that sets none", async () => {
+  const page = await visit("#/calls?code=PERMISSION_DENIED");
+  const code = page.getByLabel("Refusal code");
+  await code.waitFor();
+  expect(await code.inputValue()).toBe("PERMISSION_DENIED");
+  await page.getByRole("link", { name: "Calls", exact: true }).click();
+  await code.waitFor({ state: "hidden" });
+  await page.getByText(/^More filters/).click();
+  await code.waitFor();
+});
+
 test("what is typed while a filter searches stays, and so does the focus; the back button fills the fields again", async () => {
   const page = await visit("#/calls");
   await rowsOf(page).first().waitFor();

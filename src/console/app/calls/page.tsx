@@ -101,7 +101,7 @@ function Filters(): VNode {
     if (form.current === null || filled.current === wanted) return;
     fill(form.current, given);
     filled.current = wanted;
-    if (others > 0) isMoreOpen.value = true;
+    isMoreOpen.value = others > 0;
   });
   return (
     <search>
