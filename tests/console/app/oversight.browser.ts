@@ -172,7 +172,7 @@ test.each(["#/evidence", "#/report"])("%s prints without the parts that nobody c
   await page.emulateMedia({ media: "print" });
   const hidden = "[...document.querySelectorAll('.top, button, select')].filter((one) => one.checkVisibility()).length";
   expect(await page.evaluate(hidden)).toBe(0);
-  await page.getByText(/^Safe Tool Call .* Printed .* by olga\.$/).waitFor();
+  await page.getByText(/^Safe Tool Call .* Printed .* by olga\. Times are those of /).waitFor();
   expect(await page.evaluate("getComputedStyle(document.documentElement).colorScheme")).toBe("light");
   expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBe(0);
 });

@@ -104,7 +104,7 @@ function Asked({ line }: { readonly line: Line }): VNode {
               {client !== undefined && (
                 <>
                   {" "}
-                  from a client that calls itself <Text value={client} max={120} />
+                  from a client that calls itself <Text value={nameInSentence(client)} max={120} />
                 </>
               )}
               .{" "}
@@ -112,7 +112,7 @@ function Asked({ line }: { readonly line: Line }): VNode {
           )}
           {asString(asked["callId"]) !== undefined && (
             <>
-              The model's id of the call: <Text value={asString(asked["callId"]) ?? ""} max={120} />
+              The model's id of the call: <Text value={nameInSentence(asString(asked["callId"]) ?? "")} max={120} />
             </>
           )}
         </p>
