@@ -29,7 +29,11 @@ export class Visitor {
     this.#watch(page);
   }
 
-  static async open(browser: Browser, world: ConsoleWorld, options: VisitOptions = {}): Promise<Visitor> {
+  static async open(
+    browser: Browser,
+    world: Pick<ConsoleWorld, "consoleUrl">,
+    options: VisitOptions = {},
+  ): Promise<Visitor> {
     const { sub, holds, url = world.consoleUrl, script, ...context } = options;
     const opened = await browser.newContext({
       ...{ viewport: { width: 1280, height: 800 }, ...context },
