@@ -97,6 +97,7 @@ describe("a MariaDB database", () => {
       ["defines", "create table copy (id int)"],
       ["has a procedure", "select id from people procedure analyse()"],
       ["takes a number of a sequence", "select nextval(numbers) as id"],
+      ["takes the next value of a sequence", "select next value for numbers as id"],
       ["reads what its user may not", "select user as id from mysql.user"],
       ["does not exist", "select id from nobody"],
       ["has two columns of one name", "select id, name as id from people"],

@@ -77,7 +77,7 @@ class Server implements MariaDbServer {
   }
 
   async send(statements: string | readonly string[], database?: string): Promise<readonly Record<string, unknown>[]> {
-    const options = { socketPath: this.#socket, user: "root", dateStrings: true, bigNumberStrings: true };
+    const options = { socketPath: this.#socket, user: "root" };
     const connection: Connection = await createConnection({ ...options, ...(database !== undefined && { database }) });
     try {
       let rows: unknown;

@@ -1,3 +1,4 @@
+import { resultWithin } from "../../../core/time-limits.ts";
 import { StoreUnavailable } from "../../../database/pool.ts";
 import {
   type MariaDbAddress,
@@ -6,6 +7,7 @@ import {
   type ReadBounds,
   type StatementAnswer,
 } from "./connection.ts";
+import { commitFailureOf } from "./failures.ts";
 import { MariaDbPool } from "./pool.ts";
 
 /** Time that a server has to end a transaction that was rolled back. */
@@ -33,6 +35,8 @@ export interface MariaDbTransaction {
   warnings(): Promise<readonly number[]>;
 }
 
+/** Time for COMMIT besides that for a statement. The caller's time does not end it. */
+const COMMIT_MS_MAX = 5_000;
 /** Number of the error of a statement that the service has interrupted, because it needs no more rows. */
 const INTERRUPTED = 1317;
 /** Most rows and characters of the service's own questions. */
@@ -99,7 +103,7 @@ export class MariaDbDatabase {
           await inTime(signal, connection.command("ROLLBACK")).catch(() => connection.destroy());
         throw error;
       }
-      await connection.command("COMMIT");
+      await this.#commit(connection);
       this.#hasAnswered = true;
       return done;
     });
@@ -107,6 +111,16 @@ export class MariaDbDatabase {
 
   close(): Promise<void> {
     return this.#pool.close();
+  }
+
+  /** @throws {SqlFailure} that leaves open what has happened, but for a conflict */
+  async #commit(connection: MariaDbConnection): Promise<void> {
+    const silent = (): Error => new StoreUnavailable("the server does not answer");
+    try {
+      await resultWithin(connection.command("COMMIT"), this.#options.statementMs + COMMIT_MS_MAX, silent);
+    } catch (error) {
+      throw commitFailureOf(error);
+    }
   }
 
   async #begin(connection: MariaDbConnection, mode: string, rows?: number): Promise<void> {

@@ -161,14 +161,15 @@ AND t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND c.generation_expressi
   return found === undefined ? undefined : [found[0] ?? "", found[1] ?? "", found[2] ?? ""];
 }
 
-/** What a table without transactions has lost cannot be taken back. */
+/** What a table without transactions has lost cannot be taken back. A view does not tell the tables behind it. */
 function engineProblems(transaction: MariaDbTransaction, tables: readonly TableName[]): Promise<readonly string[]> {
   return forEach(
     transaction,
     tables,
-    `SELECT CONCAT('names ', t.table_schema, '.', t.table_name, ', a table of ', t.engine, ', in which changes cannot be taken back')
-FROM information_schema.tables t JOIN information_schema.engines e ON e.engine = t.engine
-WHERE t.table_schema = ? AND t.table_name = ? AND e.transactions <> 'YES'`,
+    `SELECT CONCAT('names ', t.table_schema, '.', t.table_name,
+IF(t.table_type = 'VIEW', ', a view: name its tables', CONCAT(', a table of ', t.engine, ', in which changes cannot be taken back')))
+FROM information_schema.tables t LEFT JOIN information_schema.engines e ON e.engine = t.engine
+WHERE t.table_schema = ? AND t.table_name = ? AND COALESCE(e.transactions, 'NO') <> 'YES'`,
   );
 }
 

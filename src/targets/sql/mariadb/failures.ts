@@ -72,6 +72,12 @@ export function failureOf(error: unknown): SqlFailure {
   });
 }
 
+/** Returns what an error of COMMIT means: only of a conflict, it is certain that nothing was changed. */
+export function commitFailureOf(error: unknown): SqlFailure {
+  const { code, status, sqlState, origin, message, isConflict } = failureOf(error);
+  return new SqlFailure({ code, status, sqlState, origin, message, isConflict, isDefinite: isConflict });
+}
+
 /** Returns the failure of a statement with warnings: a value was cut, or was compared as another one than it is. */
 export function warned(numbers: readonly number[]): SqlFailure {
   const [code, status] = WRONG_VALUE;
