@@ -1,0 +1,99 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import type { Databases } from "../../src/targets/sql/databases.ts";
+import { type MariaDbServer, startMariaDb } from "../support/mariadb.ts";
+import { Authority, type LeafOptions } from "../support/tls-files.ts";
+import { ask, databaseAt, loaded, refusal, sqlTool } from "../targets/sql/support.ts";
+
+const opened: Databases[] = [];
+let server: MariaDbServer;
+let authority: Authority;
+let stranger: Authority;
+
+/** Writes a file where the server can read it. */
+function file(name: string, text: string): string {
+  const path = join(server.dir, name);
+  writeFileSync(path, text);
+  server.own(path);
+  return path;
+}
+
+/** Starts the server again, with a certificate. */
+async function serve(options: LeafOptions = {}, by = authority): Promise<void> {
+  const { cert, key } = await by.issue("server", options);
+  const files = [`--ssl-ca=${file("ca.pem", authority.pem)}`, `--ssl-cert=${file("cert.pem", cert)}`];
+  await server.kill();
+  await server.start([...files, `--ssl-key=${file("key.pem", key)}`]);
+}
+
+/** Asks by TLS. */
+async function answer(tls: Readonly<Record<string, string>>, user = "reader"): Promise<unknown> {
+  const read = { user, passwordFile: file("password", "a % secret\n") };
+  const databases = await databaseAt(server.port, { read, tls }, "mariadb");
+  opened.push(databases);
+  return ask(await loaded(databases, sqlTool({ statement: "select 1 as x", columns: { x: z.int() } })));
+}
+
+const rootCert = (): string => file("trusted.pem", authority.pem);
+/** The driver's name of what was wrong. */
+const because = async (work: Promise<unknown>): Promise<unknown> => {
+  const { code, cause } = await refusal(work);
+  return [code, (cause as { readonly because?: string }).because];
+};
+const UNTRUSTED = ["TARGET_UNAVAILABLE", "HANDSHAKE_SSL_ERROR"];
+
+describe("TLS to MariaDB", () => {
+  beforeAll(async () => {
+    server = await startMariaDb();
+    authority = await Authority.create("databases");
+    stranger = await Authority.create("stranger");
+    await server.send([
+      "CREATE DATABASE shop",
+      "CREATE USER reader@'%' IDENTIFIED BY 'a % secret' REQUIRE SSL",
+      "CREATE USER certified@'%' IDENTIFIED BY 'a % secret' REQUIRE X509",
+      "GRANT SELECT ON shop.* TO reader@'%'",
+      "GRANT SELECT ON shop.* TO certified@'%'",
+    ]);
+  });
+  afterAll(async () => {
+    for (const databases of opened) await databases.close();
+    await server?.end();
+  });
+
+  test("a server without it is not spoken to", async () => {
+    await server.kill();
+    await server.start(["--skip-ssl"]);
+    expect(await because(answer({ rootCert: rootCert() }))).toEqual(["TARGET_UNAVAILABLE", "HANDSHAKE_NO_SSL_SUPPORT"]);
+  });
+
+  test("a certificate of a trusted authority for this host is believed", async () => {
+    await serve();
+    expect(await answer({ rootCert: rootCert() })).toEqual({ rows: [{ x: 1 }] });
+  });
+
+  test("one of another authority is not", async () => {
+    await serve();
+    expect(await because(answer({ rootCert: file("other.pem", stranger.pem) }))).toEqual(UNTRUSTED);
+    expect(await because(answer({}))).toEqual(UNTRUSTED);
+  });
+
+  test("one for another name is not, also not when it was seen before", async () => {
+    await serve({ names: [{ type: "dns", value: "other.example" }] });
+    for (let turn = 0; turn < 3; turn += 1) expect(await because(answer({ rootCert: rootCert() }))).toEqual(UNTRUSTED);
+  });
+
+  test("one that has expired is not", async () => {
+    await serve({ notBefore: new Date(Date.now() - 7_200_000), notAfter: new Date(Date.now() - 3_600_000) });
+    expect(await because(answer({ rootCert: rootCert() }))).toEqual(UNTRUSTED);
+  });
+
+  test("a client certificate is shown to a server that asks for one", async () => {
+    await serve();
+    const { cert, key } = await authority.issue("stc");
+    const pair = { clientCert: file("client.pem", cert), clientKey: file("client.key", key) };
+    expect(await answer({ rootCert: rootCert(), ...pair }, "certified")).toEqual({ rows: [{ x: 1 }] });
+    expect(answer({ rootCert: rootCert() }, "certified")).rejects.toThrow("error 1045, SQLSTATE 28000");
+  });
+});
