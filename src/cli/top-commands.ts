@@ -147,6 +147,36 @@ export const commands = [
       (await import("./import/grpc.ts")).importGrpc(system, methods, options),
   }),
   command({
+    name: "import graphql",
+    summary: "Write data-only manifests for GraphQL operations, which release nothing until you allow fields",
+    arguments: {
+      system: argument(text("system"), "a system of the kind http whose graphql names the schema"),
+      names: remaining(text("operation"), "names of operations in the files (default: all)"),
+    },
+    uses: CONFIGURED,
+    options: {
+      operations: list(text("file"), "files with named operations and their fragments"),
+      schema: option(
+        text("file"),
+        "another schema, SDL or introspection result; without --operations, it is compared with the saved one",
+      ),
+      list: flag("list the operations instead, with the reason for each that cannot be imported"),
+      out: option(text("directory"), "where the manifests are written; existing files are left as they are"),
+      path: option(text("path"), "path of the API below baseUrl (default: /graphql)"),
+      rename: repeated(text("operation=name"), "name of the tool; may be repeated"),
+      accept: ACCEPT,
+      json: JSON_FLAG,
+    },
+    exits: {
+      0: "written, listed, or no breaking change",
+      1: "an operation could not be imported, a file exists already or cannot be read, or a change is breaking",
+      64: "wrong usage, an unknown system or operation, or a schema that cannot be used",
+      78: "the configuration or the saved schema is invalid",
+    },
+    run: async ({ system, names }, options) =>
+      (await import("./import/graphql.ts")).importGraphql(system, names, options),
+  }),
+  command({
     name: "import openapi",
     summary:
       "Write data-only manifests for operations of an OpenAPI document, which release nothing until you allow fields",

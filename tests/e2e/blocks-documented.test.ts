@@ -135,6 +135,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/mcp-upstreams.md: import { defineTool, mcpTool }": "tests/e2e/mcp-upstreams-documented.test.ts",
   "docs/mcp-upstreams.md: note: tool read_note": "tests/e2e/mcp-upstreams-documented.test.ts",
   "docs/mcp-upstreams.md: target: mcpTool(": "tests/e2e/mcp-upstreams-documented.test.ts",
+  "docs/graphql.md: scalar DateTime": "tests/targets/http/graphql/guide.test.ts",
+  "docs/graphql.md: query OpenOrders": "tests/targets/http/graphql/guide.test.ts",
   "docs/sql.md: CREATE ROLE": "tests/targets/sql/guide.slow.ts",
   "docs/mcp.md: import httpx2": "tests/fleet/mcp-clients.fleet.ts",
   "docs/mcp.md: from agents import Agent": "tests/fleet/mcp-clients.fleet.ts",

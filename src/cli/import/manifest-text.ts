@@ -96,8 +96,8 @@ export function shownText(text: string, charactersMax: number): string {
 const EDITOR_HINT = "# yaml-language-server: $schema=tool.schema.json";
 
 /**
- * Returns a manifest as YAML. Texts are data: every scalar is plain or in quotes, with hidden characters escaped. Comments hold our
- * own words, and names of fields that consist of letters, digits, `_` and `-`.
+ * Returns a manifest as YAML. Texts are data: every scalar is plain, in quotes with hidden characters escaped, or a block of visible
+ * lines. Comments hold our own words, and names of fields that consist of letters, digits, `_` and `-`.
  */
 export function manifestText(draft: ManifestDraft): string {
   const {
@@ -409,11 +409,20 @@ function valueLines(start: string, value: unknown, indent: string): readonly str
   const below = `${indent}  `;
   if (Array.isArray(value)) return [start, ...listLines(value, below)];
   if (isTable(value)) return [start, ...tableLines(value, below)];
+  if (isBlock(value)) return [`${start} |-`, ...value.split("\n").map((line) => (line === "" ? "" : below + line))];
   return [`${start} ${scalar(value, "block")}`];
+}
+
+/** Returns whether a text is the same as a block of lines: in visible ASCII, and without spaces that a block would take for its own. */
+function isBlock(value: unknown): value is string {
+  return (
+    typeof value === "string" && /^[!-~][ -~]*(?:\n(?:[ -~]*[!-~])?)*\n[ -~]*[!-~]$/.test(value) && !/ \n/.test(value)
+  );
 }
 
 /** Returns a value on one line; undefined when it is longer, or a table of tables, which reads better on several lines. */
 function flowText(value: unknown, charactersMax: number): string | undefined {
+  if (isBlock(value)) return undefined;
   const text = flow(value, 0);
   return text === undefined || text.length > charactersMax ? undefined : text;
 }

@@ -3,6 +3,7 @@ import {
   type FieldNode,
   type FragmentDefinitionNode,
   type GraphQLCompositeType,
+  type GraphQLError,
   type GraphQLField,
   type GraphQLInterfaceType,
   type GraphQLObjectType,
@@ -26,7 +27,7 @@ import {
 import type { Fault } from "../../../core/errors.ts";
 import { shownMessage } from "./schema.ts";
 
-/** Tokens of a document. Comparing its fields with each other takes time that grows with their square. */
+/** Tokens of a document. */
 const TOKENS_MAX = 5_000;
 const DEPTH_MAX = 50;
 /** Fields of an answer, with fragments as often as they are used. */
@@ -77,13 +78,19 @@ export function checkedDocument(schema: GraphQLSchema, text: string): CheckedDoc
     const problems = validate(schema, document, [...specifiedRules, NoSchemaIntrospectionCustomRule], {
       maxErrors: PROBLEMS_MAX,
     });
-    if (problems.length > 0) throw new DocumentFaults(problems.map(shownMessage));
+    if (problems.length > 0) throw new DocumentFaults(problems.map(problemText));
     const fields = new Selecting(schema, document).operation(only.operation);
     return { ...only, fields };
   } catch (error) {
     if (error instanceof RangeError) throw new DocumentFaults(["is nested too deeply"]);
     throw error;
   }
+}
+
+/** The library bounds the work of comparing fields with each other, and says no more than that it has stopped. */
+function problemText(problem: GraphQLError): string {
+  const isAborted = problem.message === "Validation aborted.";
+  return isAborted ? "has too many fields with one name to be compared" : shownMessage(problem);
 }
 
 /** Parses a document. @throws {DocumentFaults} for a text that is none */

@@ -1,0 +1,149 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { z } from "zod";
+import { checkedDocument, DocumentFaults } from "../../../../src/targets/http/graphql/document.ts";
+import { faultsOf, schema } from "./support.ts";
+
+/** Reads a document, or returns what is wrong with it. Fails for any other error. */
+function read(text: string): "read" | readonly string[] {
+  try {
+    checkedDocument(schema, text);
+    return "read";
+  } catch (error) {
+    if (!(error instanceof DocumentFaults)) throw error;
+    return error.faults.map(({ message }) => message);
+  }
+}
+
+const nested = (open: string, close: string, times: number): string =>
+  `query Q { ${open.repeat(times)} id ${close.repeat(times)} }`;
+const fragments = Array.from(
+  { length: 40 },
+  (_, at) =>
+    `fragment F${at} on Order { a${at}: customer { orders { ...F${at + 1} } } b${at}: customer { orders { ...F${at + 1} } } }`,
+);
+
+describe("a hostile document ends in an error, in bounded time", () => {
+  test.each([
+    ["deep fields", nested("order(id: 1) { customer { orders {", "} } }", 300), /levels deep|Cannot query/],
+    ["deeper fields than its tokens", nested("order(id: 1) {", "}", 20_000), /contains more that 5000 tokens/],
+    ["deep fragments without a type", `query Q { ${"... {".repeat(1_600)} version ${"}".repeat(1_600)} }`, /^$/],
+    ["deep lists", `query Q { orders(filter: ${"[".repeat(2_000)}1${"]".repeat(2_000)}) { id } }`, /./],
+    [
+      "lists deeper than the stack",
+      `query Q { orders(filter: ${"[".repeat(500_000)}`,
+      /contains more that 5000 tokens/,
+    ],
+    [
+      "fragments that double 40 times",
+      `query Q { order(id: 1) { ...F0 } } ${fragments.join(" ")} fragment F40 on Order { id }`,
+      /more than 5000 fields|levels deep/,
+    ],
+    ["very many aliases", `query Q { ${Array.from({ length: 1_000 }, (_, at) => `a${at}: version`).join(" ")} }`, /^$/],
+    [
+      "the same field very often",
+      `query Q { ${"version ".repeat(2_400)} }`,
+      /has too many fields with one name to be compared/,
+    ],
+    [
+      "very many errors",
+      `query Q { ${Array.from({ length: 2_000 }, (_, at) => `nope${at}`).join(" ")} }`,
+      /Too many validation errors/,
+    ],
+    ["text of a megabyte", `query Q { node(id: "${"x".repeat(1_000_000)}") { id } }`, /^$/],
+  ])("%s", (_, text, message) => {
+    const found = read(text);
+    expect((found === "read" ? "" : found.join("\n")).slice(0, 3_000)).toMatch(message);
+  });
+});
+
+/** Words of documents, in an order that is sometimes right. */
+const words = fc.constantFrom(
+  ...[
+    "query Q",
+    "mutation M",
+    "subscription S",
+    "fragment F on Order",
+    "fragment C on Contact",
+    "{",
+    "}",
+    "(",
+    ")",
+    "...F",
+    "...C",
+  ],
+  ...[
+    "... on Customer",
+    "...",
+    "order(id: 1)",
+    "customer",
+    "email",
+    "name: email",
+    "id",
+    "__typename",
+    "__schema",
+    "$x",
+    "$x: Boolean!",
+  ],
+  ...[
+    "@include(if: $x)",
+    "@skip(if: true)",
+    'search(text: "x")',
+    "node(id: $x)",
+    "[",
+    "]",
+    "!",
+    ":",
+    '"""',
+    "#",
+    "\u0000",
+    "\ufeff",
+    "é",
+  ],
+);
+const documents = fc.array(words, { maxLength: 60 }).map((all) => all.join(" "));
+
+/** Selections of an order that are valid, with the aliases under which they have the customer's address. */
+const selections = fc.letrec((tie) => ({
+  order: fc.oneof(
+    { maxDepth: 3 },
+    fc.constant("id"),
+    tie("customer").map((inner) => `customer { ${String(inner)} }`),
+    fc
+      .tuple(tie("order"), tie("order"))
+      .map(([a, b]) => `... @include(if: true) { ${String(a)} } id ... on Node { id } ${String(b)}`),
+  ),
+  customer: fc.oneof(
+    { maxDepth: 3 },
+    fc.constant("email"),
+    fc.constantFrom("name", "notes", "totals").map((alias) => `${alias}: email`),
+    tie("customer").map((inner) => `... on Contact { x: email } ... on Customer { ${String(inner)} }`),
+    tie("order").map((inner) => `orders { ${String(inner)} }`),
+  ),
+}));
+
+describe("any document", () => {
+  test("is read or has errors", () => {
+    fc.assert(
+      fc.property(
+        fc.oneof(documents, fc.string({ maxLength: 200 })),
+        (text) => Array.isArray(read(text)) || read(text) === "read",
+      ),
+    );
+  });
+
+  test("that reads a protected field somewhere never releases it by a policy that allows everything", () => {
+    const fields = { "Customer.email": "mask" } as const;
+    fc.assert(
+      fc.property(selections.order, (selection) => {
+        const text = String(selection);
+        const document = `query Q { order(id: 1) { ${text} } }`;
+        if (read(document) !== "read") return;
+        const open = { document, input: z.strictObject({}), output: z.object({ order: z.unknown() }) };
+        const faults = faultsOf({ ...open, outputPolicy: { "*": "allow" } }, { fields });
+        expect(faults.length > 0).toBe(text.includes("email"));
+        expect(faultsOf({ ...open, outputPolicy: { "*": "mask" } }, { fields })).toEqual([]);
+      }),
+    );
+  });
+});
