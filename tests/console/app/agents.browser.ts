@@ -148,6 +148,19 @@ test("a call's story stops the agent that acts for a person, as its request does
   expect(world.journal().findLast(({ type }) => type === "halt.set")).toMatchObject({ subject: "release-bot" });
 });
 
+test("a page is read again whole: counts, last calls and requests", async () => {
+  const sub = "returning-agent";
+  const token = await world.agent({ sub, permissions: ["deeds:do"] });
+  await world.ask("announce", { text: "First of two" }, { token });
+  const page = await visit(pageOf(sub));
+  await page.getByRole("link", { name: "First of two" }).waitFor();
+  await world.ask("announce", { text: "Second of two" }, { token });
+  await page.getByRole("button", { name: "Refresh" }).click();
+  await page.getByRole("link", { name: "Second of two" }).waitFor();
+  await page.getByText("calls in the last hour").waitFor();
+  await page.getByRole("table", { name: "Last calls" }).locator("tbody tr").nth(1).waitFor();
+});
+
 test("the dialog that stops an agent does not turn into the one that lets it go on", async () => {
   const page = await visit(pageOf("agent-7"));
   await page.getByRole("button", { name: "Stop this agent …" }).click();

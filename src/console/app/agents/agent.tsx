@@ -1,4 +1,5 @@
 import type { VNode } from "preact";
+import { useState } from "preact/hooks";
 import { judgementOf } from "../../../core/call-story.ts";
 import { refusalSentence } from "../../../core/refusal-words.ts";
 import { members } from "../api.ts";
@@ -22,6 +23,11 @@ import { Standing } from "./standing.tsx";
 export function Agent(who: AgentName): VNode {
   const { query } = route.value;
   const { read, again } = useRead<ShownActivity>(activityPath(callerFilter(who), query));
+  const [readings, setReadings] = useState(0);
+  const refresh = (): void => {
+    again();
+    setReadings(readings + 1);
+  };
   const shown = { path: ["agents", who.iss, who.sub], query };
   return (
     <article class="sheet story agent">
@@ -33,7 +39,7 @@ export function Agent(who: AgentName): VNode {
           <Party {...who} />
         </Heading>
         <HaltedMark {...who} />
-        <button type="button" onClick={again}>
+        <button type="button" onClick={refresh}>
           Refresh
         </button>
         <StopAgent {...who} />
@@ -44,10 +50,10 @@ export function Agent(who: AgentName): VNode {
       <div class="story-columns">
         <div>
           {read.value === undefined && read.error === undefined && <Unread read={read} again={again} />}
-          {read.value !== undefined && <Did who={who} activity={read.value} query={query} />}
+          {read.value !== undefined && <Did key={read.value.dayFrom} who={who} activity={read.value} query={query} />}
         </div>
         <div>
-          <Standing {...who} />
+          <Standing key={readings} {...who} />
         </div>
       </div>
     </article>

@@ -209,6 +209,7 @@ export function refresh({ whole = false } = {}): Promise<void> {
 }
 
 async function readList(): Promise<void> {
+  const own = running;
   const isWhole = isWholeWanted || readAt.value === undefined;
   const before = isWhole ? waiting.value.map(({ id }) => id) : [];
   const wanted = changed;
@@ -220,7 +221,8 @@ async function readList(): Promise<void> {
     const areFound = (rows: readonly ListedRequest[]): boolean =>
       isWhole || [...wanted].every((id) => rows.some((one) => one.id === id));
     const recent = areFound(first) ? first : await readLatest(PAGE_REQUESTS);
-    if (running === undefined) return;
+    // An answer for a session that has ended is not about the next one's list.
+    if (own === undefined || running !== own) return;
     const found = new Map([...pending, ...recent].map((one) => [one.id, one]));
     put([...found.values()]);
     listedUntil = Math.max(listedUntil, ...[...found.values()].map(({ createdAt }) => Date.parse(createdAt)));
@@ -238,7 +240,7 @@ async function readList(): Promise<void> {
     readAt.value = Date.now();
     listError.value = undefined;
   } catch (error) {
-    if (running === undefined) return;
+    if (own === undefined || running !== own) return;
     isWholeWanted = true;
     listError.value = errorOf(error);
   }

@@ -1,4 +1,5 @@
 import type { VNode } from "preact";
+import { useState } from "preact/hooks";
 import type { ConfigurationShown } from "../../../core/api/inventory.ts";
 import { VERSIONS } from "../meanings.tsx";
 import { Heading, localTime } from "../parts.tsx";
@@ -23,12 +24,17 @@ function PolicyView(): VNode {
 
 function InForce({ named }: { readonly named: string | undefined }): VNode {
   const { read, again } = useRead<ConfigurationShown>("/configuration");
+  const [readings, setReadings] = useState(0);
+  const refresh = (): void => {
+    again();
+    setReadings(readings + 1);
+  };
   return (
     <div class="sheet story">
       {read.value === undefined ? (
         <Unread title="Policy" read={read} again={again} />
       ) : (
-        <Shown configuration={read.value} again={again} named={named} />
+        <Shown configuration={read.value} again={refresh} readings={readings} named={named} />
       )}
     </div>
   );
@@ -37,10 +43,12 @@ function InForce({ named }: { readonly named: string | undefined }): VNode {
 interface ShownProps {
   readonly configuration: ConfigurationShown;
   readonly again: () => void;
+  /** Number of times that it was asked for again: the history is read as often. */
+  readonly readings: number;
   readonly named: string | undefined;
 }
 
-function Shown({ configuration: { state, problems, values, liveKeys }, again, named }: ShownProps): VNode {
+function Shown({ configuration: { state, problems, values, liveKeys }, again, readings, named }: ShownProps): VNode {
   return (
     <>
       <header class="sheet-head">
@@ -69,7 +77,7 @@ function Shown({ configuration: { state, problems, values, liveKeys }, again, na
           <RuleList groups={rulesInForce(values)} named={named} />
         </div>
         <div>
-          <History max={5} />
+          <History key={readings} max={5} />
           <Section id="replay" title="Before you change it">
             <p>
               Try a changed copy on the calls of the last week. The command runs none of them and ends with 1 when a
