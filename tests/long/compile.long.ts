@@ -14,6 +14,9 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { OPERATOR_PERMISSIONS } from "../../src/core/operator-permissions.ts";
+import { Visitor } from "../console/app/visitor.ts";
+import { browserPath, launchBrowser } from "../support/browser.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { type Ended, environmentOf, run, SIGNATURES_NOT_CHECKED } from "../support/stc.ts";
 import { until } from "../support/until.ts";
@@ -188,7 +191,7 @@ test("`stc serve` answers governed calls, is ready in time, and drains on SIGTER
   expect(verified.code).toBe(SIGNATURES_NOT_CHECKED);
 });
 
-test("the binary contains the console's page, whole and compressed", async () => {
+test("the binary contains the console's page, whole and compressed, with the code of every page", async () => {
   const [port, consolePort] = [freePort(), freePort()];
   const written = JSON.parse(configuration(port, "./tools")) as { readonly server: object };
   const server = { ...written.server, console: { port: consolePort } };
@@ -212,10 +215,53 @@ test("the binary contains the console's page, whole and compressed", async () =>
     expect([answer.status, answer.headers.get("content-encoding")]).toEqual([200, "gzip"]);
     expect((await answer.text()).length).toBeGreaterThan(20);
   }
+  const files = await scriptsFrom(url, paths);
+  expect(files.size).toBeGreaterThan(10);
+  if (browserPath() !== undefined) await openEveryPage(url);
   expect((await stc(["console", "--config", "console.yaml"])).out).toBe(`${url}/console\n`);
   child.kill("SIGTERM");
   expect(await child.exited).toBe(0);
 });
+
+/** Returns the scripts that the page loads, now or when somebody opens a page: each names the others that it needs. */
+async function scriptsFrom(url: string, paths: readonly string[]): Promise<ReadonlySet<string>> {
+  const read = new Set<string>();
+  const left = paths.filter((path) => path.endsWith(".js"));
+  for (let path = left.pop(); path !== undefined; path = left.pop()) {
+    if (read.has(path)) continue;
+    read.add(path);
+    const answer = await fetch(url + path);
+    expect([path, answer.status]).toEqual([path, 200]);
+    for (const [, name = ""] of (await answer.text()).matchAll(/"(\/[^"\s]+\.js)"/g)) left.push(name);
+  }
+  return read;
+}
+
+/** Opens each page of the console, whose code is in a file of its own, in a browser. */
+async function openEveryPage(url: string): Promise<void> {
+  const browser = await launchBrowser();
+  try {
+    const visitor = await Visitor.open(browser, { consoleUrl: url });
+    await visitor.signIn(
+      await issuers.token({ kind: "operator", sub: "olga", permissions: Object.keys(OPERATOR_PERMISSIONS) }),
+    );
+    const { page } = visitor;
+    const pages = await page
+      .locator("nav a")
+      .evaluateAll((links) => links.map((link) => link.getAttribute("href") ?? ""));
+    expect(pages.length).toBeGreaterThan(8);
+    for (const fragment of pages) {
+      await visitor.go(fragment);
+      await page.locator("main h1").waitFor();
+      // What a page shows before its code, and what it reads, has arrived.
+      await page.locator("main .loading").first().waitFor({ state: "detached" });
+      expect([fragment, await page.locator("main .problem").allTextContents()]).toEqual([fragment, []]);
+    }
+    expect(visitor.problems).toEqual([]);
+  } finally {
+    await browser.close();
+  }
+}
 
 const setpriv = process.getuid?.() === 0 ? Bun.which("setpriv") : null;
 
