@@ -13,7 +13,7 @@ import {
   schemaChanges,
   type WrittenOperation,
 } from "../../targets/http/graphql/draft.ts";
-import { readSchema, type SavedSchema } from "../../targets/http/graphql/schema.ts";
+import { readSchemaFile, type SavedSchema } from "../../targets/http/graphql/schema.ts";
 import type { GraphqlSettings } from "../../targets/http/graphql/settings.ts";
 import { type ConfigurationOptions, configuration } from "../configuration.ts";
 import { CommandError, EXIT, print, wrongUsage } from "../output.ts";
@@ -95,7 +95,7 @@ function settingsOf({ systems }: Config, system: string): GraphqlSettings | unde
 
 function schemaAt(path: string, field: string, exit: CommandError["exitCode"]): SavedSchema {
   try {
-    return readSchema(readPlainFile(path));
+    return readSchemaFile(() => readPlainFile(path));
   } catch (error) {
     throw new CommandError(exit, `${field}: ${printable(path)} ${errorText(error)}`);
   }

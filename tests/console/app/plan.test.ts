@@ -61,6 +61,30 @@ describe("what will run", () => {
     expect(more[0]?.value).toEqual(["accept: application/json, text/*;q=0.5", "content-type: application/json"]);
   });
 
+  test("a GraphQL request: operation, variables and document; its digest is folded", () => {
+    const target = {
+      ...{ kind: "http", system: "shop", method: "POST", url: "https://x.test/graphql" },
+      headers: {
+        accept: "application/graphql-response+json, application/json;q=0.9",
+        "content-type": "application/json",
+      },
+      ...{ operation: "mutation Cancel", documentSha256: "ab12" },
+    };
+    const query = "mutation Cancel($id: ID!) { cancel(id: $id) }";
+    const body = { operationName: "Cancel", query, variables: { id: "7" } };
+    expect(main({ target: { ...target, body } })).toEqual([
+      "GraphQL request",
+      ["Operation", "mutation Cancel"],
+      ["Request", ["POST https://x.test/graphql"]],
+      ["Variables", ["{", '  id: "7"', "}"]],
+      ["Document", query],
+    ]);
+    const { more } = planOf({ target: { ...target, body } });
+    expect(more.map(({ label }) => label)).toEqual(["SHA-256 of the document", "Standard headers"]);
+    const shortened = { shortened: true, begins: "{", ends: "}" };
+    expect(main({ target: { ...target, body: shortened } }).map(([label]) => label)).toContain("Body");
+  });
+
   test("a gRPC message, an MCP tool's arguments, the change of a file", () => {
     const grpc = { message: { id: "1" }, target: { kind: "grpc", path: "/a.B/C", endpoint: "x:443" } };
     expect(main(grpc)).toEqual([

@@ -26,6 +26,7 @@ function print(changes: Readonly<Record<string, unknown>> = {}): Fingerprint {
     systems: {
       lab: { endpoint: "h:1", proto: "./proto", tls: { rootCert: "./ca.pem" } },
       pets: { http: { baseUrl: "https://pets.test", openapi: "./apis/pets.yaml" } },
+      shop: { http: { baseUrl: "https://shop.test", graphql: { schemaFile: "./apis/shop.graphql" } } },
     },
     ...changes,
   };
@@ -42,7 +43,15 @@ beforeEach(() => {
   write("far/away.ts", "export const far = 1;\n");
   write("apis/pets.yaml", "openapi: 3.0.3\npaths: { /pets: { $ref: 'pets/list.yaml' } }\n");
   write("apis/pets/list.yaml", "get: { parameters: [{ $ref: '../limit.yaml' }] }\n");
-  for (const path of ["hash.key", "jwks.json", "ca.pem", "proto/x.proto", "audit/2026.jsonl", "other"])
+  for (const path of [
+    "hash.key",
+    "jwks.json",
+    "ca.pem",
+    "proto/x.proto",
+    "audit/2026.jsonl",
+    "other",
+    "apis/shop.graphql",
+  ])
     write(path, "one");
 });
 
@@ -63,6 +72,7 @@ test.each<readonly [string, string, readonly string[]]>([
   ["a file that it refers to", "apis/pets/list.yaml", ["filesSha256"]],
   ["a new file that another file of it refers to", "apis/limit.yaml", ["filesSha256"]],
   ["a file next to it", "apis/notes.yaml", []],
+  ["a GraphQL schema", "apis/shop.graphql", ["filesSha256"]],
   ["certificates, which are followed by themselves", "ca.pem", []],
   ["the audit", "audit/2026.jsonl", []],
   ["what nothing names", "other", []],

@@ -12,7 +12,7 @@ import { type CheckedDocument, checkedDocument, DocumentFaults, type SelectedFie
 import { requestOf, variablesOf } from "./manifest.ts";
 import { outputFaults } from "./output.ts";
 import { listLevels, ruleFaults } from "./rules.ts";
-import { readSchema, type SavedSchema } from "./schema.ts";
+import { readSchemaFile, type SavedSchema } from "./schema.ts";
 import type { GraphqlSettings } from "./settings.ts";
 import { variableFaults } from "./variables.ts";
 
@@ -26,7 +26,7 @@ export class GraphqlContracts {
   /** Reads the schema of a system. @throws {Error} that says what is wrong with it, or with the settings */
   add(system: string, read: () => Buffer, settings: GraphqlSettings): void {
     this.#broken.add(system);
-    const saved = readSchema(read());
+    const saved = readSchemaFile(read);
     if (settings.sha256 !== undefined && settings.sha256 !== saved.sha256) {
       throw new Error(
         `has changed: its SHA-256 is ${saved.sha256}, and sha256 names another one. See what changed: stc import graphql ${system} --schema`,

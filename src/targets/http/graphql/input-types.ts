@@ -48,6 +48,8 @@ export const FORM_TYPES: Readonly<Record<Exclude<ScalarForm, "any">, readonly st
 export class InputTypes {
   readonly #root: Table;
   readonly #scalars: ScalarForms;
+  /** References that are being compared, each with its type. */
+  readonly #open = new Set<string>();
   #visits = 0;
 
   /** `root` holds what references name. */
@@ -61,13 +63,26 @@ export class InputTypes {
     this.#visits += 1;
     if (depth > DEPTH_MAX || this.#visits > VISITS_MAX)
       return [{ field, message: "is too large to be compared with the document" }];
-    const table = this.#followed(schema);
+    const reference = isTable(schema) && typeof schema["$ref"] === "string" ? `${schema["$ref"]} ${type}` : undefined;
+    // A schema that contains itself fits where all else of it fits.
+    if (reference !== undefined && this.#open.has(reference)) return [];
+    if (reference === undefined) return this.#tableFaults(this.#followed(schema), type, field, depth);
+    this.#open.add(reference);
+    const faults = this.#tableFaults(this.#followed(schema), type, field, depth);
+    this.#open.delete(reference);
+    return faults;
+  }
+
+  #tableFaults(table: Table | undefined, type: GraphQLInputType, field: string, depth: number): readonly Fault[] {
     if (table === undefined || Object.keys(table).length === 0) return this.#anything(type, field);
     const { anyOf, oneOf, allOf, ...own } = table;
     for (const choices of [anyOf, oneOf]) {
       if (!Array.isArray(choices)) continue;
       const { description: _, title: __, default: ___, $defs: ____, $schema: _____, ...rest } = own;
-      return choices.flatMap((choice) => this.faults(combined(rest, this.#followed(choice)), type, field, depth + 1));
+      const isAlone = Object.keys(rest).length === 0;
+      return choices.flatMap((choice) =>
+        this.faults(isAlone ? choice : combined(rest, this.#followed(choice)), type, field, depth + 1),
+      );
     }
     // Values have all parts: one that fits is enough.
     const parts = [own, ...(Array.isArray(allOf) ? allOf : [])].map((part, index) =>

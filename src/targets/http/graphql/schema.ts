@@ -1,5 +1,6 @@
 import { buildClientSchema, buildSchema, type GraphQLSchema, type IntrospectionQuery, validateSchema } from "graphql";
 import { sha256Hex } from "../../../core/digest.ts";
+import { systemCode } from "../../../core/error-text.ts";
 import { isTable } from "../../../core/json.ts";
 import { printable } from "../../../core/printable.ts";
 import { parseDocumentJson, StrictJsonError, whyUnusable } from "../../../core/strict-json.ts";
@@ -13,6 +14,17 @@ export interface SavedSchema {
   readonly schema: GraphQLSchema;
   /** Hex SHA-256 of the file. */
   readonly sha256: string;
+}
+
+/** Reads the file of a schema. @throws {Error} that says what is wrong with it */
+export function readSchemaFile(read: () => Buffer): SavedSchema {
+  let bytes: Buffer;
+  try {
+    bytes = read();
+  } catch (error) {
+    throw new Error(`cannot be read (${systemCode(error)})`);
+  }
+  return readSchema(bytes);
 }
 
 /** Reads a schema in SDL, or the answer of an introspection query. @throws {Error} that says what is wrong with it */

@@ -146,13 +146,23 @@ describe("variables", () => {
     ]);
   });
 
-  test("a schema that contains itself is compared to its end", () => {
+  test("a schema that contains itself is compared once", () => {
     interface Sub {
       readonly text?: string | undefined;
       readonly sub?: Sub | undefined;
     }
-    const Sub: z.ZodType<Sub> = z.lazy(() => z.strictObject({ text: z.string().optional(), sub: Sub.optional() }));
-    expect(filter(Sub).join()).toContain("is too large to be compared with the document");
+    const Good: z.ZodType<Sub> = z.lazy(() => z.strictObject({ text: z.string().optional(), sub: Good.optional() }));
+    expect(filter(Good)).toEqual([]);
+    const Bad: z.ZodType<Sub> = z.lazy(
+      () => z.strictObject({ sub: Bad.optional(), text: z.number().optional() }) as never,
+    );
+    expect(filter(Bad)).toEqual(["input.filter.text: is number here, and String in the document"]);
+    const Nullable: z.ZodType<Sub | null> = z.lazy(
+      () => z.strictObject({ sub: Nullable.optional() }).nullable() as never,
+    );
+    expect(filter(Nullable)).toEqual([]);
+    const deep = Array.from({ length: 50 }).reduce<z.ZodType>((sub) => z.strictObject({ sub }), z.strictObject({}));
+    expect(filter(deep).join()).toContain("is too large to be compared with the document");
   });
 
   test("templates are compared as well as arguments", () => {
