@@ -1,6 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { z } from "zod";
 import type { Databases } from "../../src/targets/sql/databases.ts";
+import { blocksOf } from "../support/documented.ts";
 import { type MariaDbServer, startMariaDb } from "../support/mariadb.ts";
 import { until } from "../support/until.ts";
 import { ask, databaseAt, faultsOf, loaded, refusal, sqlTool } from "../targets/sql/support.ts";
@@ -33,6 +36,12 @@ async function open(settings: Readonly<Record<string, unknown>> = {}): Promise<D
   const databases = await databaseAt(server.port, { read: { user: "reader" }, ...settings }, "mariadb");
   opened.push(databases);
   return databases;
+}
+
+function passwordFile(password: string): string {
+  const path = join(server.dir, "password");
+  writeFileSync(path, `${password}\n`);
+  return path;
 }
 
 const people = (): Promise<readonly unknown[]> => server.send("SELECT count(*) AS n FROM people", "shop");
@@ -603,6 +612,32 @@ group by 1 order by n desc, name # the end`;
       expect((await refusal(ask(binding))).code).toBe(first.code);
       await server.send(["DROP TABLE IF EXISTS t", "DROP VIEW IF EXISTS t"], "shop");
     });
+  });
+
+  test("the guide's users and its statement are what a tool needs", async () => {
+    const [users = "", statement = ""] = blocksOf("docs/sql.md")
+      .filter(({ language, text }) => language === "sql" && /CREATE USER|\?/.test(text))
+      .map(({ text }) => text);
+    const table =
+      "CREATE TABLE orders (id bigint PRIMARY KEY, customer_id bigint unsigned, status varchar(10), total decimal(10,2), placed_at datetime(6))";
+    const grants = users.trim().split("\n");
+    await server.send(
+      [
+        "DROP TABLE orders",
+        table,
+        "INSERT INTO orders VALUES (1, 7, 'open', 1.50, '2026-11-28 13:02:11.123456'), (2, 8, 'open', 2, NULL)",
+        ...grants,
+      ],
+      "shop",
+    );
+    const databases = await open({ read: { user: "stc_reader", passwordFile: passwordFile("change-me") } });
+    const input = { customer: z.string().regex(/^\d{1,18}$/), status: z.enum(["open", "sent"]).optional() };
+    const columns = { id: z.string(), status: text, total: text, placed_at: text };
+    const parameters = ["{customer}", "{status}", "{status}"];
+    const binding = await loaded(databases, sqlTool({ statement, input, columns, parameters }));
+    const rows = [{ id: "1", status: "open", total: "1.50", placed_at: "2026-11-28 13:02:11.123456" }];
+    expect(await ask(binding, { customer: "7" })).toEqual({ rows });
+    expect(await ask(binding, { customer: "7", status: "sent" })).toEqual({ rows: [] });
   });
 
   test("a database that is away at the start is asked at the first call", async () => {

@@ -18,7 +18,9 @@ export const sqlEntry = z.strictObject({
   url: z
     .string()
     .max(2_048)
-    .describe("`postgres://host:port/database`, without a user: see `read`. Its scheme says which engine it is."),
+    .describe(
+      "`postgres://host:port/database` or `mariadb://host:port/database`, without a user: see `read`. Its scheme says which engine it is.",
+    ),
   tls: z
     .strictObject({
       rootCert: text

@@ -18,7 +18,7 @@ export interface ReadStatement {
   readonly names: readonly string[];
 }
 
-const RUN_COMMENTS = "has a comment that MariaDB runs, /*! or /*M!";
+const RUN_COMMENTS = "has a comment that MariaDB runs or obeys: /*!, /*M! or /*+";
 const CHANGES = new Set(["insert", "update", "delete", "replace"]);
 
 /** Reads a statement. @param isChange whether it is the statement of a tool that changes something */
