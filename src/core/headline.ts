@@ -60,7 +60,9 @@ export function membersHeadline(value: Json, noun = "argument", charactersMax = 
 
 /** Returns the headline of a question to a person; undefined for arguments of another form. */
 export function questionHeadline(value: Json): Headline | undefined {
-  const question = isTable(value) ? value["question"] : undefined;
+  if (!isTable(value)) return undefined;
+  const { question, context, choices, ...others } = value;
+  if (Object.keys(others).length > 0) return undefined;
   if (typeof question !== "string" && shortenedIn(question) === undefined) return undefined;
   const { text, left } = cutText(shownText(question), WHAT_CHARACTERS_MAX);
   return { does: "Asks", what: `${text}${left > 0 ? "…" : ""}` };

@@ -238,5 +238,7 @@ test("a question to a person is its own headline, before its choices; other argu
     `${"x".repeat(WHAT_CHARACTERS_MAX)}…`,
   );
   expect(headlineOf({ ...call({ text: "Go on?" }), asks: true })).toEqual({ what: 'text: "Go on?"' });
+  const further = { question: "Go on?", cents: 900 };
+  expect(headlineOf({ ...call(further), asks: true })).toEqual({ what: 'question: "Go on?", cents: 900' });
   expect(headlineOf(call(question)).what).toStartWith("choices: ");
 });

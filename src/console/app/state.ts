@@ -85,7 +85,7 @@ export function mediaSignal(query: string): ReadonlySignal<boolean> {
   return matches;
 }
 
-/** A short message that appears above the page. */
+/** A short message that appears above the page, and moves it down. */
 export interface Notice {
   readonly id: number;
   readonly tone: "done" | "problem";

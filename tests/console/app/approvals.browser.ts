@@ -311,8 +311,9 @@ describe("one approver", () => {
     const context = "Both match.";
     const args = { question: "Which cluster?", choices: ["staging", "production"], context };
     const id = await world.ask("ask_operator", args);
-    const { page, ready, open } = bound(await visit());
+    const { page, ready, open, row } = bound(await visit());
     await open(id);
+    await row(id).getByText("Asks Which cluster?", { exact: true }).waitFor();
     await page.getByRole("heading", { name: "What the agent asks you" }).waitFor();
     expect(await page.locator(".plan .line").allInnerTexts()).toEqual(["Which cluster?\n", `${context}\n`]);
     await page.getByRole("button", { name: /^Send answer/, disabled: true }).waitFor();
@@ -671,6 +672,56 @@ describe("a phone", () => {
     await visitor.row(id).waitFor();
     // The focus returns to where it was.
     await page.locator(`#row-${id} :focus`).waitFor();
+  });
+});
+
+/** Returns which parts of the page a notice overlaps, and where the buttons that decide are. */
+const OVERLAPS = `(() => {
+  const rect = (one) => one.getBoundingClientRect();
+  const notices = [...document.querySelectorAll(".notice")].map(rect);
+  const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+  const isShown = ({ width, height }) => width > 0 && height > 0;
+  const others = [...document.querySelectorAll("header, main, main *, .outgoing-list")].filter((one) => {
+    const clip = one.closest(".list-scroll, .detail-scroll");
+    return isShown(rect(one)) && (clip === null || clip === one || meet(rect(clip), rect(one)) && rect(one).top >= rect(clip).top);
+  });
+  return {
+    notices: notices.filter(({ top, bottom }) => top >= 0 && bottom <= innerHeight).length,
+    covered: others.filter((one) => notices.some((notice) => meet(notice, rect(one)))).map(({ className, tagName }) => tagName + " " + className),
+    buttons: [...document.querySelectorAll(".decision-bar button")].map((one) => JSON.stringify(rect(one))),
+  };
+})()`;
+
+interface Overlaps {
+  readonly notices: number;
+  readonly covered: readonly string[];
+  readonly buttons: readonly string[];
+}
+
+describe("a notice covers nothing that is read or pressed, and moves no button that decides", () => {
+  test.each([
+    [1440, 900],
+    [1366, 768],
+    [390, 844],
+  ])("%i by %i", async (width, height) => {
+    const first = await world.ask("announce", { text: `covered at ${width}` });
+    await world.ask("announce", { text: `next at ${width}` });
+    const { page, ...visitor } = bound(await visit({ viewport: { width, height } }));
+    const seen = async (): Promise<Overlaps> => (await page.evaluate(OVERLAPS)) as Overlaps;
+    await visitor.open(first);
+    await visitor.ready(/^Approve once/).click();
+    await page.getByRole("button", { name: /^Undo/ }).click();
+    await page.getByText(/^Undone/).waitFor();
+    // The next decision waits while the notice about the former one is shown.
+    await visitor.ready(/^Approve once/).click();
+    await page.getByRole("button", { name: /^Undo/ }).waitFor();
+    await visitor.ready(/^Approve once/).waitFor();
+    const withNotice = await seen();
+    expect(withNotice).toMatchObject({ notices: 1, covered: [] });
+    await page.getByRole("button", { name: "Dismiss" }).click();
+    await page.locator(".notice").waitFor({ state: "detached" });
+    expect(await seen()).toEqual({ notices: 0, covered: [], buttons: withNotice.buttons });
+    await page.getByRole("button", { name: /^Undo/ }).click();
   });
 });
 
