@@ -4,17 +4,9 @@ import { type Client, type ClientOptions, connect, problemOf, type ServiceAnswer
 import { EXIT, print, StdoutError, wrongUsage } from "../output.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, readEventSubject, type ShownApproval } from "./answers.ts";
 import { NO_VIEW, VIEW_MISMATCH } from "./approvals.ts";
+import { type Choice, decisionPrompt, followUpsOf, HOW_TO_ANSWER, readChoice, unclearText } from "./choices.ts";
 import { followEvents, type StreamUpdate } from "./events.ts";
-import {
-  type Choice,
-  decisionPrompt,
-  followUpsOf,
-  HOW_TO_ANSWER,
-  readChoice,
-  TERMINAL_CLOSED,
-  Terminal,
-  unclearText,
-} from "./terminal.ts";
+import { TERMINAL_CLOSED, Terminal } from "./terminal.ts";
 import { type ApprovalParts, approvalParts, missingText } from "./view.ts";
 
 const REQUEST_TIMEOUT_MS = 30_000;
@@ -287,10 +279,14 @@ class Watch {
 function outcome(choice: Choice, { id }: ShownApproval, after: ShownApproval | undefined): string {
   if (after?.id !== id) return `${UNKNOWN_ANSWER}: ${id} may or may not be decided`;
   if (after.state !== "pending")
-    return `${choice.decision === "deny" ? "denied" : `approved (${choice.scope})`}: ${id}`;
+    return `${choice.decision === "deny" ? "denied" : `approved (${choice.scope})`}${vouchedText(choice)}: ${id}`;
   return choice.decision === "deny"
     ? `not decided: ${id}: it is still pending`
     : `counted: ${id} still needs ${missingText(after)}`;
+}
+
+function vouchedText({ vouch = [] }: Choice): string {
+  return vouch.length === 0 ? "" : `, with ${vouch.length} value${vouch.length === 1 ? "" : "s"} vouched for`;
 }
 
 /** Returns a clock that starts at the service's time and advances with this machine's clock. */

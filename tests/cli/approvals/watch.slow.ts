@@ -436,6 +436,90 @@ function quorumOf(have: number, more: Readonly<Record<string, unknown>> = {}) {
   return { reasonRequired: "never", policies: [{ name: "prod", stages }], missing, ...more };
 }
 
+onTerminal("a request that offers to vouch for values", () => {
+  const source = { tool: "read_mail", traceId: "01-a", field: "body", at: "2026-11-30T09:15:07.412Z" };
+  const offering = (changes: object = {}) =>
+    question({
+      canDecide: { approve: true, deny: true, vouch: true },
+      view: view({
+        dataFlow: { carried: ["untrusted"], arguments: [{ argument: "to[]", sources: [source] }] },
+        vouchable: [
+          { argument: "to[]", value: "bob@partner.test" },
+          { argument: "to[]", value: "\u0435ve@partner.test" },
+          { argument: "cc[]", value: "bob@partner.test" },
+        ],
+      }),
+      ...changes,
+    });
+  const [bob, eve] = ["bob@partner.test", "\u0435ve@partner.test"];
+
+  test.each([
+    [
+      "for one of them",
+      "y v\r",
+      "1\r",
+      {},
+      { scope: "once", vouch: [bob] },
+      "approved (once), with 1 value vouched for",
+    ],
+    [
+      "for both, for the session",
+      "s vouch\r",
+      "2, 1\r",
+      {},
+      { scope: "session", vouch: [eve, bob] },
+      "approved (session), with 2 values vouched for",
+    ],
+    [
+      "at high risk",
+      "yes v\r",
+      "2\r",
+      { risk: "high" },
+      { scope: "once", vouch: [eve] },
+      "approved (once), with 1 value vouched for",
+    ],
+    ["for none after all", "y v\r", "none\r", {}, { scope: "once" }, "approved (once)"],
+    ["for none when nobody says so", "y\r", "", {}, { scope: "once" }, "approved (once)"],
+  ] as const)("%s", async (_, keys, numbers, changes, decision, said) => {
+    const approval = offering(changes);
+    await using stand = await Stand.asking(approval);
+    const { service, terminal } = stand;
+    terminal.type(keys);
+    if (numbers !== "") {
+      const shown = await terminal.shows("or none: ");
+      expect(shown).toContain('1) "bob@partner.test" (');
+      expect(shown).toContain("in ASCII: \\u{435}ve@partner.test");
+      terminal.type(numbers);
+    }
+    await terminal.shows(`${said}: ${FIRST}`);
+    const { viewDigest } = approval;
+    expect(service.decisions).toEqual([{ id: FIRST, body: { decision: "approve", ...decision, viewDigest } }]);
+  });
+
+  test.each([
+    ["y v where nothing is offered", question(), "y v\r"],
+    ["y v for whoever may not vouch", offering({ canDecide: { approve: true } }), "y v\r"],
+    ["y v at high risk", offering({ risk: "high" }), "y v\r"],
+    ["v alone", offering(), "v\r"],
+  ] as const)("%s decides nothing", async (_, approval, keys) => {
+    await using stand = await Stand.asking(approval);
+    stand.terminal.type(keys);
+    await stand.terminal.shows("nothing is decided");
+    expect(stand.service.decisions).toEqual([]);
+  });
+
+  test("a number that is not offered asks again", async () => {
+    await using stand = await Stand.asking(offering());
+    const { service, terminal } = stand;
+    terminal.type("y v\r");
+    await terminal.shows("or none: ");
+    terminal.type("1 3\r");
+    await terminal.shows("That is not an answer; nothing is decided.");
+    await terminal.shows("or none: ");
+    expect(service.decisions).toEqual([]);
+  });
+});
+
 onTerminal("a question that wants an answer", () => {
   test.each([
     ["in words", {}, "Your answer: ", "the one in Graz, grün\r", "the one in Graz, grün"],
