@@ -195,6 +195,20 @@ test("a page whose code the service no longer has says so, and loads the console
   expect(await page.evaluate(`sessionStorage.getItem("stc-console-loaded-again")`)).toBeNull();
 });
 
+// During an update, the page may be of one replica and its scripts of another, which has other names for them.
+test("a page without its script says that it has not opened, instead of staying empty", async () => {
+  const { page } = await stranger();
+  const hint = page.getByText("The console has not opened.");
+  expect(await hint.count()).toBe(0);
+  await page.route(/\.js$/, (request) => request.fulfill({ status: 404, body: "" }));
+  await page.reload();
+  await hint.waitFor();
+  await page.unroute(/\.js$/);
+  await page.reload();
+  await page.getByLabel("Operator's token").waitFor();
+  expect(await hint.count()).toBe(0);
+});
+
 test("a connection that breaks: the page says so, and shows afterwards what happened meanwhile", async () => {
   const line = await Line.open(Number(new URL(world.consoleUrl).port));
   try {
