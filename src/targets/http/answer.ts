@@ -44,6 +44,8 @@ export class HttpFailure extends FailedAttempt {
   readonly httpStatus: number | undefined;
   /** The service's own text. */
   readonly text: string;
+  /** What the agent is told instead of the usual words. */
+  readonly words: string | undefined;
 
   constructor(facts: {
     readonly meaning: Meaning;
@@ -54,6 +56,7 @@ export class HttpFailure extends FailedAttempt {
     readonly text?: string;
     readonly waitMs?: number;
     readonly reason?: string;
+    readonly words?: string | undefined;
   }) {
     const { meaning, origin, sent, httpStatus, waitMs } = facts;
     super(facts.reason ?? facts.status, {
@@ -68,6 +71,7 @@ export class HttpFailure extends FailedAttempt {
     this.status = facts.status;
     this.httpStatus = httpStatus;
     this.text = facts.text ?? "";
+    this.words = facts.words;
   }
 }
 
@@ -147,23 +151,27 @@ export function refusalOf(failed: HttpFailure, call: ApiCall): Refusal {
   const code = codeOf(failed, call);
   const { status, httpStatus, origin, text, message } = failed;
   const isOwn = origin === "service" && (code === "TARGET_REFUSED" || code === "TARGET_FAILED");
-  return new Refusal(code, MESSAGES[code] ?? "The call failed.", {
-    ...waitOf(failed, code),
-    details: { status, ...(httpStatus !== undefined && { httpStatus }) },
-    targetText: isOwn && call.errors === "filtered" ? text : undefined,
-    cause: {
-      system: call.system,
-      path: call.path,
-      status,
-      httpStatus,
-      origin,
-      because: message,
-      textLength: text.length,
-      ...(failed.meaning === "unsent" && {
-        hint: "nothing was sent: check the address, addresses, and the certificates on both sides",
-      }),
+  return new Refusal(
+    code,
+    (code === "TARGET_REFUSED" ? failed.words : undefined) ?? MESSAGES[code] ?? "The call failed.",
+    {
+      ...waitOf(failed, code),
+      details: { status, ...(httpStatus !== undefined && { httpStatus }) },
+      targetText: isOwn && call.errors === "filtered" ? text : undefined,
+      cause: {
+        system: call.system,
+        path: call.path,
+        status,
+        httpStatus,
+        origin,
+        because: message,
+        textLength: text.length,
+        ...(failed.meaning === "unsent" && {
+          hint: "nothing was sent: check the address, addresses, and the certificates on both sides",
+        }),
+      },
     },
-  });
+  );
 }
 
 function codeOf({ meaning, sent }: HttpFailure, { safe, signal }: ApiCall): RefusalCode {

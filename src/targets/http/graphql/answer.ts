@@ -28,6 +28,7 @@ export interface GraphqlOperation {
 
 type Answer = Readonly<Record<string, unknown>>;
 
+const WITHHELD = "The service answered with errors, so that its answer was withheld: it may be incomplete.";
 const MESSAGES_MAX = 10;
 const MESSAGE_CHARACTERS_MAX = 400;
 const ERROR_PATHS_MAX = 100;
@@ -140,6 +141,7 @@ function failed({ status }: EgressAnswer, errors: readonly unknown[], failing: F
     httpStatus: status,
     text: messagesOf(errors),
     reason: causeOf(errors, operation),
+    words: wasExecuted && meaning === "refused" ? WITHHELD : undefined,
   });
 }
 

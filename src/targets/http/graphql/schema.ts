@@ -47,7 +47,7 @@ function textOf(bytes: Buffer): string {
 
 function fromSdl(text: string): GraphQLSchema {
   try {
-    return buildSchema(text, { maxTokens: TOKENS_MAX });
+    return buildSchema(text, { maxTokens: TOKENS_MAX, noLocation: true });
   } catch (error) {
     throw new Error(`is neither a schema in SDL nor an introspection result: ${shownMessage(error)}`);
   }

@@ -185,7 +185,8 @@ describe("an answer", () => {
 
   test("of a query with errors is refused, and what it says is withheld", async () => {
     expect(await refused(() => call(withSecret(), { id: "7" }))).toEqual(["TARGET_REFUSED", "UNKNOWN", 200]);
-    const { cause } = await refusal(() => call(withSecret(), { id: "7" }));
+    const { message, cause } = await refusal(() => call(withSecret(), { id: "7" }));
+    expect(message).toBe("The service answered with errors, so that its answer was withheld: it may be incomplete.");
     expect(cause).toMatchObject({ because: "GraphQL errors: 1, at order.secret", textLength: CANARY.length });
   });
 
