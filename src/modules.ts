@@ -1,6 +1,7 @@
 import { riskPoint } from "./approvals/risk-point.ts";
 import { AUDIT_EXPORTERS } from "./audit/export/collectors.ts";
 import type { openConsole } from "./console/routes.ts";
+import type { ServerProcesses, ServerProcessOptions } from "./core/server-process.ts";
 import { postgresStore } from "./database/postgres-store.ts";
 import { sqliteStore } from "./database/sqlite.ts";
 import { DECISION_POINTS } from "./decision-points/kinds.ts";
@@ -47,6 +48,12 @@ export interface BuildModules extends Modules {
   readonly console: () => Promise<{ readonly openConsole: typeof openConsole }>;
 }
 
+/** Loads what starts programs that serve the service itself: MCP servers, and the processes that have databases open. */
+async function processes(options: ServerProcessOptions): Promise<ServerProcesses> {
+  const { serverProcesses } = await import("./targets/command/confinement/server-process.ts");
+  return serverProcesses(options);
+}
+
 /**
  * The parts of this build. Everything else is derived from these declarations. Programs (`cli/`, `index.ts`) hand the list in;
  * nothing below them names it.
@@ -57,13 +64,8 @@ export const MODULES = {
     httpKind,
     command,
     files,
-    mcp({
-      processes: async (options) => {
-        const { serverProcesses } = await import("./targets/command/confinement/server-process.ts");
-        return serverProcesses(options);
-      },
-    }),
-    sqlKind,
+    mcp({ processes }),
+    sqlKind({ processes }),
     inline,
   ],
   policyPoints: {

@@ -73,6 +73,7 @@ async function bundle(outdir: string): Promise<void> {
       join(source, "cli/main.ts"),
       join(source, "cli/launched.ts"),
       join(source, "targets/command/confinement/launcher.ts"),
+      join(source, "targets/sql/sqlite/sqlite-child.ts"),
       library,
     ],
     files: { [library]: 'export * from "./index.ts";' },

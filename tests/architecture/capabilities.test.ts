@@ -58,6 +58,7 @@ const CAPABILITIES: readonly Capability[] = [
         "src/database/postgres.ts",
         "src/database/sqlite.ts",
         "src/halts/file.ts",
+        "src/targets/sql/sqlite/files.ts",
         "src/decision-points/cedar/engine.ts",
         "src/cli/",
         "src/cli/development/",
@@ -83,7 +84,10 @@ const CAPABILITIES: readonly Capability[] = [
   {
     name: "databases",
     sign: /new Bun\.SQL\b|bun:sqlite/,
-    holders: ["src/database/postgres.ts", "src/database/sqlite-connection.ts", "src/audit/query/line-index.ts"],
+    holders: [
+      ...["src/database/postgres.ts", "src/database/sqlite-connection.ts", "src/audit/query/line-index.ts"],
+      ...["src/targets/sql/sqlite/schema-copy.ts", "src/targets/sql/sqlite/sqlite-child.ts"],
+    ],
   },
   {
     name: "foreign functions",
@@ -148,6 +152,7 @@ const CAPABILITIES: readonly Capability[] = [
       // Rows, files and messages that this codebase writes itself.
       ...["src/approvals/notify/report.ts", "src/approvals/store/tasks.ts", "src/database/rows.ts"],
       "src/targets/sql/postgres/description.ts",
+      ...["src/targets/sql/sqlite/processes.ts", "src/targets/sql/sqlite/sqlite-child.ts"],
       ...["src/audit/export/positions.ts", "src/audit/journal/saved-position.ts", "src/audit/unauthenticated.ts"],
       ...["src/audit/configurations.ts", "src/runtime/composition/configuration-history.ts"],
       ...["src/audit/query/line-rows.ts", "src/audit/query/params.ts", "src/audit/query/view.ts"],

@@ -1,8 +1,9 @@
 import { ManifestError } from "../../core/errors.ts";
+import type { ServerProcesses } from "../../core/server-process.ts";
 import type { KindReport, Quarantine, SystemState } from "../../core/target-kind.ts";
 import type { Binding, Tool } from "../../core/types.ts";
 import type { Circuit } from "../../egress/resilience.ts";
-import type { SqlContext, SqlSystem } from "./engine.ts";
+import type { SqlContext, SqlParts, SqlSystem } from "./engine.ts";
 import { engineOf } from "./engines.ts";
 import type { SqlEntries } from "./settings.ts";
 import { SqlTool } from "./tool.ts";
@@ -21,8 +22,11 @@ export class Databases {
   /** Errors of the tools that do not fit their database, by name. */
   readonly #errors = new Map<string, ManifestError>();
 
-  constructor(systems: ReadonlyMap<string, SqlSystem>) {
+  readonly #closeProcesses: () => Promise<void>;
+
+  constructor(systems: ReadonlyMap<string, SqlSystem>, closeProcesses: () => Promise<void>) {
     this.#systems = systems;
+    this.#closeProcesses = closeProcesses;
   }
 
   has(system: string): boolean {
@@ -71,7 +75,7 @@ export class Databases {
       }
       return [{ tool: tool.name, field: "target.sql", message: quarantine.reason, isQuarantine: true as const }];
     });
-    return { toolNotes };
+    return { notes: [...this.#systems.values()].flatMap(({ notes }) => notes), toolNotes };
   }
 
   status(): Readonly<Record<string, DatabaseStatus>> {
@@ -83,15 +87,22 @@ export class Databases {
 
   async close(): Promise<void> {
     await Promise.all([...this.#systems.values()].map((system) => system.close()));
+    await this.#closeProcesses();
   }
 }
 
 /** Opens the configured databases, each with the code of its engine. Adds what is wrong to `context.problems`. */
-export async function openDatabases(context: SqlContext, entries: SqlEntries): Promise<Databases> {
+export async function openDatabases(context: SqlContext, parts: SqlParts, entries: SqlEntries): Promise<Databases> {
   const systems = new Map<string, SqlSystem>();
+  let started: Promise<ServerProcesses> | undefined;
+  const processes = (): Promise<ServerProcesses> => {
+    const { newId, config } = context;
+    started ??= parts.processes({ memoryBytesMax: config.commands.memoryBytesMax, newId });
+    return started;
+  };
   for (const [name, { sql }] of entries) {
-    const system = await engineOf(sql)?.open(context, name, sql);
+    const system = await engineOf(sql)?.open({ ...context, processes }, name, sql);
     if (system !== undefined) systems.set(name, system);
   }
-  return new Databases(systems);
+  return new Databases(systems, async () => (await started)?.close());
 }

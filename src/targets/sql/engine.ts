@@ -1,4 +1,5 @@
 import type { Schema } from "../../core/schema/walk.ts";
+import type { ServerProcesses, ServerProcessOptions } from "../../core/server-process.ts";
 import type { TargetContext } from "../../core/target-kind.ts";
 import type { FieldAction, RunContext } from "../../core/types.ts";
 import type { Resilience } from "../../egress/resilience.ts";
@@ -21,7 +22,7 @@ export interface SqlEngine {
   /** Returns whether the system may have tools that change something. */
   readonly mayChange: (entry: SqlEntry) => boolean;
   /** Opens a system. Adds what is wrong to `context.problems`, and returns undefined then. */
-  readonly open: (context: SqlContext, name: string, entry: SqlEntry) => Promise<SqlSystem | undefined>;
+  readonly open: (context: EngineContext, name: string, entry: SqlEntry) => Promise<SqlSystem | undefined>;
 }
 
 export interface SettingFault {
@@ -29,7 +30,26 @@ export interface SettingFault {
   readonly message: string;
 }
 
-export type SqlContext = TargetContext;
+export interface SqlContext extends TargetContext {
+  readonly config: {
+    readonly commands: {
+      readonly confinement: "require" | "prefer" | "off";
+      readonly memoryBytesMax?: number | undefined;
+    };
+  };
+}
+
+/** What the build supplies to reach databases. */
+export interface SqlParts {
+  /** Loads what starts programs; only used with an engine that runs in a process of its own. */
+  readonly processes: (options: ServerProcessOptions) => Promise<ServerProcesses>;
+}
+
+/** What engines are opened with. */
+export interface EngineContext extends SqlContext {
+  /** Returns what starts programs, the same each time. */
+  readonly processes: () => Promise<ServerProcesses>;
+}
 
 /** A configured database, opened by its engine. */
 export interface SqlSystem {
@@ -44,6 +64,8 @@ export interface SqlSystem {
   readonly resilience: Resilience;
   readonly rules: DatabaseRules;
   readonly limits: ResultLimits;
+  /** Remarks on the system for operators. */
+  readonly notes: readonly string[];
   /** Whether rows depend on the caller, so that they cannot be counted for a plan. */
   readonly dependsOnCaller: boolean;
   close(): Promise<void>;

@@ -3,9 +3,10 @@ import type { SettingFault, SqlEngine } from "./engine.ts";
 import { mariadb } from "./mariadb/engine.ts";
 import { postgres } from "./postgres/engine.ts";
 import { type EngineSetting, type SqlEntry, sqlEntry, systemSettings } from "./settings.ts";
+import { sqlite } from "./sqlite/engine.ts";
 
 /** The engines of a build. */
-const ENGINES: readonly SqlEngine[] = [postgres, mariadb];
+const ENGINES: readonly SqlEngine[] = [postgres, mariadb, sqlite];
 
 const EVERY_SETTING: ReadonlySet<string> = new Set<EngineSetting>(ENGINES.flatMap(({ settings }) => settings));
 
@@ -17,7 +18,7 @@ export function engineOf({ url }: Pick<SqlEntry, "url">): SqlEngine | undefined 
 function entryFaults(entry: SqlEntry): readonly SettingFault[] {
   const engine = engineOf(entry);
   if (engine === undefined) {
-    const schemes = ENGINES.flatMap(({ schemes: [scheme = ""] }) => `${scheme}//…`);
+    const schemes = ENGINES.flatMap(({ schemes: [scheme = ""] }) => `${scheme}…`);
     return [{ path: ["url"], message: `must be the URL of a database: ${schemes.join(", ")}` }];
   }
   const has: readonly string[] = engine.settings;
@@ -26,7 +27,7 @@ function entryFaults(entry: SqlEntry): readonly SettingFault[] {
   );
   return [
     ...engine.faults(entry),
-    ...others.map(([key]) => ({ path: [key], message: `is not for ${engine.schemes[0]}//…` })),
+    ...others.map(([key]) => ({ path: [key], message: `is not for ${engine.schemes[0]}…` })),
   ];
 }
 

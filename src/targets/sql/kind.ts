@@ -1,45 +1,48 @@
 import { ManifestError } from "../../core/errors.ts";
-import type { OpenedKind, TargetContext, TargetKind } from "../../core/target-kind.ts";
+import type { OpenedKind, TargetKind } from "../../core/target-kind.ts";
 import type { SqlTarget } from "../../core/types.ts";
+import type { SqlContext, SqlParts } from "./engine.ts";
 import { engineOf, sqlSystem } from "./engines.ts";
 import { readPart, sqlFaults, sqlStatementPart } from "./manifest.ts";
 import { changePlanOf, offlineTexts, planOf } from "./plan.ts";
 import { claimsIn, type SqlEntries, type SqlEntry } from "./settings.ts";
 
 /** Queries of databases. Its code is loaded only when a database is configured. */
-export const sqlKind: TargetKind = {
-  name: "sql",
-  key: "sql",
-  systems: { keys: ["sql"], schema: sqlSystem, claims: (entry) => claimsIn(entry as { readonly sql: SqlEntry }) },
-  data: sqlStatementPart,
-  check: sqlFaults,
-  category: () => "read",
-  reads: ["private"],
-  planOffline: ({ target, classification }, entry) => {
-    const settings = (entry as { readonly sql: SqlEntry } | undefined)?.sql;
-    const engine = settings && engineOf(settings);
-    const isChange = classification !== "read";
-    if (settings === undefined || engine === undefined || (isChange && !engine.mayChange(settings))) return undefined;
-    const user = engine.userOf(settings, isChange);
-    const part = readPart(target as SqlTarget);
-    const at = { system: target.system, user };
-    // How many rows match is not known without the database.
-    const plan = (texts: readonly (string | null)[]) =>
-      isChange ? changePlanOf(at, part, texts, undefined) : planOf(at, part, texts);
-    return (input) => plan(offlineTexts(part, input));
-  },
-  open,
-};
+export function sqlKind(parts: SqlParts): TargetKind<SqlContext> {
+  return {
+    name: "sql",
+    key: "sql",
+    systems: { keys: ["sql"], schema: sqlSystem, claims: (entry) => claimsIn(entry as { readonly sql: SqlEntry }) },
+    data: sqlStatementPart,
+    check: sqlFaults,
+    category: () => "read",
+    reads: ["private"],
+    planOffline: ({ target, classification }, entry) => {
+      const settings = (entry as { readonly sql: SqlEntry } | undefined)?.sql;
+      const engine = settings && engineOf(settings);
+      const isChange = classification !== "read";
+      if (settings === undefined || engine === undefined || (isChange && !engine.mayChange(settings))) return undefined;
+      const user = engine.userOf(settings, isChange);
+      const part = readPart(target as SqlTarget);
+      const at = { system: target.system, user };
+      // How many rows match is not known without the database.
+      const plan = (texts: readonly (string | null)[]) =>
+        isChange ? changePlanOf(at, part, texts, undefined) : planOf(at, part, texts);
+      return (input) => plan(offlineTexts(part, input));
+    },
+    open: (context) => open(context, parts),
+  };
+}
 
 /** Creates a target for a query of a database. */
 export function sqlStatement(system: string, sql: SqlTarget["sql"]): SqlTarget {
   return { system, sql };
 }
 
-async function open(context: TargetContext): Promise<OpenedKind> {
+async function open(context: SqlContext, parts: SqlParts): Promise<OpenedKind> {
   const entries = context.systems as SqlEntries;
   const databases =
-    entries.size === 0 ? undefined : await (await import("./databases.ts")).openDatabases(context, entries);
+    entries.size === 0 ? undefined : await (await import("./databases.ts")).openDatabases(context, parts, entries);
   return {
     prepare: async (tools) => (await databases?.prepare(tools)) ?? new Map(),
     isBroken: ({ target: { system } }) => entries.has(system) && databases?.has(system) !== true,

@@ -59,6 +59,7 @@ export function openServer(
     resilience: new Resilience(resilienceOf(entry), context.random),
     rules: { columns: entry.columns, functions: entry.functions ?? [] },
     limits,
+    notes: [],
     dependsOnCaller: entry.caller !== undefined,
     async close() {
       await Promise.all([read.close(), write?.close()]);

@@ -19,7 +19,7 @@ export const sqlEntry = z.strictObject({
     .string()
     .max(2_048)
     .describe(
-      "`postgres://host:port/database` or `mariadb://host:port/database`, without a user: see `read`. Its scheme says which engine it is.",
+      "`postgres://host:port/database` or `mariadb://host:port/database`, without a user: see `read`; or `sqlite:` and a file, such as `sqlite:./shop.sqlite`. Its scheme says which engine it is.",
     ),
   tls: z
     .strictObject({
@@ -33,6 +33,10 @@ export const sqlEntry = z.strictObject({
   plaintext: plaintext.describe("Set to `true` for a server on another host without TLS."),
   read: user.optional().describe("User of tools that read. It needs SELECT on what they read, and nothing else."),
   write: user.optional().describe("User of tools that change something. Without it, the system has no such tools."),
+  writable: z
+    .literal(true, "must be true, or left out")
+    .optional()
+    .describe("SQLite: whether the system has tools that change something."),
   caller: z
     .strictObject({
       settings: z
@@ -72,7 +76,12 @@ export const sqlEntry = z.strictObject({
     .describe(
       "What no tool may release more of, by table and column: `orders.email: mask`, `staff.*: never`. It holds whatever the column is called in a statement.",
     ),
-  connections: z.int().min(1).max(64).optional().describe("Most connections of one process and user. Default: 4."),
+  connections: z
+    .int()
+    .min(1)
+    .max(64)
+    .optional()
+    .describe("Most connections of one process and user; with SQLite, most processes that read. Default: 4."),
   limits: z
     .strictObject({
       statementMs: count(5_000, 600_000).describe("Time limit for a statement on the server."),

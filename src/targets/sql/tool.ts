@@ -16,6 +16,7 @@ import type { OutgoingCall } from "../../egress/resilience.ts";
 import { Drifted, runChange, tooManyRows } from "./change.ts";
 import { countFaults, descriptionFaults, descriptionNotes, rowSchema } from "./checks.ts";
 import {
+  ANY_TYPE,
   type AnsweredRow,
   type AskedStatement,
   type DatabaseUser,
@@ -312,9 +313,11 @@ export class SqlTool implements Binding {
 
   #readers(columns: Description["columns"]): readonly ReadColumn[] {
     const members = membersOf(this.#row) ?? {};
-    return columns.map(({ name }) => {
+    return columns.map(({ name, type }) => {
       const schema = Object.hasOwn(members, name) ? members[name] : undefined;
-      return { name, schema, form: (schema && columnForm(schema)) ?? "text" };
+      const form = (schema && columnForm(schema)) ?? "text";
+      // Without lists, an engine has the text of one in JSON.
+      return { name, schema, form: form === "list" && type === ANY_TYPE ? "json" : form };
     });
   }
 

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { ManifestError, Refusal } from "../../../src/core/errors.ts";
-import type { TargetContext } from "../../../src/core/target-kind.ts";
+import type { ServerProcessOptions } from "../../../src/core/server-process.ts";
 import type {
   Binding,
   OutputFieldPolicy,
@@ -11,7 +11,9 @@ import type {
   Tool,
   ToolClassification,
 } from "../../../src/core/types.ts";
+import { serverProcesses } from "../../../src/targets/command/confinement/server-process.ts";
 import { type Databases, openDatabases } from "../../../src/targets/sql/databases.ts";
+import type { SqlContext } from "../../../src/targets/sql/engine.ts";
 import { sqlSystem } from "../../../src/targets/sql/engines.ts";
 import type { SqlEntries } from "../../../src/targets/sql/settings.ts";
 import { runContext } from "../http/support.ts";
@@ -64,21 +66,32 @@ export function sqlTool({
 }
 
 /** Opens the database `shop` at a port of this host. */
-export async function databaseAt(
+export function databaseAt(
   port: number,
   settings: Readonly<Record<string, unknown>>,
   scheme = "postgres",
 ): Promise<Databases> {
-  const url = `${scheme}://127.0.0.1:${port}/shop`;
-  const entry = sqlSystem.parse({ sql: { url, ...settings } });
+  return openShop({ url: `${scheme}://127.0.0.1:${port}/shop`, ...settings });
+}
+
+interface OpenOptions {
+  readonly problems?: string[];
+  readonly confinement?: "require" | "prefer" | "off";
+}
+
+/** Opens the database `shop`, with what a service would hand in. */
+export function openShop(settings: Readonly<Record<string, unknown>>, options: OpenOptions = {}): Promise<Databases> {
+  const entry = sqlSystem.parse({ sql: settings });
   const context = {
-    problems: [],
+    problems: options.problems ?? [],
     pathOf: (path: string) => path,
     readFile: (path: string) => readFileSync(path),
     random: () => 0,
     newId: () => randomUUID(),
-  } as unknown as TargetContext;
-  return openDatabases(context, new Map([["shop", entry]]) as SqlEntries);
+    config: { commands: { confinement: options.confinement ?? "require" } },
+  } as unknown as SqlContext;
+  const processes = async (given: ServerProcessOptions) => serverProcesses(given);
+  return openDatabases(context, { processes }, new Map([["shop", entry]]) as SqlEntries);
 }
 
 /** Returns the errors with which a tool is not loaded; an empty list for one that is. */

@@ -215,14 +215,14 @@ function rowsOf(changes: string, matches: unknown): string {
 }
 
 function queryOf(target: Members): Main {
-  const { statement, parameters, changes, matches } = target;
+  const { statement, parameters, user, changes, matches } = target;
   const isChange = changes !== undefined;
   const values = Array.isArray(parameters) ? parameters : [];
   return {
     title: isChange ? "Database change" : "Database query",
     main: [
       part("Statement", statement ?? null),
-      { label: "At", value: `${plain(target["system"])}, as ${plain(target["user"])}` },
+      { label: "At", value: `${plain(target["system"])}${user === undefined ? "" : `, as ${plain(user)}`}` },
       { label: "Values", value: values.map((value, at) => `$${at + 1} = ${value === null ? "NULL" : plain(value)}`) },
       ...(isChange ? [{ label: "Rows", value: rowsOf(plain(changes), matches) }] : []),
     ],

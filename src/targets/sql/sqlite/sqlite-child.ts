@@ -1,0 +1,387 @@
+import { Database, SQLiteError, type Statement } from "bun:sqlite";
+import {
+  type BoundValue,
+  INVALID_TEXT,
+  type Request,
+  type Response,
+  type RowCells,
+  type SentChange,
+  type SentLimits,
+  type SentRows,
+  type StatementFacts,
+  type StatementUse,
+} from "./protocol.ts";
+import { SchemaCopy } from "./schema-copy.ts";
+
+/**
+ * A process that has one database open, and runs one request after another. SQLite cannot be interrupted here: the service kills this
+ * process when a call's time is over. It needs nothing but this folder, and is confined to the database's files.
+ */
+
+const STATEMENTS_MAX = 200;
+const LINE_FEED = 0x0a;
+/** Of a character, in UTF-8 and UTF-16. */
+const CHARACTER_BYTES_MAX = 4;
+
+/** What is wrong with a statement, for its author. */
+class Refused extends Error {}
+
+class InvalidText extends Error {}
+
+type Values = Readonly<Record<string, string | bigint | number | null>>;
+
+class OpenDatabase {
+  readonly #database: Database;
+  readonly #mayChange: boolean;
+  readonly #statements = new Map<string, Statement>();
+  readonly #decoder: TextDecoder;
+  #copy: { readonly digest: string; readonly schema: SchemaCopy } | undefined;
+  #digest: { readonly version: string; readonly digest: string } | undefined;
+
+  constructor({ file, mayChange, isWal, lockMs }: Extract<Request, { do: "open" }>) {
+    const how = mayChange ? { readwrite: true, create: false } : { readonly: true };
+    this.#database = new Database(file, { ...how, safeIntegers: true, strict: true });
+    this.#mayChange = mayChange;
+    this.#database.run(`PRAGMA busy_timeout = ${lockMs}`);
+    this.#database.run("PRAGMA trusted_schema = OFF");
+    if (mayChange) {
+      this.#database.run("PRAGMA foreign_keys = ON");
+      if (!isWal) this.#keepJournal();
+    } else {
+      this.#database.run("PRAGMA query_only = ON");
+    }
+    const encoding = String(this.#one("PRAGMA encoding")).toLowerCase() as Bun.Encoding;
+    this.#decoder = new TextDecoder(encoding, { fatal: true, ignoreBOM: true });
+  }
+
+  /**
+   * Makes SQLite empty the journal instead of removing it: this process may not make files in the database's folder, or remove them.
+   * The first look at the file may find a journal of a killed process, with which only exclusive locking does the same.
+   */
+  #keepJournal(): void {
+    for (const setting of ["locking_mode = EXCLUSIVE", "journal_mode = TRUNCATE", "locking_mode = NORMAL"]) {
+      this.#database.run(`PRAGMA ${setting}`);
+    }
+    this.#one("SELECT count(*) FROM sqlite_schema");
+  }
+
+  answer(request: Request): unknown {
+    switch (request.do) {
+      case "open":
+        throw new Error("is open");
+      case "describe":
+        return this.#rolledBack("BEGIN", () => this.#describe(request));
+      case "query":
+        return this.#rolledBack("BEGIN", () => this.#query(request));
+      case "count":
+        return this.#rolledBack("BEGIN", () => {
+          const statement = this.#prepared(`SELECT n FROM (${countOf(request.statement)}) LIMIT 1`);
+          const [[counted] = []] = statement.values(valuesOf(request.values));
+          return typeof counted === "bigint" ? String(counted) : null;
+        });
+      case "change":
+        return this.#change(request);
+      case "commit":
+        return this.#commit();
+      case "rollback":
+        return this.#rollback();
+      case "recover":
+        return this.#rolledBack("BEGIN IMMEDIATE", () => null);
+    }
+  }
+
+  #describe({ statement, use, parameters }: Extract<Request, { do: "describe" }>): StatementFacts {
+    const digest = this.#digestNow();
+    if (this.#copy?.digest !== digest) {
+      this.#copy?.schema.close();
+      this.#copy = { digest, schema: new SchemaCopy(this.#database) };
+    }
+    const { schema } = this.#copy;
+    const isChange = use === "change";
+    const prepared = isChange ? statement : `SELECT * FROM (${statement}\n) LIMIT 0`;
+    const known = isChange
+      ? this.#checkChange(statement, parameters)
+      : this.#checkQuery(statement, prepared, parameters);
+    const names = known.columnNames;
+    // Its form differs from the one above: what closes one of them early does not fit the other.
+    if (!isChange)
+      this.#database
+        .prepare(use === "count" ? countOf(statement) : wrapped(statement, names.length, NO_LIMIT))
+        .finalize();
+    const effects = isChange ? this.#effectsOf(statement, parameters) : [];
+    const count = known.paramsCount;
+    known.finalize();
+    return {
+      parameters: count,
+      columns: schema.columnsOf(statement, prepared, names),
+      views: schema.views,
+      effects,
+      digest,
+    };
+  }
+
+  #checkQuery(statement: string, prepared: string, parameters: number): Statement {
+    this.#checkWhole(statement, "query");
+    const known = this.#database.prepare(prepared);
+    checkNames(() => known.values(nulls(parameters)));
+    return known;
+  }
+
+  #checkChange(statement: string, parameters: number): Statement {
+    if (!/^\s*(?:with|insert|replace|update|delete)\b/i.test(statement)) {
+      throw new Refused("must be one INSERT, REPLACE, UPDATE or DELETE with RETURNING, without a comment before it");
+    }
+    this.#checkWhole(statement, "change");
+    const known = this.#database.prepare(statement);
+    if (known.columnNames.length === 0) throw new Refused("must return something: add RETURNING");
+    const operations = checkNames(() => this.#operations(statement, parameters));
+    const isChange = operations.some(({ name, second }) => name === "Transaction" && second !== 0);
+    if (!isChange) throw new Refused("changes nothing: such a tool is one that reads");
+    return known;
+  }
+
+  /** With a bracket at its end, a whole statement is none. A second statement after it, or an open comment, would hide the bracket. */
+  #checkWhole(statement: string, use: StatementUse): void {
+    let isHidden = true;
+    try {
+      this.#database.prepare(`${statement}\n)`).finalize();
+    } catch {
+      isHidden = false;
+    }
+    if (isHidden) throw new Refused(`must be one ${use}, without ; at its end`);
+  }
+
+  #operations(statement: string, parameters: number) {
+    const explained = this.#database.prepare(`EXPLAIN ${statement}`);
+    const rows = explained.values(nulls(parameters)) as unknown[][];
+    explained.finalize();
+    return rows.map(([, name, , second]) => ({ name: String(name), second: Number(second) }));
+  }
+
+  /** Returns what a change does besides: triggers, and tables that keys or triggers change. */
+  #effectsOf(statement: string, parameters: number): readonly string[] {
+    const operations = this.#operations(statement, parameters);
+    const tables = new Map(
+      (
+        this.#database.query("SELECT rootpage, name FROM sqlite_schema WHERE type = 'table'").values() as [
+          bigint,
+          string,
+        ][]
+      ).map(([page, name]) => [Number(page), name] as const),
+    );
+    const written = (among: typeof operations): readonly string[] => [
+      ...new Set(among.flatMap(({ name, second }) => (name === "OpenWrite" ? (tables.get(second) ?? []) : []))),
+    ];
+    // The programs of triggers and keys come after the statement's own, which ends soon after its transaction begins.
+    const own = operations.findIndex(({ name }) => name === "Transaction");
+    const triggers = this.#database
+      .query("SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger'")
+      .values() as [string, string][];
+    const all = written(operations);
+    return [
+      ...triggers
+        .filter(([, table]) => all.includes(table))
+        .map(([name, table]) => `the trigger ${name} of ${table} runs`),
+      ...written(operations.slice(own)).map((table) => `rows of ${table} may also change, by a key or a trigger`),
+    ];
+  }
+
+  #query({ statement, columns, rows, limits, values }: Extract<Request, { do: "query" }>): SentRows {
+    const digest = this.#digestNow();
+    const prepared = this.#prepared(wrapped(statement, columns, limits));
+    const sent: RowCells[] = [];
+    let chars = 0;
+    for (const row of prepared.iterate({ ...valuesOf(values), [ROWS]: rows }) as Iterable<
+      Readonly<Record<string, unknown>>
+    >) {
+      const cells = Array.from({ length: columns }, (_, index) =>
+        this.#text(row[`t${index}`], row[`c${index}`], limits),
+      );
+      chars += cells.reduce((sum, cell) => sum + (cell?.length ?? 0), 0);
+      const isFitting = chars <= limits.chars;
+      sent.push(isFitting ? cells : null);
+      if (!isFitting) break;
+    }
+    return { digest, rows: sent };
+  }
+
+  #change({ statement, rows, limits, values }: Extract<Request, { do: "change" }>): SentChange {
+    if (!this.#mayChange) throw new Error("the database is open for reading");
+    this.#database.run("BEGIN IMMEDIATE");
+    try {
+      const digest = this.#digestNow();
+      const sent: RowCells[] = [];
+      let changed = 0;
+      // Every row is counted: the bound is checked with their number.
+      const prepared = this.#prepared(statement);
+      for (const row of prepared.iterate(valuesOf(values)) as Iterable<Readonly<Record<string, unknown>>>) {
+        changed += 1;
+        if (changed <= rows) sent.push(prepared.columnNames.map((name) => cut(textOf(row[name]), limits)));
+      }
+      return { digest, rows: sent, changed };
+    } catch (error) {
+      this.#rollback();
+      throw error;
+    }
+  }
+
+  #commit(): null {
+    try {
+      this.#database.run("COMMIT");
+      return null;
+    } catch (error) {
+      this.#rollback();
+      throw error;
+    }
+  }
+
+  #rollback(): null {
+    if (this.#database.inTransaction) this.#database.run("ROLLBACK");
+    return null;
+  }
+
+  #rolledBack<T>(begin: string, work: () => T): T {
+    this.#database.run(begin);
+    try {
+      return work();
+    } finally {
+      this.#rollback();
+    }
+  }
+
+  /** Returns a digest of the whole schema, as this transaction sees it. */
+  #digestNow(): string {
+    const version = String(this.#one("PRAGMA schema_version"));
+    if (this.#digest?.version !== version) {
+      const rows = this.#database
+        .query("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY 1, 2, 3")
+        .values();
+      const digest = new Bun.CryptoHasher("sha256").update(JSON.stringify([version, rows])).digest("hex");
+      this.#digest = { version, digest };
+    }
+    return this.#digest.digest;
+  }
+
+  #one(sql: string): unknown {
+    const statement = this.#database.prepare(sql);
+    const [[value] = []] = statement.values();
+    statement.finalize();
+    return value;
+  }
+
+  #prepared(sql: string): Statement {
+    const known = this.#statements.get(sql);
+    if (known !== undefined) return known;
+    const [oldest] = this.#statements;
+    if (oldest !== undefined && this.#statements.size >= STATEMENTS_MAX) {
+      oldest[1].finalize();
+      this.#statements.delete(oldest[0]);
+    }
+    const made = this.#database.prepare(sql);
+    this.#statements.set(sql, made);
+    return made;
+  }
+
+  /** Texts come as their bytes: the driver would replace what is not Unicode, and SQLite's functions for texts end at NUL. */
+  #text(type: unknown, value: unknown, limits: SentLimits): string | null {
+    if (type !== "text" || !(value instanceof Uint8Array)) return textOf(value);
+    // Its last character may be a part of one.
+    if (value.byteLength > bytesOf(limits)) return cut(value.toHex(), limits);
+    try {
+      return cut(this.#decoder.decode(value), limits);
+    } catch {
+      throw new InvalidText("a text is not Unicode");
+    }
+  }
+}
+
+/** Name of the parameter with the most rows. */
+const ROWS = "stc_rows";
+const NO_LIMIT: SentLimits = { cellChars: 1, chars: 1 };
+
+/** Returns the query that runs: the statement inside another one, which returns a type and a bounded value for each column. */
+function wrapped(statement: string, columns: number, limits: SentLimits): string {
+  const names = Array.from({ length: columns }, (_, index) => `c${index}`);
+  const cells = names.map(
+    (name, index) =>
+      `typeof(${name}) AS t${index}, CASE typeof(${name}) WHEN 'text' THEN substr(CAST(${name} AS BLOB), 1, ${bytesOf(limits) + 1}) WHEN 'blob' THEN substr(${name}, 1, ${limits.cellChars}) ELSE ${name} END AS ${name}`,
+  );
+  return `WITH q(${names.join(", ")}) AS (${statement}\n) SELECT ${cells.join(", ")} FROM q LIMIT $${ROWS}`;
+}
+
+/** Returns the bytes that a text of the longest length may have. */
+function bytesOf({ cellChars }: SentLimits): number {
+  return CHARACTER_BYTES_MAX * cellChars;
+}
+
+function countOf(statement: string): string {
+  return `WITH q(n) AS (${statement}\n) SELECT n FROM q`;
+}
+
+function textOf(value: unknown): string | null {
+  if (value === null || value === undefined) return null;
+  if (typeof value === "number") return realText(value);
+  return value instanceof Uint8Array ? `\\x${Buffer.from(value).toString("hex")}` : String(value);
+}
+
+/** As SQLite writes it, but with every digit. */
+function realText(value: number): string {
+  return Number.isInteger(value) && Math.abs(value) < 1e15 ? value.toFixed(1) : String(value);
+}
+
+/** One character more than fits is enough to see that a text does not fit. */
+function cut(text: string | null, { cellChars }: SentLimits): string | null {
+  return text === null ? null : text.slice(0, cellChars + 1);
+}
+
+function valuesOf(values: readonly BoundValue[]): Values {
+  return Object.fromEntries(
+    values.map((value, index) => {
+      if (value === null || typeof value === "string") return [index + 1, value];
+      return [index + 1, "integer" in value ? BigInt(value.integer) : value.real];
+    }),
+  );
+}
+
+function nulls(count: number): Values {
+  return valuesOf(Array.from({ length: count }, () => null));
+}
+
+/** The driver tells the names of parameters only by what it misses. */
+function checkNames<T>(run: () => T): T {
+  try {
+    return run();
+  } catch (error) {
+    if (error instanceof SQLiteError) throw error;
+    throw new Refused("has other parameters than $1, $2 and so on; SQLite has no $1::type, but CAST($1 AS type)");
+  }
+}
+
+let open: OpenDatabase | undefined;
+
+function respond(request: Request): Response {
+  try {
+    if (request.do === "open") {
+      open = new OpenDatabase(request);
+      return { answer: null };
+    }
+    return { answer: open?.answer(request) };
+  } catch (error) {
+    // SQLite's own texts hold values.
+    if (error instanceof Refused) return { refused: [error.message] };
+    if (error instanceof InvalidText) return { error: INVALID_TEXT };
+    return { error: (error instanceof SQLiteError && error.code) || "SQLITE_ERROR" };
+  }
+}
+
+const answers = Bun.stdout.writer();
+let rest = Buffer.alloc(0);
+for await (const chunk of Bun.stdin.stream()) {
+  rest = Buffer.concat([rest, chunk]);
+  for (let end = rest.indexOf(LINE_FEED); end !== -1; end = rest.indexOf(LINE_FEED)) {
+    const request = JSON.parse(rest.subarray(0, end).toString("utf8")) as Request;
+    rest = rest.subarray(end + 1);
+    answers.write(`${JSON.stringify(respond(request))}\n`);
+    await answers.flush();
+  }
+}
