@@ -35,6 +35,8 @@ const FIELDS_MAX = 5_000;
 const PROBLEMS_MAX = 10;
 /** Directives that make a service answer more than once. */
 const SEVERAL_ANSWERS: ReadonlySet<string> = new Set(["defer", "stream", "live"]);
+/** Directives of selections that change no value. `@export`, for example, makes one field's value an argument of another. */
+const KNOWN: ReadonlySet<string> = new Set(["include", "skip"]);
 
 /** A document with one operation that a schema accepts. */
 export interface CheckedDocument {
@@ -131,6 +133,7 @@ interface Place {
 class Selecting {
   readonly #schema: GraphQLSchema;
   readonly #fragments: ReadonlyMap<string, FragmentDefinitionNode>;
+  readonly #possible = new Map<GraphQLCompositeType, ReadonlySet<GraphQLObjectType>>();
   #visits = 0;
 
   constructor(schema: GraphQLSchema, { definitions }: DocumentNode) {
@@ -139,7 +142,8 @@ class Selecting {
     this.#fragments = new Map(fragments.map((fragment) => [fragment.name.value, fragment]));
   }
 
-  operation({ operation, selectionSet: set }: OperationDefinitionNode): readonly SelectedField[] {
+  operation({ operation, selectionSet: set, directives }: OperationDefinitionNode): readonly SelectedField[] {
+    refuseSeveralAnswers(directives);
     const parent = this.#schema.getRootType(operation);
     if (!isObjectType(parent)) throw new DocumentFaults([`is a ${operation}, which the schema does not have`]);
     return this.#fields([{ set, parent, types: [parent], isConditional: false }], 0);
@@ -160,7 +164,7 @@ class Selecting {
       const type = getNamedType(field.type);
       if (node.selectionSet === undefined || !isCompositeType(type)) return [];
       // The object may be there because of another field of the same name.
-      const types = this.#typesOf(type);
+      const types = [...this.#typesOf(type)];
       return [{ set: node.selectionSet, parent: type, types, isConditional: isConditional && all.length > 1 }];
     });
     return {
@@ -173,8 +177,12 @@ class Selecting {
     };
   }
 
-  #typesOf(type: GraphQLCompositeType): readonly GraphQLObjectType[] {
-    return isAbstractType(type) ? this.#schema.getPossibleTypes(type) : [type];
+  #typesOf(type: GraphQLCompositeType): ReadonlySet<GraphQLObjectType> {
+    const known = this.#possible.get(type);
+    if (known !== undefined) return known;
+    const types = new Set(isAbstractType(type) ? this.#schema.getPossibleTypes(type) : [type]);
+    this.#possible.set(type, types);
+    return types;
   }
 
   #collect({ selections }: SelectionSetNode, place: Place, found: Map<string, Found[]>): void {
@@ -195,7 +203,7 @@ class Selecting {
       // The answer has one type of several: a fragment for some of them may not apply.
       const applies = type === place.parent || this.#isAlways(type, place.parent);
       const possible = this.#typesOf(type);
-      const types = place.types.filter((each) => possible.includes(each));
+      const types = place.types.filter((each) => possible.has(each));
       this.#collect(fragment.selectionSet, { parent: type, types, isConditional: isConditional || !applies }, found);
     }
   }
@@ -208,8 +216,7 @@ class Selecting {
   #add(node: FieldNode, place: Place, found: Map<string, Found[]>): void {
     const name = node.name.value;
     const key = node.alias?.value ?? name;
-    if (key.startsWith("__") && key !== "__typename")
-      throw new DocumentFaults([`has the alias ${key}: __ is reserved`]);
+    if (node.alias?.value.startsWith("__")) throw new DocumentFaults([`has the alias ${key}: __ is reserved`]);
     const field = fieldOf(place.parent, name);
     if (field === undefined) return;
     found.set(key, [...(found.get(key) ?? []), { ...place, node, field }]);
@@ -218,7 +225,8 @@ class Selecting {
 
 /** A field of an interface is one of each type that has the interface, and the other way round. */
 function originsOf({ parent, types }: Place, field: string): readonly string[] {
-  const interfaces = types.flatMap((type): readonly GraphQLInterfaceType[] => type.getInterfaces());
+  const own = isObjectType(parent) || isInterfaceType(parent) ? parent.getInterfaces() : [];
+  const interfaces = [...own, ...types.flatMap((type): readonly GraphQLInterfaceType[] => type.getInterfaces())];
   const all = [parent, ...types, ...interfaces].filter((type) => isObjectType(type) || isInterfaceType(type));
   return all.filter((type) => Object.hasOwn(type.getFields(), field)).map((type) => `${type.name}.${field}`);
 }
@@ -229,8 +237,15 @@ function fieldOf(parent: GraphQLCompositeType, name: string): GraphQLField<unkno
 }
 
 function isSkippable({ directives = [] }: SelectionNode): boolean {
+  refuseSeveralAnswers(directives);
   const names = directives.map(({ name }) => name.value);
-  const repeated = names.find((name) => SEVERAL_ANSWERS.has(name));
+  const other = names.find((name) => !KNOWN.has(name));
+  if (other !== undefined)
+    throw new DocumentFaults([`uses @${other} on a selection: only @include and @skip leave values as they are`]);
+  return names.length > 0;
+}
+
+function refuseSeveralAnswers(directives: OperationDefinitionNode["directives"] = []): void {
+  const repeated = directives.map(({ name }) => name.value).find((name) => SEVERAL_ANSWERS.has(name));
   if (repeated !== undefined) throw new DocumentFaults([`uses @${repeated}: a tool has one answer`]);
-  return names.includes("skip") || names.includes("include");
 }

@@ -8,6 +8,7 @@ import {
   isListType,
   isNonNullType,
   isRequiredInputField,
+  isScalarType,
   isSpecifiedScalarType,
 } from "graphql";
 import type { Fault } from "../../../core/errors.ts";
@@ -99,6 +100,14 @@ export class InputTypes {
       faults.push({ field: at, message: shownMessage(error) });
     });
     return faults;
+  }
+
+  /** Returns why a scalar of the schema does not take any value; undefined for another type. */
+  anyFaults(type: GraphQLInputType, field: string): readonly Fault[] | undefined {
+    if (!isScalarType(type) || isSpecifiedScalarType(type)) return undefined;
+    const form = this.#formOf(type);
+    if (form === "any") return [];
+    return [{ field, message: form === undefined ? unknownScalar(type.name) : `is ${form}, and no object or list` }];
   }
 
   #followed(schema: unknown): Table | undefined {

@@ -101,13 +101,14 @@ function releasedNodes(
     if (!isOnPath) return [];
     // A value that may be anything has places that no schema lists.
     const isAbove = field.steps.length < steps.length;
-    if (field.kind === "open") {
-      const node = isAbove ? followSteps(root, steps) : field.node;
-      return reachable(node).map(({ action }) => ({ path: isAbove ? pathOf(steps) : field.path, action }));
-    }
-    // A record's keys may have rules by name.
-    const named = isAbove ? field.node : followSteps(root, [...steps, ...field.steps.slice(length)]);
-    return [field.node, named].map(({ action }) => ({ path: field.path, action }));
+    // Keys that a schema does not list may have rules by name.
+    const named = isAbove && field.kind !== "open" ? [] : [[...steps, ...field.steps.slice(length)]];
+    const places = [...(isAbove && field.kind === "open" ? [] : [field.steps]), ...named];
+    return places.flatMap((place) => {
+      const node = followSteps(root, place);
+      const nodes = field.kind === "open" ? reachable(node) : [node];
+      return nodes.map(({ action }) => ({ path: pathOf(place), action }));
+    });
   });
 }
 
@@ -126,7 +127,10 @@ function hasCode(output: Schema): boolean {
   for (const schema of schemas) {
     const def = defOf(schema);
     if (def.type === "transform") return true;
-    if (def.type === "pipe") for (const side of [def.in, def.out]) schemas.add(side);
+    if (def.type === "pipe") {
+      if ("reverseTransform" in def) return true;
+      for (const side of [def.in, def.out]) schemas.add(side);
+    }
     for (const [, part] of schemaParts(schema)) schemas.add(part);
   }
   return false;

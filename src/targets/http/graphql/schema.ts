@@ -34,6 +34,9 @@ export function readSchema(bytes: Buffer): SavedSchema {
   const schema = /^\s*\{/.test(text) ? fromIntrospection(text) : fromSdl(text);
   const [problem] = validateSchema(schema);
   if (problem !== undefined) throw new Error(`is no valid schema: ${shownMessage(problem)}`);
+  // The library accepts it; then a query could name what a mutation does.
+  if (schema.getQueryType() === schema.getMutationType())
+    throw new Error("is no valid schema: queries and mutations have the same type");
   return { schema, sha256: sha256Hex(bytes) };
 }
 

@@ -17,7 +17,7 @@ import { isTable } from "../../../core/json.ts";
 import { hint } from "../../../core/nearest.ts";
 import { joinPath } from "../../../core/output-policy/field-path.ts";
 import type { Json, Tool } from "../../../core/types.ts";
-import { soleArgument, templateOf } from "../request.ts";
+import { namesIn, soleArgument, templateOf } from "../request.ts";
 import { InputTypes, type ScalarForms, withoutNull } from "./input-types.ts";
 
 const DEPTH_MAX = 32;
@@ -98,6 +98,12 @@ class Comparison {
       });
     }
     if (isTable(template) && isInputObjectType(type)) return this.#members(template as Table, type, wanted);
+    if (namesIn(template).length > 0) {
+      // One value stands for a list of it.
+      if (isListType(type)) return this.#template(template, { ...wanted, type: type.ofType, depth: depth + 1 });
+      const own = this.#types.anyFaults(type, field);
+      if (own !== undefined) return own;
+    }
     return this.#types.valueFaults(template, wanted.type, field);
   }
 

@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { introspectionFromSchema } from "graphql";
 import { z } from "zod";
 import { zodFromJson } from "../../../../src/core/json-schema/zod.ts";
+import type { Json } from "../../../../src/core/types.ts";
 import { GraphqlContracts } from "../../../../src/targets/http/graphql/contracts.ts";
 import { readSchema } from "../../../../src/targets/http/graphql/schema.ts";
 import { faultsOf, type GraphqlToolOptions, SHOP, schema } from "./support.ts";
@@ -48,11 +49,23 @@ describe("a document", () => {
     ["no GraphQL", "select 1", "cannot be read: Syntax Error"],
     ["a type definition", `${ORDER} type X { a: Int }`, "is not executable"],
     ["an alias with a reserved name", "query Q { __x: version }", "has the alias __x: __ is reserved"],
+    ["an alias that looks like the type's name", "query Q { __typename: version }", "has the alias __typename"],
     ["an answer in several parts", "query Q { order(id: 1) @defer { id } }", "Unknown directive"],
+    ["an answer that goes on", "query Q @live { version }", "uses @live: a tool has one answer"],
+    [
+      "a directive that gives a value to another field",
+      'query Q($v: ID = 1) { order(id: 1) { secret @export(as: "v") } customer(id: $v) { id } }',
+      "uses @export on a selection: only @include and @skip leave values as they are",
+    ],
   ])("with %s does not load", (_, document, message) => {
     const faults = faultsOf(order({ document }));
     expect(faults.join("\n")).toContain(message);
     expect(faults.every((fault) => fault.startsWith("target.http.graphql"))).toBe(true);
+  });
+
+  test("may have directives of its operation", () => {
+    const document = ORDER.replace(") {", ") @cached(seconds: 5) {");
+    expect(faultsOf(order({ document }))).toEqual([]);
   });
 
   test("a mutation is no read, and a query no change", () => {
@@ -179,6 +192,24 @@ describe("variables", () => {
     expect(filter(text, { filter: { nope: "{filter}" } }).join()).toContain("is no member of Filter");
     expect(filter(text, { other: "{filter}" }).join()).toContain("variables.other: is no variable of the document");
     expect(filter(text, { filter: "x{filter}" }).join()).toContain("is string here, and Filter in the document");
+  });
+
+  test("one value for a list, and an object for a scalar, are compared as well", () => {
+    const of = (type: string, field: string, template: Json, input: z.ZodType, scalars = {}) =>
+      faultsOf(
+        {
+          document: `query Q($v: ${type}) { ${field} }`,
+          ...{ variables: { v: template }, input: z.strictObject({ x: input }), output: z.object({}) },
+        },
+        { scalars },
+      );
+    const listed = (input: z.ZodType) => of("[Filter!]", "matching(filters: $v)", { text: "{x}" }, input);
+    expect(listed(z.string())).toEqual([]);
+    expect(listed(z.unknown())).toEqual(["input.x: accepts any value, and the document wants String"]);
+    const json = (scalars: object) => of("Json", "matching(extra: $v)", { text: "{x}" }, z.unknown(), scalars);
+    expect(json({}).join()).toContain("is the scalar Json, whose values only its service knows");
+    expect(json({ Json: "string" })).toEqual(["target.http.graphql.variables.v: is string, and no object or list"]);
+    expect(json({ Json: "any" })).toEqual([]);
   });
 
   test("exactly one member of a @oneOf object is always given", () => {
@@ -356,6 +387,15 @@ describe("the system's fields", () => {
     );
     const nested = z.record(z.string(), z.record(z.string(), z.string().nullable()));
     expect(email(selection, nested, { "*": "allow" }).join()).toContain("must be");
+    // Members that no schema lists, released by name.
+    const loose = z.object({ customer: z.looseObject({}).nullable() });
+    for (const inner of [loose, z.object({ customer: z.json() })]) {
+      expect(email(selection, inner, { "customer.y": "allow" }).join()).toContain("must be mask");
+      expect(email(selection, inner, { "customer.y": "mask" })).toEqual([]);
+    }
+    const both = { decode: (all: { y: string }) => ({ id: all.y }), encode: (all: { id: string }) => ({ y: all.id }) };
+    const coded = z.object({ customer: z.codec(z.object({ y: z.string() }), z.object({ id: z.string() }), both) });
+    expect(email(selection, coded, { "customer.id": "allow" }).join()).toContain("output: is changed by code");
     const made = z.object({
       customer: z
         .object({ y: z.string().nullable() })
@@ -390,6 +430,7 @@ describe("a saved schema", () => {
     ["type Query {", "is neither a schema in SDL nor an introspection result: Syntax Error"],
     ["type Query { a: Nope }", 'Unknown type "Nope"'],
     ["type A { a: Int }", "Query root type must be provided"],
+    ["schema { query: A, mutation: A } type A { a: Int }", "queries and mutations have the same type"],
     ["{}", "is JSON without __schema: save an introspection result"],
     ['{"a":1,"a":2}', "is not JSON that can be used"],
     [`type Query { a: ${"[".repeat(1_000_000)}Int${"]".repeat(1_000_000)} }`, "nested too deeply"],
