@@ -99,10 +99,11 @@ async function open(context: AssertionContext): Promise<OpenedKind> {
       throw new ManifestError(tool.name, [{ field: "target.system", message }]);
     },
     report() {
-      const { notes = [], contracts: documents = [], ...contract } = contracts?.report() ?? {};
+      const { notes = [], ...documents } = contracts?.report() ?? { contracts: [], toolNotes: [] };
+      const graphql = schemas?.report() ?? { contracts: [], toolNotes: [] };
       return {
-        ...contract,
-        contracts: [...documents, ...(schemas?.states() ?? [])],
+        contracts: [...documents.contracts, ...graphql.contracts],
+        toolNotes: [...documents.toolNotes, ...graphql.toolNotes],
         notes: [...notes, ...certificateNotes(handler?.certificates() ?? [], context.now())],
       };
     },

@@ -31,7 +31,8 @@ type Answer = Readonly<Record<string, unknown>>;
 const WITHHELD = "The service answered with errors, so that its answer was withheld: it may be incomplete.";
 const MESSAGES_MAX = 10;
 const MESSAGE_CHARACTERS_MAX = 400;
-const ERROR_PATHS_MAX = 100;
+/** An answer with more is refused: without all of its paths, nothing would say which of its nulls are known. */
+const ERROR_PATHS_MAX = 1_000;
 const CAUSE_PATHS_MAX = 5;
 const PATH_STEPS_MAX = 64;
 
@@ -72,11 +73,9 @@ export function failureOfStatus(
 ): HttpFailure {
   const body = bodyOf(answer);
   const text = messagesOf(errorsIn(body) ?? []);
-  const failure = failureOf(answer, call);
-  const { meaning, status, httpStatus, origin, sent } = failure;
+  const { meaning, status, httpStatus, origin, sent, waitMs } = failureOf(answer, call);
   // An answer with data, even null, was executed.
   const isUnclear = operation.type === "mutation" && (meaning === "refused" || meaning === "failed") && "data" in body;
-  const waitMs = failure.waitMs;
   return new HttpFailure({
     meaning: isUnclear ? "unknown" : meaning,
     status,
@@ -84,7 +83,7 @@ export function failureOfStatus(
     sent,
     httpStatus,
     text,
-    ...(waitMs !== undefined && { waitMs }),
+    waitMs,
   });
 }
 
@@ -150,11 +149,11 @@ function causeOf(errors: readonly unknown[], operation: GraphqlOperation): strin
   return `GraphQL errors: ${errors.length}${paths.length === 0 ? "" : `, at ${paths.join(", ")}`}`;
 }
 
-/** Returns the paths of all errors; undefined when one does not say which part of the answer it is about. */
+/** Returns the paths of all errors; undefined when one does not say which part of the answer it is about, or they are too many. */
 function pathsOf(errors: readonly unknown[], operation: GraphqlOperation): readonly string[] | undefined {
   const paths = errors.map((error) => pathOf(error, operation));
-  if (paths.includes(undefined)) return undefined;
-  return [...new Set(paths as readonly string[])].slice(0, ERROR_PATHS_MAX);
+  const known = new Set(paths.filter((path) => path !== undefined));
+  return paths.includes(undefined) || known.size > ERROR_PATHS_MAX ? undefined : [...known];
 }
 
 /** Returns the path of an error as text; undefined for one that the document does not have. */

@@ -3,14 +3,14 @@ import { sha256Hex } from "../../../core/digest.ts";
 import type { Fault } from "../../../core/errors.ts";
 import { ManifestError } from "../../../core/errors.ts";
 import { hint } from "../../../core/nearest.ts";
-import type { ContractState } from "../../../core/target-kind.ts";
+import type { ContractState, ToolNote } from "../../../core/target-kind.ts";
 import type { HttpTarget, Tool } from "../../../core/types.ts";
 import { fieldsOf } from "../manifest.ts";
 import { usedArguments } from "../request.ts";
 import type { AnswerPaths, GraphqlOperation } from "./answer.ts";
 import { type CheckedDocument, checkedDocument, DocumentFaults, type SelectedField } from "./document.ts";
 import { requestOf, variablesOf } from "./manifest.ts";
-import { outputFaults } from "./output.ts";
+import { outputFindings } from "./output.ts";
 import { listLevels, ruleFaults } from "./rules.ts";
 import { readSchemaFile, type SavedSchema } from "./schema.ts";
 import type { GraphqlSettings } from "./settings.ts";
@@ -22,6 +22,7 @@ type Rules = Pick<GraphqlSettings, "fields" | "scalars">;
 export class GraphqlContracts {
   readonly #schemas = new Map<string, SavedSchema & { readonly settings: GraphqlSettings }>();
   readonly #broken = new Set<string>();
+  readonly #notes: ToolNote[] = [];
 
   /** Reads the schema of a system. @throws {Error} that says what is wrong with it, or with the settings */
   add(system: string, read: () => Buffer, settings: GraphqlSettings): void {
@@ -54,24 +55,27 @@ export class GraphqlContracts {
     }
     const found = findings(known.schema, tool, tool.target.http, known.settings);
     if (found.operation === undefined || found.faults.length > 0) throw new ManifestError(tool.name, [...found.faults]);
+    this.#notes.push(...found.notes.map((note) => ({ tool: tool.name, ...note })));
     return found.operation;
   }
 
-  /** Returns the state of the schemas once all tools are checked, and frees them. */
-  states(): readonly ContractState[] {
-    const states = [...this.#schemas].map(([system, { sha256 }]) => ({
+  /** Returns the report once all tools are checked, and frees the schemas. */
+  report(): { readonly contracts: readonly ContractState[]; readonly toolNotes: readonly ToolNote[] } {
+    const contracts = [...this.#schemas].map(([system, { sha256 }]) => ({
       system,
       origin: "graphql",
       sha256,
       isPinned: true,
     }));
     this.#schemas.clear();
-    return states;
+    return { contracts, toolNotes: this.#notes };
   }
 }
 
 interface Findings {
   readonly faults: readonly Fault[];
+  /** Observations that are not errors. */
+  readonly notes: readonly Fault[];
   /** Undefined when the document itself is wrong. */
   readonly operation: GraphqlOperation | undefined;
 }
@@ -84,7 +88,7 @@ export function findings(
   { fields: rules, scalars }: Rules,
 ): Findings {
   const { graphql } = http;
-  if (graphql === undefined) return { faults: [], operation: undefined };
+  if (graphql === undefined) return { faults: [], notes: [], operation: undefined };
   try {
     const document = checkedDocument(schema, graphql.document);
     const isPartial = graphql.partial === "allow";
@@ -92,22 +96,28 @@ export function findings(
     const used = usedArguments(requestOf(http));
     const others = Object.keys(fieldsOf(tool.input)).filter((name) => !used.has(name));
     const variables = variablesOf(graphql, others);
+    const output = outputFindings(fields, tool, { isPartial, scalars });
     const faults = [
       ...classificationFaults(document, tool),
       ...variableFaults({ schema, scalars, operation, variables }, tool),
-      ...outputFaults(fields, tool, { isPartial, scalars }),
+      ...output.faults,
       ...ruleFaults(fields, tool, rules),
     ];
     const { name, type } = document;
     const sha256 = sha256Hex(graphql.document);
     return {
       faults,
+      notes: output.notes,
       operation: { type, name, document: graphql.document, sha256, isPartial, members: pathsOf(fields) },
     };
   } catch (error) {
-    if (error instanceof DocumentFaults) return { faults: error.faults, operation: undefined };
+    if (error instanceof DocumentFaults) return { faults: error.faults, notes: [], operation: undefined };
     if (!(error instanceof RangeError)) throw error;
-    return { faults: [{ field: "target.http.graphql", message: "is nested too deeply" }], operation: undefined };
+    return {
+      faults: [{ field: "target.http.graphql", message: "is nested too deeply" }],
+      notes: [],
+      operation: undefined,
+    };
   }
 }
 

@@ -45,6 +45,13 @@ export const FORM_TYPES: Readonly<Record<Exclude<ScalarForm, "any">, readonly st
   boolean: ["boolean"],
 };
 
+/** A part of an argument's schema. */
+interface InputPlace {
+  /** As it is named in errors. */
+  readonly field: string;
+  readonly depth: number;
+}
+
 /** Compares JSON Schemas of arguments with types of GraphQL: whatever the schema accepts must be a value of the type. */
 export class InputTypes {
   readonly #root: Table;
@@ -60,21 +67,21 @@ export class InputTypes {
   }
 
   /** Returns what the schema accepts and the type does not. */
-  faults(schema: unknown, type: GraphQLInputType, field: string, depth = 0): readonly Fault[] {
+  faults(schema: unknown, type: GraphQLInputType, { field, depth }: InputPlace): readonly Fault[] {
     this.#visits += 1;
     if (depth > DEPTH_MAX || this.#visits > VISITS_MAX)
       return [{ field, message: "is too large to be compared with the document" }];
     const reference = isTable(schema) && typeof schema["$ref"] === "string" ? `${schema["$ref"]} ${type}` : undefined;
     // A schema that contains itself fits where all else of it fits.
     if (reference !== undefined && this.#open.has(reference)) return [];
-    if (reference === undefined) return this.#tableFaults(this.#followed(schema), type, field, depth);
+    if (reference === undefined) return this.#tableFaults(this.#followed(schema), type, { field, depth });
     this.#open.add(reference);
-    const faults = this.#tableFaults(this.#followed(schema), type, field, depth);
+    const faults = this.#tableFaults(this.#followed(schema), type, { field, depth });
     this.#open.delete(reference);
     return faults;
   }
 
-  #tableFaults(table: Table | undefined, type: GraphQLInputType, field: string, depth: number): readonly Fault[] {
+  #tableFaults(table: Table | undefined, type: GraphQLInputType, { field, depth }: InputPlace): readonly Fault[] {
     if (table === undefined || Object.keys(table).length === 0) return this.#anything(type, field);
     const { anyOf, oneOf, allOf, ...own } = table;
     for (const choices of [anyOf, oneOf]) {
@@ -82,12 +89,12 @@ export class InputTypes {
       const { description: _, title: __, default: ___, $defs: ____, $schema: _____, ...rest } = own;
       const isAlone = Object.keys(rest).length === 0;
       return choices.flatMap((choice) =>
-        this.faults(isAlone ? choice : combined(rest, this.#followed(choice)), type, field, depth + 1),
+        this.faults(isAlone ? choice : combined(rest, this.#followed(choice)), type, { field, depth: depth + 1 }),
       );
     }
     // Values have all parts: one that fits is enough.
     const parts = [own, ...(Array.isArray(allOf) ? allOf : [])].map((part, index) =>
-      index === 0 ? this.#plain(own, type, { field, depth }) : this.faults(part, type, field, depth + 1),
+      index === 0 ? this.#plain(own, type, { field, depth }) : this.faults(part, type, { field, depth: depth + 1 }),
     );
     return parts.some((faults) => faults.length === 0) ? [] : (parts[0] ?? []);
   }
@@ -130,11 +137,7 @@ export class InputTypes {
     return "name" in type && Object.hasOwn(this.#scalars, type.name) ? this.#scalars[type.name] : undefined;
   }
 
-  #plain(
-    table: Table,
-    type: GraphQLInputType,
-    { field, depth }: { readonly field: string; readonly depth: number },
-  ): readonly Fault[] {
+  #plain(table: Table, type: GraphQLInputType, { field, depth }: InputPlace): readonly Fault[] {
     const values = table["const"] === undefined ? table["enum"] : [table["const"]];
     if (Array.isArray(values)) return values.flatMap((value) => this.valueFaults(value, type, field)).slice(0, 3);
     const types = [table["type"] ?? []].flat().map(String);
@@ -147,18 +150,14 @@ export class InputTypes {
     });
   }
 
-  #typed(
-    table: Table,
-    type: GraphQLInputType,
-    { field, depth }: { readonly field: string; readonly depth: number },
-  ): readonly Fault[] {
+  #typed(table: Table, type: GraphQLInputType, { field, depth }: InputPlace): readonly Fault[] {
     const own = String(table["type"]);
     const wrong = [{ field, message: `is ${own} here, and ${type} in the document` }];
     if (isListType(type)) {
       if (own !== "array") return wrong;
       const items = [table["items"] ?? {}, ...(Array.isArray(table["prefixItems"]) ? table["prefixItems"] : [])];
       const all = table["items"] === false ? items.slice(1) : items;
-      return all.flatMap((item) => this.faults(item, type.ofType, joinPath(field, "[]"), depth + 1));
+      return all.flatMap((item) => this.faults(item, type.ofType, { field: joinPath(field, "[]"), depth: depth + 1 }));
     }
     if (isInputObjectType(type)) return own === "object" ? this.#object(table, type, { field, depth }) : wrong;
     if (isEnumType(type)) {
@@ -175,11 +174,7 @@ export class InputTypes {
     return isKnown && type.name === "Int" ? rangeFaults(table, field) : [];
   }
 
-  #object(
-    table: Table,
-    type: GraphQLInputObjectType,
-    { field, depth }: { readonly field: string; readonly depth: number },
-  ): readonly Fault[] {
+  #object(table: Table, type: GraphQLInputObjectType, { field, depth }: InputPlace): readonly Fault[] {
     if (table["additionalProperties"] !== false)
       return [{ field, message: `takes members that ${type.name} may not have` }];
     const properties = Object.entries(isTable(table["properties"]) ? table["properties"] : {});
@@ -214,7 +209,10 @@ export class InputTypes {
         const member = Object.hasOwn(fields, name) ? fields[name] : undefined;
         const at = joinPath(field, name);
         if (member === undefined) return [{ field: at, message: `is no member of ${type.name}${hint(name, names)}` }];
-        return this.faults(part, type.isOneOf ? withoutNull(member.type) : member.type, at, depth + 1);
+        return this.faults(part, type.isOneOf ? withoutNull(member.type) : member.type, {
+          field: at,
+          depth: depth + 1,
+        });
       }),
     ];
   }

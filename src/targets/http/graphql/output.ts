@@ -1,4 +1,5 @@
 import {
+  type GraphQLEnumType,
   type GraphQLOutputType,
   getNullableType,
   isEnumType,
@@ -10,7 +11,7 @@ import {
 import { z } from "zod";
 import type { Fault } from "../../../core/errors.ts";
 import { isTable } from "../../../core/json.ts";
-import { hint } from "../../../core/nearest.ts";
+import { hint, listed } from "../../../core/nearest.ts";
 import { joinPath } from "../../../core/output-policy/field-path.ts";
 import type { Tool } from "../../../core/types.ts";
 import type { SelectedField } from "./document.ts";
@@ -27,20 +28,28 @@ interface Place {
   readonly depth: number;
 }
 
+interface OutputFindings {
+  readonly faults: readonly Fault[];
+  /** Observations that are not errors. */
+  readonly notes: readonly Fault[];
+}
+
 /** Returns what does not fit between a tool's output and the answer of its document. */
-export function outputFaults(
+export function outputFindings(
   fields: readonly SelectedField[],
   { output }: Pick<Tool, "output">,
   { isPartial, scalars }: { readonly isPartial: boolean; readonly scalars: ScalarForms },
-): readonly Fault[] {
+): OutputFindings {
   const comparison = new Comparison(
     z.toJSONSchema(output, { io: "input", unrepresentable: "any", cycles: "ref" }) as Table,
     scalars,
   );
-  return [...comparison.partial(isPartial, fields), ...comparison.members(fields, isPartial)].slice(0, FINDINGS_MAX);
+  const faults = [...comparison.partial(isPartial, fields), ...comparison.members(fields, isPartial)];
+  return { faults: faults.slice(0, FINDINGS_MAX), notes: comparison.notes.slice(0, FINDINGS_MAX) };
 }
 
 class Comparison {
+  readonly notes: Fault[] = [];
   readonly #root: Table;
   readonly #scalars: ScalarForms;
 
@@ -125,8 +134,20 @@ class Comparison {
     const wanted = typesOf(type, this.#scalars);
     if (wanted === undefined) return [];
     const own = forms.map(({ type: each }) => String(each));
+    if (isEnumType(type)) this.#enum(forms, type, field);
     if (own.some((each) => wanted.includes(each))) return [];
     return [{ field, message: `does not read ${type}, which is ${wanted[0]}` }];
+  }
+
+  #enum(forms: readonly Table[], type: GraphQLEnumType, field: string): void {
+    const texts = forms.filter(({ type: each }) => each === "string");
+    const accepted = texts.map((form) => (form["const"] === undefined ? form["enum"] : [form["const"]]));
+    if (!accepted.every((values) => Array.isArray(values))) return;
+    const known: readonly unknown[] = accepted.flat();
+    const missing = type.getValues().flatMap(({ name }) => (known.includes(name) ? [] : [name]));
+    if (missing.length === 0) return;
+    const message = `an answer with ${listed(missing)} would be withheld: the output schema does not accept it`;
+    this.notes.push({ field, message });
   }
 
   /** Returns the alternatives of a schema, each with one type. */

@@ -126,7 +126,7 @@ function hasCode(output: Schema): boolean {
   const schemas = new Set([output]);
   for (const schema of schemas) {
     const def = defOf(schema);
-    if (def.type === "transform") return true;
+    if (def.type === "transform" || def.type === "catch") return true;
     if (def.type === "pipe") {
       if ("reverseTransform" in def) return true;
       for (const side of [def.in, def.out]) schemas.add(side);

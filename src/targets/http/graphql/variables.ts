@@ -89,7 +89,7 @@ class Comparison {
       const name = soleArgument(template);
       if (name !== undefined) return this.#argument(name, wanted);
       const hasArguments = (templateOf(template) ?? []).some((part) => typeof part !== "string");
-      if (hasArguments) return this.#types.faults({ type: "string" }, wanted.type, field);
+      if (hasArguments) return this.#types.faults({ type: "string" }, wanted.type, { field, depth });
     }
     if (Array.isArray(template) && isListType(type)) {
       return template.flatMap((item: Json, index) => {
@@ -116,7 +116,7 @@ class Comparison {
     const isGiven =
       (Array.isArray(required) && required.includes(name)) || (isTable(schema) && schema["default"] !== undefined);
     const missing = isOptional || isGiven ? [] : [{ field, message: `may be missing, and the document wants ${type}` }];
-    return [...missing, ...this.#types.faults(schema, type, joinPath("input", name))];
+    return [...missing, ...this.#types.faults(schema, type, { field: joinPath("input", name), depth: 0 })];
   }
 
   #members(template: Table, type: GraphQLInputObjectType, { field, depth }: Wanted): readonly Fault[] {

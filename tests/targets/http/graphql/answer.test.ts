@@ -279,20 +279,20 @@ describe("an answer", () => {
     expect(await refused(() => answering(order(), body, { status }))).toEqual([code, name, status]);
   });
 
-  test("with very many errors has a bounded cause", async () => {
-    const errors = Array.from({ length: 20_000 }, (_, at) => ({ message: CANARY, path: ["orders", at, "secret"] }));
-    const list = bound({ document: "query Q { orders { id secret } }", input: z.strictObject({}), ...partial });
-    instead = () => Response.json({ data: { orders: [] }, errors });
-    const result = (await call(list, {})) as { readonly errorPaths: readonly string[] };
-    expect(result.errorPaths).toHaveLength(100);
-    const strict = bound({
-      document: "query Q { orders { id secret } }",
-      input: z.strictObject({}),
-      output: z.object({}),
+  test("with very many errors is refused, also where partial data is accepted, with a bounded cause", async () => {
+    const withErrors = (count: number) => ({
+      data: { orders: [] },
+      errors: Array.from({ length: count }, (_, at) => ({ message: CANARY, path: ["orders", at, "secret"] })),
     });
-    const { cause } = await refusal(() => call(strict, {}));
-    instead = undefined;
-    expect(JSON.stringify(cause).length).toBeLessThan(600);
+    const list = (more: Partial<GraphqlToolOptions> = {}) =>
+      bound({ document: "query Q { orders { id secret } }", input: z.strictObject({}), output: z.object({}), ...more });
+    const some = (await answering(list(partial), withErrors(1_000))) as { readonly errorPaths: readonly string[] };
+    expect([some.errorPaths.length, some.errorPaths[999]]).toEqual([1_000, "orders[999].secret"]);
+    for (const binding of [list(), list(partial)]) {
+      expect(await refused(() => answering(binding, withErrors(20_000)))).toEqual(["TARGET_REFUSED", "UNKNOWN", 200]);
+      const { cause } = await refusal(() => answering(binding, withErrors(20_000)));
+      expect(JSON.stringify(cause).length).toBeLessThan(600);
+    }
   });
 });
 

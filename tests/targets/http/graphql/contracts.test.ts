@@ -405,6 +405,10 @@ describe("the system's fields", () => {
     expect(email(selection, made, {}).join()).toContain("output: is changed by code");
     const early = z.preprocess((all) => ({ other: JSON.stringify(all) }), z.object({ other: z.string() }));
     expect(email(selection, early, { other: "allow" }).join()).toContain("output: is changed by code");
+    const caught = z.object({
+      customer: z.object({ other: z.string() }).catch(({ input: all }) => ({ other: String(all) })),
+    });
+    expect(email(selection, caught, { "customer.other": "allow" }).join()).toContain("output: is changed by code");
   });
 });
 

@@ -35,9 +35,22 @@ describe("a system with a GraphQL schema", () => {
     expect(kind.bind(TOOL).headline?.({})).toMatchObject({ what: expect.any(String) });
     const wrong = graphqlTool({ document: "query Q { nope }", input: z.strictObject({}), output: z.object({}) });
     expect(() => kind.bind(wrong)).toThrow('target.http.graphql.document: Cannot query field "nope"');
-    expect(kind.report?.([]).contracts).toEqual([
-      { system: "api", origin: "graphql", sha256: expect.stringMatching(/^[0-9a-f]{64}$/), isPinned: true },
-    ]);
+    const document = "query Q { order(id: 1) { status } }";
+    const status = z.object({ order: z.object({ status: z.enum(["OPEN"]).nullable() }).nullable() });
+    kind.bind(graphqlTool({ document, input: z.strictObject({}), output: status }));
+    expect(kind.report?.([])).toEqual({
+      contracts: [
+        { system: "api", origin: "graphql", sha256: expect.stringMatching(/^[0-9a-f]{64}$/), isPinned: true },
+      ],
+      toolNotes: [
+        {
+          tool: "api_tool",
+          field: "output.order.status",
+          message: "an answer with SENT, CANCELLED would be withheld: the output schema does not accept it",
+        },
+      ],
+      notes: [],
+    });
     await kind.close();
   });
 
