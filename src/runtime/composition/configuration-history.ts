@@ -76,7 +76,11 @@ export function keepConfigurations(config: Config, { clock, logError }: HistoryH
       const all = history.versions();
       const at = all.findIndex((each) => each.policyVersion === policyVersion);
       const found = all[at];
-      const other = against === undefined ? all[at + 1] : all.find((each) => each.policyVersion === against);
+      // A setting that decides no call may have changed within a version.
+      const other =
+        against === undefined
+          ? all.slice(at + 1).find((each) => each.policyVersion !== policyVersion)
+          : all.find((each) => each.policyVersion === against);
       if (found === undefined || (against !== undefined && other === undefined)) return undefined;
       return shownVersion(history, found, other, instance);
     },

@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync, statSync } from "node:fs";
-import { isAbsolute, join } from "node:path";
+import { isAbsolute, join, relative } from "node:path";
 import { sha256Hex } from "../../core/digest.ts";
 import { isTable } from "../../core/json.ts";
 import { type Config, pathFrom } from "../config/config.ts";
@@ -29,8 +29,13 @@ function changedKeys(before: unknown, after: unknown, path: readonly string[]): 
 
 /** The fingerprint of all inputs of a configuration snapshot, as they are on disk. */
 export interface Fingerprint {
-  /** Hex, over the three digests below. */
+  /**
+   * Hex, over what decides calls: values, files and manifests, without what each replica has of its own (`OWN`). Replicas with one
+   * policy have the same, wherever their files are.
+   */
   readonly sha256: string;
+  /** Hex, over the three digests below: changes whenever an input does. */
+  readonly inputsSha256: string;
   /** Digest of the configuration values, with defaults and overrides applied. */
   readonly configurationSha256: string;
   /**
@@ -56,6 +61,9 @@ const FILE_BYTES_MAX = 16_777_216;
 const NOT_HASHED =
   /^(?:the configuration|tools\[.*|audit\.dir|approvals\.store|server\.(?:console\.)?tls\..*|.*\.(?:rootCert|clientCert|clientKey|revocationFile|caFile|tokenFile))$/;
 const NAMES_FILE = /File$/;
+/** Values and files of one replica, which decide no call: its name, its audit and that audit's key, its addresses. */
+const OWN =
+  /^(?:instance|audit\.(?:dir|checkpointKeyFile)|server\.(?:(?:console|operator)\.)?(?:host|port|socket|publicUrl))$/;
 
 export function fingerprintOf(config: Config): Fingerprint {
   const sources = new Sources();
@@ -67,10 +75,13 @@ export function fingerprintOf(config: Config): Fingerprint {
   const configurationSha256 = sha256Hex(JSON.stringify({ ...values, tools: paths }));
   const filesSha256 = sha256Hex(digests.map(({ field, sha256 }) => `${field} ${sha256}`).join("\n"));
   const manifests = sets.map(({ source, sha256 }) => ({ source, sha256 }));
-  const all = [configurationSha256, filesSha256, ...manifests.map(({ sha256 }) => sha256)];
+  const manifestDigests = manifests.map(({ sha256 }) => sha256);
+  const deciding = digests.filter(({ field }) => !OWN.test(field)).map(({ field, sha256 }) => `${field} ${sha256}`);
+  const policy = JSON.stringify(withoutOwn({ ...values, tools: paths }, []));
   const settingFiles = digests.filter(({ field }) => NAMES_FILE.test(field));
   return {
-    sha256: sha256Hex(all.join("\n")),
+    sha256: sha256Hex([policy, ...deciding, ...manifestDigests].join("\n")),
+    inputsSha256: sha256Hex([configurationSha256, filesSha256, ...manifestDigests].join("\n")),
     configurationSha256,
     filesSha256,
     manifests,
@@ -83,6 +94,13 @@ export function fingerprintOf(config: Config): Fingerprint {
       ]),
     ],
   };
+}
+
+/** Returns the values without those of one replica. */
+function withoutOwn(value: unknown, path: readonly string[]): unknown {
+  if (!isTable(value)) return value;
+  const kept = Object.entries(value).filter(([key]) => !OWN.test(fieldOf([...path, key])));
+  return Object.fromEntries(kept.map(([key, inner]) => [key, withoutOwn(inner, [...path, key])]));
 }
 
 /** Returns the files that are read only at startup and have changed. */
@@ -107,7 +125,7 @@ function manifestsAt(path: string, sources: Sources): HashedPath {
   try {
     const isFolder = statSync(path).isDirectory();
     const { files: found, folders } = isFolder ? manifestTree(path) : { files: [path], folders: [] };
-    const rows = found.map((file) => `${file} ${orUndefined(() => sources.digest(file))}`);
+    const rows = found.map((file) => `${relative(path, file)} ${orUndefined(() => sources.digest(file))}`);
     const files = found.flatMap((file) => orUndefined(() => sources.closure(file)) ?? [file]);
     return { sha256: sha256Hex(rows.join("\n")), files: [...folders, ...files] };
   } catch {
@@ -117,7 +135,7 @@ function manifestsAt(path: string, sources: Sources): HashedPath {
 
 function digestAt(path: string): HashedPath {
   const files = filesAt(path, 0).slice(0, FILES_MAX);
-  const digests = files.map((file) => `${file} ${orUndefined(() => contentOf(file)) ?? "missing"}`);
+  const digests = files.map((file) => `${relative(path, file)} ${orUndefined(() => contentOf(file)) ?? "missing"}`);
   return { sha256: sha256Hex(digests.join("\n")), files: [path, ...files] };
 }
 

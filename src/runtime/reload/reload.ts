@@ -57,8 +57,10 @@ export class Reload<Content extends Reloadable> {
   #since: number;
   #lastRefused: { readonly at: number; readonly problems: number } | undefined;
   #lastFiles: readonly string[];
-  /** The fingerprint of the last refused configuration, as far as it could be read, and the problems. */
-  #refusedConfiguration: { readonly sha256: string | undefined; readonly problems: readonly string[] } | undefined;
+  /** The digest of the inputs of the last refused configuration, as far as they could be read, and the problems. */
+  #refusedConfiguration:
+    | { readonly inputsSha256: string | undefined; readonly problems: readonly string[] }
+    | undefined;
   #running: Promise<unknown> = Promise.resolve();
   #waiting: Promise<Reloaded> | undefined;
   #isClosed = false;
@@ -143,7 +145,7 @@ export class Reload<Content extends Reloadable> {
       throw new StartupError(["reload: files keep changing while they are read"]);
     } catch (error) {
       const problems = error instanceof StartupError ? error.problems : [`reload: ${errorText(error)}`];
-      return this.#refuse(by, problems, attempted.fingerprint?.sha256);
+      return this.#refuse(by, problems, attempted.fingerprint);
     }
   }
 
@@ -154,10 +156,10 @@ export class Reload<Content extends Reloadable> {
   async #tryReading(config: Config, fingerprint: Fingerprint, by: ReloadRequester): Promise<Reloaded | undefined> {
     const { snapshots, build, clock, liveKeys } = this.#options;
     const former = snapshots.current();
-    const { sha256 } = fingerprint;
+    const { inputsSha256 } = fingerprint;
     this.#lastFiles = fingerprint.files;
-    if (by === "watch" && sha256 === this.#fingerprint.sha256) return this.#unchanged();
-    if (by === "watch" && sha256 === this.#refusedConfiguration?.sha256)
+    if (by === "watch" && inputsSha256 === this.#fingerprint.inputsSha256) return this.#unchanged();
+    if (by === "watch" && inputsSha256 === this.#refusedConfiguration?.inputsSha256)
       throw new StartupError(this.#refusedConfiguration.problems);
     // Checking is cheap and usually finds nothing, so only builds count against the rate limit.
     const retryAfterMs = by === "watch" ? this.#rate.take(clock()) : 0;
@@ -168,7 +170,7 @@ export class Reload<Content extends Reloadable> {
     ];
     if (problems.length > 0) throw new StartupError(problems);
     const content = await build(config, former, fingerprint);
-    if (fingerprintOf(config).sha256 === sha256) return this.#adopt(content, fingerprint, by);
+    if (fingerprintOf(config).inputsSha256 === inputsSha256) return this.#adopt(content, fingerprint, by);
     await this.#discard(content);
     return undefined;
   }
@@ -210,15 +212,20 @@ export class Reload<Content extends Reloadable> {
     return { outcome: "unchanged", generation: this.#options.snapshots.number, sha256: this.#fingerprint.sha256 };
   }
 
-  async #refuse(by: ReloadRequester, problems: readonly string[], sha256: string | undefined): Promise<Reloaded> {
+  async #refuse(
+    by: ReloadRequester,
+    problems: readonly string[],
+    fingerprint: Fingerprint | undefined,
+  ): Promise<Reloaded> {
     const { snapshots, journal, clock, log } = this.#options;
-    const refused = { sha256, problems };
+    const refused = { inputsSha256: fingerprint?.inputsSha256, problems };
     // The watcher runs again and again: report a refusal only once.
     if (by === "watch" && Bun.deepEquals(refused, this.#refusedConfiguration)) return { outcome: "refused", problems };
     this.#refusedConfiguration = refused;
     this.#lastRefused = { at: clock(), problems: problems.length };
     log({ type: "configuration.refused", by: nameOf(by), generation: snapshots.number, problems });
-    const line = { type: "configuration.refused", problems: problems.length, sha256: sha256 ?? null, by: nameOf(by) };
+    const sha256 = fingerprint?.sha256 ?? null;
+    const line = { type: "configuration.refused", problems: problems.length, sha256, by: nameOf(by) };
     await journal(line).catch(() => {});
     return { outcome: "refused", problems };
   }

@@ -1,5 +1,5 @@
 import { afterAll, beforeEach, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { MODULES } from "../../../src/modules.ts";
@@ -92,6 +92,30 @@ test("the same configuration has the same fingerprint; another value gives anoth
   expect(PARTS.filter((part) => JSON.stringify(other[part]) !== JSON.stringify(print()[part]))).toEqual([
     "configurationSha256",
   ]);
+});
+
+test("replicas with one policy have the same digest, wherever their files are; their inputs are told apart", () => {
+  const replica = (instance: string, port: number): Fingerprint => {
+    write("audit/signing.pem", instance);
+    const audit = { dir: `./${instance}`, checkpointKeyFile: "./audit/signing.pem", hashKeyFile: "./hash.key" };
+    return print({ instance, audit, server: { port, console: { port: port + 1 } } });
+  };
+  const one = replica("replica-1", 8787);
+  cpSync(folder, `${folder}-other`, { recursive: true });
+  folder = `${folder}-other`;
+  const other = replica("replica-2", 9787);
+  expect(other.sha256).toBe(one.sha256);
+  expect(other.inputsSha256).not.toBe(one.inputsSha256);
+  write("hash.key", "two");
+  expect(replica("replica-2", 9787).sha256).not.toBe(one.sha256);
+});
+
+test("a value that decides calls, and the name of a manifest, are part of the digest of the policy", () => {
+  const { sha256 } = print();
+  expect(print({ approvals: { mode: "autoEdit" } }).sha256).not.toBe(sha256);
+  expect(print({ server: { resource: "https://other.test" } }).sha256).not.toBe(sha256);
+  renameSync(join(folder, "tools/a.ts"), join(folder, "tools/z.ts"));
+  expect(print().sha256).not.toBe(sha256);
 });
 
 test("a file that is read once and has changed needs a restart; one that is newly named is a change of the configuration", () => {
