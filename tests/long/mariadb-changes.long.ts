@@ -286,6 +286,36 @@ describe("a change of a MariaDB database", () => {
     });
   });
 
+  test("that is cut anywhere, 300 times: what callers are told is what the database has", async () => {
+    const wire = new Wire(server.port);
+    const databases = await open({}, await wire.open());
+    const statement = "insert into people (id, name) values (cast(? as signed), 'cut')";
+    const binding = await loaded(databases, change({ statement, input: { id: z.int() } }));
+    // Any step of a call may be the last: settings, statement, checks, COMMIT, reset.
+    let state = Number(process.env["STC_TEST_SEED"] ?? 1);
+    wire.loses = () => {
+      state = (state * 48_271) % 2_147_483_647;
+      return state % 40 === 0;
+    };
+    const told = new Map<string, "done" | "not" | "unknown">();
+    const call = async (id: number): Promise<void> => {
+      const outcome = await ask(binding, { id }).then(
+        () => "done" as const,
+        (error: unknown) => ((error as Refusal).code === "OUTCOME_UNKNOWN" ? ("unknown" as const) : ("not" as const)),
+      );
+      told.set(String(id), outcome);
+    };
+    for (let id = 1_000; id < 1_300; id += 3) await Promise.all([call(id), call(id + 1), call(id + 2)]);
+    wire.loses = () => false;
+    const rows = await server.send("SELECT id FROM people WHERE name = 'cut'", "shop");
+    const has = new Set(rows.map(({ id }) => String(id)));
+    const wrong = [...told].filter(([id, outcome]) => outcome !== "unknown" && has.has(id) !== (outcome === "done"));
+    expect(wrong).toEqual([]);
+    const counts = Map.groupBy(told.values(), (outcome) => outcome);
+    for (const outcome of ["done", "not"] as const) expect(counts.get(outcome)?.length).toBeGreaterThan(10);
+    wire.close();
+  });
+
   test("a server that was started again is reached by the next call", async () => {
     const databases = await open();
     const binding = await loaded(databases, change({ rows: { changes: 3 } }));

@@ -1,8 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import fc from "fast-check";
 import { z } from "zod";
 import type { Databases } from "../../src/targets/sql/databases.ts";
+import { MariaDbConnection } from "../../src/targets/sql/mariadb/connection.ts";
+import { readStatement } from "../../src/targets/sql/mariadb/statement.ts";
 import { blocksOf } from "../support/documented.ts";
 import { type MariaDbServer, startMariaDb } from "../support/mariadb.ts";
 import { until } from "../support/until.ts";
@@ -50,6 +53,8 @@ const running = async (): Promise<readonly unknown[]> =>
   (await server.send("SHOW FULL PROCESSLIST")).flatMap(({ User, Info }) =>
     User === "root" || Info === null ? [] : [Info],
   );
+const nothingRuns = (): Promise<unknown> =>
+  until("the end", async () => ((await running()).length === 0 ? true : undefined));
 
 describe("a MariaDB database", () => {
   beforeAll(async () => {
@@ -435,7 +440,7 @@ group by 1 order by n desc, name # the end`;
         expect(await ask(cut)).toMatchObject({ truncated: true });
         expect(await ask(next)).toEqual({ rows: [{ id: 1 }, { id: 2 }] });
       }
-      expect(await running()).toEqual([]);
+      await nothingRuns();
     });
 
     test("with more characters than the limit are cut, or refused", async () => {
@@ -459,7 +464,7 @@ group by 1 order by n desc, name # the end`;
         sqlTool({ statement, columns: { x: text } }),
       );
       expect((await refusal(ask(binding))).code).toBe("OUTPUT_TOO_LARGE");
-      await until("the end", async () => ((await running()).length === 0 ? true : undefined));
+      await nothingRuns();
     });
 
     const many = ["select a.id, a.x from big a, big b", "select a.id, a.x from big a, big b limit 10000000"];
@@ -536,7 +541,7 @@ group by 1 order by n desc, name # the end`;
     test("of a statement is limited on the server", async () => {
       const binding = await loaded(await open({ limits: { statementMs: 200 } }), endless);
       expect((await refusal(ask(binding))).code).toBe("DEADLINE_EXCEEDED");
-      expect(await running()).toEqual([]);
+      await nothingRuns();
     });
 
     test("a caller that leaves ends its statement on the server, and frees the connection", async () => {
@@ -549,7 +554,7 @@ group by 1 order by n desc, name # the end`;
       leaving.abort();
       expect((await held).code).toBe("CANCELLED");
       expect(await ask(waiting)).toEqual({ rows: [{ x: "1" }] });
-      await until("the end", async () => ((await running()).length === 0 ? true : undefined));
+      await nothingRuns();
     });
 
     test("a server that is silent: a call ends with its deadline, also with a new connection", async () => {
@@ -612,6 +617,85 @@ group by 1 order by n desc, name # the end`;
       expect((await refusal(ask(binding))).code).toBe(first.code);
       await server.send(["DROP TABLE IF EXISTS t", "DROP VIEW IF EXISTS t"], "shop");
     });
+  });
+
+  test("320 calls share few connections, and get their own answers", async () => {
+    const databases = await open({ connections: 3 });
+    const tool = sqlTool({
+      statement: "select ? as x, sum(id) as y from orders where id > ?",
+      input: { x: z.int(), least: z.int() },
+      columns: { x: text, y: text },
+    });
+    const binding = await loaded(databases, tool);
+    const answers: unknown[] = [];
+    for (let turn = 0; turn < 10; turn += 1) {
+      const calls = Array.from({ length: 32 }, (_, at) => ask(binding, { x: 32 * turn + at, least: at % 2 }));
+      answers.push(...(await Promise.all(calls)));
+    }
+    expect(answers).toEqual(answers.map((_, x) => ({ rows: [{ x: String(x), y: x % 2 === 0 ? "3" : "2" }] })));
+  });
+
+  test("the text of a statement is read as the server reads it", async () => {
+    const pieces = [
+      ...[
+        "?",
+        " ",
+        "'",
+        '"',
+        "`",
+        "\\",
+        "--",
+        "-- ",
+        "#",
+        "\n",
+        "/*",
+        "*/",
+        "/",
+        "*",
+        "(",
+        ")",
+        ",",
+        "1",
+        "a",
+        ".5",
+        "1e",
+        "0x",
+      ],
+      ...[
+        "select ",
+        " as ",
+        "concat(",
+        "'x'",
+        "'?'",
+        '"?"',
+        "`?`",
+        "cast(? as signed)",
+        " from people",
+        " where ",
+        "_utf8mb4",
+        "N",
+      ],
+      ...["x'3f'", "\u00a0", "é", "\t", "\u0001", "''", "\\'", "--\u0001", "/**/", "/*?*/"],
+    ];
+    const statements = fc.sample(
+      fc.array(fc.constantFrom(...pieces), { minLength: 1, maxLength: 14 }).map((parts) => `select ${parts.join("")}`),
+      { numRuns: 20_000, seed: Number(process.env["STC_TEST_SEED"] ?? 1) },
+    );
+    const address = { host: "127.0.0.1", port: server.port, database: "shop", user: "reader" };
+    const connection = await MariaDbConnection.open({ ...address, password: undefined, tls: undefined });
+    let accepted = 0;
+    for (const statement of statements) {
+      const { problems, parameters } = readStatement(statement, false);
+      const counted = await connection.prepare(statement).then(
+        ({ parameterCount }) => parameterCount,
+        () => undefined,
+      );
+      if (counted === undefined || problems.length > 0) continue;
+      accepted += 1;
+      expect([statement, parameters.length]).toEqual([statement, counted]);
+    }
+    connection.destroy();
+    expect(accepted).toBeGreaterThan(500);
   });
 
   test("the guide's users and its statement are what a tool needs", async () => {
