@@ -724,6 +724,27 @@ group by 1 order by n desc, name # the end`;
     expect(await ask(binding, { customer: "7", status: "sent" })).toEqual({ rows: [] });
   });
 
+  test("a server that reads statements otherwise is told how to read them", async () => {
+    await server.kill();
+    const modes = "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,IGNORE_SPACE";
+    await server.start([
+      ...["--skip-character-set-client-handshake", "--character-set-server=latin1", `--sql-mode=${modes}`],
+      "--default-time-zone=+09:00",
+    ]);
+    await server.send("SET GLOBAL sql_select_limit = 1");
+    const statement = `select "a\\"b" as x, ? as y, 1 || 0 as z, from_unixtime(0) as t union all select 'é😀', 'c', 0, null`;
+    const columns = { x: text, y: text, z: z.int(), t: text };
+    const binding = await loaded(await open(), sqlTool({ statement, input: { y: z.string() }, columns }));
+    expect(await ask(binding, { y: "é😀" })).toEqual({
+      rows: [
+        { x: 'a"b', y: "é😀", z: 1, t: "1970-01-01 00:00:00" },
+        { x: "é😀", y: "c", z: 0, t: null },
+      ],
+    });
+    await server.kill();
+    await server.start();
+  });
+
   test("a database that is away at the start is asked at the first call", async () => {
     await server.kill();
     const databases = await open();

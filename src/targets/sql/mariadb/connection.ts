@@ -56,6 +56,8 @@ export class MariaDbConnection {
   readonly #connection: Connection;
   readonly #address: MariaDbAddress;
   #isBroken = false;
+  /** Which of the servers behind the address it is. */
+  #server = "";
 
   private constructor(connection: Connection, address: MariaDbAddress) {
     this.#connection = connection;
@@ -93,6 +95,8 @@ export class MariaDbConnection {
       opened.destroy();
       throw error;
     });
+    const [[server] = []] = await opened.command("SELECT CONCAT_WS('/', @@hostname, @@port, @@server_id, @@pid_file)");
+    opened.#server = String(server);
     return opened;
   }
 
@@ -226,11 +230,16 @@ export class MariaDbConnection {
 
   /** Sends KILL by another connection. */
   async #kill(what: "QUERY" | "CONNECTION"): Promise<void> {
+    let another: MariaDbConnection | undefined;
     try {
-      const another = await MariaDbConnection.open(this.#address);
-      await another.command(`KILL ${what} ${this.id}`).finally(() => another.destroy());
+      another = await MariaDbConnection.open(this.#address);
+      // Behind a balancer, another server may have a connection of the same number.
+      const isSame = another.#server === this.#server;
+      if (isSame) await another.command(`KILL ${what} ${this.id}`);
     } catch {
       // The connection ends in any case, and the statement by its own time limit.
+    } finally {
+      another?.destroy();
     }
   }
 

@@ -136,9 +136,10 @@ export class MariaDbDatabase {
       `max_statement_time = ${statementMs / 1_000}`,
       `lock_wait_timeout = ${lock}`,
       `innodb_lock_wait_timeout = ${lock}`,
-      ...(rows === undefined ? [] : [`sql_select_limit = ${rows}`]),
+      `sql_select_limit = ${rows ?? "18446744073709551615"}`,
     ];
-    await connection.command(`SET SESSION ${settings.join(", ")}`);
+    // A server may be told to ignore the character set that a client names when it connects.
+    await connection.command(`SET NAMES utf8mb4, SESSION ${settings.join(", ")}`);
     await connection.command("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
     await connection.command(`START TRANSACTION ${mode}`);
   }
