@@ -1,19 +1,13 @@
-import type { CalledFunction, DescribedColumn, Description, Place, ReadingUser } from "../engine.ts";
+import type { DescribedColumn, Description, Place, ReadingUser } from "../engine.ts";
 import type { ParameterType } from "../values.ts";
 import { makeSettings, type SentColumn, type Setting, type Transaction } from "./database.ts";
+import { digestSqlOf, type FoundFunction, idsIn, operatorsIn, TOUCHED } from "./digest.ts";
 
 /** What the server says of a statement. */
 export interface PostgresDescription extends Description {
   /** Digest of everything that the statement depends on, and the column that reads it. */
   readonly digest: string;
   readonly digestSql: string;
-}
-
-interface FoundFunction extends CalledFunction {
-  /** Object id. */
-  readonly id: string;
-  /** Whether the statement finds it by its name, and not by an operator or a cast. */
-  readonly isNamed: boolean;
 }
 
 interface Checked {
@@ -46,17 +40,24 @@ export async function describe(transaction: Transaction, checked: Checked): Prom
       : undefined;
   await transaction.command(`PREPARE ${name} AS ${statement}`);
   const parameters = await parametersOf(transaction, name);
-  const types = queried === undefined ? await resultTypesOf(transaction, name) : [];
+  const returned = queried === undefined ? await resultTypesOf(transaction, name) : [];
   await transaction.command(`DEALLOCATE ${name}`);
   const isTreeRead = areFunctionsChecked || queried === undefined;
   const tree = isTreeRead ? await treeOf(transaction, { name, statement, parameters }) : undefined;
-  const sent = queried ?? returnedColumns(tree ?? "", types);
+  const sent = queried ?? returnedColumns(tree ?? "", returned);
   const relations = await relationsIn(transaction, tree, sent);
   const columns = await columnsOf(transaction, sent);
-  const trees = tree === undefined ? undefined : [tree, ...relations.trees];
-  const functions = trees === undefined || !areFunctionsChecked ? undefined : await functionsIn(transaction, trees);
-  const hasRules = change !== undefined || relations.trees.length > 0;
-  const digestSql = await digestSqlOf(transaction, { relations: relations.ids, functions: functions ?? [], hasRules });
+  const trees = tree === undefined ? relations.trees : [tree, ...relations.trees];
+  const types = sent.map(({ type }) => type);
+  const functions = areFunctionsChecked ? await functionsIn(transaction, trees, types) : undefined;
+  const digestSql = await digestSqlOf(transaction, {
+    relations: relations.ids,
+    trees,
+    types,
+    functions: functions ?? [],
+    hasViews: relations.trees.length > 0,
+    isChange: change !== undefined,
+  });
   const [[digest] = []] = await transaction.query(`SELECT ${digestSql}`, []);
   if (change !== undefined) {
     await transaction.command(`PREPARE ${name} AS ${change({ columns, digestSql })}`);
@@ -67,51 +68,6 @@ export async function describe(transaction: Transaction, checked: Checked): Prom
   const described = { parameters: parameters.map(({ type }) => type), columns, functions, user, effects };
   return { ...described, digestSql, digest: String(digest) };
 }
-
-interface Dependencies {
-  /** Object ids. */
-  readonly relations: readonly string[];
-  readonly functions: readonly FoundFunction[];
-  /** Whether rules of the relations matter: those of views, and all of a change. */
-  readonly hasRules: boolean;
-}
-
-/**
- * Returns a column with the digest of everything that a statement depends on, and of what has the same names: a new table or function
- * may be the one that the statement finds first. The server plans it with each query, so it has no part that is not needed, and no
- * joins.
- */
-async function digestSqlOf(
-  transaction: Transaction,
-  { relations, functions, hasRules }: Dependencies,
-): Promise<string> {
-  // Functions of PostgreSQL itself change with its version only: what matters is which one a name finds.
-  const found = functions.filter(({ id, isNamed }) => isNamed || Number(id) >= FIRST_OWN_ID);
-  const ids = `'{${relations.join(",")}}'::oid[]`;
-  const [[tables, called] = []] = await transaction.query(
-    `SELECT (SELECT quote_literal(array_agg(DISTINCT relname)::text) FROM pg_catalog.pg_class WHERE oid = ANY($1::text[]::oid[])),
-(SELECT quote_literal(array_agg(DISTINCT proname)::text) FROM pg_catalog.pg_proc WHERE oid = ANY($2::text[]::oid[]))`,
-    [`{${relations.join(",")}}`, `{${found.map(({ id }) => id).join(",")}}`],
-  );
-  const parts = [
-    tables !== null &&
-      `(SELECT string_agg(concat_ws(' ', attrelid, attnum, attname, atttypid, atttypmod), ',' ORDER BY attrelid, attnum)
-  FROM pg_catalog.pg_attribute WHERE attrelid = ANY(${ids}) AND attnum > 0 AND NOT attisdropped)`,
-    tables !== null &&
-      `(SELECT string_agg(concat_ws(' ', oid, relkind), ',' ORDER BY oid)
-  FROM pg_catalog.pg_class WHERE relname = ANY(${tables}::name[]) AND relpersistence <> 't')`,
-    hasRules &&
-      `(SELECT string_agg(concat_ws(' ', oid, md5(ev_action::text)), ',' ORDER BY oid)
-  FROM pg_catalog.pg_rewrite WHERE ev_class = ANY(${ids}))`,
-    called !== null &&
-      `(SELECT string_agg(concat_ws(' ', oid, provolatile, md5(prosrc)), ',' ORDER BY oid)
-  FROM pg_catalog.pg_proc WHERE proname = ANY(${called}::name[]))`,
-  ];
-  return `md5(concat_ws('/', ${["''", ...parts.filter((part) => part !== false)].join(",\n")}))`;
-}
-
-/** The first object id that is not PostgreSQL's own: `FirstNormalObjectId`. */
-const FIRST_OWN_ID = 16_384;
 
 interface SentParameter {
   readonly type: ParameterType;
@@ -182,10 +138,7 @@ function entriesOf(tree: string, start: number): readonly string[] {
 /** Returns what changes of these tables set off: triggers, and keys that change other tables. */
 async function effectsOf(transaction: Transaction, relations: readonly string[]): Promise<readonly string[]> {
   const rows = await transaction.query(
-    `WITH RECURSIVE touched(id) AS (SELECT unnest($1::text[]::oid[]) UNION SELECT next.id FROM touched t, LATERAL (
-  SELECT inhrelid FROM pg_catalog.pg_inherits WHERE inhparent = t.id
-  UNION ALL SELECT conrelid FROM pg_catalog.pg_constraint
-  WHERE contype = 'f' AND confrelid = t.id AND (confdeltype IN ('c', 'n', 'd') OR confupdtype IN ('c', 'n', 'd'))) AS next(id))
+    `${TOUCHED}
 SELECT format('the trigger %s of %s runs', tgname, tgrelid::regclass) FROM pg_catalog.pg_trigger
 WHERE tgrelid IN (SELECT id FROM touched) AND NOT tgisinternal AND tgenabled <> 'D'
 UNION ALL SELECT format('a %s row of %s also changes %s', act.how, confrelid::regclass, conrelid::regclass)
@@ -245,10 +198,6 @@ WHERE c.oid = ANY($1::text[]::oid[]) AND c.relkind = 'v'`,
   return { ids: [...ids], trees };
 }
 
-function idsIn(trees: readonly string[], pattern: RegExp): readonly string[] {
-  return [...new Set(trees.flatMap((tree) => [...tree.matchAll(pattern)].map(([, id = "0"]) => id)))];
-}
-
 async function columnsOf(transaction: Transaction, sent: readonly SentColumn[]): Promise<readonly DescribedColumn[]> {
   const facts = await Promise.all(
     sent.map(async ({ type, table, number }) => {
@@ -295,16 +244,23 @@ const READERS = "^(table|schema|database)_to_xml";
 const NAMED =
   /:(?:aggfnoid|winfnoid|funcid(?! \d+ :funcresulttype \d+ :funcretset \w+ :funcvariadic \w+ :funcformat [12] )) (\d+)/g;
 
-async function functionsIn(transaction: Transaction, trees: readonly string[]): Promise<readonly FoundFunction[]> {
+async function functionsIn(
+  transaction: Transaction,
+  trees: readonly string[],
+  types: readonly number[],
+): Promise<readonly FoundFunction[]> {
   const ids = idsIn(trees, /:(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)/g);
   const named = new Set(idsIn(trees, NAMED));
-  const operators = idsIn(trees, /:(?:opno|eqop|sortop) (\d+)/g);
+  // Columns are cast to text around the statement.
   const rows = await transaction.query(
-    `SELECT p.oid::text, concat_ws('.', n.nspname, p.proname), p.provolatile = 'v' OR (n.nspname = 'pg_catalog' AND p.proname ~ '${READERS}') FROM pg_catalog.pg_proc p
+    `WITH RECURSIVE shown(id) AS (SELECT unnest($3::text[]::oid[]) UNION SELECT part FROM shown
+  JOIN pg_catalog.pg_type t ON t.oid = shown.id, LATERAL (VALUES (typelem), (typbasetype)) AS parts(part))
+SELECT p.oid::text, concat_ws('.', n.nspname, p.proname), p.provolatile = 'v' OR (n.nspname = 'pg_catalog' AND p.proname ~ '${READERS}') FROM pg_catalog.pg_proc p
 JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 WHERE p.oid = ANY($1::text[]::oid[]) OR p.oid IN (SELECT oprcode FROM pg_catalog.pg_operator WHERE oid = ANY($2::text[]::oid[]))
+OR p.oid IN (SELECT castfunc FROM pg_catalog.pg_cast WHERE castsource IN (SELECT id FROM shown) AND casttarget = 'text'::regtype)
 ORDER BY 2, 1`,
-    [`{${ids.join(",")}}`, `{${operators.join(",")}}`],
+    [ids, operatorsIn(trees), types].map((each) => `{${each.join(",")}}`),
   );
   return rows.map(([id, name, isVolatile]) => ({
     id: String(id),

@@ -1,0 +1,117 @@
+import type { CalledFunction } from "../engine.ts";
+import type { Transaction } from "./database.ts";
+
+export interface FoundFunction extends CalledFunction {
+  /** Object id. */
+  readonly id: string;
+  /** Whether the statement finds it by its name, and not by an operator or a cast. */
+  readonly isNamed: boolean;
+}
+
+interface Dependencies {
+  /** Object ids. */
+  readonly relations: readonly string[];
+  readonly functions: readonly FoundFunction[];
+  /** The statement and its views, as the server has understood them. */
+  readonly trees: readonly string[];
+  /** Object ids of the columns' types. */
+  readonly types: readonly number[];
+  readonly hasViews: boolean;
+  readonly isChange: boolean;
+}
+
+/** The first object id that is not PostgreSQL's own: `FirstNormalObjectId`. */
+const FIRST_OWN_ID = 16_384;
+
+/** The tables that rows of a change may change: those of `$1`, those that inherit from them, and those whose keys follow theirs. */
+export const TOUCHED = `WITH RECURSIVE touched(id) AS (SELECT unnest($1::text[]::oid[]) UNION SELECT next.id FROM touched t, LATERAL (
+  SELECT inhrelid FROM pg_catalog.pg_inherits WHERE inhparent = t.id
+  UNION ALL SELECT conrelid FROM pg_catalog.pg_constraint
+  WHERE contype = 'f' AND confrelid = t.id AND (confdeltype IN ('c', 'n', 'd') OR confupdtype IN ('c', 'n', 'd'))) AS next(id))`;
+
+/** The tables of `$1`, and all that they inherit from or that inherit from them. */
+const FAMILY = `WITH RECURSIVE up(id) AS (SELECT unnest($1::text[]::oid[]) UNION SELECT inhparent FROM pg_catalog.pg_inherits JOIN up ON inhrelid = id),
+down(id) AS (SELECT id FROM up UNION SELECT inhrelid FROM pg_catalog.pg_inherits JOIN down ON inhparent = id)`;
+
+/**
+ * Returns a column with the digest of everything that a statement depends on, and of what has the same names: a new table, function or
+ * operator may be the one that the statement finds first. The server plans it with each query, so it has no part that is not needed,
+ * and no joins.
+ */
+export async function digestSqlOf(transaction: Transaction, depends: Dependencies): Promise<string> {
+  const { relations, functions, trees, types, hasViews, isChange } = depends;
+  // Functions of PostgreSQL itself change with its version only: what matters is which one a name finds.
+  const found = functions.filter(({ id, isNamed }) => isNamed || Number(id) >= FIRST_OWN_ID).map(({ id }) => id);
+  const asked = [relations, found].map((ids) => `{${ids.join(",")}}`);
+  const [[tables, called, family, touched] = []] = await transaction.query(
+    `SELECT (SELECT quote_literal(array_agg(DISTINCT relname)::text) FROM pg_catalog.pg_class WHERE oid = ANY($1::text[]::oid[])),
+(SELECT quote_literal(array_agg(DISTINCT proname)::text) FROM pg_catalog.pg_proc WHERE oid = ANY($2::text[]::oid[])),
+(${FAMILY} SELECT array_agg(id)::text FROM down), (${TOUCHED} SELECT array_agg(id)::text FROM touched)`,
+    asked,
+  );
+  const ids = `'${asked[0]}'::oid[]`;
+  const relatives = `'${family}'::oid[]`;
+  const isOfFamily = idsOf(family).length > relations.length;
+  const ownTypes = [...types.map(String), ...idsIn(trees, /:\w*type(?:id)? (\d+)/g)];
+  const hasOwnTypes = ownTypes.some((id) => Number(id) >= FIRST_OWN_ID);
+  const parts = [
+    // What a name finds depends on the schemas that its user may use, in their order.
+    "current_schemas(false), current_setting('is_superuser')",
+    // A table that begins to inherit from another one, or another one from it, changes a counter or a flag of its own.
+    tables !== null &&
+      rows(
+        "attrelid, attnum, attname, atttypid, atttypmod, attinhcount",
+        `pg_attribute WHERE attrelid = ANY(${ids}) AND attnum > 0 AND NOT attisdropped ORDER BY attrelid, attnum`,
+      ),
+    tables !== null &&
+      rows(
+        "oid, relkind, relhassubclass, relnamespace::regnamespace",
+        `pg_class WHERE relname = ANY(${tables}::name[]) AND relpersistence <> 't' ORDER BY oid`,
+      ),
+    isOfFamily &&
+      rows(
+        "inhrelid, inhparent",
+        `pg_inherits WHERE inhparent = ANY(${relatives}) OR inhrelid = ANY(${relatives}) ORDER BY 1`,
+      ),
+    (isChange || hasViews) && rows("oid, md5(ev_action::text)", `pg_rewrite WHERE ev_class = ANY(${ids}) ORDER BY oid`),
+    // Keys that change other tables have triggers, too.
+    isChange &&
+      rows(
+        "oid, tgname, tgfoid, tgtype, tgenabled",
+        `pg_trigger WHERE tgrelid = ANY('${touched}'::oid[]) ORDER BY oid`,
+      ),
+    called !== null &&
+      rows(
+        "oid, provolatile, md5(concat(prosrc, prosqlbody)), pronamespace::regnamespace",
+        `pg_proc WHERE proname = ANY(${called}::name[]) ORDER BY oid`,
+      ),
+    // All of them: those of a name would be found more slowly.
+    trees.length > 0 &&
+      rows(
+        "oid, oprname, oprcode::oid, oprnamespace::regnamespace",
+        `pg_operator WHERE oid >= ${FIRST_OWN_ID} ORDER BY oid`,
+      ),
+    hasOwnTypes &&
+      rows("castsource, casttarget, castfunc, castcontext", `pg_cast WHERE oid >= ${FIRST_OWN_ID} ORDER BY oid`),
+  ];
+  return `md5(concat_ws('/', ${parts.filter((part) => part !== false).join(",\n")}))`;
+}
+
+/** Returns a column with columns of rows of the catalog. */
+function rows(columns: string, from: string): string {
+  return `ARRAY(SELECT concat_ws(' ', ${columns}) FROM pg_catalog.${from})`;
+}
+
+function idsOf(list: unknown): readonly string[] {
+  return typeof list === "string" ? list.slice(1, -1).split(",") : [];
+}
+
+/** Returns the object ids that a pattern finds in trees. */
+export function idsIn(trees: readonly string[], pattern: RegExp): readonly string[] {
+  return [...new Set(trees.flatMap((tree) => [...tree.matchAll(pattern)].flatMap(([, ids = "0"]) => ids.split(" "))))];
+}
+
+/** Returns the object ids of the operators in trees. */
+export function operatorsIn(trees: readonly string[]): readonly string[] {
+  return idsIn(trees, /:(?:opno|eqop|sortop|opnos \(o) (\d+(?: \d+)*)/g);
+}

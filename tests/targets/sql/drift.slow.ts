@@ -1,0 +1,143 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { z } from "zod";
+import type { Databases } from "../../../src/targets/sql/databases.ts";
+import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+import { ask, databaseAt, loaded, refusal, sqlTool } from "./support.ts";
+
+const native = findPostgres();
+const text = z.string().nullable();
+
+/** Whatever becomes visible by a change of the database shows this text, or calls a function that nobody listed. */
+const TABLES = `CREATE SCHEMA app; CREATE SCHEMA other; CREATE SCHEMA reader;
+CREATE TYPE mood AS ENUM ('sad', 'glad');
+CREATE FUNCTION leaks(varchar, varchar) RETURNS varchar LANGUAGE plpgsql VOLATILE AS 'BEGIN RETURN ''canary''; END';
+CREATE FUNCTION leaks(mood) RETURNS text LANGUAGE plpgsql VOLATILE AS 'BEGIN RETURN ''canary''; END';
+CREATE FUNCTION joins(varchar, varchar) RETURNS varchar LANGUAGE sql IMMUTABLE AS 'SELECT ''ok''::varchar';
+CREATE OPERATOR ### (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = joins);
+CREATE TABLE app.people (a varchar, b varchar, mood mood); INSERT INTO app.people VALUES ('a', 'b', 'sad');
+CREATE TABLE public.people (a varchar, b varchar, mood mood); INSERT INTO public.people VALUES ('a', 'b', 'sad');
+CREATE TABLE reader.people (a varchar, b varchar, mood mood); INSERT INTO reader.people VALUES ('a', 'canary', 'sad');
+CREATE TABLE other.secrets (a varchar, b varchar, mood mood); INSERT INTO other.secrets VALUES ('a', 'canary', 'sad');
+CREATE VIEW other.people AS SELECT a, leaks(a, b) AS b, mood FROM public.people;
+CREATE VIEW inner_view AS SELECT a, b FROM people; CREATE VIEW outer_view AS SELECT a, b FROM inner_view;
+CREATE TABLE above (a varchar, b varchar, mood mood); CREATE TABLE higher (a varchar);
+CREATE TABLE family (b varchar); CREATE TABLE child () INHERITS (family); CREATE TABLE grandchild (b varchar); INSERT INTO grandchild VALUES ('canary');
+CREATE TABLE parts (b varchar, n integer) PARTITION BY RANGE (n); CREATE TABLE part (b varchar, n integer); INSERT INTO part VALUES ('canary', 1);
+GRANT USAGE ON SCHEMA app, other TO reader;
+GRANT SELECT ON ALL TABLES IN SCHEMA public, app, other, reader TO reader;`;
+
+let server: PostgresServer;
+let databases: Databases;
+
+describe.skipIf(native === undefined)("a statement whose database changes", () => {
+  beforeAll(async () => {
+    server = await startPostgres(native ?? "");
+    await server.createDatabase("seed");
+    await server.send(`CREATE ROLE reader LOGIN; ${TABLES}`, "seed");
+    await server.trust();
+  });
+  beforeEach(() => server.createDatabase("shop TEMPLATE seed").then(() => {}));
+  afterEach(async () => {
+    await databases.close();
+    await server.send("DROP DATABASE shop WITH (FORCE)");
+  });
+  afterAll(() => server?.end());
+
+  /** The server ends the connections of the user: settings of users hold for new ones. */
+  const RECONNECT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'reader'";
+  const RULES = Object.fromEntries(
+    ["reader.people.b", "other.secrets.b", "above.b", "higher.a", "grandchild.b", "part.b", "outer_view.a"].map(
+      (key) => [key, "never"],
+    ),
+  );
+
+  const plain = "select b as x from people";
+  const drifts: readonly (readonly [what: string, statement: string, change: string])[] = [
+    ["the column has another name", plain, "ALTER TABLE people RENAME b TO c"],
+    [
+      "the column has another type",
+      plain,
+      "DROP VIEW other.people, inner_view CASCADE; ALTER TABLE people ALTER b TYPE varchar[] USING ARRAY[b]",
+    ],
+    [
+      "the table is another one",
+      plain,
+      "DROP TABLE public.people CASCADE; ALTER TABLE other.secrets RENAME TO people2; CREATE VIEW public.people AS SELECT a, leaks(a, b) AS b FROM app.people; GRANT SELECT ON people TO reader",
+    ],
+    ["a schema before the table's own is seen", plain, "GRANT USAGE ON SCHEMA reader TO reader"],
+    [
+      "the user searches in another order",
+      plain,
+      `ALTER ROLE reader IN DATABASE shop SET search_path = other, public; ${RECONNECT}`,
+    ],
+    [
+      "schemas change their names",
+      "select b as x from app.people",
+      "ALTER SCHEMA app RENAME TO old; ALTER SCHEMA other RENAME TO app",
+    ],
+    [
+      "tables change their schemas",
+      "select b as x from app.people",
+      "CREATE SCHEMA old; ALTER TABLE app.people SET SCHEMA old; ALTER VIEW other.people SET SCHEMA app",
+    ],
+    [
+      "a view within a view is another one",
+      "select b as x from outer_view",
+      "CREATE OR REPLACE VIEW inner_view AS SELECT a, leaks(a, b) AS b FROM people",
+    ],
+    ["a table inherits from it", "select b as x from family", "ALTER TABLE grandchild INHERIT family"],
+    ["a table inherits from one that does", "select b as x from family", "ALTER TABLE grandchild INHERIT child"],
+    ["it inherits from another one", plain, "ALTER TABLE people INHERIT above"],
+    ["what it inherits from inherits from another one", "select a as x from above", "ALTER TABLE above INHERIT higher"],
+    [
+      "it gets a partition",
+      "select b as x from parts",
+      "ALTER TABLE parts ATTACH PARTITION part FOR VALUES FROM (0) TO (9)",
+    ],
+    [
+      "an operator of its types is found first",
+      "select a || b as x from people",
+      "CREATE OPERATOR || (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = leaks)",
+    ],
+    [
+      "an operator of its name is another one",
+      "select a ### b as x from people",
+      "DROP OPERATOR ### (varchar, varchar); CREATE OPERATOR ### (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = leaks)",
+    ],
+    [
+      "a cast in it gets a function",
+      "select mood::text as x from people",
+      "CREATE CAST (mood AS text) WITH FUNCTION leaks(mood)",
+    ],
+    [
+      "a cast around it gets a function",
+      "select mood as x from people",
+      "CREATE CAST (mood AS text) WITH FUNCTION leaks(mood)",
+    ],
+    [
+      "a function of its name is found first",
+      "select lower(b) as x from people",
+      "CREATE FUNCTION lower(varchar) RETURNS text LANGUAGE plpgsql AS 'BEGIN RETURN ''canary''; END'",
+    ],
+    ["its user is a superuser", plain, "ALTER ROLE reader SUPERUSER"],
+  ];
+  test.each(drifts)("%s: nothing is answered", async (_, statement, change) => {
+    databases = await databaseAt(server.port, {
+      read: { user: "reader" },
+      columns: RULES,
+      functions: ["public.joins"],
+    });
+    const origins = statement === plain ? undefined : { x: "computed" };
+    const tool = sqlTool({ statement, columns: { x: text }, ...(origins && { origins }) });
+    const binding = await loaded(databases, tool);
+    await ask(binding);
+    await server.send(change, "shop");
+    try {
+      const error = await refusal(ask(binding));
+      expect([error.code, error.details]).toEqual(["TARGET_FAILED", { status: "FAILED_PRECONDITION" }]);
+      expect(databases.quarantineOf(tool)?.changes).not.toEqual([]);
+    } finally {
+      await server.send("ALTER ROLE reader NOSUPERUSER");
+    }
+  });
+});
