@@ -59,6 +59,13 @@ export function noSuchRow(): Refusal {
   return new Refusal("TARGET_REFUSED", "There is no such row.", { details: { status: "NOT_FOUND" } });
 }
 
+/** Returns the refusal of a change that would do more or less than its plan says. */
+export function otherEffects(): Refusal {
+  const message =
+    "The database has changed: this call would have other effects than planned. Nothing was changed; call again.";
+  return new Refusal("TARGET_REFUSED", message, { details: { status: "FAILED_PRECONDITION" } });
+}
+
 /** Returns the refusal of a result that is larger than its limits. */
 export function tooLarge(): Refusal {
   return new Refusal("OUTPUT_TOO_LARGE", "The result is larger than this tool may return. Ask for less.");

@@ -25,9 +25,9 @@ export function sqlKind(parts: SqlParts): TargetKind<SqlContext> {
       const user = engine.userOf(settings, isChange);
       const part = readPart(target as SqlTarget);
       const at = { system: target.system, user };
-      // How many rows match is not known without the database.
+      // How many rows match, and what else happens, is not known without the database.
       const plan = (texts: readonly (string | null)[]) =>
-        isChange ? changePlanOf(at, part, texts, undefined) : planOf(at, part, texts);
+        isChange ? changePlanOf(at, part, texts, { matches: undefined, effects: [] }) : planOf(at, part, texts);
       return (input) => plan(offlineTexts(part, input));
     },
     open: (context) => open(context, parts),

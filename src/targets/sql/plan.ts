@@ -12,16 +12,23 @@ export function planOf(
   return { kind: "sql", system, ...userPart(user), statement: part.statement, parameters, rows: rowsMax(part) };
 }
 
-/** Returns the plan of a change. `matches`: the number of rows that it would change now; undefined when they are not counted. */
+interface Expected {
+  /** The number of rows that the change would change now; undefined when they are not counted. */
+  readonly matches: number | undefined;
+  /** What else happens, in words for approvers. */
+  readonly effects: readonly string[];
+}
+
+/** Returns the plan of a change. */
 export function changePlanOf(
   { system, user }: { readonly system: string; readonly user: string | undefined },
   part: SqlPart,
   parameters: readonly (string | null)[],
-  matches: number | undefined,
+  { matches, effects }: Expected,
 ): ExecutionPlan {
   const changes = Math.min(changesMax(part), matches ?? Number.POSITIVE_INFINITY);
-  const counted = matches !== undefined && { matches };
-  return { kind: "sql", system, ...userPart(user), statement: part.statement, parameters, ...counted, changes };
+  const expected = { ...(matches !== undefined && { matches }), ...(effects.length > 0 && { effects }) };
+  return { kind: "sql", system, ...userPart(user), statement: part.statement, parameters, ...expected, changes };
 }
 
 function userPart(user: string | undefined): Readonly<Record<string, Json>> {

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { type Fault, ManifestError, Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import type { Schema } from "../../core/schema/walk.ts";
@@ -26,7 +27,7 @@ import {
   StatementRefused,
   type Texts,
 } from "./engine.ts";
-import { noSuchRow, refusalOf, SqlFailure, tooLarge } from "./failures.ts";
+import { noSuchRow, otherEffects, refusalOf, SqlFailure, tooLarge } from "./failures.ts";
 import { argumentsOf, CHANGED, membersOf, ROWS, readPart, type SqlPart, TRUNCATED } from "./manifest.ts";
 import { changePlanOf, changesMax, countParameters, planOf, rowsMax } from "./plan.ts";
 import { type ColumnForm, columnForm, columnValue, type ParameterType, parameterText } from "./values.ts";
@@ -121,15 +122,16 @@ export class SqlTool implements Binding {
     const matches = counting && (await this.#count(counting, texts, signal));
     const most = changesMax(this.#part);
     if (matches !== undefined && matches > most) throw tooManyRows(matches, most);
-    return changePlanOf(at, this.#part, texts, matches);
+    return changePlanOf(at, this.#part, texts, { matches, effects: statement.description.effects });
   }
 
-  describe(): PlanDescription {
-    return { notes: this.#checked?.statement.description.effects ?? [] };
+  describe({ effects }: ExecutionPlan): PlanDescription {
+    return { notes: (effects ?? []) as readonly string[] };
   }
 
-  fixedParts({ kind, system, user, statement }: ExecutionPlan): Json {
-    return { kind, system: system ?? null, user: user ?? null, statement: statement ?? null };
+  fixedParts({ kind, system, user, statement, effects }: ExecutionPlan): Json {
+    const fixed = { kind, system: system ?? null, user: user ?? null, statement: statement ?? null };
+    return effects === undefined ? fixed : { ...fixed, effects };
   }
 
   async run(plan: ExecutionPlan, context: RunContext): Promise<unknown> {
@@ -264,6 +266,7 @@ export class SqlTool implements Binding {
   async #change(plan: ExecutionPlan, parameters: Texts, context: RunContext, mayCheck: boolean): Promise<unknown> {
     const checked = await this.#ready(context.signal);
     const { statement } = checked;
+    if (!isDeepStrictEqual(plan["effects"] ?? [], statement.description.effects)) throw otherEffects();
     const call = { ...this.#call(context.signal), safe: false };
     const planned = {
       system: this.#system.name,

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
 import type { Databases } from "../../../src/targets/sql/databases.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
-import { ask, databaseAt, faultsOf, loaded, refusal, sqlTool } from "./support.ts";
+import { ask, databaseAt, faultsOf, loaded, notesOf, refusal, sqlTool } from "./support.ts";
 
 const native = findPostgres();
 const text = z.string().nullable();
@@ -172,9 +172,7 @@ returning id, email as "a b", (select "a.b" as "c d" from odd) as "e (f", name`;
 
   test("by effects two tables away, or of a partition: approvers read them", async () => {
     const notes = async (statement: string): Promise<unknown> =>
-      (await loaded(await open(), sqlTool({ classification, statement, columns: { id: text } }))).describe?.({
-        kind: "sql",
-      }).notes;
+      notesOf(await loaded(await open(), sqlTool({ classification, statement, columns: { id: text } })));
     expect(await notes("delete from a where id = 1 returning id")).toEqual([
       "a changed row of b also changes c",
       "a deleted row of a also changes b",

@@ -5,7 +5,8 @@ import type { Databases } from "../../../src/targets/sql/databases.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
 import { until } from "../../support/until.ts";
 import { Wire } from "../../support/wire.ts";
-import { ask, databaseAt, faultsOf, loaded, refusal, sqlTool } from "./support.ts";
+import { runContext } from "../http/support.ts";
+import { ask, databaseAt, faultsOf, loaded, notesOf, refusal, sqlTool } from "./support.ts";
 
 const native = findPostgres();
 const text = z.string().nullable();
@@ -116,7 +117,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
       one: true,
     } as const;
     const binding = await loaded(await open(), sqlTool(one));
-    expect(binding.describe?.({ kind: "sql" }).notes).toEqual([
+    expect(await notesOf(binding, { id: 2 })).toEqual([
       "a deleted row of people also changes orders",
       "the trigger note of orders runs",
     ]);
@@ -127,7 +128,45 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
 
   test("names its triggers", async () => {
     const binding = await loaded(await open(), cancel({ changes: 1 }));
-    expect(binding.describe?.({ kind: "sql" }).notes).toEqual(["the trigger note of orders runs"]);
+    expect(await notesOf(binding, { customer: 1, status: "x" })).toEqual(["the trigger note of orders runs"]);
+  });
+
+  const others: readonly (readonly [what: string, change: string, undo: string])[] = [
+    [
+      "a trigger",
+      "CREATE TRIGGER more AFTER UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION noted()",
+      "DROP TRIGGER more ON orders",
+    ],
+    [
+      "a key that follows",
+      "CREATE TABLE follows (id bigint REFERENCES orders ON UPDATE CASCADE)",
+      "DROP TABLE follows",
+    ],
+    [
+      "a child with a trigger",
+      "CREATE TABLE part () INHERITS (orders); CREATE TRIGGER more AFTER UPDATE ON part FOR EACH ROW EXECUTE FUNCTION noted()",
+      "DROP TABLE part",
+    ],
+  ];
+  test.each(others)("that would have other effects than planned, by %s, is refused", async (_, change, undo) => {
+    const binding = await loaded(await open(), cancel({ changes: 3 }));
+    const { signal } = new AbortController();
+    const plan = await binding.plan({ customer: 1, status: "x" }, { signal });
+    await server.send(change, "shop");
+    try {
+      const error = await refusal(binding.run(plan, runContext({ signal })));
+      expect([error.code, error.message, error.details]).toEqual([
+        "TARGET_REFUSED",
+        "The database has changed: this call would have other effects than planned. Nothing was changed; call again.",
+        { status: "FAILED_PRECONDITION" },
+      ]);
+      expect(await states()).toEqual(UNCHANGED);
+      const next = await binding.plan({ customer: 1, status: "x" }, { signal });
+      expect(next["effects"]).not.toEqual(plan["effects"]);
+      expect(binding.fixedParts?.(next)).not.toEqual(binding.fixedParts?.(plan));
+    } finally {
+      await server.send(undo, "shop");
+    }
   });
 
   const refused: readonly (readonly [what: string, statement: string])[] = [

@@ -13,7 +13,7 @@ import { sqlSystem } from "../../../src/targets/sql/engines.ts";
 import { openSqlite } from "../../../src/targets/sql/sqlite/system.ts";
 import type { SqliteUser } from "../../../src/targets/sql/sqlite/user.ts";
 import { until } from "../../support/until.ts";
-import { ask, faultsOf, loaded, openShop, refusal, sqlTool } from "./support.ts";
+import { ask, faultsOf, loaded, notesOf, openShop, refusal, sqlTool } from "./support.ts";
 
 const text = z.string().nullable();
 const classification = "write";
@@ -387,9 +387,7 @@ describe("a change", () => {
 
   test("names its triggers, and the tables that keys change", async () => {
     const effects = async (statement: string): Promise<unknown> =>
-      (await loaded(await open(), sqlTool({ classification, statement, columns: { id: text } }))).describe?.({
-        kind: "sql",
-      }).notes;
+      notesOf(await loaded(await open(), sqlTool({ classification, statement, columns: { id: text } })));
     expect(await effects("update orders set status = 'x' where id = 1 returning id")).toEqual([
       "the trigger noted of orders runs",
       "rows of log may also change, by a key or a trigger",

@@ -120,6 +120,11 @@ export async function ask(
   return binding.run(await binding.plan(input, { signal }), runContext({ signal, ...more }));
 }
 
+/** Returns what an approver reads of a change besides its statement. */
+export async function notesOf(binding: Binding, input: unknown = {}): Promise<unknown> {
+  return binding.describe?.(await binding.plan(input, { signal: AbortSignal.timeout(20_000) })).notes;
+}
+
 /** Returns the refusal of a call. */
 export async function refusal(work: Promise<unknown>): Promise<Refusal> {
   const error = await work.then(
