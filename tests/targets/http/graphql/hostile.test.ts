@@ -1,8 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { z } from "zod";
+import { Refusal } from "../../../../src/core/errors.ts";
+import { isTable } from "../../../../src/core/json.ts";
+import { HttpFailure } from "../../../../src/targets/http/answer.ts";
+import { type GraphqlOperation, readData } from "../../../../src/targets/http/graphql/answer.ts";
+import { findings } from "../../../../src/targets/http/graphql/contracts.ts";
 import { checkedDocument, DocumentFaults } from "../../../../src/targets/http/graphql/document.ts";
-import { faultsOf, schema } from "./support.ts";
+import { faultsOf, graphqlTool, schema } from "./support.ts";
 
 /** Reads a document, or returns what is wrong with it. Fails for any other error. */
 function read(text: string): "read" | readonly string[] {
@@ -121,6 +126,81 @@ const selections = fc.letrec((tie) => ({
     tie("order").map((inner) => `orders { ${String(inner)} }`),
   ),
 }));
+
+const operation = (type: "query" | "mutation", isPartial: boolean): GraphqlOperation => {
+  const text = `${type} Q { order: ${type === "query" ? "order" : "cancelOrder"}(id: 1) { id tags customer { orders { secret } } } }`;
+  const tool = graphqlTool({
+    document: text,
+    classification: type === "query" ? "read" : "write",
+    input: z.strictObject({}),
+    output: isPartial ? z.object({ errorPaths: z.array(z.string()).optional() }) : z.object({}),
+    ...(isPartial && { partial: "allow" }),
+  });
+  if (!("http" in tool.target)) throw new Error("not an HTTP tool");
+  const found = findings(schema, tool, tool.target.http, { fields: {}, scalars: {} });
+  if (found.operation === undefined || found.faults.length > 0) throw new Error(JSON.stringify(found.faults));
+  return found.operation;
+};
+
+const CANARY = "canary-9c1d";
+const step = fc.oneof(
+  fc.constantFrom("order", "customer", "orders", "secret", "tags", CANARY),
+  fc.integer({ max: 3, min: -1 }),
+);
+const errors = fc.oneof(
+  fc.constantFrom(null, [], {}, CANARY, 0, [null], [CANARY]),
+  fc.array(fc.record({ message: fc.constant(CANARY), path: fc.array(step, { maxLength: 6 }) }, { requiredKeys: [] }), {
+    maxLength: 3,
+  }),
+);
+const data = fc.oneof(
+  fc.constantFrom(null, [], CANARY, {}, { order: null }),
+  fc.record(
+    { order: fc.record({ id: fc.constant("1"), customer: fc.constant(null) }), errorPaths: fc.constant([CANARY]) },
+    { requiredKeys: [] },
+  ),
+);
+const answers = fc.oneof(
+  fc.jsonValue(),
+  fc.record({ data, errors, extensions: fc.constant({ trace: CANARY }), hasNext: fc.boolean() }, { requiredKeys: [] }),
+);
+
+describe("any answer", () => {
+  test("is data without a word of the service's errors, or is refused", () => {
+    const operations = (["query", "mutation"] as const).flatMap((type) => [
+      operation(type, false),
+      operation(type, true),
+    ]);
+    fc.assert(
+      fc.property(answers, fc.constantFrom(...operations), (sent, checked) => {
+        const body: Readonly<Record<string, unknown>> = isTable(sent) ? sent : {};
+        const headers = { "content-type": "application/json" };
+        try {
+          const result = readData({ status: 200, headers, body: Buffer.from(JSON.stringify(sent)) }, checked) as Record<
+            string,
+            unknown
+          >;
+          const hasErrors = Array.isArray(body["errors"]) && body["errors"].length > 0;
+          expect("errorPaths" in result).toBe(
+            hasErrors || (!checked.isPartial && isTable(body["data"]) && "errorPaths" in body["data"]),
+          );
+          if (hasErrors) expect([checked.isPartial, JSON.stringify(result).includes(CANARY)]).toEqual([true, false]);
+          expect(JSON.stringify(result)).not.toContain("trace");
+        } catch (error) {
+          if (error instanceof Refusal) expect(JSON.stringify([error.message, error.cause])).not.toContain(CANARY);
+          else if (error instanceof HttpFailure) expect(error.message).not.toContain(CANARY);
+          else throw error;
+          const { data: answered } = body;
+          const isDone = isTable(answered) && isTable(answered["order"]);
+          // What a change has done is never called refused.
+          if (checked.type === "mutation" && error instanceof HttpFailure)
+            expect([error.meaning, isDone]).toEqual(["unknown", false]);
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+});
 
 describe("any document", () => {
   test("is read or has errors", () => {
