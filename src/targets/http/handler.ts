@@ -18,7 +18,7 @@ import { RotatingClient } from "../../egress/rotating-client.ts";
 import type { CertificateSource } from "../../egress/rotation.ts";
 import { bytesWithout, secretsInHeaders, textWithout } from "../../egress/sent-secrets.ts";
 import { type ApiCall, failureOf, failureOfRequest, HttpFailure, isSuccess, readResult, refusalOf } from "./answer.ts";
-import { failureOfStatus, type GraphqlOperation, readData } from "./graphql/answer.ts";
+import { failureOfSize, failureOfStatus, type GraphqlOperation, readData, wasExecuted } from "./graphql/answer.ts";
 import { requestOf } from "./graphql/manifest.ts";
 import { httpHeadline } from "./headline.ts";
 import { fieldsOf, patternsOf } from "./manifest.ts";
@@ -319,7 +319,11 @@ class HttpBinding implements Binding {
         attempt: () => this.#attempt({ request, body, context, call }),
         connected: () => this.#system.connections.current.client.connections > 0,
       });
-      if (answer instanceof PartialAnswer) return answer;
+      if (answer instanceof PartialAnswer) {
+        const failure = this.#operation && failureOfSize(this.#operation);
+        if (failure !== undefined) throw failure;
+        return answer;
+      }
       return this.#operation === undefined ? readResult(answer, this.#textField) : readData(answer, this.#operation);
     } catch (error) {
       throw error instanceof HttpFailure ? refusalOf(error, call) : error;
@@ -350,7 +354,8 @@ class HttpBinding implements Binding {
     try {
       const held = (await credentials?.header(context)) ?? {};
       const answer = await this.#send(sending, held);
-      const isRefused = answer.status === 401 && credentials !== undefined;
+      const isExecuted = this.#operation !== undefined && wasExecuted(answer, this.#operation);
+      const isRefused = answer.status === 401 && credentials !== undefined && !isExecuted;
       const isRenewed = isRefused && (await credentials.renew(held, context).catch(() => false));
       const last = isRenewed ? await this.#send(sending, await credentials.header(context)) : answer;
       if (isSuccess(last.status, sending.call)) return last;

@@ -165,7 +165,11 @@ async function readSchemas(
 /** Returns the checked GraphQL operation of a tool that has one. @throws {ManifestError} */
 function operationOf(tool: Tool, schemas: GraphqlContracts | undefined): GraphqlOperation | undefined {
   const { name, target } = tool;
-  if (!("http" in target) || target.http.graphql === undefined) return undefined;
+  if (!("http" in target)) return undefined;
+  if (target.http.graphql === undefined) {
+    schemas?.checkPlain(name, target.system);
+    return undefined;
+  }
   if (schemas !== undefined) return schemas.check({ ...tool, target });
   const message = `systems.${target.system}.http.graphql is not set: it names the schema`;
   throw new ManifestError(name, [{ field: "target.http.graphql", message }]);

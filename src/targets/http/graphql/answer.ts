@@ -39,19 +39,19 @@ const PATH_STEPS_MAX = 64;
 /**
  * Returns the data of an answer, never its extensions.
  *
- * @throws {HttpFailure} for an answer with errors
+ * @throws {HttpFailure} for an answer with errors, and for one that does not show whether a change was made
  * @throws {Refusal} INVALID_OUTPUT for one that is none of GraphQL, or that shows that a change was made and lacks parts
  */
 export function readData(answer: EgressAnswer, operation: GraphqlOperation): unknown {
-  const body = readResult(answer, undefined);
-  if (!isTable(body) || Array.isArray(body)) throw unreadable(answer, "not an object");
+  const unreadable = (because: string): Error => unreadableError(answer, operation, because);
+  const body = objectIn(answer, operation);
   const errors = errorsIn(body);
-  if (errors === undefined) throw unreadable(answer, "errors is not a list");
+  if (errors === undefined) throw unreadable("errors is not a list");
   const { data } = body;
-  if (![undefined, null, false].includes(body["hasNext"] as null))
-    throw unreadable(answer, "only the first part of several");
+  if (![undefined, null, false].includes(body["hasNext"] as null)) throw unreadable("only the first part of several");
   if (errors.length === 0) {
-    if (!isData(data)) throw unreadable(answer, "neither data nor errors");
+    if (!isData(data)) throw unreadable("neither data nor errors");
+    if (!isWhole(data, operation)) throw unreadable("data lacks a member of the document");
     return dataOf(data, operation);
   }
   if (operation.type === "mutation" && !isAnswered(data, operation))
@@ -75,7 +75,7 @@ export function failureOfStatus(
   const text = messagesOf(errorsIn(body) ?? []);
   const { meaning, status, httpStatus, origin, sent, waitMs } = failureOf(answer, call);
   // An answer with data, even null, was executed.
-  const isUnclear = operation.type === "mutation" && (meaning === "refused" || meaning === "failed") && "data" in body;
+  const isUnclear = operation.type === "mutation" && meaning !== "unavailable" && "data" in body;
   return new HttpFailure({
     meaning: isUnclear ? "unknown" : meaning,
     status,
@@ -87,6 +87,17 @@ export function failureOfStatus(
   });
 }
 
+/** Returns the failure of an answer whose body is too large to be read; undefined for a query, which has changed nothing. */
+export function failureOfSize({ type }: GraphqlOperation): HttpFailure | undefined {
+  if (type === "query") return undefined;
+  return new HttpFailure({ meaning: "unknown", status: "UNKNOWN", origin: "service", sent: true, reason: "too large" });
+}
+
+/** Returns whether an answer shows that a mutation was executed, whatever its status: it must not be sent again. */
+export function wasExecuted(answer: EgressAnswer, { type }: GraphqlOperation): boolean {
+  return type === "mutation" && "data" in bodyOf(answer);
+}
+
 function bodyOf(answer: EgressAnswer): Answer {
   try {
     const body = readResult(answer, undefined);
@@ -95,6 +106,17 @@ function bodyOf(answer: EgressAnswer): Answer {
     if (error instanceof Refusal) return {};
     throw error;
   }
+}
+
+function objectIn(answer: EgressAnswer, operation: GraphqlOperation): Answer {
+  try {
+    const body = readResult(answer, undefined);
+    if (isTable(body) && !Array.isArray(body)) return body;
+  } catch (error) {
+    if (!(error instanceof Refusal) || operation.type === "query") throw error;
+    throw unreadableError(answer, operation, "not GraphQL");
+  }
+  throw unreadableError(answer, operation, "not an object");
 }
 
 /** Returns the errors of an answer; undefined when they are no list. Some services write an empty list, or null, for none. */
@@ -112,6 +134,11 @@ function dataOf(data: Answer, { isPartial }: GraphqlOperation): Answer {
   if (!isPartial || !Object.hasOwn(data, ERROR_PATHS)) return data;
   const { [ERROR_PATHS]: _, ...own } = data;
   return own;
+}
+
+/** Returns whether no member is missing that the document always selects: the answer may be another operation's. */
+function isWhole(data: Answer, { members }: GraphqlOperation): boolean {
+  return [...members].every(([key, { mayBeMissing }]) => mayBeMissing || Object.hasOwn(data, key));
 }
 
 /** Returns whether each part of a change was answered: a null may mean that it failed, or that only its answer did. */
@@ -185,7 +212,14 @@ function messagesOf(errors: readonly unknown[]): string {
     .join("\n");
 }
 
-function unreadable({ body }: EgressAnswer, because: string): Refusal {
+/** A success of HTTP is none of GraphQL: a change is unknown without an answer that can be read. */
+function unreadableError({ status, body }: EgressAnswer, { type }: GraphqlOperation, because: string): Error {
+  if (type === "mutation") {
+    return new HttpFailure({
+      ...{ meaning: "unknown", status: "UNKNOWN", origin: "service", sent: true },
+      ...{ httpStatus: status, reason: because },
+    });
+  }
   return new Refusal("INVALID_OUTPUT", "The service's answer could not be read.", {
     cause: { answerBytes: body.length, because },
   });

@@ -44,6 +44,14 @@ export class GraphqlContracts {
     return this.#broken.has(system);
   }
 
+  /** A plain request could send a document of its own, whose answer no rule protects. @throws {ManifestError} */
+  checkPlain(tool: string, system: string): void {
+    const rules = Object.keys(this.#schemas.get(system)?.settings.fields ?? {});
+    if (rules.length === 0) return;
+    const message = `is missing: systems.${system}.http.graphql.fields holds for all tools of the system. Give other requests a system of their own`;
+    throw new ManifestError(tool, [{ field: "target.http.graphql", message }]);
+  }
+
   /** Returns the operation of a tool. @throws {ManifestError} for a tool that does not fit the schema */
   check(tool: Tool & { readonly target: HttpTarget }): GraphqlOperation {
     const { system } = tool.target;

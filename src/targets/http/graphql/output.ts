@@ -13,6 +13,7 @@ import type { Fault } from "../../../core/errors.ts";
 import { isTable } from "../../../core/json.ts";
 import { hint, listed } from "../../../core/nearest.ts";
 import { joinPath } from "../../../core/output-policy/field-path.ts";
+import { policyFields } from "../../../core/output-policy/output-fields.ts";
 import type { Tool } from "../../../core/types.ts";
 import type { SelectedField } from "./document.ts";
 import { FORM_TYPES, referenced, SCALAR_TYPES, type ScalarForms } from "./input-types.ts";
@@ -37,15 +38,25 @@ interface OutputFindings {
 /** Returns what does not fit between a tool's output and the answer of its document. */
 export function outputFindings(
   fields: readonly SelectedField[],
-  { output }: Pick<Tool, "output">,
+  { output, outputPolicy }: Pick<Tool, "output" | "outputPolicy">,
   { isPartial, scalars }: { readonly isPartial: boolean; readonly scalars: ScalarForms },
 ): OutputFindings {
   const comparison = new Comparison(
     z.toJSONSchema(output, { io: "input", unrepresentable: "any", cycles: "ref" }) as Table,
     scalars,
   );
-  const faults = [...comparison.partial(isPartial, fields), ...comparison.members(fields, isPartial)];
+  const partial = isPartial
+    ? [...comparison.partial(fields), ...withheldPaths({ output, outputPolicy })].slice(0, 1)
+    : [];
+  const faults = [...partial, ...comparison.members(fields, isPartial)];
   return { faults: faults.slice(0, FINDINGS_MAX), notes: comparison.notes.slice(0, FINDINGS_MAX) };
+}
+
+/** Without its path, nothing would tell an agent that a null comes from an error. */
+function withheldPaths(tool: Pick<Tool, "output" | "outputPolicy">): readonly Fault[] {
+  const fields = policyFields(tool).filter(({ steps: [first] }) => first === ERROR_PATHS);
+  if (fields.every(({ node }) => node.action === "allow")) return [];
+  return [{ field: `outputPolicy.${ERROR_PATHS}[]`, message: "must be allow: a null may come from an error" }];
 }
 
 class Comparison {
@@ -59,8 +70,7 @@ class Comparison {
   }
 
   /** Partial data has the paths of its errors, and no member of the document may look like them. */
-  partial(isPartial: boolean, fields: readonly SelectedField[]): readonly Fault[] {
-    if (!isPartial) return [];
+  partial(fields: readonly SelectedField[]): readonly Fault[] {
     const field = `output.${ERROR_PATHS}`;
     if (fields.some(({ key }) => key === ERROR_PATHS))
       return [{ field, message: "is a member of the document: give it another alias" }];

@@ -98,7 +98,11 @@ const cancelled = (changes: Partial<GraphqlToolOptions> = {}) =>
     classification: "destructive",
     ...changes,
   });
-const partial = { partial: "allow", output: z.object({ errorPaths: z.array(z.string()).optional() }) } as const;
+const partial = {
+  partial: "allow",
+  output: z.object({ errorPaths: z.array(z.string()).optional() }),
+  outputPolicy: { "errorPaths[]": "allow" },
+} as const;
 
 /** Calls a tool whose service answers this. */
 async function answering(binding: Binding, body: unknown, init: ResponseInit = {}): Promise<unknown> {
@@ -246,6 +250,7 @@ describe("an answer", () => {
     ["text as data", { data: "canary" }],
     ["errors that are no list", { data: { order: null }, errors: "canary" }],
     ["the first part of several", { data: { order: null }, hasNext: true }],
+    ["another operation's", { data: { customer: null } }],
     ["two lists of errors", '{"data":{"order":null},"errors":[{"message":"canary"}],"errors":[]}'],
     ["not JSON", "<html>canary</html>"],
     ["a duplicate key", '{"data":{"order":null},"data":{"order":null}}'],
@@ -350,10 +355,45 @@ describe("a mutation", () => {
     [400, { data: null, errors: [{ message: CANARY }] }, "OUTCOME_UNKNOWN"],
     [403, { data: { cancelOrder: null }, errors: [] }, "OUTCOME_UNKNOWN"],
     [403, "<html>", "TARGET_FAILED"],
-    [429, { data: null }, "TARGET_UNAVAILABLE"],
+    [429, { data: null }, "OUTCOME_UNKNOWN"],
+    [429, { errors: [{ message: CANARY }] }, "TARGET_UNAVAILABLE"],
     [500, { errors: [{ message: CANARY }] }, "OUTCOME_UNKNOWN"],
     [294, { data: { cancelOrder: null } }, "OUTCOME_UNKNOWN"],
   ])("with the status %d and %j is %3$s", async (status, body, code) => {
     expect((await refused(() => answering(cancelled(), body, { status })))[0]).toBe(code);
+  });
+
+  test.each([
+    ["a page", "<html>canary</html>"],
+    ["a batch", [{ data: { cancelOrder: null } }]],
+    ["no data", {}],
+    ["null as data", { data: null }],
+    ["another operation's data", { data: { deleteOrder: true } }],
+    ["the first part of several", { data: { cancelOrder: { id: "7" } }, hasNext: true }],
+    ["duplicate data", '{"data":{"cancelOrder":null},"data":{"cancelOrder":null}}'],
+    ["more than can be read", { data: { cancelOrder: { id: "x".repeat(3_100_000) } } }],
+  ])("whose answer is %s is unknown: 200 alone does not say that the change was made", async (_, body) => {
+    expect((await refused(() => answering(cancelled(), body)))[0]).toBe("OUTCOME_UNKNOWN");
+  });
+
+  test.each([
+    [{ data: { cancelOrder: { id: "7" } }, errors: [{ message: CANARY }] }, 1, "OUTCOME_UNKNOWN"],
+    [{ data: null, errors: [{ message: CANARY }] }, 1, "OUTCOME_UNKNOWN"],
+    [{ errors: [{ message: CANARY }] }, 2, "TARGET_FAILED"],
+  ])("that was executed is not sent again with renewed credentials: %j", async (body, times, code) => {
+    const { port = 0 } = server;
+    const credentials = { header: async () => ({ authorization: "Bearer x" }), renew: async () => true };
+    const other = handlerOf(httpSystem(port, { baseUrl: new URL(`http://api.test:${port}`), credentials }));
+    const options: GraphqlToolOptions = {
+      ...{ document: "mutation M($id: ID!) { cancelOrder(id: $id) { id } }", variables, input },
+      ...{ output: z.object({}), classification: "destructive" },
+    };
+    const tool = graphqlTool(options);
+    if (!("http" in tool.target)) throw new Error("not an HTTP tool");
+    const { operation } = findings(schema, tool, tool.target.http, { fields: {}, scalars: {} });
+    const before = seen.length;
+    expect((await refused(() => answering(other.bind(tool, operation), body, { status: 401 })))[0]).toBe(code);
+    expect(seen.length - before).toBe(times);
+    await other.close();
   });
 });

@@ -298,7 +298,12 @@ describe("an output", () => {
     expect(partial(OrderOutput)).toEqual([
       "output.errorPaths: is missing: z.array(z.string()).optional(), the paths of errors",
     ]);
-    expect(partial(OrderOutput.extend({ errorPaths: z.array(z.string()).optional() }))).toEqual([]);
+    const whole = OrderOutput.extend({ errorPaths: z.array(z.string()).optional() });
+    expect(partial(whole)).toEqual(["outputPolicy.errorPaths[]: must be allow: a null may come from an error"]);
+    const released = { document: ORDER, output: whole, partial: "allow" } as const;
+    for (const outputPolicy of [{ "errorPaths[]": "allow" }, { "*": "allow" }] as const)
+      expect(faultsOf(order({ ...released, outputPolicy }))).toEqual([]);
+    expect(faultsOf(order({ ...released, outputPolicy: { "*": "allow", "errorPaths[]": "mask" } }))).toHaveLength(1);
     const taken = "query Order($id: ID!) { errorPaths: order(id: $id) { id } }";
     expect(partial(z.object({ errorPaths: z.array(z.string()).optional() }), taken)).toContain(
       "output.errorPaths: is a member of the document: give it another alias",

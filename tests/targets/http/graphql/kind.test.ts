@@ -54,6 +54,18 @@ describe("a system with a GraphQL schema", () => {
     await kind.close();
   });
 
+  test("whose fields have rules takes no other request: it could send a document of its own", async () => {
+    const schemaFile = "apis/shop.graphql";
+    const ruled = await opened({ schemaFile, fields: { "Customer.email": "mask" } });
+    const open = await opened({ schemaFile });
+    const raw = apiTool({ method: "POST", path: "/graphql", body: { query: "{ customer(id: 1) { email } }" } });
+    expect(() => ruled.bind(raw)).toThrow(
+      "target.http.graphql: is missing: systems.api.http.graphql.fields holds for all tools of the system",
+    );
+    expect(open.bind(raw)).toBeDefined();
+    await Promise.all([ruled.close(), open.close()]);
+  });
+
   test("without one, a GraphQL tool does not load, and other tools do", async () => {
     const kind = await opened(undefined);
     expect(() => kind.bind(TOOL)).toThrow("systems.api.http.graphql is not set: it names the schema");
