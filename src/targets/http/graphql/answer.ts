@@ -215,9 +215,14 @@ function messagesOf(errors: readonly unknown[]): string {
 /** A success of HTTP is none of GraphQL: a change is unknown without an answer that can be read. */
 function unreadableError({ status, body }: EgressAnswer, { type }: GraphqlOperation, because: string): Error {
   if (type === "mutation") {
+    const reason = because;
     return new HttpFailure({
-      ...{ meaning: "unknown", status: "UNKNOWN", origin: "service", sent: true },
-      ...{ httpStatus: status, reason: because },
+      meaning: "unknown",
+      status: "UNKNOWN",
+      origin: "service",
+      sent: true,
+      httpStatus: status,
+      reason,
     });
   }
   return new Refusal("INVALID_OUTPUT", "The service's answer could not be read.", {
