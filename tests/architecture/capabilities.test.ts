@@ -87,6 +87,7 @@ const CAPABILITIES: readonly Capability[] = [
     holders: [
       ...["src/database/postgres.ts", "src/database/sqlite-connection.ts", "src/audit/query/line-index.ts"],
       ...["src/targets/sql/sqlite/schema-copy.ts", "src/targets/sql/sqlite/sqlite-child.ts"],
+      "src/cli/development/shop.ts",
     ],
   },
   {

@@ -140,6 +140,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/sql.md: CREATE ROLE": "tests/targets/sql/guide.slow.ts",
   "docs/sql.md: CREATE USER": "tests/long/mariadb.long.ts",
   "docs/sql.md: select id, status, total": "tests/long/mariadb.long.ts",
+  "docs/sql.md: select o.id, o.total, c.email": "tests/targets/sql/sqlite.slow.ts",
   "docs/mcp.md: import httpx2": "tests/fleet/mcp-clients.fleet.ts",
   "docs/mcp.md: from agents import Agent": "tests/fleet/mcp-clients.fleet.ts",
   "docs/mcp.md: from langchain_mcp_adapters": "tests/fleet/mcp-clients.fleet.ts",

@@ -99,12 +99,12 @@ describe.skipIf(!canPaste)("the commands that the welcome prints", () => {
     for (const call of rest.filter((line) => line.startsWith("curl "))) {
       answers.push(JSON.parse(await paste(token, call)) as ToolCallResult);
     }
-    tail = (await paste(printedCommands().at(-1) ?? "")).trimEnd().split("\n").slice(-4);
+    tail = (await paste(printedCommands().at(-1) ?? "")).trimEnd().split("\n").slice(-5);
   });
 
-  test("are a token, four calls and an audit query", () => {
+  test("are a token, five calls and an audit query", () => {
     expect(printedCommands().map((line) => line.replace(/^(?:STC_\w+=\S+ )+/, "").split(/[ =]/)[0])).toEqual([
-      ...["TOKEN", "curl", "curl", "curl", "curl"],
+      ...["TOKEN", "curl", "curl", "curl", "curl", "curl"],
       process.execPath,
     ]);
   });
@@ -116,25 +116,31 @@ describe.skipIf(!canPaste)("the commands that the welcome prints", () => {
     expect(JSON.stringify(answers[0])).not.toMatch(/john\.smith|QQ000001C|Station Road/i);
   });
 
+  test("show the rows of a database, with the address masked", () => {
+    const newest = { id: "105", status: "open", total: "149.50", placed_at: "2026-11-27" };
+    expect(answers[1]).toHaveProperty("result.rows[0]", { ...newest, contact: "j*********@m***.example" });
+    expect(answers[1]).toHaveProperty("filteredFields", ["rows[].contact"]);
+  });
+
   test("show the history of this repository", () => {
-    expect(answers[1]).toMatchObject({ status: "success", tool: "git_log", filteredFields: [] });
-    expect(answers[1]).toHaveProperty("result.commits[0].id");
+    expect(answers[2]).toMatchObject({ status: "success", tool: "git_log", filteredFields: [] });
+    expect(answers[2]).toHaveProperty("result.commits[0].id");
   });
 
   test("are refused without the token's permission", () => {
-    expect(answers[2]).toMatchObject({
+    expect(answers[3]).toMatchObject({
       status: "denied",
       error: { code: "PERMISSION_DENIED", details: { missingPermissions: ["customer-data:write"] } },
     });
   });
 
   test("are refused an option in a branch's place", () => {
-    expect(answers[3]).toMatchObject({ status: "denied", error: { code: "INVALID_INPUT", stage: "VALIDATION" } });
+    expect(answers[4]).toMatchObject({ status: "denied", error: { code: "INVALID_INPUT", stage: "VALIDATION" } });
   });
 
   test("show each call's line in the audit", () => {
     expect(tail.map((line) => line.split(/ {2,}/)[1])).toEqual([
-      ...["ALLOWED", "ALLOWED", "DENIED PERMISSION_DENIED", "DENIED INVALID_INPUT"],
+      ...["ALLOWED", "ALLOWED", "ALLOWED", "DENIED PERMISSION_DENIED", "DENIED INVALID_INPUT"],
     ]);
     expect(tail.map((line) => / ([0-9a-f-]{36})\b/.exec(line)?.[1])).toEqual(answers.map(({ traceId }) => traceId));
   });

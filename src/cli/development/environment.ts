@@ -8,6 +8,7 @@ import { type Environment, readConfig } from "../../runtime/config/config.ts";
 import { DEVELOPMENT_SERVER_NAME, developmentCertificates } from "./certificates.ts";
 import { startCustomerMaster } from "./customer-master.ts";
 import { developmentKeys, developmentSigningKey } from "./keys.ts";
+import { developmentShop } from "./shop.ts";
 
 export const PROJECT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
 
@@ -20,7 +21,7 @@ const PORT = 8787;
 
 /**
  * Returns a development environment that needs no set-up: missing keys and certificates are created, this repository is the git
- * repository `self`, and a stand-in for the customer master service answers over mutual TLS. Loopback only.
+ * repository `self`, a stand-in for the customer master service answers over mutual TLS, and `shop` is a small database. Loopback only.
  *
  * @throws {StartupError} when the environment variables select production features
  */
@@ -37,6 +38,8 @@ export async function developmentEnvironment(environment: Environment, now: numb
   const consolePort = portAfter(port, 1);
   // Next to the service's own ports, so that plans and messages always name the same endpoint.
   const grpcPort = portAfter(port, 2);
+  const shop = join(PROJECT, "var/shop.sqlite");
+  developmentShop(shop);
   const written = {
     server: { host, port: PORT, console: { host, port: consolePort } },
     tools: [
@@ -44,6 +47,7 @@ export async function developmentEnvironment(environment: Environment, now: numb
       ...GIT_TOOLS,
       join(PROJECT, "tools/workspace"),
       join(PROJECT, "tools/people"),
+      join(import.meta.dir, "orders-of-customer.tool.yaml"),
     ],
     audit: {
       dir: join(PROJECT, "audit-logs"),
@@ -71,6 +75,7 @@ export async function developmentEnvironment(environment: Environment, now: numb
         },
       },
       git: { repositories: hasGit ? { self: PROJECT } : {} },
+      shop: { sql: { url: `sqlite://${shop}`, columns: { "customers.email": "mask" } } },
     },
     commands: {
       allowed: [...(hasGit ? ["git"] : []), ...(finds("bash", environment) ? ["bash"] : [])],

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import type { Environment } from "../../runtime/config/config.ts";
 import { KNOWN_CUSTOMERS } from "./customers.ts";
 import { PROJECT } from "./environment.ts";
+import { KNOWN_BUYER } from "./shop.ts";
 
 export interface Sample {
   readonly shows: string;
@@ -12,15 +13,20 @@ export interface Sample {
 /** The agent of the examples. */
 export const DEMO_AGENT = {
   sub: "demo-agent",
-  permissions: ["customer-data:read", "platform:git:read", "workspace:fs:read", "workspace:bash"],
+  permissions: ["customer-data:read", "orders:read", "platform:git:read", "workspace:fs:read", "workspace:bash"],
 } as const;
 
-/** First calls for a new user: one with masked data, one plain, one refused by permission, one refused by validation. */
+/** First calls for a new user: two with masked data, one plain, one refused by permission, one refused by validation. */
 const SAMPLES: readonly Sample[] = [
   {
     shows: "allowed: the policy masks the name and removes the other personal data",
     tool: "get_customer",
     args: { customerId: KNOWN_CUSTOMERS.johnSmith },
+  },
+  {
+    shows: "allowed: a query of a database, one fixed statement; the rows show the address masked",
+    tool: "orders_of_customer",
+    args: { customer: KNOWN_BUYER },
   },
   { shows: "allowed: the history of this repository", tool: "git_log", args: { repo: "self", count: 3 } },
   {

@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:tes
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { parse } from "yaml";
 import { z } from "zod";
 import type { ServerProcessOptions } from "../../../src/core/server-process.ts";
 import type { Json } from "../../../src/core/types.ts";
@@ -12,6 +13,7 @@ import type { SqlContext } from "../../../src/targets/sql/engine.ts";
 import { sqlSystem } from "../../../src/targets/sql/engines.ts";
 import { openSqlite } from "../../../src/targets/sql/sqlite/system.ts";
 import type { SqliteUser } from "../../../src/targets/sql/sqlite/user.ts";
+import { blocksOf } from "../../support/documented.ts";
 import { until } from "../../support/until.ts";
 import { ask, faultsOf, loaded, notesOf, openShop, refusal, sqlTool } from "./support.ts";
 
@@ -635,6 +637,27 @@ describe("when the schema changes", () => {
     fs.renameSync(join(folder, `next-${made}`), file);
     expect(await ask(binding)).toEqual({ rows: [{ x: "Zoe" }] });
   });
+});
+
+test("the guide's settings and its statement are what a tool needs", async () => {
+  const blocks = blocksOf("docs/sql.md").map(({ text: block }) => block);
+  const settings = parse(blocks.find((block) => block.includes("url: sqlite:")) ?? "").systems.shop.sql;
+  const statement = blocks.find((block) => block.startsWith("select o.id, o.total")) ?? "";
+  app.run("CREATE TABLE customers (id INTEGER PRIMARY KEY, email TEXT)");
+  app.run("INSERT INTO customers SELECT id, email FROM people");
+  app.run("ALTER TABLE orders ADD COLUMN total TEXT DEFAULT '1.50'");
+  const tool = sqlTool({
+    statement,
+    input: { customer: z.string(), states: z.array(z.string()).optional() },
+    columns: { id: text, total: text, contact: text },
+    outputPolicy: { "rows[].id": "allow", "rows[].total": "allow", "rows[].contact": "mask" },
+  });
+  const binding = await loaded(await open({ ...settings, url: `sqlite:${file}` }), tool);
+  const row = { total: "1.50", contact: "ann@canary.example" };
+  const all = [1, 2, 3].map((id) => ({ id: String(id), ...row }));
+  expect(await ask(binding, { customer: "1" })).toEqual({ rows: all });
+  expect(await ask(binding, { customer: "1", states: ["open", "x"] })).toEqual({ rows: all });
+  expect(await ask(binding, { customer: "1", states: ["sent"] })).toEqual({ rows: [] });
 });
 
 test("the processes end with the databases", async () => {
