@@ -134,7 +134,7 @@ const operation = (type: "query" | "mutation", isPartial: boolean): GraphqlOpera
     classification: type === "query" ? "read" : "write",
     input: z.strictObject({}),
     output: isPartial ? z.object({ errorPaths: z.array(z.string()).optional() }) : z.object({}),
-    ...(isPartial && { partial: "allow" }),
+    ...(isPartial && { partial: "allow", outputPolicy: { "errorPaths[]": "allow" } }),
   });
   if (!("http" in tool.target)) throw new Error("not an HTTP tool");
   const found = findings(schema, tool, tool.target.http, { fields: {}, scalars: {} });
@@ -190,11 +190,8 @@ describe("any answer", () => {
           if (error instanceof Refusal) expect(JSON.stringify([error.message, error.cause])).not.toContain(CANARY);
           else if (error instanceof HttpFailure) expect(error.message).not.toContain(CANARY);
           else throw error;
-          const { data: answered } = body;
-          const isDone = isTable(answered) && isTable(answered["order"]);
           // What a change has done is never called refused.
-          if (checked.type === "mutation" && error instanceof HttpFailure)
-            expect([error.meaning, isDone]).toEqual(["unknown", false]);
+          if (checked.type === "mutation" && error instanceof HttpFailure) expect(error.meaning).toBe("unknown");
         }
       }),
       { numRuns: 500 },
