@@ -34,7 +34,7 @@ describe.skipIf(BASH === null)("a shell rule that one line of the build register
     expect([http, body.status, body.approval.options]).toEqual([202, "pending", ["cancel", "once"]]);
     const shown = await world.send("GET", `/approvals/${body.approval.id}`, { token: await world.person() });
     expect(shown.body.approval).toMatchObject({ risk: "high", rules: expect.arrayContaining(["ships-to-customers"]) });
-    expect(shown.body.approval.view.notes).toContain("Ships to the machines of customers.");
+    expect(shown.body.approval.view.notes).toContain("Ships to the machines of customers (shipit).");
     expect(world.entry(body.traceId)).toMatchObject({
       decision: "PENDING",
       decisionReasons: [
