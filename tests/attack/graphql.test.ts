@@ -8,9 +8,7 @@ import { answered, type GraphqlBody } from "../targets/http/graphql/support.ts";
 const CANARY = "canary-90ab";
 const MAIL = `${CANARY}-mail-that-is-long@example.test`;
 const SCHEMA = `
-scalar Time
-scalar Json
-enum Status { OPEN SENT }
+scalar Time scalar Json enum Status { OPEN SENT }
 input Filter { status: [Status!], least: Float, text: String, sub: Filter }
 input Key @oneOf { id: ID, number: Int }
 type Person { name: String!, email: String, friends: [Person!] }

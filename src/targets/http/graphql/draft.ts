@@ -25,6 +25,7 @@ import {
   visitWithTypeInfo,
 } from "graphql";
 import type { HttpTarget, Json, ToolClassification } from "../../../core/types.ts";
+import { descriptionOf } from "../openapi/to-json-schema.ts";
 import {
   type CheckedDocument,
   checkedDocument,
@@ -260,7 +261,7 @@ const DESCRIPTION_CHARACTERS_MAX = 300;
 
 function described(schema: Json, description: string): Json {
   const text = description.replace(/\s+/g, " ").trim().slice(0, DESCRIPTION_CHARACTERS_MAX).toWellFormed();
-  return text === "" ? schema : { ...(schema as object), description: text };
+  return { ...(schema as object), ...descriptionOf(text) };
 }
 
 function objectSchema(fields: readonly SelectedField[], scalars: ScalarForms): Json {
