@@ -33,6 +33,28 @@ export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal, ab
   }
 }
 
+/** Settles like `work`, but rejects with the error from `tooLate` when it has not settled `graceMs` after the signal. */
+export async function resultSoonAfter<T>(
+  work: Promise<T>,
+  signal: AbortSignal,
+  graceMs: number,
+  tooLate: () => Error,
+): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const aborted = (): void => {
+    timer = setTimeout(() => reject(tooLate()), graceMs);
+  };
+  if (signal.aborted) aborted();
+  else signal.addEventListener("abort", aborted, { once: true });
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", aborted);
+  }
+}
+
 /** Returns whether the signal fired because of a deadline, and not because a client disconnected. */
 export function isTimeout({ reason }: AbortSignal): boolean {
   return reason instanceof Error && reason.name === "TimeoutError";

@@ -1,4 +1,4 @@
-import { resultWithin } from "../core/time-limits.ts";
+import { resultSoonAfter, resultWithin } from "../core/time-limits.ts";
 import { StoreProblem, transact } from "./dialect.ts";
 
 export interface PoolLimits {
@@ -9,7 +9,16 @@ export interface PoolLimits {
 }
 
 const QUEUED_MAX = 5_000;
+/** Time that a server has to end a transaction whose signal has fired, in milliseconds. */
+const END_MS_MAX = 1_000;
 const APPROVALS_SERVER = "the approvals' PostgreSQL";
+
+interface Run<T> {
+  readonly mode: string;
+  readonly work: (sql: Bun.TransactionSQL) => Promise<T>;
+  readonly using: typeof transact;
+  readonly signal: AbortSignal | undefined;
+}
 
 interface PoolOptions {
   readonly count: number;
@@ -38,13 +47,17 @@ export class ConnectionPool {
     this.#free = [...this.#all];
   }
 
-  /** `using`: how the transaction begins and ends. */
-  async run<T>(mode: string, work: (sql: Bun.TransactionSQL) => Promise<T>, using = transact): Promise<T> {
-    const connection = this.#free.pop() ?? (await this.#nextFree());
+  /** `using`: how the transaction begins and ends. Soon after the signal, it fails, and its connection is closed. */
+  async run<T>(
+    mode: string,
+    work: (sql: Bun.TransactionSQL) => Promise<T>,
+    { using = transact, signal }: Partial<Pick<Run<T>, "using" | "signal">> = {},
+  ): Promise<T> {
+    const connection = this.#free.pop() ?? (await this.#nextFree(signal));
     if (connection === undefined || this.#closed)
       throw new StoreUnavailable(`${this.#server} has no free connection: it is slow or unavailable`);
     try {
-      return await connection.run(mode, work, using);
+      return await connection.run({ mode, work, using, signal });
     } finally {
       const [next] = this.#queue;
       if (next === undefined) this.#free.push(connection);
@@ -58,15 +71,18 @@ export class ConnectionPool {
     await Promise.all(this.#all.map((connection) => connection.close()));
   }
 
-  #nextFree(): Promise<PooledConnection | undefined> {
-    if (this.#queue.size >= QUEUED_MAX || this.#closed) return Promise.resolve(undefined);
+  #nextFree(signal: AbortSignal | undefined): Promise<PooledConnection | undefined> {
+    if (this.#queue.size >= QUEUED_MAX || this.#closed || signal?.aborted === true) return Promise.resolve(undefined);
     return new Promise((resolve) => {
       const settle = (connection: PooledConnection | undefined): void => {
         clearTimeout(timer);
+        signal?.removeEventListener("abort", leave);
         this.#queue.delete(settle);
         resolve(connection);
       };
-      const timer = setTimeout(() => settle(undefined), this.#queueMs);
+      const leave = (): void => settle(undefined);
+      signal?.addEventListener("abort", leave, { once: true });
+      const timer = setTimeout(leave, this.#queueMs);
       this.#queue.add(settle);
     });
   }
@@ -82,7 +98,7 @@ class PooledConnection {
     this.#options = options;
   }
 
-  async run<T>(mode: string, work: (sql: Bun.TransactionSQL) => Promise<T>, using: typeof transact): Promise<T> {
+  async run<T>({ work, ...run }: Run<T>): Promise<T> {
     const wasOpen = this.#sql !== undefined;
     const progress = { isBegun: false };
     const noted = (sql: Bun.TransactionSQL): Promise<T> => {
@@ -90,12 +106,12 @@ class PooledConnection {
       return work(sql);
     };
     try {
-      return await this.#once(mode, noted, using);
+      return await this.#once({ ...run, work: noted });
     } catch (error) {
       // The server closed the connection or restarted between two transactions: this transaction has not sent anything.
       if (!wasOpen || progress.isBegun || !(error instanceof Bun.SQL.SQLError)) throw error;
     }
-    return this.#once(mode, noted, using);
+    return this.#once({ ...run, work: noted });
   }
 
   async close(): Promise<void> {
@@ -103,13 +119,14 @@ class PooledConnection {
     await this.#drop();
   }
 
-  async #once<T>(mode: string, work: (sql: Bun.TransactionSQL) => Promise<T>, using: typeof transact): Promise<T> {
+  async #once<T>({ mode, work, using, signal }: Run<T>): Promise<T> {
     const { open, limits, server = APPROVALS_SERVER } = this.#options;
     if (this.#closed) throw new StoreUnavailable(`${server} is closed`);
     this.#sql ??= open();
     const tooLate = (): Error => new StoreUnavailable(`${server} does not answer`);
     try {
-      return await resultWithin(using(this.#sql, mode, work), limits.transactionMs, tooLate);
+      const ended = resultWithin(using(this.#sql, mode, work), limits.transactionMs, tooLate);
+      return await (signal === undefined ? ended : resultSoonAfter(ended, signal, END_MS_MAX, tooLate));
     } catch (error) {
       if (isOfServer(error)) void this.#drop();
       throw error;

@@ -1,10 +1,10 @@
+import { transact } from "../../../database/dialect.ts";
 import { ConnectionPool, StoreUnavailable } from "../../../database/pool.ts";
 import { connect } from "../../../database/postgres.ts";
 import type { PostgresAddress } from "../../../database/postgres-url.ts";
+import { sqlStateOf } from "./failures.ts";
 
 const QUEUE_MS_MAX = 5_000;
-/** Time that a server has to end a statement that was cancelled. */
-const CANCEL_MS_MAX = 500;
 
 const READ = "ISOLATION LEVEL READ COMMITTED READ ONLY";
 /** Mode of changes, and of the look at a statement, which is rolled back. */
@@ -111,8 +111,7 @@ export class SqlDatabase {
    * @throws what `work` throws, after which nothing is changed; any other error leaves open whether the change was committed
    */
   change<T>(signal: AbortSignal, work: (transaction: Transaction) => Promise<T>): Promise<T> {
-    return this.#pool.run(WRITE, async (sql) => {
-      const transaction = this.#transaction(sql, signal);
+    return this.#run(WRITE, signal, transact, async (transaction) => {
       await makeSettings(transaction, this.#settings);
       return work(transaction);
     });
@@ -134,36 +133,35 @@ export class SqlDatabase {
     // In one message, by the simple protocol: nothing of it comes from a tool or a caller.
     const settings = this.#settings.map(([name, value]) => `SET LOCAL ${name} = '${value}'`);
     const begin = [`BEGIN ${mode}`, ...settings].join("; ");
+    return this.#run(begin, signal, rollBack, work);
+  }
+
+  async #run<T>(
+    begin: string,
+    signal: AbortSignal,
+    using: typeof transact,
+    work: (transaction: Transaction) => Promise<T>,
+  ): Promise<T> {
     try {
-      const ended = this.#pool.run(begin, (sql) => work(this.#transaction(sql, signal)), rollBack);
-      // A wait for a connection, and for a server that does not even roll back, ends with the call.
-      const result = await soonAfter(signal, ended, this.#options.name);
+      const result = await this.#pool.run(begin, (sql) => work(this.#transaction(sql, signal)), { using, signal });
       this.#hasAnswered = true;
       return result;
     } catch (error) {
-      this.#hasAnswered = false;
+      this.#hasAnswered = !isNoAnswer(error);
       throw error;
     }
   }
 
   #transaction(sql: Bun.TransactionSQL, signal: AbortSignal): Transaction {
-    const { name } = this.#options;
     const run = async (query: Bun.SQL.Query<unknown>): Promise<unknown> => {
+      if (signal.aborted) throw new StoreUnavailable(`the call of ${this.#options.name} has ended`);
+      // The pool ends the wait for a server that does not even answer this.
       const cancel = (): void => void query.cancel();
-      if (signal.aborted) throw new StoreUnavailable(`the call of ${name} has ended`);
       signal.addEventListener("abort", cancel, { once: true });
-      const silent = Promise.withResolvers<never>();
-      const tooLate = (): void => {
-        timer = setTimeout(() => silent.reject(new StoreUnavailable(`${name} does not answer`)), CANCEL_MS_MAX);
-      };
-      let timer: ReturnType<typeof setTimeout> | undefined;
-      signal.addEventListener("abort", tooLate, { once: true });
       try {
-        return await Promise.race([query, silent.promise]);
+        return await query;
       } finally {
-        clearTimeout(timer);
         signal.removeEventListener("abort", cancel);
-        signal.removeEventListener("abort", tooLate);
       }
     };
     return {
@@ -202,22 +200,9 @@ async function rollBack<T>(
   }
 }
 
-/** Settles like `work`, but fails when that has not ended soon after the signal. */
-async function soonAfter<T>(signal: AbortSignal, work: Promise<T>, name: string): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const aborted = (): void => {
-    const error = new StoreUnavailable(`${name} does not answer`);
-    timer = setTimeout(() => late.reject(error), 2 * CANCEL_MS_MAX);
-  };
-  if (signal.aborted) aborted();
-  else signal.addEventListener("abort", aborted, { once: true });
-  try {
-    return await Promise.race([work, late.promise]);
-  } finally {
-    clearTimeout(timer);
-    signal.removeEventListener("abort", aborted);
-  }
+/** Returns whether the server said nothing at all. */
+function isNoAnswer(error: unknown): boolean {
+  return error instanceof StoreUnavailable || (error instanceof Bun.SQL.SQLError && sqlStateOf(error) === "");
 }
 
 /** Returns a text as a template without values: such a one is sent by the extended protocol, a plain text is not. */

@@ -1,3 +1,6 @@
+import { Refusal } from "../../../core/errors.ts";
+import { StoreUnavailable } from "../../../database/pool.ts";
+import { stateOf } from "../../../database/postgres.ts";
 import type { Origin } from "../../../egress/resilience.ts";
 import {
   CONSTRAINED,
@@ -10,6 +13,19 @@ import {
   UNAVAILABLE,
   WRONG_VALUE,
 } from "../failures.ts";
+
+/** Returns whether the database, the driver or the network failed. Errors of the system and of TLS have codes. */
+function isOfConnection(error: unknown): error is Error {
+  if (error instanceof Refusal || error instanceof SqlFailure) return false;
+  if (error instanceof StoreUnavailable || error instanceof Bun.SQL.SQLError) return true;
+  return error instanceof Error && !(error instanceof TypeError) && "code" in error;
+}
+
+/** Returns the SQLSTATE; an empty text when the server said nothing. */
+export function sqlStateOf(error: unknown): string {
+  const state = stateOf(error);
+  return /^[0-9A-Z]{5}$/.test(state) ? state : "";
+}
 
 /** By SQLSTATE, whole or its class: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const MEANINGS: ReadonlyMap<string, Meaning> = new Map([
@@ -33,12 +49,21 @@ const MEANINGS: ReadonlyMap<string, Meaning> = new Map([
 /** States of a statement that may not fit the database any more: tables, columns, functions, rights, or what a function does. */
 const DRIFTED = new Set(["42P01", "42703", "42883", "42P10", "3F000", "0A000", "42501", "25006"]);
 
-/** Returns what an error of the driver means. Its text may hold rows, and is in none of the results. */
-export function failureOf(error: unknown): SqlFailure {
-  const sqlState = error instanceof Bun.SQL.PostgresError ? (error.errno ?? "") : "";
-  if (!/^[0-9A-Z]{5}$/.test(sqlState)) {
-    const message = error instanceof Error ? error.name : "no answer";
-    return new SqlFailure({ code: UNAVAILABLE[0], status: UNAVAILABLE[1], sqlState: "", origin: "transport", message });
+/**
+ * Returns what an error of the driver means. Its text may hold rows, and is in none of the results. Returns other errors as they are:
+ * refusals, and errors of this program.
+ */
+export function failureOf(error: unknown): unknown {
+  if (!isOfConnection(error)) return error;
+  const sqlState = sqlStateOf(error);
+  if (sqlState === "") {
+    return new SqlFailure({
+      code: UNAVAILABLE[0],
+      status: UNAVAILABLE[1],
+      sqlState: "",
+      origin: "transport",
+      message: error.name,
+    });
   }
   const meaning = [5, 3, 2].map((length) => MEANINGS.get(sqlState.slice(0, length))).find((found) => found);
   const [code, status] = meaning ?? FAILED;

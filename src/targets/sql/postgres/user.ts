@@ -1,4 +1,3 @@
-import { Refusal } from "../../../core/errors.ts";
 import type { RunContext } from "../../../core/types.ts";
 import type {
   AnsweredRow,
@@ -12,7 +11,6 @@ import type {
   SqlAnswer,
   Texts,
 } from "../engine.ts";
-import { SqlFailure } from "../failures.ts";
 import { type CallerSettings, emptySettings, settingsOf } from "./caller.ts";
 import { makeSettings, type SentRow, type SqlDatabase, type StatementLimits, type Transaction } from "./database.ts";
 import { describe, type PostgresDescription } from "./description.ts";
@@ -141,7 +139,7 @@ class PostgresStatement implements PreparedStatement {
       });
     } catch (error) {
       if (refused !== undefined) throw refused.error;
-      throw error instanceof Refusal || error instanceof SqlFailure ? error : failureOf(error);
+      throw failureOf(error);
     }
   }
 
