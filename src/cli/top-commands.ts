@@ -216,6 +216,32 @@ export const commands = [
       (await import("./import/openapi.ts")).importOpenApi(system, operations, options),
   }),
   command({
+    name: "import sql",
+    summary: "Write data-only manifests for tables of a database, which release nothing until you allow fields",
+    arguments: {
+      system: argument(text("system"), "a database; without --table and --statement, what it has is listed"),
+    },
+    uses: CONFIGURED,
+    options: {
+      table: repeated(text("table"), "tools for this table or view, name or schema.name; may be repeated"),
+      statement: repeated(text("file"), "a tool for the statement in this file; may be repeated"),
+      write: flag("also a tool that changes one row, for each table with a primary key"),
+      list: flag("list the tools instead, with the reason for each that cannot be imported"),
+      out: option(text("directory"), "where the manifests are written; existing files are left as they are"),
+      rename: repeated(text("tool=name"), "name of the tool; may be repeated"),
+      accept: ACCEPT,
+      json: JSON_FLAG,
+    },
+    exits: {
+      0: "written or listed",
+      1: "a tool could not be imported, or a file exists already",
+      2: "the database cannot be reached",
+      64: "wrong usage, or an unknown system or table",
+      78: "the configuration is invalid",
+    },
+    run: async ({ system }, options) => (await import("./import/sql.ts")).importSql(system, options),
+  }),
+  command({
     name: "plan",
     summary: "Show exactly what a call would run, and run nothing",
     arguments: TOOL_CALL.arguments,

@@ -8,6 +8,7 @@ import type {
   DataLabel,
   EpochMs,
   ExecutionPlan,
+  FieldAction,
   Handler,
   Json,
   Tool,
@@ -146,13 +147,29 @@ export interface OpenedKind extends Handler {
   /**
    * Returns drafts of manifests for the tools of a system; a text when they cannot be read, undefined for a system of another kind.
    */
-  drafts?(system: string): Promise<readonly ToolDraft[] | string | undefined>;
+  drafts?(system: string, asked?: AskedDrafts): Promise<readonly ToolDraft[] | string | undefined>;
   /** Starts watching the files that may change without a reload. */
   watch?(options: WatchOptions): void;
   /** Called when the revocation list has changed: drops what belongs to callers who may have been revoked, such as their tokens. */
   revoked?(): void;
   /** Returns how the tools' processes are confined; undefined when there are none. */
   confinement?(): ConfinementShown | undefined;
+}
+
+/** What an author asks of a system that has no tools of its own. */
+export interface AskedDrafts {
+  /** Statements of the author, each with a name for its tool. */
+  readonly statements: readonly { readonly name: string; readonly text: string }[];
+  /** Whether there are drafts of tools that change something. */
+  readonly hasChanges: boolean;
+}
+
+/** What is known of a field of the output besides its name. */
+export interface FieldFacts {
+  /** The names under which the system has it, the outer one first: `customers`, `email`. */
+  readonly names?: readonly string[];
+  /** What the system's own rules say of it, at least. */
+  readonly rule?: Exclude<FieldAction, "allow"> | undefined;
 }
 
 /** A tool that a system offers, as the draft of a data-only manifest. Its texts are the system's: untrusted, and only data. */
@@ -170,6 +187,10 @@ export interface ToolDraft {
   readonly output: Json;
   /** Comments for the manifest, in our own words. */
   readonly hints: readonly string[];
+  /** By path of the output, in the notation of policies. Left out: nothing else is known of them. */
+  readonly fields?: Readonly<Record<string, FieldFacts>> | undefined;
+  /** What it is a part of on the system, such as a table, by all its names. */
+  readonly partOf?: readonly string[];
   /** Remarks on the draft for its author. */
   readonly notes: readonly string[];
   /** Why no manifest can call the tool. Its schemas are empty then. */

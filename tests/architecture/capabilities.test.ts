@@ -154,6 +154,7 @@ const CAPABILITIES: readonly Capability[] = [
       ...["src/approvals/notify/report.ts", "src/approvals/store/tasks.ts", "src/database/rows.ts"],
       "src/targets/sql/postgres/description.ts",
       ...["src/targets/sql/sqlite/processes.ts", "src/targets/sql/sqlite/sqlite-child.ts"],
+      "src/targets/sql/postgres/catalog.ts",
       ...["src/audit/export/positions.ts", "src/audit/journal/saved-position.ts", "src/audit/unauthenticated.ts"],
       ...["src/audit/configurations.ts", "src/runtime/composition/configuration-history.ts"],
       ...["src/audit/query/line-rows.ts", "src/audit/query/params.ts", "src/audit/query/view.ts"],

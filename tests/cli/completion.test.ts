@@ -54,7 +54,7 @@ describe.each(["bash", "zsh", "fish"])("completion in %s", (shell) => {
     [["stc", "im"], ["import"]],
     [
       ["stc", "import", ""],
-      ["graphql", "grpc", "mcp", "openapi"],
+      ["graphql", "grpc", "mcp", "openapi", "sql"],
     ],
     [
       ["stc", "completion", ""],

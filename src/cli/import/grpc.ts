@@ -1,18 +1,10 @@
-import { isDeepStrictEqual } from "node:util";
 import { printable, printableCell } from "../../core/printable.ts";
 import type { ToolDraft } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
 import { type ConfigurationOptions, withParts } from "../configuration.ts";
 import { CommandError, EXIT, wrongUsage } from "../output.ts";
-import {
-  type Made,
-  madeManifest,
-  manifestText,
-  proposedPermission,
-  shownText,
-  snakeCase,
-  toolName,
-} from "./manifest-text.ts";
+import { callsSame, madeDraft } from "./draft.ts";
+import { type Made, snakeCase, toolName } from "./manifest-text.ts";
 import { type ImportItem, importSelected, renamed, type SelectionOptions } from "./selection.ts";
 
 interface ImportOptions extends ConfigurationOptions, SelectionOptions {
@@ -121,40 +113,12 @@ function offered(method: NamedMethod, { system, tools, options }: Import): Impor
   };
 }
 
-/** Returns whether the tool's target has every member of the draft's. */
-function callsSame({ target }: Pick<Tool, "target">, draft: ToolDraft, system: string): boolean {
-  const members: Readonly<Record<string, unknown>> = { ...target };
-  return (
-    target.system === system &&
-    Object.entries(draft.target).every(([key, part]) =>
-      isDeepStrictEqual({ ...(members[key] as object), ...(part as object) }, members[key]),
-    )
-  );
-}
-
-const DESCRIPTION_CHARACTERS_MAX = 1_000;
-
 /** Returns the text of a manifest that can be loaded. */
 export function manifestOf(
   name: string,
   system: string,
-  draft: ToolDraft & { readonly accepted?: boolean; readonly isRead?: boolean },
+  { isRead = false, ...draft }: ToolDraft & { readonly accepted?: boolean; readonly isRead?: boolean },
 ): Made {
-  if (draft.problem !== undefined) return { problem: draft.problem };
-  const { description, classification, target, input, output, hints, accepted = false, isRead = false } = draft;
-  const text = manifestText({
-    name,
-    classification,
-    input,
-    output,
-    accepted,
-    description: shownText(description, DESCRIPTION_CHARACTERS_MAX),
-    permissions: [proposedPermission(system, classification)],
-    target: { system, ...target },
-    notes: [
-      `Written by stc import grpc. Judge the classification and the permission, then ${accepted ? "read" : "write"} the output policy.`,
-      ...(isRead ? hints.filter((line) => !line.startsWith("Proposed by the method's name")) : hints),
-    ],
-  });
-  return madeManifest(text);
+  const hints = isRead ? draft.hints.filter((line) => !line.startsWith("Proposed by the method's name")) : draft.hints;
+  return madeDraft({ name, system, command: "stc import grpc" }, { ...draft, hints });
 }

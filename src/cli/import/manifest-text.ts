@@ -10,6 +10,7 @@ import { zodFromJson } from "../../core/json-schema/zod.ts";
 import { element, otherKey, type Step } from "../../core/output-policy/field-path.ts";
 import { namesOf, type PolicyField, pathOf, policyFields } from "../../core/output-policy/output-fields.ts";
 import { personalName } from "../../core/output-policy/personal-names.ts";
+import { declaredTarget, type ToolDraft } from "../../core/target-kind.ts";
 import type { FieldAction, Json, Tool, ToolClassification } from "../../core/types.ts";
 import { labelOf } from "../../detection/labels.ts";
 import { MODULES } from "../../modules.ts";
@@ -33,6 +34,8 @@ export interface ManifestDraft {
   readonly notes?: readonly string[];
   /** The author accepts the suggestions: they are the output policy, instead of comments in it. */
   readonly accepted?: boolean;
+  /** What is known of fields of the output besides their names, by path. */
+  readonly fields?: ToolDraft["fields"];
 }
 
 const NAME_CHARACTERS_MAX = 64;
@@ -112,6 +115,7 @@ export function manifestText(draft: ManifestDraft): string {
     others,
     notes = [],
     accepted = false,
+    fields,
   } = draft;
   const head = { name, ...(title !== undefined && { title }), description, classification };
   return [
@@ -120,12 +124,21 @@ export function manifestText(draft: ManifestDraft): string {
     "",
     ...tableLines({ ...head, permissions: { required: permissions }, ...others }, ""),
     ...["", ...tableLines({ target }, ""), "", ...tableLines({ input }, ""), "", ...tableLines({ output }, ""), ""],
-    ...policyLines(output, accepted),
+    ...policyLines(output, { accepted, fields }),
     "",
+    ...errorLines(target, accepted),
+  ].join("\n");
+}
+
+/** Returns the line that releases error texts, for a target that has some. */
+function errorLines(target: Json, accepted: boolean): readonly string[] {
+  const { kind, part } = declaredTarget({ target }, MODULES.targetKinds) ?? {};
+  if (kind !== undefined && kind.hasErrorText?.(part) !== true) return [];
+  return [
     "# What the target says about a failure, without secrets; a text with personal data is withheld.",
     `${accepted ? "" : "# "}errors: filtered`,
     "",
-  ].join("\n");
+  ];
 }
 
 const POLICY_LINES_MAX = 400;
@@ -148,9 +161,13 @@ interface Suggested {
  * Returns an output policy with a suggestion for each field by its name: as comments, so that it releases nothing, or as its lines.
  * Parts that the schema does not describe are comments in either case.
  */
-function policyLines(output: Json, accepted: boolean): readonly string[] {
+function policyLines(
+  output: Json,
+  { accepted, fields: facts }: Required<Pick<ManifestDraft, "accepted">> & Pick<ManifestDraft, "fields">,
+): readonly string[] {
   const fields = fieldsOf(output);
-  const named = new Map(fields.flatMap(suggestions).map((line) => [pathOf(line.steps), line]));
+  const lined = fields.flatMap((field) => suggestions(field).map((line) => withFacts(line, field, facts)));
+  const named = new Map(lined.map((line) => [pathOf(line.steps), line]));
   const all = [...named.values()].filter(({ steps }) => isNameable(steps));
   const parts = all.length > FIELDS_LISTED_MAX ? merged(all) : all;
   const suggested = withoutLeaks(parts.slice(0, POLICY_LINES_MAX), [...named.values()]);
@@ -199,7 +216,7 @@ function isNameable(steps: readonly Step[]): boolean {
 }
 
 /** Returns the line for a field; none for an answer that is one value, which no pattern names. */
-function suggestions({ steps: all, kind }: PolicyField): readonly Suggested[] {
+function suggestions({ steps: all, kind }: Pick<PolicyField, "steps" | "kind">): readonly Suggested[] {
   const keysAreData = all.indexOf(otherKey);
   const steps = keysAreData === -1 ? all : all.slice(0, keysAreData);
   if (keysAreData !== -1) {
@@ -220,6 +237,18 @@ function suggestions({ steps: all, kind }: PolicyField): readonly Suggested[] {
       ? { steps, action: "mask", reason: "personal data, by its name" }
       : { steps, action: "allow", reason: "" },
   ];
+}
+
+/** Returns a suggestion with what the system itself says of the field: its other names there, and its rule. The strictest holds. */
+function withFacts(line: Suggested, { steps, kind }: PolicyField, facts: ManifestDraft["fields"] = {}): Suggested {
+  const path = pathOf(steps);
+  const { names = [], rule } = (Object.hasOwn(facts, path) ? facts[path] : undefined) ?? {};
+  const [other] = names.length === 0 ? [] : suggestions({ steps: names, kind });
+  const isHidden = (action: FieldAction | undefined): boolean => action === "mask" || action === "redact";
+  const found =
+    isHidden(line.action) || other === undefined || !isHidden(other.action) ? line : { ...other, steps: line.steps };
+  if (rule === undefined || found.action === "redact") return found;
+  return { ...found, action: rule, reason: "as the system's rules say" };
 }
 
 /** The pattern for everything. */
@@ -275,6 +304,14 @@ function withoutLeaks(lines: readonly Suggested[], all: readonly Suggested[]): r
 
 function prefixes(steps: readonly Step[]): readonly string[] {
   return steps.map((_, index) => pathOf(steps.slice(0, index + 1)));
+}
+
+/** Returns the tool of a manifest that was made. */
+export function loadedManifest(text: string): Tool {
+  const kinds = MODULES.targetKinds;
+  const read = readDataOnly(text, { define: createDefineTool(kinds), kinds });
+  if ("problems" in read) throw new Error(`the manifest does not load: ${read.problems.join("; ")}`);
+  return read.tool;
 }
 
 /** Returns what keeps a manifest from being loaded; empty: it loads. `check` finds what the configuration has against the tool. */

@@ -132,7 +132,7 @@ function certaintyOf(words: readonly string[], { above, isNumber }: NameContext)
     if (PERSONS.has(before) || (last === "address" && isCertainPhrase(whole))) return "certain";
     if (last === "address") return THINGS.has(before) || words.length > 1 ? undefined : "likely";
   }
-  if (PARTS[above.at(-1) ?? ""]?.has(words.join(" "))) return isThing(above.slice(0, -1)) ? undefined : "certain";
+  if (PARTS.get(above.at(-1) ?? "")?.has(words.join(" "))) return isThing(above.slice(0, -1)) ? undefined : "certain";
   if (CERTAIN_WORDS.has(last)) return lastWordCertainty(last, whole);
   if (isNumber && suffixes(whole).some((suffix) => NUMBERED.has(suffix))) return "certain";
   if (isCertainPhrase(whole)) return isThing(whole.slice(0, -2)) ? undefined : "certain";
@@ -242,10 +242,10 @@ const WRITTEN_IN_DIGITS: ReadonlySet<string> = listed(
 );
 
 /** Parts of an address or a name that appear as keys below it: `address.street`, `name.first`. */
-const PARTS: Readonly<Record<string, ReadonlySet<string>>> = {
-  address: listed("street, line, street line, address line, postcode, postal code, zip, zip code"),
-  name: listed("first, last, middle, given, family, maiden"),
-};
+const PARTS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
+  ["address", listed("street, line, street line, address line, postcode, postal code, zip, zip code")],
+  ["name", listed("first, last, middle, given, family, maiden")],
+]);
 
 /** Names that only group others: `customer.profile.name` is the name of a customer. */
 const WRAPPERS: ReadonlySet<string> = listed(

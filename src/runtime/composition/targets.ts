@@ -1,6 +1,8 @@
 import { createDefineTool } from "../../core/define-tool.ts";
+import { type Fault, ManifestError } from "../../core/errors.ts";
 import { present } from "../../core/present.ts";
 import type {
+  AskedDrafts,
   CertificateExpiry,
   Channel,
   ConfinementShown,
@@ -152,8 +154,21 @@ export class Targets {
    * Returns drafts of manifests for the tools of a system of a kind; a text when they cannot be read, undefined for a system that
    * this kind does not have.
    */
-  async drafts(kind: string, system: string): Promise<readonly ToolDraft[] | string | undefined> {
-    return this.#opened.find(({ kind: { name } }) => name === kind)?.handler.drafts?.(system);
+  async drafts(kind: string, system: string, asked?: AskedDrafts): Promise<readonly ToolDraft[] | string | undefined> {
+    return this.#opened.find(({ kind: { name } }) => name === kind)?.handler.drafts?.(system, asked);
+  }
+
+  /** Returns why a tool that is not one of the configuration's could not be loaded; empty: it could be. */
+  async faultsOf(tool: Tool): Promise<readonly Fault[]> {
+    const opened = this.#opened.find(({ kind }) => kind.key in tool.target)?.handler;
+    try {
+      await opened?.prepare?.([tool]);
+      opened?.bind(tool);
+      return [];
+    } catch (error) {
+      if (!(error instanceof ManifestError)) throw error;
+      return error.faults;
+    }
   }
 
   /** Starts to follow the files that may change without a reload. */

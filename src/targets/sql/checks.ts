@@ -186,7 +186,7 @@ function ruleFaults({ tool, part, rules }: CheckedTool, { columns }: Description
 const STRICTEST: readonly ColumnRule[] = ["never", "redact", "mask"];
 
 /** Returns the strictest rule for a column that is in these places, and the place that it is for. */
-function ruleOf(
+export function ruleOf(
   rules: DatabaseRules,
   places: readonly Place[],
 ): { readonly rule: ColumnRule; readonly from: string } | undefined {

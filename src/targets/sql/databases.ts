@@ -1,6 +1,6 @@
 import { ManifestError } from "../../core/errors.ts";
 import type { ServerProcesses } from "../../core/server-process.ts";
-import type { KindReport, Quarantine, SystemState } from "../../core/target-kind.ts";
+import type { AskedDrafts, KindReport, Quarantine, SystemState, ToolDraft } from "../../core/target-kind.ts";
 import type { Binding, Tool } from "../../core/types.ts";
 import type { Circuit } from "../../egress/resilience.ts";
 import type { SqlContext, SqlParts, SqlSystem } from "./engine.ts";
@@ -83,6 +83,13 @@ export class Databases {
       return [name, { circuit: resilience.circuit, calls: resilience.calls }] as const;
     });
     return Object.fromEntries(states);
+  }
+
+  /** Returns drafts of tools; a text when the database does not answer, undefined for a system of another kind. */
+  async drafts(name: string, asked: AskedDrafts): Promise<readonly ToolDraft[] | string | undefined> {
+    const system = this.#systems.get(name);
+    if (system === undefined) return undefined;
+    return (await import("./drafts/drafts.ts")).draftsOf(system, asked, AbortSignal.timeout(CHECK_MS_MAX));
   }
 
   async close(): Promise<void> {

@@ -66,6 +66,8 @@ export interface SqlSystem {
   readonly limits: ResultLimits;
   /** Remarks on the system for operators. */
   readonly notes: readonly string[];
+  /** Left out where the engine lists no tables. */
+  readonly catalog?: Catalog | undefined;
   /** Whether rows depend on the caller, so that they cannot be counted for a plan. */
   readonly dependsOnCaller: boolean;
   close(): Promise<void>;
@@ -97,6 +99,57 @@ export interface DatabaseUser {
   readonly hasAnswered: boolean;
   /** Asks the database what a statement is, and runs nothing of it. @throws {SqlFailure} */
   prepare(asked: AskedStatement, signal: AbortSignal): Promise<PreparedStatement>;
+}
+
+/** What a database has. Only its catalog is read. */
+export interface Catalog {
+  /** How a statement refers to its parameters: `$1` as often as it likes, or a mark for each use. */
+  readonly parameters: "numbered" | "marks";
+  /** Whether a change returns rows. */
+  readonly returnsRows: boolean;
+  /** Returns a name of letters, digits and `_` as the statement has it, whatever it means otherwise. */
+  readonly quote: (name: string) => string;
+  /** Returns the tables and views that the reading user may select from. @throws {SqlFailure} */
+  tables(signal: AbortSignal): Promise<readonly CatalogTable[]>;
+}
+
+export interface CatalogTable {
+  /** Empty where the engine has no schemas. */
+  readonly schema: string;
+  readonly name: string;
+  /** As statements name it, quoted by the server. */
+  readonly sql: string;
+  readonly isView: boolean;
+  readonly comment: string | undefined;
+  /** Those that the reading user may read. */
+  readonly columns: readonly CatalogColumn[];
+  /** Columns of the primary key; empty when there is none. */
+  readonly key: readonly string[];
+  /** First columns of indexes. */
+  readonly indexed: readonly string[];
+}
+
+export interface CatalogColumn extends Omit<DescribedColumn, "origin"> {
+  /** As statements name it, quoted by the server. */
+  readonly sql: string;
+  /** The type of a parameter that is compared with it; undefined: none has its values. */
+  readonly parameter: CatalogParameter | undefined;
+  /** Values of an enumeration. */
+  readonly labels: readonly string[] | undefined;
+  /** Most characters of a text; undefined: as many as one likes. */
+  readonly charsMax: number | undefined;
+  readonly isNullable: boolean;
+  /** Whether it is stored, so that the server tells the origin of its values. */
+  readonly isStored: boolean;
+  /** Whether the user of tools that change something may write it. */
+  readonly mayChange: boolean;
+  readonly comment: string | undefined;
+}
+
+export interface CatalogParameter {
+  readonly type: ParameterType;
+  /** Returns a parameter with its type, such as `$1::bigint`. `reference`: `$1`, or a mark. */
+  readonly sql: (reference: string) => string;
 }
 
 export interface AskedStatement {

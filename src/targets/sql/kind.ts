@@ -53,6 +53,7 @@ async function open(context: SqlContext, parts: SqlParts): Promise<OpenedKind> {
     },
     report: (tools) => databases?.report(tools) ?? {},
     quarantineOf: (tool) => databases?.quarantineOf(tool),
+    drafts: async (system, asked = { statements: [], hasChanges: false }) => databases?.drafts(system, asked),
     status: async () => databases?.status() ?? {},
     close: async () => databases?.close(),
   };

@@ -3,7 +3,7 @@ import type { TargetContext } from "../../core/target-kind.ts";
 import { readNamed } from "../../egress/certificates.ts";
 import { Resilience } from "../../egress/resilience.ts";
 import { resilienceOf } from "../../egress/settings.ts";
-import type { DatabaseUser, ResultLimits, SqlContext, SqlSystem } from "./engine.ts";
+import type { Catalog, DatabaseUser, ResultLimits, SqlContext, SqlSystem } from "./engine.ts";
 import type { SqlEntry } from "./settings.ts";
 
 const CONNECTIONS = 4;
@@ -18,6 +18,8 @@ export interface ServerLimits extends ResultLimits {
 
 interface OpenedUser {
   readonly user: DatabaseUser;
+  /** Reads what the user may see. `writer`: the user of changes. Left out where the engine lists no tables. */
+  readonly catalogFor?: (writer: string | undefined) => Catalog;
   close(): Promise<void>;
 }
 
@@ -60,6 +62,7 @@ export function openServer(
     rules: { columns: entry.columns, functions: entry.functions ?? [] },
     limits,
     notes: [],
+    catalog: read.catalogFor?.(entry.write?.user),
     dependsOnCaller: entry.caller !== undefined,
     async close() {
       await Promise.all([read.close(), write?.close()]);

@@ -142,3 +142,7 @@ test("any name is read in little time", () => {
     personalName(["no".repeat(48), "nameaddress".repeat(8), "email".repeat(19)]);
   }
 });
+
+test("a name that every object has is a name like any other", () => {
+  expect(personalName(["constructor", "toString", "street"])).toBeUndefined();
+});

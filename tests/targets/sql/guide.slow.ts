@@ -1,16 +1,18 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { parse } from "yaml";
-import { AskingService, type CallExtras, type Reply } from "../../support/asking-service.ts";
+import { parse, stringify } from "yaml";
+import { AskingService, type CallExtras, type Loose, type Reply } from "../../support/asking-service.ts";
 import { blocksOf } from "../../support/documented.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+import { runStc } from "../../support/stc.ts";
 
 const blocks = blocksOf("docs/sql.md");
 const yaml = blocks.filter(({ language }) => language === "yaml").map(({ text }) => text);
 const [settings = ""] = yaml;
 const [manifest = "", change = ""] = yaml.filter((text) => text.includes("classification:"));
 const [role = ""] = blocks.filter(({ language }) => language === "sql").map(({ text }) => text);
+const commands = blocks.filter(({ text }) => text.startsWith("stc import sql")).map(({ text }) => text.trim());
 
 const TABLES = `CREATE TABLE customers (id bigint PRIMARY KEY, email text);
 CREATE TABLE orders (id bigint PRIMARY KEY, customer_id bigint REFERENCES customers, status text NOT NULL,
@@ -23,6 +25,7 @@ INSERT INTO orders SELECT 9007199254740990 + n, 7, CASE n % 2 WHEN 0 THEN 'open'
 /** The service of the guide, with the guide's database. */
 class GuideService extends AskingService {
   server: PostgresServer | undefined;
+  #systems: Loose;
 
   async start(native: string): Promise<void> {
     this.server = await startPostgres(native);
@@ -39,7 +42,31 @@ class GuideService extends AskingService {
     // The guide's database is in an internal network; this one is on this host.
     systems.shop.sql.url = `postgres://127.0.0.1:${this.server.port}/shop`;
     delete systems.shop.sql.tls;
+    this.#systems = systems;
     await this.run({ tools: ["tools"], systems, approvals: { store: "sqlite://approvals.sqlite" } });
+  }
+
+  /** The guide's commands, and a folder where they can run: its systems, and no tools. */
+  importing(): { readonly text: readonly string[]; readonly cwd: string } {
+    const cwd = join(this.folder, "importing");
+    for (const folder of ["tools", "queries"]) mkdirSync(join(cwd, folder), { recursive: true });
+    writeFileSync(join(cwd, "queries/newest_orders.sql"), "select id, status from orders order by id desc");
+    const systems = structuredClone(this.#systems);
+    for (const user of ["read", "write"])
+      systems.shop.sql[user].passwordFile = `../${systems.shop.sql[user].passwordFile}`;
+    const issuer = {
+      issuer: "https://issuer.test",
+      audience: "stc",
+      algorithms: ["EdDSA"],
+      jwksUri: "https://issuer.test/jwks.json",
+    };
+    const others = {
+      audit: { dir: "audit" },
+      approvals: { store: "sqlite://approvals.sqlite" },
+      jwt: { issuers: [issuer] },
+    };
+    writeFileSync(join(cwd, "stc.yaml"), stringify({ tools: ["tools"], systems, ...others }));
+    return { text: commands, cwd };
   }
 
   async call(args: unknown, tool = "orders_of_customer", { approval }: CallExtras = {}): Promise<Reply> {
@@ -85,6 +112,19 @@ describe.skipIf(native === undefined)("the guide's database", () => {
     expect(body.result.rows).toHaveLength(30);
     const lines = service.journal().filter(({ type }) => type === "change.prepared");
     expect(lines).toMatchObject([{ traceId: body.traceId, system: "shop", changed: 30 }]);
+  });
+
+  test("tables and statements are imported with the commands of the guide, and load", async () => {
+    const { text, cwd } = service.importing();
+    for (const command of text) {
+      const { code, err } = await runStc([...command.split(" ").slice(1), "--config", "stc.yaml"], { cwd });
+      expect([command, code, err]).toEqual([command, 0, ""]);
+    }
+    expect(readdirSync(join(cwd, "tools")).sort()).toEqual(
+      ["customers_get", "newest_orders", "orders_get", "orders_update"].map((name) => `${name}.tool.yaml`),
+    );
+    const { code, out } = await runStc(["check", "--config", "stc.yaml"], { cwd });
+    expect([code, out]).toEqual([0, expect.stringContaining("ok: 4 tools")]);
   });
 
   test("lists are values, whatever is in them", async () => {

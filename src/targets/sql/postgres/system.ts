@@ -1,9 +1,10 @@
 import type { TargetContext } from "../../../core/target-kind.ts";
 import { type PostgresAddress, parsePostgresUrl } from "../../../database/postgres-url.ts";
-import type { SqlContext, SqlSystem } from "../engine.ts";
+import type { Catalog, SqlContext, SqlSystem } from "../engine.ts";
 import { isEncrypted } from "../server-settings.ts";
 import { openServer, passwordOf, type ServerUser } from "../server-system.ts";
 import type { SqlEntry } from "../settings.ts";
+import { postgresCatalog } from "./catalog.ts";
 import { SqlDatabase } from "./database.ts";
 import { PostgresUser } from "./user.ts";
 
@@ -22,7 +23,8 @@ export async function openPostgres(context: SqlContext, name: string, entry: Sql
         areFunctionsChecked: entry.checkFunctions ?? true,
         newName: () => `stc_${context.newId().replaceAll("-", "")}`,
       });
-      return { user: opened, close: () => database.close() };
+      const catalogFor = (writer: string | undefined): Catalog => postgresCatalog(database, writer);
+      return { user: opened, catalogFor, close: () => database.close() };
     },
   });
 }
