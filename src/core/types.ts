@@ -68,6 +68,8 @@ export interface CallerContext {
   readonly roles?: readonly string[] | undefined;
   /** The `sub` values of the RFC 8693 `act` chain, outermost first. */
   readonly actors: readonly string[];
+  /** The `iss` values of the same chain; undefined for an actor that names none, and missing where none names one. */
+  readonly actorIssuers?: readonly (string | undefined)[] | undefined;
   /** `sid:` followed by the token's `sid`: the only session name that a caller cannot choose. */
   readonly session?: string | undefined;
   /** Seconds since the Unix epoch, from the `exp` claim. */

@@ -89,18 +89,22 @@ export class HaltIndex {
   }
 
   /**
-   * Returns the halts that stop the call. A halted caller is stopped as the token's own subject, by issuer and subject, and as any
-   * actor of its `act` chain, by subject alone, because the chain holds only subjects.
+   * Returns the halts that stop the call. A halted caller is stopped as the token's own subject, and as any actor of its `act` chain,
+   * by issuer and subject. An actor that names no issuer is stopped by its subject alone: it may be the halted one.
    */
   matching({ tool, caller, session }: HaltableCall): readonly CallHalt[] {
-    const { issuer, subject, actors } = caller;
+    const { issuer, subject, actors, actorIssuers = [] } = caller;
     const found = [
       ...this.#all,
       ...(this.#by.tool.get(tool.name) ?? NONE),
       ...(this.#by.system.get(tool.target.system) ?? NONE),
       ...(this.#subjects.get(subject) ?? NONE).filter(({ target }) => target.issuer === issuer),
     ];
-    for (const actor of actors) found.push(...(this.#subjects.get(actor) ?? NONE));
+    for (const [at, actor] of actors.entries()) {
+      const own = actorIssuers[at];
+      const named = this.#subjects.get(actor) ?? NONE;
+      found.push(...(own === undefined ? named : named.filter(({ target }) => target.issuer === own)));
+    }
     for (const named of new Set([caller.session, session])) {
       if (named !== undefined) found.push(...(this.#by.session.get(named) ?? NONE));
     }

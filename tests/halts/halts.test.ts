@@ -124,21 +124,24 @@ interface Called {
   readonly issuer: string;
   readonly subject: string;
   readonly actors: readonly string[];
+  readonly actorIssuers: readonly (string | undefined)[];
   readonly sid: string | undefined;
   readonly session: string | undefined;
 }
 
 function callOf(call: Partial<Called>): HaltableCall {
   const { tool = "t", system = "s", changes = false, issuer = "i", subject = "a", actors = [], sid, session } = call;
+  const { actorIssuers } = call;
   return {
     tool: { name: tool, classification: changes ? "write" : "read", target: { system } },
-    caller: { issuer, subject, actors, session: sid },
+    caller: { issuer, subject, actors, actorIssuers, session: sid },
     session,
   } as unknown as HaltableCall;
 }
 
 const target = (kind: HaltTarget["kind"], value = "", issuer = ""): HaltTarget => ({ kind, value, issuer });
 const ALL = target("all");
+const ACTORS = { actors: ["y", "x"] };
 
 let world: ApprovalWorld;
 let fleet: Fleet;
@@ -177,7 +180,14 @@ describe("a call is stopped by a halt of", () => {
     ["its caller", target("caller", "a", "i"), {}, true],
     ["a caller of another issuer", target("caller", "a", "j"), {}, false],
     ["a caller whose issuer and subject join to the same text", target("caller", "ia", ""), {}, false],
-    ["an actor of its chain, whatever its issuer", target("caller", "x", "j"), { actors: ["y", "x"] }, true],
+    ["an actor of its chain that names no issuer", target("caller", "x", "j"), { actors: ["y", "x"] }, true],
+    ["an actor that names its issuer", target("caller", "x", "j"), { ...ACTORS, actorIssuers: [undefined, "j"] }, true],
+    [
+      "its actor's namesake at another issuer",
+      target("caller", "x", "k"),
+      { ...ACTORS, actorIssuers: ["k", "j"] },
+      false,
+    ],
     ["the session of its token", target("session", "sid:1"), { sid: "sid:1", session: "2" }, true],
     ["the session that it names", target("session", "2"), { session: "2" }, true],
     ["a prototype's member", target("tool", "constructor"), {}, false],

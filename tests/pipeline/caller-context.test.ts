@@ -41,6 +41,7 @@ interface Benign {
   readonly subject?: string;
   readonly permissions?: readonly string[];
   readonly actors?: readonly string[];
+  readonly actorIssuers?: readonly (string | undefined)[];
 }
 
 const claims = (changes: Claims) => () => issueToken(es256, goodClaims(changes));
@@ -134,6 +135,12 @@ const BENIGN: readonly Benign[] = [
   { title: "sub named __proto__", token: claims({ sub: "__proto__" }), subject: "__proto__" },
   { title: "an act chain", token: claims({ act: { sub: "b", act: { sub: "c" } } }), actors: ["b", "c"] },
   {
+    title: "an act chain that names an issuer",
+    token: claims({ act: { sub: "b", act: { sub: "c", iss: "https://other.test" } } }),
+    actors: ["b", "c"],
+    actorIssuers: [undefined, "https://other.test"],
+  },
+  {
     title: "an act chain of ten",
     token: claims({ act: chain(10) }),
     actors: Array.from({ length: 10 }, (_, i) => `a${10 - i}`),
@@ -155,6 +162,7 @@ describe("tokens that are accepted", () => {
     expect(caller.subject).toBe(row.subject ?? "agent-7");
     expect(caller.permissions).toEqual([...(row.permissions ?? ["customer:read"])]);
     expect(caller.actors).toEqual([...(row.actors ?? [])]);
+    expect(caller.actorIssuers).toEqual(row.actorIssuers);
     expect(Object.isFrozen(caller) && Object.isFrozen(caller.permissions) && Object.isFrozen(caller.actors)).toBe(true);
   });
 

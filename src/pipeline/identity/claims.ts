@@ -68,7 +68,7 @@ export function readCaller(token: ReadToken, rules: ClaimRules, nowSeconds: numb
         ? readPermissions(claims, rules.permissionsClaim)
         : [...(rules.subjectPermissions?.get(subject) ?? [])],
     ),
-    actors: Object.freeze(readActors(claims)),
+    ...readActors(claims),
     session: readSession(claims),
     expiresAt,
     ...(rules.claims !== undefined && rules.claims.length > 0 && { claims: readFurther(claims, rules.claims) }),
@@ -194,9 +194,10 @@ function checkPermissions(claim: string, value: unknown): string[] {
   });
 }
 
-/** Returns the `sub` values of the RFC 8693 `act` chain, outermost first. Each actor may name its own issuer. */
-function readActors(claims: ReadonlyMap<string, unknown>): string[] {
+/** Reads the RFC 8693 `act` chain, outermost first. Each actor may name its own issuer. */
+function readActors(claims: ReadonlyMap<string, unknown>): Pick<CallerContext, "actors" | "actorIssuers"> {
   const actors: string[] = [];
+  const issuers: (string | undefined)[] = [];
   let actor = claims;
   while (actor.has("act")) {
     const act = actor.get("act");
@@ -204,13 +205,15 @@ function readActors(claims: ReadonlyMap<string, unknown>): string[] {
     if (actors.length === ACTORS_MAX) throw invalid("act: the chain is too long");
     actor = new Map<string, unknown>(Object.entries(act));
     actors.push(readSubject("act.sub", actor.get("sub")));
-    if (actor.has("iss")) assertIssuer(actor.get("iss"));
+    issuers.push(actor.has("iss") ? readIssuer(actor.get("iss")) : undefined);
   }
-  return actors;
+  const isNamed = issuers.some((issuer) => issuer !== undefined);
+  return { actors: Object.freeze(actors), ...(isNamed && { actorIssuers: Object.freeze(issuers) }) };
 }
 
-function assertIssuer(iss: unknown): void {
+function readIssuer(iss: unknown): string {
   if (typeof iss !== "string" || iss === "" || iss.length > ISSUER_CHARACTERS_MAX) throw invalid("act.iss: not a name");
+  return iss;
 }
 
 /**
