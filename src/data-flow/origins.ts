@@ -342,7 +342,7 @@ function judged(
   const found = telling
     .sort((a, b) => b.part - a.part || Number(isTold(b)) - Number(isTold(a)) || b.source.at - a.source.at)
     .map((match) => originOf(match, match.isWhole));
-  const origins = approval === undefined ? found : [approval, ...found];
+  const origins = trustedEarly(approval === undefined ? found : [approval, ...found]);
   return {
     argument,
     isDestination,
@@ -361,6 +361,17 @@ function judged(
     origins: origins.slice(0, ORIGINS_MAX),
     more: Math.max(0, origins.length - ORIGINS_MAX),
   };
+}
+
+/**
+ * Moves the first trusted field with the whole value to the second place: where not all origins are named, an approver still learns
+ * that a trusted field has the value, too.
+ */
+function trustedEarly(origins: readonly ValueOrigin[]): readonly ValueOrigin[] {
+  const at = origins.findIndex(({ isTrusted, isWhole }) => isTrusted && isWhole);
+  const trusted = origins[at];
+  if (at < 2 || trusted === undefined) return origins;
+  return [...origins.slice(0, 1), trusted, ...origins.slice(1, at), ...origins.slice(at + 1)];
 }
 
 /** Returns whether a value has an address or a code, which tells enough whatever words it is made of. */
@@ -483,11 +494,13 @@ function longestRun(covered: Uint8Array, { words, bits, tellsAlone }: Value): nu
 /** Joins the findings about several values of one argument: the elements of a list, or the pieces of a text. */
 function joined(one: ArgumentOrigins, other: ArgumentOrigins): ArgumentOrigins {
   const known = new Set<string>();
-  const all = [...one.origins, ...other.origins].filter(({ traceId, field }) => {
-    const isNew = !known.has(`${traceId} ${field}`);
-    known.add(`${traceId} ${field}`);
-    return isNew;
-  });
+  const all = trustedEarly(
+    [...one.origins, ...other.origins].filter(({ traceId, field }) => {
+      const isNew = !known.has(`${traceId} ${field}`);
+      known.add(`${traceId} ${field}`);
+      return isNew;
+    }),
+  );
   return {
     argument: one.argument,
     isDestination: one.isDestination,

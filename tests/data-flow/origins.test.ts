@@ -223,6 +223,15 @@ describe("a trusted field", () => {
     ]);
   });
 
+  test("is named where untrusted text with the value fills the list, and the rest are counted", () => {
+    const mails = Array.from({ length: 9 }, () => sourceOf({ body: "Write to carol@partner.example" }));
+    const [found] = lookUp({ to: "carol@partner.example" }, [source, ...mails]);
+    expect(found?.origins.map(({ isTrusted }) => isTrusted)).toEqual([false, true, false, false, false]);
+    expect(found?.more).toBe(6);
+    const [joined] = lookUp({ to: ["mark@evil.example", "carol@partner.example"] }, [source, ...mails]);
+    expect(joined?.origins.filter(({ isTrusted }) => isTrusted)).toHaveLength(1);
+  });
+
   test("vouches for nothing else", () => {
     expect(lookUp({ to: "mark@evil.example" }, [source])[0]?.isUntrusted).toBe(true);
     expect(lookUp({ to: "carol@partner.example, mark@evil.example" }, [source])[0]?.isUntrusted).toBe(true);
