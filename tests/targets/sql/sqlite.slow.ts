@@ -67,8 +67,8 @@ const cancel = (rows: object, more = {}) =>
     statement: "update orders set status = 'cancelled' where customer = $1 returning id",
   });
 
-/** Process ids of the processes that have databases open. */
-function children(): readonly number[] {
+/** Process ids of the processes of a service that have databases open. Without a command line, one has ended. */
+function children(service = process.pid): readonly number[] {
   return fs
     .readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
@@ -76,9 +76,7 @@ function children(): readonly number[] {
     .filter((pid) => {
       try {
         const parent = /^PPid:\t(\d+)$/m.exec(fs.readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
-        return (
-          Number(parent) === process.pid && fs.readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("sqlite-child")
-        );
+        return Number(parent) === service && fs.readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("sqlite-child");
       } catch {
         return false;
       }
@@ -667,4 +665,29 @@ test("the processes end with the databases", async () => {
   expect(before).toBeGreaterThan(0);
   await databases.close();
   expect(children().length).toBe(before - 1);
+});
+
+test("the processes end with a service that is killed, in the midst of a query", async () => {
+  const code = `import { ask, loaded, openShop, sqlTool } from ${JSON.stringify(join(import.meta.dir, "support.ts"))};
+import { z } from "zod";
+const databases = await openShop({ url: ${JSON.stringify(`sqlite:${file}`)}, limits: { statementMs: 600000 } });
+const statement = "with recursive r(n) as (select 1 union all select n + 1 from r) select count(*) as x from r";
+const binding = await loaded(databases, sqlTool({ statement, columns: { x: z.string() } }));
+console.log("asks");
+await ask(binding, {}, AbortSignal.timeout(600000));`;
+  const service = Bun.spawn([process.execPath, "-e", code], { cwd: import.meta.dir, stdout: "pipe" });
+  const said = await service.stdout.getReader().read();
+  expect(Buffer.from(said.value ?? []).toString()).toBe("asks\n");
+  const [child = 0] = children(service.pid);
+  expect(child).toBeGreaterThan(0);
+  service.kill("SIGKILL");
+  await service.exited;
+  const runs = (): boolean => {
+    try {
+      return fs.readFileSync(`/proc/${child}/cmdline`, "utf8") !== "";
+    } catch {
+      return false;
+    }
+  };
+  await until("the end of its process", () => !runs() || undefined);
 });
