@@ -5,7 +5,8 @@ import type { Databases } from "../../src/targets/sql/databases.ts";
 import { type MariaDbServer, startMariaDb } from "../support/mariadb.ts";
 import { until } from "../support/until.ts";
 import { Wire } from "../support/wire.ts";
-import { ask, databaseAt, faultsOf, loaded, refusal, sqlTool } from "../targets/sql/support.ts";
+import { runContext } from "../targets/http/support.ts";
+import { ask, databaseAt, faultsOf, loaded, notesOf, refusal, sqlTool } from "../targets/sql/support.ts";
 
 const classification = "write";
 
@@ -15,6 +16,8 @@ const TABLES = [
   "CREATE TRIGGER note AFTER UPDATE ON orders FOR EACH ROW SET @noted = 1",
   "CREATE TABLE old (id bigint, status varchar(10)) ENGINE=MyISAM",
   "INSERT INTO old VALUES (1, 'open')",
+  "CREATE TABLE `2019` (id bigint, status varchar(10)) ENGINE=MyISAM",
+  "CREATE TABLE prices (id bigint PRIMARY KEY AUTO_INCREMENT, price decimal(5,2), name varchar(3), day date)",
   "CREATE VIEW older AS SELECT id, status FROM old",
   "CREATE USER reader@'%'",
   "GRANT SELECT ON shop.* TO reader@'%'",
@@ -141,14 +144,32 @@ describe("a change of a MariaDB database", () => {
     expect((await refusal(run.call(binding, plan, context))).message).toContain("would change 4 rows, and at most 3");
     const few = await loaded(databases, change({ rows: { changes: 1, count: COUNT } }));
     expect((await refusal(ask(few, first))).message).toContain("would change 4 rows, and at most 1");
+    await server.send(["ALTER TABLE orders ADD COLUMN more int", "DELETE FROM orders WHERE id = 6"], "shop");
+    expect(await ask(binding, first)).toEqual({ changed: 3 });
+    await server.send("ALTER TABLE orders DROP COLUMN more", "shop");
   });
 
   test("names its triggers and the tables whose rows go along", async () => {
     const statement = "delete from people where id = cast(? as signed)";
     const binding = await loaded(await open(), change({ statement, input: { id: z.int() } }));
-    expect(binding.describe?.({ kind: "sql" }).notes).toEqual(["a deleted row of people also changes orders"]);
+    expect(await notesOf(binding, { id: 9 })).toEqual(["a deleted row of people also changes orders"]);
     const noted = await loaded(await open(), change({ rows: { changes: 3 } }));
-    expect(noted.describe?.({ kind: "sql" }).notes).toEqual(["the trigger note of orders runs"]);
+    expect(await notesOf(noted, first)).toEqual(["the trigger note of orders runs"]);
+  });
+
+  test("whose triggers are others than those that were approved is refused", async () => {
+    const binding = await loaded(await open(), change({ rows: { changes: 3 } }));
+    const { signal } = new AbortController();
+    const plan = await binding.plan(first, { signal });
+    await server.send("CREATE TRIGGER more AFTER UPDATE ON orders FOR EACH ROW SET @more = 1", "shop");
+    try {
+      const late = await refusal(binding.run(plan, runContext({ signal })));
+      expect([late.code, late.details]).toEqual(["TARGET_REFUSED", { status: "FAILED_PRECONDITION" }]);
+      expect(await states()).toEqual(UNCHANGED);
+      expect(await notesOf(binding, first)).toHaveLength(2);
+    } finally {
+      await server.send("DROP TRIGGER more", "shop");
+    }
   });
 
   const refused: readonly (readonly [what: string, statement: string])[] = [
@@ -167,6 +188,7 @@ describe("a change of a MariaDB database", () => {
     ["hides another one in a comment", "update orders set status = 'x' /*! , customer = 2 */ where id = 1"],
     ["makes a variable", "update orders set status = (@x := 'x') where id = 1"],
     ["changes a table without transactions", "update old set status = 'x' where id = 1"],
+    ["changes one whose name has digits only", "insert into shop.2019 values (1, 'x')"],
     ["changes one behind a view", "update older set status = 'x' where id = 1"],
     ["loads a file", "load data infile '/etc/passwd' into table orders"],
     ["may not be done by its user", "update mysql.user set host = 'x' where user = 'root'"],
@@ -205,6 +227,26 @@ describe("a change of a MariaDB database", () => {
     expect([long.code, long.details]).toEqual(["TARGET_REFUSED", { status: "INVALID_ARGUMENT" }]);
     const text = JSON.stringify([bad, twice, long].map(({ message, cause }) => [message, cause]));
     expect(text).not.toMatch(/canary|orders\.|PRIMARY|CONSTRAINT/);
+  });
+
+  const stored: readonly (readonly [column: string, value: string, isStored: boolean])[] = [
+    ["price", "1.50", true],
+    ["price", "1.005", false],
+    ["name", "abc", true],
+    ["name", "abc ", false],
+    ["name", "abcd", false],
+    ["day", "2026-11-28", true],
+    ["day", "2026-11-28 13:02", false],
+  ];
+  test.each(stored)("stores values as they were approved, or nothing: %s %p", async (column, value, isStored) => {
+    const statement = `insert into prices (${column}) values (?)`;
+    const binding = await loaded(await open(), change({ statement, input: { value: z.string() } }));
+    const count = async (): Promise<unknown> =>
+      (await server.send("SELECT count(*) AS n FROM prices", "shop"))[0]?.["n"];
+    const before = Number(await count());
+    if (isStored) expect(await ask(binding, { value })).toEqual({ changed: 1 });
+    else expect((await refusal(ask(binding, { value }))).details).toEqual({ status: "INVALID_ARGUMENT" });
+    expect(await count()).toBe(before + (isStored ? 1 : 0));
   });
 
   test("that ignores errors is taken back: the server warns", async () => {

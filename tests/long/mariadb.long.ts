@@ -18,7 +18,9 @@ const TABLES = [
   "INSERT INTO people (id, name, email, status, salary) VALUES (1, 'Ann', 'ann@canary.example', 'open', 10), (2, 'Bob', 'bob@canary.example', '0', 20)",
   "CREATE TABLE orders (id bigint PRIMARY KEY, customer bigint)",
   "INSERT INTO orders VALUES (1, 1), (2, 1)",
-  "CREATE VIEW visible AS SELECT id, email, email AS other FROM people",
+  "CREATE VIEW visible AS SELECT id, email, email AS other, email AS name FROM people",
+  // Named like functions that the server has itself, and with digits only.
+  ...["count", "path", "123"].map((name) => `CREATE FUNCTION \`${name}\`(a int) RETURNS int NO SQL RETURN a`),
   "CREATE TABLE big (id bigint PRIMARY KEY, x varchar(100))",
   "INSERT INTO big SELECT seq, repeat('x', 100) FROM seq_1_to_200000",
   "CREATE FUNCTION writes() RETURNS int MODIFIES SQL DATA BEGIN INSERT INTO people (id) VALUES (99); RETURN 1; END",
@@ -134,6 +136,10 @@ describe("a MariaDB database", () => {
       ["shop.counted", "select counted() as id"],
       ["shop.counted", "select shop.counted() as id"],
       ["shop.counted", "select `shop` . `counted` () as id"],
+      ["shop.count", "select count (1) as id"],
+      ["shop.count", "select count/**/(1) as id"],
+      ["shop.path", "select path(1) as id"],
+      ["shop.123", "select shop.123(1) as id"],
       ["shop.sleep", "with w (id) as (select sleep(9)) select id from w"],
       ["shop.sleep", "select id from people -- '\n where sleep(9) -- '"],
     ];
@@ -245,6 +251,8 @@ group by 1 order by n desc, name # the end`;
     const unknown = [
       "select email as x from visible",
       "select other as x from visible",
+      "select people.name as x from visible as people",
+      "select people.name as x from visible as people group by people.name",
       "select upper(email) as x from people",
       "select shown as x from people",
       "select email as x from people union select name from people",
@@ -262,6 +270,13 @@ group by 1 order by n desc, name # the end`;
         "outputPolicy.rows[].x must be mask, as the system's columns say of People.Email",
       ]);
       expect(await faults(statement, { origins: { x: "computed" } })).toEqual([]);
+    });
+
+    test("of a view are answered, also where the server tells another place of them with the result", async () => {
+      const statement = "select people.other as x from visible as people group by people.other";
+      const tool = sqlTool({ statement, origins: { x: "computed" }, columns: { x: text } });
+      const rows = [{ x: "ann@canary.example" }, { x: "bob@canary.example" }];
+      expect(await ask(await loaded(await open(rules), tool))).toEqual({ rows });
     });
 
     test("must be those of the output", async () => {
@@ -303,6 +318,39 @@ group by 1 order by n desc, name # the end`;
       for (const x of hostile) expect(await ask(binding, { x })).toEqual({ rows: [{ x }] });
       expect(await ask(binding, {})).toEqual({ rows: [{ x: null }] });
       for (const x of ["a\0b", "\ud800"]) expect((await refusal(ask(binding, { x }))).code).toBe("INVALID_INPUT");
+    });
+
+    test("are the same on a server whose settings are others", async () => {
+      const settings = [
+        ["max_error_count", "0"],
+        ["init_connect", "'SET NAMES gbk'"],
+        ["sql_mode", "'ORACLE,NO_BACKSLASH_ESCAPES'"],
+        ["sql_quote_show_create", "0"],
+      ];
+      const before = await server.send("SELECT @@sql_mode AS mode");
+      for (const [name, value] of settings) await server.send(`SET GLOBAL ${name} = ${value}`);
+      try {
+        const databases = await open({ connections: 1 });
+        const echo = sqlTool({
+          statement: `select concat(?, "'", '\\'', 'é😀') as x`,
+          input: { x: z.string() },
+          columns: { x: text },
+        });
+        const cut = sqlTool({ statement: "select cast(name as signed) as x from people", columns: { x: text } });
+        const [echoing, cutting] = [await loaded(databases, echo), await loaded(databases, cut)];
+        for (let turn = 0; turn < 3; turn += 1) {
+          expect(await ask(echoing, { x: "\u5c5c\\é😀" })).toEqual({ rows: [{ x: "\u5c5c\\é😀''é😀" }] });
+          expect((await refusal(ask(cutting))).details).toEqual({ status: "INVALID_ARGUMENT" });
+        }
+      } finally {
+        const mode = String(before[0]?.["mode"]);
+        await server.send([
+          "SET GLOBAL max_error_count = 64",
+          "SET GLOBAL init_connect = ''",
+          `SET GLOBAL sql_mode = '${mode}'`,
+          "SET GLOBAL sql_quote_show_create = 1",
+        ]);
+      }
     });
 
     test("are texts unless the statement casts them: 0 does not match every text", async () => {

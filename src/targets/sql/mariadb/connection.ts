@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import type { Connection, FieldPacket } from "mysql2";
+import type { AuthPlugin, Connection, FieldPacket } from "mysql2";
 import { StoreUnavailable } from "../../../database/pool.ts";
 import { cellText, type SentValue } from "./values.ts";
 
@@ -51,6 +51,11 @@ const EXTRA_BYTES = 1_048_576;
 const ARRIVING_BYTES = 8_388_608;
 const INTERRUPTED = 1317;
 
+/** Without TLS, these would encrypt the password with a key that whoever answers has chosen. */
+const refused: AuthPlugin = () => () => {
+  throw new Error("a way to sign in that needs TLS");
+};
+
 /** One connection to a server. After an error, it is not used again. */
 export class MariaDbConnection {
   readonly #connection: Connection;
@@ -76,6 +81,7 @@ export class MariaDbConnection {
       ...(password !== undefined && { password }),
       // An object of its own for each connection: the driver keeps sessions by it, and does not verify the name of a resumed one.
       ...(tls !== undefined && { ssl: { ...tls, rejectUnauthorized: true, verifyIdentity: true } }),
+      ...(tls === undefined && { authPlugins: { caching_sha2_password: refused, sha256_password: refused } }),
       connectTimeout: CONNECT_MS_MAX,
       charset: "utf8mb4",
       // `FOUND_ROWS`: a change counts the rows that it matches, not only those that become different.

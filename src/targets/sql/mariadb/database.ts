@@ -39,6 +39,8 @@ export interface MariaDbTransaction {
 const COMMIT_MS_MAX = 5_000;
 /** Number of the error of a statement that the service has interrupted, because it needs no more rows. */
 const INTERRUPTED = 1317;
+/** Number of the note, which is no warning, of a value that was rounded or cut when it was stored. */
+const CUT = 1265;
 /** Most rows and characters of the service's own questions. */
 const OWN: ReadBounds = { rows: 100_000, chars: 16_777_216 };
 
@@ -131,7 +133,8 @@ export class MariaDbDatabase {
       "sql_mode = 'STRICT_ALL_TABLES,STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
       "time_zone = '+00:00'",
       "sql_auto_is_null = 0",
-      "sql_notes = 0",
+      "sql_notes = 1",
+      "max_error_count = 64",
       "group_concat_max_len = 16777216",
       `max_statement_time = ${statementMs / 1_000}`,
       `lock_wait_timeout = ${lock}`,
@@ -139,7 +142,7 @@ export class MariaDbDatabase {
       `sql_select_limit = ${rows ?? "18446744073709551615"}`,
     ];
     // A server may be told to ignore the character set that a client names when it connects.
-    await connection.command(`SET NAMES utf8mb4, SESSION ${settings.join(", ")}`);
+    await connection.command(`SET NAMES utf8mb4 COLLATE utf8mb4_general_ci, SESSION ${settings.join(", ")}`);
     await connection.command("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
     await connection.command(`START TRANSACTION ${mode}`);
   }
@@ -155,7 +158,10 @@ function transactionOn(connection: MariaDbConnection, signal: AbortSignal): Mari
     async warnings() {
       // An interruption that came after the end of its statement hits the next one.
       const rows = await asked().catch(asked);
-      return rows.map(([, code]) => Number(code)).filter((code) => code !== INTERRUPTED);
+      return rows
+        .map(([level, code]) => ({ isNote: level === "Note", code: Number(code) }))
+        .filter(({ isNote, code }) => code !== INTERRUPTED && (!isNote || code === CUT))
+        .map(({ code }) => code);
     },
   };
 }

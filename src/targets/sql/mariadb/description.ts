@@ -9,13 +9,20 @@ import { charsetOf, typeName } from "./values.ts";
 export interface MariaDbDescription extends Description {
   /** The columns as the server tells them with a result. */
   readonly shape: string;
+  /** Whether the server's word for a column's origin holds. */
+  readonly tellsOrigins: boolean;
   /** Tables and views that the statement may name. */
   readonly tables: readonly TableName[];
   /** Digest of those tables. */
   readonly digest: string;
 }
 
-type TableName = readonly [schema: string, table: string];
+interface TableName {
+  readonly schema: string;
+  readonly table: string;
+  /** Whether it is a table itself, and no view. */
+  readonly isStored: boolean;
+}
 
 interface Checked {
   readonly statement: string;
@@ -48,11 +55,13 @@ async function ask(
   // Its text was read otherwise than the server reads it.
   if (prepared.parameterCount !== read.parameters.length) throw new StatementRefused([UNREADABLE]);
   const tables = await tablesNamed(transaction, schema, read.names);
+  // A view's column is told as if it were one of a table with the view's alias.
+  const tellsOrigins = read.tellsOrigins && tables.every(({ isStored }) => isStored);
   const problems = isChange ? await engineProblems(transaction, tables) : [];
   if (problems.length > 0) throw new StatementRefused(problems);
   const origins: (Place | undefined)[] = [];
   for (const field of prepared.columns) {
-    origins.push(read.tellsOrigins ? await originOf(transaction, field) : undefined);
+    origins.push(tellsOrigins ? await originOf(transaction, field) : undefined);
   }
   const columns = prepared.columns.map((field, at) => {
     const place = origins[at];
@@ -71,13 +80,14 @@ async function ask(
   return {
     parameters: read.parameters.map(parameterType),
     columns,
-    functions: read.functions.map((name) => ({
+    functions: [...read.functions, ...(await storedNamed(transaction, schema, read.known))].map((name) => ({
       name: name.includes(".") ? name : `${schema}.${name}`,
       isVolatile: true,
     })),
     user: userOf((await transaction.ask("SHOW GRANTS")).map(([grant]) => grant ?? "")),
     effects: isChange ? await effectsOf(transaction, tables) : [],
-    shape: shapeOf(prepared.columns),
+    shape: shapeOf(prepared.columns, tellsOrigins),
+    tellsOrigins,
     tables,
     digest: await digestOf(transaction, tables),
   };
@@ -85,12 +95,17 @@ async function ask(
 
 const UNREADABLE = "cannot be read: write its texts, names and comments in a simpler way";
 
-/** Returns what the columns of a result are, for a comparison. The type of a computed column may depend on the values. */
-export function shapeOf(fields: readonly FieldPacket[]): string {
+/**
+ * Returns what the columns of a result are, for a comparison. The type of a computed column may depend on the values, and the server tells
+ * another place of a view's column with the result than before.
+ */
+export function shapeOf(fields: readonly FieldPacket[], tellsOrigins: boolean): string {
   return JSON.stringify(
     fields.map((field) => {
       const { db, orgTable, orgName, name } = field;
-      return orgTable === "" ? [name] : [name, db, orgTable, orgName, typeName(field), charsetOf(field)];
+      return !tellsOrigins || orgTable === ""
+        ? [name]
+        : [name, db, orgTable, orgName, typeName(field), charsetOf(field)];
     }),
   );
 }
@@ -140,11 +155,31 @@ async function tablesNamed(
   const inList = (column: string): string =>
     `LOWER(${column}) IN (SELECT name FROM JSON_TABLE(?, '$[*]' COLUMNS (name varchar(64) PATH '$')) AS n)`;
   const rows = await transaction.ask(
-    `SELECT table_schema, table_name FROM information_schema.tables
+    `SELECT table_schema, table_name, table_type IN (${STORED}) FROM information_schema.tables
 WHERE ${inList("table_schema")} AND ${inList("table_name")} ORDER BY 1, 2`,
     [lower, lower],
   );
-  return rows.map(([schema, table]) => [schema ?? "", table ?? ""]);
+  return rows.map(([schema, table, isStored]) => ({
+    schema: schema ?? "",
+    table: table ?? "",
+    isStored: isStored === "1",
+  }));
+}
+
+const STORED = "'BASE TABLE', 'SYSTEM VERSIONED'";
+
+/** Returns those names that stored functions have. The user sees those that it may call. */
+async function storedNamed(
+  transaction: MariaDbTransaction,
+  schema: string,
+  names: readonly string[],
+): Promise<readonly string[]> {
+  const rows = await transaction.ask(
+    `SELECT routine_name FROM information_schema.routines WHERE routine_schema = ? AND routine_type = 'FUNCTION'
+AND LOWER(routine_name) IN (SELECT name FROM JSON_TABLE(?, '$[*]' COLUMNS (name varchar(64) PATH '$')) AS n)`,
+    [schema, JSON.stringify(names)],
+  );
+  return rows.flatMap(([name]) => name ?? []);
 }
 
 /** Returns the origin of a column that is stored in a table: not of a view, and not generated. */
@@ -155,7 +190,7 @@ async function originOf(transaction: MariaDbTransaction, field: FieldPacket): Pr
     `SELECT t.table_schema, t.table_name, c.column_name FROM information_schema.tables t
 JOIN information_schema.columns c ON c.table_schema = t.table_schema AND c.table_name = t.table_name
 WHERE t.table_schema = ? AND t.table_name = ? AND c.table_schema = ? AND c.table_name = ? AND c.column_name = ?
-AND t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND c.generation_expression IS NULL`,
+AND t.table_type IN (${STORED}) AND c.generation_expression IS NULL`,
     [db, orgTable, db, orgTable, orgName],
   );
   return found === undefined ? undefined : [found[0] ?? "", found[1] ?? "", found[2] ?? ""];
@@ -173,8 +208,11 @@ WHERE t.table_schema = ? AND t.table_name = ? AND COALESCE(e.transactions, 'NO')
   );
 }
 
-/** Returns what changes of these tables set off, as far as the user may know: triggers need the right TRIGGER. */
-async function effectsOf(transaction: MariaDbTransaction, tables: readonly TableName[]): Promise<readonly string[]> {
+/** Returns what changes of these tables set off, in one order, as far as the user may know: triggers need the right TRIGGER. */
+export async function effectsOf(
+  transaction: MariaDbTransaction,
+  tables: readonly TableName[],
+): Promise<readonly string[]> {
   const constraint = (event: string, rule: string): string =>
     `SELECT CONCAT('a ${event} row of ', referenced_table_name, ' also changes ', table_name)
 FROM information_schema.referential_constraints WHERE unique_constraint_schema = ? AND referenced_table_name = ?
@@ -197,8 +235,8 @@ async function forEach(
   sql: string,
 ): Promise<readonly string[]> {
   const found: string[] = [];
-  for (const table of tables) {
-    found.push(...(await transaction.ask(sql, table)).map(([text]) => text ?? ""));
+  for (const { schema, table } of tables) {
+    found.push(...(await transaction.ask(sql, [schema, table])).map(([text]) => text ?? ""));
   }
   return found;
 }
@@ -206,12 +244,12 @@ async function forEach(
 /** Returns the digest of what tables and views are. */
 export async function digestOf(transaction: MariaDbTransaction, tables: readonly TableName[]): Promise<string> {
   if (tables.length === 0) return "";
-  const one = `SELECT CONCAT_WS(' ', (SELECT CONCAT_WS(' ', table_type, engine) FROM information_schema.tables WHERE table_schema = ? AND table_name = ?),
+  const one = `SELECT CONCAT_WS(' ', (SELECT CONCAT_WS(' ', table_schema, table_name, table_type, engine) FROM information_schema.tables WHERE table_schema = ? AND table_name = ?),
 (SELECT GROUP_CONCAT(CONCAT_WS(' ', column_name, column_type, collation_name, is_nullable, generation_expression) ORDER BY ordinal_position)
 FROM information_schema.columns WHERE table_schema = ? AND table_name = ?)) AS t`;
   const rows = await transaction.ask(
     `SELECT MD5(GROUP_CONCAT(t ORDER BY t SEPARATOR '/')) FROM (${tables.map(() => one).join(" UNION ALL ")}) AS all_tables`,
-    tables.flatMap((name) => [...name, ...name]),
+    tables.flatMap(({ schema, table }) => [schema, table, schema, table]),
   );
   return rows[0]?.[0] ?? "";
 }

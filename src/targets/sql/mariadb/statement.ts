@@ -9,6 +9,8 @@ export interface ReadStatement {
   readonly parameters: readonly string[];
   /** The functions that it calls and that are not known to do nothing else than compute: `name`, or `schema.name`. */
   readonly functions: readonly string[];
+  /** The other words before a parenthesis. A stored function may have the name of one: `count (x)` with a space calls that. */
+  readonly known: readonly string[];
   /**
    * Whether the server's word for a column's origin holds: with a second SELECT, WITH or a table function, it may name an alias as if it
    * were a table.
@@ -19,24 +21,36 @@ export interface ReadStatement {
 }
 
 const RUN_COMMENTS = "has a comment that MariaDB runs or obeys: /*!, /*M! or /*+";
+const RETURNS = "has RETURNING, which MariaDB does not describe: the result has `changed` and no rows";
+const PORTION = "has FOR PORTION OF, which adds rows that MariaDB does not count";
 const CHANGES = new Set(["insert", "update", "delete", "replace"]);
 
 /** Reads a statement. @param isChange whether it is the statement of a tool that changes something */
 export function readStatement(statement: string, isChange: boolean): ReadStatement {
   const tokens = tokensOf(statement);
   if (tokens === undefined) {
-    return { problems: [RUN_COMMENTS], parameters: [], functions: [], tellsOrigins: false, names: [] };
+    return { problems: [RUN_COMMENTS], parameters: [], functions: [], known: [], tellsOrigins: false, names: [] };
   }
   const words = tokens.map(({ kind, text }) => (kind === "word" ? text : ""));
   const selects = words.filter((word) => word === "select").length;
   const nests = words.some((word) => NESTING.has(word));
+  const called = [...new Set(tokens.flatMap((_, at) => calledAt(tokens, at) ?? []))];
   return {
     problems: [...problemsIn(tokens, words), ...(isChange ? changeProblems(words) : [])],
     parameters: tokens.flatMap(({ kind }, at) => (kind === "parameter" ? [typeAround(tokens, at)] : [])),
-    functions: [...new Set(tokens.flatMap((_, at) => calledAt(tokens, at) ?? []))],
+    functions: called.filter((name) => !isKnown(name)),
+    known: called.filter(isKnown),
     tellsOrigins: selects === 1 && !nests,
-    names: [...new Set(tokens.flatMap(({ kind, text }) => (kind === "word" || kind === "name" ? [text] : [])))],
+    names: [...new Set(tokens.flatMap(nameIn))],
   };
+}
+
+const isKnown = (name: string): boolean => FUNCTIONS.has(name) || LANGUAGE.has(name);
+
+/** A name after a dot may have digits only: `shop.123`. */
+function nameIn({ kind, text }: Token): readonly string[] {
+  if (kind === "value") return text === "" ? [] : [text.replace(/^\./, "")];
+  return kind === "word" || kind === "name" ? [text] : [];
 }
 
 const NESTING = new Set(["with", "values", "value", "json_table", "union", "except", "intersect"]);
@@ -54,9 +68,10 @@ function problemsIn(tokens: readonly Token[], words: readonly string[]): readonl
 
 function changeProblems([first = "", ...words]: readonly string[]): readonly string[] {
   if (!CHANGES.has(first)) return ["must begin with INSERT, UPDATE, DELETE or REPLACE"];
-  return words.includes("returning")
-    ? ["has RETURNING, which MariaDB does not describe: the result has `changed` and no rows"]
-    : [];
+  return [
+    ...(words.includes("returning") ? [RETURNS] : []),
+    ...(words.some((word, at) => word === "for" && words[at + 1] === "portion") ? [PORTION] : []),
+  ];
 }
 
 /** Returns the type of the parameter there, with its sizes: `CAST(? AS type)` gives it one. */
@@ -82,21 +97,23 @@ const CAST_TYPES: ReadonlyMap<string, string> = new Map([
   ["nchar", "text"],
 ]);
 
-/** Returns the name of the function that is called there; undefined when none is, or one that only computes. */
+/** Returns the name of what may be a function that is called there. */
 function calledAt(tokens: readonly Token[], at: number): string | undefined {
   const token = tokens[at];
   if (tokens[at + 1]?.text !== "(" || tokens[at + 1]?.kind !== "mark" || token === undefined) return undefined;
-  if (token.kind !== "word" && token.kind !== "name") return undefined;
-  const isQualified = tokens[at - 1]?.kind === "mark" && tokens[at - 1]?.text === ".";
-  if (isQualified) {
-    const before = tokens[at - 3];
-    if (before?.kind === "word" && INTO.has(before.text)) return undefined;
-    return `${tokens[at - 2]?.text}.${token.text}`;
-  }
-  const before = tokens[at - 1];
+  const [name] = nameIn(token);
+  if (name === undefined) return undefined;
+  const schemaAt = schemaBefore(tokens, at);
+  const before = tokens[(schemaAt ?? at) - 1];
   if (before?.kind === "word" && INTO.has(before.text)) return undefined;
-  if (token.kind === "word" && (FUNCTIONS.has(token.text) || LANGUAGE.has(token.text))) return undefined;
-  return namesColumns(tokens, at) ? undefined : token.text;
+  if (schemaAt !== undefined) return `${tokens[schemaAt]?.text}.${name}`;
+  return namesColumns(tokens, at) ? undefined : name;
+}
+
+/** Returns where the schema of the name there is: `.123` is one token. */
+function schemaBefore(tokens: readonly Token[], at: number): number | undefined {
+  if (tokens[at]?.kind === "value") return at - 1;
+  return tokens[at - 1]?.kind === "mark" && tokens[at - 1]?.text === "." ? at - 2 : undefined;
 }
 
 /** The table after them may have a list of columns. */

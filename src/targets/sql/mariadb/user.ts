@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { Refusal } from "../../../core/errors.ts";
 import type { RunContext } from "../../../core/types.ts";
 import {
@@ -15,7 +16,7 @@ import { SqlFailure, tooLarge } from "../failures.ts";
 import type { ServerLimits } from "../server-system.ts";
 import { type ReadBounds, ResultTooLarge, type StatementAnswer } from "./connection.ts";
 import type { MariaDbDatabase, MariaDbTransaction } from "./database.ts";
-import { describeStatement, digestOf, type MariaDbDescription, shapeOf } from "./description.ts";
+import { describeStatement, digestOf, effectsOf, type MariaDbDescription, shapeOf } from "./description.ts";
 import { failureOf, warned } from "./failures.ts";
 
 interface UserOptions {
@@ -83,8 +84,9 @@ class MariaDbStatement implements PreparedStatement {
   async count(parameters: Texts, signal: AbortSignal): Promise<number | undefined> {
     try {
       const counted = await this.#user.database.read(signal, async (transaction) => {
-        const { answer, isCurrent } = await this.#run(transaction, parameters, { rows: 1, chars: 100 });
-        return isCurrent ? answer.rows[0]?.[0] : undefined;
+        // What has changed since the check is noticed by the change itself.
+        const { answer } = await this.#run(transaction, parameters, { rows: 1, chars: 100 });
+        return answer.rows[0]?.[0];
       });
       return typeof counted === "string" ? Number(counted) : undefined;
     } catch (error) {
@@ -97,9 +99,11 @@ class MariaDbStatement implements PreparedStatement {
     try {
       return await this.#user.database.change(context.signal, async (transaction) => {
         const { answer, isCurrent } = await this.#run(transaction, parameters, { rows: 0, chars: 0 });
+        const { tables, effects } = this.description;
+        const isSame = isCurrent && isDeepStrictEqual(await effectsOf(transaction, tables), effects);
         try {
           const named = `connection ${transaction.connection}`;
-          return await accept({ isCurrent, transaction: named, changed: answer.matched, rows: [] });
+          return await accept({ isCurrent: isSame, transaction: named, changed: answer.matched, rows: [] });
         } catch (error) {
           refused = { error };
           throw error;
@@ -122,11 +126,12 @@ class MariaDbStatement implements PreparedStatement {
     parameters: Texts,
     bounds: ReadBounds,
   ): Promise<{ readonly answer: StatementAnswer; readonly isCurrent: boolean }> {
-    const { tables, digest, shape } = this.description;
+    const { tables, digest, shape, tellsOrigins } = this.description;
     const answer = await transaction.run(this.#statement, parameters, bounds);
     const warnings = await transaction.warnings();
     if (warnings.length > 0) throw warned(warnings);
-    const isCurrent = shapeOf(answer.fields) === shape && (await digestOf(transaction, tables)) === digest;
+    const isCurrent =
+      shapeOf(answer.fields, tellsOrigins) === shape && (await digestOf(transaction, tables)) === digest;
     return { answer, isCurrent };
   }
 }

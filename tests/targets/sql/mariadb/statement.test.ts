@@ -34,6 +34,8 @@ describe("the text of a statement of MariaDB", () => {
     ["with w (a, b) as (select 1, 2), v(c) as (select 3) select a from w, v", []],
     ["select sleep(1) as (select 1)", []],
     ["with w as (select 1) select sleep(1) as x from w", ["sleep"]],
+    ["select shop.123(1), shop.1e5 (1)", ["shop.123", "shop.1e5"]],
+    ["insert into shop.123 (id) values (1)", []],
     ["insert into people (id) values (1) on duplicate key update id = values(id)", []],
     ["replace into shop.people (id) select benchmark(1, 1)", ["benchmark"]],
     ["select row_number() over (partition by a order by b) from t use index (i) join u using (c)", []],
@@ -41,6 +43,16 @@ describe("the text of a statement of MariaDB", () => {
   ];
   test.each(functions)("calls functions: %s", (statement, calls) => {
     expect(read(statement).functions).toEqual(calls);
+  });
+
+  test("tells the words before a parenthesis that a stored function may have as its name", () => {
+    expect(read("select count (*), `sum`(a) from t where a in (1)").known).toEqual(["count", "sum", "in"]);
+  });
+
+  test("names all that may be a table", () => {
+    expect(read("select 1 from shop.123 as `a b` join t").names).toEqual(
+      expect.arrayContaining(["shop", "123", "a b", "t"]),
+    );
   });
 
   const problems: readonly (readonly [statement: string, problem: string])[] = [
@@ -75,6 +87,7 @@ describe("the text of a statement of MariaDB", () => {
       expect(changing(word)).toEqual(["must begin with INSERT, UPDATE, DELETE or REPLACE"]);
     }
     expect(changing("delete from t returning id")[0]).toStartWith("has RETURNING");
+    expect(changing("delete from t for portion of p from 1 to 2 where a")[0]).toStartWith("has FOR PORTION OF");
   });
 
   const origins: readonly (readonly [statement: string, tells: boolean])[] = [
