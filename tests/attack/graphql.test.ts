@@ -11,7 +11,7 @@ const SCHEMA = `
 scalar Time scalar Json enum Status { OPEN SENT }
 input Filter { status: [Status!], least: Float, text: String, sub: Filter }
 input Key @oneOf { id: ID, number: Int }
-type Person { name: String!, email: String, friends: [Person!] }
+type Person { label: String!, email: String, friends: [Person!] }
 type Query {
   echo(id: ID!, n: Int, f: Float, s: Status, b: Boolean, filter: Filter, key: Key, list: [ID!], at: Time, j: Json): Boolean
   person(id: ID!): Person
@@ -66,9 +66,9 @@ const BY_ID = { type: "object", properties: { id: { type: "string" } }, required
 const output = (name: string, more = {}) => ({ type: "object", properties: { [name]: PERSON, ...more } });
 const policy = (name: string) => ({ [`${name}.title`]: "allow", [`${name}.mail`]: "mask" });
 const PATHS = { errorPaths: { type: "array", items: { type: "string" } } };
-const QUERY = { document: "query Get($id: ID!) { person(id: $id) { title: name mail: email } }", variables: "{*}" };
+const QUERY = { document: "query Get($id: ID!) { person(id: $id) { title: label mail: email } }", variables: "{*}" };
 const RENAME = {
-  document: 'mutation Set($id: ID!) { rename(id: $id, name: "x") { title: name mail: email } }',
+  document: 'mutation Set($id: ID!) { rename(id: $id, name: "x") { title: label mail: email } }',
   variables: "{*}",
 };
 
@@ -83,8 +83,8 @@ class Attacked extends AskingService {
     const schema = buildSchema(SCHEMA);
     const root = {
       echo: (args: Loose) => this.given.push(args) > 0,
-      person: () => ({ name: "Ann", email: MAIL }),
-      rename: () => ({ name: "Ann", email: MAIL }),
+      person: () => ({ label: "Ann", email: MAIL }),
+      rename: () => ({ label: "Ann", email: MAIL }),
     };
     this.#api = Bun.serve({
       ...{ hostname: "127.0.0.1", port: 0, maxRequestBodySize: 50_000_000 },

@@ -158,7 +158,7 @@ function manifestOf(tool: string, operation: WrittenOperation, drafting: Draftin
   const draft = attempt(operation, drafting);
   if (typeof draft === "string") return { problem: draft };
   const { system, schema, settings, accepted } = drafting;
-  const { classification, http, input, output, notes } = draft;
+  const { classification, http, input, output, fields, notes } = draft;
   const description = shownText(draft.description, DESCRIPTION_CHARACTERS_MAX) || `${operation.type} ${operation.name}`;
   const text = manifestText({
     name: tool,
@@ -167,6 +167,7 @@ function manifestOf(tool: string, operation: WrittenOperation, drafting: Draftin
     input,
     accepted,
     output: tolerant(output),
+    fields,
     permissions: [proposedPermission(system, classification)],
     target: { system, http: http as unknown as Json },
     notes: [

@@ -7,6 +7,7 @@ import type { ContractState, ToolNote } from "../../../core/target-kind.ts";
 import type { HttpTarget, Tool } from "../../../core/types.ts";
 import { fieldsOf } from "../manifest.ts";
 import { usedArguments } from "../request.ts";
+import { aliasFaults } from "./aliases.ts";
 import type { AnswerPaths, GraphqlOperation } from "./answer.ts";
 import { type CheckedDocument, checkedDocument, DocumentFaults, type SelectedField } from "./document.ts";
 import { requestOf, variablesOf } from "./manifest.ts";
@@ -105,11 +106,12 @@ export function findings(
     const others = Object.keys(fieldsOf(tool.input)).filter((name) => !used.has(name));
     const variables = variablesOf(graphql, others);
     const output = outputFindings(fields, tool, { isPartial, scalars });
+    const ruled = ruleFaults(fields, tool, rules);
     const faults = [
       ...classificationFaults(document, tool),
       ...variableFaults({ schema, scalars, operation, variables }, tool),
       ...output.faults,
-      ...ruleFaults(fields, tool, rules),
+      ...(ruled.length > 0 ? ruled : aliasFaults(fields, tool)),
     ];
     const { name, type } = document;
     const sha256 = sha256Hex(graphql.document);

@@ -26,6 +26,7 @@ import {
 } from "graphql";
 import type { HttpTarget, Json, ToolClassification } from "../../../core/types.ts";
 import { descriptionOf } from "../openapi/to-json-schema.ts";
+import { originalNames } from "./aliases.ts";
 import {
   type CheckedDocument,
   checkedDocument,
@@ -44,6 +45,7 @@ export interface GraphqlDraft {
   readonly http: HttpTarget["http"];
   readonly input: Json;
   readonly output: Json;
+  readonly fields: ReturnType<typeof originalNames>;
   /** Parts that the manifest leaves out, in our own words. */
   readonly notes: readonly string[];
 }
@@ -133,6 +135,7 @@ export function draftOfOperation(
     },
     input: input.schema(),
     output: objectSchema(checked.fields, scalars),
+    fields: originalNames(checked.fields),
     notes: [
       ...(checked.type === "mutation" ? ["The document is a mutation: judge whether it is write or destructive."] : []),
       ...input.notes(),

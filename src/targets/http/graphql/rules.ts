@@ -90,7 +90,7 @@ interface Released {
 }
 
 /** Returns what the policy does with everything that may hold the member's value. */
-function releasedNodes(
+export function releasedNodes(
   root: PolicyNode,
   declared: readonly PolicyField[],
   steps: readonly Step[],

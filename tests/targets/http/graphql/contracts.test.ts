@@ -4,6 +4,7 @@ import { z } from "zod";
 import { zodFromJson } from "../../../../src/core/json-schema/zod.ts";
 import type { Json } from "../../../../src/core/types.ts";
 import { GraphqlContracts } from "../../../../src/targets/http/graphql/contracts.ts";
+import { draftOfOperation } from "../../../../src/targets/http/graphql/draft.ts";
 import { readSchema } from "../../../../src/targets/http/graphql/schema.ts";
 import { faultsOf, type GraphqlToolOptions, SHOP, schema } from "./support.ts";
 
@@ -350,6 +351,25 @@ describe("the system's fields", () => {
     expect(email(selection, output, { "*": "allow" })).toHaveLength(1);
     for (const action of ["mask", "redact"] as const) expect(email(selection, output, { [field]: action })).toEqual([]);
     expect(email(selection, output, {})).toEqual([]);
+  });
+
+  test("personal data by the name of its field needs a reason under every alias, without a rule as well", () => {
+    const selection = "{ a: customer(id: 1) { b: email c: orders { d: customer { e: name } } } }";
+    const output = z.object({
+      a: z.object({ b: text, c: z.array(z.object({ d: z.object({ e: z.string() }).nullable() })) }).nullable(),
+    });
+    const released = (outputPolicy: NonNullable<GraphqlToolOptions["outputPolicy"]>) =>
+      faultsOf(selecting(selection, output, { outputPolicy }));
+    expect(released({ "a.b": "allow", "a.c[].d.e": "allow" })).toEqual([
+      'outputPolicy: a.b is personal data by the name of its field, customer.email, and is released; write "a.b": "mask" or, if it must be released, "a.b": { action: "allow", reason: "…" }',
+      expect.stringContaining("a.c[].d.e is personal data by the name of its field, customer.orders.customer.name"),
+    ]);
+    expect(released({ "*": "allow" })).toHaveLength(2);
+    expect(released({ "*": "mask" })).toEqual([]);
+    expect(released({ "a.b": { action: "allow", reason: "The agent writes to them" } })).toEqual([]);
+    expect(released({ "*": { action: "allow", reason: "Everything" } })).toHaveLength(2);
+    const draft = draftOfOperation(schema, { document: `query Q ${selection}` }, { path: "/graphql", scalars: {} });
+    expect(draft.fields["a.b"]).toEqual({ names: ["customer", "email"] });
   });
 
   test("a field of an interface is one of each type behind it", () => {
