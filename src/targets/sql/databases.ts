@@ -5,6 +5,7 @@ import type { Binding, Tool } from "../../core/types.ts";
 import type { Circuit } from "../../egress/resilience.ts";
 import type { SqlContext, SqlParts, SqlSystem } from "./engine.ts";
 import { engineOf } from "./engines.ts";
+import { SqlFailure } from "./failures.ts";
 import type { SqlEntries } from "./settings.ts";
 import { SqlTool } from "./tool.ts";
 
@@ -19,6 +20,7 @@ interface DatabaseStatus extends SystemState {
 export class Databases {
   readonly #systems: ReadonlyMap<string, SqlSystem>;
   readonly #tools = new Map<string, SqlTool>();
+  readonly #notes: string[] = [];
   /** Errors of the tools that do not fit their database, by name. */
   readonly #errors = new Map<string, ManifestError>();
 
@@ -50,7 +52,25 @@ export class Databases {
         }
       }),
     );
+    const used = new Set(tools.map(({ target }) => target.system));
+    await Promise.all([...used].map((name) => this.#noteRules(name, signal)));
     return new Map();
+  }
+
+  /** Notes each rule for columns that do not exist: with a typing error in it, it protects nothing. */
+  async #noteRules(name: string, signal: AbortSignal): Promise<void> {
+    const { rules, read } = this.#systems.get(name) ?? {};
+    const keys = Object.keys(rules?.columns ?? {});
+    if (keys.length === 0) return;
+    try {
+      const unknown = (await read?.unknownColumns?.(keys, signal)) ?? [];
+      this.#notes.push(
+        ...unknown.map((key) => `systems.${name}.sql.columns: there is no column ${key}, so its rule protects nothing`),
+      );
+    } catch (error) {
+      if (!(error instanceof SqlFailure)) throw error;
+      this.#notes.push(`systems.${name}.sql.columns: not compared with the database (${error.message})`);
+    }
   }
 
   bind(tool: Tool): Binding {
@@ -75,7 +95,8 @@ export class Databases {
       }
       return [{ tool: tool.name, field: "target.sql", message: quarantine.reason, isQuarantine: true as const }];
     });
-    return { notes: [...this.#systems.values()].flatMap(({ notes }) => notes), toolNotes };
+    const notes = [...this.#systems.values()].flatMap((system) => system.notes);
+    return { notes: [...notes, ...this.#notes], toolNotes };
   }
 
   status(): Readonly<Record<string, DatabaseStatus>> {

@@ -99,6 +99,8 @@ export interface DatabaseUser {
   readonly hasAnswered: boolean;
   /** Asks the database what a statement is, and runs nothing of it. @throws {SqlFailure} */
   prepare(asked: AskedStatement, signal: AbortSignal): Promise<PreparedStatement>;
+  /** Returns the keys of `DatabaseRules.columns` that no column of the database has; for engines that can tell. @throws {SqlFailure} */
+  unknownColumns?(keys: readonly string[], signal: AbortSignal): Promise<readonly string[]>;
 }
 
 /** What a database has. Only its catalog is read. */

@@ -145,6 +145,7 @@ export function columnValue(text: string | null, form: ColumnForm, schema: Schem
       if (!TRUTH.has(text)) throw new Error("is neither true nor false");
       return text === "true" || text === "1";
     case "json":
+      checkFractions(text);
       return parseAnswerJson(text, BOUNDED_TEXT_LIMITS);
     case "list":
       return listValue(text, elementOf(schema));
@@ -159,6 +160,18 @@ function listValue(text: string, element: Schema | undefined): unknown {
   const values = parseAnswerJson(text, BOUNDED_TEXT_LIMITS) as readonly Json[];
   const form = (element && columnForm(element)) ?? "text";
   return values.map((each) => (typeof each === "string" && element ? columnValue(each, form, element) : each));
+}
+
+/** A number with fewer digits, and without a small exponent, is kept. */
+const MAY_CHANGE = /(?:\d\.?){16}|\d[eE]-/;
+const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gs;
+
+/** @throws {Error} for a fraction that JSON.parse would round; the parser itself refuses whole numbers. */
+function checkFractions(text: string): void {
+  if (!MAY_CHANGE.test(text)) return;
+  for (const [token] of text.matchAll(STRING_OR_NUMBER)) {
+    if (!token.startsWith('"') && /[.]|e-/i.test(token)) exactNumber(token);
+  }
 }
 
 /** Numbers that JSON would change are refused: the schema can take them as text. */

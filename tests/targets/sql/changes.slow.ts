@@ -190,6 +190,20 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
     expect(await states()).toEqual(UNCHANGED);
   });
 
+  test("whose rows together are larger than a result may be is taken back", async () => {
+    const tool = sqlTool({
+      classification,
+      statement: "update orders set status = repeat('x', 400) where customer = 1 returning id, status",
+      columns,
+      rows: { changes: 3 },
+    });
+    const fits = await ask(await loaded(await open({ limits: { bytes: 1_203 } }), tool));
+    expect((fits as { readonly rows: readonly unknown[] }).rows).toHaveLength(3);
+    await server.send("UPDATE orders SET status = 'open'", "shop");
+    const large = await refusal(ask(await loaded(await open({ limits: { bytes: 1_202 } }), tool)));
+    expect([large.code, await states()]).toEqual(["OUTPUT_TOO_LARGE", UNCHANGED]);
+  });
+
   test("needs a user for changes, which is no superuser", async () => {
     const tool = cancel({ changes: 1 });
     expect(await faultsOf(await open({ write: undefined }), tool)).toEqual([

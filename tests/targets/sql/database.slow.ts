@@ -160,6 +160,19 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       expect(await faults("select name as x from people")).toEqual([]);
     });
 
+    test("that do not exist, but have a rule, are noted", async () => {
+      const rules = ["people.emial", "peple.*", "other.people.email", "people.EMAIL", "public.people.*", "visible.id"];
+      const columns = Object.fromEntries(rules.map((key) => [key, "never"]));
+      const databases = await open({ columns });
+      const tool = sqlTool({ statement: "select id as x from secrets", columns: { x: text } });
+      await databases.prepare([tool]);
+      expect(databases.report([tool]).notes).toEqual(
+        ["other.people.email", "people.emial", "peple.*"].map(
+          (key) => `systems.shop.sql.columns: there is no column ${key}, so its rule protects nothing`,
+        ),
+      );
+    });
+
     test("of a view, and computed ones, need their origin", async () => {
       for (const statement of [
         "select email as x from visible",
@@ -263,6 +276,33 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       for (const [type, x, shown] of exact) {
         expect(await ask(await echo(type, z.unknown()), { x })).toEqual({ rows: [{ x: shown }] });
       }
+    });
+
+    test("within JSON are exact, or no answer; spaces at the end of characters are kept", async () => {
+      const json = await loaded(
+        await open(),
+        sqlTool({ statement: "select $1::text::jsonb as x", input: { x: z.string() }, columns: { x: z.unknown() } }),
+      );
+      for (const x of [
+        '{"a": 0.1, "b": "0.1234567890123456789"}',
+        "[1.10, -2.5e-7, 0.30000000000000004]",
+        '"\\"0.12345678901234567"',
+      ]) {
+        expect(await ask(json, { x })).toEqual({ rows: [{ x: JSON.parse(x) }] });
+      }
+      for (const x of [
+        '{"a": 0.12345678901234567}',
+        "[1, [1.00000000000000000001]]",
+        '{"a": 1e-400}',
+        '{"a\\"": 12345678901.123456789}',
+      ]) {
+        expect((await refusal(ask(json, { x }))).code).toBe("INVALID_OUTPUT");
+      }
+      const padded = sqlTool({
+        statement: "select 'a'::char(3) as x, array['b', null]::char(3)[] as y",
+        columns: { x: text, y: z.array(text) },
+      });
+      expect(await ask(await loaded(await open(), padded))).toEqual({ rows: [{ x: "a  ", y: ["b  ", null] }] });
     });
 
     test("that the database refuses are in no answer", async () => {

@@ -1,8 +1,8 @@
-import type { ResultLimits } from "../engine.ts";
+import type { DescribedColumn, ResultLimits } from "../engine.ts";
 
 /** What is known of a statement. */
 interface Described {
-  readonly columns: readonly { readonly isList: boolean }[];
+  readonly columns: readonly Pick<DescribedColumn, "type" | "isList">[];
   /** The column that reads the digest of what the statement depends on. */
   readonly digestSql: string;
 }
@@ -21,23 +21,15 @@ export function wrapped(
   limits: ResultLimits,
   at: number,
 ): string {
-  const names = namesOf(columns);
-  const texts = textsOf(columns, String(limits.cellChars + 1));
-  // The row that exceeds the limit is told, and not sent: it may have many columns.
-  const fitting = names.map((name) => `CASE WHEN used <= ${limits.chars} THEN ${name} END AS ${name}`);
-  const size = names.map((name) => `coalesce(length(${name}), 0)`).join(" + ");
-  return `SELECT ${digestSql}, ${["used", ...names].map((name) => `w.${name}`).join(", ")} FROM (VALUES (1)) AS always
-LEFT JOIN (SELECT used > ${limits.chars} AS used, ${fitting.join(", ")} FROM (
-SELECT *, sum(${size}) OVER (ROWS UNBOUNDED PRECEDING) AS used, ${size} AS own FROM (
-SELECT ${texts.join(", ")} FROM (${statement}
-) AS q(${names.join(", ")}) LIMIT $${at}::text::int8) AS limited) AS counted WHERE used - own <= ${limits.chars}) AS w ON true`;
+  const { selected, from } = bounded(`(${statement}\n) AS q(${namesOf(columns).join(", ")})`, columns, limits, at);
+  return `SELECT ${digestSql}, ${selected} FROM ${from}`;
 }
 
 /**
  * Returns the change that runs: the statement as the only part of a `WITH` that may change something. PostgreSQL refuses anything there
  * but one INSERT, UPDATE, DELETE or MERGE with RETURNING. The parameters are those of `wrapped`.
  *
- * Each row has the digest, the id of the transaction, the number of changed rows, and the columns (null when no row was changed).
+ * Each row has the digest, the id of the transaction, the number of changed rows, and what rows of `wrapped` have after the digest.
  */
 export function wrappedChange(
   statement: string,
@@ -45,10 +37,30 @@ export function wrappedChange(
   limits: ResultLimits,
   at: number,
 ): string {
+  const { selected, from } = bounded("q", columns, limits, at);
+  return `WITH q(${namesOf(columns).join(", ")}) AS (${statement}
+) SELECT ${digestSql}, pg_current_xact_id()::text, (SELECT count(*) FROM q)::text, ${selected} FROM ${from}`;
+}
+
+/** Returns the columns and the source of rows that are bounded. `source`: `q`, with the columns of a statement. */
+function bounded(
+  source: string,
+  columns: Described["columns"],
+  { cellChars, chars }: ResultLimits,
+  at: number,
+): { readonly selected: string; readonly from: string } {
   const names = namesOf(columns);
-  return `WITH q(${names.join(", ")}) AS (${statement}
-) SELECT ${digestSql}, pg_current_xact_id()::text, (SELECT count(*) FROM q)::text, ${names.map((name) => `w.${name}`).join(", ")}
-FROM (VALUES (1)) AS always LEFT JOIN (SELECT ${textsOf(columns, String(limits.cellChars + 1)).join(", ")} FROM q LIMIT $${at}::text::int8) AS w ON true`;
+  const texts = textsOf(columns, String(cellChars + 1));
+  // The row that exceeds the limit is told, and not sent: it may have many columns.
+  const fitting = names.map((name) => `CASE WHEN used <= ${chars} THEN ${name} END AS ${name}`);
+  const size = names.map((name) => `coalesce(length(${name}), 0)`).join(" + ");
+  return {
+    selected: ["used", ...names].map((name) => `w.${name}`).join(", "),
+    from: `(VALUES (1)) AS always
+LEFT JOIN (SELECT used > ${chars} AS used, ${fitting.join(", ")} FROM (
+SELECT *, sum(${size}) OVER (ROWS UNBOUNDED PRECEDING) AS used, ${size} AS own FROM (
+SELECT ${texts.join(", ")} FROM ${source} LIMIT $${at}::text::int8) AS limited) AS counted WHERE used - own <= ${chars}) AS w ON true`,
+  };
 }
 
 /**
@@ -79,11 +91,15 @@ function namesOf(columns: Described["columns"]): readonly string[] {
 
 /** `most`: the characters of a cell that are sent. */
 function textsOf(columns: Described["columns"], most: string): readonly string[] {
-  return columns.map(({ isList }, index) => {
-    // A list of texts as JSON: the notation of arrays would need a parser here.
-    const text = isList ? `to_json(q.c${index}::text[])::text` : `q.c${index}::text`;
-    return `left(${text}, ${most}) AS c${index}`;
-  });
+  return columns.map((column, index) => `left(${textOf(column, `q.c${index}`)}, ${most}) AS c${index}`);
+}
+
+function textOf({ type, isList }: Described["columns"][number], name: string): string {
+  // A cast to text drops the spaces at the end of the type `character`.
+  if (type === "character") return `pg_catalog.textin(pg_catalog.bpcharout(${name}))`;
+  // A list of texts as JSON: the notation of arrays would need a parser here.
+  if (isList) return `to_json(${type === "character[]" ? name : `${name}::text[]`})::text`;
+  return `${name}::text`;
 }
 
 /** Returns the query of a count: inside another one, as with any statement. */

@@ -64,7 +64,24 @@ export class PostgresUser implements DatabaseUser {
       throw failureOf(error);
     }
   }
+
+  async unknownColumns(keys: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
+    try {
+      const rows = await this.#options.database.read(signal, (transaction) =>
+        transaction.query(UNKNOWN_COLUMNS, [JSON.stringify(keys)]),
+      );
+      return rows.map(([key]) => String(key));
+    } catch (error) {
+      throw failureOf(error);
+    }
+  }
 }
+
+const UNKNOWN_COLUMNS = `SELECT key FROM jsonb_array_elements_text($1::text::jsonb) AS keys(key) WHERE lower(key) NOT IN (
+SELECT lower(concat_ws('.', place, name)) FROM pg_catalog.pg_attribute JOIN pg_catalog.pg_class c ON c.oid = attrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = relnamespace, LATERAL (VALUES (relname::text), (concat_ws('.', nspname, relname))) AS places(place),
+LATERAL (VALUES (attname::text), ('*')) AS names(name) WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND attnum > 0 AND NOT attisdropped)
+ORDER BY key`;
 
 class PostgresStatement implements PreparedStatement {
   readonly description: PostgresDescription;
@@ -98,7 +115,7 @@ class PostgresStatement implements PreparedStatement {
       const found = sent.filter(([, exceeds]) => exceeds !== null);
       return {
         isCurrent: sent.every(([digest]) => digest === this.description.digest),
-        rows: found.map((row) => (row[1] === false ? textsOf(row.slice(2)) : undefined)),
+        rows: found.map((row) => rowOf(row.slice(1))),
       };
     } catch (error) {
       throw failureOf(error);
@@ -130,7 +147,7 @@ class PostgresStatement implements PreparedStatement {
             isCurrent: digest === this.description.digest,
             transaction: String(id),
             changed: Number(changed),
-            rows: Number(changed) === 0 ? [] : sent.map((row) => textsOf(row.slice(3))),
+            rows: Number(changed) === 0 ? [] : sent.map((row) => rowOf(row.slice(3))),
           });
         } catch (error) {
           refused = { error };
@@ -157,6 +174,7 @@ class PostgresStatement implements PreparedStatement {
   }
 }
 
-function textsOf(cells: SentRow): NonNullable<AnsweredRow> {
-  return cells.map((cell) => (cell === null ? null : String(cell)));
+/** Reads whether a row exceeds the limit of all rows, and its columns. */
+function rowOf([exceeds, ...cells]: SentRow): AnsweredRow {
+  return exceeds === true ? undefined : cells.map((cell) => (cell === null ? null : String(cell)));
 }
