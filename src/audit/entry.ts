@@ -135,6 +135,8 @@ export interface FlowSource {
   readonly traceId: string;
   /** Path of the field in that answer; empty: the answer itself. */
   readonly field: string;
+  /** Where the tool's system has the values of the field, as far as it tells: `shop: public.customers.email`. */
+  readonly place?: string | undefined;
   readonly labels: readonly DataLabel[];
   /** The tool's manifest vouches for the field. */
   readonly trusted?: true | undefined;

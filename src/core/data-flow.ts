@@ -61,8 +61,8 @@ function storedSentence({ label, tool, traceId }: Table): string {
 
 /** Groups sources that are the same field of answers of the same tool: they are said in one sentence. */
 function sourcesInPlaces(sources: readonly Table[]): readonly Table[][] {
-  const places = Map.groupBy(sources, ({ tool, field, labels, trusted, part }) =>
-    JSON.stringify([tool, field, labels, trusted, part]),
+  const places = Map.groupBy(sources, ({ tool, field, place, labels, trusted, part }) =>
+    JSON.stringify([tool, field, place, labels, trusted, part]),
   );
   return [...places.values()];
 }
@@ -93,12 +93,17 @@ function sourceSentence(what: string, ...sources: readonly Table[]): string {
 /** What identified the answer, such as `id: 812, kind: bug`. Any other text could look like the rest of the sentence. */
 const PLAIN_REFERENCE = /^[\w.-]+: [^\s"“”,;()]+(?:, [\w.-]+: [^\s"“”,;()]+)*$/;
 
-/** Returns which answer a source is, and the field, such as `get_ticket (id: 812), field body`. */
-export function answerInWords({ tool, of, field }: Table): string {
+/** A system, and the place there: `shop: public.customers.email`. */
+const PLAIN_PLACE = /^[\w.-]+: [\w.-]+$/;
+
+/** Returns which answer a source is, the field, and where its system has it: `get_ticket (id: 812), field body`. */
+export function answerInWords({ tool, of, field, place }: Table): string {
   const named = stringOrEmpty(of);
   const reference = named === "" ? "" : ` (${PLAIN_REFERENCE.test(named) ? named : quotedText(named)})`;
   const where = stringOrEmpty(field) === "" ? "" : `, field ${nameInSentence(stringOrEmpty(field))}`;
-  return `${stringOrEmpty(tool)}${reference}${where}`;
+  const stored = stringOrEmpty(place);
+  const from = stored === "" ? "" : `, from ${PLAIN_PLACE.test(stored) ? stored : quotedText(stored)}`;
+  return `${stringOrEmpty(tool)}${reference}${where}${from}`;
 }
 
 const TO_THE_MINUTE = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)[\d:.]*Z$/;

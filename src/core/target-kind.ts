@@ -145,6 +145,11 @@ export interface OpenedKind extends Handler {
   /** Returns when the service's own certificates expire, for metrics and `stc check`. */
   certificates?(): readonly CertificateExpiry[];
   /**
+   * Returns where the system has the values of answers, such as `shop: public.customers.email`, by path of the answer in the notation
+   * of policies. Left out: nothing is known but the tool and the path.
+   */
+  placesOf?(tool: Tool): AnswerPlaces;
+  /**
    * Returns drafts of manifests for the tools of a system; a text when they cannot be read, undefined for a system of another kind.
    */
   drafts?(system: string, asked?: AskedDrafts): Promise<readonly ToolDraft[] | string | undefined>;
@@ -155,6 +160,8 @@ export interface OpenedKind extends Handler {
   /** Returns how the tools' processes are confined; undefined when there are none. */
   confinement?(): ConfinementShown | undefined;
 }
+
+export type AnswerPlaces = ReadonlyMap<string, string>;
 
 /** What an author asks of a system that has no tools of its own. */
 export interface AskedDrafts {

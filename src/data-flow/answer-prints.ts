@@ -30,6 +30,8 @@ export interface Vouched {
 export interface AnswerField {
   /** Path in the notation of output policies; keys that are data are `*`. */
   readonly path: string;
+  /** Where the system has its values, as far as it is known. */
+  readonly place?: string;
   /** Whether the manifest vouches for its values. */
   readonly isTrusted: boolean;
   /** A caller sent it before, when its origin was private or untrusted: no answer vouches for it. */

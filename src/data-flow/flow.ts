@@ -3,8 +3,9 @@ import { NOT_LOGGED } from "../core/audit-fields.ts";
 import { answerInWords } from "../core/data-flow.ts";
 import { compilePolicy } from "../core/output-policy/output-policy.ts";
 import { nameInSentence } from "../core/printable.ts";
+import type { AnswerPlaces } from "../core/target-kind.ts";
 import type { CallerContext, DataLabel, Json, Tool } from "../core/types.ts";
-import { AnswerFields, PrintCollector } from "./answer-prints.ts";
+import { type AnswerField, AnswerFields, PrintCollector } from "./answer-prints.ts";
 import { type FlowContext, type ToolFlow, toolFlow } from "./declarations.ts";
 import { Fingerprints } from "./fingerprints.ts";
 import type { CarriedLabels, Carrier, FlowLedger, LabelRow } from "./ledger.ts";
@@ -94,6 +95,8 @@ export interface FollowedCall {
 
 export interface DataFlowOptions {
   readonly tools: readonly Tool[];
+  /** Returns where a tool's system has the values of answers, by path. Left out: it is not known. */
+  readonly placesOf?: (tool: Tool) => AnswerPlaces;
   readonly context: FlowContext;
   readonly rules: readonly FlowRule[];
   readonly rememberMs: number;
@@ -171,6 +174,7 @@ export class DataFlowPolicy {
     const { rememberMs, newId, ledger, stored } = this.#options;
     await stored.load();
     const read = { id: newId(), tool: tool.name, traceId, of: referenceOf(args()), labels: flow.reads, rememberMs };
+    const places = this.#options.placesOf?.(tool);
     let back: ReadBack | undefined;
     const remembered = await ledger.remember(this.#carriers(caller), async (sql, now) => {
       // Read once, unless something was stored meanwhile.
@@ -178,7 +182,7 @@ export class DataFlowPolicy {
         back = new ReadBack(stored.table, { system: tool.target.system, reads: flow.reads, now }, (search) =>
           reader.read(answer, this.#fieldsOf(tool, flow), search),
         );
-      return back.completed(read);
+      return withPlaces(back.completed(read), places);
     });
     return { ...remembered, stored: back?.texts ?? [] };
   }
@@ -391,7 +395,8 @@ function whereIn(origins: ArgumentOrigins["origins"], label: DataLabel): string 
   const found = origins.find(
     ({ labels, isTrusted }) => labels.includes(label) && !(label === "untrusted" && isTrusted),
   );
-  return found === undefined ? "a text" : answerInWords({ ...found });
+  // Agents read this: names of tables are not for them.
+  return found === undefined ? "a text" : answerInWords({ ...found, place: undefined });
 }
 
 function verdictIn(findings: readonly FlowFinding[]): "denied" | "asked" | "passed" {
@@ -414,3 +419,19 @@ function referenceOf(args: Readonly<Record<string, Json>>): string {
   });
   return shown.slice(0, REFERENCE_MEMBERS_MAX).join(", ").slice(0, REFERENCE_CHARACTERS_MAX);
 }
+
+/** Returns an answer whose fields say where the system has their values. */
+function withPlaces<T extends { readonly fields: readonly AnswerField[] }>(
+  answer: T,
+  places: AnswerPlaces | undefined,
+): T {
+  if (places === undefined || places.size === 0) return answer;
+  const fields = answer.fields.map((field) => {
+    const place = places.get(field.path);
+    return place === undefined ? field : { ...field, place: place.slice(0, PLACE_CHARACTERS_MAX) };
+  });
+  return { ...answer, fields };
+}
+
+/** Names of tables and columns have at most 63 bytes in PostgreSQL. */
+const PLACE_CHARACTERS_MAX = 256;

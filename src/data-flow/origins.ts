@@ -16,6 +16,8 @@ export const REQUEST = "the user's request";
 export interface ValueOrigin extends Pick<Source, "tool" | "traceId" | "of" | "labels" | "at"> {
   /** Path of the field in that answer. */
   readonly field: string;
+  /** Where the system has the field's values: `shop: public.customers.email`. */
+  readonly place?: string | undefined;
   readonly isTrusted: boolean;
   /** The whole value appeared there; otherwise a part of it. */
   readonly isWhole: boolean;
@@ -418,7 +420,9 @@ function isTold(match: Match): boolean {
 
 function originOf(match: Match, isWhole: boolean): ValueOrigin {
   const { tool, traceId, of, labels, at } = match.source;
-  return { tool, traceId, of, labels, at, field: match.field.path, isTrusted: vouches(match), isWhole };
+  const { path: field, place } = match.field;
+  const known = place !== undefined && { place };
+  return { tool, traceId, of, labels, at, field, ...known, isTrusted: vouches(match), isWhole };
 }
 
 /**

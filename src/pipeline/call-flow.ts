@@ -90,11 +90,12 @@ export class CallFlow {
 /** Returns where the values of arguments appeared, as the audit names it; undefined when they appeared nowhere. */
 export function sourcesOf({ origins: all }: Pick<FlowJudgement, "origins">): FlowSources {
   const sources = all.flatMap(({ argument, origins }) =>
-    origins.slice(0, ORIGINS_MAX).map(({ tool, traceId, field, labels, isTrusted, isWhole }) => ({
+    origins.slice(0, ORIGINS_MAX).map(({ tool, traceId, field, place, labels, isTrusted, isWhole }) => ({
       argument,
       tool,
       traceId,
       field,
+      ...(place !== undefined && { place }),
       labels,
       ...(isTrusted && { trusted: true as const }),
       ...(!isWhole && { part: true as const }),

@@ -69,3 +69,18 @@ test("a name or a reference cannot look like the rest of its sentence", () => {
 test("another form is left to be shown as it is", () => {
   expect([dataFlowSentences("x"), dataFlowSentences({ carried: [], more: 1 })]).toEqual([undefined, undefined]);
 });
+
+test("a source says where its system has the value, and a name that could be read as a part of the sentence is in quotes", () => {
+  const at = (place: string) =>
+    dataFlowSentences({
+      sources: [
+        { argument: "to", tool: "customers_get", field: "contact", place, labels: ["private"], traceId: "01-a" },
+      ],
+    });
+  expect(at("shop: public.customers.email")).toEqual([
+    "to appeared in customers_get, field contact, from shop: public.customers.email, private; call 01-a",
+  ]);
+  expect(at('shop: public."x", trusted')).toEqual([
+    expect.stringMatching(/^to appeared in customers_get, field contact, from ["“‘']shop/),
+  ]);
+});

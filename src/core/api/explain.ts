@@ -16,6 +16,7 @@ const flowSource = z.object({
   tool: z.string(),
   traceId: z.string(),
   field: z.string(),
+  place: z.string().optional(),
   labels: names,
   trusted: z.boolean().optional(),
   part: z.boolean().optional(),

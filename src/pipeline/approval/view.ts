@@ -69,11 +69,12 @@ function dataFlowShown({ labels: carried = [], origins }: FlowJudgement, hasGran
         argument: show(argument),
         ...(isDestination && { destination: true }),
         ...(isUntrusted && { untrusted: true }),
-        sources: sources.map(({ tool, traceId, of, field, at, labels, isTrusted, isWhole }) => ({
+        sources: sources.map(({ tool, traceId, of, field, place, at, labels, isTrusted, isWhole }) => ({
           tool,
           traceId,
           ...(of !== "" && { of: show(of) }),
           field: show(field),
+          ...(place !== undefined && { place: show(place) }),
           at: new Date(at).toISOString(),
           labels,
           ...(isTrusted && { trusted: true }),

@@ -1,4 +1,4 @@
-import { type DeclaredKind, declaredTarget } from "../../core/target-kind.ts";
+import { type AnswerPlaces, type DeclaredKind, declaredTarget } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
 import type { FlowContext } from "../../data-flow/declarations.ts";
 import type { DataFlowPolicy, FlowRule } from "../../data-flow/flow.ts";
@@ -35,6 +35,7 @@ export class DataFlowOpener {
   async policyFor(
     { dataFlow, commands, systems }: Config,
     tools: readonly Tool[],
+    placesOf: (tool: Tool) => AnswerPlaces,
   ): Promise<DataFlowPolicy | undefined> {
     if (!isDataFlowOn({ dataFlow }, tools)) return undefined;
     const { state, modules, newId, newSecret, log } = this.#parts;
@@ -49,6 +50,7 @@ export class DataFlowOpener {
     const { rememberSeconds = REMEMBER_SECONDS, storedSeconds = STORED_SECONDS, trustSid = false } = dataFlow ?? {};
     return new Policy({
       tools,
+      placesOf,
       context: flowContextOf({ commands, systems }, modules.targetKinds),
       ledger: this.#ledger,
       stored: this.#stored,

@@ -2,6 +2,7 @@ import { createDefineTool } from "../../core/define-tool.ts";
 import { type Fault, ManifestError } from "../../core/errors.ts";
 import { present } from "../../core/present.ts";
 import type {
+  AnswerPlaces,
   AskedDrafts,
   CertificateExpiry,
   Channel,
@@ -125,6 +126,11 @@ export class Targets {
   /** Returns why a registered tool is not called; undefined when it is. */
   quarantineOf(tool: Tool): Quarantine | undefined {
     return this.#opened.find(({ kind }) => kind.key in tool.target)?.handler.quarantineOf?.(tool);
+  }
+
+  /** Returns where the system of a tool has the values of its answers, by path. */
+  placesOf(tool: Tool): AnswerPlaces {
+    return this.#opened.find(({ kind }) => kind.key in tool.target)?.handler.placesOf?.(tool) ?? new Map();
   }
 
   /** Maps the name of each configured system of a kind to the kind's name. */

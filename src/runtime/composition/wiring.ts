@@ -89,7 +89,7 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
   });
   const flow = new DataFlowOpener({ state, modules, newId: randomUUID, newSecret, log: hooks.logError ?? (() => {}) });
   const join = async (read: Config, joined: Parts, taken: Fingerprint) => {
-    const dataFlow = await flow.policyFor(read, joined.loaded.tools);
+    const dataFlow = await flow.policyFor(read, joined.loaded.tools, (tool) => joined.targets.placesOf(tool));
     return joinSnapshot(read, joined, { approvals, newId: randomUUID, fingerprint: taken, dataFlow, ...hooks });
   };
   const snapshots = new LiveSnapshots(await join(config, parts, fingerprint), LINGER_MS);

@@ -1,6 +1,13 @@
 import { ManifestError } from "../../core/errors.ts";
 import type { ServerProcesses } from "../../core/server-process.ts";
-import type { AskedDrafts, KindReport, Quarantine, SystemState, ToolDraft } from "../../core/target-kind.ts";
+import type {
+  AnswerPlaces,
+  AskedDrafts,
+  KindReport,
+  Quarantine,
+  SystemState,
+  ToolDraft,
+} from "../../core/target-kind.ts";
 import type { Binding, Tool } from "../../core/types.ts";
 import type { Circuit } from "../../egress/resilience.ts";
 import type { SqlContext, SqlParts, SqlSystem } from "./engine.ts";
@@ -84,6 +91,11 @@ export class Databases {
 
   quarantineOf({ name }: Tool): Quarantine | undefined {
     return this.#tools.get(name)?.quarantine;
+  }
+
+  /** Returns where the columns of a tool's answers come from, by path of the answer. */
+  placesOf({ name }: Tool): AnswerPlaces {
+    return this.#tools.get(name)?.places ?? new Map();
   }
 
   report(tools: readonly Tool[]): KindReport {

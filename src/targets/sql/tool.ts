@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { type Fault, ManifestError, Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import type { Schema } from "../../core/schema/walk.ts";
-import type { Quarantine } from "../../core/target-kind.ts";
+import type { AnswerPlaces, Quarantine } from "../../core/target-kind.ts";
 import type {
   Binding,
   ExecutionPlan,
@@ -28,7 +28,7 @@ import {
   type Texts,
 } from "./engine.ts";
 import { noSuchRow, otherEffects, refusalOf, SqlFailure, tooLarge } from "./failures.ts";
-import { argumentsOf, CHANGED, membersOf, ROWS, readPart, type SqlPart, TRUNCATED } from "./manifest.ts";
+import { argumentsOf, CHANGED, COMPUTED, membersOf, ROWS, readPart, type SqlPart, TRUNCATED } from "./manifest.ts";
 import { changePlanOf, changesMax, countParameters, planOf, rowsMax } from "./plan.ts";
 import { type ColumnForm, columnForm, columnValue, type ParameterType, parameterText } from "./values.ts";
 
@@ -86,6 +86,18 @@ export class SqlTool implements Binding {
   /** Remarks on the tool for operators. */
   get notes(): readonly Fault[] {
     return this.#checked === undefined || this.#isChange ? [] : descriptionNotes(this.#checked.statement.description);
+  }
+
+  /** Where the columns of its answers come from, by path: what the database says, otherwise the manifest. */
+  get places(): AnswerPlaces {
+    const { one, origins = {} } = this.#part;
+    const columns = this.#checked?.statement.description.columns ?? [];
+    const found = columns.flatMap(({ name, origin }): [string, string][] => {
+      const declared = Object.hasOwn(origins, name) && origins[name] !== COMPUTED ? origins[name] : undefined;
+      const from = origin ?? declared;
+      return from === undefined ? [] : [[one === true ? name : `${ROWS}[].${name}`, `${this.#system.name}: ${from}`]];
+    });
+    return new Map(found);
   }
 
   get quarantine(): Quarantine | undefined {
