@@ -605,6 +605,16 @@ group by 1 order by n desc, name # the end`;
       await nothingRuns();
     });
 
+    test("callers that leave do not close the database to others", async () => {
+      const databases = await open({ connections: 2 });
+      const [holding, other] = [await loaded(databases, endless), await loaded(databases, quick)];
+      for (let call = 0; call < 12; call += 1) {
+        const error = await refusal(ask(holding, {}, AbortSignal.timeout(20)));
+        expect(error.code).toBe("DEADLINE_EXCEEDED");
+      }
+      expect(await ask(other)).toEqual({ rows: [{ x: "1" }] });
+    });
+
     test("a server that is silent: a call ends with its deadline, also with a new connection", async () => {
       const binding = await loaded(await open(), quick);
       server.freeze();
