@@ -133,6 +133,8 @@ interface Place {
 class Selecting {
   readonly #schema: GraphQLSchema;
   readonly #fragments: ReadonlyMap<string, FragmentDefinitionNode>;
+  readonly #lists = new Map<GraphQLCompositeType, readonly GraphQLObjectType[]>();
+  readonly #origins = new Map<readonly GraphQLObjectType[], Map<string, readonly string[]>>();
   readonly #possible = new Map<GraphQLCompositeType, ReadonlySet<GraphQLObjectType>>();
   #visits = 0;
 
@@ -164,17 +166,32 @@ class Selecting {
       const type = getNamedType(field.type);
       if (node.selectionSet === undefined || !isCompositeType(type)) return [];
       // The object may be there because of another field of the same name.
-      const types = [...this.#typesOf(type)];
+      const types = this.#listOf(type);
       return [{ set: node.selectionSet, parent: type, types, isConditional: isConditional && all.length > 1 }];
     });
     return {
       key,
       type: first.field.type,
-      origins: [...new Set(all.flatMap((each) => originsOf(each, each.field.name)))],
+      origins: all.length === 1 ? this.#originsOf(first) : [...new Set(all.flatMap((each) => this.#originsOf(each)))],
       mayBeMissing: all.every(({ isConditional }) => isConditional),
       description: first.field.description ?? undefined,
       fields: this.#fields(below, depth + 1),
     };
+  }
+
+  /** A schema may have thousands of types behind one interface, and a document thousands of its fields. */
+  #originsOf({ parent, types, field: { name } }: Found): readonly string[] {
+    const known = this.#origins.get(types) ?? new Map<string, readonly string[]>();
+    const place = `${parent.name}.${name}`;
+    const origins = known.get(place) ?? originsOf({ parent, types }, name);
+    this.#origins.set(types, known.set(place, origins));
+    return origins;
+  }
+
+  #listOf(type: GraphQLCompositeType): readonly GraphQLObjectType[] {
+    const list = this.#lists.get(type) ?? [...this.#typesOf(type)];
+    this.#lists.set(type, list);
+    return list;
   }
 
   #typesOf(type: GraphQLCompositeType): ReadonlySet<GraphQLObjectType> {
@@ -203,7 +220,8 @@ class Selecting {
       // The answer has one type of several: a fragment for some of them may not apply.
       const applies = type === place.parent || this.#isAlways(type, place.parent);
       const possible = this.#typesOf(type);
-      const types = place.types.filter((each) => possible.has(each));
+      const kept = place.types.filter((each) => possible.has(each));
+      const types = kept.length === place.types.length ? place.types : kept;
       this.#collect(fragment.selectionSet, { parent: type, types, isConditional: isConditional || !applies }, found);
     }
   }
@@ -224,11 +242,12 @@ class Selecting {
 }
 
 /** A field of an interface is one of each type that has the interface, and the other way round. */
-function originsOf({ parent, types }: Place, field: string): readonly string[] {
+function originsOf({ parent, types }: Pick<Place, "parent" | "types">, field: string): readonly string[] {
   const own = isObjectType(parent) || isInterfaceType(parent) ? parent.getInterfaces() : [];
   const interfaces = [...own, ...types.flatMap((type): readonly GraphQLInterfaceType[] => type.getInterfaces())];
   const all = [parent, ...types, ...interfaces].filter((type) => isObjectType(type) || isInterfaceType(type));
-  return all.filter((type) => Object.hasOwn(type.getFields(), field)).map((type) => `${type.name}.${field}`);
+  const having = [...new Set(all)].filter((type) => Object.hasOwn(type.getFields(), field));
+  return having.map((type) => `${type.name}.${field}`);
 }
 
 function fieldOf(parent: GraphQLCompositeType, name: string): GraphQLField<unknown, unknown> | undefined {

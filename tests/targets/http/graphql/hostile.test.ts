@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { buildSchema } from "graphql";
 import { z } from "zod";
 import { Refusal } from "../../../../src/core/errors.ts";
 import { isTable } from "../../../../src/core/json.ts";
@@ -60,6 +61,14 @@ describe("a hostile document ends in an error, in bounded time", () => {
     const found = read(text);
     expect((found === "read" ? "" : found.join("\n")).slice(0, 3_000)).toMatch(message);
   });
+});
+
+test("thousands of types behind an interface do not multiply with the fields of a document", () => {
+  const types = Array.from({ length: 4_000 }, (_, at) => `type T${at} implements N { id: ID }`).join(" ");
+  const large = buildSchema(`interface N { id: ID } type Query { n: N } ${types}`);
+  const aliases = Array.from({ length: 1_200 }, (_, at) => `a${at}: id`).join(" ");
+  const [member] = checkedDocument(large, `query Q { n { ${aliases} } }`).fields;
+  expect([member?.fields.length, member?.fields[0]?.origins.length]).toEqual([1_200, 4_001]);
 });
 
 /** Words of documents, in an order that is sometimes right. */
