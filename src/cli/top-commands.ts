@@ -235,7 +235,7 @@ export const commands = [
     exits: {
       0: "written or listed",
       1: "a tool could not be imported, or a file exists already",
-      2: "the database cannot be reached",
+      2: "the database cannot be reached, or is of an engine whose tables cannot be imported yet",
       64: "wrong usage, or an unknown system or table",
       78: "the configuration is invalid",
     },
