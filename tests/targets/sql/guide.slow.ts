@@ -5,7 +5,8 @@ import { parse, stringify } from "yaml";
 import { AskingService, type CallExtras, type Loose, type Reply } from "../../support/asking-service.ts";
 import { blocksOf } from "../../support/documented.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
-import { runStc } from "../../support/stc.ts";
+import { RunningStc, runStc } from "../../support/stc.ts";
+import { until } from "../../support/until.ts";
 
 const blocks = blocksOf("docs/sql.md");
 const yaml = blocks.filter(({ language }) => language === "yaml").map(({ text }) => text);
@@ -125,6 +126,19 @@ describe.skipIf(native === undefined)("the guide's database", () => {
     );
     const { code, out } = await runStc(["check", "--config", "stc.yaml"], { cwd });
     expect([code, out]).toEqual([0, expect.stringContaining("ok: 4 tools")]);
+  });
+
+  test("stc learn proposes a policy for the columns of a tool's answers", async () => {
+    const file = join(service.folder, "operator.token");
+    writeFileSync(file, await service.person({ permissions: ["tools:learn"] }));
+    const running = new RunningStc(["learn", "orders_of_customer", "--answers", "1"], {
+      env: { STC_URL: service.url, STC_TOKEN_FILE: file },
+    });
+    await until("that it observes", () => running.err.includes("observing orders_of_customer") || undefined);
+    await service.call({ customer: "7", states: ["sent"] });
+    expect(await running.child.exited).toBe(0);
+    await until("the policy", () => running.out.includes("rows[].contact") || undefined);
+    expect(parse(running.out).outputPolicy).toMatchObject({ "rows[].id": "allow", "rows[].contact": "mask" });
   });
 
   test("lists are values, whatever is in them", async () => {
