@@ -65,6 +65,10 @@ function settingsOf({ statementMs, lockMs }: StatementLimits): readonly Setting[
     ["bytea_output", "hex"],
     ["extra_float_digits", "1"],
     ["xmloption", "content"],
+    // What a statement, and a list, means.
+    ["standard_conforming_strings", "on"],
+    ["transform_null_equals", "off"],
+    ["array_nulls", "on"],
   ];
 }
 
