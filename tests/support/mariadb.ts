@@ -1,13 +1,11 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Connection, createConnection } from "mysql2/promise";
-import { freePort } from "./postgres.ts";
+import { ended, freePort, isGone, own, run } from "./postgres.ts";
 import { until } from "./until.ts";
 
-/** An ordinary user, when the tests run as root: the server would refuse to run as root. */
-const NOBODY = 65_534;
 const SERVER = "mariadbd";
 const INSTALL = "mariadb-install-db";
 /** A process that is killed leaves what it wrote with the kernel: nothing here waits for a disk. */
@@ -46,7 +44,7 @@ export async function startMariaDb(settings: readonly string[] = []): Promise<Ma
   const dir = fs.mkdtempSync(join(tmpdir(), "stc-mariadb-"));
   own(dir);
   const install = ["--no-defaults", `--datadir=${join(dir, "data")}`, "--auth-root-authentication-method=normal"];
-  await ended(run(INSTALL, [...install, "--skip-test-db", "--skip-name-resolve"], dir));
+  await ended(run(INSTALL, [...install, "--skip-test-db", "--skip-name-resolve"], dir, environmentIn(dir)));
   const server = new Server(dir, await freePort());
   await server.start(settings);
   return server;
@@ -65,7 +63,12 @@ class Server implements MariaDbServer {
   async start(settings: readonly string[] = []): Promise<void> {
     const places = [`--datadir=${join(this.dir, "data")}`, `--socket=${this.#socket}`, `--pid-file=${this.dir}/pid`];
     const listen = ["--bind-address=127.0.0.1", `--port=${this.port}`];
-    const child = run(SERVER, ["--no-defaults", ...places, ...listen, ...SETTINGS, ...settings], this.dir);
+    const child = run(
+      SERVER,
+      ["--no-defaults", ...places, ...listen, ...SETTINGS, ...settings],
+      this.dir,
+      environmentIn(this.dir),
+    );
     this.#process = child;
     await until("MariaDB", async () => {
       if (isGone(child)) throw new Error(`${SERVER} ended: ${fs.readFileSync(join(this.dir, "log"), "utf8")}`);
@@ -129,31 +132,6 @@ function isInstalled(): boolean {
 /** Debian keeps the server where ordinary users do not look. */
 const PROGRAMS = `${process.env["PATH"] ?? ""}:/usr/sbin:/usr/local/sbin`;
 
-function isGone(child: ChildProcess): boolean {
-  return child.exitCode !== null || child.signalCode !== null;
-}
-
-/** Whoever may not run it is handed what it reads and writes. */
-function own(path: string): void {
-  if (process.getuid?.() === 0) fs.chownSync(path, NOBODY, NOBODY);
-}
-
-function run(program: string, argv: readonly string[], dir: string): ChildProcess {
-  const log = fs.openSync(join(dir, "log"), "a", 0o666);
-  const child = spawn(program, [...argv], {
-    cwd: dir,
-    env: { LC_ALL: "C", TZ: "UTC", PATH: PROGRAMS, TMPDIR: dir },
-    stdio: ["ignore", log, log],
-    ...(process.getuid?.() === 0 && { uid: NOBODY, gid: NOBODY }),
-  });
-  fs.closeSync(log);
-  return child;
-}
-
-async function ended(child: ChildProcess): Promise<void> {
-  const code = await new Promise((resolve, reject) => {
-    child.once("exit", resolve);
-    child.once("error", reject);
-  });
-  if (code !== 0) throw new Error(`${child.spawnfile} ended with ${code}`);
+function environmentIn(dir: string): Readonly<Record<string, string>> {
+  return { PATH: PROGRAMS, TMPDIR: dir };
 }

@@ -218,7 +218,8 @@ class Server implements PostgresServer {
   }
 }
 
-function isGone(child: ChildProcess | undefined): boolean {
+/** Returns whether a process has ended. */
+export function isGone(child: ChildProcess | undefined): boolean {
   return child === undefined || child.exitCode !== null || child.signalCode !== null;
 }
 
@@ -239,16 +240,22 @@ function copyBinaries(native: string, dir: string): string {
 }
 
 /** Whoever may not run it is handed what it reads and writes. */
-function own(path: string): void {
+export function own(path: string): void {
   if (process.getuid?.() === 0) fs.chownSync(path, NOBODY, NOBODY);
 }
 
-function run(program: string, argv: readonly string[], dir: string): ChildProcess {
+/** Starts a server's program, as an ordinary user. */
+export function run(
+  program: string,
+  argv: readonly string[],
+  dir: string,
+  environment: Readonly<Record<string, string>> = {},
+): ChildProcess {
   const isRoot = process.getuid?.() === 0;
   const log = fs.openSync(join(dir, "log"), "a", 0o666);
   const child = spawn(program, [...argv], {
     cwd: dir,
-    env: { LC_ALL: "C", TZ: "UTC" },
+    env: { LC_ALL: "C", TZ: "UTC", ...environment },
     stdio: ["ignore", log, log],
     ...(isRoot && { uid: NOBODY, gid: NOBODY }),
   });
@@ -256,7 +263,7 @@ function run(program: string, argv: readonly string[], dir: string): ChildProces
   return child;
 }
 
-async function ended(child: ChildProcess): Promise<void> {
+export async function ended(child: ChildProcess): Promise<void> {
   const code = await new Promise((resolve, reject) => {
     child.once("exit", resolve);
     child.once("error", reject);

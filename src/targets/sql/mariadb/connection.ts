@@ -1,5 +1,6 @@
 import type { Duplex } from "node:stream";
 import type { AuthPlugin, Connection, FieldPacket } from "mysql2";
+import { resultSoonAfter } from "../../../core/time-limits.ts";
 import { StoreUnavailable } from "../../../database/pool.ts";
 import { cellText, type SentValue } from "./values.ts";
 
@@ -219,17 +220,11 @@ export class MariaDbConnection {
 
   /** Settles like `work`. When the signal fires, the connection is killed on the server, which would go on until it has something to send. */
   async #unlessSilent<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-    const silent = Promise.withResolvers<never>();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const abort = (): void => {
-      void this.#kill("CONNECTION").finally(() => this.destroy());
-      timer = setTimeout(() => silent.reject(new StoreUnavailable("the server does not answer")), KILL_MS_MAX);
-    };
+    const abort = (): void => void this.#kill("CONNECTION").finally(() => this.destroy());
     signal.addEventListener("abort", abort, { once: true });
     try {
-      return await Promise.race([work, silent.promise]);
+      return await resultSoonAfter(work, signal, KILL_MS_MAX, () => new StoreUnavailable("the server does not answer"));
     } finally {
-      clearTimeout(timer);
       signal.removeEventListener("abort", abort);
     }
   }

@@ -1,4 +1,4 @@
-import { resultWithin } from "../../../core/time-limits.ts";
+import { resultSoonAfter, resultWithin } from "../../../core/time-limits.ts";
 import { StoreUnavailable } from "../../../database/pool.ts";
 import {
   type MariaDbAddress,
@@ -117,7 +117,6 @@ export class MariaDbDatabase {
 
   /** @throws {SqlFailure} that leaves open what has happened, but for a conflict */
   async #commit(connection: MariaDbConnection): Promise<void> {
-    const silent = (): Error => new StoreUnavailable("the server does not answer");
     try {
       await resultWithin(connection.command("COMMIT"), this.#options.statementMs + COMMIT_MS_MAX, silent);
     } catch (error) {
@@ -167,18 +166,10 @@ function transactionOn(connection: MariaDbConnection, signal: AbortSignal): Mari
 }
 
 /** Settles like `work`, but fails when that has not ended soon after the signal. */
-async function inTime<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
-  const late = Promise.withResolvers<never>();
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const aborted = (): void => {
-    timer = setTimeout(() => late.reject(new StoreUnavailable("the server does not answer")), END_MS_MAX);
-  };
-  if (signal.aborted) aborted();
-  else signal.addEventListener("abort", aborted, { once: true });
-  try {
-    return await Promise.race([work, late.promise]);
-  } finally {
-    clearTimeout(timer);
-    signal.removeEventListener("abort", aborted);
-  }
+function inTime<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  return resultSoonAfter(work, signal, END_MS_MAX, silent);
+}
+
+function silent(): Error {
+  return new StoreUnavailable("the server does not answer");
 }

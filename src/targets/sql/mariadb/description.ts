@@ -208,24 +208,39 @@ WHERE t.table_schema = ? AND t.table_name = ? AND COALESCE(e.transactions, 'NO')
   );
 }
 
-/** Returns what changes of these tables set off, in one order, as far as the user may know: triggers need the right TRIGGER. */
+const FOLLOWS = new Set(["CASCADE", "SET NULL", "SET DEFAULT"]);
+
+/**
+ * Returns what changes of these tables set off, as far as the user may know: triggers need the right TRIGGER, and the rows that go along
+ * run none.
+ */
 export async function effectsOf(
   transaction: MariaDbTransaction,
   tables: readonly TableName[],
 ): Promise<readonly string[]> {
-  const constraint = (event: string, rule: string): string =>
-    `SELECT CONCAT('a ${event} row of ', referenced_table_name, ' also changes ', table_name)
-FROM information_schema.referential_constraints WHERE unique_constraint_schema = ? AND referenced_table_name = ?
-AND ${rule} IN ('CASCADE', 'SET NULL')`;
-  const found = [
+  const triggers = await forEach(
+    transaction,
+    tables,
     `SELECT CONCAT('the trigger ', trigger_name, ' of ', event_object_table, ' runs') FROM information_schema.triggers
 WHERE event_object_schema = ? AND event_object_table = ?`,
-    constraint("deleted", "delete_rule"),
-    constraint("changed", "update_rule"),
-  ];
-  const effects: string[] = [];
-  for (const sql of found) effects.push(...(await forEach(transaction, tables, sql)));
-  return effects.sort();
+  );
+  const effects = new Set(triggers);
+  const touched = new Map(tables.map((each) => [`${each.schema}.${each.table}`, each]));
+  for (const name of touched.values()) {
+    const keys = await transaction.ask(
+      `SELECT constraint_schema, table_name, delete_rule, update_rule FROM information_schema.referential_constraints
+WHERE unique_constraint_schema = ? AND referenced_table_name = ?`,
+      [name.schema, name.table],
+    );
+    for (const [schema = "", table = "", onDelete = "", onUpdate = ""] of keys.map((key) => key.map(String))) {
+      const follows = FOLLOWS.has(onDelete) || FOLLOWS.has(onUpdate);
+      if (FOLLOWS.has(onDelete)) effects.add(`a deleted row of ${name.table} also changes ${table}`);
+      if (FOLLOWS.has(onUpdate)) effects.add(`a changed row of ${name.table} also changes ${table}`);
+      if (follows && !touched.has(`${schema}.${table}`))
+        touched.set(`${schema}.${table}`, { schema, table, isStored: true });
+    }
+  }
+  return [...effects].sort();
 }
 
 /** Returns the first column of a query about each table. */
