@@ -99,21 +99,21 @@ export function findings(
   const { graphql } = http;
   if (graphql === undefined) return { faults: [], notes: [], operation: undefined };
   try {
-    const document = checkedDocument(schema, graphql.document);
+    const checked = checkedDocument(schema, graphql.document);
     const isPartial = graphql.partial === "allow";
-    const { operation, fields } = document;
+    const { document, operation, fields } = checked;
     const used = usedArguments(requestOf(http));
     const others = Object.keys(fieldsOf(tool.input)).filter((name) => !used.has(name));
     const variables = variablesOf(graphql, others);
     const output = outputFindings(fields, tool, { isPartial, scalars });
     const ruled = ruleFaults(fields, tool, rules);
     const faults = [
-      ...classificationFaults(document, tool),
-      ...variableFaults({ schema, scalars, operation, variables }, tool),
+      ...classificationFaults(checked, tool),
+      ...variableFaults({ schema, scalars, operation, document, variables }, tool),
       ...output.faults,
       ...(ruled.length > 0 ? ruled : aliasFaults(fields, tool)),
     ];
-    const { name, type } = document;
+    const { name, type } = checked;
     const sha256 = sha256Hex(graphql.document);
     return {
       faults,

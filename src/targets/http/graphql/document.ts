@@ -40,6 +40,8 @@ const KNOWN: ReadonlySet<string> = new Set(["include", "skip"]);
 
 /** A document with one operation that a schema accepts. */
 export interface CheckedDocument {
+  /** With its fragments. */
+  readonly document: DocumentNode;
   readonly operation: OperationDefinitionNode;
   readonly name: string;
   readonly type: "query" | "mutation";
@@ -82,7 +84,7 @@ export function checkedDocument(schema: GraphQLSchema, text: string): CheckedDoc
     });
     if (problems.length > 0) throw new DocumentFaults(problems.map(problemText));
     const fields = new Selecting(schema, document).operation(only.operation);
-    return { ...only, fields };
+    return { ...only, document, fields };
   } catch (error) {
     if (error instanceof RangeError) throw new DocumentFaults(["is nested too deeply"]);
     throw error;

@@ -1,4 +1,5 @@
 import {
+  type DocumentNode,
   type GraphQLInputObjectType,
   type GraphQLInputType,
   type GraphQLSchema,
@@ -8,8 +9,12 @@ import {
   isNonNullType,
   isRequiredInputField,
   type OperationDefinitionNode,
+  TypeInfo,
   typeFromAST,
   type VariableDefinitionNode,
+  type VariableNode,
+  visit,
+  visitWithTypeInfo,
 } from "graphql";
 import { z } from "zod";
 import type { Fault } from "../../../core/errors.ts";
@@ -29,6 +34,8 @@ interface Sent {
   readonly schema: GraphQLSchema;
   readonly scalars: ScalarForms;
   readonly operation: OperationDefinitionNode;
+  /** With its fragments. */
+  readonly document: DocumentNode;
   /** Templates by the name of the variable. */
   readonly variables: Readonly<Record<string, Json>>;
 }
@@ -66,10 +73,25 @@ class Comparison {
     const unknown = Object.keys(variables)
       .filter((name) => !names.includes(name))
       .map((name) => ({ field: `${FIELD}.${name}`, message: `is no variable of the document${hint(name, names)}` }));
-    return [...unknown, ...declared.flatMap((definition) => this.#variable(definition))];
+    const notNull = this.#notNull();
+    return [...unknown, ...declared.flatMap((definition) => this.#variable(definition, notNull))];
   }
 
-  #variable({ variable, type: declared, defaultValue }: VariableDefinitionNode): readonly Fault[] {
+  /** A variable with a default may be used where null is refused. Only leaving it out is safe there. */
+  #notNull(): ReadonlySet<string> {
+    const found = new Set<string>();
+    const info = new TypeInfo(this.#sent.schema);
+    const Variable = ({ name }: VariableNode): void => {
+      if (isNonNullType(info.getInputType())) found.add(name.value);
+    };
+    visit(this.#sent.document, visitWithTypeInfo(info, { Variable }));
+    return found;
+  }
+
+  #variable(
+    { variable, type: declared, defaultValue }: VariableDefinitionNode,
+    notNull: ReadonlySet<string>,
+  ): readonly Fault[] {
     const { schema, variables } = this.#sent;
     const name = variable.name.value;
     const type = typeFromAST(schema, declared);
@@ -77,7 +99,8 @@ class Comparison {
     const field = `${FIELD}.${name}`;
     const isOptional = !isNonNullType(type) || defaultValue !== undefined;
     const template = Object.hasOwn(variables, name) ? variables[name] : undefined;
-    if (template !== undefined) return this.#template(template, { type, field, isOptional, depth: 0 });
+    const wanted = notNull.has(name) ? withoutNull(type) : type;
+    if (template !== undefined) return this.#template(template, { type: wanted, field, isOptional, depth: 0 });
     return isOptional ? [] : [{ field, message: "is missing: the document requires the variable" }];
   }
 

@@ -118,6 +118,18 @@ describe("variables", () => {
     expect(faults.length).toBe(message === undefined ? 0 : 1);
   });
 
+  test("null is refused where a default does not replace it", () => {
+    const nullable = z.int32().nullish();
+    for (const type of ["Int", "Int = 3"])
+      expect(only(type, "orders(first: $v) { id }", nullable)).toEqual([
+        "input.v: may be null, and the document wants Int!",
+      ]);
+    expect(only("Int = 3", "orders(first: $v) { id }", z.int32().optional())).toEqual([]);
+    expect(only("Int = 3", "customer(id: 1) { orders(first: $v) { id } }", nullable)).toEqual([]);
+    const inFragment = "...F } fragment F on Query { orders(first: $v) { id }";
+    expect(only("Int = 3", inFragment, nullable)).toHaveLength(1);
+  });
+
   test("an ID is text or a whole number, and a Float any number", () => {
     expect(only("ID!", "order(id: $v) { id }", z.union([z.string(), z.int()]))).toEqual([]);
     expect(only("ID!", "order(id: $v) { id }", z.number())).toHaveLength(1);
