@@ -516,6 +516,21 @@ CREATE ROLE tenant_a; GRANT tenant_a TO reader; GRANT SELECT ON owned TO reader,
         expect([error.code, error.details]).toEqual(["TARGET_REFUSED", { status: "PERMISSION_DENIED" }]);
       }
     });
+
+    test("with a role that finds tables in another schema is refused: others were checked", async () => {
+      await server.send(
+        `CREATE ROLE tenant_b; GRANT tenant_b TO reader; CREATE SCHEMA tenant_b AUTHORIZATION tenant_b;
+CREATE TABLE tenant_b.owned AS SELECT 'a' AS tenant, 'canary' AS name; GRANT SELECT ON tenant_b.owned TO tenant_b`,
+        "shop",
+      );
+      const databases = await open({
+        caller: { role: "claims.role", roles: ["tenant_a", "tenant_b"], settings: { "app.tenant": "claims.tenant" } },
+      });
+      const binding = await loaded(databases, rows);
+      const as = (role: string) => ask(binding, {}, undefined, caller({ role, tenant: "a" }));
+      expect((await refusal(as("tenant_b"))).code).toBe("TARGET_FAILED");
+      expect(await as("tenant_a")).toEqual({ rows: [{ x: "Ann" }] });
+    });
   });
 
   test("a database that is away at the start is checked by the first call", async () => {
