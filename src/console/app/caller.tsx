@@ -27,6 +27,8 @@ export function agentHref({ sub, iss }: CallerName): string | undefined {
 }
 
 const NAME_CHARACTERS_MAX = 120;
+/** A name that fits a column is not broken at its hyphens. */
+const WHOLE_CHARACTERS_MAX = 20;
 
 interface CallerLinkProps extends CallerName {
   /** Leaves the issuer out, in lists. */
@@ -40,7 +42,7 @@ export function CallerLink({ sub, iss, isShort = false }: CallerLinkProps): VNod
   if (href === undefined) return isShort ? <Text value={name} max={60} /> : <Party sub={sub} iss={iss} />;
   return (
     <span class="party">
-      <a class="caller" href={href}>
+      <a class={name.length <= WHOLE_CHARACTERS_MAX ? "caller whole" : "caller"} href={href}>
         <Text value={name} max={isShort ? 60 : NAME_CHARACTERS_MAX} isFixed />
       </a>
       {!isShort && (

@@ -73,3 +73,6 @@ export function hasWords(texts: readonly string[], wanted: string): boolean {
     .split(/\s+/)
     .every((word) => all.includes(word));
 }
+
+/** Systems whose names say nothing: of a call of no tool, and of tools that run in the service itself. */
+export const UNNAMED_SYSTEMS: ReadonlySet<string> = new Set(["unknown", "inline"]);

@@ -44,6 +44,7 @@ const escalation = z.object({
 });
 
 const earlierDecision = z.object({
+  id: z.string().optional(),
   decision: z.string(),
   at: z.string(),
   by: party,

@@ -41,7 +41,7 @@ test("the filters are in the URL: what a link names is found, and a changed filt
   const page = await visit("#/calls?tool=announce&decision=ALLOWED");
   await rowsOf(page).first().waitFor();
   expect(await page.locator(".records th").allInnerTexts()).toEqual(["Time", "Decision", "Tool", "Caller", "Duration"]);
-  expect(await texts(page, "cell-tool")).toEqual(["announce inline"]);
+  expect(await texts(page, "cell-tool")).toEqual(["announce"]);
   expect(await page.getByLabel("Tool", { exact: true }).inputValue()).toBe("announce");
   await page.getByLabel("Decision").selectOption("PENDING");
   await page.getByText("asked a person").first().waitFor();
@@ -53,6 +53,13 @@ test("the filters are in the URL: what a link names is found, and a changed filt
   await page.getByRole("link", { name: "Clear" }).click();
   await page.getByText("nothing_such").waitFor();
   expect(page.url()).toEndWith("#/calls");
+});
+
+test("a row says why its call was refused", async () => {
+  await world.call("announce", { text: "x" }, { token: await world.agent({ permissions: ["other:do"] }) });
+  const page = await visit("#/calls?code=PERMISSION_DENIED");
+  const row = rowsOf(page).filter({ hasText: "The caller's token lacks the permission deeds:do." });
+  await row.first().waitFor();
 });
 
 test("further filters are open where a link sets one, and no longer after a link that sets none", async () => {
@@ -180,7 +187,8 @@ test("a story begins with what was asked, who decided and why, and how it ended;
   const lead = page.locator(".lead");
   await lead.getByText("agent-7").waitFor();
   expect(await page.locator(".story h2").allInnerTexts()).toEqual([
-    ...["What was asked", "Who decided, and why", "How it ended", "What came back", "Where the time went"],
+    ...["What was asked", "Who decided, and why", "How it ended", "Its arguments", "What came back"],
+    "Where the time went",
     ...["What happened, in 7 steps", "Proof of this line"],
   ]);
   await lead.getByText("No rule lets this call run by itself, so a person decides.").waitFor();
@@ -222,7 +230,7 @@ test("a person's denial names the person, and what the agent was told", async ()
 
 test("an agent is stopped from the story of its call", async () => {
   const page = await visit(`#/calls/${ran}`, { holds: ["halts:read", "halts:write"] });
-  await page.locator(".lead").getByRole("button", { name: "Stop this agent …" }).click();
+  await page.locator(".story-actions").getByRole("button", { name: "Stop this agent …" }).click();
   await page.getByRole("dialog").getByText("agent-7").waitFor();
 });
 

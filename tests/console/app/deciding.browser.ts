@@ -62,6 +62,24 @@ test("a decision that was not sent yet is shown on the page to which the approve
   await page.locator("#request-title").waitFor();
 });
 
+test("at high risk, the page says that not all of it was on the screen, until its end was; it keeps nobody from approving", async () => {
+  const text = Array.from({ length: 200 }, (_, at) => `line ${at}`).join("\n");
+  const id = await world.ask("drop_tables", { text });
+  const visitor = await visit();
+  await visitor.open(id);
+  const { page } = visitor;
+  await page.keyboard.press("e");
+  const note = page.getByText("Not all of what will run was on the screen.");
+  await note.waitFor();
+  await visitor.ready(/^Approve once/).waitFor();
+  await page.locator(".plan-card").evaluate((card) => card.scrollIntoView({ block: "end" }));
+  await note.waitFor({ state: "detached" });
+  await visitor.open(await world.ask("announce", { text }));
+  await page.keyboard.press("e");
+  await visitor.ready(/^Approve once/).waitFor();
+  expect(await note.count()).toBe(0);
+});
+
 test("the first press for a call of high risk does not count after a visit to another page", async () => {
   const id = await world.ask("drop_tables", { text: "Twice" });
   const visitor = await visit();

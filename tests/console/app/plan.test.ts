@@ -1,12 +1,39 @@
 import { describe, expect, test } from "bun:test";
 import { isViewOfDigest } from "../../../src/console/app/approvals/model.ts";
-import { isCompact, planLines, planOf } from "../../../src/console/app/approvals/plan.ts";
+import { confinementWords, isCompact, planLines, planOf } from "../../../src/console/app/approvals/plan.ts";
 import { canonicalJson, sha256Hex } from "../../../src/core/digest.ts";
 
 function main(view: unknown) {
   const { title, main } = planOf(view);
   return [title, ...main.map(({ label, value }) => [label, value])];
 }
+
+describe("what a command may reach", () => {
+  const confined = (network: unknown, writes: readonly string[], temporaryDirectory = false) =>
+    confinementWords({ confinement: "confined", target: { confinement: { network, writes, temporaryDirectory } } })
+      ?.text;
+
+  test.each([
+    [confined(null, []), "Confined: it reaches no network, and writes no file."],
+    [confined([], ["/srv/a b"]), "Confined: it reaches no network, and writes '/srv/a b'."],
+    [
+      confined([443], ["/srv/a"], true),
+      "Confined: it reaches the network at TCP port 443, of any host, and writes /srv/a, a temporary directory of its own.",
+    ],
+    [
+      confined([80, 443], ["/1", "/2", "/3", "/4", "/5"]),
+      "Confined: it reaches the network at TCP ports 80, 443, of any host, and writes /1, /2, /3, /4, 1 more.",
+    ],
+  ])("%#: %s", (text, expected) => {
+    expect(text).toBe(expected);
+  });
+
+  test("without confinement, everything; of another form, the level; where nothing is started, nothing", () => {
+    expect(confinementWords({ confinement: "none" })?.isNone).toBe(true);
+    expect(confinementWords({ confinement: "confined", target: {} })?.text).toBe("Confinement: confined");
+    expect(confinementWords({ confinement: "not applicable" })).toBeUndefined();
+  });
+});
 
 describe("what will run", () => {
   test("a command: its words, its directory, its environment", () => {

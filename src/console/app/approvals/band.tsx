@@ -11,6 +11,7 @@ import { Meanings } from "../meanings.tsx";
 import { AgentSays, Ago, Badge, Countdown, RiskBadge } from "../parts.tsx";
 import { Sentences } from "../records.tsx";
 import { Text } from "../text.tsx";
+import { UNNAMED_SYSTEMS } from "../words.ts";
 import { isPending, outcomeOf, type ShownRequest, toneOf } from "./model.ts";
 import { words } from "./plan.ts";
 import { shownPlan } from "./reading.ts";
@@ -59,7 +60,7 @@ function Title({ request: { id, tool, view } }: { readonly request: ShownRequest
   return (
     <h1 id="request-title" ref={title} tabIndex={-1}>
       <Text value={tool} max={200} />
-      {typeof system === "string" && (
+      {typeof system === "string" && !UNNAMED_SYSTEMS.has(system) && (
         <span class="on-system">
           {" "}
           on <Text value={system} max={200} />

@@ -20,8 +20,15 @@ import {
 } from "./deciding.ts";
 import { decideSoon, type Outgoing, outgoingFor, sentence, undo } from "./decisions.ts";
 import { GrantForm } from "./grant-form.tsx";
-import { ANSWER_CHARACTERS_MAX, isPending, REASON_CHARACTERS_MAX, type ShownRequest, scopesOf } from "./model.ts";
-import { confirming, granting, isArmed, openAllParts, unseenParts } from "./reading.ts";
+import {
+  ANSWER_CHARACTERS_MAX,
+  isHighRisk,
+  isPending,
+  REASON_CHARACTERS_MAX,
+  type ShownRequest,
+  scopesOf,
+} from "./model.ts";
+import { confirming, granting, isArmed, openAllParts, planEnd, unseenParts } from "./reading.ts";
 import { VouchFields, vouchedIn } from "./vouching.tsx";
 
 /** The bar at the bottom of the page, with the actions on a request. */
@@ -53,6 +60,7 @@ export function DecisionBar({ request }: { readonly request: ShownRequest }): VN
           {mayApprove && asksReason(request) && <ReasonField label="Reason (required)" />}
           <div class="decide-buttons">
             {mayApprove && <ApproveButtons request={request} />}
+            {mayApprove && <Unseen request={request} />}
             {mayDeny && (
               <button
                 type="button"
@@ -97,6 +105,12 @@ function ApproveButtons({ request }: { readonly request: ShownRequest }): VNode 
   );
 }
 
+/** At high risk, says that the end of what will run was not on the screen yet. It keeps nobody from approving. */
+function Unseen({ request }: { readonly request: ShownRequest }): VNode | null {
+  if (!isHighRisk(request) || planEnd.value !== "unseen" || unseenParts(request).length > 0) return null;
+  return <p class="unseen">Not all of what will run was on the screen.</p>;
+}
+
 function approvalLabel(request: ShownRequest, scope: ApprovalScope): string {
   if (request.answer !== undefined) return request.answer.text === undefined ? "Send answer" : "Confirm answer";
   const label = scope === "session" ? "Approve for the session" : "Approve once";
@@ -123,8 +137,20 @@ function ApproveButton({ request, scope }: { readonly request: ShownRequest; rea
   );
 }
 
+/** Height of the buttons that the form of a denial replaces (CSS pixels). */
+const BUTTONS_HEIGHT = 36;
+
 function DenyForm({ request }: { readonly request: ShownRequest }): VNode {
   const { id, tool } = request;
+  const form = useRef<HTMLFormElement>(null);
+  useLayoutEffect(() => {
+    // The form takes place from what will run: the lines above the buttons, which the reason may quote, stay on the screen.
+    const content = document.querySelector(".detail-scroll");
+    const [{ height = 0 } = {}] = form.current === null ? [] : [form.current.getBoundingClientRect()];
+    const taken = Math.max(0, height - BUTTONS_HEIGHT);
+    content?.scrollBy({ top: taken, behavior: "instant" });
+    return () => content?.scrollBy({ top: -taken, behavior: "instant" });
+  }, []);
   const isMissing = (needsReason(request) && reason.value.trim() === "") || !isReachable.value;
   const submit = (event: Event): void => {
     event.preventDefault();
@@ -134,7 +160,7 @@ function DenyForm({ request }: { readonly request: ShownRequest }): VNode {
     reason.value = "";
   };
   return (
-    <form class="deny-form" onSubmit={submit}>
+    <form ref={form} class="deny-form" onSubmit={submit}>
       <ReasonField
         label={`Reason for the agent${needsReason(request) ? " (required)" : ""}`}
         takesFocus

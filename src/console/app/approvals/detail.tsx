@@ -1,5 +1,6 @@
-import { type Signal, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import type { VNode } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import { programsIn } from "../../../core/decision-words.ts";
 import { asStrings } from "../../../core/json.ts";
 import { nameInSentence } from "../../../core/printable.ts";
@@ -11,10 +12,10 @@ import { permissions } from "../session.ts";
 import { Block, Quoted, Text } from "../text.tsx";
 import { Band } from "./band.tsx";
 import { DecisionBar } from "./decision-bar.tsx";
-import { earlierOn, loadShown, shown } from "./inbox.ts";
+import { endedRequest, loadShown, shown } from "./inbox.ts";
 import { coverageOf, isPending, outcomeOf, type ShownRequest, toneOf } from "./model.ts";
-import { isCompact, type PlanPart, type PlanShown } from "./plan.ts";
-import { isPartOpen, openPart, shownPlan } from "./reading.ts";
+import { confinementWords, isCompact, type PlanPart, type PlanShown } from "./plan.ts";
+import { followEnd, isPartOpen, layoutOfPlan, openPart, shownPlan } from "./reading.ts";
 import { HeadlineShown } from "./row.tsx";
 import { Votes } from "./votes.tsx";
 
@@ -96,8 +97,11 @@ function Outcome({ request }: { readonly request: ShownRequest }): VNode | null 
 
 function Plan({ request }: { readonly request: ShownRequest }): VNode {
   const plan = shownPlan(request);
-  const { confinement, notes } = members(request.view);
-  const told = programsIn(asStrings(notes));
+  const told = programsIn(asStrings(members(request.view)["notes"]));
+  const confinement = confinementWords(request.view);
+  const end = useRef<HTMLSpanElement>(null);
+  const layout = layoutOfPlan();
+  useEffect(() => (end.current === null ? undefined : followEnd(end.current)), [layout]);
   return (
     <section class={`plan ${plan.title === "Question" ? "question" : ""}`} aria-labelledby="plan-title">
       <div class="plan-head">
@@ -108,11 +112,12 @@ function Plan({ request }: { readonly request: ShownRequest }): VNode {
         {plan.main.map((part) => (
           <Part key={part.label} part={part} isMain told={part.label === "Script" ? told : []} />
         ))}
-        {typeof confinement === "string" && confinement !== "not applicable" && (
-          <p class={`confinement ${confinement === "none" ? "is-none" : ""}`}>
-            Confinement: <Text value={confinement} />
+        {confinement !== undefined && (
+          <p class={`confinement ${confinement.isNone ? "is-none" : ""}`}>
+            <Text value={confinement.text} />
           </p>
         )}
+        <span ref={end} aria-hidden="true" />
       </div>
     </section>
   );
@@ -168,52 +173,34 @@ function MorePlan({ plan: { more } }: { readonly plan: PlanShown }): VNode | nul
   );
 }
 
-const EARLIER_SHOWN = 5;
-
-function Earlier({ request }: { readonly request: ShownRequest }): VNode {
-  const all = earlierOn(request);
-  const isOpen: Signal<boolean> = useSignal(false);
-  if (all.length === 0) return <p class="aside">No earlier decision on this tool is among the latest requests.</p>;
-  const rows = isOpen.value ? all : all.slice(0, EARLIER_SHOWN);
+/** The last decisions about the tool, as the service knows them. What each was about is said where this page has listed it. */
+function Earlier({ request: { earlierDecisions = [] } }: { readonly request: ShownRequest }): VNode {
+  if (earlierDecisions.length === 0) return <p class="aside">Nobody has decided about this tool before.</p>;
   return (
     <section aria-labelledby="earlier-title">
       <h2 id="earlier-title">Earlier decisions on this tool</h2>
-      {
-        <ul class="earlier">
-          {rows.map((one) => (
-            <li key={one.id}>
-              <Badge tone={toneOf(one.state)}>{outcomeOf(one)}</Badge>
+      <ul class="earlier">
+        {earlierDecisions.map(({ id = "", decision, at, by, reason }) => {
+          const known = endedRequest(id);
+          return (
+            <li key={id}>
+              <Badge tone={decision === "deny" ? "bad" : "good"}>{decision === "deny" ? "denied" : "approved"}</Badge>
               <span>
-                {one.decidedBy !== undefined && (
-                  <>
-                    by <Text value={nameInSentence(one.decidedBy.sub)} max={60} />{" "}
-                  </>
-                )}
-                <a href={`#/approvals/${encodeURIComponent(one.id)}`}>
-                  <Ago iso={one.decidedAt ?? one.createdAt} />
+                by <Text value={nameInSentence(by.sub)} max={60} />{" "}
+                <a href={hrefOf("approvals", [id])}>
+                  <Ago iso={at} />
                 </a>
-                {one.decisionReason !== undefined && (
+                {reason !== undefined && (
                   <>
-                    : <Quoted value={one.decisionReason} max={200} />
+                    : <Quoted value={reason} max={200} />
                   </>
                 )}
-                <HeadlineShown request={one} />
+                {known !== undefined && <HeadlineShown request={known} />}
               </span>
             </li>
-          ))}
-        </ul>
-      }
-      {all.length > EARLIER_SHOWN && !isOpen.value && (
-        <button
-          type="button"
-          class="show-all"
-          onClick={() => {
-            isOpen.value = true;
-          }}
-        >
-          Show all {all.length}
-        </button>
-      )}
+          );
+        })}
+      </ul>
     </section>
   );
 }

@@ -62,8 +62,9 @@ export const endedLately = computed(() => {
 });
 
 /** Returns what was decided on the same tool before, the latest first. */
-export function earlierOn({ tool, id }: ListedRequest): readonly ListedRequest[] {
-  return ended.value.filter((one) => one.tool === tool && one.id !== id);
+/** Returns an ended request that this page has listed. */
+export function endedRequest(id: string): ListedRequest | undefined {
+  return ended.value.find((one) => one.id === id);
 }
 
 export function requestOf(id: string): ListedRequest | undefined {

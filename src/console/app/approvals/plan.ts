@@ -249,6 +249,35 @@ function filesOf(view: Members, target: Members): Main {
   };
 }
 
+const PATHS_SHOWN = 4;
+
+/** Says whether a command reaches the network, and what it may write; undefined where nothing is started. */
+export function confinementWords(view: unknown): { readonly isNone: boolean; readonly text: string } | undefined {
+  const { confinement: level, target } = members(view);
+  if (typeof level !== "string" || level === "not applicable") return undefined;
+  if (level === "none") {
+    return {
+      isNone: true,
+      text: "Not confined: it reaches the network, and writes what the service's user may write.",
+    };
+  }
+  const { network, writes, temporaryDirectory } = members(members(target)["confinement"]);
+  if (!Array.isArray(writes) || (network !== null && !Array.isArray(network)))
+    return { isNone: false, text: `Confinement: ${level}` };
+  const reached =
+    network === null || network.length === 0
+      ? "no network"
+      : `the network at TCP port${network.length === 1 ? "" : "s"} ${network.map(plain).join(", ")}, of any host`;
+  const paths = writes.map((path) => quotedCommand([plain(path)]));
+  const more = paths.length > PATHS_SHOWN ? [`${paths.length - PATHS_SHOWN} more`] : [];
+  const own = temporaryDirectory === true ? ["a temporary directory of its own"] : [];
+  const written = [...paths.slice(0, PATHS_SHOWN), ...more, ...own];
+  return {
+    isNone: false,
+    text: `Confined: it reaches ${reached}, and writes ${written.length === 0 ? "no file" : written.join(", ")}.`,
+  };
+}
+
 function part(label: string, value: unknown): PlanPart {
   const short = shortened(value);
   if (short !== undefined) return { label, ...short };

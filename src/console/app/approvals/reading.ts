@@ -43,6 +43,25 @@ export function openAllParts(request: ShownRequest): void {
   openedParts.value = new Set(shownPlan(request).main.map(({ label }) => label));
 }
 
+/** Whether the end of what will run was on the screen since it was laid out last. */
+export const planEnd = signal<"unknown" | "seen" | "unseen">("unknown");
+
+/** Follows whether the end of the plan of the open request comes onto the screen. Returns what stops it. */
+export function followEnd(end: Element): () => void {
+  planEnd.value = "unknown";
+  const observer = new IntersectionObserver((entries) => {
+    if (entries.some(({ isIntersecting }) => isIntersecting)) planEnd.value = "seen";
+    else if (planEnd.peek() === "unknown") planEnd.value = "unseen";
+  });
+  observer.observe(end);
+  return () => observer.disconnect();
+}
+
+/** Identifies how the plan is laid out: opened parts make it longer. */
+export function layoutOfPlan(): string {
+  return `${openId.value} ${openedParts.value.size}`;
+}
+
 /** The approval that waits to be confirmed: of a call of high risk, the first press only asks for the second. */
 export const confirming = signal<{ readonly id: string; readonly scope: ApprovalScope } | undefined>(undefined);
 /** Id of the request whose grant is being written. */

@@ -1,5 +1,8 @@
-import { AUDIT_FIELDS, type LineMembers } from "../../../core/audit-fields.ts";
+import { AUDIT_FIELDS, type LineMembers, NOT_LOGGED } from "../../../core/audit-fields.ts";
+import { judgementOf } from "../../../core/call-story.ts";
+import { headlineText, membersHeadline } from "../../../core/headline.ts";
 import { asString } from "../../../core/json.ts";
+import type { Json } from "../../../core/types.ts";
 import { members } from "../api.ts";
 
 /** Lines of the audit as the console reads them. Whoever can write the directory can write a line: no member is certain. */
@@ -46,6 +49,22 @@ const VERDICTS: Readonly<Record<string, readonly [words: string, tone: string]>>
 /** Returns the words and the tone of a decision. */
 export function verdictOf(decision: string): readonly [words: string, tone: string] {
   return Object.hasOwn(VERDICTS, decision) ? (VERDICTS[decision] ?? [decision, "plain"]) : [decision, "plain"];
+}
+
+const ARGUMENTS_CHARACTERS_MAX = 120;
+
+/** Returns the arguments of a call that the log holds, on one line; undefined when it holds none. */
+export function argumentsOf(line: Line): string | undefined {
+  const logged = Object.entries(members(members(line["request"])["args"])).filter(([, value]) => value !== NOT_LOGGED);
+  if (logged.length === 0) return undefined;
+  return headlineText(membersHeadline(Object.fromEntries(logged) as Json, "argument", ARGUMENTS_CHARACTERS_MAX));
+}
+
+/** Returns why a call was refused, or asks a person: the rules in words, or else what the agent was told. */
+export function whyOf(line: Line): string | undefined {
+  if (line["decision"] === "ALLOWED") return undefined;
+  const texts = judgementOf(line, []).said.flatMap(({ meanings }) => meanings.map(({ text }) => text));
+  return texts.length > 0 ? texts.join(" ") : asString(members(line["denial"])["reason"]);
 }
 
 /** Returns a duration in words: `0.4 ms`, `12 ms`, `3.2 s`, `4 min 10 s`. */

@@ -36,6 +36,9 @@ export function Lead({ line, journal }: LeadProps): VNode {
       <Step id="ended" title="How it ended">
         <Ended line={line} judgement={judgement} />
       </Step>
+      <Step id="arguments" title="Its arguments">
+        <Arguments line={line} />
+      </Step>
     </div>
   );
 }
@@ -55,16 +58,29 @@ function Step({ id, title, children }: StepProps): VNode {
   );
 }
 
+/** Returns who asked: the caller, and the actors that it acts through. */
+function askerOf(line: Line) {
+  const caller = members(line["caller"]);
+  return {
+    sub: asString(caller["sub"]) ?? "unknown",
+    iss: asString(caller["iss"]),
+    act: asStrings(caller["act"]),
+  };
+}
+
+/** Stops the agent that asked, at the top of the story: what was decided stays together below it. */
+export function StopAsker({ line }: { readonly line: Line }): VNode {
+  return <StopAgent {...agentOf(askerOf(line))} />;
+}
+
 function Asked({ line }: { readonly line: Line }): VNode {
   const { tool } = callOf(line);
-  const caller = members(line["caller"]);
   const asked = members(line["request"]);
   const protocol = members(line["protocol"]);
   const client = asString(members(protocol["client"])["name"]);
-  const act = asStrings(caller["act"]);
+  const { act, ...who } = askerOf(line);
   const secrets = asStrings(asked["secrets"]);
   const session = asString(asked["session"]);
-  const who = { sub: asString(caller["sub"]) ?? "unknown", iss: asString(caller["iss"]) };
   return (
     <>
       <p>
@@ -88,14 +104,12 @@ function Asked({ line }: { readonly line: Line }): VNode {
         )}
         .
       </p>
-      <Arguments line={line} />
       {secrets.length > 0 && (
         <div class="callout tone-warn">
           The agent sent secrets in: <Names names={secrets} />
         </div>
       )}
       <AgentSays text={asked["reason"]} />
-      <StopAgent {...agentOf({ ...who, act })} />
       {(asString(protocol["name"]) !== undefined || asString(asked["callId"]) !== undefined) && (
         <p class="meta">
           {asString(protocol["name"]) !== undefined && (

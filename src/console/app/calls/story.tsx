@@ -4,10 +4,11 @@ import { Badge, Heading, localTime } from "../parts.tsx";
 import { Unread, useRead } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { Text } from "../text.tsx";
+import { UNNAMED_SYSTEMS } from "../words.ts";
 import { Failed, isOwnOnly, SOURCE, type Sourced, SourceLine } from "./fleet.tsx";
 import { callOf, durationText, eventsOf, type Line, verdictOf } from "./model.ts";
 import { Events, Evidence } from "./story-events.tsx";
-import { Lead } from "./story-lead.tsx";
+import { Lead, StopAsker } from "./story-lead.tsx";
 import { Answered, Stages } from "./story-run.tsx";
 
 /** Everything about one call: what was asked, what was decided and why, what came back, and how to prove it. */
@@ -91,19 +92,27 @@ function Head({ line }: { readonly line: Line }): VNode {
   const [words, tone] = verdictOf(decision);
   return (
     <header class="story-head">
-      <div class="badges">
-        <Badge tone={tone}>{words}</Badge>
-        {classification !== undefined && (
-          <Badge tone={classification === "destructive" ? "bad" : "plain"}>
-            <Text value={classification} max={40} />
-          </Badge>
-        )}
+      <div class="story-top">
+        <div class="badges">
+          <Badge tone={tone}>{words}</Badge>
+          {classification !== undefined && (
+            <Badge tone={classification === "destructive" ? "bad" : "plain"}>
+              <Text value={classification} max={40} />
+            </Badge>
+          )}
+        </div>
+        <div class="story-actions">
+          <button type="button" onClick={() => window.print()}>
+            Print
+          </button>
+          <StopAsker line={line} />
+        </div>
       </div>
       <Heading focusKey={asString(line["traceId"]) ?? ""}>
         <span class="mono">
           <Text value={tool ?? "(no tool)"} max={200} />
         </span>
-        {system !== undefined && system !== "unknown" && (
+        {system !== undefined && !UNNAMED_SYSTEMS.has(system) && (
           <span class="on-system">
             {" "}
             on <Text value={system} max={200} />

@@ -5,7 +5,8 @@ import { Badge, localTime } from "../parts.tsx";
 import { Columns, ROLE, useRowsOnce } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { Text } from "../text.tsx";
-import { type CallShown, durationText, verdictOf } from "./model.ts";
+import { UNNAMED_SYSTEMS } from "../words.ts";
+import { argumentsOf, type CallShown, durationText, type Line, verdictOf, whyOf } from "./model.ts";
 import { query } from "./search.ts";
 
 /** The table of the calls that a search found. */
@@ -64,6 +65,26 @@ function Row({ isOfFleet, ...props }: CellProps & Pick<TableProps, "isOfFleet">)
   );
 }
 
+/** The arguments that the log holds, on one line. */
+function Does({ line }: { readonly line: Line }): VNode | null {
+  const text = argumentsOf(line);
+  return text === undefined ? null : (
+    <span class="cell-does">
+      <Text value={text} max={200} isFixed />
+    </span>
+  );
+}
+
+/** Why it was refused or asks, on one line. */
+function Why({ line }: { readonly line: Line }): VNode | null {
+  const text = whyOf(line);
+  return text === undefined ? null : (
+    <span class="cell-why">
+      <Text value={text} max={200} isFixed />
+    </span>
+  );
+}
+
 interface Cell {
   readonly class: string;
   readonly view: (props: CellProps) => ComponentChildren;
@@ -80,7 +101,7 @@ const CELLS: Readonly<Record<string, Cell>> = {
   },
   decision: {
     class: "cell-decision",
-    view: ({ call: { decision, code } }) => {
+    view: ({ call: { decision, code, line } }) => {
       const [words, tone] = verdictOf(decision);
       return (
         <>
@@ -90,24 +111,26 @@ const CELLS: Readonly<Record<string, Cell>> = {
               <Text value={code} max={60} />
             </code>
           )}
+          <Why line={line} />
         </>
       );
     },
   },
   tool: {
     class: "cell-tool",
-    view: ({ call: { tool, system, count } }) => (
+    view: ({ call: { tool, system, count, line } }) => (
       <>
         <code>
           <Text value={tool ?? "–"} max={80} />
         </code>
-        {system !== undefined && system !== "unknown" && (
+        {system !== undefined && !UNNAMED_SYSTEMS.has(system) && (
           <span class="dim">
             {" "}
             <Text value={system} max={60} />
           </span>
         )}
         {count > 1 && <span class="dim"> × {count}</span>}
+        <Does line={line} />
       </>
     ),
   },

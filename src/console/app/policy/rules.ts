@@ -1,5 +1,6 @@
 import { approvingOf, reasonMeanings, ruleMeanings } from "../../../core/decision-words.ts";
 import { asString, asStrings, isTable } from "../../../core/json.ts";
+import { refusalSentence } from "../../../core/refusal-words.ts";
 import { SHELL_RULE_NOTES } from "../../../core/shell-rule-notes.ts";
 import { members } from "../api.ts";
 
@@ -61,7 +62,7 @@ const PERMISSIONS: readonly RuleShown[] = [
   {
     rule: "halts",
     does: "denies",
-    text: "Operators have halted such calls.",
+    text: refusalSentence("HALTED") ?? "",
     setting: "stc halt, or Limits",
     filter: ["reason", "halts"],
   },

@@ -213,7 +213,11 @@ function Differences({ version }: { readonly version: ConfigurationVersion }): V
               <Text value={path} max={200} />
             </code>
           </h3>
-          <Block value={linesOf(change)} as="diff" label={`Change of ${path}`} />
+          {isOfTool(path, change) ? (
+            <p>{toolChange(change)}</p>
+          ) : (
+            <Block value={linesOf(change)} as="diff" label={`Change of ${path}`} />
+          )}
         </div>
       ))}
       {moreDifferences > 0 && <p class="omission">{counted(moreDifferences, "more difference")} not shown.</p>}
@@ -221,7 +225,22 @@ function Differences({ version }: { readonly version: ConfigurationVersion }): V
   );
 }
 
-function linesOf(change: Pick<ConfigurationVersion["differences"][number], "before" | "after">): readonly string[] {
+type Change = Pick<ConfigurationVersion["differences"][number], "before" | "after">;
+
+const DIGEST = /^[0-9a-f]{64}$/;
+
+/** Returns whether a difference is that of a tool, which the text has as a digest. */
+function isOfTool(path: string, { before, after }: Change): boolean {
+  return path.startsWith("tools") && [before, after].every((one) => one === undefined || DIGEST.test(String(one)));
+}
+
+function toolChange({ before, after }: Change): string {
+  if (before === undefined) return "This tool is new.";
+  if (after === undefined) return "This tool is gone.";
+  return "This tool changed: its manifest, what the manifest imports, the policy about it, or its system's settings.";
+}
+
+function linesOf(change: Change): readonly string[] {
   const lines = (sign: string, value: unknown): readonly string[] =>
     value === undefined ? [] : jsonLines(value).map((line) => `${sign} ${line}`);
   return [...lines("-", change.before), ...lines("+", change.after)];
