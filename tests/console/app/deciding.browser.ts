@@ -72,7 +72,7 @@ test("at high risk, the page says that not all of it was on the screen, until it
   const note = page.getByText("Not all of what will run was on the screen.");
   await note.waitFor();
   await visitor.ready(/^Approve once/).waitFor();
-  await page.locator(".plan-card").evaluate((card) => card.scrollIntoView({ block: "end" }));
+  await page.locator(".detail .more-plan").first().scrollIntoViewIfNeeded();
   await note.waitFor({ state: "detached" });
   await visitor.open(await world.ask("announce", { text }));
   await page.keyboard.press("e");
