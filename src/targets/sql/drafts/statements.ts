@@ -1,4 +1,5 @@
 import type { AskedDrafts, ToolDraft } from "../../../core/target-kind.ts";
+import type { Json } from "../../../core/types.ts";
 import { ruleOf } from "../checks.ts";
 import {
   type AskedStatement,
@@ -66,8 +67,10 @@ export async function statementDraft(
     }),
   );
   const required = used.filter(({ isOptional }) => !isOptional).map(({ name }) => name);
-  const says = isChange ? { [CHANGED]: { type: "integer" } } : { [TRUNCATED]: { type: "boolean" } };
-  const rows = isChange ? { changes: 1 } : { returns: ROWS_DRAFTED };
+  const says: Readonly<Record<string, Json>> = isChange
+    ? { [CHANGED]: { type: "integer" } }
+    : { [TRUNCATED]: { type: "boolean" } };
+  const rows: Json = isChange ? { changes: 1 } : { returns: ROWS_DRAFTED };
   return {
     ...identified,
     target: {
