@@ -22,7 +22,7 @@ async function strange(plugin: string): Promise<{ readonly port: number; readonl
     socket.on("error", () => {});
     socket.write(packet(0, [10], "10.11.0-MariaDB\0", [1, 0, 0, 0], "12345678\0", flags, status, SALT.slice(8), "x\0"));
     socket.once("data", () => {
-      socket.on("data", (data) => sent.push(data));
+      socket.on("data", (data) => sent.push(Buffer.from(data)));
       socket.write(packet(2, [0xfe], `${plugin}\0`, SALT));
     });
   });
