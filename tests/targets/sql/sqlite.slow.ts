@@ -33,6 +33,7 @@ INSERT INTO orders VALUES (1, 1, 'open'), (2, 1, 'open'), (3, 1, 'open'), (4, 2,
 CREATE TABLE log (at TEXT);
 CREATE TRIGGER noted AFTER UPDATE ON orders BEGIN INSERT INTO log VALUES (new.id); END;
 CREATE VIEW visible AS SELECT id, email AS mail FROM people;
+CREATE VIEW "odd""view" AS SELECT name AS x FROM people UNION ALL SELECT email FROM people;
 CREATE VIEW mixed AS SELECT name AS x FROM people UNION ALL SELECT email FROM people;`;
 
 beforeEach(() => {
@@ -125,9 +126,20 @@ describe("a statement is refused that", () => {
     ["opens another file", "attach '/etc/passwd' as x"],
     ["hides behind a comment", "/* */ delete from orders where id = 1 returning id as x"],
     ["ends in a comment that is not closed", "delete from orders where id = 1 returning id as x /*"],
+    ["removes uncounted rows", "replace into orders values (1, 2, 'open') returning id as x"],
+    ["removes uncounted rows by another name", "update or/**/replace orders set id = 2 where id = 1 returning id as x"],
   ])("should change rows, and %s", async (_, statement) => {
     expect(await faults(statement, { classification })).not.toEqual([]);
     expect(states()).toEqual(UNCHANGED);
+  });
+
+  test("adds to a table that replaces rows by itself", async () => {
+    app.run("CREATE TABLE labels (id INTEGER PRIMARY KEY, name TEXT UNIQUE ON CONFLICT REPLACE)");
+    const [fault] = await faults("insert into labels (name) values ('a') returning id as x", { classification });
+    expect(fault).toContain("labels, which is declared ON CONFLICT REPLACE: that removes rows which no bound counts");
+    expect(
+      await faults("insert into log values (replace('a', 'a', 'b')) returning at as x", { classification }),
+    ).toEqual([]);
   });
 
   test("loads an extension", async () => {
@@ -174,6 +186,8 @@ describe("columns", () => {
     ["with recursive r(x) as (select name from people union all select email from people) select x from r"],
     ["select column1 as x from (values ((select name from people)), ((select email from people)))"],
     ["select x from mixed"],
+    ['select x from "odd""view"'],
+    ["select email as x from people p full join people o using (email)"],
     ["select email || '' as x from people"],
     ["select max(email) as x from people"],
     ["select rowid as x from people"],
@@ -234,6 +248,25 @@ null as g, 'a' || char(0) || 'b' as h, 1 as i, 12345 as j, '[1,"2"]' as k, 0.300
         },
       ],
     });
+  });
+
+  test("that are empty are not NULL", async () => {
+    const statement = "select $1 as a, '' as b, zeroblob(0) as c, null as d, typeof($1) as e";
+    const columns = Object.fromEntries([..."abcde"].map((name) => [name, text]));
+    const binding = await loaded(await open(), sqlTool({ statement, input: { x: z.string() }, columns }));
+    expect(await ask(binding, { x: "" })).toEqual({ rows: [{ a: "", b: "", c: "\\x", d: null, e: "text" }] });
+    const change = "insert into log values ('') returning at as x";
+    const added = await loaded(await open(), sqlTool({ classification, statement: change, columns: { x: text } }));
+    expect(await ask(added)).toEqual({ rows: [{ x: "" }], changed: 1 });
+  });
+
+  test("that differ with each evaluation are evaluated once", async () => {
+    const statement = "select case when abs(random()) % 2 then 'a' else 1 end as x from orders a, orders b, orders c";
+    const { rows } = (await ask(await loaded(await open(), sqlTool({ statement, columns: { x: text } })))) as {
+      rows: readonly { readonly x: string }[];
+    };
+    expect(rows.length).toBe(64);
+    expect(rows.filter(({ x }) => x !== "a" && x !== "1")).toEqual([]);
   });
 
   test("that a schema cannot read are no answer", async () => {
@@ -393,7 +426,17 @@ describe("a change", () => {
       "rows of log may also change, by a key or a trigger",
     ]);
     expect(await effects("delete from people where id = 1 returning id")).toEqual([
-      "the trigger noted of orders runs",
+      "rows of orders may also change, by a key or a trigger",
+    ]);
+    app.run("CREATE TRIGGER emptied AFTER DELETE ON people BEGIN DELETE FROM log; END");
+    expect(await effects("delete from people where id = 1 returning id")).toEqual([
+      "the trigger emptied of people runs",
+      "rows of orders may also change, by a key or a trigger",
+      "rows of log may also change, by a key or a trigger",
+    ]);
+    app.run("CREATE TRIGGER turned INSTEAD OF DELETE ON visible BEGIN DELETE FROM orders WHERE id = old.id; END");
+    expect(await effects("delete from visible where id = 1 returning id")).toEqual([
+      "the trigger turned of visible runs",
       "rows of orders may also change, by a key or a trigger",
     ]);
   });
@@ -444,6 +487,23 @@ describe("a change", () => {
       };
       const error = await refusal(ask(binding, { customer: 1 }, undefined, { record }));
       expect([mode, error.code]).toEqual([mode, "TARGET_UNAVAILABLE"]);
+      expect(states()).toEqual(UNCHANGED);
+      expect(await ask(binding, { customer: 2 })).toMatchObject({ changed: 1 });
+      app.run("UPDATE orders SET status = 'open'");
+    }
+  });
+
+  test("whose files fail during COMMIT is not run again, and has not happened", async () => {
+    for (const mode of ["delete", "wal"]) {
+      app.run(`PRAGMA journal_mode = ${mode}`);
+      const binding = await loaded(await open(), cancel({ changes: 3 }));
+      let recorded = 0;
+      const record = async (): Promise<void> => {
+        recorded += 1;
+        for (const pid of children()) Bun.spawnSync(["prlimit", `--pid=${pid}`, "--fsize=10"]);
+      };
+      const error = await refusal(ask(binding, { customer: 1 }, undefined, { record }));
+      expect([mode, error.code, recorded]).toEqual([mode, "TARGET_UNAVAILABLE", 1]);
       expect(states()).toEqual(UNCHANGED);
       expect(await ask(binding, { customer: 2 })).toMatchObject({ changed: 1 });
       app.run("UPDATE orders SET status = 'open'");
@@ -530,6 +590,16 @@ describe("the file", () => {
     app.close();
     expect(await ask(await loaded(await open({ writable: undefined }), tool))).toEqual({ rows: [{ x: 5 }] });
     app = new Database(file);
+  });
+
+  test("changes to WAL mode while several processes have it open, and the next call answers", async () => {
+    const tool = sqlTool({ statement: "select count(*) as x from orders", columns: { x: z.int() } });
+    const binding = await loaded(await open({ writable: undefined }), tool);
+    await Promise.all(Array.from({ length: 4 }, () => ask(binding)));
+    expect(children().length).toBeGreaterThan(1);
+    app.run("PRAGMA journal_mode = wal");
+    app.run("INSERT INTO orders VALUES (50, 1, 'open')");
+    expect(await ask(binding)).toEqual({ rows: [{ x: 5 }] });
   });
 
   test("that another program has left half done is made whole by the user for changes, and is away without one", async () => {
@@ -675,7 +745,9 @@ const statement = "with recursive r(n) as (select 1 union all select n + 1 from 
 const binding = await loaded(databases, sqlTool({ statement, columns: { x: z.string() } }));
 console.log("asks");
 await ask(binding, {}, AbortSignal.timeout(600000));`;
-  const service = Bun.spawn([process.execPath, "-e", code], { cwd: import.meta.dir, stdout: "pipe" });
+  // A killed service leaves the private directory of its process.
+  const env = { ...process.env, TMPDIR: folder };
+  const service = Bun.spawn([process.execPath, "-e", code], { cwd: import.meta.dir, env, stdout: "pipe" });
   const said = await service.stdout.getReader().read();
   expect(Buffer.from(said.value ?? []).toString()).toBe("asks\n");
   const [child = 0] = children(service.pid);

@@ -54,6 +54,11 @@ export class DatabaseProcesses {
     }
   }
 
+  /** Ends the processes that wait for work: what they have open is not the database's files any more. */
+  async endIdle(): Promise<void> {
+    await Promise.all(this.#idle.splice(0).map((each) => each.end()));
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true;
     await Promise.all([...this.#all].map((each) => each.end()));
@@ -86,14 +91,11 @@ export class DatabaseProcesses {
       if (known.isUsable && known.identity === isNow) return known;
       await known.end();
     }
+    const open = { do: "open", file, mayChange, isWal: isInWalMode(file), lockMs } as const;
     const started = new DatabaseProcess(this.#options, isNow);
     this.#all.add(started);
     void started.ended.then(() => this.#all.delete(started));
-    const opened = await started.ask(
-      { do: "open", file, mayChange, isWal: isInWalMode(file), lockMs },
-      signal,
-      START_MS_MAX,
-    );
+    const opened = await started.ask(open, signal, START_MS_MAX);
     if (!("error" in opened)) return started;
     await started.end();
     throw failureOf(opened.error);

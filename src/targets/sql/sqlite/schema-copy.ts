@@ -59,10 +59,10 @@ export class SchemaCopy {
    * of one only. Words in texts and comments count, too.
    */
   #isCompound(statement: string): boolean {
-    const texts = [statement.toLowerCase()];
+    const texts = [plain(statement)];
     for (const text of texts) {
-      const read = this.#views.filter(([name]) => text.includes(name.toLowerCase()));
-      for (const [, sql] of read) if (!texts.includes(sql.toLowerCase())) texts.push(sql.toLowerCase());
+      const read = this.#views.filter(([name]) => text.includes(plain(name)));
+      for (const [, sql] of read) if (!texts.includes(plain(sql))) texts.push(plain(sql));
     }
     return texts.some((text) => /\b(?:union|intersect|except)\b/.test(text) || hasRowsOfValues(text));
   }
@@ -105,6 +105,11 @@ function hasRowsOfValues(text: string): boolean {
   if (found === 0) return false;
   const isInsert = /^\s*(?:insert|replace)\b/.test(text);
   return !isInsert || found > 1 || /\(\s*values\b/.test(text) || /--|\/\*/.test(text);
+}
+
+/** Returns a text in which a name is found however it is quoted. As SQLite, it knows upper and lower case of English letters only. */
+function plain(text: string): string {
+  return text.replaceAll(/["'`[\]]/g, "").replaceAll(/[A-Z]/g, (letter) => letter.toLowerCase());
 }
 
 function quoted(name: string): string {

@@ -22,11 +22,25 @@ const STATEMENTS_MAX = 200;
 const LINE_FEED = 0x0a;
 /** Of a character, in UTF-8 and UTF-16. */
 const CHARACTER_BYTES_MAX = 4;
+/** The word, but not the function of that name. */
+const REPLACES = /\breplace\b(?!\s*\()/i;
+const REPLACING_TABLE = /\bon\s+conflict\s+replace\b/i;
+const UNCOUNTED = "that removes rows which no bound counts";
+/** What EXPLAIN says at the beginning of a trigger. */
+const TRIGGER = "-- TRIGGER ";
 
 /** What is wrong with a statement, for its author. */
 class Refused extends Error {}
 
 class InvalidText extends Error {}
+
+/** A step of a statement, as EXPLAIN tells it. */
+interface Operation {
+  readonly name: string;
+  readonly first: number;
+  readonly second: number;
+  readonly text: string;
+}
 
 type Values = Readonly<Record<string, string | bigint | number | null>>;
 
@@ -129,14 +143,20 @@ class OpenDatabase {
 
   #checkChange(statement: string, parameters: number): Statement {
     if (!/^\s*(?:with|insert|replace|update|delete)\b/i.test(statement)) {
-      throw new Refused("must be one INSERT, REPLACE, UPDATE or DELETE with RETURNING, without a comment before it");
+      throw new Refused("must be one INSERT, UPDATE or DELETE with RETURNING, without a comment before it");
     }
+    if (REPLACES.test(statement)) throw new Refused(`must not REPLACE: ${UNCOUNTED}; use ON CONFLICT … DO UPDATE`);
     this.#checkWhole(statement, "change");
     const known = this.#database.prepare(statement);
     if (known.columnNames.length === 0) throw new Refused("must return something: add RETURNING");
     const operations = checkNames(() => this.#operations(statement, parameters));
     const isChange = operations.some(({ name, second }) => name === "Transaction" && second !== 0);
     if (!isChange) throw new Refused("changes nothing: such a tool is one that reads");
+    const pages = operations.map(({ name, second }) => (name === "OpenWrite" ? second : undefined));
+    for (const [table, page, sql] of this.#named("table", "rootpage", "sql")) {
+      if (!pages.includes(Number(page)) || !REPLACING_TABLE.test(String(sql))) continue;
+      throw new Refused(`changes ${table}, which is declared ON CONFLICT REPLACE: ${UNCOUNTED}`);
+    }
     return known;
   }
 
@@ -151,39 +171,42 @@ class OpenDatabase {
     if (isHidden) throw new Refused(`must be one ${use}, without ; at its end`);
   }
 
-  #operations(statement: string, parameters: number) {
+  #operations(statement: string, parameters: number): readonly Operation[] {
     const explained = this.#database.prepare(`EXPLAIN ${statement}`);
     const rows = explained.values(nulls(parameters)) as unknown[][];
     explained.finalize();
-    return rows.map(([, name, , second]) => ({ name: String(name), second: Number(second) }));
+    return rows.map(([, name, first, second, , text]) => ({
+      name: String(name),
+      first: Number(first),
+      second: Number(second),
+      text: String(text),
+    }));
   }
 
   /** Returns what a change does besides: triggers, and tables that keys or triggers change. */
   #effectsOf(statement: string, parameters: number): readonly string[] {
     const operations = this.#operations(statement, parameters);
-    const tables = new Map(
-      (
-        this.#database.query("SELECT rootpage, name FROM sqlite_schema WHERE type = 'table'").values() as [
-          bigint,
-          string,
-        ][]
-      ).map(([page, name]) => [Number(page), name] as const),
-    );
-    const written = (among: typeof operations): readonly string[] => [
-      ...new Set(among.flatMap(({ name, second }) => (name === "OpenWrite" ? (tables.get(second) ?? []) : []))),
-    ];
+    const tables = new Map(this.#named("table", "rootpage").map(([name, page]) => [Number(page), name] as const));
+    const tableOf = new Map(this.#named("trigger", "tbl_name").map(([name, table]) => [name, String(table)] as const));
+    const triggers = operations.flatMap(({ text }) => (text.startsWith(TRIGGER) ? [text.slice(TRIGGER.length)] : []));
     // The programs of triggers and keys come after the statement's own, which ends soon after its transaction begins.
     const own = operations.findIndex(({ name }) => name === "Transaction");
-    const triggers = this.#database
-      .query("SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger'")
-      .values() as [string, string][];
-    const all = written(operations);
+    const written = operations.slice(own).flatMap(({ name, first, second }) => {
+      if (name === "OpenWrite") return tables.get(second) ?? [];
+      // A table of which all rows are deleted is not opened.
+      return name === "Clear" ? (tables.get(first) ?? []) : [];
+    });
     return [
-      ...triggers
-        .filter(([, table]) => all.includes(table))
-        .map(([name, table]) => `the trigger ${name} of ${table} runs`),
-      ...written(operations.slice(own)).map((table) => `rows of ${table} may also change, by a key or a trigger`),
+      ...[...new Set(triggers)].map((name) => `the trigger ${name} of ${tableOf.get(name)} runs`),
+      ...[...new Set(written)].map((table) => `rows of ${table} may also change, by a key or a trigger`),
     ];
+  }
+
+  #named(type: "table" | "trigger", ...columns: readonly string[]): readonly (readonly [name: string, ...unknown[]])[] {
+    const statement = this.#database.query(
+      `SELECT ${["name", ...columns].join(", ")} FROM sqlite_schema WHERE type = $type`,
+    );
+    return statement.values({ type }) as [string, ...unknown[]][];
   }
 
   #query({ statement, columns, rows, limits, values }: Extract<Request, { do: "query" }>): SentRows {
@@ -284,6 +307,8 @@ class OpenDatabase {
 
   /** Texts come as their bytes: the driver would replace what is not Unicode, and SQLite's functions for texts end at NUL. */
   #text(type: unknown, value: unknown, limits: SentLimits): string | null {
+    // The driver returns empty bytes as NULL.
+    if (value === null && type !== "null") return type === "text" ? "" : "\\x";
     if (type !== "text" || !(value instanceof Uint8Array)) return textOf(value);
     // Its last character may be a part of one.
     if (value.byteLength > bytesOf(limits)) return cut(value.toHex(), limits);
@@ -299,14 +324,19 @@ class OpenDatabase {
 const ROWS = "stc_rows";
 const NO_LIMIT: SentLimits = { cellChars: 1, chars: 1 };
 
-/** Returns the query that runs: the statement inside another one, which returns a type and a bounded value for each column. */
+/**
+ * Returns the query that runs: the statement inside another one, which returns a type and a bounded value for each column. Because of
+ * its own LIMIT, `r` stays a query of its own: else an expression would be evaluated for each use, and random() differ between them.
+ */
 function wrapped(statement: string, columns: number, limits: SentLimits): string {
   const names = Array.from({ length: columns }, (_, index) => `c${index}`);
   const cells = names.map(
     (name, index) =>
       `typeof(${name}) AS t${index}, CASE typeof(${name}) WHEN 'text' THEN substr(CAST(${name} AS BLOB), 1, ${bytesOf(limits) + 1}) WHEN 'blob' THEN substr(${name}, 1, ${limits.cellChars}) ELSE ${name} END AS ${name}`,
   );
-  return `WITH q(${names.join(", ")}) AS (${statement}\n) SELECT ${cells.join(", ")} FROM q LIMIT $${ROWS}`;
+  const list = names.join(", ");
+  const limit = `LIMIT $${ROWS}`;
+  return `WITH q(${list}) AS (${statement}\n), r(${list}) AS (SELECT * FROM q ${limit}) SELECT ${cells.join(", ")} FROM r ${limit}`;
 }
 
 /** Returns the bytes that a text of the longest length may have. */

@@ -80,7 +80,7 @@ export class SqliteUser implements DatabaseUser {
         try {
           return await work(database);
         } catch (error) {
-          if (isStale(error)) await database.end();
+          if (isStale(error)) await Promise.all([database.end(), processes.endIdle()]);
           throw error;
         }
       });
@@ -147,12 +147,19 @@ class SqliteStatement implements PreparedStatement {
       try {
         accepted = await accept({ ...this.#answer(sent), changed: sent.changed, transaction: lastCommit() });
       } catch (error) {
-        const ended = database.ask({ do: "rollback" }, AbortSignal.timeout(END_MS_MAX));
+        const ended = user.answerOf(database, { do: "rollback" }, AbortSignal.timeout(END_MS_MAX), END_MS_MAX);
         await ended.catch(() => database.kill());
         throw error;
       }
-      // The journal has the change: it is not given up half-way because the caller's time is over.
-      await user.answerOf(database, { do: "commit" }, AbortSignal.timeout(END_MS_MAX), END_MS_MAX);
+      try {
+        // The journal has the change: it is not given up half-way because the caller's time is over.
+        await user.answerOf(database, { do: "commit" }, AbortSignal.timeout(END_MS_MAX), END_MS_MAX);
+      } catch (error) {
+        if (!isStale(error)) throw error;
+        // Files that fail during COMMIT may have the change: it is neither repeated, nor said not to have happened.
+        await database.kill();
+        throw unavailable(error instanceof SqlFailure ? error.message : "its files cannot be used");
+      }
       return accepted;
     });
   }
