@@ -170,7 +170,12 @@ function ruleFaults({ tool, part, rules }: CheckedTool, { columns }: Description
       const message = `does not say where the column ${name} comes from, and the database does not know: table.column, or ${COMPUTED}`;
       return [{ field: "target.sql.origins", message }];
     }
-    const named = origin !== undefined || declared === undefined || declared === COMPUTED ? [] : [placeNamed(declared)];
+    if (origin !== undefined && declared !== undefined) {
+      // It would be believed as soon as the database does not know any more.
+      const message = `says where the column ${name} comes from, which the database knows: leave it out`;
+      return [{ field: "target.sql.origins", message }];
+    }
+    const named = declared === undefined || declared === COMPUTED ? [] : [placeNamed(declared)];
     const strictest = ruleOf(rules, [...places, ...named]);
     if (strictest === undefined) return [];
     const { rule, from } = strictest;

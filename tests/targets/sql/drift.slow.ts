@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { z } from "zod";
 import type { Databases } from "../../../src/targets/sql/databases.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
-import { ask, databaseAt, loaded, refusal, sqlTool } from "./support.ts";
+import { ask, databaseAt, faultsOf, loaded, refusal, sqlTool } from "./support.ts";
 
 const native = findPostgres();
 const text = z.string().nullable();
@@ -121,13 +121,21 @@ describe.skipIf(native === undefined)("a statement whose database changes", () =
     ],
     ["its user is a superuser", plain, "ALTER ROLE reader SUPERUSER"],
   ];
+  test("a column whose origin the database knows has no other one", async () => {
+    databases = await databaseAt(server.port, { read: { user: "reader" }, columns: RULES });
+    const tool = sqlTool({ statement: plain, columns: { x: text }, origins: { x: "computed" } });
+    const knows = "target.sql.origins says where the column x comes from, which the database knows: leave it out";
+    expect(await faultsOf(databases, tool)).toEqual([knows]);
+  });
+
   test.each(drifts)("%s: nothing is answered", async (_, statement, change) => {
     databases = await databaseAt(server.port, {
       read: { user: "reader" },
       columns: RULES,
       functions: ["public.joins"],
     });
-    const origins = statement === plain ? undefined : { x: "computed" };
+    // The database does not know where they come from.
+    const origins = /\(|\|\||###|::|view/.test(statement) ? { x: "computed" } : undefined;
     const tool = sqlTool({ statement, columns: { x: text }, ...(origins && { origins }) });
     const binding = await loaded(databases, tool);
     await ask(binding);
