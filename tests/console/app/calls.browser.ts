@@ -66,7 +66,7 @@ test("further filters are open where a link sets one, and no longer after a link
   const page = await visit("#/calls?code=PERMISSION_DENIED");
   const code = page.getByLabel("Refusal code");
   await code.waitFor();
-  expect(await code.inputValue()).toBe("PERMISSION_DENIED");
+  await until("the link's filter", async () => (await code.inputValue()) === "PERMISSION_DENIED" || undefined);
   await page.getByRole("link", { name: "Calls", exact: true }).click();
   await code.waitFor({ state: "hidden" });
   await page.getByText(/^More filters/).click();
