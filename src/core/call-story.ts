@@ -91,7 +91,9 @@ function nothingSaidOf(decision: string): string {
 function endedOf(line: LineMembers, by: string | undefined, refusal: string | undefined): string {
   switch (line["decision"]) {
     case "ALLOWED":
-      return by === "idempotency-key" ? "The call was answered as the time before." : "The call ran and was answered.";
+      return by === "idempotency-key"
+        ? "The call returned the result of the earlier call with the same key."
+        : "The call ran and was answered.";
     case "PENDING":
       return "The call waits until a person decides.";
     case "DRY_RUN":

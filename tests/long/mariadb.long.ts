@@ -281,7 +281,7 @@ group by 1 order by n desc, name # the end`;
 
     test("must be those of the output", async () => {
       expect(await faults("select name as y from people")).toEqual([
-        "output.rows[].x is no column of the statement",
+        "output.rows[].x is not a column of the statement",
         "output.rows[] has no member y, which the statement returns",
       ]);
       expect(await faults("select name as x from people", { columns: { x: z.int() } })).toEqual([

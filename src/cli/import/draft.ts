@@ -17,7 +17,7 @@ export function callsSame({ target }: Pick<Tool, "name" | "target">, draft: Tool
 const DESCRIPTION_CHARACTERS_MAX = 1_000;
 
 interface DraftNames {
-  /** Of the tool. */
+  /** Name of the tool. */
   readonly name: string;
   readonly system: string;
   /** The command that writes it. */

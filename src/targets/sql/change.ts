@@ -78,7 +78,7 @@ export function tooManyRows(changed: number, most: number): Refusal {
   return new Refusal("TARGET_REFUSED", message, { details: { status: "FAILED_PRECONDITION" } });
 }
 
-/** Asks the database what became of a transaction. The caller's time may be over: this has a time of its own. */
+/** Asks the database what became of a transaction. This has a time limit of its own: the caller's deadline may have passed. */
 async function resolved(statement: PreparedStatement, transaction: string): Promise<Outcome | undefined> {
   const signal = AbortSignal.timeout(RESOLVE_MS_MAX);
   while (!signal.aborted) {

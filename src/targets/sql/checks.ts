@@ -36,10 +36,10 @@ export function descriptionFaults(checked: CheckedTool, description: Description
 
 function userFaults({ user }: Description): readonly Fault[] {
   const field = "target.system";
-  const advice = "is no user for tools: name one with SELECT on what they need in the system's read.user";
-  if (user.isSuperuser) return [{ field, message: `its database user is a superuser, which ${advice}` }];
+  const advice = "name a user with only the rights that the tools need in the system's read or write";
+  if (user.isSuperuser) return [{ field, message: `its database user is a superuser: ${advice}` }];
   return user.bypassesRowSecurity
-    ? [{ field, message: `its database user bypasses row-level security, which ${advice}` }]
+    ? [{ field, message: `its database user bypasses row-level security: ${advice}` }]
     : [];
 }
 
@@ -96,7 +96,7 @@ function columnFaults(tool: Tool, part: SqlPart, columns: readonly DescribedColu
   const at = part.one === true ? "output" : `output.${ROWS}[]`;
   const unknown = Object.keys(members).filter((name) => !names.includes(name));
   return [
-    ...unknown.map((name) => ({ field: `${at}.${name}`, message: "is no column of the statement" })),
+    ...unknown.map((name) => ({ field: `${at}.${name}`, message: "is not a column of the statement" })),
     ...columns.flatMap(({ name, type, isList }) => {
       const schema = Object.hasOwn(members, name) ? members[name] : undefined;
       if (schema === undefined) return [{ field: at, message: `has no member ${name}, which the statement returns` }];
@@ -171,7 +171,7 @@ function ruleFaults({ tool, part, rules }: CheckedTool, { columns }: Description
       return [{ field: "target.sql.origins", message }];
     }
     if (origin !== undefined && declared !== undefined) {
-      // It would be believed as soon as the database does not know any more.
+      // The declaration would take effect as soon as the database no longer reports the origin.
       const message = `says where the column ${name} comes from, which the database knows: leave it out`;
       return [{ field: "target.sql.origins", message }];
     }
@@ -190,12 +190,12 @@ function ruleFaults({ tool, part, rules }: CheckedTool, { columns }: Description
 
 const STRICTEST: readonly ColumnRule[] = ["never", "redact", "mask"];
 
-/** Returns the strictest rule for a column that is in these places, and the place that it is for. */
+/** Returns the strictest rule for a column at any of these paths, and the path that the rule is for. */
 export function ruleOf(
   rules: DatabaseRules,
   places: readonly Place[],
 ): { readonly rule: ColumnRule; readonly from: string } | undefined {
-  // Some engines, and all unquoted names, make no difference between cases. A rule for a name is one for all its cases.
+  // Some engines, and all unquoted names, make no difference between cases. So a rule for a name holds for all its spellings.
   const columns = Object.entries(rules.columns).map(([key, rule]) => [key.toLowerCase(), rule] as const);
   const found = places.flatMap((place) => {
     const [schema, table, column] = place;
@@ -208,7 +208,7 @@ export function ruleOf(
   return STRICTEST.flatMap((rule) => found.find((each) => each.rule === rule) ?? [])[0];
 }
 
-/** Returns the place that a manifest names: `table.column`, or `schema.table.column`. */
+/** Returns the path that a manifest names: `table.column`, or `schema.table.column`. */
 function placeNamed(origin: string): Place {
   const [column = "", table = "", schema = ""] = origin.split(".").reverse();
   return [schema, table, column];

@@ -16,7 +16,7 @@ import { SqlFailure } from "./failures.ts";
 import type { SqlEntries } from "./settings.ts";
 import { SqlTool } from "./tool.ts";
 
-/** Time to check all tools at the start, in milliseconds: a database that is away delays nobody for longer. */
+/** Time to check all tools at the start, in milliseconds: an unreachable database delays the start no longer. */
 const CHECK_MS_MAX = 10_000;
 
 interface DatabaseStatus extends SystemState {
@@ -42,7 +42,7 @@ export class Databases {
     return this.#systems.has(system);
   }
 
-  /** Asks the databases for what the tools need of them. */
+  /** Has the databases check the tools. */
   async prepare(tools: readonly Tool[]): Promise<ReadonlyMap<string, string>> {
     const signal = AbortSignal.timeout(CHECK_MS_MAX);
     await Promise.all(

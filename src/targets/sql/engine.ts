@@ -39,15 +39,15 @@ export interface SqlContext extends TargetContext {
   };
 }
 
-/** What the build supplies to reach databases. */
+/** Services of the build that engines need. */
 export interface SqlParts {
-  /** Loads what starts programs; only used with an engine that runs in a process of its own. */
+  /** Loads the launcher of programs; only used with an engine that runs in a process of its own. */
   readonly processes: (options: ServerProcessOptions) => Promise<ServerProcesses>;
 }
 
-/** What engines are opened with. */
+/** Context in which engines are opened. */
 export interface EngineContext extends SqlContext {
-  /** Returns what starts programs, the same each time. */
+  /** Returns the launcher of programs, the same one each time. */
   readonly processes: () => Promise<ServerProcesses>;
 }
 
@@ -103,9 +103,9 @@ export interface DatabaseUser {
   unknownColumns?(keys: readonly string[], signal: AbortSignal): Promise<readonly string[]>;
 }
 
-/** What a database has. Only its catalog is read. */
+/** The tables and views of a database, for drafts of tools. Only its catalog is read. */
 export interface Catalog {
-  /** How a statement refers to its parameters: `$1` as often as it likes, or a mark for each use. */
+  /** How a statement refers to its parameters: `$1`, any number of times, or one `?` for each use. */
   readonly parameters: "numbered" | "marks";
   /** Whether a change returns rows. */
   readonly returnsRows: boolean;
@@ -138,7 +138,7 @@ export interface CatalogColumn extends Omit<DescribedColumn, "origin"> {
   readonly parameter: CatalogParameter | undefined;
   /** Values of an enumeration. */
   readonly labels: readonly string[] | undefined;
-  /** Most characters of a text; undefined: as many as one likes. */
+  /** Most characters of a text; undefined: unlimited. */
   readonly charsMax: number | undefined;
   readonly isNullable: boolean;
   /** Whether it is stored, so that the server tells the origin of its values. */
@@ -150,7 +150,7 @@ export interface CatalogColumn extends Omit<DescribedColumn, "origin"> {
 
 export interface CatalogParameter {
   readonly type: ParameterType;
-  /** Returns a parameter with its type, such as `$1::bigint`. `reference`: `$1`, or a mark. */
+  /** Returns a parameter with its type, such as `$1::bigint`. `reference`: `$1`, or `?`. */
   readonly sql: (reference: string) => string;
 }
 
@@ -162,7 +162,7 @@ export interface AskedStatement {
   readonly parameters: readonly (Schema | undefined)[];
 }
 
-/** A statement that its database has looked at, and how it runs. */
+/** A statement that its database has described, ready to run. */
 export interface PreparedStatement {
   readonly description: Description;
   /** Runs a query. `rows`: the most rows that are returned. @throws {SqlFailure | Refusal} */
@@ -175,7 +175,7 @@ export interface PreparedStatement {
    * @throws {SqlFailure | Refusal} before `accept` has returned, nothing is changed; afterwards only `isDefinite` says so
    */
   change<T>(asked: AskedChange, accept: (changed: Changed) => Promise<T>): Promise<T>;
-  /** Returns what became of a transaction that had no answer to COMMIT; undefined when that cannot be known. */
+  /** Returns the outcome of a transaction that had no answer to COMMIT; undefined when the outcome cannot be known. */
   outcomeOf(transaction: string, signal: AbortSignal): Promise<Outcome | undefined>;
 }
 
@@ -249,7 +249,7 @@ export interface CalledFunction {
   readonly isVolatile: boolean;
 }
 
-/** What an engine finds wrong with a statement itself. What its database says is an `SqlFailure`. */
+/** Thrown by an engine for a statement that no tool can have. Errors of its database are `SqlFailure`s. */
 export class StatementRefused extends Error {
   readonly problems: readonly string[];
 

@@ -32,7 +32,7 @@ export class SqlFailure extends FailedAttempt {
   }
 }
 
-/** What an error means to the caller. */
+/** Refusal code and gRPC status of an error, for the caller. */
 export type Meaning = readonly [code: RefusalCode, status: string];
 
 export const UNAVAILABLE: Meaning = ["TARGET_UNAVAILABLE", "UNAVAILABLE"];

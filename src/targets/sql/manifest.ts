@@ -28,7 +28,7 @@ const statementText = z
   .refine((text) => !text.includes("\0"), "must not contain NUL")
   .refine(
     (text) => !text.includes("{{"),
-    "has a template: values belong into parameters, $1 and so on, never into the text",
+    "has a template: put values into parameters ($1 and so on), never into the statement",
   );
 
 /** A manifest's `target.sql`. */

@@ -15,7 +15,7 @@ export function planOf(
 interface Expected {
   /** The number of rows that the change would change now; undefined when they are not counted. */
   readonly matches: number | undefined;
-  /** What else happens, in words for approvers. */
+  /** Further effects (triggers, cascades), in words for approvers. */
   readonly effects: readonly string[];
 }
 

@@ -24,7 +24,7 @@ interface OpenedUser {
 }
 
 interface Server {
-  /** That of the engine, for a URL without one. */
+  /** Port for a URL without one. */
   readonly port: string;
   readonly openUser: (user: ServerUser, limits: ServerLimits, connections: number) => OpenedUser;
 }

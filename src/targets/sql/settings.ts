@@ -19,7 +19,7 @@ export const sqlEntry = z.strictObject({
     .string()
     .max(2_048)
     .describe(
-      "`postgres://host:port/database` or `mariadb://host:port/database`, without a user: see `read`; or `sqlite:` and a file, such as `sqlite:./shop.sqlite`. Its scheme says which engine it is.",
+      "`postgres://host:port/database` or `mariadb://host:port/database`, without a user: see `read`; or `sqlite:` and a file, such as `sqlite:./shop.sqlite`. The scheme selects the engine.",
     ),
   tls: z
     .strictObject({
@@ -55,26 +55,26 @@ export const sqlEntry = z.strictObject({
     })
     .optional()
     .describe(
-      "What the database learns of the caller: `subject`, `issuer`, or a claim of its token, `claims.tenant`. A caller without the claim is refused.",
+      "PostgreSQL: what the database learns of the caller: `subject`, `issuer`, or a claim of its token, `claims.tenant`. A caller without the claim is refused.",
     ),
   functions: z
     .array(z.string().regex(FUNCTION, "must be schema.function"))
     .max(1_000)
     .optional()
     .describe(
-      "Functions that statements may call besides those of PostgreSQL that change nothing: `public.order_total`. They run with every effect that they have.",
+      "Functions that statements may call besides the database's own that change nothing: `public.order_total`, for MariaDB `database.function`. They run with all their effects.",
     ),
   checkFunctions: z
     .boolean()
     .optional()
     .describe(
-      "Whether the functions of statements are checked, which is the default. Needs the right TEMPORARY, and a server that is no standby.",
+      "PostgreSQL: whether the functions of statements are checked, which is the default. Needs the right TEMPORARY, and a server that is not a standby.",
     ),
   columns: z
     .record(z.string().regex(TABLE_COLUMN, "must be table.column or table.*"), z.enum(["mask", "redact", "never"]))
     .default({})
     .describe(
-      "What no tool may release more of, by table and column: `orders.email: mask`, `staff.*: never`. It holds whatever the column is called in a statement.",
+      "Minimum protection of columns for all tools, by table and column: `orders.email: mask`, `staff.*: never`. It holds under every name that a statement gives a column.",
     ),
   connections: z
     .int()

@@ -32,7 +32,7 @@ import { argumentsOf, CHANGED, COMPUTED, membersOf, ROWS, readPart, type SqlPart
 import { changePlanOf, changesMax, countParameters, planOf, rowsMax } from "./plan.ts";
 import { type ColumnForm, columnForm, columnValue, type ParameterType, parameterText } from "./values.ts";
 
-/** The statements that a tool was checked with, and what follows from them. */
+/** The checked statements of a tool, and facts derived from them. */
 interface Checked {
   readonly statement: PreparedStatement;
   /** Counts the rows of a change. */
@@ -48,7 +48,7 @@ interface ReadColumn {
 }
 
 const COUNT = "target.sql.rows.count";
-const DRIFTED = "The database has changed: this tool is not called until an operator has looked at it.";
+const DRIFTED = "The database has changed: this tool cannot be called until an operator has checked it.";
 
 /** A tool of a database, and whether it fits what the database says. */
 export class SqlTool implements Binding {
@@ -70,7 +70,7 @@ export class SqlTool implements Binding {
     this.#isChange = tool.classification !== "read";
   }
 
-  /** A change calls `begin` right before COMMIT: whatever ended before has changed nothing. */
+  /** A change calls `begin` right before COMMIT: a call that ends earlier has changed nothing. */
   get callsBegin(): boolean {
     return this.#isChange;
   }
@@ -112,7 +112,7 @@ export class SqlTool implements Binding {
     return this.#faults.map(({ field, message }) => `${field} ${message}`);
   }
 
-  /** Checks the tool at the start. @throws {ManifestError} when it does not fit; a database that is away is none */
+  /** Checks the tool at the start. @throws {ManifestError} when it does not fit; an unreachable database is not an error */
   async load(signal: AbortSignal): Promise<void> {
     try {
       await this.#check(signal);
@@ -156,7 +156,7 @@ export class SqlTool implements Binding {
     return this.#rows(texts, context, true);
   }
 
-  /** Returns what the tool was checked with; checks it first where the database was away. */
+  /** Returns what the tool was checked with; checks it first when the database could not be reached before. */
   async #ready(signal: AbortSignal): Promise<Checked> {
     if (this.#faults.length > 0) throw this.#quarantined();
     if (this.#checked !== undefined) return this.#checked;
@@ -186,7 +186,11 @@ export class SqlTool implements Binding {
     if (prepared === undefined) return;
     if (count !== undefined && dependsOnCaller) {
       this.#faults = [
-        { field: COUNT, message: "is not for a system with caller: rows are counted before it is known" },
+        {
+          field: COUNT,
+          message:
+            "cannot be used in a system with caller, because rows are counted before the caller is known: leave it out",
+        },
       ];
       return;
     }

@@ -5,7 +5,7 @@ import type { Json } from "../../core/types.ts";
 import { elementOf } from "./manifest.ts";
 
 /**
- * Values travel as text in both directions: drivers change some values on the way (numbers in JSON, microseconds, lists with
+ * Values travel as text in both directions: drivers change some values (numbers in JSON, microseconds, lists with
  * NULL), the server's own text does not. So a parameter has the type that the statement gives it, and no other.
  */
 
@@ -59,7 +59,7 @@ export interface ParameterType {
 export interface ValueForm {
   readonly textOf: (value: unknown) => string;
   readonly fits: (text: string) => boolean;
-  /** What the values are, in words for agents. */
+  /** Description of the values, for agents: "a date, such as 2026-11-28". */
   readonly says: string;
 }
 

@@ -191,7 +191,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
     test("must be those of the output", async () => {
       expect(await faults("select name as y from people")).toEqual(
         [
-          "output.rows[].x is no column of the statement",
+          "output.rows[].x is not a column of the statement",
           "output.rows[] has no member y, which the statement returns",
           "target.sql.origins does not say where the column y comes from, and the database does not know: table.column, or computed",
         ].slice(0, 2),
@@ -409,7 +409,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       await server.send(statement, "shop");
       expect((await refusal(ask(binding))).code).toBe("TARGET_FAILED");
       expect(databases.quarantineOf(tool)?.changes).toHaveLength(1);
-      expect((await refusal(ask(binding))).message).toContain("until an operator has looked at it");
+      expect((await refusal(ask(binding))).message).toContain("until an operator has checked it");
     });
 
     test("a protected column under the name of another one is noticed before its first answer", async () => {

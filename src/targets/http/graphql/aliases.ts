@@ -14,7 +14,7 @@ import { listLevels, releasedNodes } from "./rules.ts";
 interface Renamed {
   readonly steps: readonly Step[];
   readonly keys: readonly string[];
-  /** Of the fields. */
+  /** Names of the schema's fields. */
   readonly names: readonly string[];
   readonly type: GraphQLOutputType;
 }

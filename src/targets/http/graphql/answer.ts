@@ -31,7 +31,7 @@ type Answer = Readonly<Record<string, unknown>>;
 const WITHHELD = "The service answered with errors, so that its answer was withheld: it may be incomplete.";
 const MESSAGES_MAX = 10;
 const MESSAGE_CHARACTERS_MAX = 400;
-/** An answer with more is refused: without all of its paths, nothing would say which of its nulls are known. */
+/** Most errors of an answer. One with more is refused: without all paths, nobody could tell which nulls come from errors. */
 const ERROR_PATHS_MAX = 1_000;
 const CAUSE_PATHS_MAX = 5;
 const PATH_STEPS_MAX = 64;
@@ -40,7 +40,7 @@ const PATH_STEPS_MAX = 64;
  * Returns the data of an answer, never its extensions.
  *
  * @throws {HttpFailure} for an answer with errors, and for one that does not show whether a change was made
- * @throws {Refusal} INVALID_OUTPUT for one that is none of GraphQL, or that shows that a change was made and lacks parts
+ * @throws {Refusal} INVALID_OUTPUT for one that is not GraphQL, or that shows that a change was made and lacks parts
  */
 export function readData(answer: EgressAnswer, operation: GraphqlOperation): unknown {
   const unreadable = (because: string): Error => unreadableError(answer, operation, because);
@@ -119,7 +119,7 @@ function objectIn(answer: EgressAnswer, operation: GraphqlOperation): Answer {
   throw unreadableError(answer, operation, "not an object");
 }
 
-/** Returns the errors of an answer; undefined when they are no list. Some services write an empty list, or null, for none. */
+/** Returns the errors of an answer; undefined when they are not a list. Some services write an empty list, or null, for none. */
 function errorsIn({ errors }: Answer): readonly unknown[] | undefined {
   if (errors === undefined || errors === null) return [];
   return Array.isArray(errors) ? errors : undefined;
@@ -212,7 +212,7 @@ function messagesOf(errors: readonly unknown[]): string {
     .join("\n");
 }
 
-/** A success of HTTP is none of GraphQL: a change is unknown without an answer that can be read. */
+/** Success of HTTP is not success of GraphQL: without a readable answer, the outcome of a change is unknown. */
 function unreadableError({ status, body }: EgressAnswer, { type }: GraphqlOperation, because: string): Error {
   if (type === "mutation") {
     const reason = because;

@@ -27,10 +27,10 @@ import {
 import type { Fault } from "../../../core/errors.ts";
 import { shownMessage } from "./schema.ts";
 
-/** Tokens of a document. */
+/** Most tokens of a document. */
 const TOKENS_MAX = 5_000;
 const DEPTH_MAX = 50;
-/** Fields of an answer, with fragments as often as they are used. */
+/** Most fields of an answer. A fragment counts each time it is used. */
 const FIELDS_MAX = 5_000;
 const PROBLEMS_MAX = 10;
 /** Directives that make a service answer more than once. */
@@ -40,7 +40,7 @@ const KNOWN: ReadonlySet<string> = new Set(["include", "skip"]);
 
 /** A document with one operation that a schema accepts. */
 export interface CheckedDocument {
-  /** With its fragments. */
+  /** The document, with its fragments. */
   readonly document: DocumentNode;
   readonly operation: OperationDefinitionNode;
   readonly name: string;
@@ -97,7 +97,7 @@ function problemText(problem: GraphQLError): string {
   return isAborted ? "has too many fields with one name to be compared" : shownMessage(problem);
 }
 
-/** Parses a document. @throws {DocumentFaults} for a text that is none */
+/** Parses a document. @throws {DocumentFaults} for an invalid document */
 export function parsedDocument(text: string): DocumentNode {
   try {
     return parse(text, { maxTokens: TOKENS_MAX, noLocation: true });
@@ -124,7 +124,7 @@ interface Found extends Place {
   readonly field: GraphQLField<unknown, unknown>;
 }
 
-/** Where a selection is. */
+/** Position of a selection. */
 interface Place {
   readonly parent: GraphQLCompositeType;
   /** Types that the object may have there. */

@@ -18,7 +18,7 @@ import { joinPath } from "../../../core/output-policy/field-path.ts";
 import { shownMessage } from "./schema.ts";
 import type { GraphqlSettings } from "./settings.ts";
 
-/** What the values of the scalars are that GraphQL does not define. */
+/** JSON types of the schema's own scalars, by name. */
 export type ScalarForms = GraphqlSettings["scalars"];
 type ScalarForm = ScalarForms[string];
 
@@ -26,7 +26,7 @@ type Table = Readonly<Record<string, unknown>>;
 
 export const INT_RANGE = { minimum: -2_147_483_648, maximum: 2_147_483_647 } as const;
 
-/** Schemas within each other, and within lists and choices. */
+/** Most levels of schemas within each other. Lists and choices count, too. */
 const DEPTH_MAX = 40;
 const VISITS_MAX = 20_000;
 
@@ -47,7 +47,7 @@ export const FORM_TYPES: Readonly<Record<Exclude<ScalarForm, "any">, readonly st
 
 /** A part of an argument's schema. */
 interface InputPlace {
-  /** As it is named in errors. */
+  /** Path of the part in error messages. */
   readonly field: string;
   readonly depth: number;
 }
@@ -208,7 +208,8 @@ export class InputTypes {
       ...properties.flatMap(([name, part]) => {
         const member = Object.hasOwn(fields, name) ? fields[name] : undefined;
         const at = joinPath(field, name);
-        if (member === undefined) return [{ field: at, message: `is no member of ${type.name}${hint(name, names)}` }];
+        if (member === undefined)
+          return [{ field: at, message: `is not a member of ${type.name}${hint(name, names)}` }];
         return this.faults(part, type.isOneOf ? withoutNull(member.type) : member.type, {
           field: at,
           depth: depth + 1,

@@ -7,7 +7,7 @@ import { defOf, type Schema, schemaParts } from "../../../core/schema/walk.ts";
 import type { FieldAction, Tool } from "../../../core/types.ts";
 import type { SelectedField } from "./document.ts";
 
-/** What no tool may release more of, by `Type.field` or `Type.*`. */
+/** Minimum protection of fields for all tools, by `Type.field` or `Type.*`. */
 type FieldRule = Exclude<FieldAction, "allow"> | "never";
 type FieldRules = Readonly<Record<string, FieldRule>>;
 
@@ -73,7 +73,7 @@ export function listLevels(type: GraphQLOutputType): number {
   return isListType(inner) ? 1 + listLevels(inner.ofType) : 0;
 }
 
-/** Returns the strictest rule for any of these places. */
+/** Returns the strictest rule for any of these fields. */
 function ruleOf(origins: readonly string[], rules: FieldRules): Pick<Protected, "rule" | "from"> | undefined {
   const found = origins.flatMap((from) => {
     const keys = [from, `${from.slice(0, from.indexOf("."))}.*`];
@@ -89,7 +89,7 @@ interface Released {
   readonly action: FieldAction | undefined;
 }
 
-/** Returns what the policy does with everything that may hold the member's value. */
+/** Returns the policy's actions for all paths that may hold the member's value. */
 export function releasedNodes(
   root: PolicyNode,
   declared: readonly PolicyField[],

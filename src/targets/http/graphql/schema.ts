@@ -33,10 +33,10 @@ export function readSchema(bytes: Buffer): SavedSchema {
   const text = textOf(bytes);
   const schema = /^\s*\{/.test(text) ? fromIntrospection(text) : fromSdl(text);
   const [problem] = validateSchema(schema);
-  if (problem !== undefined) throw new Error(`is no valid schema: ${shownMessage(problem)}`);
+  if (problem !== undefined) throw new Error(`is not a valid schema: ${shownMessage(problem)}`);
   // The library accepts it; then a query could name what a mutation does.
   if (schema.getQueryType() === schema.getMutationType())
-    throw new Error("is no valid schema: queries and mutations have the same type");
+    throw new Error("is not a valid schema: queries and mutations have the same type");
   return { schema, sha256: sha256Hex(bytes) };
 }
 
@@ -64,7 +64,7 @@ function fromIntrospection(text: string): GraphQLSchema {
   try {
     return buildClientSchema(data as unknown as IntrospectionQuery);
   } catch (error) {
-    throw new Error(`is no introspection result: ${shownMessage(error)}`);
+    throw new Error(`is not an introspection result: ${shownMessage(error)}`);
   }
 }
 

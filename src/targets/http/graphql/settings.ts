@@ -21,7 +21,7 @@ export const graphqlSettings = z
       )
       .default({})
       .describe(
-        "What no tool may release more of, by type and field: `User.email: mask`, `Staff.*: never`. It holds whatever the alias of a field is, and for the interfaces that a type has.",
+        "Minimum protection of fields for all tools, by type and field: `User.email: mask`, `Staff.*: never`. It holds under every alias, and for the interfaces that a type has.",
       ),
     scalars: z
       .record(z.string().regex(new RegExp(`^${NAME}$`)), z.enum(["string", "integer", "number", "boolean", "any"]))

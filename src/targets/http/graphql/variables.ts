@@ -34,7 +34,7 @@ interface Sent {
   readonly schema: GraphQLSchema;
   readonly scalars: ScalarForms;
   readonly operation: OperationDefinitionNode;
-  /** With its fragments. */
+  /** The document, with its fragments. */
   readonly document: DocumentNode;
   /** Templates by the name of the variable. */
   readonly variables: Readonly<Record<string, Json>>;
@@ -72,7 +72,7 @@ class Comparison {
     const names = declared.map(({ variable }) => variable.name.value);
     const unknown = Object.keys(variables)
       .filter((name) => !names.includes(name))
-      .map((name) => ({ field: `${FIELD}.${name}`, message: `is no variable of the document${hint(name, names)}` }));
+      .map((name) => ({ field: `${FIELD}.${name}`, message: `is not a variable of the document${hint(name, names)}` }));
     const notNull = this.#notNull();
     return [...unknown, ...declared.flatMap((definition) => this.#variable(definition, notNull))];
   }
@@ -153,7 +153,7 @@ class Comparison {
         const member = Object.hasOwn(fields, name) ? fields[name] : undefined;
         const at = joinPath(field, name);
         if (member === undefined)
-          return [{ field: at, message: `is no member of ${type.name}${hint(name, Object.keys(fields))}` }];
+          return [{ field: at, message: `is not a member of ${type.name}${hint(name, Object.keys(fields))}` }];
         const isOptional = !type.isOneOf && !isRequiredInputField(member);
         const wanted = type.isOneOf ? withoutNull(member.type) : member.type;
         return this.#template(inner as Json, { type: wanted, field: at, isOptional, depth: depth + 1 });

@@ -4,7 +4,7 @@ import { resultSoonAfter } from "../../../core/time-limits.ts";
 import { StoreUnavailable } from "../../../database/pool.ts";
 import { cellText, type SentValue } from "./values.ts";
 
-/** Where a server is, and as whom to connect. */
+/** Address of a server, and the user to connect as. */
 export interface MariaDbAddress {
   readonly host: string;
   readonly port: number;
@@ -15,13 +15,13 @@ export interface MariaDbAddress {
   readonly tls: { readonly ca?: Buffer; readonly cert?: Buffer; readonly key?: Buffer } | undefined;
 }
 
-/** Bounds of what is read of one result. */
+/** Limits for reading one result. */
 export interface ReadBounds {
   readonly rows: number;
   readonly chars: number;
 }
 
-/** What a statement has answered. */
+/** The result of a statement. */
 export interface StatementAnswer {
   readonly fields: readonly FieldPacket[];
   /** No more than the bounds allow. */
@@ -32,14 +32,14 @@ export interface StatementAnswer {
   readonly matched: number;
 }
 
-/** A statement that the server has looked at and not run. */
+/** A statement that the server has prepared and not run. */
 export interface PreparedOnServer {
   /** Empty for a statement that is not a query. */
   readonly columns: readonly FieldPacket[];
   readonly parameterCount: number;
 }
 
-/** More was sent than there is memory for: nothing of the result is known. */
+/** Thrown when the server sends more than the limits allow: no part of the result is known. */
 export class ResultTooLarge extends Error {}
 
 const CONNECT_MS_MAX = 5_000;
@@ -48,7 +48,7 @@ const KILL_MS_MAX = 500;
 const BYTES_OF_CHARACTER = 4;
 /** Bytes of a result besides its characters: descriptions of columns, lengths, numbers. */
 const EXTRA_BYTES = 1_048_576;
-/** Bytes that may be on their way when a statement is interrupted. */
+/** Bytes that may be in transit when a statement is interrupted. */
 const ARRIVING_BYTES = 8_388_608;
 const INTERRUPTED = 1317;
 
@@ -124,7 +124,7 @@ export class MariaDbConnection {
     return rows;
   }
 
-  /** Asks the server for what a statement is, without running it. */
+  /** Has the server describe a statement, without running it. */
   async prepare(sql: string): Promise<PreparedOnServer> {
     const prepared = await new Promise<unknown>((resolve, reject) => {
       this.#connection.prepare(sql, (error, statement) => {
@@ -213,7 +213,7 @@ export class MariaDbConnection {
     this.#stream?.destroy();
   }
 
-  /** What the driver reads from: with TLS, what was decrypted. Not among its types. */
+  /** The stream that the driver reads; with TLS, the decrypted one. The driver's types do not have it. */
   get #stream(): Duplex | undefined {
     return (this.#connection as unknown as { readonly stream?: Duplex }).stream;
   }
@@ -279,7 +279,7 @@ export class MariaDbConnection {
     });
     query.once("error", ended.reject);
     query.once("end", () => ended.resolve());
-    // Errors of the connection are not told to statements without a callback, and those of an ended one before anybody listens.
+    // Errors of the connection are not reported to statements without a callback, and those of an ended one before anybody listens.
     this.#connection.once("error", ended.reject);
     if (this.#isBroken) ended.reject(new StoreUnavailable("the connection has ended"));
     return ended.promise.finally(() => void this.#connection.off("error", ended.reject));

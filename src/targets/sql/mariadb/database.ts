@@ -15,7 +15,7 @@ const END_MS_MAX = 1_000;
 
 interface DatabaseOptions {
   readonly name: string;
-  /** Read for each connection: password and certificates may have been renewed. */
+  /** Called for each connection: password and certificates may have been renewed. */
   readonly address: () => MariaDbAddress;
   readonly connections: number;
   readonly statementMs: number;
@@ -28,7 +28,7 @@ export interface MariaDbTransaction {
   readonly connection: number;
   /** Runs the statement of a tool. */
   run(sql: string, values: readonly (string | null)[], bounds: ReadBounds): Promise<StatementAnswer>;
-  /** Asks for something of the service's own. */
+  /** Runs a query of the service itself. */
   ask(sql: string, values?: readonly string[]): Promise<readonly (readonly (string | null)[])[]>;
   prepare(sql: string): Promise<PreparedOnServer>;
   /** Returns the numbers of the warnings of the last statement. */
@@ -41,7 +41,7 @@ const COMMIT_MS_MAX = 5_000;
 const INTERRUPTED = 1317;
 /** Number of the note, which is no warning, of a value that was rounded or cut when it was stored. */
 const CUT = 1265;
-/** Most rows and characters of the service's own questions. */
+/** Most rows and characters in results of the service's own queries. */
 const OWN: ReadBounds = { rows: 100_000, chars: 16_777_216 };
 
 /** The connections of one database, as one user. */
@@ -66,7 +66,7 @@ export class MariaDbDatabase {
     return this.#rolledBack("READ ONLY", signal, work, rows);
   }
 
-  /** As `read`, for the look at a change: a server prepares none in a transaction that reads. */
+  /** As `read`, for the check of a change: the server does not prepare a change in a read-only transaction. */
   look<T>(signal: AbortSignal, work: (transaction: MariaDbTransaction) => Promise<T>): Promise<T> {
     return this.#rolledBack("READ WRITE", signal, work);
   }
@@ -100,7 +100,7 @@ export class MariaDbDatabase {
       try {
         done = await work(transactionOn(connection, signal));
       } catch (error) {
-        // Rolled back before the refusal is told: the rows are free again. The server does it too, when the connection ends.
+        // Rolled back before the refusal is returned: the rows are free again. The server does it too, when the connection ends.
         if (!connection.isBroken)
           await inTime(signal, connection.command("ROLLBACK")).catch(() => connection.destroy());
         throw error;

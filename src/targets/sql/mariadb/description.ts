@@ -5,9 +5,9 @@ import { parameterType } from "./parameters.ts";
 import { type ReadStatement, readStatement } from "./statement.ts";
 import { charsetOf, typeName } from "./values.ts";
 
-/** What the server and the text of a statement say of it. */
+/** Facts about a statement, from the server and from its text. */
 export interface MariaDbDescription extends Description {
-  /** The columns as the server tells them with a result. */
+  /** The columns as the server describes them with a result. */
   readonly shape: string;
   /** Whether the server's word for a column's origin holds. */
   readonly tellsOrigins: boolean;
@@ -20,7 +20,7 @@ export interface MariaDbDescription extends Description {
 interface TableName {
   readonly schema: string;
   readonly table: string;
-  /** Whether it is a table itself, and no view. */
+  /** Whether it is a table, not a view. */
   readonly isStored: boolean;
 }
 
@@ -196,7 +196,7 @@ AND t.table_type IN (${STORED}) AND c.generation_expression IS NULL`,
   return found === undefined ? undefined : [found[0] ?? "", found[1] ?? "", found[2] ?? ""];
 }
 
-/** What a table without transactions has lost cannot be taken back. A view does not tell the tables behind it. */
+/** A change of a table without transactions cannot be rolled back. A view does not reveal the tables behind it. */
 function engineProblems(transaction: MariaDbTransaction, tables: readonly TableName[]): Promise<readonly string[]> {
   return forEach(
     transaction,

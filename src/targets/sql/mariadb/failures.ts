@@ -33,7 +33,7 @@ const CLASSES: ReadonlyMap<string, Meaning> = new Map([
   ["08", UNAVAILABLE],
 ]);
 
-/** The server, or its connections, and not the statement. */
+/** Failures of the server or its connections, not of the statement. */
 const OF_SERVER = new Set([1040, 1053, 1158, 1159, 1160, 1161, 1203, 1226, 1927]);
 /** Tables, columns, views, functions, rights: what a statement was checked with may have changed. */
 const DRIFTED = new Set([1044, 1049, 1054, 1064, 1142, 1143, 1146, 1305, 1356, 1370, 1792, 4078, 4079]);

@@ -1,9 +1,9 @@
 import { FUNCTIONS, LANGUAGE } from "./functions.ts";
 import { type Token, tokensOf } from "./tokens.ts";
 
-/** What the text of a statement says of it. What the server can say, it is asked for. */
+/** Facts about a statement that only its text shows. Everything else comes from the server. */
 export interface ReadStatement {
-  /** What is refused, in words for the author. */
+  /** Reasons to refuse the statement, in words for its author. */
   readonly problems: readonly string[];
   /** The type of each parameter: that of the CAST around it, or text. */
   readonly parameters: readonly string[];

@@ -1,4 +1,4 @@
-/** A piece of a statement. Strings and numbers are no words. */
+/** A token of a statement. Strings and numbers are not words. */
 export interface Token {
   readonly kind: "word" | "name" | "value" | "parameter" | "mark";
   /** A word in lower case, a quoted name without its quotes, a number, or a mark. Empty for a text. */

@@ -1,6 +1,6 @@
 import type { FieldPacket } from "mysql2";
 
-/** What the driver gives for a column of a row. */
+/** The driver's value for a column of a row. */
 export type SentValue = string | number | Buffer | null;
 
 /** Numbers of column types: https://mariadb.com/kb/en/result-set-packets/#field-types */
@@ -47,7 +47,7 @@ export function charsetOf(field: FieldPacket): number | undefined {
 export function cellText(value: SentValue, field: FieldPacket): string | null {
   if (value === null || typeof value === "string") return value;
   if (typeof value === "number") return field.columnType === TYPE.float ? floatText(value) : numberText(value);
-  if (!Buffer.isBuffer(value)) throw new Error("the driver has read a value otherwise");
+  if (!Buffer.isBuffer(value)) throw new Error("the driver returned a decoded value, not bytes");
   const digits = value.toString("hex");
   return field.columnType === TYPE.bit ? String(BigInt(`0x${digits || "0"}`)) : `\\x${digits}`;
 }

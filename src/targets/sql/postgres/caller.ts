@@ -24,7 +24,7 @@ export function settingsOf(wanted: CallerSettings | undefined, caller: CallerCon
   return [...made, ["role", named]];
 }
 
-/** Returns the settings with empty values, with which statements are looked at. */
+/** Returns the settings with empty values, for the check of a statement. */
 export function emptySettings(wanted: CallerSettings | undefined): readonly Setting[] {
   return Object.keys(wanted?.settings ?? {}).map((name) => [name, ""]);
 }

@@ -3,13 +3,13 @@ import { isValueType, type ParameterType } from "../values.ts";
 import type { SentRow, SqlDatabase } from "./database.ts";
 import { failureOf } from "./failures.ts";
 
-/** Most tables of a database that are listed, and most columns of all. */
+/** Most tables in a listing, and most columns of all tables together. */
 const COLUMNS_MAX = 50_000;
 
 /**
  * One row for each column that the user may read, with its table. Every name is quoted by the server. A domain is compared as its base
- * type. Partitions are left out: their table has their rows. A table that inherits has the places of those above and below it, as in
- * the description of a statement.
+ * type. Partitions are left out: their table has their rows. A table that inherits has the paths of the tables above and below
+ * it, as in the description of a statement.
  */
 const COLUMNS = `WITH RECURSIVE above(base, id) AS (SELECT inhrelid, inhparent FROM pg_catalog.pg_inherits
   UNION SELECT above.base, inhparent FROM above JOIN pg_catalog.pg_inherits ON inhrelid = above.id),

@@ -7,7 +7,7 @@ import { sqlStateOf } from "./failures.ts";
 const QUEUE_MS_MAX = 5_000;
 
 const READ = "ISOLATION LEVEL READ COMMITTED READ ONLY";
-/** Mode of changes, and of the look at a statement, which is rolled back. */
+/** Transaction mode of changes, and of the check of a statement, which is rolled back. */
 const WRITE = "ISOLATION LEVEL READ COMMITTED READ WRITE";
 
 /** Limits that the server enforces in every transaction, in milliseconds. */
@@ -18,7 +18,7 @@ export interface StatementLimits {
 
 interface DatabaseOptions extends StatementLimits {
   readonly name: string;
-  /** Read for each connection: password and certificates may have been renewed. */
+  /** Called for each connection: password and certificates may have been renewed. */
   readonly address: () => PostgresAddress;
   readonly connections: number;
 }
@@ -65,7 +65,7 @@ function settingsOf({ statementMs, lockMs }: StatementLimits): readonly Setting[
     ["bytea_output", "hex"],
     ["extra_float_digits", "1"],
     ["xmloption", "content"],
-    // What a statement, and a list, means.
+    // Settings that change the meaning of a statement, and of a list.
     ["standard_conforming_strings", "on"],
     ["transform_null_equals", "off"],
     ["array_nulls", "on"],
@@ -76,7 +76,7 @@ function settingsOf({ statementMs, lockMs }: StatementLimits): readonly Setting[
 export class SqlDatabase {
   readonly #options: DatabaseOptions;
   readonly #pool: ConnectionPool;
-  /** Of every transaction. */
+  /** Limits of every transaction. */
   readonly #settings: readonly Setting[];
   #hasAnswered = false;
 
@@ -86,7 +86,7 @@ export class SqlDatabase {
     this.#pool = new ConnectionPool({
       count: options.connections,
       server: `the database of ${options.name}`,
-      // The server's own limit and the caller's deadline end a statement before.
+      // The server's own limit and the caller's deadline end a statement earlier.
       limits: { transactionMs: options.statementMs + QUEUE_MS_MAX, queueMs: QUEUE_MS_MAX },
       open: () => connect({ ...options.address(), isPooled: true }),
     });
@@ -121,7 +121,7 @@ export class SqlDatabase {
     });
   }
 
-  /** Returns what became of a transaction: `committed`, `aborted`, `in progress`; undefined when the server does not know. */
+  /** Returns the state of a transaction: `committed`, `aborted`, `in progress`; undefined when the server does not know. */
   async statusOf(transactionId: string, signal: AbortSignal): Promise<string | undefined> {
     const [[status] = []] = await this.read(signal, (transaction) =>
       transaction.query("SELECT pg_xact_status($1::text::xid8)", [transactionId]),

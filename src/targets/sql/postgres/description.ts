@@ -3,7 +3,7 @@ import type { ParameterType } from "../values.ts";
 import { makeSettings, type SentColumn, type Setting, type Transaction } from "./database.ts";
 import { digestSqlOf, type FoundFunction, idsIn, operatorsIn, TOUCHED } from "./digest.ts";
 
-/** What the server says of a statement. */
+/** The server's description of a statement. */
 export interface PostgresDescription extends Description {
   /** Digest of everything that the statement depends on, and the column that reads it. */
   readonly digest: string;
@@ -14,7 +14,7 @@ interface Checked {
   readonly statement: string;
   /** Returns the query that runs a change; it is prepared and not run. Left out for a query. */
   readonly change?: ((described: Pick<PostgresDescription, "columns" | "digestSql">) => string) | undefined;
-  /** Name of the temporary objects in the database. Behind a pooler, another process may have left objects with other names. */
+  /** Name of the temporary objects in the database. Behind a pooler, objects of another process may still exist, under other names. */
   readonly name: string;
   readonly parameterCount: number;
   readonly areFunctionsChecked: boolean;
@@ -22,7 +22,7 @@ interface Checked {
   readonly settings: readonly Setting[];
 }
 
-/** Views within views. */
+/** Most levels of views within views. */
 const VIEW_DEPTH_MAX = 32;
 
 /**
@@ -135,7 +135,7 @@ function entriesOf(tree: string, start: number): readonly string[] {
   return entries;
 }
 
-/** Returns what changes of these tables set off: triggers, and keys that change other tables. */
+/** Returns the effects of changes of these tables: triggers, and foreign keys that change other tables. */
 async function effectsOf(transaction: Transaction, relations: readonly string[]): Promise<readonly string[]> {
   const rows = await transaction.query(
     `${TOUCHED}
@@ -170,7 +170,7 @@ async function treeOf(transaction: Transaction, { name, statement, parameters }:
 
 interface Relations {
   readonly ids: readonly string[];
-  /** Of the views. */
+  /** Trees of the views. */
   readonly trees: readonly string[];
 }
 
@@ -270,7 +270,7 @@ ORDER BY 2, 1`,
   }));
 }
 
-/** Returns the query that tells the columns without running the statement. */
+/** Returns a query that describes the columns without running the statement. */
 function describing(statement: string, at: number): string {
   return `SELECT * FROM (${statement}\n) AS q LIMIT $${at}::text::int8`;
 }

@@ -1,6 +1,6 @@
 import type { DescribedColumn, ResultLimits } from "../engine.ts";
 
-/** What is known of a statement. */
+/** The facts about a statement that its query is built from. */
 interface Described {
   readonly columns: readonly Pick<DescribedColumn, "type" | "isList">[];
   /** The column that reads the digest of what the statement depends on. */

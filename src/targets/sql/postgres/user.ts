@@ -24,7 +24,7 @@ interface UserOptions {
   /** Settings that transactions get from the caller; undefined: none. */
   readonly caller: CallerSettings | undefined;
   readonly areFunctionsChecked: boolean;
-  /** Returns names for what the service makes in a database for a moment. */
+  /** Returns names for temporary objects in the database. */
   readonly newName: () => string;
 }
 
@@ -87,7 +87,7 @@ class PostgresStatement implements PreparedStatement {
   readonly description: PostgresDescription;
   readonly #user: UserOptions;
   readonly #query: string;
-  /** Empty but for a query of rows. */
+  /** Empty for changes and counts. */
   readonly #shortQuery: string;
 
   constructor(

@@ -58,10 +58,10 @@ export function isStale(error: unknown): boolean {
   return error instanceof SqlFailure && STALE.test(error.sqlState);
 }
 
-/** Returns the failure of a statement whose process was killed, because its time was over. */
+/** Returns the failure of a statement whose process was killed at the time limit. */
 export function tooLate(): SqlFailure {
   const [code, status] = TOO_LATE;
-  return new SqlFailure({ code, status, sqlState: "", origin: "service", message: "its time is over" });
+  return new SqlFailure({ code, status, sqlState: "", origin: "service", message: "the time limit was reached" });
 }
 
 /** Returns the failure of a statement whose process cannot be used. `because`: the reason, for operators. */

@@ -18,9 +18,9 @@ import { systemCode } from "../../../core/error-text.ts";
 
 const HEADER_BYTES = 100;
 const WAL_VERSION = 2;
-/** Place of the counter that each commit changes, without WAL. */
+/** Offset of the counter that each commit changes, without WAL. */
 const COUNTER = [24, 28] as const;
-/** Place of what names the last commit in the index of the log: its number of frames, size, checksums, salts. */
+/** Offset of the data that identifies the last commit in the index of the log: its number of frames, size, checksums, salts. */
 const LAST_COMMIT = [16, 40] as const;
 const OTHERS = 0o077;
 
@@ -45,14 +45,14 @@ export function identityOf(path: string): string | undefined {
   return `${dev} ${ino}`;
 }
 
-/** The files that a process may use, by how. */
+/** The files that a process may use, by kind of access. */
 interface DatabaseFiles {
   readonly reads: readonly string[];
   readonly writes: readonly string[];
 }
 
 /**
- * Returns the files of a database for a process, and makes those that SQLite would make: a process may not make files in the folder.
+ * Returns the files of a database for a process, and creates those that SQLite would create: a process may not create files in the directory.
  * @throws {Error} when one of them cannot be used
  */
 export function filesFor(path: string, mayChange: boolean): DatabaseFiles {
@@ -75,7 +75,7 @@ export function existing(paths: readonly string[]): readonly string[] {
   return paths.filter((path) => existsSync(path));
 }
 
-/** Makes a missing file with the owner and the mode of another, as SQLite does. */
+/** Creates a missing file with the owner and the mode of another one, as SQLite does. */
 function makeLike(path: string, missing: string): void {
   const like: Stats = lstatSync(path);
   try {
@@ -87,7 +87,7 @@ function makeLike(path: string, missing: string): void {
       closeSync(made);
     }
   } catch (error) {
-    if (systemCode(error) !== "EEXIST") throw new Error(`${missing} cannot be made (${systemCode(error)})`);
+    if (systemCode(error) !== "EEXIST") throw new Error(`${missing} cannot be created (${systemCode(error)})`);
   }
 }
 

@@ -54,7 +54,7 @@ export class DatabaseProcesses {
     }
   }
 
-  /** Ends the processes that wait for work: what they have open is not the database's files any more. */
+  /** Ends the idle processes: the files that they have open are no longer the database's. */
   async endIdle(): Promise<void> {
     await Promise.all(this.#idle.splice(0).map((each) => each.end()));
   }
@@ -116,7 +116,7 @@ export class DatabaseProcess {
     const lines = new Lines({
       bytesMax: Math.max(ANSWER_BYTES_MIN, 2 * CHARACTER_BYTES_MAX * chars),
       onLine: (line) => this.#answered(JSON.parse(Buffer.from(line).toString("utf8")) as Response),
-      onTooLong: () => void this.kill(unavailable("its process answered with too much")),
+      onTooLong: () => void this.kill(unavailable("its process sent an answer above the limit")),
     });
     try {
       this.#process = start({ stdout: (chunk) => lines.add(chunk), stderr: () => {} });
@@ -134,7 +134,7 @@ export class DatabaseProcess {
     return this.#process.ended;
   }
 
-  /** Asks one thing. Kills the process when the signal fires, or after the time for a statement. @throws {SqlFailure} */
+  /** Sends one request and returns its answer. Kills the process when the signal fires, or after the time for a statement. @throws {SqlFailure} */
   async ask(request: Request, signal: AbortSignal, timeoutMs = this.#statementMs): Promise<Response> {
     if (!this.#isUsable) throw unavailable("its process has ended");
     if (signal.aborted) throw tooLate();

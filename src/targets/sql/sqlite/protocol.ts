@@ -17,7 +17,7 @@ export type Request =
   /** Leaves a transaction open, which `commit` or `rollback` ends. */
   | ({ readonly do: "change"; readonly rows: number; readonly limits: SentLimits } & Bound)
   | { readonly do: "commit" | "rollback" }
-  /** Takes the lock for changes once: what a killed process left half done is taken back by that. */
+  /** Takes the lock for changes once, with which SQLite rolls back a killed process's unfinished change. */
   | { readonly do: "recover" };
 
 export type StatementUse = "query" | "change" | "count";

@@ -20,16 +20,16 @@ import { SchemaCopy } from "./schema-copy.ts";
 
 const STATEMENTS_MAX = 200;
 const LINE_FEED = 0x0a;
-/** Of a character, in UTF-8 and UTF-16. */
+/** Most bytes of a character, in UTF-8 and UTF-16. */
 const CHARACTER_BYTES_MAX = 4;
 /** The word, but not the function of that name. */
 const REPLACES = /\breplace\b(?!\s*\()/i;
 const REPLACING_TABLE = /\bon\s+conflict\s+replace\b/i;
 const UNCOUNTED = "that removes rows which no bound counts";
-/** What EXPLAIN says at the beginning of a trigger. */
+/** The text of EXPLAIN at the start of a trigger. */
 const TRIGGER = "-- TRIGGER ";
 
-/** What is wrong with a statement, for its author. */
+/** Thrown for a statement that no tool can have. Its message says why, for the author. */
 class Refused extends Error {}
 
 class InvalidText extends Error {}
@@ -183,7 +183,7 @@ class OpenDatabase {
     }));
   }
 
-  /** Returns what a change does besides: triggers, and tables that keys or triggers change. */
+  /** Returns the further effects of a change: triggers, and tables that foreign keys or triggers change. */
   #effectsOf(statement: string, parameters: number): readonly string[] {
     const operations = this.#operations(statement, parameters);
     const tables = new Map(this.#named("table", "rootpage").map(([name, page]) => [Number(page), name] as const));
@@ -377,7 +377,7 @@ function nulls(count: number): Values {
   return valuesOf(Array.from({ length: count }, () => null));
 }
 
-/** The driver tells the names of parameters only by what it misses. */
+/** The driver reveals the names of parameters only in its errors about missing values. */
 function checkNames<T>(run: () => T): T {
   try {
     return run();

@@ -20,12 +20,12 @@ import { failureOf, isStale, unavailable } from "./failures.ts";
 import type { DatabaseProcess, DatabaseProcesses } from "./processes.ts";
 import type { BoundValue, Request, SentChange, SentRows, StatementFacts } from "./protocol.ts";
 
-/** Time for COMMIT and ROLLBACK, also when the caller's time is over, in milliseconds. */
+/** Time limit for COMMIT and ROLLBACK, in milliseconds. It holds also after the caller's deadline. */
 const END_MS_MAX = 5_000;
 
 interface UserOptions {
   readonly processes: DatabaseProcesses;
-  /** Takes back what a killed process left half done; undefined where the system may not change the database. */
+  /** Rolls back the unfinished change of a killed process; undefined where the system may not change the database. */
   readonly recover: ((signal: AbortSignal) => Promise<void>) | undefined;
   readonly limits: ResultLimits;
   readonly columns: Readonly<Record<string, ColumnRule>>;
@@ -164,7 +164,7 @@ class SqliteStatement implements PreparedStatement {
     });
   }
 
-  /** Only that nothing happened can be known: after another commit, nobody can tell whose it was. */
+  /** Can only show that nothing was committed: after another commit, nobody can tell whose it was. */
   async outcomeOf(transaction: string, signal: AbortSignal): Promise<Outcome | undefined> {
     await this.#user.ask({ do: "recover" }, signal);
     return this.#user.options.lastCommit() === transaction ? "aborted" : undefined;
@@ -210,7 +210,7 @@ function sentValue(text: string | null, type: string | undefined): BoundValue {
   return /^-?\d{1,18}$/.test(text) ? { integer: text } : { real: Number(text) };
 }
 
-/** Returns what takes back, as the user that may change the database, what a killed process left half done. */
+/** Returns a function that rolls back a killed process's unfinished change, as the user that may change the database. */
 export function recovery(user: SqliteUser): (signal: AbortSignal) => Promise<void> {
   return async (signal) => {
     await user.ask({ do: "recover" }, signal).catch((error) => {

@@ -159,7 +159,7 @@ describe("variables", () => {
     ]);
     expect(filter(z.record(z.string(), z.string()))).toEqual(["input.filter: takes members that Filter may not have"]);
     expect(filter(z.strictObject({ text: z.string(), role: z.string() }))).toEqual([
-      "input.filter.role: is no member of Filter",
+      "input.filter.role: is not a member of Filter",
     ]);
     expect(filter(z.strictObject({ status: z.array(z.string()) }))).toEqual([
       "input.filter.status[]: must list its values: Status has OPEN, SENT, CANCELLED",
@@ -202,8 +202,8 @@ describe("variables", () => {
     expect(filter(text, { filter: { status: ["NOPE"], text: "{filter}" } }).join()).toContain(
       'Value "NOPE" does not exist',
     );
-    expect(filter(text, { filter: { nope: "{filter}" } }).join()).toContain("is no member of Filter");
-    expect(filter(text, { other: "{filter}" }).join()).toContain("variables.other: is no variable of the document");
+    expect(filter(text, { filter: { nope: "{filter}" } }).join()).toContain("is not a member of Filter");
+    expect(filter(text, { other: "{filter}" }).join()).toContain("variables.other: is not a variable of the document");
     expect(filter(text, { filter: "x{filter}" }).join()).toContain("is string here, and Filter in the document");
   });
 
