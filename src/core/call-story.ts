@@ -7,8 +7,7 @@ import { nameInSentence } from "./printable.ts";
 import { refusalSentence } from "./refusal-words.ts";
 import { STAGES } from "./refusals.ts";
 
-/** Who decided about a call, why, and how it ended: what its line and the journal say, in sentences. */
-
+/** The decision of a policy about a call. */
 interface Said {
   readonly does: "denies" | "asks";
   /** Several when more than one rule matches the call: at least one of them does this, and the line does not say which. */
@@ -25,6 +24,7 @@ interface Vote {
   readonly said: string | undefined;
 }
 
+/** Story of a call, in sentences: who decided about it and why, and how it ended. */
 export interface CallStory {
   /** Policies that denied the call, or asked a person. */
   readonly said: readonly Said[];
@@ -36,6 +36,7 @@ export interface CallStory {
   readonly ended: string;
 }
 
+/** Returns the story of a call. `line`: the call's audit line. `journal`: the lines of the journal about the call. */
 export function judgementOf(line: LineMembers, journal: readonly LineMembers[]): CallStory {
   const decision = AUDIT_FIELDS.decision.read(line) ?? "unknown";
   const code = AUDIT_FIELDS.code.read(line);
@@ -71,7 +72,7 @@ export function storyLines(line: LineMembers, journal: readonly LineMembers[]): 
     ...said.flatMap(({ does, meanings: [only, ...others] }) =>
       only === undefined || others.length === 0
         ? [`${does}: ${only?.text ?? "a rule"}`]
-        : [`${does}, by one of these rules or several:`, ...[only, ...others].map(({ text }) => `- ${text}`)],
+        : [`${does}, because of at least one of these rules:`, ...[only, ...others].map(({ text }) => `- ${text}`)],
     ),
     ...(approving === undefined ? [] : [approving.text]),
     ...votes.filter(({ approves }) => !approves).map(({ text }) => text),

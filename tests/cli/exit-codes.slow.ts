@@ -87,7 +87,7 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["import sql", 64, "missing required argument 'system'"],
   ["import sql --dev x", 64, "systems has no database x"],
   ["import sql x", 78, "no configuration"],
-  ["import sql x --table y --statement z", 64, "give --table or --statement"],
+  ["import sql x --table y --statement z", 64, "give --table or --statement, not both"],
   ["import grpc", 64, "missing required argument 'system'"],
   ["import grpc --dev x --list", 64, "systems has no gRPC system x"],
   ["import grpc x --list", 78, "no configuration"],

@@ -59,7 +59,7 @@ describe("the judgement of a call", () => {
     const refusal = { denial: { stage: "APPROVAL" }, error: { code: "APPROVAL_DENIED" }, approval: {} };
     expect(storyLines({ ...line, ...refusal, decisionReasons: [reason] }, [denied])).toEqual([
       "agent-7 asked to run pay in the session s-1.",
-      "asks, by one of these rules or several:",
+      "asks, because of at least one of these rules:",
       "- The operators' rule night matches the call.",
       "- The risk of the call is high: a person decides about each such call.",
       "Denied by alice.",

@@ -150,7 +150,7 @@ describe("a change of a MariaDB database", () => {
     await server.send("ALTER TABLE orders DROP COLUMN more", "shop");
   });
 
-  test("names its triggers and the tables whose rows go along", async () => {
+  test("names its triggers, and the tables whose rows change with it", async () => {
     const statement = "delete from people where id = cast(? as signed)";
     const binding = await loaded(await open(), change({ statement, input: { id: z.int() } }));
     expect(await notesOf(binding, { id: 1 })).toEqual([
@@ -264,14 +264,14 @@ describe("a change of a MariaDB database", () => {
     expect(await count()).toBe(before + (isStored ? 1 : 0));
   });
 
-  test("that ignores errors is taken back: the server warns", async () => {
+  test("that ignores errors is rolled back, because the server warns", async () => {
     const statement = "insert ignore into people values (1, 'x'), (3, 'x')";
     const binding = await loaded(await open(), change({ statement, input: {}, rows: { changes: 9 } }));
     expect((await refusal(ask(binding))).code).toBe("TARGET_REFUSED");
     expect(await server.send("SELECT count(*) AS n FROM people", "shop")).toEqual([{ n: 2 }]);
   });
 
-  test("whose facts cannot be recorded is taken back", async () => {
+  test("whose facts cannot be recorded is rolled back", async () => {
     const binding = await loaded(await open(), change({ rows: { changes: 3 } }));
     const record = async (): Promise<void> => {
       throw new Refusal("AUDIT_UNAVAILABLE", "full");
@@ -295,7 +295,7 @@ describe("a change of a MariaDB database", () => {
     expect(await states()).toEqual(UNCHANGED);
   });
 
-  test("whose caller leaves changes nothing", async () => {
+  test("whose caller disconnects changes nothing", async () => {
     const binding = await loaded(await open(), change({ rows: { changes: 3 } }));
     const leaving = new AbortController();
     const record = async (): Promise<void> => {
@@ -343,7 +343,7 @@ describe("a change of a MariaDB database", () => {
     });
   });
 
-  test("that is cut anywhere, 300 times: what callers are told is what the database has", async () => {
+  test("whose connection is cut at any point, 300 times: the results of callers match the database", async () => {
     const wire = new Wire(server.port);
     const databases = await open({}, await wire.open());
     const statement = "insert into people (id, name) values (cast(? as signed), 'cut')";

@@ -62,34 +62,34 @@ describe("TLS to MariaDB", () => {
     await server?.end();
   });
 
-  test("a server without it is not spoken to", async () => {
+  test("a server without TLS is refused", async () => {
     await server.kill();
     await server.start(["--skip-ssl"]);
     expect(await because(answer({ rootCert: rootCert() }))).toEqual(["TARGET_UNAVAILABLE", "HANDSHAKE_NO_SSL_SUPPORT"]);
   });
 
-  test("a certificate of a trusted authority for this host is believed", async () => {
+  test("a certificate of a trusted authority for this host is accepted", async () => {
     await serve();
     expect(await answer({ rootCert: rootCert() })).toEqual({ rows: [{ x: 1 }] });
   });
 
-  test("one of another authority is not", async () => {
+  test("a certificate of another authority is refused", async () => {
     await serve();
     expect(await because(answer({ rootCert: file("other.pem", stranger.pem) }))).toEqual(UNTRUSTED);
     expect(await because(answer({}))).toEqual(UNTRUSTED);
   });
 
-  test("one for another name is not, also not when it was seen before", async () => {
+  test("a certificate for another name is refused, also when it was seen before", async () => {
     await serve({ names: [{ type: "dns", value: "other.example" }] });
     for (let turn = 0; turn < 3; turn += 1) expect(await because(answer({ rootCert: rootCert() }))).toEqual(UNTRUSTED);
   });
 
-  test("one that has expired is not", async () => {
+  test("an expired certificate is refused", async () => {
     await serve({ notBefore: new Date(Date.now() - 7_200_000), notAfter: new Date(Date.now() - 3_600_000) });
     expect(await because(answer({ rootCert: rootCert() }))).toEqual(UNTRUSTED);
   });
 
-  test("a client certificate is shown to a server that asks for one", async () => {
+  test("a client certificate is sent to a server that asks for one", async () => {
     await serve();
     const { cert, key } = await authority.issue("stc");
     const pair = { clientCert: file("client.pem", cert), clientKey: file("client.key", key) };

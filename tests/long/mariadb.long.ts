@@ -165,7 +165,7 @@ describe("a MariaDB database", () => {
   describe("users", () => {
     const tool = sqlTool({ statement: "select name as x from people", columns: { x: text } });
 
-    test("with rights over the server are no users for tools", async () => {
+    test("with rights over the server are refused", async () => {
       const [fault = ""] = await faultsOf(await open({ read: { user: "root" } }), tool);
       expect(fault).toStartWith("target.system its database user is a superuser");
       await server.send([
@@ -194,7 +194,7 @@ describe("a MariaDB database", () => {
     });
   });
 
-  test("a query with everything that is usual is loaded", async () => {
+  test("a query with every usual construct is loaded", async () => {
     const statement = `with latest as (select id, name, row_number() over (partition by status order by id) as place from people)
 select lower(l.name) as name, count(*) as n, max(p.salary) as most, coalesce(min(l.place), 0) as place, date(now()) as day,
 group_concat(distinct p.status order by p.status separator ';') as states, sum(p.salary) as total
@@ -263,7 +263,7 @@ group by 1 order by n desc, name # the end`;
       "select (select email from people limit 1) as x",
       "select orders.id as x from people, json_table(json_array(email), '$[*]' columns (id text path '$')) orders",
     ];
-    test.each(unknown)("without a known origin need the manifest's word: %s", async (statement) => {
+    test.each(unknown)("without a known origin need origins in the manifest: %s", async (statement) => {
       const [fault = ""] = await faults(statement);
       expect(fault).toStartWith("target.sql.origins does not say where the column x comes from");
       expect(await faults(statement, { origins: { x: "People.Email" } })).toEqual([
@@ -505,7 +505,7 @@ group by 1 order by n desc, name # the end`;
       expect((await refusal(ask(await loaded(databases, cell)))).code).toBe("OUTPUT_TOO_LARGE");
     });
 
-    test("of one cell that is larger than memory should hold end the connection", async () => {
+    test("with one cell above the memory limit close the connection", async () => {
       const statement = "select repeat('x', 16000000) as x";
       const binding = await loaded(
         await open({ limits: { cellChars: 1_000, bytes: 2_500 } }),
@@ -554,7 +554,7 @@ group by 1 order by n desc, name # the end`;
     });
   });
 
-  test("errors tell nothing of rows", async () => {
+  test("errors reveal nothing about rows", async () => {
     const statement =
       "select json_extract(json_value(concat(email, '{'), '$'), '$') as x, cast(email as date) as y from people where id = cast(? as signed) and 1 / (id - 1) is null";
     const tool = sqlTool({ statement, input: { id: z.int() }, columns: { x: text, y: text } });
@@ -592,7 +592,7 @@ group by 1 order by n desc, name # the end`;
       await nothingRuns();
     });
 
-    test("a caller that leaves ends its statement on the server, and frees the connection", async () => {
+    test("a caller that disconnects ends its statement on the server, and frees the connection", async () => {
       const databases = await open({ connections: 1 });
       const [holding, waiting] = [await loaded(databases, endless), await loaded(databases, quick)];
       const leaving = new AbortController();
@@ -605,7 +605,7 @@ group by 1 order by n desc, name # the end`;
       await nothingRuns();
     });
 
-    test("callers that leave do not close the database to others", async () => {
+    test("callers that disconnect do not make the database unavailable to others", async () => {
       const databases = await open({ connections: 2 });
       const [holding, other] = [await loaded(databases, endless), await loaded(databases, quick)];
       for (let call = 0; call < 12; call += 1) {
@@ -782,7 +782,7 @@ group by 1 order by n desc, name # the end`;
     expect(await ask(binding, { customer: "7", status: "sent" })).toEqual({ rows: [] });
   });
 
-  test("a server that reads statements otherwise is told how to read them", async () => {
+  test("a server with another SQL mode, character set and time zone gives the same answers", async () => {
     await server.kill();
     const modes = "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,IGNORE_SPACE";
     await server.start([
@@ -803,7 +803,7 @@ group by 1 order by n desc, name # the end`;
     await server.start();
   });
 
-  test("a database that is away at the start is asked at the first call", async () => {
+  test("a database that is unavailable at the start is checked by the first call", async () => {
     await server.kill();
     const databases = await open();
     const tool = sqlTool({ statement: "select name as x from people order by id", columns: { x: text } });

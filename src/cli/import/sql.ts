@@ -24,7 +24,7 @@ interface ImportOptions extends ConfigurationOptions, SelectionOptions {
  */
 export async function importSql(system: string, options: ImportOptions): Promise<void> {
   const { table: tables, statement: files, write = false, accept = false } = options;
-  if (tables.length > 0 && files.length > 0) wrongUsage("give --table or --statement");
+  if (tables.length > 0 && files.length > 0) wrongUsage("give --table or --statement, not both");
   const statements = files.map(statementIn);
   await withParts(options, async ({ targets, registry }) => {
     const drafts = await targets.drafts("sql", system, { statements, hasChanges: write });
@@ -45,7 +45,7 @@ export async function importSql(system: string, options: ImportOptions): Promise
         problem === undefined
           ? madeDraft({ name, system, command: "stc import sql" }, { ...draft, accepted: accept })
           : { problem };
-      // What the database has against it, before a file is written.
+      // The database's reason to refuse the tool, before a file is written.
       const refused =
         problem === undefined && !isListed ? await refusal(make(tool), (made) => targets.faultsOf(made)) : undefined;
       items.push(itemOf(draft, tool, refused === undefined ? make : () => ({ problem: refused }), problem ?? refused));
@@ -84,7 +84,7 @@ function statementIn(file: string): AskedDrafts["statements"][number] {
   }
 }
 
-/** @throws {CommandError} for a name of no table, or of several */
+/** Returns the drafts of one table. @throws {CommandError} for an unknown or ambiguous name */
 function draftsFor(drafts: readonly ToolDraft[], name: string): readonly ToolDraft[] {
   const found = drafts.filter(({ partOf = [] }) => partOf.includes(name));
   if (found.length === 0) return wrongUsage(`the database has no table ${printableCell(name)} that its user may read`);

@@ -361,7 +361,7 @@ describe("stc import graphql", () => {
     expect(readFileSync(join(OUT, "order_accepted.tool.yaml"), "utf8")).toContain("\n  order.customer.mail: mask");
   });
 
-  test("needs a word about scalars, and names what cannot be read", async () => {
+  test("needs the types of scalars, and names what cannot be read", async () => {
     const plain = configured("plain", { schemaFile: "shop.graphql" });
     const since = await runStc([
       ...IMPORT,

@@ -75,7 +75,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
     ]);
   });
 
-  test("above its bound is taken back", async () => {
+  test("above its bound is rolled back", async () => {
     const error = await refusal(ask(await loaded(await open(), cancel({ changes: 2 })), { customer: 1, status: "x" }));
     expect([error.code, error.message, error.details]).toEqual([
       "TARGET_REFUSED",
@@ -190,7 +190,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
     expect(await states()).toEqual(UNCHANGED);
   });
 
-  test("whose rows together are larger than a result may be is taken back", async () => {
+  test("whose rows together exceed the limit of a result is rolled back", async () => {
     const tool = sqlTool({
       classification,
       statement: "update orders set status = repeat('x', 400) where customer = 1 returning id, status",
@@ -204,7 +204,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
     expect([large.code, await states()]).toEqual(["OUTPUT_TOO_LARGE", UNCHANGED]);
   });
 
-  test("needs a user for changes, which is no superuser", async () => {
+  test("needs a user for changes that is not a superuser", async () => {
     const tool = cancel({ changes: 1 });
     expect(await faultsOf(await open({ write: undefined }), tool)).toEqual([
       "target.system systems.shop.sql has no user for tools that change something: set write",
@@ -230,7 +230,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
     expect(JSON.stringify([bad.cause, bad.message, twice.cause, twice.message])).not.toMatch(/canary|orders_|people_/);
   });
 
-  test("whose facts cannot be recorded is taken back", async () => {
+  test("whose facts cannot be recorded is rolled back", async () => {
     const binding = await loaded(await open(), cancel({ changes: 3 }));
     const record = async (): Promise<void> => {
       throw new Refusal("AUDIT_UNAVAILABLE", "full");

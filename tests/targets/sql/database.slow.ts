@@ -113,7 +113,7 @@ describe.skipIf(native === undefined)("a database", () => {
     });
   });
 
-  test("a superuser is no user for tools; one that may change a table is noted", async () => {
+  test("a superuser is refused as the user of tools; a user that may change a table is noted", async () => {
     const tool = sqlTool({ statement: "select name as x from people", columns: { x: text } });
     const [fault = ""] = await faultsOf(await open({ read: { user: "tester" } }), tool);
     expect(fault).toStartWith("target.system its database user is a superuser");
@@ -132,7 +132,7 @@ describe.skipIf(native === undefined)("a database", () => {
     });
   });
 
-  test("a query with everything that is usual is loaded", async () => {
+  test("a query with every usual construct is loaded", async () => {
     const statement = `with latest as (select id, name, row_number() over (partition by mood order by id) as place from people)
 select lower(l.name) as name, count(*) as n, max(p.salary) as most, coalesce(min(l.place), 0) as place, now()::date as day
 from latest l join people p using (id) where p.name ilike $1::text group by 1 order by n desc, name -- the end`;
@@ -318,7 +318,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
   });
 
   describe("limits", () => {
-    test("more rows than declared are cut and said, or refused", async () => {
+    test("more rows than declared are cut and reported, or refused", async () => {
       const statement = "select n as x from generate_series(1, 10000000) as n";
       const tell = await loaded(await open(), sqlTool({ statement, columns: { x: z.int() }, rows: { returns: 3 } }));
       expect(await ask(tell)).toEqual({ rows: [{ x: 1 }, { x: 2 }, { x: 3 }], truncated: true });
@@ -343,7 +343,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       expect([rows.length, truncated]).toEqual([2, true]);
     });
 
-    test("one row is the result itself; none is NOT_FOUND, two are no answer", async () => {
+    test("one row is the result itself; none is NOT_FOUND, two are INVALID_OUTPUT", async () => {
       const tool = sqlTool({
         statement: "select name as x from people where id <= $1::int8",
         input: { id: z.int() },
@@ -366,7 +366,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       expect((await refusal(ask(binding))).code).toBe("DEADLINE_EXCEEDED");
     });
 
-    test("a caller that leaves ends its statement on the server", async () => {
+    test("a caller that disconnects ends its statement on the server", async () => {
       const statement = "select count(*) as x from generate_series(1, 1000000000)";
       const binding = await loaded(
         await open({ limits: { statementMs: 60_000 } }),
@@ -412,7 +412,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       expect((await refusal(ask(binding))).message).toContain("until an operator has checked it");
     });
 
-    test("a protected column under the name of another one is noticed before its first answer", async () => {
+    test("a protected column that appears under another column's name is noticed before its first answer", async () => {
       await make();
       const databases = await open({ columns: { "moving.secret": "never" } });
       const tool = people();
@@ -444,7 +444,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       expect(databases.quarantineOf(tool)?.changes[0]).toContain("calls public.writes");
     });
 
-    test("a change that does not concern the tool is looked at once, and the tool goes on", async () => {
+    test("a change that does not concern the tool is checked once, and the tool stays available", async () => {
       await make();
       const databases = await open();
       const binding = await loaded(databases, people());
@@ -533,7 +533,7 @@ CREATE TABLE tenant_b.owned AS SELECT 'a' AS tenant, 'canary' AS name; GRANT SEL
     });
   });
 
-  test("a database that is away at the start is checked by the first call", async () => {
+  test("a database that is unavailable at the start is checked by the first call", async () => {
     const databases = await open();
     const tool = sqlTool({ statement: "select name as x from people where id = 1", columns: { x: text } });
     await server.stop();

@@ -305,7 +305,7 @@ null as g, 'a' || char(0) || 'b' as h, 1 as i, 12345 as j, '[1,"2"]' as k, 0.300
 const COUNTING = "with recursive r(n) as (select 1 union all select n + 1 from r limit 10000000) select n as x from r";
 
 describe("limits", () => {
-  test("more rows than declared are cut and said, or refused, in the statement's order", async () => {
+  test("more rows than declared are cut and reported, or refused, in the statement's order", async () => {
     const statement = "select id as x from orders order by id desc";
     const tell = await loaded(await open(), sqlTool({ statement, columns: { x: z.int() }, rows: { returns: 3 } }));
     expect(await ask(tell)).toEqual({ rows: [{ x: 4 }, { x: 3 }, { x: 2 }], truncated: true });
@@ -325,7 +325,7 @@ describe("limits", () => {
     expect([rows.length, truncated]).toEqual([2, true]);
   });
 
-  test("one row is the result itself; none is NOT_FOUND, two are no answer", async () => {
+  test("one row is the result itself; none is NOT_FOUND, two are INVALID_OUTPUT", async () => {
     const one = (where: string) =>
       sqlTool({ statement: `select name from people where ${where}`, columns: { name: text }, one: true });
     expect(await ask(await loaded(await open(), one("id = 1")))).toEqual({ name: "Ann" });
@@ -334,7 +334,7 @@ describe("limits", () => {
     expect((await refusal(ask(await loaded(await open(), one("true"))))).code).toBe("INVALID_OUTPUT");
   });
 
-  test("ten million rows behind a limit cost no memory here", async () => {
+  test("ten million rows with a limit take little memory in the service", async () => {
     const tool = sqlTool({ statement: `${COUNTING} order by n desc`, columns: { x: text }, rows: { returns: 100 } });
     const binding = await loaded(await open({ limits: { statementMs: 120_000 } }), tool);
     Bun.gc(true);
@@ -355,7 +355,7 @@ describe("limits", () => {
     expect(await ask(quick)).toEqual({ rows: [{ x: "1" }] });
   });
 
-  test("a caller that leaves ends its statement, also one that waits for its turn", async () => {
+  test("a caller that disconnects ends its statement, also one that waits for its turn", async () => {
     const databases = await open({ connections: 1, limits: { statementMs: 60_000 } });
     const endless = COUNTING.replace(" limit 10000000", "").replace("n as x", "count(*) as x");
     const slow = await loaded(databases, sqlTool({ statement: endless, columns: { x: text } }));
@@ -398,7 +398,7 @@ describe("a change", () => {
     ]);
   });
 
-  test("above its bound is taken back", async () => {
+  test("above its bound is rolled back", async () => {
     const error = await refusal(ask(await loaded(await open(), cancel({ changes: 2 })), { customer: 1 }));
     expect([error.code, error.message]).toEqual([
       "TARGET_REFUSED",
@@ -468,7 +468,7 @@ describe("a change", () => {
     expect(await ask(binding, { customer: 1 })).toMatchObject({ changed: 3 });
   });
 
-  test("is taken back when its facts cannot be recorded", async () => {
+  test("is rolled back when its facts cannot be recorded", async () => {
     const binding = await loaded(await open(), cancel({ changes: 3 }));
     const record = (): Promise<void> => Promise.reject(new Error("the disk is full"));
     expect(await ask(binding, { customer: 1 }, undefined, { record }).catch((error: Error) => error.message)).toBe(
@@ -561,7 +561,7 @@ describe("the file", () => {
     return problems.join();
   };
 
-  test("must be there, and be itself", async () => {
+  test("must exist, and must not be a link", async () => {
     expect(await problemOf(join(folder, "missing"))).toContain("cannot be used (ENOENT)");
     const link = join(folder, `link-${made}`);
     fs.symlinkSync(file, link);
@@ -572,7 +572,7 @@ describe("the file", () => {
     expect(await problemOf(file)).toBe(`systems.shop.sql.url: ${file} has another name as well (a hard link)`);
   });
 
-  test("that is no database makes no tool", async () => {
+  test("that is not a database: its tool is not loaded", async () => {
     app.close();
     fs.writeFileSync(file, "x".repeat(5_000));
     expect(await faults("select 1 as x")).toEqual(["target.sql.statement the database refuses it (SQLITE_NOTADB)"]);
@@ -602,7 +602,7 @@ describe("the file", () => {
     expect(await ask(binding)).toEqual({ rows: [{ x: 5 }] });
   });
 
-  test("that another program has left half done is made whole by the user for changes, and is away without one", async () => {
+  test("with another program's unfinished change is restored in a writable system, and is unavailable in any other", async () => {
     // What a crash leaves: the journal of a change whose pages are in the file.
     app.run("PRAGMA cache_size = 1");
     app.run("PRAGMA cache_spill = 1");
@@ -669,7 +669,7 @@ describe("when the schema changes", () => {
     expect(databases.quarantineOf(tool)?.reason).toBe("the database has changed since the tool was loaded");
   });
 
-  test("a protected column under the name of another one is noticed before its first answer", async () => {
+  test("a protected column that appears under another column's name is noticed before its first answer", async () => {
     const databases = await open({ columns: { "people.email": "never", "people.address": "never" } });
     const tool = sqlTool({ statement: "select name as x from shown", columns: { x: text } });
     app.run("CREATE VIEW shown AS SELECT name FROM people");
@@ -681,20 +681,20 @@ describe("when the schema changes", () => {
     expect(JSON.stringify([error, error.cause])).not.toContain("canary.example");
   });
 
-  test("a change that does not concern the tool is looked at once, and the tool goes on", async () => {
+  test("a change that does not concern the tool is checked once, and the tool stays available", async () => {
     const binding = await loaded(await open(), sqlTool({ statement: "select 1 as x", columns: { x: text } }));
     app.run("CREATE TABLE another (x)");
     expect(await ask(binding)).toEqual({ rows: [{ x: "1" }] });
   });
 
-  test("and a change of rows is taken back before it is final", async () => {
+  test("a change of rows is rolled back", async () => {
     const binding = await loaded(await open(), cancel({ changes: 3 }));
     app.run("ALTER TABLE orders RENAME TO former; CREATE VIEW orders AS SELECT * FROM former");
     expect((await refusal(ask(binding, { customer: 1 }))).code).toBe("TARGET_FAILED");
     expect(states()).toEqual(UNCHANGED);
   });
 
-  test("another file in the place of the first is looked at before it answers", async () => {
+  test("another file at the path is checked before its first answer", async () => {
     const databases = await open();
     const tool = sqlTool({ statement: "select name as x from people where id = 1", columns: { x: text } });
     const binding = await loaded(databases, tool);
@@ -737,7 +737,7 @@ test("the processes end with the databases", async () => {
   expect(children().length).toBe(before - 1);
 });
 
-test("the processes end with a service that is killed, in the midst of a query", async () => {
+test("the processes end with a service that is killed during a query", async () => {
   const code = `import { ask, loaded, openShop, sqlTool } from ${JSON.stringify(join(import.meta.dir, "support.ts"))};
 import { z } from "zod";
 const databases = await openShop({ url: ${JSON.stringify(`sqlite:${file}`)}, limits: { statementMs: 600000 } });

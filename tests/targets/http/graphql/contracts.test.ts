@@ -138,7 +138,7 @@ describe("variables", () => {
     ]);
   });
 
-  test("a scalar of the schema needs a word of the system", () => {
+  test("a scalar of the schema must be in the system's scalars", () => {
     const document = "since(at: $v) { id }";
     expect(only("DateTime!", document, z.string())).toEqual([
       "input.v: is the scalar DateTime, whose values only its service knows: say what they are in the system's graphql.scalars",
