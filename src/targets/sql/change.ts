@@ -15,18 +15,18 @@ interface PlannedChange {
   readonly parameters: Texts;
   /** Most rows that may change. */
   readonly changes: number;
-  /** Whether a change without a row is taken back. */
+  /** Whether a change that matches no row is rolled back. */
   readonly needsRow: boolean;
-  /** Reads the rows, before COMMIT: an answer that cannot be given takes the change back. @throws {Refusal} */
+  /** Returns the result, before COMMIT: the change is rolled back when it throws. @throws {Refusal} */
   readonly result: (rows: readonly AnsweredRow[], changed: number) => unknown;
 }
 
-/** The tables or functions of a statement are not those that it was checked with; nothing is changed. */
+/** Thrown when the tables or functions of a statement have changed since its check. Nothing is changed. */
 export class Drifted extends Error {}
 
 /**
- * Changes rows. The id of the transaction is in the journal before COMMIT is sent: whoever finds an unfinished change asks the database
- * what became of it. A lost answer to COMMIT is resolved that way at once.
+ * Changes rows. The id of the transaction is in the journal before COMMIT is sent: an operator who finds an unfinished change can
+ * ask the database for its outcome. After a lost answer to COMMIT, the service asks at once.
  *
  * @throws {SqlFailure | Refusal | Drifted} when nothing is changed
  */
@@ -78,7 +78,7 @@ export function tooManyRows(changed: number, most: number): Refusal {
   return new Refusal("TARGET_REFUSED", message, { details: { status: "FAILED_PRECONDITION" } });
 }
 
-/** Asks the database what became of a transaction. This has a time limit of its own: the caller's deadline may have passed. */
+/** Asks the database for the outcome of a transaction. This has a time limit of its own: the caller's deadline may have passed. */
 async function resolved(statement: PreparedStatement, transaction: string): Promise<Outcome | undefined> {
   const signal = AbortSignal.timeout(RESOLVE_MS_MAX);
   while (!signal.aborted) {

@@ -75,7 +75,7 @@ export interface SqlSystem {
 
 /** The rules of a system for the columns and functions of its database. */
 export interface DatabaseRules {
-  /** By `table.column`, `schema.table.column`, or with `*` as column. */
+  /** Rules by `table.column`, `schema.table.column`, or with `*` as column. */
   readonly columns: Readonly<Record<string, ColumnRule>>;
   /** `schema.name`: functions of any kind that statements may call. */
   readonly functions: readonly string[];
@@ -97,9 +97,9 @@ export interface DatabaseUser {
   readonly name: string | undefined;
   /** Whether the last transaction had an answer. */
   readonly hasAnswered: boolean;
-  /** Asks the database what a statement is, and runs nothing of it. @throws {SqlFailure} */
+  /** Has the database describe a statement, without running it. @throws {SqlFailure | StatementRefused} */
   prepare(asked: AskedStatement, signal: AbortSignal): Promise<PreparedStatement>;
-  /** Returns the keys of `DatabaseRules.columns` that no column of the database has; for engines that can tell. @throws {SqlFailure} */
+  /** Returns the keys of `DatabaseRules.columns` that match no column. Left out where the engine cannot know. @throws {SqlFailure} */
   unknownColumns?(keys: readonly string[], signal: AbortSignal): Promise<readonly string[]>;
 }
 
@@ -109,12 +109,13 @@ export interface Catalog {
   readonly parameters: "numbered" | "marks";
   /** Whether a change returns rows. */
   readonly returnsRows: boolean;
-  /** Returns a name of letters, digits and `_` as the statement has it, whatever it means otherwise. */
+  /** Returns a name of letters, digits and `_`, quoted for a statement: it may be a reserved word. */
   readonly quote: (name: string) => string;
   /** Returns the tables and views that the reading user may select from. @throws {SqlFailure} */
   tables(signal: AbortSignal): Promise<readonly CatalogTable[]>;
 }
 
+/** A table or view that the reading user may select from. */
 export interface CatalogTable {
   /** Empty where the engine has no schemas. */
   readonly schema: string;
@@ -123,7 +124,7 @@ export interface CatalogTable {
   readonly sql: string;
   readonly isView: boolean;
   readonly comment: string | undefined;
-  /** Those that the reading user may read. */
+  /** Columns that the reading user may read. */
   readonly columns: readonly CatalogColumn[];
   /** Columns of the primary key; empty when there is none. */
   readonly key: readonly string[];
@@ -131,10 +132,11 @@ export interface CatalogTable {
   readonly indexed: readonly string[];
 }
 
+/** A column of such a table. */
 export interface CatalogColumn extends Omit<DescribedColumn, "origin"> {
   /** As statements name it, quoted by the server. */
   readonly sql: string;
-  /** The type of a parameter that is compared with it; undefined: none has its values. */
+  /** Parameter that can be compared with the column; undefined when no type of parameter has its values. */
   readonly parameter: CatalogParameter | undefined;
   /** Values of an enumeration. */
   readonly labels: readonly string[] | undefined;
@@ -148,17 +150,19 @@ export interface CatalogColumn extends Omit<DescribedColumn, "origin"> {
   readonly comment: string | undefined;
 }
 
+/** The type of a parameter, and its notation in a statement. */
 export interface CatalogParameter {
   readonly type: ParameterType;
   /** Returns a parameter with its type, such as `$1::bigint`. `reference`: `$1`, or `?`. */
   readonly sql: (reference: string) => string;
 }
 
+/** A statement to describe. */
 export interface AskedStatement {
   readonly statement: string;
   /** `count`: a query that returns one number. */
   readonly use: "query" | "change" | "count";
-  /** The input schema of each parameter; undefined where it is not known. */
+  /** The input schema of each parameter; undefined where it is unknown. */
   readonly parameters: readonly (Schema | undefined)[];
 }
 
@@ -167,12 +171,12 @@ export interface PreparedStatement {
   readonly description: Description;
   /** Runs a query. `rows`: the most rows that are returned. @throws {SqlFailure | Refusal} */
   query(parameters: Texts, rows: number, context: RunContext): Promise<SqlAnswer>;
-  /** Runs a query that counts. @throws {SqlFailure | Refusal} */
+  /** Runs a query that counts. Returns undefined when its result is not one number. @throws {SqlFailure | Refusal} */
   count(parameters: Texts, signal: AbortSignal): Promise<number | undefined>;
   /**
-   * Runs a change in one transaction. What `accept` returns is returned after COMMIT; what it throws is thrown after everything is
-   * taken back. `rows`: the most rows that are returned.
-   * @throws {SqlFailure | Refusal} before `accept` has returned, nothing is changed; afterwards only `isDefinite` says so
+   * Runs a change in one transaction. Returns the value of `accept` after COMMIT. When `accept` throws, rolls back and throws the same
+   * error.
+   * @throws {SqlFailure | Refusal} Before `accept` has returned, nothing is changed. Afterwards, only `isDefinite` guarantees that.
    */
   change<T>(asked: AskedChange, accept: (changed: Changed) => Promise<T>): Promise<T>;
   /** Returns the outcome of a transaction that had no answer to COMMIT; undefined when the outcome cannot be known. */
@@ -184,19 +188,22 @@ export type Texts = readonly (string | null)[];
 
 export type Outcome = "committed" | "aborted" | "in progress";
 
+/** A change to run. */
 export interface AskedChange {
   readonly parameters: Texts;
+  /** Most rows that are returned. */
   readonly rows: number;
   readonly context: RunContext;
 }
 
+/** The result of a query. */
 export interface SqlAnswer {
-  /** Whether tables and functions are those that the statement was checked with, as of this answer. */
+  /** Whether tables and functions are still those that the statement was checked with. */
   readonly isCurrent: boolean;
   readonly rows: readonly AnsweredRow[];
 }
 
-/** The text of each column. Undefined: the rows are larger than the limit for all of them, and this one is the first that is not sent. */
+/** The text of each column. Undefined: the first row that was not sent, because all rows together exceed the limit. */
 export type AnsweredRow = readonly (string | null)[] | undefined;
 
 /** A change before COMMIT. */
@@ -219,6 +226,7 @@ export interface Description {
   readonly effects: readonly string[];
 }
 
+/** Rights of a database user that matter for tools. */
 export interface ReadingUser {
   readonly isSuperuser: boolean;
   readonly bypassesRowSecurity: boolean;
@@ -226,22 +234,24 @@ export interface ReadingUser {
   readonly changes: string | undefined;
 }
 
+/** A column of a statement's result. */
 export interface DescribedColumn {
   readonly name: string;
-  /** As PostgreSQL writes it. `ANY_TYPE`: values may have any type, and are checked when they are read. */
+  /** Name of the type in the engine's own notation. `ANY_TYPE`: values may have any type, and are checked when they are read. */
   readonly type: string;
   readonly isList: boolean;
   /** `schema.table.column`; undefined for a computed or generated column, and for one of a view. */
   readonly origin: string | undefined;
-  /** Where it is stored or shown: its table or view, and the tables that this one inherits from or that inherit from it. */
+  /** Paths under which rules may name it: in its table or view, and in tables above and below it in an inheritance. */
   readonly places: readonly Place[];
 }
 
 export const ANY_TYPE = "any";
 
-/** Without schemas, the first part is empty. */
+/** Path of a column. Without schemas, the first part is empty. */
 export type Place = readonly [schema: string, table: string, column: string];
 
+/** A function that a statement calls. */
 export interface CalledFunction {
   /** `schema.name`. */
   readonly name: string;

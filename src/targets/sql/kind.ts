@@ -7,7 +7,7 @@ import { readPart, sqlFaults, sqlStatementPart } from "./manifest.ts";
 import { changePlanOf, offlineTexts, planOf } from "./plan.ts";
 import { claimsIn, type SqlEntries, type SqlEntry } from "./settings.ts";
 
-/** Queries of databases. Its code is loaded only when a database is configured. */
+/** The target kind `sql`: fixed statements of databases. Its code is loaded only when a database is configured. */
 export function sqlKind(parts: SqlParts): TargetKind<SqlContext> {
   return {
     name: "sql",
@@ -25,7 +25,7 @@ export function sqlKind(parts: SqlParts): TargetKind<SqlContext> {
       const user = engine.userOf(settings, isChange);
       const part = readPart(target as SqlTarget);
       const at = { system: target.system, user };
-      // How many rows match, and what else happens, is not known without the database.
+      // Without the database, the number of rows and further effects are unknown.
       const plan = (texts: readonly (string | null)[]) =>
         isChange ? changePlanOf(at, part, texts, { matches: undefined, effects: [] }) : planOf(at, part, texts);
       return (input) => plan(offlineTexts(part, input));
@@ -34,7 +34,7 @@ export function sqlKind(parts: SqlParts): TargetKind<SqlContext> {
   };
 }
 
-/** Creates a target for a query of a database. */
+/** Creates a target with a statement of a database, for a manifest in code. */
 export function sqlStatement(system: string, sql: SqlTarget["sql"]): SqlTarget {
   return { system, sql };
 }

@@ -112,12 +112,12 @@ export function sqlFaults(part: unknown, manifest: Unchecked): readonly Fault[] 
       .filter((key) => rows[key] !== undefined)
       .map((key) => ({
         field: `${field}.rows.${key}`,
-        message: `is not for a tool that ${isRead ? "reads" : "changes"}`,
+        message: `cannot be set in a tool that ${isRead ? "reads" : "changes rows"}: leave it out`,
       })),
     ...unless(
       one === undefined || (rows.returns === undefined && rows.more === undefined && (rows.changes ?? 1) === 1),
       `${field}.rows`,
-      "is not for one row",
+      "cannot be combined with one: true, except for changes: 1",
     ),
     ...unless(!isWhole || whole === true, `${field}.statement`, "changes a whole table: add WHERE, or whole: true"),
     ...argumentFaults(argumentsOf(part as SqlPart), manifest["input"]),
@@ -143,7 +143,10 @@ function argumentFaults(names: readonly string[], input: unknown): readonly Faul
       })),
     ...known
       .filter((name) => !names.includes(name))
-      .map((name) => ({ field: `input.${name}`, message: "is in none of the statement's parameters" })),
+      .map((name) => ({
+        field: `input.${name}`,
+        message: "is not used in target.sql.parameters: add it there, or remove it",
+      })),
   ];
 }
 

@@ -5,7 +5,7 @@ import type { EgressAnswer } from "../../../egress/request.ts";
 import { type ApiCall, failureOf, HttpFailure, readResult } from "../answer.ts";
 import { ERROR_PATHS } from "./manifest.ts";
 
-/** Members of an answer by name: what the path of an error may be. */
+/** Members of an answer by name. The path of an error consists of them. */
 export interface AnswerPaths {
   /** Levels of lists around the member. */
   readonly lists: number;

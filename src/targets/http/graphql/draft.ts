@@ -46,7 +46,7 @@ export interface GraphqlDraft {
   readonly input: Json;
   readonly output: Json;
   readonly fields: ReturnType<typeof originalNames>;
-  /** Parts that the manifest leaves out, in our own words. */
+  /** Parts that the manifest leaves out. The sentences are ours and hold no text of the schema but names. */
   readonly notes: readonly string[];
 }
 
@@ -308,7 +308,7 @@ export interface SchemaChange {
   readonly description: string;
 }
 
-/** Returns what callers of the old schema may notice of the new one. */
+/** Returns the differences that callers of the old schema may notice. */
 export function schemaChanges(old: GraphQLSchema, next: GraphQLSchema): readonly SchemaChange[] {
   return [
     ...findBreakingChanges(old, next).map(({ description }) => ({ isBreaking: true, description })),

@@ -180,7 +180,7 @@ function isOpen({ type, properties }: Table): boolean {
   return type === undefined || (type === "object" && properties === undefined);
 }
 
-/** Returns the JSON types of a scalar's values; undefined where nothing says what they are. */
+/** Returns the JSON types of a scalar's values; undefined where they are unknown. */
 function typesOf(type: GraphQLOutputType, scalars: ScalarForms): readonly string[] | undefined {
   if (isEnumType(type)) return ["string"];
   if (!isScalarType(type)) return undefined;

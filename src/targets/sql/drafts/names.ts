@@ -6,7 +6,7 @@ export function isPlainName(name: string): boolean {
   return PLAIN_NAME.test(name) && !(name in Object.prototype);
 }
 
-/** Returns a plain name with the letters and digits of another one, unlike all that are taken. `otherwise`: begins the name where it has none. */
+/** Returns an unused plain name with the letters and digits of `name`. Without any, the result is `otherwise` with a number. */
 export function plainName(name: string, taken: ReadonlySet<string>, otherwise: string): string {
   const words = name.normalize("NFKD").replace(/[^A-Za-z0-9]+/g, "_");
   const trimmed = words

@@ -8,6 +8,7 @@ import { columnSchema } from "./schemas.ts";
 /** Most rows that a drafted tool returns. */
 export const ROWS_DRAFTED = 50;
 
+/** A system whose tools are drafted, with the tables of its database. */
 export interface Drafting {
   readonly system: SqlSystem;
   readonly catalog: Catalog;
@@ -20,14 +21,16 @@ export interface Returned {
   readonly column: Pick<CatalogColumn, "labels" | "isNullable" | "comment"> & Omit<DescribedColumn, "origin">;
 }
 
-/** The parts of a draft that no manifest can be made of. */
+/** Parts of a draft without a manifest. Its `problem` says why there is none. */
 export const EMPTY = { target: {}, input: {}, output: {} } as const;
 export const NO_REMARKS = { saysReadOnly: false, hints: [], notes: [] } as const;
 
+/** Returns whether the system has rules for columns. */
 export function hasRules({ system: { rules } }: Drafting): boolean {
   return Object.keys(rules.columns).length > 0;
 }
 
+/** Returns the JSON Schema of one row. */
 export function rowSchema(returned: readonly Returned[]): Json {
   const properties = returned.map(({ name, column }) => [name, columnSchema(column)]);
   return {
@@ -37,6 +40,7 @@ export function rowSchema(returned: readonly Returned[]): Json {
   };
 }
 
+/** Returns the JSON Schema of a result with a list of rows. `others`: its further members. */
 export function rowsSchema(
   row: Json,
   others: { readonly [name: string]: Json },
@@ -49,7 +53,7 @@ export function rowsSchema(
   };
 }
 
-/** Returns what else is known of the fields: the names of their columns, and what the system's rules say of those. */
+/** Returns the facts about each field that its name does not show: the name of its column, and the system's rule for it. */
 export function fieldsOf(
   { system: { rules } }: Drafting,
   returned: readonly Returned[],
@@ -71,10 +75,11 @@ export function fieldsOf(
 
 const FREE_TEXT = /^(?:text|character varying|json|jsonb|xml|citext|varchar|longtext|mediumtext)$/;
 
+/** Returns the hint about `dataFlow` when a column holds free text. */
 export function untrustedHints(returned: readonly Returned[]): readonly string[] {
   const free = returned.filter(({ column }) => FREE_TEXT.test(column.type) && column.labels === undefined);
   if (free.length === 0) return [];
   return [
-    `If others than your own people write ${free.map(({ name }) => name).join(", ")}: dataFlow: { reads: [private, untrusted] }.`,
+    `If people outside your organization write ${free.map(({ name }) => name).join(", ")}, set dataFlow: { reads: [private, untrusted] }.`,
   ];
 }

@@ -54,6 +54,7 @@ export function failureOf(error: string): SqlFailure | Refusal {
   });
 }
 
+/** Returns whether the error may mean that the process has other files open than the database's. */
 export function isStale(error: unknown): boolean {
   return error instanceof SqlFailure && STALE.test(error.sqlState);
 }

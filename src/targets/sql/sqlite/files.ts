@@ -71,6 +71,7 @@ export function filesFor(path: string, mayChange: boolean): DatabaseFiles {
     : { reads: [path, ...found.filter((each) => each !== index)], writes: found.filter((each) => each === index) };
 }
 
+/** Returns those of the paths that exist. */
 export function existing(paths: readonly string[]): readonly string[] {
   return paths.filter((path) => existsSync(path));
 }
