@@ -11,9 +11,9 @@ import type { ParameterType } from "./values.ts";
  * engines of a build. Declarations are always loaded; an engine's code is loaded by `open`.
  */
 export interface SqlEngine {
-  /** With a colon, such as `postgres:`. */
+  /** Schemes of its URLs, with a colon, such as `postgres:`. */
   readonly schemes: readonly string[];
-  /** The settings that it has besides those of every engine. Any other one is refused. */
+  /** Its settings in addition to those of every engine. Any other setting is refused. */
   readonly settings: readonly EngineSetting[];
   /** Returns what else is wrong with an entry, beginning with its URL. */
   readonly faults: (entry: SqlEntry) => readonly SettingFault[];
@@ -120,7 +120,7 @@ export interface CatalogTable {
   /** Empty where the engine has no schemas. */
   readonly schema: string;
   readonly name: string;
-  /** As statements name it, quoted by the server. */
+  /** Name for use in statements, quoted by the server. */
   readonly sql: string;
   readonly isView: boolean;
   readonly comment: string | undefined;
@@ -134,7 +134,7 @@ export interface CatalogTable {
 
 /** A column of such a table. */
 export interface CatalogColumn extends Omit<DescribedColumn, "origin"> {
-  /** As statements name it, quoted by the server. */
+  /** Name for use in statements, quoted by the server. */
   readonly sql: string;
   /** Parameter that can be compared with the column; undefined when no type of parameter has its values. */
   readonly parameter: CatalogParameter | undefined;
@@ -143,7 +143,7 @@ export interface CatalogColumn extends Omit<DescribedColumn, "origin"> {
   /** Most characters of a text; undefined: unlimited. */
   readonly charsMax: number | undefined;
   readonly isNullable: boolean;
-  /** Whether it is stored, so that the server tells the origin of its values. */
+  /** Whether it is stored, so that the server reports the origin of its values. */
   readonly isStored: boolean;
   /** Whether the user of tools that change something may write it. */
   readonly mayChange: boolean;

@@ -335,7 +335,7 @@ export class SqlTool implements Binding {
     return columns.map(({ name, type }) => {
       const schema = Object.hasOwn(members, name) ? members[name] : undefined;
       const form = (schema && columnForm(schema)) ?? "text";
-      // Without lists, an engine has the text of one in JSON.
+      // An engine without lists returns a list as JSON text.
       return { name, schema, form: form === "list" && type === ANY_TYPE ? "json" : form };
     });
   }

@@ -48,7 +48,7 @@ const FORMS: ReadonlyMap<string, Form> = new Map([
 
 /** The type of a parameter. */
 export interface ParameterType {
-  /** As PostgreSQL writes it, without `[]`. */
+  /** Name of the type in the engine's notation, without `[]`. */
   readonly name: string;
   readonly isList: boolean;
   readonly isEnum: boolean;

@@ -99,7 +99,7 @@ export function releasedNodes(
     const length = Math.min(field.steps.length, steps.length);
     const isOnPath = field.steps.slice(0, length).every((step, index) => step === steps[index] || step === otherKey);
     if (!isOnPath) return [];
-    // A value that may be anything has places that no schema lists.
+    // A value of any type has paths that no schema lists.
     const isAbove = field.steps.length < steps.length;
     // Keys that a schema does not list may have rules by name.
     const named = isAbove && field.kind !== "open" ? [] : [[...steps, ...field.steps.slice(length)]];

@@ -12,7 +12,7 @@ interface Argument {
 /** The parameters of a statement that is being written, and their arguments. */
 export class DraftParameters {
   readonly #catalog: Catalog;
-  /** By the name of the column, and of the argument that the author sees. */
+  /** Arguments by the name of the column, and of the argument that the author sees. */
   readonly #arguments = new Map<string, Argument>();
   readonly #references: string[] = [];
 

@@ -46,13 +46,13 @@ const CONNECT_MS_MAX = 5_000;
 /** Time that a server has to end a statement that was killed. */
 const KILL_MS_MAX = 500;
 const BYTES_OF_CHARACTER = 4;
-/** Bytes of a result besides its characters: descriptions of columns, lengths, numbers. */
+/** Bytes of a result in addition to its characters: descriptions of columns, lengths, numbers. */
 const EXTRA_BYTES = 1_048_576;
 /** Bytes that may be in transit when a statement is interrupted. */
 const ARRIVING_BYTES = 8_388_608;
 const INTERRUPTED = 1317;
 
-/** Without TLS, these would encrypt the password with a key that whoever answers has chosen. */
+/** Authentication methods that, without TLS, encrypt the password with a key of whoever answers. */
 const refused: AuthPlugin = () => () => {
   throw new Error("a way to sign in that needs TLS");
 };
@@ -62,7 +62,7 @@ export class MariaDbConnection {
   readonly #connection: Connection;
   readonly #address: MariaDbAddress;
   #isBroken = false;
-  /** Which of the servers behind the address it is. */
+  /** Identity of the server: several servers may share the address. */
   #server = "";
 
   private constructor(connection: Connection, address: MariaDbAddress) {
@@ -132,7 +132,7 @@ export class MariaDbConnection {
         else resolve(statement);
       });
     });
-    // The driver's types leave out what the server tells here.
+    // The driver's types do not have these members.
     const { columns, parameters } = prepared as {
       readonly columns: readonly FieldPacket[];
       readonly parameters: readonly unknown[];
@@ -175,7 +175,7 @@ export class MariaDbConnection {
         return;
       }
       guard.extend(ARRIVING_BYTES);
-      // The server waits with the rest, until it has been told that nobody wants it.
+      // The server holds the remaining rows until the statement is interrupted.
       this.#connection.pause();
       interrupting = this.#kill("QUERY").finally(() => this.#connection.resume());
     };

@@ -35,7 +35,7 @@ export interface MariaDbTransaction {
   warnings(): Promise<readonly number[]>;
 }
 
-/** Time for COMMIT besides that for a statement. The caller's time does not end it. */
+/** Time limit for COMMIT, in addition to the limit for a statement, in milliseconds. The caller's deadline does not shorten it. */
 const COMMIT_MS_MAX = 5_000;
 /** Number of the error of a statement that the service has interrupted, because it needs no more rows. */
 const INTERRUPTED = 1317;
@@ -115,7 +115,7 @@ export class MariaDbDatabase {
     return this.#pool.close();
   }
 
-  /** @throws {SqlFailure} that leaves open what has happened, but for a conflict */
+  /** Commits. @throws {SqlFailure} With a conflict, nothing is changed; with any other failure, the outcome is unknown. */
   async #commit(connection: MariaDbConnection): Promise<void> {
     try {
       await resultWithin(connection.command("COMMIT"), this.#options.statementMs + COMMIT_MS_MAX, silent);
@@ -140,7 +140,7 @@ export class MariaDbDatabase {
       `innodb_lock_wait_timeout = ${lock}`,
       `sql_select_limit = ${rows ?? "18446744073709551615"}`,
     ];
-    // A server may be told to ignore the character set that a client names when it connects.
+    // A server may be configured to ignore the character set that a client names when it connects.
     await connection.command(`SET NAMES utf8mb4 COLLATE utf8mb4_general_ci, SESSION ${settings.join(", ")}`);
     await connection.command("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
     await connection.command(`START TRANSACTION ${mode}`);

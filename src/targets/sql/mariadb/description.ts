@@ -33,8 +33,8 @@ interface Checked {
 }
 
 /**
- * Asks the server what a statement is, without running it. A query is prepared within another one, which refuses everything else, and
- * as it is, which tells its columns. What the server does not tell, its text does: the types of parameters, and what it calls.
+ * Has the server describe a statement, without running it. A query is prepared within another one, which refuses everything else, and
+ * unchanged, which reports its columns. The types of parameters and the called functions come from the statement's text.
  * @throws {StatementRefused}
  */
 export async function describeStatement(database: MariaDbDatabase, checked: Checked): Promise<MariaDbDescription> {
@@ -55,7 +55,7 @@ async function ask(
   // Its text was read otherwise than the server reads it.
   if (prepared.parameterCount !== read.parameters.length) throw new StatementRefused([UNREADABLE]);
   const tables = await tablesNamed(transaction, schema, read.names);
-  // A view's column is told as if it were one of a table with the view's alias.
+  // The server reports a view's column as if it belonged to a table with the view's alias.
   const tellsOrigins = read.tellsOrigins && tables.every(({ isStored }) => isStored);
   const problems = isChange ? await engineProblems(transaction, tables) : [];
   if (problems.length > 0) throw new StatementRefused(problems);
@@ -96,8 +96,8 @@ async function ask(
 const UNREADABLE = "cannot be read: write its texts, names and comments in a simpler way";
 
 /**
- * Returns what the columns of a result are, for a comparison. The type of a computed column may depend on the values, and the server tells
- * another place of a view's column with the result than before.
+ * Returns the facts about the columns of a result that can be compared. The type of a computed column may depend on the values, and
+ * the server reports another table of a view's column with the result than before.
  */
 export function shapeOf(fields: readonly FieldPacket[], tellsOrigins: boolean): string {
   return JSON.stringify(
@@ -110,7 +110,7 @@ export function shapeOf(fields: readonly FieldPacket[], tellsOrigins: boolean): 
   );
 }
 
-/** Rights that change no table and give no access to the server: a user without any other one is no superuser. */
+/** Rights that change no table and give no access to the server: a user with only these rights is not a superuser. */
 const ORDINARY = new Set([
   ...["USAGE", "SELECT", "SHOW VIEW", "SHOW DATABASES", "EXECUTE", "LOCK TABLES", "REFERENCES", "TRIGGER", "EVENT"],
   ...[

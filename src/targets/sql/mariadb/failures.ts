@@ -11,7 +11,7 @@ import {
   WRONG_VALUE,
 } from "../failures.ts";
 
-/** By number: https://mariadb.com/kb/en/mariadb-error-code-reference/ */
+/** Refusals by the number of the error: https://mariadb.com/kb/en/mariadb-error-code-reference/ */
 const MEANINGS: ReadonlyMap<number, Meaning> = new Map([
   ...[1062, 1586].map((number) => [number, EXISTS] as const),
   ...[1364, 1644, 4025].map((number) => [number, CONSTRAINED] as const),
@@ -23,7 +23,7 @@ const MEANINGS: ReadonlyMap<number, Meaning> = new Map([
   ),
 ]);
 
-/** By class of the SQLSTATE, for the numbers above that are not there. */
+/** Refusals by class of the SQLSTATE, for all other numbers. */
 const CLASSES: ReadonlyMap<string, Meaning> = new Map([
   ["22", WRONG_VALUE],
   ["23", CONSTRAINED],

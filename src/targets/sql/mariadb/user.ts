@@ -84,7 +84,7 @@ class MariaDbStatement implements PreparedStatement {
   async count(parameters: Texts, signal: AbortSignal): Promise<number | undefined> {
     try {
       const counted = await this.#user.database.read(signal, async (transaction) => {
-        // What has changed since the check is noticed by the change itself.
+        // The change itself notices tables that have changed since the check.
         const { answer } = await this.#run(transaction, parameters, { rows: 1, chars: 100 });
         return answer.rows[0]?.[0];
       });

@@ -105,7 +105,7 @@ export class SqlDatabase {
     return this.#rolledBack(READ, signal, work);
   }
 
-  /** As `read`, but the transaction may make temporary objects. */
+  /** As `read`, but the transaction may create temporary objects. */
   look<T>(signal: AbortSignal, work: (transaction: Transaction) => Promise<T>): Promise<T> {
     return this.#rolledBack(WRITE, signal, work);
   }

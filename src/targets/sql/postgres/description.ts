@@ -26,9 +26,9 @@ interface Checked {
 const VIEW_DEPTH_MAX = 32;
 
 /**
- * Asks the server what a statement is, without running it: a query inside another one, which refuses everything else; prepared, which
- * tells the types of its parameters; and as the body of a temporary function, in whose tree every function has its id, and each column
- * of a change its origin.
+ * Has the server describe a statement, without running it. A query is placed inside another one, which refuses everything else. The
+ * statement is prepared, which reports the types of its parameters. And it becomes the body of a temporary function, whose tree has
+ * the id of every function, and the origin of each column of a change.
  */
 export async function describe(transaction: Transaction, checked: Checked): Promise<PostgresDescription> {
   const { statement, change, parameterCount, areFunctionsChecked, name } = checked;
@@ -71,7 +71,7 @@ export async function describe(transaction: Transaction, checked: Checked): Prom
 
 interface SentParameter {
   readonly type: ParameterType;
-  /** As PostgreSQL writes it, with its schema if it needs one. */
+  /** Name of the type in PostgreSQL's notation, with its schema if it needs one. */
   readonly declared: string;
 }
 
@@ -89,7 +89,7 @@ WHERE s.name = $1::text ORDER BY p.at`,
   }));
 }
 
-/** Returns the types of a prepared statement's columns. @throws {Error} before PostgreSQL 16, which does not tell them */
+/** Returns the types of a prepared statement's columns. @throws {Error} before PostgreSQL 16, which does not report them */
 async function resultTypesOf(transaction: Transaction, name: string): Promise<readonly number[]> {
   const rows = await transaction.query(
     `SELECT t.name::regtype::oid::text FROM pg_catalog.pg_prepared_statements s,
@@ -109,7 +109,7 @@ function returnedColumns(tree: string, types: readonly number[]): readonly SentC
     return { name: name.replaceAll(/\\(.)/g, "$1"), table: Number(table), number: Number(number), isJunk };
   });
   const columns = entries.filter(({ isJunk }) => isJunk !== "true");
-  // With a column less than will be returned, each one after it would have the place of another. The server refuses a change without any.
+  // If one column were missing, each later column would get the origin of another one. The server refuses a change without columns.
   if (columns.length !== types.length) return [];
   return columns.map(({ name, table, number }, index) => ({ name, table, number, type: types[index] ?? 0 }));
 }

@@ -55,7 +55,7 @@ export async function digestSqlOf(transaction: Transaction, depends: Dependencie
   const ownTypes = [...types.map(String), ...idsIn(trees, /:\w*type(?:id)? (\d+)/g)];
   const hasOwnTypes = ownTypes.some((id) => Number(id) >= FIRST_OWN_ID);
   const parts = [
-    // What a name finds depends on the schemas that its user may use, in their order.
+    // The object that a name resolves to depends on the schemas that its user may use, in their order.
     "current_schemas(false), current_setting('is_superuser')",
     // A table that begins to inherit from another one, or another one from it, changes a counter or a flag of its own.
     tables !== null &&

@@ -27,7 +27,7 @@ export function sqlStateOf(error: unknown): string {
   return /^[0-9A-Z]{5}$/.test(state) ? state : "";
 }
 
-/** By SQLSTATE, whole or its class: https://www.postgresql.org/docs/current/errcodes-appendix.html */
+/** Refusals by SQLSTATE, or by its class: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const MEANINGS: ReadonlyMap<string, Meaning> = new Map([
   ["23505", EXISTS],
   ["23", CONSTRAINED],

@@ -51,7 +51,7 @@ function bounded(
 ): { readonly selected: string; readonly from: string } {
   const names = namesOf(columns);
   const texts = textsOf(columns, String(cellChars + 1));
-  // The row that exceeds the limit is told, and not sent: it may have many columns.
+  // The row that exceeds the limit is reported and not sent: it may have many columns.
   const fitting = names.map((name) => `CASE WHEN used <= ${chars} THEN ${name} END AS ${name}`);
   const size = names.map((name) => `coalesce(length(${name}), 0)`).join(" + ");
   return {

@@ -12,7 +12,7 @@ import {
 } from "../failures.ts";
 import { INVALID_TEXT } from "./protocol.ts";
 
-/** By SQLite's name of an error, or its beginning: https://www.sqlite.org/rescode.html */
+/** Refusals by SQLite's name of an error, or by the start of the name: https://www.sqlite.org/rescode.html */
 const MEANINGS: readonly (readonly [name: string, meaning: Meaning])[] = [
   ["SQLITE_CONSTRAINT_UNIQUE", EXISTS],
   ["SQLITE_CONSTRAINT_PRIMARYKEY", EXISTS],
@@ -49,7 +49,7 @@ export function failureOf(error: string): SqlFailure | Refusal {
     origin: "service",
     message: error,
     isDefinite: true,
-    // A table or a column that is missing has no name of its own.
+    // SQLite has no code of its own for a missing table or column.
     maybeDrifted: error === "SQLITE_ERROR" || error === "SQLITE_SCHEMA",
   });
 }

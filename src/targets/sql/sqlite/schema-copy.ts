@@ -2,8 +2,8 @@ import { Database } from "bun:sqlite";
 import type { ColumnFacts } from "./protocol.ts";
 
 /**
- * Tells where columns of statements come from. SQLite's driver returns only a column's declared type. So the tables are made again,
- * empty and in memory, with a type of its own for each column: the declared type of a statement's column is then its origin, through
+ * Finds the origins of columns. SQLite's driver returns only a column's declared type. So the tables are created a second time, empty
+ * and in memory, with a type of its own for each column: the declared type of a statement's column is then its origin, through
  * aliases, joins, subqueries and views. For an expression, SQLite returns none.
  */
 export class SchemaCopy {
@@ -21,7 +21,7 @@ export class SchemaCopy {
       rows.filter(([type]) => type === wanted).map(([, name, sql]) => [name, sql ?? ""] as const);
     this.#views = named("view");
     for (const [name, sql] of named("table")) if (!/^\s*create\s+virtual\b/i.test(sql)) this.#addTable(database, name);
-    // One that cannot be made again is unknown, and so are the columns of statements that use it.
+    // A table that cannot be copied is unknown, and so are the columns of statements that use it.
     for (const [, sql] of [...named("index"), ...this.#views]) this.#tryToRun(sql);
   }
 

@@ -34,7 +34,7 @@ class Refused extends Error {}
 
 class InvalidText extends Error {}
 
-/** A step of a statement, as EXPLAIN tells it. */
+/** A row of EXPLAIN: one step of a statement. */
 interface Operation {
   readonly name: string;
   readonly first: number;
@@ -160,7 +160,7 @@ class OpenDatabase {
     return known;
   }
 
-  /** With a bracket at its end, a whole statement is none. A second statement after it, or an open comment, would hide the bracket. */
+  /** A bracket after one whole statement makes it invalid. After a second statement or an open comment, the bracket would go unnoticed. */
   #checkWhole(statement: string, use: StatementUse): void {
     let isHidden = true;
     try {
@@ -354,7 +354,7 @@ function textOf(value: unknown): string | null {
   return value instanceof Uint8Array ? `\\x${Buffer.from(value).toString("hex")}` : String(value);
 }
 
-/** As SQLite writes it, but with every digit. */
+/** Returns a number in SQLite's notation, but with every digit. */
 function realText(value: number): string {
   return Number.isInteger(value) && Math.abs(value) < 1e15 ? value.toFixed(1) : String(value);
 }
