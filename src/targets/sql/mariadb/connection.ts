@@ -54,7 +54,7 @@ const INTERRUPTED = 1317;
 
 /** Authentication methods that, without TLS, encrypt the password with a key of whoever answers. */
 const refused: AuthPlugin = () => () => {
-  throw new Error("a way to sign in that needs TLS");
+  throw new Error("the server asks for an authentication method that needs TLS: set tls in the system's entry");
 };
 
 /** One connection to a server. After an error, it is not used again. */
