@@ -217,9 +217,13 @@ export const commands = [
   }),
   command({
     name: "import sql",
-    summary: "Write data-only manifests for tables of a database, which release nothing until you allow fields",
+    summary:
+      "Write data-only manifests for tables and views of a PostgreSQL database, which release nothing until you allow fields",
     arguments: {
-      system: argument(text("system"), "a database; without --table and --statement, what it has is listed"),
+      system: argument(
+        text("system"),
+        "a system with a PostgreSQL database; without --table and --statement, its tables are listed",
+      ),
     },
     uses: CONFIGURED,
     options: {

@@ -159,7 +159,7 @@ function settingsProblems(schema: GraphQLSchema, { fields, scalars }: Rules): re
     const [typeName = "", field = ""] = name.split(".");
     const type = Object.hasOwn(types, typeName) ? types[typeName] : undefined;
     if (!isObjectType(type) && !isInterfaceType(type))
-      return [`fields.${name}: has no type ${typeName} with fields${hint(typeName, Object.keys(types))}`];
+      return [`fields.${name}: the schema has no type ${typeName} with fields${hint(typeName, Object.keys(types))}`];
     const known = Object.keys(type.getFields());
     return field === "*" || known.includes(field)
       ? []
@@ -169,7 +169,7 @@ function settingsProblems(schema: GraphQLSchema, { fields, scalars }: Rules): re
     const type = Object.hasOwn(types, name) ? types[name] : undefined;
     return isScalarType(type) && !isSpecifiedScalarType(type)
       ? []
-      : [`scalars.${name}: has no scalar of its own with this name${hint(name, Object.keys(types))}`];
+      : [`scalars.${name}: the schema has no scalar of its own with this name${hint(name, Object.keys(types))}`];
   });
   return [...unknownFields, ...unknownScalars];
 }
