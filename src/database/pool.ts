@@ -55,7 +55,7 @@ export class ConnectionPool {
   ): Promise<T> {
     const connection = this.#free.pop() ?? (await this.#nextFree(signal));
     if (connection === undefined || this.#closed)
-      throw new StoreUnavailable(`${this.#server} has no free connection: it is slow or unavailable`);
+      throw new NoFreeConnection(`${this.#server} has no free connection: it is slow or unavailable`);
     try {
       return await connection.run({ mode, work, using, signal });
     } finally {
@@ -150,3 +150,6 @@ function isOfServer(error: unknown): boolean {
 export class StoreUnavailable extends Error {
   override readonly name = "StoreUnavailable";
 }
+
+/** All connections are in use. Nothing was sent. */
+export class NoFreeConnection extends StoreUnavailable {}

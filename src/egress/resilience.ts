@@ -173,8 +173,7 @@ export class Resilience {
       return { answer };
     } catch (error) {
       if (!(error instanceof FailedAttempt)) throw error;
-      // A call that its caller has ended says nothing of the service.
-      ended = call.signal.aborted && error.origin === "transport" ? "local" : error.origin;
+      ended = error.origin;
       return { failed: error };
     } finally {
       this.#breaker.leave(entry, ended);

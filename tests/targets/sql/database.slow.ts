@@ -381,6 +381,24 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       expect((await answer).code).toBe("CANCELLED");
       await until("its end", async () => (await server.send(running)).length === 0 || undefined);
     });
+
+    test("callers that leave while they wait for a connection do not make the database unavailable to others", async () => {
+      const databases = await open({ connections: 1, limits: { statementMs: 60_000 } });
+      const statement = "select count(*) as x from generate_series(1, 1000000000)";
+      const holding = await loaded(databases, sqlTool({ statement, columns: { x: text } }));
+      const quick = await loaded(
+        databases,
+        sqlTool({ statement: "select name as x from people", columns: { x: text } }),
+      );
+      const leaving = new AbortController();
+      const held = refusal(ask(holding, {}, leaving.signal));
+      for (let call = 0; call < 12; call += 1) {
+        expect((await refusal(ask(quick, {}, AbortSignal.timeout(20)))).code).toBe("DEADLINE_EXCEEDED");
+      }
+      leaving.abort();
+      expect((await held).code).toBe("CANCELLED");
+      expect(await ask(quick)).toMatchObject({ rows: [{ x: "Ann" }, { x: "Bob" }] });
+    });
   });
 
   describe("changes", () => {

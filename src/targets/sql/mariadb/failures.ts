@@ -1,3 +1,4 @@
+import { NoFreeConnection } from "../../../database/pool.ts";
 import type { Origin } from "../../../egress/resilience.ts";
 import {
   CONSTRAINED,
@@ -54,7 +55,8 @@ export function failureOf(error: unknown): SqlFailure {
       code: UNAVAILABLE[0],
       status: UNAVAILABLE[1],
       sqlState: "",
-      origin: "transport",
+      // A wait for a connection is no failure of the server.
+      origin: error instanceof NoFreeConnection ? "local" : "transport",
       message: named,
     });
   }
@@ -70,6 +72,12 @@ export function failureOf(error: unknown): SqlFailure {
     isDefinite: origin === "service",
     maybeDrifted: DRIFTED.has(errno),
   });
+}
+
+/** Returns the failure of a statement whose connection was killed because its call has ended. */
+export function endedWithCall(): SqlFailure {
+  const [code, status] = TOO_LATE;
+  return new SqlFailure({ code, status, sqlState: "", origin: "local", message: "ended with its call" });
 }
 
 /** Returns what an error of COMMIT means: only of a conflict, it is certain that nothing was changed. */

@@ -1,5 +1,5 @@
 import { resultWithin } from "../../../core/time-limits.ts";
-import { StoreUnavailable } from "../../../database/pool.ts";
+import { NoFreeConnection, StoreUnavailable } from "../../../database/pool.ts";
 import type { MariaDbConnection } from "./connection.ts";
 
 const QUEUE_MS_MAX = 5_000;
@@ -75,7 +75,7 @@ export class MariaDbPool {
   /** Waits until the caller may have a connection. */
   async #turn(signal: AbortSignal): Promise<void> {
     const unavailable = (): Error =>
-      new StoreUnavailable(`the database of ${this.#options.name} has no free connection`);
+      new NoFreeConnection(`the database of ${this.#options.name} has no free connection`);
     if (this.#closed || signal.aborted) throw unavailable();
     if (this.#free > 0) {
       this.#free -= 1;

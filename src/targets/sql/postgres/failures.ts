@@ -1,5 +1,5 @@
 import { Refusal } from "../../../core/errors.ts";
-import { StoreUnavailable } from "../../../database/pool.ts";
+import { NoFreeConnection, StoreUnavailable } from "../../../database/pool.ts";
 import { stateOf } from "../../../database/postgres.ts";
 import type { Origin } from "../../../egress/resilience.ts";
 import {
@@ -61,7 +61,8 @@ export function failureOf(error: unknown): unknown {
       code: UNAVAILABLE[0],
       status: UNAVAILABLE[1],
       sqlState: "",
-      origin: "transport",
+      // A wait for a connection is no failure of the server.
+      origin: error instanceof NoFreeConnection ? "local" : "transport",
       message: error.name,
     });
   }
