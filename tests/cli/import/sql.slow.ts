@@ -6,8 +6,9 @@ import { join } from "node:path";
 import { parse, stringify } from "yaml";
 import type { Json } from "../../../src/core/types.ts";
 import type { Loose } from "../../support/asking-service.ts";
-import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+import { findPostgres } from "../../support/postgres.ts";
 import { type Ended, runStc } from "../../support/stc.ts";
+import { PostgresShop } from "../../targets/sql/support.ts";
 
 const native = findPostgres();
 
@@ -37,10 +38,10 @@ GRANT SELECT ON customers, orders, lines, staff, nokey, open_orders, events, oth
 GRANT SELECT ON orders, lines TO writer; GRANT UPDATE ON orders TO writer; GRANT UPDATE (note) ON lines TO writer;`;
 
 const folder = mkdtempSync(join(tmpdir(), "stc import sql "));
-let server: PostgresServer;
+const shop = new PostgresShop();
 afterAll(async () => {
   rmSync(folder, { recursive: true });
-  await server?.end();
+  await shop.end();
 });
 
 /** Writes a configuration for the database and returns the words that name it. */
@@ -52,7 +53,7 @@ function configured(
   mkdirSync(join(own, "tools"), { recursive: true });
   const issuer = { issuer: "https://issuer.test", audience: "stc", publicKeyFile: "key.pem", algorithms: ["EdDSA"] };
   const sql = {
-    url: `postgres://127.0.0.1:${server.port}/shop`,
+    url: `postgres://127.0.0.1:${shop.server.port}/shop`,
     read: { user: "reader" },
     write: { user: "writer" },
     ...settings,
@@ -96,12 +97,7 @@ async function tried(tool: string, args: Json, words: readonly string[]): Promis
 }
 
 describe.skipIf(native === undefined)("stc import sql", () => {
-  beforeAll(async () => {
-    server = await startPostgres(native ?? "");
-    await server.createDatabase("shop");
-    await server.send(TABLES, "shop");
-    await server.trust();
-  });
+  beforeAll(() => shop.start(native, TABLES));
 
   test("lists the tools for the tables that the user may read, and those that change a row only with --write", async () => {
     const { words } = configured("listing");
@@ -190,7 +186,7 @@ describe.skipIf(native === undefined)("stc import sql", () => {
     expect((await tried("public_orders_by_placed_at", span, words)).released.rows).toHaveLength(20);
     const note = await tried("lines_update", { order_id: "1", position: 1, note: "{x} $1 '; drop table lines" }, words);
     expect(note.released).toEqual({ changed: 1, rows: [{ order_id: "1", position: 1 }] });
-    expect(await server.send("SELECT note, article FROM lines", "shop")).toEqual([
+    expect(await shop.server.send("SELECT note, article FROM lines", "shop")).toEqual([
       { note: "{x} $1 '; drop table lines", article: "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11" },
     ]);
     const plan = await runStc(["plan", "public_orders_get", '{"id":"3"}', ...words]);
@@ -284,9 +280,9 @@ describe.skipIf(native === undefined)("stc import sql", () => {
       unknown: "select id from nowhere",
       settings: "set role writer",
     });
-    const before = await server.send("SELECT count(*)::int AS n, sum(total) AS s FROM orders", "shop");
+    const before = await shop.server.send("SELECT count(*)::int AS n, sum(total) AS s FROM orders", "shop");
     const made = await imported(words, ...files, "--accept", "--out", tools);
-    expect(await server.send("SELECT count(*)::int AS n, sum(total) AS s FROM orders", "shop")).toEqual(before);
+    expect(await shop.server.send("SELECT count(*)::int AS n, sum(total) AS s FROM orders", "shop")).toEqual(before);
     expect([made.code, made.out.trim().split("\n").at(-1)]).toEqual([1, "2 of 7 statements imported"]);
     expect(made.err.trim().split("\n")).toEqual([
       "stacked: the database refuses it (SQLSTATE 42601)",

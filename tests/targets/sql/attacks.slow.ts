@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
-import type { Databases } from "../../../src/targets/sql/databases.ts";
-import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
-import { ask, databaseAt, faultsOf, loaded, notesOf, refusal, sqlTool } from "./support.ts";
+import { findPostgres } from "../../support/postgres.ts";
+import { ask, faultsOf, loaded, notesOf, PostgresShop, refusal, sqlTool } from "./support.ts";
 
 const native = findPostgres();
 const text = z.string().nullable();
@@ -23,26 +22,11 @@ CREATE TRIGGER note AFTER UPDATE ON c FOR EACH ROW EXECUTE FUNCTION noted();
 CREATE TRIGGER part AFTER DELETE ON visits_old FOR EACH ROW EXECUTE FUNCTION noted();
 GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader; GRANT ALL ON ALL TABLES IN SCHEMA public TO writer;`;
 
-let server: PostgresServer;
-const opened: Databases[] = [];
-
-async function open(settings: Readonly<Record<string, unknown>> = {}): Promise<Databases> {
-  const databases = await databaseAt(server.port, { read: { user: "reader" }, write: { user: "writer" }, ...settings });
-  opened.push(databases);
-  return databases;
-}
+const shop = new PostgresShop();
 
 describe.skipIf(native === undefined)("an attack on a database", () => {
-  beforeAll(async () => {
-    server = await startPostgres(native ?? "");
-    await server.createDatabase("shop");
-    await server.send(TABLES, "shop");
-    await server.trust();
-  });
-  afterAll(async () => {
-    for (const databases of opened) await databases.close();
-    await server?.end();
-  });
+  beforeAll(() => shop.start(native, TABLES));
+  afterAll(() => shop.end());
 
   describe("on the rules of columns", () => {
     const never = (key: string) => ({ columns: { [key]: "never" } });
@@ -56,7 +40,7 @@ describe.skipIf(native === undefined)("an attack on a database", () => {
       ["a name with a point", "odd.*", 'select "a.b" as x from odd', "public.odd.a.b"],
     ];
     test.each(reading)("by %s: the rule holds", async (_, rule, statement, from) => {
-      expect(await faultsOf(await open(never(rule)), sqlTool({ statement, columns: { x: text } }))).toEqual(
+      expect(await faultsOf(await shop.open(never(rule)), sqlTool({ statement, columns: { x: text } }))).toEqual(
         released(from),
       );
     });
@@ -68,14 +52,14 @@ describe.skipIf(native === undefined)("an attack on a database", () => {
           columns: { x: text },
           origins: { x: "computed" },
         });
-        expect(await faultsOf(await open(never(`${view}.email`)), tool)).toEqual(released(`public.${view}.email`));
+        expect(await faultsOf(await shop.open(never(`${view}.email`)), tool)).toEqual(released(`public.${view}.email`));
       }
     });
 
     const unknown = ["select email as x from copied", "select shown as x from people", "select p as x from people p"];
     test.each(unknown)("by what holds another column's value, in %p: it needs an origin", async (statement) => {
       const [fault = ""] = await faultsOf(
-        await open(never("people.email")),
+        await shop.open(never("people.email")),
         sqlTool({ statement, columns: { x: text } }),
       );
       expect(fault).toStartWith("target.sql.origins does not say where the column x comes from");
@@ -86,10 +70,10 @@ describe.skipIf(native === undefined)("an attack on a database", () => {
 returning id, email as "a b", (select "a.b" as "c d" from odd) as "e (f", name`;
       const columns = { id: text, "a b": text, "e (f": text, name: text };
       const tool = sqlTool({ classification, statement, columns });
-      expect(await faultsOf(await open(never("people.email")), { ...tool, target: origin(tool, "e (f") })).toEqual(
+      expect(await faultsOf(await shop.open(never("people.email")), { ...tool, target: origin(tool, "e (f") })).toEqual(
         released("public.people.email"),
       );
-      expect(await ask(await loaded(await open(), tool))).toEqual({
+      expect(await ask(await loaded(await shop.open(), tool))).toEqual({
         changed: 1,
         rows: [{ id: "1", "a b": "canary", "e (f": "c", name: "Ann" }],
       });
@@ -102,7 +86,7 @@ returning id, email as "a b", (select "a.b" as "c d" from odd) as "e (f", name`;
 
     test("by names that every object has: they are columns as any other", async () => {
       const statement = 'select constructor, "__proto__" from odd';
-      expect(await faultsOf(await open(), sqlTool({ statement }))).toEqual([
+      expect(await faultsOf(await shop.open(), sqlTool({ statement }))).toEqual([
         "output.rows[] has no member constructor, which the statement returns",
         "output.rows[] has no member __proto__, which the statement returns",
       ]);
@@ -112,25 +96,27 @@ returning id, email as "a b", (select "a.b" as "c d" from odd) as "e (f", name`;
   const inexact = ["1234567890123456789012345", "12345678901234567.5", "0.12345678901234567890123"];
   test.each(inexact)("on the digits of a number that JSON would change, %s: there is no answer", async (number) => {
     const tool = sqlTool({ statement: `select ${number}::numeric as x`, columns: { x: z.number() } });
-    expect((await refusal(ask(await loaded(await open(), tool)))).code).toBe("INVALID_OUTPUT");
+    expect((await refusal(ask(await loaded(await shop.open(), tool)))).code).toBe("INVALID_OUTPUT");
   });
 
   test("numbers that JSON holds are read in each of their forms", async () => {
     const statement = `select 1.500::numeric as a, 1e20::float8 as b, '-0'::float8 as c, 0.1::real as d, 1e-7::numeric as e`;
     const columns = { a: z.number(), b: z.number(), c: z.number(), d: z.number(), e: z.number() };
-    const { rows } = (await ask(await loaded(await open(), sqlTool({ statement, columns })))) as { rows: unknown[] };
+    const { rows } = (await ask(await loaded(await shop.open(), sqlTool({ statement, columns })))) as {
+      rows: unknown[];
+    };
     expect(rows).toEqual([{ a: 1.5, b: 1e20, c: -0, d: 0.1, e: 1e-7 }]);
   });
 
   test("by an answer that cannot be read: the change is taken back", async () => {
     const statement = "update people set name = 'changed' where id = 1 returning 9007199254740993 as id";
     const tool = sqlTool({ classification, statement, columns: { id: z.int() } });
-    expect((await refusal(ask(await loaded(await open(), tool)))).code).toBe("INVALID_OUTPUT");
-    expect(await server.send("SELECT name FROM people WHERE id = 1", "shop")).toEqual([{ name: "Ann" }]);
+    expect((await refusal(ask(await loaded(await shop.open(), tool)))).code).toBe("INVALID_OUTPUT");
+    expect(await shop.server.send("SELECT name FROM people WHERE id = 1", "shop")).toEqual([{ name: "Ann" }]);
   });
 
   test("by a row that is larger than the limit of all rows: it is not sent", async () => {
-    const databases = await open({ limits: { cellChars: 1_000, bytes: 2_500 } });
+    const databases = await shop.open({ limits: { cellChars: 1_000, bytes: 2_500 } });
     const statement = `select ${["a", "b", "c"].map((name) => `repeat('x', 1000) as ${name}`).join(", ")}`;
     const tool = sqlTool({ statement, columns: { a: text, b: text, c: text } });
     expect(await ask(await loaded(databases, tool))).toEqual({ rows: [], truncated: true });
@@ -139,40 +125,43 @@ returning id, email as "a b", (select "a.b" as "c d" from odd) as "e (f", name`;
   test("by functions that read what their argument names: they are refused", async () => {
     const statement = "select schema_to_xml($1::text::name, false, false, '')::text as x";
     const tool = sqlTool({ statement, input: { schema: z.string() }, columns: { x: text } });
-    expect((await faultsOf(await open(), tool))[0]).toContain("calls pg_catalog.schema_to_xml");
+    expect((await faultsOf(await shop.open(), tool))[0]).toContain("calls pg_catalog.schema_to_xml");
   });
 
   describe("by what is found first under the same name", () => {
     test("a table: it is checked before its first answer", async () => {
       const tool = sqlTool({ statement: "select name as x from people", columns: { x: text } });
-      const binding = await loaded(await open({ columns: { "reader.people.name": "never" } }), tool);
+      const binding = await loaded(await shop.open({ columns: { "reader.people.name": "never" } }), tool);
       expect(await ask(binding)).toEqual({ rows: [{ x: "Ann" }] });
       const shadow =
         "CREATE TABLE reader.people AS SELECT 'canary'::text AS name; GRANT USAGE ON SCHEMA reader TO reader";
-      await server.send(`CREATE SCHEMA reader; ${shadow}; GRANT SELECT ON reader.people TO reader`, "shop");
+      await shop.server.send(`CREATE SCHEMA reader; ${shadow}; GRANT SELECT ON reader.people TO reader`, "shop");
       try {
         expect((await refusal(ask(binding))).code).toBe("TARGET_FAILED");
       } finally {
-        await server.send("DROP SCHEMA reader CASCADE", "shop");
+        await shop.server.send("DROP SCHEMA reader CASCADE", "shop");
       }
     });
 
     test("a function: it is checked before its first answer", async () => {
       const tool = sqlTool({ statement: "select lower(name) as x from people", columns: { x: text } });
-      const binding = await loaded(await open(), tool);
+      const binding = await loaded(await shop.open(), tool);
       expect(await ask(binding)).toEqual({ rows: [{ x: "ann" }] });
-      await server.send("CREATE FUNCTION lower(varchar) RETURNS text LANGUAGE sql AS $$ SELECT 'canary' $$", "shop");
+      await shop.server.send(
+        "CREATE FUNCTION lower(varchar) RETURNS text LANGUAGE sql AS $$ SELECT 'canary' $$",
+        "shop",
+      );
       try {
         expect((await refusal(ask(binding))).code).toBe("TARGET_FAILED");
       } finally {
-        await server.send("DROP FUNCTION lower(varchar)", "shop");
+        await shop.server.send("DROP FUNCTION lower(varchar)", "shop");
       }
     });
   });
 
   test("by effects two tables away, or of a partition: approvers read them", async () => {
     const notes = async (statement: string): Promise<unknown> =>
-      notesOf(await loaded(await open(), sqlTool({ classification, statement, columns: { id: text } })));
+      notesOf(await loaded(await shop.open(), sqlTool({ classification, statement, columns: { id: text } })));
     expect(await notes("delete from a where id = 1 returning id")).toEqual([
       "a changed row of b also changes c",
       "a deleted row of a also changes b",
@@ -189,7 +178,7 @@ returning id, email as "a b", (select "a.b" as "c d" from odd) as "e (f", name`;
     const quick = sqlTool({ statement: "select 1 as x", columns: { x: text } });
 
     test("by calls that hold every connection: the next one ends with its own deadline", async () => {
-      const databases = await open({ connections: 1 });
+      const databases = await shop.open({ connections: 1 });
       const slow = sqlTool({ statement: "select count(*) as x from generate_series(1, 1e9)", columns: { x: text } });
       const [holding, waiting] = [await loaded(databases, slow), await loaded(databases, quick)];
       const leaving = new AbortController();
@@ -201,15 +190,15 @@ returning id, email as "a b", (select "a.b" as "c d" from odd) as "e (f", name`;
     });
 
     test("by a server that is silent: a call ends with its deadline, also with a new connection", async () => {
-      const binding = await loaded(await open(), quick);
-      server.freeze();
+      const binding = await loaded(await shop.open(), quick);
+      shop.server.freeze();
       const started = performance.now();
       try {
         for (let call = 0; call < 2; call += 1) {
           expect((await refusal(ask(binding, {}, soon()))).code).toBe("DEADLINE_EXCEEDED");
         }
       } finally {
-        server.thaw();
+        shop.server.thaw();
       }
       expect(performance.now() - started).toBeLessThan(4_500);
     });

@@ -2,11 +2,11 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { z } from "zod";
 import { Refusal } from "../../../src/core/errors.ts";
 import type { Databases } from "../../../src/targets/sql/databases.ts";
-import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+import { findPostgres } from "../../support/postgres.ts";
 import { until } from "../../support/until.ts";
 import { Wire } from "../../support/wire.ts";
 import { runContext } from "../http/support.ts";
-import { ask, databaseAt, faultsOf, loaded, notesOf, refusal, sqlTool } from "./support.ts";
+import { ask, faultsOf, loaded, notesOf, PostgresShop, refusal, sqlTool } from "./support.ts";
 
 const native = findPostgres();
 const text = z.string().nullable();
@@ -24,43 +24,28 @@ const COUNT = "select count(*) from orders where customer = $1::int8 and status 
 const input = { customer: z.int(), status: z.string() };
 const columns = { id: z.int(), status: text };
 
-let server: PostgresServer;
-const opened: Databases[] = [];
-
-async function open(settings: Readonly<Record<string, unknown>> = {}, port = server.port): Promise<Databases> {
-  const databases = await databaseAt(port, { read: { user: "reader" }, write: { user: "writer" }, ...settings });
-  opened.push(databases);
-  return databases;
-}
+const shop = new PostgresShop();
 
 const states = (): Promise<readonly unknown[]> =>
-  server.send("SELECT status, count(*)::int AS n FROM orders GROUP BY 1 ORDER BY 1", "shop");
+  shop.server.send("SELECT status, count(*)::int AS n FROM orders GROUP BY 1 ORDER BY 1", "shop");
 const UNCHANGED = [{ status: "open", n: 5 }];
 
 describe.skipIf(native === undefined)("a change", () => {
-  beforeAll(async () => {
-    server = await startPostgres(native ?? "");
-    await server.createDatabase("shop");
-    await server.send(TABLES, "shop");
-    await server.trust();
-  });
+  beforeAll(() => shop.start(native, TABLES));
   beforeEach(async () => {
-    await server.send(
+    await shop.server.send(
       `TRUNCATE people, orders; INSERT INTO people VALUES (1, 'Ann'), (2, 'Bob');
 INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM generate_series(1, 5) AS n`,
       "shop",
     );
   });
-  afterAll(async () => {
-    for (const databases of opened) await databases.close();
-    await server?.end();
-  });
+  afterAll(() => shop.end());
 
   const cancel = (rows: { readonly changes?: number; readonly count?: string }) =>
     sqlTool({ classification, statement: UPDATE, input, columns, rows });
 
   test("changes rows up to its bound, returns them, and has its transaction recorded before it is final", async () => {
-    const binding = await loaded(await open(), cancel({ changes: 3 }));
+    const binding = await loaded(await shop.open(), cancel({ changes: 3 }));
     const recorded: unknown[] = [];
     const record = async (facts: unknown): Promise<void> => {
       recorded.push(facts, await states());
@@ -76,7 +61,9 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
   });
 
   test("above its bound is rolled back", async () => {
-    const error = await refusal(ask(await loaded(await open(), cancel({ changes: 2 })), { customer: 1, status: "x" }));
+    const error = await refusal(
+      ask(await loaded(await shop.open(), cancel({ changes: 2 })), { customer: 1, status: "x" }),
+    );
     expect([error.code, error.message, error.details]).toEqual([
       "TARGET_REFUSED",
       "The statement would change 3 rows, and at most 2 are allowed. Nothing was changed.",
@@ -86,15 +73,15 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
   });
 
   test("that is counted shows the number, and changes no more rows than that", async () => {
-    const binding = await loaded(await open(), cancel({ changes: 100, count: COUNT }));
+    const binding = await loaded(await shop.open(), cancel({ changes: 100, count: COUNT }));
     const { signal } = new AbortController();
     const plan = await binding.plan({ customer: 1, status: "x" }, { signal });
     expect([plan["matches"], plan["changes"]]).toEqual([3, 3]);
-    await server.send("INSERT INTO orders VALUES (6, 1, 'open')", "shop");
+    await shop.server.send("INSERT INTO orders VALUES (6, 1, 'open')", "shop");
     const { run } = binding;
     const context = { signal, deadline: 4e12, traceId: "t", traceparent: undefined, caller: {} } as never;
     expect((await refusal(run.call(binding, plan, context))).message).toContain("would change 4 rows, and at most 3");
-    const few = await loaded(await open(), cancel({ changes: 1, count: COUNT }));
+    const few = await loaded(await shop.open(), cancel({ changes: 1, count: COUNT }));
     expect((await refusal(ask(few, { customer: 1, status: "x" }))).message).toContain(
       "would change 4 rows, and at most 1",
     );
@@ -102,7 +89,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
 
   test("is not planned when the rows that it would change cannot be counted", async () => {
     const count = "select count(*) from orders where customer = $1::int8 having count(*) < 0";
-    const binding = await loaded(await open(), cancel({ changes: 5, count }));
+    const binding = await loaded(await shop.open(), cancel({ changes: 5, count }));
     expect((await refusal(ask(binding, { customer: 1, status: "x" }))).code).toBe("INVALID_OUTPUT");
     expect(await states()).toEqual(UNCHANGED);
   });
@@ -116,7 +103,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
       columns: { id: z.int(), name: text },
       one: true,
     } as const;
-    const binding = await loaded(await open(), sqlTool(one));
+    const binding = await loaded(await shop.open(), sqlTool(one));
     expect(await notesOf(binding, { id: 2 })).toEqual([
       "a deleted row of people also changes orders",
       "the trigger note of orders runs",
@@ -127,7 +114,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
   });
 
   test("names its triggers", async () => {
-    const binding = await loaded(await open(), cancel({ changes: 1 }));
+    const binding = await loaded(await shop.open(), cancel({ changes: 1 }));
     expect(await notesOf(binding, { customer: 1, status: "x" })).toEqual(["the trigger note of orders runs"]);
   });
 
@@ -149,10 +136,10 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
     ],
   ];
   test.each(others)("that would have other effects than planned, by %s, is refused", async (_, change, undo) => {
-    const binding = await loaded(await open(), cancel({ changes: 3 }));
+    const binding = await loaded(await shop.open(), cancel({ changes: 3 }));
     const { signal } = new AbortController();
     const plan = await binding.plan({ customer: 1, status: "x" }, { signal });
-    await server.send(change, "shop");
+    await shop.server.send(change, "shop");
     try {
       const error = await refusal(binding.run(plan, runContext({ signal })));
       expect([error.code, error.message, error.details]).toEqual([
@@ -165,7 +152,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
       expect(next["effects"]).not.toEqual(plan["effects"]);
       expect(binding.fixedParts?.(next)).not.toEqual(binding.fixedParts?.(plan));
     } finally {
-      await server.send(undo, "shop");
+      await shop.server.send(undo, "shop");
     }
   });
 
@@ -186,7 +173,7 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
     ["copies", "copy orders from program 'true'"],
   ];
   test.each(refused)("is not loaded when it %s", async (_, statement) => {
-    expect(await faultsOf(await open(), sqlTool({ classification, statement, columns }))).not.toEqual([]);
+    expect(await faultsOf(await shop.open(), sqlTool({ classification, statement, columns }))).not.toEqual([]);
     expect(await states()).toEqual(UNCHANGED);
   });
 
@@ -197,24 +184,24 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
       columns,
       rows: { changes: 3 },
     });
-    const fits = await ask(await loaded(await open({ limits: { bytes: 1_203 } }), tool));
+    const fits = await ask(await loaded(await shop.open({ limits: { bytes: 1_203 } }), tool));
     expect((fits as { readonly rows: readonly unknown[] }).rows).toHaveLength(3);
-    await server.send("UPDATE orders SET status = 'open'", "shop");
-    const large = await refusal(ask(await loaded(await open({ limits: { bytes: 1_202 } }), tool)));
+    await shop.server.send("UPDATE orders SET status = 'open'", "shop");
+    const large = await refusal(ask(await loaded(await shop.open({ limits: { bytes: 1_202 } }), tool)));
     expect([large.code, await states()]).toEqual(["OUTPUT_TOO_LARGE", UNCHANGED]);
   });
 
   test("needs a user for changes that is not a superuser", async () => {
     const tool = cancel({ changes: 1 });
-    expect(await faultsOf(await open({ write: undefined }), tool)).toEqual([
+    expect(await faultsOf(await shop.open({ write: undefined }), tool)).toEqual([
       "target.system systems.shop.sql has no user for tools that change something: set write",
     ]);
-    const [fault = ""] = await faultsOf(await open({ write: { user: "tester" } }), tool);
+    const [fault = ""] = await faultsOf(await shop.open({ write: { user: "tester" } }), tool);
     expect(fault).toContain("is a superuser");
   });
 
   test("that a constraint refuses says so without the row", async () => {
-    const binding = await loaded(await open(), cancel({ changes: 3 }));
+    const binding = await loaded(await shop.open(), cancel({ changes: 3 }));
     const bad = await refusal(ask(binding, { customer: 1, status: "bad" }));
     expect([bad.code, bad.details]).toEqual(["TARGET_REFUSED", { status: "FAILED_PRECONDITION" }]);
     const insert = sqlTool({
@@ -225,13 +212,13 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
       },
       input: { id: z.int() },
     });
-    const twice = await refusal(ask(await loaded(await open(), insert), { id: 1 }));
+    const twice = await refusal(ask(await loaded(await shop.open(), insert), { id: 1 }));
     expect([twice.code, twice.details]).toEqual(["TARGET_REFUSED", { status: "ALREADY_EXISTS" }]);
     expect(JSON.stringify([bad.cause, bad.message, twice.cause, twice.message])).not.toMatch(/canary|orders_|people_/);
   });
 
   test("whose facts cannot be recorded is rolled back", async () => {
-    const binding = await loaded(await open(), cancel({ changes: 3 }));
+    const binding = await loaded(await shop.open(), cancel({ changes: 3 }));
     const record = async (): Promise<void> => {
       throw new Refusal("AUDIT_UNAVAILABLE", "full");
     };
@@ -243,8 +230,8 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
   describe("through a connection that breaks", () => {
     const input1 = { customer: 1, status: "lost" };
     const wired = async (): Promise<{ readonly wire: Wire; readonly databases: Databases }> => {
-      const wire = new Wire(server.port);
-      return { wire, databases: await open({}, await wire.open()) };
+      const wire = new Wire(shop.server.port);
+      return { wire, databases: await shop.open({}, await wire.open()) };
     };
 
     test("before COMMIT: it has not happened, and says so", async () => {

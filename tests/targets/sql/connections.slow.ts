@@ -1,11 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { parsePostgresUrl } from "../../../src/database/postgres-url.ts";
-import type { Databases } from "../../../src/targets/sql/databases.ts";
 import { SqlDatabase, type Transaction } from "../../../src/targets/sql/postgres/database.ts";
-import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+import { findPostgres } from "../../support/postgres.ts";
 import { until } from "../../support/until.ts";
-import { ask, databaseAt, loaded, sqlTool } from "./support.ts";
+import { ask, loaded, PostgresShop, sqlTool } from "./support.ts";
 
 const native = findPostgres();
 const text = z.string().nullable();
@@ -14,27 +13,21 @@ const never = new AbortController().signal;
 const MODE = "SELECT current_setting('transaction_read_only'), current_setting('TimeZone')";
 const PID = "SELECT pg_backend_pid()::text";
 
-let server: PostgresServer;
-const opened: { close(): Promise<void> }[] = [];
+const TABLES = `CREATE ROLE reader LOGIN; CREATE ROLE writer LOGIN; CREATE TABLE orders (id bigint PRIMARY KEY, status text);
+INSERT INTO orders VALUES (1, 'open'); GRANT SELECT ON orders TO reader; GRANT ALL ON orders TO writer;`;
+
+const shop = new PostgresShop();
 
 function database(settings: Readonly<Record<string, number>> = {}): SqlDatabase {
-  const address = parsePostgresUrl(`postgres://writer@127.0.0.1:${server.port}/shop?sslmode=disable`);
+  const address = parsePostgresUrl(`postgres://writer@127.0.0.1:${shop.server.port}/shop?sslmode=disable`);
   const limits = { connections: 1, statementMs: 20_000, lockMs: 5_000, ...settings };
-  const made = new SqlDatabase({ name: "shop", address: () => address, ...limits });
-  opened.push(made);
-  return made;
-}
-
-async function open(settings: Readonly<Record<string, unknown>> = {}): Promise<Databases> {
-  const made = await databaseAt(server.port, { read: { user: "reader" }, write: { user: "writer" }, ...settings });
-  opened.push(made);
-  return made;
+  return shop.keep(new SqlDatabase({ name: "shop", address: () => address, ...limits }));
 }
 
 /** Ends the server's process of a transaction. */
 async function broken(transaction: Transaction): Promise<void> {
   const [[pid] = []] = await transaction.query(PID, []);
-  await server.send(`SELECT pg_terminate_backend(${pid})`);
+  await shop.server.send(`SELECT pg_terminate_backend(${pid})`);
 }
 
 const ways = {
@@ -45,20 +38,8 @@ const ways = {
 const each = Object.entries(ways);
 
 describe.skipIf(native === undefined)("a transaction", () => {
-  beforeAll(async () => {
-    server = await startPostgres(native ?? "");
-    await server.createDatabase("shop");
-    await server.send(
-      `CREATE ROLE reader LOGIN; CREATE ROLE writer LOGIN; CREATE TABLE orders (id bigint PRIMARY KEY, status text);
-INSERT INTO orders VALUES (1, 'open'); GRANT SELECT ON orders TO reader; GRANT ALL ON orders TO writer;`,
-      "shop",
-    );
-    await server.trust();
-  });
-  afterAll(async () => {
-    for (const one of opened) await one.close();
-    await server?.end();
-  });
+  beforeAll(() => shop.start(native, TABLES));
+  afterAll(() => shop.end());
 
   test.each(each)("that %ss whose connection has ended runs nothing on another one", async (way, run) => {
     const made = database();
@@ -78,7 +59,7 @@ INSERT INTO orders VALUES (1, 'open'); GRANT SELECT ON orders TO reader; GRANT A
         [way === "read" ? "on" : "off", "UTC"],
       ]);
     }
-    expect(await server.send("SELECT status FROM orders", "shop")).toEqual([{ status: "open" }]);
+    expect(await shop.server.send("SELECT status FROM orders", "shop")).toEqual([{ status: "open" }]);
   });
 
   test.each(each)("that %ss may lose its connection at any moment", async (way, run) => {
@@ -88,7 +69,9 @@ INSERT INTO orders VALUES (1, 'open'); GRANT SELECT ON orders TO reader; GRANT A
       const work = async (transaction: Transaction): Promise<void> => {
         for (let query = 0; query < 4; query += 1) modes.push(...(await transaction.query(MODE, [])));
       };
-      const killing = server.send("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'writer'");
+      const killing = shop.server.send(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'writer'",
+      );
       await Promise.all([
         run(made, work).catch((error: unknown) => expect(error).toBeInstanceOf(Bun.SQL.SQLError)),
         killing,
@@ -102,7 +85,7 @@ INSERT INTO orders VALUES (1, 'open'); GRANT SELECT ON orders TO reader; GRANT A
     async (way, run) => {
       const made = database({ statementMs: 600_000 });
       await run(made, (transaction) => transaction.query(MODE, []));
-      server.freeze();
+      shop.server.freeze();
       try {
         const started = performance.now();
         const signal = AbortSignal.timeout(50);
@@ -114,7 +97,7 @@ INSERT INTO orders VALUES (1, 'open'); GRANT SELECT ON orders TO reader; GRANT A
         expect(performance.now() - started).toBeLessThan(5_000);
         expect(made.hasAnswered).toBe(false);
       } finally {
-        server.thaw();
+        shop.server.thaw();
       }
       expect(await run(made, (transaction) => transaction.query(MODE, []))).toHaveLength(1);
       expect(made.hasAnswered).toBe(true);
@@ -134,7 +117,7 @@ INSERT INTO orders VALUES (1, 'open'); GRANT SELECT ON orders TO reader; GRANT A
 
   test("of a call that is cancelled ends in each phase, and the next call has its connection", async () => {
     const binding = await loaded(
-      await open({ connections: 1 }),
+      await shop.open({ connections: 1 }),
       sqlTool({ statement: "select count(*)::text as x from generate_series(1, 100000)", columns: { x: text } }),
     );
     for (let afterMs = 0; afterMs < 20; afterMs += 1) {
@@ -154,7 +137,7 @@ INSERT INTO orders VALUES (1, 'open'); GRANT SELECT ON orders TO reader; GRANT A
       input: { status: z.string() },
       columns: { id: text },
     });
-    const binding = await loaded(await open({ connections: 1 }), tool);
+    const binding = await loaded(await shop.open({ connections: 1 }), tool);
     for (let afterMs = 0; afterMs < 12; afterMs += 1) {
       const leaving = new AbortController();
       const status = `after ${afterMs}`;
@@ -166,10 +149,10 @@ INSERT INTO orders VALUES (1, 'open'); GRANT SELECT ON orders TO reader; GRANT A
       leaving.abort();
       const isChanged = (await answer) === "changed";
       expect(["changed", "CANCELLED"]).toContain(await answer);
-      const [row] = await server.send("SELECT status FROM orders", "shop");
+      const [row] = await shop.server.send("SELECT status FROM orders", "shop");
       expect(row?.["status"] === status).toBe(isChanged);
     }
-    await server.send("UPDATE orders SET status = 'open'", "shop");
+    await shop.server.send("UPDATE orders SET status = 'open'", "shop");
   });
 
   test("whose answer cannot be used because of an error in this program does not say that the database is away", async () => {
@@ -178,28 +161,28 @@ INSERT INTO orders VALUES (1, 'open'); GRANT SELECT ON orders TO reader; GRANT A
       statement: "update orders set status = 'x' where id = 1 returning id",
       columns: { id: text },
     });
-    const binding = await loaded(await open(), tool);
+    const binding = await loaded(await shop.open(), tool);
     const record = () => Promise.reject(new TypeError("of this program"));
     expect(await ask(binding, {}, undefined, { record }).catch((error: unknown) => error)).toBeInstanceOf(TypeError);
-    expect(await server.send("SELECT status FROM orders", "shop")).toEqual([{ status: "open" }]);
+    expect(await shop.server.send("SELECT status FROM orders", "shop")).toEqual([{ status: "open" }]);
   });
 
   test("that deadlocks with another one is repeated", async () => {
     // Whoever waits last finds the deadlock: the call, since only it is let to the row of the other one by `gate`.
-    await server.send(
+    await shop.server.send(
       "INSERT INTO orders VALUES (2, 'open'), (3, 'open'); ALTER ROLE writer SET deadlock_timeout = '20ms'",
       "shop",
     );
     const statement =
       "update orders set status = status || '.' where id = any(array(select id from orders order by id for update)) returning id";
     const tool = sqlTool({ classification: "write", statement, columns: { id: text }, rows: { changes: 3 } });
-    const binding = await loaded(await open({ limits: { lockMs: 20_000, statementMs: 30_000 } }), tool);
+    const binding = await loaded(await shop.open({ limits: { lockMs: 20_000, statementMs: 30_000 } }), tool);
     const waits = (count: number): Promise<unknown> =>
       until("waiting transactions", async () => {
         const waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = 'shop' AND wait_event_type = 'Lock'";
-        return (await server.send(waiting)).length === count || undefined;
+        return (await shop.server.send(waiting)).length === count || undefined;
       });
-    const url = `postgres://tester@127.0.0.1:${server.port}/shop?sslmode=disable`;
+    const url = `postgres://tester@127.0.0.1:${shop.server.port}/shop?sslmode=disable`;
     const [gate, other] = [new Bun.SQL({ url, max: 1 }), new Bun.SQL({ url, max: 1 })];
     try {
       await gate.unsafe("BEGIN; UPDATE orders SET status = 'gate' WHERE id = 2");
@@ -215,8 +198,10 @@ INSERT INTO orders VALUES (1, 'open'); GRANT SELECT ON orders TO reader; GRANT A
     } finally {
       await Promise.all([gate.close({ timeout: 0 }), other.close({ timeout: 0 })]);
     }
-    const statuses = (await server.send("SELECT status FROM orders ORDER BY id", "shop")).map((row) => row["status"]);
+    const statuses = (await shop.server.send("SELECT status FROM orders ORDER BY id", "shop")).map(
+      (row) => row["status"],
+    );
     expect(statuses).toEqual(["other.", "open.", "other."]);
-    await server.send("DELETE FROM orders WHERE id > 1; UPDATE orders SET status = 'open'", "shop");
+    await shop.server.send("DELETE FROM orders WHERE id > 1; UPDATE orders SET status = 'open'", "shop");
   });
 });

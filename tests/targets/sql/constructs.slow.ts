@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
-import type { Databases } from "../../../src/targets/sql/databases.ts";
-import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
-import { ask, databaseAt, faultsOf, loaded, refusal, sqlTool } from "./support.ts";
+import { findPostgres } from "../../support/postgres.ts";
+import { ask, faultsOf, loaded, PostgresShop, refusal, sqlTool } from "./support.ts";
 
 const native = findPostgres();
 const text = z.string().nullable();
@@ -20,26 +19,11 @@ CREATE FUNCTION leaks(text) RETURNS text LANGUAGE plpgsql VOLATILE AS 'BEGIN RET
 CREATE TABLE stock (id bigint PRIMARY KEY, n integer); INSERT INTO stock VALUES (1, 1), (2, 2);
 GRANT SELECT ON people, stock TO reader; GRANT ALL ON people, stock TO writer;`;
 
-let server: PostgresServer;
-const opened: Databases[] = [];
-
-async function open(settings: Readonly<Record<string, unknown>> = {}): Promise<Databases> {
-  const databases = await databaseAt(server.port, { read: { user: "reader" }, write: { user: "writer" }, ...settings });
-  opened.push(databases);
-  return databases;
-}
+const shop = new PostgresShop();
 
 describe.skipIf(native === undefined)("a statement with", () => {
-  beforeAll(async () => {
-    server = await startPostgres(native ?? "");
-    await server.createDatabase("shop");
-    await server.send(TABLES, "shop");
-    await server.trust();
-  });
-  afterAll(async () => {
-    for (const databases of opened) await databases.close();
-    await server?.end();
-  });
+  beforeAll(() => shop.start(native, TABLES));
+  afterAll(() => shop.end());
 
   const shown: readonly (readonly [construct: string, statement: string])[] = [
     ["TABLESAMPLE", "select email as x from people tablesample system (100)"],
@@ -59,10 +43,10 @@ describe.skipIf(native === undefined)("a statement with", () => {
   ];
   test.each(shown)("%s shows no protected column without its rule", async (_, statement) => {
     const protectedAll = { columns: { "people.*": "never" } };
-    const faults = await faultsOf(await open(protectedAll), sqlTool({ statement, columns: { x: text } }));
+    const faults = await faultsOf(await shop.open(protectedAll), sqlTool({ statement, columns: { x: text } }));
     expect(faults).toHaveLength(1);
     expect(faults[0]).toMatch(/never release|does not say where the column x comes from/);
-    const free = await loaded(await open(), sqlTool({ statement, columns: { x: text } }));
+    const free = await loaded(await shop.open(), sqlTool({ statement, columns: { x: text } }));
     expect(JSON.stringify(await ask(free))).toContain("canary");
   });
 
@@ -88,7 +72,7 @@ describe.skipIf(native === undefined)("a statement with", () => {
     ["ORDER BY", "select email as x from people order by leaks(email)"],
   ];
   test.each(calling)("%s calls no function that is not listed", async (_, statement) => {
-    const [fault] = await faultsOf(await open(), sqlTool({ statement, columns: { x: text } }));
+    const [fault] = await faultsOf(await shop.open(), sqlTool({ statement, columns: { x: text } }));
     expect(fault).toContain("calls public.leaks, which may change something");
   });
 
@@ -100,8 +84,8 @@ describe.skipIf(native === undefined)("a statement with", () => {
     ];
     for (const statement of statements) {
       const columns = { id: z.int(), n: z.int() };
-      const binding = await loaded(await open(), sqlTool({ classification, statement, input, columns }));
-      await server.send("DELETE FROM stock; INSERT INTO stock VALUES (1, 1), (2, 2)", "shop");
+      const binding = await loaded(await shop.open(), sqlTool({ classification, statement, input, columns }));
+      await shop.server.send("DELETE FROM stock; INSERT INTO stock VALUES (1, 1), (2, 2)", "shop");
       expect(await ask(binding, { id: 1, n: 4 })).toEqual({ rows: [{ id: 1, n: 5 }], changed: 1 });
       expect(await ask(binding, { id: 3, n: 4 })).toEqual({ rows: [{ id: 3, n: 4 }], changed: 1 });
     }
@@ -114,12 +98,14 @@ describe.skipIf(native === undefined)("a statement with", () => {
       columns: { id: z.int() },
       rows: { changes: 2 },
     });
-    expect((await refusal(ask(await loaded(await open(), tool), { id: 0 }))).message).toContain("would change 3 rows");
-    expect(await server.send("SELECT count(*)::int AS n FROM stock", "shop")).toEqual([{ n: 3 }]);
+    expect((await refusal(ask(await loaded(await shop.open(), tool), { id: 0 }))).message).toContain(
+      "would change 3 rows",
+    );
+    expect(await shop.server.send("SELECT count(*)::int AS n FROM stock", "shop")).toEqual([{ n: 3 }]);
   });
 
   test("values of a server with other forms has them in ours, and takes them back unchanged", async () => {
-    const databases = await open();
+    const databases = await shop.open();
     const types: Readonly<Record<string, (n: number) => string>> = {
       timestamptz: (n) => `20${10 + n}-0${1 + (n % 9)}-0${1 + (n % 8)} 0${n % 10}:10:20.${100_001 + 10 * n}+00`,
       timestamp: (n) => `19${10 + n}-12-0${1 + (n % 9)} 23:59:59.${String(999_999 - n).replace(/0+$/, "")}`,

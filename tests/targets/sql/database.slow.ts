@@ -1,10 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
 import type { Json } from "../../../src/core/types.ts";
-import type { Databases } from "../../../src/targets/sql/databases.ts";
-import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+import { findPostgres } from "../../support/postgres.ts";
 import { until } from "../../support/until.ts";
-import { ask, databaseAt, faultsOf, loaded, refusal, sqlTool } from "./support.ts";
+import { ask, faultsOf, loaded, PostgresShop, refusal, sqlTool } from "./support.ts";
 
 const native = findPostgres();
 const text = z.string().nullable();
@@ -22,30 +21,14 @@ CREATE OPERATOR ### (LEFTARG = integer, RIGHTARG = integer, FUNCTION = sneaks);
 CREATE VIEW sneaky AS SELECT id, writes() AS w FROM people;
 GRANT SELECT ON people, visible, sneaky TO reader;`;
 
-let server: PostgresServer;
-const opened: Databases[] = [];
+/** Opened as the user that reads. */
+const shop = new PostgresShop({ read: { user: "reader" } });
 
-/** Opens the database as the user that reads. */
-async function open(settings: Readonly<Record<string, unknown>> = {}): Promise<Databases> {
-  const databases = await databaseAt(server.port, { read: { user: "reader" }, ...settings });
-  opened.push(databases);
-  return databases;
-}
-
-const peopleNow = (): Promise<readonly unknown[]> => server.send("SELECT count(*)::int AS n FROM people", "shop");
+const peopleNow = (): Promise<readonly unknown[]> => shop.server.send("SELECT count(*)::int AS n FROM people", "shop");
 
 describe.skipIf(native === undefined)("a database", () => {
-  beforeAll(async () => {
-    server = await startPostgres(native ?? "");
-    // The tests' users have no passwords: what is tested is what they may do.
-    await server.createDatabase("shop");
-    await server.send(TABLES, "shop");
-    await server.trust();
-  });
-  afterAll(async () => {
-    for (const databases of opened) await databases.close();
-    await server?.end();
-  });
+  beforeAll(() => shop.start(native, TABLES));
+  afterAll(() => shop.end());
 
   describe("refuses a statement that", () => {
     const refused: readonly (readonly [what: string, statement: string])[] = [
@@ -71,10 +54,10 @@ describe.skipIf(native === undefined)("a database", () => {
     ];
     test.each(refused)("%s", async (_, statement) => {
       const before = await peopleNow();
-      const faults = await faultsOf(await open(), sqlTool({ statement, columns: { id: text } }));
+      const faults = await faultsOf(await shop.open(), sqlTool({ statement, columns: { id: text } }));
       expect(faults.length).toBeGreaterThan(0);
       expect(await peopleNow()).toEqual(before);
-      expect(await server.send("SELECT to_regclass('copy') AS copy", "shop")).toEqual([{ copy: null }]);
+      expect(await shop.server.send("SELECT to_regclass('copy') AS copy", "shop")).toEqual([{ copy: null }]);
     });
 
     const calling: readonly (readonly [name: string, statement: string])[] = [
@@ -89,7 +72,7 @@ describe.skipIf(native === undefined)("a database", () => {
       ["pg_catalog.random", "select id::text from people order by random()"],
     ];
     test.each(calling)("calls %s, in %p", async (name, statement) => {
-      const [fault = ""] = await faultsOf(await open(), sqlTool({ statement, columns: { id: text } }));
+      const [fault = ""] = await faultsOf(await shop.open(), sqlTool({ statement, columns: { id: text } }));
       expect(fault).toStartWith(`target.sql.statement calls ${name}, which may change something`);
     });
 
@@ -99,7 +82,7 @@ describe.skipIf(native === undefined)("a database", () => {
         input: { id: text },
         columns: { id: text },
       });
-      expect(await faultsOf(await open(), more)).toEqual([
+      expect(await faultsOf(await shop.open(), more)).toEqual([
         "target.sql.parameters has 1 entries, but the statement has 2 parameters",
       ]);
       const names = sqlTool({
@@ -107,7 +90,7 @@ describe.skipIf(native === undefined)("a database", () => {
         input: { id: text },
         columns: { id: text },
       });
-      expect(await faultsOf(await open(), names)).toEqual([
+      expect(await faultsOf(await shop.open(), names)).toEqual([
         "target.sql.parameters {id} has the type regclass: give it a type for values, such as $1::text",
       ]);
     });
@@ -115,10 +98,10 @@ describe.skipIf(native === undefined)("a database", () => {
 
   test("a superuser is refused as the user of tools; a user that may change a table is noted", async () => {
     const tool = sqlTool({ statement: "select name as x from people", columns: { x: text } });
-    const [fault = ""] = await faultsOf(await open({ read: { user: "tester" } }), tool);
+    const [fault = ""] = await faultsOf(await shop.open({ read: { user: "tester" } }), tool);
     expect(fault).toStartWith("target.system its database user is a superuser");
-    await server.send("CREATE ROLE writer LOGIN; GRANT SELECT, UPDATE ON people TO writer", "shop");
-    const databases = await open({ read: { user: "writer" } });
+    await shop.server.send("CREATE ROLE writer LOGIN; GRANT SELECT, UPDATE ON people TO writer", "shop");
+    const databases = await shop.open({ read: { user: "writer" } });
     expect(await faultsOf(databases, tool)).toEqual([]);
     expect(databases.report([tool]).toolNotes?.map(({ message }) => message)).toEqual([
       "its database user may change people: revoke that, a tool that reads does not need it",
@@ -127,7 +110,7 @@ describe.skipIf(native === undefined)("a database", () => {
 
   test("a function that the system lists may be called", async () => {
     const tool = sqlTool({ statement: "select harmless(1)::text as id", columns: { id: text } });
-    expect(await ask(await loaded(await open({ functions: ["public.harmless"] }), tool))).toEqual({
+    expect(await ask(await loaded(await shop.open({ functions: ["public.harmless"] }), tool))).toEqual({
       rows: [{ id: "2" }],
     });
   });
@@ -137,14 +120,14 @@ describe.skipIf(native === undefined)("a database", () => {
 select lower(l.name) as name, count(*) as n, max(p.salary) as most, coalesce(min(l.place), 0) as place, now()::date as day
 from latest l join people p using (id) where p.name ilike $1::text group by 1 order by n desc, name -- the end`;
     const columns = { name: text, n: z.int(), most: z.int(), place: z.int(), day: text };
-    const binding = await loaded(await open(), sqlTool({ statement, input: { name: z.string() }, columns }));
+    const binding = await loaded(await shop.open(), sqlTool({ statement, input: { name: z.string() }, columns }));
     expect(await ask(binding, { name: "a%" })).toMatchObject({ rows: [{ name: "ann", n: 1, most: 10, place: 1 }] });
   });
 
   describe("columns", () => {
     const rules = { columns: { "people.email": "mask", "public.people.salary": "never" } };
     const faults = async (statement: string, more = {}): Promise<readonly string[]> =>
-      faultsOf(await open(rules), sqlTool({ statement, columns: { x: text }, ...more }));
+      faultsOf(await shop.open(rules), sqlTool({ statement, columns: { x: text }, ...more }));
 
     test("are protected under any name", async () => {
       expect(await faults("select p.email as x from people p")).toEqual([
@@ -163,7 +146,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
     test("that do not exist, but have a rule, are noted", async () => {
       const rules = ["people.emial", "peple.*", "other.people.email", "people.EMAIL", "public.people.*", "visible.id"];
       const columns = Object.fromEntries(rules.map((key) => [key, "never"]));
-      const databases = await open({ columns });
+      const databases = await shop.open({ columns });
       const tool = sqlTool({ statement: "select id as x from secrets", columns: { x: text } });
       await databases.prepare([tool]);
       expect(databases.report([tool]).notes).toEqual(
@@ -208,7 +191,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
   describe("values", () => {
     const echo = async (type: string, schema: z.ZodType): ReturnType<typeof loaded> =>
       loaded(
-        await open(),
+        await shop.open(),
         sqlTool({ statement: `select $1::${type} as x`, input: { x: schema.optional() }, columns: { x: text } }),
       );
     const hostile = [
@@ -235,7 +218,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       for (const x of hostile) expect(await ask(binding, { x })).toEqual({ rows: [{ x }] });
       expect(await ask(binding, {})).toEqual({ rows: [{ x: null }] });
       const lists = await loaded(
-        await open(),
+        await shop.open(),
         sqlTool({
           statement: "select $1::text[] as x",
           input: { x: z.array(z.string().nullable()) },
@@ -280,7 +263,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
 
     test("within JSON are exact, or no answer; spaces at the end of characters are kept", async () => {
       const json = await loaded(
-        await open(),
+        await shop.open(),
         sqlTool({ statement: "select $1::text::jsonb as x", input: { x: z.string() }, columns: { x: z.unknown() } }),
       );
       for (const x of [
@@ -302,7 +285,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
         statement: "select 'a'::char(3) as x, array['b', null]::char(3)[] as y",
         columns: { x: text, y: z.array(text) },
       });
-      expect(await ask(await loaded(await open(), padded))).toEqual({ rows: [{ x: "a  ", y: ["b  ", null] }] });
+      expect(await ask(await loaded(await shop.open(), padded))).toEqual({ rows: [{ x: "a  ", y: ["b  ", null] }] });
     });
 
     test("that the database refuses are in no answer", async () => {
@@ -311,7 +294,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
         columns: { x: text },
         origins: { x: "computed" },
       });
-      const error = await refusal(ask(await loaded(await open(), tool)));
+      const error = await refusal(ask(await loaded(await shop.open(), tool)));
       expect([error.code, error.details]).toEqual(["TARGET_REFUSED", { status: "INVALID_ARGUMENT" }]);
       expect(JSON.stringify([error.message, error.details, error.cause])).not.toContain("canary");
     });
@@ -320,10 +303,13 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
   describe("limits", () => {
     test("more rows than declared are cut and reported, or refused", async () => {
       const statement = "select n as x from generate_series(1, 10000000) as n";
-      const tell = await loaded(await open(), sqlTool({ statement, columns: { x: z.int() }, rows: { returns: 3 } }));
+      const tell = await loaded(
+        await shop.open(),
+        sqlTool({ statement, columns: { x: z.int() }, rows: { returns: 3 } }),
+      );
       expect(await ask(tell)).toEqual({ rows: [{ x: 1 }, { x: 2 }, { x: 3 }], truncated: true });
       const refuse = await loaded(
-        await open(),
+        await shop.open(),
         sqlTool({ statement, columns: { x: z.int() }, rows: { returns: 3, more: "refuse" } }),
       );
       expect((await refusal(ask(refuse))).code).toBe("OUTPUT_TOO_LARGE");
@@ -333,10 +319,10 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       const limits = { cellChars: 1_000, bytes: 2_500 };
       const tool = (size: number) =>
         sqlTool({ statement: `select repeat('a', ${size}) as x from generate_series(1, 50)`, columns: { x: text } });
-      expect((await refusal(ask(await loaded(await open({ limits }), tool(100_000_000))))).code).toBe(
+      expect((await refusal(ask(await loaded(await shop.open({ limits }), tool(100_000_000))))).code).toBe(
         "OUTPUT_TOO_LARGE",
       );
-      const { rows, truncated } = (await ask(await loaded(await open({ limits }), tool(1_000)))) as {
+      const { rows, truncated } = (await ask(await loaded(await shop.open({ limits }), tool(1_000)))) as {
         readonly rows: readonly unknown[];
         readonly truncated?: boolean;
       };
@@ -350,7 +336,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
         columns: { x: text },
         one: true,
       });
-      const binding = await loaded(await open(), tool);
+      const binding = await loaded(await shop.open(), tool);
       expect(await ask(binding, { id: 1 })).toEqual({ x: "Ann" });
       const none = await refusal(ask(binding, { id: 0 }));
       expect([none.code, none.details]).toEqual(["TARGET_REFUSED", { status: "NOT_FOUND" }]);
@@ -360,7 +346,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
     test("a statement that takes too long ends on the server", async () => {
       const statement = "select count(*) as x from generate_series(1, 1000000000)";
       const binding = await loaded(
-        await open({ limits: { statementMs: 200 } }),
+        await shop.open({ limits: { statementMs: 200 } }),
         sqlTool({ statement, columns: { x: text } }),
       );
       expect((await refusal(ask(binding))).code).toBe("DEADLINE_EXCEEDED");
@@ -369,17 +355,17 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
     test("a caller that disconnects ends its statement on the server", async () => {
       const statement = "select count(*) as x from generate_series(1, 1000000000)";
       const binding = await loaded(
-        await open({ limits: { statementMs: 60_000 } }),
+        await shop.open({ limits: { statementMs: 60_000 } }),
         sqlTool({ statement, columns: { x: text } }),
       );
       const running =
         "SELECT 1 FROM pg_stat_activity WHERE usename = 'reader' AND state = 'active' AND query LIKE 'SELECT md5%'";
       const leaving = new AbortController();
       const answer = refusal(ask(binding, {}, leaving.signal));
-      await until("the statement", async () => (await server.send(running)).length === 1 || undefined);
+      await until("the statement", async () => (await shop.server.send(running)).length === 1 || undefined);
       leaving.abort();
       expect((await answer).code).toBe("CANCELLED");
-      await until("its end", async () => (await server.send(running)).length === 0 || undefined);
+      await until("its end", async () => (await shop.server.send(running)).length === 0 || undefined);
     });
 
     test("callers that leave while they wait for a connection do not make the database unavailable to others", async () => {
@@ -405,7 +391,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
     const people = (): ReturnType<typeof sqlTool> =>
       sqlTool({ statement: "select a, b from moving", columns: { a: text, b: text } });
     const make = async (): Promise<void> => {
-      await server.send(
+      await shop.server.send(
         "DROP TABLE IF EXISTS moving CASCADE; CREATE TABLE moving (a text, b text); INSERT INTO moving VALUES ('a', 'b'); GRANT SELECT ON moving TO reader",
         "shop",
       );
@@ -419,12 +405,12 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
     ];
     test.each(breaking)("%s: the tool is quarantined", async (_, statement) => {
       await make();
-      const databases = await open();
+      const databases = await shop.open();
       const tool = people();
       const binding = await loaded(databases, tool);
       expect(await ask(binding)).toEqual({ rows: [{ a: "a", b: "b" }] });
       expect(databases.quarantineOf(tool)).toBeUndefined();
-      await server.send(statement, "shop");
+      await shop.server.send(statement, "shop");
       expect((await refusal(ask(binding))).code).toBe("TARGET_FAILED");
       expect(databases.quarantineOf(tool)?.changes).toHaveLength(1);
       expect((await refusal(ask(binding))).message).toContain("until an operator has checked it");
@@ -432,13 +418,16 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
 
     test("a protected column that appears under another column's name is noticed before its first answer", async () => {
       await make();
-      const databases = await open({ columns: { "moving.secret": "never" } });
+      const databases = await shop.open({ columns: { "moving.secret": "never" } });
       const tool = people();
       const binding = await loaded(databases, tool);
       await ask(binding);
-      await server.send("ALTER TABLE moving RENAME b TO old; ALTER TABLE moving ADD b text DEFAULT 'canary'", "shop");
+      await shop.server.send(
+        "ALTER TABLE moving RENAME b TO old; ALTER TABLE moving ADD b text DEFAULT 'canary'",
+        "shop",
+      );
       expect(await ask(binding)).toEqual({ rows: [{ a: "a", b: "canary" }] });
-      await server.send(
+      await shop.server.send(
         "DROP TABLE moving; CREATE TABLE moving (a text, secret text); CREATE VIEW shown AS SELECT 1; GRANT SELECT ON moving TO reader",
         "shop",
       );
@@ -446,15 +435,15 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
     });
 
     test("a function that becomes volatile, and a view that gets one, are noticed", async () => {
-      const databases = await open({ functions: [] });
-      await server.send(
+      const databases = await shop.open({ functions: [] });
+      await shop.server.send(
         "CREATE OR REPLACE VIEW turning AS SELECT id, lower(name) AS w FROM people; GRANT SELECT ON turning TO reader",
         "shop",
       );
       const tool = sqlTool({ statement: "select w from turning", columns: { w: text } });
       const binding = await loaded(databases, tool);
       await ask(binding);
-      await server.send(
+      await shop.server.send(
         "CREATE OR REPLACE VIEW turning AS SELECT id, lower(name) || writes() AS w FROM people",
         "shop",
       );
@@ -464,15 +453,15 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
 
     test("a change that does not concern the tool is checked once, and the tool stays available", async () => {
       await make();
-      const databases = await open();
+      const databases = await shop.open();
       const binding = await loaded(databases, people());
-      await server.send("ALTER TABLE moving ADD more text", "shop");
+      await shop.server.send("ALTER TABLE moving ADD more text", "shop");
       expect(await ask(binding)).toEqual({ rows: [{ a: "a", b: "b" }] });
     });
   });
 
   test("nothing of one call is left for the next one", async () => {
-    const databases = await open({ connections: 1, functions: ["pg_catalog.set_config", "pg_catalog.pg_notify"] });
+    const databases = await shop.open({ connections: 1, functions: ["pg_catalog.set_config", "pg_catalog.pg_notify"] });
     const sets = await loaded(
       databases,
       sqlTool({
@@ -495,7 +484,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
     });
     const rows = sqlTool({ statement: "select name as x from owned order by name", columns: { x: text } });
     beforeAll(() =>
-      server.send(
+      shop.server.send(
         `CREATE TABLE owned (tenant text, name text); INSERT INTO owned VALUES ('a', 'Ann'), ('b', 'Bob');
 ALTER TABLE owned ENABLE ROW LEVEL SECURITY; CREATE POLICY own ON owned USING (tenant = current_setting('app.tenant'));
 CREATE ROLE tenant_a; GRANT tenant_a TO reader; GRANT SELECT ON owned TO reader, tenant_a;`,
@@ -504,7 +493,7 @@ CREATE ROLE tenant_a; GRANT tenant_a TO reader; GRANT SELECT ON owned TO reader,
     );
 
     test("decides which rows there are, for each call on the same connection", async () => {
-      const databases = await open({ connections: 1, caller: { settings: { "app.tenant": "claims.tenant" } } });
+      const databases = await shop.open({ connections: 1, caller: { settings: { "app.tenant": "claims.tenant" } } });
       const binding = await loaded(databases, rows);
       for (const [tenant, x] of [
         ["a", "Ann"],
@@ -518,7 +507,7 @@ CREATE ROLE tenant_a; GRANT tenant_a TO reader; GRANT SELECT ON owned TO reader,
 
     test("must be known: a token without the claim, or with a role that is not listed, is refused", async () => {
       const settings = { "app.tenant": "claims.tenant" };
-      const databases = await open({ caller: { settings, role: "claims.role", roles: ["tenant_a"] } });
+      const databases = await shop.open({ caller: { settings, role: "claims.role", roles: ["tenant_a"] } });
       const binding = await loaded(databases, rows);
       expect(await ask(binding, {}, undefined, caller({ tenant: "a", role: "tenant_a" }))).toEqual({
         rows: [{ x: "Ann" }],
@@ -536,12 +525,12 @@ CREATE ROLE tenant_a; GRANT tenant_a TO reader; GRANT SELECT ON owned TO reader,
     });
 
     test("with a role that finds tables in another schema is refused: others were checked", async () => {
-      await server.send(
+      await shop.server.send(
         `CREATE ROLE tenant_b; GRANT tenant_b TO reader; CREATE SCHEMA tenant_b AUTHORIZATION tenant_b;
 CREATE TABLE tenant_b.owned AS SELECT 'a' AS tenant, 'canary' AS name; GRANT SELECT ON tenant_b.owned TO tenant_b`,
         "shop",
       );
-      const databases = await open({
+      const databases = await shop.open({
         caller: { role: "claims.role", roles: ["tenant_a", "tenant_b"], settings: { "app.tenant": "claims.tenant" } },
       });
       const binding = await loaded(databases, rows);
@@ -552,18 +541,18 @@ CREATE TABLE tenant_b.owned AS SELECT 'a' AS tenant, 'canary' AS name; GRANT SEL
   });
 
   test("a database that is unavailable at the start is checked by the first call", async () => {
-    const databases = await open();
+    const databases = await shop.open();
     const tool = sqlTool({ statement: "select name as x from people where id = 1", columns: { x: text } });
-    await server.stop();
+    await shop.server.stop();
     try {
       const binding = await loaded(databases, tool);
       expect(databases.quarantineOf(tool)?.reason).toContain("has not been reached yet");
       expect((await refusal(ask(binding))).code).toBe("TARGET_UNAVAILABLE");
-      await server.start();
+      await shop.server.start();
       expect(await ask(binding)).toEqual({ rows: [{ x: "Ann" }] });
       expect(databases.quarantineOf(tool)).toBeUndefined();
     } finally {
-      await server.start();
+      await shop.server.start();
     }
   });
 });

@@ -5,8 +5,8 @@ import { madeDraft } from "../../../src/cli/import/draft.ts";
 import { loadedManifest } from "../../../src/cli/import/manifest-text.ts";
 import type { ToolDraft } from "../../../src/core/target-kind.ts";
 import type { Databases } from "../../../src/targets/sql/databases.ts";
-import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
-import { ask, databaseAt, faultsOf, loaded } from "./support.ts";
+import { findPostgres } from "../../support/postgres.ts";
+import { ask, faultsOf, loaded, PostgresShop } from "./support.ts";
 
 const native = findPostgres();
 
@@ -99,26 +99,20 @@ function quoted(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
 
-let server: PostgresServer;
+const shop = new PostgresShop();
 let databases: Databases;
 /** Drafts of which a manifest was made. */
 let imported = 0;
 
 describe.skipIf(native === undefined)("a table whose names mean something elsewhere", () => {
   beforeAll(async () => {
-    server = await startPostgres(native ?? "");
-    await server.createDatabase("shop");
-    await server.send(
+    await shop.start(
+      native,
       "CREATE ROLE reader LOGIN; CREATE ROLE writer LOGIN; CREATE TABLE victims (id integer); INSERT INTO victims VALUES (1)",
-      "shop",
     );
-    await server.trust();
-    databases = await databaseAt(server.port, { read: { user: "reader" }, write: { user: "writer" } });
+    databases = await shop.open();
   });
-  afterAll(async () => {
-    await databases?.close();
-    await server?.end();
-  });
+  afterAll(() => shop.end());
 
   async function draftsOf(table: string): Promise<readonly ToolDraft[]> {
     const drafts = await databases.drafts("shop", { statements: [], hasChanges: true });
@@ -131,25 +125,25 @@ describe.skipIf(native === undefined)("a table whose names mean something elsewh
     const key = column === "value" ? "key" : "value";
     const sql = quoted(table);
     const comment = `'${[table, column, label].join(" ").replaceAll("'", "''")}'`;
-    await server.send(
+    await shop.server.send(
       "DROP SCHEMA IF EXISTS hostile CASCADE; CREATE SCHEMA hostile; GRANT USAGE ON SCHEMA hostile TO reader, writer",
       "shop",
     );
-    await server.send(
+    await shop.server.send(
       `CREATE TYPE hostile.labels AS ENUM ('plain', '${cut(`x${label}`).replaceAll("'", "''")}')`,
       "shop",
     );
-    await server.send(
+    await shop.server.send(
       `CREATE TABLE hostile.${sql} (${quoted(column)} bigint PRIMARY KEY, ${key} hostile.labels NOT NULL)`,
       "shop",
     );
-    await server.send(`COMMENT ON TABLE hostile.${sql} IS E${comment.replaceAll("\\", "\\\\")}`, "shop");
-    await server.send(
+    await shop.server.send(`COMMENT ON TABLE hostile.${sql} IS E${comment.replaceAll("\\", "\\\\")}`, "shop");
+    await shop.server.send(
       `COMMENT ON COLUMN hostile.${sql}.${quoted(column)} IS E${comment.replaceAll("\\", "\\\\")}`,
       "shop",
     );
-    await server.send(`INSERT INTO hostile.${sql} VALUES (1, 'plain'), (2, 'plain')`, "shop");
-    await server.send(
+    await shop.server.send(`INSERT INTO hostile.${sql} VALUES (1, 'plain'), (2, 'plain')`, "shop");
+    await shop.server.send(
       `GRANT SELECT ON hostile.${sql} TO reader; GRANT SELECT, UPDATE ON hostile.${sql} TO writer`,
       "shop",
     );
@@ -198,11 +192,11 @@ describe.skipIf(native === undefined)("a table whose names mean something elsewh
         const other = Object.keys(manifest.input.properties).find((name) => name !== argument) ?? "";
         const [, second] = manifest.input.properties[other].enum;
         expect(await ask(binding, { [argument]: "2", [other]: second })).toMatchObject({ changed: 1 });
-        const rows = await server.send(`SELECT ${key}::text AS v FROM hostile.${sql} ORDER BY 1`, "shop");
+        const rows = await shop.server.send(`SELECT ${key}::text AS v FROM hostile.${sql} ORDER BY 1`, "shop");
         expect(rows.map(({ v }) => v).sort()).toEqual(["plain", second].sort());
       }
     }
-    expect(await server.send("SELECT id FROM victims", "shop")).toEqual([{ id: 1 }]);
+    expect(await shop.server.send("SELECT id FROM victims", "shop")).toEqual([{ id: 1 }]);
   }
 
   test("is read and changed by exactly its own names", async () => {

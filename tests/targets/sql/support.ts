@@ -16,6 +16,7 @@ import { type Databases, openDatabases } from "../../../src/targets/sql/database
 import type { SqlContext } from "../../../src/targets/sql/engine.ts";
 import { sqlSystem } from "../../../src/targets/sql/engines.ts";
 import type { SqlEntries } from "../../../src/targets/sql/settings.ts";
+import { type PostgresServer, startPostgres } from "../../support/postgres.ts";
 import { runContext } from "../http/support.ts";
 
 interface SqlToolOptions extends Partial<SqlTarget["sql"]> {
@@ -92,6 +93,51 @@ export function openShop(settings: Readonly<Record<string, unknown>>, options: O
   } as unknown as SqlContext;
   const processes = async (given: ServerProcessOptions) => serverProcesses(given);
   return openDatabases(context, { processes }, new Map([["shop", entry]]) as SqlEntries);
+}
+
+type Settings = Readonly<Record<string, unknown>>;
+
+interface Closing {
+  close(): Promise<void>;
+}
+
+/** A PostgreSQL of its own with a database `shop`. Its users have no passwords: what is tested is what they may do. */
+export class PostgresShop {
+  readonly #users: Settings;
+  readonly #kept: Closing[] = [];
+  #server: PostgresServer | undefined;
+
+  constructor(users: Settings = { read: { user: "reader" }, write: { user: "writer" } }) {
+    this.#users = users;
+  }
+
+  get server(): PostgresServer {
+    if (this.#server === undefined) throw new Error("the server was not started");
+    return this.#server;
+  }
+
+  async start(native: string | undefined, tables: string): Promise<void> {
+    this.#server = await startPostgres(native ?? "");
+    await this.#server.createDatabase("shop");
+    await this.#server.send(tables, "shop");
+    await this.#server.trust();
+  }
+
+  /** Opens the database as its users, directly or at the port of a proxy. */
+  async open(settings: Settings = {}, port = this.server.port): Promise<Databases> {
+    return this.keep(await databaseAt(port, { ...this.#users, ...settings }));
+  }
+
+  /** Closed at the end. */
+  keep<T extends Closing>(opened: T): T {
+    this.#kept.push(opened);
+    return opened;
+  }
+
+  async end(): Promise<void> {
+    for (const one of this.#kept) await one.close();
+    await this.#server?.end();
+  }
 }
 
 /** Returns the errors with which a tool is not loaded; an empty list for one that is. */
