@@ -1,10 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { parse } from "yaml";
-import { makeCertificates } from "../../../src/cli/development/certificates.ts";
-import { AskingService, type CallExtras, type Reply } from "../../support/asking-service.ts";
+import type { Reply } from "../../support/asking-service.ts";
 import { blocksOf } from "../../support/documented.ts";
+import { GuideService } from "./guide-service.ts";
 
 interface Seen {
   readonly method: string;
@@ -13,55 +12,38 @@ interface Seen {
   readonly body: string;
 }
 
-/** The service of the guide, with a real API behind it over TLS. */
-class GuideService extends AskingService {
+/** The service of the guide to HTTP. */
+class OrdersService extends GuideService {
   readonly seen: Seen[] = [];
   answer: (request: Request) => Response = () => new Response(null, { status: 500 });
-  #api: Bun.Server<undefined> | undefined;
+
+  constructor() {
+    super(["orders:read", "orders:write"]);
+  }
 
   /** `auth` replaces the guide's. */
   async start(auth?: (origin: string) => object): Promise<void> {
-    const certificates = await makeCertificates({ notBefore: new Date(0), notAfter: new Date("2099-01-01") });
-    this.#api = Bun.serve({
-      ...{ hostname: "127.0.0.1", port: 0, tls: certificates.server },
-      fetch: async (request) => {
-        const { pathname, search } = new URL(request.url);
-        const { method, headers } = request;
-        this.seen.push({ method, target: `${pathname}${search}`, headers, body: await request.text() });
-        return this.answer(request);
-      },
-    });
-    for (const folder of ["tools", "certs", "secrets"]) mkdirSync(join(this.folder, folder));
-    writeFileSync(join(this.folder, "certs/internal-ca.pem"), certificates.rootCert);
-    writeFileSync(join(this.folder, "secrets/orders-token"), "first-token\n");
     const blocks = blocksOf("docs/http.md");
     const manifests = blocks.filter(({ language }) => language === "ts");
-    for (const [index, { text }] of manifests.entries()) {
-      writeFileSync(join(this.folder, `tools/order-${index}.ts`), text);
-    }
-    const settings = blocks.find(({ language }) => language === "yaml")?.text ?? "";
-    const { systems } = parse(settings);
-    expect(systems.orders.http.baseUrl).toBe("https://orders.internal:8443/api");
-    // The guide's API is in an internal network; this one is on this host.
-    systems.orders.http.baseUrl = `https://localhost:${this.#api.port}/api`;
-    systems.orders.http.addresses = ["loopback"];
-    if (auth !== undefined) systems.orders.http.auth = auth(`https://localhost:${this.#api.port}`);
-    await this.run({ tools: ["tools"], systems, approvals: { store: "sqlite://approvals.sqlite" } });
-  }
-
-  async call(tool: string, args: unknown, { approval }: CallExtras = {}): Promise<Reply> {
-    const token = await this.agent({ permissions: ["orders:read", "orders:write"] });
-    return this.send("POST", "/call", { token, body: { tool, args, ...(approval && { approval }) } });
-  }
-
-  override async end(): Promise<void> {
-    await super.end();
-    await this.#api?.stop(true);
+    const guide = {
+      settings: blocks.find(({ language }) => language === "yaml")?.text ?? "",
+      ...{ system: "orders", baseUrl: "https://orders.internal:8443/api", auth },
+      files: {
+        "secrets/orders-token": "first-token\n",
+        ...Object.fromEntries(manifests.map(({ text }, index) => [`tools/order-${index}.ts`, text])),
+      },
+    };
+    await this.serve(guide, async (request) => {
+      const { pathname, search } = new URL(request.url);
+      const { method, headers } = request;
+      this.seen.push({ method, target: `${pathname}${search}`, headers, body: await request.text() });
+      return this.answer(request);
+    });
   }
 }
 
 describe("the guide's service", () => {
-  const service = new GuideService();
+  const service = new OrdersService();
   beforeAll(() => service.start());
   afterAll(() => service.end());
 
@@ -188,7 +170,7 @@ describe("the guide's service", () => {
 });
 
 describe("a system whose tokens are exchanged for the caller's", () => {
-  const service = new GuideService();
+  const service = new OrdersService();
   beforeAll(() =>
     service.start((origin) => ({
       tokenExchange: {

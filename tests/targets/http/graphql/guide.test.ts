@@ -1,12 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { buildSchema } from "graphql";
-import { parse } from "yaml";
-import { makeCertificates } from "../../../../src/cli/development/certificates.ts";
 import { draftOfOperation, readOperations } from "../../../../src/targets/http/graphql/draft.ts";
-import { AskingService, type CallExtras, type Reply } from "../../../support/asking-service.ts";
 import { blocksOf } from "../../../support/documented.ts";
+import { GuideService } from "../guide-service.ts";
 import { answered, type GraphqlBody } from "./support.ts";
 
 const blocks = blocksOf("docs/graphql.md");
@@ -23,12 +19,10 @@ interface Order {
   status: string;
 }
 
-/** The service of the guide, with a real GraphQL API behind it over TLS. */
-class GuideService extends AskingService {
+/** The service of the guide to GraphQL. */
+class ShopService extends GuideService {
   readonly seen: (GraphqlBody & { readonly token: string | null })[] = [];
   readonly order: Order = { id: "7", status: "OPEN" };
-  #api: Bun.Server<undefined> | undefined;
-
   readonly #root = {
     order: ({ id }: { readonly id: string }) => {
       if (id === "fails") throw new Error(CANARY);
@@ -41,43 +35,28 @@ class GuideService extends AskingService {
     },
   };
 
-  async start(): Promise<void> {
-    const certificates = await makeCertificates({ notBefore: new Date(0), notAfter: new Date("2099-01-01") });
-    this.#api = Bun.serve({
-      ...{ hostname: "127.0.0.1", port: 0, tls: certificates.server },
-      fetch: async (request) => {
-        const body = (await request.json()) as GraphqlBody;
-        this.seen.push({ ...body, token: request.headers.get("authorization") });
-        return Response.json({ ...(await answered(body, this.#root, schema)), extensions: { canary: CANARY } });
-      },
+  constructor() {
+    super(["shop:read", "shop:delete"]);
+  }
+
+  start(): Promise<void> {
+    const files = {
+      "secrets/shop-token": "the-token\n",
+      "apis/shop.graphql": schemaText,
+      "tools/order.ts": read,
+      "tools/cancel.tool.yaml": change,
+    };
+    const guide = { settings, system: "shop", baseUrl: "https://shop.internal:8443", files };
+    return this.serve(guide, async (request) => {
+      const body = (await request.json()) as GraphqlBody;
+      this.seen.push({ ...body, token: request.headers.get("authorization") });
+      return Response.json({ ...(await answered(body, this.#root, schema)), extensions: { canary: CANARY } });
     });
-    for (const folder of ["tools", "certs", "secrets", "apis"]) mkdirSync(join(this.folder, folder));
-    writeFileSync(join(this.folder, "certs/internal-ca.pem"), certificates.rootCert);
-    writeFileSync(join(this.folder, "secrets/shop-token"), "the-token\n");
-    writeFileSync(join(this.folder, "apis/shop.graphql"), schemaText);
-    writeFileSync(join(this.folder, "tools/order.ts"), read);
-    writeFileSync(join(this.folder, "tools/cancel.tool.yaml"), change);
-    const { systems } = parse(settings);
-    expect(systems.shop.http.baseUrl).toBe("https://shop.internal:8443");
-    // The guide's API is in an internal network; this one is on this host.
-    systems.shop.http.baseUrl = `https://localhost:${this.#api.port}`;
-    systems.shop.http.addresses = ["loopback"];
-    await this.run({ tools: ["tools"], systems, approvals: { store: "sqlite://approvals.sqlite" } });
-  }
-
-  async call(tool: string, args: unknown, { approval }: CallExtras = {}): Promise<Reply> {
-    const token = await this.agent({ permissions: ["shop:read", "shop:delete"] });
-    return this.send("POST", "/call", { token, body: { tool, args, ...(approval && { approval }) } });
-  }
-
-  override async end(): Promise<void> {
-    await super.end();
-    await this.#api?.stop(true);
   }
 }
 
 describe("the guide's service", () => {
-  const service = new GuideService();
+  const service = new ShopService();
   beforeAll(() => service.start());
   afterAll(() => service.end());
 
