@@ -1,15 +1,12 @@
-import { afterAll, expect, test } from "bun:test";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { expect, test } from "bun:test";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { postgresExporter } from "../../../src/audit/export/stores.ts";
 import { chained } from "../../bench/audit-reading.ts";
 import { hindrances } from "../../support/accessibility.ts";
 import { entryLine, generatedTraceId, writeDays } from "../../support/audit-lines.ts";
 import { consoleVisits } from "../../support/console-visits.ts";
-import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
-import { exportLog } from "../../support/stored-logs.ts";
-import { until } from "../../support/until.ts";
-import { ConsoleWorld } from "./console-world.ts";
+import { findPostgres } from "../../support/postgres.ts";
+import { FleetWorld } from "./fleet-world.ts";
 
 /** The agents of a fleet: the audit store counts them, with statements of its own. Two replicas fill it; one has the console. */
 const native = findPostgres();
@@ -17,8 +14,7 @@ const OTHER = "replica-1";
 const ISSUER = "https://other.test";
 const CALLS = 30;
 const CALL_EVERY_MS = 240_000;
-const world = new ConsoleWorld();
-let server: PostgresServer;
+const world = new FleetWorld();
 
 /** Writes the log of a replica that has served two agents in the last two hours. Returns its directory. */
 function writeOther(): string {
@@ -37,30 +33,9 @@ function writeOther(): string {
 
 const { visitPage: visit } = consoleVisits(world, {
   async start() {
-    if (native === undefined) return;
-    server = await startPostgres(native);
-    const urlFile = join(world.folder, "store-url");
-    writeFileSync(urlFile, await server.createDatabase("fleet"));
-    const receiver = postgresExporter.open({ urlFile }, { path: (path) => path, clock: Date.now, problem: () => {} });
-    if (receiver === undefined) throw new Error("no receiver");
-    await exportLog(writeOther(), receiver);
-    await receiver.close?.();
-    await world.start({
-      instance: "replica-0",
-      audit: { dir: "audit", storeUrlFile: urlFile, export: [{ type: "postgres", urlFile }] },
-    });
-    await world.call("nothing_such", {});
-    await until("the call in the store", async () => {
-      const [row] = await server.send(
-        "SELECT count(*)::int AS n FROM audit_lines WHERE tool = 'nothing_such'",
-        "fleet",
-      );
-      return row?.["n"] === 1 || undefined;
-    });
+    if (native !== undefined) await world.startFleet(native, writeOther());
   },
 });
-
-afterAll(() => server?.end());
 
 test.skipIf(native === undefined)(
   "agents of all replicas are counted together, and those of this replica alone",
@@ -109,16 +84,8 @@ test.skipIf(native === undefined)(
   "a store that is away is said so, and this replica's own agents are one step away",
   async () => {
     const page = await visit("#/agents");
-    await page.getByText(/^All replicas: /).waitFor();
-    await server.stop();
-    try {
-      await page.getByRole("button", { name: "Refresh" }).click();
-      await page.getByRole("alert").getByText("TARGET_UNAVAILABLE").waitFor();
-      expect(await page.locator(".records").count()).toBe(0);
-      await page.getByRole("link", { name: "Show this replica's own lines" }).click();
+    await world.showsItsOwn(page, "Refresh", async () => {
       await page.locator(".records.agents").getByText("agent-7").waitFor();
-    } finally {
-      await server.start();
-    }
+    });
   },
 );

@@ -1,61 +1,32 @@
-import { afterAll, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { logIdIn } from "../../../src/audit/chain/log-id.ts";
-import { postgresExporter } from "../../../src/audit/export/stores.ts";
 import { hindrances } from "../../support/accessibility.ts";
 import { consoleVisits } from "../../support/console-visits.ts";
-import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
-import { exportLog, writeReplica } from "../../support/stored-logs.ts";
+import { findPostgres } from "../../support/postgres.ts";
+import { writeReplica } from "../../support/stored-logs.ts";
 import { until } from "../../support/until.ts";
-import { ConsoleWorld } from "./console-world.ts";
+import { FleetWorld } from "./fleet-world.ts";
 
 /** The console of one replica. Another one, whose log ends long ago, fills the same audit store. */
 const native = findPostgres();
 const OWN = "replica-0";
 const OTHER = "replica-1";
-const world = new ConsoleWorld();
-let server: PostgresServer;
+const world = new FleetWorld();
 let otherLog: string;
 
 const { visitPage: visit } = consoleVisits(world, {
   async start() {
     if (native === undefined) return;
-    server = await startPostgres(native);
-    const urlFile = join(world.folder, "store-url");
-    writeFileSync(urlFile, await server.createDatabase("fleet"));
     const { privateKey } = generateKeyPairSync("ed25519");
     writeFileSync(join(world.folder, "key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
     const other = writeReplica(world.folder, 1, 120);
     otherLog = logIdIn(other, "calls") ?? "";
-    const receiver = postgresExporter.open({ urlFile }, { path: (path) => path, clock: Date.now, problem: () => {} });
-    if (receiver === undefined) throw new Error("no receiver");
-    await exportLog(other, receiver);
-    await receiver.close?.();
-    await world.start({
-      instance: OWN,
-      audit: {
-        dir: "audit",
-        checkpointKeyFile: "key.pem",
-        storeUrlFile: urlFile,
-        export: [{ type: "postgres", urlFile }],
-      },
-    });
-    await world.call("nothing_such", {});
-    await until("the call in the store", async () => {
-      const [row] = await server.send(
-        "SELECT count(*)::int AS lines FROM audit_lines WHERE tool = 'nothing_such'",
-        "fleet",
-      );
-      return row?.["lines"] === 1 || undefined;
-    });
+    await world.startFleet(native, other, { checkpointKeyFile: "key.pem" });
   },
-});
-
-afterAll(async () => {
-  await server?.end();
 });
 
 async function replicasIn(page: Page): Promise<ReadonlySet<string>> {
@@ -133,17 +104,9 @@ test.skipIf(native === undefined)(
   "a store that is away is said so, and this replica's own lines are one step away",
   async () => {
     const page = await visit("#/calls");
-    await page.getByText(/^All replicas: /).waitFor();
-    await server.stop();
-    try {
-      await page.getByRole("button", { name: "Search" }).click();
-      await page.getByRole("alert").getByText("TARGET_UNAVAILABLE").waitFor();
-      expect(await page.locator(".records").count()).toBe(0);
-      await page.getByRole("link", { name: "Show this replica's own lines" }).click();
+    await world.showsItsOwn(page, "Search", async () => {
       await page.getByText("nothing_such").waitFor();
       await page.getByText("The lines of this replica alone.").waitFor();
-    } finally {
-      await server.start();
-    }
+    });
   },
 );
