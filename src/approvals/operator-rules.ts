@@ -123,7 +123,7 @@ export function matchesArgs({ when }: OperatorRule, input: unknown): boolean {
   });
 }
 
-/** Stands in place of an argument whose value is not known. */
+/** Placeholder for an argument whose value is not known. */
 export const HIDDEN: unique symbol = Symbol("hidden");
 
 /** Like `matchesArgs`, for arguments of which some are `HIDDEN`: undefined when those decide. */

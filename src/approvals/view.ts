@@ -153,7 +153,7 @@ function shown(value: unknown, showing: Showing): Json {
   for (const [key, inner] of Object.entries(value)) {
     if (inner === undefined) continue;
     let label = visible(showing.filterSecrets(key));
-    // Only a text that the service shortens has this member: no argument can look like one.
+    // The member `shortened` is reserved for texts that the service shortens: no argument can look like one.
     if (label === "shortened") label += "'";
     // Redacted keys may be equal: neither may hide the other's value.
     if (members.has(label)) label = `${label} (member ${members.size + 1})`;

@@ -135,7 +135,7 @@ export interface FlowSource {
   readonly traceId: string;
   /** Path of the field in that answer; empty: the answer itself. */
   readonly field: string;
-  /** Where the tool's system has the values of the field, as far as it tells: `shop: public.customers.email`. */
+  /** Where the tool's system stores the values of the field, if the system reports it: `shop: public.customers.email`. */
   readonly place?: string | undefined;
   readonly labels: readonly DataLabel[];
   /** The tool's manifest vouches for the field. */

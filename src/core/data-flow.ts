@@ -59,7 +59,7 @@ function storedSentence({ label, tool, traceId }: Table): string {
   return `The answer held ${stringOrEmpty(label)} text that ${stringOrEmpty(tool)} had stored; call ${stringOrEmpty(traceId)}`;
 }
 
-/** Groups sources that are the same field of answers of the same tool: they are said in one sentence. */
+/** Groups sources that are the same field of answers of the same tool: each group becomes one sentence. */
 function sourcesInPlaces(sources: readonly Table[]): readonly Table[][] {
   const places = Map.groupBy(sources, ({ tool, field, place, labels, trusted, part }) =>
     JSON.stringify([tool, field, place, labels, trusted, part]),
@@ -68,8 +68,8 @@ function sourcesInPlaces(sources: readonly Table[]): readonly Table[][] {
 }
 
 /**
- * Such as `to (a destination) appeared in get_ticket (id: 812), field body, untrusted, on 2026-11-30 09:15 UTC; call 01…`. Of several
- * answers, with the time where it is the same.
+ * Returns a sentence such as `to (a destination) appeared in get_ticket (id: 812), field body, untrusted, on 2026-11-30 09:15 UTC;
+ * call 01…`. For several answers, the sentence has the time only if it is the same for all.
  */
 function sourceSentence(what: string, ...sources: readonly Table[]): string {
   const all = (name: string): readonly string[] => [
@@ -90,10 +90,10 @@ function sourceSentence(what: string, ...sources: readonly Table[]): string {
   return `${part === true ? "A part of " : ""}${what} appeared in ${answerInWords(source)}${kind}${time}${call}`;
 }
 
-/** What identified the answer, such as `id: 812, kind: bug`. Any other text could look like the rest of the sentence. */
+/** Matches a plain reference to an answer, such as `id: 812, kind: bug`. Any other text could look like the rest of the sentence. */
 const PLAIN_REFERENCE = /^[\w.-]+: [^\s"“”,;()]+(?:, [\w.-]+: [^\s"“”,;()]+)*$/;
 
-/** A system, and the place there: `shop: public.customers.email`. */
+/** Matches a system and the path of a field in it: `shop: public.customers.email`. */
 const PLAIN_PLACE = /^[\w.-]+: [\w.-]+$/;
 
 /** Returns which answer a source is, the field, and where its system has it: `get_ticket (id: 812), field body`. */

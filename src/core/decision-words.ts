@@ -53,7 +53,7 @@ function ruleText(rule: string): string {
   return `The rule ${nameInSentence(rule)} matches the call.`;
 }
 
-/** An approval request, as far as it says why it asks. */
+/** The parts of an approval request that say why it asks. */
 interface AskingRequest {
   readonly view?: unknown;
   readonly rules?: readonly string[] | undefined;

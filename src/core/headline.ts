@@ -58,7 +58,7 @@ export function membersHeadline(value: Json, noun = "argument", charactersMax = 
   return { what, ...moreOf(parts.length - shown, noun) };
 }
 
-/** Returns the headline of a question to a person; undefined for arguments of another form. */
+/** Returns the headline of a question to an approver; undefined for arguments of another form. */
 export function questionHeadline(value: Json): Headline | undefined {
   if (!isTable(value)) return undefined;
   const { question, context, choices, ...others } = value;

@@ -64,14 +64,14 @@ const LATIN = /\p{Script=Latin}/u;
 const LOOK_ALIKE =
   /[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}\p{Script=Cherokee}\p{Script=Coptic}\p{Script=Lisu}]/u;
 /**
- * A word of these letters alone looks like a Latin word. One letter is not enough: many are words of their own languages.
- * Cyrillic, Greek and Armenian letters that look like a Latin letter in usual fonts (Unicode TR39), and three whole scripts.
+ * Matches a word in which every letter looks like a Latin letter. Single letters do not count: many are words of their own languages.
+ * The letters are Cyrillic, Greek and Armenian ones that look Latin in usual fonts (Unicode TR39), and three whole scripts.
  */
 const LATIN_TWINS =
   /^[аеорсухѕіјһԁԛԝӏѵАВЕЅІЈКМНОРСТУХԌԜοννρυΑΒΕΖΗΙΚΜΝΟΡΤΥΧօսհոցզՍՕ\p{Script=Cherokee}\p{Script=Coptic}\p{Script=Lisu}]{2,}$/u;
 /**
  * Characters that look like ASCII letters and digits: other forms of them, such as full-width and mathematical ones, small capitals
- * and phonetic letters. Not the ordinal indicators (ª, º) of Romance languages.
+ * and phonetic letters. The ordinal indicators of Romance languages (ª, º) are not included.
  */
 const ASCII_FORMS =
   /[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\u{1d400}-\u{1d7ff}\u{1fbf0}-\u{1fbf9}\u2100-\u214f\u2160-\u2188\u0250-\u02b8\u1d00-\u1dbf\u2c60-\u2c7f\ua720-\ua7ff\uab30-\uab6f]/u;
@@ -79,8 +79,8 @@ const ASCII_FORMS =
 const ADDRESS_FORMS = /[0-9a-z][＠﹫．․﹒／∕⁄⧸－﹣‐‑＿][0-9a-z]/iu;
 
 /**
- * Returns whether a reader could misread the text: a word mixes two scripts or looks like one of another script, a character looks
- * like one of ASCII, or letters reverse the reading direction.
+ * Returns whether a reader could misread the text: a word mixes two scripts or looks like a word of another script, a character looks
+ * like an ASCII character, or letters reverse the reading direction.
  */
 export function isMisreadable(text: string): boolean {
   if (PLAIN_ASCII.test(text)) return false;
@@ -99,8 +99,8 @@ export function nameInSentence(name: string): string {
 const LETTERS = /[\p{L}\p{M}]+/gu;
 
 /**
- * Splits a text at the letters that make a word misreadable: of two scripts those with fewer letters in it, of a word that looks
- * like a Latin one all, and other forms of ASCII letters. The pieces alternate, and every second one is such a letter.
+ * Splits a text at the letters that make a word misreadable: in a word of two scripts, the letters of the script with fewer letters;
+ * in a word that looks Latin, all letters; and other forms of ASCII letters. The pieces alternate, and every second one is such a letter.
  */
 export function splitAtLookAlikes(text: string): readonly string[] {
   if (PLAIN_ASCII.test(text)) return [text];

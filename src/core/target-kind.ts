@@ -145,8 +145,8 @@ export interface OpenedKind extends Handler {
   /** Returns when the service's own certificates expire, for metrics and `stc check`. */
   certificates?(): readonly CertificateExpiry[];
   /**
-   * Returns where the system has the values of answers, such as `shop: public.customers.email`, by path of the answer in the notation
-   * of policies. Left out: nothing is known but the tool and the path.
+   * Returns where the system stores the values of answers, such as `shop: public.customers.email`, by path of the answer in the
+   * notation of policies. Undefined: only the tool and the path of a value are known.
    */
   placesOf?(tool: Tool): AnswerPlaces;
   /**
@@ -163,19 +163,19 @@ export interface OpenedKind extends Handler {
 
 export type AnswerPlaces = ReadonlyMap<string, string>;
 
-/** What an author asks of a system that has no tools of its own. */
+/** An author's request for tool drafts from a system that lists no tools itself. */
 export interface AskedDrafts {
   /** Statements of the author, each with a name for its tool. */
   readonly statements: readonly { readonly name: string; readonly text: string }[];
-  /** Whether there are drafts of tools that change something. */
+  /** Whether to draft tools that change something. */
   readonly hasChanges: boolean;
 }
 
-/** What is known of a field of the output besides its name. */
+/** Facts about an output field besides its name. */
 export interface FieldFacts {
-  /** The names under which the system has it, the outer one first: `customers`, `email`. */
+  /** Names of the field in the system, the outer one first: `customers`, `email`. */
   readonly names?: readonly string[];
-  /** What the system's own rules say of it, at least. */
+  /** Minimum protection of the field by the system's own rules. */
   readonly rule?: Exclude<FieldAction, "allow"> | undefined;
 }
 
@@ -194,9 +194,9 @@ export interface ToolDraft {
   readonly output: Json;
   /** Comments for the manifest, in our own words. */
   readonly hints: readonly string[];
-  /** By path of the output, in the notation of policies. Left out: nothing else is known of them. */
+  /** Facts about output fields, by path in the notation of policies. Undefined: only the names are known. */
   readonly fields?: Readonly<Record<string, FieldFacts>> | undefined;
-  /** What it is a part of on the system, such as a table, by all its names. */
+  /** Names of the system's object that the output belongs to, such as a table. */
   readonly partOf?: readonly string[];
   /** Remarks on the draft for its author. */
   readonly notes: readonly string[];

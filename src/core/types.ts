@@ -130,7 +130,7 @@ export interface GraphqlRequest {
   /** JSON for the variables, whose texts may hold arguments as in a body. `"{*}"`: each argument is the variable of its name. */
   readonly variables?: Json | undefined;
   /**
-   * What an answer with errors becomes: a refusal (default), or its data with the paths of the errors in the output's member
+   * Handling of an answer with errors: a refusal (default), or the data with the paths of the errors in the output's member
    * `errorPaths`.
    */
   readonly partial?: "refuse" | "allow" | undefined;

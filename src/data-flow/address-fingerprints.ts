@@ -20,7 +20,7 @@ interface Address {
 
 /** Adds the fingerprints of mail addresses and host names to those of the words. */
 export class AddressFingerprints {
-  /** Words of the host names of mail addresses. */
+  /** 1 for each word in the host name of a mail address. */
   readonly isAddressHost = new Uint8Array(WORDS_MAX);
   /** The words at which the present host name may end. */
   readonly #ends = new Uint16Array(HOST_LABELS_MAX);

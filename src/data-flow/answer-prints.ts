@@ -30,7 +30,7 @@ export interface Vouched {
 export interface AnswerField {
   /** Path in the notation of output policies; keys that are data are `*`. */
   readonly path: string;
-  /** Where the system has its values, as far as it is known. */
+  /** Where the system stores the values of the field, if known. */
   readonly place?: string;
   /** Whether the manifest vouches for its values. */
   readonly isTrusted: boolean;

@@ -18,13 +18,13 @@ import {
   type WordSpan,
 } from "./units.ts";
 
-/** Codes are often written in groups. The length of those that are joined. */
+/** Length of a code whose groups are joined: codes are often written in groups. */
 export const JOINED_BYTES_MIN = 9;
 const JOINED_BYTES_MAX = 40;
-/** Last digits of telephone numbers that are compared. */
+/** Number of last digits of a telephone number that are compared. */
 const PHONE_DIGITS = 9;
 const PHONE_DIGITS_MAX = 15;
-/** A power of two. */
+/** Size of the ring buffer for last digits: a power of two. */
 const LAST_DIGITS = 16;
 const ROUND_ZEROS = 5;
 const ZERO = 0x30;
@@ -33,11 +33,11 @@ const ZERO = 0x30;
 export class CodeFingerprints {
   /** The words of the present text in which a code may begin. */
   readonly codeWords = new Uint16Array(WORDS_MAX);
-  /** What each word of the present code may be in a date. */
+  /** Parts of a date that each word of the current code may be. */
   readonly #dateFacts = new Uint8Array(WORDS_MAX);
   readonly #iban = new Uint8Array(IBAN_BYTES_MAX);
   readonly #parts = new Uint8Array(ACCOUNT_PARTS_MAX * 2);
-  /** The last digits of a telephone number, each at its number. */
+  /** Ring buffer of a telephone number's last digits. */
   readonly #digits = new Uint8Array(LAST_DIGITS);
   readonly #table: FingerprintTable;
   readonly #numbers: NumberFingerprints;
@@ -87,7 +87,7 @@ export class CodeFingerprints {
     });
   }
 
-  /** Adds a code in groups. Of a text, each part of it is added as well: other groups may stand before and after the code. */
+  /** Adds a code in groups. For a text, also adds each part of the code: other groups may precede or follow the code. */
   #run(run: WordSpan, text: number): void {
     const table = this.#table;
     if (run.from === run.to) return;
@@ -150,7 +150,7 @@ export class CodeFingerprints {
 
   /**
    * Adds the last digits of each group that ends a telephone number: numbers are written with and without the codes of countries and
-   * areas. Of a value, there is only the whole number.
+   * areas. For a value, adds only the whole number.
    */
   #phonesIn({ from, to }: WordSpan, text: number): void {
     const table = this.#table;

@@ -8,7 +8,7 @@ export const WORDS_MAX = BYTES_MAX / 2 + 1;
 export const JOINS_MAX = 8_192;
 const PRINTS_MAX = WORDS_MAX * 2 + JOINS_MAX + PIECE_CHARACTERS;
 
-/** What a fingerprint is of. Those of different sorts differ, also for the same characters; a code is like the word without its groups. */
+/** Sorts of fingerprints: they differ even for the same characters. A code has the fingerprint of the word without groups. */
 export const [WORDS, CODE, ADDRESS, HOST, HOST_OF_ADDRESS, PHONE, WORDS_OF_ADDRESS, RUN, CONTAINED] = [
   0, 1, 2, 3, 4, 5, 6, 7, 8,
 ];
@@ -20,9 +20,9 @@ export class FingerprintTable implements Words {
   readonly high = new Int32Array(PRINTS_MAX);
   readonly from = new Uint16Array(PRINTS_MAX);
   readonly to = new Uint16Array(PRINTS_MAX);
-  /** Number of the text that holds it, of those that were read together. */
+  /** Number of the text that contains the fingerprint, among the texts that were read together. */
   readonly text = new Uint16Array(PRINTS_MAX);
-  /** What each is of. */
+  /** Sort of each fingerprint. */
   readonly sort = new Uint8Array(PRINTS_MAX);
   words = 0;
   readonly bits = new Float32Array(WORDS_MAX);

@@ -95,7 +95,7 @@ export interface FollowedCall {
 
 export interface DataFlowOptions {
   readonly tools: readonly Tool[];
-  /** Returns where a tool's system has the values of answers, by path. Left out: it is not known. */
+  /** Returns where a tool's system stores the values of answers, by path. Undefined: not known. */
   readonly placesOf?: (tool: Tool) => AnswerPlaces;
   readonly context: FlowContext;
   readonly rules: readonly FlowRule[];
@@ -298,7 +298,7 @@ const UNKNOWN: FlowFinding = {
 interface Judged {
   readonly flow: ToolFlow;
   readonly labels: readonly DataLabel[];
-  /** Fingerprints of what earned the labels are missing. */
+  /** Whether fingerprints of the text that caused the labels are missing. */
   readonly isLost: boolean;
   /** Some arguments were not looked up. */
   readonly isCut: boolean;
@@ -315,7 +315,7 @@ function isAbout({ before }: LabelRule, { changes }: ToolFlow, sendsOutside: boo
   return before === "change" ? changes : sendsOutside;
 }
 
-/** Returns whether fingerprints of such text are missing: the mark does not say of which. */
+/** Returns whether fingerprints of text with the label may be missing: the mark does not say which label's. */
 function isLostOf(label: DataLabel, labels: readonly DataLabel[], isLost: boolean): boolean {
   return isLost && (labels.includes(label) || (label === "untrusted" && !labels.includes("private")));
 }

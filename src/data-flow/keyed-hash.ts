@@ -5,7 +5,7 @@ export const [SEPARATES, ENDS] = [0, 1];
 const FIRST_HIGH_BYTE = 0x80;
 export const BOUNDARY_BYTE = BOUNDARY.charCodeAt(0);
 
-/** What each byte of UTF-8 adds to a word: letters in lower case, digits and all of what is not ASCII, each with its kind. */
+/** Value that each UTF-8 byte adds to a word's hash: lower-case letters, digits and non-ASCII bytes, each with its kind. */
 export const FOLDED = Uint16Array.from({ length: 256 }, (_, code) => {
   if (code >= FIRST_HIGH_BYTE) return code | HIGH;
   if (code >= 0x30 && code <= 0x39) return code | DIGIT;
@@ -14,7 +14,7 @@ export const FOLDED = Uint16Array.from({ length: 256 }, (_, code) => {
   return folded >= 0x61 && folded <= 0x7a ? folded | LETTER : SEPARATES;
 });
 
-/** What each byte adds to what is hashed together with what is between the words. */
+/** Value that each byte adds where words are hashed together with the characters between them. */
 export const WRITTEN = FOLDED.map((code, byte) => code || byte);
 
 const ODD_FACTOR = 0x9e37_79b1;

@@ -22,7 +22,7 @@ const LATE_MS_MAX = 15_000;
 const SWEEP_MS = 60_000;
 /** Memory for fingerprints of all callers together: the callers that were judged longest ago are forgotten first. */
 const CACHED_BYTES_MAX = 67_108_864;
-/** A caller's fingerprints beyond these are loaded again: the database has left out the oldest ones meanwhile. */
+/** A caller whose fingerprints exceed these limits is loaded again: the database has deleted the oldest ones meanwhile. */
 const CALLER_SOURCES_MAX = SOURCES_MAX * 2;
 const CALLER_BYTES_MAX = CACHED_BYTES_MAX * 2;
 

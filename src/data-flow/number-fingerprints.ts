@@ -16,11 +16,11 @@ export class NumberFingerprints {
     this.#table = table;
   }
 
-  /** Adds what a number means that is written with groups or decimals, without zeros at its ends: `1.500` is 1500 or 1.5. */
+  /** Adds the values that a number with groups or decimals may mean, without zeros at its ends: `1.500` is 1500 or 1.5. */
   add(word: number, { from, to }: WordSpan, text: number): void {
     const table = this.#table;
     const { hash } = table;
-    // The first group speaks for the whole number.
+    // The first group represents the whole number.
     if (word > from && table.kind[word - 1] === DIGIT && this.#goesOn(word)) return;
     let last = word;
     while (last < to && last - word < GROUPS_MAX && this.#goesOn(last + 1)) last += 1;

@@ -16,7 +16,7 @@ export const REQUEST = "the user's request";
 export interface ValueOrigin extends Pick<Source, "tool" | "traceId" | "of" | "labels" | "at"> {
   /** Path of the field in that answer. */
   readonly field: string;
-  /** Where the system has the field's values: `shop: public.customers.email`. */
+  /** Where the system stores the field's values: `shop: public.customers.email`. */
   readonly place?: string | undefined;
   readonly isTrusted: boolean;
   /** The whole value appeared there; otherwise a part of it. */
@@ -248,7 +248,7 @@ interface Match {
 
 interface Known {
   readonly approved: VouchedBy;
-  /** Fingerprints of private data are missing: what has no origin may be from there. */
+  /** Whether fingerprints of private data are missing: an argument without a known origin may contain such data. */
   readonly isPrivateLost: boolean;
 }
 

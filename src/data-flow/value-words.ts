@@ -26,7 +26,7 @@ export interface ValueWords {
   readonly codes: readonly WordSpan[];
 }
 
-/** Returns what the first words of a value tell. Round numbers, years and dates tell less than their digits. */
+/** Returns facts about the first words of a value. Round numbers, years and dates carry less information than their digits. */
 export function valueWords(table: FingerprintTable, isAddressHosts: Uint8Array, words: number): ValueWords {
   const bits = table.bits.slice(0, words);
   const isHost = new Uint8Array(words);

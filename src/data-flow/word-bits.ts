@@ -1,13 +1,13 @@
 import { DIGIT, HIGH, LETTER } from "./units.ts";
 
-/** Estimated information of words, in bits. Several words tell the sum. */
+/** Estimated information of words, in bits. Several words carry the sum. */
 export const FREQUENT_BITS = 2;
 export const DIGIT_BITS = 3.3;
 export const DIGITS_BASE_BITS = -4;
 const MIXED_BITS = 4;
 const IDEOGRAPH_BITS = 6;
 const FURTHER_LETTER_BITS = 1.5;
-/** By the number of letters; the first is that of a frequent word. */
+/** Bits of a word by its number of letters; the first entry is for frequent words. */
 export const LETTERS_BITS = Float32Array.from({ length: 64 }, (_, count) =>
   count < 5 ? ([FREQUENT_BITS, 1, 3, 7, 10][count] as number) : 10 + (count - 4) * FURTHER_LETTER_BITS,
 );
@@ -21,7 +21,7 @@ const FREQUENT_SLOTS = 4_096;
 /** Each frequent word is in one of two slots. */
 export const SECOND_SLOT_SHIFT = 16;
 
-/** Returns what a word tells that is not a frequent one, in bits. */
+/** Returns the estimated information of a word that is not frequent, in bits. */
 export function bitsOf(kind: number, bytes: Uint8Array, start: number, size: number): number {
   if (kind === LETTER) return lettersBits(size);
   if ((kind & HIGH) !== 0) return highBits(bytes, start, size);
@@ -32,7 +32,7 @@ const LETTER_BYTES = 2;
 const IDEOGRAPH_BYTES = 3;
 const IDEOGRAPH_FIRST = 0xe0;
 
-/** Returns what a word with characters other than ASCII tells. Ideographs take three bytes and more, other letters mostly two. */
+/** Returns the estimated bits of a word with non-ASCII characters. Ideographs take three or more bytes, most other letters two. */
 function highBits(bytes: Uint8Array, start: number, size: number): number {
   if ((bytes[start] as number) >= IDEOGRAPH_FIRST) return (size / IDEOGRAPH_BYTES) * IDEOGRAPH_BITS;
   return lettersBits(Math.ceil(size / LETTER_BYTES));

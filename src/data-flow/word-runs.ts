@@ -3,7 +3,7 @@ import { BOUNDARY_BYTE, factorOf } from "./keyed-hash.ts";
 import { DIGIT, type WordSpan } from "./units.ts";
 import { TELLING_BITS } from "./word-bits.ts";
 
-/** Words in a row by which a text is recognized: how many, how many of them tell something, and what all without digits tell. */
+/** Limits for a run of words that identifies a text: words, informative words, and bits of the words without digits. */
 const RUN_WORDS_MIN = 4;
 const RUN_WORDS_MAX = 16;
 const RUN_TELLING_MIN = 2;

@@ -126,7 +126,7 @@ export class ShellRules {
 
 const PROGRAMS_NAMED = 3;
 
-/** Whether a further call of the program would not change what is said of the rule. */
+/** Returns whether another call of the program leaves the rule's note unchanged. */
 function isNamed(programs: ReadonlySet<string>, { program }: Call): boolean {
   return programs.size >= PROGRAMS_NAMED || programs.has(program);
 }
@@ -137,7 +137,7 @@ function noteOf({ note, risk }: ShellRule, programs: ReadonlySet<string> = new S
   return risk !== "high" || named.length === 0 ? note : `${note.replace(/\.$/, "")} (${named.join(", ")}).`;
 }
 
-/** Only such names are said: no other text of a script is repeated where nothing in it would be redacted. */
+/** Program names that notes may contain. No other text of a script is repeated: notes are not redacted. */
 const PROGRAM_NAME = /^[a-z0-9][a-z0-9._+-]{0,23}$/;
 
 function programsOf({ programs, git }: CallTest): readonly string[] {

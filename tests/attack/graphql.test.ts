@@ -74,7 +74,7 @@ const RENAME = {
 
 class Attacked extends AskingService {
   readonly seen: GraphqlBody[] = [];
-  /** What the resolver was given. */
+  /** Arguments that the resolver received. */
   readonly given: Loose[] = [];
   instead: (() => Response) | undefined;
   #api: Bun.Server<undefined> | undefined;

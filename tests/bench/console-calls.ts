@@ -9,7 +9,7 @@ const CALLS = 1_000_000;
 const DAYS = 10;
 /** Pages of a hundred rows: the table is full after ten, and begins again. */
 const PAGES = 25;
-/** Of as many calls, one has the decision that is searched for: fewer than a page of them are in the log. */
+/** One call in this number has the decision that is searched for: the log has less than a page of them. */
 const RARE = 9_973;
 const DAY_MS = 86_400_000;
 const WAIT_MS_MAX = 20_000;

@@ -29,7 +29,7 @@ const dir = mkdtempSync(join(tmpdir(), "stc-audit-routes-"));
 const journal: JournalLine[] = [];
 let isDiskFull = false;
 let nowMs = NOW_SECONDS * 1000;
-/** How far the clock goes each time that it is read. */
+/** Advance of the clock for each time that it is read. */
 let stepMs = 0;
 let app: FastifyInstance;
 let url: string;

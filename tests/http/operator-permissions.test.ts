@@ -13,7 +13,7 @@ afterAll(() => world.end());
 
 const ALL = Object.keys(OPERATOR_PERMISSIONS);
 const ID = "01900000-0000-7000-8000-000000000000";
-/** Anybody gets the state of the service, and operators its details. A reload needs a file. */
+/** Endpoints with special cases: `/readyz` answers without a token, with details for operators; `/reload` needs a file. */
 const OTHERS = ["/readyz", "/reload"];
 const rows = ENDPOINTS.flatMap((endpoint) =>
   endpoint.permission === undefined || OTHERS.includes(endpoint.path)

@@ -253,7 +253,7 @@ async function openEveryPage(url: string): Promise<void> {
     for (const fragment of pages) {
       await visitor.go(fragment);
       await page.locator("main h1").waitFor();
-      // What a page shows before its code, and what it reads, has arrived.
+      // Wait until the page's code and data have arrived and the placeholder is gone.
       await page.locator("main .loading").first().waitFor({ state: "detached" });
       expect([fragment, await page.locator("main .problem").allTextContents()]).toEqual([fragment, []]);
     }

@@ -28,7 +28,7 @@ async function serve(options: LeafOptions = {}, by = authority): Promise<void> {
   await server.start([...files, `--ssl-key=${file("key.pem", key)}`]);
 }
 
-/** Asks by TLS. */
+/** Returns the answer of a call over TLS. */
 async function answer(tls: Readonly<Record<string, string>>, user = "reader"): Promise<unknown> {
   const read = { user, passwordFile: file("password", "a % secret\n") };
   const databases = await databaseAt(server.port, { read, tls }, "mariadb");

@@ -25,15 +25,15 @@ export interface MariaDbServer {
   readonly port: number;
   /** Its own folder: it can write there. */
   readonly dir: string;
-  /** Sent as its root user, one after another, in the database that is named. */
+  /** Sends the statements one after another as the root user, in the named database. */
   send(statements: string | readonly string[], database?: string): Promise<readonly Record<string, unknown>[]>;
   start(settings?: readonly string[]): Promise<void>;
-  /** As when the machine is lost: what was committed is recovered by the next start. */
+  /** Kills the server as in a power failure: the next start recovers committed changes. */
   kill(): Promise<void>;
-  /** Nothing answers any more, and no connection breaks. */
+  /** Stops all answers without breaking a connection. */
   freeze(): void;
   thaw(): void;
-  /** Hands it a file. */
+  /** Makes the server's user the owner of a file. */
   own(path: string): void;
   end(): Promise<void>;
 }

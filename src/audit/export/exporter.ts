@@ -117,7 +117,7 @@ export class Exporter {
   #log: string | undefined;
   #lastAcceptedAt: EpochMs | undefined;
   #failingSince: EpochMs | undefined;
-  /** When the receiver last had everything. */
+  /** Time at which the receiver last had all lines. */
   #completeAt: EpochMs | undefined;
   /** When the last part was read after which the log had nothing, or when there was last no further part. */
   #exhaustedAt: EpochMs | undefined;

@@ -4,7 +4,7 @@ import type { ShownApproval } from "./answers.ts";
 import { readTerms, type TypedTerms } from "./grant-terms.ts";
 import { columnsOf, isHighRisk, timeLeft } from "./view.ts";
 
-/** What an operator may type about a request in a terminal. */
+/** The decisions that an operator can type about a request in a terminal. */
 
 export type Choice = (
   | { readonly decision: "deny" }
@@ -19,7 +19,7 @@ export type Choice = (
 
 const ONCE: ReadonlySet<string> = new Set(["y", "yes"]);
 const SESSION: ReadonlySet<string> = new Set(["s", "session"]);
-/** Several calls: the word and the terms, which must be typed. */
+/** Approval of several calls: the word `g` or `grant`, followed by the terms. */
 const GRANT = /^g(?:rant)?\s+(\S.*)$/i;
 /** An approval that also vouches for values. */
 const VOUCHING = /^(.*\S)\s+v(?:ouch)?$/is;
@@ -47,7 +47,7 @@ export function readChoice(approval: ShownApproval, text: string): Choice | unde
   const [, approving = ""] = vouchableBy(approval).length > 0 ? (VOUCHING.exec(word) ?? []) : [];
   const choice = readApproval(approval, approving === "" ? word : approving);
   if (choice === undefined || approving === "") return choice;
-  // A grant has bounds of its own.
+  // A bounded grant cannot be combined with vouching: the grant has its own limits.
   return choice.scope === "bounded" ? undefined : { ...choice, vouch: [] };
 }
 
@@ -122,14 +122,14 @@ function answerPrompt(choices: readonly string[] | undefined): FollowUp {
 
 const NUMBERS = /^\d{1,2}(?:[\s,]+\d{1,2})*$/;
 
-/** Returns the prompt for the values to vouch for, with the answers that had them: they are chosen by number, also a single one. */
+/** Returns the prompt for the values to vouch for, with the answers that contained them. Even a single value is chosen by number. */
 function vouchPrompt(approval: ShownApproval): FollowUp {
   const offered = vouchableBy(approval);
   const names = vouchableIn(approval).map(({ argument }) => argument);
   const until = approval.requester?.session == null ? "For one hour" : "In this session";
   const lines = offered.flatMap(({ argument, value, sources }, at) => {
     const [first] = sources;
-    // The sources of an argument are known for all of its values together.
+    // The sources apply to all values of an argument together.
     const isShared = names.indexOf(argument) !== names.lastIndexOf(argument);
     const which = isShared ? "this or another of its values" : "this value";
     const where = first === undefined ? "" : `: ${which} was in the answer of ${printable(first.where)}`;

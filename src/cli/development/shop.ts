@@ -15,7 +15,7 @@ INSERT INTO orders VALUES
   (103, 1, 'cancelled', '7.25', '2026-11-03'), (104, 3, 'sent', '99.00', '2026-11-08'),
   (105, 1, 'open', '149.50', '2026-11-27');`;
 
-/** Makes the database of the examples, unless it is there: customers and their orders. */
+/** Creates the example database with customers and their orders, unless the file exists. */
 export function developmentShop(file: string): void {
   if (existsSync(file)) return;
   mkdirSync(dirname(file), { recursive: true });

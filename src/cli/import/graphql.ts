@@ -84,7 +84,7 @@ interface Drafting {
   readonly accepted: boolean;
 }
 
-/** @throws {CommandError} for a system that is not one of HTTP */
+/** Returns the GraphQL settings of a system. @throws {CommandError} for a system that is not an HTTP system */
 function settingsOf({ systems }: Config, system: string): GraphqlSettings | undefined {
   const all = systems as Readonly<Record<string, { readonly http?: { readonly graphql?: GraphqlSettings } }>>;
   const known = Object.keys(all).filter((name) => all[name]?.http !== undefined);
@@ -142,7 +142,7 @@ function items(operations: readonly WrittenOperation[], drafting: Drafting): rea
   });
 }
 
-/** Returns a draft; a text says why there is none. */
+/** Returns a draft, or the reason why there is none. */
 function attempt(operation: WrittenOperation, { schema, settings, path }: Drafting): GraphqlDraft | string {
   try {
     return draftOfOperation(schema.schema, operation, { path, scalars: settings?.scalars ?? {} });
@@ -179,11 +179,11 @@ function manifestOf(tool: string, operation: WrittenOperation, drafting: Draftin
     ],
   });
   const rules = settings ?? { fields: {}, scalars: {} };
-  // What stc check finds once the manifest is one of the configuration's.
+  // Includes the errors that `stc check` reports once the manifest is part of the configuration.
   return madeManifest(text, (loaded) => findings(schema.schema, loaded, http, rules).faults);
 }
 
-/** Says what callers of the saved schema may notice of another one. */
+/** Reports the differences between the saved schema and another one that callers may notice. */
 function reportChanges(saved: SavedSchema, other: SavedSchema, { json = false }: ImportOptions): void {
   const changes = saved.sha256 === other.sha256 ? [] : schemaChanges(saved.schema, other.schema);
   const broken = changes.filter(({ isBreaking }) => isBreaking).length;

@@ -34,7 +34,7 @@ export interface ManifestDraft {
   readonly notes?: readonly string[];
   /** The author accepts the suggestions: they are the output policy, instead of comments in it. */
   readonly accepted?: boolean;
-  /** What is known of fields of the output besides their names, by path. */
+  /** Facts about output fields besides their names, by path. */
   readonly fields?: ToolDraft["fields"];
 }
 
@@ -239,7 +239,7 @@ function suggestions({ steps: all, kind }: Pick<PolicyField, "steps" | "kind">):
   ];
 }
 
-/** Returns a suggestion with what the system itself says of the field: its other names there, and its rule. The strictest holds. */
+/** Returns the strictest suggestion for a field: from its name, from its names in the system, and from the system's rule. */
 function withFacts(line: Suggested, { steps, kind }: PolicyField, facts: ManifestDraft["fields"] = {}): Suggested {
   const path = pathOf(steps);
   const { names = [], rule } = (Object.hasOwn(facts, path) ? facts[path] : undefined) ?? {};
@@ -306,7 +306,7 @@ function prefixes(steps: readonly Step[]): readonly string[] {
   return steps.map((_, index) => pathOf(steps.slice(0, index + 1)));
 }
 
-/** Returns the tool of a manifest that was made. */
+/** Returns the tool of a generated manifest. */
 export function loadedManifest(text: string): Tool {
   const kinds = MODULES.targetKinds;
   const read = readDataOnly(text, { define: createDefineTool(kinds), kinds });
@@ -450,7 +450,7 @@ function valueLines(start: string, value: unknown, indent: string): readonly str
   return [`${start} ${scalar(value, "block")}`];
 }
 
-/** Returns whether a text is the same as a block of lines: in visible ASCII, and without spaces that a block would take for its own. */
+/** Returns whether a text stays the same as a YAML block: visible ASCII, without spaces that YAML could treat as part of the block. */
 function isBlock(value: unknown): value is string {
   return (
     typeof value === "string" && /^[!-~][ -~]*(?:\n(?:[ -~]*[!-~])?)*\n[ -~]*[!-~]$/.test(value) && !/ \n/.test(value)

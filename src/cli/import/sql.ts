@@ -20,7 +20,7 @@ interface ImportOptions extends ConfigurationOptions, SelectionOptions {
 
 /**
  * `stc import sql`: writes manifests for tables and views of a database, or for statements; without both, lists the tables. Reads the
- * catalog, and asks the database what a statement is; nothing of it runs.
+ * catalog and has the database describe the statements; no statement runs.
  */
 export async function importSql(system: string, options: ImportOptions): Promise<void> {
   const { table: tables, statement: files, write = false, accept = false } = options;

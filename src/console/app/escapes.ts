@@ -4,13 +4,13 @@ import { splitAtLookAlikes, withVisibleEscapes } from "../../core/printable.ts";
 export interface Piece {
   /**
    * `escape`: a character that would show nothing or mislead, as `\u{…}`. `end`: a line end. `gap`: a long run of spaces.
-   * `alike`: a letter that looks like one of the script of its word.
+   * `alike`: a letter of another script that looks like a letter of the word's script.
    */
   readonly kind: "text" | "escape" | "end" | "gap" | "alike";
   readonly text: string;
 }
 
-/** Line ends, other escapes, runs of spaces that could push text out of sight, and the arrow that stands for a line end. */
+/** Matches line ends, other escapes, runs of spaces that could push text out of sight, and the arrow that represents a line end. */
 const SPECIAL = /\\u\{a\}|\\u\{[0-9a-f]{1,6}\}| {25,}|↵/g;
 
 /**

@@ -238,7 +238,7 @@ export function ConfirmButtons({ title, onConfirm, onBack }: ConfirmButtonsProps
 
 /** A button that halts exactly this caller, or lets it go on where it is halted. For operators with `halts:write`. */
 export function StopAgent({ sub, iss }: CallerName): VNode | null {
-  // The halts when the dialog was opened: it never turns into the other one, and lifts no halt that it does not show.
+  // The halts when the dialog was opened. The dialog never switches between halting and lifting, and lifts only halts that it shows.
   const [opened, setOpened] = useState<readonly HaltShown[]>();
   const own = useHalts().value?.halts.filter((halt) => isHaltOf(halt, { sub, iss })) ?? [];
   const close = (): void => setOpened(undefined);

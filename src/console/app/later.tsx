@@ -34,7 +34,7 @@ function wasLoadedAgain(): boolean {
   return sessionStorage.getItem(LOADED_AGAIN_ITEM) !== null;
 }
 
-/** Only a person starts it: a page that did so by itself would load again and again while two versions answer. */
+/** Reloads the console when a person asks for it. An automatic reload would repeat while two versions answer. */
 function loadConsoleAgain(): void {
   sessionStorage.setItem(LOADED_AGAIN_ITEM, "1");
   location.reload();

@@ -3,7 +3,7 @@ import { start } from "./session.ts";
 import { Shell } from "./shell.tsx";
 
 const root = document.getElementById("app");
-// What the page says while its script is missing goes first.
+// Removes the message that the page shows until its script has started.
 root?.replaceChildren();
 if (root !== null) render(<Shell />, root);
 void start();

@@ -43,7 +43,7 @@ export const permissions = computed<Pick<ReadonlySet<OperatorPermission>, "has">
   () => new Set(session.value.is === "in" ? session.value.person.permissions : []),
 );
 
-/** True when a signed-in person reads on top of the page that the service cannot be reached: nothing else says it again. */
+/** True when the page's top message says that the service cannot be reached (signed-in users only): no other part repeats it. */
 export const isAway = computed(() => !isReachable.value && session.value.is === "in");
 
 const PROBE_MS = 3_000;

@@ -232,10 +232,10 @@ function Help(): VNode {
   );
 }
 
-/** Where keys scroll to, in heights of what is shown. */
+/** Scroll distance of each key, in heights of the visible area. */
 const SCROLLED: Readonly<Record<string, number>> = { PageDown: 0.9, PageUp: -0.9, End: 1e6, Home: -1e6 };
 
-/** Scrolls the page by keys while the focus is on the navigation or on nothing: not the window scrolls, but the page in it. */
+/** Scrolls the page by keys while the focus is on the navigation or on nothing: the window itself does not scroll. */
 function onScrollKey(event: KeyboardEvent): void {
   const share = SCROLLED[event.key];
   const { target } = event;

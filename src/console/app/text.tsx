@@ -29,7 +29,7 @@ export function Text(props: TextProps): VNode {
   return value.length > max ? <LongText {...props} max={max} /> : <bdi class="text">{piecesOf(value)}</bdi>;
 }
 
-/** Has a state of its own, which lists of a thousand short texts do without. */
+/** Keeps its own state. A separate component, so that lists of a thousand short texts need no state. */
 function LongText({ value, max, isFixed = false }: TextProps & { readonly max: number }): VNode {
   const isOpen = useSignal(false);
   return (

@@ -74,5 +74,5 @@ export function hasWords(texts: readonly string[], wanted: string): boolean {
     .every((word) => all.includes(word));
 }
 
-/** Systems whose names say nothing: of a call of no tool, and of tools that run in the service itself. */
+/** Placeholder names of systems: `unknown` for calls of no tool, `inline` for tools that run in the service itself. */
 export const UNNAMED_SYSTEMS: ReadonlySet<string> = new Set(["unknown", "inline"]);

@@ -63,7 +63,7 @@ const listQuery = z
       .string()
       .regex(/^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}$/, "must be the cursor of an earlier page")
       .optional(),
-    /** Asks for the headlines of requests that were created from then on: each is recorded as read. Left out: none. */
+    /** Asks for the headlines of requests created since this time: each is recorded as read. Undefined: no headlines. */
     headlinesFrom: z.iso.datetime({ error: "must be a time such as 2026-01-31T12:00:00.000Z" }).optional(),
   })
   .refine(isWholeOwner, WHOLE_OWNER);

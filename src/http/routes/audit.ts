@@ -74,7 +74,7 @@ const PROOFS = { totalMax: 2, perCallerMax: 1 } as const;
 /** Limits of one request. An answer that reaches them ends early and says so. */
 const BUDGET_MS = 1_000;
 const BUDGET_BYTES = 1_073_741_824;
-/** A first page ends after this time with the lines that it has found: somebody waits for the first one. */
+/** A first page ends after this time with the lines found so far: a person waits for the first line. */
 const FIRST_LINES_MS = 250;
 const STATS_RANGE_MS = DAY_MS;
 const CHECK_EVERY_MS = 200;

@@ -128,7 +128,7 @@ export class Targets {
     return this.#opened.find(({ kind }) => kind.key in tool.target)?.handler.quarantineOf?.(tool);
   }
 
-  /** Returns where the system of a tool has the values of its answers, by path. */
+  /** Returns where the system of a tool stores the values of its answers, by path. */
   placesOf(tool: Tool): AnswerPlaces {
     return this.#opened.find(({ kind }) => kind.key in tool.target)?.handler.placesOf?.(tool) ?? new Map();
   }
@@ -164,7 +164,7 @@ export class Targets {
     return this.#opened.find(({ kind: { name } }) => name === kind)?.handler.drafts?.(system, asked);
   }
 
-  /** Returns why a tool that is not one of the configuration's could not be loaded; empty: it could be. */
+  /** Returns the errors of a tool that is not part of the configuration; empty when it could be loaded. */
   async faultsOf(tool: Tool): Promise<readonly Fault[]> {
     const opened = this.#opened.find(({ kind }) => kind.key in tool.target)?.handler;
     try {

@@ -67,7 +67,7 @@ interface Place {
   readonly isRequest?: true;
   /** In `when` of a rule: `args` there are conditions, which say what the rule is about. */
   readonly isCondition?: true;
-  /** In a webhook: whoever has the whole address can post there, and its path is what nobody can guess. */
+  /** Whether the value is in a webhook: its URL is a credential for posting there, and the path is the secret part. */
   readonly isWebhook?: true;
 }
 

@@ -20,7 +20,7 @@ export function fsHeadline({ operation, order = null, path, currentSha256, diff 
 }
 
 const PLAIN_PATH = /^[\w@%+=:,./~^-]+$/;
-/** Of a long path, its start and its end are shown: the file's name is at the end. */
+/** Number of characters shown of the end of a long path, where the file's name is. The start is shown as well. */
 const END_CHARACTERS = 100;
 
 /** The rest of a character or of a `\\u{…}` escape that was cut. */

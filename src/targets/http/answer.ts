@@ -44,7 +44,7 @@ export class HttpFailure extends FailedAttempt {
   readonly httpStatus: number | undefined;
   /** The service's own text. */
   readonly text: string;
-  /** What the agent is told instead of the usual words. */
+  /** Message for the agent instead of the usual one. */
   readonly words: string | undefined;
 
   constructor(facts: {

@@ -290,7 +290,7 @@ class HttpBinding implements Binding {
   }
 
   classificationDoubt(): string | undefined {
-    // The document of a GraphQL tool says what it is.
+    // The document of a GraphQL tool shows whether it is a query or a mutation.
     return this.#isChange() || this.#http.method !== "POST" || this.#operation !== undefined
       ? undefined
       : "is read, but the request is a POST";

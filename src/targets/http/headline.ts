@@ -6,8 +6,8 @@ import type { Headline, Json, ShownPlan } from "../../core/types.ts";
 const PATH_CHARACTERS_MAX = 120;
 
 /**
- * Returns the method, the path with its query, and the body of a request; of a GraphQL request, its operation and variables. The
- * system is named next to it.
+ * Returns the method, the path with its query, and the body of a request; for a GraphQL request, its operation and variables. The
+ * system's name is shown next to the headline.
  */
 export function httpHeadline({ method, url, body, operation }: ShownPlan): Headline {
   if (operation !== undefined) return operationHeadline(operation, body);

@@ -137,7 +137,7 @@ async function readContracts(
   return contracts;
 }
 
-/** Returns undefined when no system has a schema: then nothing is loaded that reads one. */
+/** Reads the schemas of systems. Returns undefined when no system has one, without loading the GraphQL code. */
 async function readSchemas(
   { problems, pathOf, readFile }: AssertionContext,
   entries: ReadonlyMap<string, SystemEntry>,

@@ -64,7 +64,7 @@ export class Databases {
     return new Map();
   }
 
-  /** Notes each rule for columns that do not exist: with a typing error in it, it protects nothing. */
+  /** Adds a note for each rule whose column does not exist: a misspelled rule protects nothing. */
   async #noteRules(name: string, signal: AbortSignal): Promise<void> {
     const { rules, read } = this.#systems.get(name) ?? {};
     const keys = Object.keys(rules?.columns ?? {});

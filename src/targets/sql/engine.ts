@@ -179,7 +179,7 @@ export interface PreparedStatement {
    * @throws {SqlFailure | Refusal} Before `accept` has returned, nothing is changed. Afterwards, only `isDefinite` guarantees that.
    */
   change<T>(asked: AskedChange, accept: (changed: Changed) => Promise<T>): Promise<T>;
-  /** Returns the outcome of a transaction that had no answer to COMMIT; undefined when the outcome cannot be known. */
+  /** Returns the outcome of a transaction whose COMMIT was not answered; undefined when the outcome cannot be known. */
   outcomeOf(transaction: string, signal: AbortSignal): Promise<Outcome | undefined>;
 }
 

@@ -18,7 +18,7 @@ export interface ServerLimits extends ResultLimits {
 
 interface OpenedUser {
   readonly user: DatabaseUser;
-  /** Reads what the user may see. `writer`: the user of changes. Left out where the engine lists no tables. */
+  /** Returns the catalog of the tables that the user may see. `writer`: the user of changes. Undefined where the engine lists no tables. */
   readonly catalogFor?: (writer: string | undefined) => Catalog;
   close(): Promise<void>;
 }

@@ -88,7 +88,7 @@ export class SqlTool implements Binding {
     return this.#checked === undefined || this.#isChange ? [] : descriptionNotes(this.#checked.statement.description);
   }
 
-  /** Where the columns of its answers come from, by path: what the database says, otherwise the manifest. */
+  /** Origins of the answers' columns, by path: as the database reports them, otherwise as the manifest declares them. */
   get places(): AnswerPlaces {
     const { one, origins = {} } = this.#part;
     const columns = this.#checked?.statement.description.columns ?? [];

@@ -52,7 +52,7 @@ export interface ParameterType {
   readonly name: string;
   readonly isList: boolean;
   readonly isEnum: boolean;
-  /** How its values are written, where the engine says that itself. */
+  /** Notation of the values, for engines that define their own. */
   readonly form?: ValueForm;
 }
 

@@ -123,7 +123,7 @@ test("a restart of the service ends no session that is in its store: the request
   await page.getByText(/^Not live; next attempt in/).waitFor();
   // Nothing that changes every second is read aloud.
   expect(await page.locator(".live-off [role=status]").textContent()).toBe("Not live");
-  // Said once: neither the list nor the request says it again, when the last request that was on its way has ended.
+  // Once the last pending request has ended, neither the list nor the open request repeats the message.
   await page.getByRole("alert").first().waitFor({ state: "detached" });
   expect(await page.getByText("cannot be reached").count()).toBe(1);
   expect(await page.getByRole("alert").count()).toBe(0);

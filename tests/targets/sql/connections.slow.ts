@@ -168,7 +168,7 @@ describe.skipIf(native === undefined)("a transaction", () => {
   });
 
   test("that deadlocks with another one is repeated", async () => {
-    // Whoever waits last finds the deadlock: the call, since only it is let to the row of the other one by `gate`.
+    // The last one to wait detects the deadlock: the call, because `gate` lets only the call reach the other one's row.
     await shop.server.send(
       "INSERT INTO orders VALUES (2, 'open'), (3, 'open'); ALTER ROLE writer SET deadlock_timeout = '20ms'",
       "shop",

@@ -7,7 +7,7 @@ import { ask, databaseAt, faultsOf, loaded, refusal, sqlTool } from "./support.t
 const native = findPostgres();
 const text = z.string().nullable();
 
-/** Whatever becomes visible by a change of the database shows this text, or calls a function that nobody listed. */
+/** Any object that a change of the database makes visible shows `canary`, or calls a function that is not listed. */
 const TABLES = `CREATE SCHEMA app; CREATE SCHEMA other; CREATE SCHEMA reader;
 CREATE TYPE mood AS ENUM ('sad', 'glad');
 CREATE FUNCTION leaks(varchar, varchar) RETURNS varchar LANGUAGE plpgsql VOLATILE AS 'BEGIN RETURN ''canary''; END';

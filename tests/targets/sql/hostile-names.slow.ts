@@ -164,7 +164,7 @@ describe.skipIf(native === undefined)("a table whose names mean something elsewh
         continue;
       }
       imported += 1;
-      // What a terminal or an editor would act on is written out.
+      // Characters that a terminal or an editor would act on are escaped.
       expect(made.text.replaceAll("\n", "")).not.toMatch(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u);
       const manifest = parse(made.text);
       expect(Object.keys(manifest).sort()).toEqual(

@@ -272,7 +272,7 @@ null as g, 'a' || char(0) || 'b' as h, 1 as i, 12345 as j, '[1,"2"]' as k, 0.300
   test("that a schema cannot read are no answer", async () => {
     for (const value of ["9007199254740993", "'abc'", "1.5", "x'00'"]) {
       const tool = sqlTool({ statement: `select ${value} as x`, columns: { x: z.int() } });
-      // What is a number, but not a whole one, is refused by the output schema afterwards.
+      // A number that is not whole is refused later, by the output schema.
       if (value === "1.5") expect(await ask(await loaded(await open(), tool))).toEqual({ rows: [{ x: 1.5 }] });
       else expect((await refusal(ask(await loaded(await open(), tool)))).code).toBe("INVALID_OUTPUT");
     }
@@ -603,7 +603,7 @@ describe("the file", () => {
   });
 
   test("with another program's unfinished change is restored in a writable system, and is unavailable in any other", async () => {
-    // What a crash leaves: the journal of a change whose pages are in the file.
+    // A crash leaves the journal of a change whose pages are in the file.
     app.run("PRAGMA cache_size = 1");
     app.run("PRAGMA cache_spill = 1");
     app.run("BEGIN IMMEDIATE");

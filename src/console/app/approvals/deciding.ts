@@ -77,7 +77,7 @@ export function pressApprove(request: ShownRequest, scope: ApprovalScope): void 
   granting.value = undefined;
   // The form of a grant does not show the values that were ticked.
   const vouch = scope === "bounded" ? [] : vouchedIn(request);
-  // What was begun as the reason of a denial is no longer on the page.
+  // The page may hold the draft of a reason for a denial, which it no longer shows. An approval without a reason field must not send it.
   const why = asksReason(request) ? reason.value.trim() : undefined;
   const made = { decision: "approve", scope, grant, answer: text, vouch, reason: why } as const;
   decideSoon([{ id, tool, viewDigest }], made);
@@ -135,12 +135,12 @@ export function leaveForm(): boolean {
   return wasOpen;
 }
 
-/** Returns whether the policies of a request want a reason for an approval: only then its field is shown. */
+/** Returns whether the policies of a request require a reason for an approval. The field is shown only then. */
 export function asksReason({ quorum }: ListedRequest): boolean {
   return quorum?.reasonRequired === "always";
 }
 
-/** Returns whether the policies of a request want a reason for a denial. */
+/** Returns whether the policies of a request require a reason for a denial. */
 export function needsReason({ quorum }: ListedRequest): boolean {
   return quorum !== undefined && quorum.reasonRequired !== "never";
 }

@@ -105,7 +105,7 @@ function ApproveButtons({ request }: { readonly request: ShownRequest }): VNode 
   );
 }
 
-/** At high risk, says that the end of what will run was not on the screen yet. It keeps nobody from approving. */
+/** At high risk, says that the end of the plan was not on the screen yet. Does not prevent an approval. */
 function Unseen({ request }: { readonly request: ShownRequest }): VNode | null {
   if (!isHighRisk(request) || planEnd.value !== "unseen" || unseenParts(request).length > 0) return null;
   return <p class="unseen">Not all of what will run was on the screen.</p>;
@@ -144,7 +144,7 @@ function DenyForm({ request }: { readonly request: ShownRequest }): VNode {
   const { id, tool } = request;
   const form = useRef<HTMLFormElement>(null);
   useLayoutEffect(() => {
-    // The form takes place from what will run: the lines above the buttons, which the reason may quote, stay on the screen.
+    // The form takes space from the plan. Scrolling keeps the lines above the buttons, which the reason may quote, on the screen.
     const content = document.querySelector(".detail-scroll");
     const [{ height = 0 } = {}] = form.current === null ? [] : [form.current.getBoundingClientRect()];
     const taken = Math.max(0, height - BUTTONS_HEIGHT);

@@ -173,7 +173,7 @@ function MorePlan({ plan: { more } }: { readonly plan: PlanShown }): VNode | nul
   );
 }
 
-/** The last decisions about the tool, as the service knows them. What each was about is said where this page has listed it. */
+/** The last decisions about the tool, as the service knows them. Shows the headline of each request that this page has listed. */
 function Earlier({ request: { earlierDecisions = [] } }: { readonly request: ShownRequest }): VNode {
   if (earlierDecisions.length === 0) return <p class="aside">Nobody has decided about this tool before.</p>;
   return (

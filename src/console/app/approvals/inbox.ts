@@ -13,7 +13,7 @@ const PAGES_MAX = 25;
 const RECENT_REQUESTS = 50;
 /** Time for which a decided request stays in the inbox. */
 const DECIDED_MS = 15 * 60_000;
-/** Shortest time between two readings of the list, so that a burst of events causes a few of them. */
+/** Minimum time between two readings of the list: a burst of events causes only a few readings. */
 const REFRESH_MS_MIN = 300;
 /** Interval at which the list is read while there are no events. */
 const POLL_MS = 10_000;
@@ -71,7 +71,7 @@ export function requestOf(id: string): ListedRequest | undefined {
   return requests.value.get(id);
 }
 
-/** Times at which this page saw requests end: cancelled and expired ones say no time. */
+/** Times at which this page saw requests end, by id: the service reports no end time for cancelled and expired requests. */
 const seenEnding = new Map<string, string>();
 let running: { readonly stream: Stream; readonly timer: ReturnType<typeof setInterval> } | undefined;
 
@@ -222,7 +222,7 @@ async function readList(): Promise<void> {
     const areFound = (rows: readonly ListedRequest[]): boolean =>
       isWhole || [...wanted].every((id) => rows.some((one) => one.id === id));
     const recent = areFound(first) ? first : await readLatest(PAGE_REQUESTS);
-    // An answer for a session that has ended is not about the next one's list.
+    // An answer for an ended session must not change the list of the next session.
     if (own === undefined || running !== own) return;
     const found = new Map([...pending, ...recent].map((one) => [one.id, one]));
     put([...found.values()]);
@@ -235,7 +235,7 @@ async function readList(): Promise<void> {
     // Missing requests ended unnoticed, too long ago to be among the latest.
     for (const id of before) if (!found.has(id)) noteEnd(id, "ended");
     const { id, request: open } = shown.value ?? {};
-    // What happened to the open request without a connection, no event has said.
+    // While the page was disconnected, no event reported changes to the open request.
     if (isWhole && id !== undefined && open !== undefined && found.get(id)?.version !== open.version)
       void loadShown(id);
     readAt.value = Date.now();
@@ -275,7 +275,7 @@ const OVERLAP_MS = 60_000;
 /** Creation of the latest request that was listed, in Unix milliseconds. */
 let listedUntil = 0;
 
-/** Returns whether only an event has told of the request. */
+/** Returns whether the request is known only from an event, not from the list. */
 function isUnlisted(one: ListedRequest | undefined): one is ListedRequest {
   return one !== undefined && isPending(one) && one.decideBy === undefined;
 }

@@ -17,7 +17,7 @@ export const listed = computed(() => {
   return wanted === "" ? waiting.value : waiting.value.filter((one) => searchedText(one).includes(wanted));
 });
 
-/** Whether the same name could be that of two callers. */
+/** Whether waiting requests come from several issuers, so that two callers may have the same name. */
 export const haveSeveralIssuers = computed(
   () => new Set(waiting.value.flatMap(({ requester }) => requester?.iss ?? [])).size > 1,
 );

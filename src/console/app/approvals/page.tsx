@@ -122,7 +122,7 @@ function List(): VNode {
             type="button"
             class="danger"
             onClick={() => {
-              // What was written about the open request is not about these.
+              // The reason that was written for the open request does not apply to the selected requests.
               closeForm();
               takeReason();
               isDenyingMarked.value = true;

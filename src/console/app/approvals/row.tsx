@@ -112,7 +112,7 @@ export function RowSubject({ request: { tool, requester } }: RowProps): VNode {
   );
 }
 
-/** Who asks: the actor where one asks for the caller. The issuer is named where the requests are of several. */
+/** The requester: the actor if one acts for the caller. Names the issuer if the requests come from several issuers. */
 function Requester({ request: { requester } }: { readonly request: Pick<ListedRequest, "requester"> }): VNode {
   if (requester === undefined) return <>…</>;
   const { sub, iss, act: [actor] = [] } = requester;

@@ -28,7 +28,7 @@ const TIMES: readonly FilterInput[] = [
 export const FILTERS: readonly FilterInput[] = [{ param: "text", label: "Text anywhere" }, ...TIMES, ...FILTER_ROWS];
 
 const PAGE_ROWS = 100;
-/** Rows that the page holds. The next ones take their place. */
+/** Maximum rows on the page. Further rows replace them. */
 export const ROWS_MAX = 1_000;
 /** Requests for one page: each searches for at most a second, and may find nothing. */
 const REQUESTS_MAX = 20;

@@ -83,7 +83,7 @@ interface EvidenceProps {
   readonly line: Line;
   /** Id of the line's log; undefined where the service has one log. */
   readonly log: string | undefined;
-  /** True when the line may be one of another replica, whose log is not here. */
+  /** True when the line may come from another replica, whose log is not available here. */
   readonly isOfFleet: boolean;
 }
 

@@ -203,7 +203,7 @@ interface CountedRefusals {
 /** Fewer more refusals than this can be chance. */
 const RISE_MIN = 10;
 const RISE_FACTOR = 2;
-/** Anybody can call a tool that there is not: its name must not fill the page. */
+/** Longest tool name on the page: any agent can call an unknown tool with a name of any length. */
 const TOOL_CHARACTERS_MAX = 64;
 
 function toolInSentence(name: string): string {

@@ -5,7 +5,7 @@ import { hrefOf } from "../route.ts";
 import { permissions } from "../session.ts";
 import { Text } from "../text.tsx";
 
-/** Names the quotas of which nothing is used yet. Which calls each is about, its settings say. */
+/** Names the quotas that are unused. The settings of each quota say which calls it applies to. */
 export function UnusedQuotas({ quotas, use }: Pick<QuotaListing, "quotas" | "use">): VNode | null {
   const unused = quotas.filter(({ name }) => use.every(({ quota }) => quota !== name));
   if (unused.length === 0) return null;

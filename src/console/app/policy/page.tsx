@@ -43,7 +43,7 @@ function InForce({ named }: { readonly named: string | undefined }): VNode {
 interface ShownProps {
   readonly configuration: ConfigurationShown;
   readonly again: () => void;
-  /** Number of times that it was asked for again: the history is read as often. */
+  /** Number of refreshes: the history is read again after each. */
   readonly readings: number;
   readonly named: string | undefined;
 }

@@ -54,7 +54,7 @@ export function History({ max }: { readonly max?: number }): VNode {
 interface VersionProps {
   readonly version: AdoptedVersion;
   readonly isInUse: boolean;
-  /** The history has no version before it. */
+  /** Whether the history has no earlier version. */
   readonly isFirst: boolean;
 }
 
@@ -229,7 +229,7 @@ type Change = Pick<ConfigurationVersion["differences"][number], "before" | "afte
 
 const DIGEST = /^[0-9a-f]{64}$/;
 
-/** Returns whether a difference is that of a tool, which the text has as a digest. */
+/** Returns whether a difference belongs to a tool: the configuration text contains a tool as a digest. */
 function isOfTool(path: string, { before, after }: Change): boolean {
   return path.startsWith("tools") && [before, after].every((one) => one === undefined || DIGEST.test(String(one)));
 }

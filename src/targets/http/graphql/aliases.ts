@@ -19,7 +19,7 @@ interface Renamed {
   readonly type: GraphQLOutputType;
 }
 
-/** Personal data by the name of its field needs a reason to be released, whatever its alias is. */
+/** Returns errors for aliases that are released without a reason although the schema's field name indicates personal data. */
 export function aliasFaults(
   fields: readonly SelectedField[],
   tool: Pick<Tool, "output" | "outputPolicy">,
@@ -37,7 +37,7 @@ export function aliasFaults(
   });
 }
 
-/** Returns the names of the schema's fields by the path of each scalar that has others in an answer. */
+/** Returns the schema's field names for each scalar whose path in the answer has other names, by that path. */
 export function originalNames(
   fields: readonly SelectedField[],
 ): Readonly<Record<string, { readonly names: readonly string[] }>> {

@@ -54,7 +54,7 @@ export interface SelectedField {
   /** The alias, or the name. */
   readonly key: string;
   readonly type: GraphQLOutputType;
-  /** `Type.field`: where the value may come from, and the interfaces of these types. */
+  /** Fields that the value may come from, as `Type.field`, also of the interfaces of these types. */
   readonly origins: readonly string[];
   /** Whether the member may be missing: by a directive, or because it belongs to another type than the answer has. */
   readonly mayBeMissing: boolean;

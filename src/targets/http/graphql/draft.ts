@@ -192,7 +192,7 @@ class InputSchemas {
     ];
   }
 
-  /** Returns the description of the argument, or of the member of an input object, that each variable is the value of. */
+  /** Returns, for each variable, the description of the argument or input object member that takes its value. */
   #descriptions(): ReadonlyMap<string, string> {
     const found = new Map<string, string>();
     const info = new TypeInfo(this.#schema);

@@ -72,7 +72,7 @@ export class InputTypes {
     if (depth > DEPTH_MAX || this.#visits > VISITS_MAX)
       return [{ field, message: "is too large to be compared with the document" }];
     const reference = isTable(schema) && typeof schema["$ref"] === "string" ? `${schema["$ref"]} ${type}` : undefined;
-    // A schema that contains itself fits where all else of it fits.
+    // A schema that contains itself fits if the rest of it fits.
     if (reference !== undefined && this.#open.has(reference)) return [];
     if (reference === undefined) return this.#tableFaults(this.#followed(schema), type, { field, depth });
     this.#open.add(reference);

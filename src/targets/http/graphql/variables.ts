@@ -122,7 +122,7 @@ class Comparison {
     }
     if (isTable(template) && isInputObjectType(type)) return this.#members(template as Table, type, wanted);
     if (namesIn(template).length > 0) {
-      // One value stands for a list of it.
+      // GraphQL accepts a single value as a list with one item.
       if (isListType(type)) return this.#template(template, { ...wanted, type: type.ofType, depth: depth + 1 });
       const own = this.#types.anyFaults(type, field);
       if (own !== undefined) return own;
@@ -133,7 +133,7 @@ class Comparison {
   #argument(name: string, { type, field, isOptional }: Wanted): readonly Fault[] {
     const properties = this.#input["properties"];
     const schema = isTable(properties) && Object.hasOwn(properties, name) ? properties[name] : undefined;
-    // Said of a manifest in general, for each name that is no argument.
+    // The general checks of a manifest report each name that is not an argument.
     if (schema === undefined) return [];
     const required = this.#input["required"];
     const isGiven =

@@ -70,7 +70,7 @@ function isOnlyKey([first, another]: readonly CatalogColumn[], column: CatalogCo
   return first === column && another === undefined;
 }
 
-/** Returns whether an argument can name the values of a column. */
+/** Returns whether an argument can be compared with the values of a column. */
 function isComparable({ parameter, isList, type }: CatalogColumn): boolean {
   return parameter !== undefined && !isList && !/^jsonb?$/.test(type);
 }
@@ -159,7 +159,7 @@ function listDraft(base: Base, name: string, key: readonly CatalogColumn[], by?:
 
 const AFTER = "after";
 
-/** Nobody asks for one moment: of times, there is a span. */
+/** Returns the condition for a column: a range for timestamps, because exact times are rarely known; otherwise equality. */
 function conditionOf(column: CatalogColumn, statement: DraftParameters): string {
   if (!/^(?:timestamp|datetime)/.test(column.type)) return `${column.sql} = ${statement.argument(column)}`;
   return `${column.sql} >= ${statement.argument(column, "from")} and ${column.sql} < ${statement.argument(column, "to")}`;

@@ -197,7 +197,7 @@ export class MariaDbConnection {
     return { fields, rows, isTooLarge: chars > bounds.chars, matched };
   }
 
-  /** Makes it as it was when it was opened: without settings, variables, locks, statements and temporary tables. */
+  /** Resets the connection to its initial state: without settings, variables, locks, statements and temporary tables. */
   reset(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#connection.reset((error: Error | null | undefined) => {
@@ -207,7 +207,7 @@ export class MariaDbConnection {
     });
   }
 
-  /** Ends it at once. */
+  /** Closes the connection immediately. */
   destroy(): void {
     this.#isBroken = true;
     this.#connection.destroy();
@@ -281,7 +281,7 @@ export class MariaDbConnection {
     });
     query.once("error", ended.reject);
     query.once("end", () => ended.resolve());
-    // Errors of the connection are not reported to statements without a callback, and those of an ended one before anybody listens.
+    // Connection errors are not reported to statements without a callback. A closed connection has reported its error before this.
     this.#connection.once("error", ended.reject);
     if (this.#isBroken) ended.reject(new StoreUnavailable("the connection has ended"));
     return ended.promise.finally(() => void this.#connection.off("error", ended.reject));

@@ -66,7 +66,7 @@ export class MariaDbDatabase {
     return this.#rolledBack("READ ONLY", signal, work, rows);
   }
 
-  /** As `read`, for the check of a change: the server does not prepare a change in a read-only transaction. */
+  /** Like `read`, for the check of a change: the server does not prepare a change in a read-only transaction. */
   look<T>(signal: AbortSignal, work: (transaction: MariaDbTransaction) => Promise<T>): Promise<T> {
     return this.#rolledBack("READ WRITE", signal, work);
   }

@@ -9,7 +9,7 @@ import { charsetOf, typeName } from "./values.ts";
 export interface MariaDbDescription extends Description {
   /** The columns as the server describes them with a result. */
   readonly shape: string;
-  /** Whether the server's word for a column's origin holds. */
+  /** Whether the origins that the server reports for columns are reliable. */
   readonly tellsOrigins: boolean;
   /** Tables and views that the statement may name. */
   readonly tables: readonly TableName[];
@@ -52,7 +52,7 @@ async function ask(
 ): Promise<MariaDbDescription> {
   if (!isChange) await transaction.prepare(`SELECT * FROM (${statement}\n) AS q LIMIT 0`);
   const prepared = await transaction.prepare(statement);
-  // Its text was read otherwise than the server reads it.
+  // The counts differ when the server reads the text differently.
   if (prepared.parameterCount !== read.parameters.length) throw new StatementRefused([UNREADABLE]);
   const tables = await tablesNamed(transaction, schema, read.names);
   // The server reports a view's column as if it belonged to a table with the view's alias.
@@ -168,7 +168,7 @@ WHERE ${inList("table_schema")} AND ${inList("table_name")} ORDER BY 1, 2`,
 
 const STORED = "'BASE TABLE', 'SYSTEM VERSIONED'";
 
-/** Returns those names that stored functions have. The user sees those that it may call. */
+/** Returns the names that belong to stored functions. The user sees only functions that it may call. */
 async function storedNamed(
   transaction: MariaDbTransaction,
   schema: string,
@@ -211,8 +211,8 @@ WHERE t.table_schema = ? AND t.table_name = ? AND COALESCE(e.transactions, 'NO')
 const FOLLOWS = new Set(["CASCADE", "SET NULL", "SET DEFAULT"]);
 
 /**
- * Returns what changes of these tables set off, as far as the user may know: triggers need the right TRIGGER, and the rows that go along
- * run none.
+ * Returns the effects of changes of these tables, as far as the user may see them: triggers are visible only with the TRIGGER right.
+ * Rows that a foreign key changes run no triggers.
  */
 export async function effectsOf(
   transaction: MariaDbTransaction,
@@ -256,7 +256,7 @@ async function forEach(
   return found;
 }
 
-/** Returns the digest of what tables and views are. */
+/** Returns a digest of the definitions of tables and views. */
 export async function digestOf(transaction: MariaDbTransaction, tables: readonly TableName[]): Promise<string> {
   if (tables.length === 0) return "";
   const one = `SELECT CONCAT_WS(' ', (SELECT CONCAT_WS(' ', table_schema, table_name, table_type, engine) FROM information_schema.tables WHERE table_schema = ? AND table_name = ?),

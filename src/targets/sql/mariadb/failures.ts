@@ -36,7 +36,7 @@ const CLASSES: ReadonlyMap<string, Meaning> = new Map([
 
 /** Failures of the server or its connections, not of the statement. */
 const OF_SERVER = new Set([1040, 1053, 1158, 1159, 1160, 1161, 1203, 1226, 1927]);
-/** Tables, columns, views, functions, rights: what a statement was checked with may have changed. */
+/** Errors after which the check of a statement may be outdated: tables, columns, views, functions or rights may have changed. */
 const DRIFTED = new Set([1044, 1049, 1054, 1064, 1142, 1143, 1146, 1305, 1356, 1370, 1792, 4078, 4079]);
 const CONFLICTS = new Set([1020, 1213]);
 
@@ -80,7 +80,7 @@ export function endedWithCall(): SqlFailure {
   return new SqlFailure({ code, status, sqlState: "", origin: "local", message: "ended with its call" });
 }
 
-/** Returns what an error of COMMIT means: only of a conflict, it is certain that nothing was changed. */
+/** Returns the failure for an error of COMMIT. Only a conflict guarantees that nothing was changed. */
 export function commitFailureOf(error: unknown): SqlFailure {
   const { code, status, sqlState, origin, message, isConflict } = failureOf(error);
   return new SqlFailure({ code, status, sqlState, origin, message, isConflict, isDefinite: isConflict });

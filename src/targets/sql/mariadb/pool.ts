@@ -47,7 +47,7 @@ export class MariaDbPool {
     for (const connection of [...this.#idle, ...this.#used]) connection.destroy();
   }
 
-  /** Nobody waits for this: the answer of the call is known. */
+  /** Resets a connection for the next call. No caller waits for it: the answer of the call is known. */
   async #release(connection: MariaDbConnection): Promise<void> {
     try {
       if (connection.isBroken || this.#closed) return this.#discard(connection);

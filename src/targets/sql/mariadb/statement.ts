@@ -5,18 +5,18 @@ import { type Token, tokensOf } from "./tokens.ts";
 export interface ReadStatement {
   /** Reasons to refuse the statement, in words for its author. */
   readonly problems: readonly string[];
-  /** The type of each parameter: that of the CAST around it, or text. */
+  /** The type of each parameter: the type in the CAST around it, or text. */
   readonly parameters: readonly string[];
-  /** The functions that it calls and that are not known to do nothing else than compute: `name`, or `schema.name`. */
+  /** Called functions that are not known to only compute a value: `name`, or `schema.name`. */
   readonly functions: readonly string[];
-  /** The other words before a parenthesis. A stored function may have the name of one: `count (x)` with a space calls that. */
+  /** The other words before a parenthesis. A stored function may have the same name: `count (x)` with a space calls it. */
   readonly known: readonly string[];
   /**
-   * Whether the server's word for a column's origin holds: with a second SELECT, WITH or a table function, it may name an alias as if it
-   * were a table.
+   * Whether the origins that the server reports for columns are reliable: with a second SELECT, WITH or a table function, the server
+   * may report an alias as if it were a table.
    */
   readonly tellsOrigins: boolean;
-  /** All words and names in it: those of its tables are among them. */
+  /** All words and names in the statement, including the names of its tables. */
   readonly names: readonly string[];
 }
 

@@ -105,7 +105,7 @@ export class SqlDatabase {
     return this.#rolledBack(READ, signal, work);
   }
 
-  /** As `read`, but the transaction may create temporary objects. */
+  /** Like `read`, but the transaction may create temporary objects. */
   look<T>(signal: AbortSignal, work: (transaction: Transaction) => Promise<T>): Promise<T> {
     return this.#rolledBack(WRITE, signal, work);
   }
@@ -190,7 +190,7 @@ async function rollBack<T>(
   begin: string,
   work: (sql: Bun.TransactionSQL) => Promise<T>,
 ): Promise<T> {
-  // Held: after a break, the statement would run on a new connection, outside of the transaction.
+  // Reserves one connection: after a lost one, the pool would run the statement on a new connection, outside of the transaction.
   const held = await connection.reserve();
   try {
     await held.unsafe(begin);

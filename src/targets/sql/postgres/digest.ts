@@ -34,9 +34,7 @@ const FAMILY = `WITH RECURSIVE up(id) AS (SELECT unnest($1::text[]::oid[]) UNION
 down(id) AS (SELECT id FROM up UNION SELECT inhrelid FROM pg_catalog.pg_inherits JOIN down ON inhparent = id)`;
 
 /**
- * Returns a column with the digest of everything that a statement depends on, and of what has the same names: a new table, function or
- * operator may be the one that the statement finds first. The server plans it with each query, so it has no part that is not needed,
- * and no joins.
+// All operators that are not PostgreSQL's own: a search by name would be slower.
  */
 export async function digestSqlOf(transaction: Transaction, depends: Dependencies): Promise<string> {
   const { relations, functions, trees, types, hasViews, isChange } = depends;

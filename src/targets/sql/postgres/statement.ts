@@ -89,7 +89,7 @@ function namesOf(columns: Described["columns"]): readonly string[] {
   return columns.map((_, index) => `c${index}`);
 }
 
-/** `most`: the characters of a cell that are sent. */
+/** Returns the columns as bounded text. `most`: maximum characters of a cell. */
 function textsOf(columns: Described["columns"], most: string): readonly string[] {
   return columns.map((column, index) => `left(${textOf(column, `q.c${index}`)}, ${most}) AS c${index}`);
 }

@@ -38,7 +38,7 @@ export function fileProblem(path: string): string | undefined {
   }
 }
 
-/** Names a file, also after another one has taken its path. Undefined: it cannot be used. */
+/** Returns the identity of the file at a path, which changes when another file replaces it; undefined for an unusable file. */
 export function identityOf(path: string): string | undefined {
   if (fileProblem(path) !== undefined) return undefined;
   const { dev, ino } = lstatSync(path);
@@ -65,7 +65,7 @@ export function filesFor(path: string, mayChange: boolean): DatabaseFiles {
     const problem = fileProblem(each);
     if (problem !== undefined) throw new Error(problem);
   }
-  // Whoever reads in WAL mode marks that in the index.
+  // In WAL mode, readers write their marks to the index of the log.
   return mayChange
     ? { reads: [], writes: [path, ...found] }
     : { reads: [path, ...found.filter((each) => each !== index)], writes: found.filter((each) => each === index) };
@@ -98,7 +98,7 @@ export function isInWalMode(path: string): boolean {
 }
 
 /**
- * Returns a mark of a database's last commit. After another commit, by whichever process, it is another one.
+ * Returns a marker of a database's last commit. Every commit, by any process, changes the marker.
  * @throws {Error} with a `code`
  */
 export function lastCommit(path: string): string {

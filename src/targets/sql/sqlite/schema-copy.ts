@@ -55,8 +55,8 @@ export class SchemaCopy {
   }
 
   /**
-   * Returns whether a part of the statement, or of a view that it may read, has several SELECT: of those, SQLite declares the types
-   * of one only. Words in texts and comments count, too.
+   * Returns whether the statement, or a view that it may read, has a part with several SELECTs: SQLite declares the types of only one
+   * of them. Words in texts and comments count, too.
    */
   #isCompound(statement: string): boolean {
     const texts = [plain(statement)];
@@ -94,7 +94,7 @@ export class SchemaCopy {
     try {
       this.#copy.run(sql);
     } catch {
-      // The caller's comment says what follows.
+      // The table stays unknown; the caller explains the effect.
     }
   }
 }

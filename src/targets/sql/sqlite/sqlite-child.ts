@@ -117,7 +117,7 @@ class OpenDatabase {
       ? this.#checkChange(statement, parameters)
       : this.#checkQuery(statement, prepared, parameters);
     const names = known.columnNames;
-    // Its form differs from the one above: what closes one of them early does not fit the other.
+    // This form differs from the one above: text that closes one form early does not fit the other.
     if (!isChange)
       this.#database
         .prepare(use === "count" ? countOf(statement) : wrapped(statement, names.length, NO_LIMIT))
@@ -310,7 +310,7 @@ class OpenDatabase {
     // The driver returns empty bytes as NULL.
     if (value === null && type !== "null") return type === "text" ? "" : "\\x";
     if (type !== "text" || !(value instanceof Uint8Array)) return textOf(value);
-    // Its last character may be a part of one.
+    // The value was cut at a byte, so the last character may be incomplete: do not decode it.
     if (value.byteLength > bytesOf(limits)) return cut(value.toHex(), limits);
     try {
       return cut(this.#decoder.decode(value), limits);
@@ -320,7 +320,7 @@ class OpenDatabase {
   }
 }
 
-/** Name of the parameter with the most rows. */
+/** Name of the parameter for the maximum number of rows. */
 const ROWS = "stc_rows";
 const NO_LIMIT: SentLimits = { cellChars: 1, chars: 1 };
 

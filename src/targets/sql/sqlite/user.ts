@@ -29,7 +29,7 @@ interface UserOptions {
   readonly recover: ((signal: AbortSignal) => Promise<void>) | undefined;
   readonly limits: ResultLimits;
   readonly columns: Readonly<Record<string, ColumnRule>>;
-  /** Returns a mark of the database's last commit. */
+  /** Returns a marker of the database's last commit. */
   readonly lastCommit: () => string;
 }
 
@@ -67,12 +67,12 @@ export class SqliteUser implements DatabaseUser {
     return new SqliteStatement(this, statement, descriptionOf(facts, parameters), facts.digest);
   }
 
-  /** Asks a process. Once more with another process, where the files are others than when it was started. */
+  /** Sends a request to a process; repeats it with another process when the first one has outdated files open. */
   async ask<T>(request: Request, signal: AbortSignal): Promise<T> {
     return this.attempt(signal, (database) => this.answerOf<T>(database, request, signal));
   }
 
-  /** Runs work with a process; a second time when the first process had other files. */
+  /** Runs work with a process; runs it again with another one when the first one has outdated files open. */
   async attempt<T>(signal: AbortSignal, work: (database: DatabaseProcess) => Promise<T>): Promise<T> {
     const { processes, recover } = this.#options;
     const once = (): Promise<T> =>
@@ -164,7 +164,7 @@ class SqliteStatement implements PreparedStatement {
     });
   }
 
-  /** Can only show that nothing was committed: after another commit, nobody can tell whose it was. */
+  /** Can only show that nothing was committed: after another commit, the marker does not show whose commit it was. */
   async outcomeOf(transaction: string, signal: AbortSignal): Promise<Outcome | undefined> {
     await this.#user.ask({ do: "recover" }, signal);
     return this.#user.options.lastCommit() === transaction ? "aborted" : undefined;

@@ -12,7 +12,7 @@ import { answered, type GraphqlBody, type GraphqlToolOptions, graphqlTool, schem
 const CANARY = "SELECT … pw='canary-7f3a' failed";
 const ANN = { id: "7", name: "Ann", email: "ann@example.com" };
 
-/** What the shop's resolvers return. */
+/** Values that the shop's resolvers return. */
 const SHOP_ROOT = {
   order: ({ id }: { id: string }) => {
     if (id === "gone") return null;

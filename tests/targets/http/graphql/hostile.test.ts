@@ -199,7 +199,7 @@ describe("any answer", () => {
           if (error instanceof Refusal) expect(JSON.stringify([error.message, error.cause])).not.toContain(CANARY);
           else if (error instanceof HttpFailure) expect(error.message).not.toContain(CANARY);
           else throw error;
-          // What a change has done is never called refused.
+          // A change that was executed is never reported as refused.
           if (checked.type === "mutation" && error instanceof HttpFailure) expect(error.meaning).toBe("unknown");
         }
       }),
