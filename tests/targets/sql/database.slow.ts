@@ -369,7 +369,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
     });
 
     test("callers that leave while they wait for a connection do not make the database unavailable to others", async () => {
-      const databases = await open({ connections: 1, limits: { statementMs: 60_000 } });
+      const databases = await shop.open({ connections: 1, limits: { statementMs: 60_000 } });
       const statement = "select count(*) as x from generate_series(1, 1000000000)";
       const holding = await loaded(databases, sqlTool({ statement, columns: { x: text } }));
       const quick = await loaded(
