@@ -2,11 +2,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:tes
 import { z } from "zod";
 import { Refusal } from "../../src/core/errors.ts";
 import type { Databases } from "../../src/targets/sql/databases.ts";
-import { type MariaDbServer, startMariaDb } from "../support/mariadb.ts";
 import { until } from "../support/until.ts";
 import { Wire } from "../support/wire.ts";
 import { runContext } from "../targets/http/support.ts";
-import { ask, databaseAt, faultsOf, loaded, notesOf, refusal, sqlTool } from "../targets/sql/support.ts";
+import { ask, faultsOf, loaded, MariaDbShop, notesOf, refusal, sqlTool } from "../targets/sql/support.ts";
 
 const classification = "write";
 
@@ -33,15 +32,7 @@ const input = { status: z.string(), customer: z.int(), same: z.string() };
 const changed = z.object({ changed: z.int() });
 const first = { customer: 1, status: "sent", same: "sent" };
 
-let server: MariaDbServer;
-const opened: Databases[] = [];
-
-async function open(settings: Readonly<Record<string, unknown>> = {}, port = server.port): Promise<Databases> {
-  const users = { read: { user: "reader" }, write: { user: "writer" } };
-  const databases = await databaseAt(port, { ...users, ...settings }, "mariadb");
-  opened.push(databases);
-  return databases;
-}
+const shop = new MariaDbShop();
 
 type Options = Parameters<typeof sqlTool>[0];
 
@@ -52,17 +43,13 @@ function change(options: Partial<Options> = {}): ReturnType<typeof sqlTool> {
 }
 
 const states = (): Promise<readonly unknown[]> =>
-  server.send("SELECT status, count(*) AS n FROM orders GROUP BY 1 ORDER BY 1", "shop");
+  shop.server.send("SELECT status, count(*) AS n FROM orders GROUP BY 1 ORDER BY 1", "shop");
 const UNCHANGED = [{ status: "open", n: 5 }];
 
 describe("a change of a MariaDB database", () => {
-  beforeAll(async () => {
-    server = await startMariaDb();
-    await server.send("CREATE DATABASE shop");
-    await server.send(TABLES, "shop");
-  });
+  beforeAll(() => shop.start(TABLES));
   beforeEach(async () => {
-    await server.send(
+    await shop.server.send(
       [
         "DELETE FROM people",
         "INSERT INTO people VALUES (1, 'Ann'), (2, 'Bob')",
@@ -71,13 +58,10 @@ describe("a change of a MariaDB database", () => {
       "shop",
     );
   });
-  afterAll(async () => {
-    for (const databases of opened) await databases.close();
-    await server?.end();
-  });
+  afterAll(() => shop.end());
 
   test("changes rows up to its bound, and has its connection recorded before it is final", async () => {
-    const binding = await loaded(await open(), change({ rows: { changes: 3 } }));
+    const binding = await loaded(await shop.open(), change({ rows: { changes: 3 } }));
     const recorded: unknown[] = [];
     const record = async (facts: unknown): Promise<void> => {
       recorded.push(facts, await states());
@@ -92,7 +76,7 @@ describe("a change of a MariaDB database", () => {
   });
 
   test("counts the rows that it matches, also those that stay as they are", async () => {
-    const databases = await open();
+    const databases = await shop.open();
     const three = await loaded(databases, change({ rows: { changes: 3 } }));
     expect(await ask(three, { ...first, status: "open" })).toEqual({ changed: 3 });
     const two = await loaded(databases, change({ rows: { changes: 2 } }));
@@ -124,7 +108,7 @@ describe("a change of a MariaDB database", () => {
     ],
   ];
   test.each(large)("above its bound is taken back: %s", async (_, options) => {
-    const binding = await loaded(await open(), change({ rows: { changes: 2 }, ...options }));
+    const binding = await loaded(await shop.open(), change({ rows: { changes: 2 }, ...options }));
     const error = await refusal(ask(binding, options.input === undefined ? first : {}));
     expect([error.code, error.details]).toEqual(["TARGET_REFUSED", { status: "FAILED_PRECONDITION" }]);
     expect(error.message).toMatch(
@@ -134,30 +118,30 @@ describe("a change of a MariaDB database", () => {
   });
 
   test("that is counted shows the number, and changes no more rows than that", async () => {
-    const databases = await open();
+    const databases = await shop.open();
     const binding = await loaded(databases, change({ rows: { changes: 100, count: COUNT } }));
     const { signal } = new AbortController();
     const plan = await binding.plan(first, { signal });
     expect([plan["matches"], plan["changes"]]).toEqual([3, 3]);
-    await server.send("INSERT INTO orders VALUES (6, 1, 'open')", "shop");
+    await shop.server.send("INSERT INTO orders VALUES (6, 1, 'open')", "shop");
     const { run } = binding;
     const context = { signal, deadline: 4e12, traceId: "t", traceparent: undefined, caller: {} } as never;
     expect((await refusal(run.call(binding, plan, context))).message).toContain("would change 4 rows, and at most 3");
     const few = await loaded(databases, change({ rows: { changes: 1, count: COUNT } }));
     expect((await refusal(ask(few, first))).message).toContain("would change 4 rows, and at most 1");
-    await server.send(["ALTER TABLE orders ADD COLUMN more int", "DELETE FROM orders WHERE id = 6"], "shop");
+    await shop.server.send(["ALTER TABLE orders ADD COLUMN more int", "DELETE FROM orders WHERE id = 6"], "shop");
     expect(await ask(binding, first)).toEqual({ changed: 3 });
-    await server.send("ALTER TABLE orders DROP COLUMN more", "shop");
+    await shop.server.send("ALTER TABLE orders DROP COLUMN more", "shop");
   });
 
   test("names its triggers, and the tables whose rows change with it", async () => {
     const statement = "delete from people where id = cast(? as signed)";
-    const binding = await loaded(await open(), change({ statement, input: { id: z.int() } }));
+    const binding = await loaded(await shop.open(), change({ statement, input: { id: z.int() } }));
     expect(await notesOf(binding, { id: 1 })).toEqual([
       "a changed row of orders also changes parts",
       "a deleted row of people also changes orders",
     ]);
-    const noted = await loaded(await open(), change({ rows: { changes: 3 } }));
+    const noted = await loaded(await shop.open(), change({ rows: { changes: 3 } }));
     expect(await notesOf(noted, first)).toEqual([
       "a changed row of orders also changes parts",
       "the trigger note of orders runs",
@@ -173,17 +157,17 @@ describe("a change of a MariaDB database", () => {
     ],
   ];
   test.each(others)("that would have other effects than planned, by %s, is refused", async (_, made, undo) => {
-    const binding = await loaded(await open(), change({ rows: { changes: 3 } }));
+    const binding = await loaded(await shop.open(), change({ rows: { changes: 3 } }));
     const { signal } = new AbortController();
     const plan = await binding.plan(first, { signal });
-    await server.send(made, "shop");
+    await shop.server.send(made, "shop");
     try {
       const error = await refusal(binding.run(plan, runContext({ signal })));
       expect([error.code, error.details]).toEqual(["TARGET_REFUSED", { status: "FAILED_PRECONDITION" }]);
       expect(error.message).toContain("would have other effects than planned");
       expect(await states()).toEqual(UNCHANGED);
     } finally {
-      await server.send(undo, "shop");
+      await shop.server.send(undo, "shop");
     }
   });
 
@@ -209,27 +193,29 @@ describe("a change of a MariaDB database", () => {
     ["may not be done by its user", "update mysql.user set host = 'x' where user = 'root'"],
   ];
   test.each(refused)("is not loaded when it %s", async (_, statement) => {
-    expect(await faultsOf(await open(), change({ statement, input: {} }))).not.toEqual([]);
+    expect(await faultsOf(await shop.open(), change({ statement, input: {} }))).not.toEqual([]);
     expect(await states()).toEqual(UNCHANGED);
   });
 
   test("returns its number alone", async () => {
     const rows = sqlTool({ classification, statement: "delete from orders where id = 1", columns: { id: z.int() } });
-    expect(await faultsOf(await open(), rows)).toEqual(["output must have changed alone: the change returns no rows"]);
+    expect(await faultsOf(await shop.open(), rows)).toEqual([
+      "output must have changed alone: the change returns no rows",
+    ]);
     const one = change({ statement: "delete from orders where id = 1", input: {}, one: true });
-    expect(await faultsOf(await open(), one)).not.toEqual([]);
+    expect(await faultsOf(await shop.open(), one)).not.toEqual([]);
   });
 
   test("needs a user for changes, without rights over the server", async () => {
-    expect(await faultsOf(await open({ write: undefined }), change())).toEqual([
+    expect(await faultsOf(await shop.open({ write: undefined }), change())).toEqual([
       "target.system systems.shop.sql has no user for tools that change something: set write",
     ]);
-    const [fault = ""] = await faultsOf(await open({ write: { user: "root" } }), change());
+    const [fault = ""] = await faultsOf(await shop.open({ write: { user: "root" } }), change());
     expect(fault).toContain("is a superuser");
   });
 
   test("that a constraint refuses says so without the row", async () => {
-    const databases = await open();
+    const databases = await shop.open();
     const bad = await refusal(
       ask(await loaded(databases, change({ rows: { changes: 3 } })), { ...first, status: "bad" }),
     );
@@ -255,9 +241,9 @@ describe("a change of a MariaDB database", () => {
   ];
   test.each(stored)("stores values as they were approved, or nothing: %s %p", async (column, value, isStored) => {
     const statement = `insert into prices (${column}) values (?)`;
-    const binding = await loaded(await open(), change({ statement, input: { value: z.string() } }));
+    const binding = await loaded(await shop.open(), change({ statement, input: { value: z.string() } }));
     const count = async (): Promise<unknown> =>
-      (await server.send("SELECT count(*) AS n FROM prices", "shop"))[0]?.["n"];
+      (await shop.server.send("SELECT count(*) AS n FROM prices", "shop"))[0]?.["n"];
     const before = Number(await count());
     if (isStored) expect(await ask(binding, { value })).toEqual({ changed: 1 });
     else expect((await refusal(ask(binding, { value }))).details).toEqual({ status: "INVALID_ARGUMENT" });
@@ -266,13 +252,13 @@ describe("a change of a MariaDB database", () => {
 
   test("that ignores errors is rolled back, because the server warns", async () => {
     const statement = "insert ignore into people values (1, 'x'), (3, 'x')";
-    const binding = await loaded(await open(), change({ statement, input: {}, rows: { changes: 9 } }));
+    const binding = await loaded(await shop.open(), change({ statement, input: {}, rows: { changes: 9 } }));
     expect((await refusal(ask(binding))).code).toBe("TARGET_REFUSED");
-    expect(await server.send("SELECT count(*) AS n FROM people", "shop")).toEqual([{ n: 2 }]);
+    expect(await shop.server.send("SELECT count(*) AS n FROM people", "shop")).toEqual([{ n: 2 }]);
   });
 
   test("whose facts cannot be recorded is rolled back", async () => {
-    const binding = await loaded(await open(), change({ rows: { changes: 3 } }));
+    const binding = await loaded(await shop.open(), change({ rows: { changes: 3 } }));
     const record = async (): Promise<void> => {
       throw new Refusal("AUDIT_UNAVAILABLE", "full");
     };
@@ -281,13 +267,13 @@ describe("a change of a MariaDB database", () => {
   });
 
   test("that waits for a row of another transaction ends soon, and changes nothing", async () => {
-    const binding = await loaded(await open(), change({ rows: { changes: 3 } }));
-    const held = server.send(
+    const binding = await loaded(await shop.open(), change({ rows: { changes: 3 } }));
+    const held = shop.server.send(
       ["START TRANSACTION", "UPDATE orders SET status = 'held' WHERE id = 1", "DO SLEEP(4)", "ROLLBACK"],
       "shop",
     );
     await until("the lock", async () => {
-      const rows = await server.send("SHOW PROCESSLIST");
+      const rows = await shop.server.send("SHOW PROCESSLIST");
       return rows.some(({ Info }) => String(Info).startsWith("DO SLEEP")) ? true : undefined;
     });
     expect((await refusal(ask(binding, first))).code).toBe("TARGET_UNAVAILABLE");
@@ -296,7 +282,7 @@ describe("a change of a MariaDB database", () => {
   });
 
   test("whose caller disconnects changes nothing", async () => {
-    const binding = await loaded(await open(), change({ rows: { changes: 3 } }));
+    const binding = await loaded(await shop.open(), change({ rows: { changes: 3 } }));
     const leaving = new AbortController();
     const record = async (): Promise<void> => {
       leaving.abort();
@@ -309,8 +295,8 @@ describe("a change of a MariaDB database", () => {
 
   describe("through a connection that breaks", () => {
     const wired = async (): Promise<{ readonly wire: Wire; readonly databases: Databases }> => {
-      const wire = new Wire(server.port);
-      return { wire, databases: await open({}, await wire.open()) };
+      const wire = new Wire(shop.server.port);
+      return { wire, databases: await shop.open({}, await wire.open()) };
     };
 
     test("before COMMIT: it has not happened, and says so", async () => {
@@ -344,8 +330,8 @@ describe("a change of a MariaDB database", () => {
   });
 
   test("whose connection is cut at any point, 300 times: the results of callers match the database", async () => {
-    const wire = new Wire(server.port);
-    const databases = await open({}, await wire.open());
+    const wire = new Wire(shop.server.port);
+    const databases = await shop.open({}, await wire.open());
     const statement = "insert into people (id, name) values (cast(? as signed), 'cut')";
     const binding = await loaded(databases, change({ statement, input: { id: z.int() } }));
     // Any step of a call may be the last: settings, statement, checks, COMMIT, reset.
@@ -364,7 +350,7 @@ describe("a change of a MariaDB database", () => {
     };
     for (let id = 1_000; id < 1_300; id += 3) await Promise.all([call(id), call(id + 1), call(id + 2)]);
     wire.loses = () => false;
-    const rows = await server.send("SELECT id FROM people WHERE name = 'cut'", "shop");
+    const rows = await shop.server.send("SELECT id FROM people WHERE name = 'cut'", "shop");
     const has = new Set(rows.map(({ id }) => String(id)));
     const wrong = [...told].filter(([id, outcome]) => outcome !== "unknown" && has.has(id) !== (outcome === "done"));
     expect(wrong).toEqual([]);
@@ -374,11 +360,11 @@ describe("a change of a MariaDB database", () => {
   });
 
   test("a server that was started again is reached by the next call", async () => {
-    const databases = await open();
+    const databases = await shop.open();
     const binding = await loaded(databases, change({ rows: { changes: 3 } }));
     expect(await ask(binding, first)).toEqual({ changed: 3 });
-    await server.kill();
-    await server.start();
+    await shop.server.kill();
+    await shop.server.start();
     expect(await ask(binding, { ...first, same: "sent" })).toEqual({ changed: 3 });
   });
 });

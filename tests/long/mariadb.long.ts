@@ -3,13 +3,11 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { z } from "zod";
-import type { Databases } from "../../src/targets/sql/databases.ts";
 import { MariaDbConnection } from "../../src/targets/sql/mariadb/connection.ts";
 import { readStatement } from "../../src/targets/sql/mariadb/statement.ts";
 import { blocksOf } from "../support/documented.ts";
-import { type MariaDbServer, startMariaDb } from "../support/mariadb.ts";
 import { until } from "../support/until.ts";
-import { ask, databaseAt, faultsOf, loaded, refusal, sqlTool } from "../targets/sql/support.ts";
+import { ask, faultsOf, loaded, MariaDbShop, refusal, sqlTool } from "../targets/sql/support.ts";
 
 const text = z.string().nullable();
 
@@ -33,41 +31,27 @@ const TABLES = [
   "GRANT SELECT, EXECUTE ON shop.* TO executor@'%'",
 ];
 
-let server: MariaDbServer;
-const opened: Databases[] = [];
-
-/** Opens the database as the user that reads. */
-async function open(settings: Readonly<Record<string, unknown>> = {}): Promise<Databases> {
-  const databases = await databaseAt(server.port, { read: { user: "reader" }, ...settings }, "mariadb");
-  opened.push(databases);
-  return databases;
-}
+/** Opened as the user that reads. */
+const shop = new MariaDbShop({ read: { user: "reader" } });
 
 function passwordFile(password: string): string {
-  const path = join(server.dir, "password");
+  const path = join(shop.server.dir, "password");
   writeFileSync(path, `${password}\n`);
   return path;
 }
 
-const people = (): Promise<readonly unknown[]> => server.send("SELECT count(*) AS n FROM people", "shop");
+const people = (): Promise<readonly unknown[]> => shop.server.send("SELECT count(*) AS n FROM people", "shop");
 /** Statements that run, besides this one. */
 const running = async (): Promise<readonly unknown[]> =>
-  (await server.send("SHOW FULL PROCESSLIST")).flatMap(({ User, Info }) =>
+  (await shop.server.send("SHOW FULL PROCESSLIST")).flatMap(({ User, Info }) =>
     User === "root" || Info === null ? [] : [Info],
   );
 const nothingRuns = (): Promise<unknown> =>
   until("the end", async () => ((await running()).length === 0 ? true : undefined));
 
 describe("a MariaDB database", () => {
-  beforeAll(async () => {
-    server = await startMariaDb();
-    await server.send("CREATE DATABASE shop");
-    await server.send(TABLES, "shop");
-  });
-  afterAll(async () => {
-    for (const databases of opened) await databases.close();
-    await server?.end();
-  });
+  beforeAll(() => shop.start(TABLES));
+  afterAll(() => shop.end());
 
   describe("refuses a statement that", () => {
     const refused: readonly (readonly [what: string, statement: string])[] = [
@@ -120,7 +104,7 @@ describe("a MariaDB database", () => {
     ];
     test.each(refused)("%s", async (_, statement) => {
       const before = await people();
-      expect(await faultsOf(await open(), sqlTool({ statement, columns: { id: text } }))).not.toEqual([]);
+      expect(await faultsOf(await shop.open(), sqlTool({ statement, columns: { id: text } }))).not.toEqual([]);
       expect(await people()).toEqual(before);
     });
 
@@ -144,7 +128,7 @@ describe("a MariaDB database", () => {
       ["shop.sleep", "select id from people -- '\n where sleep(9) -- '"],
     ];
     test.each(calling)("calls %s, in %p", async (name, statement) => {
-      const databases = await open({ read: { user: "executor" } });
+      const databases = await shop.open({ read: { user: "executor" } });
       const [fault = ""] = await faultsOf(databases, sqlTool({ statement, columns: { id: text } }));
       expect(fault).toStartWith(`target.sql.statement calls ${name}, which may change something`);
     });
@@ -152,11 +136,11 @@ describe("a MariaDB database", () => {
     test("has parameters of another number, or of a type that is not known", async () => {
       const statement = "select id from people where id = cast(? as signed) and name = ?";
       const more = sqlTool({ statement, input: { id: text }, columns: { id: text } });
-      expect(await faultsOf(await open(), more)).toEqual([
+      expect(await faultsOf(await shop.open(), more)).toEqual([
         "target.sql.parameters has 1 entries, but the statement has 2 parameters",
       ]);
       const odd = sqlTool({ statement: "select cast(? as binary) as id", input: { id: text }, columns: { id: text } });
-      expect(await faultsOf(await open(), odd)).toEqual([
+      expect(await faultsOf(await shop.open(), odd)).toEqual([
         "target.sql.statement has a parameter of the type binary: use CAST(? AS CHAR)",
       ]);
     });
@@ -166,9 +150,9 @@ describe("a MariaDB database", () => {
     const tool = sqlTool({ statement: "select name as x from people", columns: { x: text } });
 
     test("with rights over the server are refused", async () => {
-      const [fault = ""] = await faultsOf(await open({ read: { user: "root" } }), tool);
+      const [fault = ""] = await faultsOf(await shop.open({ read: { user: "root" } }), tool);
       expect(fault).toStartWith("target.system its database user is a superuser");
-      await server.send([
+      await shop.server.send([
         "CREATE ROLE boss",
         "GRANT FILE ON *.* TO boss",
         "CREATE USER hidden@'%'",
@@ -176,17 +160,17 @@ describe("a MariaDB database", () => {
         "GRANT boss TO hidden@'%'",
         "SET DEFAULT ROLE boss FOR hidden@'%'",
       ]);
-      const [by = ""] = await faultsOf(await open({ read: { user: "hidden" } }), tool);
+      const [by = ""] = await faultsOf(await shop.open({ read: { user: "hidden" } }), tool);
       expect(by).toStartWith("target.system its database user is a superuser");
     });
 
     test("that may change something are noted", async () => {
-      await server.send([
+      await shop.server.send([
         "CREATE USER much@'%'",
         "GRANT SELECT ON shop.* TO much@'%'",
         "GRANT UPDATE (name) ON shop.people TO much@'%'",
       ]);
-      const databases = await open({ read: { user: "much" } });
+      const databases = await shop.open({ read: { user: "much" } });
       expect(await faultsOf(databases, tool)).toEqual([]);
       expect(databases.report([tool]).toolNotes?.map(({ message }) => message)).toEqual([
         "its database user may change something, by UPDATE: revoke that, a tool that reads does not need it",
@@ -209,7 +193,7 @@ group by 1 order by n desc, name # the end`;
       states: text,
       total: z.number(),
     };
-    const binding = await loaded(await open(), sqlTool({ statement, input: { name: z.string() }, columns }));
+    const binding = await loaded(await shop.open(), sqlTool({ statement, input: { name: z.string() }, columns }));
     expect(await ask(binding, { name: "a" })).toMatchObject({
       rows: [{ name: "ann", n: 1, most: 10, place: 1, states: "open", total: 10 }],
     });
@@ -217,13 +201,13 @@ group by 1 order by n desc, name # the end`;
 
   test("a function that the system lists may be called, with the right to do so", async () => {
     const tool = sqlTool({ statement: "select counted() as id", columns: { id: z.int() } });
-    const databases = await open({ read: { user: "executor" }, functions: ["shop.counted"] });
+    const databases = await shop.open({ read: { user: "executor" }, functions: ["shop.counted"] });
     expect(await ask(await loaded(databases, tool))).toEqual({ rows: [{ id: 2 }] });
   });
 
   test("a listed function that writes is refused by the server", async () => {
     const tool = sqlTool({ statement: "select writes() as id", columns: { id: z.int() } });
-    const databases = await open({ read: { user: "executor" }, functions: ["shop.writes"] });
+    const databases = await shop.open({ read: { user: "executor" }, functions: ["shop.writes"] });
     const before = await people();
     expect(await faultsOf(databases, tool)).toEqual([
       "target.sql.statement the database refuses it (error 1792, SQLSTATE 25006)",
@@ -234,7 +218,7 @@ group by 1 order by n desc, name # the end`;
   describe("columns", () => {
     const rules = { columns: { "people.email": "mask", "shop.people.salary": "never" } };
     const faults = async (statement: string, more = {}): Promise<readonly string[]> =>
-      faultsOf(await open(rules), sqlTool({ statement, columns: { x: text }, ...more }));
+      faultsOf(await shop.open(rules), sqlTool({ statement, columns: { x: text }, ...more }));
 
     test("are protected under any name", async () => {
       const masked = ["outputPolicy.rows[].x must be mask, as the system's columns say of shop.people.email"];
@@ -276,7 +260,7 @@ group by 1 order by n desc, name # the end`;
       const statement = "select people.other as x from visible as people group by people.other";
       const tool = sqlTool({ statement, origins: { x: "computed" }, columns: { x: text } });
       const rows = [{ x: "ann@canary.example" }, { x: "bob@canary.example" }];
-      expect(await ask(await loaded(await open(rules), tool))).toEqual({ rows });
+      expect(await ask(await loaded(await shop.open(rules), tool))).toEqual({ rows });
     });
 
     test("must be those of the output", async () => {
@@ -314,7 +298,7 @@ group by 1 order by n desc, name # the end`;
 
     test("are never SQL, and arrive as they were sent", async () => {
       const tool = sqlTool({ statement: "select ? as x", input: { x: z.string().optional() }, columns: { x: text } });
-      const binding = await loaded(await open(), tool);
+      const binding = await loaded(await shop.open(), tool);
       for (const x of hostile) expect(await ask(binding, { x })).toEqual({ rows: [{ x }] });
       expect(await ask(binding, {})).toEqual({ rows: [{ x: null }] });
       for (const x of ["a\0b", "\ud800"]) expect((await refusal(ask(binding, { x }))).code).toBe("INVALID_INPUT");
@@ -327,10 +311,10 @@ group by 1 order by n desc, name # the end`;
         ["sql_mode", "'ORACLE,NO_BACKSLASH_ESCAPES'"],
         ["sql_quote_show_create", "0"],
       ];
-      const before = await server.send("SELECT @@sql_mode AS mode");
-      for (const [name, value] of settings) await server.send(`SET GLOBAL ${name} = ${value}`);
+      const before = await shop.server.send("SELECT @@sql_mode AS mode");
+      for (const [name, value] of settings) await shop.server.send(`SET GLOBAL ${name} = ${value}`);
       try {
-        const databases = await open({ connections: 1 });
+        const databases = await shop.open({ connections: 1 });
         const echo = sqlTool({
           statement: `select concat(?, "'", '\\'', 'é😀') as x`,
           input: { x: z.string() },
@@ -344,7 +328,7 @@ group by 1 order by n desc, name # the end`;
         }
       } finally {
         const mode = String(before[0]?.["mode"]);
-        await server.send([
+        await shop.server.send([
           "SET GLOBAL max_error_count = 64",
           "SET GLOBAL init_connect = ''",
           `SET GLOBAL sql_mode = '${mode}'`,
@@ -356,7 +340,7 @@ group by 1 order by n desc, name # the end`;
     test("are texts unless the statement casts them: 0 does not match every text", async () => {
       const statement = "select id from people where status = ? order by id";
       const binding = await loaded(
-        await open(),
+        await shop.open(),
         sqlTool({ statement, input: { status: z.int() }, columns: { id: z.int() } }),
       );
       expect(await ask(binding, { status: 0 })).toEqual({ rows: [{ id: 2 }] });
@@ -370,7 +354,7 @@ group by 1 order by n desc, name # the end`;
     ];
     test.each(coerced)("that the server would compare as others are refused: %s", async (_, statement, x) => {
       const binding = await loaded(
-        await open(),
+        await shop.open(),
         sqlTool({ statement, input: { x: z.string() }, columns: { id: text } }),
       );
       const { code, details, cause } = await refusal(ask(binding, { x }));
@@ -394,7 +378,7 @@ group by 1 order by n desc, name # the end`;
     test.each(typed)("of CAST(? AS %s) are checked before they are sent", async (type, accepted, refused) => {
       const statement = `select cast(? as ${type}) as x`;
       const binding = await loaded(
-        await open(),
+        await shop.open(),
         sqlTool({ statement, input: { x: z.string() }, columns: { x: text } }),
       );
       for (const x of accepted) {
@@ -410,7 +394,9 @@ group by 1 order by n desc, name # the end`;
         input: { x: z.string() },
         columns: { x: text },
       });
-      expect((await refusal(ask(await loaded(await open(), tool), { x: "2026-02-30" }))).code).toBe("TARGET_REFUSED");
+      expect((await refusal(ask(await loaded(await shop.open(), tool), { x: "2026-02-30" }))).code).toBe(
+        "TARGET_REFUSED",
+      );
     });
 
     test("of every type are exact", async () => {
@@ -418,10 +404,10 @@ group by 1 order by n desc, name # the end`;
         "CREATE TABLE kinds (big bigint, ubig bigint unsigned, d decimal(38,10), dt datetime(6), ts timestamp(6) NULL, f float, db double, j json, b bit(10), bin binary(4), bl blob, y year, t time(6), e enum('a','b'), st set('x','y'), u uuid, flag boolean, da date, l varchar(10) CHARACTER SET latin1)",
         `INSERT INTO kinds VALUES (-9223372036854775808, 18446744073709551615, 1234567890123456789012345678.0123456789, '2026-01-02 03:04:05.000001', '2026-01-02 03:04:05.123456', 0.1, 1e308, '{"a": 9007199254740993}', b'1000000001', x'00ff0102', x'', 2026, '-100:00:00.000005', 'a', 'x,y', '123e4567-e89b-12d3-a456-426614174000', true, '0001-01-01', 'é')`,
       ];
-      await server.send(["SET time_zone = '+00:00'", ...made], "shop");
+      await shop.server.send(["SET time_zone = '+00:00'", ...made], "shop");
       const names = "big ubig d dt ts f db j b bin bl y t e st u flag da l".split(" ");
       const columns = Object.fromEntries(names.map((name) => [name, text]));
-      const binding = await loaded(await open(), sqlTool({ statement: "select * from kinds", columns }));
+      const binding = await loaded(await shop.open(), sqlTool({ statement: "select * from kinds", columns }));
       expect(await ask(binding)).toEqual({
         rows: [
           {
@@ -444,10 +430,13 @@ group by 1 order by n desc, name # the end`;
         ],
       });
       const read = { flag: z.boolean(), f: z.number(), b: z.int() };
-      const exact = await loaded(await open(), sqlTool({ statement: "select flag, f, b from kinds", columns: read }));
+      const exact = await loaded(
+        await shop.open(),
+        sqlTool({ statement: "select flag, f, b from kinds", columns: read }),
+      );
       expect(await ask(exact)).toEqual({ rows: [{ flag: true, f: 0.1, b: 513 }] });
       const large = await loaded(
-        await open(),
+        await shop.open(),
         sqlTool({ statement: "select big from kinds", columns: { big: z.int() } }),
       );
       expect((await refusal(ask(large))).code).toBe("INVALID_OUTPUT");
@@ -457,7 +446,7 @@ group by 1 order by n desc, name # the end`;
   describe("results", () => {
     const wide = { id: z.int() };
     const rowsOf = async (statement: string, more = {}, settings = {}): Promise<unknown> =>
-      ask(await loaded(await open(settings), sqlTool({ statement, columns: wide, ...more })));
+      ask(await loaded(await shop.open(settings), sqlTool({ statement, columns: wide, ...more })));
 
     test("keep the statement's order, and are cut where the tool says", async () => {
       const newest = { rows: [{ id: 200000 }, { id: 199999 }], truncated: true };
@@ -476,7 +465,7 @@ group by 1 order by n desc, name # the end`;
     });
 
     test("that are cut leave nothing running, and the connection for the next call", async () => {
-      const databases = await open({ connections: 1 });
+      const databases = await shop.open({ connections: 1 });
       const many = sqlTool({
         statement: "select a.id from big a, big b limit 1000000000",
         columns: wide,
@@ -492,7 +481,7 @@ group by 1 order by n desc, name # the end`;
     });
 
     test("with more characters than the limit are cut, or refused", async () => {
-      const databases = await open({ limits: { cellChars: 1_000, bytes: 2_500 } });
+      const databases = await shop.open({ limits: { cellChars: 1_000, bytes: 2_500 } });
       const statement = "select id, repeat('x', 900) as x from big order by id";
       const columns = { id: z.int(), x: text };
       const cut = (await ask(await loaded(databases, sqlTool({ statement, columns })))) as {
@@ -508,7 +497,7 @@ group by 1 order by n desc, name # the end`;
     test("with one cell above the memory limit close the connection", async () => {
       const statement = "select repeat('x', 16000000) as x";
       const binding = await loaded(
-        await open({ limits: { cellChars: 1_000, bytes: 2_500 } }),
+        await shop.open({ limits: { cellChars: 1_000, bytes: 2_500 } }),
         sqlTool({ statement, columns: { x: text } }),
       );
       expect((await refusal(ask(binding))).code).toBe("OUTPUT_TOO_LARGE");
@@ -518,7 +507,7 @@ group by 1 order by n desc, name # the end`;
     const many = ["select a.id, a.x from big a, big b", "select a.id, a.x from big a, big b limit 10000000"];
     test.each(many)("of millions of rows cost no more memory than their limits: %s", async (statement) => {
       const columns = { id: z.int(), x: text };
-      const binding = await loaded(await open(), sqlTool({ statement, columns, rows: { returns: 1_000 } }));
+      const binding = await loaded(await shop.open(), sqlTool({ statement, columns, rows: { returns: 1_000 } }));
       const memory = (): number => {
         Bun.gc(true);
         return process.memoryUsage().rss;
@@ -536,12 +525,15 @@ group by 1 order by n desc, name # the end`;
     test("of one row are the row itself", async () => {
       const one = { input: { id: z.int() }, one: true, columns: { name: text } } as const;
       const binding = await loaded(
-        await open(),
+        await shop.open(),
         sqlTool({ statement: "select name from people where id = cast(? as signed)", ...one }),
       );
       expect(await ask(binding, { id: 1 })).toEqual({ name: "Ann" });
       expect((await refusal(ask(binding, { id: 9 }))).details).toEqual({ status: "NOT_FOUND" });
-      const two = await loaded(await open(), sqlTool({ statement: "select name from people where id >= ?", ...one }));
+      const two = await loaded(
+        await shop.open(),
+        sqlTool({ statement: "select name from people where id >= ?", ...one }),
+      );
       expect((await refusal(ask(two, { id: 1 }))).code).toBe("INVALID_OUTPUT");
     });
 
@@ -550,7 +542,9 @@ group by 1 order by n desc, name # the end`;
         statement: "select 1 / salary as x from people where salary - 10 in (0, 1 / 0)",
         columns: { x: text },
       });
-      expect((await refusal(ask(await loaded(await open(), tool)))).details).toEqual({ status: "INVALID_ARGUMENT" });
+      expect((await refusal(ask(await loaded(await shop.open(), tool)))).details).toEqual({
+        status: "INVALID_ARGUMENT",
+      });
     });
   });
 
@@ -558,13 +552,13 @@ group by 1 order by n desc, name # the end`;
     const statement =
       "select json_extract(json_value(concat(email, '{'), '$'), '$') as x, cast(email as date) as y from people where id = cast(? as signed) and 1 / (id - 1) is null";
     const tool = sqlTool({ statement, input: { id: z.int() }, columns: { x: text, y: text } });
-    const error = await refusal(ask(await loaded(await open(), tool), { id: 1 }));
+    const error = await refusal(ask(await loaded(await shop.open(), tool), { id: 1 }));
     expect(JSON.stringify([error.message, error.details, error.cause])).not.toContain("canary");
   });
 
   describe("between callers", () => {
     test("nothing of a call stays on its connection", async () => {
-      const databases = await open({
+      const databases = await shop.open({
         connections: 1,
         read: { user: "executor" },
         functions: ["shop.get_lock", "shop.is_used_lock"],
@@ -573,7 +567,7 @@ group by 1 order by n desc, name # the end`;
       const binding = await loaded(databases, locks);
       expect(await ask(binding)).toEqual({ rows: [{ x: 1 }] });
       await until("the lock's end", async () => {
-        const [row] = await server.send("SELECT is_used_lock('shop') AS used");
+        const [row] = await shop.server.send("SELECT is_used_lock('shop') AS used");
         return row?.["used"] === null ? true : undefined;
       });
     });
@@ -587,13 +581,13 @@ group by 1 order by n desc, name # the end`;
     });
 
     test("of a statement is limited on the server", async () => {
-      const binding = await loaded(await open({ limits: { statementMs: 200 } }), endless);
+      const binding = await loaded(await shop.open({ limits: { statementMs: 200 } }), endless);
       expect((await refusal(ask(binding))).code).toBe("DEADLINE_EXCEEDED");
       await nothingRuns();
     });
 
     test("a caller that disconnects ends its statement on the server, and frees the connection", async () => {
-      const databases = await open({ connections: 1 });
+      const databases = await shop.open({ connections: 1 });
       const [holding, waiting] = [await loaded(databases, endless), await loaded(databases, quick)];
       const leaving = new AbortController();
       const held = refusal(ask(holding, {}, leaving.signal));
@@ -606,7 +600,7 @@ group by 1 order by n desc, name # the end`;
     });
 
     test("callers that disconnect do not make the database unavailable to others", async () => {
-      const databases = await open({ connections: 2 });
+      const databases = await shop.open({ connections: 2 });
       const [holding, other] = [await loaded(databases, endless), await loaded(databases, quick)];
       for (let call = 0; call < 12; call += 1) {
         const error = await refusal(ask(holding, {}, AbortSignal.timeout(20)));
@@ -616,14 +610,14 @@ group by 1 order by n desc, name # the end`;
     });
 
     test("a server that is silent: a call ends with its deadline, also with a new connection", async () => {
-      const binding = await loaded(await open(), quick);
-      server.freeze();
+      const binding = await loaded(await shop.open(), quick);
+      shop.server.freeze();
       try {
         for (let call = 0; call < 2; call += 1) {
           expect((await refusal(ask(binding, {}, AbortSignal.timeout(100)))).code).toBe("DEADLINE_EXCEEDED");
         }
       } finally {
-        server.thaw();
+        shop.server.thaw();
       }
       expect(await ask(binding)).toEqual({ rows: [{ x: "1" }] });
     });
@@ -631,7 +625,7 @@ group by 1 order by n desc, name # the end`;
 
   describe("a table that changes", () => {
     test("in a way that fits is checked again, and answered", async () => {
-      await server.send(
+      await shop.server.send(
         ["CREATE TABLE moods (id int, mood varchar(10))", "INSERT INTO moods VALUES (1, 'glad')"],
         "shop",
       );
@@ -640,8 +634,8 @@ group by 1 order by n desc, name # the end`;
         input: { id: z.int() },
         columns: { x: text },
       });
-      const binding = await loaded(await open(), tool);
-      await server.send("ALTER TABLE moods ADD COLUMN more int", "shop");
+      const binding = await loaded(await shop.open(), tool);
+      await shop.server.send("ALTER TABLE moods ADD COLUMN more int", "shop");
       expect(await ask(binding, { id: 1 })).toEqual({ rows: [{ x: "glad" }] });
     });
 
@@ -656,7 +650,7 @@ group by 1 order by n desc, name # the end`;
       ["is gone", ["DROP TABLE t"]],
     ];
     test.each(changes)("quarantines its tools before the next answer when it %s", async (_, change) => {
-      await server.send(
+      await shop.server.send(
         [
           "DROP TABLE IF EXISTS t",
           "DROP VIEW IF EXISTS t",
@@ -666,19 +660,19 @@ group by 1 order by n desc, name # the end`;
         "shop",
       );
       const tool = sqlTool({ statement: "select a from t", columns: { a: z.boolean() } });
-      const databases = await open({ columns: { "people.salary": "never" } });
+      const databases = await shop.open({ columns: { "people.salary": "never" } });
       const binding = await loaded(databases, tool);
       expect(await ask(binding)).toEqual({ rows: [{ a: true }] });
-      await server.send([...change], "shop");
+      await shop.server.send([...change], "shop");
       const first = await refusal(ask(binding));
       expect(["TARGET_FAILED", "INVALID_OUTPUT"]).toContain(first.code);
       expect((await refusal(ask(binding))).code).toBe(first.code);
-      await server.send(["DROP TABLE IF EXISTS t", "DROP VIEW IF EXISTS t"], "shop");
+      await shop.server.send(["DROP TABLE IF EXISTS t", "DROP VIEW IF EXISTS t"], "shop");
     });
   });
 
   test("320 calls share few connections, and get their own answers", async () => {
-    const databases = await open({ connections: 3 });
+    const databases = await shop.open({ connections: 3 });
     const tool = sqlTool({
       statement: "select ? as x, sum(id) as y from orders where id > ?",
       input: { x: z.int(), least: z.int() },
@@ -739,7 +733,7 @@ group by 1 order by n desc, name # the end`;
       fc.array(fc.constantFrom(...pieces), { minLength: 1, maxLength: 14 }).map((parts) => `select ${parts.join("")}`),
       { numRuns: 20_000, seed: Number(process.env["STC_TEST_SEED"] ?? 1) },
     );
-    const address = { host: "127.0.0.1", port: server.port, database: "shop", user: "reader" };
+    const address = { host: "127.0.0.1", port: shop.server.port, database: "shop", user: "reader" };
     const connection = await MariaDbConnection.open({ ...address, password: undefined, tls: undefined });
     let accepted = 0;
     for (const statement of statements) {
@@ -763,7 +757,7 @@ group by 1 order by n desc, name # the end`;
     const table =
       "CREATE TABLE orders (id bigint PRIMARY KEY, customer_id bigint unsigned, status varchar(10), total decimal(10,2), placed_at datetime(6))";
     const grants = users.trim().split("\n");
-    await server.send(
+    await shop.server.send(
       [
         "DROP TABLE orders",
         table,
@@ -772,7 +766,7 @@ group by 1 order by n desc, name # the end`;
       ],
       "shop",
     );
-    const databases = await open({ read: { user: "stc_reader", passwordFile: passwordFile("change-me") } });
+    const databases = await shop.open({ read: { user: "stc_reader", passwordFile: passwordFile("change-me") } });
     const input = { customer: z.string().regex(/^\d{1,18}$/), status: z.enum(["open", "sent"]).optional() };
     const columns = { id: z.string(), status: text, total: text, placed_at: text };
     const parameters = ["{customer}", "{status}", "{status}"];
@@ -783,34 +777,34 @@ group by 1 order by n desc, name # the end`;
   });
 
   test("a server with another SQL mode, character set and time zone gives the same answers", async () => {
-    await server.kill();
+    await shop.server.kill();
     const modes = "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,IGNORE_SPACE";
-    await server.start([
+    await shop.server.start([
       ...["--skip-character-set-client-handshake", "--character-set-server=latin1", `--sql-mode=${modes}`],
       "--default-time-zone=+09:00",
     ]);
-    await server.send("SET GLOBAL sql_select_limit = 1");
+    await shop.server.send("SET GLOBAL sql_select_limit = 1");
     const statement = `select "a\\"b" as x, ? as y, 1 || 0 as z, from_unixtime(0) as t union all select 'é😀', 'c', 0, null`;
     const columns = { x: text, y: text, z: z.int(), t: text };
-    const binding = await loaded(await open(), sqlTool({ statement, input: { y: z.string() }, columns }));
+    const binding = await loaded(await shop.open(), sqlTool({ statement, input: { y: z.string() }, columns }));
     expect(await ask(binding, { y: "é😀" })).toEqual({
       rows: [
         { x: 'a"b', y: "é😀", z: 1, t: "1970-01-01 00:00:00" },
         { x: "é😀", y: "c", z: 0, t: null },
       ],
     });
-    await server.kill();
-    await server.start();
+    await shop.server.kill();
+    await shop.server.start();
   });
 
   test("a database that is unavailable at the start is checked by the first call", async () => {
-    await server.kill();
-    const databases = await open();
+    await shop.server.kill();
+    const databases = await shop.open();
     const tool = sqlTool({ statement: "select name as x from people order by id", columns: { x: text } });
     const binding = await loaded(databases, tool);
     expect(databases.quarantineOf(tool)?.reason).toContain("has not been reached yet");
     expect((await refusal(ask(binding))).code).toBe("TARGET_UNAVAILABLE");
-    await server.start();
+    await shop.server.start();
     expect(await ask(binding)).toEqual({ rows: [{ x: "Ann" }, { x: "Bob" }] });
   });
 });

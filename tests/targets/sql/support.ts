@@ -16,6 +16,7 @@ import { type Databases, openDatabases } from "../../../src/targets/sql/database
 import type { SqlContext } from "../../../src/targets/sql/engine.ts";
 import { sqlSystem } from "../../../src/targets/sql/engines.ts";
 import type { SqlEntries } from "../../../src/targets/sql/settings.ts";
+import { type MariaDbServer, startMariaDb } from "../../support/mariadb.ts";
 import { type PostgresServer, startPostgres } from "../../support/postgres.ts";
 import { runContext } from "../http/support.ts";
 
@@ -101,31 +102,37 @@ interface Closing {
   close(): Promise<void>;
 }
 
-/** A PostgreSQL of its own with a database `shop`. Its users have no passwords: what is tested is what they may do. */
-export class PostgresShop {
+interface Served {
+  readonly port: number;
+  end(): Promise<void>;
+}
+
+const BOTH_USERS: Settings = { read: { user: "reader" }, write: { user: "writer" } };
+
+/** A server of its own with a database `shop`. Its users have no passwords: what is tested is what they may do. */
+class Shop<S extends Served> {
+  readonly #scheme: string;
   readonly #users: Settings;
   readonly #kept: Closing[] = [];
-  #server: PostgresServer | undefined;
+  #server: S | undefined;
 
-  constructor(users: Settings = { read: { user: "reader" }, write: { user: "writer" } }) {
+  protected constructor(scheme: string, users: Settings) {
+    this.#scheme = scheme;
     this.#users = users;
   }
 
-  get server(): PostgresServer {
+  get server(): S {
     if (this.#server === undefined) throw new Error("the server was not started");
     return this.#server;
   }
 
-  async start(native: string | undefined, tables: string): Promise<void> {
-    this.#server = await startPostgres(native ?? "");
-    await this.#server.createDatabase("shop");
-    await this.#server.send(tables, "shop");
-    await this.#server.trust();
+  protected set server(server: S) {
+    this.#server = server;
   }
 
   /** Opens the database as its users, directly or at the port of a proxy. */
   async open(settings: Settings = {}, port = this.server.port): Promise<Databases> {
-    return this.keep(await databaseAt(port, { ...this.#users, ...settings }));
+    return this.keep(await databaseAt(port, { ...this.#users, ...settings }, this.#scheme));
   }
 
   /** Closed at the end. */
@@ -137,6 +144,33 @@ export class PostgresShop {
   async end(): Promise<void> {
     for (const one of this.#kept) await one.close();
     await this.#server?.end();
+  }
+}
+
+export class PostgresShop extends Shop<PostgresServer> {
+  constructor(users = BOTH_USERS) {
+    super("postgres", users);
+  }
+
+  async start(native: string | undefined, tables: string): Promise<void> {
+    const server = await startPostgres(native ?? "");
+    this.server = server;
+    await server.createDatabase("shop");
+    await server.send(tables, "shop");
+    await server.trust();
+  }
+}
+
+export class MariaDbShop extends Shop<MariaDbServer> {
+  constructor(users = BOTH_USERS) {
+    super("mariadb", users);
+  }
+
+  async start(tables: readonly string[]): Promise<void> {
+    const server = await startMariaDb();
+    this.server = server;
+    await server.send("CREATE DATABASE shop");
+    await server.send(tables, "shop");
   }
 }
 
