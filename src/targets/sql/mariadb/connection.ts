@@ -2,7 +2,6 @@ import type { Duplex } from "node:stream";
 import type { AuthPlugin, Connection, FieldPacket } from "mysql2";
 import { resultSoonAfter } from "../../../core/time-limits.ts";
 import { StoreUnavailable } from "../../../database/pool.ts";
-import { endedWithCall } from "./failures.ts";
 import { cellText, type SentValue } from "./values.ts";
 
 /** Address of a server, and the user to connect as. */
@@ -189,8 +188,7 @@ export class MariaDbConnection {
       await interrupting;
     } catch (error) {
       this.#isBroken = true;
-      // The end of a connection that was killed with its call is no failure of the server; its silence is one.
-      throw signal.aborted && !(error instanceof StoreUnavailable) ? endedWithCall() : error;
+      throw error;
     } finally {
       guard.end();
     }

@@ -41,7 +41,7 @@ const DRIFTED = new Set([1044, 1049, 1054, 1064, 1142, 1143, 1146, 1305, 1356, 1
 const CONFLICTS = new Set([1020, 1213]);
 
 /** Returns what an error of the driver means. Its text may hold rows, and is in none of the results. */
-export function failureOf(error: unknown): SqlFailure {
+function failureOf(error: unknown): SqlFailure {
   if (error instanceof SqlFailure) return error;
   const { errno, sqlState, code } = error as {
     readonly errno?: unknown;
@@ -74,10 +74,12 @@ export function failureOf(error: unknown): SqlFailure {
   });
 }
 
-/** Returns the failure of a statement whose connection was killed because its call has ended. */
-export function endedWithCall(): SqlFailure {
+/** Returns what an error means in a call. The end of a connection with its call is no failure of the server. */
+export function failureIn(signal: AbortSignal, error: unknown): SqlFailure {
+  const failure = failureOf(error);
+  if (!signal.aborted || failure.origin !== "transport" || error instanceof SqlFailure) return failure;
   const [code, status] = TOO_LATE;
-  return new SqlFailure({ code, status, sqlState: "", origin: "local", message: "ended with its call" });
+  return new SqlFailure({ code, status, sqlState: "", origin: "local", message: failure.message });
 }
 
 /** Returns the failure for an error of COMMIT. Only a conflict guarantees that nothing was changed. */

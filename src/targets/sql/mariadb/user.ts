@@ -17,7 +17,7 @@ import type { ServerLimits } from "../server-system.ts";
 import { type ReadBounds, ResultTooLarge, type StatementAnswer } from "./connection.ts";
 import type { MariaDbDatabase, MariaDbTransaction } from "./database.ts";
 import { describeStatement, digestOf, effectsOf, type MariaDbDescription, shapeOf } from "./description.ts";
-import { failureOf, warned } from "./failures.ts";
+import { failureIn, warned } from "./failures.ts";
 
 interface UserOptions {
   readonly name: string;
@@ -47,7 +47,7 @@ export class MariaDbUser implements DatabaseUser {
       const description = await describeStatement(database, { statement, isChange: use === "change", schema, signal });
       return new MariaDbStatement(this.#options, statement, description);
     } catch (error) {
-      throw error instanceof StatementRefused ? error : failureOf(error);
+      throw error instanceof StatementRefused ? error : failureIn(signal, error);
     }
   }
 }
@@ -77,7 +77,7 @@ class MariaDbStatement implements PreparedStatement {
         rows,
       );
     } catch (error) {
-      throw error instanceof ResultTooLarge ? tooLarge() : failureOf(error);
+      throw error instanceof ResultTooLarge ? tooLarge() : failureIn(signal, error);
     }
   }
 
@@ -90,7 +90,7 @@ class MariaDbStatement implements PreparedStatement {
       });
       return typeof counted === "string" ? Number(counted) : undefined;
     } catch (error) {
-      throw failureOf(error);
+      throw failureIn(signal, error);
     }
   }
 
@@ -111,7 +111,7 @@ class MariaDbStatement implements PreparedStatement {
       });
     } catch (error) {
       if (refused !== undefined) throw refused.error;
-      throw error instanceof Refusal || error instanceof SqlFailure ? error : failureOf(error);
+      throw error instanceof Refusal || error instanceof SqlFailure ? error : failureIn(context.signal, error);
     }
   }
 
