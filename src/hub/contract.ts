@@ -1,0 +1,58 @@
+import type { z } from "zod";
+import type { EpochMs } from "../core/types.ts";
+
+/** A service that reaches the shared state through the hub. */
+export interface Member {
+  /** Name in its certificate or workload token. Replicas of one service share it. */
+  readonly name: string;
+  /** Id of the log that this process writes. */
+  readonly instance: string;
+}
+
+export interface HubRequest {
+  readonly member: Member;
+  /** Stays the same when the member repeats a request whose answer it did not get. */
+  readonly id: string;
+  /** Fires when the member has left. */
+  readonly signal: AbortSignal;
+}
+
+/** What members may ask a hub for. */
+export interface HubMethod<Input = unknown> {
+  readonly name: string;
+  readonly input: z.ZodType<Input>;
+  handle(input: Input, request: HubRequest): Promise<HubAnswer>;
+}
+
+export interface HubAnswer {
+  readonly value: unknown;
+  /** The database's clock, in Unix milliseconds. */
+  readonly now: EpochMs;
+}
+
+/** Values that the hub sends by itself, by the name of the operation that they are the output of. */
+export interface Pushed {
+  readonly value: unknown;
+  /** The database's clock now, as far as it is known. */
+  readonly now: EpochMs;
+}
+
+/** The member's end. */
+export interface HubClient {
+  /**
+   * Sends a request, and sends it again with the same id when its answer is lost, until the time limit. The hub changes nothing twice.
+   * Rejects with `HubUnavailable` when there is no answer, with `HubRefusal` when the hub refuses it.
+   */
+  call(method: string, input: unknown, options?: CallOptions): Promise<HubAnswer>;
+  /** Returns what the hub pushed last; undefined when that may be out of date. */
+  pushed(name: string): Pushed | undefined;
+  /** Calls `changed` when something was pushed, and about twice a second while the hub is away, until the returned function is called. */
+  watch(changed: () => void): () => void;
+  close(): Promise<void>;
+}
+
+export interface CallOptions {
+  /** Limit for all attempts, in milliseconds. */
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal;
+}
