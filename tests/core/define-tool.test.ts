@@ -5,7 +5,7 @@ import { type Fault, ManifestError } from "../../src/core/errors.ts";
 import { OPERATOR_PERMISSIONS } from "../../src/core/operator-permissions.ts";
 import { freeText } from "../../src/core/schema/bounds.ts";
 import type { Tool, ToolConfig } from "../../src/core/types.ts";
-import { cliCommand, defineTool, grpcMethod } from "../../src/index.ts";
+import { cliCommand, defineTool, grpcMethod, sqlStatement } from "../../src/index.ts";
 
 const SOUND = {
   name: "look_up",
@@ -49,6 +49,14 @@ const cli = (part: Record<string, unknown>, rest: Record<string, unknown> = {}) 
   target: { system: "git", cli: { ...CLI.cli, ...part } },
   output: z.object({ text: z.string() }),
   outputPolicy: { text: "allow" },
+  ...rest,
+});
+
+const ofDatabase = (statement: string, rest: Record<string, unknown>) => ({
+  handler: undefined,
+  target: sqlStatement("shop", { statement, parameters: ["{id}", "{kind}"] }),
+  output: z.object({ rows: z.array(z.object({ id: z.string() })), changed: z.int().optional() }),
+  outputPolicy: { "rows[].id": "allow" },
   ...rest,
 });
 
@@ -333,6 +341,12 @@ describe("a valid manifest", () => {
       "network",
     ],
     ["write by command", cli({}, { classification: "write" }), "command"],
+    [
+      "write to a database",
+      ofDatabase("delete from orders where id = $1::uuid and kind = $2 returning id", { classification: "write" }),
+      "network",
+    ],
+    ["read of a database, by a name that says more", ofDatabase("select $1, $2", { name: "delete_preview" }), "read"],
   ])("category of %s", (_title, changes, category) => {
     expect(define(changes).category).toBe(category as never);
   });

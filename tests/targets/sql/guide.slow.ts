@@ -38,6 +38,8 @@ class GuideService extends AskingService {
     writeFileSync(join(this.folder, "secrets/shop-writer"), "change-me-too\n");
     writeFileSync(join(this.folder, "tools/orders.tool.yaml"), manifest);
     writeFileSync(join(this.folder, "tools/cancel.tool.yaml"), change);
+    const write = { ...parse(change), name: "orders_set_cancelled", classification: "write" };
+    writeFileSync(join(this.folder, "tools/set.tool.yaml"), stringify(write));
     const { systems } = parse(settings);
     expect(systems.shop.sql.url).toBe("postgres://db.internal:5432/shop");
     // The guide's database is in an internal network; this one is on this host.
@@ -113,6 +115,12 @@ describe.skipIf(native === undefined)("the guide's database", () => {
     expect(body.result.rows).toHaveLength(30);
     const lines = service.journal().filter(({ type }) => type === "change.prepared");
     expect(lines).toMatchObject([{ traceId: body.traceId, system: "shop", changed: 30 }]);
+  });
+
+  test("a change waits for a person, although its tool is not destructive", async () => {
+    const { http, body } = await service.call({ customer: "8" }, "orders_set_cancelled");
+    expect([http, body.status]).toEqual([202, "pending"]);
+    expect(service.entry(body.traceId)).toMatchObject({ decision: "PENDING" });
   });
 
   test("tables and statements are imported with the commands of the guide, and load", async () => {

@@ -49,7 +49,7 @@ export function sqlTool({
     description: "Asks the database",
     version: "1",
     classification,
-    category: classification === "read" ? "read" : "write",
+    category: classification === "read" ? "read" : "network",
     permissions: { required: ["shop:read"] },
     input: z.strictObject(input),
     output: sql.one === true ? z.object(columns) : rows,
