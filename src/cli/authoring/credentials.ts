@@ -55,6 +55,9 @@ export function withoutCredentials(value: unknown, secrets: readonly string[], d
   if (typeof value !== "object" || value === null) return value;
   if (depth > DEPTH_MAX * 2) return textWithout("[too deep]", []);
   if (Array.isArray(value)) return value.map((each) => withoutCredentials(each, secrets, depth + 1));
+  // A number beyond 2^53 and a date, among others, have no members: they are shown as JSON.stringify would write them.
+  if ("toJSON" in value && typeof value.toJSON === "function")
+    return withoutCredentials(value.toJSON(), secrets, depth + 1);
   const members = Object.entries(value).map(([key, inner]) => [
     textWithout(key, secrets),
     withoutCredentials(inner, secrets, depth + 1),

@@ -19,6 +19,10 @@ const api = Bun.serve({
     const sent = request.headers.get("authorization") ?? "";
     const headers = { "x-request-id": "r-1", "x-echo": sent };
     if (pathname.endsWith("/missing")) return Response.json({ why: "no such order", sent }, { status: 404, headers });
+    if (pathname.endsWith("/large")) {
+      const answer = `{"id":"8","total":9007199254740993,"sent":"${sent}"}`;
+      return new Response(answer, { headers: { "content-type": "application/json" } });
+    }
     return Response.json({ id: "7", secretNote: "not for agents", sent }, { headers });
   },
 });
@@ -196,6 +200,12 @@ describe("an answer", () => {
     const { out } = await tried("get_order", { order: "7" });
     expect(out).toMatch(/secretNote +"not for agents" +stripped +no pattern/);
     expect(JSON.stringify(shown) + out).not.toContain(TOKEN);
+  });
+
+  test("with a number beyond 2^53 is shown with every digit", async () => {
+    const { shown } = await asJson("get_order", { order: "large" });
+    expect(shown.raw).toEqual({ id: "8", total: "9007199254740993", sent: "Bearer [REDACTED]" });
+    expect((await tried("get_order", { order: "large" })).out).toMatch(/total +"9007199254740993" +not in the schema/);
   });
 
   test("with an error status is shown with its body", async () => {
