@@ -2,7 +2,7 @@ import type { z } from "zod";
 import type { EpochMs } from "../core/types.ts";
 
 /** A service that reaches the shared state through the hub. */
-export interface Member {
+export interface HubMember {
   /** Name in its certificate or workload token. Replicas of one service share it. */
   readonly name: string;
   /** Id of the log that this process writes. */
@@ -10,7 +10,7 @@ export interface Member {
 }
 
 export interface HubRequest {
-  readonly member: Member;
+  readonly member: HubMember;
   /** Stays the same when the member repeats a request whose answer it did not get. */
   readonly id: string;
   /** Fires when the member has left. */
@@ -43,7 +43,7 @@ export interface HubClient {
    * Sends a request, and sends it again with the same id when its answer is lost, until the time limit. The hub changes nothing twice.
    * Rejects with `HubUnavailable` when there is no answer, with `HubRefusal` when the hub refuses it.
    */
-  call(method: string, input: unknown, options?: CallOptions): Promise<HubAnswer>;
+  call(method: string, input: unknown, options?: HubCallOptions): Promise<HubAnswer>;
   /** Returns what the hub pushed last; undefined when that may be out of date. */
   pushed(name: string): Pushed | undefined;
   /** Calls `changed` when something was pushed, and about twice a second while the hub is away, until the returned function is called. */
@@ -51,8 +51,17 @@ export interface HubClient {
   close(): Promise<void>;
 }
 
-export interface CallOptions {
+export interface HubCallOptions {
   /** Limit for all attempts, in milliseconds. */
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
+}
+
+/** A value that the hub sends to its members whenever it changes. */
+export interface PushSource {
+  /** Name of the operation that the value is the output of. */
+  readonly name: string;
+  current(): Promise<HubAnswer>;
+  /** Calls `changed` when the value may have changed, until the returned function is called. */
+  watch(changed: () => void): () => void;
 }

@@ -152,6 +152,7 @@ const CAPABILITIES: readonly Capability[] = [
       "src/targets/files/frontmatter.ts",
       // Rows, files and messages that this codebase writes itself.
       ...["src/approvals/notify/report.ts", "src/approvals/store/tasks.ts", "src/database/rows.ts"],
+      "src/hub/wire.ts",
       "src/targets/sql/postgres/description.ts",
       ...["src/targets/sql/sqlite/processes.ts", "src/targets/sql/sqlite/sqlite-child.ts"],
       "src/targets/sql/postgres/catalog.ts",

@@ -59,6 +59,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       "quotas",
       "audit",
       "detection",
+      "hub",
+      "egress",
     ],
   ],
   "runtime/inventory": [
@@ -74,6 +76,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...["runtime/composition", "runtime/config", "runtime/module-types.ts"],
   ],
   http: ["core", "http1", "pipeline", "approvals", "data-flow", "halts", "quotas", "audit", "runtime/reload"],
+  hub: ["core", "egress", "database", "approvals", "halts", "quotas", "data-flow", "pipeline", "http"],
   mcp: ["core", "pipeline", "approvals", "http"],
   console: ["core", "database", "pipeline", "audit", "egress", "http", "console/app"],
   // Runs in browsers: nothing of the service but pure functions of `core`.
@@ -141,6 +144,8 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
   workers: ["prom-client"],
+  database: ["zod"],
+  hub: ["zod"],
   mcp: ["zod"],
   "console/app": ["@preact/signals", "preact", "preact/hooks"],
   console: ["oauth4webapi", "zod"],

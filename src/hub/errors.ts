@@ -1,0 +1,20 @@
+/** The hub gave no answer within the time limit, or its store is away. What was asked for may have been done. */
+export class HubUnavailable extends Error {
+  override readonly name = "HubUnavailable";
+}
+
+/**
+ * The hub refuses the request, and would refuse it again. Methods of the hub throw it, too: the member then gets the code and the
+ * message.
+ */
+export class HubRefusal extends Error {
+  override readonly name = "HubRefusal";
+  readonly status: 400 | 401 | 403 | 404 | 409 | 413;
+  readonly code: string;
+
+  constructor(status: HubRefusal["status"], code: string, message: string) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
