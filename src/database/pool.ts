@@ -1,5 +1,7 @@
+import { present } from "../core/present.ts";
 import { resultSoonAfter, resultWithin } from "../core/time-limits.ts";
 import { StoreProblem, transact } from "./dialect.ts";
+import { Semaphore } from "./semaphore.ts";
 
 export interface PoolLimits {
   /** Limit for a whole transaction, after which the connection is closed, in milliseconds. */
@@ -8,7 +10,6 @@ export interface PoolLimits {
   readonly queueMs: number;
 }
 
-const QUEUED_MAX = 5_000;
 /** Time that a server has to end a transaction whose signal has fired, in milliseconds. */
 const END_MS_MAX = 1_000;
 const APPROVALS_SERVER = "the approvals' PostgreSQL";
@@ -35,15 +36,16 @@ interface PoolOptions {
 export class ConnectionPool {
   readonly #free: PooledConnection[];
   readonly #all: readonly PooledConnection[];
-  readonly #queueMs: number;
-  readonly #server: string;
-  readonly #queue = new Set<(connection: PooledConnection | undefined) => void>();
-  #closed = false;
+  readonly #permits: Semaphore;
 
   constructor(options: PoolOptions) {
-    this.#queueMs = options.limits.queueMs;
-    this.#server = options.server ?? APPROVALS_SERVER;
-    this.#all = Array.from({ length: options.count }, () => new PooledConnection(options));
+    const { count, server = APPROVALS_SERVER, limits } = options;
+    this.#permits = new Semaphore({
+      permits: count,
+      waitMs: limits.queueMs,
+      refused: () => new NoFreeConnection(`${server} has no free connection: it is slow or unavailable`),
+    });
+    this.#all = Array.from({ length: count }, () => new PooledConnection(options));
     this.#free = [...this.#all];
   }
 
@@ -53,38 +55,19 @@ export class ConnectionPool {
     work: (sql: Bun.TransactionSQL) => Promise<T>,
     { using = transact, signal }: Partial<Pick<Run<T>, "using" | "signal">> = {},
   ): Promise<T> {
-    const connection = this.#free.pop() ?? (await this.#nextFree(signal));
-    if (connection === undefined || this.#closed)
-      throw new NoFreeConnection(`${this.#server} has no free connection: it is slow or unavailable`);
+    await this.#permits.acquire(signal);
+    const connection = present(this.#free.pop(), "a connection for each permit");
     try {
       return await connection.run({ mode, work, using, signal });
     } finally {
-      const [next] = this.#queue;
-      if (next === undefined) this.#free.push(connection);
-      else next(connection);
+      this.#free.push(connection);
+      this.#permits.release();
     }
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
-    for (const next of [...this.#queue]) next(undefined);
+    this.#permits.close();
     await Promise.all(this.#all.map((connection) => connection.close()));
-  }
-
-  #nextFree(signal: AbortSignal | undefined): Promise<PooledConnection | undefined> {
-    if (this.#queue.size >= QUEUED_MAX || this.#closed || signal?.aborted === true) return Promise.resolve(undefined);
-    return new Promise((resolve) => {
-      const settle = (connection: PooledConnection | undefined): void => {
-        clearTimeout(timer);
-        signal?.removeEventListener("abort", leave);
-        this.#queue.delete(settle);
-        resolve(connection);
-      };
-      const leave = (): void => settle(undefined);
-      signal?.addEventListener("abort", leave, { once: true });
-      const timer = setTimeout(leave, this.#queueMs);
-      this.#queue.add(settle);
-    });
   }
 }
 

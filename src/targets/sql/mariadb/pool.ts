@@ -1,10 +1,10 @@
 import { resultWithin } from "../../../core/time-limits.ts";
 import { NoFreeConnection, StoreUnavailable } from "../../../database/pool.ts";
+import { Semaphore } from "../../../database/semaphore.ts";
 import type { MariaDbConnection } from "./connection.ts";
 
 const QUEUE_MS_MAX = 5_000;
 const RESET_MS_MAX = 1_000;
-const QUEUED_MAX = 5_000;
 
 interface PoolOptions {
   readonly name: string;
@@ -17,17 +17,21 @@ export class MariaDbPool {
   readonly #options: PoolOptions;
   readonly #idle: MariaDbConnection[] = [];
   readonly #used = new Set<MariaDbConnection>();
-  readonly #queue = new Set<(mayGo: boolean) => void>();
-  #free: number;
+  readonly #permits: Semaphore;
   #closed = false;
 
   constructor(options: PoolOptions) {
     this.#options = options;
-    this.#free = options.count;
+    const { name, count } = options;
+    this.#permits = new Semaphore({
+      permits: count,
+      waitMs: QUEUE_MS_MAX,
+      refused: () => new NoFreeConnection(`the database of ${name} has no free connection`),
+    });
   }
 
   async run<T>(signal: AbortSignal, work: (connection: MariaDbConnection) => Promise<T>): Promise<T> {
-    await this.#turn(signal);
+    await this.#permits.acquire(signal);
     let connection: MariaDbConnection | undefined;
     try {
       connection = await this.#connection(signal);
@@ -43,7 +47,7 @@ export class MariaDbPool {
 
   async close(): Promise<void> {
     this.#closed = true;
-    for (const next of [...this.#queue]) next(false);
+    this.#permits.close();
     for (const connection of [...this.#idle, ...this.#used]) connection.destroy();
   }
 
@@ -57,44 +61,13 @@ export class MariaDbPool {
     }
     this.#used.delete(connection);
     this.#idle.push(connection);
-    this.#next();
+    this.#permits.release();
   }
 
   #discard(connection: MariaDbConnection | undefined): void {
     connection?.destroy();
     if (connection !== undefined) this.#used.delete(connection);
-    this.#next();
-  }
-
-  #next(): void {
-    const [next] = this.#queue;
-    if (next === undefined) this.#free += 1;
-    else next(true);
-  }
-
-  /** Waits until the caller may have a connection. */
-  async #turn(signal: AbortSignal): Promise<void> {
-    const unavailable = (): Error =>
-      new NoFreeConnection(`the database of ${this.#options.name} has no free connection`);
-    if (this.#closed || signal.aborted) throw unavailable();
-    if (this.#free > 0) {
-      this.#free -= 1;
-      return;
-    }
-    if (this.#queue.size >= QUEUED_MAX) throw unavailable();
-    const mayGo = await new Promise<boolean>((resolve) => {
-      const settle = (result: boolean): void => {
-        clearTimeout(timer);
-        signal.removeEventListener("abort", leave);
-        this.#queue.delete(settle);
-        resolve(result);
-      };
-      const leave = (): void => settle(false);
-      const timer = setTimeout(leave, QUEUE_MS_MAX);
-      signal.addEventListener("abort", leave, { once: true });
-      this.#queue.add(settle);
-    });
-    if (!mayGo) throw unavailable();
+    this.#permits.release();
   }
 
   async #connection(signal: AbortSignal): Promise<MariaDbConnection> {

@@ -1,4 +1,5 @@
 import { Refusal } from "../../../core/errors.ts";
+import type { Origin } from "../../../egress/resilience.ts";
 import {
   CONSTRAINED,
   EXISTS,
@@ -66,7 +67,7 @@ export function tooLate(): SqlFailure {
 }
 
 /** Returns the failure of a statement whose process cannot be used. `because`: the reason, for operators. */
-export function unavailable(because: string): SqlFailure {
+export function unavailable(because: string, origin: Origin = "transport"): SqlFailure {
   const [code, status] = UNAVAILABLE;
-  return new SqlFailure({ code, status, sqlState: "", origin: "transport", message: because });
+  return new SqlFailure({ code, status, sqlState: "", origin, message: because });
 }

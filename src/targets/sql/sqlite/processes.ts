@@ -1,6 +1,6 @@
 import { Lines } from "../../../core/lines.ts";
 import type { ServerOutput, ServerProcess } from "../../../core/server-process.ts";
-import { unlessAborted } from "../../../core/time-limits.ts";
+import { Semaphore } from "../../../database/semaphore.ts";
 import type { SqlFailure } from "../failures.ts";
 import { failureOf, tooLate, unavailable } from "./failures.ts";
 import { isInWalMode } from "./files.ts";
@@ -32,25 +32,27 @@ export class DatabaseProcesses {
   readonly #options: ProcessOptions;
   readonly #idle: DatabaseProcess[] = [];
   readonly #all = new Set<DatabaseProcess>();
-  readonly #waiting: (() => void)[] = [];
-  #used = 0;
-  #isClosed = false;
+  readonly #permits: Semaphore;
 
   constructor(options: ProcessOptions) {
     this.#options = options;
+    const { name, count } = options;
+    this.#permits = new Semaphore({
+      permits: count,
+      refused: (isAborted) => (isAborted ? tooLate() : unavailable(`${name} has no free process`, "local")),
+    });
   }
 
   /** Runs work with a process of its own, which is killed when the signal fires. Waits for one as long as the signal allows. */
   async use<T>(signal: AbortSignal, work: (database: DatabaseProcess) => Promise<T>): Promise<T> {
-    await this.#turn(signal);
+    await this.#permits.acquire(signal);
     let used: DatabaseProcess | undefined;
     try {
       used = await this.#next(signal);
       return await work(used);
     } finally {
-      this.#used -= 1;
       if (used?.isUsable === true) this.#idle.push(used);
-      this.#waiting.shift()?.();
+      this.#permits.release();
     }
   }
 
@@ -60,31 +62,12 @@ export class DatabaseProcesses {
   }
 
   async close(): Promise<void> {
-    this.#isClosed = true;
+    this.#permits.close();
     await Promise.all([...this.#all].map((each) => each.end()));
   }
 
-  async #turn(signal: AbortSignal): Promise<void> {
-    while (this.#used >= this.#options.count) {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      this.#waiting.push(resolve);
-      try {
-        await unlessAborted(promise, signal, tooLate);
-      } catch (error) {
-        // A turn that comes at the same moment is passed on.
-        const at = this.#waiting.indexOf(resolve);
-        if (at === -1) this.#waiting.shift()?.();
-        else this.#waiting.splice(at, 1);
-        throw error;
-      }
-    }
-    if (signal.aborted) throw tooLate();
-    this.#used += 1;
-  }
-
   async #next(signal: AbortSignal): Promise<DatabaseProcess> {
-    const { name, identity, file, mayChange, lockMs } = this.#options;
-    if (this.#isClosed) throw unavailable(`${name} is closed`);
+    const { identity, file, mayChange, lockMs } = this.#options;
     const isNow = identity();
     if (isNow === undefined) throw unavailable("the database's file cannot be used");
     for (let known = this.#idle.pop(); known !== undefined; known = this.#idle.pop()) {
