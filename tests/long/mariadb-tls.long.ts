@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import type { Databases } from "../../src/targets/sql/databases.ts";
 import { type MariaDbServer, startMariaDb } from "../support/mariadb.ts";
+import { peakMbOf } from "../support/peak-memory.ts";
 import { Authority, type LeafOptions } from "../support/tls-files.ts";
 import { ask, databaseAt, loaded, refusal, sqlTool } from "../targets/sql/support.ts";
 
@@ -28,12 +29,17 @@ async function serve(options: LeafOptions = {}, by = authority): Promise<void> {
   await server.start([...files, `--ssl-key=${file("key.pem", key)}`]);
 }
 
-/** Returns the answer of a call over TLS. */
-async function answer(tls: Readonly<Record<string, string>>, user = "reader"): Promise<unknown> {
+async function open(tls: Readonly<Record<string, string>>, user = "reader"): Promise<Databases> {
   const read = { user, passwordFile: file("password", "a % secret\n") };
   const databases = await databaseAt(server.port, { read, tls }, "mariadb");
   opened.push(databases);
-  return ask(await loaded(databases, sqlTool({ statement: "select 1 as x", columns: { x: z.int() } })));
+  return databases;
+}
+
+/** Returns the answer of a call over TLS. */
+async function answer(tls: Readonly<Record<string, string>>, user?: string): Promise<unknown> {
+  const tool = sqlTool({ statement: "select 1 as x", columns: { x: z.int() } });
+  return ask(await loaded(await open(tls, user), tool));
 }
 
 const rootCert = (): string => file("trusted.pem", authority.pem);
@@ -95,5 +101,24 @@ describe("TLS to MariaDB", () => {
     const pair = { clientCert: file("client.pem", cert), clientKey: file("client.key", key) };
     expect(await answer({ rootCert: rootCert(), ...pair }, "certified")).toEqual({ rows: [{ x: 1 }] });
     await expect(answer({ rootCert: rootCert() }, "certified")).rejects.toThrow("error 1045, SQLSTATE 28000");
+  });
+
+  test("a result of ten million rows costs less than 20 MB at its peak", async () => {
+    await serve();
+    const numbers = "(select seq as n from seq_1_to_10000000)";
+    const statement = `select n, repeat('x', 100) as x from ${numbers} as numbers limit 10000000`;
+    const columns = { n: z.int(), x: z.string() };
+    const binding = await loaded(
+      await open({ rootCert: rootCert() }),
+      sqlTool({ statement, columns, rows: { returns: 1_000 } }),
+    );
+    const peak = await peakMbOf(async () => {
+      const { rows, truncated } = (await ask(binding)) as {
+        readonly rows: readonly unknown[];
+        readonly truncated: true;
+      };
+      expect([rows.length, truncated]).toEqual([1_000, true]);
+    });
+    expect(peak).toBeLessThan(20);
   });
 });

@@ -175,9 +175,10 @@ export class MariaDbConnection {
         return;
       }
       guard.extend(ARRIVING_BYTES);
+      skipRows(query);
       // The server holds the remaining rows until the statement is interrupted.
-      this.#connection.pause();
-      interrupting = this.#kill("QUERY").finally(() => this.#connection.resume());
+      this.#stream?.pause();
+      interrupting = this.#kill("QUERY").finally(() => this.#stream?.resume());
     };
     const settled = this.#settled(query, read).catch((error: unknown) => {
       if (interrupting === undefined || (error as { readonly errno?: number }).errno !== INTERRUPTED) throw error;
@@ -284,4 +285,17 @@ export class MariaDbConnection {
     if (this.#isBroken) ended.reject(new StoreUnavailable("the connection has ended"));
     return ended.promise.finally(() => void this.#connection.off("error", ended.reject));
   }
+}
+
+/** A command of the driver. Its types do not have this method. */
+interface DriverCommand {
+  /** Takes a packet; returns whether the command has ended. */
+  execute(packet: { isEOF(): boolean; isError(): boolean }, connection: unknown): boolean;
+}
+
+/** Has the driver ignore the rows that still arrive: the values of each would be garbage. */
+function skipRows(query: object): void {
+  const command = query as DriverCommand;
+  const execute = command.execute.bind(command);
+  command.execute = (packet, connection) => (packet.isEOF() || packet.isError()) && execute(packet, connection);
 }
