@@ -346,7 +346,8 @@ describe("a valid manifest", () => {
       ofDatabase("delete from orders where id = $1::uuid and kind = $2 returning id", { classification: "write" }),
       "network",
     ],
-    ["read of a database, by a name that says more", ofDatabase("select $1, $2", { name: "delete_preview" }), "read"],
+    ["read of a database", ofDatabase("select $1, $2", {}), "read"],
+    ["read of a database that says delete", ofDatabase("select $1, $2", { name: "delete_order" }), "network"],
   ])("category of %s", (_title, changes, category) => {
     expect(define(changes).category).toBe(category as never);
   });

@@ -15,8 +15,7 @@ export function sqlKind(parts: SqlParts): TargetKind<SqlContext> {
     systems: { keys: ["sql"], schema: sqlSystem, claims: (entry) => claimsIn(entry as { readonly sql: SqlEntry }) },
     data: sqlStatementPart,
     check: sqlFaults,
-    // A change asks as the changes of other services do; a query cannot change anything, whatever its name says.
-    category: (isRead) => (isRead ? "read" : "network"),
+    category: () => "network",
     reads: ["private"],
     planOffline: ({ target, classification }, entry) => {
       const settings = (entry as { readonly sql: SqlEntry } | undefined)?.sql;
