@@ -34,19 +34,27 @@ export function descriptionFaults(checked: CheckedTool, description: Description
   ];
 }
 
-function userFaults({ user }: Description): readonly Fault[] {
-  const field = "target.system";
+function userFaults({ user }: Pick<Description, "user">): readonly Fault[] {
+  const { isSuperuser, bypassesRowSecurity, serverRights = [] } = user;
+  const says = [
+    isSuperuser && "is a superuser",
+    bypassesRowSecurity && "bypasses row-level security",
+    serverRights.length > 0 && `has rights over the whole server (${serverRights.join(", ")})`,
+  ].find((each) => each !== false);
   const advice = "name a user with only the rights that the tools need in the system's read or write";
-  if (user.isSuperuser) return [{ field, message: `its database user is a superuser: ${advice}` }];
-  return user.bypassesRowSecurity
-    ? [{ field, message: `its database user bypasses row-level security: ${advice}` }]
-    : [];
+  return unless(says === undefined, "target.system", `its database user ${says}: ${advice}`);
 }
 
-/** Returns what an operator should know of a tool that reads. */
-export function descriptionNotes({ user }: Description): readonly Fault[] {
-  const message = `its database user may change ${user.changes}: revoke that, a tool that reads does not need it`;
-  return user.changes === undefined ? [] : [{ field: "target.system", message }];
+/** Returns what an operator should know of the database user of a tool. */
+export function descriptionNotes(
+  { user: { changes, tableRights = [] } }: Description,
+  isRead: boolean,
+): readonly Fault[] {
+  const field = "target.system";
+  const names = tableRights.join(", ");
+  const ofTable = `its database user may change ${changes}: revoke that, a tool that reads does not need it`;
+  const ofAll = `its database user has rights on every table (${names}): grant it rights on the tables that its tools use`;
+  return [...unless(!isRead || changes === undefined, field, ofTable), ...unless(names === "", field, ofAll)];
 }
 
 function parameterFaults({ parameters = [] }: SqlPart, description: Description): readonly Fault[] {
@@ -152,6 +160,7 @@ export function countFaults(
     ({ name, isList }, index) => name === parameters[index]?.name && isList === parameters[index]?.isList,
   );
   return [
+    ...userFaults(counting),
     ...unless(isCount, field, "must return one number: select count(*) from …"),
     ...unless(isSame, field, "must give its parameters the types that they have in the statement"),
     ...functionFaults(rules, counting).map(({ message }) => ({ field, message })),

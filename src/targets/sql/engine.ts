@@ -230,6 +230,10 @@ export interface Description {
 export interface ReadingUser {
   readonly isSuperuser: boolean;
   readonly bypassesRowSecurity: boolean;
+  /** Names of all rights over the whole server. Left out: none. */
+  readonly serverRights?: readonly string[];
+  /** Names of rights on every table. Left out: none. */
+  readonly tableRights?: readonly string[];
   /** Names of the statement's tables that the user may change; undefined: none. */
   readonly changes: string | undefined;
 }

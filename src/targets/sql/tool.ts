@@ -85,7 +85,7 @@ export class SqlTool implements Binding {
 
   /** Remarks on the tool for operators. */
   get notes(): readonly Fault[] {
-    return this.#checked === undefined || this.#isChange ? [] : descriptionNotes(this.#checked.statement.description);
+    return this.#checked === undefined ? [] : descriptionNotes(this.#checked.statement.description, !this.#isChange);
   }
 
   /** Origins of the answers' columns, by path: as the database reports them, otherwise as the manifest declares them. */

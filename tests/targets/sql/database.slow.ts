@@ -108,6 +108,23 @@ describe.skipIf(native === undefined)("a database", () => {
     ]);
   });
 
+  const rights: readonly (readonly [given: string, says: string])[] = [
+    ["ALTER ROLE mighty SUPERUSER", "is a superuser: "],
+    ["ALTER ROLE mighty BYPASSRLS", "bypasses row-level security: "],
+    ["ALTER ROLE mighty REPLICATION", "has rights over the whole server (REPLICATION): "],
+    ["GRANT pg_write_server_files TO mighty", "has rights over the whole server (pg_write_server_files): "],
+  ];
+  test.each(rights)("a user with more rights than tools need is refused: %s", async (given, says) => {
+    await shop.server.send(`CREATE ROLE mighty LOGIN; GRANT SELECT ON people TO mighty; ${given}`, "shop");
+    try {
+      const tool = sqlTool({ statement: "select name as x from people", columns: { x: text } });
+      const [fault = ""] = await faultsOf(await shop.open({ read: { user: "mighty" } }), tool);
+      expect(fault).toStartWith(`target.system its database user ${says}name a user with only the rights`);
+    } finally {
+      await shop.server.send("DROP OWNED BY mighty; DROP ROLE mighty", "shop");
+    }
+  });
+
   test("a function that the system lists may be called", async () => {
     const tool = sqlTool({ statement: "select harmless(1)::text as id", columns: { id: text } });
     expect(await ask(await loaded(await shop.open({ functions: ["public.harmless"] }), tool))).toEqual({

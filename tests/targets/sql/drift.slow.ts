@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { z } from "zod";
 import type { Databases } from "../../../src/targets/sql/databases.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
+import { runContext } from "../http/support.ts";
 import { ask, databaseAt, faultsOf, loaded, refusal, sqlTool } from "./support.ts";
 
 const native = findPostgres();
@@ -23,6 +24,7 @@ CREATE VIEW inner_view AS SELECT a, b FROM people; CREATE VIEW outer_view AS SEL
 CREATE TABLE above (a varchar, b varchar, mood mood); CREATE TABLE higher (a varchar);
 CREATE TABLE family (b varchar); CREATE TABLE child () INHERITS (family); CREATE TABLE grandchild (b varchar); INSERT INTO grandchild VALUES ('canary');
 CREATE TABLE parts (b varchar, n integer) PARTITION BY RANGE (n); CREATE TABLE part (b varchar, n integer); INSERT INTO part VALUES ('canary', 1);
+CREATE TABLE guarded (b varchar); INSERT INTO guarded VALUES ('canary'); ALTER TABLE guarded ENABLE ROW LEVEL SECURITY; ALTER TABLE guarded OWNER TO owner;
 GRANT USAGE ON SCHEMA app, other TO reader;
 GRANT SELECT ON ALL TABLES IN SCHEMA public, app, other, reader TO reader;`;
 
@@ -33,7 +35,7 @@ describe.skipIf(native === undefined)("a statement whose database changes", () =
   beforeAll(async () => {
     server = await startPostgres(native ?? "");
     await server.createDatabase("seed");
-    await server.send(`CREATE ROLE reader LOGIN; ${TABLES}`, "seed");
+    await server.send(`CREATE ROLE reader LOGIN; CREATE ROLE owner; ${TABLES}`, "seed");
     await server.trust();
   });
   beforeEach(() => server.createDatabase("shop TEMPLATE seed").then(() => {}));
@@ -43,6 +45,8 @@ describe.skipIf(native === undefined)("a statement whose database changes", () =
   });
   afterAll(() => server?.end());
 
+  const AS_BEFORE = `ALTER ROLE reader NOSUPERUSER NOBYPASSRLS NOREPLICATION; REVOKE pg_read_all_data, pg_write_all_data,
+pg_read_server_files, pg_write_server_files, pg_execute_server_program FROM reader, owner; REVOKE owner FROM reader; ALTER ROLE owner NOBYPASSRLS`;
   /** The server ends the connections of the user: settings of users hold for new ones. */
   const RECONNECT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'reader'";
   const RULES = Object.fromEntries(
@@ -119,7 +123,33 @@ describe.skipIf(native === undefined)("a statement whose database changes", () =
       "select lower(b) as x from people",
       "CREATE FUNCTION lower(varchar) RETURNS text LANGUAGE plpgsql AS 'BEGIN RETURN ''canary''; END'",
     ],
-    ["its user is a superuser", plain, "ALTER ROLE reader SUPERUSER"],
+    ["its user is a superuser, who sees one schema more", plain, "ALTER ROLE reader SUPERUSER"],
+    // In the seed, a superuser finds a table of another schema: without that schema, nothing else is different.
+    ["its user is a superuser", "select b as x from family", "DROP SCHEMA reader CASCADE; ALTER ROLE reader SUPERUSER"],
+    ["its user bypasses row-level security", "select b as x from guarded", "ALTER ROLE reader BYPASSRLS"],
+    [
+      "its user bypasses row-level security, which its table gets later",
+      plain,
+      "ALTER ROLE reader BYPASSRLS; ALTER TABLE people ENABLE ROW LEVEL SECURITY",
+    ],
+    [
+      "its user owns a table with row-level security",
+      "select b as x from guarded",
+      "ALTER TABLE guarded OWNER TO reader",
+    ],
+    [
+      "its user becomes a member of the owner of a table with row-level security",
+      "select b as x from guarded",
+      "GRANT owner TO reader",
+    ],
+    ...["pg_read_server_files", "pg_write_server_files", "pg_execute_server_program"].map(
+      (role) => [`its user is a member of ${role}`, plain, `GRANT ${role} TO reader`] as const,
+    ),
+    [
+      "its user is a member of such a role by another one",
+      plain,
+      "GRANT pg_write_server_files TO owner; GRANT owner TO reader",
+    ],
   ];
   test("a column whose origin the database knows has no other one", async () => {
     databases = await databaseAt(server.port, { read: { user: "reader" }, columns: RULES });
@@ -145,7 +175,53 @@ describe.skipIf(native === undefined)("a statement whose database changes", () =
       expect([error.code, error.details]).toEqual(["TARGET_FAILED", { status: "FAILED_PRECONDITION" }]);
       expect(databases.quarantineOf(tool)?.changes).not.toEqual([]);
     } finally {
-      await server.send("ALTER ROLE reader NOSUPERUSER");
+      await server.send(AS_BEFORE, "shop");
+    }
+  });
+
+  test.each(["SUPERUSER", "BYPASSRLS", "REPLICATION"])(
+    "its user gets %s in a system with roles of callers",
+    async (right) => {
+      const caller = { settings: {}, role: "claims.role", roles: ["owner"] };
+      databases = await databaseAt(server.port, { read: { user: "reader" }, caller });
+      await server.send(
+        "GRANT owner TO reader WITH INHERIT FALSE; ALTER TABLE guarded OWNER TO tester; GRANT SELECT ON guarded TO owner",
+        "shop",
+      );
+      const tool = sqlTool({ statement: "select b as x from guarded", columns: { x: text } });
+      const binding = await loaded(databases, tool);
+      const as = { caller: { ...runContext({}).caller, claims: { role: "owner" } } };
+      try {
+        expect(await ask(binding, {}, undefined, as)).toEqual({ rows: [] });
+        // The operator has listed the role, so it may bypass row-level security.
+        await server.send("ALTER ROLE owner BYPASSRLS");
+        expect(await ask(binding, {}, undefined, as)).toEqual({ rows: [{ x: "canary" }] });
+        await server.send(`ALTER ROLE reader ${right}`);
+        expect((await refusal(ask(binding, {}, undefined, as))).details).toEqual({ status: "FAILED_PRECONDITION" });
+      } finally {
+        await server.send(AS_BEFORE, "shop");
+      }
+    },
+  );
+
+  test("rights on every table, granted later, are noted, and its user may still read", async () => {
+    databases = await databaseAt(server.port, { read: { user: "reader" } });
+    const tool = sqlTool({ statement: "select b as x from family", columns: { x: text } });
+    const binding = await loaded(databases, tool);
+    const notes = (): readonly unknown[] => databases.report([tool]).toolNotes ?? [];
+    expect(notes()).toEqual([]);
+    await server.send("DROP SCHEMA reader CASCADE; GRANT pg_read_all_data TO reader", "shop");
+    try {
+      expect(await ask(binding)).toEqual({ rows: [] });
+      const message =
+        "its database user has rights on every table (pg_read_all_data): grant it rights on the tables that its tools use";
+      expect(notes()).toEqual([{ tool: tool.name, field: "target.system", message }]);
+      await server.send("GRANT pg_write_all_data TO reader", "shop");
+      await ask(binding);
+      expect(JSON.stringify(notes())).toContain("may change family: revoke that");
+      expect(JSON.stringify(notes())).toContain("(pg_read_all_data, pg_write_all_data)");
+    } finally {
+      await server.send(AS_BEFORE, "shop");
     }
   });
 });

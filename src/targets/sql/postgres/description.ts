@@ -2,6 +2,7 @@ import type { DescribedColumn, Description, Place, ReadingUser } from "../engine
 import type { ParameterType } from "../values.ts";
 import { makeSettings, type SentColumn, type Setting, type Transaction } from "./database.ts";
 import { digestSqlOf, type FoundFunction, idsIn, operatorsIn, TOUCHED } from "./digest.ts";
+import { OWNS_SQL, RIGHTS_SQL, rightsIn } from "./rights.ts";
 
 /** The server's description of a statement. */
 export interface PostgresDescription extends Description {
@@ -20,6 +21,8 @@ interface Checked {
   readonly areFunctionsChecked: boolean;
   /** Settings that row-level security may read while a statement is planned. */
   readonly settings: readonly Setting[];
+  /** Whether transactions get a role from the caller. */
+  readonly hasCallerRole: boolean;
 }
 
 /** Most levels of views within views. */
@@ -57,6 +60,7 @@ export async function describe(transaction: Transaction, checked: Checked): Prom
     functions: functions ?? [],
     hasViews: relations.trees.length > 0,
     isChange: change !== undefined,
+    hasCallerRole: checked.hasCallerRole,
   });
   const [[digest] = []] = await transaction.query(`SELECT ${digestSql}`, []);
   if (change !== undefined) {
@@ -224,15 +228,16 @@ ON a.attrelid = $2::text::oid AND a.attnum = $3::text::int2 WHERE t.oid = $1::te
 }
 
 async function userOf(transaction: Transaction, relations: readonly string[]): Promise<ReadingUser> {
-  const [[isSuperuser, bypassesRowSecurity, changes] = []] = await transaction.query(
-    `SELECT rolsuper, rolbypassrls, (SELECT string_agg(oid::regclass::text, ', ' ORDER BY oid) FROM pg_catalog.pg_class
-WHERE oid = ANY($1::text[]::oid[]) AND has_table_privilege(oid, 'INSERT, UPDATE, DELETE, TRUNCATE'))
-FROM pg_catalog.pg_roles WHERE rolname = current_user`,
+  const [[rights, owned, changes] = []] = await transaction.query(
+    `SELECT ${RIGHTS_SQL}, (SELECT count(*) FILTER (WHERE ${OWNS_SQL}) FROM pg_catalog.pg_class WHERE oid = ANY($1::text[]::oid[])) > 0,
+(SELECT string_agg(oid::regclass::text, ', ' ORDER BY oid) FROM pg_catalog.pg_class
+WHERE oid = ANY($1::text[]::oid[]) AND has_table_privilege(oid, 'INSERT, UPDATE, DELETE, TRUNCATE'))`,
     [`{${relations.join(",")}}`],
   );
+  const found = rightsIn(String(rights));
   return {
-    isSuperuser: isSuperuser === true,
-    bypassesRowSecurity: bypassesRowSecurity === true,
+    ...found,
+    bypassesRowSecurity: found.bypassesRowSecurity || owned === true,
     changes: changes === null ? undefined : String(changes),
   };
 }

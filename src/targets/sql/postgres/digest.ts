@@ -1,5 +1,6 @@
 import type { CalledFunction } from "../engine.ts";
 import type { Transaction } from "./database.ts";
+import { digestedRights } from "./rights.ts";
 
 export interface FoundFunction extends CalledFunction {
   /** Object id. */
@@ -18,6 +19,8 @@ interface Dependencies {
   readonly types: readonly number[];
   readonly hasViews: boolean;
   readonly isChange: boolean;
+  /** Whether transactions get a role from the caller. */
+  readonly hasCallerRole: boolean;
 }
 
 /** The first object id that is not PostgreSQL's own: `FirstNormalObjectId`. */
@@ -38,6 +41,7 @@ down(id) AS (SELECT id FROM up UNION SELECT inhrelid FROM pg_catalog.pg_inherits
  */
 export async function digestSqlOf(transaction: Transaction, depends: Dependencies): Promise<string> {
   const { relations, functions, trees, types, hasViews, isChange } = depends;
+  const rights = digestedRights(depends.hasCallerRole);
   // Functions of PostgreSQL itself change with its version only: what matters is which one a name finds.
   const found = functions.filter(({ id, isNamed }) => isNamed || Number(id) >= FIRST_OWN_ID).map(({ id }) => id);
   const asked = [relations, found].map((ids) => `{${ids.join(",")}}`);
@@ -54,7 +58,7 @@ export async function digestSqlOf(transaction: Transaction, depends: Dependencie
   const hasOwnTypes = ownTypes.some((id) => Number(id) >= FIRST_OWN_ID);
   const parts = [
     // The object that a name resolves to depends on the schemas that its user may use, in their order.
-    "current_schemas(false), current_setting('is_superuser')",
+    `current_schemas(false), current_setting('is_superuser'), ${rights.user}`,
     // A table that begins to inherit from another one, or another one from it, changes a counter or a flag of its own.
     tables !== null &&
       rows(
@@ -63,7 +67,7 @@ export async function digestSqlOf(transaction: Transaction, depends: Dependencie
       ),
     tables !== null &&
       rows(
-        "oid, relkind, relhassubclass, relnamespace::regnamespace",
+        `oid, relkind, relhassubclass, relnamespace::regnamespace, ${rights.table}`,
         `pg_class WHERE relname = ANY(${tables}::name[]) AND relpersistence <> 't' ORDER BY oid`,
       ),
     isOfFamily &&

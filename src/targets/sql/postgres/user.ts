@@ -55,6 +55,7 @@ export class PostgresUser implements DatabaseUser {
       parameterCount: parameters.length,
       areFunctionsChecked,
       settings: use === "count" ? [] : emptySettings(caller),
+      hasCallerRole: caller?.role !== undefined,
     };
     try {
       const description = await database.look(signal, (transaction) => describe(transaction, asked));

@@ -1,0 +1,67 @@
+/** Rights of a user that no tool needs: they are over the whole server, and reach past what its tables grant. */
+const SERVER_RIGHTS: Readonly<Record<string, string>> = {
+  SUPERUSER: "rolsuper",
+  BYPASSRLS: "rolbypassrls",
+  REPLICATION: "rolreplication",
+  ...memberOf("pg_read_server_files", "pg_write_server_files", "pg_execute_server_program"),
+};
+/** Rights on every table: operators get a note. */
+const TABLE_RIGHTS = memberOf("pg_read_all_data", "pg_write_all_data");
+
+/** Object id of the superuser that every server has. A superuser is a member of every role. */
+const SUPERUSER_ID = 10;
+
+/** The names of the rights of the connection's user, with spaces between them. Rights of the caller's role do not count. */
+export const RIGHTS_SQL = `(SELECT concat_ws(' ', ${Object.entries({ ...SERVER_RIGHTS, ...TABLE_RIGHTS })
+  .map(([name, has]) => `CASE WHEN ${has} THEN '${name}' END`)
+  .join(", ")}) FROM pg_catalog.pg_roles WHERE rolname = session_user)`;
+
+/** Whether row-level security of a table in `pg_class` is not applied to the connection's user, who is its owner. */
+export const OWNS_SQL = "relrowsecurity AND NOT relforcerowsecurity AND pg_has_role(session_user, relowner, 'USAGE')";
+
+/** The rights that `RIGHTS_SQL` has found. */
+export interface Rights {
+  readonly isSuperuser: boolean;
+  readonly bypassesRowSecurity: boolean;
+  readonly serverRights: readonly string[];
+  readonly tableRights: readonly string[];
+}
+
+/** Reads what `RIGHTS_SQL` returns. */
+export function rightsIn(text: string): Rights {
+  const names = text.split(" ").filter((name) => name !== "");
+  return {
+    isSuperuser: names.includes("SUPERUSER"),
+    bypassesRowSecurity: names.includes("BYPASSRLS"),
+    serverRights: names.filter((name) => Object.hasOwn(SERVER_RIGHTS, name)),
+    tableRights: names.filter((name) => Object.hasOwn(TABLE_RIGHTS, name)),
+  };
+}
+
+/** The part of a digest about rights of the user, and the column of `pg_class` in it. */
+interface DigestedRights {
+  readonly user: string;
+  readonly table: string;
+}
+
+/**
+ * Returns what a digest has about rights. `hasCallerRole`: a role that the operator has listed may bypass row-level security, and the
+ * connection's user may not. Without such roles, the server is asked about the tables instead: `pg_roles` is a view, which takes as
+ * long to plan as a short query. REPLICATION is not in it then; a statement cannot use that right.
+ */
+export function digestedRights(hasCallerRole: boolean): DigestedRights {
+  if (hasCallerRole) return { user: RIGHTS_SQL, table: OWNS_SQL };
+  const members = Object.values({ ...SERVER_RIGHTS, ...TABLE_RIGHTS }).filter((has) => has.startsWith("pg_has_role"));
+  return {
+    user: [isMember(String(SUPERUSER_ID)), ...members].join(", "),
+    table: "relrowsecurity, row_security_active(oid)",
+  };
+}
+
+function memberOf(...roles: readonly string[]): Readonly<Record<string, string>> {
+  return Object.fromEntries(roles.map((role) => [role, isMember(`'${role}'`)]));
+}
+
+function isMember(role: string): string {
+  return `pg_has_role(session_user, ${role}, 'MEMBER')`;
+}
