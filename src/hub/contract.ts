@@ -7,6 +7,8 @@ export interface HubMember {
   readonly name: string;
   /** Id of the log that this process writes. */
   readonly instance: string;
+  /** Whether the member may name callers whose tokens this issuer issues. */
+  speaksFor(issuer: string): boolean;
 }
 
 export interface HubRequest {

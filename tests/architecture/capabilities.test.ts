@@ -29,6 +29,7 @@ const CAPABILITIES: readonly Capability[] = [
       "src/cli/connection.ts",
       "src/cli/health.ts",
       "src/egress/",
+      "src/hub/server/",
       "src/cli/development/",
       "src/console/app/api.ts",
     ],

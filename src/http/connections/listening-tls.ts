@@ -48,6 +48,13 @@ export function certificateOf({ socket }: Pick<ReceivedRequest, "socket">): Clie
   return socket.certificate ?? certificates.get(socket);
 }
 
+const problems = new WeakMap<PeerConnection, string>();
+
+/** Returns why the certificate that the request's client presented is not trusted; undefined when it presented none, or a trusted one. */
+export function certificateProblemOf({ socket }: Pick<ReceivedRequest, "socket">): string | undefined {
+  return problems.get(socket);
+}
+
 /**
  * Creates a TLS server in front of the HTTP server. Changed certificates apply from the next handshake on. Open connections
  * stay, except when the client CA changes: clients that were trusted under the old one must reconnect.
@@ -62,6 +69,8 @@ export function tlsServer(
     handshakes.end(socket);
     const certificate = verifiedCertificate(socket);
     if (certificate !== undefined) certificates.set(socket, certificate);
+    const problem = certificate === undefined ? problemOf(socket) : undefined;
+    if (problem !== undefined) problems.set(socket, problem);
     forwarded.take(socket);
   });
   server.on("connection", (socket: Socket) => handshakes.begin(socket));
@@ -103,11 +112,12 @@ function verifiedCertificate(socket: TLSSocket): ClientCertificate | undefined {
   if (!socket.authorized) return undefined;
   const raw = socket.getPeerCertificate()?.raw;
   if (raw === undefined) return undefined;
-  const { subjectAltName = "", ca, validFrom, validTo } = new X509Certificate(raw);
+  const { subjectAltName = "", subject, ca, validFrom, validTo } = new X509Certificate(raw);
   return Object.freeze({
     thumbprint: createHash("sha256").update(raw).digest("base64url"),
     // A certificate that can sign others does not identify a workload (X.509-SVID, 4.1).
     spiffeId: ca ? undefined : spiffeIdIn(subjectAltName),
+    names: ca ? [] : namesIn(subjectAltName, subject),
     notBeforeMs: Date.parse(validFrom),
     notAfterMs: Date.parse(validTo),
   });
@@ -122,4 +132,28 @@ export function spiffeIdIn(subjectAltName: string): string | undefined {
   const [uri = ""] = uris;
   const id = uri.slice(URI.length);
   return uris.length === 1 && SPIFFE_ID.test(id) ? id : undefined;
+}
+
+const DNS_NAME = /^(?!\*)[A-Za-z0-9._-]{1,253}$/;
+const PLAIN_URI = /^[a-z][a-z0-9+.-]*:[A-Za-z0-9._~:/-]{1,2048}$/;
+const COMMON_NAME = /^CN=(.+)$/m;
+
+/** Returns the URIs and DNS names of a certificate; without any, its common name. Others than plain ones are left out. */
+function namesIn(subjectAltName: string, subject: string): readonly string[] {
+  const names = subjectAltName.split(", ");
+  const withPrefix = (prefix: string, form: RegExp): readonly string[] =>
+    names.flatMap((name) => {
+      const value = name.slice(prefix.length);
+      return name.startsWith(prefix) && form.test(value) ? [value] : [];
+    });
+  const alternative = [...withPrefix(URI, PLAIN_URI), ...withPrefix("DNS:", DNS_NAME)];
+  if (subjectAltName !== "") return alternative;
+  const [, commonName = ""] = COMMON_NAME.exec(subject) ?? [];
+  return DNS_NAME.test(commonName) ? [commonName] : [];
+}
+
+function problemOf(socket: TLSSocket): string | undefined {
+  if (socket.authorized || socket.getPeerCertificate()?.raw === undefined) return undefined;
+  const error: unknown = socket.authorizationError;
+  return error instanceof Error && "code" in error ? String(error.code) : String(error);
 }

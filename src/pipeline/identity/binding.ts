@@ -8,6 +8,8 @@ export interface ClientCertificate {
   readonly thumbprint: string;
   /** The certificate's only URI, when that is a SPIFFE ID. */
   readonly spiffeId: string | undefined;
+  /** Its URIs and DNS names, in this order; of a certificate without any, its common name. Empty for a certificate that can sign others. */
+  readonly names?: readonly string[] | undefined;
   /** Milliseconds since 1970. */
   readonly notBeforeMs: number;
   readonly notAfterMs: number;
@@ -45,7 +47,7 @@ export function assertBound(
 }
 
 /** Returns whether the certificate is valid now: it may expire while its connection stays open. */
-function isValid({ notBeforeMs, notAfterMs }: ClientCertificate, nowMs: number): boolean {
+export function isValid({ notBeforeMs, notAfterMs }: ClientCertificate, nowMs: number): boolean {
   return nowMs >= notBeforeMs && nowMs < notAfterMs;
 }
 

@@ -1,0 +1,159 @@
+import { EgressError, type EgressStream, egressReason } from "../../egress/request.ts";
+import type { RotatingClient } from "../../egress/rotating-client.ts";
+import { HubRefusal, HubUnavailable } from "../errors.ts";
+import { decodeWire, HUB_BYTES_MAX, WireError } from "../wire.ts";
+
+/** What the member says of itself. */
+export interface OwnFacts {
+  readonly instance: string;
+  readonly version: string;
+  /** Digest of the configuration in use. */
+  readonly policyVersion?: string | undefined;
+}
+
+export interface HubConnectionOptions {
+  /** URL of the hub, without a path of its own. */
+  readonly url: URL;
+  /** Connections with the certificates that the configuration names. They are closed with the client. */
+  readonly connections: Pick<RotatingClient, "current" | "close">;
+  /** Reads the workload token, at each request. @throws {Error} that says why it cannot be read */
+  readonly token?: (() => string) | undefined;
+  readonly facts: () => OwnFacts;
+}
+
+/** No connection, no answer, or one that says to come again. */
+export class NoAnswer extends Error {
+  override readonly name = "NoAnswer";
+  readonly retryAfterMs: number | undefined;
+
+  constructor(message: string, options: { readonly cause?: unknown; readonly retryAfterMs?: number | undefined } = {}) {
+    super(message, "cause" in options ? { cause: options.cause } : undefined);
+    this.retryAfterMs = options.retryAfterMs;
+  }
+}
+
+const REFUSED: readonly number[] = [400, 401, 403, 404, 409, 413] satisfies HubRefusal["status"][];
+
+/** Sends single requests to the hub. */
+export class HubConnection {
+  readonly #options: HubConnectionOptions;
+
+  constructor(options: HubConnectionOptions) {
+    this.#options = options;
+  }
+
+  /** Returns the answer's body. Rejects with `HubRefusal` or `NoAnswer`. */
+  async post(
+    method: string,
+    body: string,
+    { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
+  ): Promise<unknown> {
+    const answer = await this.#sent(() =>
+      this.#client.send({
+        method: "POST",
+        url: this.#urlOf(method),
+        headers: { ...this.#headers(), "content-type": "application/json" },
+        body,
+        timeoutMs,
+        bodyBytesMax: HUB_BYTES_MAX,
+        // The hub does nothing twice.
+        isRepeatable: true,
+        ...(signal !== undefined && { signal }),
+      }),
+    );
+    const read = decoded(answer.body);
+    if (answer.status === 200) return read;
+    throw failureOf(answer.status, read);
+  }
+
+  /** Opens the stream of events. Rejects as `post`. */
+  async open(signal: AbortSignal): Promise<EgressStream> {
+    const stream = await this.#sent(() =>
+      this.#client.open({
+        method: "GET",
+        url: this.#urlOf("events"),
+        headers: this.#headers(),
+        signal,
+        bodyBytesMax: Number.MAX_SAFE_INTEGER,
+        isRepeatable: true,
+      }),
+    );
+    if (stream.status === 200) return stream;
+    const body = await this.#sent(() => stream.whole(HUB_BYTES_MAX));
+    throw failureOf(stream.status, decoded(body));
+  }
+
+  close(): void {
+    this.#options.connections.close();
+  }
+
+  get #client() {
+    return this.#options.connections.current.client;
+  }
+
+  #urlOf(name: string): URL {
+    return new URL(`/hub/v1/${name}`, this.#options.url);
+  }
+
+  #headers(): Record<string, string> {
+    const { facts, token } = this.#options;
+    const { instance, version, policyVersion } = facts();
+    return {
+      "stc-instance": instance,
+      "stc-version": version,
+      ...(policyVersion !== undefined && { "stc-policy-version": policyVersion }),
+      ...(token !== undefined && { authorization: `Bearer ${readToken(token)}` }),
+    };
+  }
+
+  async #sent<Answer>(send: () => Promise<Answer>): Promise<Answer> {
+    try {
+      return await send();
+    } catch (error) {
+      if (!(error instanceof EgressError)) throw error;
+      throw new NoAnswer(egressReason(error), { cause: error });
+    }
+  }
+}
+
+function readToken(read: () => string): string {
+  try {
+    return read();
+  } catch (cause) {
+    throw new NoAnswer("hub.tokenFile cannot be read", { cause });
+  }
+}
+
+function decoded(body: Uint8Array): unknown {
+  try {
+    return decodeWire(body);
+  } catch (error) {
+    if (error instanceof WireError) return undefined;
+    throw error;
+  }
+}
+
+/** An answer that a hub does not give, as that of a proxy between, counts as none. */
+function failureOf(status: number, body: unknown): HubRefusal | NoAnswer {
+  const { code, message, retryAfterMs } = errorIn(body);
+  if (code === undefined || message === undefined) return new NoAnswer(`status ${status}, and not from a hub`);
+  if (REFUSED.includes(status)) return new HubRefusal(status as HubRefusal["status"], code, message);
+  return new NoAnswer(message, { retryAfterMs });
+}
+
+function errorIn(body: unknown) {
+  const error = typeof body === "object" && body !== null && "error" in body ? body.error : undefined;
+  const members: Readonly<Record<string, unknown>> = typeof error === "object" && error !== null ? { ...error } : {};
+  const { code, message, retryAfterMs } = members;
+  return {
+    code: typeof code === "string" ? code : undefined,
+    message: typeof message === "string" ? message : undefined,
+    retryAfterMs: typeof retryAfterMs === "number" ? retryAfterMs : undefined,
+  };
+}
+
+/** Returns the error for callers. */
+export function unavailable(error: unknown): HubUnavailable {
+  const reason = error instanceof Error ? error.message : String(error);
+  return new HubUnavailable(`the hub does not answer: ${reason}`, { cause: error });
+}

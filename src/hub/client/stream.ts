@@ -1,0 +1,154 @@
+import { errorText } from "../../core/error-text.ts";
+import { EventReader, type StreamedEvent } from "../../core/event-reader.ts";
+import { OutageReporter, retryDelayMs } from "../../core/retry.ts";
+import type { EpochMs } from "../../core/types.ts";
+import type { Pushed } from "../contract.ts";
+import { decodeWire, HUB_BYTES_MAX } from "../wire.ts";
+import type { HubConnection } from "./connection.ts";
+
+/** Age from which the hub's last word is not trusted any more. */
+const FRESH_MS = 2_000;
+/** Silence after which the stream is opened again. */
+const SILENCE_MS = 3_000;
+const CONNECT_MS_MAX = 5_000;
+/** Interval at which watchers are called while the hub is away. */
+const AWAY_MS = 500;
+const RECONNECT = { firstMs: 100, maxMs: 2_000 } as const;
+
+export interface HubStreamOptions {
+  readonly connection: Pick<HubConnection, "open">;
+  /** Milliseconds of a monotonic clock. */
+  readonly monotonic: () => number;
+  /** At least 0, below 1. */
+  readonly random: () => number;
+  readonly log: (message: string, cause: unknown) => void;
+}
+
+/** Keeps the stream from the hub open, and what the hub pushed. */
+export class HubStream {
+  readonly #options: HubStreamOptions;
+  readonly #watchers = new Set<() => void>();
+  readonly #values = new Map<string, unknown>();
+  readonly #outage: OutageReporter;
+  readonly #away: ReturnType<typeof setInterval>;
+  readonly #ended: Promise<void>;
+  readonly #closing = new AbortController();
+  #attempt = new AbortController();
+  /** The database's clock when the hub last knew that nothing had changed. */
+  #now: EpochMs = 0;
+  /**
+   * The largest difference between the database's clock in a message and ours at its arrival, since the stream is open: a message
+   * with a smaller one was on its way for longer.
+   */
+  #offset = Number.NEGATIVE_INFINITY;
+  #failures = 0;
+
+  constructor(options: HubStreamOptions) {
+    this.#options = options;
+    this.#outage = new OutageReporter(options.monotonic, (message) => options.log(message, undefined));
+    this.#away = setInterval(() => {
+      if (!this.isFresh) this.#callWatchers();
+    }, AWAY_MS);
+    this.#away.unref();
+    this.#ended = this.#keepOpen();
+  }
+
+  /** Whether the hub's last word is recent. A message that was on its way for long does not count as recent. */
+  get isFresh(): boolean {
+    return this.#now > 0 && this.#estimate - this.#now <= FRESH_MS;
+  }
+
+  pushed(name: string): Pushed | undefined {
+    const known = this.#values.get(name);
+    return !this.#values.has(name) || !this.isFresh ? undefined : { value: known, now: Math.round(this.#estimate) };
+  }
+
+  watch(changed: () => void): () => void {
+    // An object of its own: the same function may watch twice.
+    const watcher = (): void => changed();
+    this.#watchers.add(watcher);
+    return () => void this.#watchers.delete(watcher);
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    this.#attempt.abort();
+    clearInterval(this.#away);
+    this.#watchers.clear();
+    await this.#ended;
+  }
+
+  /** The database's clock now, or a little earlier. */
+  get #estimate(): number {
+    return this.#options.monotonic() + this.#offset;
+  }
+
+  async #keepOpen(): Promise<void> {
+    const { random } = this.#options;
+    while (!this.#closing.signal.aborted) {
+      this.#attempt = new AbortController();
+      try {
+        await this.#read(this.#attempt);
+        this.#failures += 1;
+      } catch (error) {
+        this.#failures += 1;
+        if (!this.#closing.signal.aborted) this.#outage.failed(`the hub is away: ${errorText(error)}`);
+      }
+      if (!this.#closing.signal.aborted) await this.#pause(retryDelayMs(RECONNECT, this.#failures, random()));
+    }
+  }
+
+  /** Reads one stream to its end. */
+  async #read(attempt: AbortController): Promise<void> {
+    let silence = setTimeout(() => attempt.abort(), CONNECT_MS_MAX);
+    try {
+      const stream = await this.#options.connection.open(attempt.signal);
+      this.#offset = Number.NEGATIVE_INFINITY;
+      this.#now = 0;
+      const reader = new EventReader(HUB_BYTES_MAX);
+      for await (const piece of stream.body) {
+        clearTimeout(silence);
+        silence = setTimeout(() => attempt.abort(), SILENCE_MS);
+        for (const event of reader.read(piece)) this.#take(event);
+      }
+    } finally {
+      clearTimeout(silence);
+    }
+  }
+
+  /** @throws {Error} for an event that no hub sends */
+  #take({ type, bytes }: StreamedEvent): void {
+    if (type !== "ping" && type !== "pushed") return;
+    const event = decodeWire(bytes);
+    if (typeof event !== "object" || event === null || !("now" in event) || typeof event.now !== "number") {
+      throw new Error("an event without a time");
+    }
+    const { now } = event;
+    this.#offset = Math.max(this.#offset, now - this.#options.monotonic());
+    this.#now = Math.max(this.#now, now);
+    this.#failures = 0;
+    this.#outage.recovered();
+    if (type !== "pushed" || !("name" in event) || typeof event.name !== "string" || !("value" in event)) return;
+    this.#values.set(event.name, event.value);
+    this.#callWatchers();
+  }
+
+  #callWatchers(): void {
+    for (const changed of [...this.#watchers]) {
+      try {
+        changed();
+      } catch (error) {
+        this.#options.log("a watcher of the hub threw", error);
+      }
+    }
+  }
+
+  async #pause(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = setTimeout(resolve, ms);
+    timer.unref();
+    this.#closing.signal.addEventListener("abort", () => resolve(), { once: true });
+    await promise;
+    clearTimeout(timer);
+  }
+}

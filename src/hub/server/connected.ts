@@ -1,0 +1,96 @@
+import type { EpochMs } from "../../core/types.ts";
+import type { HubMember } from "../contract.ts";
+
+/** What a member says of itself. */
+export interface MemberFacts {
+  readonly version?: string | undefined;
+  /** Digest of the configuration in use. */
+  readonly policyVersion?: string | undefined;
+}
+
+/** An instance of a member, as operators see it. */
+export interface MemberState extends MemberFacts {
+  readonly name: string;
+  readonly instance: string;
+  /** Time of its last request, or since when its stream is open. */
+  readonly lastContact: EpochMs;
+  readonly isConnected: boolean;
+  readonly inFlight: number;
+}
+
+/** Instances that nobody has heard of for this long are forgotten. */
+const FORGET_MS = 3_600_000;
+const INSTANCES_MAX = 20_000;
+
+type Entry = { -readonly [Key in keyof MemberState]: MemberState[Key] } & { streams: number };
+
+/** The instances of members that this hub has heard of. */
+export class ConnectedMembers {
+  readonly #clock: () => EpochMs;
+  readonly #entries = new Map<string, Entry>();
+
+  constructor(clock: () => EpochMs) {
+    this.#clock = clock;
+  }
+
+  /** Notes a request, or a stream. Returns the function to be called at its end. */
+  enter({ name, instance }: HubMember, facts: MemberFacts, kind: "request" | "stream"): () => void {
+    const key = `${name} ${instance}`;
+    const entry = this.#entries.get(key) ?? this.#added(key, { name, instance });
+    const end = kind === "request" ? this.#request(entry) : this.#stream(entry);
+    Object.assign(entry, facts, { lastContact: this.#clock() });
+    return () => {
+      end();
+      entry.lastContact = this.#clock();
+    };
+  }
+
+  /** Number of instances whose stream is open. */
+  get connected(): number {
+    let count = 0;
+    for (const { isConnected } of this.#entries.values()) if (isConnected) count += 1;
+    return count;
+  }
+
+  list(): readonly MemberState[] {
+    this.#forget();
+    return [...this.#entries.values()]
+      .map(({ streams: _, ...state }) => (state.isConnected ? { ...state, lastContact: this.#clock() } : state))
+      .sort((one, other) => compared(one.name, other.name) || compared(one.instance, other.instance));
+  }
+
+  #added(key: string, names: Pick<MemberState, "name" | "instance">): Entry {
+    if (this.#entries.size >= INSTANCES_MAX) this.#forget();
+    const entry = { ...names, lastContact: this.#clock(), isConnected: false, inFlight: 0, streams: 0 };
+    if (this.#entries.size < INSTANCES_MAX) this.#entries.set(key, entry);
+    return entry;
+  }
+
+  #request(entry: Entry): () => void {
+    entry.inFlight += 1;
+    return () => {
+      entry.inFlight -= 1;
+    };
+  }
+
+  #stream(entry: Entry): () => void {
+    entry.streams += 1;
+    entry.isConnected = true;
+    return () => {
+      entry.streams -= 1;
+      entry.isConnected = entry.streams > 0;
+    };
+  }
+
+  #forget(): void {
+    const before = this.#clock() - FORGET_MS;
+    for (const [key, { isConnected, inFlight, lastContact }] of this.#entries) {
+      if (!isConnected && inFlight === 0 && lastContact < before) this.#entries.delete(key);
+    }
+  }
+}
+
+function compared(one: string, other: string): number {
+  if (one === other) return 0;
+  return one < other ? -1 : 1;
+}

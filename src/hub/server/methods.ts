@@ -1,0 +1,102 @@
+import { z } from "zod";
+import type { HubMember, HubMethod } from "../contract.ts";
+import { HubRefusal, HubUnavailable } from "../errors.ts";
+import { decodeWire, encodeWire, WireError } from "../wire.ts";
+
+/** Requests of all members at once. */
+const TOTAL_MAX = 1_024;
+const RETRY_AFTER_MS = 200;
+const ISSUES_MAX = 5;
+
+/** The hub has no room for a request now. */
+export class HubBusy extends Error {
+  override readonly name = "HubBusy";
+  readonly retryAfterMs = RETRY_AFTER_MS;
+}
+
+const envelope = z.strictObject({ id: z.string().regex(/^[A-Za-z0-9_-]{16,64}$/), input: z.unknown() });
+
+/** What members may ask for, with a limit for each of them: a noisy member does not take the room of the others. */
+export class Methods {
+  readonly #methods: ReadonlyMap<string, HubMethod>;
+  readonly #perMemberMax: () => number;
+  readonly #running = new Map<string, number>();
+  #total = 0;
+
+  constructor(methods: readonly HubMethod[], perMemberMax: () => number) {
+    this.#methods = new Map(methods.map((method) => [method.name, method]));
+    if (this.#methods.size < methods.length) throw new Error("two methods of the hub have the same name");
+    this.#perMemberMax = perMemberMax;
+  }
+
+  has(name: string): boolean {
+    return this.#methods.has(name);
+  }
+
+  /**
+   * Takes room for a request of the member. Returns the function that gives it back.
+   *
+   * @throws {HubBusy}
+   */
+  enter({ name }: HubMember): () => void {
+    const running = this.#running.get(name) ?? 0;
+    if (running >= this.#perMemberMax()) throw new HubBusy("the member has too many requests open at once");
+    if (this.#total >= TOTAL_MAX) throw new HubBusy("too many requests are open at once");
+    this.#running.set(name, running + 1);
+    this.#total += 1;
+    return () => {
+      this.#total -= 1;
+      const left = (this.#running.get(name) ?? 1) - 1;
+      if (left === 0) this.#running.delete(name);
+      else this.#running.set(name, left);
+    };
+  }
+
+  /** Returns the answer's body. Rejects with `HubRefusal`, or with `HubUnavailable` for everything else that fails. */
+  async answer(
+    name: string,
+    body: Uint8Array,
+    { member, signal }: { readonly member: HubMember; readonly signal: AbortSignal },
+  ): Promise<string> {
+    const method = this.#methods.get(name);
+    if (method === undefined) {
+      throw new HubRefusal(
+        403,
+        "METHOD_NOT_OFFERED",
+        "members may not ask for this: operators do it at the hub itself",
+      );
+    }
+    const { id, input } = parsed(envelope, read(body));
+    const valid = parsed(method.input, input, "input");
+    try {
+      const { value, now } = await method.handle(valid, { member, id, signal });
+      return encodeWire({ value, now });
+    } catch (error) {
+      if (error instanceof HubRefusal) throw error;
+      throw new HubUnavailable("the hub's store does not answer", { cause: error });
+    }
+  }
+}
+
+function read(body: Uint8Array): unknown {
+  try {
+    return decodeWire(body);
+  } catch (error) {
+    if (error instanceof WireError) throw malformed(error.message);
+    throw error;
+  }
+}
+
+function parsed<Value>(schema: z.ZodType<Value>, value: unknown, at?: string): Value {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const issues = result.error.issues.slice(0, ISSUES_MAX);
+  const texts = issues.map(
+    ({ path, message }) => `${[...(at === undefined ? [] : [at]), ...path].join(".")}: ${message}`,
+  );
+  throw malformed(texts.join("; "));
+}
+
+function malformed(message: string): HubRefusal {
+  return new HubRefusal(400, "MALFORMED_REQUEST", message);
+}

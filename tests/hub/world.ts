@@ -1,0 +1,93 @@
+import { OPERATED_ADDRESSES } from "../../src/egress/addresses.ts";
+import type { EgressTls } from "../../src/egress/client.ts";
+import { RotatingClient } from "../../src/egress/rotating-client.ts";
+import { openHubClient } from "../../src/hub/client/client.ts";
+import type { HubMethod, PushSource } from "../../src/hub/contract.ts";
+import { ConnectedMembers } from "../../src/hub/server/connected.ts";
+import { HubListener, type HubListenerOptions } from "../../src/hub/server/listener.ts";
+import { type MemberRule, Members } from "../../src/hub/server/members.ts";
+import { Methods } from "../../src/hub/server/methods.ts";
+import { RefusalLines } from "../../src/hub/server/refusal-lines.ts";
+import { Streams } from "../../src/hub/server/streams.ts";
+import type { CallerVerifier } from "../../src/pipeline/caller-context.ts";
+
+interface HubOptions {
+  readonly methods?: readonly HubMethod[];
+  readonly sources?: readonly PushSource[];
+  readonly rules?: readonly MemberRule[];
+  readonly tls?: HubListenerOptions["tls"];
+  readonly tokens?: Pick<CallerVerifier, "verify">;
+  readonly perMemberMax?: number;
+  readonly port?: number;
+}
+
+export type Line = { readonly type: string; readonly [member: string]: unknown };
+
+/** A hub with methods of the test. */
+export async function openHub({ methods = [], sources = [], rules = [], ...options }: HubOptions = {}) {
+  const clock = Date.now;
+  const monotonic = (): number => performance.now();
+  const lines: Line[] = [];
+  const errors: unknown[] = [];
+  const logError = (message: string, error: unknown): void => void errors.push(`${message}: ${error}`);
+  const connected = new ConnectedMembers(clock);
+  const streams = new Streams({ sources, clock, monotonic, logError });
+  const observed: string[] = [];
+  const { listener, port } = await HubListener.open({
+    host: "127.0.0.1",
+    port: options.port ?? 0,
+    tls: options.tls,
+    members: new Members({
+      rules: () => rules,
+      issuers: () => ["https://callers.test"],
+      tokens: options.tokens,
+      clock,
+    }),
+    methods: new Methods(methods, () => options.perMemberMax ?? 64),
+    streams,
+    connected,
+    refusals: new RefusalLines({ clock, journal: async (line) => void lines.push(line) }),
+    clock,
+    monotonic,
+    logError,
+    observe: (method, outcome) => void observed.push(`${method} ${outcome}`),
+  });
+  return { listener, port, lines, errors, connected, streams, observed };
+}
+
+interface MemberOptions {
+  readonly port: number;
+  readonly scheme?: "http" | "https";
+  readonly tls?: EgressTls;
+  readonly token?: () => string;
+  readonly instance?: string;
+  readonly requestMs?: number;
+}
+
+export function openMember({
+  port,
+  scheme = "http",
+  tls,
+  token,
+  instance = "log-1",
+  requestMs = 1_000,
+}: MemberOptions) {
+  const url = new URL(`${scheme}://${scheme === "https" ? "localhost" : "127.0.0.1"}:${port}`);
+  return openHubClient({
+    url,
+    connections: new RotatingClient({
+      system: "hub",
+      url,
+      addresses: OPERATED_ADDRESSES,
+      tls: scheme === "https" ? (tls ?? {}) : undefined,
+      connectionsMax: 8,
+    }),
+    ...(token !== undefined && { token }),
+    facts: () => ({ instance, version: "0.0.0", policyVersion: "abc" }),
+    monotonic: () => performance.now(),
+    random: Math.random,
+    newId: () => crypto.randomUUID(),
+    log: () => {},
+    requestMs,
+  });
+}
