@@ -218,11 +218,11 @@ export const commands = [
   command({
     name: "import sql",
     summary:
-      "Write data-only manifests for tables and views of a PostgreSQL database, which release nothing until you allow fields",
+      "Write data-only manifests for tables and views of a database, which release nothing until you allow fields",
     arguments: {
       system: argument(
         text("system"),
-        "a system with a PostgreSQL database; without --table and --statement, its tables are listed",
+        "a system with a database; without --table and --statement, its tables are listed",
       ),
     },
     uses: CONFIGURED,

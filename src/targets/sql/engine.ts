@@ -66,8 +66,7 @@ export interface SqlSystem {
   readonly limits: ResultLimits;
   /** Remarks on the system for operators. */
   readonly notes: readonly string[];
-  /** Left out where the engine lists no tables. */
-  readonly catalog?: Catalog | undefined;
+  readonly catalog: Catalog;
   /** Whether rows depend on the caller, so that they cannot be counted for a plan. */
   readonly dependsOnCaller: boolean;
   close(): Promise<void>;
@@ -111,6 +110,8 @@ export interface Catalog {
   readonly returnsRows: boolean;
   /** Returns a name of letters, digits and `_`, quoted for a statement: it may be a reserved word. */
   readonly quote: (name: string) => string;
+  /** Returns a statement with its parameters as `$1`, `$2`, to find what they are compared with. */
+  readonly numbered: (statement: string) => string;
   /** Returns the tables and views that the reading user may select from. @throws {SqlFailure} */
   tables(signal: AbortSignal): Promise<readonly CatalogTable[]>;
 }
@@ -120,7 +121,7 @@ export interface CatalogTable {
   /** Empty where the engine has no schemas. */
   readonly schema: string;
   readonly name: string;
-  /** Name for use in statements, quoted by the server. */
+  /** Name for use in statements, quoted by the engine. */
   readonly sql: string;
   readonly isView: boolean;
   readonly comment: string | undefined;
@@ -130,11 +131,13 @@ export interface CatalogTable {
   readonly key: readonly string[];
   /** First columns of indexes. */
   readonly indexed: readonly string[];
+  /** Remarks for authors, such as columns that no tool can return. */
+  readonly notes?: readonly string[];
 }
 
 /** A column of such a table. */
 export interface CatalogColumn extends Omit<DescribedColumn, "origin"> {
-  /** Name for use in statements, quoted by the server. */
+  /** Name for use in statements, quoted by the engine. */
   readonly sql: string;
   /** Parameter that can be compared with the column; undefined when no type of parameter has its values. */
   readonly parameter: CatalogParameter | undefined;

@@ -16,25 +16,25 @@ export interface ServerLimits extends ResultLimits {
   readonly lockMs: number;
 }
 
-interface OpenedUser {
+interface OpenedUser<Database> {
   readonly user: DatabaseUser;
-  /** Returns the catalog of the tables that the user may see. `writer`: the user of changes. Undefined where the engine lists no tables. */
-  readonly catalogFor?: (writer: string | undefined) => Catalog;
-  close(): Promise<void>;
+  readonly database: Database;
 }
 
-interface Server {
+interface Server<Database extends { close(): Promise<void> }> {
   /** Port for a URL without one. */
   readonly port: string;
-  readonly openUser: (user: ServerUser, limits: ServerLimits, connections: number) => OpenedUser;
+  readonly openUser: (user: ServerUser, limits: ServerLimits, connections: number) => OpenedUser<Database>;
+  /** Returns the tables that the reading user may see. `writer`: the database of the user of changes. */
+  readonly catalogOf: (reader: Database, writer: Database | undefined) => Catalog;
 }
 
 /** Opens a database that is a server with users. Returns undefined after problems: one for each file that cannot be read. */
-export function openServer(
+export function openServer<Database extends { close(): Promise<void> }>(
   context: SqlContext,
   name: string,
   entry: SqlEntry,
-  { port, openUser }: Server,
+  { port, openUser, catalogOf }: Server<Database>,
 ): SqlSystem | undefined {
   const field = `systems.${name}.sql`;
   const files = [
@@ -48,7 +48,7 @@ export function openServer(
   if (unreadable.length > 0) return undefined;
   const { statementMs, lockMs, cellChars, bytes } = entry.limits;
   const limits = { statementMs, lockMs, cellChars, chars: bytes };
-  const opened = (user: ServerUser): OpenedUser => openUser(user, limits, entry.connections ?? CONNECTIONS);
+  const opened = (user: ServerUser): OpenedUser<Database> => openUser(user, limits, entry.connections ?? CONNECTIONS);
   const read = opened(present(entry.read, "the user that reads"));
   const write = entry.write && opened(entry.write);
   const url = URL.parse(entry.url);
@@ -62,10 +62,10 @@ export function openServer(
     rules: { columns: entry.columns, functions: entry.functions ?? [] },
     limits,
     notes: [],
-    catalog: read.catalogFor?.(entry.write?.user),
+    catalog: catalogOf(read.database, write?.database),
     dependsOnCaller: entry.caller !== undefined,
     async close() {
-      await Promise.all([read.close(), write?.close()]);
+      await Promise.all([read.database.close(), write?.database.close()]);
     },
   };
 }

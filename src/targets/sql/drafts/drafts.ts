@@ -11,7 +11,6 @@ export async function draftsOf(
   signal: AbortSignal,
 ): Promise<readonly ToolDraft[] | string> {
   const { catalog } = system;
-  if (catalog === undefined) return "tables of this engine cannot be imported yet: write the manifest by hand";
   try {
     const tables = await catalog.tables(signal);
     const drafting = { system, catalog, tables };

@@ -1,4 +1,5 @@
-const PLAIN_NAME = /^[A-Za-z][A-Za-z0-9_]{0,62}$/;
+/** SQLite gives a column `true` of a query within another one a name of its own. */
+const PLAIN_NAME = /^(?!(?:true|false)$)[A-Za-z][A-Za-z0-9_]{0,62}$/i;
 const WORDS_CHARACTERS_MAX = 40;
 
 /** Returns whether policies and arguments can have the name. */

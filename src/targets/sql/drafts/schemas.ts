@@ -22,6 +22,11 @@ const ARGUMENTS: Readonly<Record<string, Json>> = {
   integer: { type: "integer", minimum: -2_147_483_648, maximum: 2_147_483_647 },
   bigint: DIGITS,
   signed: DIGITS,
+  // With another 19th digit, SQLite would store a rounded number.
+  int64: { type: "string", pattern: "^-?(?:[0-9]{1,18}|[1-8][0-9]{18})$" },
+  "int unsigned": { type: "integer", minimum: 0, maximum: 4_294_967_295 },
+  // A number of two digits would be another year.
+  year: { type: "integer", minimum: 1901, maximum: 2155 },
   unsigned: { type: "string", pattern: "^[0-9]{1,20}$" },
   numeric: DECIMAL,
   decimal: DECIMAL,

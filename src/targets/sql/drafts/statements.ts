@@ -2,6 +2,7 @@ import type { AskedDrafts, ToolDraft } from "../../../core/target-kind.ts";
 import type { Json } from "../../../core/types.ts";
 import { ruleOf } from "../checks.ts";
 import {
+  ANY_TYPE,
   type AskedStatement,
   type CatalogColumn,
   type CatalogTable,
@@ -14,7 +15,8 @@ import {
 import { SqlFailure } from "../failures.ts";
 import { CHANGED, ROWS, TRUNCATED } from "../manifest.ts";
 import { countParameters } from "../plan.ts";
-import { isPlainName, plainName } from "./names.ts";
+import { argumentsOfStatement } from "./arguments.ts";
+import { isPlainName } from "./names.ts";
 import {
   type Drafting,
   EMPTY,
@@ -26,7 +28,6 @@ import {
   rowsSchema,
   untrustedHints,
 } from "./results.ts";
-import { argumentSchema } from "./schemas.ts";
 
 /** Returns the draft of a statement's tool: the database says what the statement is, and nothing of it runs. */
 export async function statementDraft(
@@ -54,19 +55,12 @@ export async function statementDraft(
   const refused = typeof prepared === "string" ? prepared : problemOf(drafting, prepared.description);
   if (typeof prepared === "string" || refused !== undefined) return { ...EMPTY, ...identified, problem: refused ?? "" };
   const { description } = prepared;
-  const columns = description.columns.map((column) => ({ ...column, ...knownOf(tables, column) }));
-  const returned = columns.map((column) => ({ name: column.name, column }));
-  const labels = new Map(
-    tables.flatMap(({ columns }) => columns.map((each) => [each.parameter?.type.name, each.labels] as const)),
-  );
-  const used = argumentsIn(statement, description.parameters.length);
-  const input = Object.fromEntries(
-    used.map(({ name, at }) => {
-      const type = description.parameters[at] ?? { name: "text", isList: false, isEnum: false };
-      return [name, argumentSchema(type, { labels: labels.get(type.name), charsMax: undefined })];
-    }),
-  );
-  const required = used.filter(({ isOptional }) => !isOptional).map(({ name }) => name);
+  const returned = description.columns.map((column) => ({
+    name: column.name,
+    column: { ...column, ...knownOf(tables, column) },
+  }));
+  const { parameters } = description;
+  const { references, input } = argumentsOfStatement({ statement, catalog, tables, parameters });
   const says: Readonly<Record<string, Json>> = isChange
     ? { [CHANGED]: { type: "integer" } }
     : { [TRUNCATED]: { type: "boolean" } };
@@ -76,23 +70,18 @@ export async function statementDraft(
     target: {
       sql: {
         statement,
-        ...(used.length > 0 && { parameters: used.map(({ name }) => `{${name}}`) }),
+        ...(references.length > 0 && { parameters: references }),
         rows,
       },
     },
-    input: {
-      type: "object",
-      additionalProperties: false,
-      ...(required.length > 0 && { required }),
-      properties: input,
-    },
+    input,
     output:
       returned.length === 0
         ? { type: "object", required: [CHANGED], properties: says }
         : rowsSchema(rowSchema(returned), says, isChange ? [CHANGED] : []),
     fields: fieldsOf(drafting, returned, `${ROWS}[].`),
     hints: [
-      ...(used.length > 0
+      ...(references.length > 0
         ? ["Arguments are named after the columns next to them: judge the names, and what is required."]
         : []),
       ...(isChange ? ["Judge rows.changes, and count the rows for approvers with rows.count."] : []),
@@ -106,6 +95,8 @@ interface Described {
   readonly description: Description;
 }
 
+const CHANGES = /^\s*(?:insert|update|delete|merge|replace)\b/i;
+
 /** Asks the database what a statement is: a query, or a change. Returns a text when it is neither. @throws {SqlFailure} */
 async function describedBy(
   { read, write, writeSetting }: SqlSystem,
@@ -116,7 +107,8 @@ async function describedBy(
   if (typeof query === "object") return { isChange: false, description: query };
   if (write === undefined) return `${query}; as a change, it needs ${writeSetting} in the system`;
   const change = await attempt(write, { ...asked, use: "change" }, signal);
-  return typeof change === "object" ? { isChange: true, description: change } : query;
+  if (typeof change === "object") return { isChange: true, description: change };
+  return CHANGES.test(asked.statement) ? change : query;
 }
 
 async function attempt(user: DatabaseUser, asked: AskedStatement, signal: AbortSignal): Promise<Description | string> {
@@ -146,34 +138,15 @@ function problemOf(drafting: Drafting, { columns }: Description): string | undef
 /** Returns what the catalog says of a column. A join may add NULL to any. */
 function knownOf(
   tables: readonly CatalogTable[],
-  { places, origin }: DescribedColumn,
-): Pick<CatalogColumn, "labels" | "isNullable" | "comment"> {
+  { places, origin, type }: DescribedColumn,
+): Pick<CatalogColumn, "labels" | "isNullable" | "comment" | "type"> {
   const [schema, table, name] = places[0] ?? [];
   const own = tables.find((each) => each.schema === schema && each.name === table);
   const column = own?.columns.find((each) => each.name === name);
-  return { labels: origin === undefined ? undefined : column?.labels, isNullable: true, comment: column?.comment };
-}
-
-interface FoundArgument {
-  readonly name: string;
-  /** Index of its parameter. */
-  readonly at: number;
-  readonly isOptional: boolean;
-}
-
-/** Returns an argument for each parameter, named after what it is compared with. */
-function argumentsIn(statement: string, count: number): readonly FoundArgument[] {
-  const taken = new Set<string>();
-  return Array.from({ length: count }, (_, at) => {
-    const number = at + 1;
-    const compared = new RegExp(
-      `([A-Za-z_][A-Za-z0-9_]{0,62})"?\\s*(?:=|<>|[<>]=?|\\bi?like\\b)\\s*(?:any\\s*\\(\\s*|coalesce\\s*\\(\\s*)?\\$${number}(?!\\d)`,
-      "i",
-    );
-    const found = compared.exec(statement)?.[1]?.toLowerCase() ?? "";
-    const plain = plainName(found, taken, "argument");
-    taken.add(plain);
-    const isOptional = new RegExp(`\\$${number}(?!\\d)(?:::[a-z0-9_ "\\[\\]]+)?\\s+is\\s+null`, "i").test(statement);
-    return { name: plain, at, isOptional };
-  });
+  return {
+    labels: origin === undefined ? undefined : column?.labels,
+    isNullable: true,
+    comment: column?.comment,
+    type: type === ANY_TYPE ? (column?.type ?? type) : type,
+  };
 }

@@ -25,9 +25,8 @@ export function tableDrafts(drafting: Drafting, table: CatalogTable, hasChanges:
   const unknown = hasRules(drafting) ? table.columns.filter(({ isStored }) => !isStored) : [];
   const left = [
     ...never.map(({ name }) => `Left out, as the system's columns say: ${nameInSentence(name)}.`),
-    ...(table.isView
-      ? []
-      : unknown.map(({ name }) => `Left out, because the database does not tell its origin: ${nameInSentence(name)}.`)),
+    ...unknown.map(({ name }) => `Left out, because the database does not tell its origin: ${nameInSentence(name)}.`),
+    ...(table.notes ?? []),
   ];
   const columns = table.columns.filter((column) => !never.includes(column) && !unknown.includes(column));
   const base = { drafting, table, returned: named(columns), left };
@@ -130,7 +129,8 @@ function listDraft(base: Base, name: string, key: readonly CatalogColumn[], by?:
   const statement = new DraftParameters(drafting.catalog);
   const [after, another] = key;
   const isMasked = after !== undefined && ruleOf(drafting.system.rules, after.places) !== undefined;
-  const isPaged = after !== undefined && another === undefined && !isMasked;
+  // An enumeration may be sorted by its order, and compared by its labels.
+  const isPaged = after !== undefined && another === undefined && !isMasked && after.labels === undefined;
   const conditions = [
     ...(by === undefined ? [] : [conditionOf(by, statement)]),
     ...(isPaged
@@ -192,7 +192,13 @@ function updateDraft(base: Base, name: string, key: readonly CatalogColumn[]): r
         ? rowsSchema(rowSchema(returned), changed, [CHANGED])
         : { type: "object", required: [CHANGED], properties: changed },
       fields: catalog.returnsRows ? fieldsOf(drafting, returned, `${ROWS}[].`) : {},
-      hints: [...left, "Leave out the columns that agents must not change. No value can be set to NULL."],
+      hints: [
+        ...left,
+        ...(catalog.returnsRows
+          ? []
+          : ["The result is the number of rows alone: MariaDB returns no rows of an UPDATE."]),
+        "Leave out the columns that agents must not change. No value can be set to NULL.",
+      ],
     },
   ];
 }

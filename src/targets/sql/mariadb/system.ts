@@ -3,6 +3,7 @@ import type { SqlContext, SqlSystem } from "../engine.ts";
 import { isEncrypted } from "../server-settings.ts";
 import { openServer, passwordOf, type ServerUser } from "../server-system.ts";
 import type { SqlEntry } from "../settings.ts";
+import { mariaDbCatalog } from "./catalog.ts";
 import type { MariaDbAddress } from "./connection.ts";
 import { MariaDbDatabase } from "./database.ts";
 import { MariaDbUser } from "./user.ts";
@@ -17,8 +18,9 @@ export async function openMariaDb(context: SqlContext, name: string, entry: SqlE
       const address = (): MariaDbAddress => addressOf(context, entry, user);
       const database = new MariaDbDatabase({ name, address, connections, ...limits });
       const opened = new MariaDbUser({ name: user.user, database, schema: databaseIn(entry), limits });
-      return { user: opened, close: () => database.close() };
+      return { user: opened, database };
     },
+    catalogOf: (reader, writer) => mariaDbCatalog({ reader, writer, schema: databaseIn(entry) }),
   });
 }
 

@@ -3,6 +3,8 @@ export interface Token {
   readonly kind: "word" | "name" | "value" | "parameter" | "mark";
   /** A word in lower case, a quoted name without its quotes, a number, or a mark. Empty for a text. */
   readonly text: string;
+  /** Where it begins in the statement. */
+  readonly at: number;
 }
 
 // The server knows spaces of ASCII only: any other one is a part of a name.
@@ -29,21 +31,22 @@ export function tokensOf(statement: string): readonly Token[] | undefined {
     return found;
   };
   while (rest !== "") {
+    const at = statement.length - rest.length;
     if (RUN_COMMENT.test(rest)) return undefined;
     if (take(SPACE) ?? take(LINE_COMMENT) ?? take(COMMENT)) continue;
     const value = take(STRING) === null ? take(NUMBER)?.[0] : "";
     if (value !== undefined) {
-      tokens.push({ kind: "value", text: value });
+      tokens.push({ kind: "value", text: value, at });
       continue;
     }
     const name = take(QUOTED)?.[1];
     const word = name === undefined ? take(WORD)?.[0] : undefined;
-    if (name !== undefined) tokens.push({ kind: "name", text: name.replaceAll("``", "`") });
-    else if (word !== undefined) tokens.push({ kind: "word", text: word.toLowerCase() });
+    if (name !== undefined) tokens.push({ kind: "name", text: name.replaceAll("``", "`"), at });
+    else if (word !== undefined) tokens.push({ kind: "word", text: word.toLowerCase(), at });
     else {
       const [mark = ""] = rest;
       rest = rest.slice(mark.length);
-      tokens.push({ kind: mark === "?" ? "parameter" : "mark", text: mark });
+      tokens.push({ kind: mark === "?" ? "parameter" : "mark", text: mark, at });
     }
   }
   return tokens;

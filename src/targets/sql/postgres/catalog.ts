@@ -44,6 +44,7 @@ export function postgresCatalog(database: SqlDatabase, writer: string | undefine
     parameters: "numbered",
     returnsRows: true,
     quote: (name) => `"${name}"`,
+    numbered: (statement) => statement,
     async tables(signal) {
       try {
         const rows = await database.read(signal, (transaction) => transaction.query(COLUMNS, [writer ?? ""]));

@@ -1,6 +1,6 @@
 import type { TargetContext } from "../../../core/target-kind.ts";
 import { type PostgresAddress, parsePostgresUrl } from "../../../database/postgres-url.ts";
-import type { Catalog, SqlContext, SqlSystem } from "../engine.ts";
+import type { SqlContext, SqlSystem } from "../engine.ts";
 import { isEncrypted } from "../server-settings.ts";
 import { openServer, passwordOf, type ServerUser } from "../server-system.ts";
 import type { SqlEntry } from "../settings.ts";
@@ -23,9 +23,9 @@ export async function openPostgres(context: SqlContext, name: string, entry: Sql
         areFunctionsChecked: entry.checkFunctions ?? true,
         newName: () => `stc_${context.newId().replaceAll("-", "")}`,
       });
-      const catalogFor = (writer: string | undefined): Catalog => postgresCatalog(database, writer);
-      return { user: opened, catalogFor, close: () => database.close() };
+      return { user: opened, database };
     },
+    catalogOf: (reader) => postgresCatalog(reader, entry.write?.user),
   });
 }
 

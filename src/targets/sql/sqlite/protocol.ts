@@ -14,6 +14,7 @@ export type Request =
   | ({ readonly do: "describe"; readonly use: StatementUse; readonly parameters: number } & Stated)
   | ({ readonly do: "query"; readonly columns: number; readonly rows: number; readonly limits: SentLimits } & Bound)
   | ({ readonly do: "count" } & Bound)
+  | { readonly do: "tables" }
   /** Leaves a transaction open, which `commit` or `rollback` ends. */
   | ({ readonly do: "change"; readonly rows: number; readonly limits: SentLimits } & Bound)
   | { readonly do: "commit" | "rollback" }
@@ -56,6 +57,24 @@ export interface ColumnFacts {
   /** Table and column; undefined for an expression, and where SQLite does not say. */
   readonly place: readonly [table: string, column: string] | undefined;
   readonly isGenerated: boolean;
+}
+
+export interface ListedTable {
+  readonly name: string;
+  readonly isView: boolean;
+  /** Whether SQLite enforces the types of its columns. */
+  readonly isStrict: boolean;
+  readonly columns: readonly ListedColumn[];
+  /** First columns of indexes. */
+  readonly indexed: readonly string[];
+}
+
+export interface ListedColumn extends ColumnFacts {
+  /** Declared type; empty when there is none. */
+  readonly type: string;
+  readonly isNullable: boolean;
+  /** Position in the primary key, from 1; 0: not a part of it. */
+  readonly key: number;
 }
 
 /** `null`: the first row that is not sent, because all rows are larger than their limit. */

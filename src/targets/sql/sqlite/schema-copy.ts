@@ -112,6 +112,6 @@ function plain(text: string): string {
   return text.replaceAll(/["'`[\]]/g, "").replaceAll(/[A-Z]/g, (letter) => letter.toLowerCase());
 }
 
-function quoted(name: string): string {
+export function quoted(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }

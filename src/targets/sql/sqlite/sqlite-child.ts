@@ -1,4 +1,5 @@
 import { Database, SQLiteError, type Statement } from "bun:sqlite";
+import { listedTables } from "./listing.ts";
 import {
   type BoundValue,
   INVALID_TEXT,
@@ -93,6 +94,8 @@ class OpenDatabase {
           const [[counted] = []] = statement.values(valuesOf(request.values));
           return typeof counted === "bigint" ? String(counted) : null;
         });
+      case "tables":
+        return this.#rolledBack("BEGIN", () => listedTables(this.#database, this.#schemaAt(this.#digestNow())));
       case "change":
         return this.#change(request);
       case "commit":
@@ -106,11 +109,7 @@ class OpenDatabase {
 
   #describe({ statement, use, parameters }: Extract<Request, { do: "describe" }>): StatementFacts {
     const digest = this.#digestNow();
-    if (this.#copy?.digest !== digest) {
-      this.#copy?.schema.close();
-      this.#copy = { digest, schema: new SchemaCopy(this.#database) };
-    }
-    const { schema } = this.#copy;
+    const schema = this.#schemaAt(digest);
     const isChange = use === "change";
     const prepared = isChange ? statement : `SELECT * FROM (${statement}\n) LIMIT 0`;
     const known = isChange
@@ -132,6 +131,14 @@ class OpenDatabase {
       effects,
       digest,
     };
+  }
+
+  #schemaAt(digest: string): SchemaCopy {
+    if (this.#copy?.digest !== digest) {
+      this.#copy?.schema.close();
+      this.#copy = { digest, schema: new SchemaCopy(this.#database) };
+    }
+    return this.#copy.schema;
   }
 
   #checkQuery(statement: string, prepared: string, parameters: number): Statement {

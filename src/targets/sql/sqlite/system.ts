@@ -6,6 +6,7 @@ import { resilienceOf } from "../../../egress/settings.ts";
 import type { SqlContext, SqlSystem } from "../engine.ts";
 import type { SqlEntry } from "../settings.ts";
 import { pathIn } from "./address.ts";
+import { sqliteCatalog } from "./catalog.ts";
 import { existing, fileProblem, filesFor, identityOf, lastCommit } from "./files.ts";
 import { DatabaseProcesses } from "./processes.ts";
 import { SQLITE_CHILD } from "./program.ts";
@@ -66,15 +67,17 @@ export async function openSqlite(
     });
   };
   const write = entry.writable === true ? userOf(true) : undefined;
+  const read = userOf(false, write && recovery(write));
   return {
     name,
-    read: userOf(false, write && recovery(write)),
+    read,
     write,
     writeSetting: "writable",
     server: "",
     resilience: new Resilience(resilienceOf(entry), random),
     rules: { columns: entry.columns, functions: [] },
     limits,
+    catalog: sqliteCatalog(read, write !== undefined),
     dependsOnCaller: false,
     notes: unconfined === undefined ? [] : [`systems.${name}: the process for it runs unconfined (${unconfined})`],
     async close() {
