@@ -1,7 +1,13 @@
 import { Refusal } from "../../core/errors.ts";
 import type { RefusalCode } from "../../core/refusals.ts";
 import { isTimeout } from "../../core/time-limits.ts";
-import { FAILURE_MESSAGES, FailedAttempt, type OutgoingCall, waitOf } from "../../egress/resilience.ts";
+import {
+  BUSY_RETRY_AFTER_MS,
+  FAILURE_MESSAGES,
+  FailedAttempt,
+  type OutgoingCall,
+  waitOf,
+} from "../../egress/resilience.ts";
 
 type Facts = Pick<SqlFailure, "code" | "status" | "sqlState" | "origin" | "message"> &
   Partial<Pick<SqlFailure, "isConflict" | "isDefinite" | "maybeDrifted">>;
@@ -36,6 +42,8 @@ export class SqlFailure extends FailedAttempt {
 export type Meaning = readonly [code: RefusalCode, status: string];
 
 export const UNAVAILABLE: Meaning = ["TARGET_UNAVAILABLE", "UNAVAILABLE"];
+/** Another transaction was in the way: a deadlock, or a serialization failure. */
+export const CONFLICT: Meaning = ["TARGET_UNAVAILABLE", "ABORTED"];
 export const WRONG_VALUE: Meaning = ["TARGET_REFUSED", "INVALID_ARGUMENT"];
 export const FAILED: Meaning = ["TARGET_FAILED", "INTERNAL"];
 export const EXISTS: Meaning = ["TARGET_REFUSED", "ALREADY_EXISTS"];
@@ -47,9 +55,12 @@ export const TOO_LATE: Meaning = ["DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED"];
 export function refusalOf(failed: SqlFailure, call: OutgoingCall): Refusal {
   const code = call.signal.aborted ? abortCode(call.signal) : failed.code;
   const { status, sqlState, message, origin } = failed;
-  return new Refusal(code, MESSAGES[code] ?? "The call failed.", {
-    ...waitOf(failed, code),
-    details: { status },
+  const isUnavailable = code === "TARGET_UNAVAILABLE";
+  const isConflict = isUnavailable && failed.isConflict;
+  return new Refusal(code, isConflict ? CONFLICTED : (MESSAGES[code] ?? "The call failed."), {
+    ...(isConflict ? { retryAfterMs: BUSY_RETRY_AFTER_MS } : waitOf(failed, code)),
+    // A change ends with this code only when it has not happened, so the same call may be made again.
+    details: { status, ...(isUnavailable && !call.safe && { outcome: "not_run" }) },
     cause: { system: call.system, tool: call.path, status, sqlState, because: message, origin },
   });
 }
@@ -71,6 +82,7 @@ export function tooLarge(): Refusal {
   return new Refusal("OUTPUT_TOO_LARGE", "The result is larger than this tool may return. Ask for less.");
 }
 
+const CONFLICTED = "Another transaction was in the way. Nothing was changed; call again.";
 const MESSAGES: Partial<Record<RefusalCode, string>> = FAILURE_MESSAGES;
 
 function abortCode(signal: AbortSignal): RefusalCode {

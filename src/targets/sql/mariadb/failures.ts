@@ -1,6 +1,7 @@
 import { NoFreeConnection } from "../../../database/pool.ts";
 import type { Origin } from "../../../egress/resilience.ts";
 import {
+  CONFLICT,
   CONSTRAINED,
   EXISTS,
   FAILED,
@@ -18,8 +19,9 @@ const MEANINGS: ReadonlyMap<number, Meaning> = new Map([
   ...[1364, 1644, 4025].map((number) => [number, CONSTRAINED] as const),
   ...[1264, 1265, 1267, 1292, 1366, 1406, 1411, 1690].map((number) => [number, WRONG_VALUE] as const),
   ...[1044, 1142, 1143, 1227, 1370, 1792].map((number) => [number, FORBIDDEN] as const),
+  ...[1020, 1213].map((number) => [number, CONFLICT] as const),
   ...[1317, 1969].map((number) => [number, TOO_LATE] as const),
-  ...[1020, 1021, 1030, 1040, 1053, 1114, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1226, 1290, 1927].map(
+  ...[1021, 1030, 1040, 1053, 1114, 1158, 1159, 1160, 1161, 1203, 1205, 1226, 1290, 1927].map(
     (number) => [number, UNAVAILABLE] as const,
   ),
 ]);

@@ -3,6 +3,7 @@ import { NoFreeConnection, StoreUnavailable } from "../../../database/pool.ts";
 import { stateOf } from "../../../database/postgres.ts";
 import type { Origin } from "../../../egress/resilience.ts";
 import {
+  CONFLICT,
   CONSTRAINED,
   EXISTS,
   FAILED,
@@ -27,6 +28,11 @@ export function sqlStateOf(error: unknown): string {
   return /^[0-9A-Z]{5}$/.test(state) ? state : "";
 }
 
+/** Serialization failure (also on a standby, by a change of the primary), and deadlock. */
+const CONFLICTS = ["40001", "40P01"] as const;
+/** The server does not know itself whether the transaction was committed. */
+const UNKNOWN = "40003";
+
 /** Refusals by SQLSTATE, or by its class: https://www.postgresql.org/docs/current/errcodes-appendix.html */
 const MEANINGS: ReadonlyMap<string, Meaning> = new Map([
   ["23505", EXISTS],
@@ -39,6 +45,7 @@ const MEANINGS: ReadonlyMap<string, Meaning> = new Map([
   ["28", ["TARGET_FAILED", "UNAUTHENTICATED"]],
   ["57014", TOO_LATE],
   ["25P", TOO_LATE],
+  ...CONFLICTS.map((state) => [state, CONFLICT] as const),
   ["40", UNAVAILABLE],
   ["55P03", UNAVAILABLE],
   ["53", UNAVAILABLE],
@@ -75,8 +82,8 @@ export function failureOf(error: unknown): unknown {
     sqlState,
     origin,
     message: `SQLSTATE ${sqlState}`,
-    isConflict: sqlState === "40001" || sqlState === "40P01",
-    isDefinite: origin === "service",
+    isConflict: CONFLICTS.some((state) => state === sqlState),
+    isDefinite: origin === "service" && sqlState !== UNKNOWN,
     maybeDrifted: DRIFTED.has(sqlState),
   });
 }
