@@ -31,13 +31,13 @@ export interface AnswerField {
   /** Path in the notation of output policies; keys that are data are `*`. */
   readonly path: string;
   /** Where the system stores the values of the field, if known. */
-  readonly place?: string;
+  readonly place?: string | undefined;
   /** Whether the manifest vouches for its values. */
   readonly isTrusted: boolean;
   /** A caller sent it before, when its origin was private or untrusted: no answer vouches for it. */
-  readonly isStored?: true;
+  readonly isStored?: true | undefined;
   /** A caller with untrusted text wrote it before, and neither the user nor an answer without such text had named it: it is not known. */
-  readonly isNamed?: true;
+  readonly isNamed?: true | undefined;
   /** Set for an approver's answer: the value that it is about, and whose calls. */
   readonly vouched?: Vouched | undefined;
 }

@@ -8,10 +8,12 @@ import type { CallerContext, DataLabel, Json, Tool } from "../core/types.ts";
 import { type AnswerField, AnswerFields, PrintCollector } from "./answer-prints.ts";
 import { type FlowContext, type ToolFlow, toolFlow } from "./declarations.ts";
 import { Fingerprints } from "./fingerprints.ts";
-import type { CarriedLabels, Carrier, FlowLedger, LabelRow } from "./ledger.ts";
-import { type ArgumentOrigins, needlesOf, originsOf, REQUEST } from "./origins.ts";
+import type { CarriedLabels, Carrier, FlowCaller, LabelRow } from "./label-rows.ts";
+import type { FlowLedger } from "./ledger.ts";
+import { type ArgumentOrigins, needlesOf, originsOf } from "./origins.ts";
+import { APPROVER, REQUEST } from "./source-index.ts";
 import { ReadBack, type ReadBackText, type StoredTexts } from "./stored.ts";
-import { APPROVER, type VouchedCaller, vouched, vouchedBy, vouchedMs } from "./vouching.ts";
+import { type VouchedCaller, vouched, vouchedBy, vouchedMs } from "./vouching.ts";
 import { writtenPrints } from "./written.ts";
 
 /** A rule about what may follow what a caller has read. All `after` labels must be carried. */
@@ -60,9 +62,6 @@ interface RememberedAnswer {
   readonly after: CarriedLabels;
   readonly stored: readonly ReadBackText[];
 }
-
-/** A caller, whatever the session. */
-type FlowCaller = Pick<Carrier, "issuer" | "subject">;
 
 /** A call that is judged. */
 interface JudgedCall {
@@ -176,13 +175,20 @@ export class DataFlowPolicy {
     const read = { id: newId(), tool: tool.name, traceId, of: referenceOf(args()), labels: flow.reads, rememberMs };
     const places = this.#options.placesOf?.(tool);
     let back: ReadBack | undefined;
-    const remembered = await ledger.remember(this.#carriers(caller), async (sql, now) => {
-      // Read once, unless something was stored meanwhile.
-      if ((await stored.refresh(sql, now)) || back === undefined)
-        back = new ReadBack(stored.table, { system: tool.target.system, reads: flow.reads, now }, (search) =>
-          reader.read(answer, this.#fieldsOf(tool, flow), search),
-        );
-      return withPlaces(back.completed(read), places);
+    let seq = -1;
+    const remembered = await ledger.remember(this.#carriers(caller), {
+      compare: () => {
+        // Read once, unless something was stored or has expired meanwhile.
+        if (back === undefined || seq !== stored.seq || (back.until !== undefined && back.until <= stored.now)) {
+          seq = stored.seq;
+          const against = { system: tool.target.system, reads: flow.reads, now: stored.now };
+          back = new ReadBack(stored.table, against, (search) =>
+            reader.read(answer, this.#fieldsOf(tool, flow), search),
+          );
+        }
+        return { answer: withPlaces(back.completed(read), places), with: { seq, until: back.until } };
+      },
+      learn: (newer, now) => stored.learn(newer, now),
     });
     return { ...remembered, stored: back?.texts ?? [] };
   }
@@ -196,7 +202,7 @@ export class DataFlowPolicy {
   async write({ tool, caller, input }: JudgedCall, traceId: string): Promise<void> {
     const { fingerprints } = await this.#read();
     const { ledger, stored, storedMs, rules } = this.#options;
-    const { labels, isLost, sources } = await ledger.judge(this.#carriers(caller));
+    const { labels, isLost, sources, now } = await ledger.judge(this.#carriers(caller));
     if (labels.length === 0 && !isLost) return;
     // Where a call sends to is judged before it runs: nobody but a person lets it go to somebody unknown.
     const isStoring = labels.includes("untrusted") && !this.#flowOf(tool).sendsOutside;
@@ -207,7 +213,7 @@ export class DataFlowPolicy {
     const { system } = tool.target;
     // While fingerprints of untrusted text are missing, anything may be from there.
     const carried = isLost ? [...new Set<DataLabel>([...labels, "untrusted"])] : labels;
-    await stored.store(caller, { tool: tool.name, traceId, system, prints, isCut, carried, storedMs });
+    await stored.store(caller, { tool: tool.name, traceId, system, prints, isCut, carried, storedMs }, now);
   }
 
   /** Counts an answer that was withheld because it could not be remembered. */
@@ -229,15 +235,10 @@ export class DataFlowPolicy {
   async vouch({ issuer, subject }: FlowCaller, request: string): Promise<void> {
     const { reader } = await this.#read();
     const { ledger, newId, rememberMs } = this.#options;
-    await ledger.remember([{ issuer, subject, session: "" }], {
-      ...reader.read({ request }, new AnswerFields(REQUESTED.root, false)),
-      id: newId(),
-      tool: REQUEST,
-      traceId: "",
-      of: "",
-      labels: [],
-      rememberMs,
-    });
+    const { fields, prints } = reader.read({ request }, new AnswerFields(REQUESTED.root, false));
+    if (prints.byteLength === 0) return;
+    const source = { id: newId(), tool: REQUEST, traceId: "", of: "", fields, prints };
+    await ledger.vouch({ issuer, subject }, { ...source, rememberMs });
   }
 
   /**
@@ -257,6 +258,7 @@ export class DataFlowPolicy {
         isTrusted: false,
         vouched: vouched(secret, caller, value),
       })),
+      prints: new Uint8Array(),
       rememberMs: vouchedMs(rememberMs, caller),
     });
   }

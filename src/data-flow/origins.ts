@@ -4,13 +4,10 @@ import { type CompiledPolicy, edgeOf } from "../core/output-policy/output-policy
 import { type AnswerField, CONTAINED_WORDS_MAX } from "./answer-prints.ts";
 import { ADDRESS, HOST, WORDS } from "./fingerprint-table.ts";
 import type { Fingerprints } from "./fingerprints.ts";
-import { FIELDS, indexOf, type KnownSources, type ReadSource, type Source } from "./source-index.ts";
+import { FIELDS, indexOf, type KnownSources, REQUEST, type ReadSource, type Source } from "./source-index.ts";
 import { variantsOf } from "./texts.ts";
 import type { ValueWords } from "./value-words.ts";
 import { TELLING_BITS } from "./word-bits.ts";
-
-/** In place of a tool's name: the source is what the host application says that the user asked for. */
-export const REQUEST = "the user's request";
 
 /** One answer in which a value of the arguments appeared before. */
 export interface ValueOrigin extends Pick<Source, "tool" | "traceId" | "of" | "labels" | "at"> {

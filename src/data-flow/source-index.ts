@@ -1,6 +1,11 @@
 import type { DataLabel } from "../core/types.ts";
 import type { AnswerField, PrintColumns } from "./answer-prints.ts";
 
+/** In place of a tool's name: the source is what the host application says that the user asked for. */
+export const REQUEST = "the user's request";
+/** In place of a tool's name: the source is an approver who has said that a value is fine. */
+export const APPROVER = "an approver's answer";
+
 /** An answer that was released before. */
 export interface Source {
   readonly id: string;

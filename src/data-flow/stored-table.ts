@@ -1,4 +1,4 @@
-import type { DataLabel } from "../core/types.ts";
+import { STORED_PRINT_BYTES, type StoredText } from "./stored-rows.ts";
 
 /** Bits that say what a stored fingerprint means. */
 export const [PRIVATE, UNTRUSTED, EARNS_PRIVATE, EARNS_UNTRUSTED] = [1, 2, 4, 8];
@@ -7,26 +7,9 @@ export const NAMED = 16;
 /** Bits in an entry besides the number of its row. */
 const FLAG_BITS = 5;
 const ALL_FLAGS = 2 ** FLAG_BITS - 1;
-/** Bytes of one stored fingerprint in a row: two halves, and its flags. */
-const PRINT_BYTES = 9;
 const SLOTS_MIN = 1_024;
 /** Bits of the filter for each slot. */
 const FILTER_BITS = 8;
-
-/** A text that a caller wrote, as far as its origin was private or untrusted. */
-export interface StoredText {
-  readonly seq: number;
-  readonly issuer: string;
-  readonly subject: string;
-  readonly until: number;
-  /** The tool that wrote it, and that call. */
-  readonly tool: string;
-  readonly traceId: string;
-  /** The fingerprints were not kept: every answer of this system counts as the text. Empty: they were. */
-  readonly system: string;
-  readonly labels: readonly DataLabel[];
-  readonly prints: Uint8Array;
-}
 
 type Writer = Omit<StoredText, "prints"> & { readonly count: number };
 
@@ -65,7 +48,7 @@ export class FlaggedPrints {
       const [high, flags] = [this.#high[at] as number, this.#flags[at] as number];
       return isWanted(low, high, flags) ? [{ low, high, flags }] : [];
     });
-    const prints = new Uint8Array(kept.length * PRINT_BYTES);
+    const prints = new Uint8Array(kept.length * STORED_PRINT_BYTES);
     const halves = new Int32Array(prints.buffer, 0, kept.length * 2);
     for (const [at, { low, high, flags }] of kept.entries()) {
       halves[at] = low;
@@ -77,7 +60,7 @@ export class FlaggedPrints {
 }
 
 export function countOf(prints: Uint8Array): number {
-  return prints.byteLength / PRINT_BYTES;
+  return prints.byteLength / STORED_PRINT_BYTES;
 }
 
 /** The stored fingerprints of all callers, in memory: a hash table with open addressing. */

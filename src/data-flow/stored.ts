@@ -1,9 +1,10 @@
-import type { DataLabel } from "../core/types.ts";
-import type { Sql } from "../database/dialect.ts";
-import { integer, json, text, unreadable } from "../database/rows.ts";
-import type { SharedState } from "../database/shared-state.ts";
+import type { DataLabel, EpochMs } from "../core/types.ts";
+import type { StateOperations } from "../database/operations.ts";
 import type { AnswerPrints, FieldPrints, StoredParts, StoredSearch } from "./answer-prints.ts";
-import type { Carrier, ReadAnswer, Writing } from "./ledger.ts";
+import type { FlowCaller, Writing } from "./label-rows.ts";
+import type { ReadAnswer } from "./ledger.ts";
+import { readStored, storeText, type TextOrder } from "./operations.ts";
+import type { StoredPage } from "./stored-rows.ts";
 import {
   countOf,
   EARNS_PRIVATE,
@@ -12,18 +13,16 @@ import {
   NAMED,
   PRIVATE,
   StoredTable,
-  type StoredText,
   UNTRUSTED,
 } from "./stored-table.ts";
 
 /** Most stored fingerprints of one caller, and of all callers together. */
 const CALLER_PRINTS_MAX = 262_144;
 const PRINTS_MAX = 2_097_152;
-/** Rows that are read at once. */
-const ROWS_READ = 256;
 /** What is stored again is written again only if that lasts longer by this share of its time. */
 const RENEWED_SHARE = 0.05;
-const SWEEP_MS = 60_000;
+/** Times that a text is compared again because others were stored meanwhile. */
+const ATTEMPTS_MAX = 16;
 
 interface StoredOptions {
   readonly callerPrintsMax?: number;
@@ -49,115 +48,111 @@ export interface WrittenCall {
  */
 export class StoredTexts {
   readonly table = new StoredTable();
-  readonly #state: SharedState;
+  readonly #state: StateOperations;
   readonly #callerPrintsMax: number;
   readonly #printsMax: number;
   #seq = 0;
+  #now = 0;
   #loading: Promise<void> | undefined;
-  #sweepAt = 0;
 
-  constructor(state: SharedState, { callerPrintsMax = CALLER_PRINTS_MAX, printsMax = PRINTS_MAX }: StoredOptions = {}) {
+  constructor(
+    state: StateOperations,
+    { callerPrintsMax = CALLER_PRINTS_MAX, printsMax = PRINTS_MAX }: StoredOptions = {},
+  ) {
     this.#state = state;
     this.#callerPrintsMax = callerPrintsMax;
     this.#printsMax = printsMax;
   }
 
+  /** Number of the last text in the table; all earlier ones are there, too. */
+  get seq(): number {
+    return this.#seq;
+  }
+
+  /** The database's clock when it was read last. */
+  get now(): EpochMs {
+    return this.#now;
+  }
+
   /** Reads in parts what was stored before this process began to look, so that no transaction takes long. */
   load(): Promise<void> {
-    this.#loading ??= this.#load().catch((error: unknown) => {
+    this.#loading ??= this.#readAll().catch((error: unknown) => {
       this.#loading = undefined;
       throw error;
     });
     return this.#loading;
   }
 
-  async #load(): Promise<void> {
-    while ((await this.#state.read((sql, now) => this.#readRows(sql, now))) === ROWS_READ);
-  }
-
-  /** Reads what was stored since the last look, within a transaction that may write. Returns whether there was any. */
-  async refresh(sql: Sql, now: number): Promise<boolean> {
-    let read = await this.#readRows(sql, now);
-    const isChanged = read > 0;
-    while (read === ROWS_READ) read = await this.#readRows(sql, now);
-    await this.#sweep(sql, now);
-    return isChanged;
-  }
-
-  /** Writes what a call is about to store. It is on disk when the promise resolves, so that every later answer is compared with it. */
-  async store({ issuer, subject }: Pick<Carrier, "issuer" | "subject">, call: WrittenCall): Promise<void> {
-    await this.load();
-    await this.#state.write(async (sql, now) => {
-      const [row = {}] = await sql`
-        UPDATE approval_counters SET value = value + 1 WHERE name = 'flow-stored' RETURNING value`;
-      await this.refresh(sql, now);
-      const until = now + call.storedMs;
-      const lasting = until - call.storedMs * RENEWED_SHARE;
-      const isNew = (low: number, high: number, flags: number): boolean => {
-        let known = 0;
-        this.table.find(low, high, now, (one, its) => {
-          if (one.until >= lasting) known |= its;
-        });
-        return (flags & ~known) !== 0;
-      };
-      const prints = call.prints.packed(isNew);
-      const { all, own } = this.table.counts({ issuer, subject }, now);
-      const more = countOf(prints);
-      const isFull = own + more > this.#callerPrintsMax || all + more > this.#printsMax;
-      const stored = { ...call, seq: integer(row, "value"), issuer, subject, until };
-      if (more > 0 && !isFull && !call.isCut)
-        await insert(sql, { ...stored, prints, system: "", labels: labelsIn(call.prints.flags) });
-      if (isFull || call.isCut) {
-        const labels = call.isCut ? call.carried : labelsIn(call.prints.flags);
-        await this.#storeWhole(sql, { ...stored, labels, now, lasting });
-      }
-    });
-  }
-
-  /** Marks the system of a text whose fingerprints are not kept. */
-  async #storeWhole(sql: Sql, mark: NewText & { readonly now: number; readonly lasting: number }): Promise<void> {
-    const known = this.table.wholeOf(mark.system, mark.now).filter(({ until }) => until >= mark.lasting);
-    if (mark.labels.every((label) => known.some(({ labels }) => labels.includes(label)))) return;
-    await insert(sql, { ...mark, prints: new Uint8Array() });
-  }
-
-  async #readRows(sql: Sql, now: number): Promise<number> {
-    const rows = await sql`
-      SELECT seq, issuer, subject, until, tool, trace_id, system, labels, prints FROM policy_flow_stored
-      WHERE seq > ${this.#seq} ORDER BY seq LIMIT ${ROWS_READ}`;
-    for (const row of rows) {
-      const seq = integer(row, "seq");
-      // Another answer may have read it meanwhile.
-      if (seq <= this.#seq) continue;
-      this.#seq = seq;
-      const { prints } = row;
-      if (!(prints instanceof Uint8Array) || !Number.isInteger(countOf(prints))) throw unreadable("prints");
-      const until = integer(row, "until");
-      if (until <= now) continue;
-      const labels = json(row, "labels") as unknown as readonly DataLabel[];
-      const writer = { issuer: text(row, "issuer"), subject: text(row, "subject"), until };
-      const call = { tool: text(row, "tool"), traceId: text(row, "trace_id"), system: text(row, "system") };
-      this.table.add({ seq, ...writer, ...call, labels, prints }, now);
+  async #readAll(): Promise<void> {
+    for (let isMore = true; isMore; ) {
+      const { value, now } = await this.#state.run(readStored, { after: this.#seq });
+      this.#take(value, now);
+      ({ isMore } = value);
     }
-    return rows.length;
   }
 
-  async #sweep(sql: Sql, now: number): Promise<void> {
-    if (now < this.#sweepAt) return;
-    this.#sweepAt = now + SWEEP_MS;
-    await sql`DELETE FROM policy_flow_stored WHERE until <= ${now}`;
+  /** Takes texts that come after those in the table. */
+  async learn(newer: StoredPage, now: EpochMs): Promise<void> {
+    this.#take(newer, now);
+    if (newer.isMore) await this.#readAll();
   }
-}
 
-type NewText = Omit<StoredText, "prints">;
+  #take({ texts }: StoredPage, now: EpochMs): void {
+    this.#now = now;
+    for (const text of texts) {
+      // Another answer may have read it meanwhile.
+      if (text.seq <= this.#seq) continue;
+      this.#seq = text.seq;
+      if (text.until > now) this.table.add(text, now);
+    }
+  }
 
-async function insert(
-  sql: Sql,
-  { seq, issuer, subject, until, tool, traceId, system, labels, prints }: StoredText,
-): Promise<void> {
-  await sql`
-    INSERT INTO policy_flow_stored (seq, issuer, subject, until, tool, trace_id, system, labels, prints)
-    VALUES (${seq}, ${issuer}, ${subject}, ${until}, ${tool}, ${traceId}, ${system}, ${JSON.stringify(labels)}, ${prints})`;
+  /**
+   * Writes what a call is about to store, compared at `now` of the database. It is on disk when the promise resolves, so that every
+   * later answer is compared with it.
+   */
+  async store({ issuer, subject }: FlowCaller, call: WrittenCall, now: EpochMs): Promise<void> {
+    await this.load();
+    this.#now = now;
+    for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt += 1) {
+      const text = this.#newTextOf({ issuer, subject }, call);
+      if (text === undefined) return;
+      const ran = await this.#state.run(storeText, { text, storedMs: call.storedMs, seq: this.#seq });
+      if (ran.value.outcome === "newer") await this.learn(ran.value, ran.now);
+      else {
+        const { seq, until } = ran.value;
+        this.#take({ texts: [{ ...text, seq, until }], isMore: false }, ran.now);
+        return;
+      }
+    }
+    throw new Error("texts were stored faster than another one could be compared with them");
+  }
+
+  /** Returns what of a call is not stored yet, or a mark of its system where its fingerprints are not kept; undefined: nothing. */
+  #newTextOf({ issuer, subject }: FlowCaller, call: WrittenCall): TextOrder["text"] | undefined {
+    const { tool, traceId, system, isCut, storedMs } = call;
+    const now = this.#now;
+    const lasting = now + storedMs * (1 - RENEWED_SHARE);
+    const isNew = (low: number, high: number, flags: number): boolean => {
+      let known = 0;
+      this.table.find(low, high, now, (one, its) => {
+        if (one.until >= lasting) known |= its;
+      });
+      return (flags & ~known) !== 0;
+    };
+    const prints = call.prints.packed(isNew);
+    const { all, own } = this.table.counts({ issuer, subject }, now);
+    const more = countOf(prints);
+    const isFull = own + more > this.#callerPrintsMax || all + more > this.#printsMax;
+    const text = { issuer, subject, tool, traceId };
+    if (!isFull && !isCut)
+      return more === 0 ? undefined : { ...text, prints, system: "", labels: labelsIn(call.prints.flags) };
+    // Fingerprints that are not kept: the system is marked.
+    const labels = isCut ? call.carried : labelsIn(call.prints.flags);
+    const known = this.table.wholeOf(system, now).filter(({ until }) => until >= lasting);
+    if (labels.every((label) => known.some((one) => one.labels.includes(label)))) return undefined;
+    return { ...text, prints: new Uint8Array(), system, labels };
+  }
 }
 
 function labelsIn(flags: number): readonly DataLabel[] {
@@ -186,6 +181,8 @@ export class ReadBack {
   readonly #earned = new Map<DataLabel, Writing>();
   readonly #parts = new Map<DataLabel | "named", FieldPrints>();
   readonly #isWholeUntrusted: boolean;
+  /** When a text that the answer holds expires, and the answer may earn less. */
+  #until: EpochMs | undefined;
   readonly #whole = new Set<DataLabel>();
 
   constructor(
@@ -196,12 +193,17 @@ export class ReadBack {
     const earn = (label: DataLabel, { tool, traceId }: Writing): void => {
       if (!reads.includes(label) && !this.#earned.has(label)) this.#earned.set(label, { tool, traceId });
     };
+    const note = ({ until }: { readonly until: EpochMs }): void => {
+      this.#until = Math.min(this.#until ?? until, until);
+    };
     const find = (low: number, high: number): number =>
       table.find(low, high, now, (text, flags) => {
+        note(text);
         for (const { label, earns } of FLAGS) if ((flags & earns) !== 0) earn(label, text);
       });
     this.#answer = read(table.isEmpty ? undefined : { find });
     for (const text of table.wholeOf(system, now)) {
+      note(text);
       for (const label of text.labels) {
         this.#whole.add(label);
         earn(label, text);
@@ -228,6 +230,10 @@ export class ReadBack {
       earned: this.#earned,
       parts: this.#parts,
     };
+  }
+
+  get until(): EpochMs | undefined {
+    return this.#until;
   }
 
   /** The texts by which the answer earns labels that its tool's answers do not have anyway. */

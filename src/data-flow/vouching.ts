@@ -2,10 +2,7 @@ import { createHmac } from "node:crypto";
 import type { CallerContext } from "../core/types.ts";
 import type { Vouched } from "./answer-prints.ts";
 import type { ValueOrigin, VouchedBy } from "./origins.ts";
-import type { KnownSources } from "./source-index.ts";
-
-/** In place of a tool's name: the source is an approver who has said that a value is fine. */
-export const APPROVER = "an approver's answer";
+import { APPROVER, type KnownSources } from "./source-index.ts";
 
 /** An answer for a session lasts at most a day, and one for a caller without a session an hour. */
 const SESSION_MS_MAX = 86_400_000;

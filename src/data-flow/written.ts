@@ -3,8 +3,8 @@ import { isTable } from "../core/json.ts";
 import { compilePolicy } from "../core/output-policy/output-policy.ts";
 import { ADDRESS, CODE, HOST, PHONE, WORDS } from "./fingerprint-table.ts";
 import type { Fingerprints } from "./fingerprints.ts";
-import { type ArgumentOrigins, needlesOf, originsOf, REQUEST } from "./origins.ts";
-import type { KnownSources, Source, TakeSource } from "./source-index.ts";
+import { type ArgumentOrigins, needlesOf, originsOf } from "./origins.ts";
+import { type KnownSources, REQUEST, type Source, type TakeSource } from "./source-index.ts";
 import { EARNS_PRIVATE, EARNS_UNTRUSTED, FlaggedPrints, NAMED, PRIVATE, UNTRUSTED } from "./stored-table.ts";
 import { DIGIT } from "./units.ts";
 

@@ -1,34 +1,22 @@
 import type { HaltListing } from "../core/api/halts.ts";
 import { errorText } from "../core/error-text.ts";
 import type { Refusal } from "../core/errors.ts";
-import type { CallerContext, Json } from "../core/types.ts";
-import type { Sql } from "../database/dialect.ts";
-import type { SharedState } from "../database/shared-state.ts";
+import type { StateJournal, StateOperations } from "../database/operations.ts";
 import type { HaltFile } from "./file.ts";
-import {
-  type CallHalt,
-  type HaltableCall,
-  HaltIndex,
-  type HaltTarget,
-  haltedRefusal,
-  haltJson,
-  toHalt,
-  unknownRefusal,
-} from "./halt.ts";
+import { type CallHalt, type HaltableCall, HaltIndex, haltedRefusal, unknownRefusal } from "./halt.ts";
+import { type HaltToSet, liftHalt, listHalts, type SetHalt, setHalt, sweepHalts } from "./operations.ts";
 
 /** Time after which halts that were not read again are no longer certain, in milliseconds. */
 const STALE_MS = 5_000;
-const HALTS_MAX = 1_000;
 const RETRY_MS = 1_000;
 
 export type WhenUnknown = "keepLast" | "refuseChanges";
 
 interface HaltsOptions {
-  readonly state: SharedState;
+  readonly state: StateOperations;
   /** Undefined where the state is this process's alone. */
   readonly file: HaltFile | undefined;
-  /** Resolves when the line is durable. */
-  readonly journal: (line: { readonly type: string; readonly [member: string]: Json | undefined }) => Promise<void>;
+  readonly journal: StateJournal;
   readonly newId: () => string;
   /** Returns Unix milliseconds. */
   readonly clock: () => number;
@@ -38,22 +26,7 @@ interface HaltsOptions {
   readonly whenUnknown: WhenUnknown;
 }
 
-export interface NewHalt {
-  readonly target: HaltTarget;
-  readonly reason: string;
-  readonly cancelRunning: boolean;
-  /** Unix milliseconds. */
-  readonly until: number | undefined;
-  /** Instead of `until`. */
-  readonly forMs?: number | undefined;
-  readonly by: Pick<CallerContext, "issuer" | "subject">;
-}
-
-/** `too_many`: as many halts as there may be are in force. `past`: `until` has passed by the clock of the state. */
-export type SetHalt =
-  | { readonly outcome: "set"; readonly halt: CallHalt }
-  | { readonly outcome: "too_many" }
-  | { readonly outcome: "past" };
+export type NewHalt = Omit<HaltToSet, "id">;
 
 /** Gets the halts that are new, and those of them that end running calls, too. */
 type HaltListener = (added: HaltIndex, cancelling: HaltIndex) => void;
@@ -70,6 +43,8 @@ export class Halts {
   /** Milliseconds by the clock of the state, at a monotonic time. */
   #clock: { readonly at: number; readonly monotonic: number } | undefined;
   #isKnown: boolean;
+  /** The clock of the state when the halts were read last. */
+  #listedAt: number | undefined;
   /** Monotonic time of the last reading. */
   #readAt = Number.NEGATIVE_INFINITY;
   #refusesChanges = false;
@@ -143,32 +118,18 @@ export class Halts {
   }
 
   /** Stops calls from now on, here at once and elsewhere within a second. Rejects when the state does not answer. */
-  async set({ target, reason, cancelRunning, forMs, by, ...given }: NewHalt): Promise<SetHalt> {
-    const id = this.#options.newId();
-    const set = await this.#options.state.write(async (sql, now): Promise<SetHalt> => {
-      const until = forMs === undefined ? given.until : now + forMs;
-      if (until !== undefined && until <= now) return { outcome: "past" };
-      const halt: CallHalt = { id, target, reason, cancelRunning, setBy: by, setAt: now, until };
-      if (!(await insert(sql, halt, now))) return { outcome: "too_many" };
-      await this.#options.journal({ type: "halt.set", ...haltJson(halt) });
-      return { outcome: "set", halt };
-    });
+  async set(halt: NewHalt): Promise<SetHalt> {
+    const { state, newId } = this.#options;
+    const { value: set } = await state.run(setHalt, { ...halt, id: newId() });
     await this.refresh();
     return set;
   }
 
   /** Returns the lifted halt; undefined when there is none of this id. Rejects when the state does not answer. */
   async lift(id: string, by: NewHalt["by"]): Promise<CallHalt | undefined> {
-    const lifted = await this.#options.state.write(async (sql) => {
-      const [row] = await sql`DELETE FROM policy_halts WHERE id = ${id} RETURNING *`;
-      if (row === undefined) return undefined;
-      const halt = toHalt(row);
-      const { issuer, subject } = by;
-      await this.#options.journal({ type: "halt.lifted", ...haltJson(halt), liftedBy: { issuer, subject } });
-      return halt;
-    });
+    const { value: lifted } = await this.#options.state.run(liftHalt, { id, by });
     await this.refresh();
-    return lifted;
+    return lifted ?? undefined;
   }
 
   /** Reads the halts again. Rejects when the state does not answer. */
@@ -191,13 +152,13 @@ export class Halts {
     const { state, monotonic, log } = this.#options;
     this.#isReading = true;
     try {
-      const { rows, now } = await state.read(async (sql, at) => ({
-        rows: [...(await sql`SELECT * FROM policy_halts ORDER BY set_at, id`)],
-        now: at,
-      }));
-      const halts = rows.map(toHalt);
-      this.#clock = { at: now, monotonic: monotonic() };
-      this.#readAt = monotonic();
+      const { value: halts, now } = await state.run(listHalts, {});
+      // A hub sends the halts by itself: these may be the ones that were read before.
+      if (now !== this.#listedAt) {
+        this.#listedAt = now;
+        this.#readAt = monotonic();
+        this.#clock = { at: now, monotonic: this.#readAt };
+      }
       const wasKnown = this.#isKnown;
       this.#isKnown = true;
       this.#adopt(
@@ -206,7 +167,8 @@ export class Halts {
       );
       if (this.#isFailing) log("the halts are known again", undefined);
       this.#isFailing = false;
-      if (halts.some(({ until }) => until !== undefined && until <= now)) await this.#sweep();
+      const hasEnded = halts.some(({ until }) => until !== undefined && until <= now);
+      if (hasEnded && !state.isRemote) await state.run(sweepHalts, {});
     } catch (error) {
       // Logged once per outage.
       if (!this.#isFailing) log("the halts cannot be read: those that are known stay in force", error);
@@ -216,15 +178,6 @@ export class Halts {
     } finally {
       this.#isReading = false;
     }
-  }
-
-  /** Deletes what is over. One of the processes does, and journals it. */
-  async #sweep(): Promise<void> {
-    const { state, journal } = this.#options;
-    await state.write(async (sql, now) => {
-      const rows = await sql`DELETE FROM policy_halts WHERE until <= ${now} RETURNING *`;
-      for (const row of rows) await journal({ type: "halt.expired", ...haltJson(toHalt(row)) });
-    });
   }
 
   #adopt(halts: readonly CallHalt[], { isFirst }: { readonly isFirst: boolean }): void {
@@ -285,15 +238,4 @@ export class Halts {
       log("the known halts cannot be written to disk: a start without the database would not know them", error);
     }
   }
-}
-
-async function insert(sql: Sql, halt: CallHalt, now: number): Promise<boolean> {
-  const { id, target, reason, cancelRunning, setBy, setAt, until } = halt;
-  const rows = await sql`
-    INSERT INTO policy_halts (id, kind, issuer, value, reason, cancels_running, set_issuer, set_subject, set_at, until)
-    SELECT ${id}, ${target.kind}, ${target.issuer}, ${target.value}, ${reason}, ${cancelRunning ? 1 : 0}, ${setBy.issuer},
-      ${setBy.subject}, ${setAt}, ${until ?? null}
-    WHERE (SELECT count(*) FROM policy_halts WHERE until IS NULL OR until > ${now}) < ${HALTS_MAX}
-    RETURNING id`;
-  return rows.length === 1;
 }

@@ -1,10 +1,11 @@
 import type { EpochMs } from "../core/types.ts";
-import type { SharedState } from "../database/shared-state.ts";
+import type { StateOperations } from "../database/operations.ts";
+import { BATCH_MAX, fillOrders } from "./operations.ts";
 import { type Quota, type QuotaUser, quotaExceeded, quotaUnknown } from "./rules.ts";
-import { type Filled, fill, type Taken, type UseOrder } from "./table.ts";
+import type { Filled, Taken, UseOrder } from "./table.ts";
 
 export interface LeaseOptions {
-  readonly state: Pick<SharedState, "read" | "write">;
+  readonly state: Pick<StateOperations, "run" | "isRemote">;
   /** Returns Unix milliseconds, by the clock of this process. */
   readonly clock: () => EpochMs;
   /** Returns milliseconds of a monotonic clock. */
@@ -78,8 +79,6 @@ export interface Meter {
   touchedAt: number;
 }
 
-/** Rows that one transaction changes. */
-const BATCH_MAX = 32;
 /** How long a refusal is repeated without asking again: a reset, or what another process gives back, is noticed after it. */
 const REFUSED_MS = 1_000;
 /** A rest that was not touched for this time is given back. */
@@ -261,10 +260,7 @@ export class Leases {
     }
     const read = this.#clock.begin();
     try {
-      const { now, filled } = await this.#options.state.write(async (sql, time) => ({
-        now: time,
-        filled: await fill(sql, time, orders),
-      }));
+      const { now, value: filled } = await this.#options.state.run(fillOrders, { orders });
       read(now);
       this.#isCautious = false;
       for (const [index, meter] of meters.entries()) {
@@ -282,13 +278,14 @@ export class Leases {
   }
 
   #orderOf(meter: Meter): UseOrder {
-    const { quota, user, waiting, owed, knownUse } = meter;
+    const { user, waiting, owed, knownUse } = meter;
+    const { name, unit, window, limit } = meter.quota;
     const rest = this.#clock.latest() < meter.endsAt ? meter.rest : 0;
     const [first] = waiting;
     const needs = (amounts: number): number => Math.max(1, amounts - rest);
     const least = first === undefined ? 0 : needs(first.amount);
     return {
-      quota,
+      quota: { name, unit, window, limit },
       user,
       owed,
       knownUse,

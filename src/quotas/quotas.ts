@@ -1,9 +1,9 @@
 import { Refusal } from "../core/errors.ts";
 import type { CallerContext, EpochMs, Json, Tool } from "../core/types.ts";
 import { type LeaseOptions, Leases, type Meter, type QuotaHold } from "./leases.ts";
+import { listUses, readUses, resetUses, sweepUses } from "./operations.ts";
 import {
   fromParts,
-  periodAt,
   type Quota,
   type QuotaRule,
   type QuotaUnit,
@@ -12,10 +12,9 @@ import {
   quotaExceeded,
   quotaUnknown,
   readQuota,
-  rowKey,
   userOf,
 } from "./rules.ts";
-import { listUse, type QuotaUseFilter, ROWS_MAX, resetUse, sweepUse, type UsePosition } from "./table.ts";
+import { type QuotaUseFilter, ROWS_MAX, type UsePosition } from "./table.ts";
 
 /** Whose call of which tool. */
 export interface CountedCall {
@@ -150,18 +149,19 @@ export class Quotas {
     const applied = this.#appliedTo(call);
     if (applied.length === 0) return undefined;
     try {
-      return await this.#options.state.read(async (sql, now) => {
-        for (const { quota, amount } of applied) {
-          const period = periodAt(quota.window, now);
-          const id = rowKey(quota, userOf(quota, call.caller, call.tool), period.startsAt);
-          const [row] = await sql`SELECT used FROM policy_quota_use WHERE id = ${id}`;
-          const { rest, owed, startsAt } = this.#meterOf(quota, call);
-          const held = startsAt === period.startsAt ? rest : 0;
-          const left = quota.limit - Number(row?.["used"] ?? 0) + held - owed;
-          if (left < (amount || 1)) return quotaExceeded(quota, period, now);
-        }
-        return undefined;
-      });
+      const questions = applied.map(({ quota: { name, unit, window, limit, rule } }) => ({
+        quota: { name, unit, window, limit },
+        user: userOf({ rule }, call.caller, call.tool),
+      }));
+      const { value: uses, now } = await this.#options.state.run(readUses, { questions });
+      for (const [index, { quota, amount }] of applied.entries()) {
+        const use = uses[index];
+        if (use === undefined) throw new Error("the use of a quota was not read");
+        const { rest, owed, startsAt } = this.#meterOf(quota, call);
+        const held = startsAt === use.startsAt ? rest : 0;
+        if (quota.limit - use.used + held - owed < (amount || 1)) return quotaExceeded(quota, use, now);
+      }
+      return undefined;
     } catch (cause) {
       return quotaUnknown(cause);
     }
@@ -173,24 +173,22 @@ export class Quotas {
   }
 
   /** Returns a page of the use in current windows: by quota, the largest first. */
-  list(page: {
+  async list(page: {
     readonly filter: QuotaUseFilter;
     readonly after?: UsePosition | undefined;
     readonly limit: number;
   }): Promise<QuotaPage> {
-    return this.#options.state.read(async (sql, now) => {
-      const rows = await listUse(sql, now, { ...page, limit: page.limit + 1 });
-      const shown = rows.slice(0, page.limit);
-      const last = rows.length > page.limit ? shown.at(-1) : undefined;
-      return {
-        uses: shown.map(({ id: _, ...row }) => {
-          const quota = this.#quotas.find(({ name, unit }) => name === row.quota && unit === row.unit);
-          const limit = quota?.rule[quota.unit];
-          return { ...row, used: fromParts(row.unit, row.used), limit, window: quota?.window };
-        }),
-        next: last && { quota: last.quota, used: last.used, id: last.id },
-      };
-    });
+    const { value: rows } = await this.#options.state.run(listUses, { ...page, limit: page.limit + 1 });
+    const shown = rows.slice(0, page.limit);
+    const last = rows.length > page.limit ? shown.at(-1) : undefined;
+    return {
+      uses: shown.map(({ id: _, ...row }) => {
+        const quota = this.#quotas.find(({ name, unit }) => name === row.quota && unit === row.unit);
+        const limit = quota?.rule[quota.unit];
+        return { ...row, used: fromParts(row.unit, row.used), limit, window: quota?.window };
+      }),
+      next: last && { quota: last.quota, used: last.used, id: last.id },
+    };
   }
 
   /**
@@ -201,8 +199,7 @@ export class Quotas {
     let count = 0;
     let after = "";
     for (let batch = 0; batch < BATCHES_MAX; batch += 1) {
-      const from = after;
-      const ids = await this.#options.state.write((sql, now) => resetUse(sql, now, { filter, after: from }));
+      const { value: ids } = await this.#options.state.run(resetUses, { filter, after });
       this.#leases.forget(filter.quota);
       count += ids.length;
       after = ids.at(-1) ?? after;
@@ -229,10 +226,12 @@ export class Quotas {
     return this.#leases.tidy();
   }
 
-  /** Deletes rows of windows that ended a day ago. */
+  /** Deletes rows of windows that ended a day ago, unless another process has the database. */
   async sweep(): Promise<void> {
+    const { state } = this.#options;
+    if (state.isRemote) return;
     for (let batch = 0; batch < SWEEP_BATCHES_MAX; batch += 1) {
-      if ((await this.#options.state.write(sweepUse)) < ROWS_MAX) return;
+      if ((await state.run(sweepUses, {})).value < ROWS_MAX) return;
     }
   }
 

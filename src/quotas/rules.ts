@@ -104,7 +104,11 @@ export interface QuotaUser {
   readonly system: string;
 }
 
-export function userOf({ rule: { per } }: Quota, { issuer, subject }: CallerContext, tool: Tool): QuotaUser {
+export function userOf(
+  { rule: { per } }: Pick<Quota, "rule">,
+  { issuer, subject }: CallerContext,
+  tool: Tool,
+): QuotaUser {
   const has = (key: QuotaKey): boolean => per.includes(key);
   return {
     issuer: has("caller") ? issuer : "",
@@ -115,7 +119,11 @@ export function userOf({ rule: { per } }: Quota, { issuer, subject }: CallerCont
 }
 
 /** Returns the key of a row. A hash, because names may be longer than an index accepts. */
-export function rowKey({ name, unit, window }: Quota, user: QuotaUser, startsAt: EpochMs): string {
+export function rowKey(
+  { name, unit, window }: Pick<Quota, "name" | "unit" | "window">,
+  user: QuotaUser,
+  startsAt: EpochMs,
+): string {
   const { issuer, subject, tool, system } = user;
   return hash("sha256", JSON.stringify([name, unit, window, startsAt, issuer, subject, tool, system]), "base64url");
 }

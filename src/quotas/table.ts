@@ -12,9 +12,12 @@ import {
   rowKey,
 } from "./rules.ts";
 
+/** What a row needs to know of its quota. `limit`: in the unit's parts. */
+export type CountedQuota = Pick<Quota, "name" | "unit" | "window" | "limit">;
+
 /** What a process wants of one row, all at once. Amounts are in the unit's parts. */
 export interface UseOrder {
-  readonly quota: Quota;
+  readonly quota: CountedQuota;
   readonly user: QuotaUser;
   /** What an earlier window or the current one is given back, because nobody uses it. */
   readonly givenBack?: Taken | undefined;
@@ -72,7 +75,7 @@ async function giveBack(sql: Sql, id: string, { amount, epoch }: Taken): Promise
 interface UsedRow {
   readonly sql: Sql;
   readonly id: string;
-  readonly quota: Quota;
+  readonly quota: CountedQuota;
   readonly user: QuotaUser;
   readonly period: QuotaPeriod;
 }
@@ -124,6 +127,24 @@ async function take(
     if (limit - used < least) return { used, epoch, granted: 0 };
   }
   throw new Error("the row of a quota changed each time it was read");
+}
+
+/** Whose use of which quota is read. */
+export type UseQuestion = Pick<UseOrder, "quota" | "user">;
+
+/** Returns the use of each in its current window. */
+export async function readUse(
+  sql: Sql,
+  now: EpochMs,
+  questions: readonly UseQuestion[],
+): Promise<readonly (QuotaPeriod & { readonly used: number })[]> {
+  const uses: (QuotaPeriod & { readonly used: number })[] = [];
+  for (const { quota, user } of questions) {
+    const period = periodAt(quota.window, now);
+    const [row] = await sql`SELECT used FROM policy_quota_use WHERE id = ${rowKey(quota, user, period.startsAt)}`;
+    uses.push({ ...period, used: row === undefined ? 0 : integer(row, "used") });
+  }
+  return uses;
 }
 
 export type QuotaUseFilter = { readonly [Member in keyof QuotaUser | "quota"]?: string | undefined };

@@ -135,6 +135,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
     "zod",
   ],
   halts: ["zod"],
+  quotas: ["zod"],
   "targets/grpc": ["@grpc/grpc-js", "protobufjs", "zod"],
   "targets/http": ["graphql", "yaml", "zod"],
   "targets/files": ["re2js", "yaml", "zod"],

@@ -32,7 +32,7 @@ async function policyWith(name: string, stored: number): Promise<{ policy: Store
       carried: [],
       storedMs: 1e10,
     };
-    await writer.texts.store({ issuer: "https://issuer.test", subject: "agent-7" }, call);
+    await writer.texts.store({ issuer: "https://issuer.test", subject: "agent-7" }, call, Date.now());
   }
   const policy = new StoredPolicy({ state: await openSqliteState(path) });
   const at = performance.now();

@@ -6,8 +6,8 @@ import type { DataLabel, Json } from "../../src/core/types.ts";
 import { AnswerFields, columnsOf, PrintCollector } from "../../src/data-flow/answer-prints.ts";
 import { Fingerprints } from "../../src/data-flow/fingerprints.ts";
 import { FREQUENT_WORDS } from "../../src/data-flow/frequent-words.ts";
-import { type ArgumentOrigins, needlesOf, originsOf, REQUEST } from "../../src/data-flow/origins.ts";
-import type { ReadSource } from "../../src/data-flow/source-index.ts";
+import { type ArgumentOrigins, needlesOf, originsOf } from "../../src/data-flow/origins.ts";
+import { REQUEST, type ReadSource } from "../../src/data-flow/source-index.ts";
 
 const fingerprints = new Fingerprints(new Uint8Array(32).map((_, at) => at * 37 + 11));
 const collector = new PrintCollector(fingerprints);

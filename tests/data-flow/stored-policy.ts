@@ -2,6 +2,7 @@ import type { CallerContext, Json, Tool } from "../../src/core/types.ts";
 import { DataFlowPolicy, DEFAULT_RULES, type FlowRule } from "../../src/data-flow/flow.ts";
 import { FlowLedger } from "../../src/data-flow/ledger.ts";
 import { StoredTexts } from "../../src/data-flow/stored.ts";
+import { operationsOn } from "../../src/database/operations.ts";
 import { openSharedState, type SharedState } from "../../src/database/shared-state.ts";
 import { sqliteStore } from "../../src/database/sqlite.ts";
 import { MODULES } from "../../src/modules.ts";
@@ -39,7 +40,8 @@ export class StoredPolicy {
     state = openSharedState({ now: () => this.now, monotonic }),
     rules = DEFAULT_RULES,
   }: PolicyParts = {}) {
-    this.texts = new StoredTexts(state, limits);
+    const operations = operationsOn(state, async () => {});
+    this.texts = new StoredTexts(operations, limits);
     this.#policy = new DataFlowPolicy({
       tools: TOOLS,
       context: { kinds: MODULES.targetKinds, isShellConfined: true, ownSystems: new Set() },
@@ -47,7 +49,7 @@ export class StoredPolicy {
       rememberMs: REMEMBER_MS,
       storedMs: STORED_MS,
       trustSid: false,
-      ledger: new FlowLedger({ state, newSecret: () => "5a".repeat(32) }),
+      ledger: new FlowLedger({ state: operations, newSecret: () => "5a".repeat(32) }),
       stored: this.texts,
       newId: () => this.#nextId(),
       log: (message, cause) => {

@@ -3,6 +3,7 @@ import fs, { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
+import { operationsOn, type StateJournal } from "../../src/database/operations.ts";
 import type { SharedState } from "../../src/database/shared-state.ts";
 import { haltFile } from "../../src/halts/file.ts";
 import type { HaltableCall, HaltTarget } from "../../src/halts/halt.ts";
@@ -80,13 +81,14 @@ class Process {
 
   #make(): Halts {
     const { fleet } = this;
+    const journal: StateJournal = async (line) => {
+      if (fleet.journalFails) throw new Error("the journal fails");
+      fleet.lines.push(line as JournalLine);
+    };
     return new Halts({
-      state: this.#state,
+      state: operationsOn(this.#state, journal),
       file: haltFile(this.path),
-      journal: async (line) => {
-        if (fleet.journalFails) throw new Error("the journal fails");
-        fleet.lines.push(line as JournalLine);
-      },
+      journal,
       newId: () => fleet.nextId(),
       clock: () => fleet.world.now + fleet.skewMs,
       monotonic: () => fleet.monotonic,
@@ -349,14 +351,15 @@ describe("while the database is away", () => {
 test("without a shared state, halts are this process's: nothing is read, written to disk or followed", async () => {
   const state = openState({ now: () => world.now });
   const read: string[] = [];
-  const halts = new Halts({
-    state: {
-      ...state,
-      read(work) {
-        read.push("read");
-        return state.read(work);
-      },
+  const counted: SharedState = {
+    ...state,
+    read(work) {
+      read.push("read");
+      return state.read(work);
     },
+  };
+  const halts = new Halts({
+    state: operationsOn(counted, async () => {}),
     ...{ file: undefined, journal: async () => {}, newId: () => "h", clock: () => world.now, monotonic: () => 0 },
     ...{ log: () => {}, whenUnknown: "refuseChanges" },
   });

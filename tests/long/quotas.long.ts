@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { readFileSync, writeFileSync } from "node:fs";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
+import { operationsOn } from "../../src/database/operations.ts";
 import { Quotas } from "../../src/quotas/quotas.ts";
 import type { QuotaRule } from "../../src/quotas/rules.ts";
 import { callerOf, run, toolOf } from "../quotas/world.ts";
@@ -169,7 +170,13 @@ describe.skipIf(native === undefined)("quotas in PostgreSQL", () => {
   function open(rules = RULES, skewMs = 0): Quotas {
     const state = openState({ url: database.url, now: () => 0 });
     const clock = (): number => now + skewMs;
-    const quotas = new Quotas({ rules, state, clock, monotonic: () => performance.now(), log: () => {} });
+    const quotas = new Quotas({
+      rules,
+      state: operationsOn(state, async () => {}),
+      clock,
+      monotonic: () => performance.now(),
+      log: () => {},
+    });
     opened.push({ quotas, close: () => state.close() });
     return quotas;
   }

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Refusal } from "../../src/core/errors.ts";
+import { fillOrders } from "../../src/quotas/operations.ts";
 import type { Quotas } from "../../src/quotas/quotas.ts";
 import { leaseSize, periodAt, type QuotaRule, readQuota, userOf } from "../../src/quotas/rules.ts";
-import { fill } from "../../src/quotas/table.ts";
 import { callerOf, type Fault, QuotaWorld, run, toolOf } from "./world.ts";
 
 const NOON = Date.parse("2026-02-16T12:00:00.000Z");
@@ -294,9 +294,12 @@ describe("what is unused", () => {
     const quotas = world.start([daily(1_000, { window: "hour" })]);
     await run(quotas, { tool: read, caller: ann });
     const quota = readQuota(daily(1_000, { window: "hour" }));
-    const order = { quota, user: userOf(quota, ann, read), owed: 0, wanted: 0, least: 0, inBlocks: true, knownUse: 0 };
+    const { name, unit, window, limit } = quota;
+    const counted = { name, unit, window, limit };
+    const user = userOf(quota, ann, read);
+    const order = { quota: counted, user, owed: 0, wanted: 0, least: 0, inBlocks: true, knownUse: 0 };
     const giveBack = (startsAt: number) =>
-      world.state.write((sql, now) => fill(sql, now, [{ ...order, givenBack: { amount: 4, startsAt, epoch: 0 } }]));
+      world.operations.run(fillOrders, { orders: [{ ...order, givenBack: { amount: 4, startsAt, epoch: 0 } }] });
     await giveBack(NOON - HOUR_MS);
     expect(await world.used("daily")).toEqual([10]);
     await giveBack(NOON);

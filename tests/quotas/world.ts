@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { CallerContext, Tool } from "../../src/core/types.ts";
+import { operationsOn, type StateOperations } from "../../src/database/operations.ts";
 import { openSharedState, type SharedState } from "../../src/database/shared-state.ts";
 import { defineTool } from "../../src/index.ts";
 import { Quotas } from "../../src/quotas/quotas.ts";
@@ -35,6 +36,7 @@ export class QuotaWorld {
   constructor(now: number) {
     this.now = now;
     this.#state = openSharedState({ now: () => this.now, monotonic: () => performance.now() });
+    this.operations = operationsOn(this.#faulty(), async () => {});
   }
 
   advance(ms: number): void {
@@ -42,26 +44,32 @@ export class QuotaWorld {
     this.monotonic += ms;
   }
 
-  readonly state: Pick<SharedState, "read" | "write"> = {
-    read: async (work) => {
-      if (this.fault !== "none") throw new Error("the database is away");
-      return this.#state.read(work);
-    },
-    write: async (work) => {
-      const { fault } = this;
-      this.transactions += 1;
-      if (fault === "before") throw new Error("the database is away");
-      const value = await this.#state.write(work);
-      if (fault === "after") throw new Error("no answer");
-      return value;
-    },
-  };
+  /** The state as processes reach it. */
+  readonly operations: StateOperations;
+
+  #faulty(): SharedState {
+    return {
+      ...this.#state,
+      read: async (work) => {
+        if (this.fault !== "none") throw new Error("the database is away");
+        return this.#state.read(work);
+      },
+      write: async (work) => {
+        const { fault } = this;
+        this.transactions += 1;
+        if (fault === "before") throw new Error("the database is away");
+        const value = await this.#state.write(work);
+        if (fault === "after") throw new Error("no answer");
+        return value;
+      },
+    };
+  }
 
   /** Starts a process, whose own clock is wrong by `skewMs`. */
   start(rules: readonly QuotaRule[], skewMs = 0): Quotas {
     return new Quotas({
       rules,
-      state: this.state,
+      state: this.operations,
       clock: () => this.now + skewMs,
       monotonic: () => this.monotonic,
       log: (message) => void this.log.push(message),

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import type { DataFlowPolicy } from "../../data-flow/flow.ts";
-import type { LabelRow } from "../../data-flow/ledger.ts";
+import type { LabelRow } from "../../data-flow/label-rows.ts";
 import type { Snapshot } from "../../pipeline/proxy.ts";
 import { json } from "../answers.ts";
 import { identityOf, REASON_CHARACTERS_MAX } from "../approval-json.ts";

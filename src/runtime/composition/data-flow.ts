@@ -1,15 +1,19 @@
 import { type AnswerPlaces, type DeclaredKind, declaredTarget } from "../../core/target-kind.ts";
+import { endedWithin } from "../../core/time-limits.ts";
 import type { Tool } from "../../core/types.ts";
 import type { FlowContext } from "../../data-flow/declarations.ts";
 import type { DataFlowPolicy, FlowRule } from "../../data-flow/flow.ts";
 import type { FlowLedger } from "../../data-flow/ledger.ts";
 import type { StoredTexts } from "../../data-flow/stored.ts";
-import type { SharedState } from "../../database/shared-state.ts";
+import type { StateOperations } from "../../database/operations.ts";
 import type { Config } from "../config/config.ts";
 import type { Modules } from "../module-types.ts";
 
+/** Time for writing what waits, when the service ends. */
+const CLOSE_MS_MAX = 3_000;
+
 interface DataFlowParts {
-  readonly state: SharedState;
+  readonly state: StateOperations;
   readonly modules: Modules;
   readonly newId: () => string;
   /** Returns 32 random bytes in hex. */
@@ -32,6 +36,11 @@ export class DataFlowOpener {
     return this.#ledger;
   }
 
+  /** Writes what waits. Never rejects. */
+  async close(): Promise<void> {
+    if (this.#ledger !== undefined) await endedWithin(this.#ledger.close(), CLOSE_MS_MAX);
+  }
+
   async policyFor(
     { dataFlow, commands, systems }: Config,
     tools: readonly Tool[],
@@ -45,7 +54,7 @@ export class DataFlowOpener {
         import("../../data-flow/ledger.ts"),
         import("../../data-flow/stored.ts"),
       ]);
-    this.#ledger ??= new Ledger({ state, newSecret });
+    this.#ledger ??= new Ledger({ state, newSecret, log });
     this.#stored ??= new Texts(state);
     const { rememberSeconds = REMEMBER_SECONDS, storedSeconds = STORED_SECONDS, trustSid = false } = dataFlow ?? {};
     return new Policy({

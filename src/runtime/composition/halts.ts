@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import type { AuditLog } from "../../audit/audit-log.ts";
-import type { SharedState } from "../../database/shared-state.ts";
+import type { StateOperations } from "../../database/operations.ts";
 import { haltFile } from "../../halts/file.ts";
 import { Halts } from "../../halts/halts.ts";
 import type { CallRecords } from "../../pipeline/call-record.ts";
@@ -13,7 +13,7 @@ import { logDirOf } from "./instance.ts";
 const FILE = "halts.json";
 
 interface HaltParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError"> {
-  readonly state: SharedState;
+  readonly state: StateOperations;
   readonly journal: AuditLog["journal"];
   readonly newId: () => string;
 }

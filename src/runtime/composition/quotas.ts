@@ -1,7 +1,7 @@
 import { hint } from "../../core/nearest.ts";
 import { conditionsHold } from "../../core/rule-conditions.ts";
 import { endedWithin } from "../../core/time-limits.ts";
-import type { SharedState } from "../../database/shared-state.ts";
+import type { StateOperations } from "../../database/operations.ts";
 import type { QuotaSlot } from "../../pipeline/proxy.ts";
 import type { Config } from "../config/config.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
@@ -13,7 +13,7 @@ const SWEEP_EVERY_MS = 600_000;
 const CLOSE_MS_MAX = 3_000;
 
 interface QuotaParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError"> {
-  readonly state: SharedState;
+  readonly state: StateOperations;
 }
 
 /** Keeps the quotas of the configuration in use. Their code is imported when a configuration has some. */

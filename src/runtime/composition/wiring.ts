@@ -3,6 +3,7 @@ import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
 import { present } from "../../core/present.ts";
+import { operationsOn } from "../../database/operations.ts";
 import type { Admission } from "../../pipeline/admission.ts";
 import { createExecutor } from "../../pipeline/executor.ts";
 import type { ObserverSlot } from "../../pipeline/output-filter.ts";
@@ -87,14 +88,17 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
     await parts.close();
     throw error;
   });
-  const flow = new DataFlowOpener({ state, modules, newId: randomUUID, newSecret, log: hooks.logError ?? (() => {}) });
+  const journal: AuditLog["journal"] = (line) => audit.journal(line);
+  const operations = operationsOn(state, journal);
+  const log = hooks.logError ?? (() => {});
+  const flow = new DataFlowOpener({ state: operations, modules, newId: randomUUID, newSecret, log });
   const join = async (read: Config, joined: Parts, taken: Fingerprint) => {
     const dataFlow = await flow.policyFor(read, joined.loaded.tools, (tool) => joined.targets.placesOf(tool));
     return joinSnapshot(read, joined, { approvals, newId: randomUUID, fingerprint: taken, dataFlow, ...hooks });
   };
   const snapshots = new LiveSnapshots(await join(config, parts, fingerprint), LINGER_MS);
   const limits = openLimits(config, { ...CAPABILITIES, ...hooks, audit: auditState(audit) });
-  const quotas = openQuotas({ ...CAPABILITIES, ...hooks, state });
+  const quotas = openQuotas({ ...CAPABILITIES, ...hooks, state: operations });
   await quotas.prepare(config);
   quotas.change(config);
   const executor = createExecutor({
@@ -104,8 +108,7 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
   });
   const tracing = await startTracing(config, parts.traces, { ...CAPABILITIES, ...hooks });
   const { tracer } = tracing;
-  const journal: AuditLog["journal"] = (line) => audit.journal(line);
-  const halts = openHalts(config, { ...CAPABILITIES, ...hooks, state, journal, newId: randomUUID });
+  const halts = openHalts(config, { ...CAPABILITIES, ...hooks, state: operations, journal, newId: randomUUID });
   const refusalFor = halts.refusalFor.bind(halts);
   const recording = openRecording({
     ...CAPABILITIES,
@@ -274,7 +277,7 @@ function drain({ audit, limits, waitingRoom, reloading }: Opened): void {
 
 /** Gives running calls their time before the targets are closed, and closes the audit last. */
 async function close(opened: Opened, graceMs: number): Promise<void> {
-  const { limits, recording, snapshots, halts, quotas, state, approvals, exporters, tracing, audit } = opened;
+  const { limits, recording, snapshots, halts, quotas, flow, state, approvals, exporters, tracing, audit } = opened;
   drain(opened);
   await idle(limits.admission, graceMs);
   recording.callRecords.shutDown();
@@ -283,6 +286,7 @@ async function close(opened: Opened, graceMs: number): Promise<void> {
   await recording.stop();
   halts.close();
   await quotas.close();
+  await flow.close();
   await state.close();
   await approvals?.close();
   const ended = closeAudit(audit, exporters, { type: "service.stopped", ...ownOrigins(audit) });

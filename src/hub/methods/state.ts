@@ -1,0 +1,130 @@
+import {
+  addAnswer,
+  flowChanges,
+  flowSecret,
+  readCarriers,
+  readStored,
+  rememberAnswer,
+  storeText,
+  sweepFlow,
+} from "../../data-flow/operations.ts";
+import type { NoInput, Operation, OperationTransaction, StateOperations } from "../../database/operations.ts";
+import { listHalts } from "../../halts/operations.ts";
+import { fillOrders, readUses, sweepUses } from "../../quotas/operations.ts";
+import type { HubAnswer, HubClient, HubMember, HubMethod, PushSource } from "../contract.ts";
+import { HubRefusal } from "../errors.ts";
+
+/** Runs `work` once for a request, within its transaction: a repetition gets the first answer. */
+export type Once = <T>(
+  transaction: Pick<OperationTransaction, "sql" | "now">,
+  key: { readonly member: string; readonly id: string },
+  work: () => Promise<T>,
+) => Promise<T>;
+
+/** An operation that members may run. */
+interface Offered {
+  readonly name: string;
+  method(operations: StateOperations, once: Once): HubMethod;
+}
+
+interface OfferedParts<Input> {
+  /** Returns the issuers of the callers that the input names. */
+  readonly issuersOf?: (input: Input) => readonly string[];
+  /** Whether the operation would do something else when a request is repeated: then it runs once. */
+  readonly isOnce?: boolean;
+}
+
+function offered<Input, Output>(
+  operation: Operation<Input, Output>,
+  { issuersOf = () => [], isOnce = false }: OfferedParts<Input> = {},
+): Offered {
+  const { name, input } = operation;
+  return {
+    name,
+    method(operations, once): HubMethod<Input> {
+      return {
+        name,
+        input,
+        handle(parsed, { member, id }): Promise<HubAnswer> {
+          for (const issuer of issuersOf(parsed)) assertSpeaksFor(member, issuer);
+          const key = { member: member.name, id };
+          const ran: Operation<Input, Output> = isOnce
+            ? { ...operation, run: (transaction, own) => once(transaction, key, () => operation.run(transaction, own)) }
+            : operation;
+          return operations.run(ran, parsed);
+        },
+      };
+    },
+  };
+}
+
+/** A quota that does not count by caller has no issuer. */
+function assertSpeaksFor(member: HubMember, issuer: string): void {
+  if (issuer === "" || member.speaksFor(issuer)) return;
+  throw new HubRefusal(403, "ISSUER_NOT_ALLOWED", `${member.name} may not name callers of this issuer`);
+}
+
+/** All other operations are operators' own, or belong to the process that has the database. */
+const OFFERED: readonly Offered[] = [
+  offered(listHalts),
+  offered(fillOrders, { issuersOf: ({ orders }) => orders.map(({ user }) => user.issuer), isOnce: true }),
+  offered(readUses, { issuersOf: ({ questions }) => questions.map(({ user }) => user.issuer) }),
+  offered(flowSecret),
+  offered(readCarriers, { issuersOf: ({ carriers }) => carriers.map(({ issuer }) => issuer) }),
+  offered(rememberAnswer, { issuersOf: ({ carriers }) => carriers.map(({ issuer }) => issuer) }),
+  offered(addAnswer, { issuersOf: ({ carriers }) => carriers.map(({ issuer }) => issuer) }),
+  offered(readStored),
+  offered(storeText, { issuersOf: ({ text }) => [text.issuer] }),
+  offered(flowChanges),
+];
+
+const OFFERED_NAMES = new Set(OFFERED.map(({ name }) => name));
+/** Their output is sent to all members when it changes. */
+const WATCHED: readonly Operation<NoInput, unknown>[] = [listHalts, flowChanges];
+const WATCHED_NAMES = new Set(WATCHED.map(({ name }) => name));
+
+/** Returns the operations of the shared state that members may run. */
+export function stateMethods(operations: StateOperations, once: Once): readonly HubMethod[] {
+  return OFFERED.map((one) => one.method(operations, once));
+}
+
+/** Returns what members know without asking. */
+export function statePushes(operations: StateOperations): readonly PushSource[] {
+  return WATCHED.map((operation) => ({
+    name: operation.name,
+    current: () => operations.run(operation, {}),
+    watch: operations.watch,
+  }));
+}
+
+/** Deletes what has expired, for members too. Called every minute by a process that has the database. */
+export async function sweepState(operations: StateOperations): Promise<void> {
+  await operations.run(sweepFlow, {});
+  await operations.run(sweepUses, {});
+}
+
+/** Runs operations at the hub. `hub`: its URL, for messages. */
+export function hubState(client: HubClient, { hub }: { readonly hub: string }): StateOperations {
+  return {
+    scope: "shared",
+    isRemote: true,
+    watch: (changed) => client.watch(changed),
+    // The hub runs the same operation; a value of another release has at least the members that this one reads.
+    pushed: <Output>({ name }: Operation<NoInput, Output>) => {
+      const pushed = client.pushed(name);
+      return pushed && { value: pushed.value as Output, now: pushed.now };
+    },
+    async run<Input, Output>({ name }: Operation<Input, Output>, input: Input) {
+      if (!OFFERED_NAMES.has(name))
+        throw new HubOnly(`${name} is not for members: operators do this at the hub, ${hub}`);
+      const known = WATCHED_NAMES.has(name) ? client.pushed(name) : undefined;
+      const { value, now } = known ?? (await client.call(name, input));
+      return { value: value as Output, now };
+    },
+  };
+}
+
+/** The hub itself does this. The message is for operators. */
+export class HubOnly extends Error {
+  override readonly name = "HubOnly";
+}
