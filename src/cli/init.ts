@@ -8,6 +8,7 @@ import { MODULES } from "../modules.ts";
 import { editorSchema } from "../runtime/manifests/editor-schema.ts";
 import { isClone } from "../runtime/own-code.ts";
 import { fixturesSchema } from "./authoring/fixtures.ts";
+import { DATABASE, DATABASE_FILES, DATABASE_SYSTEM, NEXT_DATABASE, writeDatabase } from "./init-database.ts";
 import { CommandError, EXIT, print } from "./output.ts";
 
 /** Files that a project may have already. They are left as they are. */
@@ -18,17 +19,20 @@ const SHARED: ReadonlySet<string> = new Set(["package.json", "tsconfig.json", ".
  *
  * @throws {CommandError} that names the files that are there already
  */
-export async function init(directory: string): Promise<void> {
+export async function init(directory: string, { database }: { readonly database: boolean }): Promise<void> {
   const { DEVELOPMENT_ISSUERS, developmentKeys } = await import("./development/keys.ts");
   const { default: schema } = await import("../../docs/configuration.schema.json", { with: { type: "json" } });
   const folder = resolve(directory);
-  const files = Object.entries(scaffold(basename(folder), DEVELOPMENT_ISSUERS, schema));
+  const files = Object.entries({
+    ...scaffold(basename(folder), DEVELOPMENT_ISSUERS, schema),
+    ...(database && { "stc.yaml": `${configurationFile(DEVELOPMENT_ISSUERS)}${DATABASE_SYSTEM}`, ...DATABASE_FILES }),
+  });
   const isThere = (path: string): boolean => exists(join(folder, path));
   const shown = (path: string): string => printableCell(join(directory, path));
   const paths = files.map(([path]) => path);
   const taken = [
     ...paths.filter((path) => !SHARED.has(path) && !path.startsWith("keys/") && isThere(path)),
-    ...(isThere("keys") ? ["keys"] : []),
+    ...["keys", ...(database ? [DATABASE] : [])].filter(isThere),
     ...["tools", "tests"].filter((path) => isThere(path) && !isFolder(join(folder, path))),
   ];
   if (taken.length > 0) {
@@ -41,11 +45,13 @@ export async function init(directory: string): Promise<void> {
   const kept = paths.filter((path) => SHARED.has(path) && isThere(path));
   for (const [path, text] of files) if (!kept.includes(path)) write(join(folder, path), text);
   await developmentKeys(join(folder, "keys"));
+  if (database) await writeDatabase(join(folder, DATABASE));
   for (const path of paths) if (!kept.includes(path) && !path.startsWith("keys/")) print.line(`wrote ${shown(path)}`);
+  if (database) print.line(`wrote ${shown(DATABASE)}, a SQLite database with three customers and their orders`);
   print.line(`wrote ${shown("keys")}, private keys for this machine; git ignores them`);
   for (const path of kept) print.line(`kept  ${shown(path)}${KEPT_ADVICE[path] ?? ""}`);
   print.line(
-    `\nNext${directory === "." ? "" : `, in ${printableCell(directory)}`}:\n\n${NEXT.map((line) => `  ${line}`.trimEnd()).join("\n")}`,
+    `\nNext${directory === "." ? "" : `, in ${printableCell(directory)}`}:\n\n${[...NEXT, ...(database ? NEXT_DATABASE : [])].map((line) => `  ${line}`.trimEnd()).join("\n")}`,
   );
 }
 

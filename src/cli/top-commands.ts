@@ -53,8 +53,9 @@ export const commands = [
     arguments: {
       directory: argument(text("directory"), "where it is written; existing files are left as they are", "."),
     },
+    options: { database: flag("also write a SQLite database with customers and orders, and a tool that reads it") },
     exits: { 1: "a file exists already, or cannot be written" },
-    run: async ({ directory }) => (await import("./init.ts")).init(directory),
+    run: async ({ directory }, { database = false }) => (await import("./init.ts")).init(directory, { database }),
   }),
   command({
     name: "serve",

@@ -11,7 +11,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { run, runStc } from "../support/stc.ts";
+import { freePorts, RunningStc, run, runStc, STC } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "stc init "));
@@ -34,6 +34,8 @@ const SERVICE = [
   ...["tools/test.schema.json", "tools/tool.schema.json", "tsconfig.json"],
 ];
 
+const DATABASE = ["shop.sqlite", "tools/orders-of-customer.test.yaml", "tools/orders-of-customer.tool.yaml"];
+
 describe("stc init", () => {
   test("writes a service that loads, into a new folder whose name has a space", async () => {
     const { code, out, err } = await runStc(["init", "my service"], { cwd: folder });
@@ -51,6 +53,33 @@ describe("stc init", () => {
     expect(checked).toMatchObject({ code: 0, err: "" });
     expect(checked.out).toStartWith("ok: 3 tools\n");
     expect(readFileSync(join(made, "README.md"), "utf8").trim().split("\n").length).toBeLessThanOrEqual(25);
+  });
+
+  test("with --database, also writes a database and a tool, which answer at once, with the address masked", async () => {
+    const made = own("with a database");
+    const { code, out, err } = await runStc(["init", "--database"], { cwd: made });
+    expect({ code, err }).toEqual({ code: 0, err: "" });
+    expect(filesBelow(made)).toEqual([...SERVICE, ...DATABASE].sort());
+    const passed = await runStc(["test", "--config", "stc.yaml"], { cwd: made });
+    expect([passed.code, passed.out.trim().split("\n").at(-1)]).toEqual([0, "7 passed, 0 failed"]);
+    const port = String(freePorts());
+    const env = { STC_PORT: port, STC_URL: `http://127.0.0.1:${port}` };
+    const service = new RunningStc(["serve", "--config", "stc.yaml"], { cwd: made, env });
+    try {
+      await service.printed("listening");
+      const stc = `stc() { ${STC.map((word) => `'${word}'`).join(" ")} "$@"; }`;
+      const [token = "", call = ""] = out.trim().split("\n").slice(-2);
+      const answer = await run(["bash", "-ec", [stc, token, call].join("\n")], { cwd: made, env });
+      expect({ code: answer.code, err: answer.err }).toEqual({ code: 0, err: "" });
+      const { status, result } = JSON.parse(answer.out);
+      expect([status, result.rows.length, result.rows[0]]).toEqual([
+        "success",
+        3,
+        { id: "105", status: "open", total: "149.50", contact: "j*********@m***.example" },
+      ]);
+    } finally {
+      await service.end("SIGTERM");
+    }
   });
 
   test("makes private keys that only their owner reads, and that git never adds", async () => {
@@ -91,6 +120,10 @@ describe("stc init", () => {
     writeFileSync(join(made, "stc.yaml"), "mine");
     mkdirSync(join(made, "keys"));
     writeFileSync(join(made, "tests"), "a file");
+    writeFileSync(join(made, "shop.sqlite"), "mine");
+    const withDatabase = await runStc(["init", "taken", "--database"], { cwd: folder });
+    expect(withDatabase.err).toContain("taken/keys, taken/shop.sqlite, taken/tests exist already");
+    rmSync(join(made, "shop.sqlite"));
     const { code, out, err } = await runStc(["init", "taken"], { cwd: folder });
     expect({ code, out, err }).toEqual({
       code: 1,
