@@ -132,7 +132,7 @@ export async function startService(
   const { consoleUrl, operatorUrl } = listeners;
   const url = parent?.url ?? listeners.url;
   listening = listeners.states;
-  if (worker === undefined) logListening({ url, consoleUrl, operatorUrl }, service, log);
+  if (worker === undefined) logListening({ url, consoleUrl, operatorUrl, hubUrl: service.hub?.url }, service, log);
   const drain = async (): Promise<void> => {
     log.info("draining");
     service.drain();
@@ -160,6 +160,8 @@ export async function startService(
     consoleUrl,
     /** URL of the operators' listener; undefined when the configuration has none. */
     operatorUrl,
+    /** URL at which members connect; undefined when the service is no hub. */
+    hubUrl: service.hub?.url,
     notRegistered: worker === undefined ? service.notRegistered : [],
     reload: parts.reload,
     /** Writes an uncaught error to the operators' log; the service keeps running. */

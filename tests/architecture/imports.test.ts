@@ -225,6 +225,7 @@ const DECLARED: Readonly<Record<string, readonly string[]>> = {
   "src/quotas/": [],
   "src/mcp/": [],
   "src/console/": [],
+  "src/hub/": [],
   "src/core/json-schema/": [],
 };
 

@@ -43,6 +43,7 @@ test("the defaults in it are the service's defaults", () => {
       clientCertificates: [{ spiffeId: "spiffe://x/y", issuer: "https://x", subject: "y" }],
     },
     approvals: {
+      storeUrlFile: "x",
       webhooks: [{ name: "x", url: "https://x", secretFile: "x" }],
       policies: [{ name: "x", when: { risk: "high" }, require: { stages: [{ name: "x" }] } }],
     },
@@ -62,6 +63,11 @@ test("the defaults in it are the service's defaults", () => {
     decisionPoints: [{ name: "x", authzen: { url: "https://x", auth: { clientCredentials: TOKENS } } }],
     console: { oidc: { issuer: "https://x", clientId: "x" } },
     dataFlow: {},
+    hub: {
+      listen: {},
+      tokens: [{ issuer: "https://cluster", audience: "hub", jwksFile: "x" }],
+      members: [{ subject: "x" }],
+    },
     telemetry: { traces: { endpoint: "http://localhost:4318" } },
     redaction: { rules: [{ id: "X", anchors: ["xyz"], pattern: "xyz", matches: ["xyz"] }] },
   };

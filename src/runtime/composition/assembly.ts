@@ -23,6 +23,7 @@ import { policyFindings, ruleProblems } from "./approver-policies.ts";
 import { readAuditStore, readCheckpointKey, readExports, readHashKey } from "./audit.ts";
 import { dataFlowNotes } from "./data-flow.ts";
 import { DecisionPoints } from "./decision-points.ts";
+import type { HubReading, HubSettings } from "./hub-settings.ts";
 import { type IdentityParts, readIdentity, readIssuers } from "./identity.ts";
 import { limitProblems } from "./limits.ts";
 import { readListeners } from "./listeners.ts";
@@ -81,6 +82,8 @@ export interface Parts {
   /** Holds the lines of all replicas; undefined without `audit.storeUrlFile`. */
   readonly auditStore: AuditStore | undefined;
   readonly traces: ReturnType<typeof readTraces>;
+  /** The files of the section `hub`; undefined without it. */
+  readonly hub: HubSettings | undefined;
   /** Notes on approval policies and quotas that are valid but probably not intended. */
   readonly policyNotes: readonly string[];
   close(): Promise<void>;
@@ -131,6 +134,7 @@ async function readParts(
   const auditStore = await readAuditStore(config, problems);
   opened.resources.push(() => auditStore?.close());
   const traces = readTraces(config, problems);
+  const hub = await readHubSection(config, { ...capabilities, modules, problems });
   const approvals = readApprovals(config, modules, problems);
   const detector = readDetector(config, modules, problems);
   const opening = { now, random, monotonic, detector, problems, former: formerPoints };
@@ -190,6 +194,7 @@ async function readParts(
     exports,
     auditStore,
     traces,
+    hub,
     identity,
     listeners,
     close,
@@ -201,6 +206,13 @@ async function readParts(
       ...(await dataFlowNotes(config, loaded.tools, modules.targetKinds)),
     ],
   };
+}
+
+/** Loads the code only for a hub or a member. */
+async function readHubSection(config: Config, reading: HubReading): Promise<HubSettings | undefined> {
+  if (config.hub === undefined) return undefined;
+  const { readHub } = await import("./hub-settings.ts");
+  return readHub(config, config.hub, reading);
 }
 
 /** Returns the bindings of roles; undefined when nothing is bound. Loads their code only then. */

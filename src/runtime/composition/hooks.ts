@@ -2,6 +2,7 @@ import type { ApprovalCallback } from "../../approvals/callback.ts";
 import type { EntryDraft } from "../../audit/entry.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
 import type { CertificateEvent, UpstreamEvent } from "../../core/target-kind.ts";
+import type { HubOutcome } from "../../hub/server/listener.ts";
 import type { CallRecordLog } from "../../pipeline/call-record.ts";
 import type { ReviewResult } from "../../pipeline/identity/token-review.ts";
 import type { RateTable } from "../../pipeline/limits/rates-shared.ts";
@@ -35,6 +36,8 @@ export interface Hooks {
   readonly rateTable?: RateTable | undefined;
   /** Receives for what the start waits, once. */
   readonly onWait?: (message: string) => void;
+  /** Receives each request of a hub's member: its method, how it ended, and its duration. */
+  readonly onHubRequest?: ((method: string, outcome: HubOutcome, ms: number) => void) | undefined;
   /** Receives errors that belong to no call. */
   readonly logError?: (message: string, cause: unknown) => void;
 }

@@ -68,11 +68,11 @@ function readServed(config: Config, { host, port, tls, socket, socketMode }: Ser
     ...(socket !== undefined && {
       socket: { path: pathFrom(config, socket), mode: Number.parseInt(socketMode, 8) },
     }),
-    ...(tls !== undefined && { tls: readTls(config, tls, found) }),
+    ...(tls !== undefined && { tls: readListenerTls(config, tls, found) }),
   };
 }
 
-function readTls(config: Config, tls: NonNullable<Config["server"]["tls"]>, { field, problems }: Found) {
+export function readListenerTls(config: Config, tls: NonNullable<Config["server"]["tls"]>, { field, problems }: Found) {
   const { certFile, keyFile, clientCaFile } = tls;
   const files = [certFile, keyFile, ...(clientCaFile === undefined ? [] : [clientCaFile])].map((path) =>
     pathFrom(config, path),

@@ -30,6 +30,7 @@ import { keepConfigurations } from "./configuration-history.ts";
 import { DataFlowOpener } from "./data-flow.ts";
 import { endHaltedCalls, openHalts } from "./halts.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
+import { openHub, openMember } from "./hub-start.ts";
 import { formerLogsOf } from "./instance.ts";
 import { openLimits } from "./limits.ts";
 import { learningFor, operatorViews } from "./operator-views.ts";
@@ -81,9 +82,11 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
   const fingerprint = fingerprintOf(config);
   const parts = await assemble(config, modules, { ...hooks, problems });
   const { hashKey } = parts;
-  const { audit, approvals, state } = await openStores(config, hooks, {
+  let inUse: Pick<LiveSnapshots<ReturnType<typeof joinSnapshot>>, "current"> | undefined;
+  const { audit, approvals, state, hubClient } = await openStores(config, hooks, {
     ...parts,
     stores: modules.approvalStores,
+    policyVersion: () => inUse?.current().version,
   }).catch(async (error: unknown) => {
     await parts.close();
     throw error;
@@ -97,6 +100,7 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
     return joinSnapshot(read, joined, { approvals, newId: randomUUID, fingerprint: taken, dataFlow, ...hooks });
   };
   const snapshots = new LiveSnapshots(await join(config, parts, fingerprint), LINGER_MS);
+  inUse = snapshots;
   const limits = openLimits(config, { ...CAPABILITIES, ...hooks, audit: auditState(audit) });
   const quotas = openQuotas({ ...CAPABILITIES, ...hooks, state: operations });
   await quotas.prepare(config);
@@ -130,6 +134,7 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
   await versions.adopt(snapshots.current(), "start");
   await halts.start();
   if (approvals !== undefined) await doubtInterrupted(audit, approvals, hooks);
+  const hub = await openHub(config, { ...CAPABILITIES, ...hooks, hub: parts.hub, journal });
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, audit });
   const formerLogs = await continueFormerLogs(config, { ...parts, approvals, hooks, modules });
   const reloading = startReloading(config, {
@@ -144,6 +149,7 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
       halts.change(read.halts.whenUnknown);
       quotas.change(read);
       approvals?.webhooks.change(webhooks);
+      hub?.change(read);
     },
     build: async (read, { callers, parts: { points } }, taken) => {
       await quotas.prepare(read);
@@ -169,6 +175,8 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
     formerLogs,
     reloading,
     versions,
+    hub,
+    hubClient,
   };
 }
 
@@ -251,6 +259,8 @@ function serviceOf(opened: Opened) {
     listeners: parts.listeners,
     /** Returns the state of the revocation list; undefined when there is none. */
     revocations: () => snapshots.current().parts.identity.revocations?.state(),
+    /** The hub's end for members; undefined when the service is no hub. */
+    hub: opened.hub,
     /** Returns the URLs from which agents may get tokens. */
     authorizationServers: () => snapshots.current().parts.identity.authorizationServers,
     /** Tools whose target is not configured, with the reason. */
@@ -284,11 +294,13 @@ async function close(opened: Opened, graceMs: number): Promise<void> {
   await snapshots.close();
   await idle(limits.admission, graceMs);
   await recording.stop();
+  await opened.hub?.close();
   halts.close();
   await quotas.close();
   await flow.close();
   await state.close();
   await approvals?.close();
+  await opened.hubClient?.close();
   const ended = closeAudit(audit, exporters, { type: "service.stopped", ...ownOrigins(audit) });
   await Promise.all([ended, opened.formerLogs?.close(), tracing.close()]);
 }
@@ -304,18 +316,29 @@ function ownOrigins(audit: AuditLog): { readonly origins?: readonly string[] } {
   return origins.length === 0 ? {} : { origins };
 }
 
-interface StoreParts extends Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks"> {
+interface StoreParts extends Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks" | "hub"> {
   readonly stores: Modules["approvalStores"];
+  /** Returns the version of the configuration in use; undefined before there is one. */
+  readonly policyVersion: () => string | undefined;
 }
 
 /** Opens the audit and the approval store: both or none. */
-async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...parts }: StoreParts) {
+async function openStores(config: Config, hooks: Hooks, { checkpointKey, hub, policyVersion, ...parts }: StoreParts) {
   const audit = await openAudit(config, { ...CAPABILITIES, ...hooks, checkpointKey });
   try {
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
     const log = hooks.logError ?? (() => {});
-    const approvals = await openStore(config, { ...parts, clock, journal, log, claimant: () => audit.id() });
-    return { audit, approvals, state: openState(config, { stores: parts.stores, clock, monotonic, log }) };
+    const claimant = (): string | undefined => audit.id();
+    const hubClient = await openMember(config, {
+      ...CAPABILITIES,
+      ...hooks,
+      hub,
+      log,
+      instance: claimant,
+      policyVersion,
+    });
+    const approvals = await openStore(config, { ...parts, clock, journal, log, claimant });
+    return { audit, approvals, hubClient, state: openState(config, { stores: parts.stores, clock, monotonic, log }) };
   } catch (error) {
     await audit.close();
     throw error;

@@ -9,6 +9,7 @@ import { approvals } from "./approvals.ts";
 import { dataFlow } from "./data-flow.ts";
 import { decisionPoints } from "./decision-points.ts";
 import { auditExport } from "./export.ts";
+import { checkHubSection, hub } from "./hub.ts";
 import { jwt, withIssuerList } from "./jwt.ts";
 import { checkListeners, consoleSection, listenerKeys } from "./listeners.ts";
 import { configMessage, configProblems, fieldOf } from "./problems.ts";
@@ -430,6 +431,11 @@ const sections = (modules: Modules) =>
     commands: reloaded(commands, "the allowed commands, their paths and their confinement"),
     workspace: reloaded(workspace, "directories and limits"),
     approvals: approvals(modules.approvalStores),
+    /**
+     * A fleet: a hub shares its database with members, which have none of their own. A service is the one (`listen`) or the other
+     * (`url`).
+     */
+    hub: hub(modules.tokenSources),
     /** Who else decides whether a call may run, after the permissions: policies in Cedar, or a service that speaks AuthZEN. */
     decisionPoints: reloaded(
       decisionPoints(modules.decisionPoints),
@@ -457,6 +463,7 @@ const schemaOf = (modules: Modules) =>
     const add = problemAdder(context);
     checkBindings(config, context);
     checkWorkers(config, context);
+    checkHubSection(config, context);
     if (console?.oidc !== undefined && server.console === undefined) {
       add("console.oidc", "is for the sign-in at server.console, which is missing");
     }

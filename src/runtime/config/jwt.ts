@@ -80,9 +80,31 @@ type SourceSettings = { [Key in keyof Together<Settings<BuiltIn>>]: z.ZodOptiona
 
 /** Returns the schema of an issuer, with the settings of the token sources: each issuer has exactly one source. */
 function issuerSchema(sources: Sources) {
+  return withSources(issuer, sources);
+}
+
+/** Returns the schema of an issuer of workload tokens, which carry no permissions: who holds one, and nothing else. */
+export function workloadIssuer(sources: Sources) {
+  const { issuer: name, profile, algorithms, typ, maxLifetimeSeconds, clockToleranceSeconds } = issuer.shape;
+  const audience = z.union([text, z.array(text).min(1).max(AUDIENCES_MAX)]);
+  const own = {
+    issuer: name.describe("Exact value of `iss`."),
+    audience: audience.describe(
+      "Value that `aud` must contain, or a list of which it must contain one: the hub's own.",
+    ),
+    profile: profile.describe("As in `jwt.issuers[]`: `kubernetes` for projected tokens of service accounts."),
+    algorithms: algorithms.describe("Accepted signature algorithms; asymmetric ones only."),
+    typ: typ.describe("Required `typ` of generic tokens."),
+    maxLifetimeSeconds: maxLifetimeSeconds.describe("Longest accepted `exp − iat`, as in `jwt.issuers[]`."),
+    clockToleranceSeconds: clockToleranceSeconds.describe("How far the issuer's clock may differ from the hub's."),
+  };
+  return withSources(z.strictObject(own), sources);
+}
+
+function withSources<Shape extends z.ZodRawShape>(base: z.ZodObject<Shape, z.core.$strict>, sources: Sources) {
   const all = Object.assign({}, ...sources.map(({ settings }) => settings)) as Readonly<Record<string, z.ZodType>>;
   const optional = Object.fromEntries(Object.entries(all).map(([key, schema]) => [key, optionalOf(schema)]));
-  return issuer.extend(optional as unknown as SourceSettings).superRefine((profile, context) => {
+  return base.extend(optional as unknown as SourceSettings).superRefine((profile, context) => {
     const add = problemAdder(context);
     const isSet = (key: string): boolean => (profile as Readonly<Record<string, unknown>>)[key] !== undefined;
     const given = sources.filter(({ key }) => isSet(key));

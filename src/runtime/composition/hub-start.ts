@@ -1,0 +1,31 @@
+import type { AuditLog } from "../../audit/audit-log.ts";
+import type { Config } from "../config/config.ts";
+import type { Parts } from "./assembly.ts";
+import type { Capabilities, Hooks } from "./hooks.ts";
+
+/** Loads the code of a hub, or of a member, only for one. */
+
+type HubOpening = Capabilities & Hooks & Pick<AuditLog, "journal"> & Pick<Parts, "hub">;
+
+/** Opens the hub's end for members; undefined when the service is no hub. */
+export async function openHub(config: Config, { hub, ...parts }: HubOpening) {
+  // One process answers for all workers.
+  if (hub?.listen === undefined || config.worker !== undefined) return undefined;
+  const { openHub: open } = await import("./hub.ts");
+  return open(config, { ...parts, settings: hub.listen, methods: [], sources: [] });
+}
+
+interface MemberOpening extends Capabilities, Pick<Hooks, "onCertificates">, Pick<Parts, "hub"> {
+  readonly log: (message: string, cause: unknown) => void;
+  /** Returns the id of this process's log. */
+  readonly instance: () => string | undefined;
+  /** Returns the version of the configuration in use; undefined before there is one. */
+  readonly policyVersion: () => string | undefined;
+}
+
+/** Connects to the hub; undefined when the service is no member of one. */
+export async function openMember(config: Config, { hub, ...parts }: MemberOpening) {
+  if (hub?.member === undefined) return undefined;
+  const { openMember: open } = await import("./hub.ts");
+  return open(config, { ...parts, settings: hub.member });
+}
