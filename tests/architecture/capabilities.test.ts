@@ -87,7 +87,7 @@ const CAPABILITIES: readonly Capability[] = [
     sign: /new Bun\.SQL\b|bun:sqlite/,
     holders: [
       ...["src/database/postgres.ts", "src/database/sqlite-connection.ts", "src/audit/query/line-index.ts"],
-      ...["listing.ts", "schema-copy.ts", "sqlite-child.ts"].map((name) => `src/targets/sql/sqlite/${name}`),
+      ...["src/targets/sql/sqlite/child/", "src/targets/sql/sqlite/sqlite-child.ts"],
       "src/cli/development/shop.ts",
     ],
   },

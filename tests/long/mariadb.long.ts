@@ -481,6 +481,16 @@ group by 1 order by n desc, name # the end`;
       await nothingRuns();
     });
 
+    test("with more bytes of UTF-8 than the limit are cut", async () => {
+      const databases = await shop.open({ limits: { cellChars: 1_000, bytes: 2_500 } });
+      const tool = sqlTool({ statement: "select repeat('é', 400) as x from big", columns: { x: text } });
+      const { rows, truncated } = (await ask(await loaded(databases, tool))) as {
+        readonly rows: readonly unknown[];
+        readonly truncated: boolean;
+      };
+      expect([rows.length, truncated]).toEqual([3, true]);
+    });
+
     test("with more characters than the limit are cut, or refused", async () => {
       const databases = await shop.open({ limits: { cellChars: 1_000, bytes: 2_500 } });
       const statement = "select id, repeat('x', 900) as x from big order by id";

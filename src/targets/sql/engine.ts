@@ -86,8 +86,8 @@ export type ColumnRule = Exclude<FieldAction, "allow"> | "never";
 export interface ResultLimits {
   /** Characters of one column in one row. */
   readonly cellChars: number;
-  /** Characters of all cells. */
-  readonly chars: number;
+  /** Bytes of all cells, in UTF-8. */
+  readonly bytes: number;
 }
 
 /** A user of a database, with connections of its own. */

@@ -47,7 +47,7 @@ export function openServer<Database extends { close(): Promise<void> }>(
   const unreadable = files.filter(([key, path]) => path !== undefined && readNamed(context, path, key) === undefined);
   if (unreadable.length > 0) return undefined;
   const { statementMs, lockMs, cellChars, bytes } = entry.limits;
-  const limits = { statementMs, lockMs, cellChars, chars: bytes };
+  const limits = { statementMs, lockMs, cellChars, bytes };
   const opened = (user: ServerUser): OpenedUser<Database> => openUser(user, limits, entry.connections ?? CONNECTIONS);
   const read = opened(present(entry.read, "the user that reads"));
   const write = entry.write && opened(entry.write);

@@ -87,7 +87,7 @@ export const sqlEntry = z.strictObject({
       statementMs: count(5_000, 600_000).describe("Time limit for a statement on the server."),
       lockMs: count(500, 600_000).describe("Longest wait for a lock."),
       cellChars: count(65_536, 1_048_576).describe("Longest text of one column in one row."),
-      bytes: count(1_048_576, 67_108_864).describe("Most characters of all rows of a result."),
+      bytes: count(1_048_576, 67_108_864).describe("Most bytes (UTF-8) of the values in all rows of a result."),
     })
     .prefault({}),
   ...callLimits,

@@ -346,6 +346,20 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       expect([rows.length, truncated]).toEqual([2, true]);
     });
 
+    test.each([5, 50])("the limit of all rows counts bytes of UTF-8, with %i rows at most", async (returns) => {
+      const statement = "select repeat('é', 400) as x from generate_series(1, 5)";
+      const limits = { cellChars: 1_000, bytes: 2_500 };
+      const binding = await loaded(
+        await shop.open({ limits }),
+        sqlTool({ statement, columns: { x: text }, rows: { returns } }),
+      );
+      const { rows, truncated } = (await ask(binding)) as {
+        readonly rows: readonly unknown[];
+        readonly truncated?: boolean;
+      };
+      expect([rows.length, truncated]).toEqual([3, true]);
+    });
+
     test("one row is the result itself; none is NOT_FOUND, two are INVALID_OUTPUT", async () => {
       const tool = sqlTool({
         statement: "select name as x from people where id <= $1::int8",

@@ -325,6 +325,15 @@ describe("limits", () => {
     expect([rows.length, truncated]).toEqual([2, true]);
   });
 
+  test("the limit of all rows counts bytes of UTF-8", async () => {
+    const limits = { cellChars: 1_000, bytes: 2_500 };
+    const statement = "select replace(hex(zeroblob(200)), '0', 'é') as x from orders";
+    const { rows, truncated } = (await ask(
+      await loaded(await open({ limits }), sqlTool({ statement, columns: { x: text } })),
+    )) as { rows: readonly Json[]; truncated: boolean };
+    expect([rows.length, truncated]).toEqual([3, true]);
+  });
+
   test("one row is the result itself; none is NOT_FOUND, two are INVALID_OUTPUT", async () => {
     const one = (where: string) =>
       sqlTool({ statement: `select name from people where ${where}`, columns: { name: text }, one: true });
@@ -451,6 +460,15 @@ describe("a change", () => {
     const refused = await refusal(ask(await loaded(await open(), foreign), { id: 77 }));
     expect([refused.code, refused.details?.["status"]]).toEqual(["TARGET_REFUSED", "FAILED_PRECONDITION"]);
     expect(JSON.stringify([exists, exists.cause, refused, refused.cause])).not.toContain("canary");
+  });
+
+  test("whose rows together exceed the limit of a result is rolled back", async () => {
+    const tool = cancel({ changes: 3 });
+    const large = await loaded(await open({ limits: { bytes: 2 } }), tool);
+    expect((await refusal(ask(large, { customer: 1 }))).code).toBe("OUTPUT_TOO_LARGE");
+    expect(states()).toEqual(UNCHANGED);
+    const fits = await loaded(await open({ limits: { bytes: 3 } }), tool);
+    expect(await ask(fits, { customer: 1 })).toMatchObject({ changed: 3 });
   });
 
   test("needs a system that is writable", async () => {
@@ -639,7 +657,7 @@ describe("the file", () => {
       const system = await openSqlite(context as unknown as SqlContext, processes, { name: "shop", entry });
       const user = system?.write as SqliteUser;
       const statement = `attach '${secret}' as other`;
-      const limits = { cellChars: 10, chars: 10 };
+      const limits = { cellChars: 10, bytes: 10 };
       const request = { do: "change", statement, values: [], rows: 1, limits } as const;
       const answer = await user.ask(request, AbortSignal.timeout(10_000)).then(
         () => "attached",

@@ -18,7 +18,8 @@ export interface MariaDbAddress {
 /** Limits for reading one result. */
 export interface ReadBounds {
   readonly rows: number;
-  readonly chars: number;
+  /** Bytes of all cells, in UTF-8. */
+  readonly bytes: number;
 }
 
 /** The result of a statement. */
@@ -26,7 +27,7 @@ export interface StatementAnswer {
   readonly fields: readonly FieldPacket[];
   /** No more than the bounds allow. */
   readonly rows: readonly (readonly (string | null)[])[];
-  /** Whether all characters together are more than the bounds allow. */
+  /** Whether all cells together have more bytes than the bounds allow. */
   readonly isTooLarge: boolean;
   /** Rows that a change has matched. */
   readonly matched: number;
@@ -45,8 +46,9 @@ export class ResultTooLarge extends Error {}
 const CONNECT_MS_MAX = 5_000;
 /** Time that a server has to end a statement that was killed. */
 const KILL_MS_MAX = 500;
-const BYTES_OF_CHARACTER = 4;
-/** Bytes of a result in addition to its characters: descriptions of columns, lengths, numbers. */
+/** Bytes on the wire for each byte of the cells: a short number takes more than its text. */
+const WIRE_FACTOR = 4;
+/** Bytes of a result in addition to its cells: descriptions of columns, lengths, numbers. */
 const EXTRA_BYTES = 1_048_576;
 /** Bytes that may be in transit when a statement is interrupted. */
 const ARRIVING_BYTES = 8_388_608;
@@ -154,10 +156,10 @@ export class MariaDbConnection {
     if (signal.aborted) throw new StoreUnavailable("the call has ended");
     const fields: FieldPacket[] = [];
     const rows: (readonly (string | null)[])[] = [];
-    let chars = 0;
+    let bytes = 0;
     let matched = 0;
     let interrupting: Promise<void> | undefined;
-    const guard = this.#guard(BYTES_OF_CHARACTER * bounds.chars + EXTRA_BYTES);
+    const guard = this.#guard(WIRE_FACTOR * bounds.bytes + EXTRA_BYTES);
     const query = this.#connection.execute({ sql, values: [...values], rowsAsArray: true });
     query.on("fields", (sent: FieldPacket[] | undefined) => {
       if (sent !== undefined) fields.push(...sent);
@@ -169,8 +171,8 @@ export class MariaDbConnection {
         return;
       }
       const texts = (row as SentValue[]).map((value, at) => cellText(value, fields[at] as FieldPacket));
-      chars += texts.reduce((sum, text) => sum + (text?.length ?? 0), 0);
-      if (rows.length < bounds.rows && chars <= bounds.chars) {
+      for (const text of texts) bytes += text === null ? 0 : Buffer.byteLength(text);
+      if (rows.length < bounds.rows && bytes <= bounds.bytes) {
         rows.push(texts);
         return;
       }
@@ -193,7 +195,7 @@ export class MariaDbConnection {
     } finally {
       guard.end();
     }
-    return { fields, rows, isTooLarge: chars > bounds.chars, matched };
+    return { fields, rows, isTooLarge: bytes > bounds.bytes, matched };
   }
 
   /** Resets the connection to its initial state: without settings, variables, locks, statements and temporary tables. */

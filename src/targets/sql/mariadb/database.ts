@@ -41,8 +41,8 @@ const COMMIT_MS_MAX = 5_000;
 const INTERRUPTED = 1317;
 /** Number of the note, which is no warning, of a value that was rounded or cut when it was stored. */
 const CUT = 1265;
-/** Most rows and characters in results of the service's own queries. */
-const OWN: ReadBounds = { rows: 100_000, chars: 16_777_216 };
+/** Limits for results of the service's own queries. */
+const OWN: ReadBounds = { rows: 100_000, bytes: 67_108_864 };
 
 /** The connections of one database, as one user. */
 export class MariaDbDatabase {

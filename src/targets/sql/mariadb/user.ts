@@ -69,7 +69,7 @@ class MariaDbStatement implements PreparedStatement {
       return await database.read(
         signal,
         async (transaction) => {
-          const bounds = { rows, chars: limits.chars };
+          const bounds = { rows, bytes: limits.bytes };
           const { answer, isCurrent } = await this.#run(transaction, parameters, bounds);
           const sent: readonly AnsweredRow[] = answer.rows;
           return { isCurrent, rows: answer.isTooLarge ? [...sent, undefined] : sent };
@@ -85,7 +85,7 @@ class MariaDbStatement implements PreparedStatement {
     try {
       const counted = await this.#user.database.read(signal, async (transaction) => {
         // The change itself notices tables that have changed since the check.
-        const { answer } = await this.#run(transaction, parameters, { rows: 1, chars: 100 });
+        const { answer } = await this.#run(transaction, parameters, { rows: 1, bytes: 100 });
         return answer.rows[0]?.[0];
       });
       return typeof counted === "string" ? Number(counted) : undefined;
@@ -98,7 +98,7 @@ class MariaDbStatement implements PreparedStatement {
     let refused: { readonly error: unknown } | undefined;
     try {
       return await this.#user.database.change(context.signal, async (transaction) => {
-        const { answer, isCurrent } = await this.#run(transaction, parameters, { rows: 0, chars: 0 });
+        const { answer, isCurrent } = await this.#run(transaction, parameters, { rows: 0, bytes: 0 });
         const { tables, effects } = this.description;
         const isSame = isCurrent && isDeepStrictEqual(await effectsOf(transaction, tables), effects);
         try {

@@ -46,27 +46,27 @@ export function wrappedChange(
 function bounded(
   source: string,
   columns: Described["columns"],
-  { cellChars, chars }: ResultLimits,
+  { cellChars, bytes }: ResultLimits,
   at: number,
 ): { readonly selected: string; readonly from: string } {
   const names = namesOf(columns);
   const texts = textsOf(columns, String(cellChars + 1));
   // The row that exceeds the limit is reported and not sent: it may have many columns.
-  const fitting = names.map((name) => `CASE WHEN used <= ${chars} THEN ${name} END AS ${name}`);
-  const size = names.map((name) => `coalesce(length(${name}), 0)`).join(" + ");
+  const fitting = names.map((name) => `CASE WHEN used <= ${bytes} THEN ${name} END AS ${name}`);
+  const size = names.map((name) => `coalesce(octet_length(${name}), 0)`).join(" + ");
   return {
     selected: ["used", ...names].map((name) => `w.${name}`).join(", "),
     from: `(VALUES (1)) AS always
-LEFT JOIN (SELECT used > ${chars} AS used, ${fitting.join(", ")} FROM (
+LEFT JOIN (SELECT used > ${bytes} AS used, ${fitting.join(", ")} FROM (
 SELECT *, sum(${size}) OVER (ROWS UNBOUNDED PRECEDING) AS used, ${size} AS own FROM (
-SELECT ${texts.join(", ")} FROM ${source} LIMIT $${at}::text::int8) AS limited) AS counted WHERE used - own <= ${chars}) AS w ON true`,
+SELECT ${texts.join(", ")} FROM ${source} LIMIT $${at}::text::int8) AS limited) AS counted WHERE used - own <= ${bytes}) AS w ON true`,
   };
 }
 
 /**
  * Returns the query that runs first: without a limit for all cells, which PostgreSQL would count row by row at half the speed, but with
- * a lower one for each cell, with which no result exceeds it. Where a cell is longer, `wrapped` answers. The last parameter is that
- * limit; those before it, and the rows, are those of `wrapped`.
+ * a lower one for each cell, with which no result of ASCII exceeds it. Where a cell is longer, or all have more bytes, `wrapped` answers.
+ * The last parameter is that limit; those before it, and the rows, are those of `wrapped`.
  */
 export function wrappedShort(statement: string, { columns, digestSql }: Described, at: number): string {
   const names = namesOf(columns);
@@ -79,9 +79,9 @@ LEFT JOIN (SELECT false AS exceeds, ${textsOf(columns, most).join(", ")} FROM ($
 /** Least characters of a cell for which the short form is worth its query. */
 const CELL_CHARS_MIN = 64;
 
-/** Returns the characters of a cell with which no result of so many rows exceeds a limit; undefined when they are few. */
-export function cellShare(columns: number, rows: number, { cellChars, chars }: ResultLimits): number | undefined {
-  const share = Math.min(cellChars, Math.floor(chars / (rows * columns)));
+/** Returns the characters of a cell with which no result of so many rows exceeds a limit in ASCII; undefined when they are few. */
+export function cellShare(columns: number, rows: number, { cellChars, bytes }: ResultLimits): number | undefined {
+  const share = Math.min(cellChars, Math.floor(bytes / (rows * columns)));
   return share < CELL_CHARS_MIN ? undefined : share;
 }
 

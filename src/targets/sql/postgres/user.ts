@@ -170,12 +170,24 @@ class PostgresStatement implements PreparedStatement {
     const share = cellShare(this.description.columns.length, rows, this.#user.limits);
     if (share === undefined) return undefined;
     const sent = await transaction.query(this.#shortQuery, [...parameters, String(rows), String(share)]);
-    const isLong = (cell: SentRow[number]): boolean => typeof cell === "string" && cell.length > share;
-    return sent.some((row) => row.slice(2).some(isLong)) ? undefined : sent;
+    return areShort(sent, share, this.#user.limits.bytes) ? sent : undefined;
   }
 }
 
 /** Reads whether a row exceeds the limit of all rows, and its columns. */
 function rowOf([exceeds, ...cells]: SentRow): AnsweredRow {
   return exceeds === true ? undefined : cells.map((cell) => (cell === null ? null : String(cell)));
+}
+
+/** Returns whether no cell is longer than its share, and all together have no more bytes than a result may have. */
+function areShort(rows: readonly SentRow[], share: number, bytesMax: number): boolean {
+  let bytes = 0;
+  for (const [, , ...cells] of rows) {
+    for (const cell of cells) {
+      if (typeof cell !== "string") continue;
+      if (cell.length > share) return false;
+      bytes += Buffer.byteLength(cell);
+    }
+  }
+  return bytes <= bytesMax;
 }

@@ -6,8 +6,8 @@ import { failureOf, tooLate, unavailable } from "./failures.ts";
 import { isInWalMode } from "./files.ts";
 import type { Request, Response } from "./protocol.ts";
 
-/** Bytes of a character in an answer, as JSON writes it at most. */
-const CHARACTER_BYTES_MAX = 6;
+/** Bytes of one byte of a cell, as JSON writes it at most. */
+const JSON_BYTES_MAX = 6;
 const ANSWER_BYTES_MIN = 4_194_304;
 const START_MS_MAX = 10_000;
 
@@ -19,8 +19,8 @@ interface ProcessOptions {
   readonly count: number;
   readonly statementMs: number;
   readonly lockMs: number;
-  /** Most characters of an answer. */
-  readonly chars: number;
+  /** Most bytes of the cells of an answer. */
+  readonly bytes: number;
   /** Returns the identity of the database's file; undefined when it cannot be used. */
   readonly identity: () => string | undefined;
   /** Starts a process for the file as it is now. @throws {Error} when that cannot be done */
@@ -93,11 +93,11 @@ export class DatabaseProcess {
   #answers: ((response: Response | SqlFailure) => void) | undefined;
   #isUsable = true;
 
-  constructor({ chars, statementMs, start }: ProcessOptions, identity: string) {
+  constructor({ bytes, statementMs, start }: ProcessOptions, identity: string) {
     this.identity = identity;
     this.#statementMs = statementMs;
     const lines = new Lines({
-      bytesMax: Math.max(ANSWER_BYTES_MIN, 2 * CHARACTER_BYTES_MAX * chars),
+      bytesMax: Math.max(ANSWER_BYTES_MIN, 2 * JSON_BYTES_MAX * bytes),
       onLine: (line) => this.#answered(JSON.parse(Buffer.from(line).toString("utf8")) as Response),
       onTooLong: () => void this.kill(unavailable("its process sent an answer above the limit")),
     });

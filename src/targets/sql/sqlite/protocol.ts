@@ -34,7 +34,7 @@ interface Bound extends Stated {
 
 export interface SentLimits {
   readonly cellChars: number;
-  readonly chars: number;
+  readonly bytes: number;
 }
 
 /** `answer`: what the request returns. `error`: SQLite's name of the error; a transaction of the request is rolled back then. */

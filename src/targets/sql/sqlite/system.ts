@@ -42,7 +42,7 @@ export async function openSqlite(
     return undefined;
   }
   const { statementMs, lockMs, cellChars, bytes } = entry.limits;
-  const limits = { cellChars, chars: bytes };
+  const limits = { cellChars, bytes };
   const opened: DatabaseProcesses[] = [];
   const userOf = (mayChange: boolean, recover?: (signal: AbortSignal) => Promise<void>): SqliteUser => {
     const made = new DatabaseProcesses({
@@ -53,7 +53,7 @@ export async function openSqlite(
       count: mayChange ? 1 : (entry.connections ?? PROCESSES),
       statementMs,
       lockMs,
-      chars: bytes,
+      bytes,
       identity: () => identityOf(file),
       start: (output) => processes.start(programFor(filesFor(file, mayChange)), unconfined === undefined, output),
     });

@@ -1,5 +1,5 @@
 import { Database } from "bun:sqlite";
-import type { ColumnFacts } from "./protocol.ts";
+import type { ColumnFacts } from "../protocol.ts";
 
 /**
  * Finds the origins of columns. SQLite's driver returns only a column's declared type. So the tables are created a second time, empty

@@ -1,5 +1,5 @@
 import type { Database } from "bun:sqlite";
-import type { ListedColumn, ListedTable } from "./protocol.ts";
+import type { ListedColumn, ListedTable } from "../protocol.ts";
 import { quoted, type SchemaCopy } from "./schema-copy.ts";
 
 /** Most columns of all tables together: the listing is one answer. */
