@@ -8,7 +8,7 @@ import { refusalSentence } from "./refusal-words.ts";
 import { STAGES } from "./refusals.ts";
 
 /** The decision of a policy about a call. */
-interface Said {
+interface PolicyDecision {
   readonly does: "denies" | "asks";
   /** Several when more than one rule matches the call: at least one of them does this, and the line does not say which. */
   readonly meanings: readonly RuleMeaning[];
@@ -21,23 +21,23 @@ interface Vote {
   readonly issuer: string | undefined;
   readonly text: string;
   /** Text that the person wrote. */
-  readonly said: string | undefined;
+  readonly comment: string | undefined;
 }
 
 /** Story of a call, in sentences: who decided about it and why, and how it ended. */
 export interface CallStory {
   /** Policies that denied the call, or asked a person. */
-  readonly said: readonly Said[];
+  readonly decisions: readonly PolicyDecision[];
   readonly votes: readonly Vote[];
   readonly approving: Approving | undefined;
   /** Says that nothing objected; undefined where something did. */
-  readonly nothingSaid: string | undefined;
+  readonly noObjection: string | undefined;
   /** How the call ended, and whether anything ran. */
-  readonly ended: string;
+  readonly outcome: string;
 }
 
 /** Returns the story of a call. `line`: the call's audit line. `journal`: the lines of the journal about the call. */
-export function judgementOf(line: LineMembers, journal: readonly LineMembers[]): CallStory {
+export function storyOf(line: LineMembers, journal: readonly LineMembers[]): CallStory {
   const decision = AUDIT_FIELDS.decision.read(line) ?? "unknown";
   const code = AUDIT_FIELDS.code.read(line);
   const denial = members(line["denial"]);
@@ -48,48 +48,50 @@ export function judgementOf(line: LineMembers, journal: readonly LineMembers[]):
   const found = reasonsOf(line);
   const isAsked = approving?.people.length !== undefined && approving.people.length > 0;
   const asksByDefault = found.length === 0 && (isAsked || votes.length > 0 || code === "APPROVAL_REQUIRED");
-  const said: readonly Said[] = asksByDefault ? [{ does: "asks", meanings: ruleMeanings(["default"]) }] : found;
+  const decisions: readonly PolicyDecision[] = asksByDefault
+    ? [{ does: "asks", meanings: ruleMeanings(["default"]) }]
+    : found;
   const refusal = code === undefined ? undefined : refusalSentence(code, denial["details"]);
-  const isDenied = said.some(({ does }) => does === "denies");
+  const isDenied = decisions.some(({ does }) => does === "denies");
   return {
-    said,
+    decisions,
     votes: votes.map(({ vote }) => vote),
     approving,
-    nothingSaid: said.length > 0 || approving !== undefined ? undefined : nothingSaidOf(decision),
-    ended: endedOf(line, by, isDenied ? undefined : refusal),
+    noObjection: decisions.length > 0 || approving !== undefined ? undefined : noObjectionOf(decision),
+    outcome: outcomeOf(line, by, isDenied ? undefined : refusal),
   };
 }
 
 /** Returns the story as lines of text. */
 export function storyLines(line: LineMembers, journal: readonly LineMembers[]): readonly string[] {
-  const { said, votes, approving, nothingSaid, ended } = judgementOf(line, journal);
+  const { decisions, votes, approving, noObjection, outcome } = storyOf(line, journal);
   const caller = asString(members(line["caller"])["sub"]) ?? "unknown";
   const session = asString(members(line["request"])["session"]);
   const inSession = session === undefined ? "" : ` in the session ${session}`;
   return [
     `${caller} asked to run ${AUDIT_FIELDS.tool.read(line) ?? "(no tool)"}${inSession}.`,
-    ...(nothingSaid === undefined ? [] : [nothingSaid]),
-    ...said.flatMap(({ does, meanings: [only, ...others] }) =>
+    ...(noObjection === undefined ? [] : [noObjection]),
+    ...decisions.flatMap(({ does, meanings: [only, ...others] }) =>
       only === undefined || others.length === 0
         ? [`${does}: ${only?.text ?? "a rule"}`]
         : [`${does}, because of at least one of these rules:`, ...[only, ...others].map(({ text }) => `- ${text}`)],
     ),
     ...(approving === undefined ? [] : [approving.text]),
     ...votes.filter(({ approves }) => !approves).map(({ text }) => text),
-    ...votes.flatMap(({ subject, said: words }) =>
-      words === undefined ? [] : [`${nameInSentence(subject)}: ${quotedText(words)}`],
+    ...votes.flatMap(({ subject, comment }) =>
+      comment === undefined ? [] : [`${nameInSentence(subject)}: ${quotedText(comment)}`],
     ),
-    ended,
+    outcome,
   ];
 }
 
-function nothingSaidOf(decision: string): string {
+function noObjectionOf(decision: string): string {
   return decision === "ALLOWED"
     ? "Every policy allowed the call, and no approval was needed."
     : "No policy denied the call, and nobody was asked: it ended for another reason.";
 }
 
-function endedOf(line: LineMembers, by: string | undefined, refusal: string | undefined): string {
+function outcomeOf(line: LineMembers, by: string | undefined, refusal: string | undefined): string {
   switch (line["decision"]) {
     case "ALLOWED":
       return by === "idempotency-key"
@@ -112,14 +114,14 @@ function mayHaveRun(stage: string | undefined): boolean {
     : false;
 }
 
-function reasonsOf(line: LineMembers): readonly Said[] {
-  const all = tablesIn(line["decisionReasons"]).map((reason): Said => {
+function reasonsOf(line: LineMembers): readonly PolicyDecision[] {
+  const all = tablesIn(line["decisionReasons"]).map((reason): PolicyDecision => {
     const verdict = asString(reason["verdict"]) ?? "";
     const point = asString(reason["point"]) ?? "unknown";
     const meanings = reasonMeanings({ point, verdict, reason: asString(reason["reason"]) ?? "" });
     return { does: verdict === "deny" ? "denies" : "asks", meanings };
   });
-  return [...new Map(all.map((said) => [JSON.stringify(said), said])).values()];
+  return [...new Map(all.map((decision) => [JSON.stringify(decision), decision])).values()];
 }
 
 interface Voted {
@@ -139,7 +141,7 @@ function votesOf(id: string | undefined, journal: readonly LineMembers[]): reado
     const text = approves
       ? (approvingOf(`human:${subject}`, scope)?.text ?? "")
       : `Denied by ${nameInSentence(subject)}.`;
-    const vote = { approves, subject, issuer: asString(decider["issuer"]), text, said: asString(line["reason"]) };
+    const vote = { approves, subject, issuer: asString(decider["issuer"]), text, comment: asString(line["reason"]) };
     return [{ vote, scope }];
   });
 }

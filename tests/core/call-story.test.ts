@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { judgementOf, storyLines } from "../../src/core/call-story.ts";
+import { storyLines, storyOf } from "../../src/core/call-story.ts";
 
 const ASKED = { decision: "ALLOWED", approval: { id: "a-1", by: "human:https://idp.example|alice" } };
 const vote = (more: object) => ({
@@ -8,37 +8,41 @@ const vote = (more: object) => ({
   ...more,
 });
 
-describe("the judgement of a call", () => {
+describe("the story of a call", () => {
   test("names the person and what the approval covers", () => {
-    const { said, approving, ended } = judgementOf(ASKED, [vote({ decision: "approve", scope: "session" })]);
-    expect(said.map(({ does, meanings }) => [does, meanings.map(({ rule }) => rule)])).toEqual([["asks", ["default"]]]);
+    const { decisions, approving, outcome } = storyOf(ASKED, [vote({ decision: "approve", scope: "session" })]);
+    expect(decisions.map(({ does, meanings }) => [does, meanings.map(({ rule }) => rule)])).toEqual([
+      ["asks", ["default"]],
+    ]);
     expect(approving?.text).toBe("Approved by alice for this session.");
-    expect(ended).toBe("The call ran and was answered.");
+    expect(outcome).toBe("The call ran and was answered.");
   });
 
   test("never takes a refusal's code for somebody who approved", () => {
     const line = { decision: "DENIED", approval: { by: "APPROVAL_DENIED" }, error: { code: "APPROVAL_DENIED" } };
-    expect(judgementOf(line, []).approving).toBeUndefined();
+    expect(storyOf(line, []).approving).toBeUndefined();
   });
 
   test("says a denial of several rules once, and not again as the end", () => {
     const reason = { point: "risk", verdict: "deny", reason: "floor:network,installs" };
     const line = { decision: "DENIED", error: { code: "POLICY_DENIED" }, decisionReasons: [reason, reason] };
-    const { said, ended, nothingSaid } = judgementOf({ ...line, denial: { stage: "PERMISSION" } }, []);
-    expect(said.map(({ does, meanings }) => [does, meanings.length])).toEqual([["denies", 2]]);
-    expect([ended, nothingSaid]).toEqual(["The call was refused. Nothing ran.", undefined]);
+    const { decisions, outcome, noObjection } = storyOf({ ...line, denial: { stage: "PERMISSION" } }, []);
+    expect(decisions.map(({ does, meanings }) => [does, meanings.length])).toEqual([["denies", 2]]);
+    expect([outcome, noObjection]).toEqual(["The call was refused. Nothing ran.", undefined]);
   });
 
   test("says that nothing objected", () => {
-    expect(judgementOf({ decision: "ALLOWED" }, []).nothingSaid).toContain("no approval was needed");
+    expect(storyOf({ decision: "ALLOWED" }, []).noObjection).toContain("no approval was needed");
     const refused = { decision: "ERROR", error: { code: "TARGET_FAILED" }, denial: { stage: "EXECUTION" } };
-    expect(judgementOf(refused, []).ended).toBe("The target failed. It may have changed something.");
+    expect(storyOf(refused, []).outcome).toBe("The target failed. It may have changed something.");
   });
 
   test("counts the votes of this approval alone", () => {
     const line = { decision: "DENIED", approval: { id: "a-1" }, error: { code: "APPROVAL_DENIED" } };
     const votes = [vote({ decision: "deny", id: "a-1", reason: "no" }), vote({ decision: "approve", id: "a-2" })];
-    expect(judgementOf(line, votes).votes.map(({ text, said }) => [text, said])).toEqual([["Denied by alice.", "no"]]);
+    expect(storyOf(line, votes).votes.map(({ text, comment }) => [text, comment])).toEqual([
+      ["Denied by alice.", "no"],
+    ]);
   });
 
   test("survives lines of any form", () => {

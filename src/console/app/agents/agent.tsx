@@ -1,6 +1,6 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
-import { judgementOf } from "../../../core/call-story.ts";
+import { storyOf } from "../../../core/call-story.ts";
 import { refusalSentence } from "../../../core/refusal-words.ts";
 import { members } from "../api.ts";
 import type { AgentName } from "../caller.tsx";
@@ -250,7 +250,7 @@ function Refusals({
 function reasonOf(code: string, lines: readonly Line[]): string {
   const newest = lines.find((line) => callOf(line).code === code);
   const sentence = refusalSentence(code, members(newest?.["denial"])["details"]) ?? "";
-  const denials = newest === undefined ? [] : judgementOf(newest, []).said.filter(({ does }) => does === "denies");
+  const denials = newest === undefined ? [] : storyOf(newest, []).decisions.filter(({ does }) => does === "denies");
   const rules = code === "POLICY_DENIED" ? denials.flatMap(({ meanings }) => meanings.map(({ text }) => text)) : [];
   return rules.length === 0 ? sentence : `${sentence} The newest: ${rules.join(" ")}`;
 }

@@ -1,5 +1,5 @@
 import { AUDIT_FIELDS, type LineMembers, NOT_LOGGED } from "../../../core/audit-fields.ts";
-import { judgementOf } from "../../../core/call-story.ts";
+import { storyOf } from "../../../core/call-story.ts";
 import { headlineText, membersHeadline } from "../../../core/headline.ts";
 import { asString } from "../../../core/json.ts";
 import type { Json } from "../../../core/types.ts";
@@ -63,7 +63,7 @@ export function argumentsOf(line: Line): string | undefined {
 /** Returns why a call was refused, or asks a person: the rules in words, or else what the agent was told. */
 export function whyOf(line: Line): string | undefined {
   if (line["decision"] === "ALLOWED") return undefined;
-  const texts = judgementOf(line, []).said.flatMap(({ meanings }) => meanings.map(({ text }) => text));
+  const texts = storyOf(line, []).decisions.flatMap(({ meanings }) => meanings.map(({ text }) => text));
   return texts.length > 0 ? texts.join(" ") : asString(members(line["denial"])["reason"]);
 }
 

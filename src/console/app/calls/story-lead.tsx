@@ -1,5 +1,5 @@
 import type { ComponentChildren, VNode } from "preact";
-import { type CallStory, judgementOf } from "../../../core/call-story.ts";
+import { type CallStory, storyOf } from "../../../core/call-story.ts";
 import { dataFlowSentences } from "../../../core/data-flow.ts";
 import type { RuleMeaning } from "../../../core/decision-words.ts";
 import { asString, asStrings } from "../../../core/json.ts";
@@ -24,17 +24,17 @@ interface LeadProps {
 }
 
 export function Lead({ line, journal }: LeadProps): VNode {
-  const judgement = judgementOf(line, journal);
+  const story = storyOf(line, journal);
   return (
     <div class="lead">
       <Step id="asked" title="What was asked">
         <Asked line={line} />
       </Step>
       <Step id="decided" title="Who decided, and why">
-        <Decided line={line} judgement={judgement} />
+        <Decided line={line} story={story} />
       </Step>
       <Step id="ended" title="How it ended">
-        <Ended line={line} judgement={judgement} />
+        <Ended line={line} story={story} />
       </Step>
       <Step id="arguments" title="Its arguments">
         <Arguments line={line} />
@@ -135,21 +135,21 @@ function Asked({ line }: { readonly line: Line }): VNode {
   );
 }
 
-interface JudgedProps {
+interface StoryProps {
   readonly line: Line;
-  readonly judgement: CallStory;
+  readonly story: CallStory;
 }
 
-function Decided({ line, judgement: { said, votes, approving, nothingSaid } }: JudgedProps): VNode {
+function Decided({ line, story: { decisions, votes, approving, noObjection } }: StoryProps): VNode {
   const { dataFlow } = line;
   const id = asString(members(line["approval"])["id"]);
   const denials = votes.filter(({ approves }) => !approves);
   return (
     <>
-      {nothingSaid !== undefined && <p>{nothingSaid}</p>}
-      {said.length > 0 && (
+      {noObjection !== undefined && <p>{noObjection}</p>}
+      {decisions.length > 0 && (
         <ul class="reasons">
-          {said.map(({ does, meanings }, at) => (
+          {decisions.map(({ does, meanings }, at) => (
             <li key={at}>
               <Badge tone={does === "denies" ? "bad" : "plain"}>{does}</Badge>
               <Why meanings={meanings} />
@@ -163,10 +163,10 @@ function Decided({ line, judgement: { said, votes, approving, nothingSaid } }: J
         </p>
       ))}
       {votes.map(
-        ({ said: words, subject }, at) =>
-          words !== undefined && (
+        ({ comment, subject }, at) =>
+          comment !== undefined && (
             <p key={at} class="said">
-              <Text value={nameInSentence(subject)} max={80} />: <Quoted value={words} max={600} />
+              <Text value={nameInSentence(subject)} max={80} />: <Quoted value={comment} max={600} />
             </p>
           ),
       )}
@@ -220,12 +220,12 @@ function PolicyVersion({ version }: { readonly version: string | undefined }): V
   );
 }
 
-function Ended({ line, judgement: { ended } }: JudgedProps): VNode {
+function Ended({ line, story: { outcome } }: StoryProps): VNode {
   const { code } = callOf(line);
   const { reason, details } = members(line["denial"]);
   return (
     <>
-      <p>{ended}</p>
+      <p>{outcome}</p>
       {typeof reason === "string" && (
         <p>
           The agent was told:{" "}
