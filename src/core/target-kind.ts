@@ -59,7 +59,7 @@ export interface TargetKind<Context extends TargetContext = TargetContext> {
    * Returns how the calls of a tool are planned where only its target can check the tool: from manifest and arguments, for programs
    * that reach no target. `system`: its entry. Undefined: binding the tool reaches nothing, as with every tool when left out.
    */
-  readonly planOffline?: (tool: Tool, system: unknown) => ((input: Json) => ExecutionPlan) | undefined;
+  readonly planOffline?: (tool: Tool, system: unknown) => OfflinePlanner | undefined;
   /** True when its tools may start a shell (`shellScriptOf`): then their approvals depend on the risk rules for shells. */
   readonly startsShells?: true;
   /** Sections of the configuration that decide what its tools do: a change to one ends their approvals. */
@@ -67,6 +67,9 @@ export interface TargetKind<Context extends TargetContext = TargetContext> {
   /** Reads this kind's part of the configuration. Adds errors to `context.problems` instead of throwing. */
   readonly open: (context: Context) => OpenedKind | Promise<OpenedKind>;
 }
+
+/** Plans a call without its target. */
+export type OfflinePlanner = (input: Json) => ExecutionPlan | Promise<ExecutionPlan>;
 
 /** A kind whose configuration has not been read. */
 export type DeclaredKind = TargetKind<never>;

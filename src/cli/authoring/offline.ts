@@ -1,5 +1,5 @@
-import type { TargetKind } from "../../core/target-kind.ts";
-import type { Binding, ExecutionPlan, Json, Tool } from "../../core/types.ts";
+import type { OfflinePlanner, TargetKind } from "../../core/target-kind.ts";
+import type { Binding, Json, Tool } from "../../core/types.ts";
 import { MODULES } from "../../modules.ts";
 import { assemble, type Parts } from "../../runtime/composition/wiring.ts";
 import type { Config } from "../../runtime/config/config.ts";
@@ -41,7 +41,7 @@ function offline(kind: TargetKind<KindContext>): TargetKind<KindContext> {
 }
 
 /** Binds a tool without its target. */
-function unasked({ name }: Tool, plan: (input: Json) => ExecutionPlan): Binding {
+function unasked({ name }: Tool, plan: OfflinePlanner): Binding {
   return {
     plansFromArguments: true,
     plan: (input) => plan(input as Json),

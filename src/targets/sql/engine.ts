@@ -21,9 +21,17 @@ export interface SqlEngine {
   readonly userOf: (entry: SqlEntry, isChange: boolean) => string | undefined;
   /** Returns whether the system may have tools that change something. */
   readonly mayChange: (entry: SqlEntry) => boolean;
+  /**
+   * Returns the types of parameters for programs that reach no database: as the statement's text and the values of the arguments show
+   * them.
+   */
+  readonly writtenTypes: (statement: string, values: readonly unknown[]) => WrittenTypes | Promise<WrittenTypes>;
   /** Opens a system. Adds what is wrong to `context.problems`, and returns undefined then. */
   readonly open: (context: EngineContext, name: string, entry: SqlEntry) => Promise<SqlSystem | undefined>;
 }
+
+/** Types of parameters. Undefined: text. */
+export type WrittenTypes = readonly (ParameterType | undefined)[];
 
 export interface SettingFault {
   readonly path: readonly string[];

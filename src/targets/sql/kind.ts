@@ -28,7 +28,7 @@ export function sqlKind(parts: SqlParts): TargetKind<SqlContext> {
       // Without the database, the number of rows and further effects are unknown.
       const plan = (texts: readonly (string | null)[]) =>
         isChange ? changePlanOf(at, part, texts, { matches: undefined, effects: [] }) : planOf(at, part, texts);
-      return (input) => plan(offlineTexts(part, input));
+      return async (input) => plan(await offlineTexts(engine, part, input));
     },
     open: (context) => open(context, parts),
   };

@@ -1,7 +1,8 @@
 import { isTable } from "../../core/json.ts";
 import type { ExecutionPlan, Json } from "../../core/types.ts";
+import type { SqlEngine } from "./engine.ts";
 import { argumentsOf, ROWS_DEFAULT, type SqlPart } from "./manifest.ts";
-import { type ParameterType, parameterText } from "./values.ts";
+import { parameterText, TEXT_TYPE } from "./values.ts";
 
 /** Returns the plan of a call: the statement, and the text of each parameter. */
 export function planOf(
@@ -45,18 +46,17 @@ export function rowsMax({ rows, one }: SqlPart): number {
   return one === true ? 1 : (rows?.returns ?? ROWS_DEFAULT);
 }
 
-/** Returns the texts of the parameters as the statement itself gives their types: for programs that reach no database. */
-export function offlineTexts(part: SqlPart, input: Json): readonly (string | null)[] {
+/** Returns the texts of the parameters for programs that reach no database. `engine`: the engine of the tool's system. */
+export async function offlineTexts(
+  { writtenTypes }: Pick<SqlEngine, "writtenTypes">,
+  part: SqlPart,
+  input: Json,
+): Promise<readonly (string | null)[]> {
   const args: { readonly [name: string]: unknown } = isTable(input) ? input : {};
-  return argumentsOf(part).map((name, index) => {
-    const value = args[name];
-    return parameterText(name, value, writtenType(part.statement, index + 1, Array.isArray(value)));
-  });
-}
-
-function writtenType(statement: string, at: number, isListGiven: boolean): ParameterType {
-  const isJson = new RegExp(`\\$${at}(?:::text)?::jsonb?\\b`, "i").test(statement);
-  return { name: isJson ? "jsonb" : "text", isList: isListGiven && !isJson, isEnum: false };
+  const names = argumentsOf(part);
+  const values = names.map((name) => args[name]);
+  const types = await writtenTypes(part.statement, values);
+  return names.map((name, index) => parameterText(name, values[index], types[index] ?? TEXT_TYPE));
 }
 
 /** Returns the number of parameters that a count has: it uses the first ones of the change. */

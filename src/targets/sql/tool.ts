@@ -30,7 +30,7 @@ import {
 import { noSuchRow, otherEffects, refusalOf, SqlFailure, tooLarge } from "./failures.ts";
 import { argumentsOf, CHANGED, COMPUTED, membersOf, ROWS, readPart, type SqlPart, TRUNCATED } from "./manifest.ts";
 import { changePlanOf, changesMax, countParameters, planOf, rowsMax } from "./plan.ts";
-import { type ColumnForm, columnForm, columnValue, type ParameterType, parameterText } from "./values.ts";
+import { type ColumnForm, columnForm, columnValue, parameterText, TEXT_TYPE } from "./values.ts";
 
 /** The checked statements of a tool, and facts derived from them. */
 interface Checked {
@@ -128,7 +128,7 @@ export class SqlTool implements Binding {
     const { statement, counting } = await this.#ready(signal);
     const { parameters } = statement.description;
     const args = isTable(input) ? input : {};
-    const texts = this.#arguments.map((name, index) => parameterText(name, args[name], parameters[index] ?? TEXT));
+    const texts = this.#arguments.map((name, index) => parameterText(name, args[name], parameters[index] ?? TEXT_TYPE));
     const at = { system: this.#system.name, user: this.#user.name };
     if (!this.#isChange) return planOf(at, this.#part, texts);
     const matches = counting && (await this.#count(counting, texts, signal));
@@ -358,8 +358,6 @@ export class SqlTool implements Binding {
     );
   }
 }
-
-const TEXT: ParameterType = { name: "text", isList: false, isEnum: false };
 
 function refusedStatement({ message }: SqlFailure): Fault {
   return { field: "target.sql.statement", message: `the database refuses it (${message})` };

@@ -56,6 +56,8 @@ export interface ParameterType {
   readonly form?: ValueForm;
 }
 
+export const TEXT_TYPE: ParameterType = { name: "text", isList: false, isEnum: false };
+
 export interface ValueForm {
   readonly textOf: (value: unknown) => string;
   readonly fits: (text: string) => boolean;

@@ -1,6 +1,6 @@
 import type { Json } from "../../../core/types.ts";
 import type { Catalog, CatalogTable } from "../engine.ts";
-import type { ParameterType } from "../values.ts";
+import { type ParameterType, TEXT_TYPE } from "../values.ts";
 import { plainName } from "./names.ts";
 import { argumentSchema } from "./schemas.ts";
 
@@ -37,9 +37,9 @@ export function argumentsOfStatement({ statement, catalog, tables, parameters }:
   const properties = new Map<string, Json>();
   for (const { name, at } of found) {
     // Of a test for NULL and a comparison, the comparison has the type.
-    if (properties.has(name) && parameters[at]?.name === TEXT) continue;
-    const described = parameters[at] ?? { name: TEXT, isList: false, isEnum: false };
-    const compared = described.name === TEXT ? comparedColumn(named, name) : undefined;
+    if (properties.has(name) && parameters[at]?.name === TEXT_TYPE.name) continue;
+    const described = parameters[at] ?? TEXT_TYPE;
+    const compared = described.name === TEXT_TYPE.name ? comparedColumn(named, name) : undefined;
     const schema =
       compared?.parameter === undefined
         ? argumentSchema(described, { labels: labels.get(described.name) })
@@ -58,8 +58,6 @@ export function argumentsOfStatement({ statement, catalog, tables, parameters }:
     },
   };
 }
-
-const TEXT = "text";
 
 /** Returns the column of a name when every table that the statement may name has the same type for it. */
 function comparedColumn(tables: readonly CatalogTable[], name: string): CatalogTable["columns"][number] | undefined {

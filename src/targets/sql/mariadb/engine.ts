@@ -7,5 +7,6 @@ export const mariadb: SqlEngine = {
   settings: ["tls", "plaintext", "read", "write", "functions", "connections"],
   faults: (entry) => serverFaults(entry, "mariadb"),
   ...serverUsers,
+  writtenTypes: async (statement) => (await import("./parameters.ts")).writtenTypes(statement),
   open: async (context, name, entry) => (await import("./system.ts")).openMariaDb(context, name, entry),
 };

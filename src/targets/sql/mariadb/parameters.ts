@@ -1,5 +1,6 @@
 import { StatementRefused } from "../engine.ts";
 import type { ParameterType } from "../values.ts";
+import { readStatement } from "./statement.ts";
 
 const INTEGER = /^-?\d{1,20}$/;
 const DECIMAL = /^-?(\d{1,65})(?:\.(\d{1,38}))?$/;
@@ -48,6 +49,18 @@ export function parameterType(name: string): ParameterType {
     isEnum: false,
     form: { fits: (text) => form.fits(text, sizesGiven), says: form.says, textOf },
   };
+}
+
+/** Returns the types that a statement gives its parameters, without the server. */
+export function writtenTypes(statement: string): readonly ParameterType[] {
+  return readStatement(statement, false).parameters.map((name) => {
+    try {
+      return parameterType(name);
+    } catch {
+      // The check with the server refuses the type.
+      return parameterType("text");
+    }
+  });
 }
 
 /** MariaDB has neither truth values nor lists: those are 1 and 0, and JSON. */
