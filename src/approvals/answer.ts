@@ -18,10 +18,14 @@ export interface WantedAnswer {
 /** Problem with an answer. `differs`: a vote with another answer was already counted. */
 export type AnswerProblem = "missing" | "not_wanted" | "too_long" | "no_choice" | "differs";
 
-const stored = z.strictObject({ choices: z.array(z.string()).optional(), text: z.string().optional() });
+/** A wanted answer as it is stored. */
+export const wantedAnswerSchema = z.strictObject({
+  choices: z.array(z.string()).optional(),
+  text: z.string().optional(),
+});
 
 export function readAnswer(value: unknown): WantedAnswer | undefined {
-  return stored.safeParse(value).data;
+  return wantedAnswerSchema.safeParse(value).data;
 }
 
 /**

@@ -8,6 +8,8 @@ import { decisions } from "./store/decisions.ts";
 import { events, eventsAfter, lastSeq } from "./store/events.ts";
 import { keys } from "./store/keys.ts";
 import { get, listing } from "./store/listing.ts";
+import { MemberEvents } from "./store/member-events.ts";
+import { forMember, type MemberApprovals, type MemberRequest } from "./store/members.ts";
 import { Notifier } from "./store/notifier.ts";
 import { requests } from "./store/requests.ts";
 import { grants, sessions } from "./store/sessions.ts";
@@ -17,6 +19,7 @@ import { tasks } from "./store/tasks.ts";
 import { waiting } from "./store/waiting.ts";
 import type { Approvals } from "./types.ts";
 
+export { ForeignRowError, type MemberApprovals, type MemberRequest } from "./store/members.ts";
 export type { ApprovalLimits } from "./store/store.ts";
 
 export interface ApprovalsOptions {
@@ -40,6 +43,9 @@ export interface OpenedApprovals extends Approvals {
   readonly outbox: Outbox;
   readonly inbox: Inbox;
   readonly report: MakeReport;
+  /** Returns what a member of the hub may do, for one of its requests. */
+  forMember(request: MemberRequest): MemberApprovals;
+  readonly memberEvents: Pick<MemberEvents, "wait">;
 }
 
 /**
@@ -85,6 +91,8 @@ export async function openApprovals(options: ApprovalsOptions): Promise<OpenedAp
     outbox: outbox(store),
     inbox: inbox(store),
     report: reports(store),
+    forMember: (request) => forMember(store, waits, request),
+    memberEvents: new MemberEvents(store),
     doubtClaimsOf: (ended) => doubtClaimsOf(store, ended),
     sweep: () => sweep(store),
     async close() {

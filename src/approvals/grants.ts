@@ -247,7 +247,8 @@ export const chosenTermsSchema = z.strictObject({
   arguments: z.record(z.string().max(256), z.union([z.literal("equal"), bound])).optional(),
 });
 
-const bounds = z.strictObject({
+/** The bounds of an offered grant, as they are stored. */
+export const grantBounds = z.strictObject({
   boundsKey: z.string(),
   isElevated: z.boolean(),
   risk: z.enum(RISKS),
@@ -262,5 +263,5 @@ export function readTerms(value: unknown): GrantTerms | undefined {
 }
 
 export function readBounds(value: unknown): GrantBounds | undefined {
-  return bounds.safeParse(value).data;
+  return grantBounds.safeParse(value).data;
 }

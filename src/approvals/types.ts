@@ -61,7 +61,7 @@ export interface NewApproval extends RequestFacts {
   /** Approvals that this call may use, if one was given since `priorOf` was read. */
   readonly attach?: Attachable | undefined;
   /** The earlier approvals of the call that the view names (`Prior.earlier`). Undefined: the caller of `ask` has not looked for any. */
-  readonly shownPriors?: readonly Approval[] | undefined;
+  readonly shownPriors?: readonly Pick<Approval, "id" | "state">[] | undefined;
 }
 
 /** The approvals that a call may use without naming one: any of the same call, or only the one with this id. */
@@ -94,6 +94,8 @@ export interface Approval extends RequestFacts {
   /** The terms of the grant, for scope `bounded`. */
   readonly granted: GrantTerms | undefined;
   readonly decisionReason: string | undefined;
+  /** The members of the hub that asked, the first one first; when absent, the service with the store itself. */
+  readonly members?: readonly string[] | undefined;
 }
 
 export type Asked =
@@ -206,6 +208,8 @@ export interface ApprovalEvent {
   readonly subject: string;
   /** The webhooks that get the event, whatever they subscribe to; when absent, those that subscribe to its type. */
   readonly webhooks?: readonly string[] | undefined;
+  /** The member of the hub that asked first for the approval. */
+  readonly member?: string | undefined;
 }
 
 export interface ApprovalFilter {

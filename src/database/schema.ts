@@ -345,6 +345,25 @@ INSERT INTO approval_counters (name, value) VALUES ('flow-stored', 0);
 ALTER TABLE policy_flow_labels ADD COLUMN stored TEXT;
 `;
 
+/**
+ * Members of a hub: requests that changed something, with their answers, so that a repeated one changes nothing; the members that
+ * asked for an approval, as a JSON array; the one that an event or a task is of.
+ */
+const HUB_MEMBERS = `
+CREATE TABLE hub_requests (
+  member TEXT NOT NULL,
+  id TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  answer TEXT,
+  PRIMARY KEY (member, id)
+) STRICT;
+CREATE INDEX hub_requests_age ON hub_requests (at);
+ALTER TABLE approvals ADD COLUMN members TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE approval_events ADD COLUMN member TEXT;
+CREATE INDEX approval_events_by_member ON approval_events (member, seq) WHERE member IS NOT NULL;
+ALTER TABLE approval_tasks ADD COLUMN member TEXT;
+`;
+
 /** The steps that both databases have. */
 const LATER_STEPS: readonly string[] = [
   REQUIREMENTS,
@@ -359,6 +378,7 @@ const LATER_STEPS: readonly string[] = [
   CONSOLE_SESSIONS,
   CLAIMANTS,
   POLICY_FLOW_STORED,
+  HUB_MEMBERS,
 ];
 
 export const SQLITE_STEPS: readonly string[] = [

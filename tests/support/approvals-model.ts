@@ -312,8 +312,7 @@ async function act(
 }
 
 /** Walks the store and the model side by side; after each step both must tell the same. */
-export async function walk(steps: readonly Step[]): Promise<void> {
-  const world = createApprovalWorld();
+export async function walk(steps: readonly Step[], world = createApprovalWorld()): Promise<void> {
   try {
     await walkIn(world, steps);
   } finally {

@@ -60,7 +60,18 @@ export function keepApprovalsIn(make: () => Promise<OtherDatabase>): void {
   elsewhere = make;
 }
 
-export function createApprovalWorld(make = elsewhere): ApprovalWorld {
+/** How a world's stores are reached: directly, or by way of a hub. `openOne` opens one more store of the world. */
+export type Reach = (openOne: () => Promise<OpenedApprovals>, world: ApprovalWorld) => Promise<OpenedApprovals>;
+
+const directly: Reach = (openOne) => openOne();
+let reached = directly;
+
+/** Every world that is made from now on reaches its stores so, unless it is made with another way. */
+export function reachApprovals(reach: Reach): void {
+  reached = reach;
+}
+
+export function createApprovalWorld(make = elsewhere, reach = reached): ApprovalWorld {
   const dir = mkdtempSync(join(tmpdir(), "stc-approvals-"));
   const opened: Approvals[] = [];
   let ids = 0;
@@ -93,22 +104,25 @@ export function createApprovalWorld(make = elsewhere): ApprovalWorld {
       made ??= make?.();
       other = await made;
       other?.setClock(now);
-      const store = await openApprovals({
-        stores: MODULES.approvalStores,
-        url: world.url,
-        now: () => world.now,
-        newId: nextId,
-        newToken: () => `session_${nextId()}`,
-        claimant: () => world.claimant,
-        journal: async (line) => {
-          if (world.journal !== undefined) return world.journal(line);
-          world.lines.push(line);
-        },
-        limits: { ...LIMITS, ...limits },
-        log: (message, cause) => world.logged.push(`${message}: ${cause}`),
-      });
-      opened.push(store);
-      return store;
+      const openOne = async (): Promise<OpenedApprovals> => {
+        const store = await openApprovals({
+          stores: MODULES.approvalStores,
+          url: world.url,
+          now: () => world.now,
+          newId: nextId,
+          newToken: () => `session_${nextId()}`,
+          claimant: () => world.claimant,
+          journal: async (line) => {
+            if (world.journal !== undefined) return world.journal(line);
+            world.lines.push(line);
+          },
+          limits: { ...LIMITS, ...limits },
+          log: (message, cause) => world.logged.push(`${message}: ${cause}`),
+        });
+        opened.push(store);
+        return store;
+      };
+      return reach(openOne, world);
     },
     async end() {
       await Promise.all(opened.map((store) => store.close()));

@@ -89,7 +89,8 @@ const index = z.int().min(0);
 
 const eligible = z.strictObject({ permissions: z.array(z.string()), subjects: z.array(identity).optional() });
 
-const requirement = z.strictObject({
+/** A requirement as it is stored. */
+export const requirementSchema = z.strictObject({
   digest: z.string(),
   policies: z
     .array(
@@ -133,7 +134,7 @@ const escalations = z.array(z.strictObject({ policy: index, step: index, at: z.i
 
 /** Reads a stored requirement; undefined when it is corrupt. */
 export function readRequirement(stored: unknown): Requirement | undefined {
-  return requirement.safeParse(stored).data;
+  return requirementSchema.safeParse(stored).data;
 }
 
 export function readVotes(stored: unknown): readonly Vote[] | undefined {

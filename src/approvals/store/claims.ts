@@ -6,12 +6,12 @@ import { SECOND_MS, type Store } from "./store.ts";
 import { currentApproval, noteTransition, sessionOf } from "./transitions.ts";
 import { lackingIn } from "./votes.ts";
 
-export function claims({ database, limits, claimant }: Store): Pick<Approvals, "claim" | "priorOf" | "settle"> {
+export function claims({ database, limits, claimant, member }: Store): Pick<Approvals, "claim" | "priorOf" | "settle"> {
   return {
     priorOf: (call) => database.read((view) => priorOf(view, call)),
     claim: (claim) =>
       database.write((tx) =>
-        claimOnce(tx, claim, { leaseMs: limits.claimLeaseSeconds * SECOND_MS, claimant: claimant() }),
+        claimOnce(tx, claim, { leaseMs: limits.claimLeaseSeconds * SECOND_MS, claimant: claimant(), member }),
       ),
     settle: (id, outcome) => database.write((tx) => (outcome === "unused" ? unclaim(tx, id) : settle(tx, id, outcome))),
   };
@@ -74,10 +74,15 @@ async function findEarlier(
 export interface Claimant {
   readonly claimant: string | undefined;
   readonly leaseMs: number;
+  readonly member?: string | undefined;
 }
 
 /** Claims the approval in one conditional statement. The queries after a miss only find the reason. */
-async function claimOnce(tx: WriteTransaction, claim: Claim, { leaseMs, claimant }: Claimant): Promise<Claimed> {
+async function claimOnce(
+  tx: WriteTransaction,
+  claim: Claim,
+  { leaseMs, claimant, member }: Claimant,
+): Promise<Claimed> {
   const { id, requester, planDigest, requirementDigest = "" } = claim;
   const rows = await tx.sql`
     UPDATE approvals SET state = 'claimed', version = version + 1, lease_until = ${tx.now + leaseMs},
@@ -86,7 +91,10 @@ async function claimOnce(tx: WriteTransaction, claim: Claim, { leaseMs, claimant
       AND requirement_digest = ${requirementDigest} AND issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)}
       AND (COALESCE(scope, 'once') <> 'bounded' OR EXISTS (SELECT 1 FROM approval_grants AS held WHERE approval_id = approvals.id AND ${hasRunsLeft(tx)}))
     RETURNING *`;
-  const approval = noteTransition(tx, rows, { event: "approval.claimed", journal: "approval.claimed" });
+  const approval = noteTransition(tx, rows, {
+    ...({ event: "approval.claimed", journal: "approval.claimed" } as const),
+    more: { member },
+  });
   if (approval === undefined) return claimFailure(tx, claim);
   // The approved call is one of the runs of its grant.
   if (approval.scope === "bounded") await countRun(tx, tx.sql`approval_id = ${id}`, approval.traceId);

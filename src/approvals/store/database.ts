@@ -141,11 +141,11 @@ async function insertEvents(
   const [counter]: readonly Row[] =
     await sql`UPDATE approval_counters SET value = value + ${events.length} WHERE name = 'events' RETURNING value`;
   const firstSeq = Number(counter?.["value"]) - events.length + 1;
-  for (const [index, { type, id, tool, summary, issuer, subject, webhooks }] of events.entries()) {
+  for (const [index, { type, id, tool, summary, issuer, subject, webhooks, member }] of events.entries()) {
     await sql`
-      INSERT INTO approval_events (seq, at, type, id, tool, summary, issuer, subject, webhooks)
+      INSERT INTO approval_events (seq, at, type, id, tool, summary, issuer, subject, webhooks, member)
       VALUES (${firstSeq + index}, ${now}, ${type}, ${id}, ${tool ?? null}, ${summary ?? null}, ${issuer}, ${subject},
-        ${webhooks === undefined ? null : JSON.stringify(webhooks)})`;
+        ${webhooks === undefined ? null : JSON.stringify(webhooks)}, ${member ?? null})`;
   }
   return { firstSeq, ids: events.map(({ id }) => id) };
 }

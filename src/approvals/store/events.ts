@@ -4,7 +4,7 @@ import type { ReadTransaction } from "./database.ts";
 import { toEvent } from "./rows.ts";
 import type { Store } from "./store.ts";
 
-const EVENTS_READ_MAX = 1_000;
+export const EVENTS_READ_MAX = 1_000;
 
 export function events({ database, notifier }: Store): Pick<Approvals, "eventsAfter" | "onEvents" | "lastSeq"> {
   return {

@@ -3,7 +3,7 @@ import type { Row } from "../../database/dialect.ts";
 import { integer, text } from "../../database/rows.ts";
 import type { Approvals, KeyAsked, KeyEnd, KeyState, KeyUse, StoredAnswer } from "../types.ts";
 import type { Claimant } from "./claims.ts";
-import type { WriteTransaction } from "./database.ts";
+import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { toAnswer } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
 
@@ -40,7 +40,7 @@ async function begin(tx: WriteTransaction, use: KeyUse, beginning: Beginning): P
 }
 
 /** Returns the SQL condition that selects the row of this key. */
-function keyCondition({ sql }: WriteTransaction, { issuer, subject, tool, keyHash }: UsedKey): unknown {
+export function keyCondition({ sql }: ReadTransaction, { issuer, subject, tool, keyHash }: UsedKey): unknown {
   return sql`issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}`;
 }
 

@@ -3,6 +3,7 @@ import type { Approval, ApprovalFilter, ApprovalPage, Approvals, Backlog, Earlie
 import type { ReadTransaction } from "./database.ts";
 import { toApproval } from "./rows.ts";
 import type { Store } from "./store.ts";
+import { isAskedBy } from "./transitions.ts";
 
 const PAGE_MAX = 200;
 const EARLIER_DECISIONS_MAX = 5;
@@ -11,6 +12,7 @@ const CURSOR = /^([0-9]{1,16})\.([A-Za-z0-9_-]{1,64})$/;
 
 export function listing({
   database,
+  member,
 }: Store): Pick<Approvals, "get" | "ageOf" | "list" | "backlog" | "earlierDecisions"> {
   return {
     get: (id) => database.read((view) => get(view, id)),
@@ -19,8 +21,8 @@ export function listing({
         const approval = await get(view, id);
         return approval && view.now - approval.createdAt;
       }),
-    list: (filter) => database.read((view) => list(view, filter)),
-    backlog: () => database.read(backlog),
+    list: (filter) => database.read((view) => list(view, filter, member)),
+    backlog: () => database.read((view) => backlog(view, member)),
     earlierDecisions: (of) => database.read((view) => earlierDecisions(view, of)),
   };
 }
@@ -43,10 +45,10 @@ async function earlierDecisions(
   }));
 }
 
-async function backlog({ sql, now }: ReadTransaction): Promise<Backlog> {
+async function backlog({ sql, now }: ReadTransaction, member: string | undefined): Promise<Backlog> {
   const [row = {}] = await sql`
     SELECT COUNT(*) AS waiting, COALESCE(MIN(created_at), ${now}) AS oldest FROM approvals
-    WHERE ${isInState({ sql, now }, "pending")}`;
+    WHERE ${isInState({ sql, now }, "pending")} AND ${isOf({ sql, now }, member)}`;
   return { waiting: integer(row, "waiting"), oldestMs: now - integer(row, "oldest") };
 }
 
@@ -55,7 +57,11 @@ export async function get({ sql, now }: ReadTransaction, id: string): Promise<Ap
   return row === undefined ? undefined : toApproval(row, now);
 }
 
-async function list({ sql, now }: ReadTransaction, filter: ApprovalFilter): Promise<ApprovalPage> {
+async function list(
+  { sql, now }: ReadTransaction,
+  filter: ApprovalFilter,
+  member: string | undefined,
+): Promise<ApprovalPage> {
   const from = positionOf(filter.cursor);
   if (from === undefined) return { approvals: [], cursor: undefined };
   const limit = Math.min(Math.max(Math.floor(filter.limit) || 1, 1), PAGE_MAX);
@@ -64,13 +70,18 @@ async function list({ sql, now }: ReadTransaction, filter: ApprovalFilter): Prom
     requester === undefined ? sql`1 = 1` : sql`issuer = ${requester.issuer} AND subject = ${requester.subject}`;
   const rows = await sql`
     SELECT * FROM approvals
-    WHERE ${whose} AND ${isInState({ sql, now }, filter.state)}
+    WHERE ${whose} AND ${isOf({ sql, now }, member)} AND ${isInState({ sql, now }, filter.state)}
       AND (created_at < ${from.createdAt} OR (created_at = ${from.createdAt} AND id < ${from.id}))
     ORDER BY created_at DESC, id DESC LIMIT ${limit + 1}`;
   const approvals = rows.slice(0, limit).map((row) => toApproval(row, now));
   const last = approvals.at(-1);
   const hasMore = rows.length > limit && last !== undefined;
   return { approvals, cursor: hasMore ? `${last.createdAt}.${last.id}` : undefined };
+}
+
+/** Without a member of the hub: of all. */
+function isOf(view: ReadTransaction, member: string | undefined): unknown {
+  return member === undefined ? view.sql`1 = 1` : isAskedBy(view, member);
 }
 
 /** Filters by state as `toApproval` reports it: past its deadline means expired. */

@@ -13,6 +13,8 @@ import { expire, noteApproval, type Owner, sessionOf } from "./transitions.ts";
  * flood approvers by requesting and withdrawing in turns.
  */
 const WITHDRAWN_PER_PENDING = 10;
+/** Maximum number of a hub's members that share a request. */
+const MEMBERS_MAX = 16;
 /** Maximum length of the view's JSON, in UTF-16 units. The gate's own limit is far lower. */
 const VIEW_LENGTH_MAX = 1_048_576;
 /** Maximum length of the requirement's JSON, in UTF-16 units. The configuration's own limit is lower. */
@@ -41,7 +43,8 @@ async function ask(tx: WriteTransaction, request: NewApproval, store: Store): Pr
   const denied = await findDenied(tx, request, limits.coolDownSeconds * SECOND_MS);
   if (denied !== undefined) return denied;
   const pending = await findPending(tx, request);
-  if (pending?.state === "pending") return { outcome: "asked", approval: pending, joined: true };
+  if (pending?.state === "pending")
+    return { outcome: "asked", approval: await joined(tx, pending, store), joined: true };
   // Past its deadline, but still in the unique index of pending requests.
   if (pending !== undefined) await expire(tx, pending.id);
   if (request.shownPriors !== undefined && !areShown(earlier, request.shownPriors)) return { outcome: "outdated" };
@@ -54,7 +57,7 @@ async function ask(tx: WriteTransaction, request: NewApproval, store: Store): Pr
     policies: requirement.policies.map(({ name }) => name),
     requirementDigest: requirement.digest,
   };
-  const more = { category, classification, risk, traceId, viewDigest, decideBy, ...asked };
+  const more = { category, classification, risk, traceId, viewDigest, decideBy, ...asked, member: store.member };
   noteApproval(tx, approval, { event: "approval.requested", journal: "approval.asked", more });
   return { outcome: "asked", approval, joined: false };
 }
@@ -63,7 +66,9 @@ function priorCallOf({ requester, planDigest, requirement, callDigest = "", atta
   return { requester, planDigest, requirementDigest: requirement?.digest, callDigest, attach };
 }
 
-function areShown(earlier: readonly Approval[], shown: readonly Approval[]): boolean {
+type Shown = NonNullable<NewApproval["shownPriors"]>;
+
+function areShown(earlier: Shown, shown: Shown): boolean {
   const [now, then] = [earlier, shown].map((each) => each.map(({ id, state }) => `${id} ${state}`).join());
   return now === then;
 }
@@ -95,6 +100,15 @@ async function findPending(
     WHERE issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)}
       AND plan_digest = ${planDigest} AND state = 'pending'`;
   return row === undefined ? undefined : toApproval(row, now);
+}
+
+/** Notes the member of the hub that asks for what another one has asked for. */
+async function joined(tx: WriteTransaction, pending: Approval, { member }: Store): Promise<Approval> {
+  const { id, members = [] } = pending;
+  if (member === undefined || members.includes(member) || members.length >= MEMBERS_MAX) return pending;
+  const [row = {}] = await tx.sql`
+    UPDATE approvals SET members = ${JSON.stringify([...members, member])} WHERE id = ${id} RETURNING *`;
+  return toApproval(row, tx.now);
 }
 
 async function backlogOf(
@@ -139,7 +153,7 @@ function backlog(limit: number, restMs: number): NotAsked {
 async function insert(
   { sql, now }: WriteTransaction,
   request: NewApproval,
-  { limits, newId }: Store,
+  { limits, newId, member }: Store,
 ): Promise<Approval> {
   const { requester, tool, category, classification, risk, planDigest, viewDigest, summary, traceId } = request;
   const { requirement } = request;
@@ -153,12 +167,12 @@ async function insert(
   const [row = {}] = await sql`
     INSERT INTO approvals (id, state, version, issuer, subject, actors, session, tool, category, classification, risk,
       rules, plan_digest, call_digest, view, view_digest, summary, scopes, grant_key, grant_offer, trace_id,
-      requirement, requirement_digest, answer, created_at, decide_by, escalate_at)
+      requirement, requirement_digest, answer, created_at, decide_by, escalate_at, members)
     VALUES (${newId()}, 'pending', 1, ${requester.issuer}, ${requester.subject}, ${JSON.stringify(requester.actors)},
       ${sessionOf(requester)}, ${tool}, ${category}, ${classification}, ${risk}, ${JSON.stringify(request.rules)},
       ${planDigest}, ${request.callDigest ?? null}, ${view}, ${viewDigest}, ${summary}, ${JSON.stringify(offered(request))},
       ${request.grantKey ?? null}, ${offer}, ${traceId}, ${needs}, ${requirement?.digest ?? ""}, ${answer}, ${now},
-      ${decideBy}, ${firstStep?.dueAt ?? null})
+      ${decideBy}, ${firstStep?.dueAt ?? null}, ${JSON.stringify(member === undefined ? [] : [member])})
     RETURNING *`;
   return toApproval(row, now);
 }

@@ -37,6 +37,7 @@ function storedApproval(row: Row): Approval {
   const grantKey = optionalText(row, "grant_key");
   const required = requirement(row);
   const taken = escalations(row);
+  const members = texts(row, "members");
   return {
     id: text(row, "id"),
     state: oneOf(row, "state", APPROVAL_STATES),
@@ -72,6 +73,7 @@ function storedApproval(row: Row): Approval {
     scope: row["scope"] === null ? undefined : oneOf(row, "scope", APPROVAL_SCOPES),
     granted: granted(row),
     decisionReason: optionalText(row, "decision_reason"),
+    ...(members.length > 0 && { members }),
   };
 }
 
@@ -120,6 +122,7 @@ export function toEvent(row: Row): ApprovalEvent {
     issuer: text(row, "issuer"),
     subject: text(row, "subject"),
     ...(row["webhooks"] !== null && { webhooks: texts(row, "webhooks") }),
+    ...(row["member"] !== null && { member: text(row, "member") }),
   };
 }
 

@@ -7,7 +7,7 @@ import type { Approval, Approvals, Grant, GrantFilter, Session } from "../types.
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { toGrant, toSession } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
-import { identity, insertSession, type Owner, sessionIsOver, sessionOf } from "./transitions.ts";
+import { identity, insertSession, isAskedBy, type Owner, sessionIsOver, sessionOf } from "./transitions.ts";
 
 const SESSIONS_LISTED_MAX = 1_000;
 
@@ -152,7 +152,7 @@ type GrantParts = Pick<
   "findGrant" | "findBoundedGrants" | "useGrant" | "listGrants" | "revokeGrant" | "revokeGrantsFor"
 >;
 
-export function grants({ database }: Store): GrantParts {
+export function grants({ database, member }: Store): GrantParts {
   return {
     async findGrant(requester, grantKey) {
       return requester.session ? database.read((view) => findGrant(view, requester, grantKey)) : undefined;
@@ -168,7 +168,7 @@ export function grants({ database }: Store): GrantParts {
       const granted = await database.read(grantedTools);
       const held = tools.filter((tool) => granted.has(tool));
       // Usually there are none, and no write transaction is needed.
-      if (held.length > 0) await database.write((tx) => revokeFor(tx, held, by));
+      if (held.length > 0) await database.write((tx) => revokeFor(tx, held, { by, member }));
     },
   };
 }
@@ -271,7 +271,10 @@ export async function stateOfGrant({ sql, now }: ReadTransaction, approvalId: st
   return integer(row, "expires_at") <= now ? "expired" : "claimed";
 }
 
-async function boundedGrants(view: ReadTransaction, { requester, boundsKey }: BoundedCall): Promise<readonly Grant[]> {
+export async function boundedGrants(
+  view: ReadTransaction,
+  { requester, boundsKey }: Pick<BoundedCall, "requester" | "boundsKey">,
+): Promise<readonly Grant[]> {
   const rows = await view.sql`
     SELECT * FROM approval_grants AS held
     WHERE bounds_key = ${boundsKey} AND issuer = ${requester.issuer} AND subject = ${requester.subject}
@@ -343,8 +346,18 @@ async function grantedTools({ sql, now }: ReadTransaction): Promise<ReadonlySet<
   return new Set(rows.map((row) => text(row, "tool")));
 }
 
-async function revokeFor(tx: WriteTransaction, tools: readonly string[], by: Approver): Promise<void> {
-  for (const tool of tools) await revokeWhere(tx, tx.sql`tool = ${tool}`, by);
+interface Revoking {
+  readonly by: Approver;
+  /** Only grants of requests of this member of the hub. */
+  readonly member: string | undefined;
+}
+
+async function revokeFor(tx: WriteTransaction, tools: readonly string[], { by, member }: Revoking): Promise<void> {
+  const whose =
+    member === undefined
+      ? tx.sql`1 = 1`
+      : tx.sql`approval_id IN (SELECT id FROM approvals WHERE ${isAskedBy(tx, member)})`;
+  for (const tool of tools) await revokeWhere(tx, tx.sql`tool = ${tool} AND ${whose}`, by);
 }
 
 function noteRevoked(tx: WriteTransaction, rows: readonly Row[], by: Approver | undefined): void {

@@ -24,13 +24,15 @@ export interface ApprovalLimits {
 }
 
 export interface Store {
-  readonly database: Database;
+  readonly database: Pick<Database, "read" | "write">;
   readonly notifier: Notifier;
   readonly limits: ApprovalLimits;
   readonly newId: () => string;
   readonly newToken: () => string;
   /** Returns the name of this process in the claims that it makes: its next start ends those that a crash has left. */
   readonly claimant: () => string | undefined;
+  /** The member of the hub that a request is from; when absent, this service itself. */
+  readonly member?: string | undefined;
 }
 
 export const SECOND_MS = 1_000;

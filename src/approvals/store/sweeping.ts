@@ -12,12 +12,14 @@ const BATCH_MAX = 100;
 /** Maximum number of batches of one step per sweep. The next sweep continues. */
 const BATCHES_MAX = 200;
 const EVENTS_KEPT_MAX = 100_000;
+/** Longer than any member repeats a request. */
+const HUB_REQUESTS_KEPT_MS = 600_000;
 
 type Step = (tx: WriteTransaction, store: Store) => Promise<readonly Row[]>;
 
 const STEPS: readonly Step[] = [
   ...[expirePending, escalatePending, expireApproved, doubtLostLeases, endModes, endSessions],
-  ...[deleteApprovals, deleteGrants, deleteSessions, deleteKeys, deleteTasks, deleteEvents],
+  ...[deleteApprovals, deleteGrants, deleteSessions, deleteKeys, deleteTasks, deleteEvents, deleteHubRequests],
 ];
 
 /** Records expirations and deletes old rows. Any process may run it at any time. */
@@ -47,7 +49,7 @@ async function inBatches(store: Store, step: Step): Promise<void> {
   let batches = 0;
   let changed = BATCH_MAX;
   while (changed >= BATCH_MAX && batches < BATCHES_MAX) {
-    changed = (await store.database.write((tx) => step(tx, store))).length;
+    changed = await store.database.write(async (tx) => (await step(tx, store)).length);
     batches += 1;
   }
 }
@@ -148,6 +150,11 @@ function deleteEvents(tx: WriteTransaction, store: Store): Promise<readonly Row[
   const isDue = tx.sql`at <= ${before(tx, store)}
     OR seq <= (SELECT value FROM approval_counters WHERE name = 'events') - ${EVENTS_KEPT_MAX}`;
   return deleteBatch(tx, { table: tx.sql`approval_events`, key: tx.sql`seq`, isDue });
+}
+
+function deleteHubRequests(tx: WriteTransaction): Promise<readonly Row[]> {
+  const isDue = tx.sql`at <= ${tx.now - HUB_REQUESTS_KEPT_MS}`;
+  return deleteBatch(tx, { table: tx.sql`hub_requests`, key: tx.sql`member, id`, isDue });
 }
 
 /** Returns the time before which ended rows are deleted, in Unix milliseconds. */

@@ -46,7 +46,7 @@ export function tasks(store: Store): Pick<Approvals, "createTask" | "readTask" |
 async function create(
   tx: WriteTransaction,
   { requester, approvalId, call }: NewTask,
-  { limits, newToken }: Store,
+  { limits, newToken, member }: Store,
 ): Promise<Task | undefined> {
   const id = newToken();
   const sealed = seal(id, "call", { ...call });
@@ -60,10 +60,10 @@ async function create(
   const keepMs = (limits.executeBySeconds + limits.idempotencySeconds) * SECOND_MS;
   await tx.sql`
     INSERT INTO approval_tasks (id_hash, issuer, subject, actors, session, tool, approval_id, sealed_call, bytes, noted,
-      created_at, updated_at, expires_at)
+      created_at, updated_at, expires_at, member)
     VALUES (${sha256Hex(id)}, ${requester.issuer}, ${requester.subject}, ${JSON.stringify(requester.actors)},
       ${sessionOf(requester)}, ${call.tool}, ${approvalId}, ${sealed}, ${sealed.length}, '',
-      ${tx.now}, ${tx.now}, ${Math.max(decideBy, executeBy) + keepMs})`;
+      ${tx.now}, ${tx.now}, ${Math.max(decideBy, executeBy) + keepMs}, ${member ?? null})`;
   const found = await find(tx, id, requester);
   if (found === undefined) throw new Error("a task was removed while it was created");
   note(tx, "task.created", found);

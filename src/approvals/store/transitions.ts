@@ -33,8 +33,9 @@ export function noteApproval(
   const { id, tool, requester, planDigest } = approval;
   const { summary = approval.summary } = noted;
   const { issuer, subject, session } = requester;
+  const [member] = approval.members ?? [];
   tx.note({
-    event: { type: event, id, tool, summary, issuer, subject, webhooks },
+    event: { type: event, id, tool, summary, issuer, subject, webhooks, member },
     journal: { type: journal, id, tool, issuer, subject, session, planDigest, ...more },
   });
 }
@@ -63,6 +64,12 @@ export async function currentApproval(tx: WriteTransaction, id: string): Promise
   if (expired !== undefined) return expired;
   const [row] = await tx.sql`SELECT * FROM approvals WHERE id = ${id}`;
   return row === undefined ? undefined : toApproval(row, tx.now);
+}
+
+/** Returns the condition that a member of the hub has asked for the approval. */
+export function isAskedBy({ sql }: ReadTransaction, member: string): unknown {
+  // A quoted name is a part of the array's text only where it is an element: quotes inside of names are escaped.
+  return sql`replace(members, ${JSON.stringify(member)}, '') <> members`;
 }
 
 export type Owner = Pick<Requester, "issuer" | "subject">;

@@ -1,0 +1,113 @@
+import type { z } from "zod";
+import { ForeignRowError, type MemberApprovals, type OpenedApprovals } from "../../approvals/approvals.ts";
+import type { Approver } from "../../approvals/identities.ts";
+import type { HubMember, HubMethod, HubRequest } from "../contract.ts";
+import { HubRefusal } from "../errors.ts";
+import { answerOf, once } from "../once.ts";
+import { APPROVAL_INPUTS, type ApprovalInput, type ApprovalMethodName, approvalMethodName } from "./approval-inputs.ts";
+
+interface ApprovalMethodParts {
+  readonly approvals: Pick<OpenedApprovals, "forMember" | "memberEvents">;
+  /** Returns whether the member may speak for the callers of an issuer. */
+  readonly speaksFor: (member: HubMember, issuer: string) => boolean;
+}
+
+/** A request, and the approvals as its member may use them. */
+interface Use {
+  readonly store: MemberApprovals;
+  readonly request: HubRequest;
+  readonly events: ApprovalMethodParts["approvals"]["memberEvents"];
+}
+
+type Methods = { readonly [Name in ApprovalMethodName]: (use: Use, input: ApprovalInput<Name>) => Promise<unknown> };
+
+const EVENTS_READ_MAX = 1_000;
+
+/** What members may do. `hubApprovals` refuses everything else. */
+const METHODS: Methods = {
+  ask: ({ store }, request) => store.ask(request),
+  foresee: ({ store }, request) => store.foresee(request),
+  claim: ({ store }, claim) => store.claim(claim),
+  priorOf: ({ store }, call) => store.priorOf(call),
+  settle: ({ store }, { id, outcome }) => store.settle(id, outcome),
+  cancel: ({ store }, { id, requester }) => store.cancel(id, requester),
+  get: ({ store }, { id }) => store.get(id),
+  ageOf: ({ store }, { id }) => store.ageOf(id),
+  list: ({ store }, filter) => store.list(filter),
+  backlog: ({ store }) => store.backlog(),
+  wait: ({ store, request: { signal } }, { id, timeoutMs }) => store.wait(id, { timeoutMs, signal }),
+  findGrant: ({ store }, { requester, grantKey }) => store.findGrant(requester, grantKey),
+  boundedGrants: ({ store }, call) => store.boundedGrants(call),
+  useGrant: ({ store }, { id, traceId }) => store.useGrant(id, traceId),
+  revokeGrantsFor: ({ store, request }, { tools }) => store.revokeGrantsFor(tools, writerOf(request.member)),
+  openSession: ({ store }, { requester }) => store.openSession(requester),
+  findSession: ({ store }, { id, requester }) => store.findSession(id, requester),
+  hasSessionEnded: ({ store }, { id, requester }) => store.hasSessionEnded(id, requester),
+  endSession: ({ store }, { id, requester }) => store.endSession(id, requester, requester),
+  beginKey: ({ store }, { use }) => store.beginKey(use),
+  endKey: ({ store }, { use, end, unkept }) => store.endKey(use, end, unkept),
+  createTask: ({ store }, task) => store.createTask(task),
+  readTask: ({ store }, { id, requester }) => store.readTask(id, requester),
+  hasTask: ({ store }, { id, requester }) => store.hasTask(id, requester),
+  endTask: ({ store }, { id, end }) => store.endTask(id, end),
+  cancelTask: ({ store }, { id, requester }) => store.cancelTask(id, requester),
+  eventsAfter: ({ store }, { seq, limit }) => store.eventsAfter(seq, limit),
+  lastSeq: ({ store }) => store.lastSeq(),
+  async awaitEvents({ store, request: { member, signal }, events }, { after, timeoutMs }) {
+    await events.wait(member.name, { after, timeoutMs, signal });
+    const found = await store.eventsAfter(after, EVENTS_READ_MAX);
+    return found.at(-1)?.seq ?? after;
+  },
+  doubtClaimsOf: ({ store }, { instance }) => store.doubtClaimsOf(instance),
+};
+
+/** The approver that the journal names when a member's tool has written to its workspace. */
+function writerOf({ name }: HubMember): Approver {
+  return { issuer: "safe-tool-call", subject: `a write to the workspace of ${name}` };
+}
+
+/** Returns the methods of approvals that a hub offers its members. */
+export function approvalMethods(parts: ApprovalMethodParts): readonly HubMethod[] {
+  return (Object.keys(METHODS) as ApprovalMethodName[]).map((name) => methodOf(name, parts));
+}
+
+function methodOf<Name extends ApprovalMethodName>(
+  name: Name,
+  { approvals, speaksFor }: ApprovalMethodParts,
+): HubMethod {
+  const run: (use: Use, input: ApprovalInput<Name>) => Promise<unknown> = METHODS[name];
+  return {
+    name: approvalMethodName(name),
+    input: APPROVAL_INPUTS[name] as z.ZodType,
+    async handle(input, request) {
+      const { member, id } = request;
+      const issuer = issuerIn(input as Named);
+      if (issuer !== undefined && !speaksFor(member, issuer))
+        throw new HubRefusal(403, "FOREIGN_ISSUER", "The member may not speak for callers of this issuer.");
+      const keyOf = (write: number) => ({ member: member.name, id: `${id}/${write}` });
+      const store = approvals.forMember({
+        ...{ member: member.name, instance: member.instance },
+        speaksFor: (named) => speaksFor(member, named),
+        once: (tx, write, work) => once(tx, keyOf(write), work),
+        answered: (view) => answerOf(view, keyOf(0)),
+      });
+      try {
+        const value = await run({ store, request, events: approvals.memberEvents }, input as ApprovalInput<Name>);
+        return { value, now: await store.now() };
+      } catch (error) {
+        if (error instanceof ForeignRowError) throw new HubRefusal(403, "FOREIGN_ROW", `Refused: ${error.message}.`);
+        throw error;
+      }
+    },
+  };
+}
+
+interface Named {
+  readonly requester?: { readonly issuer: string };
+  readonly use?: { readonly issuer: string };
+}
+
+/** Every method that is about a caller names it in one of these members. */
+function issuerIn({ requester, use }: Named): string | undefined {
+  return requester?.issuer ?? use?.issuer;
+}

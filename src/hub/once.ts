@@ -1,0 +1,73 @@
+import type { EpochMs } from "../core/types.ts";
+import type { Sql } from "../database/dialect.ts";
+import { optionalText } from "../database/rows.ts";
+import { HubRefusal } from "./errors.ts";
+import { decodeWire, encodeWire, WireError } from "./wire.ts";
+
+/** Longest answer that is kept for a repeated request, in bytes of its JSON: as of an idempotency key. */
+const KEPT_BYTES_MAX = 1_048_576;
+
+export interface OnceKey {
+  readonly member: string;
+  /** Of the request, and of the write within it where it has several. */
+  readonly id: string;
+}
+
+interface Transaction {
+  readonly sql: Sql;
+  readonly now: EpochMs;
+}
+
+/**
+ * Runs `work` within a write transaction, unless the same request has run it before: then returns what it returned. A repetition
+ * that comes while the first one runs waits for its transaction at the insertion. The sweep of the approvals deletes the rows.
+ *
+ * @throws {HubRefusal} ANSWER_LOST when the request was carried out and its answer was too large to keep
+ */
+export async function once<T>({ sql, now }: Transaction, key: OnceKey, work: () => Promise<T>): Promise<T> {
+  const { member, id } = key;
+  const [inserted] = await sql`
+    INSERT INTO hub_requests (member, id, at) VALUES (${member}, ${id}, ${now}) ON CONFLICT DO NOTHING RETURNING id`;
+  if (inserted === undefined) {
+    const earlier = await answerOf({ sql }, key);
+    // It was deleted since the insertion: its member has given up long ago.
+    if (earlier === undefined) throw lost();
+    return earlier.value as T;
+  }
+  const value = await work();
+  const answer = keepable(value);
+  if (answer !== undefined) {
+    await sql`UPDATE hub_requests SET answer = ${answer} WHERE member = ${member} AND id = ${id}`;
+  }
+  return value;
+}
+
+/**
+ * Returns what a request answered before; undefined when it has not run.
+ *
+ * @throws {HubRefusal} ANSWER_LOST
+ */
+export async function answerOf(
+  { sql }: Pick<Transaction, "sql">,
+  { member, id }: OnceKey,
+): Promise<{ readonly value: unknown } | undefined> {
+  const [row] = await sql`SELECT answer FROM hub_requests WHERE member = ${member} AND id = ${id}`;
+  if (row === undefined) return undefined;
+  const answer = optionalText(row, "answer");
+  if (answer === undefined) throw lost();
+  const [value] = decodeWire(answer) as readonly unknown[];
+  return { value };
+}
+
+function keepable(value: unknown): string | undefined {
+  try {
+    return encodeWire([value], KEPT_BYTES_MAX);
+  } catch (error) {
+    if (error instanceof WireError) return undefined;
+    throw error;
+  }
+}
+
+function lost(): HubRefusal {
+  return new HubRefusal(409, "ANSWER_LOST", "The request was carried out before; its answer was not kept.");
+}

@@ -1,0 +1,143 @@
+import type { OpenedApprovals } from "../../src/approvals/approvals.ts";
+import type { Approvals } from "../../src/approvals/types.ts";
+import type { HubAnswer, HubCallOptions, HubClient, HubMethod } from "../../src/hub/contract.ts";
+import { HubRefusal } from "../../src/hub/errors.ts";
+import { approvalMethods } from "../../src/hub/methods/approvals.ts";
+import { hubApprovals } from "../../src/hub/methods/hub-approvals.ts";
+import { decodeWire, encodeWire } from "../../src/hub/wire.ts";
+import { type ApprovalWorld, createApprovalWorld, type Reach } from "./approvals.ts";
+
+export const HUB_URL = "https://hub.example:8443";
+
+export type Hub = ReadonlyMap<string, HubMethod>;
+
+interface HubOptions {
+  readonly speaksFor?: (issuer: string) => boolean;
+}
+
+/** What one hub offers, without its listener. */
+export function hubOf(approvals: OpenedApprovals, { speaksFor = () => true }: HubOptions = {}): Hub {
+  const methods = approvalMethods({ approvals, speaksFor: (_member, issuer) => speaksFor(issuer) });
+  return new Map(methods.map((method) => [method.name, method]));
+}
+
+/** What happens to a request on its way. */
+export type Fate = "arrives" | "answer lost" | "sent twice at once" | "arrives again later";
+
+interface ClientOptions {
+  readonly member?: string;
+  readonly instance?: () => string;
+  readonly fate?: () => Fate;
+  /** Called with each request that a hub gets. */
+  readonly sent?: (method: string, id: string) => void;
+}
+
+let ids = 0;
+
+/** A client of hubs in this process: everything goes through the wire. Errors of the store come as they are. */
+export function clientOf(hubs: readonly Hub[], options: ClientOptions = {}): HubClient {
+  const { member = "crm", instance = () => "log-1", fate = () => "arrives", sent = () => {} } = options;
+  let turn = 0;
+  const late: (() => Promise<unknown>)[] = [];
+  const send = async (method: string, input: string, request: { id: string; signal: AbortSignal }) => {
+    turn += 1;
+    const offered = hubs[turn % hubs.length]?.get(method);
+    if (offered === undefined) throw new HubRefusal(404, "UNKNOWN_METHOD", `The hub has no method ${method}.`);
+    const parsed = offered.input.safeParse(decodeWire(input));
+    if (!parsed.success) throw new HubRefusal(400, "INVALID_INPUT", parsed.error.message);
+    sent(method, request.id);
+    const answer = await offered.handle(parsed.data, { ...request, member: { name: member, instance: instance() } });
+    return decodeWire(encodeWire(answer)) as HubAnswer;
+  };
+  return {
+    async call(method, input, { signal = new AbortController().signal }: HubCallOptions = {}) {
+      for (const again of late.splice(0)) await again().catch(() => {});
+      ids += 1;
+      const text = encodeWire(input);
+      const request = { id: `request-${ids}`, signal };
+      const sendIt = () => send(method, text, request);
+      switch (fate()) {
+        case "arrives":
+          return sendIt();
+        case "answer lost":
+          await sendIt().catch(() => {});
+          return sendIt();
+        case "sent twice at once": {
+          const [first, second] = await Promise.allSettled([sendIt(), sendIt()]);
+          if (first.status === "rejected") throw first.reason;
+          if (second.status === "rejected") throw second.reason;
+          return second.value;
+        }
+        case "arrives again later": {
+          // After a failure, nobody knows whether the request will be carried out.
+          const answer = await sendIt();
+          late.push(() => send(method, text, { ...request, signal: AbortSignal.abort() }));
+          return answer;
+        }
+      }
+    },
+    pushed: () => undefined,
+    watch: () => () => {},
+    close: async () => {},
+  };
+}
+
+/** A sequence of fates that is the same in each run: most requests arrive. */
+export function fates(seed = 1): () => Fate {
+  let state = seed;
+  const kinds: readonly Fate[] = ["answer lost", "sent twice at once", "arrives again later"];
+  return () => {
+    state = (state * 1_103_515_245 + 12_345) % 2_147_483_648;
+    return kinds[Math.floor(state / 65_536) % 6] ?? "arrives";
+  };
+}
+
+/** What is decided or kept at the hub: a test does it there. */
+const AT_THE_HUB = [
+  "decide",
+  "revoke",
+  "revokeGrant",
+  "listGrants",
+  "setMode",
+  "listSessions",
+  "earlierDecisions",
+  "sweep",
+] as const;
+
+/** A member of two hubs of one database, whose answers are lost at times. What operators do, they do at the first hub. */
+export const byHub: Reach = async (openOne, world) => {
+  const hubs = [await openOne(), await openOne()] as const;
+  const [first] = hubs;
+  const client = clientOf(
+    hubs.map((hub) => hubOf(hub)),
+    { instance: () => world.claimant ?? "log-1", fate: fates() },
+  );
+  const member = hubApprovals(client, {
+    hub: HUB_URL,
+    log: (message, cause) => world.logged.push(`${message}: ${cause}`),
+  });
+  const atTheHub = Object.fromEntries(AT_THE_HUB.map((name) => [name, first[name]])) as unknown as Pick<
+    Approvals,
+    (typeof AT_THE_HUB)[number]
+  >;
+  return {
+    ...first,
+    ...member,
+    ...atTheHub,
+    list: (filter) => first.list(filter),
+    endSession: (id, by, owner) =>
+      by.issuer === OPERATORS ? first.endSession(id, by, owner) : member.endSession(id, by, owner),
+    async close() {
+      await Promise.all(hubs.map((hub) => hub.close()));
+    },
+  };
+};
+
+/** The issuer of the operators in the tests of approvals. */
+const OPERATORS = "https://people.example";
+
+/** The ways in which a store is reached, for tests that hold for each. */
+export const WAYS: readonly (readonly [title: string, makeWorld: () => ApprovalWorld])[] = [
+  ["a store", () => createApprovalWorld()],
+  ["a hub", () => createApprovalWorld(undefined, byHub)],
+];
