@@ -91,7 +91,7 @@ export async function openApprovals(options: ApprovalsOptions): Promise<OpenedAp
     outbox: outbox(store),
     inbox: inbox(store),
     report: reports(store),
-    forMember: (request) => forMember(store, waits, request),
+    forMember: (request) => forMember(store, request),
     memberEvents: new MemberEvents(store),
     doubtClaimsOf: (ended) => doubtClaimsOf(store, ended),
     sweep: () => sweep(store),

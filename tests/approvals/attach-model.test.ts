@@ -4,7 +4,8 @@ import type { Approval } from "../../src/approvals/types.ts";
 import type { Answer } from "../../src/pipeline/answer.ts";
 import type { CallRequest } from "../../src/pipeline/call-request.ts";
 import { type ApprovalWorld, type JournalLine, OPERATOR } from "../support/approvals.ts";
-import { Client, failure, type Moment, MomentsRoad, nameOf, refuse } from "./moments-road.ts";
+import { WAYS } from "../support/hub-approvals.ts";
+import { atTokenTime, Client, failure, type Moment, MomentsRoad, nameOf, refuse } from "./moments-road.ts";
 
 /**
  * Two replicas with one store, and agents that repeat few different calls in every way at the same time: while a person is asked,
@@ -165,8 +166,8 @@ class Walk {
   /** Of all replicas, the former ones included. */
   #approvals: readonly Approval[] = [];
 
-  static async start(): Promise<Walk> {
-    const first = await MomentsRoad.open();
+  static async start(world: ApprovalWorld): Promise<Walk> {
+    const first = await MomentsRoad.open({ world: atTokenTime(world) });
     const others = Array.from({ length: REPLICAS - 1 }, () => MomentsRoad.open({ world: first.world }));
     return new Walk(first.world, [first, ...(await Promise.all(others))]);
   }
@@ -451,17 +452,21 @@ async function askedBy(call: Promise<Answer>): Promise<string> {
   return result.approval.id;
 }
 
-test("in every sequence of calls, decisions, losses and restarts, one approval is one run, and no call hangs", async () => {
-  await fc.assert(
-    fc.asyncProperty(steps, async (walk) => {
-      const model = await Walk.start();
-      try {
-        for (const step of walk) await model.take(step);
-        await model.finish();
-      } finally {
-        await model.end();
-      }
-    }),
-    { numRuns: 25, endOnFailure: false },
-  );
-}, 120_000);
+test.each(WAYS)(
+  "by way of %s, in every sequence of calls, decisions, losses and restarts, one approval is one run, and no call hangs",
+  async (_way, makeWorld) => {
+    await fc.assert(
+      fc.asyncProperty(steps, async (walk) => {
+        const model = await Walk.start(makeWorld());
+        try {
+          for (const step of walk) await model.take(step);
+          await model.finish();
+        } finally {
+          await model.end();
+        }
+      }),
+      { numRuns: 25, endOnFailure: false },
+    );
+  },
+  120_000,
+);

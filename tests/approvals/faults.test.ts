@@ -11,14 +11,11 @@ import {
   OPERATOR,
   questionOf,
 } from "../support/approvals.ts";
+import { WAYS } from "../support/hub-approvals.ts";
 import { until } from "../support/until.ts";
 
 let world: ApprovalWorld;
 let store: Approvals;
-beforeEach(async () => {
-  world = createApprovalWorld();
-  store = await world.open();
-});
 afterEach(() => world.end());
 
 const SESSION_QUESTION: Partial<NewApproval> = { requester: { ...AGENT, session: "sid-1" } };
@@ -86,51 +83,61 @@ async function everything(now: number): Promise<unknown> {
   return seen;
 }
 
-describe.each(ACTS)("APR-63: when the journal fails, %s", (_title, prepare) => {
-  test("changes nothing, reports the failure, and works again after the journal recovers", async () => {
-    const act = await prepare();
-    const now = world.now;
-    const before = await everything(now);
-    let heard = 0;
-    const stop = store.onEvents(() => (heard += 1));
-    // The watching begins with a look.
-    await until("the first ring", () => (heard > 0 ? true : undefined));
-    heard = 0;
-    world.journal = () => Promise.reject(new Error("the disk is full"));
-    await expect(act()).rejects.toThrow("the disk is full");
-    expect(await everything(now)).toEqual(before);
-    expect(heard).toBe(0);
-    stop();
-    world.journal = undefined;
-    world.now = now;
-    await act();
-    expect(await everything(now)).not.toEqual(before);
+describe.each(WAYS)("by way of %s", (_way, makeWorld) => {
+  beforeEach(async () => {
+    world = makeWorld();
+    store = await world.open();
   });
-});
 
-test("a change is visible to nobody before its journal line is on disk", async () => {
-  const written = Promise.withResolvers<void>();
-  const reached = Promise.withResolvers<void>();
-  const { id } = await askFor(store);
-  world.journal = () => {
-    reached.resolve();
-    return written.promise;
-  };
-  let isDone = false;
-  const decided = store.decide({ id, by: OPERATOR, decision: "approve" }).finally(() => {
-    isDone = true;
+  test.each(ACTS)(
+    "APR-63: when the journal fails, %s changes nothing, reports the failure, and works again after the journal recovers",
+    async (_title, prepare) => {
+      const act = await prepare();
+      const now = world.now;
+      const before = await everything(now);
+      let heard = 0;
+      const stop = store.onEvents(() => (heard += 1));
+      // The watching begins with a look.
+      await until("the first ring", () => (heard > 0 ? true : undefined));
+      heard = 0;
+      world.journal = () => Promise.reject(new Error("the disk is full"));
+      await expect(act()).rejects.toThrow("the disk is full");
+      expect(await everything(now)).toEqual(before);
+      expect(heard).toBe(0);
+      stop();
+      world.journal = undefined;
+      world.now = now;
+      await act();
+      expect(await everything(now)).not.toEqual(before);
+    },
+  );
+
+  test("a change is visible to nobody before its journal line is on disk", async () => {
+    const written = Promise.withResolvers<void>();
+    const reached = Promise.withResolvers<void>();
+    const { id } = await askFor(store);
+    world.journal = () => {
+      reached.resolve();
+      return written.promise;
+    };
+    let isDone = false;
+    const decided = store.decide({ id, by: OPERATOR, decision: "approve" }).finally(() => {
+      isDone = true;
+    });
+    await reached.promise;
+    expect((await store.get(id))?.state).toBe("pending");
+    expect(await store.lastSeq()).toBe(1);
+    expect(isDone).toBe(false);
+    world.journal = undefined;
+    written.resolve();
+    expect((await decided).outcome).toBe("decided");
+    expect((await store.get(id))?.state).toBe("approved");
   });
-  await reached.promise;
-  expect((await store.get(id))?.state).toBe("pending");
-  expect(await store.lastSeq()).toBe(1);
-  expect(isDone).toBe(false);
-  world.journal = undefined;
-  written.resolve();
-  expect((await decided).outcome).toBe("decided");
-  expect((await store.get(id))?.state).toBe("approved");
 });
 
 test("reads do not wait for a journal that hangs, and waiting writes are limited", async () => {
+  world = createApprovalWorld();
+  store = await world.open();
   const hung = Promise.withResolvers<void>();
   world.journal = () => hung.promise;
   const waiting = Array.from({ length: 2_000 }, (_, index) =>

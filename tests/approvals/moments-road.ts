@@ -57,8 +57,8 @@ interface RoadOptions {
   readonly world?: ApprovalWorld;
 }
 
-function newWorld(): ApprovalWorld {
-  const world = createApprovalWorld();
+/** Sets the world's clock to the time at which the tokens of the tests are valid. */
+export function atTokenTime(world: ApprovalWorld): ApprovalWorld {
   world.now = NOW_SECONDS * 1_000;
   return world;
 }
@@ -83,7 +83,7 @@ export class MomentsRoad {
   readonly #proxy: ToolProxy;
 
   /** With `world`, another replica over the same store. */
-  static async open({ classification = "write", world = newWorld() }: RoadOptions = {}) {
+  static async open({ classification = "write", world = atTokenTime(createApprovalWorld()) }: RoadOptions = {}) {
     return new MomentsRoad(world, await world.open(), classification);
   }
 

@@ -11,14 +11,9 @@ export const HUB_URL = "https://hub.example:8443";
 
 export type Hub = ReadonlyMap<string, HubMethod>;
 
-interface HubOptions {
-  readonly speaksFor?: (issuer: string) => boolean;
-}
-
 /** What one hub offers, without its listener. */
-export function hubOf(approvals: OpenedApprovals, { speaksFor = () => true }: HubOptions = {}): Hub {
-  const methods = approvalMethods({ approvals, speaksFor: (_member, issuer) => speaksFor(issuer) });
-  return new Map(methods.map((method) => [method.name, method]));
+export function hubOf(approvals: OpenedApprovals): Hub {
+  return new Map(approvalMethods(approvals).map((method) => [method.name, method]));
 }
 
 /** What happens to a request on its way. */
@@ -27,6 +22,7 @@ export type Fate = "arrives" | "answer lost" | "sent twice at once" | "arrives a
 interface ClientOptions {
   readonly member?: string;
   readonly instance?: () => string;
+  readonly speaksFor?: (issuer: string) => boolean;
   readonly fate?: () => Fate;
   /** Called with each request that a hub gets. */
   readonly sent?: (method: string, id: string) => void;
@@ -36,7 +32,13 @@ let ids = 0;
 
 /** A client of hubs in this process: everything goes through the wire. Errors of the store come as they are. */
 export function clientOf(hubs: readonly Hub[], options: ClientOptions = {}): HubClient {
-  const { member = "crm", instance = () => "log-1", fate = () => "arrives", sent = () => {} } = options;
+  const {
+    member = "crm",
+    instance = () => "log-1",
+    fate = () => "arrives",
+    sent = () => {},
+    speaksFor = () => true,
+  } = options;
   let turn = 0;
   const late: (() => Promise<unknown>)[] = [];
   const send = async (method: string, input: string, request: { id: string; signal: AbortSignal }) => {
@@ -46,12 +48,16 @@ export function clientOf(hubs: readonly Hub[], options: ClientOptions = {}): Hub
     const parsed = offered.input.safeParse(decodeWire(input));
     if (!parsed.success) throw new HubRefusal(400, "INVALID_INPUT", parsed.error.message);
     sent(method, request.id);
-    const answer = await offered.handle(parsed.data, { ...request, member: { name: member, instance: instance() } });
+    const answer = await offered.handle(parsed.data, {
+      ...request,
+      member: { name: member, instance: instance(), speaksFor },
+    });
     return decodeWire(encodeWire(answer)) as HubAnswer;
   };
   return {
     async call(method, input, { signal = new AbortController().signal }: HubCallOptions = {}) {
-      for (const again of late.splice(0)) await again().catch(() => {});
+      // Not awaited: it may have to wait for a writer that this call lets go on.
+      for (const again of late.splice(0)) void again().catch(() => {});
       ids += 1;
       const text = encodeWire(input);
       const request = { id: `request-${ids}`, signal };
@@ -108,10 +114,7 @@ const AT_THE_HUB = [
 export const byHub: Reach = async (openOne, world) => {
   const hubs = [await openOne(), await openOne()] as const;
   const [first] = hubs;
-  const client = clientOf(
-    hubs.map((hub) => hubOf(hub)),
-    { instance: () => world.claimant ?? "log-1", fate: fates() },
-  );
+  const client = clientOf(hubs.map(hubOf), { instance: () => world.claimant ?? "log-1", fate: fates() });
   const member = hubApprovals(client, {
     hub: HUB_URL,
     log: (message, cause) => world.logged.push(`${message}: ${cause}`),
@@ -128,6 +131,7 @@ export const byHub: Reach = async (openOne, world) => {
     endSession: (id, by, owner) =>
       by.issuer === OPERATORS ? first.endSession(id, by, owner) : member.endSession(id, by, owner),
     async close() {
+      await member.close();
       await Promise.all(hubs.map((hub) => hub.close()));
     },
   };

@@ -41,7 +41,7 @@ export class ForeignRowError extends Error {
 /** What a member may do with approvals. Its rows: requests that it asked for, what it claimed, its tasks and uses of keys. */
 export interface MemberApprovals
   extends Pick<Approvals, "ask" | "foresee" | "claim" | "priorOf" | "settle" | "cancel">,
-    Pick<Approvals, "get" | "ageOf" | "list" | "backlog" | "wait" | "findGrant" | "useGrant" | "revokeGrantsFor">,
+    Pick<Approvals, "get" | "ageOf" | "list" | "backlog" | "findGrant" | "useGrant" | "revokeGrantsFor">,
     Pick<Approvals, "openSession" | "findSession" | "hasSessionEnded" | "endSession" | "beginKey" | "endKey">,
     Pick<Approvals, "createTask" | "readTask" | "hasTask" | "endTask" | "cancelTask" | "eventsAfter" | "lastSeq"> {
   /** Returns the caller's grants within the same bounds; the member compares the arguments. */
@@ -53,7 +53,7 @@ export interface MemberApprovals
 }
 
 /** Returns the methods for one request. */
-export function forMember(store: Store, { wait }: Pick<Approvals, "wait">, request: MemberRequest): MemberApprovals {
+export function forMember(store: Store, request: MemberRequest): MemberApprovals {
   const { member } = request;
   const transactions = new RequestTransactions(store, request);
   const own: Store = { ...store, database: transactions, member, claimant: () => claimantOf(request) };
@@ -67,20 +67,14 @@ export function forMember(store: Store, { wait }: Pick<Approvals, "wait">, reque
   });
   const ofApproval = (id: string) => checked((view) => assertAskedBy(view, id, member));
   const ofTask = (id: string) => tasks(checked((view) => assertTaskOf(view, id, member)));
-  const read: Approvals["get"] = (id) => listing(ofApproval(id)).get(id);
   return {
     ...requests(own),
     ...claims(own),
     settle: (id, outcome) => claims(checked((view) => assertClaimedBy(view, id, request))).settle(id, outcome),
     cancel: decisions(own).cancel,
     ...listing(own),
-    get: read,
+    get: (id) => listing(ofApproval(id)).get(id),
     ageOf: (id) => listing(ofApproval(id)).ageOf(id),
-    async wait(id, options) {
-      await read(id);
-      await wait(id, options);
-      return read(id);
-    },
     ...grants(own),
     boundedGrants: (call) => transactions.read((view) => boundedGrants(view, call)),
     useGrant: (id, traceId) => grants(checked((view) => assertGrantFor(view, id, request))).useGrant(id, traceId),

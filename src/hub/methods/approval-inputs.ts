@@ -7,7 +7,7 @@ import { APPROVAL_SCOPES, APPROVAL_STATES, CATEGORIES, CLASSIFICATIONS } from ".
 
 /** What members send to the methods of approvals. The store bounds what may be large; the wire bounds the whole request. */
 
-/** Longest wait of one request, in milliseconds. Members repeat it. */
+/** Longest wait of one request for events, in milliseconds. */
 export const WAIT_MS_MAX = 25_000;
 
 const NAME_LENGTH_MAX = 1_024;
@@ -70,6 +70,7 @@ const call = z
   .transform(({ idempotencyKey, ...made }) => ({ ...made, ...(idempotencyKey !== undefined && { idempotencyKey }) }));
 
 const seq = z.int().min(0);
+const limit = z.int().min(1).max(1_000);
 
 export const APPROVAL_INPUTS = {
   ask: request,
@@ -89,7 +90,6 @@ export const APPROVAL_INPUTS = {
     cursor: name.optional(),
   }),
   backlog: z.strictObject({}),
-  wait: z.strictObject({ id, timeoutMs: z.int().min(0).max(WAIT_MS_MAX) }),
   findGrant: z.strictObject({ requester, grantKey: digest }),
   boundedGrants: z.strictObject({ requester, boundsKey: digest }),
   useGrant: z.strictObject({ id, traceId: name }),
@@ -109,9 +109,9 @@ export const APPROVAL_INPUTS = {
   hasTask: z.strictObject({ id, requester }),
   endTask: z.strictObject({ id, end: z.strictObject({ answer: json, short: json, mayRunLater: z.boolean() }) }),
   cancelTask: z.strictObject({ id, requester }),
-  eventsAfter: z.strictObject({ seq, limit: z.int().min(1).max(1_000) }),
+  eventsAfter: z.strictObject({ seq, limit }),
   lastSeq: z.strictObject({}),
-  awaitEvents: z.strictObject({ after: seq, timeoutMs: z.int().min(0).max(WAIT_MS_MAX) }),
+  awaitEvents: z.strictObject({ seq, limit, timeoutMs: z.int().min(0).max(WAIT_MS_MAX) }),
   doubtClaimsOf: z.strictObject({ instance: name }),
 } as const satisfies Readonly<Record<string, z.ZodType>>;
 

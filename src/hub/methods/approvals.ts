@@ -6,22 +6,16 @@ import { HubRefusal } from "../errors.ts";
 import { answerOf, once } from "../once.ts";
 import { APPROVAL_INPUTS, type ApprovalInput, type ApprovalMethodName, approvalMethodName } from "./approval-inputs.ts";
 
-interface ApprovalMethodParts {
-  readonly approvals: Pick<OpenedApprovals, "forMember" | "memberEvents">;
-  /** Returns whether the member may speak for the callers of an issuer. */
-  readonly speaksFor: (member: HubMember, issuer: string) => boolean;
-}
+type HubStore = Pick<OpenedApprovals, "forMember" | "memberEvents">;
 
 /** A request, and the approvals as its member may use them. */
 interface Use {
   readonly store: MemberApprovals;
   readonly request: HubRequest;
-  readonly events: ApprovalMethodParts["approvals"]["memberEvents"];
+  readonly events: HubStore["memberEvents"];
 }
 
 type Methods = { readonly [Name in ApprovalMethodName]: (use: Use, input: ApprovalInput<Name>) => Promise<unknown> };
-
-const EVENTS_READ_MAX = 1_000;
 
 /** What members may do. `hubApprovals` refuses everything else. */
 const METHODS: Methods = {
@@ -35,7 +29,6 @@ const METHODS: Methods = {
   ageOf: ({ store }, { id }) => store.ageOf(id),
   list: ({ store }, filter) => store.list(filter),
   backlog: ({ store }) => store.backlog(),
-  wait: ({ store, request: { signal } }, { id, timeoutMs }) => store.wait(id, { timeoutMs, signal }),
   findGrant: ({ store }, { requester, grantKey }) => store.findGrant(requester, grantKey),
   boundedGrants: ({ store }, call) => store.boundedGrants(call),
   useGrant: ({ store }, { id, traceId }) => store.useGrant(id, traceId),
@@ -53,10 +46,9 @@ const METHODS: Methods = {
   cancelTask: ({ store }, { id, requester }) => store.cancelTask(id, requester),
   eventsAfter: ({ store }, { seq, limit }) => store.eventsAfter(seq, limit),
   lastSeq: ({ store }) => store.lastSeq(),
-  async awaitEvents({ store, request: { member, signal }, events }, { after, timeoutMs }) {
-    await events.wait(member.name, { after, timeoutMs, signal });
-    const found = await store.eventsAfter(after, EVENTS_READ_MAX);
-    return found.at(-1)?.seq ?? after;
+  async awaitEvents({ store, request: { member, signal }, events }, { seq, limit, timeoutMs }) {
+    await events.wait(member.name, { after: seq, timeoutMs, signal });
+    return store.eventsAfter(seq, limit);
   },
   doubtClaimsOf: ({ store }, { instance }) => store.doubtClaimsOf(instance),
 };
@@ -67,14 +59,11 @@ function writerOf({ name }: HubMember): Approver {
 }
 
 /** Returns the methods of approvals that a hub offers its members. */
-export function approvalMethods(parts: ApprovalMethodParts): readonly HubMethod[] {
-  return (Object.keys(METHODS) as ApprovalMethodName[]).map((name) => methodOf(name, parts));
+export function approvalMethods(approvals: HubStore): readonly HubMethod[] {
+  return (Object.keys(METHODS) as ApprovalMethodName[]).map((name) => methodOf(name, approvals));
 }
 
-function methodOf<Name extends ApprovalMethodName>(
-  name: Name,
-  { approvals, speaksFor }: ApprovalMethodParts,
-): HubMethod {
+function methodOf<Name extends ApprovalMethodName>(name: Name, approvals: HubStore): HubMethod {
   const run: (use: Use, input: ApprovalInput<Name>) => Promise<unknown> = METHODS[name];
   return {
     name: approvalMethodName(name),
@@ -82,12 +71,12 @@ function methodOf<Name extends ApprovalMethodName>(
     async handle(input, request) {
       const { member, id } = request;
       const issuer = issuerIn(input as Named);
-      if (issuer !== undefined && !speaksFor(member, issuer))
+      if (issuer !== undefined && !member.speaksFor(issuer))
         throw new HubRefusal(403, "FOREIGN_ISSUER", "The member may not speak for callers of this issuer.");
       const keyOf = (write: number) => ({ member: member.name, id: `${id}/${write}` });
       const store = approvals.forMember({
         ...{ member: member.name, instance: member.instance },
-        speaksFor: (named) => speaksFor(member, named),
+        speaksFor: (named) => member.speaksFor(named),
         once: (tx, write, work) => once(tx, keyOf(write), work),
         answered: (view) => answerOf(view, keyOf(0)),
       });

@@ -1,11 +1,16 @@
 import { isCovered } from "../../approvals/grants.ts";
 import type { Requester } from "../../approvals/identities.ts";
+import { Notifier } from "../../approvals/store/notifier.ts";
+import { waiting } from "../../approvals/store/waiting.ts";
 import type { Approval, Approvals, Grant, Prior } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { HubCallOptions, HubClient } from "../contract.ts";
-import { type ApprovalMethodName, approvalMethodName } from "./approval-inputs.ts";
-import { followEvents } from "./hub-events.ts";
-import { waitThrough } from "./hub-wait.ts";
+import { type ApprovalMethodName, approvalMethodName, WAIT_MS_MAX } from "./approval-inputs.ts";
+
+/** Delay between two requests that wait for events, in milliseconds. */
+const POLL_MS = 100;
+/** The client counts an attempt as lost after half of the time limit: longer than the hub waits for events. */
+const EVENTS_MS_MAX = 2 * (WAIT_MS_MAX + 5_000);
 
 interface HubApprovalsOptions {
   /** The hub's URL, for messages. */
@@ -25,6 +30,22 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
     (await client.call(approvalMethodName(name), input, options)).value as Value;
   const find = async <Value>(name: ApprovalMethodName, input: object, options?: HubCallOptions) =>
     (await call<Value | null>(name, input, options)) ?? undefined;
+  const closing = new AbortController();
+  const notifier = new Notifier({
+    pollMs: POLL_MS,
+    // One request at a time waits for the events of all that wait in this process.
+    eventsAfter: (seq, limit) =>
+      call("awaitEvents", { seq, limit, timeoutMs: WAIT_MS_MAX }, { timeoutMs: EVENTS_MS_MAX, signal: closing.signal }),
+    lastSeq: () => call("lastSeq", {}),
+    log,
+  });
+  const waits = waiting({
+    notifier,
+    async read(id) {
+      const { value, now } = await client.call(approvalMethodName("get"), { id });
+      return { approval: (value as Approval | null) ?? undefined, now };
+    },
+  });
   const atTheHub = async (): Promise<never> => {
     throw new Refusal("PERMISSION_DENIED", `Approvals are decided at the hub of this service: ${hub}.`);
   };
@@ -46,7 +67,7 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
     list: ({ requester, ...filter }) =>
       requester === undefined ? atTheHub() : call("list", { ...filter, requester: ownerOf(requester) }),
     backlog: () => call("backlog", {}),
-    wait: waitThrough((id, timeoutMs, options) => find<Approval>("wait", { id, timeoutMs }, options)),
+    wait: (id, options) => Promise.race([waits.wait(id, options), leaving(options.signal)]),
     findGrant: async (requester, grantKey) =>
       requester.session ? find("findGrant", { requester, grantKey }) : undefined,
     async findBoundedGrants(of) {
@@ -79,21 +100,27 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
     cancelTask: (id, requester) => call("cancelTask", { id, requester }),
     eventsAfter: (seq, limit) => call("eventsAfter", { seq, limit }),
     lastSeq: () => call("lastSeq", {}),
-    onEvents: followEvents({
-      lastSeq: (options) => call("lastSeq", {}, options),
-      awaitEvents: (after, timeoutMs, options) => call("awaitEvents", { after, timeoutMs }, options),
-      log,
-    }),
+    onEvents: (listener) => notifier.listen(listener),
     async doubtClaimsOf(instance) {
       await call("doubtClaimsOf", { instance });
     },
     // The hub sweeps.
     sweep: async () => {},
     // The client belongs to the service.
-    close: async () => {},
+    async close() {
+      notifier.close();
+      closing.abort();
+    },
     ...{ decide: atTheHub, revoke: atTheHub, revokeGrant: atTheHub, listGrants: atTheHub },
     ...{ setMode: atTheHub, listSessions: atTheHub, earlierDecisions: atTheHub },
   };
+}
+
+/** Resolves when the signal fires: who has left does not wait for a last look at a hub that may be away. */
+function leaving(signal: AbortSignal | undefined): Promise<undefined> {
+  const { promise, resolve } = Promise.withResolvers<undefined>();
+  signal?.addEventListener("abort", () => resolve(undefined), { once: true });
+  return promise;
 }
 
 function ownerOf({ issuer, subject }: Pick<Requester, "issuer" | "subject">) {
