@@ -75,7 +75,8 @@ function methodOf<Name extends ApprovalMethodName>(name: Name, approvals: HubSto
         throw new HubRefusal(403, "FOREIGN_ISSUER", "The member may not speak for callers of this issuer.");
       const keyOf = (write: number) => ({ member: member.name, id: `${id}/${write}` });
       const store = approvals.forMember({
-        ...{ member: member.name, instance: member.instance },
+        member: member.name,
+        instance: member.instance,
         speaksFor: (named) => member.speaksFor(named),
         once: (tx, write, work) => once(tx, keyOf(write), work),
         answered: (view) => answerOf(view, keyOf(0)),

@@ -111,8 +111,13 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
       notifier.close();
       closing.abort();
     },
-    ...{ decide: atTheHub, revoke: atTheHub, revokeGrant: atTheHub, listGrants: atTheHub },
-    ...{ setMode: atTheHub, listSessions: atTheHub, earlierDecisions: atTheHub },
+    decide: atTheHub,
+    revoke: atTheHub,
+    revokeGrant: atTheHub,
+    listGrants: atTheHub,
+    setMode: atTheHub,
+    listSessions: atTheHub,
+    earlierDecisions: atTheHub,
   };
 }
 
