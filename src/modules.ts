@@ -121,6 +121,10 @@ export const MODULES = {
       }),
     ),
     served(
+      () => import("./http/routes/members.ts"),
+      ({ hub }) => hub && { hub },
+    ),
+    served(
       () => import("./http/routes/halts.ts"),
       ({ halts, registry, detector }) => ({ halts, registry, detector }),
     ),

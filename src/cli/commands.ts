@@ -9,5 +9,6 @@ export const COMMANDS: readonly CommandFile[] = [
   () => import("./halt-commands.ts"),
   () => import("./approvals/commands.ts"),
   () => import("./flow-commands.ts"),
+  () => import("./fleet-commands.ts"),
   () => import("./audit/commands.ts"),
 ];

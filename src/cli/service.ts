@@ -291,6 +291,7 @@ function hooksOf(log: Logger, metrics: Metrics, onWatched: () => void): Hooks {
     observe: (entry) => metrics.observeCall(entry),
     onBatch: (batch) => metrics.observeBatch(batch),
     onTokenReview: (result) => metrics.observeTokenReview(result),
+    onHubRequest: (method, outcome, ms) => metrics.observeHubRequest(method, outcome, ms),
     onSurvivors: (survivors) => {
       metrics.observeSurvivors(survivors);
       log.warn(survivors, "processes outlived their command and were killed");

@@ -41,6 +41,8 @@ interface MetricSources {
   /** Returns counts of data flow; undefined while it has never been on. */
   readonly flowCounts?: () => Readonly<Record<string, number>> | undefined;
   readonly dropped?: Readonly<Record<string, () => number>>;
+  /** Counts the members of a hub; undefined in a service that is none. */
+  readonly hub?: { connected(): number } | undefined;
   /** Returns counts of the worker processes; undefined when there are none. */
   readonly workers?: () => { readonly ready: number; readonly replaced: number } | undefined;
 }
@@ -60,11 +62,14 @@ export interface Metrics {
   /** Counts an answer to another program's question about access. `code` is `OK`, or says why not. */
   observeEvaluation(code: string): void;
   observeTokenReview(result: ReviewResult): void;
+  /** Counts a request of a hub's member. `method` comes from the list of those that the hub offers. */
+  observeHubRequest(method: string, outcome: string, ms: number): void;
   watch(sources: MetricSources): void;
 }
 
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 const SYNC_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1];
+const HUB_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
 const BATCH_ENTRIES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
 /** Creates the Prometheus metrics. Label values come from closed lists: all unknown tools share one. */
@@ -139,6 +144,20 @@ export function createMetrics(register: Registry = new Registry()): Metrics {
     registers,
   });
 
+  const hubRequests = new Counter({
+    name: "stc_hub_requests_total",
+    help: "Requests of members to this hub, by method and how they ended",
+    labelNames: ["method", "outcome"],
+    registers,
+  });
+  const hubSeconds = new Histogram({
+    name: "stc_hub_request_seconds",
+    help: "Time of members' requests to this hub, answered ones only",
+    labelNames: ["method"],
+    buckets: HUB_SECONDS,
+    registers,
+  });
+
   return {
     contentType: register.contentType,
     load: createLoadMetrics(registers),
@@ -163,6 +182,10 @@ export function createMetrics(register: Registry = new Registry()): Metrics {
     observeSurvivors: ({ command, count }) => survivors.inc({ command }, count),
     observeEvaluation: (code) => evaluations.inc({ code }),
     observeTokenReview: (result) => tokenReviews.inc({ result }),
+    observeHubRequest(method, outcome, ms) {
+      hubRequests.inc({ method, outcome });
+      if (outcome === "answered") hubSeconds.observe({ method }, ms / 1000);
+    },
     watch({ backlog, ...others }) {
       const sources = { ...others, ...(backlog !== undefined && { backlog: askedOnce(backlog) }) };
       for (const { type: Metric, name, help, labels, read } of READ_AT_SCRAPE) {
@@ -313,6 +336,9 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
     Gauge,
     ["stc_approvals_oldest_waiting_seconds", "Age of the oldest approval request that waits; 0 when none waits"],
     (sources) => waitingSample(sources, ({ oldestMs }) => oldestMs / 1000),
+  ),
+  row(Gauge, ["stc_hub_members_connected", "Instances of members whose stream from this hub is open"], ({ hub }) =>
+    hub === undefined ? [] : lone(hub.connected()),
   ),
   row(Gauge, ["stc_workers_ready", "Worker processes that accept calls"], ({ workers }) => {
     const counts = workers?.();

@@ -184,6 +184,8 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   [`flow show https://agents.example agent-7 ${REFUSED}`, 1, "UNAUTHENTICATED"],
   [`flow clear https://agents.example agent-7 ${GOOD}`, 64, "--reason"],
   [`flow clear https://agents.example agent-7 --reason done ${REFUSED}`, 1, "UNAUTHENTICATED"],
+  [`fleet members extra ${GOOD}`, 64, "too many arguments"],
+  [`fleet members ${REFUSED}`, 1, "UNAUTHENTICATED"],
   [`grants list --state foo ${GOOD}`, 64, "unknown option"],
   [`grants list ${REFUSED}`, 1, "UNAUTHENTICATED"],
   [`learn x ${REFUSED}`, 1, "UNAUTHENTICATED"],

@@ -13,8 +13,11 @@ afterAll(() => world.end());
 
 const ALL = Object.keys(OPERATOR_PERMISSIONS);
 const ID = "01900000-0000-7000-8000-000000000000";
-/** Endpoints with special cases: `/readyz` answers without a token, with details for operators; `/reload` needs a file. */
-const OTHERS = ["/readyz", "/reload"];
+/**
+ * Endpoints with special cases: `/readyz` answers without a token, with details for operators; `/reload` needs a file, and
+ * `/members` a hub (`tests/hub`).
+ */
+const OTHERS = ["/readyz", "/reload", "/members"];
 const rows = ENDPOINTS.flatMap((endpoint) =>
   endpoint.permission === undefined || OTHERS.includes(endpoint.path)
     ? []

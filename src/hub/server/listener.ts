@@ -123,7 +123,8 @@ export class HubListener {
     }
     // A name that nobody knows would be a label of its own.
     const known = method !== undefined && (method === EVENTS || this.#options.methods.has(method)) ? method : "other";
-    observe?.(known, outcome, monotonic() - startMs);
+    // The duration of a stream says nothing.
+    if (known !== EVENTS || outcome !== "answered") observe?.(known, outcome, monotonic() - startMs);
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse, method: string | undefined): Promise<void> {

@@ -1,0 +1,32 @@
+import { memberListing } from "../core/api/members.ts";
+import { printableCell } from "../core/printable.ts";
+import { printListing } from "./approvals/view.ts";
+import { type ClientOptions, connectAndRequest, unknownAnswer } from "./client.ts";
+import { print } from "./output.ts";
+
+/** Enough to tell configurations apart. */
+const VERSION_CHARACTERS = 12;
+
+/** `stc fleet members`: lists the members of a hub. */
+export async function listMembers(options: ClientOptions): Promise<void> {
+  const { body } = await connectAndRequest(options, {
+    method: "GET",
+    path: "/members",
+    ifNotFound: "note: the service is not a hub: it has no hub.listen",
+  });
+  if (options.json === true) return print.json(body ?? {});
+  const read = memberListing.safeParse(body);
+  if (!read.success) return unknownAnswer();
+  const rows = read.data.members.map((member) =>
+    [
+      member.name,
+      member.instance,
+      member.version ?? "-",
+      member.policyVersion?.slice(0, VERSION_CHARACTERS) ?? "-",
+      member.connected ? "connected" : "away",
+      member.lastContact,
+      String(member.inFlight),
+    ].map(printableCell),
+  );
+  printListing([["MEMBER", "INSTANCE", "VERSION", "CONFIGURATION", "STATE", "LAST CONTACT", "REQUESTS"], ...rows]);
+}

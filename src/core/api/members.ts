@@ -1,0 +1,19 @@
+import { z } from "zod";
+import type { ReadonlyDeep } from "./readonly.ts";
+
+/** The instances of members that this hub has heard of within the last hour: `GET /members`. */
+export const memberListing = z.object({
+  members: z.array(
+    z.object({
+      name: z.string().describe("Name in its certificate, or subject and issuer of its workload token."),
+      instance: z.string().describe("Id of the log that it writes."),
+      version: z.string().optional(),
+      policyVersion: z.string().optional().describe("Of the configuration in use, as in its audit entries."),
+      connected: z.boolean().describe("Whether its stream from this hub is open."),
+      lastContact: z.string(),
+      inFlight: z.int().describe("Its requests that are not answered yet."),
+    }),
+  ),
+});
+
+export type MemberListing = ReadonlyDeep<z.output<typeof memberListing>>;
