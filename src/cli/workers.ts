@@ -1,4 +1,5 @@
 import type { Logger } from "pino";
+import { EMBEDDED } from "../core/embedded-code.ts";
 import { assertPortFree } from "../http/connections/listening.ts";
 import type { NotReady } from "../http/endpoint.ts";
 import type { Metrics } from "../http/metrics.ts";
@@ -6,7 +7,6 @@ import { monotonic } from "../pipeline/limits/monotonic-clock.ts";
 import type { Service } from "../runtime/composition/wiring.ts";
 import { type Config, WORKER_VARIABLE } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
-import { EMBEDDED } from "../runtime/own-code.ts";
 import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
 import type { Shutdown } from "./shutdown.ts";
 

@@ -1,8 +1,6 @@
 import { realpathSync } from "node:fs";
 import { dirname } from "node:path";
-
-/** The virtual folder that the runtime shows to code inside a compiled binary; it does not exist in any file system. */
-export const EMBEDDED = "/$bunfs/";
+import { EMBEDDED } from "../core/embedded-code.ts";
 
 /** Returns whether this process runs from the sources of a clone, not from the package or as the single binary. */
 export function isClone(): boolean {

@@ -31,7 +31,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...["core", "egress", "database", "shell-rules", "decision-points", "audit", "detection", "pipeline"],
     ...["targets/command", "targets/files", "targets/mcp"],
   ],
-  "runtime/own-code.ts": [],
+  "runtime/own-code.ts": ["core"],
   // Of features, the types of the settings that every build has.
   "runtime/config": ["core", "audit", "pipeline", "decision-points", "runtime/module-types.ts"],
   "runtime/manifests": ["core", "runtime/config"],

@@ -30,6 +30,10 @@ const COMPILE_TIMEOUT_MS = 180_000;
  */
 const READY_RATIO_MAX = 20;
 const STARTS = 12;
+const FROM_SOURCES = [
+  ...[process.execPath, "--no-env-file", "--config=/dev/null", "--no-install"],
+  join(PROJECT, "src/cli/main.ts"),
+];
 /** A user that this machine does not know. */
 const NOBODY = 64_999;
 
@@ -109,12 +113,18 @@ test("`stc check` loads manifests that it was not compiled with, and imports onl
 });
 
 test("commands are confined as when it runs from source", async () => {
-  const fromSources = [process.execPath, "--no-env-file", "--config=/dev/null", "--no-install"];
   const args = ["check", "--config", join(place, "stc.yaml"), "--json"];
-  const [compiled, interpreted] = await Promise.all([
-    run([binary, ...args]),
-    run([...fromSources, join(PROJECT, "src/cli/main.ts"), ...args]),
-  ]);
+  const [compiled, interpreted] = await Promise.all([run([binary, ...args]), run([...FROM_SOURCES, ...args])]);
+  expect(JSON.parse(compiled.out)).toEqual(JSON.parse(interpreted.out));
+});
+
+test("the process of a SQLite database is confined as when it runs from source", async () => {
+  const started = join(folder, "started");
+  mkdirSync(started);
+  expect(await run([binary, "init", "--database"], { cwd: started })).toMatchObject({ code: 0 });
+  const args = ["check", "--config", join(started, "stc.yaml"), "--json"];
+  const [compiled, interpreted] = await Promise.all([run([binary, ...args]), run([...FROM_SOURCES, ...args])]);
+  expect(compiled).toMatchObject({ code: 0 });
   expect(JSON.parse(compiled.out)).toEqual(JSON.parse(interpreted.out));
 });
 

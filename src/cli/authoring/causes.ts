@@ -1,5 +1,6 @@
+import { EMBEDDED } from "../../core/embedded-code.ts";
 import { isTable } from "../../core/json.ts";
-import { EMBEDDED, ownCode } from "../../runtime/own-code.ts";
+import { ownCode } from "../../runtime/own-code.ts";
 
 /** One error of a chain of causes, for the author of a tool. */
 export interface Cause {

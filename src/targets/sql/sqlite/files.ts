@@ -60,7 +60,7 @@ export function filesFor(path: string, mayChange: boolean): DatabaseFiles {
   const isWal = isInWalMode(path);
   for (const each of isWal ? [log, index] : []) makeLike(path, each);
   if (mayChange && !isWal) makeLike(path, journal);
-  const found = existing([log, index, journal]);
+  const found = [log, index, journal].filter((each) => existsSync(each));
   for (const each of found) {
     const problem = fileProblem(each);
     if (problem !== undefined) throw new Error(problem);
@@ -69,11 +69,6 @@ export function filesFor(path: string, mayChange: boolean): DatabaseFiles {
   return mayChange
     ? { reads: [], writes: [path, ...found] }
     : { reads: [path, ...found.filter((each) => each !== index)], writes: found.filter((each) => each === index) };
-}
-
-/** Returns those of the paths that exist. */
-export function existing(paths: readonly string[]): readonly string[] {
-  return paths.filter((path) => existsSync(path));
 }
 
 /** Creates a missing file with the owner and the mode of another one, as SQLite does. */

@@ -1,4 +1,5 @@
 import { dirname } from "node:path";
+import { EMBEDDED } from "../../../core/embedded-code.ts";
 import { present } from "../../../core/present.ts";
 import type { ServerProcesses, ServerProgram } from "../../../core/server-process.ts";
 import { Resilience } from "../../../egress/resilience.ts";
@@ -7,7 +8,7 @@ import type { SqlContext, SqlSystem } from "../engine.ts";
 import type { SqlEntry } from "../settings.ts";
 import { pathIn } from "./address.ts";
 import { sqliteCatalog } from "./catalog.ts";
-import { existing, fileProblem, filesFor, identityOf, lastCommit } from "./files.ts";
+import { fileProblem, filesFor, identityOf, lastCommit } from "./files.ts";
 import { DatabaseProcesses } from "./processes.ts";
 import { SQLITE_CHILD } from "./program.ts";
 import { recovery, SqliteUser } from "./user.ts";
@@ -92,8 +93,8 @@ function programFor({ reads, writes }: Pick<ServerProgram, "reads" | "writes">):
     command: process.execPath,
     argv: ARGUMENTS,
     environment: {},
-    // The single binary has no such folder: it contains the code.
-    reads: [...existing([code]), ...reads],
+    // The single binary contains the code.
+    reads: [...(code.startsWith(EMBEDDED) ? [] : [code]), ...reads],
     writes,
     network: null,
   };
