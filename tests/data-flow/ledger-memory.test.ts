@@ -2,10 +2,14 @@ import { expect, test } from "bun:test";
 import { FlowLedger } from "../../src/data-flow/ledger.ts";
 import { operationsOn } from "../../src/database/operations.ts";
 import { openSharedState } from "../../src/database/shared-state.ts";
+import { stateInUse } from "../support/hub-state.ts";
 
 test("a process forgets the answers of a caller that the database has left out", async () => {
   const state = openSharedState({ now: () => 1_000_000, monotonic: () => 0 });
-  const ledger = new FlowLedger({ state: operationsOn(state, async () => {}), newSecret: () => "5a".repeat(32) });
+  const ledger = new FlowLedger({
+    state: stateInUse(operationsOn(state, async () => {})),
+    newSecret: () => "5a".repeat(32),
+  });
   const carriers = [{ issuer: "https://issuer.test", subject: "agent-7", session: "" }];
   const known = async () => (await ledger.judge(carriers)).sources.values().length;
   await known();

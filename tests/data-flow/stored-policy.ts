@@ -2,10 +2,11 @@ import type { CallerContext, Json, Tool } from "../../src/core/types.ts";
 import { DataFlowPolicy, DEFAULT_RULES, type FlowRule } from "../../src/data-flow/flow.ts";
 import { FlowLedger } from "../../src/data-flow/ledger.ts";
 import { StoredTexts } from "../../src/data-flow/stored.ts";
-import { operationsOn } from "../../src/database/operations.ts";
+import { operationsOn, type StateOperations } from "../../src/database/operations.ts";
 import { openSharedState, type SharedState } from "../../src/database/shared-state.ts";
 import { sqliteStore } from "../../src/database/sqlite.ts";
 import { MODULES } from "../../src/modules.ts";
+import { stateInUse } from "../support/hub-state.ts";
 import { TOOLS } from "./flow-world.ts";
 
 export const REMEMBER_MS = 60_000;
@@ -15,6 +16,8 @@ interface PolicyParts {
   readonly limits?: ConstructorParameters<typeof StoredTexts>[1];
   /** Where it remembers; this process's memory, by the policy's clock, when left out. */
   readonly state?: SharedState;
+  /** Instead of `state`. */
+  readonly operations?: StateOperations;
   readonly rules?: readonly FlowRule[];
 }
 
@@ -38,9 +41,9 @@ export class StoredPolicy {
   constructor({
     limits = {},
     state = openSharedState({ now: () => this.now, monotonic }),
+    operations = stateInUse(operationsOn(state, async () => {})),
     rules = DEFAULT_RULES,
   }: PolicyParts = {}) {
-    const operations = operationsOn(state, async () => {});
     this.texts = new StoredTexts(operations, limits);
     this.#policy = new DataFlowPolicy({
       tools: TOOLS,
@@ -72,6 +75,17 @@ export class StoredPolicy {
 
   async isAsked(text: string, subject = "agent-7"): Promise<void> {
     await this.#policy.vouch(callerNamed(subject), text);
+  }
+
+  /** An approver vouches for a destination of the caller's mails. */
+  async isVouched(value: string, subject = "agent-7"): Promise<void> {
+    const caller = { ...callerNamed(subject), session: undefined };
+    const traceId = this.#nextId();
+    await this.#policy.vouchExactly({ caller, approvalId: "approval", traceId, values: [{ argument: "to", value }] });
+  }
+
+  labelsOf(subject: string) {
+    return this.#policy.labelsOf(callerNamed(subject));
   }
 
   /** Returns whether a person is asked. */

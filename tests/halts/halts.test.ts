@@ -9,6 +9,7 @@ import { haltFile } from "../../src/halts/file.ts";
 import type { HaltableCall, HaltTarget } from "../../src/halts/halt.ts";
 import { Halts, type WhenUnknown } from "../../src/halts/halts.ts";
 import { type ApprovalWorld, createApprovalWorld, type JournalLine } from "../support/approvals.ts";
+import { stateInUse } from "../support/hub-state.ts";
 import { openState } from "../support/shared-state.ts";
 
 const BY = { issuer: "https://staff.example", subject: "olga" };
@@ -86,7 +87,7 @@ class Process {
       fleet.lines.push(line as JournalLine);
     };
     return new Halts({
-      state: operationsOn(this.#state, journal),
+      state: stateInUse(operationsOn(this.#state, journal)),
       file: haltFile(this.path),
       journal,
       newId: () => fleet.nextId(),

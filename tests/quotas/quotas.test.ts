@@ -545,10 +545,10 @@ describe("operators", () => {
     );
     world.advance(24 * HOUR_MS);
     await run(quotas, { tool: read, caller: ann });
-    await quotas.sweep();
+    await world.sweep(quotas);
     expect(await world.used("daily")).toHaveLength(151);
     world.advance(HOUR_MS);
-    await quotas.sweep();
+    await world.sweep(quotas);
     expect(await world.used("daily")).toHaveLength(1);
   });
 });

@@ -2,9 +2,11 @@ import { z } from "zod";
 import type { CallerContext, Tool } from "../../src/core/types.ts";
 import { operationsOn, type StateOperations } from "../../src/database/operations.ts";
 import { openSharedState, type SharedState } from "../../src/database/shared-state.ts";
+import { sweepState } from "../../src/hub/methods/state.ts";
 import { defineTool } from "../../src/index.ts";
 import { Quotas } from "../../src/quotas/quotas.ts";
 import type { QuotaRule } from "../../src/quotas/rules.ts";
+import { stateInUse } from "../support/hub-state.ts";
 
 export function toolOf(name: string, more: Record<string, unknown> = {}): Tool {
   return defineTool({
@@ -31,12 +33,14 @@ export class QuotaWorld {
   fault: Fault = "none";
   transactions = 0;
   readonly #state: SharedState;
+  readonly #database: StateOperations;
   readonly log: string[] = [];
 
   constructor(now: number) {
     this.now = now;
     this.#state = openSharedState({ now: () => this.now, monotonic: () => performance.now() });
-    this.operations = operationsOn(this.#faulty(), async () => {});
+    this.#database = operationsOn(this.#faulty(), async () => {});
+    this.operations = stateInUse(this.#database);
   }
 
   advance(ms: number): void {
@@ -74,6 +78,11 @@ export class QuotaWorld {
       monotonic: () => this.monotonic,
       log: (message) => void this.log.push(message),
     });
+  }
+
+  /** Deletes old rows, as each process with a database does from time to time. */
+  sweep(quotas: Quotas): Promise<void> {
+    return this.operations.isRemote ? sweepState(this.#database) : quotas.sweep();
   }
 
   /** Returns what the rows of the quota say, without what processes know. */

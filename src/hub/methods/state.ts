@@ -97,10 +97,15 @@ export function statePushes(operations: StateOperations): readonly PushSource[] 
   }));
 }
 
-/** Deletes what has expired, for members too. Called every minute by a process that has the database. */
+/** Transactions of one sweep. */
+const SWEEPS_MAX = 100;
+
+/** Deletes what has expired, also what members wrote. Called every minute by a process that has the database. */
 export async function sweepState(operations: StateOperations): Promise<void> {
   await operations.run(sweepFlow, {});
-  await operations.run(sweepUses, {});
+  for (let sweep = 0; sweep < SWEEPS_MAX; sweep += 1) {
+    if ((await operations.run(sweepUses, {})).value === 0) return;
+  }
 }
 
 /** Runs operations at the hub. `hub`: its URL, for messages. */
