@@ -51,8 +51,9 @@ export class LaterAnswers {
     if (this.#waiting.size > 0) this.#working ??= this.#sendAll().finally(() => (this.#working = undefined));
   }
 
-  /** Sends what waits, in one attempt. Never rejects. */
+  /** Sends what waits, in one more attempt. Never rejects. */
   async close(): Promise<void> {
+    await this.#working;
     this.flush();
     await this.#working;
     if (this.size > 0) this.#log(`fingerprints of ${this.size} answers were not written before the end`, undefined);

@@ -31,12 +31,16 @@ export async function openSqliteState(path: string): Promise<SharedState> {
   return openSharedState({ store: { kind: sqliteStore, url }, now: Date.now, monotonic });
 }
 
+let policies = 0;
+
 /** Data flow with a clock and with limits that tests choose, in the memory of this process or elsewhere. */
 export class StoredPolicy {
   now = 1_000_000;
   readonly texts: StoredTexts;
   readonly #policy: DataFlowPolicy;
+  readonly #ledger: FlowLedger;
   #ids = 0;
+  readonly #number: number;
 
   constructor({
     limits = {},
@@ -44,7 +48,10 @@ export class StoredPolicy {
     operations = stateInUse(operationsOn(state, async () => {})),
     rules = DEFAULT_RULES,
   }: PolicyParts = {}) {
+    policies += 1;
+    this.#number = policies;
     this.texts = new StoredTexts(operations, limits);
+    this.#ledger = new FlowLedger({ state: operations, newSecret: () => "5a".repeat(32) });
     this.#policy = new DataFlowPolicy({
       tools: TOOLS,
       context: { kinds: MODULES.targetKinds, isShellConfined: true, ownSystems: new Set() },
@@ -52,7 +59,7 @@ export class StoredPolicy {
       rememberMs: REMEMBER_MS,
       storedMs: STORED_MS,
       trustSid: false,
-      ledger: new FlowLedger({ state: operations, newSecret: () => "5a".repeat(32) }),
+      ledger: this.#ledger,
       stored: this.texts,
       newId: () => this.#nextId(),
       log: (message, cause) => {
@@ -88,6 +95,14 @@ export class StoredPolicy {
     return this.#policy.labelsOf(callerNamed(subject));
   }
 
+  isCleared(subject: string): Promise<void> {
+    return this.#policy.clear(callerNamed(subject));
+  }
+
+  close(): Promise<void> {
+    return this.#ledger.close();
+  }
+
   /** Returns whether a person is asked. */
   async asks(tool: string, input: Json, subject = "agent-7"): Promise<boolean> {
     const { findings } = await this.#policy.judge({ tool: toolNamed(tool), caller: callerNamed(subject), input });
@@ -96,7 +111,7 @@ export class StoredPolicy {
 
   #nextId(): string {
     this.#ids += 1;
-    return `id-${this.#ids}`;
+    return `id-${this.#number}-${this.#ids}`;
   }
 }
 

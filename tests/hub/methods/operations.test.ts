@@ -52,7 +52,10 @@ test("every operation's input passes its own schema after it was sent, and so do
     ...clocks,
     file: undefined,
     journal: async () => {},
-    newId: () => `halt-${(ids += 1)}`,
+    newId: () => {
+      ids += 1;
+      return `halt-${ids}`;
+    },
     whenUnknown: "keepLast",
   });
   const target = { kind: "caller", issuer: "https://i.test", value: "a" } as const;
