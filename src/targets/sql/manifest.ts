@@ -36,7 +36,7 @@ export const sqlStatementPart = z
   .strictObject(
     {
       statement: statementText.describe(
-        "One query; in a tool that changes something, one INSERT, UPDATE, DELETE or MERGE with RETURNING. `$1::int8` is the first of `parameters`, with its type; for MariaDB, `?` or `CAST(? AS SIGNED)`, and changes without RETURNING. No `;` at the end.",
+        "One query; in a tool that changes something, one INSERT, UPDATE, DELETE or MERGE with RETURNING. `$1::int8` is the first of `parameters`, with its type; for MariaDB, `?` or `CAST(? AS SIGNED)`, and an UPDATE without RETURNING. No `;` at the end.",
       ),
       parameters: z
         .array(z.string().regex(PARAMETER, 'must be one argument in braces, such as "{customer}"'))

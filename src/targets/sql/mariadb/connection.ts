@@ -20,6 +20,8 @@ export interface ReadBounds {
   readonly rows: number;
   /** Bytes of all cells, in UTF-8. */
   readonly bytes: number;
+  /** Whether all rows are counted and none interrupts the statement, as for a change that returns rows. */
+  readonly isCounted?: boolean;
 }
 
 /** The result of a statement. */
@@ -172,10 +174,11 @@ export class MariaDbConnection {
       }
       const texts = (row as SentValue[]).map((value, at) => cellText(value, fields[at] as FieldPacket));
       for (const text of texts) bytes += text === null ? 0 : Buffer.byteLength(text);
-      if (rows.length < bounds.rows && bytes <= bounds.bytes) {
-        rows.push(texts);
-        return;
-      }
+      if (rows.length < bounds.rows && bytes <= bounds.bytes) rows.push(texts);
+      else if (bounds.isCounted !== true) interrupt();
+      if (bounds.isCounted === true) matched += 1;
+    };
+    const interrupt = (): void => {
       guard.extend(ARRIVING_BYTES);
       skipRows(query);
       // The server holds the remaining rows until the statement is interrupted.

@@ -34,7 +34,8 @@ interface Checked {
 
 /**
  * Has the server describe a statement, without running it. A query is prepared within another one, which refuses everything else, and
- * unchanged, which reports its columns. The types of parameters and the called functions come from the statement's text.
+ * unchanged, which reports its columns. The columns of RETURNING are those of a query with the same list, which the result is compared
+ * with before COMMIT. The types of parameters and the called functions come from the statement's text.
  * @throws {StatementRefused}
  */
 export async function describeStatement(database: MariaDbDatabase, checked: Checked): Promise<MariaDbDescription> {
@@ -54,16 +55,17 @@ async function ask(
   const prepared = await transaction.prepare(statement);
   // The counts differ when the server reads the text differently.
   if (prepared.parameterCount !== read.parameters.length) throw new StatementRefused([UNREADABLE]);
+  const fields = read.returned === undefined ? prepared.columns : (await transaction.prepare(read.returned)).columns;
   const tables = await tablesNamed(transaction, schema, read.names);
   // The server reports a view's column as if it belonged to a table with the view's alias.
   const tellsOrigins = read.tellsOrigins && tables.every(({ isStored }) => isStored);
   const problems = isChange ? await engineProblems(transaction, tables) : [];
   if (problems.length > 0) throw new StatementRefused(problems);
   const origins: (Place | undefined)[] = [];
-  for (const field of prepared.columns) {
+  for (const field of fields) {
     origins.push(tellsOrigins ? await originOf(transaction, field) : undefined);
   }
-  const columns = prepared.columns.map((field, at) => {
+  const columns = fields.map((field, at) => {
     const place = origins[at];
     return {
       name: field.name,
@@ -86,7 +88,7 @@ async function ask(
     })),
     user: userOf((await transaction.ask("SHOW GRANTS")).map(([grant]) => grant ?? "")),
     effects: isChange ? await effectsOf(transaction, tables) : [],
-    shape: shapeOf(prepared.columns, tellsOrigins),
+    shape: shapeOf(fields, tellsOrigins),
     tellsOrigins,
     tables,
     digest: await digestOf(transaction, tables),

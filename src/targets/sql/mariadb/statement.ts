@@ -18,10 +18,13 @@ export interface ReadStatement {
   readonly tellsOrigins: boolean;
   /** All words and names in the statement, including the names of its tables. */
   readonly names: readonly string[];
+  /** A query with the columns of a change's RETURNING, which the server describes, unlike those of the change. */
+  readonly returned: string | undefined;
 }
 
 const RUN_COMMENTS = "has a comment that MariaDB runs or obeys: /*!, /*M! or /*+";
-const RETURNS = "has RETURNING, which MariaDB does not describe: the result has `changed` and no rows";
+const RETURNS = "has RETURNING, which only INSERT INTO and DELETE FROM may have, once and with the name of their table";
+const REPEATS = "has RETURNING with ON DUPLICATE KEY, which changes rows that are not new";
 const PORTION = "has FOR PORTION OF, which adds rows that MariaDB does not count";
 const CHANGES = new Set(["insert", "update", "delete", "replace"]);
 
@@ -29,19 +32,27 @@ const CHANGES = new Set(["insert", "update", "delete", "replace"]);
 export function readStatement(statement: string, isChange: boolean): ReadStatement {
   const tokens = tokensOf(statement);
   if (tokens === undefined) {
-    return { problems: [RUN_COMMENTS], parameters: [], functions: [], known: [], tellsOrigins: false, names: [] };
+    return {
+      problems: [RUN_COMMENTS],
+      parameters: [],
+      functions: [],
+      known: [],
+      tellsOrigins: false,
+      names: [],
+      returned: undefined,
+    };
   }
   const words = tokens.map(({ kind, text }) => (kind === "word" ? text : ""));
-  const selects = words.filter((word) => word === "select").length;
-  const nests = words.some((word) => NESTING.has(word));
+  const returned = isChange ? returnedBy(statement, tokens, words) : undefined;
   const called = [...new Set(tokens.flatMap((_, at) => calledAt(tokens, at) ?? []))];
   return {
-    problems: [...problemsIn(tokens, words), ...(isChange ? changeProblems(words) : [])],
+    problems: [...problemsIn(tokens, words), ...(isChange ? changeProblems(words, returned) : [])],
     parameters: tokens.flatMap(({ kind }, at) => (kind === "parameter" ? [typeAround(tokens, at)] : [])),
     functions: called.filter((name) => !isKnown(name)),
     known: called.filter(isKnown),
-    tellsOrigins: selects === 1 && !nests,
+    tellsOrigins: returned === undefined ? isSingleSelect(words) : !words.some((word) => QUERIES.has(word)),
     names: [...new Set(tokens.flatMap(nameIn))],
+    returned,
   };
 }
 
@@ -53,6 +64,12 @@ function nameIn({ kind, text }: Token): readonly string[] {
   return kind === "word" || kind === "name" ? [text] : [];
 }
 
+function isSingleSelect(words: readonly string[]): boolean {
+  return words.filter((word) => word === "select").length === 1 && !words.some((word) => NESTING.has(word));
+}
+
+/** Words of queries. A query within a change may copy another column into the returned one. */
+const QUERIES = new Set(["select", "table", "with", "json_table"]);
 const NESTING = new Set(["with", "values", "value", "json_table", "union", "except", "intersect"]);
 
 function problemsIn(tokens: readonly Token[], words: readonly string[]): readonly string[] {
@@ -66,10 +83,27 @@ function problemsIn(tokens: readonly Token[], words: readonly string[]): readonl
   ];
 }
 
-function changeProblems([first = "", ...words]: readonly string[]): readonly string[] {
+/** Returns a query for the columns that `INSERT INTO table` or `DELETE FROM table` returns; undefined for another change. */
+function returnedBy(statement: string, tokens: readonly Token[], words: readonly string[]): string | undefined {
+  const begins = `${words[0]} ${words[1]}`;
+  const list = tokens[words.indexOf("returning") + 1];
+  const isOne = words.indexOf("returning") === words.lastIndexOf("returning");
+  if (!words.includes("returning") || !isOne || list === undefined) return undefined;
+  if (begins !== "insert into" && begins !== "delete from") return undefined;
+  const isDot = (at: number): boolean => tokens[at]?.kind === "mark" && tokens[at]?.text === ".";
+  const last = isDot(3) ? 4 : 2;
+  const isDigits = tokens[last + 1]?.kind === "value";
+  const isNamed = [2, last].every((at) => tokens[at]?.kind === "name" || tokens[at]?.kind === "word");
+  if (!isNamed || isDigits || isDot(last + 1)) return undefined;
+  // Each part ends in a line of its own: it may end in a comment.
+  return `SELECT ${statement.slice(list.at)}\nFROM ${statement.slice(tokens[2]?.at, tokens[last + 1]?.at)}\nLIMIT 0`;
+}
+
+function changeProblems([first = "", ...words]: readonly string[], returned: string | undefined): readonly string[] {
   if (!CHANGES.has(first)) return ["must begin with INSERT, UPDATE, DELETE or REPLACE"];
   return [
-    ...(words.includes("returning") ? [RETURNS] : []),
+    ...(words.includes("returning") && returned === undefined ? [RETURNS] : []),
+    ...(words.includes("returning") && words.includes("duplicate") ? [REPEATS] : []),
     ...(words.some((word, at) => word === "for" && words[at + 1] === "portion") ? [PORTION] : []),
   ];
 }

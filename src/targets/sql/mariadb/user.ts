@@ -71,8 +71,7 @@ class MariaDbStatement implements PreparedStatement {
         async (transaction) => {
           const bounds = { rows, bytes: limits.bytes };
           const { answer, isCurrent } = await this.#run(transaction, parameters, bounds);
-          const sent: readonly AnsweredRow[] = answer.rows;
-          return { isCurrent, rows: answer.isTooLarge ? [...sent, undefined] : sent };
+          return { isCurrent, rows: sentRows(answer) };
         },
         rows,
       );
@@ -94,16 +93,24 @@ class MariaDbStatement implements PreparedStatement {
     }
   }
 
-  async change<T>({ parameters, context }: AskedChange, accept: (changed: Changed) => Promise<T>): Promise<T> {
+  async change<T>({ parameters, rows, context }: AskedChange, accept: (changed: Changed) => Promise<T>): Promise<T> {
+    const { tables, effects, columns } = this.description;
+    const returns = columns.length > 0;
     let refused: { readonly error: unknown } | undefined;
     try {
       return await this.#user.database.change(context.signal, async (transaction) => {
-        const { answer, isCurrent } = await this.#run(transaction, parameters, { rows: 0, bytes: 0 });
-        const { tables, effects } = this.description;
+        const { answer, isCurrent } = await this.#run(transaction, parameters, {
+          ...(returns ? { rows, bytes: this.#user.limits.bytes, isCounted: true } : { rows: 0, bytes: 0 }),
+        });
         const isSame = isCurrent && isDeepStrictEqual(await effectsOf(transaction, tables), effects);
         try {
           const named = `connection ${transaction.connection}`;
-          return await accept({ isCurrent: isSame, transaction: named, changed: answer.matched, rows: [] });
+          return await accept({
+            isCurrent: isSame,
+            transaction: named,
+            changed: answer.matched,
+            rows: sentRows(answer),
+          });
         } catch (error) {
           refused = { error };
           throw error;
@@ -111,6 +118,8 @@ class MariaDbStatement implements PreparedStatement {
       });
     } catch (error) {
       if (refused !== undefined) throw refused.error;
+      // Its connection has ended, and its transaction with it.
+      if (error instanceof ResultTooLarge) throw tooLarge();
       throw error instanceof Refusal || error instanceof SqlFailure ? error : failureIn(context.signal, error);
     }
   }
@@ -134,4 +143,8 @@ class MariaDbStatement implements PreparedStatement {
       shapeOf(answer.fields, tellsOrigins) === shape && (await digestOf(transaction, tables)) === digest;
     return { answer, isCurrent };
   }
+}
+
+function sentRows({ rows, isTooLarge }: StatementAnswer): readonly AnsweredRow[] {
+  return isTooLarge ? [...rows, undefined] : rows;
 }

@@ -30,7 +30,7 @@ const TABLES = [
   "GRANT SELECT (id, shown) ON partly TO reader@'%'",
   "GRANT SELECT ON other.orders TO reader@'%'",
   "CREATE USER writer@'%'",
-  ...["SELECT, UPDATE ON orders", "SELECT, UPDATE (note) ON `lines`", "SELECT, UPDATE ON old"].map(
+  ...["SELECT, UPDATE ON orders", "SELECT, UPDATE (note), DELETE ON `lines`", "SELECT, UPDATE ON old"].map(
     (right) => `GRANT ${right} TO writer@'%'`,
   ),
 ];
@@ -174,7 +174,8 @@ describe("drafts of a MariaDB database", () => {
       newest:
         "-- why? because\nselect id, total from orders where customer = cast(? as unsigned) and (? is null or status = ?) and total > cast(? as decimal(5, 2)) order by id;",
       cancel: "update orders set status = ? where id = cast(? as signed) and status = 'open'",
-      returns: "delete from orders where id = cast(? as signed) returning id",
+      returns: "delete from `lines` where order_id = cast(? as signed) returning position, note",
+      wrong: "replace into orders (id) values (1) returning id",
       old: "update old set note = ? where id = cast(? as signed)",
       waits: "select sleep(1) as slept",
       stacked: "select id from orders; delete from orders",
@@ -186,7 +187,8 @@ describe("drafts of a MariaDB database", () => {
     expect(found.map(({ name, classification, problem }) => [name, classification, problem])).toEqual([
       ["newest", "read", undefined],
       ["cancel", "write", undefined],
-      ["returns", "read", expect.stringContaining("has RETURNING")],
+      ["returns", "write", undefined],
+      ["wrong", "read", expect.stringContaining("has RETURNING")],
       ["old", "read", "names shop.old, a table of MyISAM, in which changes cannot be taken back"],
       ["waits", "read", undefined],
       ["stacked", "read", "has a `;`"],
@@ -208,6 +210,8 @@ describe("drafts of a MariaDB database", () => {
     expect(await called(databases, named(found, "newest"), args)).toEqual({ rows: [{ id: "5", total: "9.99" }] });
     const cancelled = await called(databases, named(found, "cancel"), { status: 'it\'s "sent"', id: "6" });
     expect(cancelled).toEqual({ changed: 1 });
+    const returned = await called(databases, named(found, "returns"), { order_id: "1" });
+    expect(returned).toEqual({ changed: 1, rows: [{ position: 1, note: "note" }] });
   });
 });
 

@@ -73,7 +73,7 @@ describe("the text of a statement of MariaDB", () => {
     expect(read("select '/*! */', \"@x\", `a;b` from t -- /*! */ @x ;\n where a = 'for update'").problems).toEqual([]);
   });
 
-  test("a change begins with its own word, and returns nothing", () => {
+  test("a change begins with its own word", () => {
     const changing = (statement: string): readonly string[] => readStatement(statement, true).problems;
     for (const word of [
       "insert into t values (1)",
@@ -86,8 +86,48 @@ describe("the text of a statement of MariaDB", () => {
     for (const word of ["with w as (select 1) delete from t", "truncate t", "`update` t", "/* */ drop table t", ""]) {
       expect(changing(word)).toEqual(["must begin with INSERT, UPDATE, DELETE or REPLACE"]);
     }
-    expect(changing("delete from t returning id")[0]).toStartWith("has RETURNING");
     expect(changing("delete from t for portion of p from 1 to 2 where a")[0]).toStartWith("has FOR PORTION OF");
+  });
+
+  const returned: readonly (readonly [statement: string, query: string | undefined])[] = [
+    ["insert into t (a) values (1) returning id, a as x -- y", "SELECT id, a as x -- y\nFROM t \nLIMIT 0"],
+    ["DELETE FROM `a b` . `c``d` where x = 'returning' RETURNING *", "SELECT *\nFROM `a b` . `c``d` \nLIMIT 0"],
+    ["insert into shop.t # x\nset a = ? returning id", "SELECT id\nFROM shop.t # x\n\nLIMIT 0"],
+    ["delete from t where a = 1", undefined],
+    ["update t set a = 1 returning a", undefined],
+    ["replace into t values (1) returning a", undefined],
+    ["insert ignore into t values (1) returning a", undefined],
+    ["insert t values (1) returning a", undefined],
+    ["delete low_priority from t returning a", undefined],
+    ["delete from t where a in (select b returning c) returning a", undefined],
+    ["delete from a.b.c returning a", undefined],
+    ["delete from shop.123 returning a", undefined],
+    ["delete from t returning", undefined],
+  ];
+  test.each(returned)("has the columns of another query, or is refused: %s", (statement, query) => {
+    const found = readStatement(statement, true);
+    expect(found.returned).toBe(query);
+    const isRefused = query === undefined && /returning/.test(statement);
+    expect(found.problems).toEqual(
+      isRefused
+        ? ["has RETURNING, which only INSERT INTO and DELETE FROM may have, once and with the name of their table"]
+        : [],
+    );
+  });
+
+  test("tells no origins where another query may fill the returned columns", () => {
+    const tells = (statement: string): boolean => readStatement(statement, true).tellsOrigins;
+    expect(tells("insert into t (a) values (1) returning a")).toBe(true);
+    expect(tells("delete from t where a = 1 returning a")).toBe(true);
+    for (const other of [
+      "insert into t (a) select b from u returning a",
+      "insert into t (a) values ((select b from u)) returning a",
+      "insert into t (a) values (1) returning (select b from u) as a",
+      "insert into t (a) table u returning a",
+      "delete from t where a in (select b from u) returning a",
+    ]) {
+      expect([other, tells(other)]).toEqual([other, false]);
+    }
   });
 
   const origins: readonly (readonly [statement: string, tells: boolean])[] = [
