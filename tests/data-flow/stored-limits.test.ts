@@ -269,7 +269,8 @@ describe("several processes", () => {
   let operations: StateOperations;
   beforeEach(() => {
     now = 1_000_000;
-    operations = stateInUse(operationsOn(openSharedState({ now: () => now, monotonic: () => 0 }), async () => {}));
+    const database = operationsOn(openSharedState({ now: () => now, monotonic: () => 0 }), async () => {});
+    operations = stateInUse(database, { losesAnswers: true });
   });
 
   test("a text that is stored while an answer is compared earns the answer its label, with one repetition", async () => {

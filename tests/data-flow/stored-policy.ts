@@ -45,7 +45,10 @@ export class StoredPolicy {
   constructor({
     limits = {},
     state = openSharedState({ now: () => this.now, monotonic }),
-    operations = stateInUse(operationsOn(state, async () => {})),
+    operations = stateInUse(
+      operationsOn(state, async () => {}),
+      { losesAnswers: true },
+    ),
     rules = DEFAULT_RULES,
   }: PolicyParts = {}) {
     policies += 1;

@@ -98,10 +98,15 @@ export function memberState(client: HubClient, atHub: StateOperations): StateOpe
   };
 }
 
-/** The state as the tests of this file reach it: `operations` themselves, or as a member of the hub that runs them. */
-export function stateInUse(operations: StateOperations): StateOperations {
+/**
+ * The state as the tests of this file reach it: `operations` themselves, or as a member of the hub that runs them. `losesAnswers`:
+ * the hub does everything that it is asked for twice.
+ */
+export function stateInUse(operations: StateOperations, { losesAnswers = false } = {}): StateOperations {
   if (stateKind.now === "database") return operations;
-  return memberState(new WiredClient(operations, onceInMemory()), operations);
+  const client = new WiredClient(operations, onceInMemory());
+  client.losesAnswers = losesAnswers;
+  return memberState(client, operations);
 }
 
 /** Registers the tests of a file of `tests/` again, for a member. A module that was loaded before would register nothing. */

@@ -8,6 +8,7 @@ import {
   storeText,
   sweepFlow,
 } from "../../data-flow/operations.ts";
+import type { StoredText } from "../../data-flow/stored-rows.ts";
 import type { NoInput, Operation, OperationTransaction, StateOperations } from "../../database/operations.ts";
 import { listHalts } from "../../halts/operations.ts";
 import { fillOrders, readUses, sweepUses } from "../../quotas/operations.ts";
@@ -27,16 +28,18 @@ interface Offered {
   method(operations: StateOperations, once: Once): HubMethod;
 }
 
-interface OfferedParts<Input> {
+interface OfferedParts<Input, Output> {
   /** Returns the issuers of the callers that the input names. */
   readonly issuersOf?: (input: Input) => readonly string[];
   /** Whether the operation would do something else when a request is repeated: then it runs once. */
   readonly isOnce?: boolean;
+  /** Returns what of the output the member may know. */
+  readonly shown?: (output: Output, member: HubMember) => Output;
 }
 
 function offered<Input, Output>(
   operation: Operation<Input, Output>,
-  { issuersOf = () => [], isOnce = false }: OfferedParts<Input> = {},
+  { issuersOf = () => [], isOnce = false, shown = (output) => output }: OfferedParts<Input, Output> = {},
 ): Offered {
   const { name, input } = operation;
   return {
@@ -45,13 +48,14 @@ function offered<Input, Output>(
       return {
         name,
         input,
-        handle(parsed, { member, id }): Promise<HubAnswer> {
+        async handle(parsed, { member, id }): Promise<HubAnswer> {
           for (const issuer of issuersOf(parsed)) assertSpeaksFor(member, issuer);
           const key = { member: member.name, id };
           const ran: Operation<Input, Output> = isOnce
             ? { ...operation, run: (transaction, own) => once(transaction, key, () => operation.run(transaction, own)) }
             : operation;
-          return operations.run(ran, parsed);
+          const { value, now } = await operations.run(ran, parsed);
+          return { value: shown(value, member), now };
         },
       };
     },
@@ -64,6 +68,18 @@ function assertSpeaksFor(member: HubMember, issuer: string): void {
   throw new HubRefusal(403, "ISSUER_NOT_ALLOWED", `${member.name} may not name callers of this issuer`);
 }
 
+/** Texts of all callers are compared with answers; whose a text is, is told to those who may name the caller. */
+function textsFor<Output extends { readonly outcome?: string; readonly texts?: readonly StoredText[] }>(
+  output: Output,
+  member: HubMember,
+): Output {
+  if (output.texts === undefined) return output;
+  const texts = output.texts.map((text) =>
+    member.speaksFor(text.issuer) ? text : { ...text, issuer: "", subject: "" },
+  );
+  return { ...output, texts };
+}
+
 /** All other operations are operators' own, or belong to the process that has the database. */
 const OFFERED: readonly Offered[] = [
   offered(listHalts),
@@ -71,10 +87,10 @@ const OFFERED: readonly Offered[] = [
   offered(readUses, { issuersOf: ({ questions }) => questions.map(({ user }) => user.issuer) }),
   offered(flowSecret),
   offered(readCarriers, { issuersOf: ({ carriers }) => carriers.map(({ issuer }) => issuer) }),
-  offered(rememberAnswer, { issuersOf: ({ carriers }) => carriers.map(({ issuer }) => issuer) }),
-  offered(addAnswer, { issuersOf: ({ carriers }) => carriers.map(({ issuer }) => issuer) }),
-  offered(readStored),
-  offered(storeText, { issuersOf: ({ text }) => [text.issuer] }),
+  offered(rememberAnswer, { issuersOf: ({ carriers }) => carriers.map(({ issuer }) => issuer), shown: textsFor }),
+  offered(addAnswer, { issuersOf: ({ carriers }) => carriers.map(({ issuer }) => issuer), shown: textsFor }),
+  offered(readStored, { shown: textsFor }),
+  offered(storeText, { issuersOf: ({ text }) => [text.issuer], shown: textsFor }),
   offered(flowChanges),
 ];
 
