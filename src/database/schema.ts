@@ -346,7 +346,7 @@ ALTER TABLE policy_flow_labels ADD COLUMN stored TEXT;
 `;
 
 /**
- * Members of a hub: requests that changed something, with their answers, so that a repeated one changes nothing; the members that
+ * Members of a hub: requests that changed something (hashes of their ids), with their encrypted answers, so that a repeated one changes nothing; the members that
  * asked for an approval, as a JSON array; the one that an event or a task is of.
  */
 const HUB_MEMBERS = `

@@ -139,6 +139,7 @@ export function forList(approval: Approval, operator: CallerContext): Record<str
       act: requester.actors,
       ...(requester.session !== undefined && { session: requester.session }),
     },
+    ...(approval.members !== undefined && { members: approval.members }),
     ...(decidedAt !== undefined && { decidedAt: iso(decidedAt) }),
     ...(decidedBy !== undefined && { decidedBy: person(decidedBy) }),
     ...(quorum !== undefined && { quorum }),

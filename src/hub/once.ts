@@ -1,3 +1,5 @@
+import { sha256Hex } from "../core/digest.ts";
+import { openText, sealText } from "../core/sealed.ts";
 import type { EpochMs } from "../core/types.ts";
 import type { Sql } from "../database/dialect.ts";
 import { optionalText } from "../database/rows.ts";
@@ -7,9 +9,11 @@ import { decodeWire, encodeWire, WireError } from "./wire.ts";
 /** Longest answer that is kept for a repeated request, in bytes of its JSON: as of an idempotency key. */
 const KEPT_BYTES_MAX = 1_048_576;
 
+const USE = "answer of a hub";
+
 export interface OnceKey {
   readonly member: string;
-  /** Of the request, and of the write within it where it has several. */
+  /** Of the request, and of the write within it where it has several. Unguessable. */
   readonly id: string;
 }
 
@@ -20,14 +24,15 @@ interface Transaction {
 
 /**
  * Runs `work` within a write transaction, unless the same request has run it before: then returns what it returned. A repetition
- * that comes while the first one runs waits for its transaction at the insertion. The sweep of the approvals deletes the rows.
+ * that comes while the first one runs waits for its transaction at the insertion. Answers may contain what the store holds only
+ * encrypted: each is encrypted with its request's id, of which the table has a hash. The sweep of the approvals deletes the rows.
  *
  * @throws {HubRefusal} ANSWER_LOST when the request was carried out and its answer was too large to keep
  */
 export async function once<T>({ sql, now }: Transaction, key: OnceKey, work: () => Promise<T>): Promise<T> {
   const { member, id } = key;
   const [inserted] = await sql`
-    INSERT INTO hub_requests (member, id, at) VALUES (${member}, ${id}, ${now}) ON CONFLICT DO NOTHING RETURNING id`;
+    INSERT INTO hub_requests (member, id, at) VALUES (${member}, ${sha256Hex(id)}, ${now}) ON CONFLICT DO NOTHING RETURNING id`;
   if (inserted === undefined) {
     const earlier = await answerOf({ sql }, key);
     // It was deleted since the insertion: its member has given up long ago.
@@ -35,9 +40,9 @@ export async function once<T>({ sql, now }: Transaction, key: OnceKey, work: () 
     return earlier.value as T;
   }
   const value = await work();
-  const answer = keepable(value);
+  const answer = keepable(key, value);
   if (answer !== undefined) {
-    await sql`UPDATE hub_requests SET answer = ${answer} WHERE member = ${member} AND id = ${id}`;
+    await sql`UPDATE hub_requests SET answer = ${answer} WHERE member = ${member} AND id = ${sha256Hex(id)}`;
   }
   return value;
 }
@@ -51,17 +56,18 @@ export async function answerOf(
   { sql }: Pick<Transaction, "sql">,
   { member, id }: OnceKey,
 ): Promise<{ readonly value: unknown } | undefined> {
-  const [row] = await sql`SELECT answer FROM hub_requests WHERE member = ${member} AND id = ${id}`;
+  const [row] = await sql`SELECT answer FROM hub_requests WHERE member = ${member} AND id = ${sha256Hex(id)}`;
   if (row === undefined) return undefined;
-  const answer = optionalText(row, "answer");
+  const sealed = optionalText(row, "answer");
+  const answer = sealed === undefined ? undefined : openText(id, USE, sealed);
   if (answer === undefined) throw lost();
   const [value] = decodeWire(answer) as readonly unknown[];
   return { value };
 }
 
-function keepable(value: unknown): string | undefined {
+function keepable({ id }: OnceKey, value: unknown): string | undefined {
   try {
-    return encodeWire([value], KEPT_BYTES_MAX);
+    return sealText(id, USE, encodeWire([value], KEPT_BYTES_MAX));
   } catch (error) {
     if (error instanceof WireError) return undefined;
     throw error;

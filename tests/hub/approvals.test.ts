@@ -252,7 +252,7 @@ describe("what belongs to another member", () => {
       () => undefined,
       (thrown: unknown) => thrown,
     );
-    expect(error instanceof HubRefusal && [error.status, error.code]).toEqual([403, "FOREIGN_ISSUER"]);
+    expect(error instanceof HubRefusal && [error.status, error.code]).toEqual([403, "ISSUER_NOT_ALLOWED"]);
     expect(sent).toEqual([`approvals.${name}`]);
   });
 
@@ -385,4 +385,19 @@ test("operators see which member asked: in the request, and in the journal's lin
     ["approval.asked", "crm"],
     ["approval.claimed", "crm"],
   ]);
+});
+
+test("what a hub keeps of a request opens with the request's id alone", async () => {
+  const { id: approvalId } = await askFor(crm);
+  const { id = "" } = (await crm.createTask({ requester: AGENT, approvalId, call: task })) ?? {};
+  await approve(approvalId);
+  expect(await crm.readTask(id, AGENT)).toMatchObject({ state: "due", call: task });
+  const file = new Bun.SQL(world.url);
+  try {
+    const kept = JSON.stringify(await file`SELECT * FROM hub_requests`);
+    expect(JSON.parse(kept)).toHaveLength(3);
+    for (const secret of [id, "prod", "deploy", "request-"]) expect(kept).not.toContain(secret);
+  } finally {
+    await file.close();
+  }
 });

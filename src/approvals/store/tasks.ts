@@ -1,5 +1,5 @@
-import { createCipheriv, createDecipheriv, createHmac } from "node:crypto";
 import { sha256Hex } from "../../core/digest.ts";
+import { openText, sealText } from "../../core/sealed.ts";
 import type { Json } from "../../core/types.ts";
 import type { Row } from "../../database/dialect.ts";
 import { integer, optionalInteger, text } from "../../database/rows.ts";
@@ -213,35 +213,17 @@ function progressOf(id: string, { task, approval, state, now }: Found): TaskStat
   return { state, decideBy: toApproval(approval, now).decideBy };
 }
 
-const ALGORITHM = "aes-256-gcm";
-const TAG_BYTES = 16;
-/** Each key encrypts one text. */
-const NONCE = Buffer.alloc(12);
-
 type Sealed = "call" | "answer" | "short answer";
 
 function seal(id: string, use: Sealed, value: Json): string {
-  const cipher = createCipheriv(ALGORITHM, keyOf(id, use), NONCE);
-  const parts = [cipher.update(JSON.stringify(value), "utf8"), cipher.final(), cipher.getAuthTag()];
-  return Buffer.concat(parts).toString("base64");
+  return sealText(id, use, JSON.stringify(value));
 }
 
 /** @throws {Error} when the text was sealed with another id or was changed */
 function unseal(id: string, uses: readonly Sealed[], sealed: string): Json {
-  const bytes = Buffer.from(sealed, "base64");
   for (const use of uses) {
-    const decipher = createDecipheriv(ALGORITHM, keyOf(id, use), NONCE);
-    decipher.setAuthTag(bytes.subarray(-TAG_BYTES));
-    const opened = decipher.update(bytes.subarray(0, -TAG_BYTES));
-    try {
-      return JSON.parse(Buffer.concat([opened, decipher.final()]).toString("utf8")) as Json;
-    } catch {
-      // It is the text of the other use.
-    }
+    const opened = openText(id, use, sealed);
+    if (opened !== undefined) return JSON.parse(opened) as Json;
   }
   throw new Error("the approval store contains an unreadable task");
-}
-
-function keyOf(id: string, use: Sealed): Buffer {
-  return createHmac("sha256", id).update(use).digest();
 }

@@ -108,7 +108,7 @@ function withoutChange(view: JsonObject): JsonObject {
 }
 
 function headerLines(approval: ShownApproval, view: JsonObject, { now, isAsked }: ViewOptions): readonly string[] {
-  const { requester, decidedBy, scope, decisionReason, executeBy, state } = approval;
+  const { requester, decidedBy, scope, decisionReason, executeBy, state, members } = approval;
   const kind = [view["classification"], view["category"]].filter((word) => typeof word === "string").join(", ");
   return [
     ...field("approval", `${printable(approval.id)} (${printable(state)})`),
@@ -117,6 +117,7 @@ function headerLines(approval: ShownApproval, view: JsonObject, { now, isAsked }
     ...(Object.hasOwn(view, "tool") && view["tool"] !== approval.tool ? section("tool", view["tool"] ?? null) : []),
     ...(view === approval.view ? [] : field("summary", quoted(approval.summary))),
     ...(Object.hasOwn(view, "requester") ? section("requester", view["requester"] ?? null) : requesterLines(requester)),
+    ...(members.length === 0 ? [] : field("from member", members.map(quoted).join(", "))),
     ...(isAsked === true ? [] : field("time left", state === "pending" ? timeLeft(approval.decideBy, now) : "-")),
     ...quorumLines(approval),
     ...escalationLines(approval, now),

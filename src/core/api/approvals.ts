@@ -74,6 +74,8 @@ export const approvalAnswer = z.object({
   risk: z.string().optional(),
   rules: z.array(z.string()).default([]),
   requester: party.extend({ act: z.array(z.string()).default([]), session: z.string().optional() }).optional(),
+  /** The members of the hub through which the request came. */
+  members: z.array(z.string()).default([]),
   classification: z.string().optional(),
   category: z.string().optional(),
   traceId: z.string().optional(),

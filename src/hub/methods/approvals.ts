@@ -72,7 +72,7 @@ function methodOf<Name extends ApprovalMethodName>(name: Name, approvals: HubSto
       const { member, id } = request;
       const issuer = issuerIn(input as Named);
       if (issuer !== undefined && !member.speaksFor(issuer))
-        throw new HubRefusal(403, "FOREIGN_ISSUER", "The member may not speak for callers of this issuer.");
+        throw new HubRefusal(403, "ISSUER_NOT_ALLOWED", `${member.name} may not name callers of this issuer`);
       const keyOf = (write: number) => ({ member: member.name, id: `${id}/${write}` });
       const store = approvals.forMember({
         member: member.name,
@@ -85,7 +85,7 @@ function methodOf<Name extends ApprovalMethodName>(name: Name, approvals: HubSto
         const value = await run({ store, request, events: approvals.memberEvents }, input as ApprovalInput<Name>);
         return { value, now: await store.now() };
       } catch (error) {
-        if (error instanceof ForeignRowError) throw new HubRefusal(403, "FOREIGN_ROW", `Refused: ${error.message}.`);
+        if (error instanceof ForeignRowError) throw new HubRefusal(403, "FOREIGN_ROW", error.message);
         throw error;
       }
     },

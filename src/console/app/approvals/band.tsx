@@ -71,7 +71,7 @@ function Title({ request: { id, tool, view } }: { readonly request: ShownRequest
 }
 
 /** Says who asks for whom: the actor that holds the token, those that it acts through, and the caller whose permissions it has. */
-function Asker({ request: { requester } }: { readonly request: ShownRequest }): VNode | null {
+function Asker({ request: { requester, members = [] } }: { readonly request: ShownRequest }): VNode | null {
   if (requester === undefined) return null;
   const { sub, iss, act = [], session } = requester;
   return (
@@ -92,6 +92,12 @@ function Asker({ request: { requester } }: { readonly request: ShownRequest }): 
           <code>
             <Text value={session} max={60} />
           </code>
+        </span>
+      )}
+      {members.length > 0 && (
+        <span class="dim">
+          {" "}
+          from {members.length === 1 ? "member" : "members"} <Text value={members.join(", ")} max={120} />
         </span>
       )}
     </>
