@@ -10,14 +10,21 @@ export async function endedWithin(work: Promise<unknown>, timeoutMs: number): Pr
 }
 
 /** Returns the result of `work`. After `timeoutMs`, throws the error from `tooLate` and ignores the result. */
-export async function resultWithin<T>(work: Promise<T>, timeoutMs: number, tooLate: () => Error): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(() => reject(tooLate()), timeoutMs);
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    clearTimeout(timer);
-  }
+export function resultWithin<T>(work: Promise<T>, timeoutMs: number, tooLate: () => Error): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(tooLate()), timeoutMs);
+    const end = (): void => clearTimeout(timer);
+    work.then(
+      (result) => {
+        end();
+        resolve(result);
+      },
+      (error: unknown) => {
+        end();
+        reject(error);
+      },
+    );
+  });
 }
 
 /** Settles like `work`, but rejects with the error from `aborted` when the signal fires first. */
@@ -34,25 +41,34 @@ export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal, ab
 }
 
 /** Settles like `work`, but rejects with the error from `tooLate` when it has not settled `graceMs` after the signal. */
-export async function resultSoonAfter<T>(
+export function resultSoonAfter<T>(
   work: Promise<T>,
   signal: AbortSignal,
   graceMs: number,
   tooLate: () => Error,
 ): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const aborted = (): void => {
-    timer = setTimeout(() => reject(tooLate()), graceMs);
-  };
-  if (signal.aborted) aborted();
-  else signal.addEventListener("abort", aborted, { once: true });
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    clearTimeout(timer);
-    signal.removeEventListener("abort", aborted);
-  }
+  return new Promise((resolve, reject) => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const aborted = (): void => {
+      timer = setTimeout(() => reject(tooLate()), graceMs);
+    };
+    if (signal.aborted) aborted();
+    else signal.addEventListener("abort", aborted, { once: true });
+    const end = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", aborted);
+    };
+    work.then(
+      (result) => {
+        end();
+        resolve(result);
+      },
+      (error: unknown) => {
+        end();
+        reject(error);
+      },
+    );
+  });
 }
 
 /** Returns whether the signal fired because of a deadline, and not because a client disconnected. */

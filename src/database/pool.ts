@@ -27,6 +27,8 @@ interface PoolOptions {
   readonly server?: string;
   readonly limits: PoolLimits;
   readonly open: () => Bun.SQL;
+  /** Ends the transaction that `using` has left open; undefined when there is none. Called unless another transaction waits. */
+  readonly end?: (sql: Bun.SQL) => Promise<unknown> | undefined;
 }
 
 /**
@@ -56,13 +58,23 @@ export class ConnectionPool {
     { using = transact, signal }: Partial<Pick<Run<T>, "using" | "signal">> = {},
   ): Promise<T> {
     await this.#permits.acquire(signal);
-    const connection = present(this.#free.pop(), "a connection for each permit");
+    const connection = this.#take();
     try {
       return await connection.run({ mode, work, using, signal });
     } finally {
+      // With a transaction that waits, the end of this one is sent together with the begin of the next.
+      connection.isUnended = this.#permits.isAwaited;
+      if (!connection.isUnended) await connection.settle();
       this.#free.push(connection);
       this.#permits.release();
     }
+  }
+
+  /** Takes a free connection: first one with a transaction to be ended, so that none stays open. */
+  #take(): PooledConnection {
+    const unended = this.#free.findLastIndex(({ isUnended }) => isUnended);
+    const [taken] = this.#free.splice(unended, 1);
+    return present(taken, "a connection for each permit");
   }
 
   async close(): Promise<void> {
@@ -73,6 +85,8 @@ export class ConnectionPool {
 
 /** At most one connection, opened on demand and discarded after any database or connection error. */
 class PooledConnection {
+  /** Whether its last transaction may have been left open, for the next one to end. */
+  isUnended = false;
   readonly #options: PoolOptions;
   #sql: Bun.SQL | undefined;
   #closed = false;
@@ -95,6 +109,15 @@ class PooledConnection {
       if (!wasOpen || progress.isBegun || !(error instanceof Bun.SQL.SQLError)) throw error;
     }
     return this.#once({ ...run, work: noted });
+  }
+
+  /** Ends a transaction that was left open. Drops the connection when that fails: the server ends the transaction then. */
+  async settle(): Promise<void> {
+    const { end, limits, server = APPROVALS_SERVER } = this.#options;
+    const ending = this.#sql && end?.(this.#sql);
+    if (ending === undefined) return;
+    const tooLate = (): Error => new StoreUnavailable(`${server} does not answer`);
+    await resultWithin(ending, limits.transactionMs, tooLate).catch(() => this.#drop());
   }
 
   async close(): Promise<void> {

@@ -30,6 +30,11 @@ export class Semaphore {
     }
   }
 
+  /** Whether a caller waits for a permit. */
+  get isAwaited(): boolean {
+    return this.#waiting.size > 0;
+  }
+
   /** Returns a permit: it goes to the caller that has waited longest. */
   release(): void {
     const [next] = this.#waiting;

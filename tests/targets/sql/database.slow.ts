@@ -390,7 +390,7 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
         sqlTool({ statement, columns: { x: text } }),
       );
       const running =
-        "SELECT 1 FROM pg_stat_activity WHERE usename = 'reader' AND state = 'active' AND query LIKE 'SELECT md5%'";
+        "SELECT 1 FROM pg_stat_activity WHERE usename = 'reader' AND state = 'active' AND query LIKE 'SELECT always.%'";
       const leaving = new AbortController();
       const answer = refusal(ask(binding, {}, leaving.signal));
       await until("the statement", async () => (await shop.server.send(running)).length === 1 || undefined);

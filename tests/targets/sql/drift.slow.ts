@@ -1,6 +1,9 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { z } from "zod";
+import { Refusal } from "../../../src/core/errors.ts";
+import type { Binding } from "../../../src/core/types.ts";
 import type { Databases } from "../../../src/targets/sql/databases.ts";
+import { REPEATS_MIN } from "../../../src/targets/sql/postgres/state.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../../support/postgres.ts";
 import { runContext } from "../http/support.ts";
 import { ask, databaseAt, faultsOf, loaded, refusal, sqlTool } from "./support.ts";
@@ -27,6 +30,11 @@ CREATE TABLE parts (b varchar, n integer) PARTITION BY RANGE (n); CREATE TABLE p
 CREATE TABLE guarded (b varchar); INSERT INTO guarded VALUES ('canary'); ALTER TABLE guarded ENABLE ROW LEVEL SECURITY; ALTER TABLE guarded OWNER TO owner;
 GRANT USAGE ON SCHEMA app, other TO reader;
 GRANT SELECT ON ALL TABLES IN SCHEMA public, app, other, reader TO reader;`;
+
+/** After these calls, the state of the server is compared instead of the digest. */
+async function askUntilCompared(binding: Binding): Promise<void> {
+  for (let call = 0; call < REPEATS_MIN + 3; call += 1) await ask(binding);
+}
 
 let server: PostgresServer;
 let databases: Databases;
@@ -168,7 +176,7 @@ pg_read_server_files, pg_write_server_files, pg_execute_server_program FROM read
     const origins = /\(|\|\||###|::|view/.test(statement) ? { x: "computed" } : undefined;
     const tool = sqlTool({ statement, columns: { x: text }, ...(origins && { origins }) });
     const binding = await loaded(databases, tool);
-    await ask(binding);
+    await askUntilCompared(binding);
     await server.send(change, "shop");
     try {
       const error = await refusal(ask(binding));
@@ -223,5 +231,46 @@ pg_read_server_files, pg_write_server_files, pg_execute_server_program FROM read
     } finally {
       await server.send(AS_BEFORE, "shop");
     }
+  });
+
+  const seen = "GRANT USAGE ON SCHEMA reader TO reader";
+  const hidden = "REVOKE USAGE ON SCHEMA reader FROM reader";
+
+  test("a change whose transaction was in progress during many calls: nothing is answered after its commit", async () => {
+    databases = await databaseAt(server.port, { read: { user: "reader" }, columns: RULES });
+    const binding = await loaded(databases, sqlTool({ statement: plain, columns: { x: text } }));
+    const owner = new Bun.SQL({ url: `postgres://tester@127.0.0.1:${server.port}/shop`, tls: false, max: 1 });
+    try {
+      await owner.unsafe(`BEGIN; ${seen}`);
+      // A transaction with a later number is over before.
+      await server.send("CREATE TABLE later (n integer)", "shop");
+      await askUntilCompared(binding);
+      await owner.unsafe("COMMIT");
+      expect((await refusal(ask(binding))).code).toBe("TARGET_FAILED");
+    } finally {
+      await owner.close({ timeout: 0 });
+    }
+  });
+
+  test("calls during changes that are undone at once have the checked table, or no answer", async () => {
+    const answers = new Set<string>();
+    for (let round = 0; round < 10; round += 1) {
+      await databases?.close();
+      databases = await databaseAt(server.port, { read: { user: "reader" }, columns: RULES, connections: 8 });
+      const binding = await loaded(databases, sqlTool({ statement: plain, columns: { x: text } }));
+      await askUntilCompared(binding);
+      const asked = Array.from({ length: 64 }, () =>
+        ask(binding).then(
+          (result) => JSON.stringify(result),
+          (error: unknown) => (error instanceof Refusal ? error.code : String(error)),
+        ),
+      );
+      await server.send(seen, "shop");
+      await server.send(hidden, "shop");
+      for (const answer of await Promise.all(asked)) answers.add(answer);
+    }
+    expect([...answers].filter((answer) => answer !== "TARGET_FAILED")).toEqual([
+      JSON.stringify({ rows: [{ x: "b" }] }),
+    ]);
   });
 });

@@ -72,23 +72,39 @@ function settingsOf({ statementMs, lockMs }: StatementLimits): readonly Setting[
   ];
 }
 
+/** Most transactions between which a connection is never without one: a pooler gives a free one to others that wait. */
+const CHAINED_MAX = 16;
+
+interface Unended {
+  readonly held: Bun.ReservedSQL;
+  /** Number of transactions since the connection was without one. */
+  readonly chained: number;
+}
+
 /** The connections of one database, as one user. */
 export class SqlDatabase {
   readonly #options: DatabaseOptions;
   readonly #pool: ConnectionPool;
   /** Limits of every transaction. */
   readonly #settings: readonly Setting[];
+  /** The same, as commands. */
+  readonly #setting: string;
+  /** Transactions that are still to be rolled back, by connection. */
+  readonly #unended = new WeakMap<Bun.SQL, Unended>();
   #hasAnswered = false;
 
   constructor(options: DatabaseOptions) {
     this.#options = options;
     this.#settings = settingsOf(options);
+    // In one message with BEGIN, by the simple protocol: nothing of it comes from a tool or a caller.
+    this.#setting = this.#settings.map(([name, value]) => `SET LOCAL ${name} = '${value}'`).join("; ");
     this.#pool = new ConnectionPool({
       count: options.connections,
       server: `the database of ${options.name}`,
       // The server's own limit and the caller's deadline end a statement earlier.
       limits: { transactionMs: options.statementMs + QUEUE_MS_MAX, queueMs: QUEUE_MS_MAX },
       open: () => connect({ ...options.address(), isPooled: true }),
+      end: (sql) => this.#end(sql),
     });
   }
 
@@ -115,7 +131,11 @@ export class SqlDatabase {
    * @throws what `work` throws, after which nothing is changed; any other error leaves open whether the change was committed
    */
   change<T>(signal: AbortSignal, work: (transaction: Transaction) => Promise<T>): Promise<T> {
-    return this.#run(WRITE, signal, transact, async (transaction) => {
+    const using: typeof transact = async (connection, mode, run) => {
+      await this.#end(connection);
+      return transact(connection, mode, run);
+    };
+    return this.#run(WRITE, signal, using, async (transaction) => {
       await makeSettings(transaction, this.#settings);
       return work(transaction);
     });
@@ -134,10 +154,36 @@ export class SqlDatabase {
   }
 
   async #rolledBack<T>(mode: string, signal: AbortSignal, work: (transaction: Transaction) => Promise<T>): Promise<T> {
-    // In one message, by the simple protocol: nothing of it comes from a tool or a caller.
-    const settings = this.#settings.map(([name, value]) => `SET LOCAL ${name} = '${value}'`);
-    const begin = [`BEGIN ${mode}`, ...settings].join("; ");
-    return this.#run(begin, signal, rollBack, work);
+    const begin = `BEGIN ${mode}; ${this.#setting}`;
+    return this.#run(begin, signal, (...run) => this.#rollBack(...run), work);
+  }
+
+  /**
+   * Runs `work` in a transaction that is rolled back: settings, notifications and cursors of its statements are undone with it. After
+   * a success, ROLLBACK is sent by `#end` or with the next BEGIN.
+   */
+  async #rollBack<T>(connection: Bun.SQL, begin: string, work: (sql: Bun.TransactionSQL) => Promise<T>): Promise<T> {
+    // Reserves one connection: after a lost one, the pool would run the statement on a new connection, outside of the transaction.
+    const { held, chained } = this.#unended.get(connection) ?? { held: await connection.reserve(), chained: 0 };
+    this.#unended.delete(connection);
+    let result: T;
+    try {
+      await held.unsafe(chained === 0 ? begin : `ROLLBACK; ${begin}`);
+      result = await work(held as unknown as Bun.TransactionSQL);
+    } catch (error) {
+      await rollBack(held);
+      throw error;
+    }
+    this.#unended.set(connection, { held, chained: chained + 1 });
+    if (chained + 1 >= CHAINED_MAX) await this.#end(connection);
+    return result;
+  }
+
+  /** Rolls back the transaction that the last one on this connection has left open. */
+  #end(connection: Bun.SQL): Promise<void> | undefined {
+    const unended = this.#unended.get(connection);
+    this.#unended.delete(connection);
+    return unended && rollBack(unended.held);
   }
 
   async #run<T>(
@@ -184,21 +230,9 @@ export class SqlDatabase {
   }
 }
 
-/** Runs `work` in a transaction that is rolled back: settings, notifications and cursors of its statements are undone with it. */
-async function rollBack<T>(
-  connection: Bun.SQL,
-  begin: string,
-  work: (sql: Bun.TransactionSQL) => Promise<T>,
-): Promise<T> {
-  // Reserves one connection: after a lost one, the pool would run the statement on a new connection, outside of the transaction.
-  const held = await connection.reserve();
+async function rollBack(held: Bun.ReservedSQL): Promise<void> {
   try {
-    await held.unsafe(begin);
-    try {
-      return await work(held as unknown as Bun.TransactionSQL);
-    } finally {
-      await held.unsafe("ROLLBACK");
-    }
+    await held.unsafe("ROLLBACK");
   } finally {
     held.release();
   }

@@ -62,41 +62,47 @@ export async function digestSqlOf(transaction: Transaction, depends: Dependencie
     // A table that begins to inherit from another one, or another one from it, changes a counter or a flag of its own.
     tables !== null &&
       rows(
-        "attrelid, attnum, attname, atttypid, atttypmod, attinhcount",
+        "xmin, attrelid, attnum, attname, atttypid, atttypmod, attinhcount",
         `pg_attribute WHERE attrelid = ANY(${ids}) AND attnum > 0 AND NOT attisdropped ORDER BY attrelid, attnum`,
       ),
     tables !== null &&
       rows(
-        `oid, relkind, relhassubclass, relnamespace::regnamespace, ${rights.table}`,
+        `xmin, oid, relkind, relhassubclass, ${schema("relnamespace")}, ${rights.table}`,
         `pg_class WHERE relname = ANY(${tables}::name[]) AND relpersistence <> 't' ORDER BY oid`,
       ),
     isOfFamily &&
       rows(
-        "inhrelid, inhparent",
+        "xmin, inhrelid, inhparent",
         `pg_inherits WHERE inhparent = ANY(${relatives}) OR inhrelid = ANY(${relatives}) ORDER BY 1`,
       ),
-    (isChange || hasViews) && rows("oid, md5(ev_action::text)", `pg_rewrite WHERE ev_class = ANY(${ids}) ORDER BY oid`),
+    (isChange || hasViews) &&
+      rows("xmin, oid, md5(ev_action::text)", `pg_rewrite WHERE ev_class = ANY(${ids}) ORDER BY oid`),
     // Keys that change other tables have triggers, too.
     isChange &&
       rows(
-        "oid, tgname, tgfoid, tgtype, tgenabled",
+        "xmin, oid, tgname, tgfoid, tgtype, tgenabled",
         `pg_trigger WHERE tgrelid = ANY('${touched}'::oid[]) ORDER BY oid`,
       ),
     called !== null &&
       rows(
-        "oid, provolatile, md5(concat(prosrc, prosqlbody)), pronamespace::regnamespace",
+        `xmin, oid, provolatile, md5(concat(prosrc, prosqlbody)), ${schema("pronamespace")}`,
         `pg_proc WHERE proname = ANY(${called}::name[]) ORDER BY oid`,
       ),
     // All of them: those of a name would be found more slowly.
     trees.length > 0 &&
       rows(
-        "oid, oprname, oprcode::oid, oprnamespace::regnamespace",
+        "xmin, oid, oprname, oprcode::oid, oprnamespace::regnamespace",
         `pg_operator WHERE oid >= ${FIRST_OWN_ID} ORDER BY oid`,
       ),
     hasOwnTypes &&
-      rows("castsource, casttarget, castfunc, castcontext", `pg_cast WHERE oid >= ${FIRST_OWN_ID} ORDER BY oid`),
+      rows("xmin, castsource, casttarget, castfunc, castcontext", `pg_cast WHERE oid >= ${FIRST_OWN_ID} ORDER BY oid`),
   ];
   return `md5(concat_ws('/', ${parts.filter((part) => part !== false).join(",\n")}))`;
+}
+
+/** Returns the name of a schema, and the transaction that has last changed it or the rights to it. */
+function schema(column: string): string {
+  return `(SELECT concat_ws(' ', s.xmin, s.nspname) FROM pg_catalog.pg_namespace s WHERE s.oid = ${column})`;
 }
 
 /** Returns a column with columns of rows of the catalog. */

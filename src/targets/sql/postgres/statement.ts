@@ -1,4 +1,5 @@
 import type { DescribedColumn, ResultLimits } from "../engine.ts";
+import { STATE_SQL } from "./state.ts";
 
 /** The facts about a statement that its query is built from. */
 interface Described {
@@ -7,29 +8,49 @@ interface Described {
   readonly digestSql: string;
 }
 
+/** The columns that show whether a statement fits its check: `state` and `digest`. */
+type Proof = string;
+
+/** Reads the digest of what the statement depends on, and the state of the server in which it is read. */
+function digestProof({ digestSql }: Pick<Described, "digestSql">): Proof {
+  return `${STATE_SQL} AS state, ${digestSql} AS digest`;
+}
+
+/** Compares the state of the server with a parameter. */
+function stateProof(at: number): Proof {
+  return `${STATE_SQL} OPERATOR(pg_catalog.=) $${at}::text AS state, NULL::text AS digest`;
+}
+
 /**
  * Returns the query that runs: the statement inside another one. PostgreSQL accepts a query there and nothing else: no change, no
  * second statement, no lock, no setting. The outer part returns every column as text, bounds rows, cells and all cells together on
- * the server, and adds the digest of what the statement depends on, read while its tables are locked against changes. After the
- * statement's parameters comes the number of rows.
+ * the server, and adds the proof, read while the statement's tables are locked against changes. After the statement's parameters comes
+ * the number of rows.
  *
- * Each row has the digest, whether it exceeds the limit for all cells (null when there is no row at all), and the columns.
+ * Each row has the proof, whether it exceeds the limit for all cells (null when there is no row at all), and the columns.
  */
-export function wrapped(
-  statement: string,
-  { columns, digestSql }: Described,
-  limits: ResultLimits,
-  at: number,
-): string {
+function wrapped(statement: string, { columns, limits, at, proof }: WrappedOptions): string {
   const { selected, from } = bounded(`(${statement}\n) AS q(${namesOf(columns).join(", ")})`, columns, limits, at);
-  return `SELECT ${digestSql}, ${selected} FROM ${from}`;
+  return `SELECT always.*, ${selected} FROM ${once(proof)} ${from}`;
+}
+
+interface WrappedOptions extends Pick<Described, "columns"> {
+  readonly proof: Proof;
+  readonly limits: ResultLimits;
+  /** Number of the first parameter after those of the statement. */
+  readonly at: number;
+}
+
+/** OFFSET keeps the planner from evaluating the proof again for each row. */
+function once(proof: Proof): string {
+  return `(SELECT ${proof} OFFSET 0) AS always`;
 }
 
 /**
  * Returns the change that runs: the statement as the only part of a `WITH` that may change something. PostgreSQL refuses anything there
  * but one INSERT, UPDATE, DELETE or MERGE with RETURNING. The parameters are those of `wrapped`.
  *
- * Each row has the digest, the id of the transaction, the number of changed rows, and what rows of `wrapped` have after the digest.
+ * Each row has the digest, the id of the transaction, the number of changed rows, and what rows of `wrapped` have after the proof.
  */
 export function wrappedChange(
   statement: string,
@@ -39,7 +60,7 @@ export function wrappedChange(
 ): string {
   const { selected, from } = bounded("q", columns, limits, at);
   return `WITH q(${namesOf(columns).join(", ")}) AS (${statement}
-) SELECT ${digestSql}, pg_current_xact_id()::text, (SELECT count(*) FROM q)::text, ${selected} FROM ${from}`;
+) SELECT ${digestSql}, pg_current_xact_id()::text, (SELECT count(*) FROM q)::text, ${selected} FROM (VALUES (1)) AS always ${from}`;
 }
 
 /** Returns the columns and the source of rows that are bounded. `source`: `q`, with the columns of a statement. */
@@ -56,7 +77,7 @@ function bounded(
   const size = names.map((name) => `coalesce(octet_length(${name}), 0)`).join(" + ");
   return {
     selected: ["used", ...names].map((name) => `w.${name}`).join(", "),
-    from: `(VALUES (1)) AS always
+    from: `
 LEFT JOIN (SELECT used > ${bytes} AS used, ${fitting.join(", ")} FROM (
 SELECT *, sum(${size}) OVER (ROWS UNBOUNDED PRECEDING) AS used, ${size} AS own FROM (
 SELECT ${texts.join(", ")} FROM ${source} LIMIT $${at}::text::int8) AS limited) AS counted WHERE used - own <= ${bytes}) AS w ON true`,
@@ -68,12 +89,39 @@ SELECT ${texts.join(", ")} FROM ${source} LIMIT $${at}::text::int8) AS limited) 
  * a lower one for each cell, with which no result of ASCII exceeds it. Where a cell is longer, or all have more bytes, `wrapped` answers.
  * The last parameter is that limit; those before it, and the rows, are those of `wrapped`.
  */
-export function wrappedShort(statement: string, { columns, digestSql }: Described, at: number): string {
+function wrappedShort(statement: string, { columns, at, proof }: Omit<WrappedOptions, "limits">): string {
   const names = namesOf(columns);
   const most = `$${at + 1}::text::int4 + 1`;
-  return `SELECT ${digestSql}, ${["exceeds", ...names].map((name) => `w.${name}`).join(", ")} FROM (VALUES (1)) AS always
+  return `SELECT always.*, ${["exceeds", ...names].map((name) => `w.${name}`).join(", ")} FROM ${once(proof)}
 LEFT JOIN (SELECT false AS exceeds, ${textsOf(columns, most).join(", ")} FROM (${statement}
 ) AS q(${names.join(", ")}) LIMIT $${at}::text::int8) AS w ON true`;
+}
+
+/** One form of a query: it reads the digest, or it compares the state of the server with its last parameter. */
+export interface ProvenQuery {
+  readonly withDigest: string;
+  readonly withState: string;
+}
+
+/** Returns the forms of the query that runs. `at`: number of the first parameter after those of the statement. */
+export function queriesOf(
+  statement: string,
+  described: Described,
+  limits: ResultLimits,
+  at: number,
+): { readonly short: ProvenQuery; readonly long: ProvenQuery } {
+  const options = { columns: described.columns, limits, at };
+  const proof = digestProof(described);
+  return {
+    short: {
+      withDigest: wrappedShort(statement, { ...options, proof }),
+      withState: wrappedShort(statement, { ...options, proof: stateProof(at + 2) }),
+    },
+    long: {
+      withDigest: wrapped(statement, { ...options, proof }),
+      withState: wrapped(statement, { ...options, proof: stateProof(at + 1) }),
+    },
+  };
 }
 
 /** Least characters of a cell for which the short form is worth its query. */

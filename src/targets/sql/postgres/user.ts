@@ -12,10 +12,11 @@ import type {
   Texts,
 } from "../engine.ts";
 import { type CallerSettings, emptySettings, settingsOf } from "./caller.ts";
-import { makeSettings, type SentRow, type SqlDatabase, type StatementLimits, type Transaction } from "./database.ts";
+import { makeSettings, type SentRow, type SqlDatabase, type StatementLimits } from "./database.ts";
 import { describe, type PostgresDescription } from "./description.ts";
 import { failureOf } from "./failures.ts";
-import { cellShare, countQuery, wrapped, wrappedChange, wrappedShort } from "./statement.ts";
+import { CheckedQuery, PROOF_COLUMNS } from "./query.ts";
+import { countQuery, wrappedChange } from "./statement.ts";
 
 interface UserOptions {
   readonly name: string;
@@ -42,15 +43,15 @@ export class PostgresUser implements DatabaseUser {
     return this.#options.database.hasAnswered;
   }
 
-  async prepare({ statement, use, parameters }: AskedStatement, signal: AbortSignal): Promise<PreparedStatement> {
+  async prepare(asked: AskedStatement, signal: AbortSignal): Promise<PreparedStatement> {
+    const { statement, use, parameters } = asked;
     const { database, limits, caller, areFunctionsChecked, newName } = this.#options;
     const at = parameters.length + 1;
-    const wrap = use === "change" ? wrappedChange : wrapped;
-    const queryOf = (described: Pick<PostgresDescription, "columns" | "digestSql">): string =>
-      use === "count" ? countQuery(statement) : wrap(statement, described, limits, at);
-    const asked = {
+    const changeOf = (described: Pick<PostgresDescription, "columns" | "digestSql">): string =>
+      wrappedChange(statement, described, limits, at);
+    const checked = {
       statement,
-      change: use === "change" ? queryOf : undefined,
+      change: use === "change" ? changeOf : undefined,
       name: newName(),
       parameterCount: parameters.length,
       areFunctionsChecked,
@@ -58,9 +59,9 @@ export class PostgresUser implements DatabaseUser {
       hasCallerRole: caller?.role !== undefined,
     };
     try {
-      const description = await database.look(signal, (transaction) => describe(transaction, asked));
-      const short = use === "query" ? wrappedShort(statement, description, at) : "";
-      return new PostgresStatement(this.#options, description, { query: queryOf(description), short });
+      const description = await database.look(signal, (transaction) => describe(transaction, checked));
+      const text = use === "count" ? countQuery(statement) : changeOf(description);
+      return new PostgresStatement(this.#options, asked, description, text);
     } catch (error) {
       throw failureOf(error);
     }
@@ -87,19 +88,20 @@ ORDER BY key`;
 class PostgresStatement implements PreparedStatement {
   readonly description: PostgresDescription;
   readonly #user: UserOptions;
-  readonly #query: string;
-  /** Empty for changes and counts. */
-  readonly #shortQuery: string;
+  /** The text of a change or a count. */
+  readonly #text: string;
+  readonly #query: CheckedQuery;
 
   constructor(
     user: UserOptions,
+    { statement, parameters }: AskedStatement,
     description: PostgresDescription,
-    texts: { readonly query: string; readonly short: string },
+    text: string,
   ) {
     this.#user = user;
     this.description = description;
-    this.#query = texts.query;
-    this.#shortQuery = texts.short;
+    this.#text = text;
+    this.#query = new CheckedQuery({ statement, description, limits: user.limits, parameterCount: parameters.length });
   }
 
   async query(parameters: Texts, rows: number, { signal, caller }: RunContext): Promise<SqlAnswer> {
@@ -108,17 +110,12 @@ class PostgresStatement implements PreparedStatement {
     try {
       const sent = await database.read(signal, async (transaction) => {
         await makeSettings(transaction, settings);
-        return (
-          (await this.#short(transaction, parameters, rows)) ??
-          transaction.query(this.#query, [...parameters, String(rows)])
-        );
+        return this.#query.run(transaction, parameters, rows);
       });
-      const found = sent.filter(([, exceeds]) => exceeds !== null);
-      return {
-        isCurrent: sent.every(([digest]) => digest === this.description.digest),
-        rows: found.map((row) => rowOf(row.slice(1))),
-      };
+      const found = sent.rows.filter((row) => row[PROOF_COLUMNS] !== null);
+      return { isCurrent: sent.isCurrent, rows: found.map((row) => rowOf(row.slice(PROOF_COLUMNS))) };
     } catch (error) {
+      this.#query.forget();
       throw failureOf(error);
     }
   }
@@ -126,7 +123,7 @@ class PostgresStatement implements PreparedStatement {
   async count(parameters: Texts, signal: AbortSignal): Promise<number | undefined> {
     try {
       const [[counted] = []] = await this.#user.database.read(signal, (transaction) =>
-        transaction.query(this.#query, parameters),
+        transaction.query(this.#text, parameters),
       );
       return typeof counted === "string" ? Number(counted) : undefined;
     } catch (error) {
@@ -141,7 +138,7 @@ class PostgresStatement implements PreparedStatement {
     try {
       return await database.change(context.signal, async (transaction) => {
         await makeSettings(transaction, settings);
-        const sent = await transaction.query(this.#query, [...parameters, String(rows)]);
+        const sent = await transaction.query(this.#text, [...parameters, String(rows)]);
         const [digest, id, changed] = sent[0] ?? [];
         try {
           return await accept({
@@ -164,30 +161,9 @@ class PostgresStatement implements PreparedStatement {
   async outcomeOf(transaction: string, signal: AbortSignal): Promise<Outcome | undefined> {
     return (await this.#user.database.statusOf(transaction, signal)) as Outcome | undefined;
   }
-
-  /** Returns the rows when every cell is short. */
-  async #short(transaction: Transaction, parameters: Texts, rows: number): Promise<readonly SentRow[] | undefined> {
-    const share = cellShare(this.description.columns.length, rows, this.#user.limits);
-    if (share === undefined) return undefined;
-    const sent = await transaction.query(this.#shortQuery, [...parameters, String(rows), String(share)]);
-    return areShort(sent, share, this.#user.limits.bytes) ? sent : undefined;
-  }
 }
 
 /** Reads whether a row exceeds the limit of all rows, and its columns. */
 function rowOf([exceeds, ...cells]: SentRow): AnsweredRow {
   return exceeds === true ? undefined : cells.map((cell) => (cell === null ? null : String(cell)));
-}
-
-/** Returns whether no cell is longer than its share, and all together have no more bytes than a result may have. */
-function areShort(rows: readonly SentRow[], share: number, bytesMax: number): boolean {
-  let bytes = 0;
-  for (const [, , ...cells] of rows) {
-    for (const cell of cells) {
-      if (typeof cell !== "string") continue;
-      if (cell.length > share) return false;
-      bytes += Buffer.byteLength(cell);
-    }
-  }
-  return bytes <= bytesMax;
 }
