@@ -40,7 +40,14 @@ describe.skipIf(native === undefined)("the digest of a checked statement", () =>
   afterAll(() => shop.end());
 
   async function checked(database = databaseOn(shop.server.port)): Promise<CheckedQuery> {
-    const asked = { statement: STATEMENT, name: "checked", parameterCount: 1, areFunctionsChecked: true, settings: [] };
+    const asked = {
+      statement: STATEMENT,
+      name: "checked",
+      parameterCount: 1,
+      areFunctionsChecked: true,
+      hasCallerRole: false,
+      settings: [],
+    };
     const description = await database.look(signal, (transaction) => described(transaction, asked));
     return new CheckedQuery({ statement: STATEMENT, description, limits: LIMITS, parameterCount: 1 });
   }
