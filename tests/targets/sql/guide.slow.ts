@@ -123,6 +123,35 @@ describe.skipIf(native === undefined)("the guide's database", () => {
     expect(service.entry(body.traceId)).toMatchObject({ decision: "PENDING" });
   });
 
+  test("a change that meets a conflict has not happened, as the audit says, and may be made again", async () => {
+    const shop = (statement: string) => service.server?.send(statement, "shop");
+    await shop(`CREATE FUNCTION conflicts() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''40001''; END';
+CREATE TRIGGER conflicts BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION conflicts();
+INSERT INTO orders VALUES (1, 8, 'open', 1, now())`);
+    const approved = async (): Promise<Reply> => {
+      const { body } = await service.call({ customer: "8" }, "orders_set_cancelled");
+      const { id } = body.approval;
+      const { viewHash } = (await service.send("GET", `/approvals/${id}`, { token: await service.person() })).body;
+      await service.decide(id, "approve", { viewHash });
+      return service.call({ customer: "8" }, "orders_set_cancelled", { approval: { id } });
+    };
+    const { http, body } = await approved();
+    expect([http, body.error]).toEqual([
+      503,
+      {
+        ...{ code: "TARGET_UNAVAILABLE", stage: "EXECUTION", retryable: true, retryAfterMs: 1_000 },
+        message: "Another transaction was in the way. Nothing was changed; call again.",
+        details: { status: "ABORTED", outcome: "not_run" },
+      },
+    ]);
+    expect(service.entry(body.traceId)).toMatchObject({ decision: "ERROR", error: { code: "TARGET_UNAVAILABLE" } });
+    expect(
+      service.journal().filter(({ type, traceId }) => type === "change.prepared" && traceId === body.traceId),
+    ).toEqual([]);
+    await shop("DROP TRIGGER conflicts ON orders");
+    expect((await approved()).body.result).toMatchObject({ changed: 1 });
+  });
+
   test("tables and statements are imported with the commands of the guide, and load", async () => {
     const { text, cwd } = service.importing();
     for (const command of text) {
