@@ -305,6 +305,17 @@ from latest l join people p using (id) where p.name ilike $1::text group by 1 or
       expect(await ask(await loaded(await shop.open(), padded))).toEqual({ rows: [{ x: "a  ", y: ["b  ", null] }] });
     });
 
+    test("of domains are those of their base types", async () => {
+      const made = `CREATE DOMAIN code AS char(3); CREATE DOMAIN outer_code AS code; CREATE DOMAIN codes AS code[]; CREATE DOMAIN amount AS int`;
+      await shop.server.send(made, "shop");
+      const statement = `select 'a'::code as plain, 'b'::outer_code as nested, array['c', null]::code[] as list, array['d']::codes as lists, 7::amount as n`;
+      const columns = { plain: text, nested: text, list: z.array(text), lists: z.array(text), n: z.int() };
+      const binding = await loaded(await shop.open(), sqlTool({ statement, columns }));
+      expect(await ask(binding)).toEqual({
+        rows: [{ plain: "a  ", nested: "b  ", list: ["c  ", null], lists: ["d  "], n: 7 }],
+      });
+    });
+
     test("that the database refuses are in no answer", async () => {
       const tool = sqlTool({
         statement: "select email::int4 as x from people",

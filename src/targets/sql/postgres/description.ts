@@ -202,13 +202,19 @@ WHERE c.oid = ANY($1::text[]::oid[]) AND c.relkind = 'v'`,
   return { ids: [...ids], trees };
 }
 
+/** Describes columns. A domain is read as its base type: the cast of `character` to text would drop spaces behind a domain, too. */
 async function columnsOf(transaction: Transaction, sent: readonly SentColumn[]): Promise<readonly DescribedColumn[]> {
   const facts = await Promise.all(
     sent.map(async ({ type, table, number }) => {
       const [row = []] = await transaction.query(
         `WITH RECURSIVE up(id) AS (SELECT $2::text::oid UNION SELECT inhparent FROM pg_catalog.pg_inherits JOIN up ON inhrelid = id),
-down(id) AS (SELECT $2::text::oid UNION SELECT inhrelid FROM pg_catalog.pg_inherits JOIN down ON inhparent = id)
-SELECT format_type(t.oid, NULL), t.typcategory = 'A', a.attgenerated = '' AND c.relkind NOT IN ('v', 'm'),
+down(id) AS (SELECT $2::text::oid UNION SELECT inhrelid FROM pg_catalog.pg_inherits JOIN down ON inhparent = id),
+base(id, n) AS (SELECT $1::text::oid, 0 UNION ALL SELECT typbasetype, n + 1 FROM base JOIN pg_catalog.pg_type ON oid = id WHERE typtype = 'd'),
+element(id, n) AS (SELECT typelem, 0 FROM pg_catalog.pg_type WHERE oid = (SELECT id FROM base ORDER BY n DESC LIMIT 1)
+    AND format_type(oid, NULL) LIKE '%[]'
+  UNION ALL SELECT typbasetype, n + 1 FROM element JOIN pg_catalog.pg_type ON oid = id WHERE typtype = 'd')
+SELECT coalesce((SELECT format_type(id, NULL) || '[]' FROM element ORDER BY n DESC LIMIT 1),
+  (SELECT format_type(id, NULL) FROM base ORDER BY n DESC LIMIT 1)), t.typcategory = 'A', a.attgenerated = '' AND c.relkind NOT IN ('v', 'm'),
 (SELECT json_agg(json_build_array(n.nspname, r.relname, a.attname) ORDER BY r.oid <> c.oid, r.oid)::text
   FROM pg_catalog.pg_class r JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace
   WHERE r.oid IN (SELECT id FROM up UNION SELECT id FROM down))
