@@ -23,6 +23,8 @@ export interface HubRequest {
 export interface HubMethod<Input = unknown> {
   readonly name: string;
   readonly input: z.ZodType<Input>;
+  /** Whether the answer waits for something to happen: such requests do not count as those that work. */
+  readonly waits?: boolean;
   handle(input: Input, request: HubRequest): Promise<HubAnswer>;
 }
 
@@ -46,6 +48,8 @@ export interface HubClient {
    * Rejects with `HubUnavailable` when there is no answer, with `HubRefusal` when the hub refuses it.
    */
   call(method: string, input: unknown, options?: HubCallOptions): Promise<HubAnswer>;
+  /** Whether the hub was heard of within the last two seconds. */
+  readonly isConnected: boolean;
   /** Returns what the hub pushed last; undefined when that may be out of date. */
   pushed(name: string): Pushed | undefined;
   /** Calls `changed` when something was pushed, and about twice a second while the hub is away, until the returned function is called. */

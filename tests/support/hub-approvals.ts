@@ -82,6 +82,7 @@ export function clientOf(hubs: readonly Hub[], options: ClientOptions = {}): Hub
         }
       }
     },
+    isConnected: true,
     pushed: () => undefined,
     watch: () => () => {},
     close: async () => {},

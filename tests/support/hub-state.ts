@@ -22,6 +22,7 @@ export class WiredClient implements HubClient {
   issuers: readonly string[] | undefined;
   /** Names of the methods that were called. */
   readonly calls: string[] = [];
+  readonly isConnected = true;
 
   constructor(operations: StateOperations, once: Once) {
     this.#methods = new Map(stateMethods(operations, once).map((method) => [method.name, method]));

@@ -58,6 +58,10 @@ class Client implements HubClient {
     }
   }
 
+  get isConnected(): boolean {
+    return this.#stream.isFresh;
+  }
+
   pushed(name: string): Pushed | undefined {
     return this.#stream.pushed(name);
   }

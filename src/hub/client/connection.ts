@@ -5,7 +5,8 @@ import { decodeWire, HUB_BYTES_MAX, WireError } from "../wire.ts";
 
 /** What the member says of itself. */
 export interface OwnFacts {
-  readonly instance: string;
+  /** Id of its log; undefined before the log has one. */
+  readonly instance: string | undefined;
   readonly version: string;
   /** Digest of the configuration in use. */
   readonly policyVersion?: string | undefined;
@@ -66,6 +67,11 @@ export class HubConnection {
     throw failureOf(answer.status, read);
   }
 
+  /** What the member says of itself now, to be compared. */
+  get stated(): string {
+    return JSON.stringify(this.#options.facts());
+  }
+
   /** Opens the stream of events. Rejects as `post`. */
   async open(signal: AbortSignal): Promise<EgressStream> {
     const stream = await this.#sent(() =>
@@ -98,6 +104,7 @@ export class HubConnection {
   #headers(): Record<string, string> {
     const { facts, token } = this.#options;
     const { instance, version, policyVersion } = facts();
+    if (instance === undefined) throw new NoAnswer("the audit log has no id yet");
     return {
       "stc-instance": instance,
       "stc-version": version,

@@ -16,7 +16,7 @@ const AWAY_MS = 500;
 const RECONNECT = { firstMs: 100, maxMs: 2_000 } as const;
 
 export interface HubStreamOptions {
-  readonly connection: Pick<HubConnection, "open">;
+  readonly connection: Pick<HubConnection, "open" | "stated">;
   /** Milliseconds of a monotonic clock. */
   readonly monotonic: () => number;
   /** At least 0, below 1. */
@@ -89,20 +89,21 @@ export class HubStream {
       this.#attempt = new AbortController();
       try {
         await this.#read(this.#attempt);
-        this.#failures += 1;
       } catch (error) {
         this.#failures += 1;
         if (!this.#closing.signal.aborted) this.#outage.failed(`the hub is away: ${errorText(error)}`);
       }
-      if (!this.#closing.signal.aborted) await this.#pause(retryDelayMs(RECONNECT, this.#failures, random()));
+      if (!this.#closing.signal.aborted) await this.#pause(retryDelayMs(RECONNECT, this.#failures + 1, random()));
     }
   }
 
   /** Reads one stream to its end. */
   async #read(attempt: AbortController): Promise<void> {
     let silence = setTimeout(() => attempt.abort(), CONNECT_MS_MAX);
+    const { connection } = this.#options;
+    const { stated } = connection;
     try {
-      const stream = await this.#options.connection.open(attempt.signal);
+      const stream = await connection.open(attempt.signal);
       this.#offset = Number.NEGATIVE_INFINITY;
       this.#now = 0;
       const reader = new EventReader(HUB_BYTES_MAX);
@@ -110,6 +111,8 @@ export class HubStream {
         clearTimeout(silence);
         silence = setTimeout(() => attempt.abort(), SILENCE_MS);
         for (const event of reader.read(piece)) this.#take(event);
+        // The hub learns what changed, as after a reload, with the head of the next stream.
+        if (connection.stated !== stated) return;
       }
     } finally {
       clearTimeout(silence);

@@ -68,6 +68,7 @@ function methodOf<Name extends ApprovalMethodName>(name: Name, approvals: HubSto
   return {
     name: approvalMethodName(name),
     input: APPROVAL_INPUTS[name] as z.ZodType,
+    waits: name === "awaitEvents",
     async handle(input, request) {
       const { member, id } = request;
       const issuer = issuerIn(input as Named);

@@ -140,7 +140,7 @@ export class HubListener {
       await streams.send(response, untilMs).finally(leave);
       return;
     }
-    const release = methods.enter(member);
+    const release = methods.enter(member, method);
     const leave = connected.enter(member, factsOf(request), "request");
     try {
       const body = await bodyOf(request);

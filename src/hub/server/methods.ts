@@ -5,6 +5,8 @@ import { decodeWire, encodeWire, WireError } from "../wire.ts";
 
 /** Requests of all members at once. */
 const TOTAL_MAX = 1_024;
+/** Waiting requests of one instance: one waits for all, and those before it may not have ended yet. */
+const WAITING_MAX = 8;
 const RETRY_AFTER_MS = 200;
 const ISSUES_MAX = 5;
 
@@ -21,6 +23,7 @@ export class Methods {
   readonly #methods: ReadonlyMap<string, HubMethod>;
   readonly #perMemberMax: () => number;
   readonly #running = new Map<string, number>();
+  readonly #waiting = new Map<string, number>();
   #total = 0;
 
   constructor(methods: readonly HubMethod[], perMemberMax: () => number) {
@@ -38,17 +41,14 @@ export class Methods {
    *
    * @throws {HubBusy}
    */
-  enter({ name }: HubMember): () => void {
-    const running = this.#running.get(name) ?? 0;
-    if (running >= this.#perMemberMax()) throw new HubBusy("the member has too many requests open at once");
+  enter({ name, instance }: HubMember, method: string): () => void {
+    if (this.#methods.get(method)?.waits === true) return counted(this.#waiting, `${name} ${instance}`, WAITING_MAX);
     if (this.#total >= TOTAL_MAX) throw new HubBusy("too many requests are open at once");
-    this.#running.set(name, running + 1);
+    const leave = counted(this.#running, name, this.#perMemberMax());
     this.#total += 1;
     return () => {
       this.#total -= 1;
-      const left = (this.#running.get(name) ?? 1) - 1;
-      if (left === 0) this.#running.delete(name);
-      else this.#running.set(name, left);
+      leave();
     };
   }
 
@@ -76,6 +76,18 @@ export class Methods {
       throw new HubUnavailable("the hub's store does not answer", { cause: error });
     }
   }
+}
+
+/** @throws {HubBusy} */
+function counted(counts: Map<string, number>, key: string, max: number): () => void {
+  const count = counts.get(key) ?? 0;
+  if (count >= max) throw new HubBusy("the member has too many requests open at once");
+  counts.set(key, count + 1);
+  return () => {
+    const left = (counts.get(key) ?? 1) - 1;
+    if (left === 0) counts.delete(key);
+    else counts.set(key, left);
+  };
 }
 
 function read(body: Uint8Array): unknown {

@@ -85,15 +85,21 @@ function configuredUrl(config: Config, stores: Stores): string | undefined {
   return store === undefined ? undefined : absoluteUrl(config, store);
 }
 
+/** Approvals as a service has them; those of a hub's member have no webhooks. */
+export type ServiceApprovals = ReceiptedApprovals & NotifiedApprovals;
+
+/** Approvals of a database. */
+export interface StoredApprovals
+  extends ReceiptedApprovals,
+    WithWebhooks,
+    Pick<OpenedApprovals, "forMember" | "memberEvents"> {}
+
 /**
  * Opens the store that the configuration names.
  *
  * @throws {StartupError} when it cannot be opened
  */
-export async function openStore(
-  config: Config,
-  parts: OpenStoreParts,
-): Promise<(ReceiptedApprovals & WithWebhooks) | undefined> {
+export async function openStore(config: Config, parts: OpenStoreParts): Promise<StoredApprovals | undefined> {
   const { store, storeUrlFile: _, receiptKeyFile: __, ...limits } = config.approvals;
   const field = store === undefined ? "approvals.storeUrlFile" : "approvals.store";
   const tally = new DecisionTally();
@@ -111,7 +117,8 @@ export async function openStore(
       log: parts.log,
       limits,
     });
-    return { ...withWebhooks(approvals, { ...parts, tally }), receiptOf: parts.receiptOf };
+    const { forMember, memberEvents } = approvals;
+    return { ...withWebhooks(approvals, { ...parts, tally }), receiptOf: parts.receiptOf, forMember, memberEvents };
   } catch (error) {
     throw new StartupError([`${field}: ${errorText(error)}`]);
   }

@@ -1,18 +1,23 @@
 import type { AuditLog } from "../../audit/audit-log.ts";
+import type { StateOperations } from "../../database/operations.ts";
 import type { Config } from "../config/config.ts";
+import type { StoredApprovals } from "./approvals.ts";
 import type { Parts } from "./assembly.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 
 /** Loads the code of a hub, or of a member, only for one. */
 
-type HubOpening = Capabilities & Hooks & Pick<AuditLog, "journal"> & Pick<Parts, "hub">;
+interface HubOpening extends Capabilities, Hooks, Pick<AuditLog, "journal">, Pick<Parts, "hub"> {
+  readonly approvals: StoredApprovals | undefined;
+  readonly operations: StateOperations;
+}
 
 /** Opens the hub's end for members; undefined when the service is no hub. */
-export async function openHub(config: Config, { hub, ...parts }: HubOpening) {
+export async function openHub(config: Config, { hub, approvals, ...parts }: HubOpening) {
   // One process answers for all workers.
-  if (hub?.listen === undefined || config.worker !== undefined) return undefined;
+  if (hub?.listen === undefined || approvals === undefined || config.worker !== undefined) return undefined;
   const { openHub: open } = await import("./hub.ts");
-  return open(config, { ...parts, settings: hub.listen, methods: [], sources: [] });
+  return open(config, { ...parts, approvals, settings: hub.listen });
 }
 
 interface MemberOpening extends Capabilities, Pick<Hooks, "onCertificates">, Pick<Parts, "hub"> {

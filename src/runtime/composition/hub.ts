@@ -1,14 +1,20 @@
 import { randomBytes } from "node:crypto";
+import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import { present } from "../../core/present.ts";
 import type { CertificateEvent } from "../../core/target-kind.ts";
 import { VERSION } from "../../core/version.ts";
+import type { StateOperations } from "../../database/operations.ts";
 import { OPERATED_ADDRESSES } from "../../egress/addresses.ts";
 import { RotatingClient } from "../../egress/rotating-client.ts";
 import { openHubClient } from "../../hub/client/client.ts";
-import type { HubClient, HubMethod, PushSource } from "../../hub/contract.ts";
+import type { HubClient } from "../../hub/contract.ts";
+import { approvalMethods } from "../../hub/methods/approvals.ts";
+import { hubApprovals } from "../../hub/methods/hub-approvals.ts";
+import { hubState, stateMethods, statePushes, sweepState } from "../../hub/methods/state.ts";
+import { once } from "../../hub/once.ts";
 import { ConnectedMembers, type MemberState } from "../../hub/server/connected.ts";
 import { HubListener, type HubListenerOptions } from "../../hub/server/listener.ts";
 import { Members } from "../../hub/server/members.ts";
@@ -16,6 +22,7 @@ import { Methods } from "../../hub/server/methods.ts";
 import { RefusalLines } from "../../hub/server/refusal-lines.ts";
 import { Streams } from "../../hub/server/streams.ts";
 import type { Config } from "../config/config.ts";
+import type { StoredApprovals } from "./approvals.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import type { HubSettings } from "./hub-settings.ts";
 
@@ -24,11 +31,12 @@ const REQUEST_MS = 1_000;
 /** Connections of a member for requests; the stream has one of its own. */
 const CONNECTIONS_MAX = 8;
 const ID_BYTES = 16;
+const SWEEP_EVERY_MS = 60_000;
 
 interface HubParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError" | "onHubRequest"> {
   readonly settings: NonNullable<HubSettings["listen"]>;
-  readonly methods: readonly HubMethod[];
-  readonly sources: readonly PushSource[];
+  readonly approvals: Pick<StoredApprovals, "forMember" | "memberEvents">;
+  readonly operations: StateOperations;
   readonly journal: AuditLog["journal"];
 }
 
@@ -47,12 +55,12 @@ export interface RunningHub {
 
 /** @throws {StartupError} when the address cannot be listened at */
 export async function openHub(config: Config, parts: HubParts): Promise<RunningHub> {
-  const { settings, methods, sources, clock, monotonic, journal, logError = () => {}, onHubRequest } = parts;
+  const { settings, approvals, operations, clock, monotonic, journal, logError = () => {}, onHubRequest } = parts;
   const { host, port, tls, tokens } = settings;
   let inUse = config;
   const perMemberMax = config.hub?.requestsPerMemberMax ?? REQUESTS_PER_MEMBER_MAX;
   const connected = new ConnectedMembers(clock);
-  const streams = new Streams({ sources, clock, monotonic, logError });
+  const streams = new Streams({ sources: statePushes(operations), clock, monotonic, logError });
   const options: HubListenerOptions = {
     host,
     port,
@@ -63,7 +71,7 @@ export async function openHub(config: Config, parts: HubParts): Promise<RunningH
       tokens,
       clock,
     }),
-    methods: new Methods(methods, () => perMemberMax),
+    methods: new Methods([...approvalMethods(approvals), ...stateMethods(operations, once)], () => perMemberMax),
     streams,
     connected,
     refusals: new RefusalLines({ journal, clock }),
@@ -74,6 +82,13 @@ export async function openHub(config: Config, parts: HubParts): Promise<RunningH
   };
   try {
     const { listener, port: actual } = await HubListener.open(options);
+    const sweep = (): void => {
+      sweepState(operations).catch((error: unknown) =>
+        logError("what members no longer use could not be deleted", error),
+      );
+    };
+    const sweeping = setInterval(sweep, SWEEP_EVERY_MS);
+    sweeping.unref();
     return {
       url: `${tls === undefined ? "http" : "https"}://${host.includes(":") ? `[${host}]` : host}:${actual}`,
       members: () => connected.list(),
@@ -82,7 +97,10 @@ export async function openHub(config: Config, parts: HubParts): Promise<RunningH
       change(config: Config) {
         inUse = config;
       },
-      close: () => listener.close(),
+      async close() {
+        clearInterval(sweeping);
+        await listener.close();
+      },
     };
   } catch (error) {
     streams.close();
@@ -101,8 +119,28 @@ interface MemberParts extends Pick<Capabilities, "clock" | "monotonic" | "random
   readonly policyVersion: () => string | undefined;
 }
 
+/** What a member has instead of a database. */
+export interface MemberOfHub {
+  readonly approvals: Approvals;
+  readonly operations: StateOperations;
+  /** Whether the hub was heard of within the last seconds. */
+  isConnected(): boolean;
+  close(): Promise<void>;
+}
+
 /** Connects to the hub. The start does not wait for it. */
-export function openMember({ hub: section }: Config, parts: MemberParts): HubClient {
+export function openMember(config: Config, parts: MemberParts): MemberOfHub {
+  const client = clientOf(config, parts);
+  const hub = present(config.hub?.url, "the hub's URL");
+  return {
+    approvals: hubApprovals(client, { hub, log: parts.log }),
+    operations: hubState(client, { hub }),
+    isConnected: () => client.isConnected,
+    close: () => client.close(),
+  };
+}
+
+function clientOf({ hub: section }: Config, parts: MemberParts): HubClient {
   const { settings, clock, monotonic, random, log, onCertificates, instance, policyVersion } = parts;
   const { readToken: token, secured } = settings;
   const url = new URL(present(section?.url, "the hub's URL"));
@@ -119,7 +157,7 @@ export function openMember({ hub: section }: Config, parts: MemberParts): HubCli
     url,
     connections,
     token,
-    facts: () => ({ instance: instance() ?? "unknown", version: VERSION, policyVersion: policyVersion() }),
+    facts: () => ({ instance: instance(), version: VERSION, policyVersion: policyVersion() }),
     newId: () => randomBytes(ID_BYTES).toString("base64url"),
     monotonic,
     random,

@@ -14,7 +14,7 @@ import type { Modules } from "../module-types.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
 import type { Reloaded } from "../reload/types.ts";
-import { openState, openStore } from "./approvals.ts";
+import { openState, openStore, type ServiceApprovals } from "./approvals.ts";
 import { assemble as assembleParts, type FoundBefore, type InUse, type Parts } from "./assembly.ts";
 import {
   auditState,
@@ -83,7 +83,7 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
   const parts = await assemble(config, modules, { ...hooks, problems });
   const { hashKey } = parts;
   let inUse: Pick<LiveSnapshots<ReturnType<typeof joinSnapshot>>, "current"> | undefined;
-  const { audit, approvals, state, hubClient } = await openStores(config, hooks, {
+  const { audit, stored, state, member } = await openStores(config, hooks, {
     ...parts,
     stores: modules.approvalStores,
     policyVersion: () => inUse?.current().version,
@@ -92,7 +92,9 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
     throw error;
   });
   const journal: AuditLog["journal"] = (line) => audit.journal(line);
-  const operations = operationsOn(state, journal);
+  const operations = member?.operations ?? operationsOn(state, journal);
+  const approvals: ServiceApprovals | undefined =
+    member === undefined ? stored : { ...member.approvals, receiptOf: parts.receiptOf };
   const log = hooks.logError ?? (() => {});
   const flow = new DataFlowOpener({ state: operations, modules, newId: randomUUID, newSecret, log });
   const join = async (read: Config, joined: Parts, taken: Fingerprint) => {
@@ -134,7 +136,14 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
   await versions.adopt(snapshots.current(), "start");
   await halts.start();
   if (approvals !== undefined) await doubtInterrupted(audit, approvals, hooks);
-  const hub = await openHub(config, { ...CAPABILITIES, ...hooks, hub: parts.hub, journal });
+  const hub = await openHub(config, {
+    ...CAPABILITIES,
+    ...hooks,
+    hub: parts.hub,
+    approvals: stored,
+    operations,
+    journal,
+  });
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, audit });
   const formerLogs = await continueFormerLogs(config, { ...parts, approvals, hooks, modules });
   const reloading = startReloading(config, {
@@ -148,7 +157,7 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
       limits.change(read, loaded.tools);
       halts.change(read.halts.whenUnknown);
       quotas.change(read);
-      approvals?.webhooks.change(webhooks);
+      stored?.webhooks.change(webhooks);
       hub?.change(read);
     },
     build: async (read, { callers, parts: { points } }, taken) => {
@@ -176,7 +185,8 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
     reloading,
     versions,
     hub,
-    hubClient,
+    member,
+    operations,
   };
 }
 
@@ -215,7 +225,7 @@ function serviceOf(opened: Opened) {
     /** The halts that operators have set. */
     halts,
     /** Whether the shared state is shared with other processes, or only between calls. */
-    policyScope: state.scope,
+    policyScope: opened.operations.scope,
     /** Rows that all processes of the approvals' database share. */
     sharedState: state,
     dataFlow: () => snapshots.current().dataFlow,
@@ -261,6 +271,8 @@ function serviceOf(opened: Opened) {
     revocations: () => snapshots.current().parts.identity.revocations?.state(),
     /** The hub's end for members; undefined when the service is no hub. */
     hub: opened.hub,
+    /** What a member of a hub has instead of a database; undefined when the service is no member. */
+    member: opened.member,
     /** Returns the URLs from which agents may get tokens. */
     authorizationServers: () => snapshots.current().parts.identity.authorizationServers,
     /** Tools whose target is not configured, with the reason. */
@@ -300,7 +312,7 @@ async function close(opened: Opened, graceMs: number): Promise<void> {
   await flow.close();
   await state.close();
   await approvals?.close();
-  await opened.hubClient?.close();
+  await opened.member?.close();
   const ended = closeAudit(audit, exporters, { type: "service.stopped", ...ownOrigins(audit) });
   await Promise.all([ended, opened.formerLogs?.close(), tracing.close()]);
 }
@@ -329,7 +341,7 @@ async function openStores(config: Config, hooks: Hooks, { checkpointKey, hub, po
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
     const log = hooks.logError ?? (() => {});
     const claimant = (): string | undefined => audit.id();
-    const hubClient = await openMember(config, {
+    const member = await openMember(config, {
       ...CAPABILITIES,
       ...hooks,
       hub,
@@ -337,8 +349,8 @@ async function openStores(config: Config, hooks: Hooks, { checkpointKey, hub, po
       instance: claimant,
       policyVersion,
     });
-    const approvals = await openStore(config, { ...parts, clock, journal, log, claimant });
-    return { audit, approvals, hubClient, state: openState(config, { stores: parts.stores, clock, monotonic, log }) };
+    const stored = await openStore(config, { ...parts, clock, journal, log, claimant });
+    return { audit, stored, member, state: openState(config, { stores: parts.stores, clock, monotonic, log }) };
   } catch (error) {
     await audit.close();
     throw error;

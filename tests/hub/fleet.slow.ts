@@ -1,0 +1,142 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { join } from "node:path";
+import { journalEntries } from "../support/audit-files.ts";
+import type { EndingWorld } from "../support/ending-world.ts";
+import { FleetWorld } from "../support/fleet-world.ts";
+import { until } from "../support/until.ts";
+
+describe("a hub with two members", () => {
+  let fleet: FleetWorld;
+  let a: EndingWorld;
+  let b: EndingWorld;
+  beforeAll(async () => {
+    fleet = await FleetWorld.start();
+    a = await fleet.withCertificate("a");
+    b = await fleet.withToken();
+    await Promise.all([a.start(), b.start()]);
+    await fleet.connected("agents/a");
+    await fleet.connected("agent-b@");
+  }, 120_000);
+  afterAll(() => fleet.end());
+
+  test("what a member asks is decided at the hub, and runs once", async () => {
+    const asked = await fleet.call(a, "asked", "one");
+    expect(asked).toMatchObject({ http: 202, body: { status: "pending" } });
+    const { id } = asked.body.approval;
+    expect((await fleet.approve(id)).http).toBe(200);
+    expect((await fleet.call(a, "asked", "one", { approval: { id } })).body).toMatchObject({ result: { key: "one" } });
+    const again = await fleet.call(a, "asked", "one", { approval: { id } });
+    expect(again.http).not.toBe(200);
+    expect(fleet.runs().filter((key) => key === "one")).toEqual(["one"]);
+  }, 60_000);
+
+  test("a member cannot decide, and says where it is done", async () => {
+    const asked = await fleet.call(b, "asked", "own");
+    const { id } = asked.body.approval;
+    const answer = await fleet.approve(id, b);
+    expect(answer.http).not.toBe(200);
+    expect(JSON.stringify(answer.body)).toContain("https://localhost:");
+  }, 60_000);
+
+  test("a halt that is set at the hub stops both members within a second", async () => {
+    const set = await fleet.send(fleet.hub, "POST", "/halts", { body: { kind: "all", reason: "drill" } });
+    const setAt = performance.now();
+    const stopped = [a, b].map((member) =>
+      until("the halt", async () => {
+        const { body } = await fleet.call(member, "counted", "halted");
+        return body.error?.code === "HALTED" ? performance.now() - setAt : undefined;
+      }),
+    );
+    for (const ms of await Promise.all(stopped)) expect(ms).toBeLessThan(1_000);
+    await fleet.send(fleet.hub, "DELETE", `/halts/${set.body.halt.id}`);
+    for (const member of [a, b]) {
+      await until("the end of the halt", async () => {
+        const { http } = await fleet.call(member, "counted", "resumed");
+        return http === 200 ? true : undefined;
+      });
+    }
+  }, 60_000);
+
+  test("a quota is shared by the members", async () => {
+    const codes: string[] = [];
+    for (let call = 0; call < 60; call += 1) {
+      const { body } = await fleet.call(call % 2 === 0 ? a : b, "counted", `q${call}`);
+      codes.push(body.error?.code ?? "OK");
+    }
+    const ran = codes.filter((code) => code === "OK").length;
+    expect(ran).toBeLessThanOrEqual(40);
+    expect(ran).toBeGreaterThan(10);
+    expect(new Set(codes)).toEqual(new Set(["OK", "QUOTA_EXCEEDED"]));
+  }, 120_000);
+
+  test("operators see the members with their versions, and their requests are counted", async () => {
+    const { http, body } = await fleet.send(fleet.hub, "GET", "/members");
+    expect(http).toBe(200);
+    expect(body.members).toMatchObject([
+      { name: "spiffe://acme.test/agents/a", version: expect.any(String), connected: true },
+      { name: "system:serviceaccount:shop:agent-b@https://workloads.test", connected: true },
+    ]);
+    expect(body.members[0].policyVersion).toMatch(/^[0-9a-f]{64}$/);
+    const without = await fleet.operator(["halts:read"]);
+    expect((await fleet.send(fleet.hub, "GET", "/members", { token: without })).http).toBe(403);
+    expect((await fleet.send(a, "GET", "/members")).http).toBe(404);
+    const metrics = (await fleet.send(fleet.hub, "GET", "/metrics")).body as string;
+    expect(metrics).toContain("stc_hub_members_connected 2");
+    expect(metrics).toMatch(/stc_hub_requests_total\{method="approvals\.ask",outcome="answered"\} \d+/);
+  }, 60_000);
+});
+
+describe("who may connect", () => {
+  let fleet: FleetWorld;
+  beforeAll(async () => {
+    fleet = await FleetWorld.start();
+  }, 60_000);
+  afterAll(() => fleet.end());
+
+  const refusals = (): readonly string[] =>
+    journalEntries(join(fleet.hub.world.folder, "audit")).flatMap(({ type, reason }) =>
+      type === "hub.refused" ? [String(reason)] : [],
+    );
+
+  test.each([
+    [
+      "an expired certificate",
+      (world: FleetWorld) => world.withCertificate("c", { notAfter: new Date(Date.now() - 1_000) }),
+      "the client certificate is not trusted: CERT_HAS_EXPIRED",
+    ],
+    [
+      "a foreign name",
+      (world: FleetWorld) => world.withCertificate("c", { names: [{ type: "url", value: "spiffe://other.test/c" }] }),
+      "hub.members has none of the certificate's names: spiffe://other.test/c",
+    ],
+    [
+      "a token for another audience",
+      (world: FleetWorld) => world.withToken({ audience: "other" }),
+      "the workload token is refused: aud: our audience is not in it",
+    ],
+    [
+      "an expired token",
+      (world: FleetWorld) => world.withToken({ expires: new Date(Date.now() - 60_000) }),
+      "the workload token is refused: exp: in the past",
+    ],
+    [
+      "another subject",
+      (world: FleetWorld) => world.withToken({ subject: "agent-x" }),
+      "hub.members does not have the token's subject agent-x",
+    ],
+  ])(
+    "%s is refused, with a reason at both ends and an entry",
+    async (_title, create, reason) => {
+      const member = await create(fleet);
+      await member.start();
+      await until("the reason in the member's log", () => (member.log().includes(reason) ? true : undefined));
+      await until("the entry", () => (refusals().includes(reason) ? true : undefined));
+      const asked = await fleet.call(member, "asked", "refused");
+      expect(asked.http).toBe(503);
+      // One line a minute, however often it tries.
+      expect(refusals().filter((line) => line === reason)).toHaveLength(1);
+      await member.remove();
+    },
+    60_000,
+  );
+});
