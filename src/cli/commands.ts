@@ -11,4 +11,5 @@ export const COMMANDS: readonly CommandFile[] = [
   () => import("./flow-commands.ts"),
   () => import("./fleet-commands.ts"),
   () => import("./audit/commands.ts"),
+  () => import("./bundle-commands.ts"),
 ];

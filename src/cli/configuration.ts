@@ -1,3 +1,4 @@
+import type { BundleMember } from "../bundles/member.ts";
 import { StartupError } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { printableCell } from "../core/printable.ts";
@@ -6,7 +7,7 @@ import { MODULES } from "../modules.ts";
 import { assemble, type Parts } from "../runtime/composition/wiring.ts";
 import type { Config, Environment } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
-import { readConfigFile } from "../runtime/config/file.ts";
+import { readBundleFile, readConfigFile } from "../runtime/config/file.ts";
 import { isClone } from "../runtime/own-code.ts";
 import type { CONFIGURED, OptionValues } from "./command.ts";
 import { wrongUsage } from "./output.ts";
@@ -24,6 +25,8 @@ export interface Configured {
    * @throws {StartupError}
    */
   readAgain(): Config;
+  /** The fleet's part of the configuration; undefined where it has none. */
+  readonly bundle?: BundleMember | undefined;
   /** Starts the services that exist only in development; resolves to the function that stops them. */
   start(): Promise<() => Promise<void>>;
 }
@@ -70,8 +73,18 @@ export async function configuration({ config, dev }: ConfigurationOptions): Prom
   }
   const file = config ?? environment["STC_CONFIG"];
   if (!file) throw new StartupError(["no configuration: set STC_CONFIG, give --config FILE, or --dev for development"]);
-  const readAgain = (): Config => readConfigFile(file, environment, MODULES);
-  return { config: readAgain(), readAgain, start: async () => async () => {} };
+  const bundle = await openBundle(file);
+  const readAgain = (): Config =>
+    readConfigFile(file, environment, MODULES, (written) => bundle?.amend(written) ?? written);
+  return { config: readAgain(), readAgain, bundle, start: async () => async () => {} };
+}
+
+/** Returns undefined for a configuration without a bundle: then nothing is loaded that knows bundles. */
+async function openBundle(file: string): Promise<BundleMember | undefined> {
+  const section = readBundleFile(file);
+  if (section === undefined) return undefined;
+  const { BundleMember: Member } = await import("../bundles/member.ts");
+  return Member.open(section, { clock: Date.now, monotonic: () => performance.now() });
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import { ANY_LOG, verifierKeyOf } from "../audit/chain/signed-note.ts";
+import type { BundleMember } from "../bundles/member.ts";
 import { classificationNotes } from "../core/manifest/change-words.ts";
 import { endedWithin } from "../core/time-limits.ts";
 import { DETECTOR } from "../detection/sensitive.ts";
@@ -41,6 +42,8 @@ interface ServiceOptions {
   readonly modules?: BuildModules;
   /** True on the development stand, where one-time links open the console. */
   readonly isDevelopment?: boolean;
+  /** Brings the bundles of the fleet; undefined without the section `bundle`. */
+  readonly bundle?: BundleMember | undefined;
 }
 
 /**
@@ -51,7 +54,7 @@ interface ServiceOptions {
 export async function startService(
   config: Config,
   readAgain?: Hooks["readAgain"],
-  { modules = MODULES, isDevelopment = false }: ServiceOptions = {},
+  { modules = MODULES, isDevelopment = false, bundle }: ServiceOptions = {},
 ) {
   let detector: Service["detector"] | undefined;
   const output = openLog({ ...config.log, worker: config.worker, detector: () => detector?.() ?? DETECTOR });
@@ -83,6 +86,7 @@ export async function startService(
     certificates: () => service.targets().certificates(),
     approvals: () => service.approvals,
     workers: () => parent?.counts(),
+    bundle: () => bundle?.status(),
     listeners: () => listening(),
     // One process answers for all workers.
     ...(worker === undefined && {
@@ -91,10 +95,12 @@ export async function startService(
     }),
     dropped: { traces: service.droppedSpans, logs: () => output.dropped() },
   });
+  let unfollow = (): void => {};
   const shutdown = new Shutdown({
     delayMs: config.server.shutdownDelayMs,
     begin() {
       log.info({ delayMs: config.server.shutdownDelayMs }, "shutting down");
+      unfollow();
       service.announceEnd();
       parent?.endLater();
     },
@@ -118,7 +124,7 @@ export async function startService(
   const { reload } = service;
   const parts = {
     ...service,
-    ...servedParts(config, service, parent?.states),
+    ...servedParts(config, service, { workers: parent?.states, bundle }),
     reload: reload && processes ? (by: ReloadRequester) => processes.reload(reload, by) : reload,
     learning: processes === undefined ? service.learning : undefined,
     notReady,
@@ -135,6 +141,7 @@ export async function startService(
   if (worker === undefined) logListening({ url, consoleUrl, operatorUrl, hubUrl: service.hub?.url }, service, log);
   const drain = async (): Promise<void> => {
     log.info("draining");
+    unfollow();
     service.drain();
     const closed = listeners.close().finally(() => opened?.console.close());
     // Each worker takes the same time, and then cuts its calls off.
@@ -153,6 +160,10 @@ export async function startService(
     await output.flush(LOG_FLUSH_MS);
   };
   await worker?.listening(url, { service, metrics, notReady, shutdown });
+  if (bundle !== undefined && reload !== undefined) {
+    const { journal } = service;
+    unfollow = bundle.follow({ reload, journal, log: (level, event, message) => log[level](event, message) });
+  }
   return {
     /** URL of the listener for calls, with its actual port. */
     url,
@@ -209,7 +220,7 @@ export function signingFacts(config: Config, key: Service["checkpointKey"]) {
   return { keyFile: pathFrom(config, checkpointKeyFileOf(config)), verifier: verifierKeyOf(ANY_LOG, key) };
 }
 
-interface ConsoleParts extends Required<ServiceOptions> {
+interface ConsoleParts extends Required<Omit<ServiceOptions, "bundle">> {
   readonly log: Logger;
 }
 
@@ -250,8 +261,13 @@ function resourceOf({ server, mcp }: Config): string | undefined {
   return mcp.oauthMetadata === false ? undefined : server.resource;
 }
 
+/** Parts of the program whose states operators see. */
+interface StatedParts extends Pick<ServiceOptions, "bundle"> {
+  readonly workers: (() => readonly object[]) | undefined;
+}
+
 /** Returns what endpoints need in addition to the service itself. */
-function servedParts(config: Config, service: Service, workers: (() => readonly object[]) | undefined) {
+function servedParts(config: Config, service: Service, { workers, bundle }: StatedParts) {
   const { resourceScopes, tls } = config.server;
   const resource = resourceOf(config);
   return {
@@ -279,6 +295,7 @@ function servedParts(config: Config, service: Service, workers: (() => readonly 
       halts: service.halts.describe(),
       decisionPoints: statesShown(service.decisionPoints()),
       ...(workers !== undefined && { workers: workers() }),
+      ...(bundle !== undefined && { bundle: bundle.status() }),
     }),
   };
 }
@@ -343,11 +360,11 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
   // Development ends with SIGHUP, which reports a closed terminal. A service reloads, and keeps running even when it cannot
   // reload.
   if (options.dev !== true) process.on("SIGHUP", () => void running?.reload?.("signal"));
-  const { config, readAgain, start } = await configuration(options);
+  const { config, readAgain, bundle, start } = await configuration(options);
   const stop = await start();
   let service: RunningService;
   try {
-    service = running = await startService(config, readAgain, { isDevelopment: options.dev === true });
+    service = running = await startService(config, readAgain, { isDevelopment: options.dev === true, bundle });
   } catch (error) {
     await stop();
     throw error;

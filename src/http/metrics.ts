@@ -43,6 +43,8 @@ interface MetricSources {
   readonly dropped?: Readonly<Record<string, () => number>>;
   /** Counts the members of a hub; undefined in a service that is none. */
   readonly hub?: { connected(): number } | undefined;
+  /** Returns the state of the fleet's bundle; undefined where the configuration has none. */
+  readonly bundle?: () => { readonly version: number; readonly state: string; readonly expires: string } | undefined;
   /** Returns counts of the worker processes; undefined when there are none. */
   readonly workers?: () => { readonly ready: number; readonly replaced: number } | undefined;
 }
@@ -350,6 +352,18 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
     ({ workers }) => {
       const counts = workers?.();
       return counts === undefined ? [] : lone(counts.replaced);
+    },
+  ),
+  row(Gauge, ["stc_bundle_version", "Version of the fleet's bundle in force, by its state", "state"], ({ bundle }) => {
+    const status = bundle?.();
+    return status === undefined ? [] : [[{ state: status.state }, status.version]];
+  }),
+  row(
+    Gauge,
+    ["stc_bundle_expiry_timestamp_seconds", "When the bundle's timestamp expires, in seconds since 1970"],
+    ({ bundle }) => {
+      const status = bundle?.();
+      return status === undefined ? [] : lone(Date.parse(status.expires) / 1000);
     },
   ),
   row(

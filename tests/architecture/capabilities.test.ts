@@ -32,6 +32,7 @@ const CAPABILITIES: readonly Capability[] = [
       "src/hub/server/",
       "src/cli/development/",
       "src/console/app/api.ts",
+      "src/bundles/server.ts",
     ],
   },
   {
@@ -63,6 +64,8 @@ const CAPABILITIES: readonly Capability[] = [
         "src/decision-points/cedar/engine.ts",
         "src/cli/",
         "src/cli/development/",
+        "src/bundles/build.ts",
+        "src/bundles/store.ts",
       ],
       ...[
         "src/runtime/config/file.ts",
@@ -113,6 +116,7 @@ const CAPABILITIES: readonly Capability[] = [
     holders: [
       ...[
         "src/runtime/composition/wiring.ts",
+        "src/cli/bundle.ts",
         "src/cli/configuration.ts",
         "src/cli/token.ts",
         "src/cli/audit/directory.ts",

@@ -82,7 +82,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // Runs in browsers: nothing of the service but pure functions of `core`.
   "console/app": ["core"],
   workers: ["core", "pipeline", "runtime/reload"],
+  bundles: ["core", "audit", "egress", "runtime/config", "runtime/reload"],
   cli: [
+    "bundles",
     ...["core", "approvals", "audit", "detection", "egress", "http", "pipeline", "targets/command", "cli/development"],
     "targets/sql",
     ...["modules.ts", "index.ts", "runtime/composition", "runtime/config", "runtime/log", "runtime/module-types.ts"],
@@ -145,6 +147,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
   workers: ["prom-client"],
+  bundles: ["zod"],
   database: ["zod"],
   hub: ["zod"],
   mcp: ["zod"],

@@ -6,6 +6,7 @@ import { collectorProblems } from "../../core/network.ts";
 import type { DeclaredKind } from "../../core/target-kind.ts";
 import type { Modules } from "../module-types.ts";
 import { approvals } from "./approvals.ts";
+import { bundle, checkBundle } from "./bundle.ts";
 import { dataFlow } from "./data-flow.ts";
 import { decisionPoints } from "./decision-points.ts";
 import { auditExport } from "./export.ts";
@@ -411,6 +412,8 @@ const sections = (modules: Modules) =>
      * Default: the host name.
      */
     instance: instanceName.optional(),
+    /** A signed bundle with the part of the configuration that all members of a fleet share. */
+    bundle: bundle.optional(),
     server,
     /** Manifests: files or folders. */
     tools: reloaded(
@@ -462,6 +465,7 @@ const schemaOf = (modules: Modules) =>
     const { assertion: own, console, jwt, mcp, server } = config;
     const add = problemAdder(context);
     checkBindings(config, context);
+    checkBundle(config, context);
     checkWorkers(config, context);
     checkHubSection(config, context);
     if (console?.oidc !== undefined && server.console === undefined) {

@@ -4,6 +4,7 @@ import { parseDocument, type YAMLParseError } from "yaml";
 import { systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { Modules } from "../module-types.ts";
+import { type BundleSection, readBundle } from "./bundle.ts";
 import { type Config, type Environment, readConfig, readServer } from "./config.ts";
 
 /** Address for health checks of a service on this machine. */
@@ -15,13 +16,29 @@ export interface HealthAddress {
 }
 
 /**
- * Reads the configuration file. Paths in it are relative to its own folder.
+ * Reads the configuration file. Paths in it are relative to its own folder. `amend` adds what the file does not say itself.
  *
  * @throws {StartupError} with every error, each with file and field
  */
-export function readConfigFile(path: string, environment: Environment, modules: Modules): Config {
+export function readConfigFile(
+  path: string,
+  environment: Environment,
+  modules: Modules,
+  amend: (written: unknown) => unknown = (written) => written,
+): Config {
   const file = resolve(path);
-  return readConfig(readWritten(file), { folder: dirname(file), environment, origin: file }, modules);
+  return readConfig(amend(readWritten(file)), { folder: dirname(file), environment, origin: file }, modules);
+}
+
+/**
+ * Returns the section `bundle` of a configuration file; undefined when it has none. Reads that section alone: without a bundle, the
+ * others are not complete.
+ *
+ * @throws {StartupError}
+ */
+export function readBundleFile(path: string): BundleSection | undefined {
+  const file = resolve(path);
+  return readBundle(readWritten(file), { folder: dirname(file), origin: file });
 }
 
 /**
@@ -77,12 +94,16 @@ function addressOf(host: string, port: number): string {
 
 /** @throws {StartupError} */
 function readWritten(file: string): unknown {
-  let source: string;
   try {
-    source = readFileSync(file, "utf8");
+    return parseYaml(readFileSync(file, "utf8"), file);
   } catch (error) {
+    if (error instanceof StartupError) throw error;
     throw new StartupError([`${file}: cannot be read (${systemCode(error)})`]);
   }
+}
+
+/** Parses the YAML of a configuration. @throws {StartupError} */
+export function parseYaml(source: string, file: string): unknown {
   const document = parseDocument(source, { uniqueKeys: true, maxAliasCount: 0 } as Parameters<typeof parseDocument>[1]);
   const [error] = document.errors;
   // Only the first error: later ones mostly follow from it.

@@ -59,11 +59,14 @@ const FILE_BYTES_MAX = 16_777_216;
  * used.
  */
 const NOT_HASHED =
-  /^(?:the configuration|tools\[.*|audit\.dir|approvals\.store|server\.(?:console\.)?tls\..*|.*\.(?:rootCert|clientCert|clientKey|revocationFile|caFile|tokenFile))$/;
+  /^(?:the configuration|tools\[.*|audit\.dir|approvals\.store|server\.(?:console\.)?tls\..*|.*\.(?:rootCert|clientCert|clientKey|revocationFile|caFile|tokenFile)|bundle\..*)$/;
 const NAMES_FILE = /File$/;
-/** Values and files of one replica, which decide no call: its name, its audit and that audit's key, its addresses. */
+/**
+ * Values and files of one replica, which decide no call: its name, its audit and that audit's key, its addresses, and from where it
+ * has its bundle.
+ */
 const OWN =
-  /^(?:instance|audit\.(?:dir|checkpointKeyFile)|server\.(?:(?:console|operator)\.)?(?:host|port|socket|publicUrl))$/;
+  /^(?:instance|bundle|audit\.(?:dir|checkpointKeyFile)|server\.(?:(?:console|operator)\.)?(?:host|port|socket|publicUrl))$/;
 
 export function fingerprintOf(config: Config): Fingerprint {
   const sources = new Sources();

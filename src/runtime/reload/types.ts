@@ -1,5 +1,13 @@
-/** The requester of a reload. `watch` does nothing when the files have not changed; `library` is the embedder. */
-export type ReloadRequester = "watch" | "signal" | "library" | { readonly issuer: string; readonly subject: string };
+/**
+ * The requester of a reload. `watch` does nothing when the files have not changed; `library` is the embedder; `bundle` tries a new
+ * bundle.
+ */
+export type ReloadRequester =
+  | "watch"
+  | "signal"
+  | "library"
+  | "bundle"
+  | { readonly issuer: string; readonly subject: string };
 
 export type Reloaded =
   | { readonly outcome: "changed" | "unchanged"; readonly generation: number; readonly sha256: string }

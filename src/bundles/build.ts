@@ -1,0 +1,69 @@
+import { readdirSync } from "node:fs";
+import { join, relative, sep } from "node:path";
+import { sha256Hex } from "../core/digest.ts";
+import { readPlainFile } from "../runtime/config/plain-file.ts";
+import { type ArchiveFiles, FILES_MAX, pack, pathProblem, unpack } from "./archive.ts";
+import { assertBundle } from "./bundle-error.ts";
+import { policyOf } from "./checks.ts";
+import { type BundleManifest, fileOf, READER, type Rollout, readFile } from "./metadata.ts";
+import { OWN_FILES } from "./policy.ts";
+
+export interface BuildOptions
+  extends Pick<BundleManifest, "fleet" | "environment" | "version" | "previous" | "createdAt"> {
+  readonly rollout: Rollout | undefined;
+  readonly allowsCode: boolean;
+  readonly readYaml: (text: string, origin: string) => unknown;
+}
+
+/** Returns the archive of a folder, unsigned. The same folder and options give the same bytes. @throws {BundleError} */
+export function build(folder: string, { rollout, allowsCode, readYaml, ...signed }: BuildOptions): Buffer {
+  const content = contentOf(folder);
+  policyOf(content, { allowsCode, readYaml });
+  const roots = [...new Set([...content.keys()].map((path) => path.split("/")[0]))].sort();
+  const manifest = { revision: String(signed.version), roots };
+  const files = new Map([...content, [".manifest", Buffer.from(`${JSON.stringify(manifest)}\n`)]]);
+  const listed = [...files].map(([path, bytes]) => [path, { sha256: sha256Hex(bytes), size: bytes.length }]);
+  const bundle = fileOf({
+    type: "bundle",
+    ...signed,
+    minReader: READER,
+    ...(rollout !== undefined && { rollout }),
+    files: Object.fromEntries(listed),
+  });
+  return pack(new Map([...files, ["bundle.json", Buffer.from(bundle)]]));
+}
+
+/** Returns the archive with another `bundle.json`, such as one with a further signature. */
+export function withManifest(archive: Uint8Array, bundle: string): Buffer {
+  return pack(new Map([...unpack(archive), ["bundle.json", Buffer.from(bundle)]]));
+}
+
+/** Returns the `bundle.json` of an archive, unverified. @throws {BundleError} */
+export function manifestIn(archive: Uint8Array): ReturnType<typeof readFile> {
+  const bytes = unpack(archive).get("bundle.json");
+  assertBundle(bytes !== undefined, "malformed", "the archive holds no bundle.json");
+  return readFile(bytes, "bundle");
+}
+
+function contentOf(folder: string): ArchiveFiles {
+  const files = new Map<string, Uint8Array>();
+  const visit = (at: string): void => {
+    for (const entry of readdirSync(at, { withFileTypes: true })) {
+      const path = join(at, entry.name);
+      const inside = relative(folder, path).split(sep).join("/");
+      // Written by the build itself.
+      if (OWN_FILES.has(inside)) continue;
+      const problem = pathProblem(inside);
+      assertBundle(problem === undefined, "malformed", `${inside}: its path ${problem}`);
+      if (entry.isDirectory()) {
+        visit(path);
+        continue;
+      }
+      assertBundle(entry.isFile(), "malformed", `${inside}: is not a regular file`);
+      assertBundle(files.size < FILES_MAX, "malformed", `the folder holds more than ${FILES_MAX} files`);
+      files.set(inside, readPlainFile(path));
+    }
+  };
+  visit(folder);
+  return files;
+}

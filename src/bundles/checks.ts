@@ -1,0 +1,193 @@
+import type { KeyObject } from "node:crypto";
+import { sha256Hex } from "../core/digest.ts";
+import type { EpochMs } from "../core/types.ts";
+import { type ArchiveFiles, pathProblem, unpack } from "./archive.ts";
+import { assertBundle, BundleError } from "./bundle-error.ts";
+import { assertSigned, type BundleManifest, contentOf, keyName, readFile, type Timestamp } from "./metadata.ts";
+import { fileProblem, POLICY_FILE, policyProblems } from "./policy.ts";
+
+/** The rules of TUF (theupdateframework.io), each in one line: what a member accepts. */
+
+/** Difference of clocks that is tolerated between a member and who signs. */
+export const CLOCK_TOLERANCE_MS = 300_000;
+
+/** What a member accepts, from its own configuration. */
+export interface BundleExpectations {
+  readonly fleet: string;
+  readonly environment: string;
+  readonly keys: readonly KeyObject[];
+  /** Number of `keys` that must have signed. */
+  readonly threshold: number;
+  readonly timestampKeys: readonly KeyObject[];
+  readonly minVersion: number;
+  readonly allowsCode: boolean;
+  /** Reads YAML. @throws {Error} that says what is wrong */
+  readonly readYaml: (text: string, origin: string) => unknown;
+}
+
+/** The bundle that was accepted last, remembered across restarts. */
+export interface Accepted {
+  readonly version: number;
+  readonly digest: string;
+  /** Names of the keys that were configured then. */
+  readonly keys: readonly string[];
+  /** The newest timestamp: its bundle may be one that the rollout keeps from this member. */
+  readonly timestamp: Pick<Timestamp, "version" | "digest" | "expires">;
+}
+
+export interface Bundle {
+  readonly manifest: BundleManifest;
+  readonly digest: string;
+  readonly files: ArchiveFiles;
+  readonly policy: unknown;
+}
+
+/**
+ * Returns what was accepted last, as far as it still counts. When none of the keys of that time is configured any more, the former
+ * ones are lost, and whoever has them may have signed any version: the member begins again from `minVersion`.
+ */
+export function remembered(
+  accepted: Accepted | undefined,
+  { keys }: Pick<BundleExpectations, "keys">,
+): Accepted | undefined {
+  const names = new Set(keys.map(keyName));
+  return accepted?.keys.some((name) => names.has(name)) === true ? accepted : undefined;
+}
+
+/** @throws {BundleError} */
+export function checkTimestamp(
+  bytes: Uint8Array,
+  expected: BundleExpectations,
+  accepted: Accepted | undefined,
+  now: EpochMs,
+): Timestamp {
+  const timestamp = readTimestamp(bytes, expected);
+  const { version, createdAt, expires } = timestamp;
+  assertBundle(
+    Date.parse(createdAt) <= now + CLOCK_TOLERANCE_MS,
+    "expired",
+    `timestamp.json was signed in the future, at ${createdAt}: check the clock of this machine`,
+  );
+  assertBundle(!isExpired(timestamp, now), "expired", `timestamp.json has expired at ${expires}`);
+  assertBundle(
+    version >= expected.minVersion,
+    "rollback",
+    `version ${version} is below bundle.minVersion, which is ${expected.minVersion}`,
+  );
+  const known = remembered(accepted, expected);
+  if (known === undefined) return timestamp;
+  const newest = known.timestamp;
+  assertBundle(
+    version >= newest.version,
+    "rollback",
+    `version ${version} is older than version ${newest.version}, which was seen before`,
+  );
+  if (version > newest.version) return timestamp;
+  assertBundle(
+    timestamp.digest === newest.digest,
+    "mixed",
+    `timestamp.json names another bundle of version ${version} than before`,
+  );
+  const isOlder = Date.parse(expires) < Date.parse(newest.expires);
+  assertBundle(!isOlder, "rollback", `timestamp.json of version ${version} is older than the one before`);
+  return timestamp;
+}
+
+/** Reads a timestamp whatever the time. @throws {BundleError} */
+export function readTimestamp(bytes: Uint8Array, expected: BundleExpectations): Timestamp {
+  const file = readFile(bytes, "timestamp");
+  assertSigned(file, expected.timestampKeys, 1);
+  const timestamp = contentOf(file, "timestamp");
+  assertOwn("timestamp.json", timestamp, expected);
+  return timestamp;
+}
+
+export function isExpired({ expires }: Pick<Timestamp, "expires">, now: EpochMs): boolean {
+  return now > Date.parse(expires) + CLOCK_TOLERANCE_MS;
+}
+
+/** Checks a bundle against the version and digest that the timestamp names. @throws {BundleError} */
+export function checkBundle(
+  archive: Uint8Array,
+  expected: BundleExpectations,
+  current: Pick<Timestamp, "version" | "digest">,
+  accepted: Accepted | undefined,
+): Bundle {
+  const files = unpack(archive);
+  const bytes = files.get("bundle.json");
+  assertBundle(bytes !== undefined, "malformed", "the archive holds no bundle.json");
+  const file = readFile(bytes, "bundle");
+  assertSigned(file, expected.keys, expected.threshold);
+  const manifest = contentOf(file, "bundle");
+  const { version, previous } = manifest;
+  assertOwn("bundle.json", manifest, expected);
+  const isCurrent = version === current.version && file.digest === current.digest;
+  assertBundle(
+    isCurrent,
+    "mixed",
+    `the bundle of version ${version} is not the one that timestamp.json names (version ${current.version})`,
+  );
+  const known = remembered(accepted, expected);
+  const follows = known === undefined || version !== known.version + 1 || previous === known.digest;
+  assertBundle(
+    follows,
+    "mixed",
+    `version ${version} does not follow the version ${known?.version} that is in force: its previous bundle is another one`,
+  );
+  assertContent(manifest, files);
+  return { manifest, digest: file.digest, files, policy: policyOf(files, expected) };
+}
+
+function assertOwn(
+  file: string,
+  { fleet, environment }: Pick<Timestamp, "fleet" | "environment">,
+  expected: BundleExpectations,
+): void {
+  assertBundle(fleet === expected.fleet, "foreign", `${file} is of the fleet ${fleet}, not ${expected.fleet}`);
+  assertBundle(
+    environment === expected.environment,
+    "foreign",
+    `${file} is of the environment ${environment}, not ${expected.environment}`,
+  );
+}
+
+/** Checks that the archive holds exactly the files of the manifest. */
+function assertContent({ files: listed }: BundleManifest, files: ArchiveFiles): void {
+  for (const [path, { sha256, size }] of Object.entries(listed)) {
+    assertBundle(
+      pathProblem(path) === undefined,
+      "malformed",
+      "bundle.json lists a path that is not a plain relative path",
+    );
+    const content = files.get(path);
+    assertBundle(content !== undefined, "mixed", `${path} is missing in the archive`);
+    const isSame = content.length === size && sha256Hex(content) === sha256;
+    assertBundle(isSame, "mixed", `${path} differs from what bundle.json lists`);
+  }
+  const unlisted = [...files.keys()].find((path) => path !== "bundle.json" && !Object.hasOwn(listed, path));
+  assertBundle(unlisted === undefined, "mixed", `${unlisted} is not listed in bundle.json`);
+}
+
+/** Returns the bundle's part of the configuration. @throws {BundleError} when the bundle holds what it must not */
+export function policyOf(
+  files: ArchiveFiles,
+  { allowsCode, readYaml }: Pick<BundleExpectations, "allowsCode" | "readYaml">,
+): unknown {
+  const bytes = files.get(POLICY_FILE);
+  assertBundle(bytes !== undefined, "policy", `the bundle holds no ${POLICY_FILE}`);
+  const policy = yamlIn(bytes, readYaml);
+  const problems = [
+    ...[...files.keys()].flatMap((path) => fileProblem(path, allowsCode) ?? []),
+    ...policyProblems(policy, files.keys()),
+  ];
+  assertBundle(problems.length === 0, "policy", problems.join("; "));
+  return policy;
+}
+
+function yamlIn(bytes: Uint8Array, readYaml: BundleExpectations["readYaml"]): unknown {
+  try {
+    return readYaml(new TextDecoder("utf-8", { fatal: true }).decode(bytes), POLICY_FILE);
+  } catch (error) {
+    throw new BundleError("policy", error instanceof Error ? error.message : `${POLICY_FILE}: cannot be read`);
+  }
+}

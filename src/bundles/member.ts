@@ -1,0 +1,340 @@
+import { relative } from "node:path";
+import type { JournalLine } from "../audit/journal/journal.ts";
+import { errorText } from "../core/error-text.ts";
+import { StartupError } from "../core/errors.ts";
+import { retryDelayMs } from "../core/retry.ts";
+import type { EpochMs } from "../core/types.ts";
+import { readSecret } from "../egress/credentials.ts";
+import type { BundleSection } from "../runtime/config/bundle.ts";
+import { parseYaml } from "../runtime/config/file.ts";
+import { readPlainFile } from "../runtime/config/plain-file.ts";
+import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
+import { assertBundle, BundleError, type BundleFault } from "./bundle-error.ts";
+import { type Accepted, type BundleExpectations, checkBundle, checkTimestamp, isExpired } from "./checks.ts";
+import { type BundleAddress, fetchFile } from "./client.ts";
+import { keyName, readKeys, type Timestamp } from "./metadata.ts";
+import { withPolicy } from "./policy.ts";
+import { isMeantFor, shareOf } from "./rollout.ts";
+import { BundleStore, type PlacedBundle } from "./store.ts";
+
+const RETRY = { firstMs: 500, maxMs: 30_000 } as const;
+/** A refused bundle is tried again with the next timestamp, and after this time: the member's own files may have been corrected. */
+const REFUSED_RETRY_MS = 600_000;
+/** Reasons that may be gone a moment later: two files are never replaced at the same moment. */
+const PASSING: ReadonlySet<BundleFault> = new Set(["unreachable", "mixed"]);
+const SECOND_MS = 1_000;
+
+/**
+ * `current`: the newest bundle is in force. `held`: its rollout keeps it from this member. `refused`, `unreachable`: the last attempt
+ * failed. `expired`: nobody has vouched for the bundle in force in time.
+ */
+export type BundleState = "current" | "held" | "refused" | "unreachable" | "expired";
+
+/** What operators see of the bundle of a member. */
+export interface BundleStatus {
+  readonly version: number;
+  readonly digest: string;
+  readonly state: BundleState;
+  /** Highest version that was offered and verified. */
+  readonly offered: number;
+  /** ISO 8601. */
+  readonly expires: string;
+  readonly lastError: string | null;
+}
+
+type Log = (level: "info" | "warn" | "error", event: Readonly<Record<string, unknown>>, message: string) => void;
+
+/** What a running service gives to its member. */
+export interface Followed {
+  readonly reload: (by: ReloadRequester) => Promise<Reloaded>;
+  /** Writes a journal line; the line is durable when the promise resolves. */
+  readonly journal: (line: JournalLine) => Promise<void>;
+  readonly log: Log;
+}
+
+interface Capabilities {
+  /** Returns Unix milliseconds. */
+  readonly clock: () => EpochMs;
+  /** Returns milliseconds, never decreasing. */
+  readonly monotonic: () => number;
+}
+
+/** Takes the bundle of a fleet over: each as a whole configuration, or not at all. */
+export class BundleMember {
+  readonly #section: BundleSection;
+  readonly #store: BundleStore;
+  readonly #capabilities: Capabilities;
+  readonly #end = new AbortController();
+  #accepted: Accepted | undefined;
+  #active: PlacedBundle | undefined;
+  /** The bundle that a reload tries. */
+  #candidate: PlacedBundle | undefined;
+  /** Digest of the newest bundle when its rollout keeps it from this member. */
+  #heldDigest: string | undefined;
+  #failure: BundleError | undefined;
+  #reported = "";
+
+  private constructor(section: BundleSection, capabilities: Capabilities) {
+    this.#section = section;
+    this.#store = new BundleStore(section.dir);
+    this.#capabilities = capabilities;
+  }
+
+  /**
+   * Opens the last good bundle, without the server; fetches one where there is none.
+   *
+   * @throws {StartupError}
+   */
+  static async open(section: BundleSection, capabilities: Capabilities): Promise<BundleMember> {
+    const member = new BundleMember(section, capabilities);
+    try {
+      await member.#openFirst();
+    } catch (error) {
+      if (!(error instanceof BundleError)) throw error;
+      throw new StartupError([`bundle: ${error.message}`]);
+    }
+    return member;
+  }
+
+  /** Adds the bundle's part to this member's own configuration. @throws {StartupError} */
+  amend(written: unknown): unknown {
+    const used = this.#candidate ?? this.#active;
+    if (used === undefined) return written;
+    try {
+      // Relative, so that members with the same folders have the same policy version.
+      return withPolicy(written, used.policy, relative(this.#section.folder, used.folder));
+    } catch (error) {
+      throw new StartupError([errorText(error)]);
+    }
+  }
+
+  status(): BundleStatus {
+    const accepted = this.#known;
+    const { version, digest, timestamp } = accepted;
+    const isHeld = timestamp.version > version;
+    return {
+      version,
+      digest,
+      state: this.#stateOf(accepted, isHeld ? "held" : "current"),
+      offered: timestamp.version,
+      expires: timestamp.expires,
+      lastError: this.#failure?.message ?? null,
+    };
+  }
+
+  /** Takes new bundles over until the returned function is called. */
+  follow(followed: Followed): () => void {
+    const { version, digest } = this.#known;
+    const line = { type: "bundle.activated", version, digest, by: "start" };
+    void followed.journal(line).catch((error: unknown) => followed.log("error", { error: errorText(error) }, "bundle"));
+    void this.#poll(followed);
+    return () => this.#end.abort();
+  }
+
+  get #known(): Accepted {
+    if (this.#accepted === undefined) throw new Error("no bundle is in force");
+    return this.#accepted;
+  }
+
+  #stateOf({ timestamp }: Accepted, otherwise: "held" | "current"): BundleState {
+    if (isExpired(timestamp, this.#capabilities.clock())) return "expired";
+    if (this.#failure === undefined) return otherwise;
+    return this.#failure.fault === "unreachable" ? "unreachable" : "refused";
+  }
+
+  async #openFirst(): Promise<void> {
+    const { onExpiry } = this.#section;
+    const accepted = this.#store.accepted();
+    const kept = accepted && this.#kept(accepted);
+    this.#accepted = accepted;
+    const mayStart =
+      accepted !== undefined && (onExpiry === "keep" || !isExpired(accepted.timestamp, this.#capabilities.clock()));
+    if (kept !== undefined) this.#active = kept;
+    if (kept !== undefined && mayStart) return;
+    const fetched = await fetchFile(this.#address, "timestamp");
+    if (fetched !== undefined) await this.#take(fetched.body, async () => {});
+  }
+
+  /** Returns the kept bundle; undefined when it is not accepted any more, such as after its key was replaced. */
+  #kept(accepted: Accepted): PlacedBundle | undefined {
+    try {
+      return this.#store.load(accepted, this.#expected());
+    } catch (error) {
+      if (!(error instanceof BundleError)) throw error;
+      this.#failure = error;
+      return undefined;
+    }
+  }
+
+  async #poll(followed: Followed): Promise<void> {
+    const { signal } = this.#end;
+    const { pollSeconds } = this.#section;
+    const { monotonic } = this.#capabilities;
+    let etag: string | undefined;
+    let failures = 0;
+    let refusedAt = Number.NEGATIVE_INFINITY;
+    while (!signal.aborted) {
+      const since = monotonic();
+      if (this.#failure !== undefined && since - refusedAt > REFUSED_RETRY_MS) etag = undefined;
+      let pauseMs = 0;
+      try {
+        const fetched = await fetchFile(this.#address, "timestamp", { etag, waitSeconds: pollSeconds, signal });
+        failures = 0;
+        if (fetched !== undefined) {
+          etag = fetched.etag;
+          await this.#take(fetched.body, (next) => this.#activate(next, followed));
+          this.#failure = undefined;
+        }
+        // A server that does not hold requests answers at once.
+        const isHeld =
+          fetched === undefined ? (monotonic() - since) * 2 >= pollSeconds * SECOND_MS : etag !== undefined;
+        pauseMs = isHeld ? 0 : pollSeconds * SECOND_MS;
+      } catch (error) {
+        if (signal.aborted) return;
+        this.#failure = error instanceof BundleError ? error : new BundleError("unreachable", errorText(error));
+        refusedAt = monotonic();
+        if (PASSING.has(this.#failure.fault)) {
+          etag = undefined;
+          failures += 1;
+          pauseMs = this.#delayMs(failures);
+        } else if (etag === undefined) pauseMs = pollSeconds * SECOND_MS;
+      }
+      await this.#report(followed);
+      if (pauseMs > 0) await paused(pauseMs, signal);
+    }
+  }
+
+  /** Members wait for different times, so that not all of them come back at once. */
+  #delayMs(failures: number): number {
+    const { fleet, member } = this.#section;
+    return retryDelayMs(RETRY, failures, shareOf(fleet, `${member} ${failures}`));
+  }
+
+  /** Checks a timestamp, and the bundle that it names when that is another one. @throws {BundleError} */
+  async #take(bytes: Uint8Array, activate: (next: PlacedBundle) => Promise<void>): Promise<void> {
+    const expected = this.#expected();
+    const accepted = this.#accepted;
+    const timestamp = checkTimestamp(bytes, expected, accepted, this.#capabilities.clock());
+    const isNew = this.#active === undefined || timestamp.digest !== this.#active.digest;
+    if (!isNew || timestamp.digest === this.#heldDigest) return this.#remember(this.#active, timestamp, expected);
+    const fetched = await fetchFile(this.#address, "bundle", { signal: this.#end.signal });
+    if (fetched === undefined) return;
+    const bundle = checkBundle(fetched.body, expected, timestamp, accepted);
+    const { fleet, member: name, labels } = this.#section;
+    const isMeant = isMeantFor(bundle.manifest.rollout ?? {}, fleet, { name, labels });
+    // A member without any bundle has nothing to keep.
+    if (this.#active !== undefined && !isMeant) {
+      this.#heldDigest = timestamp.digest;
+      return this.#remember(this.#active, timestamp, expected);
+    }
+    const next = await this.#store.keep(bundle, fetched.body);
+    await activate(next);
+    const former = this.#active;
+    this.#active = next;
+    await this.#remember(next, timestamp, expected);
+    // Calls in progress may still use the former one.
+    this.#store.forgetOthers(former === undefined ? [next] : [next, former]);
+  }
+
+  /** Remembers what has passed every check. */
+  async #remember(
+    used: PlacedBundle | undefined,
+    { version, digest, expires }: Timestamp,
+    { keys }: BundleExpectations,
+  ): Promise<void> {
+    if (used === undefined) return;
+    const accepted = {
+      version: used.manifest.version,
+      digest: used.digest,
+      keys: keys.map(keyName),
+      timestamp: { version, digest, expires },
+    };
+    if (Bun.deepEquals(accepted, this.#accepted)) return;
+    await this.#store.remember(accepted);
+    this.#accepted = accepted;
+  }
+
+  /** Tries a bundle as a whole configuration. @throws {BundleError} when it is not taken over */
+  async #activate(next: PlacedBundle, { reload, journal, log }: Followed): Promise<void> {
+    this.#candidate = next;
+    const { version } = next.manifest;
+    try {
+      const reloaded = await reload("bundle");
+      if (reloaded.outcome === "busy")
+        throw new BundleError("unreachable", `version ${version} waits for a reload (${reloaded.reason})`);
+      const problems = reloaded.outcome === "refused" ? reloaded.problems : [];
+      assertBundle(
+        problems.length === 0,
+        "policy",
+        `version ${version} is not a valid configuration: ${problems.join("; ")}`,
+      );
+    } finally {
+      this.#candidate = undefined;
+    }
+    const former = this.#accepted?.version ?? null;
+    log("info", { version, former }, "bundle.activated");
+    const line = { type: "bundle.activated", version, digest: next.digest, former, by: "bundle" };
+    await journal(line).catch((error: unknown) =>
+      log("error", { error: errorText(error) }, "bundle.activated could not be recorded"),
+    );
+  }
+
+  /** Reports a new state once, in the log and in the journal. */
+  async #report({ journal, log }: Followed): Promise<void> {
+    const { state, version, expires, lastError } = this.status();
+    const reported = `${state} ${lastError}`;
+    if (reported === this.#reported) return;
+    const isFirst = this.#reported === "";
+    this.#reported = reported;
+    if (state === "current" || state === "held") {
+      if (!isFirst) log("info", { version, expires }, `bundle.${state}`);
+      return;
+    }
+    log(state === "unreachable" ? "warn" : "error", { version, expires, error: lastError }, `bundle.${state}`);
+    if (state === "unreachable") return;
+    await journal({ type: `bundle.${state}`, version, expires, error: lastError ?? undefined }).catch(() => {});
+  }
+
+  /** Returns what is accepted now: the files with keys may have changed. @throws {BundleError} */
+  #expected(): BundleExpectations {
+    const { fleet, environment, threshold, minVersion, allowCode, keysFile, timestampKeysFile } = this.#section;
+    return {
+      fleet,
+      environment,
+      threshold,
+      minVersion,
+      allowsCode: allowCode,
+      keys: keysIn("keysFile", keysFile),
+      timestampKeys: keysIn("timestampKeysFile", timestampKeysFile),
+      readYaml: parseYaml,
+    };
+  }
+
+  get #address(): BundleAddress {
+    const { url, tls, tokenFile } = this.#section;
+    const read = (path: string | undefined) => (path === undefined ? undefined : readPlainFile(path));
+    return {
+      url: new URL(url),
+      credentials: () => ({
+        tls: tls && { rootCert: read(tls.caFile), clientCert: read(tls.certFile), clientKey: read(tls.keyFile) },
+        token: tokenFile === undefined ? undefined : readSecret(readPlainFile(tokenFile)),
+      }),
+    };
+  }
+}
+
+function keysIn(setting: string, path: string): BundleExpectations["keys"] {
+  try {
+    return readKeys(readPlainFile(path).toString());
+  } catch (error) {
+    throw new BundleError("signature", `bundle.${setting}: ${path}: ${errorText(error)}`);
+  }
+}
+
+function paused(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    timer.unref();
+    signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}

@@ -1,0 +1,157 @@
+import { join } from "node:path";
+import { sha256Base64 } from "../core/digest.ts";
+import { systemCode } from "../core/error-text.ts";
+import { readPlainFile } from "../runtime/config/plain-file.ts";
+import { watchFiles } from "../runtime/config/watched-files.ts";
+import { ARCHIVE_BYTES_MAX } from "./archive.ts";
+import { TIMESTAMP_FILE } from "./client.ts";
+
+/** Name of the archive that is served and built. */
+export const BUNDLE_FILE = "bundle.tar.gz";
+
+const TYPES: Readonly<Record<string, string>> = {
+  // The type by which clients of Open Policy Agent know a server that holds requests.
+  [BUNDLE_FILE]: "application/vnd.openpolicyagent.bundles",
+  [TIMESTAMP_FILE]: "application/json",
+};
+const WAIT_SECONDS_MAX = 300;
+/** Further requests get an answer at once. */
+const WAITING_MAX = 20_000;
+const SECOND_MS = 1_000;
+
+export interface BundleServerOptions {
+  readonly folder: string;
+  readonly host: string;
+  readonly port: number;
+  readonly tls?: { readonly cert: Buffer; readonly key: Buffer; readonly ca?: Buffer | undefined } | undefined;
+  /** Bearer token that clients must send. */
+  readonly token?: string | undefined;
+}
+
+interface Served {
+  readonly body: Buffer;
+  readonly etag: string;
+}
+
+/** A small HTTP server for the two files of a folder: ETags, and requests that are held until a file changes. */
+export class BundleServer {
+  readonly #options: BundleServerOptions;
+  readonly #served = new Map<string, Served>();
+  readonly #waiting = new Set<() => void>();
+  readonly #server: Bun.Server<undefined>;
+  readonly #watching: { close(): void };
+
+  constructor(options: BundleServerOptions) {
+    this.#options = options;
+    this.#read();
+    const { tls, host, port } = options;
+    const files = Object.keys(TYPES).map((name) => join(options.folder, name));
+    this.#watching = watchFiles(
+      () => files,
+      () => this.#read(),
+    );
+    this.#server = Bun.serve({
+      hostname: host,
+      port,
+      maxRequestBodySize: 0,
+      ...(tls && {
+        tls: {
+          cert: tls.cert,
+          key: tls.key,
+          ...(tls.ca && { ca: tls.ca, requestCert: true, rejectUnauthorized: true }),
+        },
+      }),
+      fetch: (request, server) => {
+        server.timeout(request, 0);
+        return this.#answer(request);
+      },
+      error: () => new Response(null, { status: 500 }),
+    });
+  }
+
+  get url(): string {
+    return this.#server.url.href;
+  }
+
+  async close(): Promise<void> {
+    this.#watching.close();
+    this.#wake();
+    await this.#server.stop(true);
+  }
+
+  async #answer(request: Request): Promise<Response> {
+    const name = new URL(request.url).pathname.slice(1);
+    const type = TYPES[name];
+    if (request.method !== "GET" && request.method !== "HEAD")
+      return new Response(null, { status: 405, headers: { allow: "GET, HEAD" } });
+    const { token } = this.#options;
+    if (token !== undefined && !isToken(request.headers.get("authorization"), token))
+      return new Response(null, { status: 401, headers: { "www-authenticate": "Bearer" } });
+    const known = request.headers.get("if-none-match");
+    const isKnown = (): boolean => known !== null && this.#served.get(name)?.etag === known;
+    if (isKnown()) await this.#change(waitSeconds(request.headers.get("prefer")), request.signal);
+    const found = this.#served.get(name);
+    if (type === undefined || found === undefined) return new Response(null, { status: 404 });
+    const headers = { etag: found.etag, "content-type": type, "cache-control": "no-cache" };
+    if (isKnown()) return new Response(null, { status: 304, headers });
+    const { body } = found;
+    return request.method === "HEAD"
+      ? new Response(null, { headers: { ...headers, "content-length": String(body.length) } })
+      : new Response(body, { headers });
+  }
+
+  /** Resolves when a file changes, and after the time at the latest. */
+  #change(seconds: number, signal: AbortSignal): Promise<void> {
+    if (seconds === 0 || this.#waiting.size >= WAITING_MAX) return Promise.resolve();
+    return new Promise((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer);
+        this.#waiting.delete(end);
+        resolve();
+      };
+      const timer = setTimeout(end, seconds * SECOND_MS);
+      this.#waiting.add(end);
+      signal.addEventListener("abort", end, { once: true });
+    });
+  }
+
+  #wake(): void {
+    for (const end of [...this.#waiting]) end();
+  }
+
+  #read(): void {
+    let isChanged = false;
+    for (const name of Object.keys(TYPES)) {
+      const body = contentOf(join(this.#options.folder, name));
+      const etag = body && `"${sha256Base64(body)}"`;
+      if (etag === this.#served.get(name)?.etag) continue;
+      isChanged = true;
+      if (body !== undefined && etag !== undefined) this.#served.set(name, { body, etag });
+      else this.#served.delete(name);
+    }
+    if (isChanged) this.#wake();
+  }
+}
+
+/** Returns undefined when there is no such file. */
+function contentOf(path: string): Buffer | undefined {
+  try {
+    const bytes = readPlainFile(path);
+    return bytes.length > ARCHIVE_BYTES_MAX ? undefined : bytes;
+  } catch (error) {
+    if (systemCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+/** Returns the time of `Prefer: modes=snapshot;wait=N`; 0 without one. */
+function waitSeconds(prefer: string | null): number {
+  const [, seconds = "0"] = /(?:^|[;,\s])wait=(\d{1,4})(?:$|[;,\s])/.exec(prefer ?? "") ?? [];
+  return Math.min(Number(seconds), WAIT_SECONDS_MAX);
+}
+
+/** Compares digests, so that the time says nothing of the token. */
+function isToken(authorization: string | null, token: string): boolean {
+  const [, given = ""] = /^Bearer (.+)$/.exec(authorization ?? "") ?? [];
+  return sha256Base64(given) === sha256Base64(token);
+}

@@ -1,0 +1,134 @@
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { z } from "zod";
+import { diskFiles } from "../audit/journal/file-operations.ts";
+import { systemCode } from "../core/error-text.ts";
+import { StartupError } from "../core/errors.ts";
+import { parseStrictJson } from "../core/strict-json.ts";
+import { readPlainFile } from "../runtime/config/plain-file.ts";
+import { ARCHIVE_BYTES_MAX, type ArchiveFiles } from "./archive.ts";
+import { assertBundle } from "./bundle-error.ts";
+import { type Accepted, type Bundle, type BundleExpectations, checkBundle } from "./checks.ts";
+
+const STATE_LIMITS = { depthMax: 4, keysMax: 32, elementsMax: 32 } as const;
+const DIGEST_CHARACTERS = 16;
+const PRIVATE_DIRECTORY = { recursive: true, mode: 0o700 } as const;
+
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
+
+const state = z.strictObject({
+  version: z.int().min(1),
+  digest: sha256,
+  keys: z.array(z.string()),
+  timestamp: z.strictObject({ version: z.int().min(1), digest: sha256, expires: z.string() }),
+});
+
+/** A verified bundle whose files are on disk. */
+export interface PlacedBundle extends Pick<Bundle, "manifest" | "digest" | "policy"> {
+  readonly folder: string;
+}
+
+/**
+ * The last good bundle of a member, in a folder of its own. `state.json` names it, and is replaced in one step after everything else is
+ * on disk: after a crash it names the bundle before or the new one, whole.
+ */
+export class BundleStore {
+  readonly #dir: string;
+
+  constructor(dir: string) {
+    this.#dir = dir;
+  }
+
+  /** Returns what was accepted last; undefined before the first bundle. @throws {StartupError} when the file is damaged */
+  accepted(): Accepted | undefined {
+    const path = join(this.#dir, "state.json");
+    try {
+      return state.parse(parseStrictJson(readPlainFile(path), STATE_LIMITS));
+    } catch (error) {
+      if (systemCode(error) === "ENOENT") return undefined;
+      throw new StartupError([
+        `bundle.dir: ${path} cannot be read: set bundle.minVersion to the version in use and remove the file to begin again`,
+      ]);
+    }
+  }
+
+  /** Returns the last good bundle, verified again. @throws {BundleError} */
+  load({ version, digest }: Accepted, expected: BundleExpectations): PlacedBundle {
+    const isAllowed = version >= expected.minVersion;
+    assertBundle(
+      isAllowed,
+      "rollback",
+      `the kept version ${version} is below bundle.minVersion, which is ${expected.minVersion}`,
+    );
+    return this.#place(checkBundle(this.#archive(digest), expected, { version, digest }, undefined));
+  }
+
+  /** Writes a verified bundle next to the one in use. */
+  async keep(bundle: Bundle, archive: Uint8Array): Promise<PlacedBundle> {
+    mkdirSync(this.#dir, PRIVATE_DIRECTORY);
+    await diskFiles.replace(this.#archivePath(bundle.digest), archive);
+    return this.#place(bundle);
+  }
+
+  /** Remembers what was accepted. Call it after every check: what is remembered cannot be lowered again. */
+  async remember(accepted: Accepted): Promise<void> {
+    await diskFiles.replace(join(this.#dir, "state.json"), Buffer.from(`${JSON.stringify(accepted)}\n`));
+    await diskFiles.syncDirectory(this.#dir);
+  }
+
+  /** Removes all bundles but these. */
+  forgetOthers(used: readonly Pick<PlacedBundle, "digest" | "folder">[]): void {
+    const kept = new Set(used.flatMap(({ digest, folder }) => [this.#archivePath(digest), folder]));
+    for (const folder of [this.#dir, join(this.#dir, "versions")]) {
+      for (const name of readdirSync(folder)) {
+        const path = join(folder, name);
+        const isBundle = folder !== this.#dir || name.endsWith(".tar.gz");
+        if (isBundle && !kept.has(path)) rmSync(path, { recursive: true, force: true });
+      }
+    }
+  }
+
+  #archivePath(digest: string): string {
+    return join(this.#dir, `${digest}.tar.gz`);
+  }
+
+  #archive(digest: string): Uint8Array {
+    try {
+      const bytes = readPlainFile(this.#archivePath(digest));
+      assertBundle(bytes.length <= ARCHIVE_BYTES_MAX, "malformed", "the kept bundle is too large");
+      return bytes;
+    } catch (error) {
+      assertBundle(systemCode(error) !== "ENOENT", "mixed", "the kept bundle is missing");
+      throw error;
+    }
+  }
+
+  /** Unpacks a bundle into a folder named after it, in one step. */
+  #place({ manifest, digest, files, policy }: Bundle): PlacedBundle {
+    const folder = join(this.#dir, "versions", `${manifest.version}-${digest.slice(0, DIGEST_CHARACTERS)}`);
+    // The folder may be in use by the service while a command checks the configuration.
+    if (!holdsExactly(folder, files)) {
+      const draft = `${folder}.new`;
+      rmSync(draft, { recursive: true, force: true });
+      for (const [path, content] of files) {
+        mkdirSync(dirname(join(draft, path)), PRIVATE_DIRECTORY);
+        writeFileSync(join(draft, path), content, { mode: 0o600 });
+      }
+      rmSync(folder, { recursive: true, force: true });
+      renameSync(draft, folder);
+    }
+    return { manifest, digest, policy, folder };
+  }
+}
+
+function holdsExactly(folder: string, files: ArchiveFiles): boolean {
+  try {
+    const entries = readdirSync(folder, { withFileTypes: true, recursive: true });
+    const found = entries.filter((entry) => !entry.isDirectory()).length;
+    return (
+      found === files.size && [...files].every(([path, content]) => readFileSync(join(folder, path)).equals(content))
+    );
+  } catch {
+    return false;
+  }
+}
