@@ -9,7 +9,7 @@ import type { BundleSection } from "../runtime/config/bundle.ts";
 import { parseYaml } from "../runtime/config/file.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
-import { assertBundle, BundleError, type BundleFault } from "./bundle-error.ts";
+import { assertBundle, BundleError } from "./bundle-error.ts";
 import { type Accepted, type BundleExpectations, checkBundle, checkTimestamp, isExpired } from "./checks.ts";
 import { type BundleAddress, fetchFile } from "./client.ts";
 import { keyName, readKeys, type Timestamp } from "./metadata.ts";
@@ -18,11 +18,12 @@ import { isMeantFor, shareOf } from "./rollout.ts";
 import { BundleStore, type PlacedBundle } from "./store.ts";
 
 const RETRY = { firstMs: 500, maxMs: 30_000 } as const;
-/** A refused bundle is tried again with the next timestamp, and after this time: the member's own files may have been corrected. */
-const REFUSED_RETRY_MS = 600_000;
-/** Reasons that may be gone a moment later: two files are never replaced at the same moment. */
-const PASSING: ReadonlySet<BundleFault> = new Set(["unreachable", "mixed"]);
 const SECOND_MS = 1_000;
+/**
+ * A bundle that is no valid configuration is tried again with the next timestamp, and after this time: the member's own files may have
+ * been corrected. Each attempt is a reload, with lines in log and journal.
+ */
+const INVALID_RETRY_MS = 600_000;
 
 /**
  * `current`: the newest bundle is in force. `held`: its rollout keeps it from this member. `refused`, `unreachable`: the last attempt
@@ -172,18 +173,18 @@ export class BundleMember {
     const { monotonic } = this.#capabilities;
     let etag: string | undefined;
     let failures = 0;
-    let refusedAt = Number.NEGATIVE_INFINITY;
+    let invalidSince = Number.NEGATIVE_INFINITY;
     while (!signal.aborted) {
       const since = monotonic();
-      if (this.#failure !== undefined && since - refusedAt > REFUSED_RETRY_MS) etag = undefined;
+      if (this.#failure !== undefined && since - invalidSince > INVALID_RETRY_MS) etag = undefined;
       let pauseMs = 0;
       try {
         const fetched = await fetchFile(this.#address, "timestamp", { etag, waitSeconds: pollSeconds, signal });
-        failures = 0;
         if (fetched !== undefined) {
           etag = fetched.etag;
           await this.#take(fetched.body, (next) => this.#activate(next, followed));
           this.#failure = undefined;
+          failures = 0;
         }
         // A server that does not hold requests answers at once.
         const isHeld =
@@ -192,12 +193,10 @@ export class BundleMember {
       } catch (error) {
         if (signal.aborted) return;
         this.#failure = error instanceof BundleError ? error : new BundleError("unreachable", errorText(error));
-        refusedAt = monotonic();
-        if (PASSING.has(this.#failure.fault)) {
-          etag = undefined;
-          failures += 1;
-          pauseMs = this.#delayMs(failures);
-        } else if (etag === undefined) pauseMs = pollSeconds * SECOND_MS;
+        failures += 1;
+        pauseMs = this.#delayMs(failures);
+        if (this.#failure.fault === "policy") invalidSince = monotonic();
+        else etag = undefined;
       }
       await this.#report(followed);
       if (pauseMs > 0) await paused(pauseMs, signal);

@@ -1,6 +1,6 @@
+import { statSync } from "node:fs";
 import { join } from "node:path";
 import { sha256Base64 } from "../core/digest.ts";
-import { systemCode } from "../core/error-text.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import { watchFiles } from "../runtime/config/watched-files.ts";
 import { ARCHIVE_BYTES_MAX } from "./archive.ts";
@@ -29,6 +29,8 @@ export interface BundleServerOptions {
 }
 
 interface Served {
+  /** Tells the file from one in its place. */
+  readonly state: string;
   readonly body: Buffer;
   readonly etag: string;
 }
@@ -87,6 +89,7 @@ export class BundleServer {
     const { token } = this.#options;
     if (token !== undefined && !isToken(request.headers.get("authorization"), token))
       return new Response(null, { status: 401, headers: { "www-authenticate": "Bearer" } });
+    this.#read();
     const known = request.headers.get("if-none-match");
     const isKnown = (): boolean => known !== null && this.#served.get(name)?.etag === known;
     if (isKnown()) await this.#change(waitSeconds(request.headers.get("prefer")), request.signal);
@@ -119,29 +122,26 @@ export class BundleServer {
     for (const end of [...this.#waiting]) end();
   }
 
+  /** Reads the files that have changed. */
   #read(): void {
-    let isChanged = false;
+    const before = [...this.#served.values()].map(({ etag }) => etag).join();
     for (const name of Object.keys(TYPES)) {
-      const body = contentOf(join(this.#options.folder, name));
-      const etag = body && `"${sha256Base64(body)}"`;
-      if (etag === this.#served.get(name)?.etag) continue;
-      isChanged = true;
-      if (body !== undefined && etag !== undefined) this.#served.set(name, { body, etag });
-      else this.#served.delete(name);
+      const path = join(this.#options.folder, name);
+      const state = stateOf(path);
+      if (state === this.#served.get(name)?.state) continue;
+      const body = state === undefined ? undefined : readPlainFile(path);
+      if (state === undefined || body === undefined || body.length > ARCHIVE_BYTES_MAX) this.#served.delete(name);
+      else this.#served.set(name, { state, body, etag: `"${sha256Base64(body)}"` });
     }
-    if (isChanged) this.#wake();
+    const after = [...this.#served.values()].map(({ etag }) => etag).join();
+    if (after !== before) this.#wake();
   }
 }
 
 /** Returns undefined when there is no such file. */
-function contentOf(path: string): Buffer | undefined {
-  try {
-    const bytes = readPlainFile(path);
-    return bytes.length > ARCHIVE_BYTES_MAX ? undefined : bytes;
-  } catch (error) {
-    if (systemCode(error) === "ENOENT") return undefined;
-    throw error;
-  }
+function stateOf(path: string): string | undefined {
+  const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return stat && `${stat.ino} ${stat.size} ${stat.mtimeNs}`;
 }
 
 /** Returns the time of `Prefer: modes=snapshot;wait=N`; 0 without one. */

@@ -65,6 +65,7 @@ const CAPABILITIES: readonly Capability[] = [
         "src/cli/",
         "src/cli/development/",
         "src/bundles/build.ts",
+        "src/bundles/server.ts",
         "src/bundles/store.ts",
       ],
       ...[

@@ -1,0 +1,262 @@
+import { afterEach, beforeEach, expect, test } from "bun:test";
+import { readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { BundleServer } from "../../src/bundles/server.ts";
+import { configuration } from "../../src/cli/configuration.ts";
+import { StartupError } from "../../src/core/errors.ts";
+import { BundleFleet, HOUR_MS, newKey } from "../support/bundle-fleet.ts";
+import { FleetMember, serveFleet } from "../support/bundle-member.ts";
+import { until } from "../support/until.ts";
+
+let fleet: BundleFleet;
+let member: FleetMember;
+let server: BundleServer;
+
+beforeEach(() => {
+  fleet = new BundleFleet();
+  member = new FleetMember(fleet, "member");
+  server = serveFleet(fleet);
+  member.configure(server.url);
+});
+afterEach(async () => {
+  await member.end();
+  await server.close();
+  fleet.end();
+});
+
+const inState = (state: string, version: number) =>
+  until(`${state} at version ${version}`, async () => {
+    const status = await member.status();
+    return status.state === state && status.version === version ? status : undefined;
+  });
+
+async function startProblems(): Promise<readonly string[]> {
+  try {
+    await configuration({ config: member.file });
+  } catch (error) {
+    if (error instanceof StartupError) return error.problems;
+    throw error;
+  }
+  throw new Error("the configuration was accepted");
+}
+
+test("a member takes over each version, as a whole, and the journal says so", async () => {
+  const first = fleet.publish({ version: 1 });
+  await member.start();
+  expect(await member.says()).toBe("v1");
+  expect(member.journal("bundle.activated")).toMatchObject([{ version: 1, digest: first.digest, by: "start" }]);
+
+  const second = fleet.publish({ version: 2, previous: first.digest });
+  await inState("current", 2);
+  expect(await member.says()).toBe("v2");
+  expect(member.journal("bundle.activated")[1]).toMatchObject({
+    version: 2,
+    digest: second.digest,
+    former: 1,
+    by: "bundle",
+  });
+  expect(member.journal("configuration.changed")).toMatchObject([{ by: "bundle", generation: 2 }]);
+  expect(member.remembered()).toMatchObject({ version: 2, digest: second.digest, timestamp: { version: 2 } });
+  expect(await member.metrics()).toContain('stc_bundle_version{state="current"} 2');
+});
+
+test("a bundle that is no valid configuration changes nothing, and says why once", async () => {
+  const first = fleet.publish({ version: 1 });
+  await member.start();
+  const broken = fleet.publish({
+    version: 2,
+    previous: first.digest,
+    policy: "tools: [./tools]\nlimits: { nonsense: 1 }\n",
+  });
+  const status = await inState("refused", 1);
+  expect(status.lastError).toBe(
+    `version 2 is not a valid configuration: ${member.file}: limits.nonsense: is not a known key`,
+  );
+  expect(await member.says()).toBe("v1");
+  expect(member.remembered()).toMatchObject({ version: 1, digest: first.digest });
+  expect(member.journal("bundle.refused")).toMatchObject([{ version: 1, error: status.lastError }]);
+
+  // It does not shut out the one after it.
+  fleet.publish({ version: 3, previous: broken.digest });
+  await inState("current", 3);
+  expect(await member.says()).toBe("v3");
+});
+
+test("a bundle of an older version, put in place of the newer one, is refused and the newer one stays", async () => {
+  const first = fleet.publish({ version: 1 });
+  const second = fleet.publish({ version: 2, previous: first.digest });
+  await member.start();
+  fleet.write("served/bundle.tar.gz", first.archive);
+  fleet.write("served/timestamp.json", first.timestamp);
+  const status = await inState("refused", 2);
+  expect(status.lastError).toBe("version 1 is older than version 2, which was seen before");
+  await member.stop();
+  await member.start();
+  await inState("refused", 2);
+  expect(await member.says()).toBe("v2");
+  expect(member.remembered()).toMatchObject({ version: 2, digest: second.digest });
+});
+
+test("a member starts without the server, with its last good bundle", async () => {
+  fleet.publish({ version: 1 });
+  await member.start();
+  await member.stop();
+  await server.close();
+  await member.start();
+  expect(await member.says()).toBe("v1");
+  expect((await inState("unreachable", 1)).lastError).toStartWith("the timestamp cannot be fetched");
+});
+
+test("a member without any bundle does not start without the server", async () => {
+  await server.close();
+  expect(await startProblems()).toEqual([expect.stringContaining("bundle: the timestamp cannot be fetched")]);
+});
+
+test("a kept bundle that somebody has changed is made again from what was signed", async () => {
+  fleet.publish({ version: 1 });
+  await member.start();
+  await member.stop();
+  const versions = join(member.folder, "bundle/versions");
+  const [folder = ""] = readdirSync(versions);
+  writeFileSync(join(versions, folder, "tools/hello.tool.yaml"), "name: other");
+  writeFileSync(join(versions, folder, "tools/more.tool.yaml"), "name: other");
+  await member.start();
+  expect(await member.says()).toBe("v1");
+  expect(readdirSync(join(versions, folder, "tools"))).toEqual(["hello.tool.yaml"]);
+});
+
+test("a kept archive that somebody has changed is not used", async () => {
+  const { digest, archive } = fleet.publish({ version: 1 });
+  await member.start();
+  await member.stop();
+  await server.close();
+  archive[archive.length - 20] = (archive.at(-20) ?? 0) ^ 1;
+  writeFileSync(join(member.folder, "bundle", `${digest}.tar.gz`), archive);
+  expect(await startProblems()).toEqual([expect.stringContaining("bundle: the timestamp cannot be fetched")]);
+});
+
+test("a damaged memory of the highest version is reported, and not forgotten silently", async () => {
+  fleet.publish({ version: 1 });
+  await member.start();
+  await member.stop();
+  writeFileSync(join(member.folder, "bundle/state.json"), "{");
+  expect(await startProblems()).toEqual([expect.stringContaining("bundle/state.json cannot be read")]);
+});
+
+test("the state is written after everything else: a member that stops before it starts with the former version", async () => {
+  const first = fleet.publish({ version: 1 });
+  await member.start();
+  const kept = member.remembered();
+  fleet.publish({ version: 2, previous: first.digest });
+  await inState("current", 2);
+  await member.stop();
+  // As a crash between the reload and the last write leaves it.
+  writeFileSync(join(member.folder, "bundle/state.json"), JSON.stringify(kept));
+  await server.close();
+  await member.start();
+  expect(await member.says()).toBe("v1");
+});
+
+test("an expired timestamp: the bundle stays in force, and operators see it", async () => {
+  fleet.publish({ version: 1 });
+  await member.start();
+  await member.stop();
+  const kept = member.remembered();
+  const expires = new Date(Date.now() - HOUR_MS).toISOString();
+  const timestamp = { ...kept.timestamp, expires };
+  writeFileSync(join(member.folder, "bundle/state.json"), JSON.stringify({ ...kept, timestamp }));
+  await server.close();
+  await member.start();
+  expect(await member.says()).toBe("v1");
+  expect(await inState("expired", 1)).toMatchObject({ expires });
+  expect(await until("the journal", () => member.journal("bundle.expired")[0])).toMatchObject({ version: 1, expires });
+  expect(await member.metrics()).toContain('stc_bundle_version{state="expired"} 1');
+  await member.stop();
+
+  member.configure(server.url, { onExpiry: "refuseStart" });
+  expect(await startProblems()).toEqual([expect.stringContaining("bundle: the timestamp cannot be fetched")]);
+});
+
+test("a renewed timestamp ends the alarm, without another bundle", async () => {
+  const { digest } = fleet.publish({ version: 1, expiresMs: Date.now() + 2 * HOUR_MS });
+  await member.start();
+  const expiresMs = Date.now() + 3 * HOUR_MS;
+  fleet.write("served/timestamp.json", fleet.timestamp({ version: 1, digest, expiresMs }));
+  await until("the new time", async () => {
+    const { expires } = await member.status();
+    return expires === new Date(expiresMs).toISOString() ? expires : undefined;
+  });
+  expect(member.journal("bundle.activated").length).toBe(1);
+});
+
+test.each([
+  ["another label", { labels: { region: "us" } }],
+  ["a share that this member is not in", { percent: 0 }],
+])("a rollout for %s: the member keeps its version, and takes the next one", async (_title, rollout) => {
+  member.configure(server.url, { labels: { region: "eu" } });
+  const first = fleet.publish({ version: 1 });
+  await member.start();
+  const second = fleet.publish({ version: 2, previous: first.digest, rollout });
+  expect(await inState("held", 1)).toMatchObject({ offered: 2, lastError: null });
+  expect(await member.says()).toBe("v1");
+  fleet.publish({ version: 3, previous: second.digest, rollout: { labels: { region: "eu" }, percent: 100 } });
+  await inState("current", 3);
+  expect(await member.says()).toBe("v3");
+});
+
+test("two-key rotation: old key, both, the new one alone", async () => {
+  const next = newKey();
+  const first = fleet.publish({ version: 1 });
+  await member.start();
+  fleet.write("keys.pem", fleet.content.pem + next.pem);
+  const second = fleet.publish({ version: 2, previous: first.digest, keys: [fleet.content, next] });
+  await inState("current", 2);
+  fleet.write("keys.pem", next.pem);
+  const third = fleet.publish({ version: 3, previous: second.digest, keys: [fleet.content] });
+  expect((await inState("refused", 2)).lastError).toBe("bundle.json is not signed by a configured key");
+  fleet.publish({ version: 4, previous: third.digest, keys: [next] });
+  await inState("current", 4);
+  expect(await member.says()).toBe("v4");
+});
+
+test("a half-downloaded bundle is refused, and tried again", async () => {
+  const first = fleet.publish({ version: 1 });
+  await member.start();
+  const second = fleet.make({ version: 2, previous: first.digest });
+  fleet.write("served/bundle.tar.gz", second.archive.subarray(0, second.archive.length / 2));
+  fleet.write("served/timestamp.json", second.timestamp);
+  expect((await inState("refused", 1)).lastError).toBe("the archive is not gzip");
+  expect(await member.says()).toBe("v1");
+  fleet.write("served/bundle.tar.gz", second.archive);
+  await inState("current", 2);
+});
+
+test("a setting that both have is refused: neither replaces the other", async () => {
+  const both = new FleetMember(fleet, "both", { limits: { concurrentCallsMax: 7 } });
+  both.configure(server.url);
+  fleet.publish({ version: 1, policy: "tools: [./tools]\nlimits: { concurrentCallsMax: 1000 }\n" });
+  await expect(configuration({ config: both.file })).rejects.toThrow(
+    "limits.concurrentCallsMax: is set by the bundle and by the configuration of this member",
+  );
+  await both.end();
+});
+
+test("settings of the two that are different are joined", async () => {
+  const joined = new FleetMember(fleet, "joined", { limits: { concurrentCallsMax: 7 } });
+  joined.configure(server.url);
+  fleet.publish({ version: 1, policy: "tools: [./tools]\nlimits: { concurrentCallsPerCallerMax: 5 }\n" });
+  const { config } = await configuration({ config: joined.file });
+  expect(config.limits).toMatchObject({ concurrentCallsMax: 7, concurrentCallsPerCallerMax: 5 });
+  await joined.end();
+});
+
+test.each([
+  [{ server: { workers: 2 }, approvals: { store: "sqlite://./a.sqlite" } }, "server.workers: must be 1"],
+  [{ reload: { trigger: "off" } }, "reload.trigger: must not be off"],
+])("%j is refused next to a bundle", async (changes, says) => {
+  const refused = new FleetMember(fleet, "refused", changes);
+  refused.configure(server.url);
+  fleet.publish({ version: 1 });
+  await expect(configuration({ config: refused.file })).rejects.toThrow(says);
+  await refused.end();
+});
