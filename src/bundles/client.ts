@@ -27,16 +27,19 @@ export interface Wanted {
 }
 
 export interface Fetched {
-  readonly body: Uint8Array;
+  /** Undefined when the file has not changed. */
+  readonly body: Uint8Array | undefined;
   readonly etag: string | undefined;
+  /** Whether the server holds requests until there is something new (`Preference-Applied`, RFC 7240). */
+  readonly holds: boolean;
 }
 
-/** Fetches one of the two files. Returns undefined when it has not changed. @throws {BundleError} */
+/** Fetches one of the two files. @throws {BundleError} */
 export async function fetchFile(
   { url, credentials }: BundleAddress,
   file: "bundle" | "timestamp",
   { etag, waitSeconds = 0, signal }: Wanted = {},
-): Promise<Fetched | undefined> {
+): Promise<Fetched> {
   const { tls, token } = credentials();
   // A kept connection would keep former certificates, and would be closed by most servers between two polls.
   const client = new EgressClient({ addresses: OPERATED_ADDRESSES, keepsConnections: false, tls });
@@ -54,10 +57,11 @@ export async function fetchFile(
       signal,
       isRepeatable: true,
     });
-    if (status === NOT_MODIFIED && etag !== undefined) return undefined;
+    const holds = /^wait\b/.test(String(headers["preference-applied"] ?? ""));
+    if (status === NOT_MODIFIED && etag !== undefined) return { body: undefined, etag, holds };
     if (status !== OK)
       throw new BundleError("unreachable", `the server answered with status ${status} for the ${file}`);
-    return { body, etag: headers.etag };
+    return { body, etag: headers.etag, holds };
   } catch (error) {
     if (error instanceof BundleError) throw error;
     throw new BundleError("unreachable", `the ${file} cannot be fetched (${egressReason(error)})`);

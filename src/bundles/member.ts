@@ -152,8 +152,8 @@ export class BundleMember {
       accepted !== undefined && (onExpiry === "keep" || !isExpired(accepted.timestamp, this.#capabilities.clock()));
     if (kept !== undefined) this.#active = kept;
     if (kept !== undefined && mayStart) return;
-    const fetched = await fetchFile(this.#address, "timestamp");
-    if (fetched !== undefined) await this.#take(fetched.body, async () => {});
+    const { body } = await fetchFile(this.#address, "timestamp");
+    if (body !== undefined) await this.#take(body, async () => {});
   }
 
   /** Returns the kept bundle; undefined when it is not accepted any more, such as after its key was replaced. */
@@ -180,15 +180,14 @@ export class BundleMember {
       let pauseMs = 0;
       try {
         const fetched = await fetchFile(this.#address, "timestamp", { etag, waitSeconds: pollSeconds, signal });
-        if (fetched !== undefined) {
-          etag = fetched.etag;
+        etag = fetched.etag;
+        if (fetched.body !== undefined) {
           await this.#take(fetched.body, (next) => this.#activate(next, followed));
           this.#failure = undefined;
           failures = 0;
         }
-        // A server that does not hold requests answers at once.
-        const isHeld =
-          fetched === undefined ? (monotonic() - since) * 2 >= pollSeconds * SECOND_MS : etag !== undefined;
+        // The first request is never held: the second one shows whether the server holds any.
+        const isHeld = fetched.holds || (fetched.body !== undefined && etag !== undefined);
         pauseMs = isHeld ? 0 : pollSeconds * SECOND_MS;
       } catch (error) {
         if (signal.aborted) return;
@@ -216,9 +215,9 @@ export class BundleMember {
     const timestamp = checkTimestamp(bytes, expected, accepted, this.#capabilities.clock());
     const isNew = this.#active === undefined || timestamp.digest !== this.#active.digest;
     if (!isNew || timestamp.digest === this.#heldDigest) return this.#remember(this.#active, timestamp, expected);
-    const fetched = await fetchFile(this.#address, "bundle", { signal: this.#end.signal });
-    if (fetched === undefined) return;
-    const bundle = checkBundle(fetched.body, expected, timestamp, accepted);
+    const { body: archive } = await fetchFile(this.#address, "bundle", { signal: this.#end.signal });
+    if (archive === undefined) return;
+    const bundle = checkBundle(archive, expected, timestamp, accepted);
     const { fleet, member: name, labels } = this.#section;
     const isMeant = isMeantFor(bundle.manifest.rollout ?? {}, fleet, { name, labels });
     // A member without any bundle has nothing to keep.
@@ -226,7 +225,7 @@ export class BundleMember {
       this.#heldDigest = timestamp.digest;
       return this.#remember(this.#active, timestamp, expected);
     }
-    const next = await this.#store.keep(bundle, fetched.body);
+    const next = await this.#store.keep(bundle, archive);
     await activate(next);
     const former = this.#active;
     this.#active = next;

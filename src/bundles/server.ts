@@ -42,6 +42,7 @@ export class BundleServer {
   readonly #waiting = new Set<() => void>();
   readonly #server: Bun.Server<undefined>;
   readonly #watching: { close(): void };
+  #isClosed = false;
 
   constructor(options: BundleServerOptions) {
     this.#options = options;
@@ -77,6 +78,7 @@ export class BundleServer {
 
   async close(): Promise<void> {
     this.#watching.close();
+    this.#isClosed = true;
     this.#wake();
     await this.#server.stop(true);
   }
@@ -92,10 +94,16 @@ export class BundleServer {
     this.#read();
     const known = request.headers.get("if-none-match");
     const isKnown = (): boolean => known !== null && this.#served.get(name)?.etag === known;
-    if (isKnown()) await this.#change(waitSeconds(request.headers.get("prefer")), request.signal);
+    const seconds = isKnown() && this.#waiting.size < WAITING_MAX ? waitSeconds(request.headers.get("prefer")) : 0;
+    if (seconds > 0) await this.#change(isKnown, seconds, request.signal);
     const found = this.#served.get(name);
     if (type === undefined || found === undefined) return new Response(null, { status: 404 });
-    const headers = { etag: found.etag, "content-type": type, "cache-control": "no-cache" };
+    const headers = {
+      etag: found.etag,
+      "content-type": type,
+      "cache-control": "no-cache",
+      ...(seconds > 0 && { "preference-applied": `wait=${seconds}` }),
+    };
     if (isKnown()) return new Response(null, { status: 304, headers });
     const { body } = found;
     return request.method === "HEAD"
@@ -103,23 +111,25 @@ export class BundleServer {
       : new Response(body, { headers });
   }
 
-  /** Resolves when a file changes, and after the time at the latest. */
-  #change(seconds: number, signal: AbortSignal): Promise<void> {
-    if (seconds === 0 || this.#waiting.size >= WAITING_MAX) return Promise.resolve();
+  /** Resolves when the client's copy is not the current one any more, and after the time at the latest. */
+  #change(isKnown: () => boolean, seconds: number, signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const end = (): void => {
         clearTimeout(timer);
-        this.#waiting.delete(end);
+        this.#waiting.delete(look);
         resolve();
       };
+      const look = (): void => {
+        if (this.#isClosed || !isKnown()) end();
+      };
       const timer = setTimeout(end, seconds * SECOND_MS);
-      this.#waiting.add(end);
+      this.#waiting.add(look);
       signal.addEventListener("abort", end, { once: true });
     });
   }
 
   #wake(): void {
-    for (const end of [...this.#waiting]) end();
+    for (const look of [...this.#waiting]) look();
   }
 
   /** Reads the files that have changed. */

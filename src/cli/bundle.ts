@@ -1,5 +1,5 @@
 import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
-import { mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { diskFiles } from "../audit/journal/file-operations.ts";
 import { build, manifestIn, withManifest } from "../bundles/build.ts";
@@ -32,6 +32,8 @@ export async function bundleBuild(folder: string, options: BuildOptions): Promis
   const labels = label.length === 0 ? undefined : Object.fromEntries(label);
   const hasRollout = labels !== undefined || percent !== undefined;
   await guarded(async () => {
+    if (statSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true)
+      throw new CommandError(EXIT.noInput, `${folder} cannot be read (ENOENT)`);
     const former = previousOf(previous, join(out, BUNDLE_FILE));
     if (former !== undefined && version < former.version)
       wrongUsage(`--version must be higher than ${former.version}, the version of the bundle before it`);

@@ -12,6 +12,8 @@ const audit = path("audit");
 
 beforeAll(() => {
   mkdirSync(audit);
+  mkdirSync(path("policy"));
+  writeFileSync(path("policy/policy.yaml"), "halts: { whenUnknown: keepLast }");
   writeFileSync(path("token"), "operator.token.x\n");
   writeFileSync(path("other-token"), "another.token.x\n");
   writeFileSync(path("text"), "{");
@@ -28,6 +30,7 @@ const REFUSED = "--token-file {folder}/other-token --url {url}";
 const NOBODY = "--token-file {folder}/token --url http://127.0.0.1:1";
 const IN = "--dir {folder}/audit";
 const NOWHERE = "--dir {folder}/nowhere";
+const OF = "--fleet shop --environment test";
 
 /** What is typed, how it ends, and what stands on the way of the errors. `{…}` are places of this test. */
 const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = [
@@ -266,6 +269,21 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["audit keys --new a --key b", 64, "--new FILE"],
   ["audit keys --key {folder}/nowhere", 66, "ENOENT"],
   ["audit keys --new {folder}/text", 73, "cannot create"],
+
+  ["bundle", 64, "Usage: stc bundle"],
+  ["bundle build {folder}/audit", 64, "--out"],
+  [`bundle build {folder}/audit --out {folder}/bundles ${OF} --version 0`, 64, "whole number from 1"],
+  [`bundle build {folder}/audit --out {folder}/bundles ${OF} --version 1 --percent 101`, 64, "from 0 to 100"],
+  [`bundle build {folder}/audit --out {folder}/bundles ${OF} --version 1`, 1, "the bundle holds no policy.yaml"],
+  [`bundle build {folder}/nowhere --out {folder}/bundles ${OF} --version 1`, 66, "cannot be read (ENOENT)"],
+  [`bundle build {folder}/policy --out {folder}/text ${OF} --version 1`, 66, "cannot be read (ENOTDIR)"],
+  ["bundle sign {folder}/nowhere", 64, "--key"],
+  ["bundle sign {folder}/nowhere --key {folder}/text --expires 1d", 64, "--expires is for --timestamp"],
+  ["bundle sign {folder}/nowhere --key {folder}/text", 66, "does not contain an Ed25519 private key"],
+  [`bundle verify {folder}/nowhere ${OF}`, 64, "--key and --timestamp-key are needed"],
+  [`bundle verify {folder} ${OF} --key {folder}/text --timestamp-key {folder}/text`, 66, "not an Ed25519 public key"],
+  ["bundle serve {folder}/nowhere --cert-file {folder}/text", 64, "go together"],
+  ["bundle serve {folder}/nowhere", 66, "cannot be read (ENOENT)"],
 ];
 
 const wordsOf = (typed: string): readonly string[] =>

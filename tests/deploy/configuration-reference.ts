@@ -56,6 +56,7 @@ const SECTIONS: readonly { readonly at: string; readonly title?: string; readonl
 /** Keys whose schema stands in a file of its own. */
 const FILES: Readonly<Record<string, string>> = {
   approvals: "approvals",
+  bundle: "bundle",
   dataFlow: "data-flow",
   "audit.export": "export",
   commands: "workspace",

@@ -62,6 +62,7 @@ test("the defaults in it are the service's defaults", () => {
     },
     decisionPoints: [{ name: "x", authzen: { url: "https://x", auth: { clientCredentials: TOKENS } } }],
     console: { oidc: { issuer: "https://x", clientId: "x" } },
+    bundle: { url: "https://x", dir: "x", fleet: "x", environment: "x", keysFile: "x", timestampKeysFile: "x" },
     dataFlow: {},
     hub: {
       listen: {},

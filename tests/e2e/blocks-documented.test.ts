@@ -45,6 +45,16 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/webhooks.md: stc approvals report": "tests/e2e/blocks-documented.slow.ts",
   ...Object.fromEntries(
     [
+      "stc audit keys --new",
+      "# policy/policy.yaml",
+      "stc bundle build policy --out bundles --fleet shop --environment production --version 1",
+      "stc bundle serve",
+      "stc bundle build policy --out bundles --fleet shop --environment production --version 3",
+      "stc bundle sign bundles --key online.key",
+    ].map((begin) => [`docs/bundles.md: ${begin}`, "tests/bundles/documented.slow.ts"]),
+  ),
+  ...Object.fromEntries(
+    [
       "image:",
       "volumes:",
       "replicaCount: 3",
@@ -160,6 +170,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
 
 /** Blocks that no test can paste, and why. */
 const NOT_RUN: Readonly<Record<string, string>> = {
+  "docs/bundles.md: git -C policy checkout":
+    "wants the reader's repository; tests/bundles/documented.slow.ts builds so",
   "docs/approvals.md: stc approvals approve <id> --grant":
     "needs the id of a request that offers a grant; tests/cli/approvals sends the option",
   "README.md: npx -y bun@1.4.5 run start": "installs packages; what it starts is started by many tests",
