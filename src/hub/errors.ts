@@ -18,3 +18,8 @@ export class HubRefusal extends Error {
     this.code = code;
   }
 }
+
+/** Returns the refusal of a request that names a caller of an issuer for which the member may not speak. */
+export function issuerNotAllowed({ name }: { readonly name: string }): HubRefusal {
+  return new HubRefusal(403, "ISSUER_NOT_ALLOWED", `${name} may not name callers of this issuer`);
+}

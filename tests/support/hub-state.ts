@@ -1,7 +1,7 @@
 import type { Operation, StateOperations } from "../../src/database/operations.ts";
 import type { HubAnswer, HubClient, HubMethod, Pushed, PushSource } from "../../src/hub/contract.ts";
 import { HubUnavailable } from "../../src/hub/errors.ts";
-import { HubOnly, hubState, type Once, stateMethods, statePushes } from "../../src/hub/methods/state.ts";
+import { HubOnly, hubState, stateMethods, statePushes } from "../../src/hub/methods/state.ts";
 import { decodeWire, encodeWire } from "../../src/hub/wire.ts";
 
 /** Whether the tests of the shared state run on a database, or on a member of a hub that has it. */
@@ -24,8 +24,8 @@ export class WiredClient implements HubClient {
   readonly calls: string[] = [];
   readonly isConnected = true;
 
-  constructor(operations: StateOperations, once: Once) {
-    this.#methods = new Map(stateMethods(operations, once).map((method) => [method.name, method]));
+  constructor(operations: StateOperations) {
+    this.#methods = new Map(stateMethods(operations).map((method) => [method.name, method]));
     this.#sources = statePushes(operations);
   }
 
@@ -73,16 +73,6 @@ export class WiredClient implements HubClient {
   async close(): Promise<void> {}
 }
 
-/** Runs each request once, as long as the test lasts. */
-export function onceInMemory(): Once {
-  const answers = new Map<string, unknown>();
-  return async <T>(_transaction: unknown, { member, id }: { member: string; id: string }, work: () => Promise<T>) => {
-    const key = JSON.stringify([member, id]);
-    if (!answers.has(key)) answers.set(key, await work());
-    return answers.get(key) as T;
-  };
-}
-
 /** A member's state over a client. What operators do, they do at the hub. */
 export function memberState(client: HubClient, atHub: StateOperations): StateOperations {
   const state = hubState(client, { hub: "https://hub.test" });
@@ -105,7 +95,7 @@ export function memberState(client: HubClient, atHub: StateOperations): StateOpe
  */
 export function stateInUse(operations: StateOperations, { losesAnswers = false } = {}): StateOperations {
   if (stateKind.now === "database") return operations;
-  const client = new WiredClient(operations, onceInMemory());
+  const client = new WiredClient(operations);
   client.losesAnswers = losesAnswers;
   return memberState(client, operations);
 }

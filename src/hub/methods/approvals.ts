@@ -2,7 +2,7 @@ import type { z } from "zod";
 import { ForeignRowError, type MemberApprovals, type OpenedApprovals } from "../../approvals/approvals.ts";
 import type { Approver } from "../../approvals/identities.ts";
 import type { HubMember, HubMethod, HubRequest } from "../contract.ts";
-import { HubRefusal } from "../errors.ts";
+import { HubRefusal, issuerNotAllowed } from "../errors.ts";
 import { answerOf, once } from "../once.ts";
 import { APPROVAL_INPUTS, type ApprovalInput, type ApprovalMethodName, approvalMethodName } from "./approval-inputs.ts";
 
@@ -72,8 +72,7 @@ function methodOf<Name extends ApprovalMethodName>(name: Name, approvals: HubSto
     async handle(input, request) {
       const { member, id } = request;
       const issuer = issuerIn(input as Named);
-      if (issuer !== undefined && !member.speaksFor(issuer))
-        throw new HubRefusal(403, "ISSUER_NOT_ALLOWED", `${member.name} may not name callers of this issuer`);
+      if (issuer !== undefined && !member.speaksFor(issuer)) throw issuerNotAllowed(member);
       const keyOf = (write: number) => ({ member: member.name, id: `${id}/${write}` });
       const store = approvals.forMember({
         member: member.name,

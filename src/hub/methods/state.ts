@@ -9,23 +9,17 @@ import {
   sweepFlow,
 } from "../../data-flow/operations.ts";
 import type { StoredText } from "../../data-flow/stored-rows.ts";
-import type { NoInput, Operation, OperationTransaction, StateOperations } from "../../database/operations.ts";
+import type { NoInput, Operation, StateOperations } from "../../database/operations.ts";
 import { listHalts } from "../../halts/operations.ts";
 import { fillOrders, readUses, sweepUses } from "../../quotas/operations.ts";
 import type { HubAnswer, HubClient, HubMember, HubMethod, PushSource } from "../contract.ts";
-import { HubRefusal } from "../errors.ts";
-
-/** Runs `work` once for a request, within its transaction: a repetition gets the first answer. */
-export type Once = <T>(
-  transaction: Pick<OperationTransaction, "sql" | "now">,
-  key: { readonly member: string; readonly id: string },
-  work: () => Promise<T>,
-) => Promise<T>;
+import { issuerNotAllowed } from "../errors.ts";
+import { once } from "../once.ts";
 
 /** An operation that members may run. */
 interface Offered {
   readonly name: string;
-  method(operations: StateOperations, once: Once): HubMethod;
+  method(operations: StateOperations): HubMethod;
 }
 
 interface OfferedParts<Input, Output> {
@@ -44,12 +38,14 @@ function offered<Input, Output>(
   const { name, input } = operation;
   return {
     name,
-    method(operations, once): HubMethod<Input> {
+    method(operations): HubMethod<Input> {
       return {
         name,
         input,
         async handle(parsed, { member, id }): Promise<HubAnswer> {
-          for (const issuer of issuersOf(parsed)) assertSpeaksFor(member, issuer);
+          // A quota that does not count by caller has no issuer.
+          const named = issuersOf(parsed).filter((issuer) => issuer !== "");
+          if (!named.every((issuer) => member.speaksFor(issuer))) throw issuerNotAllowed(member);
           const key = { member: member.name, id };
           const ran: Operation<Input, Output> = isOnce
             ? { ...operation, run: (transaction, own) => once(transaction, key, () => operation.run(transaction, own)) }
@@ -60,12 +56,6 @@ function offered<Input, Output>(
       };
     },
   };
-}
-
-/** A quota that does not count by caller has no issuer. */
-function assertSpeaksFor(member: HubMember, issuer: string): void {
-  if (issuer === "" || member.speaksFor(issuer)) return;
-  throw new HubRefusal(403, "ISSUER_NOT_ALLOWED", `${member.name} may not name callers of this issuer`);
 }
 
 /** Texts of all callers are compared with answers; whose a text is, is told to those who may name the caller. */
@@ -100,8 +90,8 @@ const WATCHED: readonly Operation<NoInput, unknown>[] = [listHalts, flowChanges]
 const WATCHED_NAMES = new Set(WATCHED.map(({ name }) => name));
 
 /** Returns the operations of the shared state that members may run. */
-export function stateMethods(operations: StateOperations, once: Once): readonly HubMethod[] {
-  return OFFERED.map((one) => one.method(operations, once));
+export function stateMethods(operations: StateOperations): readonly HubMethod[] {
+  return OFFERED.map((one) => one.method(operations));
 }
 
 /** Returns what members know without asking. */

@@ -14,7 +14,6 @@ import type { HubClient } from "../../hub/contract.ts";
 import { approvalMethods } from "../../hub/methods/approvals.ts";
 import { hubApprovals } from "../../hub/methods/hub-approvals.ts";
 import { hubState, stateMethods, statePushes, sweepState } from "../../hub/methods/state.ts";
-import { once } from "../../hub/once.ts";
 import { ConnectedMembers, type MemberState } from "../../hub/server/connected.ts";
 import { HubListener, type HubListenerOptions } from "../../hub/server/listener.ts";
 import { Members } from "../../hub/server/members.ts";
@@ -71,7 +70,7 @@ export async function openHub(config: Config, parts: HubParts): Promise<RunningH
       tokens,
       clock,
     }),
-    methods: new Methods([...approvalMethods(approvals), ...stateMethods(operations, once)], () => perMemberMax),
+    methods: new Methods([...approvalMethods(approvals), ...stateMethods(operations)], () => perMemberMax),
     streams,
     connected,
     refusals: new RefusalLines({ journal, clock }),

@@ -7,7 +7,7 @@ import { hubState, stateMethods } from "../../../src/hub/methods/state.ts";
 import { Quotas } from "../../../src/quotas/quotas.ts";
 import { REMEMBER_MS, StoredPolicy } from "../../data-flow/stored-policy.ts";
 import { callerOf, run, toolOf } from "../../quotas/world.ts";
-import { memberState, onceInMemory, WiredClient } from "../../support/hub-state.ts";
+import { memberState, WiredClient } from "../../support/hub-state.ts";
 import { until } from "../../support/until.ts";
 
 const BY = { issuer: "https://staff.test", subject: "olga" };
@@ -33,7 +33,7 @@ beforeEach(() => {
     writeRelaxed: (work) => answered(() => database.writeRelaxed(work)),
   };
   atHub = operationsOn(faulty, async ({ type }) => void lines.push(type));
-  client = new WiredClient(atHub, onceInMemory());
+  client = new WiredClient(atHub);
 });
 afterEach(() => database.close());
 
@@ -56,7 +56,7 @@ const verdict = (halts: Halts): string => halts.refusalFor(call)?.code ?? "passe
 
 describe("what members may ask for", () => {
   test("is what calls need; operators' operations are not offered, and say where they are done", async () => {
-    const offered = stateMethods(atHub, onceInMemory()).map(({ name }) => name);
+    const offered = stateMethods(atHub).map(({ name }) => name);
     expect(offered.sort()).toEqual(
       [
         ...["flow.add", "flow.changes", "flow.judge", "flow.remember", "flow.secret", "flow.store", "flow.texts"],
