@@ -1,0 +1,46 @@
+import { join } from "node:path";
+import { keepApprovalsIn, reachApprovals } from "./approvals.ts";
+import { clockedDatabase } from "./approvals-postgres.ts";
+import { byHub } from "./hub-approvals.ts";
+import { accessPostgres, type PostgresAccess } from "./postgres.ts";
+
+const VARIABLE = "STC_TEST_HUB";
+
+/** The test files of the store that also hold by way of a hub. */
+export const STORE_TESTS = ["votes", "decisions", "escalations", "grants", "keys", "requests", "sessions", "tasks"].map(
+  (name) => join(import.meta.dir, `../approvals/store/${name}.test.ts`),
+);
+
+/** What is otherwise by way of a hub: no use of a key lacks its process, and no request has more than 8 MiB. */
+export const OTHERWISE_BY_HUB = [
+  "a caller has at most 1,000 tasks, and 64 MiB of them",
+  "the outcome of a use is unknown at once when its process is known to have ended",
+];
+
+/** Returns the titles of the tests that failed. */
+export function failedIn({ stderr }: ReturnType<typeof runByHub>): readonly string[] {
+  const titles = [...stderr.toString().matchAll(/^\(fail\) (.*?)(?: \[[\d.]+m?s\])?$/gm)].map(
+    ([, title = ""]) => title,
+  );
+  return [...new Set(titles)].toSorted();
+}
+
+/** Runs test files that know a store alone, with every world of theirs reached by a hub; in a database of the server's, if given. */
+export function runByHub(files: readonly string[], server?: PostgresAccess) {
+  const access = server && { dir: server.dir, port: server.port };
+  return Bun.spawnSync([process.execPath, "test", "--preload", import.meta.path, "--timeout", "30000", ...files], {
+    env: { ...process.env, [VARIABLE]: JSON.stringify({ access }) },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+}
+
+const given = process.env[VARIABLE];
+if (given !== undefined) {
+  reachApprovals(byHub);
+  const { access } = JSON.parse(given) as { readonly access?: PostgresAccess };
+  if (access !== undefined) {
+    const server = accessPostgres(access);
+    keepApprovalsIn(() => clockedDatabase(server));
+  }
+}
