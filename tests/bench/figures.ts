@@ -80,6 +80,7 @@ export const FIGURES = {
     goal: { atLeast: 0.6 },
   },
   sql_cpu_ratio: { about: "the same in processor time of this process" },
+  sql_while_written_ratio: { about: "the speed while another program commits a change per millisecond" },
   sql_many_rows_mb: {
     about: "memory that a result of ten million rows behind a limit adds",
     unit: "MB",

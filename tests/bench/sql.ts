@@ -13,6 +13,7 @@ const STATEMENT_MS = 60_000;
 
 const TABLE = `CREATE ROLE reader LOGIN;
 CREATE TABLE orders (id bigint PRIMARY KEY, customer bigint NOT NULL, status text NOT NULL, total numeric(12, 2) NOT NULL, placed timestamptz NOT NULL);
+CREATE TABLE visits (n bigint); INSERT INTO visits VALUES (0);
 INSERT INTO orders SELECT n, n % ${CUSTOMERS}, 'open', n, now() FROM generate_series(1, ${ORDERS}) AS n;
 CREATE INDEX ON orders (customer);
 ANALYZE orders;
@@ -35,6 +36,8 @@ export interface OrdersDatabase {
   next(): { readonly customer: string };
   /** Reads the orders of a customer with the driver alone, in the same transaction: read-only, and with limits. */
   alone(customer: string): Promise<void>;
+  /** Commits changes of another table, about one per millisecond, until the result is called. */
+  write(): () => Promise<void>;
   close(): Promise<void>;
 }
 
@@ -79,6 +82,7 @@ export async function openOrders(): Promise<OrdersDatabase> {
   await server.trust();
   const url = `postgres://127.0.0.1:${server.port}/shop`;
   const alone = new SQL({ url: url.replace("//", "//reader@"), max: CONNECTIONS, tls: false, prepare: false });
+  const writer = new SQL({ url: url.replace("//", "//tester@"), max: 1, tls: false });
   let made = 0;
   return {
     settings: {
@@ -100,8 +104,22 @@ export async function openOrders(): Promise<OrdersDatabase> {
       });
       if (found.length !== ROWS) throw new Error(`${found.length} rows`);
     },
+    write() {
+      let isWriting = true;
+      const written = (async () => {
+        while (isWriting) {
+          await writer`UPDATE visits SET n = n + 1`;
+          await Bun.sleep(1);
+        }
+      })();
+      return () => {
+        isWriting = false;
+        return written;
+      };
+    },
     async close() {
       await alone.close();
+      await writer.close();
       await server.end();
     },
   };
