@@ -104,6 +104,34 @@ describe.skipIf(native === undefined)("a transaction", () => {
     },
   );
 
+  test("that waits follows another one at once, has nothing of it, and none is left open", async () => {
+    const made = database({ connections: 3 });
+    const found: unknown[] = [];
+    const open: unknown[] = [];
+    for (let round = 0; round < 20; round += 1) {
+      const transactions = Array.from({ length: 40 }, (_, index) => {
+        const [way, run] = each[(index + round) % each.length] ?? ["read", ways.read];
+        return run(made, async (transaction) => {
+          const left =
+            "SELECT coalesce(current_setting('test.left', true), ''), current_setting('transaction_read_only')";
+          const [row] = await transaction.query(left, []);
+          found.push(`${way} ${row?.join()}`);
+          if (way !== "change") await transaction.query("SELECT set_config('test.left', 'yes', false)", []);
+          for (let more = 0; more < index % 4; more += 1) await transaction.query(PID, []);
+          if (index % 7 === 0) throw new RangeError("of this program");
+        }).catch((error: unknown) => expect(error).toBeInstanceOf(RangeError));
+      });
+      await Promise.all(transactions);
+      open.push(
+        ...(await shop.server.send(
+          "SELECT 1 FROM pg_stat_activity WHERE usename = 'writer' AND state LIKE 'idle in%'",
+        )),
+      );
+    }
+    expect([...new Set(found)].sort()).toEqual(["change ,off", "look ,off", "read ,on"]);
+    expect(open).toEqual([]);
+  });
+
   test("that waits for a connection leaves with its call", async () => {
     const made = database();
     const holding = Promise.withResolvers<void>();
