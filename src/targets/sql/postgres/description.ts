@@ -115,7 +115,56 @@ function returnedColumns(tree: string, types: readonly number[]): readonly SentC
   const columns = entries.filter(({ isJunk }) => isJunk !== "true");
   // If one column were missing, each later column would get the origin of another one. The server refuses a change without columns.
   if (columns.length !== types.length) return [];
-  return columns.map(({ name, table, number }, index) => ({ name, table, number, type: types[index] ?? 0 }));
+  const isCopied = copiedColumns(tree);
+  return columns.map(({ name, table, number }, index) => {
+    const type = types[index] ?? 0;
+    return isCopied(number) ? { name, table: 0, number: 0, type } : { name, table, number, type };
+  });
+}
+
+const ASSIGNED =
+  /:resno (\d+) :resname (?:\\.|[^\s\\])+ :ressortgroupref \d+ :resorigtbl \d+ :resorigcol \d+ :resjunk \w+\}$/;
+const READ = /\{VAR :varno (-?\d+) :varattno (-?\d+) /g;
+
+/**
+ * Returns a function that says whether a change stores the value of another column in the column of a number: RETURNING would return
+ * that value, under the origin of the column that it is stored in.
+ */
+function copiedColumns(tree: string): (column: number) => boolean {
+  const target = /^\d+/.exec(tree.slice(fieldAt(tree, ":resultRelation ")))?.[0];
+  const [assigned, conflict] = [fieldAt(tree, ":targetList ("), fieldAt(tree, ":onConflict {")];
+  if (fieldAt(tree, ":mergeActionList (") !== -1 || target === undefined) return () => true;
+  const set = ":onConflictSet (";
+  const updated = conflict === -1 ? -1 : tree.indexOf(set, conflict);
+  const found = [
+    ...(assigned === -1 ? [] : entriesOf(tree, assigned).map((entry) => copyIn(entry, target))),
+    // Only the table itself and the proposed row can be read here. A value of the proposed row is judged above.
+    ...(updated === -1 ? [] : entriesOf(tree, updated + set.length).map((entry) => copyIn(entry))),
+  ];
+  return (column) => found.some((copied) => copied === "any" || copied === column);
+}
+
+/** Returns the number of the column when an assignment reads another column; `any` when the assignment cannot be read. */
+function copyIn(entry: string, target?: string): number | "any" | undefined {
+  const [, column] = ASSIGNED.exec(entry) ?? [];
+  if (column === undefined) return "any";
+  const reads = [...entry.matchAll(READ)].some(
+    ([, table, number]) => number !== column || (target !== undefined && table !== target),
+  );
+  return reads || entry.includes("{SUBLINK ") ? Number(column) : undefined;
+}
+
+/** Returns where the value of a field of the outermost node begins; -1 when the node does not have the field. */
+function fieldAt(tree: string, field: string): number {
+  let depth = 0;
+  for (let at = 0; at < tree.length; at += 1) {
+    const character = tree[at];
+    if (character === "\\") at += 1;
+    else if (character === "{") depth += 1;
+    else if (character === "}") depth -= 1;
+    else if (depth === 1 && character === ":" && tree.startsWith(field, at)) return at + field.length;
+  }
+  return -1;
 }
 
 const RETURNING_LIST = ":returningList (";

@@ -1,5 +1,6 @@
 import { Database } from "bun:sqlite";
 import type { ColumnFacts } from "../protocol.ts";
+import { mayCopyInto } from "./copies.ts";
 
 /**
  * Finds the origins of columns. SQLite's driver returns only a column's declared type. So the tables are created a second time, empty
@@ -35,7 +36,8 @@ export class SchemaCopy {
     return names.map((name, index) => {
       const at = /^stc_(\d+)$/.exec(types[index] ?? "")?.[1];
       const facts = at === undefined ? undefined : this.#columns[Number(at)];
-      return { name, place: facts?.place, isGenerated: facts?.isGenerated === true };
+      const isCopy = facts !== undefined && mayCopyInto(statement, facts.place?.[1] ?? "");
+      return { name, place: isCopy ? undefined : facts?.place, isGenerated: facts?.isGenerated === true };
     });
   }
 
