@@ -19,6 +19,8 @@ import { BundleStore, type PlacedBundle } from "./store.ts";
 
 const RETRY = { firstMs: 500, maxMs: 30_000 } as const;
 const SECOND_MS = 1_000;
+/** Least time from one request to the next, whatever the server promises. */
+const PACE_MS = 200;
 /**
  * A bundle that is no valid configuration is tried again with the next timestamp, and after this time: the member's own files may have
  * been corrected. Each attempt is a reload, with lines in log and journal.
@@ -72,6 +74,8 @@ export class BundleMember {
   #candidate: PlacedBundle | undefined;
   /** Digest of the newest bundle when its rollout keeps it from this member. */
   #heldDigest: string | undefined;
+  /** Whether a service runs with the active bundle. Before, nothing is remembered: it may not be a valid configuration. */
+  #isProven = false;
   #failure: BundleError | undefined;
   #reported = "";
 
@@ -95,6 +99,25 @@ export class BundleMember {
       throw new StartupError([`bundle: ${error.message}`]);
     }
     return member;
+  }
+
+  /**
+   * Reads the first configuration. When the kept bundle does not fit the member's own file or this program any more, the newest one may.
+   *
+   * @throws {StartupError} as `read`
+   */
+  async firstConfiguration<T>(read: () => T): Promise<T> {
+    try {
+      return read();
+    } catch (error) {
+      const before = this.#active;
+      const isFetched = await this.#fetchNewest().then(
+        () => this.#active !== before,
+        () => false,
+      );
+      if (isFetched) return read();
+      throw error;
+    }
   }
 
   /** Adds the bundle's part to this member's own configuration. @throws {StartupError} */
@@ -123,13 +146,23 @@ export class BundleMember {
     };
   }
 
-  /** Takes new bundles over until the returned function is called. */
-  follow(followed: Followed): () => void {
-    const { version, digest } = this.#known;
-    const line = { type: "bundle.activated", version, digest, by: "start" };
-    void followed.journal(line).catch((error: unknown) => followed.log("error", { error: errorText(error) }, "bundle"));
+  /** Takes new bundles over until the returned function is called. Call it when the service has started with the first one. */
+  async follow(followed: Followed): Promise<() => void> {
+    this.#isProven = true;
+    await this.#begin(followed);
     void this.#poll(followed);
     return () => this.#end.abort();
+  }
+
+  async #begin({ journal, log }: Followed): Promise<void> {
+    const { version, digest } = this.#known;
+    try {
+      await this.#store.remember(this.#known);
+      if (this.#active !== undefined) this.#store.forgetOthers([this.#active]);
+      await journal({ type: "bundle.activated", version, digest, by: "start" });
+    } catch (error) {
+      log("error", { version, error: errorText(error) }, "bundle.activated could not be recorded");
+    }
   }
 
   get #known(): Accepted {
@@ -151,7 +184,10 @@ export class BundleMember {
     const mayStart =
       accepted !== undefined && (onExpiry === "keep" || !isExpired(accepted.timestamp, this.#capabilities.clock()));
     if (kept !== undefined) this.#active = kept;
-    if (kept !== undefined && mayStart) return;
+    if (kept === undefined || !mayStart) await this.#fetchNewest();
+  }
+
+  async #fetchNewest(): Promise<void> {
     const { body } = await fetchFile(this.#address, "timestamp");
     if (body !== undefined) await this.#take(body, async () => {});
   }
@@ -188,7 +224,7 @@ export class BundleMember {
         }
         // The first request is never held: the second one shows whether the server holds any.
         const isHeld = fetched.holds || (fetched.body !== undefined && etag !== undefined);
-        pauseMs = isHeld ? 0 : pollSeconds * SECOND_MS;
+        pauseMs = isHeld ? PACE_MS - (monotonic() - since) : pollSeconds * SECOND_MS;
       } catch (error) {
         if (signal.aborted) return;
         this.#failure = error instanceof BundleError ? error : new BundleError("unreachable", errorText(error));
@@ -230,8 +266,8 @@ export class BundleMember {
     const former = this.#active;
     this.#active = next;
     await this.#remember(next, timestamp, expected);
-    // Calls in progress may still use the former one.
-    this.#store.forgetOthers(former === undefined ? [next] : [next, former]);
+    // Calls in progress may still use the former one; a start that fails needs the kept one.
+    if (this.#isProven && former !== undefined) this.#store.forgetOthers([next, former]);
   }
 
   /** Remembers what has passed every check. */
@@ -248,7 +284,7 @@ export class BundleMember {
       timestamp: { version, digest, expires },
     };
     if (Bun.deepEquals(accepted, this.#accepted)) return;
-    await this.#store.remember(accepted);
+    if (this.#isProven) await this.#store.remember(accepted);
     this.#accepted = accepted;
   }
 

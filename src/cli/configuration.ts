@@ -76,7 +76,8 @@ export async function configuration({ config, dev }: ConfigurationOptions): Prom
   const bundle = await openBundle(file);
   const readAgain = (): Config =>
     readConfigFile(file, environment, MODULES, (written) => bundle?.amend(written) ?? written);
-  return { config: readAgain(), readAgain, bundle, start: async () => async () => {} };
+  const first = bundle === undefined ? readAgain() : await bundle.firstConfiguration(readAgain);
+  return { config: first, readAgain, bundle, start: async () => async () => {} };
 }
 
 /** Returns undefined for a configuration without a bundle: then nothing is loaded that knows bundles. */

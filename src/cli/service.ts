@@ -162,7 +162,7 @@ export async function startService(
   await worker?.listening(url, { service, metrics, notReady, shutdown });
   if (bundle !== undefined && reload !== undefined) {
     const { journal } = service;
-    unfollow = bundle.follow({ reload, journal, log: (level, event, message) => log[level](event, message) });
+    unfollow = await bundle.follow({ reload, journal, log: (level, event, message) => log[level](event, message) });
   }
   return {
     /** URL of the listener for calls, with its actual port. */

@@ -1,11 +1,13 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import { readdirSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { BundleServer } from "../../src/bundles/server.ts";
 import { configuration } from "../../src/cli/configuration.ts";
 import { StartupError } from "../../src/core/errors.ts";
+import { fingerprintOf } from "../../src/runtime/reload/fingerprints.ts";
 import { BundleFleet, HOUR_MS, newKey } from "../support/bundle-fleet.ts";
 import { FleetMember, serveFleet } from "../support/bundle-member.ts";
+import { manifest } from "../support/reload-service.ts";
 import { until } from "../support/until.ts";
 
 let fleet: BundleFleet;
@@ -110,6 +112,52 @@ test("a member starts without the server, with its last good bundle", async () =
 test("a member without any bundle does not start without the server", async () => {
   await server.close();
   expect(await startProblems()).toEqual([expect.stringContaining("bundle: the timestamp cannot be fetched")]);
+});
+
+test("a first bundle that is no valid configuration is not remembered: the next start takes the corrected one", async () => {
+  const broken = fleet.publish({ version: 5, policy: "tools: [./tools]\nlimits: { nonsense: 1 }\n" });
+  expect(await startProblems()).toEqual([expect.stringContaining("limits.nonsense: is not a known key")]);
+  expect(existsSync(join(member.folder, "bundle/state.json"))).toBe(false);
+  fleet.publish({ version: 6, previous: broken.digest });
+  await member.start();
+  expect(await member.says()).toBe("v6");
+});
+
+test("a kept bundle that does not fit the member's own file any more is replaced by the newest, at the start", async () => {
+  const first = fleet.publish({ version: 1, policy: "tools: [./tools]\nhalts: { whenUnknown: keepLast }\n" });
+  await member.start();
+  await member.stop();
+  const changed = new FleetMember(fleet, "changed", { halts: { whenUnknown: "refuseChanges" } });
+  changed.configure(server.url, { dir: join(member.folder, "bundle") });
+  await expect(configuration({ config: changed.file })).rejects.toThrow("halts.whenUnknown: is set by the bundle and");
+  fleet.publish({ version: 2, previous: first.digest });
+  await changed.start();
+  expect(await changed.says()).toBe("v2");
+  await changed.end();
+});
+
+test("TypeScript in a bundle runs where the member allows code, and nowhere else", async () => {
+  const files = { "tools/hello.ts": manifest({ name: "coded", says: "code" }) };
+  fleet.publish({ version: 1, files });
+  expect(await startProblems()).toEqual(["bundle: tools/hello.ts: is code, which needs bundle.allowCode: true"]);
+  member.configure(server.url, { allowCode: true });
+  await member.start();
+  expect(member.running.notRegistered).toEqual([]);
+  expect(await member.says("coded")).toBe("code");
+});
+
+test("members with the same folders have the same policy version, whatever their names", async () => {
+  fleet.publish({ version: 1 });
+  const other = new FleetMember(fleet, "other", { instance: "member-2" });
+  other.configure(server.url, { labels: { region: "eu" }, pollSeconds: 7 });
+  const digests = [];
+  for (const { file } of [member, other]) {
+    const { config } = await configuration({ config: file });
+    // Each has systems and issuers of its own here.
+    digests.push(fingerprintOf({ ...config, systems: {}, jwt: { ...config.jwt, issuers: [] } }).sha256);
+  }
+  expect(digests[0]).toBe(digests[1] ?? "");
+  await other.end();
 });
 
 test("a kept bundle that somebody has changed is made again from what was signed", async () => {

@@ -3,6 +3,7 @@ import { fetchFile } from "../../src/bundles/client.ts";
 import type { BundleServer } from "../../src/bundles/server.ts";
 import { BundleFleet } from "../support/bundle-fleet.ts";
 import { serveFleet } from "../support/bundle-member.ts";
+import { Authority, type Pair } from "../support/tls-files.ts";
 
 let fleet: BundleFleet;
 let server: BundleServer;
@@ -121,4 +122,29 @@ test("a body without an end is cut off", async () => {
   };
   await expect(fetchFile(address, "bundle")).rejects.toThrow("the bundle cannot be fetched (too-large)");
   await endless.stop(true);
+});
+
+test("over TLS, members need a certificate of the fleet's authority", async () => {
+  fleet.publish({ version: 1 });
+  const authority = await Authority.create("fleet");
+  const stranger = await Authority.create("stranger");
+  const own = await authority.issue("server");
+  const pem = (text: string): Buffer => Buffer.from(text);
+  const secured = serveFleet(fleet, {
+    tls: { cert: pem(own.cert), key: pem(own.key), ca: pem(authority.pem) },
+  });
+  const fetchAs = async (pair: Pair | undefined, root = authority.pem): Promise<number | string> => {
+    const client = pair && { clientCert: pem(pair.cert), clientKey: pem(pair.key) };
+    const credentials = () => ({ tls: { rootCert: pem(root), ...client }, token: undefined });
+    const address = { url: new URL(`${secured.url}bundle.tar.gz`), credentials };
+    return fetchFile(address, "bundle").then(
+      ({ body }) => body?.length ?? 0,
+      (error: Error) => error.message,
+    );
+  };
+  expect(await fetchAs(await authority.issue("member"))).toBeGreaterThan(0);
+  expect(await fetchAs(undefined)).toStartWith("the bundle cannot be fetched");
+  expect(await fetchAs(await stranger.issue("member"))).toStartWith("the bundle cannot be fetched");
+  expect(await fetchAs(await authority.issue("member"), stranger.pem)).toStartWith("the bundle cannot be fetched");
+  await secured.close();
 });

@@ -84,19 +84,19 @@ export class FleetMember {
   }
 
   /** What the tool says, or the code of its refusal. */
-  async says(url = this.running.url): Promise<string> {
+  async says(tool = "hello"): Promise<string> {
     const token = await this.issuers.token({ kind: "good", sub: "agent-7", permissions: ["hello:say"] });
     const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-    const body = JSON.stringify({ tool: "hello", args: {} });
-    const answer: Loose = await (await fetch(`${url}/call`, { method: "POST", headers, body })).json();
+    const body = JSON.stringify({ tool, args: {} });
+    const answer: Loose = await (await fetch(`${this.running.url}/call`, { method: "POST", headers, body })).json();
     return answer.result?.said ?? answer.error?.code ?? answer.status;
   }
 
   /** The bundle's state in `/readyz`, as operators see it. */
-  async status(url = this.running.operatorUrl ?? ""): Promise<Loose> {
+  async status(): Promise<Loose> {
     const token = await this.issuers.token({ kind: "operator", sub: "olga", permissions: ["metrics:read"] });
     const answer: Loose = await (
-      await fetch(`${url}/readyz`, { headers: { authorization: `Bearer ${token}` } })
+      await fetch(`${this.running.operatorUrl}/readyz`, { headers: { authorization: `Bearer ${token}` } })
     ).json();
     return answer.bundle;
   }
