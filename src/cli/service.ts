@@ -294,6 +294,8 @@ function servedParts(config: Config, service: Service, { workers, bundle }: Stat
       revocations: service.revocations(),
       halts: service.halts.describe(),
       decisionPoints: statesShown(service.decisionPoints()),
+      ...(service.member !== undefined && { hub: service.member.isConnected() ? "connected" : "away" }),
+      ...(service.hub !== undefined && { members: { connected: service.hub.connected() } }),
       ...(workers !== undefined && { workers: workers() }),
       ...(bundle !== undefined && { bundle: bundle.status() }),
     }),
