@@ -2,6 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import type { OpenedApprovals } from "../../src/approvals/approvals.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
 import { Refusal } from "../../src/core/errors.ts";
+import type { CallerContext } from "../../src/core/types.ts";
+import { forList, forRequester } from "../../src/http/approval-json.ts";
 import type { HubClient } from "../../src/hub/contract.ts";
 import { HubRefusal } from "../../src/hub/errors.ts";
 import { APPROVAL_INPUTS, type ApprovalMethodName } from "../../src/hub/methods/approval-inputs.ts";
@@ -379,6 +381,11 @@ test("operators see which member asked: in the request, and in the journal's lin
   const { id } = await askFor(crm);
   await approve(id);
   await crm.claim({ id, requester: AGENT, planDigest: questionOf().planDigest });
+  const asked = await hub.get(id);
+  if (asked === undefined) throw new Error("the request is gone");
+  const operator = { ...OPERATOR, actors: [], permissions: [] } as unknown as CallerContext;
+  expect(forList(asked, operator)["members"]).toEqual(["crm"]);
+  expect(forRequester(asked)).not.toHaveProperty("members");
   const lines = world.lines.filter((line) => ["approval.asked", "approval.claimed"].includes(line.type));
   expect(lines.map(({ type, member }) => [type, member])).toEqual([
     ["approval.asked", undefined],

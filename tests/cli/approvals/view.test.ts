@@ -37,6 +37,11 @@ test("earlier decisions, of which nothing can pose as a line", () => {
   expect(lines.filter((line) => line.startsWith("risk"))).toHaveLength(1);
 });
 
+test("the members of the hub that asked, of which none can pose as a line", () => {
+  const lines = linesOf({ members: ["crm", "a\nrisk  low"] });
+  expect(lines.filter((line) => line.startsWith("from member"))).toEqual(['from member     "crm", "a\\u{a}risk  low"']);
+});
+
 test("an older service's answer has neither", () => {
   const lines = linesOf({});
   expect(lines.filter((line) => /^(?:escalation|earlier)/.test(line))).toEqual([]);
