@@ -18,13 +18,13 @@ export type BundleFault =
   /** No answer, or an unusable one. */
   | "unreachable";
 
-/** A bundle is refused. The message is one line for the log, without texts of the server. */
+/** A bundle is refused. The message is one line, without texts of the server and without paths, which are in the `cause`. */
 export class BundleError extends Error {
   override readonly name = "BundleError";
   readonly fault: BundleFault;
 
-  constructor(fault: BundleFault, message: string) {
-    super(message);
+  constructor(fault: BundleFault, message: string, cause?: unknown) {
+    super(message, cause === undefined ? {} : { cause });
     this.fault = fault;
   }
 }

@@ -32,7 +32,7 @@ export interface Accepted {
   /** Names of the keys that were configured then. */
   readonly keys: readonly string[];
   /** The newest timestamp: its bundle may be one that the rollout keeps from this member. */
-  readonly timestamp: Pick<Timestamp, "version" | "digest" | "expires">;
+  readonly timestamp: Pick<Timestamp, "version" | "digest" | "createdAt" | "expires">;
 }
 
 export interface Bundle {
@@ -88,7 +88,8 @@ export function checkTimestamp(
     "mixed",
     `timestamp.json names another bundle of version ${version} than before`,
   );
-  const isOlder = Date.parse(expires) < Date.parse(newest.expires);
+  // By the time of signing, which a thief of the key cannot set far into the future: the next one is accepted again.
+  const isOlder = Date.parse(createdAt) < Date.parse(newest.createdAt);
   assertBundle(!isOlder, "rollback", `timestamp.json of version ${version} is older than the one before`);
   return timestamp;
 }

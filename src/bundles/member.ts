@@ -1,6 +1,6 @@
 import { relative } from "node:path";
 import type { JournalLine } from "../audit/journal/journal.ts";
-import { errorText } from "../core/error-text.ts";
+import { errorText, systemCode } from "../core/error-text.ts";
 import { StartupError } from "../core/errors.ts";
 import { retryDelayMs } from "../core/retry.ts";
 import type { EpochMs } from "../core/types.ts";
@@ -96,7 +96,8 @@ export class BundleMember {
       await member.#openFirst();
     } catch (error) {
       if (!(error instanceof BundleError)) throw error;
-      throw new StartupError([`bundle: ${error.message}`]);
+      const path = error.cause === undefined ? "" : ` (${errorText(error.cause)})`;
+      throw new StartupError([`bundle: ${error.message}${path}`]);
     }
     return member;
   }
@@ -189,7 +190,10 @@ export class BundleMember {
 
   async #fetchNewest(): Promise<void> {
     const { body } = await fetchFile(this.#address, "timestamp");
-    if (body !== undefined) await this.#take(body, async () => {});
+    if (body === undefined) return;
+    await this.#take(body, (next) => {
+      this.#active = next;
+    });
   }
 
   /** Returns the kept bundle; undefined when it is not accepted any more, such as after its key was replaced. */
@@ -227,7 +231,7 @@ export class BundleMember {
         pauseMs = isHeld ? PACE_MS - (monotonic() - since) : pollSeconds * SECOND_MS;
       } catch (error) {
         if (signal.aborted) return;
-        this.#failure = error instanceof BundleError ? error : new BundleError("unreachable", errorText(error));
+        this.#failure = error instanceof BundleError ? error : failureOf(error);
         failures += 1;
         pauseMs = this.#delayMs(failures);
         if (this.#failure.fault === "policy") invalidSince = monotonic();
@@ -245,7 +249,7 @@ export class BundleMember {
   }
 
   /** Checks a timestamp, and the bundle that it names when that is another one. @throws {BundleError} */
-  async #take(bytes: Uint8Array, activate: (next: PlacedBundle) => Promise<void>): Promise<void> {
+  async #take(bytes: Uint8Array, activate: (next: PlacedBundle) => void | Promise<void>): Promise<void> {
     const expected = this.#expected();
     const accepted = this.#accepted;
     const timestamp = checkTimestamp(bytes, expected, accepted, this.#capabilities.clock());
@@ -262,9 +266,8 @@ export class BundleMember {
       return this.#remember(this.#active, timestamp, expected);
     }
     const next = await this.#store.keep(bundle, archive);
-    await activate(next);
     const former = this.#active;
-    this.#active = next;
+    await activate(next);
     await this.#remember(next, timestamp, expected);
     // Calls in progress may still use the former one; a start that fails needs the kept one.
     if (this.#isProven && former !== undefined) this.#store.forgetOthers([next, former]);
@@ -273,7 +276,7 @@ export class BundleMember {
   /** Remembers what has passed every check. */
   async #remember(
     used: PlacedBundle | undefined,
-    { version, digest, expires }: Timestamp,
+    { version, digest, createdAt, expires }: Timestamp,
     { keys }: BundleExpectations,
   ): Promise<void> {
     if (used === undefined) return;
@@ -281,7 +284,7 @@ export class BundleMember {
       version: used.manifest.version,
       digest: used.digest,
       keys: keys.map(keyName),
-      timestamp: { version, digest, expires },
+      timestamp: { version, digest, createdAt, expires },
     };
     if (Bun.deepEquals(accepted, this.#accepted)) return;
     if (this.#isProven) await this.#store.remember(accepted);
@@ -296,12 +299,12 @@ export class BundleMember {
       const reloaded = await reload("bundle");
       if (reloaded.outcome === "busy")
         throw new BundleError("unreachable", `version ${version} waits for a reload (${reloaded.reason})`);
-      const problems = reloaded.outcome === "refused" ? reloaded.problems : [];
-      assertBundle(
-        problems.length === 0,
-        "policy",
-        `version ${version} is not a valid configuration: ${problems.join("; ")}`,
-      );
+      const problems = reloaded.outcome === "refused" ? reloaded.problems.length : 0;
+      // The log has the problems, which may name paths.
+      const message = `version ${version} is not a valid configuration: see configuration.refused in the log`;
+      assertBundle(problems === 0, "policy", message);
+      // Before anything is awaited: another reload must not read the former one.
+      this.#active = next;
     } finally {
       this.#candidate = undefined;
     }
@@ -316,6 +319,7 @@ export class BundleMember {
   /** Reports a new state once, in the log and in the journal. */
   async #report({ journal, log }: Followed): Promise<void> {
     const { state, version, expires, lastError } = this.status();
+    const cause = this.#failure?.cause;
     const reported = `${state} ${lastError}`;
     if (reported === this.#reported) return;
     const isFirst = this.#reported === "";
@@ -324,7 +328,11 @@ export class BundleMember {
       if (!isFirst) log("info", { version, expires }, `bundle.${state}`);
       return;
     }
-    log(state === "unreachable" ? "warn" : "error", { version, expires, error: lastError }, `bundle.${state}`);
+    log(
+      state === "unreachable" ? "warn" : "error",
+      { version, expires, error: lastError, ...(cause !== undefined && { cause: errorText(cause) }) },
+      `bundle.${state}`,
+    );
     if (state === "unreachable") return;
     await journal({ type: `bundle.${state}`, version, expires, error: lastError ?? undefined }).catch(() => {});
   }
@@ -357,12 +365,19 @@ export class BundleMember {
   }
 }
 
+/** @throws {BundleError} without the path, which operators read in the log */
 function keysIn(setting: string, path: string): BundleExpectations["keys"] {
   try {
     return readKeys(readPlainFile(path).toString());
   } catch (error) {
-    throw new BundleError("signature", `bundle.${setting}: ${path}: ${errorText(error)}`);
+    const isUnreadable = error instanceof Error && "code" in error;
+    const problem = isUnreadable ? `cannot be read (${systemCode(error)})` : errorText(error);
+    throw new BundleError("signature", `bundle.${setting}: ${problem}`, error);
   }
+}
+
+function failureOf(error: unknown): BundleError {
+  return new BundleError("unreachable", `the bundle cannot be taken over (${systemCode(error)})`, error);
 }
 
 function paused(ms: number, signal: AbortSignal): Promise<void> {

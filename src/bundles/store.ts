@@ -20,7 +20,7 @@ const state = z.strictObject({
   version: z.int().min(1),
   digest: sha256,
   keys: z.array(z.string()),
-  timestamp: z.strictObject({ version: z.int().min(1), digest: sha256, expires: z.string() }),
+  timestamp: z.strictObject({ version: z.int().min(1), digest: sha256, createdAt: z.string(), expires: z.string() }),
 });
 
 /** A verified bundle whose files are on disk. */

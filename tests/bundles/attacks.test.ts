@@ -23,7 +23,12 @@ const accepted: Accepted = {
   version: 2,
   digest: second.digest,
   keys: [keyName(fleet.content.publicKey)],
-  timestamp: { version: 2, digest: second.digest, expires: new Date(now + HOUR_MS).toISOString() },
+  timestamp: {
+    version: 2,
+    digest: second.digest,
+    createdAt: new Date(now).toISOString(),
+    expires: new Date(now + HOUR_MS).toISOString(),
+  },
 };
 
 interface Attempt {
@@ -112,7 +117,7 @@ const ATTACKS: readonly (readonly [title: string, attempt: () => Attempt, fault:
       offered: second,
       accepted: {
         ...accepted,
-        timestamp: { ...accepted.timestamp, expires: new Date(now + 2 * HOUR_MS).toISOString() },
+        timestamp: { ...accepted.timestamp, createdAt: new Date(now + 1).toISOString() },
       },
     }),
     "rollback",
@@ -346,6 +351,11 @@ describe("a rotation of keys", () => {
     const offered = fleet.make({ version: 1, keys: [other], createdAtMs: now });
     expect(take({ offered, accepted: stolen, expected: { keys: [other.publicKey] } }).manifest.version).toBe(1);
   });
+});
+
+test("a timestamp until the year 9999, signed with a stolen key, does not shut the next one out", () => {
+  const timestamp = { ...accepted.timestamp, expires: "9999-12-31T23:59:59.000Z" };
+  expect(take({ offered: second, accepted: { ...accepted, timestamp } }).manifest.version).toBe(2);
 });
 
 test("a clock that differs by less than five minutes is tolerated", () => {
