@@ -127,7 +127,9 @@ export class BundleMember {
     if (used === undefined) return written;
     try {
       // Relative, so that members with the same folders have the same policy version.
-      return withPolicy(written, used.policy, relative(this.#section.folder, used.folder));
+      const { folder: own } = this.#section;
+      const contracts = new Map([...used.contracts].map(([root, path]) => [root, relative(own, path)]));
+      return withPolicy(written, used.policy, { folder: relative(own, used.folder), contracts });
     } catch (error) {
       throw new StartupError([errorText(error)]);
     }

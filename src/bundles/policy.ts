@@ -81,13 +81,30 @@ export function policyProblems(policy: unknown, paths: Iterable<string>): readon
   });
 }
 
+/** Where the files of a bundle are. */
+export interface BundleFolders {
+  readonly folder: string;
+  /** Folders of the parts that systems name as contracts, by the first step of their paths. */
+  readonly contracts: ReadonlyMap<string, string>;
+}
+
 /**
  * Returns a member's own configuration with the bundle's part. Each setting is in one of the two: neither replaces the other's.
  *
  * @throws {BundleError} when both have a setting
  */
-export function withPolicy(own: unknown, policy: unknown, folder: string): unknown {
-  return merged(own, located(policy, [], folder), []);
+export function withPolicy(own: unknown, policy: unknown, folders: BundleFolders): unknown {
+  return merged(own, located(policy, [], folders), []);
+}
+
+/** Returns the first steps of the paths that the policy's systems name. */
+export function contractRoots(policy: unknown): ReadonlySet<string> {
+  const paths = leavesOf(policy, []).filter(({ keys }) => keys[0] === "systems" && isPathField(keys));
+  return new Set(paths.flatMap(({ value }) => (typeof value === "string" ? rootOf(value) : [])));
+}
+
+function rootOf(path: string): string {
+  return plain(path).split("/")[0] ?? "";
 }
 
 function merged(own: unknown, added: unknown, keys: readonly string[]): unknown {
@@ -101,16 +118,21 @@ function merged(own: unknown, added: unknown, keys: readonly string[]): unknown 
   return { ...own, ...Object.fromEntries(changes) };
 }
 
-/** Returns the policy with paths below `folder`, and with bindings of agents only. */
-function located(value: unknown, keys: readonly string[], folder: string): unknown {
-  if (Array.isArray(value)) return value.map((one: unknown) => located(one, [...keys, "[]"], folder));
+/** Returns the policy with paths of files on disk, and with bindings of agents only. */
+function located(value: unknown, keys: readonly string[], folders: BundleFolders): unknown {
+  if (Array.isArray(value)) return value.map((one: unknown) => located(one, [...keys, "[]"], folders));
   if (isTable(value)) {
-    const entries = Object.entries(value).map(([key, inner]) => [key, located(inner, [...keys, key], folder)]);
+    const entries = Object.entries(value).map(([key, inner]) => [key, located(inner, [...keys, key], folders)]);
     const isBinding = keys[0] === "bindings" && keys.length === 2;
     return Object.fromEntries(isBinding ? [...entries, ["operators", false]] : entries);
   }
-  const isPath = POLICY_FIELDS.some(({ field, isPath: is }) => is === true && matches(field.split("."), keys));
-  return isPath && typeof value === "string" ? join(folder, plain(value)) : value;
+  if (!isPathField(keys) || typeof value !== "string") return value;
+  const contract = keys[0] === "systems" ? folders.contracts.get(rootOf(value)) : undefined;
+  return join(contract ?? folders.folder, plain(value));
+}
+
+function isPathField(keys: readonly string[]): boolean {
+  return POLICY_FIELDS.some(({ field, isPath }) => isPath === true && matches(field.split("."), keys));
 }
 
 /** Returns a path without a leading `./`, as people write it. */

@@ -1,7 +1,8 @@
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { z } from "zod";
 import { diskFiles } from "../audit/journal/file-operations.ts";
+import { sha256Hex } from "../core/digest.ts";
 import { systemCode } from "../core/error-text.ts";
 import { StartupError } from "../core/errors.ts";
 import { parseStrictJson } from "../core/strict-json.ts";
@@ -9,6 +10,7 @@ import { readPlainFile } from "../runtime/config/plain-file.ts";
 import { ARCHIVE_BYTES_MAX, type ArchiveFiles } from "./archive.ts";
 import { assertBundle } from "./bundle-error.ts";
 import { type Accepted, type Bundle, type BundleExpectations, checkBundle } from "./checks.ts";
+import { type BundleFolders, contractRoots } from "./policy.ts";
 
 const STATE_LIMITS = { depthMax: 4, keysMax: 32, elementsMax: 32 } as const;
 const DIGEST_CHARACTERS = 16;
@@ -24,9 +26,7 @@ const state = z.strictObject({
 });
 
 /** A verified bundle whose files are on disk. */
-export interface PlacedBundle extends Pick<Bundle, "manifest" | "digest" | "policy"> {
-  readonly folder: string;
-}
+export interface PlacedBundle extends Pick<Bundle, "manifest" | "digest" | "policy">, BundleFolders {}
 
 /**
  * The last good bundle of a member, in a folder of its own. `state.json` names it, and is replaced in one step after everything else is
@@ -77,10 +77,12 @@ export class BundleStore {
   }
 
   /** Removes all bundles but these. */
-  forgetOthers(used: readonly Pick<PlacedBundle, "digest" | "folder">[]): void {
-    const kept = new Set(used.flatMap(({ digest, folder }) => [this.#archivePath(digest), folder]));
-    for (const folder of [this.#dir, join(this.#dir, "versions")]) {
-      for (const name of readdirSync(folder)) {
+  forgetOthers(used: readonly Pick<PlacedBundle, "digest" | "folder" | "contracts">[]): void {
+    const kept = new Set(
+      used.flatMap(({ digest, folder, contracts }) => [this.#archivePath(digest), folder, ...contracts.values()]),
+    );
+    for (const folder of [this.#dir, join(this.#dir, "versions"), join(this.#dir, "contracts")]) {
+      for (const name of namesIn(folder)) {
         const path = join(folder, name);
         const isBundle = folder !== this.#dir || name.endsWith(".tar.gz");
         if (isBundle && !kept.has(path)) rmSync(path, { recursive: true, force: true });
@@ -103,22 +105,40 @@ export class BundleStore {
     }
   }
 
-  /** Unpacks a bundle into a folder named after it, in one step. */
+  /**
+   * Unpacks a bundle into a folder named after it. What systems name as contracts is also in folders named after their content: an
+   * approval holds for the settings of its system, and must survive a version with the same contract.
+   */
   #place({ manifest, digest, files, policy }: Bundle): PlacedBundle {
     const folder = join(this.#dir, "versions", `${manifest.version}-${digest.slice(0, DIGEST_CHARACTERS)}`);
-    // The folder may be in use by the service while a command checks the configuration.
-    if (!holdsExactly(folder, files)) {
-      const draft = `${folder}.new`;
-      rmSync(draft, { recursive: true, force: true });
-      for (const [path, content] of files) {
-        mkdirSync(dirname(join(draft, path)), PRIVATE_DIRECTORY);
-        writeFileSync(join(draft, path), content, { mode: 0o600 });
-      }
-      rmSync(folder, { recursive: true, force: true });
-      renameSync(draft, folder);
-    }
-    return { manifest, digest, policy, folder };
+    place(folder, files);
+    const contracts = [...contractRoots(policy)].map((root) => {
+      const part = new Map([...files].filter(([path]) => path === root || path.startsWith(`${root}/`)));
+      const content = sha256Hex([...part].map(([path, bytes]) => `${path} ${sha256Hex(bytes)}`).join("\n"));
+      const own = join(this.#dir, "contracts", content.slice(0, DIGEST_CHARACTERS));
+      place(own, part);
+      return [root, own] as const;
+    });
+    return { manifest, digest, policy, folder, contracts: new Map(contracts) };
   }
+}
+
+/** Makes a folder that holds exactly these files, in one step. */
+function place(folder: string, files: ArchiveFiles): void {
+  // The folder may be in use by the service while a command checks the configuration.
+  if (holdsExactly(folder, files)) return;
+  const draft = `${folder}.new`;
+  rmSync(draft, { recursive: true, force: true });
+  for (const [path, content] of files) {
+    mkdirSync(dirname(join(draft, path)), PRIVATE_DIRECTORY);
+    writeFileSync(join(draft, path), content, { mode: 0o600 });
+  }
+  rmSync(folder, { recursive: true, force: true });
+  renameSync(draft, folder);
+}
+
+function namesIn(folder: string): readonly string[] {
+  return existsSync(folder) ? readdirSync(folder) : [];
 }
 
 function holdsExactly(folder: string, files: ArchiveFiles): boolean {

@@ -5,6 +5,7 @@ import type { BundleServer } from "../../src/bundles/server.ts";
 import { configuration } from "../../src/cli/configuration.ts";
 import { StartupError } from "../../src/core/errors.ts";
 import { fingerprintOf } from "../../src/runtime/reload/fingerprints.ts";
+import { assemble } from "../support/build.ts";
 import { BundleFleet, HOUR_MS, newKey } from "../support/bundle-fleet.ts";
 import { FleetMember, serveFleet } from "../support/bundle-member.ts";
 import { manifest } from "../support/reload-service.ts";
@@ -162,6 +163,36 @@ test("members with the same folders have the same policy version, whatever their
   expect(digests[0]).toBe(digests[1] ?? "");
   await other.end();
 });
+
+test("approvals stay valid under a new version that changes neither the tool nor its contract", async () => {
+  const policy = "tools: [./tools]\nsystems: { greetings: { http: { openapi: ./contracts/api.yaml } } }\n";
+  const identities: (string | undefined)[] = [];
+  let previous: string | null = null;
+  for (const [version, title] of [
+    [1, "a"],
+    [2, "a"],
+    [3, "b"],
+  ] as const) {
+    const files = { "contracts/api.yaml": openApi(title), [`docs/${version}.md`]: "text" };
+    previous = fleet.publish({ version, policy, says: "v1", previous, files }).digest;
+    const { config } = await configuration({ config: member.file });
+    const parts = await assemble(config);
+    identities.push(parts.registry.list()[0]?.identity);
+    await parts.close();
+  }
+  expect(identities[0]).toMatch(/^[0-9a-f]{64}$/);
+  expect(identities[1]).toBe(identities[0] ?? "");
+  expect(identities[2]).not.toBe(identities[0] ?? "");
+});
+
+function openApi(title: string): string {
+  const said = "{ type: object, required: [said], properties: { said: { type: string } } }";
+  const answer = `{ description: x, content: { application/json: { schema: ${said} } } }`;
+  return `openapi: 3.1.0
+info: { title: ${title}, version: "1" }
+paths: { /v1: { get: { responses: { "200": ${answer} } } } }
+`;
+}
 
 test("a kept bundle that somebody has changed is made again from what was signed", async () => {
   fleet.publish({ version: 1 });

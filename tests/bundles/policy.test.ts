@@ -97,6 +97,7 @@ test("with allowCode, TypeScript is allowed, and programs are not", () => {
   expect(fileProblem("tools/a.node", true)).toContain("not files of this kind");
 });
 
+const FOLDERS = { folder: "x", contracts: new Map<string, string>() };
 const OWN = {
   audit: { dir: "audit" },
   jwt: {
@@ -113,9 +114,10 @@ test("paths of a bundle are those of its folder, and everything else is as writt
     systems: { a: { proto: "./contracts/a.proto" } },
     roles: { tools: { permissions: ["a:b"] } },
   };
-  expect(withPolicy({ systems: { a: { endpoint: "x:1" } } }, policy, "var/7")).toEqual({
+  const folders = { folder: "var/7", contracts: new Map([["contracts", "var/c"]]) };
+  expect(withPolicy({ systems: { a: { endpoint: "x:1" } } }, policy, folders)).toEqual({
     tools: ["var/7/tools"],
-    systems: { a: { endpoint: "x:1", proto: "var/7/contracts/a.proto" } },
+    systems: { a: { endpoint: "x:1", proto: "var/c/contracts/a.proto" } },
     roles: { tools: { permissions: ["a:b"] } },
   });
 });
@@ -126,7 +128,7 @@ test("a bundle gives operators no permissions: its bindings are for agents", () 
     roles: { all: { permissions: ["approvals:decide"] } },
     bindings: [{ role: "all", issuer: "https://people", subject: "mallory" }],
   };
-  const read = () => readConfig(withPolicy(OWN, policy, "x"), { folder: "/", environment: {}, origin: "test" });
+  const read = () => readConfig(withPolicy(OWN, policy, FOLDERS), { folder: "/", environment: {}, origin: "test" });
   expect(read).toThrow("bindings[0].issuer: https://people is not an issuer of agents");
   const explicit = { bindings: [{ role: "all", subject: "mallory", operators: true }] };
   const says = "policy.yaml: bindings.[].operators: a bundle binds agents only";
@@ -140,5 +142,5 @@ test.each([
   [{ systems: { a: "text" } }, { systems: { a: { proto: "contracts/a.proto" } } }, "systems.a"],
 ])("%j and a bundle with %j are refused", (own, policy, field) => {
   const says = `${field}: is set by the bundle and by the configuration of this member`;
-  expect(() => withPolicy(own, policy, "x")).toThrow(says);
+  expect(() => withPolicy(own, policy, FOLDERS)).toThrow(says);
 });
