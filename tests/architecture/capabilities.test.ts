@@ -133,7 +133,7 @@ const CAPABILITIES: readonly Capability[] = [
     holders: [
       "src/runtime/composition/wiring.ts",
       "src/runtime/composition/approvals.ts",
-      "src/runtime/composition/hub.ts",
+      "src/runtime/composition/hub-member.ts",
       "src/cli/development/",
       "src/cli/token.ts",
       "src/audit/chain/signing-key.ts",

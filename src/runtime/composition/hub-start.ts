@@ -31,6 +31,6 @@ interface MemberOpening extends Capabilities, Pick<Hooks, "onCertificates">, Pic
 /** Connects to the hub; undefined when the service is no member of one. */
 export async function openMember(config: Config, { hub, ...parts }: MemberOpening) {
   if (hub?.member === undefined) return undefined;
-  const { openMember: open } = await import("./hub.ts");
+  const { openMember: open } = await import("./hub-member.ts");
   return open(config, { ...parts, settings: hub.member });
 }

@@ -1,0 +1,77 @@
+import { randomBytes } from "node:crypto";
+import type { Approvals } from "../../approvals/types.ts";
+import { present } from "../../core/present.ts";
+import type { CertificateEvent } from "../../core/target-kind.ts";
+import { VERSION } from "../../core/version.ts";
+import type { StateOperations } from "../../database/operations.ts";
+import { OPERATED_ADDRESSES } from "../../egress/addresses.ts";
+import { RotatingClient } from "../../egress/rotating-client.ts";
+import { openHubClient } from "../../hub/client/client.ts";
+import type { HubClient } from "../../hub/contract.ts";
+import { hubApprovals } from "../../hub/methods/hub-approvals.ts";
+import { hubState } from "../../hub/methods/state.ts";
+import type { Config } from "../config/config.ts";
+import type { Capabilities } from "./hooks.ts";
+import type { HubSettings } from "./hub-settings.ts";
+
+const REQUEST_MS = 1_000;
+/** Connections of a member for requests; the stream has one of its own. */
+const CONNECTIONS_MAX = 8;
+const ID_BYTES = 16;
+
+interface MemberParts extends Pick<Capabilities, "clock" | "monotonic" | "random"> {
+  readonly settings: NonNullable<HubSettings["member"]>;
+  readonly log: (message: string, cause: unknown) => void;
+  readonly onCertificates?: ((event: CertificateEvent) => void) | undefined;
+  /** Returns the id of this process's log. */
+  readonly instance: () => string | undefined;
+  /** Returns the version of the configuration in use; undefined before there is one. */
+  readonly policyVersion: () => string | undefined;
+}
+
+/** What a member has instead of a database. */
+export interface MemberOfHub {
+  readonly approvals: Approvals;
+  readonly operations: StateOperations;
+  /** Whether the hub was heard of within the last seconds. */
+  isConnected(): boolean;
+  close(): Promise<void>;
+}
+
+/** Connects to the hub. The start does not wait for it. */
+export function openMember(config: Config, parts: MemberParts): MemberOfHub {
+  const client = clientOf(config, parts);
+  const hub = present(config.hub?.url, "the hub's URL");
+  return {
+    approvals: hubApprovals(client, { hub, log: parts.log }),
+    operations: hubState(client, { hub }),
+    isConnected: () => client.isConnected,
+    close: () => client.close(),
+  };
+}
+
+function clientOf({ hub: section }: Config, parts: MemberParts): HubClient {
+  const { settings, clock, monotonic, random, log, onCertificates, instance, policyVersion } = parts;
+  const { readToken: token, secured } = settings;
+  const url = new URL(present(section?.url, "the hub's URL"));
+  const connections = new RotatingClient({
+    system: "hub",
+    url,
+    addresses: OPERATED_ADDRESSES,
+    tls: url.protocol === "https:" ? (secured?.tls ?? {}) : undefined,
+    certificates: secured?.certificates,
+    connectionsMax: CONNECTIONS_MAX,
+  });
+  connections.watch({ now: clock, report: onCertificates ?? (() => {}) });
+  return openHubClient({
+    url,
+    connections,
+    token,
+    facts: () => ({ instance: instance(), version: VERSION, policyVersion: policyVersion() }),
+    newId: () => randomBytes(ID_BYTES).toString("base64url"),
+    monotonic,
+    random,
+    log,
+    requestMs: section?.requestMs ?? REQUEST_MS,
+  });
+}
