@@ -22,7 +22,17 @@ interface Usage {
   readonly options: readonly string[];
 }
 
-const GROUPS: readonly string[] = ["access", "approvals", "audit", "flow", "grants", "import", "mode", "quotas"];
+const GROUPS: readonly string[] = [
+  "access",
+  "approvals",
+  "audit",
+  "bundle",
+  "flow",
+  "grants",
+  "import",
+  "mode",
+  "quotas",
+];
 
 function usagesOf(page: string): readonly Usage[] {
   const lines = blocksOf(page).flatMap(({ language, text }) => (language === "sh" ? text.split("\n") : []));
