@@ -246,6 +246,18 @@ describe("the stream of a member", () => {
     expect(hub.connected.list()).toMatchObject([{ isConnected: true, inFlight: 0 }]);
   });
 
+  test("a member that may not connect any more loses its stream", async () => {
+    const allowed = [{ subject: "agent-*" }];
+    const hub = await hubOf({ sources: [sourceOf().source], tokens, rules: allowed });
+    const member = memberOf({ port: hub.port, token: () => "good" });
+    await becomes(() => hub.connected.connected === 1);
+    allowed.length = 0;
+    hub.streams.endAll();
+    await becomes(() => hub.lines.length === 1);
+    expect(hub.connected.connected).toBe(0);
+    await expect(member.call("echo", { text: "" })).rejects.toThrow("hub.members does not have the token's subject");
+  });
+
   test("a hub that is away makes what was pushed unknown, and the member connects to the next one", async () => {
     const first = await openHub({ sources: [sourceOf().source], tokens, rules });
     const member = memberOf({ port: first.port, token: () => "good" });

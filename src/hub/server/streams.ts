@@ -72,6 +72,11 @@ export class Streams {
   close(): void {
     clearInterval(this.#pings);
     for (const stop of this.#stops) stop();
+    this.endAll();
+  }
+
+  /** Ends all streams: members open them again, and are identified again. */
+  endAll(): void {
     for (const stream of this.#open) stream.end();
   }
 

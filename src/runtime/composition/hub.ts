@@ -80,7 +80,9 @@ export async function openHub(config: Config, parts: HubParts): Promise<RunningH
       connected: () => connected.connected,
       certificateExpiresAt: () => listener.certificateExpiresAt(),
       change(config: Config) {
+        const isSame = JSON.stringify(config.hub?.members) === JSON.stringify(inUse.hub?.members);
         inUse = config;
+        if (!isSame) streams.endAll();
       },
       async close() {
         clearInterval(sweeping);
