@@ -346,8 +346,8 @@ ALTER TABLE policy_flow_labels ADD COLUMN stored TEXT;
 `;
 
 /**
- * Members of a hub: requests that changed something (hashes of their ids), with their encrypted answers, so that a repeated one changes nothing; the members that
- * asked for an approval, as a JSON array; the one that an event or a task is of.
+ * Members of a hub: requests that changed something (hashes of their ids), with their encrypted answers, so that a repeated one changes nothing; the member that
+ * asked for an approval, as a JSON array, and whose a grant, an event or a task is. Each member has requests and grants of its own.
  */
 const HUB_MEMBERS = `
 CREATE TABLE hub_requests (
@@ -359,6 +359,11 @@ CREATE TABLE hub_requests (
 ) STRICT;
 CREATE INDEX hub_requests_age ON hub_requests (at);
 ALTER TABLE approvals ADD COLUMN members TEXT NOT NULL DEFAULT '[]';
+DROP INDEX approvals_coalesce;
+CREATE UNIQUE INDEX approvals_coalesce ON approvals (issuer, subject, session, plan_digest, members) WHERE state = 'pending';
+ALTER TABLE approval_grants ADD COLUMN members TEXT NOT NULL DEFAULT '[]';
+DROP INDEX approval_grants_live;
+CREATE UNIQUE INDEX approval_grants_live ON approval_grants (issuer, subject, session, grant_key, members) WHERE revoked_at IS NULL;
 ALTER TABLE approval_events ADD COLUMN member TEXT;
 CREATE INDEX approval_events_by_member ON approval_events (member, seq) WHERE member IS NOT NULL;
 ALTER TABLE approval_tasks ADD COLUMN member TEXT;

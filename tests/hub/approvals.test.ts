@@ -125,18 +125,52 @@ describe("what belongs to another member", () => {
     expect(error instanceof HubRefusal && [error.status, error.code]).toEqual([403, "FOREIGN_ROW"]);
   };
 
-  test("a request is read by its id only by the members that asked for it", async () => {
+  test("a request is read by its id only by the member that asked for it", async () => {
     const { id } = await askFor(crm);
     await foreign(billing.get(id));
     await foreign(billing.ageOf(id));
     await foreign(billing.wait(id, { timeoutMs: 0 }));
     expect((await crm.get(id))?.members).toEqual(["crm"]);
-    const joined = await askFor(billing);
-    expect([joined.id, joined.members]).toEqual([id, ["crm", "billing"]]);
-    expect((await billing.get(id))?.members).toEqual(["crm", "billing"]);
-    expect((await hub.get(id))?.members).toEqual(["crm", "billing"]);
+    const other = await askFor(billing);
+    expect([other.id === id, other.members]).toEqual([false, ["billing"]]);
+    expect((await hub.get(id))?.members).toEqual(["crm"]);
     const ownOfHub = await askFor(hub, { planDigest: "d".repeat(64) });
     await foreign(crm.get(ownOfHub.id));
+  });
+
+  test("what people approved for one member is used by no other, whatever it was called there", async () => {
+    const shown = {
+      view: { headline: "a harmless call" },
+      viewDigest: "v".repeat(64),
+      summary: "harmless",
+      risk: "low",
+    } as const;
+    const lie = async (facts: Partial<ReturnType<typeof questionOf>> = {}) =>
+      (await askFor(billing, { ...shown, callDigest: "c", ...facts })).id;
+    const once = await lie();
+    const own = await askFor(crm);
+    expect([own.id === once, own.summary]).toEqual([false, questionOf().summary]);
+    await crm.cancel(own.id, AGENT);
+    await approve(once);
+    const { planDigest, requester } = questionOf();
+    for (const user of [crm, hub]) {
+      const call = { requester, planDigest, requirementDigest: undefined, callDigest: "c", attach: "any" } as const;
+      expect((await user.priorOf(call)).usable).toBeUndefined();
+      expect((await user.priorOf({ ...call, attach: { id: once } })).usable).toBeUndefined();
+      expect(await user.claim({ id: once, requester, planDigest })).toEqual({ outcome: "not_found" });
+      expect(await user.createTask({ requester, approvalId: once, call: task })).toBeUndefined();
+    }
+    await foreign(crm.cancel(once, AGENT));
+    expect((await billing.claim({ id: once, requester, planDigest })).outcome).toBe("claimed");
+    await billing.settle(once, "executed");
+    const session = await lie();
+    await hub.decide({ id: session, by: OPERATOR, decision: "approve", scope: "session" });
+    const grantKey = questionOf().grantKey ?? "";
+    expect(await billing.findGrant(AGENT, grantKey)).toBeDefined();
+    expect([await crm.findGrant(AGENT, grantKey), await hub.findGrant(AGENT, grantKey)]).toEqual([
+      undefined,
+      undefined,
+    ]);
   });
 
   test("a claim is settled by the member that made it, in any of its processes", async () => {

@@ -3,12 +3,12 @@ import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { toApproval } from "./rows.ts";
 import { countRun, hasRunsLeft, stateOfGrant } from "./sessions.ts";
 import { SECOND_MS, type Store } from "./store.ts";
-import { currentApproval, noteTransition, sessionOf } from "./transitions.ts";
+import { currentApproval, isOwn, noteTransition, sessionOf } from "./transitions.ts";
 import { lackingIn } from "./votes.ts";
 
 export function claims({ database, limits, claimant, member }: Store): Pick<Approvals, "claim" | "priorOf" | "settle"> {
   return {
-    priorOf: (call) => database.read((view) => priorOf(view, call)),
+    priorOf: (call) => database.read((view) => priorOf(view, call, member)),
     claim: (claim) =>
       database.write((tx) =>
         claimOnce(tx, claim, { leaseMs: limits.claimLeaseSeconds * SECOND_MS, claimant: claimant(), member }),
@@ -23,8 +23,8 @@ const RAN_RECENTLY_MS = 600_000;
 export const NO_PRIOR: Prior = { usable: undefined, earlier: [] };
 const EARLIER_MAX = 5;
 
-export async function priorOf(view: ReadTransaction, call: PriorCall): Promise<Prior> {
-  const usable = call.attach === undefined ? undefined : await findUsable(view, call, call.attach);
+export async function priorOf(view: ReadTransaction, call: PriorCall, member: string | undefined): Promise<Prior> {
+  const usable = call.attach === undefined ? undefined : await findUsable(view, call, { attach: call.attach, member });
   return { usable, earlier: await findEarlier(view, call) };
 }
 
@@ -33,15 +33,16 @@ export async function priorOf(view: ReadTransaction, call: PriorCall): Promise<P
  * names it, and so is one for the session: its grant covers this call, unless the grant was revoked.
  */
 async function findUsable(
-  { sql, now }: ReadTransaction,
+  view: ReadTransaction,
   { requester, planDigest, requirementDigest = "" }: PriorCall,
-  attach: Attachable,
+  { attach, member }: { readonly attach: Attachable; readonly member: string | undefined },
 ): Promise<Approval | undefined> {
+  const { sql, now } = view;
   const [row] = await sql`
     SELECT * FROM approvals
     WHERE issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)}
       AND actors = ${JSON.stringify(requester.actors)} AND plan_digest = ${planDigest}
-      AND ${attach === "any" ? sql`1 = 1` : sql`id = ${attach.id}`}
+      AND ${attach === "any" ? sql`1 = 1` : sql`id = ${attach.id}`} AND ${isOwn(view, member)}
       AND ((state = 'approved' AND scope = 'once' AND execute_by > ${now} AND requirement_digest = ${requirementDigest} AND NOT EXISTS (
           SELECT 1 FROM approvals AS later
           WHERE later.issuer = approvals.issuer AND later.subject = approvals.subject
@@ -88,14 +89,14 @@ async function claimOnce(
     UPDATE approvals SET state = 'claimed', version = version + 1, lease_until = ${tx.now + leaseMs},
       claimed_by = ${claimant ?? null}
     WHERE id = ${id} AND state = 'approved' AND execute_by > ${tx.now} AND plan_digest = ${planDigest}
-      AND requirement_digest = ${requirementDigest} AND issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)}
+      AND requirement_digest = ${requirementDigest} AND issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)} AND ${isOwn(tx, member)}
       AND (COALESCE(scope, 'once') <> 'bounded' OR EXISTS (SELECT 1 FROM approval_grants AS held WHERE approval_id = approvals.id AND ${hasRunsLeft(tx)}))
     RETURNING *`;
   const approval = noteTransition(tx, rows, {
     ...({ event: "approval.claimed", journal: "approval.claimed" } as const),
     more: { member },
   });
-  if (approval === undefined) return claimFailure(tx, claim);
+  if (approval === undefined) return claimFailure(tx, claim, member);
   // The approved call is one of the runs of its grant.
   if (approval.scope === "bounded") await countRun(tx, tx.sql`approval_id = ${id}`, approval.traceId);
   // An older release that runs at the same time does not know votes and accepts a single approval.
@@ -104,10 +105,11 @@ async function claimOnce(
   return { outcome: "claimed", approval };
 }
 
-async function claimFailure(tx: WriteTransaction, claim: Claim): Promise<Claimed> {
+async function claimFailure(tx: WriteTransaction, claim: Claim, member: string | undefined): Promise<Claimed> {
   const { id, requester } = claim;
   const [row] = await tx.sql`
-    SELECT * FROM approvals WHERE id = ${id} AND issuer = ${requester.issuer} AND subject = ${requester.subject}`;
+    SELECT * FROM approvals
+    WHERE id = ${id} AND issuer = ${requester.issuer} AND subject = ${requester.subject} AND ${isOwn(tx, member)}`;
   if (row === undefined) return { outcome: "not_found" };
   const found = (await currentApproval(tx, id)) ?? toApproval(row, tx.now);
   if (!isOfThisCall(found, claim)) return { outcome: "mismatch", approval: found };

@@ -3,7 +3,7 @@ import type { Approval, ApprovalFilter, ApprovalPage, Approvals, Backlog, Earlie
 import type { ReadTransaction } from "./database.ts";
 import { toApproval } from "./rows.ts";
 import type { Store } from "./store.ts";
-import { isAskedBy } from "./transitions.ts";
+import { isOwn } from "./transitions.ts";
 
 const PAGE_MAX = 200;
 const EARLIER_DECISIONS_MAX = 5;
@@ -81,7 +81,7 @@ async function list(
 
 /** Without a member of the hub: of all. */
 function isOf(view: ReadTransaction, member: string | undefined): unknown {
-  return member === undefined ? view.sql`1 = 1` : isAskedBy(view, member);
+  return member === undefined ? view.sql`1 = 1` : isOwn(view, member);
 }
 
 /** Filters by state as `toApproval` reports it: past its deadline means expired. */

@@ -15,6 +15,7 @@ import { boundedGrants, grants, sessions } from "./sessions.ts";
 import type { Store } from "./store.ts";
 import { doubtClaimsOf } from "./sweeping.ts";
 import { tasks } from "./tasks.ts";
+import { membersText } from "./transitions.ts";
 
 /** A request of a member of the hub. */
 export interface MemberRequest {
@@ -71,13 +72,13 @@ export function forMember(store: Store, request: MemberRequest): MemberApprovals
     ...requests(own),
     ...claims(own),
     settle: (id, outcome) => claims(checked((view) => assertClaimedBy(view, id, request))).settle(id, outcome),
-    cancel: decisions(own).cancel,
+    cancel: (id, requester) => decisions(ofApproval(id)).cancel(id, requester),
     ...listing(own),
     get: (id) => listing(ofApproval(id)).get(id),
     ageOf: (id) => listing(ofApproval(id)).ageOf(id),
     ...grants(own),
-    boundedGrants: (call) => transactions.read((view) => boundedGrants(view, call)),
-    useGrant: (id, traceId) => grants(checked((view) => assertGrantFor(view, id, request))).useGrant(id, traceId),
+    boundedGrants: (call) => transactions.read((view) => boundedGrants(view, call, member)),
+    useGrant: (id, traceId) => grants(checked((view) => assertGrantOf(view, id, request))).useGrant(id, traceId),
     ...sessions(own),
     ...keys(own),
     endKey: (use, ...end) => keys(checked((view) => assertUses(view, use, request))).endKey(use, ...end),
@@ -158,9 +159,11 @@ async function assertUses(view: ReadTransaction, key: UsedKey, { member }: Membe
   if (row !== undefined && claimant?.startsWith(ownerOf(member)) !== true) throw new ForeignRowError("key");
 }
 
-async function assertGrantFor({ sql }: ReadTransaction, id: string, request: MemberRequest): Promise<void> {
-  const [row] = await sql`SELECT issuer FROM approval_grants WHERE id = ${id}`;
-  if (row !== undefined && !request.speaksFor(text(row, "issuer"))) throw new ForeignRowError("grant");
+async function assertGrantOf({ sql }: ReadTransaction, id: string, request: MemberRequest): Promise<void> {
+  const [row] = await sql`SELECT issuer, members FROM approval_grants WHERE id = ${id}`;
+  if (row === undefined) return;
+  const isOwnGrant = text(row, "members") === membersText(request.member);
+  if (!isOwnGrant || !request.speaksFor(text(row, "issuer"))) throw new ForeignRowError("grant");
 }
 
 async function assertTaskOf({ sql }: ReadTransaction, id: string, member: string): Promise<void> {

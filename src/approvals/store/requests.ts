@@ -6,15 +6,13 @@ import { NO_PRIOR, priorOf } from "./claims.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { toApproval } from "./rows.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store.ts";
-import { expire, noteApproval, type Owner, sessionOf } from "./transitions.ts";
+import { expire, isOwn, membersText, noteApproval, type Owner, sessionOf } from "./transitions.ts";
 
 /**
  * Withdrawn requests allowed for each request that may be pending. They count until their deadline, so that a caller cannot
  * flood approvers by requesting and withdrawing in turns.
  */
 const WITHDRAWN_PER_PENDING = 10;
-/** Maximum number of a hub's members that share a request. */
-const MEMBERS_MAX = 16;
 /** Maximum length of the view's JSON, in UTF-16 units. The gate's own limit is far lower. */
 const VIEW_LENGTH_MAX = 1_048_576;
 /** Maximum length of the requirement's JSON, in UTF-16 units. The configuration's own limit is lower. */
@@ -32,19 +30,19 @@ export function requests(store: Store): Pick<Approvals, "ask" | "foresee"> {
 async function foresee(view: ReadTransaction, request: NewApproval, store: Store): Promise<NotAsked | undefined> {
   const denied = await findDenied(view, request, store.limits.coolDownSeconds * SECOND_MS);
   if (denied !== undefined) return denied;
-  const pending = await findPending(view, request);
+  const pending = await findPending(view, request, store.member);
   return pending?.state === "pending" ? undefined : backlogOf(view, request, store);
 }
 
 async function ask(tx: WriteTransaction, request: NewApproval, store: Store): Promise<Asked> {
   const { limits } = store;
-  const { earlier, usable } = request.shownPriors === undefined ? NO_PRIOR : await priorOf(tx, priorCallOf(request));
+  const { earlier, usable } =
+    request.shownPriors === undefined ? NO_PRIOR : await priorOf(tx, priorCallOf(request), store.member);
   if (usable !== undefined) return { outcome: "outdated" };
   const denied = await findDenied(tx, request, limits.coolDownSeconds * SECOND_MS);
   if (denied !== undefined) return denied;
-  const pending = await findPending(tx, request);
-  if (pending?.state === "pending")
-    return { outcome: "asked", approval: await joined(tx, pending, store), joined: true };
+  const pending = await findPending(tx, request, store.member);
+  if (pending?.state === "pending") return { outcome: "asked", approval: pending, joined: true };
   // Past its deadline, but still in the unique index of pending requests.
   if (pending !== undefined) await expire(tx, pending.id);
   if (request.shownPriors !== undefined && !areShown(earlier, request.shownPriors)) return { outcome: "outdated" };
@@ -92,23 +90,15 @@ async function findDenied(
 }
 
 async function findPending(
-  { sql, now }: ReadTransaction,
+  view: ReadTransaction,
   { requester, planDigest }: NewApproval,
+  member: string | undefined,
 ): Promise<Approval | undefined> {
-  const [row] = await sql`
+  const [row] = await view.sql`
     SELECT * FROM approvals
     WHERE issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)}
-      AND plan_digest = ${planDigest} AND state = 'pending'`;
-  return row === undefined ? undefined : toApproval(row, now);
-}
-
-/** Notes the member of the hub that asks for what another one has asked for. */
-async function joined(tx: WriteTransaction, pending: Approval, { member }: Store): Promise<Approval> {
-  const { id, members = [] } = pending;
-  if (member === undefined || members.includes(member) || members.length >= MEMBERS_MAX) return pending;
-  const [row = {}] = await tx.sql`
-    UPDATE approvals SET members = ${JSON.stringify([...members, member])} WHERE id = ${id} RETURNING *`;
-  return toApproval(row, tx.now);
+      AND plan_digest = ${planDigest} AND state = 'pending' AND ${isOwn(view, member)}`;
+  return row === undefined ? undefined : toApproval(row, view.now);
 }
 
 async function backlogOf(
@@ -172,7 +162,7 @@ async function insert(
       ${sessionOf(requester)}, ${tool}, ${category}, ${classification}, ${risk}, ${JSON.stringify(request.rules)},
       ${planDigest}, ${request.callDigest ?? null}, ${view}, ${viewDigest}, ${summary}, ${JSON.stringify(offered(request))},
       ${request.grantKey ?? null}, ${offer}, ${traceId}, ${needs}, ${requirement?.digest ?? ""}, ${answer}, ${now},
-      ${decideBy}, ${firstStep?.dueAt ?? null}, ${JSON.stringify(member === undefined ? [] : [member])})
+      ${decideBy}, ${firstStep?.dueAt ?? null}, ${membersText(member)})
     RETURNING *`;
   return toApproval(row, now);
 }

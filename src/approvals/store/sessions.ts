@@ -7,7 +7,7 @@ import type { Approval, Approvals, Grant, GrantFilter, Session } from "../types.
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { toGrant, toSession } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
-import { identity, insertSession, isAskedBy, type Owner, sessionIsOver, sessionOf } from "./transitions.ts";
+import { identity, insertSession, isOwn, membersText, type Owner, sessionIsOver, sessionOf } from "./transitions.ts";
 
 const SESSIONS_LISTED_MAX = 1_000;
 
@@ -155,13 +155,14 @@ type GrantParts = Pick<
 export function grants({ database, member }: Store): GrantParts {
   return {
     async findGrant(requester, grantKey) {
-      return requester.session ? database.read((view) => findGrant(view, requester, grantKey)) : undefined;
+      return requester.session ? database.read((view) => findGrant(view, { requester, grantKey, member })) : undefined;
     },
     async findBoundedGrants(call) {
-      const found = await database.read((view) => boundedGrants(view, call));
+      const found = await database.read((view) => boundedGrants(view, call, member));
       return found.filter(({ bounded }) => bounded !== undefined && isCovered(bounded.bounds, call));
     },
-    useGrant: (id, traceId) => database.write((tx) => countRun(tx, tx.sql`id = ${id}`, traceId)),
+    useGrant: (id, traceId) =>
+      database.write((tx) => countRun(tx, tx.sql`id = ${id} AND ${isOwn(tx, member)}`, traceId)),
     listGrants: (filter) => database.read((view) => grantsOf(view, filter)),
     revokeGrant: (id, by) => database.write((tx) => revokeWhere(tx, tx.sql`id = ${id}`, by)),
     async revokeGrantsFor(tools, by) {
@@ -188,12 +189,16 @@ export async function createGrant(tx: WriteTransaction, approval: Approval, stor
 }
 
 /** Revokes an older grant for the same call, so that at most one exists. */
-async function revokeSame(tx: WriteTransaction, { requester, decidedBy }: Approval, grantKey: string): Promise<void> {
+async function revokeSame(
+  tx: WriteTransaction,
+  { requester, decidedBy, members }: Approval,
+  grantKey: string,
+): Promise<void> {
   const { issuer, subject, session } = requester;
   const replaced = await tx.sql`
     UPDATE approval_grants SET revoked_at = ${tx.now}
     WHERE issuer = ${issuer} AND subject = ${subject} AND session = ${session} AND grant_key = ${grantKey}
-      AND revoked_at IS NULL
+      AND ${isOwn(tx, members?.[0])} AND revoked_at IS NULL
     RETURNING *`;
   noteRevoked(tx, replaced, decidedBy);
 }
@@ -205,7 +210,7 @@ interface NewGrant {
 
 async function insertGrant(
   tx: WriteTransaction,
-  { id: approvalId, requester, tool, summary, decidedBy }: Approval,
+  { id: approvalId, requester, tool, summary, decidedBy, members }: Approval,
   { grantKey, bounds }: NewGrant,
   { limits, newId }: Store,
 ): Promise<void> {
@@ -220,10 +225,10 @@ async function insertGrant(
   const id = newId();
   await tx.sql`
     INSERT INTO approval_grants (id, issuer, subject, session, tool, grant_key, summary, approval_id, granted_issuer,
-      granted_subject, created_at, expires_at, bounds_key, bounds, runs_max)
+      granted_subject, created_at, expires_at, bounds_key, bounds, runs_max, members)
     VALUES (${id}, ${issuer}, ${subject}, ${sessionOf(requester)}, ${tool}, ${grantKey}, ${summary}, ${approvalId},
       ${decidedBy.issuer}, ${decidedBy.subject}, ${tx.now}, ${expiresAt}, ${bounds?.boundsKey ?? null},
-      ${bounds === undefined ? null : JSON.stringify(bounds)}, ${bounds?.terms.runs ?? null})`;
+      ${bounds === undefined ? null : JSON.stringify(bounds)}, ${bounds?.terms.runs ?? null}, ${membersText(members?.[0])})`;
   tx.note({
     event: { type: "grant.created", id, tool, summary, issuer, subject },
     journal: {
@@ -274,11 +279,12 @@ export async function stateOfGrant({ sql, now }: ReadTransaction, approvalId: st
 export async function boundedGrants(
   view: ReadTransaction,
   { requester, boundsKey }: Pick<BoundedCall, "requester" | "boundsKey">,
+  member: string | undefined,
 ): Promise<readonly Grant[]> {
   const rows = await view.sql`
     SELECT * FROM approval_grants AS held
     WHERE bounds_key = ${boundsKey} AND issuer = ${requester.issuer} AND subject = ${requester.subject}
-      AND session = ${sessionOf(requester)} AND ${hasRunsLeft(view)}
+      AND session = ${sessionOf(requester)} AND ${isOwn(view, member)} AND ${hasRunsLeft(view)}
     ORDER BY expires_at, id LIMIT ${GRANTS_COMPARED_MAX}`;
   return rows.map(toGrant);
 }
@@ -306,15 +312,22 @@ export async function revokeGrantsFrom(tx: WriteTransaction, approvalId: string,
   await revokeWhere(tx, tx.sql`approval_id = ${approvalId}`, by);
 }
 
+interface GrantSearch {
+  readonly requester: Requester;
+  readonly grantKey: string;
+  readonly member: string | undefined;
+}
+
 async function findGrant(
-  { sql, now }: ReadTransaction,
-  requester: Requester,
-  grantKey: string,
+  view: ReadTransaction,
+  { requester, grantKey, member }: GrantSearch,
 ): Promise<Grant | undefined> {
+  const { sql, now } = view;
   const [row] = await sql`
     SELECT * FROM approval_grants AS held
     WHERE issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${requester.session}
-      AND grant_key = ${grantKey} AND revoked_at IS NULL AND expires_at > ${now} AND ${sessionLives(sql, now)}`;
+      AND grant_key = ${grantKey} AND ${isOwn(view, member)} AND revoked_at IS NULL AND expires_at > ${now}
+      AND ${sessionLives(sql, now)}`;
   return row === undefined ? undefined : toGrant(row);
 }
 
@@ -353,10 +366,7 @@ interface Revoking {
 }
 
 async function revokeFor(tx: WriteTransaction, tools: readonly string[], { by, member }: Revoking): Promise<void> {
-  const whose =
-    member === undefined
-      ? tx.sql`1 = 1`
-      : tx.sql`approval_id IN (SELECT id FROM approvals WHERE ${isAskedBy(tx, member)})`;
+  const whose = member === undefined ? tx.sql`1 = 1` : isOwn(tx, member);
   for (const tool of tools) await revokeWhere(tx, tx.sql`tool = ${tool} AND ${whose}`, by);
 }
 

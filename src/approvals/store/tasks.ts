@@ -9,7 +9,7 @@ import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { cancel } from "./decisions.ts";
 import { toApproval } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
-import { sessionOf } from "./transitions.ts";
+import { isOwn, sessionOf } from "./transitions.ts";
 
 /** Limits per caller, for the time that tasks are kept. */
 const TASKS_PER_CALLER_MAX = 1_000;
@@ -54,7 +54,7 @@ async function create(
   if (held.tasks >= TASKS_PER_CALLER_MAX || held.bytes + sealed.length > BYTES_PER_CALLER_MAX) return undefined;
   const [row] = await tx.sql`
     SELECT * FROM approvals
-    WHERE id = ${approvalId} AND issuer = ${requester.issuer} AND subject = ${requester.subject}`;
+    WHERE id = ${approvalId} AND issuer = ${requester.issuer} AND subject = ${requester.subject} AND ${isOwn(tx, member)}`;
   if (row === undefined) return undefined;
   const { decideBy, executeBy = 0 } = toApproval(row, tx.now);
   const keepMs = (limits.executeBySeconds + limits.idempotencySeconds) * SECOND_MS;

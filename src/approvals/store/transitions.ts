@@ -66,10 +66,17 @@ export async function currentApproval(tx: WriteTransaction, id: string): Promise
   return row === undefined ? undefined : toApproval(row, tx.now);
 }
 
-/** Returns the condition that a member of the hub has asked for the approval. */
-export function isAskedBy({ sql }: ReadTransaction, member: string): unknown {
-  // A quoted name is a part of the array's text only where it is an element: quotes inside of names are escaped.
-  return sql`replace(members, ${JSON.stringify(member)}, '') <> members`;
+/**
+ * Returns the condition that the same member of the hub has asked for the approval, or for that of the grant; the service itself
+ * without a member. Nobody else uses it: what people were shown is known to be true only to the member that showed it.
+ */
+export function isOwn({ sql }: ReadTransaction, member: string | undefined): unknown {
+  return sql`members = ${membersText(member)}`;
+}
+
+/** Returns the `members` column. */
+export function membersText(member: string | undefined): string {
+  return JSON.stringify(member === undefined ? [] : [member]);
 }
 
 export type Owner = Pick<Requester, "issuer" | "subject">;
