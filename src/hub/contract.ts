@@ -61,6 +61,11 @@ export interface HubCallOptions {
   /** Limit for all attempts, in milliseconds. */
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
+  /**
+   * With it, a request that gets no answer until the time limit is repeated for some minutes more. Called with the answer, if one
+   * comes: the caller has been told that there is none.
+   */
+  readonly late?: (answer: HubAnswer) => void;
 }
 
 /** A value that the hub sends to its members whenever it changes. */

@@ -5,7 +5,7 @@ import { Refusal } from "../../src/core/errors.ts";
 import type { CallerContext } from "../../src/core/types.ts";
 import { forList, forRequester } from "../../src/http/approval-json.ts";
 import type { HubClient } from "../../src/hub/contract.ts";
-import { HubRefusal } from "../../src/hub/errors.ts";
+import { HubRefusal, HubUnavailable } from "../../src/hub/errors.ts";
 import { APPROVAL_INPUTS, type ApprovalMethodName } from "../../src/hub/methods/approval-inputs.ts";
 import { hubApprovals } from "../../src/hub/methods/hub-approvals.ts";
 import {
@@ -19,7 +19,7 @@ import {
   OPERATOR,
   questionOf,
 } from "../support/approvals.ts";
-import { clientOf, HUB_URL, type Hub, hubOf } from "../support/hub-approvals.ts";
+import { clientOf, type Fate, HUB_URL, type Hub, hubOf } from "../support/hub-approvals.ts";
 import { until } from "../support/until.ts";
 
 let world: ApprovalWorld;
@@ -441,4 +441,50 @@ test("what a hub keeps of a request opens with the request's id alone", async ()
   } finally {
     await file.close();
   }
+});
+
+describe("a hub that answers too late", () => {
+  const slow = () => {
+    let fate: Fate = "answer too late";
+    const client = clientOf(hubs, { fate: () => fate });
+    const member = hubApprovals(client, { hub: HUB_URL });
+    opened.push(member);
+    return {
+      member,
+      arrive: () => {
+        fate = "arrives";
+      },
+    };
+  };
+
+  test("leaves the key of a call that was refused for its next use", async () => {
+    const { member, arrive } = slow();
+    await expect(member.beginKey(use)).rejects.toBeInstanceOf(HubUnavailable);
+    arrive();
+    const again = await until("the key", async () => {
+      const { outcome } = await member.beginKey(use);
+      return outcome === "running" ? undefined : outcome;
+    });
+    expect(again).toBe("begin");
+  });
+
+  test("does not end another call that has begun with the same key", async () => {
+    await crm.beginKey(use);
+    const { member, arrive } = slow();
+    await expect(member.beginKey(use)).rejects.toBeInstanceOf(HubUnavailable);
+    arrive();
+    await Bun.sleep(0);
+    await member.lastSeq();
+    expect(await member.beginKey(use)).toEqual({ outcome: "running" });
+  });
+
+  test("leaves the approval of a call that was refused for its next use", async () => {
+    const approval = await askFor(crm);
+    await approve(approval.id);
+    const { member, arrive } = slow();
+    await expect(member.claim(claimOf(approval))).rejects.toBeInstanceOf(HubUnavailable);
+    arrive();
+    await until("the approval", async () => ((await hub.get(approval.id))?.state === "approved" ? true : undefined));
+    expect(await member.claim(claimOf(approval))).toMatchObject({ outcome: "claimed" });
+  });
 });

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { Refusal } from "../../src/core/errors.ts";
-import type { HubClient, HubMethod, PushSource } from "../../src/hub/contract.ts";
+import type { HubAnswer, HubClient, HubMethod, PushSource } from "../../src/hub/contract.ts";
 import { HubRefusal, HubUnavailable } from "../../src/hub/errors.ts";
 import { Authority, hence } from "../support/tls-files.ts";
 import { until } from "../support/until.ts";
@@ -105,6 +105,29 @@ describe("requests of members", () => {
     const hub = await hubOf({ methods: [flaky], tokens, rules });
     const member = memberOf({ port: hub.port, token: () => "good", requestMs: 10_000 });
     expect((await member.call("flaky", {})).value).toBe(3);
+    expect(new Set(ids).size).toBe(1);
+  });
+
+  test("a request that got no answer in time is repeated with the same id, and its late answer is reported", async () => {
+    const ids: string[] = [];
+    let isAway = true;
+    const away: HubMethod<unknown> = {
+      name: "away",
+      input: z.unknown(),
+      async handle(_input, { id }) {
+        ids.push(id);
+        if (isAway) throw new Error("the database restarts");
+        return { value: "done", now: 1 };
+      },
+    };
+    const hub = await hubOf({ methods: [away], tokens, rules });
+    const member = memberOf({ port: hub.port, token: () => "good" });
+    const { promise, resolve: late } = Promise.withResolvers<HubAnswer>();
+    await expect(member.call("away", {}, { timeoutMs: 100, late })).rejects.toBeInstanceOf(HubUnavailable);
+    const inTime = ids.length;
+    isAway = false;
+    expect((await promise).value).toBe("done");
+    expect(ids.length).toBeGreaterThan(inTime);
     expect(new Set(ids).size).toBe(1);
   });
 

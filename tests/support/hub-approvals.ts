@@ -1,7 +1,7 @@
 import type { OpenedApprovals } from "../../src/approvals/approvals.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
 import type { HubAnswer, HubCallOptions, HubClient, HubMethod } from "../../src/hub/contract.ts";
-import { HubRefusal } from "../../src/hub/errors.ts";
+import { HubRefusal, HubUnavailable } from "../../src/hub/errors.ts";
 import { approvalMethods } from "../../src/hub/methods/approvals.ts";
 import { hubApprovals } from "../../src/hub/methods/hub-approvals.ts";
 import { decodeWire, encodeWire } from "../../src/hub/wire.ts";
@@ -17,7 +17,7 @@ export function hubOf(approvals: OpenedApprovals): Hub {
 }
 
 /** What happens to a request on its way. */
-export type Fate = "arrives" | "answer lost" | "sent twice at once" | "arrives again later";
+export type Fate = "arrives" | "answer lost" | "sent twice at once" | "arrives again later" | "answer too late";
 
 interface ClientOptions {
   readonly member?: string;
@@ -55,7 +55,7 @@ export function clientOf(hubs: readonly Hub[], options: ClientOptions = {}): Hub
     return decodeWire(encodeWire(answer)) as HubAnswer;
   };
   return {
-    async call(method, input, { signal = new AbortController().signal }: HubCallOptions = {}) {
+    async call(method, input, { signal = new AbortController().signal, late: answered }: HubCallOptions = {}) {
       // Not awaited: it may have to wait for a writer that this call lets go on.
       for (const again of late.splice(0)) void again().catch(() => {});
       ids += 1;
@@ -73,6 +73,11 @@ export function clientOf(hubs: readonly Hub[], options: ClientOptions = {}): Hub
           if (first.status === "rejected") throw first.reason;
           if (second.status === "rejected") throw second.reason;
           return second.value;
+        }
+        case "answer too late": {
+          const answer = await sendIt();
+          if (answered !== undefined) setImmediate(() => answered(answer));
+          throw new HubUnavailable("no answer");
         }
         case "arrives again later": {
           // After a failure, nobody knows whether the request will be carried out.

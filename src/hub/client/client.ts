@@ -8,12 +8,26 @@ import { HubStream, type HubStreamOptions } from "./stream.ts";
 const REPEAT = { firstMs: 25, maxMs: 250 } as const;
 /** Shortest time for which an attempt waits for its answer before it counts as lost. */
 const ATTEMPT_MS_MIN = 250;
+/** Time for which a request is repeated after its time limit. The hub knows for longer what it has carried out. */
+const LATE_MS = 300_000;
+const LATE_ATTEMPT_MS = 5_000;
+const LATE_REPEAT = { firstMs: 250, maxMs: 2_000 } as const;
+/** Requests that are repeated after their time limits at once; further ones are not. */
+const LATE_MAX = 1_000;
 
 export interface HubClientOptions extends HubConnectionOptions, Omit<HubStreamOptions, "connection"> {
   /** Returns a new request id with 128 random bits. */
   readonly newId: () => string;
   /** Time limit for all attempts of a call. */
   readonly requestMs: number;
+}
+
+interface Repetition {
+  /** Limit for all attempts, in milliseconds. */
+  readonly timeoutMs: number;
+  readonly attemptMs: number;
+  readonly delays: Parameters<typeof retryDelayMs>[0];
+  readonly signal: AbortSignal;
 }
 
 /** Connects to the hub, and keeps trying. */
@@ -26,6 +40,8 @@ class Client implements HubClient {
   readonly #connection: HubConnection;
   readonly #stream: HubStream;
   readonly #closing = new AbortController();
+  /** Number of requests that are repeated after their time limits. */
+  #late = 0;
 
   constructor(options: HubClientOptions) {
     this.#options = options;
@@ -36,25 +52,52 @@ class Client implements HubClient {
   async call(
     method: string,
     input: unknown,
-    { timeoutMs = this.#options.requestMs, signal }: HubCallOptions = {},
+    { timeoutMs = this.#options.requestMs, signal, late }: HubCallOptions = {},
   ): Promise<HubAnswer> {
-    const { monotonic, newId, random } = this.#options;
-    const body = encodeWire({ id: newId(), input });
-    const endMs = monotonic() + timeoutMs;
+    const body = encodeWire({ id: this.#options.newId(), input });
+    const signals = AbortSignal.any([this.#closing.signal, ...(signal === undefined ? [] : [signal])]);
     // An answer that was lost without a sign must leave time for another attempt.
     const attemptMs = Math.max(timeoutMs / 2, ATTEMPT_MS_MIN);
-    const signals = AbortSignal.any([this.#closing.signal, ...(signal === undefined ? [] : [signal])]);
+    try {
+      return await this.#repeat(method, body, { timeoutMs, attemptMs, delays: REPEAT, signal: signals });
+    } catch (error) {
+      if (late !== undefined && error instanceof HubUnavailable) void this.#repeatLate(method, body, late);
+      throw error;
+    }
+  }
+
+  async #repeat(
+    method: string,
+    body: string,
+    { timeoutMs, attemptMs, delays, signal }: Repetition,
+  ): Promise<HubAnswer> {
+    const { monotonic, random } = this.#options;
+    const endMs = monotonic() + timeoutMs;
     for (let failures = 1; ; failures += 1) {
       const leftMs = endMs - monotonic();
       try {
         const limit = Math.min(leftMs, attemptMs);
-        return answerIn(await this.#connection.post(method, body, { timeoutMs: limit, signal: signals }));
+        return answerIn(await this.#connection.post(method, body, { timeoutMs: limit, signal }));
       } catch (error) {
         if (!(error instanceof NoAnswer)) throw error;
-        const delayMs = error.retryAfterMs ?? retryDelayMs(REPEAT, failures, random());
-        if (signals.aborted || monotonic() + delayMs >= endMs) throw unavailable(error);
+        const delayMs = error.retryAfterMs ?? retryDelayMs(delays, failures, random());
+        if (signal.aborted || monotonic() + delayMs >= endMs) throw unavailable(error);
         await new Promise((resolve) => setTimeout(resolve, delayMs));
       }
+    }
+  }
+
+  async #repeatLate(method: string, body: string, late: (answer: HubAnswer) => void): Promise<void> {
+    if (this.#late >= LATE_MAX) return;
+    this.#late += 1;
+    const { signal } = this.#closing;
+    const times = { timeoutMs: LATE_MS, attemptMs: LATE_ATTEMPT_MS, delays: LATE_REPEAT, signal };
+    try {
+      late(await this.#repeat(method, body, times));
+    } catch (error) {
+      if (!signal.aborted) this.#options.log(`the hub never answered ${method}`, error);
+    } finally {
+      this.#late -= 1;
     }
   }
 

@@ -2,7 +2,7 @@ import { isCovered } from "../../approvals/grants.ts";
 import type { Requester } from "../../approvals/identities.ts";
 import { Notifier } from "../../approvals/store/notifier.ts";
 import { waiting } from "../../approvals/store/waiting.ts";
-import type { Approval, Approvals, Grant, Prior } from "../../approvals/types.ts";
+import type { Approval, Approvals, Claimed, Grant, KeyState, Prior } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { HubCallOptions, HubClient } from "../contract.ts";
 import { type ApprovalMethodName, approvalMethodName, WAIT_MS_MAX } from "./approval-inputs.ts";
@@ -11,6 +11,9 @@ import { type ApprovalMethodName, approvalMethodName, WAIT_MS_MAX } from "./appr
 const POLL_MS = 100;
 /** The client counts an attempt as lost after half of the time limit: longer than the hub waits for events. */
 const EVENTS_MS_MAX = 2 * (WAIT_MS_MAX + 5_000);
+
+/** What a call has used must not stay in use because the hub was away at its end. */
+const REPORTED: HubCallOptions = { late: () => {} };
 
 interface HubApprovalsOptions {
   /** The hub's URL, for messages. */
@@ -30,6 +33,10 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
     (await client.call(approvalMethodName(name), input, options)).value as Value;
   const find = async <Value>(name: ApprovalMethodName, input: object, options?: HubCallOptions) =>
     (await call<Value | null>(name, input, options)) ?? undefined;
+  // The client repeats a report that does not arrive, and logs it in the end.
+  const report = (name: "settle" | "endKey", input: object): void => {
+    call(name, input, REPORTED).catch(() => {});
+  };
   const closing = new AbortController();
   const notifier = new Notifier({
     pollMs: POLL_MS,
@@ -53,13 +60,19 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
     ask: ({ shownPriors, ...request }) =>
       call("ask", { ...request, shownPriors: shownPriors?.map(({ id, state }) => ({ id, state })) }),
     foresee: ({ shownPriors: _, ...request }) => find("foresee", request),
-    claim: (claim) => call("claim", claim),
+    claim: (claim) =>
+      call("claim", claim, {
+        // The call was refused: its approval stays usable.
+        late: ({ value }) => {
+          if ((value as Claimed).outcome === "claimed") report("settle", { id: claim.id, outcome: "unused" });
+        },
+      }),
     async priorOf(of) {
       const { usable, earlier } = await call<Prior>("priorOf", of);
       return { usable, earlier };
     },
     async settle(id, outcome) {
-      await call("settle", { id, outcome });
+      await call("settle", { id, outcome }, REPORTED);
     },
     cancel: (id, requester) => find("cancel", { id, requester: ownerOf(requester) }),
     get: (id) => find("get", { id }),
@@ -87,9 +100,19 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
       if (owner.issuer !== by.issuer || owner.subject !== by.subject) return atTheHub();
       return call("endSession", { id, requester: ownerOf(by) });
     },
-    beginKey: (use) => call("beginKey", { use }),
+    beginKey: (use) =>
+      call(
+        "beginKey",
+        { use },
+        {
+          // The call was refused: the key can be used again.
+          late: ({ value }) => {
+            if ((value as KeyState).outcome === "begin") report("endKey", { use, end: "not_run" });
+          },
+        },
+      ),
     async endKey(use, end, unkept) {
-      await call("endKey", { use, end, unkept });
+      await call("endKey", { use, end, unkept }, REPORTED);
     },
     // For uses of keys whose rows name no process; those of a member always do, and `doubtClaimsOf` has ended them.
     doubtKey: async () => {},

@@ -3,7 +3,8 @@ import type { Fleet } from "./fleet.ts";
 import type { FleetService } from "./service.ts";
 
 const AGAIN_MS = 50;
-const TRIES_MAX = 2_000;
+/** An agent gives up then. */
+const TRIES_MAX = 600;
 /** Of these answers, another try would get no other. */
 const FINAL = /^(?:OUTCOME_UNKNOWN|APPROVAL_CONSUMED)$/;
 

@@ -120,6 +120,7 @@ export async function callFigures(fleet: Fleet, idle: Difference, perMember: num
     row("statements at PostgreSQL", "", ({ statements }) => statements),
     row("rows written", "", ({ rowsWritten }) => rowsWritten),
     row("time in PostgreSQL", "ms", ({ databaseMs }) => databaseMs),
+    row("waits for other writers", "ms", ({ turnMs }) => turnMs),
     {
       what: "a change with an approval takes, p50",
       value: quantile(ms, 0.5),

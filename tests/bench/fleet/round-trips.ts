@@ -3,6 +3,8 @@ import type { Fleet } from "./fleet.ts";
 import type { Figure } from "./report.ts";
 
 const ROUNDS = 20;
+/** For what a member writes after its answers. */
+const SETTLED_MS = 2_500;
 
 /** Counts at the hubs the requests that calls of one member add. The others are idle. */
 export async function roundTripFigures(fleet: Fleet): Promise<readonly Figure[]> {
@@ -17,7 +19,7 @@ export async function roundTripFigures(fleet: Fleet): Promise<readonly Figure[]>
   await succeed("look", "first");
   const reads = await rounds(fleet, (round) => succeed("look", keyOf(round)));
   // The first answer earns the label: what follows tells of nothing new.
-  const label = await during(fleet, () => succeed("mail", keyOf(0)));
+  const label = await during(fleet, () => succeed("mail", keyOf(0)).then(() => Bun.sleep(SETTLED_MS)));
   const labelled = await rounds(fleet, (round) => succeed("mail", keyOf(round)));
   await fleet.change(plain, crypto.randomUUID());
   const changes = await rounds(fleet, () => fleet.change(plain, crypto.randomUUID()));
@@ -36,6 +38,7 @@ type Rounds = Difference & { readonly rounds: number };
 async function rounds(fleet: Fleet, act: (round: number) => Promise<void>): Promise<Rounds> {
   const counted = await during(fleet, async () => {
     for (let round = 0; round < ROUNDS; round += 1) await act(round);
+    await Bun.sleep(SETTLED_MS);
   });
   return { ...counted, rounds: ROUNDS };
 }
