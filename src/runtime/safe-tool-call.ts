@@ -4,7 +4,7 @@ import { CALL_ID, IDEMPOTENCY_KEY } from "../core/call-fields.ts";
 import type { DryRun, Failure, ToolCallResult } from "../core/call-result.ts";
 import { type DefinedTool, isTool, type ToolFactory } from "../core/define-tool.ts";
 import { type Canonical, canonical, NotJsonError } from "../core/digest.ts";
-import { Refusal } from "../core/errors.ts";
+import { Refusal, StartupError } from "../core/errors.ts";
 import { ARGUMENT_LIMITS } from "../core/json.ts";
 import { exportTool, type ToolFormat } from "../core/tool-export.ts";
 import type { Json, Tool } from "../core/types.ts";
@@ -316,11 +316,14 @@ function configOf(
 ): Config {
   const { folder = surroundings.folder, ...written } = rest;
   const issuers = "issuers" in jwt ? jwt : { issuers: [jwt] };
-  return readConfig(
+  const origin = "SafeToolCall.create";
+  const config = readConfig(
     { ...written, tools: [...written.tools], jwt: issuers },
-    { folder, environment: { PATH: surroundings.searchPath }, origin: "SafeToolCall.create" },
+    { folder, environment: { PATH: surroundings.searchPath }, origin },
     modules,
   );
+  if (config.bundle !== undefined) throw new StartupError([`${origin}: bundle: only the service takes bundles`]);
+  return config;
 }
 
 /** Returns the name of a tool. A value without a readable name is not a tool: its call gets a refusal and an audit entry. */

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { BundleServer } from "../../src/bundles/server.ts";
 import { configuration } from "../../src/cli/configuration.ts";
 import { StartupError } from "../../src/core/errors.ts";
+import { SafeToolCall, type SafeToolCallOptions } from "../../src/index.ts";
 import { fingerprintOf } from "../../src/runtime/reload/fingerprints.ts";
 import { assemble } from "../support/build.ts";
 import { BundleFleet, HOUR_MS, newKey } from "../support/bundle-fleet.ts";
@@ -344,4 +345,11 @@ test.each([
   fleet.publish({ version: 1 });
   await expect(configuration({ config: refused.file })).rejects.toThrow(says);
   await refused.end();
+});
+
+test("the library, which follows no bundle, refuses the section", () => {
+  const bundle = { url: "https://x", dir: "x", fleet: "x", environment: "x", keysFile: "x", timestampKeysFile: "x" };
+  const jwt = { issuer: "https://agents", publicKeyFile: "x" };
+  const options = { tools: ["./tools"], audit: { dir: "./audit" }, jwt, bundle } as SafeToolCallOptions;
+  expect(() => SafeToolCall.create(options)).toThrow("SafeToolCall.create: bundle: only the service takes bundles");
 });
