@@ -158,3 +158,16 @@ test("a rollout in steps, and old content under a new version, are built as the 
     err: expect.stringContaining(`--version must be higher than ${last + 5}`),
   });
 });
+
+test("the server ends at once when it is told to, also while members wait", async () => {
+  const etag = (await fetch(bundleUrl)).headers.get("etag") ?? "";
+  const headers = { "if-none-match": etag, prefer: "modes=snapshot;wait=300" };
+  const waiting = fetch(bundleUrl, { headers }).then(
+    ({ status }) => status,
+    () => "cut off",
+  );
+  // A later request over another connection is answered after the first one has arrived.
+  await fetch(bundleUrl);
+  expect(await started[0]?.end("SIGTERM")).toBe(0);
+  expect([304, "cut off"]).toContain(await waiting);
+});
