@@ -37,6 +37,14 @@ const COPIES: readonly (readonly [what: string, statement: string])[] = [
   ["of the same row", "update customers set nick = email where id = 1 returning nick as x"],
   ["by an expression", "update customers set nick = coalesce(nick, email) where id = 1 returning nick as x"],
   ["for several columns", "update customers set (id, nick) = (2, email) where id = 1 returning nick as x"],
+  [
+    "for several columns by one subquery",
+    "update customers set (id, nick) = (select id, email from customers c where c.id = 2) where id = 1 returning nick as x",
+  ],
+  [
+    "for several columns at a conflict",
+    "insert into customers (id, nick) values (1, 'a') on conflict (id) do update set (id, nick) = (select c.id, c.email from customers c where c.id = 1) returning nick as x",
+  ],
   ["from a joined table", "update notes set text = c.email from customers c where notes.id = c.id returning text as x"],
   [
     "by WITH",
@@ -115,6 +123,14 @@ describe("what a change of SQLite returns", () => {
   testAll(
     () => databases,
     (statement) => statement,
+  );
+
+  test.each(["rowid", "oid", "_rowid_", '"RowId"'])(
+    "a copied value has no known origin: into the key by %s",
+    async (rowid) => {
+      const key = "update customers set ROWID = email where id = 1 returning id as x";
+      expect(await faults(databases, key.replace("ROWID", rowid))).toEqual([UNKNOWN]);
+    },
   );
 
   test("a copied value has no known origin: at the second conflict", async () => {

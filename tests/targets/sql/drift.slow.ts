@@ -16,6 +16,8 @@ const TABLES = `CREATE SCHEMA app; CREATE SCHEMA other; CREATE SCHEMA reader;
 CREATE TYPE mood AS ENUM ('sad', 'glad');
 CREATE FUNCTION leaks(varchar, varchar) RETURNS varchar LANGUAGE plpgsql VOLATILE AS 'BEGIN RETURN ''canary''; END';
 CREATE FUNCTION leaks(mood) RETURNS text LANGUAGE plpgsql VOLATILE AS 'BEGIN RETURN ''canary''; END';
+CREATE FUNCTION leaks(date) RETURNS text LANGUAGE plpgsql VOLATILE AS 'BEGIN RETURN ''canary''; END';
+CREATE TABLE days (day date); INSERT INTO days VALUES ('2020-01-01');
 CREATE FUNCTION joins(varchar, varchar) RETURNS varchar LANGUAGE sql IMMUTABLE AS 'SELECT ''ok''::varchar';
 CREATE OPERATOR ### (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = joins);
 CREATE TABLE app.people (a varchar, b varchar, mood mood); INSERT INTO app.people VALUES ('a', 'b', 'sad');
@@ -54,7 +56,7 @@ describe.skipIf(native === undefined)("a statement whose database changes", () =
   afterAll(() => server?.end());
 
   const AS_BEFORE = `ALTER ROLE reader NOSUPERUSER NOBYPASSRLS NOREPLICATION; REVOKE pg_read_all_data, pg_write_all_data,
-pg_read_server_files, pg_write_server_files, pg_execute_server_program FROM reader, owner; REVOKE owner FROM reader; ALTER ROLE owner NOBYPASSRLS`;
+pg_read_server_files, pg_write_server_files, pg_execute_server_program FROM reader, owner; REVOKE owner FROM reader; ALTER ROLE owner NOSUPERUSER NOBYPASSRLS`;
   /** The server ends the connections of the user: settings of users hold for new ones. */
   const RECONNECT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'reader'";
   const RULES = Object.fromEntries(
@@ -131,6 +133,27 @@ pg_read_server_files, pg_write_server_files, pg_execute_server_program FROM read
       "select lower(b) as x from people",
       "CREATE FUNCTION lower(varchar) RETURNS text LANGUAGE plpgsql AS 'BEGIN RETURN ''canary''; END'",
     ],
+    [
+      "a cast of PostgreSQL's types around it gets a function",
+      "select day as x from days",
+      "CREATE CAST (date AS text) WITH FUNCTION leaks(date)",
+    ],
+    [
+      "its user finds functions of another schema before those of PostgreSQL",
+      plain,
+      `CREATE FUNCTION other.left(text, integer) RETURNS text LANGUAGE sql AS 'SELECT ''canary''';
+CREATE FUNCTION other.md5(text) RETURNS text LANGUAGE sql AS 'SELECT ''same''';
+ALTER ROLE reader IN DATABASE shop SET search_path = public, other, pg_catalog; ${RECONNECT}`,
+    ],
+    ...["SUPERUSER", "BYPASSRLS"].map(
+      (right) =>
+        [
+          `its user gets a role with ${right} when it connects`,
+          "select b as x from guarded",
+          `ALTER TABLE guarded OWNER TO tester; ALTER ROLE owner ${right}; GRANT SELECT ON guarded TO owner;
+GRANT owner TO reader WITH INHERIT FALSE; ALTER ROLE reader IN DATABASE shop SET role = owner; ${RECONNECT}`,
+        ] as const,
+    ),
     ["its user is a superuser, who sees one schema more", plain, "ALTER ROLE reader SUPERUSER"],
     // In the seed, a superuser finds a table of another schema: without that schema, nothing else is different.
     ["its user is a superuser", "select b as x from family", "DROP SCHEMA reader CASCADE; ALTER ROLE reader SUPERUSER"],

@@ -1,4 +1,4 @@
-import type { DescribedColumn, Description, Place, ReadingUser } from "../engine.ts";
+import { type DescribedColumn, type Description, type Place, type ReadingUser, StatementRefused } from "../engine.ts";
 import type { ParameterType } from "../values.ts";
 import { makeSettings, type SentColumn, type Setting, type Transaction } from "./database.ts";
 import { digestSqlOf, type FoundFunction, idsIn, operatorsIn, TOUCHED } from "./digest.ts";
@@ -32,9 +32,11 @@ const VIEW_DEPTH_MAX = 32;
  * Has the server describe a statement, without running it. A query is placed inside another one, which refuses everything else. The
  * statement is prepared, which reports the types of its parameters. And it becomes the body of a temporary function, whose tree has
  * the id of every function, and the origin of each column of a change.
+ * @throws {StatementRefused} when PostgreSQL's own functions are not the first ones that are found
  */
 export async function describe(transaction: Transaction, checked: Checked): Promise<PostgresDescription> {
   const { statement, change, parameterCount, areFunctionsChecked, name } = checked;
+  await checkSchemas(transaction);
   await makeSettings(transaction, checked.settings);
   const nulls = Array.from({ length: parameterCount }, () => null);
   const queried =
@@ -56,7 +58,6 @@ export async function describe(transaction: Transaction, checked: Checked): Prom
   const digestSql = await digestSqlOf(transaction, {
     relations: relations.ids,
     trees,
-    types,
     functions: functions ?? [],
     hasViews: relations.trees.length > 0,
     isChange: change !== undefined,
@@ -71,6 +72,15 @@ export async function describe(transaction: Transaction, checked: Checked): Prom
   const effects = change === undefined ? [] : await effectsOf(transaction, relations.ids);
   const described = { parameters: parameters.map(({ type }) => type), columns, functions, user, effects };
   return { ...described, digestSql, digest: String(digest) };
+}
+
+/** The query around a statement would call functions of a schema that is searched before PostgreSQL's own. */
+async function checkSchemas(transaction: Transaction): Promise<void> {
+  const [[listed] = []] = await transaction.query("SELECT pg_catalog.current_schemas(false)::pg_catalog.text", []);
+  // Unless it is named, it is searched first. No other schema may begin with pg_.
+  const names = String(listed);
+  if (!names.includes("pg_catalog") || names.startsWith("{pg_catalog")) return;
+  throw new StatementRefused(["is not checked: pg_catalog comes after another schema in the user's search_path"]);
 }
 
 interface SentParameter {
@@ -126,6 +136,9 @@ const ASSIGNED =
   /:resno (\d+) :resname (?:\\.|[^\s\\])+ :ressortgroupref \d+ :resorigtbl \d+ :resorigcol \d+ :resjunk \w+\}$/;
 const READ = /\{VAR :varno (-?\d+) :varattno (-?\d+) /g;
 
+/** A query in an assignment, or a value of one that assigns several columns: that query is an entry of its own. */
+const QUERIED = /\{SUBLINK |:paramkind 3 /;
+
 /**
  * Returns a function that says whether a change stores the value of another column in the column of a number: RETURNING would return
  * that value, under the origin of the column that it is stored in.
@@ -151,7 +164,7 @@ function copyIn(entry: string, target?: string): number | "any" | undefined {
   const reads = [...entry.matchAll(READ)].some(
     ([, table, number]) => number !== column || (target !== undefined && table !== target),
   );
-  return reads || entry.includes("{SUBLINK ") ? Number(column) : undefined;
+  return reads || QUERIED.test(entry) ? Number(column) : undefined;
 }
 
 /** Returns where the value of a field of the outermost node begins; -1 when the node does not have the field. */

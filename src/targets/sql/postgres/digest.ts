@@ -15,8 +15,6 @@ interface Dependencies {
   readonly functions: readonly FoundFunction[];
   /** The statement and its views, as the server has understood them. */
   readonly trees: readonly string[];
-  /** Object ids of the columns' types. */
-  readonly types: readonly number[];
   readonly hasViews: boolean;
   readonly isChange: boolean;
   /** Whether transactions get a role from the caller. */
@@ -40,7 +38,7 @@ down(id) AS (SELECT id FROM up UNION SELECT inhrelid FROM pg_catalog.pg_inherits
 // All operators that are not PostgreSQL's own: a search by name would be slower.
  */
 export async function digestSqlOf(transaction: Transaction, depends: Dependencies): Promise<string> {
-  const { relations, functions, trees, types, hasViews, isChange } = depends;
+  const { relations, functions, trees, hasViews, isChange } = depends;
   const rights = digestedRights(depends.hasCallerRole);
   // Functions of PostgreSQL itself change with its version only: what matters is which one a name finds.
   const found = functions.filter(({ id, isNamed }) => isNamed || Number(id) >= FIRST_OWN_ID).map(({ id }) => id);
@@ -54,11 +52,9 @@ export async function digestSqlOf(transaction: Transaction, depends: Dependencie
   const ids = `'${asked[0]}'::oid[]`;
   const relatives = `'${family}'::oid[]`;
   const isOfFamily = idsOf(family).length > relations.length;
-  const ownTypes = [...types.map(String), ...idsIn(trees, /:\w*type(?:id)? (\d+)/g)];
-  const hasOwnTypes = ownTypes.some((id) => Number(id) >= FIRST_OWN_ID);
   const parts = [
     // The object that a name resolves to depends on the schemas that its user may use, in their order.
-    `current_schemas(false), current_setting('is_superuser'), ${rights.user}`,
+    `pg_catalog.current_schemas(false), current_setting('is_superuser'), ${rights.user}`,
     // A table that begins to inherit from another one, or another one from it, changes a counter or a flag of its own.
     tables !== null &&
       rows(
@@ -94,10 +90,10 @@ export async function digestSqlOf(transaction: Transaction, depends: Dependencie
         "xmin, oid, oprname, oprcode::oid, oprnamespace::regnamespace",
         `pg_operator WHERE oid >= ${FIRST_OWN_ID} ORDER BY oid`,
       ),
-    hasOwnTypes &&
-      rows("xmin, castsource, casttarget, castfunc, castcontext", `pg_cast WHERE oid >= ${FIRST_OWN_ID} ORDER BY oid`),
+    // Columns are cast to text around the statement.
+    rows("xmin, castsource, casttarget, castfunc, castcontext", `pg_cast WHERE oid >= ${FIRST_OWN_ID} ORDER BY oid`),
   ];
-  return `md5(concat_ws('/', ${parts.filter((part) => part !== false).join(",\n")}))`;
+  return `pg_catalog.md5(pg_catalog.concat_ws('/', ${parts.filter((part) => part !== false).join(",\n")}))`;
 }
 
 /** Returns the name of a schema, and the transaction that has last changed it or the rights to it. */

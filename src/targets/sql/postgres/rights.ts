@@ -11,13 +11,22 @@ const TABLE_RIGHTS = memberOf("pg_read_all_data", "pg_write_all_data");
 /** Object id of the superuser that every server has. A superuser is a member of every role. */
 const SUPERUSER_ID = 10;
 
-/** The names of the rights of the connection's user, with spaces between them. Rights of the caller's role do not count. */
-export const RIGHTS_SQL = `(SELECT concat_ws(' ', ${Object.entries({ ...SERVER_RIGHTS, ...TABLE_RIGHTS })
-  .map(([name, has]) => `CASE WHEN ${has} THEN '${name}' END`)
-  .join(", ")}) FROM pg_catalog.pg_roles WHERE rolname = session_user)`;
+/** Returns a query for the names of the rights of these users together, with spaces between them. */
+function rightsOf(users: string): string {
+  const names = Object.entries({ ...SERVER_RIGHTS, ...TABLE_RIGHTS });
+  const held = names.map(([name, has]) => `CASE WHEN bool_or(${has}) THEN '${name}' END`);
+  return `(SELECT concat_ws(' ', ${held.join(", ")}) FROM pg_catalog.pg_roles WHERE rolname IN (${users}))`;
+}
 
-/** Whether row-level security of a table in `pg_class` is not applied to the connection's user, who is its owner. */
-export const OWNS_SQL = "relrowsecurity AND NOT relforcerowsecurity AND pg_has_role(session_user, relowner, 'USAGE')";
+/** Returns whether row-level security of a table in `pg_class` is not applied to one of these users, who is its owner. */
+function owns(...users: readonly string[]): string {
+  const isOwner = users.map((user) => `pg_has_role(${user}, relowner, 'USAGE')`).join(" OR ");
+  return `relrowsecurity AND NOT relforcerowsecurity AND (${isOwner})`;
+}
+
+/** The rights of the connection's user, and of the role that it has when it connects (`ALTER ROLE … SET role`). */
+export const RIGHTS_SQL = rightsOf("session_user, current_user");
+export const OWNS_SQL = owns("session_user", "current_user");
 
 /** The rights that `RIGHTS_SQL` has found. */
 export interface Rights {
@@ -50,10 +59,11 @@ interface DigestedRights {
  * long to plan as a short query. REPLICATION is not in it then; a statement cannot use that right.
  */
 export function digestedRights(hasCallerRole: boolean): DigestedRights {
-  if (hasCallerRole) return { user: RIGHTS_SQL, table: OWNS_SQL };
+  // Rights of the caller's role do not count.
+  if (hasCallerRole) return { user: rightsOf("session_user"), table: owns("session_user") };
   const members = Object.values({ ...SERVER_RIGHTS, ...TABLE_RIGHTS }).filter((has) => has.startsWith("pg_has_role"));
   return {
-    user: [isMember(String(SUPERUSER_ID)), ...members].join(", "),
+    user: ["current_user", isMember(String(SUPERUSER_ID)), ...members].join(", "),
     table: "relrowsecurity, row_security_active(oid)",
   };
 }

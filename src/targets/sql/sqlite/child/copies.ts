@@ -5,6 +5,8 @@
 
 const COMMENT_OR_QUOTED = /--[^\n]*|\/\*[\s\S]*?(?:\*\/|$)|'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]/g;
 const KEYWORDS = /\b(?:where|set|returning|select|insert|update)\b/g;
+/** Further names of a column that is the key of its rows. */
+const ROW_NUMBER = "rowid|oid|_rowid_";
 const STRING = "\u0002";
 const SPLIT = "\u0001";
 
@@ -24,7 +26,7 @@ export function mayCopyInto(statement: string, column: string): boolean {
   const value = `(?:\\$\\d+|[-+]?\\d[\\d.]*|null|${STRING}[^${STRING}]*${STRING})`;
   const stored = `${value}|cast\\s*\\(\\s*${value}\\s+as\\s+\\w+\\s*\\)|coalesce\\s*\\(\\s*${value}\\s*,\\s*${name}\\s*\\)`;
   const others = clause.replaceAll(new RegExp(`(^|,)\\s*${name}\\s*=\\s*(?:${stored})\\s*(?=,|$)`, "g"), "$1");
-  return new RegExp(`(?<![\\w$\\u0080-\\uffff])${name}(?![\\w$\\u0080-\\uffff])`).test(others);
+  return new RegExp(`(?<![\\w$\\u0080-\\uffff])(?:${name}|${ROW_NUMBER})(?![\\w$\\u0080-\\uffff])`).test(others);
 }
 
 /** Returns the text in lower case without comments and quotes. Keywords within quotes are none any more. */
