@@ -58,6 +58,9 @@ const monitor = closed({
   authorization: table,
   metricRelabelings: list(table),
 });
+/** The kubelet accepts no shorter token; the service none that is longer valid than this. */
+const tokenLifetime: Schema = { type: "integer", minimum: 600, maximum: 7_200 };
+const token = closed({ audience: { ...text, minLength: 1 }, expirationSeconds: tokenLifetime });
 const serviceType = oneOf("ClusterIP", "NodePort", "LoadBalancer");
 
 const PROPERTIES: Readonly<Record<string, Schema>> = {
@@ -93,13 +96,23 @@ const PROPERTIES: Readonly<Record<string, Schema>> = {
     }),
   }),
   clientCertificate: closed({ enabled: flag, existingSecret: objectName }),
+  hub: closed({
+    enabled: flag,
+    existingSecret: objectName,
+    clientCertificates: flag,
+    service: closed({ type: serviceType, port, annotations: texts }),
+    url: { type: "string", pattern: "^(https://[^/]+)?$" },
+    caConfigMap: objectName,
+    token,
+    clientCertificate: closed({ enabled: flag, existingSecret: objectName }),
+  }),
   certManager: closed({
     enabled: flag,
     issuerRef: closed({ name: text, kind: text, group: text }),
     duration,
     renewBefore: duration,
   }),
-  ports: closed({ calls: port, console: port, operators: port }),
+  ports: closed({ calls: port, console: port, operators: port, hub: port }),
   service: closed({ type: serviceType, port, annotations: texts }),
   ingress: closed({ calls: ingress, console: ingress }),
   httpRoute: closed({ calls: httpRoute, console: httpRoute }),
@@ -125,7 +138,7 @@ const PROPERTIES: Readonly<Record<string, Schema>> = {
   }),
   networkPolicy: closed({
     enabled: flag,
-    ingress: closed({ calls: list(table), console: list(table), operators: list(table) }),
+    ingress: closed({ calls: list(table), console: list(table), hub: list(table), operators: list(table) }),
     dns: list(table),
     egress: list(table),
   }),
@@ -141,8 +154,7 @@ const PROPERTIES: Readonly<Record<string, Schema>> = {
   serviceAccount: closed({ create: flag, name: objectName, annotations: texts, automount: flag }),
   sidecar: closed({
     tokenAudience: { ...text, minLength: 1 },
-    // The kubelet accepts no shorter token; the service none that is longer valid than this.
-    tokenExpirationSeconds: { type: "integer", minimum: 600, maximum: 7_200 },
+    tokenExpirationSeconds: tokenLifetime,
   }),
   commonLabels: texts,
   podAnnotations: texts,

@@ -88,12 +88,32 @@ describe.skipIf(HELM === undefined)("refused, with the value and what to do", ()
     ["ingress.calls", { enabled: true }, "ingress.calls.hosts is required"],
     ["httpRoute.calls", { enabled: true, parentRefs: [{ name: "x" }] }, "httpRoute.calls.hostnames is required"],
     ["httpRoute.calls", { enabled: true, hostnames: ["x"] }, "httpRoute.calls.parentRefs is required"],
+    ["hub", { url: "http://hub" }, "at '/hub/url'"],
+    ["hub", { enabled: true, existingSecret: "x" }, "hub.enabled needs config.hub.members"],
+    ["config.hub", { members: [{ subject: "x" }] }, "config.hub needs hub.enabled or hub.url"],
+    ["config.hub", { listen: { port: 1 } }, "config.hub.listen: the chart sets this key"],
+    ["config.hub", { url: "https://hub" }, "config.hub.url: the chart sets this key"],
     ["terminationGracePeriodSeconds", 20, "terminationGracePeriodSeconds: at least 35"],
     ["mode", "sidecars", "at '/mode'"],
   ])("%s: %j", async (path, value, message) => {
     const { code, err, out } = await helmTemplate({ case: "minimal", values: set(path, value) });
     expect([code, out]).toEqual([1, ""]);
     expect(err).toContain(message);
+  });
+
+  test.each([
+    ["hub.enabled", { hub: { enabled: true, existingSecret: "x" } }],
+    ["postgresql.existingSecret", { postgresql: { existingSecret: "x" } }],
+    ["console.enabled", { console: { enabled: true, existingSecret: "x", publicUrl: "https://x" } }],
+    ["config.approvals.storeUrlFile", { config: { approvals: { storeUrlFile: "/vault/url" } } }],
+  ])("a member with %s", async (name, values) => {
+    const { code, err } = await helmTemplate({ case: "member", values });
+    expect([code, err]).toEqual([1, expect.stringContaining(`${name}: not with hub.url`)]);
+  });
+
+  test("a hub without a certificate", async () => {
+    const { code, err } = await helmTemplate({ case: "hub", values: { hub: { existingSecret: "" } } });
+    expect([code, err]).toEqual([1, expect.stringContaining("hub: name a Secret in existingSecret")]);
   });
 
   test("what is missing, one after the other", async () => {
@@ -110,7 +130,7 @@ describe.skipIf(HELM === undefined)("refused, with the value and what to do", ()
     const certManager = { enabled: true };
     const issuer = await helmTemplate({ case: "minimal", values: { certManager, tls: { enabled: true } } });
     expect(issuer.err).toContain("certManager.issuerRef.name is required");
-    for (const name of ["console", "autoscaling", "serviceMonitor", "ingress.calls", "httpRoute.console"]) {
+    for (const name of ["console", "autoscaling", "serviceMonitor", "ingress.calls", "httpRoute.console", "hub"]) {
       const values = { mode: "sidecar", ...set(name, { enabled: true }) };
       expect((await helmTemplate({ case: "minimal", values })).err).toContain(
         `${name}.enabled: not with mode: sidecar`,

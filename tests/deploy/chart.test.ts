@@ -12,16 +12,18 @@ import {
   proxyOf,
   specOf,
 } from "./documents.ts";
-import { CASES, configurationOf, HELM, rendered, renderedAgent } from "./helm.ts";
+import { CASES, configurationOf, HELM, memberValues, rendered, renderedAgent } from "./helm.ts";
 import { VERSIONS, validatorOf } from "./kubernetes-schemas.ts";
 
 const AGENT = "examples/agent";
+const MEMBER = "examples/agent, a member";
 const objects: Readonly<Record<string, readonly Document[]>> = Object.fromEntries(
   HELM === undefined
     ? []
     : await Promise.all([
         ...CASES.map(async (name) => [name, await rendered({ case: name })] as const),
         (async () => [AGENT, await renderedAgent()] as const)(),
+        (async () => [MEMBER, await renderedAgent(memberValues())] as const)(),
       ]),
 );
 const of = (name: string): readonly Document[] => objects[name] ?? expect.unreachable(name);
@@ -32,7 +34,7 @@ const workloads = Object.entries(objects).flatMap(([name, documents]) => {
   const pod = template.spec;
   const { written } = configurationOf(documents);
   const config = readConfig(written, { folder: "/etc/stc", environment: {}, origin: "stc.yaml" });
-  return [{ name, documents, template, pod, config, proxy: proxyOf(pod), isSidecar: name === AGENT }];
+  return [{ name, documents, template, pod, config, proxy: proxyOf(pod), isSidecar: name.startsWith(AGENT) }];
 });
 const workload = (name: string) => workloads.find((found) => found.name === name) ?? expect.unreachable(name);
 
@@ -86,7 +88,7 @@ describe.skipIf(HELM === undefined)("objects have the shape that Kubernetes know
     for (const [name, documents] of Object.entries(objects)) {
       const own = documents.filter(({ metadata }) => !/-(dashboard|notes)$/.test(metadata.name));
       const spaces = own.map(({ metadata }) => metadata.namespace);
-      expect([...new Set(spaces)]).toEqual([name === AGENT ? "agents" : "tools"]);
+      expect([...new Set(spaces)]).toEqual([name.startsWith(AGENT) ? "agents" : "tools"]);
       const names = documents.map(({ kind, metadata }) => `${kind}/${metadata.name}`);
       expect(new Set(names).size).toBe(names.length);
     }
@@ -161,6 +163,7 @@ describe.skipIf(HELM === undefined).each(workloads.map((found) => [found.name, f
       expect(ports).toEqual({
         ...(!isSidecar && { calls: Number(config.server.port) }),
         ...(config.server.console !== undefined && { console: config.server.console.port }),
+        ...(config.hub?.listen !== undefined && { hub: config.hub.listen.port }),
         operators: config.server.operator?.port ?? 0,
       });
       expect(config.server.operator?.host).toBe("0.0.0.0");
@@ -212,7 +215,7 @@ describe.skipIf(HELM === undefined).each(workloads.map((found) => [found.name, f
       expect(new Set(volumes).size).toBe(volumes.length);
       const maps = (pod.volumes ?? []).flatMap(({ configMap }) => configMap?.name ?? []);
       const made = new Set(ofKind(documents, "ConfigMap").map(({ metadata }) => metadata.name));
-      expect(maps.filter((map) => !made.has(map) && !/^(cluster-jwks|internal-ca)$/.test(map))).toEqual([]);
+      expect(maps.filter((map) => !made.has(map) && !/^(cluster-jwks|internal-ca|hub-ca)$/.test(map))).toEqual([]);
     });
 
     test("Secrets are read by the group alone, by our container alone", () => {
@@ -393,6 +396,90 @@ describe.skipIf(HELM === undefined)("a sidecar", () => {
     const [agent] = pod.containers;
     expect(agent?.securityContext?.runAsUser).not.toBe(proxy.securityContext?.runAsUser);
     expect(containersOf(pod).flatMap((container) => faultsOf(container, pod))).toEqual([]);
+  });
+});
+
+describe.skipIf(HELM === undefined)("a fleet", () => {
+  const hub = HELM === undefined ? ({} as ReturnType<typeof workload>) : workload("hub");
+  const member = HELM === undefined ? ({} as ReturnType<typeof workload>) : workload(MEMBER);
+
+  test("the hub has a Service for members, whose name and port are those that members connect to", () => {
+    const services = ofKind(hub.documents, "Service").map(({ metadata, spec }) => ({
+      host: `${metadata.name}.${metadata.namespace}.svc`,
+      ...(spec as { ports: { name: string; port: number; targetPort: string }[] }),
+    }));
+    const found = services.find(({ ports }) => ports.some(({ targetPort }) => targetPort === "hub"));
+    for (const name of [MEMBER, "member"]) {
+      expect(workload(name).config.hub?.url).toBe(`https://${found?.host}:${found?.ports[0]?.port}`);
+    }
+    expect(hub.config.hub).toMatchObject({
+      listen: { host: "0.0.0.0", port: 9789 },
+      tls: {
+        certFile: "/etc/stc-hub-tls/tls.crt",
+        keyFile: "/etc/stc-hub-tls/tls.key",
+        clientCaFile: "/etc/stc-hub-tls/ca.crt",
+      },
+    });
+  });
+
+  test("a member has neither a database nor a console", () => {
+    for (const name of [MEMBER, "member"]) {
+      const { approvals, server } = workload(name).config;
+      expect([approvals.store, approvals.storeUrlFile, server.console]).toEqual([undefined, undefined, undefined]);
+    }
+    expect(hub.config.approvals.storeUrlFile).toBe("/etc/stc-postgresql/url");
+  });
+
+  test("a sidecar shows the hub a token of its service account, which the agent does not have and nobody else accepts", () => {
+    const { config, pod, proxy } = member;
+    const volume = pod.volumes?.find(({ name }) => name === "stc-hub-token")?.projected?.sources?.[0]
+      ?.serviceAccountToken;
+    const mount = proxy.volumeMounts?.find(({ name }) => name === "stc-hub-token");
+    expect([config.hub?.tokenFile, mount?.readOnly]).toEqual([`${mount?.mountPath}/${volume?.path}`, true]);
+    expect(config.hub?.tls).toEqual({ caFile: "/etc/stc-hub-ca/ca.crt" });
+    expect(pod.containers.flatMap(({ volumeMounts = [] }) => volumeMounts.map(({ name }) => name))).toEqual([
+      "stc-token",
+    ]);
+    const [accepted] = hub.config.hub?.tokens ?? [];
+    expect(volume).toMatchObject({ audience: String(accepted?.audience), expirationSeconds: 3_600 });
+    for (const { jwt } of [config, hub.config])
+      expect(jwt.issuers.flatMap(({ audience }) => audience)).not.toContain(volume?.audience ?? "");
+    expect(accepted?.maxLifetimeSeconds ?? 3_600).toBeGreaterThanOrEqual(volume?.expirationSeconds ?? 0);
+  });
+
+  test("a member with a certificate has no token", () => {
+    const { config, documents, pod } = workload("member");
+    expect(config.hub).toMatchObject({
+      tls: {
+        caFile: "/etc/stc-hub-client-tls/ca.crt",
+        certFile: "/etc/stc-hub-client-tls/tls.crt",
+        keyFile: "/etc/stc-hub-client-tls/tls.key",
+      },
+    });
+    expect(config.hub?.tokenFile).toBeUndefined();
+    expect(pod.volumes?.some(({ projected }) => projected !== undefined)).toBe(false);
+    const [{ spec } = { spec: undefined }] = ofKind(documents, "Certificate");
+    expect(spec).toMatchObject({ usages: ["client auth"], dnsNames: ["gate-safe-tool-call.tools.svc"] });
+  });
+
+  test("the hub's policy admits pods of members, which have the label, and no others to the hub's port", () => {
+    const { ingress } = specOf<{ ingress: { from: { podSelector: Selector }[]; ports: { port: string }[] }[] }>(
+      hub.documents,
+      "NetworkPolicy",
+    );
+    const [peer, ...others] = ingress.filter(({ ports }) => ports[0]?.port === "hub").flatMap(({ from }) => from);
+    expect(others).toEqual([]);
+    const label = peer?.podSelector.matchLabels ?? { missing: "" };
+    for (const name of [MEMBER, "member"]) expect(workload(name).template.metadata?.labels).toMatchObject(label);
+    for (const name of [AGENT, "hub"]) expect(workload(name).template.metadata?.labels).not.toMatchObject(label);
+  });
+
+  test("cert-manager makes the hub's certificate for every name of its Service", async () => {
+    const values = { hub: { existingSecret: "" }, certManager: { enabled: true, issuerRef: { name: "internal-ca" } } };
+    const certificates = ofKind(await rendered({ case: "hub", values }), "Certificate").map(({ spec }) => spec);
+    const name = "gate-safe-tool-call-hub";
+    const names = [name, `${name}.tools`, `${name}.tools.svc`, `${name}.tools.svc.cluster.local`];
+    expect(certificates).toMatchObject([{ secretName: `${name}-tls`, usages: ["server auth"], dnsNames: names }]);
   });
 });
 

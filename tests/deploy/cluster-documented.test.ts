@@ -6,7 +6,7 @@ import { parse } from "yaml";
 import { readConfig } from "../support/build.ts";
 import { blockNamed, textOf } from "../support/documented.ts";
 import { CHART, type Document, documentsOf, ofKind, podTemplateOf, specOf } from "./documents.ts";
-import { configurationOf, HELM, helm } from "./helm.ts";
+import { configurationOf, HELM, helm, renderedAgent } from "./helm.ts";
 import { VERSIONS, validatorOf } from "./kubernetes-schemas.ts";
 
 const PAGE = "docs/cluster.md";
@@ -77,6 +77,27 @@ test.skipIf(HELM === undefined)("and those of a database for the audit, put on t
     origin: PAGE,
   });
   expect(audit.export).toMatchObject([{ type: "postgres", urlFile: audit.storeUrlFile ?? "" }]);
+});
+
+test.skipIf(HELM === undefined)("and those of a hub, to which a sidecar with the page's values connects", async () => {
+  const hub = await pasted("image:", "replicaCount: 3", "hub:");
+  const sidecar = await renderedAgent(parse(blockNamed(`${PAGE}: safe-tool-call:`).text) as object);
+  for (const version of VERSIONS) expect([...hub, ...sidecar].flatMap(validatorOf(version))).toEqual([]);
+  const read = (documents: readonly Document[]) =>
+    readConfig(configurationOf(documents).written, { folder: "/etc/stc", environment: {}, origin: PAGE });
+  const url = new URL(read(sidecar).hub?.url ?? "");
+  const services = ofKind(hub, "Service").map(({ metadata: { name, namespace }, spec }) => [
+    `${name}.${namespace}.svc`,
+    (spec as { ports: { port: number }[] }).ports[0]?.port,
+  ]);
+  expect(services).toContainEqual([url.hostname, Number(url.port)]);
+  const { tokens: [accepted] = [], members: [member] = [] } = read(hub).hub ?? {};
+  const template = podTemplateOf(sidecar)?.spec;
+  const shown = template?.volumes?.find(({ name }) => name === "stc-hub-token")?.projected?.sources?.[0];
+  expect(shown?.serviceAccountToken?.audience).toBe(String(accepted?.audience));
+  expect(`system:serviceaccount:agents:${template?.serviceAccountName}`).toMatch(
+    new RegExp(`^${member?.subject?.replace("*", "[^/]*")}$`),
+  );
 });
 
 test("the templates that an agent's chart includes exist, and the example includes each of them", () => {

@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, readdirSync, realpathSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { parse } from "yaml";
@@ -48,6 +48,10 @@ export async function rendered(options: Options): Promise<readonly Document[]> {
   if (code !== 0) throw new Error(err);
   return documentsOf(out);
 }
+
+/** The example's values for a sidecar that is a member of a fleet. */
+export const memberValues = (): object =>
+  parse(readFileSync(join(CHART, "../examples/agent/member-values.yaml"), "utf8")) as object;
 
 /** Returns the objects of the example: an agent's chart, which includes this one's templates. */
 export async function renderedAgent(values: object = {}): Promise<readonly Document[]> {

@@ -59,6 +59,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
       "volumes:",
       "replicaCount: 3",
       "audit:",
+      "hub:",
+      "safe-tool-call:",
       "dependencies:",
       "{{- $proxy",
       "helm install gate",

@@ -111,7 +111,9 @@ class Release {
   }
 }
 
-const REPLICAS: Readonly<Record<string, readonly number[]>> = { autoscaling: [3], replicas: [3], sidecar: [] };
+const REPLICAS: Readonly<Record<string, readonly number[]>> = {
+  ...{ autoscaling: [3], replicas: [3], sidecar: [], hub: [2], member: [2] },
+};
 
 const WITHOUT_CLAIMS = new Set(["everything-else", "sidecar"]);
 

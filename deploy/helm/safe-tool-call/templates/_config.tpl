@@ -60,8 +60,33 @@ audit:
   {{- end }}
 {{- if .Values.postgresql.existingSecret }}
 approvals: { storeUrlFile: /etc/stc-postgresql/url }
-{{- else if not (include "safe-tool-call.usesPostgresql" .) }}
+{{- else if not (or .Values.hub.url (include "safe-tool-call.usesPostgresql" .)) }}
 approvals: { store: "sqlite:///var/lib/stc/approvals.sqlite" }
+{{- end }}
+{{- if .Values.hub.enabled }}
+hub:
+  listen: { host: 0.0.0.0, port: {{ .Values.ports.hub }} }
+  tls:
+    certFile: /etc/stc-hub-tls/tls.crt
+    keyFile: /etc/stc-hub-tls/tls.key
+    {{- if .Values.hub.clientCertificates }}
+    clientCaFile: /etc/stc-hub-tls/ca.crt
+    {{- end }}
+{{- else if .Values.hub.url }}
+hub:
+  url: {{ .Values.hub.url | quote }}
+  {{- $certified := .Values.hub.clientCertificate.enabled }}
+  {{- if or $certified .Values.hub.caConfigMap }}
+  tls:
+    caFile: {{ if .Values.hub.caConfigMap }}/etc/stc-hub-ca/ca.crt{{ else }}/etc/stc-hub-client-tls/ca.crt{{ end }}
+    {{- if $certified }}
+    certFile: /etc/stc-hub-client-tls/tls.crt
+    keyFile: /etc/stc-hub-client-tls/tls.key
+    {{- end }}
+  {{- end }}
+  {{- if not $certified }}
+  tokenFile: /var/run/stc-hub/token
+  {{- end }}
 {{- end }}
 {{- if .Values.console.oidc.existingSecret }}
 console: { oidc: { clientSecretFile: /etc/stc-oidc/client-secret } }
@@ -115,9 +140,34 @@ console: { oidc: { clientSecretFile: /etc/stc-oidc/client-secret } }
 
 {{/* Values that do not go together. */}}
 {{- define "safe-tool-call.check" -}}
+{{- $hub := dig "hub" dict (include "safe-tool-call.written" . | fromYaml) }}
+{{- range list "listen" "url" "tls" "tokenFile" }}
+{{- if hasKey $hub . }}
+{{- fail (printf "config.hub.%s: the chart sets this key from its other values (hub): leave it out" .) }}
+{{- end }}
+{{- end }}
+{{- with .Values.hub }}
+{{- if .url }}
+{{- range $name, $given := dict "hub.enabled" .enabled "postgresql.existingSecret" $.Values.postgresql.existingSecret "console.enabled" $.Values.console.enabled }}
+{{- if $given }}
+{{- fail (printf "%s: not with hub.url, which makes the service a member: the hub has the database and the console" $name) }}
+{{- end }}
+{{- end }}
+{{- if include "safe-tool-call.usesPostgresql" $ }}
+{{- fail "config.approvals.storeUrlFile: not with hub.url, which makes the service a member: the hub has the database" }}
+{{- end }}
+{{- else if $hub }}
+{{- if not .enabled }}
+{{- fail "config.hub needs hub.enabled or hub.url" }}
+{{- end }}
+{{- end }}
+{{- if and .enabled (not $hub.members) (not (include "safe-tool-call.isSidecar" $)) }}
+{{- fail "hub.enabled needs config.hub.members: who may connect" }}
+{{- end }}
+{{- end }}
 {{- if include "safe-tool-call.isSidecar" . }}
 {{- with .Values }}
-{{- $outside := dict "console" .console "autoscaling" .autoscaling "serviceMonitor" .serviceMonitor }}
+{{- $outside := dict "console" .console "autoscaling" .autoscaling "serviceMonitor" .serviceMonitor "hub" .hub }}
 {{- $_ := merge $outside (dict "ingress.calls" .ingress.calls "ingress.console" .ingress.console) }}
 {{- $_ = merge $outside (dict "httpRoute.calls" .httpRoute.calls "httpRoute.console" .httpRoute.console) }}
 {{- range $name, $values := $outside }}
@@ -127,10 +177,11 @@ console: { oidc: { clientSecretFile: /etc/stc-oidc/client-secret } }
 {{- end }}
 {{- end }}
 {{- else }}
-{{- if and .Values.autoscaling.enabled (not (include "safe-tool-call.usesPostgresql" .)) }}
+{{- $isShared := or .Values.hub.url (include "safe-tool-call.usesPostgresql" .) }}
+{{- if and .Values.autoscaling.enabled (not $isShared) }}
 {{- fail "autoscaling.enabled needs postgresql.existingSecret: SQLite is on one pod's volume" }}
 {{- end }}
-{{- if and (gt (int .Values.replicaCount) 1) (not (include "safe-tool-call.usesPostgresql" .)) }}
+{{- if and (gt (int .Values.replicaCount) 1) (not $isShared) }}
 {{- fail (printf "replicaCount: %d needs postgresql.existingSecret: SQLite is on one pod's volume" (int .Values.replicaCount)) }}
 {{- end }}
 {{- range $name, $required := dict "ingress" (list "hosts") "httpRoute" (list "hostnames" "parentRefs") }}

@@ -85,6 +85,26 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- define "safe-tool-call.clientSecret" -}}
 {{- include "safe-tool-call.certificateSecret" (dict "context" . "values" .Values.clientCertificate "suffix" "client-tls" "name" "clientCertificate") }}
 {{- end }}
+{{- define "safe-tool-call.hubSecret" -}}
+{{- include "safe-tool-call.certificateSecret" (dict "context" . "values" .Values.hub "suffix" "hub-tls" "name" "hub") }}
+{{- end }}
+{{- define "safe-tool-call.hubClientSecret" -}}
+{{- if .Values.hub.url }}
+{{- include "safe-tool-call.certificateSecret" (dict "context" . "values" .Values.hub.clientCertificate "suffix" "hub-client-tls" "name" "hub.clientCertificate") }}
+{{- end }}
+{{- end }}
+
+{{/* The hub's NetworkPolicy admits pods with it. */}}
+{{- define "safe-tool-call.memberLabels" -}}
+{{- if .Values.hub.url -}}
+safe-tool-call/hub-member: "true"
+{{- end }}
+{{- end }}
+
+{{/* Whether the service shows its hub a token of the pod's service account. */}}
+{{- define "safe-tool-call.usesHubToken" -}}
+{{- if and .Values.hub.url (not .Values.hub.clientCertificate.enabled) }}true{{ end }}
+{{- end }}
 
 {{/* Every name of a Service inside the cluster: (dict "context" . "suffix" "console"). */}}
 {{- define "safe-tool-call.serviceNames" -}}

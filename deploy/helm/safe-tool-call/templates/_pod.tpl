@@ -29,6 +29,9 @@ ports:
   {{- if .Values.console.enabled }}
   - { name: console, containerPort: {{ .Values.ports.console }} }
   {{- end }}
+  {{- if .Values.hub.enabled }}
+  - { name: hub, containerPort: {{ .Values.ports.hub }} }
+  {{- end }}
   - { name: operators, containerPort: {{ .Values.ports.operators }} }
 startupProbe:
   httpGet: { path: /readyz, port: operators }
@@ -54,6 +57,12 @@ volumeMounts:
   {{- end }}
   {{- range include "safe-tool-call.secretVolumes" . | fromYamlArray }}
   - { name: {{ .name }}, mountPath: {{ .path }}, readOnly: true }
+  {{- end }}
+  {{- if and .Values.hub.url .Values.hub.caConfigMap }}
+  - { name: stc-hub-ca, mountPath: /etc/stc-hub-ca, readOnly: true }
+  {{- end }}
+  {{- if include "safe-tool-call.usesHubToken" . }}
+  - { name: stc-hub-token, mountPath: /var/run/stc-hub, readOnly: true }
   {{- end }}
   {{- range .Values.secrets }}
   - { name: stc-secret-{{ . | replace "." "-" }}, mountPath: /etc/stc-secrets/{{ . }}, readOnly: true }
@@ -94,6 +103,12 @@ volumeMounts:
 {{- with include "safe-tool-call.clientSecret" . }}
 - { name: stc-client-tls, secret: {{ . | quote }}, path: /etc/stc-client-tls }
 {{- end }}
+{{- with include "safe-tool-call.hubSecret" . }}
+- { name: stc-hub-tls, secret: {{ . | quote }}, path: /etc/stc-hub-tls }
+{{- end }}
+{{- with include "safe-tool-call.hubClientSecret" . }}
+- { name: stc-hub-client-tls, secret: {{ . | quote }}, path: /etc/stc-hub-client-tls }
+{{- end }}
 {{- end }}
 
 {{/* Volumes of the container, but for the state. */}}
@@ -112,6 +127,22 @@ volumeMounts:
     {{- if .key }}
     items: [{ key: {{ .key | quote }}, path: {{ .file }} }]
     {{- end }}
+{{- end }}
+{{- if .Values.hub.url }}
+{{- with .Values.hub.caConfigMap }}
+- name: stc-hub-ca
+  configMap: { name: {{ . | quote }} }
+{{- end }}
+{{- end }}
+{{- if include "safe-tool-call.usesHubToken" . }}
+# Valid for the hub alone. The kubelet renews it, and the service reads it at each request.
+- name: stc-hub-token
+  projected:
+    sources:
+      - serviceAccountToken:
+          audience: {{ .Values.hub.token.audience | quote }}
+          expirationSeconds: {{ .Values.hub.token.expirationSeconds }}
+          path: token
 {{- end }}
 {{- range .Values.secrets }}
 - name: stc-secret-{{ . | replace "." "-" }}

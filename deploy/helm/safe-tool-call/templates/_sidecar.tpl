@@ -36,9 +36,10 @@ docs/cluster.md has an example.
 - { name: STC_TOKEN_FILE, value: /var/run/stc/token }
 {{- end }}
 
-{{/* Members of the pod's `labels`: the PodMonitor finds the pod by them. */}}
+{{/* Members of the pod's `labels`: the PodMonitor and the hub's NetworkPolicy find the pod by them. */}}
 {{- define "safe-tool-call.sidecar.podLabels" -}}
 safe-tool-call/sidecar: {{ include "safe-tool-call.fullname" . | quote }}
+{{ include "safe-tool-call.memberLabels" . }}
 {{- end }}
 
 {{/* Members of the pod's `annotations`. */}}
