@@ -6,7 +6,15 @@ import { findPostgres } from "../support/postgres.ts";
 import { PROJECT } from "../support/world.ts";
 import { type Figure, missed } from "./fleet/report.ts";
 
-const SMALL = ["--members=2", "--idle-seconds=1", "--requests=20", "--halts=1", "--disturbances=1"];
+const SMALL = [
+  "--members=2",
+  "--idle-seconds=1",
+  "--requests=20",
+  "--halts=1",
+  "--bundles=1",
+  "--streams=10",
+  "--disturbances=1",
+];
 
 /** The simulation in small, so that it is known to work. Times and memory are for an idle machine. */
 test.skipIf(findPostgres() === undefined)(

@@ -1,12 +1,14 @@
 import { writeFileSync } from "node:fs";
 import { loadavg } from "node:os";
 import { parseArgs } from "node:util";
+import { bundleFigures } from "./fleet/bundles.ts";
 import { connectionFigures } from "./fleet/connections.ts";
 import { callFigures, idleCost, memberFigures, slopeFigures } from "./fleet/cost.ts";
 import { disturbanceFigures } from "./fleet/disturbances.ts";
 import { Fleet } from "./fleet/fleet.ts";
 import { haltFigures } from "./fleet/halts.ts";
 import { inboxFigures } from "./fleet/inbox.ts";
+import { streamFigures } from "./fleet/many-streams.ts";
 import { asMarkdown, type Figure, missed } from "./fleet/report.ts";
 import { roundTripFigures } from "./fleet/round-trips.ts";
 
@@ -23,6 +25,10 @@ const { values } = parseArgs({
     /** Requests that wait in the inbox at once. */
     requests: { type: "string", default: "2000" },
     halts: { type: "string", default: "10" },
+    /** New versions of the bundle. */
+    bundles: { type: "string", default: "5" },
+    /** Members that have nothing but a stream from the hub. */
+    streams: { type: "string", default: "1000" },
     /** How often each disturbance happens. */
     disturbances: { type: "string", default: "3" },
     json: { type: "string" },
@@ -59,6 +65,8 @@ try {
   await take("round trips", roundTripFigures(fleet));
   await take("calls", callFigures(fleet, idleMany, CHANGES.cost));
   await take("halts", haltFigures(fleet, number("halts")));
+  await take("bundles", bundleFigures(fleet, number("bundles")));
+  await take("streams", streamFigures(fleet, number("streams"), idleSeconds));
   await take("inbox", inboxFigures(fleet, number("requests")));
   await take("disturbances", disturbanceFigures(fleet, number("disturbances")));
 } finally {

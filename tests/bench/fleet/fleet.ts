@@ -5,6 +5,7 @@ import { LiveIssuers } from "../../support/live-tokens.ts";
 import { findPostgres, freePort, type PostgresServer, startPostgres } from "../../support/postgres.ts";
 import { Authority } from "../../support/tls-files.ts";
 import { issueToken, makeSigningKey } from "../../support/tokens.ts";
+import { Bundles } from "./bundles.ts";
 import { Network } from "./network.ts";
 import { FleetService } from "./service.ts";
 import { PERMISSION, writeTools } from "./tools.ts";
@@ -61,6 +62,7 @@ export class Fleet {
   #authority: Authority | undefined;
   #postgres: PostgresServer | undefined;
   #network: Network | undefined;
+  #bundles: Bundles | undefined;
 
   /** Starts PostgreSQL and the hubs. */
   static async start(hubs: number): Promise<Fleet> {
@@ -77,6 +79,11 @@ export class Fleet {
   get network(): Network {
     if (this.#network === undefined) throw new Error("there is no network yet");
     return this.#network;
+  }
+
+  get bundles(): Bundles {
+    if (this.#bundles === undefined) throw new Error("there is no server of bundles yet");
+    return this.#bundles;
   }
 
   /** Sends a statement to the hubs' database. */
@@ -114,6 +121,7 @@ export class Fleet {
       this.hubs.push(new FleetService(`hub-${at}`, join(this.folder, `hub-${at}`), configuration));
     }
     this.#network = await Network.open(ports);
+    this.#bundles = await Bundles.start(join(this.folder, "policies"));
     // The first one makes the tables.
     for (const hub of this.hubs) await hub.start();
   }
@@ -132,6 +140,7 @@ export class Fleet {
     const configuration = this.#configuration({
       tools: at === 0 ? [plain, flow] : [plain],
       approvals: APPROVALS,
+      bundle: this.bundles.section,
       hub: { url: this.network.url, ...(await this.#identity(name, at)) },
     });
     return new FleetService(name, join(this.folder, name), configuration);
@@ -140,13 +149,13 @@ export class Fleet {
   async #identity(name: string, at: number): Promise<object> {
     const caFile = join(this.folder, "ca.pem");
     if (at % 2 === 1)
-      return { tls: { caFile }, tokenFile: this.#write(`${name}.token`, await this.#workloadToken(name)) };
+      return { tls: { caFile }, tokenFile: this.#write(`${name}.token`, await this.workloadToken(name)) };
     const pair = await this.#authority?.issue(name, { names: [{ type: "url", value: `${SPIFFE}/${name}` }] });
     const certFile = this.#write(`${name}.crt`, pair?.cert ?? "");
     return { tls: { caFile, certFile, keyFile: this.#write(`${name}.key`, pair?.key ?? "") } };
   }
 
-  #workloadToken(sub: string): Promise<string> {
+  workloadToken(sub: string): Promise<string> {
     const iat = Math.floor(Date.now() / 1_000) - 1;
     const { issuer: iss, audience: aud } = WORKLOADS;
     return issueToken(this.#workloads, { iss, aud, sub, iat, exp: iat + TOKEN_SECONDS });
@@ -155,7 +164,11 @@ export class Fleet {
   /** Starts the same service without a hub: with a database file of its own, or without one. */
   async startAlone(name: string, { hasStore }: { readonly hasStore: boolean }): Promise<FleetService> {
     const store = hasStore && { store: "sqlite://./approvals.sqlite" };
-    const configuration = this.#configuration({ tools: [this.#tools.plain], approvals: { ...APPROVALS, ...store } });
+    const configuration = this.#configuration({
+      tools: [this.#tools.plain],
+      approvals: { ...APPROVALS, ...store },
+      bundle: this.bundles.section,
+    });
     const service = new FleetService(name, join(this.folder, name), configuration);
     this.#others.push(service);
     await service.start();
@@ -199,7 +212,7 @@ export class Fleet {
     return `Bearer ${await known.token}`;
   }
 
-  /** Sends a person's request to the first hub. */
+  /** Sends a person's request to the first hub, or another service. */
   async atHub(method: "GET" | "POST" | "DELETE", path: string, body?: object, hub = this.hubs[0]): Promise<Reply> {
     return send(`${hub?.url}${path}`, { method, authorization: await this.person(), body });
   }
@@ -229,6 +242,7 @@ export class Fleet {
 
   async remove(): Promise<void> {
     await Promise.all([...this.members, ...this.#others, ...this.hubs].map((each) => each.end("SIGKILL")));
+    await this.#bundles?.end();
     await this.#network?.close();
     await this.#postgres?.end();
     rmSync(this.folder, { recursive: true, force: true });

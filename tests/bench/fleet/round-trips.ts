@@ -43,8 +43,15 @@ async function rounds(fleet: Fleet, act: (round: number) => Promise<void>): Prom
   return { ...counted, rounds: ROUNDS };
 }
 
+/** A member sends these after its answers. */
+const AFTERWARDS = ["flow.add"];
+
 function figure(what: string, counted: Rounds, wanted: Pick<Figure, "reach" | "aim"> = {}): Figure {
-  const each = [...counted.requests].map(([method, count]) => `${method} ${+(count / counted.rounds).toFixed(2)}`);
-  const value = sumOf([...counted.requests.values()]) / counted.rounds;
-  return { what: `requests to the hub: ${what}`, value, ...wanted, note: each.join(", ") };
+  const each = [...counted.requests].map(
+    ([method, count]) =>
+      `${method} ${+(count / counted.rounds).toFixed(2)}${AFTERWARDS.includes(method) ? " (after the answer)" : ""}`,
+  );
+  const before = [...counted.requests].filter(([method]) => !AFTERWARDS.includes(method));
+  const value = sumOf(before.map(([, count]) => count)) / counted.rounds;
+  return { what: `requests to the hub before the answer: ${what}`, value, ...wanted, note: each.join(", ") };
 }
