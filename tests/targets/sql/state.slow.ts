@@ -7,6 +7,7 @@ import { describe as described } from "../../../src/targets/sql/postgres/descrip
 import { CheckedQuery } from "../../../src/targets/sql/postgres/query.ts";
 import { COMPARED_MAX, REPEATS_MIN } from "../../../src/targets/sql/postgres/state.ts";
 import { findPostgres } from "../../support/postgres.ts";
+import { until } from "../../support/until.ts";
 import { PostgresShop } from "./support.ts";
 
 const native = findPostgres();
@@ -33,7 +34,7 @@ describe.skipIf(native === undefined)("the digest of a checked statement", () =>
   beforeAll(async () => {
     await shop.start(
       native,
-      "CREATE ROLE reader LOGIN; CREATE TABLE people (id int, name text); INSERT INTO people VALUES (1, 'Ada'); GRANT SELECT ON people TO reader",
+      "CREATE ROLE reader LOGIN; CREATE TABLE people (id int, name text); INSERT INTO people VALUES (1, 'Ada'); CREATE TABLE logs (n int); GRANT SELECT ON people TO reader",
     );
     await shop.server.createDatabase("copied TEMPLATE shop");
   });
@@ -121,6 +122,34 @@ describe.skipIf(native === undefined)("the digest of a checked statement", () =>
     await shop.server.send(change, "shop");
     await shop.server.send(undo, "shop");
     expect(await sent(query, database)).toBe("SD!");
+  });
+
+  test("is read again after a crash, which a commit that did not wait for the disk and its number do not survive", async () => {
+    for (const setting of ["wal_writer_delay = '10s'", "autovacuum = off"]) {
+      await shop.server.send(`ALTER SYSTEM SET ${setting}`);
+    }
+    await shop.server.send("SELECT pg_reload_conf()");
+    const database = databaseOn(shop.server.port);
+    const query = await checked(database);
+    await shop.server.send("CHECKPOINT");
+    const writer = new Bun.SQL({ url: `postgres://tester@127.0.0.1:${shop.server.port}/shop`, tls: false, max: 1 });
+    const snapshot = async (): Promise<unknown> =>
+      (await shop.server.send("SELECT pg_current_snapshot()::text AS now", "shop"))[0]?.["now"];
+    await writer.unsafe("SET synchronous_commit = off; INSERT INTO logs VALUES (1)");
+    await times(UNTIL_COMPARED.length + 1, query, database);
+    const before = await snapshot();
+    const [[pid] = []] = await writer.unsafe("SELECT pg_backend_pid()").values();
+    process.kill(Number(pid), "SIGKILL");
+    const after = await until("the recovery", () => snapshot().catch(() => undefined));
+    expect(after).not.toBe(before);
+    // One transaction, which gets the number of the lost one.
+    await shop.server.send("ALTER TABLE people RENAME TO persons; ALTER TABLE persons RENAME TO people", "shop");
+    try {
+      expect(await snapshot()).toBe(before);
+      expect(await sent(query, database)).toBe("SD!");
+    } finally {
+      await writer.close({ timeout: 0 });
+    }
   });
 
   test("is always read on a standby, whose snapshots do not list the transactions in progress", async () => {

@@ -52,9 +52,8 @@ export class CheckedQuery {
   async #proven(transaction: Transaction, query: ProvenQuery, values: Texts): Promise<FoundRows> {
     const state = this.#state.next();
     if (state !== undefined) {
-      const rows = await transaction.query(query.withState, [...values, state]);
+      const rows = await transaction.query(query.withState, [...values, ...state]);
       if (rows.length > 0 && rows.every(([isSame]) => isSame === true)) return { isCurrent: true, rows };
-      this.#state.forget();
     }
     const rows = await transaction.query(query.withDigest, values);
     const [[read] = []] = rows;

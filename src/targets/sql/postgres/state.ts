@@ -4,41 +4,61 @@
  * numbered in order and numbers are not used again. What the digest has of the session and its users is part of the state. So are the
  * database and the start of the server: a pooler may have connected to other ones.
  *
+ * Numbers are used again after a crash, for commits that had not waited for the disk (`synchronous_commit = off`), and the start of the
+ * server stays. All its processes end then, so a state holds only for the processes in which it was read: the column begins with the
+ * number of the process.
+ *
  * On a standby, `pg_current_snapshot` does not list the transactions in progress, so that a commit may leave it as it was.
  */
-export const STATE_SQL = `CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN pg_catalog.concat_ws(' ', pg_catalog.pg_postmaster_start_time(),
+const STATE = `pg_catalog.concat_ws(' ', pg_catalog.pg_postmaster_start_time(),
 pg_catalog.current_database(), pg_catalog.pg_current_snapshot(), session_user, current_user, pg_catalog.current_schemas(false),
-pg_catalog.current_setting('is_superuser')) END`;
+pg_catalog.current_setting('is_superuser'))`;
+
+export const STATE_SQL = `CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN pg_catalog.concat_ws(' ', pg_catalog.pg_backend_pid(), ${STATE}) END`;
+
+/** Returns a column that compares the state. After the processes, which are parameter `at`, comes the state in which they read the digest. */
+export function sameStateSql(at: number): string {
+  return `NOT pg_catalog.pg_is_in_recovery() AND pg_catalog.pg_backend_pid()::text OPERATOR(pg_catalog.=) ANY ($${at}::text::text[])
+AND ${STATE} OPERATOR(pg_catalog.=) $${at + 1}::text`;
+}
 
 /** Digests in the same state after which the next query only compares the state: where others write all the time, it would differ. */
 export const REPEATS_MIN = 8;
 /** Comparisons after which the digest is read again. */
 export const COMPARED_MAX = 100;
 
+/** Most processes that are known: more than a system has connections. */
+const PROCESSES_MAX = 256;
+
 /** The state of the server in which a statement fitted its check. */
 export class CheckedState {
   #state: string | undefined;
+  readonly #processes = new Set<string>();
   #repeats = 0;
   #compared = 0;
 
-  /** Returns the state to compare with; undefined when the digest is to be read. */
-  next(): string | undefined {
+  /** Returns the parameters of `sameStateSql`; undefined when the digest is to be read. */
+  next(): readonly [processes: string, state: string] | undefined {
     if (this.#repeats < REPEATS_MIN) return undefined;
     this.#compared += 1;
     if (this.#compared > COMPARED_MAX) this.forget();
-    return this.#state;
+    return this.#state === undefined ? undefined : [`{${[...this.#processes].join(",")}}`, this.#state];
   }
 
-  /** Notes the state in which a digest was that of the check; undefined: it was not, or the state is unknown. */
-  note(state: string | undefined): void {
-    this.#repeats = state !== undefined && state === this.#state ? this.#repeats + 1 : 0;
+  /** Notes the value of `STATE_SQL` with which a digest was that of the check; undefined: it was not, or the state is unknown. */
+  note(read: string | undefined): void {
+    const [, process = "", state] = /^(\d+) (.*)$/s.exec(read ?? "") ?? [];
+    if (state === undefined || state !== this.#state || this.#processes.size >= PROCESSES_MAX) this.forget();
+    else this.#repeats += 1;
     this.#compared = 0;
     this.#state = state;
+    if (state !== undefined) this.#processes.add(process);
   }
 
-  /** Has the next query read the digest: the state differs, or the server may have been started again. */
+  /** Has the next query read the digest: the server may have been started again. */
   forget(): void {
     this.#state = undefined;
+    this.#processes.clear();
     this.#repeats = 0;
   }
 }

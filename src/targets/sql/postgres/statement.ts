@@ -1,5 +1,5 @@
 import type { DescribedColumn, ResultLimits } from "../engine.ts";
-import { STATE_SQL } from "./state.ts";
+import { STATE_SQL, sameStateSql } from "./state.ts";
 
 /** The facts about a statement that its query is built from. */
 interface Described {
@@ -16,9 +16,9 @@ function digestProof({ digestSql }: Pick<Described, "digestSql">): Proof {
   return `${STATE_SQL} AS state, ${digestSql} AS digest`;
 }
 
-/** Compares the state of the server with a parameter. */
+/** Compares the state of the server with two parameters. */
 function stateProof(at: number): Proof {
-  return `${STATE_SQL} OPERATOR(pg_catalog.=) $${at}::text AS state, NULL::text AS digest`;
+  return `${sameStateSql(at)} AS state, NULL::text AS digest`;
 }
 
 /**
@@ -97,7 +97,7 @@ LEFT JOIN (SELECT false AS exceeds, ${textsOf(columns, most).join(", ")} FROM ($
 ) AS q(${names.join(", ")}) LIMIT $${at}::text::int8) AS w ON true`;
 }
 
-/** One form of a query: it reads the digest, or it compares the state of the server with its last parameter. */
+/** One form of a query: it reads the digest, or it compares the state of the server with its last two parameters. */
 export interface ProvenQuery {
   readonly withDigest: string;
   readonly withState: string;
