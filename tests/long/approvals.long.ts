@@ -17,7 +17,10 @@ beforeEach(() => {
 afterEach(() => world.end());
 
 test("APR-50: in a thousand sequences the store agrees with the model", async () => {
-  await fc.assert(fc.asyncProperty(walks, (steps) => walk(steps)), { numRuns: 1_000, endOnFailure: false });
+  await fc.assert(
+    fc.asyncProperty(walks, (steps) => walk(steps)),
+    { numRuns: 1_000, endOnFailure: false },
+  );
 }, 600_000);
 
 test("APR-50: 4 processes claim 500 approvals of one file, each once", async () => {
