@@ -127,7 +127,8 @@ export class FlowLedger {
     for (;;) {
       const asked = cached.map(({ carrier, known }) => knownOf(carrier, known));
       const { value, now } = await this.#state.run(readCarriers, { carriers: asked });
-      const rows = cached.map((_, index) => value.carriers[index] ?? NOTHING);
+      if (value.carriers.length !== asked.length) throw new Error("not every carrier was read");
+      const rows = value.carriers;
       for (const [index, { carrier, known }] of cached.entries()) {
         const { marks, sources } = rows[index] ?? NOTHING;
         const since = clearedAt(marks);

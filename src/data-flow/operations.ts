@@ -52,11 +52,24 @@ const labels = z.array(z.enum(["private", "untrusted"])).max(2);
 const bytes = (max: number) => z.instanceof(Uint8Array).refine(({ byteLength }) => byteLength <= max, "is too long");
 const lastMs = z.int().positive().max(LASTING_MS_MAX);
 
+const markRows = z.array(z.looseObject({ session: z.string(), mark: z.string(), since: z.int(), until: z.int() }));
+const storedPage = z.looseObject({
+  texts: z.array(
+    z.looseObject({
+      ...{ seq: z.int(), until: z.int(), tool: z.string(), traceId: z.string(), system: z.string() },
+      ...{ labels: z.array(z.string()), prints: z.instanceof(Uint8Array) },
+    }),
+  ),
+  isMore: z.boolean(),
+});
+const newerPage = storedPage.extend({ outcome: z.literal("newer") });
+
 /** Returns the secret of the deployment's fingerprints: the proposed one when there is none yet. */
 export const flowSecret: Operation<{ readonly proposed: string }, Uint8Array> = {
   name: "flow.secret",
   kind: "write",
   input: z.strictObject({ proposed: z.string().regex(SECRET_HEX) }),
+  output: z.instanceof(Uint8Array),
   async run({ sql }, { proposed }) {
     await sql`INSERT INTO policy_flow_secret (id, secret) VALUES (1, ${proposed}) ON CONFLICT (id) DO NOTHING`;
     const [row = {}] = await sql`SELECT secret FROM policy_flow_secret WHERE id = 1`;
@@ -92,6 +105,15 @@ export const readCarriers: Operation<{ readonly carriers: readonly KnownOf[] }, 
       )
       .max(CARRIERS_MAX)
       .readonly(),
+  }),
+  output: z.looseObject({
+    carriers: z.array(
+      z.looseObject({
+        marks: markRows,
+        sources: z.array(z.looseObject({ id: z.string(), at: z.int(), until: z.int() })),
+      }),
+    ),
+    isMore: z.boolean(),
   }),
   async run({ sql, now }, { carriers: asked }) {
     const carriers: ReadCarrier[] = [];
@@ -184,11 +206,18 @@ const answerOrder = z.strictObject({
   compared: z.strictObject({ seq: z.int().nonnegative(), until: z.int().optional() }).optional(),
 });
 
+const keptAnswer = z.discriminatedUnion("outcome", [
+  newerPage,
+  z.looseObject({ outcome: z.literal("unwritten") }),
+  z.looseObject({ outcome: z.literal("kept"), at: z.int(), until: z.int(), marks: z.array(markRows) }),
+]);
+
 /** Keeps an answer's labels and fingerprints for each carrier; all of it is on disk then. Repeated, it changes nothing. */
 export const rememberAnswer: Operation<KeepAnswer, KeptAnswer> = {
   name: "flow.remember",
   kind: "write",
   input: answerOrder,
+  output: keptAnswer,
   run: (transaction, order) => keepAnswer(transaction, order, { mayEarn: true }),
 };
 
@@ -197,6 +226,7 @@ export const addAnswer: Operation<KeepAnswer, KeptAnswer> = {
   name: "flow.add",
   kind: "relaxed",
   input: answerOrder,
+  output: keptAnswer,
   run: (transaction, order) => keepAnswer(transaction, order, { mayEarn: false }),
 };
 
@@ -277,6 +307,7 @@ export const readStored: Operation<{ readonly after: number }, StoredPage> = {
   name: "flow.texts",
   kind: "read",
   input: z.strictObject({ after: z.int().nonnegative() }),
+  output: storedPage,
   run: ({ sql }, { after }) => readTexts(sql, after),
 };
 
@@ -308,6 +339,10 @@ export const storeText: Operation<TextOrder, KeptText> = {
     storedMs: lastMs,
     seq: z.int().nonnegative(),
   }),
+  output: z.discriminatedUnion("outcome", [
+    newerPage,
+    z.looseObject({ outcome: z.literal("stored"), seq: z.int(), until: z.int() }),
+  ]),
   async run({ sql, now }, { text: stored, storedMs, seq: compared }) {
     const seq = await nextSeq(sql);
     const newer = await readTexts(sql, compared);
@@ -330,6 +365,7 @@ export const flowChanges: Operation<NoInput, FlowChanges> = {
   name: "flow.changes",
   kind: "read",
   input: NO_INPUT,
+  output: z.looseObject({ cleared: z.int(), stored: z.int() }),
   run: async ({ sql, now }) => ({ cleared: await clearedCount(sql), stored: await lastSeq(sql, now) }),
 };
 

@@ -27,6 +27,8 @@ export interface Operation<Input, Output> {
   readonly kind: TransactionKind;
   /** Parses what another process sends. */
   readonly input: z.ZodType<Input>;
+  /** What another process that runs it answers at least. A newer release may answer more. */
+  readonly output?: z.ZodType | undefined;
   run(transaction: OperationTransaction, input: Input): Promise<Output>;
 }
 

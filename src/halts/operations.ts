@@ -12,6 +12,14 @@ export const listHalts: Operation<NoInput, readonly CallHalt[]> = {
   name: "halts.list",
   kind: "read",
   input: NO_INPUT,
+  output: z.array(
+    z.looseObject({
+      id: z.string(),
+      target: z.looseObject({ kind: z.enum(HALT_KINDS), issuer: z.string(), value: z.string() }),
+      cancelRunning: z.boolean(),
+      until: z.int().optional(),
+    }),
+  ),
   run: async ({ sql }) => [...(await sql`SELECT * FROM policy_halts ORDER BY set_at, id`)].map(toHalt),
 };
 

@@ -15,6 +15,8 @@ export interface HubRequest {
   readonly member: HubMember;
   /** Stays the same when the member repeats a request whose answer it did not get. */
   readonly id: string;
+  /** Of the method and the input. Another digest with the same id is another request. */
+  readonly digest: string;
   /** Fires when the member has left. */
   readonly signal: AbortSignal;
 }

@@ -15,6 +15,8 @@ export interface OnceKey {
   readonly member: string;
   /** Of the request, and of the write within it where it has several. Unguessable. */
   readonly id: string;
+  /** Of what was asked for. */
+  readonly digest: string;
 }
 
 interface Transaction {
@@ -25,9 +27,10 @@ interface Transaction {
 /**
  * Runs `work` within a write transaction, unless the same request has run it before: then returns what it returned. A repetition
  * that comes while the first one runs waits for its transaction at the insertion. Answers may contain what the store holds only
- * encrypted: each is encrypted with its request's id, of which the table has a hash. The sweep of the approvals deletes the rows.
+ * encrypted: each is encrypted with its request's id, of which the table has a hash, and what was asked for. The sweep of the approvals deletes the rows.
  *
- * @throws {HubRefusal} ANSWER_LOST when the request was carried out and its answer was too large to keep
+ * @throws {HubRefusal} ANSWER_LOST when the request was carried out and its answer was too large to keep; REQUEST_ID_USED when
+ * it asked for something else
  */
 export async function once<T>({ sql, now }: Transaction, key: OnceKey, work: () => Promise<T>): Promise<T> {
   const { member, id } = key;
@@ -50,28 +53,38 @@ export async function once<T>({ sql, now }: Transaction, key: OnceKey, work: () 
 /**
  * Returns what a request answered before; undefined when it has not run.
  *
- * @throws {HubRefusal} ANSWER_LOST
+ * @throws {HubRefusal} ANSWER_LOST, REQUEST_ID_USED
  */
 export async function answerOf(
   { sql }: Pick<Transaction, "sql">,
-  { member, id }: OnceKey,
+  key: OnceKey,
 ): Promise<{ readonly value: unknown } | undefined> {
+  const { member, id } = key;
   const [row] = await sql`SELECT answer FROM hub_requests WHERE member = ${member} AND id = ${sha256Hex(id)}`;
   if (row === undefined) return undefined;
   const sealed = optionalText(row, "answer");
-  const answer = sealed === undefined ? undefined : openText(id, USE, sealed);
-  if (answer === undefined) throw lost();
+  if (sealed === undefined) throw lost();
+  const answer = openText(secretOf(key), USE, sealed);
+  if (answer === undefined) throw used();
   const [value] = decodeWire(answer) as readonly unknown[];
   return { value };
 }
 
-function keepable({ id }: OnceKey, value: unknown): string | undefined {
+function keepable(key: OnceKey, value: unknown): string | undefined {
   try {
-    return sealText(id, USE, encodeWire([value], KEPT_BYTES_MAX));
+    return sealText(secretOf(key), USE, encodeWire([value], KEPT_BYTES_MAX));
   } catch (error) {
     if (error instanceof WireError) return undefined;
     throw error;
   }
+}
+
+function secretOf({ id, digest }: OnceKey): string {
+  return `${id} ${digest}`;
+}
+
+function used(): HubRefusal {
+  return new HubRefusal(409, "REQUEST_ID_USED", "Another request had this id.");
 }
 
 function lost(): HubRefusal {

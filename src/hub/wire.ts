@@ -3,6 +3,12 @@ export const HUB_BYTES_MAX = 8 * 1024 * 1024;
 /** Nesting depth of arrays and objects. */
 const DEPTH_MAX = 128;
 
+/**
+ * Most values of a text, with those within values: more than a view may have. Each takes far longer to read than its bytes, and a
+ * hub reads nothing else meanwhile.
+ */
+const VALUES_MAX = 300_000;
+
 const BYTES = "$bytes";
 /** Keys that could be taken for the mark of bytes: one more `$` is written in front of them. */
 const ESCAPED = /^\$+bytes$/;
@@ -33,6 +39,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
  */
 export function decodeWire(text: Uint8Array | string, bytesMax = HUB_BYTES_MAX): unknown {
   if (text.length > bytesMax) throw new WireError(`over ${bytesMax} bytes`);
+  assertReadable(text);
   let value: unknown;
   try {
     value = JSON.parse(typeof text === "string" ? text : utf8.decode(text));
@@ -40,6 +47,30 @@ export function decodeWire(text: Uint8Array | string, bytesMax = HUB_BYTES_MAX):
     throw new WireError("not JSON in UTF-8");
   }
   return restored(value, DEPTH_MAX);
+}
+
+const [QUOTE, BACKSLASH, COMMA, BRACKET, BRACE] = [0x22, 0x5c, 0x2c, 0x5b, 0x7b];
+
+/** Counts values before any is created: those of an array or object follow its start or a comma. */
+function assertReadable(text: Uint8Array | string): void {
+  const bytes = typeof text === "string" ? Buffer.from(text) : text;
+  let values = 1;
+  for (let at = 0; at < bytes.length; at += 1) {
+    const byte = bytes[at];
+    if (byte === QUOTE) at = endOfText(bytes, at);
+    else if (byte === COMMA || byte === BRACKET || byte === BRACE) values += 1;
+  }
+  if (values > VALUES_MAX) throw new WireError(`more than ${VALUES_MAX} values`);
+}
+
+/** Returns where the string ends that begins there. */
+function endOfText(bytes: Uint8Array, start: number): number {
+  for (let end = bytes.indexOf(QUOTE, start + 1); end !== -1; end = bytes.indexOf(QUOTE, end + 1)) {
+    let escapes = 0;
+    while (bytes[end - 1 - escapes] === BACKSLASH) escapes += 1;
+    if (escapes % 2 === 0) return end;
+  }
+  return bytes.length;
 }
 
 function plain(value: unknown, depth: number): unknown {

@@ -261,6 +261,7 @@ export class Leases {
     const read = this.#clock.begin();
     try {
       const { now, value: filled } = await this.#options.state.run(fillOrders, { orders });
+      if (filled.length !== orders.length) throw new Error("not every order was answered");
       read(now);
       this.#isCautious = false;
       for (const [index, meter] of meters.entries()) {

@@ -35,6 +35,8 @@ const quota = z.strictObject({
   limit: amount,
 });
 
+const read = z.looseObject({ used: amount, startsAt: z.int(), endsAt: z.int() });
+
 /** Takes from rows and adds to them. Repeated, it would do so twice. */
 export const fillOrders: Operation<{ readonly orders: readonly UseOrder[] }, readonly Filled[]> = {
   name: "quotas.fill",
@@ -56,6 +58,7 @@ export const fillOrders: Operation<{ readonly orders: readonly UseOrder[] }, rea
       .max(BATCH_MAX)
       .readonly(),
   }),
+  output: z.array(read.extend({ granted: amount, epoch: z.int() })),
   run: ({ sql, now }, { orders }) => fill(sql, now, orders),
 };
 
@@ -67,6 +70,7 @@ export const readUses: Operation<
   name: "quotas.read",
   kind: "read",
   input: z.strictObject({ questions: z.array(z.strictObject({ quota, user })).max(QUESTIONS_MAX).readonly() }),
+  output: z.array(read),
   run: ({ sql, now }, { questions }) => readUse(sql, now, questions),
 };
 

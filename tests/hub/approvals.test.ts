@@ -310,7 +310,7 @@ describe("a request that is repeated", () => {
     const [first, second] = hubs;
     const [one, two] = [first, second].map((each) => each?.get(`approvals.${method}`));
     const member = { name: "crm", instance: "log-1", speaksFor: () => true };
-    const request = { member, id: `repeated-${method}`, signal: new AbortController().signal };
+    const request = { member, id: `repeated-${method}`, digest: method, signal: new AbortController().signal };
     const parsed = APPROVAL_INPUTS[method].parse(input);
     const answers = [await one?.handle(parsed, request), await two?.handle(parsed, request)];
     return answers.map((answer) => answer?.value ?? undefined);

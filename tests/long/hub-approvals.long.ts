@@ -67,7 +67,7 @@ describe.skipIf(native === undefined)("a member of two hubs with one PostgreSQL"
       const mayEnd = Promise.withResolvers<void>();
       const write = (index: number) =>
         states[index]?.write((sql, now) =>
-          once({ sql, now }, { member: "crm", id: "request-of-a-test" }, async () => {
+          once({ sql, now }, { member: "crm", id: "request-of-a-test", digest: "d" }, async () => {
             runs += 1;
             started.resolve();
             await mayEnd.promise;

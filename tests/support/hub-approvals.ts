@@ -1,6 +1,7 @@
 import type { OpenedApprovals } from "../../src/approvals/approvals.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
-import type { HubAnswer, HubCallOptions, HubClient, HubMethod } from "../../src/hub/contract.ts";
+import { sha256Hex } from "../../src/core/digest.ts";
+import type { HubAnswer, HubCallOptions, HubClient, HubMethod, HubRequest } from "../../src/hub/contract.ts";
 import { HubRefusal, HubUnavailable } from "../../src/hub/errors.ts";
 import { approvalMethods } from "../../src/hub/methods/approvals.ts";
 import { hubApprovals } from "../../src/hub/methods/hub-approvals.ts";
@@ -41,7 +42,7 @@ export function clientOf(hubs: readonly Hub[], options: ClientOptions = {}): Hub
   } = options;
   let turn = 0;
   const late: (() => Promise<unknown>)[] = [];
-  const send = async (method: string, input: string, request: { id: string; signal: AbortSignal }) => {
+  const send = async (method: string, input: string, request: Omit<HubRequest, "member">) => {
     turn += 1;
     const offered = hubs[turn % hubs.length]?.get(method);
     if (offered === undefined) throw new HubRefusal(404, "UNKNOWN_METHOD", `The hub has no method ${method}.`);
@@ -60,7 +61,7 @@ export function clientOf(hubs: readonly Hub[], options: ClientOptions = {}): Hub
       for (const again of late.splice(0)) void again().catch(() => {});
       ids += 1;
       const text = encodeWire(input);
-      const request = { id: `request-${ids}`, signal };
+      const request = { id: `request-${ids}`, digest: sha256Hex(`${method} ${text}`), signal };
       const sendIt = () => send(method, text, request);
       switch (fate()) {
         case "arrives":

@@ -37,6 +37,7 @@ export class WiredClient implements HubClient {
     const request = {
       member: { name: "m", instance: "i", speaksFor: (issuer: string) => this.issuers?.includes(issuer) ?? true },
       id: `request-${this.#ids}`,
+      digest: name,
       signal: new AbortController().signal,
     };
     let answer: HubAnswer | undefined;

@@ -2,7 +2,7 @@ import { retryDelayMs } from "../../core/retry.ts";
 import type { HubAnswer, HubCallOptions, HubClient, Pushed } from "../contract.ts";
 import { HubUnavailable } from "../errors.ts";
 import { encodeWire } from "../wire.ts";
-import { HubConnection, type HubConnectionOptions, NoAnswer, unavailable } from "./connection.ts";
+import { HubConnection, type HubConnectionOptions, isTime, NoAnswer, unavailable } from "./connection.ts";
 import { HubStream, type HubStreamOptions } from "./stream.ts";
 
 const REPEAT = { firstMs: 25, maxMs: 250 } as const;
@@ -30,6 +30,12 @@ interface Repetition {
   readonly signal: AbortSignal;
 }
 
+interface Sent {
+  readonly method: string;
+  readonly id: string;
+  readonly body: string;
+}
+
 /** Connects to the hub, and keeps trying. */
 export function openHubClient(options: HubClientOptions): HubClient {
   return new Client(options);
@@ -54,48 +60,45 @@ class Client implements HubClient {
     input: unknown,
     { timeoutMs = this.#options.requestMs, signal, late }: HubCallOptions = {},
   ): Promise<HubAnswer> {
-    const body = encodeWire({ id: this.#options.newId(), input });
+    const id = this.#options.newId();
+    const request = { method, id, body: encodeWire({ id, input }) };
     const signals = AbortSignal.any([this.#closing.signal, ...(signal === undefined ? [] : [signal])]);
     // An answer that was lost without a sign must leave time for another attempt.
     const attemptMs = Math.max(timeoutMs / 2, ATTEMPT_MS_MIN);
     try {
-      return await this.#repeat(method, body, { timeoutMs, attemptMs, delays: REPEAT, signal: signals });
+      return await this.#repeat(request, { timeoutMs, attemptMs, delays: REPEAT, signal: signals });
     } catch (error) {
-      if (late !== undefined && error instanceof HubUnavailable) void this.#repeatLate(method, body, late);
+      if (late !== undefined && error instanceof HubUnavailable) void this.#repeatLate(request, late);
       throw error;
     }
   }
 
-  async #repeat(
-    method: string,
-    body: string,
-    { timeoutMs, attemptMs, delays, signal }: Repetition,
-  ): Promise<HubAnswer> {
+  async #repeat({ method, id, body }: Sent, { timeoutMs, attemptMs, delays, signal }: Repetition): Promise<HubAnswer> {
     const { monotonic, random } = this.#options;
     const endMs = monotonic() + timeoutMs;
     for (let failures = 1; ; failures += 1) {
       const leftMs = endMs - monotonic();
       try {
         const limit = Math.min(leftMs, attemptMs);
-        return answerIn(await this.#connection.post(method, body, { timeoutMs: limit, signal }));
+        return answerIn(await this.#connection.post(method, body, { timeoutMs: limit, signal }), id);
       } catch (error) {
         if (!(error instanceof NoAnswer)) throw error;
-        const delayMs = error.retryAfterMs ?? retryDelayMs(delays, failures, random());
+        const delayMs = Math.max(error.retryAfterMs ?? 0, retryDelayMs(delays, failures, random()));
         if (signal.aborted || monotonic() + delayMs >= endMs) throw unavailable(error);
         await new Promise((resolve) => setTimeout(resolve, delayMs));
       }
     }
   }
 
-  async #repeatLate(method: string, body: string, late: (answer: HubAnswer) => void): Promise<void> {
+  async #repeatLate(request: Sent, late: (answer: HubAnswer) => void): Promise<void> {
     if (this.#late >= LATE_MAX) return;
     this.#late += 1;
     const { signal } = this.#closing;
     const times = { timeoutMs: LATE_MS, attemptMs: LATE_ATTEMPT_MS, delays: LATE_REPEAT, signal };
     try {
-      late(await this.#repeat(method, body, times));
+      late(await this.#repeat(request, times));
     } catch (error) {
-      if (!signal.aborted) this.#options.log(`the hub never answered ${method}`, error);
+      if (!signal.aborted) this.#options.log(`the hub never answered ${request.method}`, error);
     } finally {
       this.#late -= 1;
     }
@@ -120,9 +123,14 @@ class Client implements HubClient {
   }
 }
 
-function answerIn(body: unknown): HubAnswer {
-  if (typeof body !== "object" || body === null || !("now" in body) || typeof body.now !== "number") {
-    throw new HubUnavailable("the hub's answer is malformed");
-  }
-  return { value: "value" in body ? body.value : undefined, now: body.now };
+/** A proxy between may have mixed up two answers. */
+function answerIn(body: unknown, id: string): HubAnswer {
+  const {
+    id: answered,
+    value,
+    now,
+  } = typeof body === "object" && body !== null ? (body as Record<string, unknown>) : {};
+  if (!isTime(now)) throw new NoAnswer("the hub's answer is malformed");
+  if (answered !== id) throw new NoAnswer("the hub's answer is to another request");
+  return { value, now };
 }

@@ -1,3 +1,4 @@
+import type { EpochMs } from "../../core/types.ts";
 import { EgressError, type EgressStream, egressReason } from "../../egress/request.ts";
 import type { RotatingClient } from "../../egress/rotating-client.ts";
 import { HubRefusal, HubUnavailable } from "../errors.ts";
@@ -157,6 +158,11 @@ function errorIn(body: unknown) {
     message: typeof message === "string" ? message : undefined,
     retryAfterMs: typeof retryAfterMs === "number" ? retryAfterMs : undefined,
   };
+}
+
+/** Whether a message says when it was made, in Unix milliseconds. */
+export function isTime(now: unknown): now is EpochMs {
+  return Number.isSafeInteger(now) && Number(now) > 0;
 }
 
 /** Returns the error for callers. */

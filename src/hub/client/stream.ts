@@ -4,7 +4,7 @@ import { OutageReporter, retryDelayMs } from "../../core/retry.ts";
 import type { EpochMs } from "../../core/types.ts";
 import type { Pushed } from "../contract.ts";
 import { decodeWire, HUB_BYTES_MAX } from "../wire.ts";
-import type { HubConnection } from "./connection.ts";
+import { type HubConnection, isTime } from "./connection.ts";
 
 /** Age from which the hub's last word is not trusted any more. */
 const FRESH_MS = 2_000;
@@ -108,9 +108,12 @@ export class HubStream {
       this.#now = 0;
       const reader = new EventReader(HUB_BYTES_MAX);
       for await (const piece of stream.body) {
-        clearTimeout(silence);
-        silence = setTimeout(() => attempt.abort(), SILENCE_MS);
         for (const event of reader.read(piece)) this.#take(event);
+        // A hub whose database's clock was set back says nothing new: the next stream begins with that clock.
+        if (this.isFresh) {
+          clearTimeout(silence);
+          silence = setTimeout(() => attempt.abort(), SILENCE_MS);
+        }
         // The hub learns what changed, as after a reload, with the head of the next stream.
         if (connection.stated !== stated) return;
       }
@@ -123,7 +126,7 @@ export class HubStream {
   #take({ type, bytes }: StreamedEvent): void {
     if (type !== "ping" && type !== "pushed") return;
     const event = decodeWire(bytes);
-    if (typeof event !== "object" || event === null || !("now" in event) || typeof event.now !== "number") {
+    if (typeof event !== "object" || event === null || !("now" in event) || !isTime(event.now)) {
       throw new Error("an event without a time");
     }
     const { now } = event;

@@ -70,10 +70,10 @@ function methodOf<Name extends ApprovalMethodName>(name: Name, approvals: HubSto
     input: APPROVAL_INPUTS[name] as z.ZodType,
     waits: name === "awaitEvents",
     async handle(input, request) {
-      const { member, id } = request;
+      const { member, id, digest } = request;
       const issuer = issuerIn(input as Named);
       if (issuer !== undefined && !member.speaksFor(issuer)) throw issuerNotAllowed(member);
-      const keyOf = (write: number) => ({ member: member.name, id: `${id}/${write}` });
+      const keyOf = (write: number) => ({ member: member.name, id: `${id}/${write}`, digest });
       const store = approvals.forMember({
         member: member.name,
         instance: member.instance,

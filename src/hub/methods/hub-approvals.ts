@@ -6,6 +6,7 @@ import type { Approval, Approvals, Claimed, Grant, KeyState, Prior } from "../..
 import { Refusal } from "../../core/errors.ts";
 import type { HubCallOptions, HubClient } from "../contract.ts";
 import { type ApprovalMethodName, approvalMethodName, WAIT_MS_MAX } from "./approval-inputs.ts";
+import { checkedOutput } from "./approval-outputs.ts";
 
 /** Delay between two requests that wait for events, in milliseconds. */
 const POLL_MS = 100;
@@ -30,7 +31,7 @@ type Call = <Value>(name: ApprovalMethodName, input: object, options?: HubCallOp
  */
 export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubApprovalsOptions): Approvals {
   const call: Call = async <Value>(name: ApprovalMethodName, input: object, options?: HubCallOptions) =>
-    (await client.call(approvalMethodName(name), input, options)).value as Value;
+    checkedOutput(name, input, (await client.call(approvalMethodName(name), input, options)).value) as Value;
   const find = async <Value>(name: ApprovalMethodName, input: object, options?: HubCallOptions) =>
     (await call<Value | null>(name, input, options)) ?? undefined;
   // The client repeats a report that does not arrive, and logs it in the end.
@@ -50,7 +51,7 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
     notifier,
     async read(id) {
       const { value, now } = await client.call(approvalMethodName("get"), { id });
-      return { approval: (value as Approval | null) ?? undefined, now };
+      return { approval: (checkedOutput("get", { id }, value) as Approval | null) ?? undefined, now };
     },
   });
   const atTheHub = async (): Promise<never> => {
@@ -64,7 +65,7 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
       call("claim", claim, {
         // The call was refused: its approval stays usable.
         late: ({ value }) => {
-          if ((value as Claimed).outcome === "claimed") report("settle", { id: claim.id, outcome: "unused" });
+          if ((value as Claimed | null)?.outcome === "claimed") report("settle", { id: claim.id, outcome: "unused" });
         },
       }),
     async priorOf(of) {
@@ -107,7 +108,7 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
         {
           // The call was refused: the key can be used again.
           late: ({ value }) => {
-            if ((value as KeyState).outcome === "begin") report("endKey", { use, end: "not_run" });
+            if ((value as KeyState | null)?.outcome === "begin") report("endKey", { use, end: "not_run" });
           },
         },
       ),

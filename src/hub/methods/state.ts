@@ -13,7 +13,7 @@ import type { NoInput, Operation, StateOperations } from "../../database/operati
 import { listHalts } from "../../halts/operations.ts";
 import { fillOrders, readUses, sweepUses } from "../../quotas/operations.ts";
 import type { HubAnswer, HubClient, HubMember, HubMethod, PushSource } from "../contract.ts";
-import { issuerNotAllowed } from "../errors.ts";
+import { HubUnavailable, issuerNotAllowed } from "../errors.ts";
 import { once } from "../once.ts";
 
 /** An operation that members may run. */
@@ -42,11 +42,11 @@ function offered<Input, Output>(
       return {
         name,
         input,
-        async handle(parsed, { member, id }): Promise<HubAnswer> {
+        async handle(parsed, { member, id, digest }): Promise<HubAnswer> {
           // A quota that does not count by caller has no issuer.
           const named = issuersOf(parsed).filter((issuer) => issuer !== "");
           if (!named.every((issuer) => member.speaksFor(issuer))) throw issuerNotAllowed(member);
-          const key = { member: member.name, id };
+          const key = { member: member.name, id, digest };
           const ran: Operation<Input, Output> = isOnce
             ? { ...operation, run: (transaction, own) => once(transaction, key, () => operation.run(transaction, own)) }
             : operation;
@@ -120,16 +120,18 @@ export function hubState(client: HubClient, { hub }: { readonly hub: string }): 
     scope: "shared",
     isRemote: true,
     watch: (changed) => client.watch(changed),
-    // The hub runs the same operation; a value of another release has at least the members that this one reads.
-    pushed: <Output>({ name }: Operation<NoInput, Output>) => {
+    pushed: <Output>({ name, output }: Operation<NoInput, Output>) => {
       const pushed = client.pushed(name);
-      return pushed && { value: pushed.value as Output, now: pushed.now };
+      const isUsable = pushed !== undefined && output?.safeParse(pushed.value).success !== false;
+      return isUsable ? { value: pushed.value as Output, now: pushed.now } : undefined;
     },
-    async run<Input, Output>({ name }: Operation<Input, Output>, input: Input) {
+    async run<Input, Output>({ name, output }: Operation<Input, Output>, input: Input) {
       if (!OFFERED_NAMES.has(name))
         throw new HubOnly(`${name} is not for members: operators do this at the hub, ${hub}`);
       const known = WATCHED_NAMES.has(name) ? client.pushed(name) : undefined;
       const { value, now } = known ?? (await client.call(name, input));
+      if (output?.safeParse(value).success === false)
+        throw new HubUnavailable(`the hub's answer to ${name} is malformed`);
       return { value: value as Output, now };
     },
   };

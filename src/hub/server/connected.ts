@@ -21,6 +21,8 @@ export interface MemberState extends MemberFacts {
 /** Instances that nobody has heard of for this long are forgotten. */
 const FORGET_MS = 3_600_000;
 const INSTANCES_MAX = 20_000;
+/** Of one member, which names them itself. */
+const OWN_INSTANCES_MAX = 1_024;
 
 type Entry = { -readonly [Key in keyof MemberState]: MemberState[Key] } & { streams: number };
 
@@ -28,6 +30,8 @@ type Entry = { -readonly [Key in keyof MemberState]: MemberState[Key] } & { stre
 export class ConnectedMembers {
   readonly #clock: () => EpochMs;
   readonly #entries = new Map<string, Entry>();
+  /** Number of entries by member. */
+  readonly #counts = new Map<string, number>();
 
   constructor(clock: () => EpochMs) {
     this.#clock = clock;
@@ -60,9 +64,14 @@ export class ConnectedMembers {
   }
 
   #added(key: string, names: Pick<MemberState, "name" | "instance">): Entry {
-    if (this.#entries.size >= INSTANCES_MAX) this.#forget();
+    const isFull = () =>
+      this.#entries.size >= INSTANCES_MAX || (this.#counts.get(names.name) ?? 0) >= OWN_INSTANCES_MAX;
+    if (isFull()) this.#forget();
     const entry = { ...names, lastContact: this.#clock(), isConnected: false, inFlight: 0, streams: 0 };
-    if (this.#entries.size < INSTANCES_MAX) this.#entries.set(key, entry);
+    if (!isFull()) {
+      this.#entries.set(key, entry);
+      this.#counts.set(names.name, (this.#counts.get(names.name) ?? 0) + 1);
+    }
     return entry;
   }
 
@@ -84,8 +93,12 @@ export class ConnectedMembers {
 
   #forget(): void {
     const before = this.#clock() - FORGET_MS;
-    for (const [key, { isConnected, inFlight, lastContact }] of this.#entries) {
-      if (!isConnected && inFlight === 0 && lastContact < before) this.#entries.delete(key);
+    for (const [key, { name, isConnected, inFlight, lastContact }] of this.#entries) {
+      if (isConnected || inFlight > 0 || lastContact >= before) continue;
+      this.#entries.delete(key);
+      const left = (this.#counts.get(name) ?? 1) - 1;
+      if (left === 0) this.#counts.delete(name);
+      else this.#counts.set(name, left);
     }
   }
 }

@@ -136,20 +136,26 @@ export class HubListener {
     const { methods, connected, streams } = this.#options;
     if (this.#isClosing) throw new HubBusy("the hub is shutting down");
     if (isStream) {
+      const release = methods.enterStream(member);
       const leave = connected.enter(member, factsOf(request), "stream");
-      await streams.send(response, untilMs).finally(leave);
+      await streams.send(response, untilMs).finally(() => {
+        release();
+        leave();
+      });
       return;
     }
     const release = methods.enter(member, method);
     const leave = connected.enter(member, factsOf(request), "request");
+    const held: (() => void)[] = [];
     try {
-      const body = await bodyOf(request);
+      const body = await bodyOf(request, (bytes) => held.push(methods.hold(member, bytes)));
       const left = new AbortController();
       response.on("close", () => {
         if (!response.writableEnded) left.abort();
       });
       send(response, 200, await methods.answer(method, body, { member, signal: left.signal }));
     } finally {
+      for (const free of held) free();
       release();
       leave();
     }
@@ -203,7 +209,8 @@ function factsOf({ headers }: IncomingMessage): MemberFacts {
   return { version: fact("stc-version"), policyVersion: fact("stc-policy-version") };
 }
 
-async function bodyOf(request: IncomingMessage): Promise<Uint8Array> {
+/** `hold` takes room for bytes, or throws. */
+async function bodyOf(request: IncomingMessage, hold: (bytes: number) => void): Promise<Uint8Array> {
   const chunks: Buffer[] = [];
   let length = 0;
   const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -213,8 +220,14 @@ async function bodyOf(request: IncomingMessage): Promise<Uint8Array> {
   );
   request.on("data", (chunk: Buffer) => {
     length += chunk.length;
-    if (length <= HUB_BYTES_MAX) chunks.push(chunk);
-    else reject(new HubRefusal(413, "PAYLOAD_TOO_LARGE", `the body is over ${HUB_BYTES_MAX} bytes`));
+    try {
+      if (length > HUB_BYTES_MAX)
+        throw new HubRefusal(413, "PAYLOAD_TOO_LARGE", `the body is over ${HUB_BYTES_MAX} bytes`);
+      hold(chunk.length);
+      chunks.push(chunk);
+    } catch (error) {
+      reject(error);
+    }
   });
   request.on("end", resolve);
   request.on("close", () => reject(new HubRefusal(400, "CANCELLED", "the member disconnected")));

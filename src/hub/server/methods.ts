@@ -1,12 +1,20 @@
 import { z } from "zod";
+import { sha256Hex } from "../../core/digest.ts";
 import type { HubMember, HubMethod } from "../contract.ts";
 import { HubRefusal, HubUnavailable } from "../errors.ts";
-import { decodeWire, encodeWire, WireError } from "../wire.ts";
+import { decodeWire, encodeWire, HUB_BYTES_MAX, WireError } from "../wire.ts";
 
 /** Requests of all members at once. */
 const TOTAL_MAX = 1_024;
 /** Waiting requests of one instance: one waits for all, and those before it may not have ended yet. */
 const WAITING_MAX = 8;
+/** Streams of one instance: one, and those that have not ended yet. */
+const STREAMS_MAX = 4;
+/** Waiting requests, and streams, of all instances of a member: it names them itself. */
+const INSTANCES_MAX = 1_024;
+/** Bytes of requests that are read and answered at once, of a member and of all. */
+const BYTES_PER_MEMBER_MAX = 4 * HUB_BYTES_MAX;
+const BYTES_MAX = 16 * HUB_BYTES_MAX;
 const RETRY_AFTER_MS = 200;
 const ISSUES_MAX = 5;
 
@@ -24,6 +32,9 @@ export class Methods {
   readonly #perMemberMax: () => number;
   readonly #running = new Map<string, number>();
   readonly #waiting = new Map<string, number>();
+  readonly #streams = new Map<string, number>();
+  readonly #bytes = new Map<string, number>();
+  #totalBytes = 0;
   #total = 0;
 
   constructor(methods: readonly HubMethod[], perMemberMax: () => number) {
@@ -42,13 +53,42 @@ export class Methods {
    * @throws {HubBusy}
    */
   enter({ name, instance }: HubMember, method: string): () => void {
-    if (this.#methods.get(method)?.waits === true) return counted(this.#waiting, `${name} ${instance}`, WAITING_MAX);
+    if (this.#methods.get(method)?.waits === true) return countedBoth(this.#waiting, { name, instance }, WAITING_MAX);
     if (this.#total >= TOTAL_MAX) throw new HubBusy("too many requests are open at once");
     const leave = counted(this.#running, name, this.#perMemberMax());
     this.#total += 1;
     return () => {
       this.#total -= 1;
       leave();
+    };
+  }
+
+  /**
+   * Takes room for a stream of the member. Returns the function that gives it back.
+   *
+   * @throws {HubBusy}
+   */
+  enterStream(member: HubMember): () => void {
+    return countedBoth(this.#streams, member, STREAMS_MAX);
+  }
+
+  /**
+   * Takes room for bytes of a request. Returns the function that gives it back.
+   *
+   * @throws {HubBusy}
+   */
+  hold({ name }: HubMember, bytes: number): () => void {
+    const held = this.#bytes.get(name) ?? 0;
+    if (held + bytes > BYTES_PER_MEMBER_MAX || this.#totalBytes + bytes > BYTES_MAX) {
+      throw new HubBusy("too many bytes of requests are being read at once");
+    }
+    this.#bytes.set(name, held + bytes);
+    this.#totalBytes += bytes;
+    return () => {
+      this.#totalBytes -= bytes;
+      const left = (this.#bytes.get(name) ?? bytes) - bytes;
+      if (left === 0) this.#bytes.delete(name);
+      else this.#bytes.set(name, left);
     };
   }
 
@@ -67,14 +107,34 @@ export class Methods {
       );
     }
     const { id, input } = parsed(envelope, read(body));
+    const digest = sha256Hex(`${name} ${sha256Hex(body)}`);
     const valid = parsed(method.input, input, "input");
     try {
-      const { value, now } = await method.handle(valid, { member, id, signal });
-      return encodeWire({ value, now });
+      const { value, now } = await method.handle(valid, { member, id, digest, signal });
+      return encodeWire({ id, value, now });
     } catch (error) {
       if (error instanceof HubRefusal) throw error;
       throw new HubUnavailable("the hub's store does not answer", { cause: error });
     }
+  }
+}
+
+/** Counts for the instance, and for the member: no name of an instance has a space. @throws {HubBusy} */
+function countedBoth(
+  counts: Map<string, number>,
+  { name, instance }: Pick<HubMember, "name" | "instance">,
+  max: number,
+): () => void {
+  const leave = counted(counts, `${name} ${instance}`, max);
+  try {
+    const leaveAll = counted(counts, `${name} `, INSTANCES_MAX);
+    return () => {
+      leave();
+      leaveAll();
+    };
+  } catch (error) {
+    leave();
+    throw error;
   }
 }
 

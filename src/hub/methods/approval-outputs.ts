@@ -1,0 +1,101 @@
+import { z } from "zod";
+import { MODES } from "../../approvals/types.ts";
+import { APPROVAL_STATES } from "../../core/types.ts";
+import { HubUnavailable } from "../errors.ts";
+import type { ApprovalMethodName } from "./approval-inputs.ts";
+
+/** What a member checks of an answer before a call runs because of it. A hub of another release may send more. */
+
+const found = <Value extends z.ZodType>(value: Value) => value.nullish();
+
+const approval = z.looseObject({
+  id: z.string(),
+  state: z.enum(APPROVAL_STATES),
+  planDigest: z.string(),
+  requester: z.looseObject({ issuer: z.string(), subject: z.string() }),
+});
+const grant = z.looseObject({
+  id: z.string(),
+  issuer: z.string(),
+  subject: z.string(),
+  session: z.string(),
+  grantKey: z.string(),
+  approvalId: z.string(),
+  grantedBy: z.looseObject({ issuer: z.string(), subject: z.string() }),
+});
+const session = z.looseObject({ id: z.string(), issuer: z.string(), subject: z.string(), mode: z.enum(MODES) });
+
+const OUTPUTS: { readonly [Name in ApprovalMethodName]?: z.ZodType } = {
+  claim: z.discriminatedUnion("outcome", [
+    z.looseObject({ outcome: z.literal("claimed"), approval: approval.extend({ state: z.literal("claimed") }) }),
+    z.looseObject({ outcome: z.enum(["mismatch", "not_approved"]), approval }),
+    z.looseObject({ outcome: z.literal("not_found") }),
+  ]),
+  priorOf: z.looseObject({ usable: approval.optional(), earlier: z.array(approval) }),
+  get: found(approval),
+  findGrant: found(grant),
+  boundedGrants: z.array(grant),
+  useGrant: found(grant),
+  findSession: found(session),
+  hasSessionEnded: z.boolean(),
+  beginKey: z.looseObject({ outcome: z.enum(["begin", "answered", "running", "unknown", "other_args"]) }),
+};
+
+/** What the input of a method asks for by name. */
+interface Asked {
+  readonly id?: string;
+  readonly planDigest?: string;
+  readonly grantKey?: string;
+  readonly requester?: { readonly issuer: string; readonly subject: string; readonly session?: string | undefined };
+}
+
+/**
+ * Returns the value of an answer.
+ *
+ * @throws {HubUnavailable} when no hub gives such an answer to the request
+ */
+export function checkedOutput(name: ApprovalMethodName, input: object, value: unknown): unknown {
+  if (OUTPUTS[name]?.safeParse(value).success === false) throw malformed(name);
+  if (value !== null && value !== undefined && !isOf(name, input, value)) throw malformed(name);
+  return value;
+}
+
+function isOf(name: ApprovalMethodName, asked: Asked, value: unknown): boolean {
+  switch (name) {
+    case "claim": {
+      const { outcome, approval: claimed } = value as { outcome: string; approval: z.output<typeof approval> };
+      if (outcome !== "claimed") return true;
+      return claimed.id === asked.id && claimed.planDigest === asked.planDigest && isOfCaller(claimed.requester, asked);
+    }
+    case "findGrant": {
+      const granted = value as z.output<typeof grant>;
+      return granted.grantKey === asked.grantKey && isOfSession(granted, asked);
+    }
+    case "boundedGrants":
+      return (value as readonly z.output<typeof grant>[]).every((granted) => isOfSession(granted, asked));
+    case "get":
+    case "useGrant":
+      return (value as { readonly id: string }).id === asked.id;
+    case "findSession": {
+      const opened = value as z.output<typeof session>;
+      return opened.id === asked.id && isOfCaller(opened, asked);
+    }
+    default:
+      return true;
+  }
+}
+
+function isOfCaller(
+  { issuer, subject }: { readonly issuer: string; readonly subject: string },
+  { requester }: Asked,
+): boolean {
+  return issuer === requester?.issuer && subject === requester.subject;
+}
+
+function isOfSession(granted: z.output<typeof grant>, asked: Asked): boolean {
+  return isOfCaller(granted, asked) && granted.session === (asked.requester?.session ?? "");
+}
+
+function malformed(name: string): HubUnavailable {
+  return new HubUnavailable(`the hub's answer to ${name} is malformed`);
+}
