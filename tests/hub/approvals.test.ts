@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import type { OpenedApprovals } from "../../src/approvals/approvals.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
+import { sha256Hex } from "../../src/core/digest.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import type { CallerContext } from "../../src/core/types.ts";
 import { forList, forRequester } from "../../src/http/approval-json.ts";
@@ -353,6 +354,30 @@ describe("a request that is repeated", () => {
     const since = await claimed("2".repeat(64));
     await repeated("doubtClaimsOf", { instance: "log-1" });
     expect([(await hub.get(before))?.state, (await hub.get(since))?.state]).toEqual(["in_doubt", "claimed"]);
+  });
+
+  test("has an id of its own: another request, or another member, gets nothing of its answer", async () => {
+    const [first, second] = hubs;
+    const send = (hubUsed: Hub | undefined, method: ApprovalMethodName, input: object, member = "crm") =>
+      hubUsed?.get(`approvals.${method}`)?.handle(APPROVAL_INPUTS[method].parse(input), {
+        member: { name: member, instance: "log-1", speaksFor: () => true },
+        ...{ id: "one-id", digest: sha256Hex(method + JSON.stringify(input)), signal: new AbortController().signal },
+      }) ?? Promise.reject(new Error("there is no hub"));
+    const asked = (await send(first, "ask", questionOf())).value as { approval: { id: string } };
+    const { id } = asked.approval;
+    await approve(id);
+    const used = { status: 409, code: "REQUEST_ID_USED" };
+    for (const [method, input] of [
+      ["ask", questionOf({ planDigest: "d".repeat(64) })],
+      ["claim", { id, requester: AGENT, planDigest: questionOf().planDigest }],
+      ["beginKey", { use }],
+      ["readTask", { id: "t", requester: AGENT }],
+    ] as const) {
+      expect(await send(second, method, input).catch((error: unknown) => error)).toMatchObject(used);
+    }
+    expect((await hub.get(id))?.state).toBe("approved");
+    const other = (await send(second, "ask", questionOf(), "billing")).value as { approval: { id: string } };
+    expect(other.approval.id).not.toBe(id);
   });
 
   test("is refused when its answer was too large to keep, and has changed nothing", async () => {
