@@ -2,7 +2,7 @@ import { StartupError } from "../core/errors.ts";
 import { toJson } from "../core/tool-export.ts";
 import type { EpochMs, Tool } from "../core/types.ts";
 import { MODULES } from "../modules.ts";
-import { connect } from "../runtime/composition/connections.ts";
+import { type Connection, connect } from "../runtime/composition/connections.ts";
 import { roleNotes } from "../runtime/composition/roles.ts";
 import { clock, type Parts } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
@@ -26,11 +26,10 @@ export async function check(options: CheckOptions): Promise<void> {
     const { config } = await configuration(options);
     const connections = options.connect === true ? await connect(config, MODULES, clock) : [];
     const failed = connections.flatMap(({ field, problem }) => (problem === undefined ? [] : [`${field}: ${problem}`]));
-    const connected = connections.map(({ field }) => field);
     try {
       await withPartsOf(config, async (parts, nowMs) => {
         if (failed.length > 0) throw new StartupError([]);
-        if (options.matrix !== true) return showParts(parts, config, { ...options, nowMs, connected });
+        if (options.matrix !== true) return showParts(parts, config, { ...options, nowMs, connected: connections });
         const { verdictsOf } = await import("../runtime/replay/matrix.ts");
         showMatrix(matrixOf(toolsOf(parts), config, nowMs), await verdictsOf(parts, config), options);
       });
@@ -46,8 +45,8 @@ export async function check(options: CheckOptions): Promise<void> {
 
 interface Shown extends Pick<CheckOptions, "json"> {
   readonly nowMs: EpochMs;
-  /** Fields that name what could be connected to. */
-  readonly connected: readonly string[];
+  /** What could be connected to. */
+  readonly connected: readonly Connection[];
 }
 
 function showParts(parts: Parts, config: Config, { json, nowMs, connected }: Shown): void {
@@ -59,11 +58,14 @@ function showParts(parts: Parts, config: Config, { json, nowMs, connected }: Sho
   const access = roleNotes(config, listed, nowMs);
   const notes = [...notesOf(parts), ...approvalNotes(config, listed), ...parts.policyNotes, ...access];
   if (json === true) {
-    print.json({ ok: true, tools, notRegistered, contracts, confinement, connected, notes, problems: [] });
+    const fields = connected.map(({ field }) => field);
+    print.json({ ok: true, tools, notRegistered, contracts, confinement, connected: fields, notes, problems: [] });
     return;
   }
   print.line(`ok: ${tools.length} tools`);
-  for (const field of connected) print.line(`connected: ${field}`);
+  for (const { field, knownAs } of connected) {
+    print.line(`connected: ${field}${knownAs === undefined ? "" : `, as ${knownAs}`}`);
+  }
   for (const { system, sha256, isPinned } of contracts) {
     print.line(`contract ${system} sha256:${sha256}${isPinned ? " (pinned)" : ""}`);
   }

@@ -27,6 +27,8 @@ export interface HubMethod<Input = unknown> {
   readonly input: z.ZodType<Input>;
   /** Whether the answer waits for something to happen: such requests do not count as those that work. */
   readonly waits?: boolean;
+  /** Whether whoever asks may be no running member: it is not listed then. */
+  readonly isProbe?: boolean;
   handle(input: Input, request: HubRequest): Promise<HubAnswer>;
 }
 

@@ -28,6 +28,7 @@ const CAPABILITIES: readonly Capability[] = [
       "src/http/",
       "src/cli/connection.ts",
       "src/cli/health.ts",
+      "src/cli/doctor/own-port.ts",
       "src/egress/",
       "src/hub/server/",
       "src/cli/development/",

@@ -62,6 +62,7 @@ interface MemberOptions {
   readonly token?: () => string;
   readonly instance?: string;
   readonly requestMs?: number;
+  readonly monotonic?: () => number;
 }
 
 export function openMember({
@@ -71,6 +72,7 @@ export function openMember({
   token,
   instance = "log-1",
   requestMs = 1_000,
+  monotonic = () => performance.now(),
 }: MemberOptions) {
   const url = new URL(`${scheme}://${scheme === "https" ? "localhost" : "127.0.0.1"}:${port}`);
   return openHubClient({
@@ -84,7 +86,7 @@ export function openMember({
     }),
     ...(token !== undefined && { token }),
     facts: () => ({ instance, version: "0.0.0", policyVersion: "abc" }),
-    monotonic: () => performance.now(),
+    monotonic,
     random: Math.random,
     newId: () => crypto.randomUUID(),
     log: () => {},

@@ -2,6 +2,7 @@ import { auditLog, exportBacklog } from "./audit.ts";
 import { certificates } from "./certificates.ts";
 import type { Check } from "./check.ts";
 import { secretFiles, storage } from "./files.ts";
+import { hub } from "./hub.ts";
 import { decisionPoints, halts, service, workers } from "./service.ts";
 import { configuration, confinement, environment, tools } from "./setup.ts";
 import { clocks, database, exporters, issuers, tokenReview } from "./systems.ts";
@@ -11,6 +12,6 @@ export const CHECKS: readonly Check[] = [
   ...[configuration, tools, confinement, environment],
   ...[secretFiles, certificates, clocks],
   ...[storage, auditLog, exportBacklog, exporters],
-  ...[database, issuers, tokenReview],
+  ...[database, hub, issuers, tokenReview],
   ...[service, workers, decisionPoints, halts],
 ];

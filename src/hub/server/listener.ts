@@ -145,8 +145,8 @@ export class HubListener {
       return;
     }
     const release = methods.enter(member, method);
-    const leave = connected.enter(member, factsOf(request), "request");
     const held: (() => void)[] = [];
+    const leave = methods.isProbe(method) ? undefined : connected.enter(member, factsOf(request), "request");
     try {
       const body = await bodyOf(request, (bytes) => held.push(methods.hold(member, bytes)));
       const left = new AbortController();
@@ -157,7 +157,7 @@ export class HubListener {
     } finally {
       for (const free of held) free();
       release();
-      leave();
+      leave?.();
     }
   }
 

@@ -47,6 +47,10 @@ export class Methods {
     return this.#methods.has(name);
   }
 
+  isProbe(name: string): boolean {
+    return this.#methods.get(name)?.isProbe === true;
+  }
+
   /**
    * Takes room for a request of the member. Returns the function that gives it back.
    *

@@ -25,13 +25,15 @@ export interface Connection {
   readonly field: string;
   /** Undefined: the service could use the system. */
   readonly problem: string | undefined;
+  /** Name under which the system knows the service, if it tells. */
+  readonly knownAs?: string | undefined;
 }
 
 const CONNECT_MS_MAX = 10_000;
 /** The service's own limit for fetching keys. */
 const KEYS_MS_MAX = 5_000;
 
-/** Connects once, at the same time, to the database, the issuers' key sets, what reviews tokens, and the receivers of the audit. */
+/** Connects once, at the same time, to the database or the hub, the issuers' keys, what reviews tokens, and the audit's receivers. */
 export function connect(
   config: Config,
   modules: Modules,
@@ -39,12 +41,21 @@ export function connect(
 ): Promise<readonly Connection[]> {
   const exports = exportProbes(config, modules, clock);
   const probes = [...[databaseProbes, keyProbes, reviewProbes].flatMap((of) => of(config, modules)), ...exports];
-  return Promise.all(
-    probes.map(async ({ field, check }) => {
+  return Promise.all([
+    ...probes.map(async ({ field, check }) => {
       const tooLate = () => new Error(`gave no answer within ${CONNECT_MS_MAX / 1_000} s`);
       const problem = await resultWithin(check(), CONNECT_MS_MAX, tooLate).then(() => undefined, errorText);
       return { field, problem };
     }),
+    ...(config.hub?.url === undefined ? [] : [connectToHub(config, modules, clock)]),
+  ]);
+}
+
+async function connectToHub(config: Config, modules: Modules, clock: Capabilities["clock"]): Promise<Connection> {
+  const { askHub } = await import("./hub-probe.ts");
+  return askHub(config, modules, clock).then(
+    (knownAs) => ({ field: "hub.url", problem: undefined, knownAs }),
+    (error: unknown) => ({ field: "hub.url", problem: errorText(error) }),
   );
 }
 

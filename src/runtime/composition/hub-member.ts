@@ -50,9 +50,8 @@ export function openMember(config: Config, parts: MemberParts): MemberOfHub {
   };
 }
 
-function clientOf({ hub: section }: Config, parts: MemberParts): HubClient {
-  const { settings, clock, monotonic, random, log, onCertificates, instance, policyVersion } = parts;
-  const { readToken: token, secured } = settings;
+/** Returns connections to the hub, which nothing has used yet. */
+export function openConnections({ hub: section }: Config, { secured }: MemberParts["settings"]) {
   const url = new URL(present(section?.url, "the hub's URL"));
   const connections = new RotatingClient({
     system: "hub",
@@ -62,16 +61,27 @@ function clientOf({ hub: section }: Config, parts: MemberParts): HubClient {
     certificates: secured?.certificates,
     connectionsMax: CONNECTIONS_MAX,
   });
+  return { url, connections };
+}
+
+/** Returns a new id of a request. */
+export function newRequestId(): string {
+  return randomBytes(ID_BYTES).toString("base64url");
+}
+
+function clientOf(config: Config, parts: MemberParts): HubClient {
+  const { settings, clock, monotonic, random, log, onCertificates, instance, policyVersion } = parts;
+  const { url, connections } = openConnections(config, settings);
   connections.watch({ now: clock, report: onCertificates ?? (() => {}) });
   return openHubClient({
     url,
     connections,
-    token,
+    token: settings.readToken,
     facts: () => ({ instance: instance(), version: VERSION, policyVersion: policyVersion() }),
-    newId: () => randomBytes(ID_BYTES).toString("base64url"),
+    newId: newRequestId,
     monotonic,
     random,
     log,
-    requestMs: section?.requestMs ?? REQUEST_MS,
+    requestMs: config.hub?.requestMs ?? REQUEST_MS,
   });
 }

@@ -3,6 +3,7 @@ import { errorText, systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { StateOperations } from "../../database/operations.ts";
 import { approvalMethods } from "../../hub/methods/approvals.ts";
+import { selfMethod } from "../../hub/methods/self.ts";
 import { stateMethods, statePushes, sweepState } from "../../hub/methods/state.ts";
 import { ConnectedMembers, type MemberState } from "../../hub/server/connected.ts";
 import { HubListener, type HubListenerOptions } from "../../hub/server/listener.ts";
@@ -56,7 +57,10 @@ export async function openHub(config: Config, parts: HubParts): Promise<RunningH
       tokens,
       clock,
     }),
-    methods: new Methods([...approvalMethods(approvals), ...stateMethods(operations)], () => perMemberMax),
+    methods: new Methods(
+      [...approvalMethods(approvals), ...stateMethods(operations), selfMethod(operations)],
+      () => perMemberMax,
+    ),
     streams,
     connected,
     refusals: new RefusalLines({ journal, clock }),
