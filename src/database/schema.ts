@@ -347,7 +347,7 @@ ALTER TABLE policy_flow_labels ADD COLUMN stored TEXT;
 
 /**
  * Members of a hub: requests that changed something (hashes of their ids), with their encrypted answers, so that a repeated one changes nothing; the member that
- * asked for an approval, as a JSON array, and whose a grant, an event or a task is. Each member has requests and grants of its own.
+ * asked for an approval, as a JSON array, and whose a grant, an event, a key or a task is. Each member has requests and grants of its own.
  */
 const HUB_MEMBERS = `
 CREATE TABLE hub_requests (
@@ -367,6 +367,7 @@ CREATE UNIQUE INDEX approval_grants_live ON approval_grants (issuer, subject, se
 ALTER TABLE approval_events ADD COLUMN member TEXT;
 CREATE INDEX approval_events_by_member ON approval_events (member, seq) WHERE member IS NOT NULL;
 ALTER TABLE approval_tasks ADD COLUMN member TEXT;
+ALTER TABLE approval_keys ADD COLUMN member TEXT;
 `;
 
 /** The steps that both databases have. */

@@ -204,14 +204,18 @@ describe("what belongs to another member", () => {
     expect(await Promise.all(states)).toEqual(["in_doubt", "claimed", "claimed"]);
   });
 
-  test("a use of a key is ended by the member that began it", async () => {
+  test("a use of a key is ended by the member that began it, and its answer is given to no other", async () => {
     await crm.beginKey(use);
     const answer = { result: "forged", filteredFields: [], outputHash: "h" };
     await foreign(billing.endKey(use, answer));
     await billing.doubtKey(use);
     expect(await crm.beginKey(use)).toEqual({ outcome: "running" });
     await crm.endKey(use, { ...answer, result: "own" });
-    expect(await billing.beginKey(use)).toMatchObject({ outcome: "answered", answer: { result: "own" } });
+    expect(await memberOf("crm", { instance: "log-2" }).beginKey(use)).toMatchObject({
+      outcome: "answered",
+      answer: { result: "own" },
+    });
+    for (const other of [billing, hub]) expect(await other.beginKey(use)).toEqual({ outcome: "unknown" });
   });
 
   test("a task is read, run and cancelled through the member that made it", async () => {

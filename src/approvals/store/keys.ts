@@ -1,6 +1,6 @@
 import type { UsedKey } from "../../core/types.ts";
 import type { Row } from "../../database/dialect.ts";
-import { integer, text } from "../../database/rows.ts";
+import { integer, optionalText, text } from "../../database/rows.ts";
 import type { Approvals, KeyAsked, KeyEnd, KeyState, KeyUse, StoredAnswer } from "../types.ts";
 import type { Claimant } from "./claims.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
@@ -13,11 +13,16 @@ const ANSWER_BYTES_MAX = 1_048_576;
 const KEYS_PER_CALLER_MAX = 100_000;
 const ANSWER_BYTES_PER_CALLER_MAX = 67_108_864;
 
-export function keys({ database, limits, claimant }: Store): Pick<Approvals, "beginKey" | "endKey" | "doubtKey"> {
+export function keys({
+  database,
+  limits,
+  claimant,
+  member,
+}: Store): Pick<Approvals, "beginKey" | "endKey" | "doubtKey"> {
   const leaseMs = limits.claimLeaseSeconds * SECOND_MS;
   const keepMs = limits.idempotencySeconds * SECOND_MS;
   return {
-    beginKey: (use) => database.write((tx) => begin(tx, use, { leaseMs, keepMs, claimant: claimant() })),
+    beginKey: (use) => database.write((tx) => begin(tx, use, { leaseMs, keepMs, claimant: claimant(), member })),
     endKey: (use, end, unkept = "unknown") => database.write((tx) => finish(tx, use, { end, unkept, keepMs })),
     doubtKey: (key) => database.write((tx) => doubt(tx, key, keepMs)),
   };
@@ -36,7 +41,7 @@ async function begin(tx: WriteTransaction, use: KeyUse, beginning: Beginning): P
   }
   const [row] = await tx.sql`SELECT * FROM approval_keys WHERE ${keyCondition(tx, use)}`;
   if (row === undefined) throw new Error("an idempotency key was removed while it was read");
-  return stateOf(row, use, tx.now);
+  return stateOf(row, use, { now: tx.now, member: beginning.member });
 }
 
 /** Returns the SQL condition that selects the row of this key. */
@@ -44,21 +49,32 @@ export function keyCondition({ sql }: ReadTransaction, { issuer, subject, tool, 
   return sql`issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}`;
 }
 
-function stateOf(row: Row, use: KeyUse, now: number): KeyState {
+interface Seen {
+  readonly now: number;
+  readonly member: string | undefined;
+}
+
+function stateOf(row: Row, use: KeyUse, { now, member }: Seen): KeyState {
   if (text(row, "args_hash") !== use.argsHash) return { outcome: "other_args" };
   const state = text(row, "state");
+  // No policy of this member has judged what another one of the hub answered.
+  if (state === "answered" && optionalText(row, "member") !== member) return { outcome: "unknown" };
   if (state === "answered") return { outcome: "answered", answer: toAnswer(row) };
   // After the lease, the process that ran the call has crashed, or its answer comes too late to be trusted.
   return state === "running" && integer(row, "lease_until") > now ? { outcome: "running" } : { outcome: "unknown" };
 }
 
-async function insert(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs, claimant }: Beginning): Promise<boolean> {
+async function insert(
+  tx: WriteTransaction,
+  use: KeyUse,
+  { leaseMs, keepMs, claimant, member }: Beginning,
+): Promise<boolean> {
   const { issuer, subject, tool, keyHash, argsHash } = use;
   const leaseUntil = tx.now + leaseMs;
   const rows = await tx.sql`
-    INSERT INTO approval_keys (issuer, subject, tool, key_hash, args_hash, state, lease_until, expires_at, answer_bytes, claimed_by)
+    INSERT INTO approval_keys (issuer, subject, tool, key_hash, args_hash, state, lease_until, expires_at, answer_bytes, claimed_by, member)
     VALUES (${issuer}, ${subject}, ${tool}, ${keyHash}, ${argsHash}, 'running', ${leaseUntil}, ${leaseUntil + keepMs}, 0,
-      ${claimant ?? null})
+      ${claimant ?? null}, ${member ?? null})
     ON CONFLICT DO NOTHING
     RETURNING key_hash`;
   if (rows.length === 0) return false;
@@ -73,12 +89,12 @@ async function insert(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs, clai
 async function beginAgain(
   tx: WriteTransaction,
   use: KeyUse,
-  { leaseMs, keepMs, claimant }: Beginning,
+  { leaseMs, keepMs, claimant, member }: Beginning,
 ): Promise<Row | undefined> {
   const leaseUntil = tx.now + leaseMs;
   const rows = await tx.sql`
     UPDATE approval_keys SET state = 'running', lease_until = ${leaseUntil}, expires_at = ${leaseUntil + keepMs},
-      claimed_by = ${claimant ?? null}
+      claimed_by = ${claimant ?? null}, member = ${member ?? null}
     WHERE ${keyCondition(tx, use)} AND args_hash = ${use.argsHash} AND state = 'not_run'
     RETURNING answer`;
   return rows[0];
