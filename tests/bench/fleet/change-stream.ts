@@ -31,8 +31,8 @@ export class ChangeStream {
   readonly unknown = new Map<string, string>();
   /** Trace ids of all answers. */
   readonly answered: string[] = [];
-  /** Number of answers by code, those without an answer included. */
-  readonly codes = new Map<string, number>();
+  /** The codes of all answers, those that never came included. */
+  readonly answers: { readonly at: number; readonly code: string }[] = [];
   /** When each change was done. */
   readonly doneAt: number[] = [];
   approved = 0;
@@ -67,7 +67,7 @@ export class ChangeStream {
     for (let tries = 0; tries < TRIES_MAX; tries += 1) {
       const answer = await this.#send(client, key, { tool, args: { key }, ...more });
       code = codeOf(answer);
-      this.codes.set(code, (this.codes.get(code) ?? 0) + 1);
+      this.answers.push({ at: performance.now(), code });
       if (answer?.body?.traceId !== undefined) this.answered.push(answer.body.traceId);
       if (answer?.status === 200) {
         this.done.push(key);

@@ -71,6 +71,7 @@ export async function disturbanceFigures(fleet: Fleet, rounds: number): Promise<
       const { continued, pauses } = times.get(name) ?? { continued: [], pauses: [] };
       continued.push((await allContinue(streams)) - back);
       pauses.push(...streams.map(({ doneAt }) => longestPause(doneAt, from)));
+      console.error(`  ${name}: ${slowest(streams, from)}`);
       times.set(name, { continued, pauses });
     }
   }
@@ -84,6 +85,21 @@ export async function disturbanceFigures(fleet: Fleet, rounds: number): Promise<
     })),
     ...(await exactness(fleet, streams)),
   ];
+}
+
+/** Says what the agent of the slowest member was answered meanwhile. */
+function slowest(streams: readonly ChangeStream[], from: number): string {
+  const pauses = streams.map((stream) => ({ stream, ms: longestPause(stream.doneAt, from) }));
+  const [{ stream, ms } = {}] = pauses.toSorted((one, other) => other.ms - one.ms);
+  if (stream === undefined || ms === undefined) return "";
+  const codes = stream.answers.filter(({ at }) => at >= from).map(({ code }) => code);
+  return `${stream.member.name} ${ms.toFixed(0)} ms: ${counted(codes)}`;
+}
+
+function counted(codes: readonly string[]): string {
+  const counts = new Map<string, number>();
+  for (const code of codes) counts.set(code, (counts.get(code) ?? 0) + 1);
+  return [...counts].map(([code, count]) => `${code} ${count}`).join(", ");
 }
 
 /** Returns the longest time between two changes, from the last one before `from`. */
@@ -120,9 +136,7 @@ async function exactness(fleet: Fleet, streams: readonly ChangeStream[]): Promis
     return stream.answered.filter((id) => !traces.has(id)).length + own.filter((key) => !keys.has(key)).length;
   });
   const doubled = entries.map(({ lines }) => lines.length - new Set(lines.map(({ traceId }) => traceId)).size);
-  const codes = new Map<string, number>();
-  for (const [code, count] of streams.flatMap((each) => [...each.codes]))
-    codes.set(code, (codes.get(code) ?? 0) + count);
+  const codes = streams.flatMap(({ answers }) => answers.map(({ code }) => code));
   const unknown = streams.flatMap((each) => [...each.unknown.values()]);
   const services = [...fleet.members, ...fleet.hubs];
   let damaged = 0;
@@ -138,7 +152,7 @@ async function exactness(fleet: Fleet, streams: readonly ChangeStream[]): Promis
     {
       what: "changes that were answered as done",
       value: done.length,
-      note: `${approved} with an approval; answers: ${[...codes].map(([code, count]) => `${code} ${count}`).join(", ")}`,
+      note: `${approved} with an approval; answers: ${counted(codes)}`,
     },
     { what: "changes that ran twice", value: runs.length - ran.size, ...none },
     { what: "changes answered as done that did not run", value: done.filter((key) => !ran.has(key)).length, ...none },

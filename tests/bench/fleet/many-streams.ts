@@ -8,9 +8,11 @@ import { until } from "../../support/until.ts";
 import { quantile, sumOf } from "./counters.ts";
 import { type Fleet, forEach } from "./fleet.ts";
 import type { Figure } from "./report.ts";
+import type { FleetService } from "./service.ts";
 
 const OPENED_AT_ONCE = 32;
 const HALTS = "halts.list";
+const LOOK_MS = 100;
 
 /** The members' end of the hub's protocol without the rest of a service: as many as no machine runs services. */
 export async function streamFigures(fleet: Fleet, count: number, seconds: number): Promise<readonly Figure[]> {
@@ -32,12 +34,16 @@ export async function streamFigures(fleet: Fleet, count: number, seconds: number
   const times = (await Promise.all(halted)).map((at) => at - from);
   await fleet.atHub("DELETE", `/halts/${body.halt.id}`);
   await Bun.sleep(1_000);
-  await fleet.hubs[0]?.end("SIGKILL");
+  const [first, ...others] = fleet.hubs;
+  await first?.end("SIGKILL");
   const killed = performance.now();
-  await until("the loss", () => (clients.every(({ isConnected }) => isConnected) ? undefined : true));
-  await until("all streams", () => clients.every(({ isConnected }) => isConnected) || undefined);
+  // A hub that is alone comes back.
+  if (others.length === 0) await first?.start();
+  const left = others.length === 0 ? fleet.hubs : others;
+  const all = count + fleet.members.length;
+  await until("all streams", async () => ((await connectedAt(fleet, left)) >= all ? true : Bun.sleep(LOOK_MS)));
   const backMs = performance.now() - killed;
-  await fleet.hubs[0]?.start();
+  if (others.length > 0) await first?.start();
   await Promise.all(clients.map((client) => client.close()));
   const title = `${count} more members (streams alone)`;
   return [
@@ -60,8 +66,22 @@ export async function streamFigures(fleet: Fleet, count: number, seconds: number
       unit: "ms",
       note: `p50 ${quantile(times, 0.5).toFixed(0)} ms`,
     },
-    { what: `${title}: one hub is killed, all have a fresh stream after`, value: backMs, unit: "ms" },
+    {
+      what: `${title}: one hub is killed, all are at the other after`,
+      value: backMs,
+      unit: "ms",
+      note: "every second attempt still reaches the hub that is gone",
+    },
   ];
+}
+
+/** Returns the number of members whose stream from one of these hubs is open. */
+async function connectedAt(fleet: Fleet, hubs: readonly FleetService[]): Promise<number> {
+  const counts = hubs.map(async (hub) => {
+    const { body } = await fleet.atHub("GET", "/metrics", undefined, hub);
+    return Number(/^stc_hub_members_connected (\d+)/m.exec(String(body))?.[1] ?? 0);
+  });
+  return sumOf(await Promise.all(counts));
 }
 
 async function cpuPerSecond(fleet: Fleet, seconds: number): Promise<number> {
