@@ -152,6 +152,20 @@ describe.skipIf(native === undefined)("the digest of a checked statement", () =>
     }
   });
 
+  test("differs where another program has a temporary table of that name, behind the same pooler", async () => {
+    const database = databaseOn(shop.server.port);
+    const query = await checked(database);
+    await times(UNTIL_COMPARED.length + 1, query, database);
+    await database.change(signal, (transaction) =>
+      transaction.command("CREATE TEMPORARY TABLE people AS SELECT 1 AS id, 'canary' AS name"),
+    );
+    expect(await sent(query, database)).toBe("SD!");
+    const another = databaseOn(shop.server.port);
+    expect(await times(UNTIL_COMPARED.length + 1, query, another)).toBe(`${UNTIL_COMPARED}S`);
+    // In this process, nothing that another one has read holds.
+    expect(await sent(query, database)).toBe("SD!");
+  });
+
   test("is always read on a standby, whose snapshots do not list the transactions in progress", async () => {
     const rules = join(shop.server.dir, "cluster/pg_hba.conf");
     appendFileSync(rules, "host replication all 127.0.0.1/32 trust\n");

@@ -64,7 +64,7 @@ export async function digestSqlOf(transaction: Transaction, depends: Dependencie
     tables !== null &&
       rows(
         `xmin, oid, relkind, relhassubclass, ${schema("relnamespace")}, ${rights.table}`,
-        `pg_class WHERE relname = ANY(${tables}::name[]) AND relpersistence <> 't' ORDER BY oid`,
+        `pg_class WHERE relname = ANY(${tables}::name[]) AND (relpersistence <> 't' OR relnamespace = pg_my_temp_schema()) ORDER BY oid`,
       ),
     isOfFamily &&
       rows(
