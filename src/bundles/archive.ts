@@ -19,6 +19,8 @@ const BLOCK = 512;
 const PREFIX_CHARACTERS_MAX = 155;
 const NAME_CHARACTERS_MAX = 100;
 const FOLDERS_MAX = 8;
+/** Programs fill the end of an archive up to their record, which is of 20 blocks. */
+const END_BYTES_MAX = 22 * BLOCK;
 const GZIP_OS_BYTE = 9;
 const GZIP_OS_UNKNOWN = 255;
 
@@ -88,8 +90,19 @@ export function unpack(archive: Uint8Array): ArchiveFiles {
     files.set(path, tar.subarray(begin, begin + size));
     at = begin + Math.ceil(size / BLOCK) * BLOCK;
   }
-  assertBundle(tar.length - at >= 2 * BLOCK && isZero(tar.subarray(at)), "malformed", "the archive has no proper end");
+  const end = tar.subarray(at);
+  const isEnd = end.length >= 2 * BLOCK && end.length <= END_BYTES_MAX && isZero(end);
+  assertBundle(isEnd, "malformed", "the archive has no proper end");
+  const inFile = [...files.keys()].find((path) =>
+    foldersOf(path).some((folder) => lowerCase.has(folder.toLowerCase())),
+  );
+  assertBundle(inFile === undefined, "malformed", `the archive holds ${inFile} below a file`);
   return files;
+}
+
+function foldersOf(path: string): readonly string[] {
+  const parts = path.split("/");
+  return parts.slice(1).map((_, at) => parts.slice(0, at + 1).join("/"));
 }
 
 function inflated(archive: Uint8Array): Buffer {

@@ -77,6 +77,13 @@ export function checkTimestamp(
   const known = remembered(accepted, expected);
   if (known === undefined) return timestamp;
   const newest = known.timestamp;
+  // Else a thief of the online key could give the bundle in force a version that no later one reaches.
+  const named = [known, newest].find(({ digest }) => digest === timestamp.digest);
+  assertBundle(
+    named === undefined || named.version === version,
+    "mixed",
+    `timestamp.json names version ${version} for the bundle of version ${named?.version}`,
+  );
   assertBundle(
     version >= newest.version,
     "rollback",

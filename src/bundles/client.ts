@@ -28,7 +28,7 @@ export interface Wanted {
 
 export interface Fetched {
   /** Undefined when the file has not changed. */
-  readonly body: Uint8Array | undefined;
+  readonly body: Buffer | undefined;
   readonly etag: string | undefined;
   /** Whether the server holds requests until there is something new (`Preference-Applied`, RFC 7240). */
   readonly holds: boolean;

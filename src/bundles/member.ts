@@ -10,7 +10,14 @@ import { parseYaml } from "../runtime/config/file.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
 import { assertBundle, BundleError } from "./bundle-error.ts";
-import { type Accepted, type BundleExpectations, checkBundle, checkTimestamp, isExpired } from "./checks.ts";
+import {
+  type Accepted,
+  type BundleExpectations,
+  checkBundle,
+  checkTimestamp,
+  isExpired,
+  remembered,
+} from "./checks.ts";
 import { type BundleAddress, fetchFile } from "./client.ts";
 import { keyName, readKeys, type Timestamp } from "./metadata.ts";
 import { withPolicy } from "./policy.ts";
@@ -18,6 +25,11 @@ import { isMeantFor, shareOf } from "./rollout.ts";
 import { BundleStore, type PlacedBundle } from "./store.ts";
 
 const RETRY = { firstMs: 500, maxMs: 30_000 } as const;
+/**
+ * Failures within this time of each other count together, whatever succeeds between them: a server that alternates must not fill log
+ * and journal.
+ */
+const CALM_MS = 60_000;
 const SECOND_MS = 1_000;
 /** Least time from one request to the next, whatever the server promises. */
 const PACE_MS = 200;
@@ -95,7 +107,8 @@ export class BundleMember {
     try {
       await member.#openFirst();
     } catch (error) {
-      if (!(error instanceof BundleError)) throw error;
+      if (error instanceof StartupError) throw error;
+      if (!(error instanceof BundleError)) throw new StartupError([`bundle.dir: ${errorText(error)}`]);
       const path = error.cause === undefined ? "" : ` (${errorText(error.cause)})`;
       throw new StartupError([`bundle: ${error.message}${path}`]);
     }
@@ -214,7 +227,9 @@ export class BundleMember {
     const { pollSeconds } = this.#section;
     const { monotonic } = this.#capabilities;
     let etag: string | undefined;
+    let former: Buffer | undefined;
     let failures = 0;
+    let failedAt = Number.NEGATIVE_INFINITY;
     let invalidSince = Number.NEGATIVE_INFINITY;
     while (!signal.aborted) {
       const since = monotonic();
@@ -226,15 +241,17 @@ export class BundleMember {
         if (fetched.body !== undefined) {
           await this.#take(fetched.body, (next) => this.#activate(next, followed));
           this.#failure = undefined;
-          failures = 0;
         }
-        // The first request is never held: the second one shows whether the server holds any.
-        const isHeld = fetched.holds || (fetched.body !== undefined && etag !== undefined);
+        // The first request is never held: the second one shows whether the server holds any. The validators of several servers may differ.
+        const isOther = fetched.body !== undefined && former?.equals(fetched.body) !== true;
+        former = fetched.body ?? former;
+        const isHeld = fetched.holds || (isOther && etag !== undefined);
         pauseMs = isHeld ? PACE_MS - (monotonic() - since) : pollSeconds * SECOND_MS;
       } catch (error) {
         if (signal.aborted) return;
         this.#failure = error instanceof BundleError ? error : failureOf(error);
-        failures += 1;
+        failures = monotonic() - failedAt > CALM_MS ? 1 : failures + 1;
+        failedAt = monotonic();
         pauseMs = this.#delayMs(failures);
         if (this.#failure.fault === "policy") invalidSince = monotonic();
         else etag = undefined;
@@ -255,8 +272,10 @@ export class BundleMember {
     const expected = this.#expected();
     const accepted = this.#accepted;
     const timestamp = checkTimestamp(bytes, expected, accepted, this.#capabilities.clock());
-    const isNew = this.#active === undefined || timestamp.digest !== this.#active.digest;
-    if (!isNew || timestamp.digest === this.#heldDigest) return this.#remember(this.#active, timestamp, expected);
+    // After all keys were replaced, the bundle in force is checked again like any other: a thief may have signed it.
+    const isVerified = remembered(accepted, expected) !== undefined;
+    const isKnown = isVerified && [this.#active?.digest, this.#heldDigest].includes(timestamp.digest);
+    if (isKnown) return this.#remember(this.#active, timestamp, expected);
     const { body: archive } = await fetchFile(this.#address, "bundle", { signal: this.#end.signal });
     if (archive === undefined) return;
     const bundle = checkBundle(archive, expected, timestamp, accepted);

@@ -1,7 +1,7 @@
 import type { KeyObject } from "node:crypto";
 import { z } from "zod";
 import { readPublicKey, signNote, verifierKeyOf, verifyNote } from "../audit/chain/signed-note.ts";
-import { canonicalJson, sha256Hex } from "../core/digest.ts";
+import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { isTable } from "../core/json.ts";
 import { parseStrictJson, whyUnusable } from "../core/strict-json.ts";
 import { FILES_MAX } from "./archive.ts";
@@ -89,13 +89,19 @@ export function readFile(bytes: Uint8Array, kind: Kind): UnverifiedFile {
   const isFile = isTable(signed) && lines !== undefined && Object.keys(others).length === 0;
   assertBundle(isFile, "malformed", `${kind}.json must hold signed and signatures`);
   assertBundle(lines.length <= SIGNATURES_MAX, "malformed", `${kind}.json has more than ${SIGNATURES_MAX} signatures`);
-  assertBundle(
-    fileOf(signed, lines) === Buffer.from(bytes).toString(),
-    "malformed",
-    `${kind}.json is not canonical JSON`,
-  );
+  assertBundle(isOnlySpelling(bytes, signed, lines), "malformed", `${kind}.json is not canonical JSON`);
   const text = canonicalJson(signed, TEXT_LIMITS);
   return { kind, text, digest: sha256Hex(text), signatures: lines, signed };
+}
+
+function isOnlySpelling(bytes: Uint8Array, signed: unknown, signatures: readonly string[]): boolean {
+  try {
+    return fileOf(signed, signatures) === Buffer.from(bytes).toString();
+  } catch (error) {
+    // Its canonical text is larger than a file may be.
+    if (error instanceof NotJsonError) return false;
+    throw error;
+  }
 }
 
 function parsed(bytes: Uint8Array, kind: Kind): unknown {
@@ -171,11 +177,13 @@ export function keyName(key: KeyObject): string {
 const PEM = /-----BEGIN [A-Z ]+-----[^-]*-----END [A-Z ]+-----/g;
 const KEYS_MAX = 8;
 
-/** Reads the public keys of a file: in PEM, or one verifier key (`name+id+key`) per line. @throws {Error} that says what is wrong */
+/** Reads the public keys of a file: in PEM, and verifier keys (`name+id+key`), one per line. @throws {Error} that says what is wrong */
 export function readKeys(text: string): readonly KeyObject[] {
-  const pems = text.match(PEM);
-  const lines = text.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("#"));
-  const keys = (pems ?? lines).map((one) => readPublicKey(one));
+  const pems = text.match(PEM) ?? [];
+  // What is left of a damaged PEM is no verifier key: a key is never left out silently.
+  const lines = text.replace(PEM, "").split("\n");
+  const written = lines.filter((line) => line.trim() !== "" && !line.startsWith("#"));
+  const keys = [...pems, ...written].map((one) => readPublicKey(one));
   const different = new Map(keys.map((key) => [keyName(key), key]));
   if (different.size === 0) throw new Error("holds no key");
   if (different.size > KEYS_MAX) throw new Error(`holds more than ${KEYS_MAX} keys`);

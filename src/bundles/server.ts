@@ -18,6 +18,8 @@ const WAIT_SECONDS_MAX = 300;
 /** Further requests get an answer at once. */
 const WAITING_MAX = 20_000;
 const SECOND_MS = 1_000;
+/** Time without any progress after which a connection is closed. */
+const IDLE_SECONDS = 30;
 
 export interface BundleServerOptions {
   readonly folder: string;
@@ -57,6 +59,7 @@ export class BundleServer {
       hostname: host,
       port,
       maxRequestBodySize: 0,
+      idleTimeout: IDLE_SECONDS,
       ...(tls && {
         tls: {
           cert: tls.cert,
@@ -64,10 +67,7 @@ export class BundleServer {
           ...(tls.ca && { ca: tls.ca, requestCert: true, rejectUnauthorized: true }),
         },
       }),
-      fetch: (request, server) => {
-        server.timeout(request, 0);
-        return this.#answer(request);
-      },
+      fetch: (request) => this.#answer(request),
       error: () => new Response(null, { status: 500 }),
     });
   }
@@ -95,7 +95,12 @@ export class BundleServer {
     const known = request.headers.get("if-none-match");
     const isKnown = (): boolean => known !== null && this.#served.get(name)?.etag === known;
     const seconds = isKnown() && this.#waiting.size < WAITING_MAX ? waitSeconds(request.headers.get("prefer")) : 0;
-    if (seconds > 0) await this.#change(isKnown, seconds, request.signal);
+    if (seconds > 0) {
+      this.#server.timeout(request, 0);
+      await this.#change(isKnown, seconds, request.signal);
+      // A client that does not read its answer is cut off.
+      this.#server.timeout(request, IDLE_SECONDS);
+    }
     const found = this.#served.get(name);
     if (type === undefined || found === undefined) return new Response(null, { status: 404 });
     const headers = {
@@ -138,9 +143,9 @@ export class BundleServer {
     for (const name of Object.keys(TYPES)) {
       const path = join(this.#options.folder, name);
       const state = stateOf(path);
-      if (state === this.#served.get(name)?.state) continue;
-      const body = state === undefined ? undefined : readPlainFile(path);
-      if (state === undefined || body === undefined || body.length > ARCHIVE_BYTES_MAX) this.#served.delete(name);
+      if (state !== undefined && state === this.#served.get(name)?.state) continue;
+      const body = state === undefined ? undefined : contentOf(path);
+      if (state === undefined || body === undefined) this.#served.delete(name);
       else this.#served.set(name, { state, body, etag: `"${sha256Base64(body)}"` });
     }
     const after = [...this.#served.values()].map(({ etag }) => etag).join();
@@ -148,10 +153,23 @@ export class BundleServer {
   }
 }
 
-/** Returns undefined when there is no such file. */
+/** Returns undefined for what is no file, is too large or cannot be inspected. */
 function stateOf(path: string): string | undefined {
-  const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
-  return stat && `${stat.ino} ${stat.size} ${stat.mtimeNs}`;
+  try {
+    const { ino, size, mtimeNs } = statSync(path, { bigint: true });
+    return size > ARCHIVE_BYTES_MAX ? undefined : `${ino} ${size} ${mtimeNs}`;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns undefined for a file that cannot be read: then there is none. The server goes on. */
+function contentOf(path: string): Buffer | undefined {
+  try {
+    return readPlainFile(path);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Returns the time of `Prefer: modes=snapshot;wait=N`; 0 without one. */

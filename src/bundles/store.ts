@@ -17,12 +17,13 @@ const DIGEST_CHARACTERS = 16;
 const PRIVATE_DIRECTORY = { recursive: true, mode: 0o700 } as const;
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
+const moment = z.iso.datetime();
 
 const state = z.strictObject({
   version: z.int().min(1),
   digest: sha256,
   keys: z.array(z.string()),
-  timestamp: z.strictObject({ version: z.int().min(1), digest: sha256, createdAt: z.string(), expires: z.string() }),
+  timestamp: z.strictObject({ version: z.int().min(1), digest: sha256, createdAt: moment, expires: moment }),
 });
 
 /** A verified bundle whose files are on disk. */
@@ -84,7 +85,8 @@ export class BundleStore {
     for (const folder of [this.#dir, join(this.#dir, "versions"), join(this.#dir, "contracts")]) {
       for (const name of namesIn(folder)) {
         const path = join(folder, name);
-        const isBundle = folder !== this.#dir || name.endsWith(".tar.gz");
+        // Half-written ones too, which end in `.new`.
+        const isBundle = folder !== this.#dir || name.includes(".tar.gz");
         if (isBundle && !kept.has(path)) rmSync(path, { recursive: true, force: true });
       }
     }
@@ -115,7 +117,8 @@ export class BundleStore {
     const contracts = [...contractRoots(policy)].map((root) => {
       const part = new Map([...files].filter(([path]) => path === root || path.startsWith(`${root}/`)));
       const content = sha256Hex([...part].map(([path, bytes]) => `${path} ${sha256Hex(bytes)}`).join("\n"));
-      const own = join(this.#dir, "contracts", content.slice(0, DIGEST_CHARACTERS));
+      // The whole digest: two contracts that share a part of it would share approvals.
+      const own = join(this.#dir, "contracts", content);
       place(own, part);
       return [root, own] as const;
     });

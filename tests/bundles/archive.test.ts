@@ -72,6 +72,9 @@ const HOSTILE: readonly (readonly [title: string, archive: () => Buffer, says: s
   ["no end", () => gzipSync(one.subarray(0, 2 * BLOCK)), "no proper end"],
   ["half an end", () => gzipSync(one.subarray(0, 3 * BLOCK)), "no proper end"],
   ["content after the end", () => gzipSync(Buffer.concat([one, Buffer.from("x".repeat(BLOCK))])), "no proper end"],
+  ["an endless end", () => gzipSync(Buffer.concat([one, Buffer.alloc(900_000)])), "no proper end"],
+  ["a file that is also a folder", () => entries(["tools", "tools/a.yaml"]), "holds tools/a.yaml below a file"],
+  ["one in another case", () => entries(["a/Tools", "a/tools/x/b.yaml"]), "holds a/tools/x/b.yaml below a file"],
   [
     "too many files",
     () => pack(new Map(Array.from({ length: 2_001 }, (_, at) => [`f${at}`, Buffer.of()]))),

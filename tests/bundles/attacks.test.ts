@@ -124,6 +124,23 @@ const ATTACKS: readonly (readonly [title: string, attempt: () => Attempt, fault:
     "timestamp.json of version 2 is older than the one before",
   ],
   [
+    "the bundle in force under a version that no later one reaches",
+    () => ({
+      offered: { timestamp: fleet.timestamp({ version: Number.MAX_SAFE_INTEGER, digest: second.digest }) },
+    }),
+    "mixed",
+    "timestamp.json names version 9007199254740991 for the bundle of version 2",
+  ],
+  [
+    "a bundle that the rollout keeps from the member, under a later version",
+    () => ({
+      offered: { timestamp: fleet.timestamp({ version: 9, digest: third.digest }) },
+      accepted: { ...accepted, timestamp: { ...accepted.timestamp, version: 3, digest: third.digest } },
+    }),
+    "mixed",
+    "timestamp.json names version 9 for the bundle of version 3",
+  ],
+  [
     "mixed: another bundle of the same version",
     () => ({ offered: { archive: foreign.archive } }),
     "mixed",
@@ -260,6 +277,12 @@ const ATTACKS: readonly (readonly [title: string, attempt: () => Attempt, fault:
     "timestamp.json is not canonical JSON",
   ],
   [
+    "numbers whose canonical text is too large",
+    () => ({ offered: { timestamp: swollen() } }),
+    "malformed",
+    "timestamp.json is not canonical JSON",
+  ],
+  [
     "a format that this program does not know",
     () => ({ offered: newer({ minReader: 2 }) }),
     "reader",
@@ -308,6 +331,12 @@ const ATTACKS: readonly (readonly [title: string, attempt: () => Attempt, fault:
     "the archive unpacks to more than",
   ],
 ];
+
+/** A file within its bounds whose canonical text is larger than they allow. */
+function swollen(): Buffer {
+  const numbers = Array.from({ length: 900 }, () => "1e15").join();
+  return Buffer.from(`{"signatures":[],"signed":{"a":[${numbers}],"b":"${"x".repeat(1_040_000)}"}}`);
+}
 
 function newer(changes: Readonly<Record<string, unknown>>): Published {
   const archive = resigned(third.archive, (signed) => ({ ...signed, ...changes }), fleet.content);

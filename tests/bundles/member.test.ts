@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import { existsSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { BundleServer } from "../../src/bundles/server.ts";
 import { configuration } from "../../src/cli/configuration.ts";
@@ -11,6 +11,8 @@ import { BundleFleet, HOUR_MS, newKey } from "../support/bundle-fleet.ts";
 import { FleetMember, serveFleet } from "../support/bundle-member.ts";
 import { manifest } from "../support/reload-service.ts";
 import { until } from "../support/until.ts";
+
+const HUGE = Number.MAX_SAFE_INTEGER;
 
 let fleet: BundleFleet;
 let member: FleetMember;
@@ -303,6 +305,45 @@ test("two-key rotation: old key, both, the new one alone", async () => {
   fleet.publish({ version: 4, previous: third.digest, keys: [next] });
   await inState("current", 4);
   expect(await member.says()).toBe("v4");
+});
+
+test("a bundle of a thief with a huge version does not shut out the one that is signed with the new key", async () => {
+  const next = newKey();
+  const first = fleet.publish({ version: 1 });
+  await member.start();
+  const stolen = fleet.publish({ version: HUGE, says: "stolen" });
+  await inState("current", HUGE);
+  fleet.write("keys.pem", next.pem);
+  // The server still offers it, with a new timestamp.
+  fleet.write("served/timestamp.json", fleet.timestamp({ version: HUGE, digest: stolen.digest }));
+  expect((await inState("refused", HUGE)).lastError).toBe("bundle.json is not signed by a configured key");
+  fleet.publish({ version: 2, previous: first.digest, keys: [next] });
+  await inState("current", 2);
+  expect(await member.says()).toBe("v2");
+});
+
+test("a folder that cannot be written is a problem of the start, in one line", async () => {
+  fleet.publish({ version: 1 });
+  mkdirSync(join(member.folder, "bundle"));
+  writeFileSync(join(member.folder, "bundle/versions"), "");
+  expect(await startProblems()).toEqual([expect.stringMatching(/^bundle\.dir: .*(ENOTDIR|EEXIST)/)]);
+});
+
+test("what a member that was killed has half written is removed with the next bundle", async () => {
+  const first = fleet.publish({ version: 1 });
+  await member.start();
+  const dir = join(member.folder, "bundle");
+  writeFileSync(join(dir, `${"0".repeat(64)}.tar.gz.new`), "half");
+  mkdirSync(join(dir, "versions/2-0000000000000000.new"));
+  fleet.publish({ version: 2, previous: first.digest });
+  await inState("current", 2);
+  await until(
+    "its removal",
+    () =>
+      readdirSync(dir, { recursive: true })
+        .map(String)
+        .every((name) => !name.endsWith(".new")) || undefined,
+  );
 });
 
 test("a half-downloaded bundle is refused, and tried again", async () => {

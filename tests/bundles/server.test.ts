@@ -1,4 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
+import { mkdirSync, rmdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import { fetchFile } from "../../src/bundles/client.ts";
 import type { BundleServer } from "../../src/bundles/server.ts";
 import { BundleFleet } from "../support/bundle-fleet.ts";
@@ -84,6 +86,17 @@ test("without the files there is nothing, and later there is", async () => {
   expect((await ask("timestamp.json")).status).toBe(404);
   fleet.publish({ version: 1 });
   expect((await ask("timestamp.json")).status).toBe(200);
+});
+
+test("what is no file is not served, and the server goes on", async () => {
+  const { archive } = fleet.publish({ version: 1 });
+  rmSync(join(fleet.served, "bundle.tar.gz"));
+  mkdirSync(join(fleet.served, "bundle.tar.gz"));
+  expect((await ask("bundle.tar.gz")).status).toBe(404);
+  expect((await ask("timestamp.json")).status).toBe(200);
+  rmdirSync(join(fleet.served, "bundle.tar.gz"));
+  fleet.write("served/bundle.tar.gz", archive);
+  expect((await ask("bundle.tar.gz")).status).toBe(200);
 });
 
 test("with a token, nobody else gets the files", async () => {

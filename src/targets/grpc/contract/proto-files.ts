@@ -6,6 +6,7 @@ import descriptorJson from "protobufjs/google/protobuf/descriptor.json" with { t
 import sourceContextJson from "protobufjs/google/protobuf/source_context.json" with { type: "json" };
 import typeJson from "protobufjs/google/protobuf/type.json" with { type: "json" };
 import { errorText } from "../../../core/error-text.ts";
+import { isBelow } from "../../../core/target-kind.ts";
 import {
   type Comments,
   type Declarations,
@@ -53,9 +54,12 @@ export function readProtoFiles(
   if (files.length > PROTO_FILES_MAX) throw new Error(`more than ${PROTO_FILES_MAX} .proto files`);
   const root = new protobuf.Root();
   root.resolvePath = (origin, target) => {
-    if (isAbsolute(target)) return target;
+    if (origin === "" && isAbsolute(target)) return target;
     const searched = origin === "" ? folders : [...folders, dirname(origin)];
-    const found = searched.map((folder) => join(folder, target)).find(isFile);
+    const found = searched.map((folder) => resolve(folder, target)).find(isFile);
+    // A contract may come from somebody who must not choose which files of this machine are read.
+    const isInside = found === undefined || origin === "" || folders.some((folder) => isBelow(found, folder));
+    if (!isInside) throw new Error(`${target} leaves the contract's folder; ${origin} imports it`);
     if (found === undefined) throw new Error(`${target} was not found${origin === "" ? "" : `; ${origin} imports it`}`);
     return found;
   };

@@ -62,6 +62,18 @@ describe("loading", () => {
       /a\.proto: .*; if protoc accepts the file, make a descriptorSet/,
     ],
     ["an import that is nowhere", "orphan", { "a.proto": 'syntax = "proto3"; import "b.proto";' }, /b\.proto/],
+    [
+      "an import upwards, out of the contract's folder",
+      "upwards/inner",
+      { "../other.proto": 'syntax = "proto3";', "a.proto": 'syntax = "proto3"; import "../other.proto";' },
+      /\.\.\/other\.proto leaves the contract's folder; .*a\.proto imports it/,
+    ],
+    [
+      "an import of an absolute path",
+      "absolute",
+      { "a.proto": 'syntax = "proto3"; import "/etc/passwd";' },
+      /\/etc\/passwd leaves the contract's folder; .*a\.proto imports it/,
+    ],
     ["an unknown type", "untyped", { "a.proto": 'syntax = "proto3"; message A { Nope n = 1; }' }, /Nope/],
   ])("%s is an error that names system and path", (_title, name, files, text) => {
     const root = Object.keys(files).length === 0 ? join(folder, name) : place(name, files);
