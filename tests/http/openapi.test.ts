@@ -1,11 +1,11 @@
 import { expect, test } from "bun:test";
 import { QUERY_PARAMS } from "../../src/audit/query/params.ts";
 import { REFUSALS } from "../../src/core/refusals.ts";
-import { CALL, callHeaders, issuers, startIdentityService } from "../support/identity-service.ts";
+import { CALL, callHeaders, hubSection, issuers, startIdentityService } from "../support/identity-service.ts";
 import { ENDPOINTS } from "./server-parts.ts";
 
 /** Endpoints that this configuration does not have. */
-const ELSEWHERE = ["POST /reload", "GET /members"];
+const ELSEWHERE = ["POST /reload"];
 /** It asks for no token: what is sent there is signed. */
 const SIGNED = "POST /webhooks/:name/decisions";
 const SOME_ID = "01900000-0000-7000-8000-000000000000";
@@ -30,7 +30,7 @@ interface Document {
 async function full() {
   const stand = await startIdentityService({
     server: { resource: "https://tools.example/" },
-    rest: { approvals: { store: "sqlite://./approvals.sqlite" } },
+    rest: { approvals: { store: "sqlite://./approvals.sqlite" }, hub: hubSection() },
   });
   const answer = await fetch(`${stand.service.url}/openapi.json`, { headers: { host: "anybody.example" } });
   expect(answer.status).toBe(200);

@@ -2,22 +2,20 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { OPERATOR_PERMISSIONS } from "../../src/core/operator-permissions.ts";
 import type { Endpoint } from "../../src/http/endpoint.ts";
 import { ConsoleWorld } from "../console/app/console-world.ts";
+import { hubSection } from "../support/identity-service.ts";
 import { bodyOf, ENDPOINTS } from "./server-parts.ts";
 
 const world = new ConsoleWorld();
 beforeAll(async () => {
   const quotas = [{ name: "daily", per: ["caller"], window: "day", calls: 100 }];
-  await world.start({ limits: { quotas }, dataFlow: { default: "on" } });
+  await world.start({ limits: { quotas }, dataFlow: { default: "on" }, hub: hubSection() });
 });
 afterAll(() => world.end());
 
 const ALL = Object.keys(OPERATOR_PERMISSIONS);
 const ID = "01900000-0000-7000-8000-000000000000";
-/**
- * Endpoints with special cases: `/readyz` answers without a token, with details for operators; `/reload` needs a file, and
- * `/members` a hub (`tests/hub`).
- */
-const OTHERS = ["/readyz", "/reload", "/members"];
+/** Endpoints with special cases: `/readyz` answers without a token, with details for operators; `/reload` needs a file. */
+const OTHERS = ["/readyz", "/reload"];
 const rows = ENDPOINTS.flatMap((endpoint) =>
   endpoint.permission === undefined || OTHERS.includes(endpoint.path)
     ? []

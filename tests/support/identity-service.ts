@@ -36,6 +36,13 @@ export interface IdentityParts {
   readonly isDevelopment?: boolean;
 }
 
+/** The section of a hub on loopback. */
+export function hubSection(): object {
+  const [agents] = issuers.profiles();
+  const tokens = [{ issuer: agents?.["issuer"], audience: "stc-hub", algorithms: ["ES256"], jwks: agents?.["jwks"] }];
+  return { listen: { port: 0 }, tokens, members: [{ subject: "agent" }] };
+}
+
 export function emptyFolder(): string {
   return realpathSync(mkdtempSync(join(tmpdir(), "stc-id-")));
 }
@@ -65,8 +72,7 @@ export async function startIdentityService(parts: IdentityParts): Promise<Identi
     folder,
     service,
     close: async () => {
-      await service.drain();
-      remove();
+      await service.drain().finally(remove);
     },
   };
 }

@@ -21,7 +21,7 @@ let hub: IdentityStand;
 let port: number;
 
 /** The section of a hub whose files are in its folder. */
-const hubSection = (port: number) => ({
+const sectionOf = (port: number) => ({
   listen: { port },
   tls: { certFile: "./hub.crt", keyFile: "./hub.key", clientCaFile: "./ca.pem" },
   tokens: [{ ...workloads(), audience: AUDIENCE }],
@@ -37,7 +37,7 @@ async function startHub(folder: string): Promise<IdentityStand> {
   for (const [name, text] of Object.entries({ "hub.crt": pair.cert, "hub.key": pair.key, "ca.pem": authority.pem })) {
     writeFileSync(join(folder, name), text, { mode: 0o600 });
   }
-  const rest = { hub: hubSection(0), approvals: { store: "sqlite://./approvals.sqlite" } };
+  const rest = { hub: sectionOf(0), approvals: { store: "sqlite://./approvals.sqlite" } };
   return startIdentityService({ folder, rest });
 }
 
@@ -130,7 +130,7 @@ describe("a member", () => {
 
 describe("a hub", () => {
   const configure = (at: number): void =>
-    stand.configure({ hub: hubSection(at), approvals: { store: "sqlite://./approvals.sqlite" } });
+    stand.configure({ hub: sectionOf(at), approvals: { store: "sqlite://./approvals.sqlite" } });
 
   test("that runs: members reach its port, and get the certificate of the file", async () => {
     const running = await startHub(stand.folder);
