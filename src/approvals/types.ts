@@ -309,6 +309,18 @@ export interface Backlog {
   readonly oldestMs: number;
 }
 
+/** The outcome of a call that was unknown. */
+export interface ResolvedDoubt {
+  /** The process that claimed the approval. */
+  readonly claimant: string;
+  readonly approvalId: string | undefined;
+  readonly key: UsedKey | undefined;
+  /** The key counts only while it cannot have been used by a later call. */
+  readonly startedAt: EpochMs;
+  /** Whether the change has been made. */
+  readonly isDone: boolean;
+}
+
 export interface Approvals {
   ask(request: NewApproval): Promise<Asked>;
   /** Returns why `ask` would ask nobody; undefined when it would. Writes nothing. */
@@ -407,6 +419,8 @@ export interface Approvals {
 
   /** Ends the claims and the uses of keys of a process that has ended: the outcomes of its calls are unknown. */
   doubtClaimsOf(claimant: string): Promise<void>;
+  /** Settles what `doubtClaimsOf` and `doubtKey` have left, once the outcome of the call is known. Anything else stays as it is. */
+  resolveDoubt(doubt: ResolvedDoubt): Promise<void>;
 
   /** Expires what is past its deadline and deletes old rows. Runs regularly; also callable at startup and in tests. */
   sweep(): Promise<void>;

@@ -74,6 +74,8 @@ export interface SettledLog {
 export interface AuditLog {
   /** The calls that a former run of the service left without an outcome. */
   readonly interrupted: readonly InterruptedCall[];
+  /** Resolves when the entries of the interrupted calls are on disk, or cannot be written. */
+  readonly interruptedWritten: Promise<unknown>;
   /** Returns the names of this log in its checkpoints, one for each stream that has lines. */
   origins(): readonly string[];
   /** Returns the id of the journal, which distinguishes this log from all others; undefined before its first line. */
@@ -152,6 +154,7 @@ interface NewLine {
 
 class JsonLogger implements AuditLog {
   readonly interrupted: readonly InterruptedCall[];
+  readonly interruptedWritten: Promise<unknown>;
   readonly #instance: string;
   readonly #monotonic: () => number;
   readonly #ids: () => string | undefined;
@@ -222,10 +225,12 @@ class JsonLogger implements AuditLog {
     for (const tail of tornTails) {
       this.journal({ type: "torn_tail", ...tail }).catch(() => undefined);
     }
-    for (const intent of intents) {
-      this.#intents.open(intent);
-      this.#append(unknownOutcome(intent), true).catch(() => undefined);
-    }
+    this.interruptedWritten = Promise.allSettled(
+      intents.map((intent) => {
+        this.#intents.open(intent);
+        return this.#append(unknownOutcome(intent), true);
+      }),
+    );
     this.interrupted = intents.map(interruptedCall);
     this.#reserve.isLow();
     this.#keeper.start();

@@ -58,7 +58,7 @@ export function storyOf(line: LineMembers, journal: readonly LineMembers[]): Cal
     votes: votes.map(({ vote }) => vote),
     approving,
     noObjection: decisions.length > 0 || approving !== undefined ? undefined : noObjectionOf(decision),
-    outcome: outcomeOf(line, by, isDenied ? undefined : refusal),
+    outcome: outcomeOf(line, by, isDenied ? undefined : refusal) + foundLater(line, journal),
   };
 }
 
@@ -106,6 +106,21 @@ function outcomeOf(line: LineMembers, by: string | undefined, refusal: string | 
       return `${refusal ?? "The call was refused."}${ran}`;
     }
   }
+}
+
+/** Returns what the system said later about a change that was interrupted. */
+function foundLater(line: LineMembers, journal: readonly LineMembers[]): string {
+  const found = journal.find((one) => one["type"] === "change.resolved" && one["traceId"] === line["traceId"]);
+  if (found === undefined) return "";
+  const [system, transaction] = ["system", "transaction"].map((key) =>
+    nameInSentence(asString(found[key]) ?? "unknown"),
+  );
+  const what: Readonly<Record<string, string>> = {
+    committed: "the change was made",
+    aborted: "the change was not made",
+  };
+  const said = what[asString(found["outcome"]) ?? ""] ?? "it is no longer known whether the change was made";
+  return ` The service asked ${system} later: ${said} (transaction ${transaction}).`;
 }
 
 function mayHaveRun(stage: string | undefined): boolean {

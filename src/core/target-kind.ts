@@ -156,12 +156,29 @@ export interface OpenedKind extends Handler {
    * Returns drafts of manifests for the tools of a system; a text when they cannot be read, undefined for a system of another kind.
    */
   drafts?(system: string, asked?: AskedDrafts): Promise<readonly ToolDraft[] | string | undefined>;
+  /**
+   * Asks a system for the outcome of a change that was interrupted. `evidence`: what its call recorded (`RunContext.record`). Undefined:
+   * the system keeps no record, or is of another kind. Left out: none does. Throws when the system does not answer now.
+   */
+  resolve?(
+    system: string,
+    evidence: Readonly<Record<string, unknown>>,
+    signal: AbortSignal,
+  ): Promise<ChangeFinding | undefined>;
   /** Starts watching the files that may change without a reload. */
   watch?(options: WatchOptions): void;
   /** Called when the revocation list has changed: drops what belongs to callers who may have been revoked, such as their tokens. */
   revoked?(): void;
   /** Returns how the tools' processes are confined; undefined when there are none. */
   confinement?(): ConfinementShown | undefined;
+}
+
+/** What a system says about a change whose outcome its call does not know. */
+export interface ChangeFinding {
+  /** `unknown`: it cannot say any more, for good. */
+  readonly outcome: "committed" | "aborted" | "in progress" | "unknown";
+  /** Why it is unknown. */
+  readonly reason?: string;
 }
 
 export type AnswerPlaces = ReadonlyMap<string, string>;

@@ -45,6 +45,24 @@ describe("the story of a call", () => {
     ]);
   });
 
+  test("ends with what a database said later about an interrupted change", () => {
+    const line = {
+      traceId: "t-1",
+      decision: "ERROR",
+      error: { code: "OUTCOME_UNKNOWN" },
+      denial: { stage: "EXECUTION" },
+    };
+    const found = (outcome: string, traceId = "t-1") => [
+      { type: "change.resolved", traceId, system: "shop", transaction: "766", outcome },
+    ];
+    const { outcome: asBefore } = storyOf(line, []);
+    const later = (outcome: string) => storyOf(line, found(outcome)).outcome.slice(asBefore.length);
+    expect(later("committed")).toBe(" The service asked shop later: the change was made (transaction 766).");
+    expect(later("aborted")).toContain("the change was not made");
+    expect(later("unknown")).toContain("it is no longer known");
+    expect(storyOf(line, found("committed", "t-2")).outcome).toBe(asBefore);
+  });
+
   test("survives lines of any form", () => {
     for (const line of [{}, { denial: 3, approval: [], decisionReasons: [null, { point: 4 }] }])
       expect(() => storyLines(line, [{}, { type: "approval.voted" }])).not.toThrow();

@@ -69,6 +69,7 @@ const FOR_MEMBERS: Readonly<Record<keyof Approvals, "offered" | "refused" | "not
   ...{ findGrant: "offered", findBoundedGrants: "offered", useGrant: "offered", revokeGrantsFor: "offered" },
   ...{ openSession: "offered", findSession: "offered", hasSessionEnded: "offered", endSession: "offered" },
   ...{ beginKey: "offered", endKey: "offered", doubtKey: "nothing to do", doubtClaimsOf: "offered" },
+  resolveDoubt: "nothing to do",
   ...{ createTask: "offered", readTask: "offered", hasTask: "offered", endTask: "offered", cancelTask: "offered" },
   ...{ eventsAfter: "offered", lastSeq: "offered", onEvents: "by events" },
   ...{ decide: "refused", revoke: "refused", revokeGrant: "refused", listGrants: "refused", setMode: "refused" },

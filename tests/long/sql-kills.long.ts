@@ -228,6 +228,9 @@ const native = findPostgres();
 describe.skipIf(native === undefined)("a service that is killed during a change", () => {
   const service = new KilledService();
   const claims: Claim[] = [];
+  /** What the services found out, and how repeated calls ended. */
+  const findings: string[] = [];
+  const repeats: string[] = [];
   /** Rows that have been used: each moment has a row of its own. */
   let rows = 0;
   /** Messages of a change that is not disturbed. */
@@ -263,14 +266,48 @@ describe.skipIf(native === undefined)("a service that is killed during a change"
     return (await service.outcomeOf(prepared[0]?.["transaction"])) as Claim;
   }
 
-  /** Repeats the call with its key. */
+  /** Compares what the service finds out about its interrupted change with the database; nothing where no change was prepared. */
+  async function resolved(row: number, given?: "unknown"): Promise<void> {
+    const [entry] = service.entries().filter(({ request }) => request?.callId === `row-${row}`);
+    const ofCall = (type: string) =>
+      service.journal().filter((line) => line.type === type && line["traceId"] === entry?.traceId);
+    const [prepared] = ofCall("change.prepared");
+    if (entry?.error?.code !== "OUTCOME_UNKNOWN" || prepared === undefined) return;
+    const [found] = await until("what became of the change", () => {
+      const lines = ofCall("change.resolved");
+      return lines.length > 0 ? lines : undefined;
+    });
+    const { system, transaction } = prepared;
+    const outcome = given ?? (await service.outcomeOf(transaction));
+    expect(found).toMatchObject({ system, transaction, outcome });
+    if (given === undefined) expect(await service.runsOf(row)).toBe(outcome === "committed" ? 1 : 0);
+    findings.push(String(outcome));
+  }
+
+  /** Repeats the call with its key, after which the change is made once, unless its outcome is unknown. */
   async function repeat(row: number): Promise<void> {
     const before = await service.runsOf(row);
-    const again = await service.add(row);
+    const code = await until("the settled key", async () => {
+      const again = await service.add(row);
+      const refusal = again?.body.error?.code;
+      if (again?.http === 200) {
+        const withheld = { result: null, filteredFields: ["*"], truncated: true };
+        expect(again.body).toMatchObject(again.body.result === null ? withheld : { result: { n: 1 } });
+        if (again.body.result === null) expect(before).toBe(1);
+        return "answered";
+      }
+      // The line of the journal is written before the key is settled.
+      return refusal === "OUTCOME_UNKNOWN" && isResolved(row) ? undefined : refusal;
+    });
     const after = await service.runsOf(row);
-    const code = again?.http === 200 ? "answered" : again?.body.error.code;
-    if (code === "answered") expect([again?.body.result, after]).toEqual([{ n: 1 }, 1]);
+    if (code === "answered") expect(after).toBe(1);
     else expect([code, after]).toEqual(["OUTCOME_UNKNOWN", before]);
+    repeats.push(code);
+  }
+
+  function isResolved(row: number): boolean {
+    const [entry] = service.entries().filter(({ request }) => request?.callId === `row-${row}`);
+    return service.journal().some(({ type, traceId }) => type === "change.resolved" && traceId === entry?.traceId);
   }
 
   /** One moment: a call of which the service dies, another service, and the same call again. */
@@ -291,6 +328,7 @@ describe.skipIf(native === undefined)("a service that is killed during a change"
   async function survived({ row, reply }: { readonly row: number; readonly reply: Reply | undefined }): Promise<void> {
     expect(await service.start()).toBe(true);
     await compare(row, reply);
+    await resolved(row);
     await repeat(row);
     service.kill();
     await service.killed();
@@ -363,17 +401,46 @@ describe.skipIf(native === undefined)("a service that is killed during a change"
     }
   });
 
+  /** Kills the service when its change is prepared. */
+  const prepared = () =>
+    dies(
+      () => {},
+      () => ({ texts: ['"type":"change.prepared"'], when: "synced" }),
+    );
+
   test("and again while the next service writes its entry", async () => {
     for (const when of WHEN) {
-      const prepared: DyingWrite = { texts: ['"type":"change.prepared"'], when: "synced" };
-      const killed = await dies(
-        () => {},
-        () => prepared,
-      );
+      const killed = await prepared();
       expect(await service.start({ texts: ['"decision":', `row-${killed.row}`], when })).toBe(false);
       await service.killed();
       await survived(killed);
     }
+  });
+
+  test("while its database is away, and comes back", async () => {
+    const killed = await prepared();
+    service.server?.freeze();
+    expect(await service.start()).toBe(true);
+    service.server?.thaw();
+    await resolved(killed.row);
+    expect(findings.at(-1)).toBe("aborted");
+    // Its tools are checked again.
+    await until("the tool", async () => ((await service.add(killed.row))?.http === 200 ? true : undefined));
+    expect(await service.runsOf(killed.row)).toBe(1);
+    service.kill();
+    await service.killed();
+  });
+
+  test("and its database starts again, which nobody can tell from another database with its transactions", async () => {
+    const killed = await prepared();
+    await service.server?.stop();
+    await service.server?.start();
+    expect(await service.start()).toBe(true);
+    await resolved(killed.row, "unknown");
+    const again = await service.add(killed.row);
+    expect([again?.body.error.code, await service.runsOf(killed.row)]).toEqual(["OUTCOME_UNKNOWN", 0]);
+    service.kill();
+    await service.killed();
   });
 
   test("after its answer", async () => {
@@ -391,10 +458,11 @@ describe.skipIf(native === undefined)("a service that is killed during a change"
   test("leaves an audit that verifies, after more than 40 moments with every kind of outcome", async () => {
     const verified = await runStc(["audit", "verify", "--dir", join(service.folder, "audit")]);
     expect([verified.code, verified.out]).toEqual([SIGNATURES_NOT_CHECKED, expect.not.stringContaining("damage")]);
-    const counted = Object.entries(Object.groupBy(claims, (claim) => claim)).map(
-      ([claim, { length }]) => `${claim} ${length}`,
+    const counted = [claims, findings, repeats].map((all) =>
+      Object.entries(Object.groupBy<string, string>(all, (one) => one)).map(([one, some]) => `${one} ${some?.length}`),
     );
-    console.log(`${moments} moments: ${counted.join(", ")}`);
+    console.log(`${moments} moments: ${counted.map((one) => one.join(", ")).join("; found later: ")}`);
+    expect([...new Set(findings)].sort()).toEqual(["aborted", "committed", "unknown"]);
     expect(moments).toBeGreaterThanOrEqual(40);
     const kinds: readonly Claim[] = [
       "executed",

@@ -1,7 +1,8 @@
+import { sha256Hex } from "../../core/digest.ts";
 import type { UsedKey } from "../../core/types.ts";
 import type { Row } from "../../database/dialect.ts";
 import { integer, optionalText, text } from "../../database/rows.ts";
-import type { Approvals, KeyAsked, KeyEnd, KeyState, KeyUse, StoredAnswer } from "../types.ts";
+import type { Approvals, KeyAsked, KeyEnd, KeyState, KeyUse, ResolvedDoubt, StoredAnswer } from "../types.ts";
 import type { Claimant } from "./claims.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { toAnswer } from "./rows.ts";
@@ -137,11 +138,31 @@ async function doubt(tx: WriteTransaction, key: UsedKey, keepMs: number): Promis
     WHERE ${keyCondition(tx, key)} AND state = 'running' AND claimed_by IS NULL`;
 }
 
+/** Of a change that was made, the result is lost. A use that could have begun after this one's time is another call's: it is not touched. */
+export async function resolveKey(
+  tx: WriteTransaction,
+  { key, startedAt, isDone }: Pick<ResolvedDoubt, "key" | "startedAt" | "isDone">,
+  keepMs: number,
+): Promise<void> {
+  if (key === undefined || !(tx.now < startedAt + keepMs)) return;
+  const answer = isDone ? JSON.stringify(unkeptAnswer(sha256Hex("null"))) : null;
+  const kept = answer === null ? 0 : Buffer.byteLength(answer);
+  const rows = await tx.sql`
+    UPDATE approval_keys SET state = ${isDone ? "answered" : "not_run"}, answer = COALESCE(${answer}, answer), answer_bytes = ${kept}
+    WHERE ${keyCondition(tx, key)} AND state = 'unknown' AND member IS NULL
+    RETURNING key_hash`;
+  if (rows.length > 0 && kept > 0) await addToTotals(tx, key, { keys: 0, bytes: kept });
+}
+
 /** Returns what to store. For an answer that is too large: only that the call was made, or `not_run` when it may run again. */
 function keepable(answer: StoredAnswer, unkept: KeyEnd, bytesMax: number): StoredAnswer | KeyEnd {
   if (Buffer.byteLength(JSON.stringify(answer)) <= bytesMax) return answer;
   if (unkept === "not_run") return unkept;
-  return { result: null, filteredFields: ["*"], truncated: true, outputHash: answer.outputHash };
+  return unkeptAnswer(answer.outputHash);
+}
+
+function unkeptAnswer(outputHash: string): StoredAnswer {
+  return { result: null, filteredFields: ["*"], truncated: true, outputHash };
 }
 
 async function bytesLeft(tx: WriteTransaction, { issuer, subject }: KeyUse): Promise<number> {

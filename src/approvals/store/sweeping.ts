@@ -1,11 +1,12 @@
 import type { Row } from "../../database/dialect.ts";
+import type { ResolvedDoubt } from "../types.ts";
 import type { WriteTransaction } from "./database.ts";
 import { escalateDue } from "./escalations.ts";
-import { subtract } from "./keys.ts";
+import { resolveKey, subtract } from "./keys.ts";
 import { toApproval } from "./rows.ts";
 import { end, noteMode } from "./sessions.ts";
 import { DAY_MS, SECOND_MS, type Store } from "./store.ts";
-import { noteApproval } from "./transitions.ts";
+import { noteApproval, noteTransition } from "./transitions.ts";
 
 /** Maximum number of rows that one transaction changes, so that other writers wait only briefly. */
 const BATCH_MAX = 100;
@@ -34,6 +35,24 @@ export async function sweep(store: Store): Promise<void> {
 export async function doubtClaimsOf(store: Store, claimant: string): Promise<void> {
   await inBatches(store, (tx) => doubtWhere(tx, () => tx.sql`claimed_by = ${claimant}`, "process_ended"));
   await inBatches(store, (tx) => doubtKeys(tx, claimant, store));
+}
+
+export async function resolveDoubt(
+  store: Store,
+  { claimant, approvalId, isDone, ...use }: ResolvedDoubt,
+): Promise<void> {
+  const outcome = isDone ? "executed" : "failed";
+  await store.database.write(async (tx) => {
+    if (approvalId !== undefined) {
+      const rows = await tx.sql`
+        UPDATE approvals SET state = ${outcome}, version = version + 1
+        WHERE id = ${approvalId} AND state = 'in_doubt' AND claimed_by = ${claimant}
+        RETURNING *`;
+      const more = { outcome, cause: "resolved" };
+      noteTransition(tx, rows, { event: `approval.${outcome}`, journal: "approval.settled", more });
+    }
+    await resolveKey(tx, { ...use, isDone }, store.limits.idempotencySeconds * SECOND_MS);
+  });
 }
 
 async function doubtKeys(tx: WriteTransaction, claimant: string, { limits }: Store): Promise<readonly Row[]> {

@@ -199,7 +199,7 @@ export interface InterruptedCall {
   readonly key: UsedKey | undefined;
 }
 
-export function interruptedCall({ facts }: Intent): InterruptedCall {
+export function interruptedCall({ facts }: Pick<Intent, "facts">): InterruptedCall {
   const { caller, tool, approval } = PARTS;
   const rows = [caller.iss, caller.sub, tool.name, OTHERS.keyHash];
   const [issuer, subject, toolName, keyHash] = rows.map(({ name }) => asString(facts[name]));

@@ -128,6 +128,8 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
     async doubtClaimsOf(instance) {
       await call("doubtClaimsOf", { instance });
     },
+    // A member's doubt stays: only the hub's own calls are settled later.
+    resolveDoubt: async () => {},
     // The hub sweeps.
     sweep: async () => {},
     // The client belongs to the service.

@@ -5,6 +5,7 @@ import type {
   AnswerPlaces,
   AskedDrafts,
   CertificateExpiry,
+  ChangeFinding,
   Channel,
   ConfinementShown,
   KindReport,
@@ -131,6 +132,20 @@ export class Targets {
   /** Returns where the system of a tool stores the values of its answers, by path. */
   placesOf(tool: Tool): AnswerPlaces {
     return this.#opened.find(({ kind }) => kind.key in tool.target)?.handler.placesOf?.(tool) ?? new Map();
+  }
+
+  /** Whether a system may know the outcome of a change that was interrupted. */
+  get mayResolve(): boolean {
+    return this.#opened.some(({ handler }) => handler.resolve !== undefined);
+  }
+
+  /** Asks a system for the outcome of such a change; undefined when it keeps no record. Throws when it does not answer now. */
+  async resolve(...asked: Parameters<NonNullable<OpenedKind["resolve"]>>): Promise<ChangeFinding | undefined> {
+    for (const { handler } of this.#opened) {
+      const finding = await handler.resolve?.(...asked);
+      if (finding !== undefined) return finding;
+    }
+    return undefined;
   }
 
   /** Maps the name of each configured system of a kind to the kind's name. */

@@ -32,6 +32,7 @@ import { endHaltedCalls, openHalts } from "./halts.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 import { openHub, openMember } from "./hub-start.ts";
 import { formerLogsOf } from "./instance.ts";
+import { resolveInterrupted } from "./interrupted-changes.ts";
 import { openLimits } from "./limits.ts";
 import { learningFor, operatorViews } from "./operator-views.ts";
 import { openQuotas } from "./quotas.ts";
@@ -144,6 +145,13 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
     operations,
     journal,
   });
+  const resolving = resolveInterrupted(config, {
+    ...CAPABILITIES,
+    ...hooks,
+    audit,
+    approvals,
+    targets: () => snapshots.current().parts.targets,
+  });
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, audit });
   const formerLogs = await continueFormerLogs(config, { ...parts, approvals, hooks, modules });
   const reloading = startReloading(config, {
@@ -181,6 +189,7 @@ async function open(config: Config, modules: Modules, hooks: Hooks) {
     recording,
     waitingRoom,
     exporters,
+    resolving,
     formerLogs,
     reloading,
     versions,
@@ -303,6 +312,7 @@ async function close(opened: Opened, graceMs: number): Promise<void> {
   drain(opened);
   await idle(limits.admission, graceMs);
   recording.callRecords.shutDown();
+  await opened.resolving.close();
   await snapshots.close();
   await idle(limits.admission, graceMs);
   await recording.stop();

@@ -1,6 +1,6 @@
 import { Refusal } from "../../core/errors.ts";
 import type { RunContext } from "../../core/types.ts";
-import type { AnsweredRow, Outcome, PreparedStatement, Texts } from "./engine.ts";
+import type { AnsweredRow, Outcome, PreparedStatement, RecordedTransaction, Texts } from "./engine.ts";
 import { noSuchRow, SqlFailure } from "./failures.ts";
 
 const CONFLICTS_MAX = 3;
@@ -25,8 +25,8 @@ interface PlannedChange {
 export class Drifted extends Error {}
 
 /**
- * Changes rows. The id of the transaction is in the journal before COMMIT is sent: an operator who finds an unfinished change can
- * ask the database for its outcome. After a lost answer to COMMIT, the service asks at once.
+ * Changes rows. The id of the transaction is in the journal before COMMIT is sent: the next process asks for the outcome of a change
+ * that was interrupted. After a lost answer to COMMIT, the service asks at once.
  *
  * @throws {SqlFailure | Refusal | Drifted} when nothing is changed
  */
@@ -43,26 +43,27 @@ export async function runChange(planned: PlannedChange, context: RunContext): Pr
 
 async function changeOnce(planned: PlannedChange, context: RunContext): Promise<unknown> {
   const { statement, system, parameters, changes } = planned;
-  let prepared: { readonly result: unknown; readonly transaction: string } | undefined;
+  let prepared: { readonly result: unknown; readonly recorded: RecordedTransaction } | undefined;
   try {
     // One row more than may change is enough to see that there are too many.
     return await statement.change({ parameters, rows: changes + 1, context }, async (sent) => {
       if (!sent.isCurrent) throw new Drifted();
-      const { changed, transaction } = sent;
+      const { changed, transaction, server } = sent;
+      const recorded = { transaction, ...(server !== undefined && { server }) };
       checkBound(changed, planned);
       const result = planned.result(sent.rows, changed);
-      await context.record?.({ system, transaction, changed });
+      await context.record?.({ system, ...recorded, changed });
       context.begin?.();
-      prepared = { result, transaction };
+      prepared = { result, recorded };
       return result;
     });
   } catch (error) {
     if (!(error instanceof SqlFailure) || prepared === undefined || error.isDefinite) throw error;
-    const outcome = await resolved(statement, prepared.transaction);
+    const outcome = await resolved(statement, prepared.recorded);
     if (outcome === "committed") return prepared.result;
     if (outcome === "aborted") throw error;
     throw new Refusal("OUTCOME_UNKNOWN", "It is not known whether the change happened. Check before you call again.", {
-      cause: { system, transaction: prepared.transaction, because: error.message },
+      cause: { system, ...prepared.recorded, because: error.message },
     });
   }
 }
@@ -79,10 +80,10 @@ export function tooManyRows(changed: number, most: number): Refusal {
 }
 
 /** Asks the database for the outcome of a transaction. This has a time limit of its own: the caller's deadline may have passed. */
-async function resolved(statement: PreparedStatement, transaction: string): Promise<Outcome | undefined> {
+async function resolved(statement: PreparedStatement, recorded: RecordedTransaction): Promise<Outcome | undefined> {
   const signal = AbortSignal.timeout(RESOLVE_MS_MAX);
   while (!signal.aborted) {
-    const outcome = await statement.outcomeOf(transaction, signal).catch(() => "unreachable" as const);
+    const outcome = await statement.outcomeOf(recorded, signal).catch(() => "unreachable" as const);
     if (outcome !== "in progress" && outcome !== "unreachable") return outcome;
     await Bun.sleep(RESOLVE_PAUSE_MS);
   }

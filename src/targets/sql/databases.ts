@@ -3,6 +3,7 @@ import type { ServerProcesses } from "../../core/server-process.ts";
 import type {
   AnswerPlaces,
   AskedDrafts,
+  ChangeFinding,
   KindReport,
   Quarantine,
   SystemState,
@@ -18,6 +19,8 @@ import { SqlTool } from "./tool.ts";
 
 /** Time to check all tools at the start, in milliseconds: an unreachable database delays the start no longer. */
 const CHECK_MS_MAX = 10_000;
+
+const NOT_KNOWN = "the server has started again since, or no longer knows the transaction";
 
 interface DatabaseStatus extends SystemState {
   readonly circuit: Circuit;
@@ -116,6 +119,24 @@ export class Databases {
       return [name, { circuit: resilience.circuit, calls: resilience.calls }] as const;
     });
     return Object.fromEntries(states);
+  }
+
+  /** Returns the outcome of a change of an earlier process; undefined where the engine keeps no record of transactions. */
+  async resolve(
+    name: string,
+    { transaction, server }: Readonly<Record<string, unknown>>,
+    signal: AbortSignal,
+  ): Promise<ChangeFinding | undefined> {
+    const user = this.#systems.get(name)?.write;
+    if (user?.outcomeOf === undefined || typeof transaction !== "string" || typeof server !== "string")
+      return undefined;
+    const outcome = await user.outcomeOf({ transaction, server }, signal);
+    return outcome === undefined ? { outcome: "unknown", reason: NOT_KNOWN } : { outcome };
+  }
+
+  /** Whether a system keeps a record of its transactions. */
+  get mayResolve(): boolean {
+    return [...this.#systems.values()].some(({ write }) => write?.outcomeOf !== undefined);
   }
 
   /** Returns drafts of tools; a text when the database does not answer, undefined for a system of another kind. */

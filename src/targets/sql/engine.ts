@@ -108,6 +108,11 @@ export interface DatabaseUser {
   prepare(asked: AskedStatement, signal: AbortSignal): Promise<PreparedStatement>;
   /** Returns the keys of `DatabaseRules.columns` that match no column. Left out where the engine cannot know. @throws {SqlFailure} */
   unknownColumns?(keys: readonly string[], signal: AbortSignal): Promise<readonly string[]>;
+  /**
+   * Returns the outcome of a transaction of an earlier process; undefined when the outcome cannot be known. Left out where the engine
+   * keeps no record of transactions.
+   */
+  outcomeOf?(transaction: RecordedTransaction, signal: AbortSignal): Promise<Outcome | undefined>;
 }
 
 /** The tables and views of a database, for drafts of tools. Only its catalog is read. */
@@ -191,7 +196,7 @@ export interface PreparedStatement {
    */
   change<T>(asked: AskedChange, accept: (changed: Changed) => Promise<T>): Promise<T>;
   /** Returns the outcome of a transaction whose COMMIT was not answered; undefined when the outcome cannot be known. */
-  outcomeOf(transaction: string, signal: AbortSignal): Promise<Outcome | undefined>;
+  outcomeOf(transaction: RecordedTransaction, signal: AbortSignal): Promise<Outcome | undefined>;
 }
 
 /** The text of each parameter, as in the plan. */
@@ -217,10 +222,15 @@ export interface SqlAnswer {
 /** The text of each column. Undefined: the first row that was not sent, because all rows together exceed the limit. */
 export type AnsweredRow = readonly (string | null)[] | undefined;
 
-/** A change before COMMIT. */
-export interface Changed extends SqlAnswer {
-  /** Names the transaction in the journal; `outcomeOf` takes it. */
+/** Names a transaction in the journal; `outcomeOf` takes it. */
+export interface RecordedTransaction {
   readonly transaction: string;
+  /** The running server that has given the id, where another one may give the same id to another transaction. */
+  readonly server?: string;
+}
+
+/** A change before COMMIT. */
+export interface Changed extends SqlAnswer, RecordedTransaction {
   /** Number of changed rows. */
   readonly changed: number;
 }

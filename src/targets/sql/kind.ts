@@ -54,6 +54,7 @@ async function open(context: SqlContext, parts: SqlParts): Promise<OpenedKind> {
     report: (tools) => databases?.report(tools) ?? {},
     quarantineOf: (tool) => databases?.quarantineOf(tool),
     drafts: async (system, asked = { statements: [], hasChanges: false }) => databases?.drafts(system, asked),
+    ...(databases?.mayResolve === true && { resolve: (...asked) => databases.resolve(...asked) }),
     placesOf: (tool) => databases?.placesOf(tool) ?? new Map(),
     status: async () => databases?.status() ?? {},
     close: async () => databases?.close(),

@@ -222,6 +222,25 @@ test("the claims of a process that has ended are in doubt at once, and those of 
   expect(world.lines.at(-1)).toMatchObject({ type: "approval.settled", outcome: "in_doubt", cause: "process_ended" });
 });
 
+test("a claim in doubt is settled by the outcome of its call, when it is the claim of that process", async () => {
+  world.claimant = "log-a";
+  const [made, unmade, claimed] = [
+    await claimedFrom(store),
+    await claimedFrom(store, { planDigest: "b".repeat(64) }),
+    await claimedFrom(store, { planDigest: "c".repeat(64) }),
+  ];
+  const found = { claimant: "log-a", key: undefined, startedAt: world.now };
+  await store.resolveDoubt({ ...found, approvalId: claimed.id, isDone: true });
+  expect((await store.get(claimed.id))?.state).toBe("claimed");
+  await store.doubtClaimsOf("log-a");
+  await store.resolveDoubt({ ...found, claimant: "log-b", approvalId: made.id, isDone: true });
+  expect((await store.get(made.id))?.state).toBe("in_doubt");
+  for (const { id } of [made, unmade]) await store.resolveDoubt({ ...found, approvalId: id, isDone: id === made.id });
+  expect(world.lines.at(-1)).toMatchObject({ type: "approval.settled", outcome: "failed", cause: "resolved" });
+  const states = await Promise.all([made, unmade, claimed].map(async ({ id }) => (await store.get(id))?.state));
+  expect(states).toEqual(["executed", "failed", "in_doubt"]);
+});
+
 test("APR-56: a claim that lost its lease is in doubt, and a late result changes nothing", async () => {
   const approval = await claimedFrom(store);
   world.now += 900_000 - 1;

@@ -1,5 +1,6 @@
-import { afterEach, beforeEach, expect, test } from "bun:test";
-import type { Approvals, KeyUse } from "../../../src/approvals/types.ts";
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import type { Approvals, KeyUse, StoredAnswer } from "../../../src/approvals/types.ts";
+import { sha256Hex } from "../../../src/core/digest.ts";
 import { type ApprovalWorld, createApprovalWorld } from "../../support/approvals.ts";
 
 let world: ApprovalWorld;
@@ -22,6 +23,7 @@ const ANSWER = {
   filteredFields: ["items[].email"],
   outputHash: "f".repeat(64),
 };
+const FOUND = { claimant: "log-a", approvalId: undefined };
 const DAY_MS = 86_400_000;
 const LEASE_MS = 900_000;
 
@@ -109,6 +111,40 @@ test("an answer that is stored stays when its process ends later", async () => {
   await store.endKey(USE, ANSWER);
   await store.doubtKey(USE);
   expect(await store.beginKey(USE)).toEqual({ outcome: "answered", answer: ANSWER });
+});
+
+describe("an unknown use whose outcome is found later", () => {
+  const { argsHash: _, ...key } = USE;
+  const found = (isDone: boolean) => ({ ...FOUND, key, startedAt: world.now, isDone });
+
+  test("runs again where nothing was changed", async () => {
+    await store.beginKey(USE);
+    await store.resolveDoubt(found(false));
+    expect(await store.beginKey(USE)).toEqual({ outcome: "running" });
+    await store.doubtKey(key);
+    await store.resolveDoubt(found(false));
+    expect(await store.beginKey({ ...USE, argsHash: "b" })).toEqual({ outcome: "other_args" });
+    expect(await store.beginKey(USE)).toEqual({ outcome: "begin" });
+  });
+
+  test("is answered without its result where the change was made, for good", async () => {
+    await store.beginKey(USE);
+    await store.doubtKey(key);
+    await store.resolveDoubt(found(true));
+    const answer = { result: null, filteredFields: ["*"], truncated: true, outputHash: sha256Hex("null") };
+    expect(await store.beginKey(USE)).toEqual({ outcome: "answered", answer: answer as StoredAnswer });
+    await store.resolveDoubt(found(false));
+    expect(await store.beginKey(USE)).toEqual({ outcome: "answered", answer: answer as StoredAnswer });
+  });
+
+  test("stays unknown where the key may have been used again since", async () => {
+    await store.beginKey(USE);
+    await store.doubtKey(key);
+    for (const startedAt of [world.now - DAY_MS, Number.NaN]) {
+      await store.resolveDoubt({ ...found(false), startedAt });
+      expect(await store.beginKey(USE)).toEqual({ outcome: "unknown" });
+    }
+  });
 });
 
 test("an unknown outcome stays unknown", async () => {

@@ -53,7 +53,10 @@ INSERT INTO orders SELECT n, CASE WHEN n < 4 THEN 1 ELSE 2 END, 'open' FROM gene
     const result = await ask(binding, { customer: 1, status: "cancelled" }, undefined, { record });
     expect(result).toEqual({ changed: 3, rows: [1, 2, 3].map((id) => ({ id, status: "cancelled" })) });
     const transaction = expect.stringMatching(/^\d+$/);
-    expect(recorded).toEqual([{ system: "shop", transaction, changed: 3 }, UNCHANGED]);
+    expect(recorded).toEqual([
+      { system: "shop", transaction, server: expect.stringMatching(/^[\d. ]+$/), changed: 3 },
+      UNCHANGED,
+    ]);
     expect(await states()).toEqual([
       { status: "cancelled", n: 3 },
       { status: "open", n: 2 },

@@ -2,7 +2,9 @@ import { transact } from "../../../database/dialect.ts";
 import { ConnectionPool, StoreUnavailable } from "../../../database/pool.ts";
 import { connect } from "../../../database/postgres.ts";
 import type { PostgresAddress } from "../../../database/postgres-url.ts";
+import type { Outcome, RecordedTransaction } from "../engine.ts";
 import { sqlStateOf } from "./failures.ts";
+import { SERVER_SQL } from "./state.ts";
 
 const QUEUE_MS_MAX = 5_000;
 
@@ -141,12 +143,18 @@ export class SqlDatabase {
     });
   }
 
-  /** Returns the state of a transaction: `committed`, `aborted`, `in progress`; undefined when the server does not know. */
-  async statusOf(transactionId: string, signal: AbortSignal): Promise<string | undefined> {
+  /**
+   * Returns the outcome of a transaction. Undefined when the server does not know it, or has started again since: after a crash or from
+   * a backup, it may have given the same id to another transaction.
+   */
+  async outcomeOf({ transaction: id, server = "" }: RecordedTransaction, signal: AbortSignal) {
     const [[status] = []] = await this.read(signal, (transaction) =>
-      transaction.query("SELECT pg_xact_status($1::text::xid8)", [transactionId]),
+      transaction.query(`SELECT CASE WHEN ${SERVER_SQL} = $2::text THEN pg_xact_status($1::text::xid8) END`, [
+        id,
+        server,
+      ]),
     );
-    return typeof status === "string" ? status : undefined;
+    return typeof status === "string" ? (status as Outcome) : undefined;
   }
 
   close(): Promise<void> {

@@ -22,6 +22,14 @@ export function sameStateSql(at: number): string {
 AND ${STATE} OPERATOR(pg_catalog.=) $${at + 1}::text`;
 }
 
+/**
+ * Names the running server, without an interruption since it started: transactions keep their ids only that long. After a crash, the
+ * server may give an id again whose transaction it had not yet written, and so may a standby or a restored backup, which has the same
+ * system identifier. A crash without a start of the main process resets the statistics.
+ */
+export const SERVER_SQL = `pg_catalog.concat_ws(' ', extract(epoch FROM pg_catalog.pg_postmaster_start_time()),
+extract(epoch FROM pg_catalog.pg_stat_get_bgwriter_stat_reset_time()))`;
+
 /** Digests in the same state after which the next query only compares the state: where others write all the time, it would differ. */
 export const REPEATS_MIN = 8;
 /** Comparisons after which the digest is read again. */

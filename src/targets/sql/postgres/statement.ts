@@ -1,5 +1,5 @@
 import type { DescribedColumn, ResultLimits } from "../engine.ts";
-import { STATE_SQL, sameStateSql } from "./state.ts";
+import { SERVER_SQL, STATE_SQL, sameStateSql } from "./state.ts";
 
 /** The facts about a statement that its query is built from. */
 interface Described {
@@ -50,7 +50,7 @@ function once(proof: Proof): string {
  * Returns the change that runs: the statement as the only part of a `WITH` that may change something. PostgreSQL refuses anything there
  * but one INSERT, UPDATE, DELETE or MERGE with RETURNING. The parameters are those of `wrapped`.
  *
- * Each row has the digest, the id of the transaction, the number of changed rows, and what rows of `wrapped` have after the proof.
+ * Each row has the digest, the id of the transaction, the server, the number of changed rows, and what rows of `wrapped` have after the proof.
  */
 export function wrappedChange(
   statement: string,
@@ -60,7 +60,7 @@ export function wrappedChange(
 ): string {
   const { selected, from } = bounded("q", columns, limits, at);
   return `WITH q(${namesOf(columns).join(", ")}) AS (${statement}
-) SELECT ${digestSql}, pg_current_xact_id()::text, (SELECT count(*) FROM q)::text, ${selected} FROM (VALUES (1)) AS always ${from}`;
+) SELECT ${digestSql}, pg_current_xact_id()::text, (SELECT ${SERVER_SQL}), (SELECT count(*) FROM q)::text, ${selected} FROM (VALUES (1)) AS always ${from}`;
 }
 
 /** Returns the columns and the source of rows that are bounded. `source`: `q`, with the columns of a statement. */

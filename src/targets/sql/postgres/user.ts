@@ -7,6 +7,7 @@ import type {
   DatabaseUser,
   Outcome,
   PreparedStatement,
+  RecordedTransaction,
   ResultLimits,
   SqlAnswer,
   Texts,
@@ -77,6 +78,10 @@ export class PostgresUser implements DatabaseUser {
       throw failureOf(error);
     }
   }
+
+  outcomeOf(transaction: RecordedTransaction, signal: AbortSignal): Promise<Outcome | undefined> {
+    return this.#options.database.outcomeOf(transaction, signal);
+  }
 }
 
 const UNKNOWN_COLUMNS = `SELECT key FROM jsonb_array_elements_text($1::text::jsonb) AS keys(key) WHERE lower(key) NOT IN (
@@ -139,13 +144,14 @@ class PostgresStatement implements PreparedStatement {
       return await database.change(context.signal, async (transaction) => {
         await makeSettings(transaction, settings);
         const sent = await transaction.query(this.#text, [...parameters, String(rows)]);
-        const [digest, id, changed] = sent[0] ?? [];
+        const [digest, id, server, changed] = sent[0] ?? [];
         try {
           return await accept({
             isCurrent: digest === this.description.digest,
             transaction: String(id),
+            server: String(server),
             changed: Number(changed),
-            rows: Number(changed) === 0 ? [] : sent.map((row) => rowOf(row.slice(3))),
+            rows: Number(changed) === 0 ? [] : sent.map((row) => rowOf(row.slice(4))),
           });
         } catch (error) {
           refused = { error };
@@ -158,8 +164,8 @@ class PostgresStatement implements PreparedStatement {
     }
   }
 
-  async outcomeOf(transaction: string, signal: AbortSignal): Promise<Outcome | undefined> {
-    return (await this.#user.database.statusOf(transaction, signal)) as Outcome | undefined;
+  outcomeOf(transaction: RecordedTransaction, signal: AbortSignal): Promise<Outcome | undefined> {
+    return this.#user.database.outcomeOf(transaction, signal);
   }
 }
 

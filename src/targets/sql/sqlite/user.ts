@@ -9,6 +9,7 @@ import type {
   Description,
   Outcome,
   PreparedStatement,
+  RecordedTransaction,
   ResultLimits,
   SqlAnswer,
   Texts,
@@ -165,7 +166,7 @@ class SqliteStatement implements PreparedStatement {
   }
 
   /** Can only show that nothing was committed: after another commit, the marker does not show whose commit it was. */
-  async outcomeOf(transaction: string, signal: AbortSignal): Promise<Outcome | undefined> {
+  async outcomeOf({ transaction }: RecordedTransaction, signal: AbortSignal): Promise<Outcome | undefined> {
     await this.#user.ask({ do: "recover" }, signal);
     return this.#user.options.lastCommit() === transaction ? "aborted" : undefined;
   }
