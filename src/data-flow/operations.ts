@@ -56,8 +56,13 @@ const markRows = z.array(z.looseObject({ session: z.string(), mark: z.string(), 
 const storedPage = z.looseObject({
   texts: z.array(
     z.looseObject({
-      ...{ seq: z.int(), until: z.int(), tool: z.string(), traceId: z.string(), system: z.string() },
-      ...{ labels: z.array(z.string()), prints: z.instanceof(Uint8Array) },
+      seq: z.int(),
+      until: z.int(),
+      tool: z.string(),
+      traceId: z.string(),
+      system: z.string(),
+      labels: z.array(z.string()),
+      prints: z.instanceof(Uint8Array),
     }),
   ),
   isMore: z.boolean(),
