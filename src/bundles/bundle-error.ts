@@ -1,3 +1,5 @@
+import { printable } from "../core/printable.ts";
+
 /** Reason for which a bundle is refused, and the part of the refusal that programs compare. */
 export type BundleFault =
   /** Not a bundle: bounds, tar entries, JSON, members. */
@@ -18,13 +20,16 @@ export type BundleFault =
   /** No answer, or an unusable one. */
   | "unreachable";
 
-/** A bundle is refused. The message is one line, without texts of the server and without paths, which are in the `cause`. */
+/** Names and keys in a bundle are its author's, who may write thousands. */
+const CHARACTERS_MAX = 1_000;
+
+/** A bundle is refused. The message is one line, printable and short, without texts of the server and without paths, which are in the `cause`. */
 export class BundleError extends Error {
   override readonly name = "BundleError";
   readonly fault: BundleFault;
 
   constructor(fault: BundleFault, message: string, cause?: unknown) {
-    super(message, cause === undefined ? {} : { cause });
+    super(printable(message).slice(0, CHARACTERS_MAX), cause === undefined ? {} : { cause });
     this.fault = fault;
   }
 }

@@ -1,5 +1,6 @@
 import type { KeyObject } from "node:crypto";
 import { sha256Hex } from "../core/digest.ts";
+import { StartupError } from "../core/errors.ts";
 import type { EpochMs } from "../core/types.ts";
 import { type ArchiveFiles, pathProblem, unpack } from "./archive.ts";
 import { assertBundle, BundleError } from "./bundle-error.ts";
@@ -21,7 +22,7 @@ export interface BundleExpectations {
   readonly timestampKeys: readonly KeyObject[];
   readonly minVersion: number;
   readonly allowsCode: boolean;
-  /** Reads YAML. @throws {Error} that says what is wrong */
+  /** Reads YAML. @throws {StartupError} that says what is wrong */
   readonly readYaml: (text: string, origin: string) => unknown;
 }
 
@@ -196,6 +197,7 @@ function yamlIn(bytes: Uint8Array, readYaml: BundleExpectations["readYaml"]): un
   try {
     return readYaml(new TextDecoder("utf-8", { fatal: true }).decode(bytes), POLICY_FILE);
   } catch (error) {
-    throw new BundleError("policy", error instanceof Error ? error.message : `${POLICY_FILE}: cannot be read`);
+    const problem = error instanceof StartupError ? error.problems.join("; ") : `${POLICY_FILE}: cannot be read`;
+    throw new BundleError("policy", problem);
   }
 }
