@@ -111,8 +111,13 @@ export function readTimestamp(bytes: Uint8Array, expected: BundleExpectations): 
   return timestamp;
 }
 
-export function isExpired({ expires }: Pick<Timestamp, "expires">, now: EpochMs): boolean {
-  return now > Date.parse(expires) + CLOCK_TOLERANCE_MS;
+export function isExpired(timestamp: Pick<Timestamp, "expires">, now: EpochMs): boolean {
+  return now > lastMoment(timestamp);
+}
+
+/** Returns the last moment at which a timestamp counts as not expired. */
+export function lastMoment({ expires }: Pick<Timestamp, "expires">): EpochMs {
+  return Date.parse(expires) + CLOCK_TOLERANCE_MS;
 }
 
 /** Checks a bundle against the version and digest that the timestamp names. @throws {BundleError} */

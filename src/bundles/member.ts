@@ -1,5 +1,6 @@
 import { relative } from "node:path";
 import type { JournalLine } from "../audit/journal/journal.ts";
+import type { BundleState } from "../core/bundle-states.ts";
 import { errorText, systemCode } from "../core/error-text.ts";
 import { StartupError } from "../core/errors.ts";
 import { retryDelayMs } from "../core/retry.ts";
@@ -9,13 +10,14 @@ import type { BundleSection } from "../runtime/config/bundle.ts";
 import { parseYaml } from "../runtime/config/file.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
-import { assertBundle, BundleError } from "./bundle-error.ts";
+import { assertBundle, BundleError, type BundleFault } from "./bundle-error.ts";
 import {
   type Accepted,
   type BundleExpectations,
   checkBundle,
   checkTimestamp,
   isExpired,
+  lastMoment,
   remembered,
 } from "./checks.ts";
 import { type BundleAddress, fetchFile } from "./client.ts";
@@ -38,12 +40,7 @@ const PACE_MS = 200;
  * been corrected. Each attempt is a reload, with lines in log and journal.
  */
 const INVALID_RETRY_MS = 600_000;
-
-/**
- * `current`: the newest bundle is in force. `held`: its rollout keeps it from this member. `refused`, `unreachable`: the last attempt
- * failed. `expired`: nobody has vouched for the bundle in force in time.
- */
-export type BundleState = "current" | "held" | "refused" | "unreachable" | "expired";
+const EXPIRY_CHECK_MS = 60_000;
 
 /** What operators see of the bundle of a member. */
 export interface BundleStatus {
@@ -55,6 +52,8 @@ export interface BundleStatus {
   /** ISO 8601. */
   readonly expires: string;
   readonly lastError: string | null;
+  /** The reason of `lastError` that programs compare. */
+  readonly fault: BundleFault | null;
 }
 
 type Log = (level: "info" | "warn" | "error", event: Readonly<Record<string, unknown>>, message: string) => void;
@@ -90,6 +89,7 @@ export class BundleMember {
   #isProven = false;
   #failure: BundleError | undefined;
   #reported = "";
+  #untilExpiry: ReturnType<typeof setTimeout> | undefined;
 
   private constructor(section: BundleSection, capabilities: Capabilities) {
     this.#section = section;
@@ -159,6 +159,7 @@ export class BundleMember {
       offered: timestamp.version,
       expires: timestamp.expires,
       lastError: this.#failure?.message ?? null,
+      fault: this.#failure?.fault ?? null,
     };
   }
 
@@ -166,8 +167,12 @@ export class BundleMember {
   async follow(followed: Followed): Promise<() => void> {
     this.#isProven = true;
     await this.#begin(followed);
+    this.#awaitExpiry(followed);
     void this.#poll(followed);
-    return () => this.#end.abort();
+    return () => {
+      this.#end.abort();
+      clearTimeout(this.#untilExpiry);
+    };
   }
 
   async #begin({ journal, log }: Followed): Promise<void> {
@@ -257,8 +262,25 @@ export class BundleMember {
         else etag = undefined;
       }
       await this.#report(followed);
+      this.#awaitExpiry(followed);
       if (pauseMs > 0) await paused(pauseMs, signal);
     }
+  }
+
+  /** Reports the expiry when it comes: the server may hold the next request for minutes. */
+  #awaitExpiry(followed: Followed): void {
+    clearTimeout(this.#untilExpiry);
+    const { timestamp } = this.#known;
+    const nowMs = this.#capabilities.clock();
+    if (isExpired(timestamp, nowMs) || this.#end.signal.aborted) return;
+    const noticed = async (): Promise<void> => {
+      if (isExpired(this.#known.timestamp, this.#capabilities.clock())) await this.#report(followed);
+      else this.#awaitExpiry(followed);
+    };
+    // The clock may be set, and the machine may sleep.
+    const leftMs = lastMoment(timestamp) - nowMs;
+    this.#untilExpiry = setTimeout(() => void noticed(), Math.min(leftMs + 1, EXPIRY_CHECK_MS));
+    this.#untilExpiry.unref();
   }
 
   /** Members wait for different times, so that not all of them come back at once. */

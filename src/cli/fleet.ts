@@ -1,4 +1,4 @@
-import { memberListing } from "../core/api/members.ts";
+import { type MemberListing, memberListing } from "../core/api/members.ts";
 import { printableCell } from "../core/printable.ts";
 import { printListing } from "./approvals/view.ts";
 import { type ClientOptions, connectAndRequest, unknownAnswer } from "./client.ts";
@@ -6,6 +6,12 @@ import { print } from "./output.ts";
 
 /** Enough to tell configurations apart. */
 const VERSION_CHARACTERS = 12;
+
+function bundleCell(bundle: MemberListing["members"][number]["bundle"]): string {
+  if (bundle === undefined) return "-";
+  const { version, digest, state, fault } = bundle;
+  return `${version} ${state}${fault === undefined ? "" : ` (${fault})`} ${digest}`;
+}
 
 /** `stc fleet members`: lists the members of a hub. */
 export async function listMembers(options: ClientOptions): Promise<void> {
@@ -23,10 +29,14 @@ export async function listMembers(options: ClientOptions): Promise<void> {
       member.instance,
       member.version ?? "-",
       member.policyVersion?.slice(0, VERSION_CHARACTERS) ?? "-",
+      bundleCell(member.bundle),
       member.connected ? "connected" : "away",
       member.lastContact,
       String(member.inFlight),
     ].map(printableCell),
   );
-  printListing([["MEMBER", "INSTANCE", "VERSION", "CONFIGURATION", "STATE", "LAST CONTACT", "REQUESTS"], ...rows]);
+  printListing([
+    ["MEMBER", "INSTANCE", "VERSION", "CONFIGURATION", "BUNDLE", "STATE", "LAST CONTACT", "REQUESTS"],
+    ...rows,
+  ]);
 }

@@ -63,7 +63,12 @@ export async function startService(
   const worker = config.worker === undefined ? undefined : await (await import("./workers.ts")).openWorker();
   let parent: Awaited<ReturnType<typeof openParent>> | undefined;
   const hooks = hooksOf(log, metrics, () => parent?.roll("watch"));
-  const service = await wire(config, modules, { ...hooks, readAgain, rateTable: worker?.rateTable });
+  const service = await wire(config, modules, {
+    ...hooks,
+    readAgain,
+    rateTable: worker?.rateTable,
+    bundle: bundle && (() => factOf(bundle)),
+  });
   detector = service.detector;
   const isParent = worker === undefined && config.server.workers > 1;
   if (isParent) parent = await parentOf(config, { service, metrics, log });
@@ -303,6 +308,12 @@ function servedParts(config: Config, service: Service, { workers, bundle }: Stat
 }
 
 const UPSTREAM_LEVELS = { quarantined: "error", restored: "info", failed: "warn", output: "info" } as const;
+
+/** What a hub is told. */
+function factOf(bundle: BundleMember): ReturnType<NonNullable<Hooks["bundle"]>> {
+  const { version, digest, state, fault } = bundle.status();
+  return { version, digest, state, fault: fault ?? undefined };
+}
 
 /** `onWatched` is called when a change that the service has noticed itself was adopted. */
 function hooksOf(log: Logger, metrics: Metrics, onWatched: () => void): Hooks {

@@ -14,6 +14,12 @@ import type { Quotas } from "../quotas/quotas.ts";
 import type { ConfigurationState } from "../runtime/reload/types.ts";
 import { createLoadMetrics, type LoadMetrics } from "./connections/load.ts";
 
+interface MemberBundles {
+  readonly version: number;
+  readonly state: string;
+  readonly members: number;
+}
+
 interface MetricSources {
   /** Whether `/readyz` says so; absent where another process answers it. */
   readonly isReady?: () => boolean;
@@ -42,7 +48,7 @@ interface MetricSources {
   readonly flowCounts?: () => Readonly<Record<string, number>> | undefined;
   readonly dropped?: Readonly<Record<string, () => number>>;
   /** Counts the members of a hub; undefined in a service that is none. */
-  readonly hub?: { connected(): number } | undefined;
+  readonly hub?: { connected(): number; bundles(): readonly MemberBundles[] } | undefined;
   /** Returns the state of the fleet's bundle; undefined where the configuration has none. */
   readonly bundle?: () => { readonly version: number; readonly state: string; readonly expires: string } | undefined;
   /** Returns counts of the worker processes; undefined when there are none. */
@@ -258,6 +264,22 @@ function row(
 const lone = (value: number): readonly Sample[] => [[{}, value]];
 const loneOf = (value: number | undefined): readonly Sample[] => (value === undefined ? [] : lone(value));
 
+/** Members say what they like: further versions count as `other`. */
+const BUNDLES_MAX = 50;
+
+function memberBundles(counted: readonly MemberBundles[]): readonly Sample[] {
+  const sorted = counted.toSorted((one, other) => other.members - one.members);
+  const named = sorted
+    .slice(0, BUNDLES_MAX)
+    .map(({ version, state, members }): Sample => [{ version: String(version), state }, members]);
+  const others = Map.groupBy(sorted.slice(BUNDLES_MAX), ({ state }) => state);
+  const rest = [...others].map(([state, all]): Sample => {
+    const members = all.reduce((sum, one) => sum + one.members, 0);
+    return [{ version: "other", state }, members];
+  });
+  return [...named, ...rest];
+}
+
 /** A store that does not answer within this time counts as away, so that a scrape does not wait for it. */
 const BACKLOG_MS = 2_000;
 
@@ -341,6 +363,16 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
   ),
   row(Gauge, ["stc_hub_members_connected", "Instances of members whose stream from this hub is open"], ({ hub }) =>
     hub === undefined ? [] : lone(hub.connected()),
+  ),
+  row(
+    Gauge,
+    [
+      "stc_hub_member_bundles",
+      "Connected instances of members, by the version and the state of their bundle",
+      "version",
+      "state",
+    ],
+    ({ hub }) => memberBundles(hub?.bundles() ?? []),
   ),
   row(Gauge, ["stc_workers_ready", "Worker processes that accept calls"], ({ workers }) => {
     const counts = workers?.();

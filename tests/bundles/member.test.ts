@@ -1,10 +1,25 @@
-import { afterEach, beforeEach, expect, test } from "bun:test";
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { lastMoment } from "../../src/bundles/checks.ts";
+import { BundleMember } from "../../src/bundles/member.ts";
 import type { BundleServer } from "../../src/bundles/server.ts";
 import { configuration } from "../../src/cli/configuration.ts";
 import { StartupError } from "../../src/core/errors.ts";
+import { present } from "../../src/core/present.ts";
 import { SafeToolCall, type SafeToolCallOptions } from "../../src/index.ts";
+import { readBundleFile } from "../../src/runtime/config/file.ts";
 import { fingerprintOf } from "../../src/runtime/reload/fingerprints.ts";
 import { assemble } from "../support/build.ts";
 import { BundleFleet, HOUR_MS, newKey } from "../support/bundle-fleet.ts";
@@ -260,6 +275,138 @@ test("an expired timestamp: the bundle stays in force, and operators see it", as
 
   member.configure(server.url, { onExpiry: "refuseStart" });
   expect(await startProblems()).toEqual([expect.stringContaining("bundle: the timestamp cannot be fetched")]);
+});
+
+test("the expiry of a running member is reported when it comes, while the server holds the next request", async () => {
+  const expiresMs = Date.now() + HOUR_MS;
+  const { digest } = fleet.publish({ version: 1, expiresMs });
+  let isHeld = false;
+  const seen = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    idleTimeout: 0,
+    fetch({ url, headers, signal }) {
+      isHeld ||= headers.has("prefer");
+      return fetch(new URL(new URL(url).pathname, server.url), { headers, signal });
+    },
+  });
+  member.configure(seen.url.href, { pollSeconds: 300 });
+  const section = present(readBundleFile(member.file), "the section");
+  const lastMs = lastMoment({ expires: new Date(expiresMs).toISOString() });
+  let nowMs = lastMs - 20;
+  const alone = await BundleMember.open(section, { clock: () => nowMs, monotonic: () => performance.now() });
+  const expired: object[] = [];
+  const unfollow = await alone.follow({
+    reload: () => Promise.reject(new Error("there is no other bundle")),
+    journal: async (line) => void (line.type === "bundle.expired" && expired.push(line)),
+    log: () => {},
+  });
+  await until("the held request", () => isHeld || undefined);
+  expect(expired).toEqual([]);
+  nowMs = lastMs + 1;
+  await until("the entry", () => expired[0]);
+  expect(alone.status()).toMatchObject({ state: "expired", version: 1, lastError: null, fault: null });
+  const renewed = { version: 1, digest, createdAtMs: Date.now() + 1, expiresMs: expiresMs + HOUR_MS };
+  fleet.write("served/timestamp.json", fleet.timestamp(renewed));
+  await until("the end of the alarm", () => alone.status().state === "current" || undefined);
+  expect(expired).toHaveLength(1);
+  unfollow();
+  await seen.stop(true);
+});
+
+test("a bundle whose transfer is cut in the middle is refused as unreachable, and fetched again", async () => {
+  const first = fleet.publish({ version: 1 });
+  await member.start();
+  await member.stop();
+  let cuts = 0;
+  const cutting = createServer(async ({ url = "", headers }, response) => {
+    const known = headers["if-none-match"];
+    const answer = await fetch(new URL(url, server.url), {
+      headers: { ...(known !== undefined && { "if-none-match": known }) },
+    });
+    const body = Buffer.from(await answer.arrayBuffer());
+    const etag = answer.headers.get("etag") ?? "";
+    response.writeHead(answer.status, { etag, "content-length": body.length });
+    if (!url.endsWith(".tar.gz") || cuts >= 2) return void response.end(body);
+    cuts += 1;
+    response.write(body.subarray(0, body.length / 2), () => response.socket?.resetAndDestroy());
+  });
+  await new Promise<void>((resolve) => cutting.listen(0, "127.0.0.1", resolve));
+  const { port } = cutting.address() as AddressInfo;
+  member.configure(`http://127.0.0.1:${port}/`, { pollSeconds: 1 });
+  await member.start();
+  fleet.publish({ version: 2, previous: first.digest });
+  const status = await inState("unreachable", 1);
+  expect(status).toMatchObject({ fault: "unreachable", offered: 1 });
+  expect(status.lastError).toStartWith("the bundle cannot be fetched");
+  expect(await member.says()).toBe("v1");
+  expect(member.remembered()).toMatchObject({ version: 1, digest: first.digest });
+  await inState("current", 2);
+  expect(await member.says()).toBe("v2");
+  expect(cuts).toBe(2);
+  await member.stop();
+  cutting.closeAllConnections();
+  await new Promise((resolve) => cutting.close(resolve));
+});
+
+describe("files that a loss of power has cut", () => {
+  const HALF = 0.5;
+  const cut = (path: string, part: number): void => truncateSync(path, Math.floor(statSync(path).size * part));
+
+  beforeEach(async () => {
+    fleet.publish({ version: 1 });
+    await member.start();
+    await member.stop();
+  });
+
+  test.each([0, HALF])("the kept archive, %d of it: the member fetches it again", async (part) => {
+    const { digest } = member.remembered();
+    const path = join(member.folder, "bundle", `${digest}.tar.gz`);
+    const whole = readFileSync(path);
+    cut(path, part);
+    await member.start();
+    expect(await member.says()).toBe("v1");
+    expect(readFileSync(path).equals(whole)).toBe(true);
+  });
+
+  test.each([0, HALF])("a manifest, %d of it: it is unpacked again, without the server", async (part) => {
+    const versions = join(member.folder, "bundle/versions");
+    const [folder = ""] = readdirSync(versions);
+    await server.close();
+    cut(join(versions, folder, "tools/hello.tool.yaml"), part);
+    await member.start();
+    expect(await member.says()).toBe("v1");
+  });
+
+  test.each([0, HALF])("the highest version, %d of it: the start is refused and says what to do", async (part) => {
+    const path = join(member.folder, "bundle/state.json");
+    cut(path, part);
+    expect(await startProblems()).toEqual([
+      `bundle.dir: ${path} cannot be read: set bundle.minVersion to the version in use and remove the file to begin again`,
+    ]);
+    // Nothing was forgotten: the advice is followed by a person.
+    expect(existsSync(path)).toBe(true);
+    rmSync(path);
+    member.configure(server.url, { minVersion: 2 });
+    expect(await startProblems()).toEqual([expect.stringContaining("is below")]);
+    member.configure(server.url, { minVersion: 1 });
+    await member.start();
+    expect(await member.says()).toBe("v1");
+  });
+
+  test("drafts that were never renamed are no obstacle", async () => {
+    const { digest } = member.remembered();
+    const dir = join(member.folder, "bundle");
+    const [folder = ""] = readdirSync(join(dir, "versions"));
+    mkdirSync(join(dir, "versions", `${folder}.new`, "tools"), { recursive: true });
+    writeFileSync(join(dir, "versions", `${folder}.new`, "tools/hello.tool.yaml"), "name: hal");
+    rmSync(join(dir, "versions", folder), { recursive: true });
+    await server.close();
+    await member.start();
+    expect(await member.says()).toBe("v1");
+    expect(member.remembered().digest).toBe(digest);
+    expect(readdirSync(join(dir, "versions"))).toEqual([folder]);
+  });
 });
 
 test("a renewed timestamp ends the alarm, without another bundle", async () => {

@@ -198,7 +198,7 @@ type Mutable = { -readonly [Key in keyof Shape]: Shape[Key] } & Record<string, u
 /** Returns the JSON Schema (draft 7) of the configuration: structure and defaults of the Zod schema, words of the reference. */
 export function configurationSchema(): Readonly<Record<string, unknown>> {
   const [whole, ...kinds] = SECTIONS.map(({ at, schema }) => ({ at, shape: describedSchema(schema, at) }));
-  const { $schema, properties = {}, ...rest } = whole?.shape ?? {};
+  const { $schema, properties = {}, required = [], ...rest } = whole?.shape ?? {};
   const { jwt, tools, systems, ...sections } = properties as Record<string, Mutable>;
   const nameOf = (at: string): string => at.replace(/^systems\.<|>$/g, "");
   const definitions = kinds.filter(({ at }) => at.startsWith("systems.<")).map(({ at, shape }) => [nameOf(at), shape]);
@@ -212,6 +212,9 @@ export function configurationSchema(): Readonly<Record<string, unknown>> {
     $id: "urn:safe-tool-call:configuration",
     title: "Configuration of Safe Tool Call",
     ...rest,
+    required: required.filter((key) => key !== "tools"),
+    // A bundle may bring the tools.
+    anyOf: [{ required: ["tools"] }, { required: ["bundle"] }],
     properties: {
       tools: { ...tools, items: TEXT },
       jwt: { anyOf: [jwt, issuerAlone(jwt)], description: "Who may call: the issuers of tokens, or one issuer alone." },

@@ -12,7 +12,7 @@ const schema = JSON.parse(schemaContent());
 const ajv = new Ajv({ strict: false, allErrors: true, validateFormats: false });
 const validate = ajv.compile(schema);
 /** Blocks of pages show parts of a configuration. */
-const validatePart = ajv.compile({ ...schema, $id: "urn:safe-tool-call:part", required: [] });
+const validatePart = ajv.compile({ ...schema, $id: "urn:safe-tool-call:part", required: [], anyOf: [{}] });
 const SECTIONS = Object.keys(schema.properties);
 
 function problemsOf(check: typeof validate, value: unknown): readonly string[] {
@@ -61,6 +61,13 @@ const GOOD = {
   audit: { dir: "audit" },
   jwt: { issuers: [{ issuer: "https://x", audience: "a", algorithms: ["ES256"], jwksUri: "https://x/jwks.json" }] },
 };
+
+test("the schema accepts a member's own file without tools, which its bundle brings", () => {
+  const { tools: _, ...own } = GOOD;
+  const files = { keysFile: "./keys.pem", timestampKeysFile: "./online.pem" };
+  const bundle = { url: "https://x/bundle.tar.gz", dir: "./b", fleet: "shop", environment: "test", ...files };
+  expect(problemsOf(validate, { ...own, bundle })).toEqual([]);
+});
 
 describe("the schema refuses", () => {
   test("nothing of what the wrong configurations below are made of", () => {

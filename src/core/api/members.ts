@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { BUNDLE_STATES } from "../bundle-states.ts";
 import type { ReadonlyDeep } from "./readonly.ts";
 
 /** The instances of members that this hub has heard of within the last hour: `GET /members`. */
@@ -9,6 +10,15 @@ export const memberListing = z.object({
       instance: z.string().describe("Id of the log that it writes."),
       version: z.string().optional(),
       policyVersion: z.string().optional().describe("Of the configuration in use, as in its audit entries."),
+      bundle: z
+        .object({
+          version: z.int().describe("Of the bundle in force."),
+          digest: z.string().describe("The first characters."),
+          state: z.enum(BUNDLE_STATES),
+          fault: z.string().optional().describe("Why the last attempt to take one over failed."),
+        })
+        .optional()
+        .describe("The fleet's bundle at this member."),
       connected: z.boolean().describe("Whether its stream from this hub is open."),
       lastContact: z.string(),
       inFlight: z.int().describe("Its requests that are not answered yet."),

@@ -11,6 +11,7 @@ interface KnownMember {
   readonly instance: string;
   readonly version?: string | undefined;
   readonly policyVersion?: string | undefined;
+  readonly bundle?: MemberListing["members"][number]["bundle"];
   readonly lastContact: EpochMs;
   readonly isConnected: boolean;
   readonly inFlight: number;
@@ -28,7 +29,8 @@ export const endpoints: readonly Endpoint<MembersPart>[] = [
   endpoint({
     method: "GET",
     path: "/members",
-    summary: "The members that this hub has heard of within the last hour: version, configuration, last contact.",
+    summary:
+      "The members that this hub has heard of within the last hour: version, configuration, bundle, last contact.",
     audience: "operators",
     permission: "metrics:read",
     onlyWith: "`hub.listen`",

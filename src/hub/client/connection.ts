@@ -1,6 +1,7 @@
 import type { EpochMs } from "../../core/types.ts";
 import { EgressError, type EgressStream, egressReason } from "../../egress/request.ts";
 import type { RotatingClient } from "../../egress/rotating-client.ts";
+import { type BundleFact, bundleFactText } from "../bundle-fact.ts";
 import { HubRefusal, HubUnavailable } from "../errors.ts";
 import { decodeWire, HUB_BYTES_MAX, WireError } from "../wire.ts";
 
@@ -11,6 +12,7 @@ export interface OwnFacts {
   readonly version: string;
   /** Digest of the configuration in use. */
   readonly policyVersion?: string | undefined;
+  readonly bundle?: BundleFact | undefined;
 }
 
 export interface HubConnectionOptions {
@@ -104,12 +106,13 @@ export class HubConnection {
 
   #headers(): Record<string, string> {
     const { facts, token } = this.#options;
-    const { instance, version, policyVersion } = facts();
+    const { instance, version, policyVersion, bundle } = facts();
     if (instance === undefined) throw new NoAnswer("the audit log has no id yet");
     return {
       "stc-instance": instance,
       "stc-version": version,
       ...(policyVersion !== undefined && { "stc-policy-version": policyVersion }),
+      ...(bundle !== undefined && { "stc-bundle": bundleFactText(bundle) }),
       ...(token !== undefined && { authorization: `Bearer ${readToken(token)}` }),
     };
   }

@@ -1,4 +1,5 @@
 import type { EpochMs } from "../../core/types.ts";
+import type { BundleFact } from "../bundle-fact.ts";
 import type { HubMember } from "../contract.ts";
 
 /** What a member says of itself. */
@@ -6,6 +7,7 @@ export interface MemberFacts {
   readonly version?: string | undefined;
   /** Digest of the configuration in use. */
   readonly policyVersion?: string | undefined;
+  readonly bundle?: BundleFact | undefined;
 }
 
 /** An instance of a member, as operators see it. */
@@ -16,6 +18,10 @@ export interface MemberState extends MemberFacts {
   readonly lastContact: EpochMs;
   readonly isConnected: boolean;
   readonly inFlight: number;
+}
+
+export interface CountedBundle extends Pick<BundleFact, "version" | "state"> {
+  readonly members: number;
 }
 
 /** Instances that nobody has heard of for this long are forgotten. */
@@ -54,6 +60,18 @@ export class ConnectedMembers {
     let count = 0;
     for (const { isConnected } of this.#entries.values()) if (isConnected) count += 1;
     return count;
+  }
+
+  /** Counts the instances whose stream is open by the version and the state of their bundle. */
+  bundles(): readonly CountedBundle[] {
+    const counts = new Map<string, CountedBundle>();
+    for (const { isConnected, bundle } of this.#entries.values()) {
+      if (!isConnected || bundle === undefined) continue;
+      const { version, state } = bundle;
+      const key = `${version} ${state}`;
+      counts.set(key, { version, state, members: (counts.get(key)?.members ?? 0) + 1 });
+    }
+    return [...counts.values()];
   }
 
   list(): readonly MemberState[] {

@@ -4,6 +4,7 @@ import type { EpochMs } from "../../core/types.ts";
 import { ForwardedConnections } from "../../http/connections/listening-forwarded.ts";
 import { type TlsListener, type TlsSource, tlsServer } from "../../http/connections/listening-tls.ts";
 import { sourceOf } from "../../http/connections/sources.ts";
+import { parseBundleFact } from "../bundle-fact.ts";
 import { HubRefusal, HubUnavailable } from "../errors.ts";
 import { HUB_BYTES_MAX } from "../wire.ts";
 import type { ConnectedMembers, MemberFacts } from "./connected.ts";
@@ -206,7 +207,12 @@ function factsOf({ headers }: IncomingMessage): MemberFacts {
     const value = headers[name];
     return typeof value === "string" && FACT.test(value) ? value : undefined;
   };
-  return { version: fact("stc-version"), policyVersion: fact("stc-policy-version") };
+  const bundle = fact("stc-bundle");
+  return {
+    version: fact("stc-version"),
+    policyVersion: fact("stc-policy-version"),
+    bundle: bundle === undefined ? undefined : parseBundleFact(bundle),
+  };
 }
 
 /** `hold` takes room for bytes, or throws. */

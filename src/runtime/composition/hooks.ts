@@ -2,6 +2,7 @@ import type { ApprovalCallback } from "../../approvals/callback.ts";
 import type { EntryDraft } from "../../audit/entry.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
 import type { CertificateEvent, UpstreamEvent } from "../../core/target-kind.ts";
+import type { BundleFact } from "../../hub/bundle-fact.ts";
 import type { HubOutcome } from "../../hub/server/listener.ts";
 import type { CallRecordLog } from "../../pipeline/call-record.ts";
 import type { ReviewResult } from "../../pipeline/identity/token-review.ts";
@@ -34,6 +35,8 @@ export interface Hooks {
   readonly onReload?: (event: ReloadEvent, config: Config) => void;
   /** Where a worker counts calls together with the others of its parent; undefined in every other process. */
   readonly rateTable?: RateTable | undefined;
+  /** Returns the state of the fleet's bundle, which a member tells its hub. */
+  readonly bundle?: (() => BundleFact | undefined) | undefined;
   /** Receives for what the start waits, once. */
   readonly onWait?: (message: string) => void;
   /** Receives each request of a hub's member: its method, how it ended, and its duration. */

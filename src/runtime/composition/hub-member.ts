@@ -11,7 +11,7 @@ import type { HubClient } from "../../hub/contract.ts";
 import { hubApprovals } from "../../hub/methods/hub-approvals.ts";
 import { hubState } from "../../hub/methods/state.ts";
 import type { Config } from "../config/config.ts";
-import type { Capabilities } from "./hooks.ts";
+import type { Capabilities, Hooks } from "./hooks.ts";
 import type { HubSettings } from "./hub-settings.ts";
 
 const REQUEST_MS = 1_000;
@@ -19,7 +19,7 @@ const REQUEST_MS = 1_000;
 const CONNECTIONS_MAX = 8;
 const ID_BYTES = 16;
 
-interface MemberParts extends Pick<Capabilities, "clock" | "monotonic" | "random"> {
+interface MemberParts extends Pick<Capabilities, "clock" | "monotonic" | "random">, Pick<Hooks, "bundle"> {
   readonly settings: NonNullable<HubSettings["member"]>;
   readonly log: (message: string, cause: unknown) => void;
   readonly onCertificates?: ((event: CertificateEvent) => void) | undefined;
@@ -70,14 +70,14 @@ export function newRequestId(): string {
 }
 
 function clientOf(config: Config, parts: MemberParts): HubClient {
-  const { settings, clock, monotonic, random, log, onCertificates, instance, policyVersion } = parts;
+  const { settings, clock, monotonic, random, log, onCertificates, instance, policyVersion, bundle } = parts;
   const { url, connections } = openConnections(config, settings);
   connections.watch({ now: clock, report: onCertificates ?? (() => {}) });
   return openHubClient({
     url,
     connections,
     token: settings.readToken,
-    facts: () => ({ instance: instance(), version: VERSION, policyVersion: policyVersion() }),
+    facts: () => ({ instance: instance(), version: VERSION, policyVersion: policyVersion(), bundle: bundle?.() }),
     newId: newRequestId,
     monotonic,
     random,

@@ -20,7 +20,7 @@ export async function openHub(config: Config, { hub, approvals, ...parts }: HubO
   return open(config, { ...parts, approvals, settings: hub.listen });
 }
 
-interface MemberOpening extends Capabilities, Pick<Hooks, "onCertificates">, Pick<Parts, "hub"> {
+interface MemberOpening extends Capabilities, Pick<Hooks, "onCertificates" | "bundle">, Pick<Parts, "hub"> {
   readonly log: (message: string, cause: unknown) => void;
   /** Returns the id of this process's log. */
   readonly instance: () => string | undefined;

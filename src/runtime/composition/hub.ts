@@ -5,7 +5,7 @@ import type { StateOperations } from "../../database/operations.ts";
 import { approvalMethods } from "../../hub/methods/approvals.ts";
 import { selfMethod } from "../../hub/methods/self.ts";
 import { stateMethods, statePushes, sweepState } from "../../hub/methods/state.ts";
-import { ConnectedMembers, type MemberState } from "../../hub/server/connected.ts";
+import { ConnectedMembers, type CountedBundle, type MemberState } from "../../hub/server/connected.ts";
 import { HubListener, type HubListenerOptions } from "../../hub/server/listener.ts";
 import { Members } from "../../hub/server/members.ts";
 import { Methods } from "../../hub/server/methods.ts";
@@ -33,6 +33,8 @@ export interface RunningHub {
   members(): readonly MemberState[];
   /** Number of members' instances whose stream is open. */
   connected(): number;
+  /** Counts these by the version and the state of their bundle. */
+  bundles(): readonly CountedBundle[];
   certificateExpiresAt(): number | undefined;
   /** Adopts who may connect from a changed configuration. */
   change(config: Config): void;
@@ -82,6 +84,7 @@ export async function openHub(config: Config, parts: HubParts): Promise<RunningH
       url: `${tls === undefined ? "http" : "https"}://${host.includes(":") ? `[${host}]` : host}:${actual}`,
       members: () => connected.list(),
       connected: () => connected.connected,
+      bundles: () => connected.bundles(),
       certificateExpiresAt: () => listener.certificateExpiresAt(),
       change(config: Config) {
         const isSame = JSON.stringify(config.hub?.members) === JSON.stringify(inUse.hub?.members);
