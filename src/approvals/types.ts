@@ -62,6 +62,8 @@ export interface NewApproval extends RequestFacts {
   readonly attach?: Attachable | undefined;
   /** The earlier approvals of the call that the view names (`Prior.earlier`). Undefined: the caller of `ask` has not looked for any. */
   readonly shownPriors?: readonly Pick<Approval, "id" | "state">[] | undefined;
+  /** Whether `ask` claims the approval that this call may use, if there is one: nothing more has to be checked before it is used. */
+  readonly claims?: boolean | undefined;
 }
 
 /** The approvals that a call may use without naming one: any of the same call, or only the one with this id. */
@@ -70,10 +72,15 @@ export type Attachable = "any" | { readonly id: string };
 /** Earlier approvals of a call. */
 export interface Prior {
   /** The approval of exactly this call in this session: approved and not claimed, or claimed by a run in progress. */
-  readonly usable: Approval | undefined;
+  readonly usable: PriorApproval | undefined;
   /** At most five approvals of the call, in any session, whose run is possible, in progress, recent or of unknown outcome. */
-  readonly earlier: readonly Approval[];
+  readonly earlier: readonly PriorApproval[];
 }
+
+export const NO_PRIOR: Prior = { usable: undefined, earlier: [] };
+
+/** What the gate and approvers are told of an earlier approval. */
+export type PriorApproval = Pick<Approval, "id" | "state" | "scope" | "decidedAt">;
 
 /** An approval request and its outcome. Times are in Unix milliseconds. */
 export interface Approval extends RequestFacts {
@@ -101,8 +108,10 @@ export interface Approval extends RequestFacts {
 export type Asked =
   /** A new approval request, or the identical one that is already pending. */
   | { readonly outcome: "asked"; readonly approval: Approval; readonly joined: boolean }
-  /** An approval that the call may use was given meanwhile, or the view is out of date: read `priorOf` again. */
-  | { readonly outcome: "outdated" }
+  /** There is an approval that the call may use, or the view does not name the earlier ones: `prior` has them. */
+  | { readonly outcome: "outdated"; readonly prior: Prior }
+  /** With `claims`: the call may run. */
+  | Extract<Claimed, { outcome: "claimed" }>
   | NotAsked;
 
 /** The reason why nobody is asked about a call that needs an approval. */
@@ -322,6 +331,8 @@ export interface ResolvedDoubt {
 }
 
 export interface Approvals {
+  /** Each method is a request over the network: who asks looks for earlier approvals, and uses one, in `ask` itself. */
+  readonly isFar?: true;
   ask(request: NewApproval): Promise<Asked>;
   /** Returns why `ask` would ask nobody; undefined when it would. Writes nothing. */
   foresee(request: NewApproval): Promise<NotAsked | undefined>;

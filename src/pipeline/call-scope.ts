@@ -169,6 +169,10 @@ export class CallScope implements PlanContext {
     this.#isRunning = true;
   }
 
+  get hasEnded(): boolean {
+    return this.#ended !== undefined;
+  }
+
   /**
    * @throws {Refusal} DEADLINE_EXCEEDED, CANCELLED, SHUTTING_DOWN or HALTED when the scope has ended; HALTED or
    * POLICY_STATE_UNAVAILABLE when the call must not start now

@@ -123,6 +123,11 @@ export class Quotas {
     return pending.length === 0 ? holds : this.#allOrNothing(holds, pending);
   }
 
+  /** Returns whether a quota applies to the call. */
+  applyTo(call: CountedCall): boolean {
+    return this.#appliedTo(call).length > 0;
+  }
+
   giveBack(holds: readonly QuotaHold[]): void {
     for (const each of holds) this.#leases.giveBack(each);
   }
@@ -315,6 +320,11 @@ export class CallBudget {
 
   constructor(quotas: Quotas) {
     this.#quotas = quotas;
+  }
+
+  /** Returns whether `reserve` would take something. */
+  takes(call: CountedCall): boolean {
+    return this.#holds === undefined && this.#quotas.applyTo(call);
   }
 
   /** @throws {Refusal} QUOTA_EXCEEDED, POLICY_STATE_UNAVAILABLE */

@@ -4,7 +4,7 @@ import type { Approvals } from "../../src/approvals/types.ts";
 import type { Announced, EntryDraft } from "../../src/audit/entry.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import { mint, type Receipt } from "../../src/core/evidence.ts";
-import type { ToolClassification } from "../../src/core/types.ts";
+import type { Category, ToolClassification } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { defineTool } from "../../src/index.ts";
 import { MODULES } from "../../src/modules.ts";
@@ -54,6 +54,9 @@ export class Client implements Disconnect {
 
 interface RoadOptions {
   readonly classification?: ToolClassification;
+  readonly category?: Category;
+  /** The session of the tokens. */
+  readonly sid?: string;
   readonly world?: ApprovalWorld;
 }
 
@@ -81,13 +84,15 @@ export class MomentsRoad {
   readonly approvals: Approvals;
   readonly room: WaitingRoom;
   readonly #proxy: ToolProxy;
+  readonly #sid: string | undefined;
 
   /** With `world`, another replica over the same store. */
-  static async open({ classification = "write", world = atTokenTime(createApprovalWorld()) }: RoadOptions = {}) {
-    return new MomentsRoad(world, await world.open(), classification);
+  static async open({ world = atTokenTime(createApprovalWorld()), ...options }: RoadOptions = {}) {
+    return new MomentsRoad(world, await world.open(), options);
   }
 
-  private constructor(world: ApprovalWorld, approvals: Approvals, classification: ToolClassification) {
+  private constructor(world: ApprovalWorld, approvals: Approvals, options: Omit<RoadOptions, "world">) {
+    this.#sid = options.sid;
     this.world = world;
     this.approvals = approvals;
     const store = this.#watched(approvals);
@@ -101,7 +106,7 @@ export class MomentsRoad {
     });
     this.room = createWaitingRoom(store);
     const generation = {
-      registry: createRegistry([this.#tool(classification)], { handler: inlineHandler }, ({ name }) => name),
+      registry: createRegistry([this.#tool(options)], { handler: inlineHandler }, ({ name }) => name),
       callers: {
         ...callers,
         recall: (authorization: string | undefined, door: Audience) => {
@@ -139,7 +144,10 @@ export class MomentsRoad {
   }
 
   async call(more: Partial<CallRequest> = {}): Promise<Answer> {
-    const token = await issueToken(key, goodClaims({ permissions: ["deeds:do"], exp: NOW_SECONDS + 60 }));
+    const token = await issueToken(
+      key,
+      goodClaims({ permissions: ["deeds:do"], exp: NOW_SECONDS + 60, sid: this.#sid }),
+    );
     const request = { tool: "deed", args: { what: "a" }, authorization: `Bearer ${token}`, source: "test" };
     return this.#proxy.call({ ...request, ...more });
   }
@@ -212,9 +220,10 @@ export class MomentsRoad {
     });
   }
 
-  #tool(classification: ToolClassification) {
+  #tool({ classification = "write", category = "network" }: RoadOptions) {
     return defineTool({
-      ...({ name: "deed", description: "Does it", category: "network" } as const),
+      ...({ name: "deed", description: "Does it" } as const),
+      category,
       classification,
       permissions: { required: ["deeds:do"] },
       input: z.strictObject({ what: z.string().max(20) }),

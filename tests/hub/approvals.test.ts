@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import type { OpenedApprovals } from "../../src/approvals/approvals.ts";
-import type { Approvals } from "../../src/approvals/types.ts";
+import type { Approval, Approvals } from "../../src/approvals/types.ts";
 import { sha256Hex } from "../../src/core/digest.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import type { CallerContext } from "../../src/core/types.ts";
@@ -62,8 +62,10 @@ const approve = (id: string) => hub.decide({ id, by: OPERATOR, decision: "approv
 const use = { issuer: AGENT.issuer, subject: AGENT.subject, tool: "deploy", keyHash: "k", argsHash: "a" };
 const task = { tool: "deploy", args: { to: "prod" } };
 
+type Methods = Omit<Approvals, "isFar">;
+
 /** How each method of approvals is for a member. A new method fails the test until it is here. */
-const FOR_MEMBERS: Readonly<Record<keyof Approvals, "offered" | "refused" | "nothing to do" | "by events">> = {
+const FOR_MEMBERS: Readonly<Record<keyof Methods, "offered" | "refused" | "nothing to do" | "by events">> = {
   ...{ ask: "offered", foresee: "offered", claim: "offered", priorOf: "offered", settle: "offered", cancel: "offered" },
   ...{ get: "offered", ageOf: "offered", list: "offered", backlog: "offered", wait: "by events" },
   ...{ findGrant: "offered", findBoundedGrants: "offered", useGrant: "offered", revokeGrantsFor: "offered" },
@@ -78,8 +80,8 @@ const FOR_MEMBERS: Readonly<Record<keyof Approvals, "offered" | "refused" | "not
 
 describe("what a member may do", () => {
   test("every method of approvals is offered, refused with the hub's name, or has nothing to do there", async () => {
-    const methods = Object.keys(FOR_MEMBERS) as (keyof Approvals)[];
-    expect(Object.keys(crm).toSorted()).toEqual(methods.toSorted());
+    const methods = Object.keys(FOR_MEMBERS) as (keyof Methods)[];
+    expect(Object.keys(crm).toSorted()).toEqual([...methods, "isFar"].toSorted());
     for (const method of methods.filter((each) => FOR_MEMBERS[each] === "refused")) {
       const refused = (crm[method] as () => Promise<unknown>)();
       const error = await refused.then(
@@ -508,11 +510,14 @@ describe("a hub that answers too late", () => {
     expect(await member.beginKey(use)).toEqual({ outcome: "running" });
   });
 
-  test("leaves the approval of a call that was refused for its next use", async () => {
+  test.each<[string, (member: Approvals, approval: Approval) => Promise<unknown>]>([
+    ["names", (member, approval) => member.claim(claimOf(approval))],
+    ["finds", (member) => member.ask({ ...questionOf(), attach: "any", shownPriors: [], claims: true })],
+  ])("leaves the approval that a refused call %s for its next use", async (_title, use) => {
     const approval = await askFor(crm);
     await approve(approval.id);
     const { member, arrive } = slow();
-    await expect(member.claim(claimOf(approval))).rejects.toBeInstanceOf(HubUnavailable);
+    await expect(use(member, approval)).rejects.toBeInstanceOf(HubUnavailable);
     arrive();
     await until("the approval", async () => ((await hub.get(approval.id))?.state === "approved" ? true : undefined));
     expect(await member.claim(claimOf(approval))).toMatchObject({ outcome: "claimed" });

@@ -25,9 +25,14 @@ interface ClientOptions {
   readonly instance?: () => string;
   readonly speaksFor?: (issuer: string) => boolean;
   readonly fate?: () => Fate;
+  /** The hubs' clock. */
+  readonly now?: () => number;
   /** Called with each request that a hub gets. */
   readonly sent?: (method: string, id: string) => void;
 }
+
+/** No request arrives after the time for which hubs know that they have carried it out. */
+const KEPT_MS = 600_000;
 
 let ids = 0;
 
@@ -37,11 +42,12 @@ export function clientOf(hubs: readonly Hub[], options: ClientOptions = {}): Hub
     member = "crm",
     instance = () => "log-1",
     fate = () => "arrives",
+    now = () => 0,
     sent = () => {},
     speaksFor = () => true,
   } = options;
   let turn = 0;
-  const late: (() => Promise<unknown>)[] = [];
+  const late: { readonly sentAt: number; readonly again: () => Promise<unknown> }[] = [];
   const send = async (method: string, input: string, request: Omit<HubRequest, "member">) => {
     turn += 1;
     const offered = hubs[turn % hubs.length]?.get(method);
@@ -58,7 +64,7 @@ export function clientOf(hubs: readonly Hub[], options: ClientOptions = {}): Hub
   return {
     async call(method, input, { signal = new AbortController().signal, late: answered }: HubCallOptions = {}) {
       // Not awaited: it may have to wait for a writer that this call lets go on.
-      for (const again of late.splice(0)) void again().catch(() => {});
+      for (const { sentAt, again } of late.splice(0)) if (now() - sentAt < KEPT_MS) void again().catch(() => {});
       ids += 1;
       const text = encodeWire(input);
       const request = { id: `request-${ids}`, digest: sha256Hex(`${method} ${text}`), signal };
@@ -83,7 +89,8 @@ export function clientOf(hubs: readonly Hub[], options: ClientOptions = {}): Hub
         case "arrives again later": {
           // After a failure, nobody knows whether the request will be carried out.
           const answer = await sendIt();
-          late.push(() => send(method, text, { ...request, signal: AbortSignal.abort() }));
+          const again = () => send(method, text, { ...request, signal: AbortSignal.abort() });
+          late.push({ sentAt: now(), again });
           return answer;
         }
       }
@@ -121,7 +128,11 @@ const AT_THE_HUB = [
 export const byHub: Reach = async (openOne, world) => {
   const hubs = [await openOne(), await openOne()] as const;
   const [first] = hubs;
-  const client = clientOf(hubs.map(hubOf), { instance: () => world.claimant ?? "log-1", fate: fates() });
+  const client = clientOf(hubs.map(hubOf), {
+    instance: () => world.claimant ?? "log-1",
+    fate: fates(),
+    now: () => world.now,
+  });
   const member = hubApprovals(client, {
     hub: HUB_URL,
     log: (message, cause) => world.logged.push(`${message}: ${cause}`),

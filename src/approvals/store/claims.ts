@@ -1,4 +1,14 @@
-import type { Approval, Approvals, Attachable, Claim, Claimed, Prior, PriorCall, SettledAs } from "../types.ts";
+import type {
+  Approval,
+  Approvals,
+  Attachable,
+  Claim,
+  Claimed,
+  Prior,
+  PriorApproval,
+  PriorCall,
+  SettledAs,
+} from "../types.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { toApproval } from "./rows.ts";
 import { countRun, hasRunsLeft, stateOfGrant } from "./sessions.ts";
@@ -6,13 +16,11 @@ import { SECOND_MS, type Store } from "./store.ts";
 import { currentApproval, isOwn, noteTransition, sessionOf } from "./transitions.ts";
 import { lackingIn } from "./votes.ts";
 
-export function claims({ database, limits, claimant, member }: Store): Pick<Approvals, "claim" | "priorOf" | "settle"> {
+export function claims(store: Store): Pick<Approvals, "claim" | "priorOf" | "settle"> {
+  const { database } = store;
   return {
-    priorOf: (call) => database.read((view) => priorOf(view, call, member)),
-    claim: (claim) =>
-      database.write((tx) =>
-        claimOnce(tx, claim, { leaseMs: limits.claimLeaseSeconds * SECOND_MS, claimant: claimant(), member }),
-      ),
+    priorOf: (call) => database.read((view) => priorOf(view, call, store)),
+    claim: (claim) => database.write((tx) => claimOnce(tx, claim, store)),
     settle: (id, outcome) => database.write((tx) => (outcome === "unused" ? unclaim(tx, id) : settle(tx, id, outcome))),
   };
 }
@@ -20,12 +28,20 @@ export function claims({ database, limits, claimant, member }: Store): Pick<Appr
 /** Time after a run within which approvers of the same call are shown that it has already run. */
 const RAN_RECENTLY_MS = 600_000;
 
-export const NO_PRIOR: Prior = { usable: undefined, earlier: [] };
 const EARLIER_MAX = 5;
 
-export async function priorOf(view: ReadTransaction, call: PriorCall, member: string | undefined): Promise<Prior> {
+export async function priorOf(
+  view: ReadTransaction,
+  call: PriorCall,
+  { member }: Pick<Store, "member">,
+): Promise<Prior> {
   const usable = call.attach === undefined ? undefined : await findUsable(view, call, { attach: call.attach, member });
-  return { usable, earlier: await findEarlier(view, call) };
+  const earlier = await findEarlier(view, call);
+  return { usable: usable && brief(usable), earlier: earlier.map(brief) };
+}
+
+function brief({ id, state, scope, decidedAt }: Approval): PriorApproval {
+  return { id, state, scope, decidedAt };
 }
 
 /**
@@ -71,23 +87,17 @@ async function findEarlier(
   return rows.map((row) => toApproval(row, now));
 }
 
-/** The process that claims, and how long it is believed to run the call. */
-export interface Claimant {
-  readonly claimant: string | undefined;
-  readonly leaseMs: number;
-  readonly member?: string | undefined;
-}
-
 /** Claims the approval in one conditional statement. The queries after a miss only find the reason. */
-async function claimOnce(
+export async function claimOnce(
   tx: WriteTransaction,
   claim: Claim,
-  { leaseMs, claimant, member }: Claimant,
+  { limits, claimant, member }: Pick<Store, "limits" | "claimant" | "member">,
 ): Promise<Claimed> {
+  const leaseMs = limits.claimLeaseSeconds * SECOND_MS;
   const { id, requester, planDigest, requirementDigest = "" } = claim;
   const rows = await tx.sql`
     UPDATE approvals SET state = 'claimed', version = version + 1, lease_until = ${tx.now + leaseMs},
-      claimed_by = ${claimant ?? null}
+      claimed_by = ${claimant() ?? null}
     WHERE id = ${id} AND state = 'approved' AND execute_by > ${tx.now} AND plan_digest = ${planDigest}
       AND requirement_digest = ${requirementDigest} AND issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)} AND ${isOwn(tx, member)}
       AND (COALESCE(scope, 'once') <> 'bounded' OR EXISTS (SELECT 1 FROM approval_grants AS held WHERE approval_id = approvals.id AND ${hasRunsLeft(tx)}))

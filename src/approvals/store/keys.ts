@@ -3,7 +3,6 @@ import type { UsedKey } from "../../core/types.ts";
 import type { Row } from "../../database/dialect.ts";
 import { integer, optionalText, text } from "../../database/rows.ts";
 import type { Approvals, KeyAsked, KeyEnd, KeyState, KeyUse, ResolvedDoubt, StoredAnswer } from "../types.ts";
-import type { Claimant } from "./claims.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { toAnswer } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
@@ -29,7 +28,10 @@ export function keys({
   };
 }
 
-interface Beginning extends Claimant {
+/** The process that runs the call, and how long it is believed to run it. */
+interface Beginning {
+  readonly claimant: string | undefined;
+  readonly leaseMs: number;
   readonly keepMs: number;
 }
 

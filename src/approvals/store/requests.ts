@@ -1,8 +1,17 @@
 import type { ApprovalScope } from "../../core/types.ts";
 import { integer } from "../../database/rows.ts";
 import { escalationPlanOf } from "../approver-policies/escalation.ts";
-import type { Approval, Approvals, Asked, NewApproval, NotAsked, PriorCall } from "../types.ts";
-import { NO_PRIOR, priorOf } from "./claims.ts";
+import {
+  type Approval,
+  type Approvals,
+  type Asked,
+  type NewApproval,
+  NO_PRIOR,
+  type NotAsked,
+  type Prior,
+  type PriorCall,
+} from "../types.ts";
+import { claimOnce, priorOf } from "./claims.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { toApproval } from "./rows.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store.ts";
@@ -36,16 +45,16 @@ async function foresee(view: ReadTransaction, request: NewApproval, store: Store
 
 async function ask(tx: WriteTransaction, request: NewApproval, store: Store): Promise<Asked> {
   const { limits } = store;
-  const { earlier, usable } =
-    request.shownPriors === undefined ? NO_PRIOR : await priorOf(tx, priorCallOf(request), store.member);
-  if (usable !== undefined) return { outcome: "outdated" };
+  const prior = request.shownPriors === undefined ? NO_PRIOR : await priorOf(tx, priorCallOf(request), store);
+  if (prior.usable !== undefined) return use(tx, prior, { request, store });
   const denied = await findDenied(tx, request, limits.coolDownSeconds * SECOND_MS);
   if (denied !== undefined) return denied;
   const pending = await findPending(tx, request, store.member);
   if (pending?.state === "pending") return { outcome: "asked", approval: pending, joined: true };
   // Past its deadline, but still in the unique index of pending requests.
   if (pending !== undefined) await expire(tx, pending.id);
-  if (request.shownPriors !== undefined && !areShown(earlier, request.shownPriors)) return { outcome: "outdated" };
+  if (request.shownPriors !== undefined && !areShown(prior.earlier, request.shownPriors))
+    return { outcome: "outdated", prior };
   const backlog = await backlogOf(tx, request, store);
   if (backlog !== undefined) return backlog;
   const approval = await insert(tx, request, store);
@@ -58,6 +67,22 @@ async function ask(tx: WriteTransaction, request: NewApproval, store: Store): Pr
   const more = { category, classification, risk, traceId, viewDigest, decideBy, ...asked, member: store.member };
   noteApproval(tx, approval, { event: "approval.requested", journal: "approval.asked", more });
   return { outcome: "asked", approval, joined: false };
+}
+
+interface Asking {
+  readonly request: NewApproval;
+  readonly store: Store;
+}
+
+/** Claims the usable approval if the request says so. Who did not say so, or comes too late, learns of it. */
+async function use(tx: WriteTransaction, prior: Prior, { request, store }: Asking): Promise<Asked> {
+  const { usable } = prior;
+  const { requester, planDigest, requirementDigest } = priorCallOf(request);
+  if (request.claims === true && usable?.state === "approved") {
+    const claimed = await claimOnce(tx, { id: usable.id, requester, planDigest, requirementDigest }, store);
+    if (claimed.outcome === "claimed") return claimed;
+  }
+  return { outcome: "outdated", prior };
 }
 
 function priorCallOf({ requester, planDigest, requirement, callDigest = "", attach }: NewApproval): PriorCall {

@@ -76,15 +76,19 @@ class Client implements HubClient {
   async #repeat({ method, id, body }: Sent, { timeoutMs, attemptMs, delays, signal }: Repetition): Promise<HubAnswer> {
     const { monotonic, random } = this.#options;
     const endMs = monotonic() + timeoutMs;
+    let failure: NoAnswer | undefined;
     for (let failures = 1; ; failures += 1) {
-      const leftMs = endMs - monotonic();
+      // The delay before may have taken longer.
+      const leftMs = Math.max(endMs - monotonic(), 1);
       try {
         const limit = Math.min(leftMs, attemptMs);
         return answerIn(await this.#connection.post(method, body, { timeoutMs: limit, signal }), id);
       } catch (error) {
         if (!(error instanceof NoAnswer)) throw error;
+        // An attempt that the time limit cuts off says less than the one before it.
+        if (monotonic() < endMs) failure = error;
         const delayMs = Math.max(error.retryAfterMs ?? 0, retryDelayMs(delays, failures, random()));
-        if (signal.aborted || monotonic() + delayMs >= endMs) throw unavailable(error);
+        if (signal.aborted || monotonic() + delayMs >= endMs) throw unavailable(failure ?? error);
         await new Promise((resolve) => setTimeout(resolve, delayMs));
       }
     }

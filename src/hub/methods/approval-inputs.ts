@@ -52,6 +52,7 @@ const request = z
       .array(z.strictObject({ id, state: z.enum(APPROVAL_STATES) }))
       .max(16)
       .optional(),
+    claims: z.boolean().optional(),
   })
   .transform(({ grantKey, ...facts }) => ({ ...facts, grantKey }));
 

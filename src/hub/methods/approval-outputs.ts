@@ -25,13 +25,26 @@ const grant = z.looseObject({
 });
 const session = z.looseObject({ id: z.string(), issuer: z.string(), subject: z.string(), mode: z.enum(MODES) });
 
+const priorApproval = z.looseObject({ id: z.string(), state: z.enum(APPROVAL_STATES) });
+const prior = z.looseObject({ usable: priorApproval.optional(), earlier: z.array(priorApproval) });
+const claimed = z.looseObject({
+  outcome: z.literal("claimed"),
+  approval: approval.extend({ state: z.literal("claimed") }),
+});
+
 const OUTPUTS: { readonly [Name in ApprovalMethodName]?: z.ZodType } = {
+  ask: z.discriminatedUnion("outcome", [
+    claimed,
+    z.looseObject({ outcome: z.enum(["asked", "denied_before"]), approval }),
+    z.looseObject({ outcome: z.literal("outdated"), prior }),
+    z.looseObject({ outcome: z.literal("backlog") }),
+  ]),
   claim: z.discriminatedUnion("outcome", [
-    z.looseObject({ outcome: z.literal("claimed"), approval: approval.extend({ state: z.literal("claimed") }) }),
+    claimed,
     z.looseObject({ outcome: z.enum(["mismatch", "not_approved"]), approval }),
     z.looseObject({ outcome: z.literal("not_found") }),
   ]),
-  priorOf: z.looseObject({ usable: approval.optional(), earlier: z.array(approval) }),
+  priorOf: prior,
   get: found(approval),
   findGrant: found(grant),
   boundedGrants: z.array(grant),
@@ -44,6 +57,8 @@ const OUTPUTS: { readonly [Name in ApprovalMethodName]?: z.ZodType } = {
 /** What the input of a method asks for by name. */
 interface Asked {
   readonly id?: string;
+  readonly attach?: "any" | { readonly id: string } | undefined;
+  readonly claims?: boolean | undefined;
   readonly planDigest?: string;
   readonly grantKey?: string;
   readonly requester?: { readonly issuer: string; readonly subject: string; readonly session?: string | undefined };
@@ -62,10 +77,11 @@ export function checkedOutput(name: ApprovalMethodName, input: object, value: un
 
 function isOf(name: ApprovalMethodName, asked: Asked, value: unknown): boolean {
   switch (name) {
+    case "ask":
     case "claim": {
-      const { outcome, approval: claimed } = value as { outcome: string; approval: z.output<typeof approval> };
+      const { outcome, approval: used } = value as { outcome: string; approval: z.output<typeof approval> };
       if (outcome !== "claimed") return true;
-      return claimed.id === asked.id && claimed.planDigest === asked.planDigest && isOfCaller(claimed.requester, asked);
+      return mayUse(used.id, asked) && used.planDigest === asked.planDigest && isOfCaller(used.requester, asked);
     }
     case "findGrant": {
       const granted = value as z.output<typeof grant>;
@@ -83,6 +99,12 @@ function isOf(name: ApprovalMethodName, asked: Asked, value: unknown): boolean {
     default:
       return true;
   }
+}
+
+/** A request names the approval, or wants one that it may use. */
+function mayUse(found: string, { id, attach, claims = false }: Asked): boolean {
+  if (id !== undefined) return found === id;
+  return claims && attach !== undefined && (attach === "any" || attach.id === found);
 }
 
 function isOfCaller(

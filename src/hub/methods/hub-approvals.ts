@@ -2,7 +2,7 @@ import { isCovered } from "../../approvals/grants.ts";
 import type { Requester } from "../../approvals/identities.ts";
 import { Notifier } from "../../approvals/store/notifier.ts";
 import { waiting } from "../../approvals/store/waiting.ts";
-import type { Approval, Approvals, Claimed, Grant, KeyState, Prior } from "../../approvals/types.ts";
+import type { Approval, Approvals, Asked, Claimed, Grant, KeyState, Prior } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { HubCallOptions, HubClient } from "../contract.ts";
 import { type ApprovalMethodName, approvalMethodName, WAIT_MS_MAX } from "./approval-inputs.ts";
@@ -38,6 +38,13 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
   const report = (name: "settle" | "endKey", input: object): void => {
     call(name, input, REPORTED).catch(() => {});
   };
+  // A call that is refused because the answer comes too late does not use its approval.
+  const unused: HubCallOptions = {
+    late({ value }) {
+      const claimed = value as Asked | Claimed | null;
+      if (claimed?.outcome === "claimed") report("settle", { id: claimed.approval.id, outcome: "unused" });
+    },
+  };
   const closing = new AbortController();
   const notifier = new Notifier({
     pollMs: POLL_MS,
@@ -58,16 +65,11 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
     throw new Refusal("PERMISSION_DENIED", `Approvals are decided at the hub of this service: ${hub}.`);
   };
   return {
+    isFar: true,
     ask: ({ shownPriors, ...request }) =>
-      call("ask", { ...request, shownPriors: shownPriors?.map(({ id, state }) => ({ id, state })) }),
+      call("ask", { ...request, shownPriors: shownPriors?.map(({ id, state }) => ({ id, state })) }, unused),
     foresee: ({ shownPriors: _, ...request }) => find("foresee", request),
-    claim: (claim) =>
-      call("claim", claim, {
-        // The call was refused: its approval stays usable.
-        late: ({ value }) => {
-          if ((value as Claimed | null)?.outcome === "claimed") report("settle", { id: claim.id, outcome: "unused" });
-        },
-      }),
+    claim: (claim) => call("claim", claim, unused),
     async priorOf(of) {
       const { usable, earlier } = await call<Prior>("priorOf", of);
       return { usable, earlier };

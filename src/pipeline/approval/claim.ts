@@ -16,7 +16,7 @@ interface ClaimOrder {
 }
 
 /** The approval that a call has claimed. */
-interface ClaimedApproval {
+interface UsedApproval {
   readonly by: string;
   readonly approvalId: string;
   readonly answer: GivenAnswer | undefined;
@@ -27,7 +27,7 @@ interface ClaimedApproval {
  *
  * @throws {Refusal} an APPROVAL_… code when it does not approve this plan
  */
-export async function claim(options: GateOptions, call: GatedCall, order: ClaimOrder): Promise<ClaimedApproval> {
+export async function claim(options: GateOptions, call: GatedCall, order: ClaimOrder): Promise<UsedApproval> {
   const { approvals } = options;
   const { requester, id } = order;
   const { planned } = call;
@@ -41,12 +41,26 @@ export async function claim(options: GateOptions, call: GatedCall, order: ClaimO
   const requirementDigest = call.assessment.requirement?.digest;
   const claimed = await guarded(() => approvals.claim({ id, requester, planDigest, requirementDigest }));
   if (claimed.outcome !== "claimed") throw claimRefusal(claimed, tool);
-  const { approval } = claimed;
+  return usedBy(planned, claimed.approval);
+}
+
+/**
+ * Returns whether nothing has to be asked or taken between the request for an approval and its use: the request may use it. A
+ * disconnected caller consumes no approval.
+ */
+export function mayClaimAtOnce({ approvals, confirmation }: GateOptions, call: GatedCall): boolean {
+  const { budget, planned, scope } = call;
+  if (approvals?.isFar !== true || scope.hasEnded || budget?.takes(planned) === true) return false;
+  return confirmation?.(call) === undefined;
+}
+
+/** Returns what the call's run says of the approval that it has claimed. */
+export function usedBy(planned: Planned, approval: Approval): UsedApproval {
   // No name can look like that of a further person.
   const people = approversOf(approval).map(
     ({ issuer, subject }) => `human:${issuer}|${subject.replaceAll(", human:", ",%20human:")}`,
   );
-  return { by: people.join(", "), approvalId: id, answer: answerIn(approval, planned) };
+  return { by: people.join(", "), approvalId: approval.id, answer: answerIn(approval, planned) };
 }
 
 /**
@@ -100,7 +114,7 @@ export async function claimUnnamed(
   options: GateOptions,
   call: GatedCall,
   order: ClaimOrder,
-): Promise<ClaimedApproval | undefined> {
+): Promise<UsedApproval | undefined> {
   try {
     return await claim(options, call, order);
   } catch (error) {

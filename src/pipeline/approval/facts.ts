@@ -23,6 +23,8 @@ export class CallFacts implements OrderFacts {
   readonly context: GateContext;
   readonly tool: Tool;
   readonly requiring: readonly string[];
+  /** What the next look at the earlier approvals finds, when that is known. */
+  found: Prior | undefined;
   readonly #assessed: Assessed;
   #call: GatedCall | undefined;
   #session: Promise<CallSession> | undefined;
@@ -83,15 +85,17 @@ export class CallFacts implements OrderFacts {
     return guarded(() => findBoundedGrants(approvals, this.call, need));
   }
 
-  /** Reads the earlier approvals again each time. */
+  /** Reads the earlier approvals again each time, unless the store has just said them. */
   async prior(): Promise<Prior | undefined> {
     const { approvals } = this.options;
     if (approvals === undefined) return undefined;
     this.#looks += 1;
     if (this.#looks > LOOKS_MAX)
       throw approvalsUnavailable(new Error("the approvals of a call changed each time it looked at them"));
+    const { found } = this;
+    this.found = undefined;
     const prior = await this.priorCall();
-    return guarded(() => approvals.priorOf(prior));
+    return found ?? guarded(() => approvals.priorOf(prior));
   }
 
   /** Returns the call as the store searches for its earlier approvals. */

@@ -1,8 +1,9 @@
+import { NO_PRIOR } from "../../approvals/types.ts";
 import { type Approved, type Judged, mint, type Planned } from "../../core/evidence.ts";
 import type { Assessed } from "../policy-points.ts";
 import type { GateContext, GateOptions } from "./call.ts";
 import { callbackOf, decideByCallback } from "./callback.ts";
-import { claim, claimUnnamed } from "./claim.ts";
+import { claim, claimUnnamed, mayClaimAtOnce, usedBy } from "./claim.ts";
 import { CallFacts } from "./facts.ts";
 import { useBoundedGrant } from "./grants.ts";
 import { type ApprovalStep, grantedBy, type Ruling, ruleOn } from "./order.ts";
@@ -30,6 +31,8 @@ export function createApprovalGate(options: GateOptions): ApprovalGate {
   return {
     approve(assessed, context) {
       const facts = new CallFacts(options, assessed, context);
+      // Most calls have no earlier approval. A far store is asked at once: its answer says what it has found.
+      if (options.approvals?.isFar === true) facts.found = NO_PRIOR;
       const ruling = ruleOn(facts);
       return ruling instanceof Promise ? ruling.then((found) => carryOut(facts, found)) : carryOut(facts, ruling);
     },
@@ -109,13 +112,17 @@ async function passByApproval(facts: CallFacts, { id }: StepTo<"useApproval">, a
 }
 
 /**
- * Requests an approval. If approvals of the call have changed meanwhile, their rule decides again.
+ * Requests an approval, or uses the one that a far store finds. If there are others than those that the request names, their rule
+ * decides again.
  *
  * @throws {Refusal} APPROVAL_REQUIRED
  */
 async function askPeople(facts: CallFacts, step: StepTo<"askPeople">, at: number): Promise<Approved> {
-  const asked = await requestApproval(askingOptions(facts), facts.call, await requestOf(facts, step));
-  if (asked !== undefined) throw asked;
+  const claims = mayClaimAtOnce(facts.options, facts.call);
+  const request = { ...(await requestOf(facts, step)), claims };
+  const asked = await requestApproval(askingOptions(facts), facts.call, request);
+  if (asked.outcome === "claimed") return pass(facts, usedBy(facts.planned, asked.approval));
+  facts.found = asked.prior;
   return carryOut(facts, await ruleOn(facts, at));
 }
 

@@ -1,4 +1,4 @@
-import { type Approval, type Grant, MODES, type Mode, type Prior } from "../../approvals/types.ts";
+import { type Grant, MODES, type Mode, type Prior, type PriorApproval } from "../../approvals/types.ts";
 import type { PolicyFinding, Refusal } from "../../core/errors.ts";
 import type { Tool } from "../../core/types.ts";
 import { inProgress, nobodyToAsk } from "./refusals.ts";
@@ -37,7 +37,7 @@ export type ApprovalStep =
   | { readonly does: "askCallback" }
   | { readonly does: "useApproval"; readonly id: string }
   /** `earlier`: the approvals of the same call that the approver is told of. */
-  | { readonly does: "askPeople"; readonly earlier: readonly Approval[] }
+  | { readonly does: "askPeople"; readonly earlier: readonly PriorApproval[] }
   | { readonly does: "refuse"; readonly refusal: Refusal };
 
 /** What one rule says: undefined about a call that the next rules decide. */

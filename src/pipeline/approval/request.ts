@@ -1,4 +1,12 @@
-import type { Approval, Approvals, Attachable, NewApproval, PriorCall } from "../../approvals/types.ts";
+import type {
+  Approval,
+  Approvals,
+  Asked,
+  Attachable,
+  NewApproval,
+  PriorApproval,
+  PriorCall,
+} from "../../approvals/types.ts";
 import { type PolicyFinding, Refusal } from "../../core/errors.ts";
 import { digestInAnySession } from "../planner.ts";
 import { type ApprovalNeed, type GatedCall, type GateOptions, guarded } from "./call.ts";
@@ -30,26 +38,27 @@ function attachableBy({ planned, request }: GatedCall): Attachable | undefined {
 interface Request {
   readonly need: ApprovalNeed;
   readonly prior: PriorCall;
-  readonly earlier: readonly Approval[];
+  readonly earlier: readonly PriorApproval[];
+  /** Whether an approval that the call may use is claimed at once. */
+  readonly claims?: boolean;
 }
 
 /**
- * Asks people about the call. Returns the refusal that tells of the request; undefined when approvals of the call have changed
- * since the earlier ones were read.
+ * Asks people about the call. Returns only when it has an approval, or earlier ones that people must be told of.
  *
- * @throws {Refusal} when nobody is asked
+ * @throws {Refusal} APPROVAL_REQUIRED, or when nobody is asked
  */
 export async function requestApproval(
   { approvals, detector }: Pick<GateOptions, "detector"> & { readonly approvals: Approvals },
   call: GatedCall,
   request: Request,
-): Promise<Refusal | undefined> {
+): Promise<Extract<Asked, { outcome: "outdated" | "claimed" }>> {
   const wanted = newApprovalOf(detector, call, request);
   // Nobody is asked about a call that was halted while it was planned and judged.
   call.scope.assertNotHalted();
   const asked = await guarded(() => approvals.ask(wanted));
-  if (asked.outcome === "outdated") return undefined;
-  if (asked.outcome === "asked") return pendingRefusal(asked.approval);
+  if (asked.outcome === "outdated" || asked.outcome === "claimed") return asked;
+  if (asked.outcome === "asked") throw pendingRefusal(asked.approval);
   throw notAsked(call.planned.tool, asked);
 }
 
@@ -76,7 +85,7 @@ export async function assertAskable(
 function newApprovalOf(
   detector: GateOptions["detector"],
   call: GatedCall,
-  { need, prior: { callDigest, attach }, earlier }: Request,
+  { need, prior: { callDigest, attach }, earlier, claims }: Request,
 ): NewApproval {
   const { planned, assessment, request, traceId, flow } = call;
   const { tool, digest: planDigest } = planned;
@@ -112,6 +121,7 @@ function newApprovalOf(
     callDigest,
     attach,
     shownPriors: earlier,
+    ...(claims === true && { claims }),
     ...rendered,
     scopes: [
       ...(grantKey === undefined ? (["once"] as const) : (tool.approval.scopes ?? (["once", "session"] as const))),
@@ -126,7 +136,7 @@ function newApprovalOf(
 }
 
 /** Returns the approver's note about an earlier approval of the same call. */
-function priorNote({ decidedAt = 0, state, scope }: Approval): string {
+function priorNote({ decidedAt = 0, state, scope }: PriorApproval): string {
   const at = new Date(decidedAt).toISOString();
   if (state === "approved" && scope === "session") return `The same call was approved at ${at} for the session.`;
   if (state === "approved" && scope === "bounded")

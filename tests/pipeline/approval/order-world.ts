@@ -94,12 +94,19 @@ const GRANTS = { runs: 2, minutes: 30, arguments: { n: { max: 9 } } };
 /** The real gate, rules, points and planner over a real store; each situation is a caller's own. */
 export class OrderWorld {
   readonly #world: ApprovalWorld = createApprovalWorld();
+  /** As a hub is, whose approvals are asked with few requests. */
+  readonly #isFar: boolean;
   readonly #registries = new Map<string, Registry>();
   #store: Approvals | undefined;
   #calls = 0;
 
+  constructor({ isFar = false } = {}) {
+    this.#isFar = isFar;
+  }
+
   async open(): Promise<this> {
-    this.#store = await this.#world.open();
+    const store = await this.#world.open();
+    this.#store = this.#isFar ? { ...store, isFar: true } : store;
     return this;
   }
 

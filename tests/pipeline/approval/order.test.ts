@@ -2,15 +2,16 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import fc from "fast-check";
 import { BEFORE, KINDS, MANIFESTS, OrderWorld, type Session, type Situation } from "./order-world.ts";
 
-const world = new OrderWorld();
-beforeAll(() => world.open());
-afterAll(() => world.end());
+const near = new OrderWorld();
+const far = new OrderWorld({ isFar: true });
+beforeAll(() => Promise.all([near.open(), far.open()]));
+afterAll(() => Promise.all([near.end(), far.end()]));
 
 const MODES = ["default", "autoEdit", "yolo"] as const;
 const MANIFEST_NAMES = Object.keys(MANIFESTS) as (keyof typeof MANIFESTS)[];
 
 /** Expects that the dry run says how the call ends, and so does the judgement where nothing was stored before. */
-async function expectAgreement(situation: Situation): Promise<string> {
+async function expectAgreement(world: OrderWorld, situation: Situation): Promise<string> {
   const { foreseen, judged, ended } = await world.endings(situation);
   const { verdict, message, details } = ended;
   expect(foreseen).toEqual(verdict === "allow" || verdict === "ask" ? { verdict } : { verdict, message, details });
@@ -43,7 +44,7 @@ test("without a store, a dry run and the judgement say how every combination end
     session: ["none", "of the token"],
   });
   const seen = new Set<string>();
-  for (const situation of all) seen.add(await expectAgreement(situation));
+  for (const situation of all) seen.add(await expectAgreement(near, situation));
   expect([...seen].sort()).toEqual([
     "APPROVAL_DENIED",
     "POLICY_DENIED",
@@ -79,27 +80,34 @@ const situations: fc.Arbitrary<Situation> = fc.record({
   }),
 });
 
-test("with a store, a dry run says how the call ends, whatever happened to the same call before", async () => {
-  const seen = new Set<string>();
-  await fc.assert(
-    fc.asyncProperty(situations, async (situation) => {
-      seen.add(await expectAgreement(situation));
-    }),
-    { numRuns: 400 },
-  );
-  // The situations that are drawn end in every way that the order has.
-  expect([...seen].filter((ending) => !ending.startsWith("allow human:")).sort()).toEqual([
-    "APPROVAL_DENIED",
-    "APPROVAL_REVOKED",
-    "CALL_IN_PROGRESS",
-    "HALTED",
-    "POLICY_DENIED",
-    "allow category:read",
-    "allow grant",
-    "allow mode:autoEdit",
-    "allow mode:yolo",
-    "allow needsApproval",
-    "ask",
-  ]);
-  expect([...seen].some((ending) => ending.startsWith("allow human:"))).toBe(true);
-}, 120_000);
+test.each([
+  ["a store", near],
+  ["a store that is far", far],
+])(
+  "with %s, a dry run says how the call ends, whatever happened to the same call before",
+  async (_title, world) => {
+    const seen = new Set<string>();
+    await fc.assert(
+      fc.asyncProperty(situations, async (situation) => {
+        seen.add(await expectAgreement(world, situation));
+      }),
+      { numRuns: 400 },
+    );
+    // The situations that are drawn end in every way that the order has.
+    expect([...seen].filter((ending) => !ending.startsWith("allow human:")).sort()).toEqual([
+      "APPROVAL_DENIED",
+      "APPROVAL_REVOKED",
+      "CALL_IN_PROGRESS",
+      "HALTED",
+      "POLICY_DENIED",
+      "allow category:read",
+      "allow grant",
+      "allow mode:autoEdit",
+      "allow mode:yolo",
+      "allow needsApproval",
+      "ask",
+    ]);
+    expect([...seen].some((ending) => ending.startsWith("allow human:"))).toBe(true);
+  },
+  120_000,
+);
