@@ -332,7 +332,7 @@ export interface ResolvedDoubt {
 
 export interface Approvals {
   /** Each method is a request over the network: who asks looks for earlier approvals, and uses one, in `ask` itself. */
-  readonly isFar?: true;
+  readonly isRemote?: true;
   ask(request: NewApproval): Promise<Asked>;
   /** Returns why `ask` would ask nobody; undefined when it would. Writes nothing. */
   foresee(request: NewApproval): Promise<NotAsked | undefined>;

@@ -196,6 +196,6 @@ export function readsSecrets(call: Call): boolean {
 
 /** Returns whether a call of `find` looks outside the workspace for files by the names that keys have. */
 export function findsSecrets({ args, directories }: Call): boolean {
-  const isFar = findStarts(args).some((start) => locationOf(`${start}/x`, directories) === "outside");
-  return isFar && valuesOf(args, "-name -iname").some(findsSecret);
+  const isRemote = findStarts(args).some((start) => locationOf(`${start}/x`, directories) === "outside");
+  return isRemote && valuesOf(args, "-name -iname").some(findsSecret);
 }

@@ -62,7 +62,7 @@ const approve = (id: string) => hub.decide({ id, by: OPERATOR, decision: "approv
 const use = { issuer: AGENT.issuer, subject: AGENT.subject, tool: "deploy", keyHash: "k", argsHash: "a" };
 const task = { tool: "deploy", args: { to: "prod" } };
 
-type Methods = Omit<Approvals, "isFar">;
+type Methods = Omit<Approvals, "isRemote">;
 
 /** How each method of approvals is for a member. A new method fails the test until it is here. */
 const FOR_MEMBERS: Readonly<Record<keyof Methods, "offered" | "refused" | "nothing to do" | "by events">> = {
@@ -81,7 +81,7 @@ const FOR_MEMBERS: Readonly<Record<keyof Methods, "offered" | "refused" | "nothi
 describe("what a member may do", () => {
   test("every method of approvals is offered, refused with the hub's name, or has nothing to do there", async () => {
     const methods = Object.keys(FOR_MEMBERS) as (keyof Methods)[];
-    expect(Object.keys(crm).toSorted()).toEqual([...methods, "isFar"].toSorted());
+    expect(Object.keys(crm).toSorted()).toEqual([...methods, "isRemote"].toSorted());
     for (const method of methods.filter((each) => FOR_MEMBERS[each] === "refused")) {
       const refused = (crm[method] as () => Promise<unknown>)();
       const error = await refused.then(

@@ -178,7 +178,7 @@ export function Block({ value, as = "plain", label, isOpen, onOpen, told }: Bloc
           <LineShown key={line.number} line={line} as={as} />
         ))}
         {cut(far).map((line) => (
-          <LineShown key={line.number} line={line} as={as} isFar />
+          <LineShown key={line.number} line={line} as={as} isRemote />
         ))}
       </pre>
       {folded && (
@@ -207,13 +207,22 @@ export function Block({ value, as = "plain", label, isOpen, onOpen, told }: Bloc
 interface LineProps extends Required<Pick<BlockProps, "as">> {
   readonly line: ShownLine;
   /** Whether lines before it are left out. */
-  readonly isFar?: boolean;
+  readonly isRemote?: boolean;
 }
 
-function LineShown({ line: { pieces, number, isInside, isTold }, as, isFar = false }: LineProps): VNode {
-  const classes = ["line", isInside && "inside", isTold && "told", isFar && "far", as === "diff" && diffClass(pieces)];
+function LineShown({ line: { pieces, number, isInside, isTold }, as, isRemote = false }: LineProps): VNode {
+  const classes = [
+    "line",
+    isInside && "inside",
+    isTold && "told",
+    isRemote && "far",
+    as === "diff" && diffClass(pieces),
+  ];
   return (
-    <span class={classes.filter((name) => name !== false).join(" ")} data-line={isFar ? `line ${number}` : undefined}>
+    <span
+      class={classes.filter((name) => name !== false).join(" ")}
+      data-line={isRemote ? `line ${number}` : undefined}
+    >
       {pieces.map((piece, index) => pieceOf(piece, String(index)))}
       {"\n"}
     </span>

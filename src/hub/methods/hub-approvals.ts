@@ -65,7 +65,7 @@ export function hubApprovals(client: HubClient, { hub, log = () => {} }: HubAppr
     throw new Refusal("PERMISSION_DENIED", `Approvals are decided at the hub of this service: ${hub}.`);
   };
   return {
-    isFar: true,
+    isRemote: true,
     ask: ({ shownPriors, ...request }) =>
       call("ask", { ...request, shownPriors: shownPriors?.map(({ id, state }) => ({ id, state })) }, unused),
     foresee: ({ shownPriors: _, ...request }) => find("foresee", request),

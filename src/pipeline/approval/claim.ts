@@ -50,7 +50,7 @@ export async function claim(options: GateOptions, call: GatedCall, order: ClaimO
  */
 export function mayClaimAtOnce({ approvals, confirmation }: GateOptions, call: GatedCall): boolean {
   const { budget, planned, scope } = call;
-  if (approvals?.isFar !== true || scope.hasEnded || budget?.takes(planned) === true) return false;
+  if (approvals?.isRemote !== true || scope.hasEnded || budget?.takes(planned) === true) return false;
   return confirmation?.(call) === undefined;
 }
 

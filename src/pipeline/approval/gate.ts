@@ -31,8 +31,8 @@ export function createApprovalGate(options: GateOptions): ApprovalGate {
   return {
     approve(assessed, context) {
       const facts = new CallFacts(options, assessed, context);
-      // Most calls have no earlier approval. A far store is asked at once: its answer says what it has found.
-      if (options.approvals?.isFar === true) facts.found = NO_PRIOR;
+      // Most calls have no earlier approval. A remote store is asked at once: its answer says what it has found.
+      if (options.approvals?.isRemote === true) facts.found = NO_PRIOR;
       const ruling = ruleOn(facts);
       return ruling instanceof Promise ? ruling.then((found) => carryOut(facts, found)) : carryOut(facts, ruling);
     },
@@ -112,7 +112,7 @@ async function passByApproval(facts: CallFacts, { id }: StepTo<"useApproval">, a
 }
 
 /**
- * Requests an approval, or uses the one that a far store finds. If there are others than those that the request names, their rule
+ * Requests an approval, or uses the one that a remote store finds. If there are others than those that the request names, their rule
  * decides again.
  *
  * @throws {Refusal} APPROVAL_REQUIRED

@@ -95,18 +95,18 @@ const GRANTS = { runs: 2, minutes: 30, arguments: { n: { max: 9 } } };
 export class OrderWorld {
   readonly #world: ApprovalWorld = createApprovalWorld();
   /** As a hub is, whose approvals are asked with few requests. */
-  readonly #isFar: boolean;
+  readonly #isRemote: boolean;
   readonly #registries = new Map<string, Registry>();
   #store: Approvals | undefined;
   #calls = 0;
 
-  constructor({ isFar = false } = {}) {
-    this.#isFar = isFar;
+  constructor({ isRemote = false } = {}) {
+    this.#isRemote = isRemote;
   }
 
   async open(): Promise<this> {
     const store = await this.#world.open();
-    this.#store = this.#isFar ? { ...store, isFar: true } : store;
+    this.#store = this.#isRemote ? { ...store, isRemote: true } : store;
     return this;
   }
 

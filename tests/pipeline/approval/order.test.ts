@@ -3,9 +3,9 @@ import fc from "fast-check";
 import { BEFORE, KINDS, MANIFESTS, OrderWorld, type Session, type Situation } from "./order-world.ts";
 
 const near = new OrderWorld();
-const far = new OrderWorld({ isFar: true });
-beforeAll(() => Promise.all([near.open(), far.open()]));
-afterAll(() => Promise.all([near.end(), far.end()]));
+const remote = new OrderWorld({ isRemote: true });
+beforeAll(() => Promise.all([near.open(), remote.open()]));
+afterAll(() => Promise.all([near.end(), remote.end()]));
 
 const MODES = ["default", "autoEdit", "yolo"] as const;
 const MANIFEST_NAMES = Object.keys(MANIFESTS) as (keyof typeof MANIFESTS)[];
@@ -82,7 +82,7 @@ const situations: fc.Arbitrary<Situation> = fc.record({
 
 test.each([
   ["a store", near],
-  ["a store that is far", far],
+  ["a remote store", remote],
 ])(
   "with %s, a dry run says how the call ends, whatever happened to the same call before",
   async (_title, world) => {
