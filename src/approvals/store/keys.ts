@@ -31,6 +31,7 @@ export function keys({
 /** The process that runs the call, and how long it is believed to run it. */
 interface Beginning {
   readonly claimant: string | undefined;
+  readonly member: string | undefined;
   readonly leaseMs: number;
   readonly keepMs: number;
 }
