@@ -48,6 +48,8 @@ class Client implements HubClient {
   readonly #closing = new AbortController();
   /** Number of requests that are repeated after their time limits. */
   #late = 0;
+  /** Resolves when the last of them has ended. */
+  #lateTurn: Promise<void> = Promise.resolve();
 
   constructor(options: HubClientOptions) {
     this.#options = options;
@@ -94,17 +96,25 @@ class Client implements HubClient {
     }
   }
 
+  /** One at a time: a hub that is overloaded must not get more requests because it is. */
   async #repeatLate(request: Sent, late: (answer: HubAnswer) => void): Promise<void> {
     if (this.#late >= LATE_MAX) return;
     this.#late += 1;
+    const { monotonic, log } = this.#options;
     const { signal } = this.#closing;
-    const times = { timeoutMs: LATE_MS, attemptMs: LATE_ATTEMPT_MS, delays: LATE_REPEAT, signal };
+    const endMs = monotonic() + LATE_MS;
+    const before = this.#lateTurn;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#lateTurn = promise;
+    await before;
     try {
+      const times = { timeoutMs: endMs - monotonic(), attemptMs: LATE_ATTEMPT_MS, delays: LATE_REPEAT, signal };
       late(await this.#repeat(request, times));
     } catch (error) {
-      if (!signal.aborted) this.#options.log(`the hub never answered ${request.method}`, error);
+      if (!signal.aborted) log(`the hub never answered ${request.method}`, error);
     } finally {
       this.#late -= 1;
+      resolve();
     }
   }
 

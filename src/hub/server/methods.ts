@@ -1,11 +1,18 @@
 import { z } from "zod";
 import { sha256Hex } from "../../core/digest.ts";
+import { Semaphore } from "../../database/semaphore.ts";
 import type { HubMember, HubMethod } from "../contract.ts";
 import { HubRefusal, HubUnavailable } from "../errors.ts";
 import { decodeWire, encodeWire, HUB_BYTES_MAX, WireError } from "../wire.ts";
 
 /** Requests of all members at once. */
 const TOTAL_MAX = 1_024;
+/**
+ * Requests that are carried out at once: as many as there are connections to the database, and some that are read or written. The
+ * others wait in their order, and leave it when their member gives up: a hub that works for members that have given up answers nobody.
+ */
+const AT_ONCE_MAX = 12;
+const TURN_MS_MAX = 5_000;
 /** Waiting requests of one instance: one waits for all, and those before it may not have ended yet. */
 const WAITING_MAX = 8;
 /** Streams of one instance: one, and those that have not ended yet. */
@@ -30,6 +37,11 @@ const envelope = z.strictObject({ id: z.string().regex(/^[A-Za-z0-9_-]{16,64}$/)
 export class Methods {
   readonly #methods: ReadonlyMap<string, HubMethod>;
   readonly #perMemberMax: () => number;
+  readonly #turns = new Semaphore({
+    permits: AT_ONCE_MAX,
+    waitMs: TURN_MS_MAX,
+    refused: () => new HubBusy("too many requests wait"),
+  });
   readonly #running = new Map<string, number>();
   readonly #waiting = new Map<string, number>();
   readonly #streams = new Map<string, number>();
@@ -113,12 +125,16 @@ export class Methods {
     const { id, input } = parsed(envelope, read(body));
     const digest = sha256Hex(`${name} ${sha256Hex(body)}`);
     const valid = parsed(method.input, input, "input");
+    const takesTurn = method.waits !== true;
+    if (takesTurn) await this.#turns.acquire(signal);
     try {
       const { value, now } = await method.handle(valid, { member, id, digest, signal });
       return encodeWire({ id, value, now });
     } catch (error) {
       if (error instanceof HubRefusal) throw error;
       throw new HubUnavailable("the hub's store does not answer", { cause: error });
+    } finally {
+      if (takesTurn) this.#turns.release();
     }
   }
 }
