@@ -179,7 +179,7 @@ function octal(text: string): number | undefined {
 
 function untilZero(text: string): string {
   const [before = "", ...after] = text.split("\0");
-  // What follows the end of a text must be empty: other programs might read it.
+  // Only zeros may follow the end of a text: other programs might read the rest.
   return after.every((rest) => rest === "") ? before : text;
 }
 

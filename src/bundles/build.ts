@@ -1,11 +1,22 @@
+import type { KeyObject } from "node:crypto";
 import { readdirSync } from "node:fs";
 import { join, relative, sep } from "node:path";
 import { sha256Hex } from "../core/digest.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import { type ArchiveFiles, FILES_MAX, pack, pathProblem, unpack } from "./archive.ts";
-import { assertBundle } from "./bundle-error.ts";
-import { policyOf } from "./checks.ts";
-import { type BundleManifest, fileOf, READER, type Rollout, readFile } from "./metadata.ts";
+import { assertBundle, BundleError } from "./bundle-error.ts";
+import { assertContent, assertFollows, assertOwn, policyOf } from "./checks.ts";
+import {
+  assertSigned,
+  type BundleManifest,
+  contentOf,
+  fileOf,
+  READER,
+  type Rollout,
+  readFile,
+  type Timestamp,
+  withSignature,
+} from "./metadata.ts";
 import { OWN_FILES } from "./policy.ts";
 
 export interface BuildOptions
@@ -17,7 +28,7 @@ export interface BuildOptions
 
 /** Returns the archive of a folder, unsigned. The same folder and options give the same bytes. @throws {BundleError} */
 export function build(folder: string, { rollout, allowsCode, readYaml, ...signed }: BuildOptions): Buffer {
-  const content = contentOf(folder);
+  const content = filesBelow(folder);
   policyOf(content, { allowsCode, readYaml });
   const roots = [...new Set([...content.keys()].map((path) => path.split("/")[0]))].sort();
   const manifest = { revision: String(signed.version), roots };
@@ -45,7 +56,53 @@ export function manifestIn(archive: Uint8Array): ReturnType<typeof readFile> {
   return readFile(bytes, "bundle");
 }
 
-function contentOf(folder: string): ArchiveFiles {
+export interface SigningKey {
+  readonly key: KeyObject;
+  readonly publicKey: KeyObject;
+}
+
+/** `former` is the `timestamp.json` that this one replaces. */
+interface TimestampOptions extends Pick<Timestamp, "createdAt" | "expires"> {
+  readonly former: Uint8Array | undefined;
+}
+
+/**
+ * Returns a signed `timestamp.json`, which names an archive as the current one, and its content. The signatures of the archive are not
+ * verified: that takes the offline key's public half.
+ *
+ * @throws {BundleError} when the archive does not hold what it lists, or does not follow the former timestamp
+ */
+export function timestampOf(
+  archive: Uint8Array,
+  { former, ...times }: TimestampOptions,
+  { key, publicKey }: SigningKey,
+): { readonly signed: Timestamp; readonly text: string } {
+  const file = manifestIn(archive);
+  const manifest = contentOf(file, "bundle");
+  assertContent(manifest, unpack(archive));
+  const { fleet, environment, version } = manifest;
+  const signed: Timestamp = { type: "timestamp", fleet, environment, version, digest: file.digest, ...times };
+  const known = former && signedWith(former, publicKey);
+  if (known !== undefined) {
+    assertOwn("bundle.json", manifest, known);
+    assertFollows(signed, { ...known, timestamp: known });
+  }
+  return { signed, text: withSignature(readFile(Buffer.from(fileOf(signed)), "timestamp"), key, publicKey) };
+}
+
+/** Returns a timestamp that the key has signed; undefined for any other, which somebody else may have put there. */
+function signedWith(bytes: Uint8Array, publicKey: KeyObject): Timestamp | undefined {
+  try {
+    const file = readFile(bytes, "timestamp");
+    assertSigned(file, [publicKey], 1);
+    return contentOf(file, "timestamp");
+  } catch (error) {
+    if (error instanceof BundleError) return undefined;
+    throw error;
+  }
+}
+
+function filesBelow(folder: string): ArchiveFiles {
   const files = new Map<string, Uint8Array>();
   const visit = (at: string): void => {
     for (const entry of readdirSync(at, { withFileTypes: true })) {

@@ -5,7 +5,7 @@ export type BundleFault =
   /** Not a bundle: bounds, tar entries, JSON, members. */
   | "malformed"
   | "signature"
-  /** Of another fleet or environment. */
+  /** Belongs to another fleet or environment. */
   | "foreign"
   /** Needs a newer version of this program. */
   | "reader"
@@ -20,10 +20,12 @@ export type BundleFault =
   /** No answer, or an unusable one. */
   | "unreachable";
 
-/** Names and keys in a bundle are its author's, who may write thousands. */
+/** Messages hold names and keys that the author of a bundle chooses, and may be long. */
 const CHARACTERS_MAX = 1_000;
 
-/** A bundle is refused. The message is one line, printable and short, without texts of the server and without paths, which are in the `cause`. */
+/**
+ * The refusal of a bundle. The message is one line, printable and short. Paths and texts of the server are only in the `cause`.
+ */
 export class BundleError extends Error {
   override readonly name = "BundleError";
   readonly fault: BundleFault;

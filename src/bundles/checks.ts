@@ -7,12 +7,12 @@ import { assertBundle, BundleError } from "./bundle-error.ts";
 import { assertSigned, type BundleManifest, contentOf, keyName, readFile, type Timestamp } from "./metadata.ts";
 import { fileProblem, POLICY_FILE, policyProblems } from "./policy.ts";
 
-/** The rules of TUF (theupdateframework.io), each in one line: what a member accepts. */
+/** The rules by which a member accepts a bundle, after TUF (theupdateframework.io), each in one line. */
 
-/** Difference of clocks that is tolerated between a member and who signs. */
+/** Tolerated difference between the clock of a member and that of the signer. */
 export const CLOCK_TOLERANCE_MS = 300_000;
 
-/** What a member accepts, from its own configuration. */
+/** The part of the acceptance rules that is in a member's own configuration. */
 export interface BundleExpectations {
   readonly fleet: string;
   readonly environment: string;
@@ -55,6 +55,16 @@ export function remembered(
   return accepted?.keys.some((name) => names.has(name)) === true ? accepted : undefined;
 }
 
+/**
+ * Refuses a key that may sign both the content and the timestamp: the server has the timestamp key, and its thief could set the
+ * policy. @throws {BundleError}
+ */
+export function assertSeparateKeys({ keys, timestampKeys }: Pick<BundleExpectations, "keys" | "timestampKeys">): void {
+  const names = new Set(keys.map(keyName));
+  const isShared = timestampKeys.some((key) => names.has(keyName(key)));
+  assertBundle(!isShared, "signature", "a key of the content is also a key of the timestamp: use two different keys");
+}
+
 /** @throws {BundleError} */
 export function checkTimestamp(
   bytes: Uint8Array,
@@ -76,10 +86,18 @@ export function checkTimestamp(
     `version ${version} is below bundle.minVersion, which is ${expected.minVersion}`,
   );
   const known = remembered(accepted, expected);
-  if (known === undefined) return timestamp;
+  if (known !== undefined) assertFollows(timestamp, known);
+  return timestamp;
+}
+
+/** Checks a timestamp against what was accepted before it. @throws {BundleError} */
+export function assertFollows(
+  { version, digest, createdAt }: Accepted["timestamp"],
+  known: Pick<Accepted, "version" | "digest" | "timestamp">,
+): void {
   const newest = known.timestamp;
   // Else a thief of the online key could give the bundle in force a version that no later one reaches.
-  const named = [known, newest].find(({ digest }) => digest === timestamp.digest);
+  const named = [known, newest].find((one) => one.digest === digest);
   assertBundle(
     named === undefined || named.version === version,
     "mixed",
@@ -90,16 +108,15 @@ export function checkTimestamp(
     "rollback",
     `version ${version} is older than version ${newest.version}, which was seen before`,
   );
-  if (version > newest.version) return timestamp;
+  if (version > newest.version) return;
   assertBundle(
-    timestamp.digest === newest.digest,
+    digest === newest.digest,
     "mixed",
     `timestamp.json names another bundle of version ${version} than before`,
   );
-  // By the time of signing, which a thief of the key cannot set far into the future: the next one is accepted again.
+  // Compares the times of signing, which a thief of the key cannot set far into the future: the next one is accepted again.
   const isOlder = Date.parse(createdAt) < Date.parse(newest.createdAt);
   assertBundle(!isOlder, "rollback", `timestamp.json of version ${version} is older than the one before`);
-  return timestamp;
 }
 
 /** Reads a timestamp whatever the time. @throws {BundleError} */
@@ -152,10 +169,11 @@ export function checkBundle(
   return { manifest, digest: file.digest, files, policy: policyOf(files, expected) };
 }
 
-function assertOwn(
+/** Checks that a file belongs to the fleet and environment that are expected. @throws {BundleError} */
+export function assertOwn(
   file: string,
   { fleet, environment }: Pick<Timestamp, "fleet" | "environment">,
-  expected: BundleExpectations,
+  expected: Pick<Timestamp, "fleet" | "environment">,
 ): void {
   assertBundle(fleet === expected.fleet, "foreign", `${file} is of the fleet ${fleet}, not ${expected.fleet}`);
   assertBundle(
@@ -165,8 +183,8 @@ function assertOwn(
   );
 }
 
-/** Checks that the archive holds exactly the files of the manifest. */
-function assertContent({ files: listed }: BundleManifest, files: ArchiveFiles): void {
+/** Checks that the archive holds exactly the files of the manifest. @throws {BundleError} */
+export function assertContent({ files: listed }: BundleManifest, files: ArchiveFiles): void {
   for (const [path, { sha256, size }] of Object.entries(listed)) {
     assertBundle(
       pathProblem(path) === undefined,

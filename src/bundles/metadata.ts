@@ -160,7 +160,7 @@ export function contentOf<K extends Kind>(
   throw new BundleError("malformed", `${kind}.json: ${issue?.path.join(".")}: ${issue?.message}`);
 }
 
-/** What a signature covers names the file's kind first, so that no other signature of the key fits. */
+/** Returns the signed text. It begins with the file's kind, so that no other signature of the key is valid for it. */
 function messageOf(kind: Kind, text: string): string {
   return `${nameOf(kind)}/v1\n${text}\n`;
 }
@@ -180,7 +180,7 @@ const KEYS_MAX = 8;
 /** Reads the public keys of a file: in PEM, and verifier keys (`name+id+key`), one per line. @throws {Error} that says what is wrong */
 export function readKeys(text: string): readonly KeyObject[] {
   const pems = text.match(PEM) ?? [];
-  // What is left of a damaged PEM is no verifier key: a key is never left out silently.
+  // The rest of a damaged PEM is not a verifier key: a key is never left out silently.
   const lines = text.replace(PEM, "").split("\n");
   const written = lines.filter((line) => line.trim() !== "" && !line.startsWith("#"));
   const keys = [...pems, ...written].map((one) => readPublicKey(one));

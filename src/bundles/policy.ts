@@ -16,7 +16,7 @@ interface PolicyField {
 }
 
 /**
- * What a bundle may set. Everything else stays with each member: listeners, audit, issuers and keys, credentials and addresses of
+ * Settings that a bundle may have. Everything else stays with each member: listeners, audit, issuers and keys, credentials and addresses of
  * systems, commands and their confinement, and `bundle` itself. A new setting is refused until it is listed here. Rejected: a list of
  * what is refused, which every new setting would escape.
  */
@@ -81,7 +81,7 @@ export function policyProblems(policy: unknown, paths: Iterable<string>): readon
   });
 }
 
-/** Where the files of a bundle are. */
+/** Paths of a bundle's files on disk. */
 export interface BundleFolders {
   readonly folder: string;
   /** Folders of the parts that systems name as contracts, by the first step of their paths. */

@@ -1,7 +1,7 @@
 import { sha256Hex } from "../core/digest.ts";
 import type { Rollout } from "./metadata.ts";
 
-/** What tells members apart. */
+/** The properties of a member that a rollout selects by. */
 export interface RolloutMember {
   /** Name of the member, which is the same after a restart. */
   readonly name: string;

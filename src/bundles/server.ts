@@ -31,7 +31,7 @@ export interface BundleServerOptions {
 }
 
 interface Served {
-  /** Tells the file from one in its place. */
+  /** Changes when the file is replaced or written. */
   readonly state: string;
   readonly body: Buffer;
   readonly etag: string;
@@ -153,7 +153,7 @@ export class BundleServer {
   }
 }
 
-/** Returns undefined for what is no file, is too large or cannot be inspected. */
+/** Returns undefined for a file that is missing, too large or cannot be inspected. */
 function stateOf(path: string): string | undefined {
   try {
     const { ino, size, mtimeNs } = statSync(path, { bigint: true });
@@ -163,7 +163,7 @@ function stateOf(path: string): string | undefined {
   }
 }
 
-/** Returns undefined for a file that cannot be read: then there is none. The server goes on. */
+/** Returns undefined for a file that cannot be read: clients then get 404. */
 function contentOf(path: string): Buffer | undefined {
   try {
     return readPlainFile(path);
@@ -178,7 +178,7 @@ function waitSeconds(prefer: string | null): number {
   return Math.min(Number(seconds), WAIT_SECONDS_MAX);
 }
 
-/** Compares digests, so that the time says nothing of the token. */
+/** Compares digests, so that the duration reveals nothing about the token. */
 function isToken(authorization: string | null, token: string): boolean {
   const [, given = ""] = /^Bearer (.+)$/.exec(authorization ?? "") ?? [];
   return sha256Base64(given) === sha256Base64(token);

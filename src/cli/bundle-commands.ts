@@ -74,7 +74,7 @@ export const commands = [
       timestamp: flag("write timestamp.json, which names the bundle as the current one until it expires"),
       expires: option(longDuration, "how long the timestamp is valid (default: 1d)"),
     },
-    exits: { 1: "the bundle is malformed", ...files },
+    exits: { 1: "the bundle is malformed, or older than the timestamp in the folder", ...files },
     run: async ({ folder: at }, options) => (await code()).bundleSign(at, options),
   }),
   command({

@@ -2,11 +2,11 @@ import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
 import { mkdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { diskFiles } from "../audit/journal/file-operations.ts";
-import { build, manifestIn, withManifest } from "../bundles/build.ts";
+import { build, manifestIn, type SigningKey, timestampOf, withManifest } from "../bundles/build.ts";
 import { BundleError } from "../bundles/bundle-error.ts";
-import { checkBundle, checkTimestamp } from "../bundles/checks.ts";
+import { assertSeparateKeys, checkBundle, checkTimestamp } from "../bundles/checks.ts";
 import { TIMESTAMP_FILE } from "../bundles/client.ts";
-import { contentOf, fileOf, readFile, readKeys, withSignature } from "../bundles/metadata.ts";
+import { contentOf, readKeys, withSignature } from "../bundles/metadata.ts";
 import { BUNDLE_FILE, BundleServer } from "../bundles/server.ts";
 import { errorText, systemCode } from "../core/error-text.ts";
 import { parseYaml } from "../runtime/config/file.ts";
@@ -71,29 +71,28 @@ interface SignOptions {
 export async function bundleSign(folder: string, { key: path, timestamp, expires }: SignOptions): Promise<void> {
   if (timestamp !== true && expires !== undefined) wrongUsage("--expires is for --timestamp");
   await guarded(async () => {
-    const { key, publicKey } = privateKeyIn(path);
+    const signing = privateKeyIn(path);
     const archive = read(join(folder, BUNDLE_FILE));
-    const file = manifestIn(archive);
-    const { fleet, environment, version } = contentOf(file, "bundle");
     if (timestamp !== true) {
-      await write(folder, BUNDLE_FILE, withManifest(archive, withSignature(file, key, publicKey)));
+      const file = manifestIn(archive);
+      const { version } = contentOf(file, "bundle");
+      await write(folder, BUNDLE_FILE, withManifest(archive, withSignature(file, signing.key, signing.publicKey)));
       reportChange(() => print.line(`${join(folder, BUNDLE_FILE)}: version ${version} is signed`));
       return;
     }
     const nowMs = now();
-    const signed = {
-      type: "timestamp",
-      fleet,
-      environment,
-      version,
-      digest: file.digest,
-      createdAt: new Date(nowMs).toISOString(),
-      expires: new Date(nowMs + (expires ?? DAY_SECONDS) * SECOND_MS).toISOString(),
-    };
-    const text = withSignature(readFile(Buffer.from(fileOf(signed)), "timestamp"), key, publicKey);
+    const { signed, text } = timestampOf(
+      archive,
+      {
+        former: readIfThere(join(folder, TIMESTAMP_FILE)),
+        createdAt: new Date(nowMs).toISOString(),
+        expires: new Date(nowMs + (expires ?? DAY_SECONDS) * SECOND_MS).toISOString(),
+      },
+      signing,
+    );
     await write(folder, TIMESTAMP_FILE, Buffer.from(text));
     reportChange(() =>
-      print.line(`${join(folder, TIMESTAMP_FILE)}: version ${version} is current until ${signed.expires}`),
+      print.line(`${join(folder, TIMESTAMP_FILE)}: version ${signed.version} is current until ${signed.expires}`),
     );
   });
 }
@@ -120,6 +119,7 @@ export async function bundleVerify(folder: string, options: VerifyOptions): Prom
       allowsCode: allowCode === true,
       readYaml: parseYaml,
     };
+    assertSeparateKeys(expected);
     const timestamp = checkTimestamp(read(join(folder, TIMESTAMP_FILE)), expected, undefined, now());
     const { manifest, digest, policy } = checkBundle(read(join(folder, BUNDLE_FILE)), expected, timestamp, undefined);
     if (json === true) return print.json({ digest, expires: timestamp.expires, ...manifest });
@@ -203,7 +203,7 @@ async function write(folder: string, name: string, bytes: Uint8Array): Promise<v
 }
 
 /** @throws {CommandError} */
-function privateKeyIn(path: string): { readonly key: KeyObject; readonly publicKey: KeyObject } {
+function privateKeyIn(path: string): SigningKey {
   const pem = read(path);
   try {
     const key = createPrivateKey(pem);

@@ -9,6 +9,7 @@ import type { Config, Environment } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
 import { readBundleFile, readConfigFile } from "../runtime/config/file.ts";
 import { isClone } from "../runtime/own-code.ts";
+import type { ReloadCandidate } from "../runtime/reload/types.ts";
 import type { CONFIGURED, OptionValues } from "./command.ts";
 import { wrongUsage } from "./output.ts";
 
@@ -20,11 +21,11 @@ export type ConfigurationOptions = OptionValues<typeof CONFIGURED.options>;
 export interface Configured {
   readonly config: Config;
   /**
-   * Reads the configuration again.
+   * Reads the configuration again, with a candidate in place of the bundle in force.
    *
    * @throws {StartupError}
    */
-  readAgain(): Config;
+  readAgain(candidate?: ReloadCandidate): Config;
   /** The fleet's part of the configuration; undefined where it has none. */
   readonly bundle?: BundleMember | undefined;
   /** Starts the services that exist only in development; resolves to the function that stops them. */
@@ -74,9 +75,11 @@ export async function configuration({ config, dev }: ConfigurationOptions): Prom
   const file = config ?? environment["STC_CONFIG"];
   if (!file) throw new StartupError(["no configuration: set STC_CONFIG, give --config FILE, or --dev for development"]);
   const bundle = await openBundle(file);
-  const readAgain = (): Config =>
-    readConfigFile(file, environment, MODULES, (written) => bundle?.amend(written) ?? written);
-  const first = bundle === undefined ? readAgain() : await bundle.firstConfiguration(readAgain);
+  const readAgain = (candidate: Pick<ReloadCandidate, "amend"> | undefined = bundle): Config =>
+    readConfigFile(file, environment, MODULES, (written) =>
+      candidate === undefined ? written : candidate.amend(written),
+    );
+  const first = bundle === undefined ? readAgain() : await bundle.firstConfiguration(() => readAgain());
   return { config: first, readAgain, bundle, start: async () => async () => {} };
 }
 

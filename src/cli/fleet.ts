@@ -4,7 +4,7 @@ import { printListing } from "./approvals/view.ts";
 import { type ClientOptions, connectAndRequest, unknownAnswer } from "./client.ts";
 import { print } from "./output.ts";
 
-/** Enough to tell configurations apart. */
+/** Number of characters that distinguishes configurations. */
 const VERSION_CHARACTERS = 12;
 
 function bundleCell(bundle: MemberListing["members"][number]["bundle"]): string {

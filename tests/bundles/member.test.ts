@@ -436,6 +436,20 @@ test.each([
   expect(await member.says()).toBe("v3");
 });
 
+test("a key that is in both files of keys is refused, at a start and while the member runs", async () => {
+  const first = fleet.publish({ version: 1 });
+  await member.start();
+  fleet.write("online.pem", fleet.online.pem + fleet.content.pem);
+  fleet.publish({ version: 2, previous: first.digest });
+  expect(await inState("refused", 1)).toMatchObject({
+    fault: "signature",
+    lastError: "a key of the content is also a key of the timestamp: use two different keys",
+  });
+  expect(await member.says()).toBe("v1");
+  await member.stop();
+  expect(await startProblems()).toEqual([expect.stringContaining("use two different keys")]);
+});
+
 test("two-key rotation: old key, both, the new one alone", async () => {
   const next = newKey();
   const first = fleet.publish({ version: 1 });

@@ -7,7 +7,7 @@ import type { Deployment } from "./deployment.ts";
 import { smallFile } from "./files.ts";
 import { connectToOwnHub } from "./own-port.ts";
 
-/** A hub of a fleet, or a member of one. */
+/** Checks a hub, or the connection of a member to its hub. */
 export const hub: Check = configured("hub", (config, deployment) => {
   if (config.hub?.url !== undefined) return askedHub(config, config.hub.url, deployment);
   if (config.hub?.listen !== undefined) return ownPort(config, deployment);
@@ -38,7 +38,7 @@ async function askedHub(config: Config, url: string, { now }: Deployment): Promi
   }
 }
 
-/** What listens at the hub's address is the running service, or nothing before its start. */
+/** Checks that the running service, and nothing else, listens at the hub's address. */
 async function ownPort(config: Config, deployment: Deployment): Promise<readonly CheckFinding[]> {
   const isRunning = (await deployment.audit()).some(({ writer }) => writer !== undefined);
   try {

@@ -8,7 +8,7 @@ import type { CallRecordLog } from "../../pipeline/call-record.ts";
 import type { ReviewResult } from "../../pipeline/identity/token-review.ts";
 import type { RateTable } from "../../pipeline/limits/rates-shared.ts";
 import type { Config } from "../config/config.ts";
-import type { ReloadEvent } from "../reload/types.ts";
+import type { ReloadCandidate, ReloadEvent } from "../reload/types.ts";
 import type { RevocationEvent } from "./identity.ts";
 
 /** Callbacks for the surrounding program. The library may omit all of them. */
@@ -27,10 +27,10 @@ export interface Hooks {
   readonly onRevocations?: (event: RevocationEvent) => void;
   readonly onTokenReview?: (result: ReviewResult) => void;
   /**
-   * Reads the configuration again; undefined: no reload.
+   * Reads the configuration again, with a candidate in place of the part in use; undefined: no reload.
    * @throws {StartupError}
    */
-  readonly readAgain?: (() => Config | Promise<Config>) | undefined;
+  readonly readAgain?: ((candidate?: ReloadCandidate) => Config | Promise<Config>) | undefined;
   /** Receives the result of a reload and the configuration that is in use after it. */
   readonly onReload?: (event: ReloadEvent, config: Config) => void;
   /** Where a worker counts calls together with the others of its parent; undefined in every other process. */

@@ -12,7 +12,7 @@ import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { Reload, type Reloadable } from "../reload/reload.ts";
 import { protectingGlobals } from "../reload/shared-globals.ts";
 import type { LiveSnapshots } from "../reload/snapshots.ts";
-import type { ConfigurationState, Reloaded, ReloadRequester } from "../reload/types.ts";
+import type { ConfigurationState, ReloadCandidate, Reloaded, ReloadRequester } from "../reload/types.ts";
 import type { Parts } from "./assembly.ts";
 import type { ConfigurationVersionsKept } from "./configuration-history.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
@@ -99,7 +99,7 @@ interface Reloading {
   /** Returns the problems of the last reload, if it was refused. They may name paths and secrets. */
   problems(): readonly string[];
   /** Runs a reload. Undefined when the configuration has no source to read again, or reloading is turned off. */
-  readonly reload: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
+  readonly reload: ((by: ReloadRequester, candidate?: ReloadCandidate) => Promise<Reloaded>) | undefined;
   stop(): void;
 }
 
@@ -120,10 +120,10 @@ export function startReloading(
     perMinuteMax,
     liveKeys: snapshots.current().parts.liveKeys,
     build: isEmbedded === true ? build : (...given) => protectingGlobals(() => build(...given)),
-    read: () => {
+    read: (candidate) => {
       const { origin } = snapshots.current().config;
       if (isPipe(origin)) throw new StartupError([`${origin}: a pipe cannot be read again`]);
-      return readAgain();
+      return readAgain(candidate);
     },
     describe: (content) => versions.prepare(content),
     adopted: (adopted, by) => {
@@ -138,7 +138,7 @@ export function startReloading(
   return {
     state: () => reload.state(),
     problems: () => reload.problems,
-    reload: trigger === "off" ? undefined : async (by) => withoutSecrets(await reload.run(by)),
+    reload: trigger === "off" ? undefined : async (by, candidate) => withoutSecrets(await reload.run(by, candidate)),
     stop() {
       reload.close();
       unwatch();

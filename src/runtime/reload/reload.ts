@@ -7,7 +7,7 @@ import { watchFiles } from "../config/watched-files.ts";
 import { forgetModules } from "../manifests/fresh-modules.ts";
 import { type Fingerprint, fingerprintOf, restartProblems, startupFileProblems } from "./fingerprints.ts";
 import { type Built, LINGERING_MAX, type LiveSnapshots } from "./snapshots.ts";
-import type { ConfigurationState, ReloadEvent, Reloaded, ReloadRequester } from "./types.ts";
+import type { ConfigurationState, ReloadCandidate, ReloadEvent, Reloaded, ReloadRequester } from "./types.ts";
 
 /** Files that keep changing are read after this number of checks. */
 const UNSTABLE_CHECKS_MAX = 40;
@@ -21,10 +21,10 @@ interface ReloadOptions<Content extends Reloadable> {
   /** Fingerprint of the first snapshot's inputs, taken before they were read. */
   readonly fingerprint: Fingerprint;
   /**
-   * Reads the configuration again.
+   * Reads the configuration again, with the candidate in place of the part in use.
    * @throws {StartupError}
    */
-  readonly read: () => Config | Promise<Config>;
+  readonly read: (candidate?: ReloadCandidate) => Config | Promise<Config>;
   /**
    * Builds a complete snapshot in addition to the one in use.
    * @throws {StartupError} with all problems
@@ -108,15 +108,17 @@ export class Reload<Content extends Reloadable> {
   }
 
   /**
-   * Runs one reload at a time. Requests that arrive during a reload share the next one, which reads the files as they are then.
+   * Runs one reload at a time. Requests that arrive during a reload share the next one, which reads the files as they are then. A
+   * reload with a candidate is shared with nobody.
    */
-  run(by: ReloadRequester): Promise<Reloaded> {
-    if (this.#waiting !== undefined) return this.#waiting;
+  run(by: ReloadRequester, candidate?: ReloadCandidate): Promise<Reloaded> {
+    const isShared = candidate === undefined;
+    if (isShared && this.#waiting !== undefined) return this.#waiting;
     const next = this.#running.then(() => {
-      this.#waiting = undefined;
-      return this.#attempt(by);
+      if (isShared) this.#waiting = undefined;
+      return this.#attempt(by, candidate);
     });
-    this.#waiting = next;
+    if (isShared) this.#waiting = next;
     // A failed reload must not prevent the next one.
     this.#running = next.catch(() => {});
     return next;
@@ -126,7 +128,7 @@ export class Reload<Content extends Reloadable> {
     this.#isClosed = true;
   }
 
-  async #attempt(by: ReloadRequester): Promise<Reloaded> {
+  async #attempt(by: ReloadRequester, candidate?: ReloadCandidate): Promise<Reloaded> {
     const { snapshots, read, clock } = this.#options;
     if (this.#isClosed) return closing();
     if (snapshots.lingering >= LINGERING_MAX) {
@@ -137,9 +139,10 @@ export class Reload<Content extends Reloadable> {
     const attempted: { fingerprint?: Fingerprint } = {};
     try {
       for (let reading = 0; reading < READINGS_MAX; reading += 1) {
-        const config = await read();
+        const config = await read(candidate);
         attempted.fingerprint = fingerprintOf(config);
         const reloaded = await this.#tryReading(config, attempted.fingerprint, by);
+        if (reloaded?.outcome === "changed") candidate?.adopted();
         if (reloaded !== undefined) return reloaded;
       }
       throw new StartupError(["reload: files keep changing while they are read"]);

@@ -9,6 +9,14 @@ export type ReloadRequester =
   | "bundle"
   | { readonly issuer: string; readonly subject: string };
 
+/** A part of the configuration that one reload tries. */
+export interface ReloadCandidate {
+  /** Returns the configuration as it was read, with this part. @throws {StartupError} */
+  readonly amend: (written: unknown) => unknown;
+  /** Called when the configuration with this part is in use, before another reload reads. */
+  readonly adopted: () => void;
+}
+
 export type Reloaded =
   | { readonly outcome: "changed" | "unchanged"; readonly generation: number; readonly sha256: string }
   /** Nothing has changed; each problem names its file or field. */
