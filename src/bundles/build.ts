@@ -5,16 +5,18 @@ import { sha256Hex } from "../core/digest.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import { type ArchiveFiles, FILES_MAX, pack, pathProblem, unpack } from "./archive.ts";
 import { assertBundle, BundleError } from "./bundle-error.ts";
-import { assertContent, assertFollows, assertOwn, policyOf } from "./checks.ts";
+import { assertContent, assertFollows, assertOwn, manifestOf, policyOf } from "./checks.ts";
 import {
   assertSigned,
   type BundleManifest,
   contentOf,
   fileOf,
+  MANIFEST_FILE,
   READER,
   type Rollout,
   readFile,
   type Timestamp,
+  type UnverifiedFile,
   withSignature,
 } from "./metadata.ts";
 import { OWN_FILES } from "./policy.ts";
@@ -41,19 +43,17 @@ export function build(folder: string, { rollout, allowsCode, readYaml, ...signed
     ...(rollout !== undefined && { rollout }),
     files: Object.fromEntries(listed),
   });
-  return pack(new Map([...files, ["bundle.json", Buffer.from(bundle)]]));
+  return pack(new Map([...files, [MANIFEST_FILE, Buffer.from(bundle)]]));
 }
 
 /** Returns the archive with another `bundle.json`, such as one with a further signature. */
 export function withManifest(archive: Uint8Array, bundle: string): Buffer {
-  return pack(new Map([...unpack(archive), ["bundle.json", Buffer.from(bundle)]]));
+  return pack(new Map([...unpack(archive), [MANIFEST_FILE, Buffer.from(bundle)]]));
 }
 
 /** Returns the `bundle.json` of an archive, unverified. @throws {BundleError} */
-export function manifestIn(archive: Uint8Array): ReturnType<typeof readFile> {
-  const bytes = unpack(archive).get("bundle.json");
-  assertBundle(bytes !== undefined, "malformed", "the archive holds no bundle.json");
-  return readFile(bytes, "bundle");
+export function manifestIn(archive: Uint8Array): UnverifiedFile {
+  return manifestOf(unpack(archive));
 }
 
 export interface SigningKey {
@@ -77,14 +77,15 @@ export function timestampOf(
   { former, ...times }: TimestampOptions,
   { key, publicKey }: SigningKey,
 ): { readonly signed: Timestamp; readonly text: string } {
-  const file = manifestIn(archive);
+  const files = unpack(archive);
+  const file = manifestOf(files);
   const manifest = contentOf(file, "bundle");
-  assertContent(manifest, unpack(archive));
+  assertContent(manifest, files);
   const { fleet, environment, version } = manifest;
   const signed: Timestamp = { type: "timestamp", fleet, environment, version, digest: file.digest, ...times };
   const known = former && signedWith(former, publicKey);
   if (known !== undefined) {
-    assertOwn("bundle.json", manifest, known);
+    assertOwn(MANIFEST_FILE, manifest, known);
     assertFollows(signed, { ...known, timestamp: known });
   }
   return { signed, text: withSignature(readFile(Buffer.from(fileOf(signed)), "timestamp"), key, publicKey) };

@@ -4,7 +4,16 @@ import { StartupError } from "../core/errors.ts";
 import type { EpochMs } from "../core/types.ts";
 import { type ArchiveFiles, pathProblem, unpack } from "./archive.ts";
 import { assertBundle, BundleError } from "./bundle-error.ts";
-import { assertSigned, type BundleManifest, contentOf, keyName, readFile, type Timestamp } from "./metadata.ts";
+import {
+  assertSigned,
+  type BundleManifest,
+  contentOf,
+  keyName,
+  MANIFEST_FILE,
+  readFile,
+  type Timestamp,
+  type UnverifiedFile,
+} from "./metadata.ts";
 import { fileProblem, POLICY_FILE, policyProblems } from "./policy.ts";
 
 /** The rules by which a member accepts a bundle, after TUF (theupdateframework.io), each in one line. */
@@ -137,6 +146,13 @@ export function lastMoment({ expires }: Pick<Timestamp, "expires">): EpochMs {
   return Date.parse(expires) + CLOCK_TOLERANCE_MS;
 }
 
+/** Returns the list of files of an archive, unverified. @throws {BundleError} */
+export function manifestOf(files: ArchiveFiles): UnverifiedFile {
+  const bytes = files.get(MANIFEST_FILE);
+  assertBundle(bytes !== undefined, "malformed", `the archive holds no ${MANIFEST_FILE}`);
+  return readFile(bytes, "bundle");
+}
+
 /** Checks a bundle against the version and digest that the timestamp names. @throws {BundleError} */
 export function checkBundle(
   archive: Uint8Array,
@@ -145,13 +161,11 @@ export function checkBundle(
   accepted: Accepted | undefined,
 ): Bundle {
   const files = unpack(archive);
-  const bytes = files.get("bundle.json");
-  assertBundle(bytes !== undefined, "malformed", "the archive holds no bundle.json");
-  const file = readFile(bytes, "bundle");
+  const file = manifestOf(files);
   assertSigned(file, expected.keys, expected.threshold);
   const manifest = contentOf(file, "bundle");
   const { version, previous } = manifest;
-  assertOwn("bundle.json", manifest, expected);
+  assertOwn(MANIFEST_FILE, manifest, expected);
   const isCurrent = version === current.version && file.digest === current.digest;
   assertBundle(
     isCurrent,
@@ -196,7 +210,7 @@ export function assertContent({ files: listed }: BundleManifest, files: ArchiveF
     const isSame = content.length === size && sha256Hex(content) === sha256;
     assertBundle(isSame, "mixed", `${path} differs from what bundle.json lists`);
   }
-  const unlisted = [...files.keys()].find((path) => path !== "bundle.json" && !Object.hasOwn(listed, path));
+  const unlisted = [...files.keys()].find((path) => path !== MANIFEST_FILE && !Object.hasOwn(listed, path));
   assertBundle(unlisted === undefined, "mixed", `${unlisted} is not listed in bundle.json`);
 }
 

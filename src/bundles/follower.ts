@@ -1,6 +1,7 @@
 import type { JournalLine } from "../audit/journal/journal.ts";
 import { errorText } from "../core/error-text.ts";
 import { retryDelayMs } from "../core/retry.ts";
+import { pause } from "../core/time-limits.ts";
 import type { EpochMs } from "../core/types.ts";
 import type { BundleSection } from "../runtime/config/bundle.ts";
 import type { ReloadCandidate, Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
@@ -110,7 +111,7 @@ export class BundleFollower {
       }
       await this.#report();
       this.#awaitExpiry();
-      if (pauseMs > 0) await paused(pauseMs, signal);
+      if (pauseMs > 0) await pause(pauseMs, signal);
     }
   }
 
@@ -158,12 +159,4 @@ export class BundleFollower {
     if (state === "unreachable") return;
     await journal({ type: `bundle.${state}`, version, expires, error: lastError ?? undefined }).catch(() => {});
   }
-}
-
-function paused(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    timer.unref();
-    signal.addEventListener("abort", () => resolve(), { once: true });
-  });
 }

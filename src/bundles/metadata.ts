@@ -13,6 +13,9 @@ import { assertBundle, BundleError } from "./bundle-error.ts";
  * audit's checkpoints have them (c2sp.org/signed-note). A file has exactly one spelling: canonical JSON (RFC 8785).
  */
 
+/** Path of the signed list of files in an archive. */
+export const MANIFEST_FILE = "bundle.json";
+
 /** The version of the format that this build reads. A bundle whose `minReader` is higher is refused. */
 export const READER = 1;
 

@@ -2,11 +2,12 @@ import { join } from "node:path";
 import { isTable } from "../core/json.ts";
 import { pathProblem } from "./archive.ts";
 import { BundleError } from "./bundle-error.ts";
+import { MANIFEST_FILE } from "./metadata.ts";
 
 /** File of a bundle with its part of the configuration. */
 export const POLICY_FILE = "policy.yaml";
 /** Files of a bundle that it does not declare itself. */
-export const OWN_FILES: ReadonlySet<string> = new Set([".manifest", "bundle.json"]);
+export const OWN_FILES: ReadonlySet<string> = new Set([".manifest", MANIFEST_FILE]);
 
 interface PolicyField {
   /** Keys with dots; `[]`: every entry of a list, `*`: any key, `**` at the end: everything below. */

@@ -71,6 +71,19 @@ export function resultSoonAfter<T>(
   });
 }
 
+/** Resolves after `ms`, or when the signal fires. The timer does not keep the process running. */
+export async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const end = (): void => resolve();
+  const timer = setTimeout(end, ms);
+  timer.unref();
+  signal.addEventListener("abort", end, { once: true });
+  await promise;
+  clearTimeout(timer);
+  signal.removeEventListener("abort", end);
+}
+
 /** Returns whether the signal fired because of a deadline, and not because a client disconnected. */
 export function isTimeout({ reason }: AbortSignal): boolean {
   return reason instanceof Error && reason.name === "TimeoutError";

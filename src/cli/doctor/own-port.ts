@@ -6,7 +6,7 @@ import type { Config } from "../../runtime/config/config.ts";
 
 const ASK_MS_MAX = 4_000;
 
-/** What answers at a hub's address. */
+/** The listener that answers at a hub's address. */
 export interface HubPort {
   /** `host:port` that was tried. */
   readonly address: string;

@@ -1,6 +1,7 @@
 import { errorText } from "../../core/error-text.ts";
 import { EventReader, type StreamedEvent } from "../../core/event-reader.ts";
 import { OutageReporter, retryDelayMs } from "../../core/retry.ts";
+import { pause } from "../../core/time-limits.ts";
 import type { EpochMs } from "../../core/types.ts";
 import type { Pushed } from "../contract.ts";
 import { decodeWire, HUB_BYTES_MAX } from "../wire.ts";
@@ -93,7 +94,8 @@ export class HubStream {
         this.#failures += 1;
         if (!this.#closing.signal.aborted) this.#outage.failed(`the hub is away: ${errorText(error)}`);
       }
-      if (!this.#closing.signal.aborted) await this.#pause(retryDelayMs(RECONNECT, this.#failures + 1, random()));
+      if (!this.#closing.signal.aborted)
+        await pause(retryDelayMs(RECONNECT, this.#failures + 1, random()), this.#closing.signal);
     }
   }
 
@@ -147,14 +149,5 @@ export class HubStream {
         this.#options.log("a watcher of the hub threw", error);
       }
     }
-  }
-
-  async #pause(ms: number): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, ms);
-    timer.unref();
-    this.#closing.signal.addEventListener("abort", () => resolve(), { once: true });
-    await promise;
-    clearTimeout(timer);
   }
 }
