@@ -28,13 +28,13 @@ export interface ProbeAnswer extends Pick<SystemProbe, "field" | "name"> {
   readonly clock: Clock | undefined;
 }
 
-/** How far a clock is ahead of this machine's: between these two, because a `Date` header has whole seconds. */
+/** Bounds of how far a clock is ahead of this machine's. They differ because a `Date` header has whole seconds. */
 export interface Clock {
   readonly aheadMsMin: number;
   readonly aheadMsMax: number;
 }
 
-/** What a running service says of itself. */
+/** The answer of a running service at `/readyz`. */
 export interface ReadinessAnswer {
   readonly url: string;
   readonly status: number;

@@ -23,7 +23,7 @@ interface Stated {
   readonly statement: string;
   readonly catalog: Catalog;
   readonly tables: readonly CatalogTable[];
-  /** As the database describes them. */
+  /** The types that the database reports, in the order of the parameters. */
   readonly parameters: readonly ParameterType[];
 }
 
@@ -36,7 +36,7 @@ export function argumentsOfStatement({ statement, catalog, tables, parameters }:
   const named = tables.filter(({ name }) => statement.toLowerCase().includes(name.toLowerCase()));
   const properties = new Map<string, Json>();
   for (const { name, at } of found) {
-    // Of a test for NULL and a comparison, the comparison has the type.
+    // A test for NULL says nothing about the type: the comparison has it.
     if (properties.has(name) && parameters[at]?.name === TEXT_TYPE.name) continue;
     const described = parameters[at] ?? TEXT_TYPE;
     const compared = described.name === TEXT_TYPE.name ? comparedColumn(named, name) : undefined;

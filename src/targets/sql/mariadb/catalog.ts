@@ -178,7 +178,7 @@ function parameterFor({
   }
 }
 
-/** A `SET` is no text: MariaDB stores a number as the set of these bits. */
+/** A `SET` is not a text: MariaDB stores a number as the set of these bits. */
 const TEXTS = /^(?:char|varchar|tinytext|text|mediumtext|longtext|json|inet4|inet6)$/;
 
 function cast(name: string, type: string): CatalogParameter {

@@ -298,7 +298,7 @@ interface DriverCommand {
   execute(packet: { isEOF(): boolean; isError(): boolean }, connection: unknown): boolean;
 }
 
-/** Has the driver ignore the rows that still arrive: the values of each would be garbage. */
+/** Makes the driver ignore the rows that still arrive: it would misread their values. */
 function skipRows(query: object): void {
   const command = query as DriverCommand;
   const execute = command.execute.bind(command);

@@ -3,7 +3,7 @@ export interface Token {
   readonly kind: "word" | "name" | "value" | "parameter" | "mark";
   /** A word in lower case, a quoted name without its quotes, a number, or a mark. Empty for a text. */
   readonly text: string;
-  /** Where it begins in the statement. */
+  /** Position of its first character in the statement. */
   readonly at: number;
 }
 

@@ -89,7 +89,7 @@ export class SqlDatabase {
   readonly #pool: ConnectionPool;
   /** Limits of every transaction. */
   readonly #settings: readonly Setting[];
-  /** The same, as commands. */
+  /** Commands that set `#settings` in a transaction. */
   readonly #setting: string;
   /** Transactions that are still to be rolled back, by connection. */
   readonly #unended = new WeakMap<Bun.SQL, Unended>();

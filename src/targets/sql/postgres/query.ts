@@ -44,7 +44,7 @@ export class CheckedQuery {
     return this.#proven(transaction, this.#long, [...parameters, String(rows)]);
   }
 
-  /** Has the next query read the digest: another server may answer it. */
+  /** Makes the next query read the digest: another server may answer it. */
   forget(): void {
     this.#state.forget();
   }

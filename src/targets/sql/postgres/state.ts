@@ -63,7 +63,7 @@ export class CheckedState {
     if (state !== undefined) this.#processes.add(process);
   }
 
-  /** Has the next query read the digest: the server may have been started again. */
+  /** Makes the next query read the digest: the server may have been started again. */
   forget(): void {
     this.#state = undefined;
     this.#processes.clear();
