@@ -737,7 +737,7 @@ describe("the store", () => {
     database.run(`
       WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 999)
       INSERT INTO approval_tasks SELECT 'copy ' || n, issuer, subject, actors, session, tool, approval_id, sealed_call, sealed_answer,
-        bytes, noted, started_at, cancelled_at, created_at, updated_at, expires_at FROM approval_tasks, numbers`);
+        bytes, noted, started_at, cancelled_at, created_at, updated_at, expires_at, member FROM approval_tasks, numbers`);
     database.close();
     const { body } = await full.call("orders_refund", refund(), { _meta: DECLARED });
     expect(body.result).toMatchObject({ resultType: "complete", structuredContent: { pendingApproval: {} } });

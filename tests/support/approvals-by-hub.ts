@@ -11,9 +11,16 @@ export const STORE_TESTS = ["votes", "decisions", "escalations", "grants", "keys
   (name) => join(import.meta.dir, `../approvals/store/${name}.test.ts`),
 );
 
-/** What is otherwise by way of a hub: no use of a key lacks its process, and no request has more than 8 MiB. */
+/**
+ * What is otherwise by way of a hub: no use of a key lacks its process, no request has more than 8 MiB, and what a member's process
+ * has left in doubt stays so.
+ */
 export const OTHERWISE_BY_HUB = [
   "a caller has at most 1,000 tasks, and 64 MiB of them",
+  "a claim in doubt is settled by the outcome of its call, when it is the claim of that process",
+  "an unknown use whose outcome is found later > is answered without its result where the change was made, for good",
+  "an unknown use whose outcome is found later > runs again where nothing was changed",
+  "an unknown use whose outcome is found later > stays unknown where the key may have been used again since",
   "the outcome of a use is unknown at once when its process is known to have ended",
 ];
 
