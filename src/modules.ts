@@ -1,6 +1,7 @@
 import { riskPoint } from "./approvals/risk-point.ts";
 import { AUDIT_EXPORTERS } from "./audit/export/collectors.ts";
 import type { openConsole } from "./console/routes.ts";
+import type { FleetShown } from "./core/api/inventory.ts";
 import type { ServerProcesses, ServerProcessOptions } from "./core/server-process.ts";
 import { postgresStore } from "./database/postgres-store.ts";
 import { sqliteStore } from "./database/sqlite.ts";
@@ -30,6 +31,7 @@ export interface ServedParts extends Omit<Service, "learning">, ServicePart {
   readonly notReady: () => readonly NotReady[];
   /** Returns the open listeners. */
   readonly listening: () => readonly ListenerState[];
+  readonly fleet: () => FleetShown;
   readonly auditDir: string;
   /** Undefined while MCP is off. */
   readonly mcp: McpSettings | undefined;
@@ -113,11 +115,12 @@ export const MODULES = {
     ),
     served(
       () => import("./http/routes/inventory.ts"),
-      ({ inventory, configurationVersions, notReady, listening }) => ({
+      ({ inventory, configurationVersions, notReady, listening, fleet }) => ({
         inventory,
         configurationVersions,
         notReady,
         listening,
+        fleet,
       }),
     ),
     served(

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import { ANY_LOG, verifierKeyOf } from "../audit/chain/signed-note.ts";
 import type { BundleMember } from "../bundles/member.ts";
+import type { FleetShown } from "../core/api/inventory.ts";
 import { classificationNotes } from "../core/manifest/change-words.ts";
 import { endedWithin } from "../core/time-limits.ts";
 import { DETECTOR } from "../detection/sensitive.ts";
@@ -275,7 +276,13 @@ interface StatedParts extends Pick<ServiceOptions, "bundle"> {
 function servedParts(config: Config, service: Service, { workers, bundle }: StatedParts) {
   const { resourceScopes, tls } = config.server;
   const resource = resourceOf(config);
+  const { hub } = service;
+  const fleet = (): FleetShown => ({
+    ...(hub !== undefined && { members: { connected: hub.connected(), bundles: byState(hub.bundles()) } }),
+    ...(bundle !== undefined && { bundle: bundle.status() }),
+  });
   return {
+    fleet,
     auditDir: pathFrom(config, config.audit.dir),
     mcp: config.mcp.enabled
       ? { ...config.mcp, approvalPage: config.approvals.pageUrl, attaches: service.attaches }
@@ -300,11 +307,18 @@ function servedParts(config: Config, service: Service, { workers, bundle }: Stat
       halts: service.halts.describe(),
       decisionPoints: statesShown(service.decisionPoints()),
       ...(service.member !== undefined && { hub: service.member.isConnected() ? "connected" : "away" }),
-      ...(service.hub !== undefined && { members: { connected: service.hub.connected() } }),
       ...(workers !== undefined && { workers: workers() }),
-      ...(bundle !== undefined && { bundle: bundle.status() }),
+      ...fleet(),
     }),
   };
+}
+
+/** Leaves out the versions: a member can claim any number of them. */
+function byState(counts: ReturnType<NonNullable<Service["hub"]>["bundles"]>) {
+  return [...Map.groupBy(counts, ({ state }) => state)].map(([state, all]) => ({
+    state,
+    members: all.reduce((sum, { members }) => sum + members, 0),
+  }));
 }
 
 const UPSTREAM_LEVELS = { quarantined: "error", restored: "info", failed: "warn", output: "info" } as const;

@@ -43,6 +43,9 @@ async function start(region: string): Promise<void> {
   await member.start();
 }
 
+const byState = (one: { readonly state: string }, other: { readonly state: string }): number =>
+  one.state < other.state ? -1 : 1;
+
 let last: Published;
 const policyOf = (version: number): string => `limits: { concurrentCallsPerCallerMax: ${version + 10} }\n`;
 
@@ -87,6 +90,17 @@ test("the hub shows a rollout: who has the new version, who is held, and who ref
     'stc_hub_member_bundles{version="1",state="held"} 1',
     'stc_hub_member_bundles{version="2",state="current"} 1',
   ]);
+
+  const { members: counts } = (await hub.send(hub.hub, "GET", "/systems")).body;
+  expect(counts.bundles.toSorted(byState)).toEqual([
+    { state: "current", members: 1 },
+    { state: "held", members: 1 },
+  ]);
+  const [eu] = members;
+  if (eu === undefined) throw new Error("no member was started");
+  const { bundle } = (await hub.send(eu, "GET", "/systems")).body;
+  const wanted = { version: 2, offered: 2, digest: second.digest, state: "current", lastError: null, fault: null };
+  expect(bundle).toEqual({ ...wanted, expires: expect.any(String) });
 
   const third = bundles.publish({ version: 3, previous: second.digest, policy: "limits: { nonsense: 1 }\n" });
   await shown([at(2, second, "refused", "policy"), at(1, first, "refused", "policy")]);

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { BUNDLE_STATES } from "../bundle-states.ts";
 import { APPROVAL_SCOPES, CATEGORIES, CLASSIFICATIONS, FIELD_ACTIONS, RISKS } from "../types.ts";
 import type { ReadonlyDeep } from "./readonly.ts";
 
@@ -155,6 +156,27 @@ export const systems = z.object({
     )
     .optional()
     .describe("The points of `decisionPoints` in the configuration."),
+  bundle: z
+    .object({
+      version: z.int().describe("Of the bundle in force."),
+      digest: z.string(),
+      state: z.enum(BUNDLE_STATES),
+      offered: z.int().describe("Highest version that was offered and verified."),
+      expires: z.string().describe("Until when its timestamp is valid."),
+      lastError: z.string().nullable(),
+      fault: z.string().nullable().describe("The reason of `lastError` in one word."),
+    })
+    .optional()
+    .describe("The fleet's bundle at this service."),
+  members: z
+    .object({
+      connected: z.int().describe("Instances whose stream from this hub is open."),
+      bundles: z
+        .array(z.object({ state: z.enum(BUNDLE_STATES), members: z.int() }))
+        .describe("These instances, counted by the state of their bundle."),
+    })
+    .optional()
+    .describe("The members of this hub. `GET /members` lists them."),
   reasons: names.describe("Why calls are not accepted now; empty while they are."),
 });
 
@@ -177,6 +199,8 @@ export type ToolDetails = ReadonlyDeep<z.output<typeof details>>;
 export type ToolCatalog = ReadonlyDeep<z.output<typeof catalog>>;
 export type SystemsShown = ReadonlyDeep<z.output<typeof systems>>;
 /** A system, as operators see it. */
+/** What this service is in a fleet: a member with a bundle, a hub with members. */
+export type FleetShown = Pick<SystemsShown, "bundle" | "members">;
 export type SystemShown = SystemsShown["systems"][number];
 export type ConfigurationShown = ReadonlyDeep<z.output<typeof configuration>>;
 
@@ -188,7 +212,7 @@ export interface Inventory {
   tools(): ToolCatalog;
   /** Returns undefined when there is no tool of this name. */
   tool(name: string): ToolDetails | undefined;
-  /** Asks the health services of systems that have one. The service itself adds its listeners, and why it is not ready. */
-  systems(): Promise<Omit<SystemsShown, "listeners" | "reasons">>;
+  /** Asks the health services of systems that have one. The service itself adds its listeners, its fleet, and why it is not ready. */
+  systems(): Promise<Omit<SystemsShown, keyof FleetShown | "listeners" | "reasons">>;
   configuration(): ConfigurationShown;
 }

@@ -4,7 +4,7 @@ import {
   configurationVersion,
   configurationVersions,
 } from "../../core/api/configuration-versions.ts";
-import { catalog, configuration, details, type Inventory, systems } from "../../core/api/inventory.ts";
+import { catalog, configuration, details, type FleetShown, type Inventory, systems } from "../../core/api/inventory.ts";
 import { Refusal } from "../../core/errors.ts";
 import { deniedAnswer, json } from "../answers.ts";
 import type { NotReady } from "../endpoint.ts";
@@ -19,6 +19,7 @@ export interface InventoryPart {
   readonly notReady: () => readonly NotReady[];
   /** Returns the open listeners. */
   readonly listening: () => readonly ListenerState[];
+  readonly fleet: () => FleetShown;
 }
 
 const { endpoint } = endpointsWith<InventoryPart>();
@@ -62,13 +63,13 @@ export const endpoints: readonly Endpoint<InventoryPart>[] = [
     ...operators,
     path: "/systems",
     summary:
-      "The systems that tools reach: state, addresses, TLS, certificates, confinement; and the service's listeners.",
+      "The systems that tools reach: state, addresses, TLS, certificates, confinement; the service's listeners and fleet.",
     permission: "metrics:read",
     responses: { 200: { schema: systems } },
     audited: "systems.read",
-    async handle(_request, { inventory, notReady, listening }) {
+    async handle(_request, { inventory, notReady, listening, fleet }) {
       const listeners = (listening?.() ?? []).map(listenerShown);
-      return json(200, { ...(await (await inventory()).systems()), listeners, reasons: notReady() });
+      return json(200, { ...(await (await inventory()).systems()), ...fleet(), listeners, reasons: notReady() });
     },
   }),
   endpoint({

@@ -21,6 +21,10 @@ describe("systems", () => {
     ...{ systems: [], listeners: [], certificates: [], notes: [], reasons: [], audit: { status: "ok" } },
   };
   const system = { name: "shop", kind: "http", addresses: [], tls: "none", tools: [] } as const;
+  const bundle: NonNullable<SystemsShown["bundle"]> = {
+    ...{ version: 4, digest: "0".repeat(64), offered: 4, expires: at(DAY_MS), lastError: null, fault: null },
+    state: "current",
+  };
   const listener = { listener: "console", addresses: [], tls: "server", clientCertificates: "none" } as const;
 
   test.each<[string, Partial<SystemsShown>, string[]]>([
@@ -55,6 +59,47 @@ describe("systems", () => {
       "the list of revoked tokens is old",
       { revocations: { status: "stale" } },
       ["warn: The list of revoked tokens is out of date."],
+    ],
+    ["the newest bundle is in force", { bundle }, []],
+    ["a rollout keeps the bundle back, or its server is away", { bundle: { ...bundle, state: "unreachable" } }, []],
+    [
+      "a bundle was refused",
+      { bundle: { ...bundle, state: "refused", lastError: "no known key has signed it", fault: "signature" } },
+      ["warn: The newest bundle of the fleet was refused, version 4 stays in force: no known key has signed it"],
+    ],
+    [
+      "a bundle has expired",
+      { bundle: { ...bundle, state: "expired" } },
+      ["warn: The bundle of the fleet has expired, version 4 stays in force: nobody has renewed its timestamp."],
+    ],
+    [
+      "members have current and held bundles",
+      {
+        members: {
+          connected: 3,
+          bundles: [
+            { state: "current", members: 2 },
+            { state: "held", members: 1 },
+          ],
+        },
+      },
+      [],
+    ],
+    [
+      "members have refused a bundle, and those of others have expired",
+      {
+        members: {
+          connected: 3,
+          bundles: [
+            { state: "refused", members: 1 },
+            { state: "expired", members: 2 },
+          ],
+        },
+      },
+      [
+        "warn: The newest bundle of the fleet was refused by 1 connected member.",
+        "warn: The bundle of 2 connected members has expired.",
+      ],
     ],
   ])("%s", (_, given, wanted) => {
     expect(texts("Systems", { ...fine, ...given })).toEqual(wanted);

@@ -1,6 +1,6 @@
 import type { ExporterListing } from "../../../core/api/audit.ts";
 import type { HaltListing, HaltShown } from "../../../core/api/halts.ts";
-import type { SystemsShown, ToolCatalog } from "../../../core/api/inventory.ts";
+import type { FleetShown, SystemsShown, ToolCatalog } from "../../../core/api/inventory.ts";
 import type { OperatorPermission } from "../../../core/operator-permissions.ts";
 import { nameInSentence } from "../../../core/printable.ts";
 import { refusalSentence } from "../../../core/refusal-words.ts";
@@ -123,7 +123,24 @@ function systemNeeds(shown: SystemsShown, nowMs: number): readonly Need[] {
       if (left <= 0) return [bad(`The certificate ${name} has expired.`)];
       return [{ tone: "warn", text: `The certificate ${name} expires in ${timeLeft(left)}.`, href } as const];
     }),
+    ...fleetTexts(shown).map((text): Need => ({ tone: "warn", text, href })),
   ];
+}
+
+/** Each bundle before a refused or expired one stays in force: calls go on. */
+function fleetTexts({ bundle, members }: FleetShown): readonly string[] {
+  const membersIn = (wanted: string): string => {
+    const found = members?.bundles.find(({ state }) => state === wanted)?.members ?? 0;
+    return found === 0 ? "" : counted(found, "connected member");
+  };
+  const [refusing, expired] = [membersIn("refused"), membersIn("expired")];
+  const kept = `version ${bundle?.version} stays in force`;
+  return [
+    bundle?.state === "refused" && `The newest bundle of the fleet was refused, ${kept}: ${bundle.lastError}`,
+    bundle?.state === "expired" && `The bundle of the fleet has expired, ${kept}: nobody has renewed its timestamp.`,
+    refusing !== "" && `The newest bundle of the fleet was refused by ${refusing}.`,
+    expired !== "" && `The bundle of ${expired} has expired.`,
+  ].filter((text) => typeof text === "string");
 }
 
 /** Returns what a halt stops, in words. */

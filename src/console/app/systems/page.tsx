@@ -1,3 +1,4 @@
+import { useSignal } from "@preact/signals";
 import type { VNode } from "preact";
 import type { SystemShown, SystemsShown } from "../../../core/api/inventory.ts";
 import { members, serviceNow } from "../api.ts";
@@ -7,6 +8,7 @@ import { hrefOf } from "../route.ts";
 import { permissions } from "../session.ts";
 import type { PageContent } from "../state.ts";
 import { Sentence, Text } from "../text.tsx";
+import { Bundle, Members } from "./fleet.tsx";
 import { EXPIRES_SOON_MS, failingStates, isFailing } from "./model.ts";
 
 /** The systems that tools reach: whether they can be reached, how they are protected, how busy they are; and the service's own listeners. */
@@ -14,6 +16,11 @@ import { EXPIRES_SOON_MS, failingStates, isFailing } from "./model.ts";
 function SystemsView(): VNode {
   const { read, again } = useRead<SystemsShown>("/systems");
   const { value } = read;
+  const reading = useSignal(0);
+  const refresh = (): void => {
+    reading.value += 1;
+    again();
+  };
   return (
     <div class="sheet systems">
       {value === undefined ? (
@@ -22,7 +29,7 @@ function SystemsView(): VNode {
         <>
           <header class="sheet-head">
             <Heading>Systems</Heading>
-            <button type="button" onClick={again}>
+            <button type="button" onClick={refresh}>
               Refresh
             </button>
           </header>
@@ -34,6 +41,8 @@ function SystemsView(): VNode {
             ))}
           </ul>
           {value.decisionPoints !== undefined && <DecisionPoints points={value.decisionPoints} />}
+          {value.bundle !== undefined && <Bundle bundle={value.bundle} />}
+          {value.members !== undefined && <Members members={value.members} reading={reading.value} />}
           <Listeners listeners={value.listeners} />
           <Confinement shown={value} />
         </>
