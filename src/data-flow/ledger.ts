@@ -1,5 +1,14 @@
 import type { DataLabel } from "../core/types.ts";
 import type { StateOperations } from "../database/operations.ts";
+import {
+  addAnswer,
+  type ComparedWith,
+  type EarnedMark,
+  type KeepAnswer,
+  type KeptAnswer,
+  keepVouched,
+  rememberAnswer,
+} from "./answer-operations.ts";
 import type { AnswerPrints, FieldPrints } from "./answer-prints.ts";
 import {
   type CarriedLabels,
@@ -13,21 +22,7 @@ import {
   type Writing,
 } from "./label-rows.ts";
 import { LaterAnswers } from "./later.ts";
-import {
-  addAnswer,
-  type ComparedWith,
-  clearCaller,
-  type EarnedMark,
-  flowChanges,
-  flowSecret,
-  type KeepAnswer,
-  type KeptAnswer,
-  keepVouched,
-  listLabels,
-  readCarriers,
-  rememberAnswer,
-  sweepFlow,
-} from "./operations.ts";
+import { clearCaller, flowChanges, flowSecret, listLabels, readCarriers, sweepFlow } from "./operations.ts";
 import { knownOf, nameOf, SourceCache } from "./source-cache.ts";
 import { type KnownSources, together } from "./source-index.ts";
 import type { SourceRow } from "./source-rows.ts";
@@ -68,7 +63,7 @@ export interface Comparing {
 type Remembered = { readonly before: CarriedLabels; readonly after: CarriedLabels };
 type Kept = Extract<KeptAnswer, { readonly outcome: "kept" }>;
 
-/** What this process knows of a carrier. */
+/** Knowledge of this process about a carrier. */
 interface Known {
   /** Answers that this process has written. */
   count: number;
@@ -274,11 +269,11 @@ export class FlowLedger {
     return this.#state.pushed(flowChanges)?.value.cleared;
   }
 
-  /** Where another process has the database, that process deletes. */
+  /** Deletes expired rows, unless another process has the database and deletes them. */
   async #sweep(now: number): Promise<void> {
     if (this.#state.isRemote || now < this.#sweepAt) return;
     this.#sweepAt = now + SWEEP_MS;
-    // What has expired counts nowhere. The next attempt deletes it.
+    // Expired rows have no effect. The next attempt deletes them.
     await this.#state.run(sweepFlow, {}).catch(() => {});
   }
 }

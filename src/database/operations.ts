@@ -23,11 +23,11 @@ export interface OperationTransaction {
  */
 export interface Operation<Input, Output> {
   readonly name: string;
-  /** As the methods of `SharedState`. */
+  /** The method of `SharedState` that runs it. */
   readonly kind: TransactionKind;
   /** Parses what another process sends. */
   readonly input: z.ZodType<Input>;
-  /** What another process that runs it answers at least. A newer release may answer more. */
+  /** Checks an output that another process returns. A newer release may return more. */
   readonly output?: z.ZodType | undefined;
   run(transaction: OperationTransaction, input: Input): Promise<Output>;
 }

@@ -2,7 +2,7 @@ import { BUNDLE_STATES, type BundleState } from "../core/bundle-states.ts";
 
 /** The bundle of a member, as it tells its hub: `version.digest.state` or `version.digest.state.fault`. */
 export interface BundleFact {
-  /** Of the bundle in force. */
+  /** Version of the bundle in force. */
   readonly version: number;
   /** First characters of its digest. */
   readonly digest: string;
@@ -12,7 +12,7 @@ export interface BundleFact {
 }
 
 const DIGEST_CHARACTERS = 12;
-/** Any fault, also of a newer version of this program. */
+/** Accepts any fault: a newer member may have others. */
 const FACT = new RegExp(
   String.raw`^([1-9]\d{0,15})\.([0-9a-f]{${DIGEST_CHARACTERS}})\.(${BUNDLE_STATES.join("|")})(?:\.([a-z]{1,20}))?$`,
 );
@@ -22,7 +22,7 @@ export function bundleFactText({ version, digest, state, fault }: BundleFact): s
   return fault === undefined ? text : `${text}.${fault}`;
 }
 
-/** Returns undefined for what no member says. */
+/** Returns undefined for a malformed text. */
 export function parseBundleFact(text: string): BundleFact | undefined {
   const [, version, digest = "", state, fault] = FACT.exec(text) ?? [];
   if (!isState(state) || !Number.isSafeInteger(Number(version))) return undefined;

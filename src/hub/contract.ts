@@ -1,5 +1,30 @@
 import type { z } from "zod";
 import type { EpochMs } from "../core/types.ts";
+import type { BundleFact } from "./bundle-fact.ts";
+
+/** Start of the path of each request; the name of a method, or `EVENTS`, follows. */
+export const HUB_PATH = "/hub/v1/";
+/** Name of the stream of pushed values. */
+export const EVENTS = "events";
+
+/** Headers in which a member describes itself. */
+export const MEMBER_HEADERS = {
+  instance: "stc-instance",
+  version: "stc-version",
+  policyVersion: "stc-policy-version",
+  bundle: "stc-bundle",
+} as const;
+
+/** Characters of an instance or a version in these headers. */
+export const HEADER_VALUE = /^[\x21-\x7e]{1,128}$/;
+
+/** A member's own description of itself. Nobody verifies it. */
+export interface MemberFacts {
+  readonly version?: string | undefined;
+  /** Digest of the configuration in use. */
+  readonly policyVersion?: string | undefined;
+  readonly bundle?: BundleFact | undefined;
+}
 
 /** A service that reaches the shared state through the hub. */
 export interface HubMember {
@@ -15,19 +40,19 @@ export interface HubRequest {
   readonly member: HubMember;
   /** Stays the same when the member repeats a request whose answer it did not get. */
   readonly id: string;
-  /** Of the method and the input. Another digest with the same id is another request. */
+  /** Digest of the method and the input. Another digest with the same id is another request. */
   readonly digest: string;
   /** Fires when the member has left. */
   readonly signal: AbortSignal;
 }
 
-/** What members may ask a hub for. */
+/** A request that a hub answers: its name, the schema of its input, and its work. */
 export interface HubMethod<Input = unknown> {
   readonly name: string;
   readonly input: z.ZodType<Input>;
-  /** Whether the answer waits for something to happen: such requests do not count as those that work. */
+  /** Whether the answer waits for an event. Such requests have a limit of their own. */
   readonly waits?: boolean;
-  /** Whether whoever asks may be no running member: it is not listed then. */
+  /** Whether commands send it, too. Its senders are not listed as members. */
   readonly isProbe?: boolean;
   handle(input: Input, request: HubRequest): Promise<HubAnswer>;
 }
@@ -38,10 +63,10 @@ export interface HubAnswer {
   readonly now: EpochMs;
 }
 
-/** Values that the hub sends by itself, by the name of the operation that they are the output of. */
+/** A value that the hub sends by itself: the output of an operation. */
 export interface Pushed {
   readonly value: unknown;
-  /** The database's clock now, as far as it is known. */
+  /** Estimate of the database's clock now. */
   readonly now: EpochMs;
 }
 
@@ -52,7 +77,7 @@ export interface HubClient {
    * Rejects with `HubUnavailable` when there is no answer, with `HubRefusal` when the hub refuses it.
    */
   call(method: string, input: unknown, options?: HubCallOptions): Promise<HubAnswer>;
-  /** Whether the hub was heard of within the last two seconds. */
+  /** Whether the last message of the hub is at most two seconds old. */
   readonly isConnected: boolean;
   /** Returns what the hub pushed last; undefined when that may be out of date. */
   pushed(name: string): Pushed | undefined;

@@ -1,4 +1,4 @@
-/** The hub gave no answer within the time limit, or its store is away. What was asked for may have been done. */
+/** The hub gave no answer within the time limit, or its store is away. The request may have been carried out. */
 export class HubUnavailable extends Error {
   override readonly name = "HubUnavailable";
 }

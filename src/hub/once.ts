@@ -13,9 +13,9 @@ const USE = "answer of a hub";
 
 export interface OnceKey {
   readonly member: string;
-  /** Of the request, and of the write within it where it has several. Unguessable. */
+  /** Id of the request, with the number of the write where it has several. Unguessable. */
   readonly id: string;
-  /** Of what was asked for. */
+  /** Digest of the method and the input. */
   readonly digest: string;
 }
 
@@ -26,8 +26,9 @@ interface Transaction {
 
 /**
  * Runs `work` within a write transaction, unless the same request has run it before: then returns what it returned. A repetition
- * that comes while the first one runs waits for its transaction at the insertion. Answers may contain what the store holds only
- * encrypted: each is encrypted with its request's id, of which the table has a hash, and what was asked for. The sweep of the approvals deletes the rows.
+ * that comes while the first one runs waits for its transaction at the insertion. Answers may contain text that the store holds
+ * encrypted only: each answer is encrypted with the id and the digest of its request; the table has a hash of the id. The sweep of
+ * the approvals deletes the rows.
  *
  * @throws {HubRefusal} ANSWER_LOST when the request was carried out and its answer was too large to keep; REQUEST_ID_USED when
  * it asked for something else

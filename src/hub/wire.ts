@@ -63,7 +63,7 @@ function assertReadable(text: Uint8Array | string): void {
   if (values > VALUES_MAX) throw new WireError(`more than ${VALUES_MAX} values`);
 }
 
-/** Returns where the string ends that begins there. */
+/** Returns the offset of the quote that ends the string. */
 function endOfText(bytes: Uint8Array, start: number): number {
   for (let end = bytes.indexOf(QUOTE, start + 1); end !== -1; end = bytes.indexOf(QUOTE, end + 1)) {
     let escapes = 0;

@@ -2,6 +2,7 @@ import { OPERATED_ADDRESSES } from "../../src/egress/addresses.ts";
 import type { EgressTls } from "../../src/egress/client.ts";
 import { RotatingClient } from "../../src/egress/rotating-client.ts";
 import { openHubClient } from "../../src/hub/client/client.ts";
+import { HubConnection, type HubConnectionOptions } from "../../src/hub/client/connection.ts";
 import type { HubMethod, PushSource } from "../../src/hub/contract.ts";
 import { ConnectedMembers } from "../../src/hub/server/connected.ts";
 import { HubListener, type HubListenerOptions } from "../../src/hub/server/listener.ts";
@@ -65,17 +66,11 @@ interface MemberOptions {
   readonly monotonic?: () => number;
 }
 
-export function openMember({
-  port,
-  scheme = "http",
-  tls,
-  token,
-  instance = "log-1",
-  requestMs = 1_000,
-  monotonic = () => performance.now(),
-}: MemberOptions) {
+type Reached = Omit<MemberOptions, "requestMs" | "monotonic">;
+
+function reach({ port, scheme = "http", tls, token, instance = "log-1" }: Reached): HubConnectionOptions {
   const url = new URL(`${scheme}://${scheme === "https" ? "localhost" : "127.0.0.1"}:${port}`);
-  return openHubClient({
+  return {
     url,
     connections: new RotatingClient({
       system: "hub",
@@ -86,6 +81,17 @@ export function openMember({
     }),
     ...(token !== undefined && { token }),
     facts: () => ({ instance, version: "0.0.0", policyVersion: "abc" }),
+  };
+}
+
+/** A member that sends each request once. */
+export function openConnection(options: Reached): HubConnection {
+  return new HubConnection(reach(options));
+}
+
+export function openMember({ requestMs = 60_000, monotonic = () => performance.now(), ...reached }: MemberOptions) {
+  return openHubClient({
+    ...reach(reached),
     monotonic,
     random: Math.random,
     newId: () => crypto.randomUUID(),

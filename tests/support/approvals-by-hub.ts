@@ -12,8 +12,8 @@ export const STORE_TESTS = ["votes", "decisions", "escalations", "grants", "keys
 );
 
 /**
- * What is otherwise by way of a hub: no use of a key lacks its process, no request has more than 8 MiB, and what a member's process
- * has left in doubt stays so.
+ * Titles of the tests that must fail by way of a hub: no request has more than 8 MiB, no use of a key lacks its process, and only the
+ * hub's own calls are settled when their outcome is found later.
  */
 export const OTHERWISE_BY_HUB = [
   "a caller has at most 1,000 tasks, and 64 MiB of them",

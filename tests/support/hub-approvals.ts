@@ -12,12 +12,12 @@ export const HUB_URL = "https://hub.example:8443";
 
 export type Hub = ReadonlyMap<string, HubMethod>;
 
-/** What one hub offers, without its listener. */
+/** Returns the methods of one hub, without its listener. */
 export function hubOf(approvals: OpenedApprovals): Hub {
   return new Map(approvalMethods(approvals).map((method) => [method.name, method]));
 }
 
-/** What happens to a request on its way. */
+/** The transport of a request between its member and the hub. */
 export type Fate = "arrives" | "answer lost" | "sent twice at once" | "arrives again later" | "answer too late";
 
 interface ClientOptions {
@@ -112,7 +112,7 @@ export function fates(seed = 1): () => Fate {
   };
 }
 
-/** What is decided or kept at the hub: a test does it there. */
+/** Methods that tests call at the hub, because members may not. */
 const AT_THE_HUB = [
   "decide",
   "revoke",

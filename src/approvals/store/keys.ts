@@ -141,7 +141,7 @@ async function doubt(tx: WriteTransaction, key: UsedKey, keepMs: number): Promis
     WHERE ${keyCondition(tx, key)} AND state = 'running' AND claimed_by IS NULL`;
 }
 
-/** Of a change that was made, the result is lost. A use that could have begun after this one's time is another call's: it is not touched. */
+/** Settles an unknown use. The result of a change that was made is lost. A use that may have begun after this one expired stays as it is. */
 export async function resolveKey(
   tx: WriteTransaction,
   { key, startedAt, isDone }: Pick<ResolvedDoubt, "key" | "startedAt" | "isDone">,

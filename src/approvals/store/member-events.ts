@@ -11,7 +11,7 @@ interface OwnEvents {
   readonly limit: number;
 }
 
-/** Returns the events of requests that the member of the hub has asked for first. */
+/** Returns the events of the requests of a member of the hub, oldest first. */
 export async function ownEventsAfter(
   { sql }: ReadTransaction,
   { member, seq, limit }: OwnEvents,

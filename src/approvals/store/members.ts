@@ -30,7 +30,7 @@ export interface MemberRequest {
   answered(view: ReadTransaction): Promise<{ readonly value: unknown } | undefined>;
 }
 
-/** A member touched by its id what does not belong to it. */
+/** A member named the id of a row that does not belong to it. */
 export class ForeignRowError extends Error {
   override readonly name = "ForeignRowError";
 
@@ -39,7 +39,7 @@ export class ForeignRowError extends Error {
   }
 }
 
-/** What a member may do with approvals. Its rows: requests that it asked for, what it claimed, its tasks and uses of keys. */
+/** The approvals as one member may use them. Its rows: its requests, claims, tasks and uses of keys. */
 export interface MemberApprovals
   extends Pick<Approvals, "ask" | "foresee" | "claim" | "priorOf" | "settle" | "cancel">,
     Pick<Approvals, "get" | "ageOf" | "list" | "backlog" | "findGrant" | "useGrant" | "revokeGrantsFor">,
@@ -84,7 +84,7 @@ export function forMember(store: Store, request: MemberRequest): MemberApprovals
     endKey: (use, ...end) => keys(checked((view) => assertUses(view, use, request))).endKey(use, ...end),
     createTask: tasks(own).createTask,
     async readTask(id, requester) {
-      // What it reads before its write has changed when the request is repeated.
+      // `readTask` reads before its write: a repetition would find another state.
       const answered = await transactions.read((view) => request.answered(view));
       if (answered !== undefined) return answered.value as Awaited<ReturnType<Approvals["readTask"]>>;
       return ofTask(id).readTask(id, requester);

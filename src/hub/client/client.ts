@@ -8,11 +8,11 @@ import { HubStream, type HubStreamOptions } from "./stream.ts";
 const REPEAT = { firstMs: 25, maxMs: 250 } as const;
 /** Shortest time for which an attempt waits for its answer before it counts as lost. */
 const ATTEMPT_MS_MIN = 250;
-/** Time for which a request is repeated after its time limit. The hub knows for longer what it has carried out. */
+/** Time for which a request is repeated after its time limit, in milliseconds: well below the time for which the hub keeps its answer. */
 const LATE_MS = 300_000;
 const LATE_ATTEMPT_MS = 5_000;
 const LATE_REPEAT = { firstMs: 250, maxMs: 2_000 } as const;
-/** Requests that are repeated after their time limits at once; further ones are not. */
+/** Maximum number of requests that are repeated after their time limits at the same time. */
 const LATE_MAX = 1_000;
 
 export interface HubClientOptions extends HubConnectionOptions, Omit<HubStreamOptions, "connection"> {
@@ -46,7 +46,6 @@ class Client implements HubClient {
   readonly #connection: HubConnection;
   readonly #stream: HubStream;
   readonly #closing = new AbortController();
-  /** Number of requests that are repeated after their time limits. */
   #late = 0;
   /** Resolves when the last of them has ended. */
   #lateTurn: Promise<void> = Promise.resolve();
@@ -80,8 +79,9 @@ class Client implements HubClient {
     const endMs = monotonic() + timeoutMs;
     let failure: NoAnswer | undefined;
     for (let failures = 1; ; failures += 1) {
-      // The delay before may have taken longer.
-      const leftMs = Math.max(endMs - monotonic(), 1);
+      const leftMs = endMs - monotonic();
+      // A process that stood still during the delay sends nothing more: a hub that has forgotten the request would run it again.
+      if (leftMs <= 0) throw unavailable(failure ?? new NoAnswer("the time limit has passed"));
       try {
         const limit = Math.min(leftMs, attemptMs);
         return answerIn(await this.#connection.post(method, body, { timeoutMs: limit, signal }), id);
@@ -137,7 +137,7 @@ class Client implements HubClient {
   }
 }
 
-/** A proxy between may have mixed up two answers. */
+/** Compares the id: a proxy may have mixed up two answers. @throws {NoAnswer} for an answer that is malformed or to another request */
 function answerIn(body: unknown, id: string): HubAnswer {
   const {
     id: answered,

@@ -1,18 +1,16 @@
 import type { EpochMs } from "../../core/types.ts";
 import { EgressError, type EgressStream, egressReason } from "../../egress/request.ts";
 import type { RotatingClient } from "../../egress/rotating-client.ts";
-import { type BundleFact, bundleFactText } from "../bundle-fact.ts";
+import { bundleFactText } from "../bundle-fact.ts";
+import { EVENTS, HUB_PATH, MEMBER_HEADERS, type MemberFacts } from "../contract.ts";
 import { HubRefusal, HubUnavailable } from "../errors.ts";
 import { decodeWire, HUB_BYTES_MAX, WireError } from "../wire.ts";
 
-/** What the member says of itself. */
-export interface OwnFacts {
+/** The facts of this process. */
+export interface OwnFacts extends MemberFacts {
   /** Id of its log; undefined before the log has one. */
   readonly instance: string | undefined;
   readonly version: string;
-  /** Digest of the configuration in use. */
-  readonly policyVersion?: string | undefined;
-  readonly bundle?: BundleFact | undefined;
 }
 
 export interface HubConnectionOptions {
@@ -25,7 +23,7 @@ export interface HubConnectionOptions {
   readonly facts: () => OwnFacts;
 }
 
-/** No connection, no answer, or one that says to come again. */
+/** No connection, no answer, or an answer that asks for a repetition. */
 export class NoAnswer extends Error {
   override readonly name = "NoAnswer";
   readonly retryAfterMs: number | undefined;
@@ -70,7 +68,7 @@ export class HubConnection {
     throw failureOf(answer.status, read);
   }
 
-  /** What the member says of itself now, to be compared. */
+  /** The member's facts now, as a text that changes with them. */
   get stated(): string {
     return JSON.stringify(this.#options.facts());
   }
@@ -80,7 +78,7 @@ export class HubConnection {
     const stream = await this.#sent(() =>
       this.#client.open({
         method: "GET",
-        url: this.#urlOf("events"),
+        url: this.#urlOf(EVENTS),
         headers: this.#headers(),
         signal,
         bodyBytesMax: Number.MAX_SAFE_INTEGER,
@@ -101,7 +99,7 @@ export class HubConnection {
   }
 
   #urlOf(name: string): URL {
-    return new URL(`/hub/v1/${name}`, this.#options.url);
+    return new URL(`${HUB_PATH}${name}`, this.#options.url);
   }
 
   #headers(): Record<string, string> {
@@ -109,10 +107,10 @@ export class HubConnection {
     const { instance, version, policyVersion, bundle } = facts();
     if (instance === undefined) throw new NoAnswer("the audit log has no id yet");
     return {
-      "stc-instance": instance,
-      "stc-version": version,
-      ...(policyVersion !== undefined && { "stc-policy-version": policyVersion }),
-      ...(bundle !== undefined && { "stc-bundle": bundleFactText(bundle) }),
+      [MEMBER_HEADERS.instance]: instance,
+      [MEMBER_HEADERS.version]: version,
+      ...(policyVersion !== undefined && { [MEMBER_HEADERS.policyVersion]: policyVersion }),
+      ...(bundle !== undefined && { [MEMBER_HEADERS.bundle]: bundleFactText(bundle) }),
       ...(token !== undefined && { authorization: `Bearer ${readToken(token)}` }),
     };
   }
@@ -144,7 +142,7 @@ function decoded(body: Uint8Array): unknown {
   }
 }
 
-/** An answer that a hub does not give, as that of a proxy between, counts as none. */
+/** Returns `NoAnswer` for an answer that does not come from a hub, such as a proxy's. */
 function failureOf(status: number, body: unknown): HubRefusal | NoAnswer {
   const { code, message, retryAfterMs } = errorIn(body);
   if (code === undefined || message === undefined) return new NoAnswer(`status ${status}, and not from a hub`);
@@ -163,7 +161,7 @@ function errorIn(body: unknown) {
   };
 }
 
-/** Whether a message says when it was made, in Unix milliseconds. */
+/** Returns whether the value is a time in Unix milliseconds. */
 export function isTime(now: unknown): now is EpochMs {
   return Number.isSafeInteger(now) && Number(now) > 0;
 }

@@ -7,9 +7,9 @@ import type { Pushed } from "../contract.ts";
 import { decodeWire, HUB_BYTES_MAX } from "../wire.ts";
 import { type HubConnection, isTime } from "./connection.ts";
 
-/** Age from which the hub's last word is not trusted any more. */
+/** Maximum age of the hub's last message for its values to be used. */
 const FRESH_MS = 2_000;
-/** Silence after which the stream is opened again. */
+/** Time without a message after which the stream is opened again. */
 const SILENCE_MS = 3_000;
 const CONNECT_MS_MAX = 5_000;
 /** Interval at which watchers are called while the hub is away. */
@@ -54,7 +54,7 @@ export class HubStream {
     this.#ended = this.#keepOpen();
   }
 
-  /** Whether the hub's last word is recent. A message that was on its way for long does not count as recent. */
+  /** Whether the hub's last message is recent. The age includes the time for which the message was on its way. */
   get isFresh(): boolean {
     return this.#now > 0 && this.#estimate - this.#now <= FRESH_MS;
   }

@@ -5,7 +5,7 @@ import { grantBounds } from "../../approvals/grants.ts";
 import { RISKS } from "../../approvals/types.ts";
 import { APPROVAL_SCOPES, APPROVAL_STATES, CATEGORIES, CLASSIFICATIONS, type Json } from "../../core/types.ts";
 
-/** What members send to the methods of approvals. The store bounds what may be large; the wire bounds the whole request. */
+/** Schemas of the inputs of approval methods. The store limits large parts; the wire limits the whole request. */
 
 /** Longest wait of one request for events, in milliseconds. */
 export const WAIT_MS_MAX = 25_000;

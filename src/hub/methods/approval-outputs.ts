@@ -4,7 +4,7 @@ import { APPROVAL_STATES } from "../../core/types.ts";
 import { HubUnavailable } from "../errors.ts";
 import type { ApprovalMethodName } from "./approval-inputs.ts";
 
-/** What a member checks of an answer before a call runs because of it. A hub of another release may send more. */
+/** Schemas by which a member checks answers before a call runs because of them. A hub of another release may send more. */
 
 const found = <Value extends z.ZodType>(value: Value) => value.nullish();
 
@@ -54,7 +54,7 @@ const OUTPUTS: { readonly [Name in ApprovalMethodName]?: z.ZodType } = {
   beginKey: z.looseObject({ outcome: z.enum(["begin", "answered", "running", "unknown", "other_args"]) }),
 };
 
-/** What the input of a method asks for by name. */
+/** Members of an input with which the answer is compared. */
 interface Asked {
   readonly id?: string;
   readonly attach?: "any" | { readonly id: string } | undefined;

@@ -17,7 +17,7 @@ interface Use {
 
 type Methods = { readonly [Name in ApprovalMethodName]: (use: Use, input: ApprovalInput<Name>) => Promise<unknown> };
 
-/** What members may do. `hubApprovals` refuses everything else. */
+/** The methods that members may call. `hubApprovals` refuses all others. */
 const METHODS: Methods = {
   ask: ({ store }, request) => store.ask(request),
   foresee: ({ store }, request) => store.foresee(request),

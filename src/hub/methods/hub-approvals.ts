@@ -13,7 +13,7 @@ const POLL_MS = 100;
 /** The client counts an attempt as lost after half of the time limit: longer than the hub waits for events. */
 const EVENTS_MS_MAX = 2 * (WAIT_MS_MAX + 5_000);
 
-/** What a call has used must not stay in use because the hub was away at its end. */
+/** Repeats a report after its time limit: an approval or a key must not stay in use because the hub was away at the end of its call. */
 const REPORTED: HubCallOptions = { late: () => {} };
 
 interface HubApprovalsOptions {

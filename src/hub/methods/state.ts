@@ -1,13 +1,5 @@
-import {
-  addAnswer,
-  flowChanges,
-  flowSecret,
-  readCarriers,
-  readStored,
-  rememberAnswer,
-  storeText,
-  sweepFlow,
-} from "../../data-flow/operations.ts";
+import { addAnswer, rememberAnswer } from "../../data-flow/answer-operations.ts";
+import { flowChanges, flowSecret, readCarriers, readStored, storeText, sweepFlow } from "../../data-flow/operations.ts";
 import type { StoredText } from "../../data-flow/stored-rows.ts";
 import type { NoInput, Operation, StateOperations } from "../../database/operations.ts";
 import { listHalts } from "../../halts/operations.ts";
@@ -25,9 +17,9 @@ interface Offered {
 interface OfferedParts<Input, Output> {
   /** Returns the issuers of the callers that the input names. */
   readonly issuersOf?: (input: Input) => readonly string[];
-  /** Whether the operation would do something else when a request is repeated: then it runs once. */
+  /** Whether a repetition must not run the operation again, because it would have another effect. */
   readonly isOnce?: boolean;
-  /** Returns what of the output the member may know. */
+  /** Returns the part of the output that the member may know. */
   readonly shown?: (output: Output, member: HubMember) => Output;
 }
 
@@ -58,7 +50,7 @@ function offered<Input, Output>(
   };
 }
 
-/** Texts of all callers are compared with answers; whose a text is, is told to those who may name the caller. */
+/** Removes the callers of texts for whom the member does not speak. Answers are compared with the texts of all callers. */
 function textsFor<Output extends { readonly outcome?: string; readonly texts?: readonly StoredText[] }>(
   output: Output,
   member: HubMember,

@@ -1,14 +1,7 @@
 import type { EpochMs } from "../../core/types.ts";
 import type { BundleFact } from "../bundle-fact.ts";
-import type { HubMember } from "../contract.ts";
-
-/** What a member says of itself. */
-export interface MemberFacts {
-  readonly version?: string | undefined;
-  /** Digest of the configuration in use. */
-  readonly policyVersion?: string | undefined;
-  readonly bundle?: BundleFact | undefined;
-}
+import type { HubMember, MemberFacts } from "../contract.ts";
+import { decrease } from "./counts.ts";
 
 /** An instance of a member, as operators see it. */
 export interface MemberState extends MemberFacts {
@@ -24,10 +17,10 @@ export interface CountedBundle extends Pick<BundleFact, "version" | "state"> {
   readonly members: number;
 }
 
-/** Instances that nobody has heard of for this long are forgotten. */
+/** Time after the last contact of an instance, after which it is forgotten. */
 const FORGET_MS = 3_600_000;
 const INSTANCES_MAX = 20_000;
-/** Of one member, which names them itself. */
+/** Instances of one member, which chooses their ids itself. */
 const OWN_INSTANCES_MAX = 1_024;
 
 type Entry = { -readonly [Key in keyof MemberState]: MemberState[Key] } & { streams: number };
@@ -114,9 +107,7 @@ export class ConnectedMembers {
     for (const [key, { name, isConnected, inFlight, lastContact }] of this.#entries) {
       if (isConnected || inFlight > 0 || lastContact >= before) continue;
       this.#entries.delete(key);
-      const left = (this.#counts.get(name) ?? 1) - 1;
-      if (left === 0) this.#counts.delete(name);
-      else this.#counts.set(name, left);
+      decrease(this.#counts, name);
     }
   }
 }

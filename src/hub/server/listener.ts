@@ -5,9 +5,10 @@ import { ForwardedConnections } from "../../http/connections/listening-forwarded
 import { type TlsListener, type TlsSource, tlsServer } from "../../http/connections/listening-tls.ts";
 import { sourceOf } from "../../http/connections/sources.ts";
 import { parseBundleFact } from "../bundle-fact.ts";
+import { EVENTS, HEADER_VALUE, HUB_PATH, MEMBER_HEADERS, type MemberFacts } from "../contract.ts";
 import { HubRefusal, HubUnavailable } from "../errors.ts";
 import { HUB_BYTES_MAX } from "../wire.ts";
-import type { ConnectedMembers, MemberFacts } from "./connected.ts";
+import type { ConnectedMembers } from "./connected.ts";
 import type { Identified, Members } from "./members.ts";
 import { HubBusy, type Methods } from "./methods.ts";
 import type { RefusalLines } from "./refusal-lines.ts";
@@ -19,11 +20,9 @@ const BODY_MS_MAX = 10_000;
 /** Longer than members keep a connection that they do not use. */
 const KEEP_ALIVE_MS = 72_000;
 const CHECK_EVERY_MS = 500;
-const FACT = /^[\x21-\x7e]{1,128}$/;
-const REQUEST_TARGET = /^\/hub\/v1\/([A-Za-z][A-Za-z0-9.]{0,63})$/;
-const EVENTS = "events";
+const REQUEST_TARGET = new RegExp(`^${HUB_PATH}([A-Za-z][A-Za-z0-9.]{0,63})$`);
 
-/** Outcomes of requests, for the metrics. */
+/** Outcome of a request, for the metrics. */
 export type HubOutcome = "answered" | "refused" | "busy" | "unavailable" | "unauthenticated";
 
 export interface HubListenerOptions {
@@ -41,7 +40,7 @@ export interface HubListenerOptions {
   readonly observe?: ((method: string, outcome: HubOutcome, ms: number) => void) | undefined;
 }
 
-/** Where members connect. */
+/** The HTTP server to which members connect. */
 export class HubListener {
   readonly #options: HubListenerOptions;
   readonly #http: Server;
@@ -122,16 +121,20 @@ export class HubListener {
     } catch (error) {
       outcome = this.#refuse(error, response);
     }
-    // A name that nobody knows would be a label of its own.
+    // Any other name would create a label in the metrics.
     const known = method !== undefined && (method === EVENTS || this.#options.methods.has(method)) ? method : "other";
-    // The duration of a stream says nothing.
+    // The duration of a stream is not a measure of the hub's speed.
     if (known !== EVENTS || outcome !== "answered") observe?.(known, outcome, monotonic() - startMs);
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse, method: string | undefined): Promise<void> {
     const isStream = method === EVENTS;
     if (method === undefined || request.method !== (isStream ? "GET" : "POST")) {
-      throw new HubRefusal(404, "ROUTE_NOT_FOUND", "the hub answers POST /hub/v1/<method> and GET /hub/v1/events");
+      throw new HubRefusal(
+        404,
+        "ROUTE_NOT_FOUND",
+        `the hub answers POST ${HUB_PATH}<method> and GET ${HUB_PATH}${EVENTS}`,
+      );
     }
     const { member, untilMs } = await this.#identify(request);
     const { methods, connected, streams } = this.#options;
@@ -179,7 +182,7 @@ export class HubListener {
   }
 
   #refuse(error: unknown, response: ServerResponse): HubOutcome {
-    // What was not read of the request must not become the next one.
+    // The rest of an unread request must not be taken for the next request.
     const headers = { connection: "close" };
     if (error instanceof HubRefusal) {
       const { status, code, message } = error;
@@ -205,17 +208,17 @@ export class HubListener {
 function factsOf({ headers }: IncomingMessage): MemberFacts {
   const fact = (name: string): string | undefined => {
     const value = headers[name];
-    return typeof value === "string" && FACT.test(value) ? value : undefined;
+    return typeof value === "string" && HEADER_VALUE.test(value) ? value : undefined;
   };
-  const bundle = fact("stc-bundle");
+  const bundle = fact(MEMBER_HEADERS.bundle);
   return {
-    version: fact("stc-version"),
-    policyVersion: fact("stc-policy-version"),
+    version: fact(MEMBER_HEADERS.version),
+    policyVersion: fact(MEMBER_HEADERS.policyVersion),
     bundle: bundle === undefined ? undefined : parseBundleFact(bundle),
   };
 }
 
-/** `hold` takes room for bytes, or throws. */
+/** Reads the body. `hold` takes room for bytes, or throws. */
 async function bodyOf(request: IncomingMessage, hold: (bytes: number) => void): Promise<Uint8Array> {
   const chunks: Buffer[] = [];
   let length = 0;

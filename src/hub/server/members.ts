@@ -4,10 +4,10 @@ import { certificateOf, certificateProblemOf } from "../../http/connections/list
 import type { ReceivedRequest } from "../../http/messages.ts";
 import type { CallerVerifier } from "../../pipeline/caller-context.ts";
 import { isValid } from "../../pipeline/identity/binding.ts";
-import type { HubMember } from "../contract.ts";
+import { HEADER_VALUE, type HubMember, MEMBER_HEADERS } from "../contract.ts";
 import { HubRefusal, HubUnavailable } from "../errors.ts";
 
-/** Who may connect. `*` in a name stands for any characters but `/`. */
+/** A name with which members may connect. `*` stands for any characters except `/`. */
 export interface MemberRule {
   /** Name in a client certificate. */
   readonly certificate?: string | undefined;
@@ -31,13 +31,9 @@ export interface MembersOptions {
 
 export interface Identified {
   readonly member: HubMember;
-  /** When its certificate or its token expires. */
+  /** Expiry of its certificate or its token. */
   readonly untilMs: EpochMs;
 }
-
-/** Header with the id of the member's log. */
-export const INSTANCE_HEADER = "stc-instance";
-const INSTANCE = /^[\x21-\x7e]{1,128}$/;
 
 /** Identifies members by their certificate, or by a workload token. */
 export class Members {
@@ -47,11 +43,15 @@ export class Members {
     this.#options = options;
   }
 
-  /** Rejects with `HubRefusal` 401 when nobody knows the member, with `HubUnavailable` when its token cannot be verified now. */
+  /** Rejects with `HubRefusal` 401 for an unknown member, with `HubUnavailable` when its token cannot be verified now. */
   async identify(request: ReceivedRequest): Promise<Identified> {
-    const instance = request.headers[INSTANCE_HEADER];
-    if (typeof instance !== "string" || !INSTANCE.test(instance)) {
-      throw new HubRefusal(400, "MALFORMED_REQUEST", `the header ${INSTANCE_HEADER} must name the member's log`);
+    const instance = request.headers[MEMBER_HEADERS.instance];
+    if (typeof instance !== "string" || !HEADER_VALUE.test(instance)) {
+      throw new HubRefusal(
+        400,
+        "MALFORMED_REQUEST",
+        `the header ${MEMBER_HEADERS.instance} must name the member's log`,
+      );
     }
     const { authorization } = request.headers;
     const byCertificate = this.#byCertificate(request);
@@ -60,7 +60,7 @@ export class Members {
     return identified(instance, await this.#byToken(authorization, request));
   }
 
-  /** Returns why the certificate names no member. */
+  /** Returns the member that the certificate names, or the reason why it names none. */
   #byCertificate(request: ReceivedRequest): Named | string {
     const certificate = certificateOf(request);
     if (certificate === undefined) {

@@ -4,22 +4,24 @@ import { Semaphore } from "../../database/semaphore.ts";
 import type { HubMember, HubMethod } from "../contract.ts";
 import { HubRefusal, HubUnavailable } from "../errors.ts";
 import { decodeWire, encodeWire, HUB_BYTES_MAX, WireError } from "../wire.ts";
+import { decrease } from "./counts.ts";
 
-/** Requests of all members at once. */
+/** Maximum number of open requests of all members, without those that wait. */
 const TOTAL_MAX = 1_024;
 /**
  * Requests that are carried out at once: as many as there are connections to the database, and some that are read or written. The
- * others wait in their order, and leave it when their member gives up: a hub that works for members that have given up answers nobody.
+ * others wait in their order until their members give up: the hub must not work for members that no longer wait.
  */
 const AT_ONCE_MAX = 12;
+/** Longest wait for that. */
 const TURN_MS_MAX = 5_000;
-/** Waiting requests of one instance: one waits for all, and those before it may not have ended yet. */
+/** Waiting requests of one instance. It needs one; earlier ones may not have ended yet. */
 const WAITING_MAX = 8;
-/** Streams of one instance: one, and those that have not ended yet. */
+/** Streams of one instance. It needs one; earlier ones may not have ended yet. */
 const STREAMS_MAX = 4;
-/** Waiting requests, and streams, of all instances of a member: it names them itself. */
+/** Waiting requests, and streams, of all instances of a member, which chooses their ids itself. */
 const INSTANCES_MAX = 1_024;
-/** Bytes of requests that are read and answered at once, of a member and of all. */
+/** Bytes of open requests, of one member and of all members. */
 const BYTES_PER_MEMBER_MAX = 4 * HUB_BYTES_MAX;
 const BYTES_MAX = 16 * HUB_BYTES_MAX;
 const RETRY_AFTER_MS = 200;
@@ -33,7 +35,7 @@ export class HubBusy extends Error {
 
 const envelope = z.strictObject({ id: z.string().regex(/^[A-Za-z0-9_-]{16,64}$/), input: z.unknown() });
 
-/** What members may ask for, with a limit for each of them: a noisy member does not take the room of the others. */
+/** The methods of a hub, with limits for each member: a noisy member does not take the room of the others. */
 export class Methods {
   readonly #methods: ReadonlyMap<string, HubMethod>;
   readonly #perMemberMax: () => number;
@@ -102,9 +104,7 @@ export class Methods {
     this.#totalBytes += bytes;
     return () => {
       this.#totalBytes -= bytes;
-      const left = (this.#bytes.get(name) ?? bytes) - bytes;
-      if (left === 0) this.#bytes.delete(name);
-      else this.#bytes.set(name, left);
+      decrease(this.#bytes, name, bytes);
     };
   }
 
@@ -139,7 +139,11 @@ export class Methods {
   }
 }
 
-/** Counts for the instance, and for the member: no name of an instance has a space. @throws {HubBusy} */
+/**
+ * Counts for the instance, and for the member: no id of an instance is empty. Returns the function that ends both.
+ *
+ * @throws {HubBusy}
+ */
 function countedBoth(
   counts: Map<string, number>,
   { name, instance }: Pick<HubMember, "name" | "instance">,
@@ -158,16 +162,12 @@ function countedBoth(
   }
 }
 
-/** @throws {HubBusy} */
+/** Counts one more. Returns the function that ends it. @throws {HubBusy} */
 function counted(counts: Map<string, number>, key: string, max: number): () => void {
   const count = counts.get(key) ?? 0;
   if (count >= max) throw new HubBusy("the member has too many requests open at once");
   counts.set(key, count + 1);
-  return () => {
-    const left = (counts.get(key) ?? 1) - 1;
-    if (left === 0) counts.delete(key);
-    else counts.set(key, left);
-  };
+  return () => decrease(counts, key);
 }
 
 function read(body: Uint8Array): unknown {

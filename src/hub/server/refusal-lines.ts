@@ -1,7 +1,7 @@
 import type { EpochMs, Json } from "../../core/types.ts";
 
 const MINUTE_MS = 60_000;
-/** Further sources and reasons are counted as one. */
+/** Maximum number of pairs of source and reason. Further ones are counted as one. */
 const KEYS_MAX = 1_000;
 const FURTHER = "(further sources)";
 

@@ -4,7 +4,7 @@ import type { PushSource } from "../contract.ts";
 import { encodeWire } from "../wire.ts";
 
 const PING_MS = 500;
-/** Age from which what the hub knows itself is not worth a ping. */
+/** Maximum age of the values that the hub has read for a ping to be sent. */
 const FRESH_MS = 1_500;
 /** Time for which a stream waits for a slow reader. */
 const PATIENCE_MS = 3_000;
@@ -21,7 +21,7 @@ interface Known {
   /** The value as it is sent. */
   text: string | undefined;
   now: EpochMs;
-  /** When it was asked for, by the monotonic clock. */
+  /** Time of the request for it, by the monotonic clock. */
   askedMs: number;
 }
 
@@ -119,7 +119,7 @@ export class Streams {
     if (text !== undefined) for (const stream of this.#open) stream.write(text);
   }
 
-  /** Undefined while something may have changed without the hub's knowledge. */
+  /** Returns undefined while something may have changed without the hub's knowledge. */
   #pingText(): string | undefined {
     const known = [...this.#known.values()];
     const { monotonic, clock } = this.#options;

@@ -29,7 +29,7 @@ interface MemberParts extends Pick<Capabilities, "clock" | "monotonic" | "random
   readonly policyVersion: () => string | undefined;
 }
 
-/** What a member has instead of a database. */
+/** The approvals and the shared state of a member, in place of a database. */
 export interface MemberOfHub {
   readonly approvals: Approvals;
   readonly operations: StateOperations;

@@ -6,7 +6,7 @@ import type { Modules } from "../module-types.ts";
 import { newRequestId, openConnections } from "./hub-member.ts";
 import { readHub } from "./hub-settings.ts";
 
-/** What `stc doctor` and `stc check --connect` ask the hub of a member. */
+/** The request of `stc doctor` and `stc check --connect` to the hub of a member. */
 
 const ASK_MS_MAX = 4_000;
 

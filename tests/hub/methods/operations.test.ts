@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
-import * as flow from "../../../src/data-flow/operations.ts";
+import * as flowAnswers from "../../../src/data-flow/answer-operations.ts";
+import * as flowRest from "../../../src/data-flow/operations.ts";
 import type { Operation, StateOperations } from "../../../src/database/operations.ts";
 import { operationsOn } from "../../../src/database/operations.ts";
 import { openSharedState } from "../../../src/database/shared-state.ts";
@@ -13,6 +14,7 @@ import { callerOf, run, toolOf } from "../../quotas/world.ts";
 
 const isOperation = (value: unknown): value is Operation<unknown, unknown> =>
   typeof value === "object" && value !== null && "run" in value && "input" in value;
+const flow = { ...flowAnswers, ...flowRest };
 const ALL = [flow, halts, quotas].flatMap((module) => Object.values(module).filter(isOperation));
 
 const sent = (value: unknown): unknown => decodeWire(encodeWire(value));
