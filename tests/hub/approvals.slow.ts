@@ -11,7 +11,7 @@ test("the tests of the store hold by way of a hub whose answers are lost", () =>
   expect(Number(/^ *(\d+) pass$/m.exec(run.stderr.toString())?.[1])).toBeGreaterThan(190);
 }, 120_000);
 
-test("APR-50: in two hundred sequences a member of two hubs agrees with the model", async () => {
+test("APR-50: in sixty sequences a member of two hubs agrees with the model", async () => {
   const property = fc.asyncProperty(walks, (steps) => walk(steps, createApprovalWorld(undefined, byHub)));
-  await fc.assert(property, { numRuns: 200, endOnFailure: false });
+  await fc.assert(property, { numRuns: 60, endOnFailure: false });
 }, 300_000);

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { findPostgres } from "../support/postgres.ts";
 import { PROJECT } from "../support/world.ts";
-import { type Figure, missed } from "./fleet/report.ts";
+import { type Figure, missed } from "../bench/fleet/report.ts";
 
 const SMALL = [
   "--members=2",
