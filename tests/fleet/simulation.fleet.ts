@@ -2,9 +2,9 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { type Figure, missed } from "../bench/fleet/report.ts";
 import { findPostgres } from "../support/postgres.ts";
 import { PROJECT } from "../support/world.ts";
-import { type Figure, missed } from "../bench/fleet/report.ts";
 
 const SMALL = [
   "--members=2",
