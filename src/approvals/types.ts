@@ -79,7 +79,7 @@ export interface Prior {
 
 export const NO_PRIOR: Prior = { usable: undefined, earlier: [] };
 
-/** What the gate and approvers are told of an earlier approval. */
+/** The part of an earlier approval that the gate and approvers see. */
 export type PriorApproval = Pick<Approval, "id" | "state" | "scope" | "decidedAt">;
 
 /** An approval request and its outcome. Times are in Unix milliseconds. */

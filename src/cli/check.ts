@@ -45,7 +45,7 @@ export async function check(options: CheckOptions): Promise<void> {
 
 interface Shown extends Pick<CheckOptions, "json"> {
   readonly nowMs: EpochMs;
-  /** What could be connected to. */
+  /** Results of `--connect`, one for each system. */
   readonly connected: readonly Connection[];
 }
 

@@ -2,7 +2,7 @@ import { systemCode } from "../core/error-text.ts";
 import { printableCell } from "../core/printable.ts";
 import { CommandError, EXIT } from "./output.ts";
 
-/** What `stc init --database` writes besides the other files: a SQLite database, its system, and a tool that reads it. */
+/** The additional files of `stc init --database`: a SQLite database, its system, and a tool that reads it. */
 
 /** Name of the file. */
 export const DATABASE = "shop.sqlite";

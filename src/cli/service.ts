@@ -323,7 +323,7 @@ function byState(counts: ReturnType<NonNullable<Service["hub"]>["bundles"]>) {
 
 const UPSTREAM_LEVELS = { quarantined: "error", restored: "info", failed: "warn", output: "info" } as const;
 
-/** What a hub is told. */
+/** Returns the part of the bundle's status that a member tells its hub. */
 function factOf(bundle: BundleMember): ReturnType<NonNullable<Hooks["bundle"]>> {
   const { version, digest, state, fault } = bundle.status();
   return { version, digest, state, fault: fault ?? undefined };

@@ -173,7 +173,7 @@ export interface OpenedKind extends Handler {
   confinement?(): ConfinementShown | undefined;
 }
 
-/** What a system says about a change whose outcome its call does not know. */
+/** A system's answer about a change whose outcome the call does not know. */
 export interface ChangeFinding {
   /** `unknown`: it cannot say any more, for good. */
   readonly outcome: "committed" | "aborted" | "in progress" | "unknown";

@@ -50,7 +50,7 @@ export interface KeepAnswer {
   readonly carriers: readonly (Carrier & { readonly checksLimits: boolean })[];
   readonly tool: string;
   readonly traceId: string;
-  /** How long labels and fingerprints last. */
+  /** Lifetime of labels and fingerprints, in milliseconds. */
   readonly rememberMs: number;
   readonly marks: readonly EarnedMark[];
   readonly rows: readonly Omit<SourceRow, "tool" | "traceId">[];

@@ -2,7 +2,7 @@ import type { DataLabel } from "../core/types.ts";
 import type { Sql } from "../database/dialect.ts";
 import { integer, json, oneOf, text } from "../database/rows.ts";
 
-/** What a row of labels may say of a caller. `lost`: fingerprints of text that caused labels are missing. */
+/** The values of a row of labels. `lost`: fingerprints of text that caused labels are missing. */
 export const MARKS = ["private", "untrusted", "lost"] as const;
 export type Mark = (typeof MARKS)[number];
 const CLEARED = "cleared";
@@ -13,7 +13,7 @@ const RENEWED_SHARE = 0.05;
 /** Longer than any fingerprint lasts. */
 const CLEARED_MS = 366 * 86_400_000;
 
-/** Whose labels a call carries. */
+/** A caller, with the session, whose labels a call carries. */
 export interface Carrier {
   readonly issuer: string;
   readonly subject: string;
@@ -24,7 +24,7 @@ export interface Carrier {
 /** A caller, whatever the session. */
 export type FlowCaller = Pick<Carrier, "issuer" | "subject">;
 
-/** What a caller has read. */
+/** The labels of a caller. */
 export interface CarriedLabels {
   /** Sorted. */
   readonly labels: readonly DataLabel[];

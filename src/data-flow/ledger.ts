@@ -68,7 +68,7 @@ interface Known {
   /** Answers that this process has written. */
   count: number;
   marks: readonly MarkRow[];
-  /** How many times callers had been cleared before the marks were read; undefined: not known. */
+  /** Number of clears of callers before the marks were read; undefined: not known. */
   cleared: number | undefined;
 }
 

@@ -152,7 +152,7 @@ export const storeText: Operation<TextOrder, KeptText> = {
 
 /** State by which a process without a database decides whether it may keep an answer later. */
 export interface FlowChanges {
-  /** How many times callers were cleared. */
+  /** Number of clears of callers. */
   readonly cleared: number;
   /** Number of the last stored text that has not expired; 0: there is none. */
   readonly stored: number;

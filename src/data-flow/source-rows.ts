@@ -15,7 +15,7 @@ const ROW_BYTES = 512;
 
 export type StoredSource = Source & { readonly prints: Uint8Array };
 
-/** What is kept of an answer, without the times. */
+/** The stored part of an answer, without its times. */
 export type SourceRow = Omit<StoredSource, "at" | "until">;
 
 /** Which answers of a carrier a process knows: of those since `since`, these. */

@@ -181,7 +181,7 @@ export class ReadBack {
   readonly #earned = new Map<DataLabel, Writing>();
   readonly #parts = new Map<DataLabel | "named", FieldPrints>();
   readonly #isWholeUntrusted: boolean;
-  /** When a text that the answer holds expires, and the answer may earn less. */
+  /** Time at which a text in the answer expires; after it the answer may earn fewer labels. */
   #until: EpochMs | undefined;
   readonly #whole = new Set<DataLabel>();
 

@@ -12,7 +12,7 @@ import {
   rowKey,
 } from "./rules.ts";
 
-/** What a row needs to know of its quota. `limit`: in the unit's parts. */
+/** The part of a quota that its row depends on. `limit`: in the unit's parts. */
 export type CountedQuota = Pick<Quota, "name" | "unit" | "window" | "limit">;
 
 /** What a process wants of one row, all at once. Amounts are in the unit's parts. */
@@ -129,7 +129,7 @@ async function take(
   throw new Error("the row of a quota changed each time it was read");
 }
 
-/** Whose use of which quota is read. */
+/** The quotas and users whose use is read. */
 export type UseQuestion = Pick<UseOrder, "quota" | "user">;
 
 /** Returns the use of each in its current window. */

@@ -29,7 +29,7 @@ const { values } = parseArgs({
     bundles: { type: "string", default: "5" },
     /** Members that have nothing but a stream from the hub. */
     streams: { type: "string", default: "1000" },
-    /** How often each disturbance happens. */
+    /** Number of times that each disturbance happens. */
     disturbances: { type: "string", default: "3" },
     json: { type: "string" },
   },

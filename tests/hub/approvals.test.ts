@@ -64,7 +64,7 @@ const task = { tool: "deploy", args: { to: "prod" } };
 
 type Methods = Omit<Approvals, "isRemote">;
 
-/** How each method of approvals is for a member. A new method fails the test until it is here. */
+/** Use of each method of approvals by a member. A new method fails the test until it is in this table. */
 const FOR_MEMBERS: Readonly<Record<keyof Methods, "offered" | "refused" | "nothing to do" | "by events">> = {
   ...{ ask: "offered", foresee: "offered", claim: "offered", priorOf: "offered", settle: "offered", cancel: "offered" },
   ...{ get: "offered", ageOf: "offered", list: "offered", backlog: "offered", wait: "by events" },

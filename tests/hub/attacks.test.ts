@@ -10,7 +10,7 @@ import { Quotas } from "../../src/quotas/quotas.ts";
 import { callerOf, run, toolOf } from "../quotas/world.ts";
 import { AGENT } from "../support/approvals.ts";
 import { until } from "../support/until.ts";
-import { openConnection, openHub, openMember } from "./world.ts";
+import { openConnection, openHub, openMember, slowMethod } from "./world.ts";
 
 const closings: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
@@ -269,28 +269,18 @@ describe("what a member may take of a hub", () => {
   });
 
   test("the bytes of its open requests are limited, and others are answered", async () => {
-    const { promise: gate, resolve: open } = Promise.withResolvers<void>();
-    let running = 0;
-    const slow: HubMethod<unknown> = {
-      name: "slow",
-      input: z.unknown(),
-      async handle() {
-        running += 1;
-        await gate;
-        return { value: null, now: 1 };
-      },
-    };
-    const hub = await hubOf({ methods: [slow, echo] });
+    const slow = slowMethod();
+    const hub = await hubOf({ methods: [slow.method, echo] });
     const greedy = openMember({ port: hub.port, token: () => "a", requestMs: 60_000 });
     closings.push(() => greedy.close());
     const big = "x".repeat(7 * 1024 * 1024);
     const held = Array.from({ length: 4 }, () => greedy.call("slow", { big }));
-    await until("four requests", () => running === 4 || undefined);
+    await until("four requests", () => slow.running() === 4 || undefined);
     const once = openConnection({ port: hub.port, token: () => "a" });
     closings.push(async () => once.close());
     await expect(once.post("echo", big, { timeoutMs: 60_000 })).rejects.toThrow("too many bytes");
     expect((await memberAt(hub.port, "b").call("echo", { text: "ok" }, { timeoutMs: 60_000 })).value).toBe("ok");
-    open();
+    slow.open();
     await Promise.all(held);
     expect((await greedy.call("echo", { text: "ok" })).value).toBe("ok");
   });

@@ -11,11 +11,7 @@ describe("a hub with two members", () => {
   let b: EndingWorld;
   beforeAll(async () => {
     fleet = await FleetWorld.start();
-    a = await fleet.withCertificate("a");
-    b = await fleet.withToken();
-    await Promise.all([a.start(), b.start()]);
-    await fleet.connected("agents/a");
-    await fleet.connected("agent-b@");
+    [a, b] = await fleet.twoMembers();
   }, 120_000);
   afterAll(() => fleet.end());
 

@@ -12,11 +12,7 @@ let a: EndingWorld;
 let b: EndingWorld;
 beforeAll(async () => {
   fleet = await FleetWorld.start();
-  a = await fleet.withCertificate("a");
-  b = await fleet.withToken();
-  await Promise.all([a.start(), b.start()]);
-  await fleet.connected("agents/a");
-  await fleet.connected("agent-b@");
+  [a, b] = await fleet.twoMembers();
 }, 120_000);
 afterAll(() => fleet.end());
 

@@ -5,7 +5,7 @@ import type { HubAnswer, HubClient, HubMethod, PushSource } from "../../src/hub/
 import { HubRefusal, HubUnavailable } from "../../src/hub/errors.ts";
 import { Authority, hence } from "../support/tls-files.ts";
 import { until } from "../support/until.ts";
-import { openConnection, openHub, openMember } from "./world.ts";
+import { openConnection, openHub, openMember, slowMethod } from "./world.ts";
 
 const closings: (() => Promise<void>)[] = [];
 afterEach(async () => {
@@ -139,35 +139,25 @@ describe("requests of members", () => {
   });
 
   test("a member that has too many requests open is told to come again; others are answered", async () => {
-    const { promise: gate, resolve: open } = Promise.withResolvers<void>();
-    let running = 0;
-    const slow: HubMethod<unknown> = {
-      name: "slow",
-      input: z.unknown(),
-      async handle() {
-        running += 1;
-        await gate;
-        return { value: null, now: 1 };
-      },
-    };
+    const slow = slowMethod();
     const others = {
       verify: async (authorization: string | undefined) =>
         ({
           caller: { issuer: "i", subject: `agent-${authorization?.slice(-1)}`, expiresAt: Date.now() / 1_000 + 60 },
         }) as never,
     };
-    const hub = await hubOf({ methods: [slow, echo], tokens: others, rules, perMemberMax: 2 });
+    const hub = await hubOf({ methods: [slow.method, echo], tokens: others, rules, perMemberMax: 2 });
     // Its time is over when it was told.
     const monotonic = (): number => performance.now() + (hub.observed.includes("echo busy") ? 60_000 : 0);
     const noisy = memberOf({ port: hub.port, token: () => "1", requestMs: 60_000, monotonic });
     const running2 = [noisy.call("slow", {}), noisy.call("slow", {})];
-    await becomes(() => running === 2);
+    await becomes(() => slow.running() === 2);
     const refused = await noisy.call("echo", { text: "" }).catch((caught: unknown) => caught);
     expect(refused).toBeInstanceOf(HubUnavailable);
     expect(String(refused)).toContain("too many requests open at once");
     const quiet = memberOf({ port: hub.port, token: () => "2", instance: "log-2", requestMs: 60_000 });
     expect((await quiet.call("echo", { text: "ok" })).value).toMatchObject({ text: "ok" });
-    open();
+    slow.open();
     await Promise.all(running2);
     expect((await noisy.call("echo", { text: "ok" })).value).toMatchObject({ text: "ok" });
   });

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import { OPERATED_ADDRESSES } from "../../src/egress/addresses.ts";
 import type { EgressTls } from "../../src/egress/client.ts";
 import { RotatingClient } from "../../src/egress/rotating-client.ts";
@@ -54,6 +55,22 @@ export async function openHub({ methods = [], sources = [], rules = [], ...optio
     observe: (method, outcome) => void observed.push(`${method} ${outcome}`),
   });
   return { listener, port, lines, errors, connected, streams, observed };
+}
+
+/** A method whose requests stay open until `open` is called. */
+export function slowMethod() {
+  const { promise: gate, resolve: open } = Promise.withResolvers<void>();
+  let running = 0;
+  const method: HubMethod<unknown> = {
+    name: "slow",
+    input: z.unknown(),
+    async handle() {
+      running += 1;
+      await gate;
+      return { value: null, now: 1 };
+    },
+  };
+  return { method, open, running: () => running };
 }
 
 interface MemberOptions {

@@ -228,7 +228,7 @@ const native = findPostgres();
 describe.skipIf(native === undefined)("a service that is killed during a change", () => {
   const service = new KilledService();
   const claims: Claim[] = [];
-  /** What the services found out, and how repeated calls ended. */
+  /** Findings of the services, and ends of repeated calls. */
   const findings: string[] = [];
   const repeats: string[] = [];
   /** Rows that have been used: each moment has a row of its own. */

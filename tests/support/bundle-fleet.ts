@@ -57,7 +57,7 @@ export interface Published {
 
 export const HOUR_MS = 3_600_000;
 
-/** Who signs for a fleet, and a folder with what is served to its members. */
+/** The signing keys of a fleet, and the folder that its members are served from. */
 export class BundleFleet {
   readonly content: Key = newKey();
   readonly online: Key = newKey();
@@ -80,7 +80,7 @@ export class BundleFleet {
     renameSync(join(this.folder, `${path}.draft`), join(this.folder, path));
   }
 
-  /** What a member with this fleet's keys accepts. */
+  /** Rules of a member with this fleet's keys. */
   expected(changes: Partial<BundleExpectations> = {}): BundleExpectations {
     return {
       fleet: "shop",
@@ -106,7 +106,7 @@ export class BundleFleet {
     }
     const createdAt = new Date(publication.createdAtMs ?? Date.now()).toISOString();
     const origin = { fleet, environment, version, createdAt };
-    // What a careless or hostile author builds is refused by members, too.
+    // Members also refuse bundles that a careless or hostile author builds.
     const unsigned = build(from, { ...origin, previous, rollout, allowsCode: true, readYaml: parseYaml });
     rmSync(from, { recursive: true });
     const archive = keys.reduce((signed, key) => withSigned(signed, key), unsigned);

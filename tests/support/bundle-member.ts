@@ -83,7 +83,7 @@ export class FleetMember {
     await this.#greetings.stop(true);
   }
 
-  /** What the tool says, or the code of its refusal. */
+  /** The tool's answer, or the code of its refusal. */
   async says(tool = "hello"): Promise<string> {
     const token = await this.issuers.token({ kind: "good", sub: "agent-7", permissions: ["hello:say"] });
     const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };

@@ -142,6 +142,15 @@ export class FleetWorld {
     return member;
   }
 
+  /** Starts a member with a certificate and one with a token; both are connected. */
+  async twoMembers(): Promise<[EndingWorld, EndingWorld]> {
+    const members: [EndingWorld, EndingWorld] = [await this.withCertificate("a"), await this.withToken()];
+    await Promise.all(members.map((member) => member.start()));
+    await this.connected("agents/a");
+    await this.connected("agent-b@");
+    return members;
+  }
+
   token({
     audience = WORKLOADS.audience,
     subject = SUBJECT,

@@ -199,7 +199,7 @@ export type ToolDetails = ReadonlyDeep<z.output<typeof details>>;
 export type ToolCatalog = ReadonlyDeep<z.output<typeof catalog>>;
 export type SystemsShown = ReadonlyDeep<z.output<typeof systems>>;
 /** A system, as operators see it. */
-/** What this service is in a fleet: a member with a bundle, a hub with members. */
+/** The service's part in a fleet: the bundle of a member, the members of a hub. */
 export type FleetShown = Pick<SystemsShown, "bundle" | "members">;
 export type SystemShown = SystemsShown["systems"][number];
 export type ConfigurationShown = ReadonlyDeep<z.output<typeof configuration>>;

@@ -17,7 +17,7 @@ interface KnownMember {
   readonly inFlight: number;
 }
 
-/** What this endpoint needs of the service. */
+/** The part of the service that this endpoint uses. */
 export interface MembersPart {
   readonly hub: { members(): readonly KnownMember[] };
 }

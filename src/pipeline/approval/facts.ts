@@ -23,7 +23,7 @@ export class CallFacts implements OrderFacts {
   readonly context: GateContext;
   readonly tool: Tool;
   readonly requiring: readonly string[];
-  /** What the next look at the earlier approvals finds, when that is known. */
+  /** Result of the next search for earlier approvals, if the store has already given it. */
   found: Prior | undefined;
   readonly #assessed: Assessed;
   #call: GatedCall | undefined;

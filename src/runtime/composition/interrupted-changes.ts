@@ -32,7 +32,7 @@ interface ResolvingParts extends Pick<Capabilities, "clock">, Pick<Hooks, "logEr
 interface Interrupted {
   readonly traceId: string;
   readonly intent: LineMembers;
-  /** What it recorded, once for each attempt. */
+  /** Its records, one for each attempt. */
   readonly evidence: readonly LineMembers[];
 }
 

@@ -280,7 +280,7 @@ function serviceOf(opened: Opened) {
     revocations: () => snapshots.current().parts.identity.revocations?.state(),
     /** The hub's end for members; undefined when the service is no hub. */
     hub: opened.hub,
-    /** What a member of a hub has instead of a database; undefined when the service is no member. */
+    /** The connection of a member to its hub, which replaces the database; undefined when the service is no member. */
     member: opened.member,
     /** Returns the URLs from which agents may get tokens. */
     authorizationServers: () => snapshots.current().parts.identity.authorizationServers,

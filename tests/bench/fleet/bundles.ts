@@ -2,9 +2,9 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { RunningStc, runStc } from "../../support/stc.ts";
 import { quantile } from "./counters.ts";
+import { firstTimes } from "./first-times.ts";
 import type { Fleet } from "./fleet.ts";
 import type { Figure } from "./report.ts";
-import type { FleetService } from "./service.ts";
 
 const OF = { fleet: "fleet", environment: "measured" } as const;
 /** Looks of all members together in a second. */
@@ -78,9 +78,10 @@ export async function bundleFigures(fleet: Fleet, rounds: number): Promise<reado
   const everyMs = Math.max(LOOK_MS_MIN, (1_000 * fleet.members.length) / LOOKS_PER_SECOND);
   for (let round = 0; round < rounds; round += 1) {
     const version = fleet.bundles.version + 1;
-    const looks = fleet.members.map((member, at) =>
-      inForce(fleet, member, { version, everyMs, offsetMs: (everyMs * at) / fleet.members.length }),
-    );
+    const looks = firstTimes(fleet.members, { everyMs, limitMs: IN_FORCE_MS_MAX }, async (member) => {
+      const { body } = await fleet.atHub("GET", "/readyz", undefined, member);
+      return body.bundle?.version >= version;
+    });
     await fleet.bundles.publish();
     const from = performance.now();
     const taken = (await Promise.all(looks)).map((at) => Math.max(0, at - from));
@@ -96,23 +97,4 @@ export async function bundleFigures(fleet: Fleet, rounds: number): Promise<reado
       note: `the slowest of ${rounds}, from the end of stc bundle sign --timestamp; each member is asked every ${Math.round(everyMs)} ms`,
     },
   ];
-}
-
-interface Look {
-  readonly version: number;
-  readonly everyMs: number;
-  readonly offsetMs: number;
-}
-
-/** Returns when the member first said that the version is in force. */
-async function inForce(fleet: Fleet, member: FleetService, { version, everyMs, offsetMs }: Look): Promise<number> {
-  const endMs = performance.now() + IN_FORCE_MS_MAX;
-  await Bun.sleep(offsetMs);
-  while (performance.now() < endMs) {
-    const startedAt = performance.now();
-    const { body } = await fleet.atHub("GET", "/readyz", undefined, member);
-    if (body.bundle?.version >= version) return performance.now();
-    await Bun.sleep(Math.max(0, everyMs - (performance.now() - startedAt)));
-  }
-  throw new Error(`${member.name} never took version ${version} over`);
 }

@@ -5,7 +5,7 @@ import type { FleetService } from "./service.ts";
 const AGAIN_MS = 50;
 /** An agent gives up then. */
 const TRIES_MAX = 600;
-/** Of these answers, another try would get no other. */
+/** Final answers: another try would get the same. */
 const FINAL = /^(?:OUTCOME_UNKNOWN|APPROVAL_CONSUMED)$/;
 
 interface StreamOptions {
@@ -33,7 +33,7 @@ export class ChangeStream {
   readonly answered: string[] = [];
   /** The codes of all answers, those that never came included. */
   readonly answers: { readonly at: number; readonly code: string }[] = [];
-  /** When each change was done. */
+  /** Times at which the changes were done. */
   readonly doneAt: number[] = [];
   approved = 0;
 

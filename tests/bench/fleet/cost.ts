@@ -5,7 +5,7 @@ import type { FleetService } from "./service.ts";
 
 const CHANGES_AT_ONCE = 8;
 
-/** What members cost the hubs and the database while no one calls them. */
+/** Costs of idle members at the hubs and the database. */
 export async function idleCost(fleet: Fleet, seconds: number): Promise<Difference> {
   return during(fleet, () => Bun.sleep(seconds * 1_000));
 }
@@ -22,7 +22,7 @@ export async function memberFigures(fleet: Fleet, seconds: number): Promise<read
   ];
   const stored = [await fleet.startAlone("stored-0", { hasStore: true })];
   const groups = { member: fleet.members.slice(1), alone, stored };
-  // What the starts left to do.
+  // The starts have left work to do.
   await Bun.sleep(5_000);
   const before = mapOf(groups, (each) => each.cpuMs);
   await Bun.sleep(seconds * 1_000);
@@ -64,7 +64,7 @@ interface Measured {
   readonly idle: Difference;
 }
 
-/** What one more member costs, from two sizes of the fleet: what hubs do without members is in neither. */
+/** Costs of one more member, from two sizes of the fleet; the work of hubs without members is excluded. */
 export function slopeFigures(few: Measured, many: Measured): readonly Figure[] {
   const added = many.members - few.members;
   const rate = (of: (idle: Difference) => number) =>
@@ -89,7 +89,7 @@ export function slopeFigures(few: Measured, many: Measured): readonly Figure[] {
   ];
 }
 
-/** What a call costs the hubs and the database, idle costs of the same time taken off. */
+/** Costs of one call at the hubs and the database, without the idle costs of the same time. */
 export async function callFigures(fleet: Fleet, idle: Difference, perMember: number): Promise<readonly Figure[]> {
   const all = Array.from({ length: perMember }, () => fleet.members).flat();
   const ms: number[] = [];

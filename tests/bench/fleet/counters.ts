@@ -1,8 +1,8 @@
 import type { Fleet } from "./fleet.ts";
 
-/** What the hubs and their database have done since their start. */
+/** Counters of the hubs and their database since the start. */
 export interface Counters {
-  /** Of all hubs together, by method. */
+  /** Sum of all hubs, by method. */
   readonly requests: ReadonlyMap<string, number>;
   /** Statements that wrote or read, without transactions' own. */
   readonly statements: number;
@@ -55,7 +55,7 @@ function hubRequestsIn(metrics: string): readonly (readonly [method: string, cou
 }
 
 export interface Difference extends Omit<Counters, "atMs" | "requests"> {
-  /** By method, those with any. */
+  /** Counts by method, without zeros. */
   readonly requests: ReadonlyMap<string, number>;
   readonly requestsInAll: number;
   readonly seconds: number;
@@ -81,7 +81,7 @@ export function difference(before: Counters, after: Counters): Difference {
   };
 }
 
-/** What happened while the work ran. */
+/** Differences of the counters while the work ran. */
 export async function during(fleet: Fleet, work: () => Promise<unknown>): Promise<Difference> {
   const before = await countersOf(fleet);
   await work();

@@ -1,7 +1,7 @@
 import { quantile } from "./counters.ts";
+import { firstTimes } from "./first-times.ts";
 import type { Fleet } from "./fleet.ts";
 import type { Figure } from "./report.ts";
-import type { FleetService } from "./service.ts";
 
 /** Calls of all members together in a second: more would measure this machine. */
 const CALLS_PER_SECOND = 400;
@@ -12,10 +12,10 @@ const HALT_MS_MAX = 20_000;
 export async function haltFigures(fleet: Fleet, rounds: number): Promise<readonly Figure[]> {
   const everyMs = Math.max(EVERY_MS_MIN, (1_000 * fleet.members.length) / CALLS_PER_SECOND);
   const toEach = async (code: string, act: () => Promise<void>): Promise<readonly number[]> => {
-    // Members call at different moments.
-    const waits = fleet.members.map((member, at) =>
-      firstOf(fleet, member, { code, everyMs, offsetMs: (everyMs * at) / fleet.members.length }),
-    );
+    const waits = firstTimes(fleet.members, { everyMs, limitMs: HALT_MS_MAX }, async (member) => {
+      const { body } = await fleet.call(member, "look", "halt");
+      return (body.error?.code ?? body.status) === code;
+    });
     const from = performance.now();
     await act();
     return (await Promise.all(waits)).map((at) => at - from);
@@ -45,23 +45,4 @@ export async function haltFigures(fleet: Fleet, rounds: number): Promise<readonl
     { what: "halt: refused by all members, p50 of the halts", value: quantile(worst, 0.5), unit: "ms" },
     { what: "lifted: runs again on all members, max", value: Math.max(...lifted), unit: "ms" },
   ];
-}
-
-interface Look {
-  readonly code: string;
-  readonly everyMs: number;
-  readonly offsetMs: number;
-}
-
-/** Returns when the first answer with the code has arrived. */
-async function firstOf(fleet: Fleet, member: FleetService, { code, everyMs, offsetMs }: Look): Promise<number> {
-  const endMs = performance.now() + HALT_MS_MAX;
-  await Bun.sleep(offsetMs);
-  while (performance.now() < endMs) {
-    const startedAt = performance.now();
-    const { body } = await fleet.call(member, "look", "halt");
-    if ((body.error?.code ?? body.status) === code) return performance.now();
-    await Bun.sleep(Math.max(0, everyMs - (performance.now() - startedAt)));
-  }
-  throw new Error(`${member.name} never answered ${code}`);
 }

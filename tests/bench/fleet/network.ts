@@ -44,7 +44,7 @@ export class Network {
   }
 
   heal(): void {
-    // What was lost meanwhile is missing in these connections.
+    // These connections lack the bytes that were lost meanwhile.
     if (this.#state === "silence") this.#endAll();
     this.#state = "whole";
   }

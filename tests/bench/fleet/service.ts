@@ -50,7 +50,7 @@ export class FleetService {
     await this.#running?.end(signal);
   }
 
-  /** What it has printed since its start. */
+  /** Its output since the start. */
   get printed(): string {
     return `${this.#running?.out}${this.#running?.err}`;
   }

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** What agents of the fleet may do. */
+/** Permissions of the fleet's agents. */
 export const PERMISSION = "fleet:run";
 
 interface ToolOptions {

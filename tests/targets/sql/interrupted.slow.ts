@@ -5,7 +5,7 @@ import { findPostgres } from "../../support/postgres.ts";
 import { until } from "../../support/until.ts";
 import { ask, loaded, PostgresShop, sqlTool } from "./support.ts";
 
-/** What a system says about a change of which only the journal's line is left. */
+/** A system's answer about a change of which only the journal's line is left. */
 const TABLES = `CREATE ROLE reader LOGIN; CREATE ROLE writer LOGIN; CREATE TABLE counters (id int PRIMARY KEY, n int NOT NULL);
 INSERT INTO counters VALUES (1, 0); GRANT SELECT ON counters TO reader; GRANT SELECT, UPDATE ON counters TO writer;`;
 

@@ -10,7 +10,7 @@ import { Text } from "../text.tsx";
 import { counted } from "../words.ts";
 import { BUNDLE_TONES, type MemberShown, membersInOrder } from "./model.ts";
 
-/** What this service is in a fleet: the bundle that it follows, and as a hub its members. */
+/** Shows the service's part in a fleet: the bundle that it follows, and the members of a hub. */
 
 function StateBadge({ state }: { readonly state: BundleState }): VNode {
   return <Badge tone={BUNDLE_TONES[state]}>{state}</Badge>;

@@ -117,7 +117,7 @@ describe("drafts of a SQLite database", () => {
     expect(manifestOf(named(found, "customers get")).outputPolicy).toEqual({
       ...{ id: "allow", name: "mask", email: "mask", born: "allow", paid: "allow", Passwort: "redact" },
     });
-    // By its name in the table, which the view changes.
+    // The column is found by its name in the table; the view renames it.
     expect(manifestOf(named(found, "contacts list")).outputPolicy["rows[].mail"]).toBe("mask");
   });
 
