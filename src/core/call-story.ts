@@ -108,18 +108,20 @@ function outcomeOf(line: LineMembers, by: string | undefined, refusal: string | 
   }
 }
 
-/** Returns what the system said later about a change that was interrupted. */
+/** Words for a system's later answer, by the `outcome` of the journal's line. */
+const FINDINGS: ReadonlyMap<string, string> = new Map([
+  ["committed", "the change was made"],
+  ["aborted", "the change was not made"],
+]);
+
+/** Returns a sentence with the system's later answer about an interrupted change; empty when there is none. */
 function foundLater(line: LineMembers, journal: readonly LineMembers[]): string {
   const found = journal.find((one) => one["type"] === "change.resolved" && one["traceId"] === line["traceId"]);
   if (found === undefined) return "";
   const [system, transaction] = ["system", "transaction"].map((key) =>
     nameInSentence(asString(found[key]) ?? "unknown"),
   );
-  const what: Readonly<Record<string, string>> = {
-    committed: "the change was made",
-    aborted: "the change was not made",
-  };
-  const said = what[asString(found["outcome"]) ?? ""] ?? "it is no longer known whether the change was made";
+  const said = FINDINGS.get(asString(found["outcome"]) ?? "") ?? "it is no longer known whether the change was made";
   return ` The service asked ${system} later: ${said} (transaction ${transaction}).`;
 }
 

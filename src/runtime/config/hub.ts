@@ -16,12 +16,12 @@ const member = z
     certificate: pattern
       .optional()
       .describe(
-        "Name in the client certificate: a URI, such as a SPIFFE ID, or a DNS name; of a certificate without such names, its common name. `*` stands for any characters but `/`.",
+        "Name in the client certificate: a URI, such as a SPIFFE ID, a DNS name, or the common name of a certificate without such names. `*` matches any characters except `/`.",
       ),
     subject: pattern
       .optional()
       .describe(
-        "Subject of the workload token, such as `system:serviceaccount:shop:agent`. `*` stands for any characters but `/`.",
+        "Subject of the workload token, such as `system:serviceaccount:shop:agent`. `*` matches any characters except `/`.",
       ),
     tokenIssuer: text.optional().describe("Issuer of the workload token. Default: every issuer in `hub.tokens`."),
     issuers: z
