@@ -57,6 +57,10 @@ class CountingService extends AskingService {
   }
 }
 
+test("a change of no kind has the category of reads, which runs without an approval", () => {
+  for (const { key, category } of MODULES.targetKinds) expect([key, category(false)]).not.toEqual([key, "read"]);
+});
+
 describe("a kind of target that one line adds to the build", () => {
   const service = new CountingService();
   beforeAll(() => service.start());
