@@ -74,6 +74,8 @@ export interface CallerContext {
   readonly session?: string | undefined;
   /** Seconds since the Unix epoch, from the `exp` claim. */
   readonly expiresAt: number;
+  /** Name of the tenant that the caller belongs to, as its verifier found it; undefined for callers of the service itself. */
+  readonly tenant?: string | undefined;
   /** Further claims of the token, those that decision points are configured to read. Undefined when there are none. */
   readonly claims?: Readonly<Record<string, Json>> | undefined;
 }

@@ -16,6 +16,7 @@ import { checkListeners, consoleSection, listenerKeys } from "./listeners.ts";
 import { configMessage, configProblems, fieldOf } from "./problems.ts";
 import { quotas } from "./quotas.ts";
 import { bindings, checkBindings, roles } from "./roles.ts";
+import { tenants, type WithTenants, type WrittenTenant, withTenantConfigs, writtenTenants } from "./tenants.ts";
 import { count, instanceName, name, problemAdder, reloaded, reloadedKeys, text } from "./values.ts";
 import { checkWorkers, partOfSystem, WORKERS_MAX } from "./workers.ts";
 import { commands, workspace } from "./workspace.ts";
@@ -454,6 +455,8 @@ const sections = (modules: Modules) =>
     log,
     telemetry,
     reload,
+    /** Tenants, by name: each is a service of its own inside the process, with its own tools, systems, approvals and audit. */
+    tenants: reloaded(tenants, "what each tenant's section says; other names need a restart"),
   });
 
 /**
@@ -500,7 +503,7 @@ export function liveKeys(modules: Modules): readonly string[] {
 }
 
 /** The configuration, read once and frozen. `tools` holds paths; in the library, also the tools themselves. */
-export interface Config extends Readonly<z.output<ReturnType<typeof schemaOf>>> {
+export interface Config extends Readonly<z.output<ReturnType<typeof schemaOf>>>, WithTenants {
   /** Directory against which relative paths are resolved. */
   readonly folder: string;
   /** File that the configuration was read from, or another name for it in messages. */
@@ -509,6 +512,8 @@ export interface Config extends Readonly<z.output<ReturnType<typeof schemaOf>>> 
   readonly searchPath: string;
   /** Number of this process among the workers of `server.workers`, counted from 1; undefined in every other process. */
   readonly worker?: number | undefined;
+  /** Name of the tenant whose configuration this is; undefined for that of the service itself. */
+  readonly tenant?: string | undefined;
 }
 
 /** A configuration as an embedder or a YAML file may write it. */
@@ -541,24 +546,47 @@ interface ReadOptions {
  *
  * @throws {StartupError} with every error
  */
-export function readConfig(written: unknown, { folder, environment, origin }: ReadOptions, modules: Modules): Config {
+export function readConfig(written: unknown, options: ReadOptions, modules: Modules): Config {
+  const { environment, origin } = options;
   const overridden = withIssuers(withOverrides(written, environment), modules.tokenSources);
-  const parsed = configSchema(modules).safeParse(overridden, { error: configMessage });
-  if (!parsed.success) {
+  const { config, problems } = parse(overridden, options, modules);
+  const derived = writtenTenants(overridden).map((tenant) => parseTenant(tenant, options, modules));
+  const all = [...problems, ...derived.flatMap((each) => each.problems)];
+  if (config === undefined || all.length > 0) {
     throw new StartupError(
-      configProblems(parsed.error.issues).map(
+      [...new Map(all.map((problem) => [JSON.stringify(problem), problem])).values()].map(
         ({ path, message }) => `${origin}: ${fieldOf(path)}: ${message}${overrideHint(path, environment)}`,
       ),
     );
   }
+  return deepFreeze(
+    withTenantConfigs(
+      config,
+      derived.flatMap((each) => each.config ?? []),
+    ),
+  );
+}
+
+interface ParsedConfig {
+  readonly config?: Config;
+  readonly problems: ReturnType<typeof configProblems>;
+}
+
+function parse(written: unknown, { folder, environment, origin }: ReadOptions, modules: Modules): ParsedConfig {
+  const parsed = configSchema(modules).safeParse(written, { error: configMessage });
+  if (!parsed.success) return { problems: configProblems(parsed.error.issues) };
   const worker = workerIn(environment);
-  const surroundings = {
-    folder,
-    origin,
-    searchPath: environment["PATH"] ?? "",
-    ...(worker !== undefined && { worker }),
+  const searchPath = environment["PATH"] ?? "";
+  const config = { ...parsed.data, folder, origin, searchPath, ...(worker !== undefined && { worker }) };
+  return { config, problems: [] };
+}
+
+function parseTenant({ name, written, pathOf }: WrittenTenant, options: ReadOptions, modules: Modules): ParsedConfig {
+  const { config, problems } = parse(written, options, modules);
+  return {
+    ...(config !== undefined && { config: deepFreeze({ ...config, tenant: name }) }),
+    problems: problems.map(({ path, message }) => ({ path: pathOf(path), message })),
   };
-  return deepFreeze({ ...parsed.data, ...surroundings });
 }
 
 /** Environment variable with the number of a worker, which its parent process sets. */

@@ -3,6 +3,7 @@ import { isTable } from "../../core/json.ts";
 import { permission } from "../../core/rule-conditions.ts";
 import type { TOKEN_SOURCES } from "../../pipeline/identity/token-sources.ts";
 import type { Modules } from "../module-types.ts";
+import { tenantName } from "./tenants.ts";
 import { problemAdder, repeated, text } from "./values.ts";
 
 /** Declares whose tokens are accepted: every key and default of the section `jwt`. */
@@ -44,6 +45,13 @@ const issuer = z.strictObject({
   /** How far the issuer's clock may differ from the service's, for `iat`, `nbf` and `exp`. */
   clockToleranceSeconds: z.int().min(0).max(CLOCK_TOLERANCE_SECONDS_MAX).default(5),
   operators: z.boolean().default(false),
+  /** Tenants whose callers have this issuer's tokens; without it, they are callers of the service itself. */
+  tenants: z
+    .strictObject({
+      claim: text.default("tenant").describe("Claim with the name of the caller's tenant, as a text."),
+      names: z.array(tenantName).min(1).describe("Tenants that the issuer may speak for."),
+    })
+    .optional(),
   /** Also asks the API server of Kubernetes about each token, at most every 10 seconds: it refuses those of deleted pods. */
   tokenReview: z
     .strictObject({
@@ -140,6 +148,8 @@ const clientCertificate = z.strictObject({
   /** Subject of the caller that presents the certificate, as the `sub` in a token. */
   subject: z.string().min(1).max(256),
   permissions: z.array(permission).max(256).default([]),
+  /** Tenant of the caller; needed where the issuer has `tenants`. */
+  tenant: tenantName.optional(),
 });
 
 const CERTIFICATE_CALLERS_MAX = 10_000;
