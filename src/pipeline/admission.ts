@@ -1,6 +1,7 @@
 import { Refusal } from "../core/errors.ts";
 import { type Admitted, type Authorized, mint, type Verified, type WithinRate } from "../core/evidence.ts";
 import type { CallerContext } from "../core/types.ts";
+import type { CapacityShare } from "./limits/capacity.ts";
 import { monotonic } from "./limits/monotonic-clock.ts";
 import type { Rates } from "./limits/rates.ts";
 
@@ -16,6 +17,8 @@ export interface AdmissionOptions {
   /** Limits how often one caller may start a call and disconnect. Undefined: no limit. */
   readonly cancellations?: CancellationLimit | undefined;
   readonly rates?: Rates | undefined;
+  /** This service's share of what the process can carry out at once. Undefined: no other service is in the process. */
+  readonly capacity?: CapacityShare | undefined;
 }
 
 /** `now` is the monotonic time, if the caller knows it; otherwise the clock is read. */
@@ -39,6 +42,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /** Maps issuer → subject → calls in flight. */
   const perCaller = new Map<string, Map<string, number>>();
   const cancellations = options.cancellations && new Cancellations(options.cancellations);
+  const { capacity } = options;
   let total = 0;
   let draining = false;
 
@@ -54,7 +58,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
           cause: new Error(options.auditProblem?.() ?? "the audit accepts no lines now"),
         });
       }
-      if (total >= options.concurrentCallsMax) {
+      // The answer does not tell which of the two is full: agents learn nothing about other services.
+      if (total >= options.concurrentCallsMax || capacity?.isFull() === true) {
         throw new Refusal("OVERLOADED", "Too many calls are in progress.", { retryAfterMs: RETRY_AFTER_MS });
       }
       const bySubject = perCaller.get(caller.issuer) ?? new Map<string, number>();
@@ -79,6 +84,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       options.rates?.takeCall(caller, now);
       perCaller.set(caller.issuer, bySubject.set(caller.subject, own + 1));
       total += 1;
+      capacity?.take();
       return mint<Admitted>({ caller });
     },
     limitRate(authorized, now) {
@@ -92,6 +98,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       if (left === 0) bySubject?.delete(caller.subject);
       else bySubject?.set(caller.subject, left);
       total -= 1;
+      capacity?.release();
     },
     drain: () => {
       draining = true;

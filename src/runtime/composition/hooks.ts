@@ -6,6 +6,7 @@ import type { BundleFact } from "../../hub/bundle-fact.ts";
 import type { HubOutcome } from "../../hub/server/listener.ts";
 import type { CallRecordLog } from "../../pipeline/call-record.ts";
 import type { ReviewResult } from "../../pipeline/identity/token-review.ts";
+import type { Capacity } from "../../pipeline/limits/capacity.ts";
 import type { RateTable } from "../../pipeline/limits/rates-shared.ts";
 import type { Config } from "../config/config.ts";
 import type { ReloadCandidate, ReloadEvent } from "../reload/types.ts";
@@ -35,6 +36,8 @@ export interface Hooks {
   readonly onReload?: (event: ReloadEvent, config: Config) => void;
   /** Where a worker counts calls together with the others of its parent; undefined in every other process. */
   readonly rateTable?: RateTable | undefined;
+  /** The calls that the process carries out at once: one object for the service and its tenants; undefined without tenants. */
+  readonly capacity?: Capacity | undefined;
   /** Returns the state of the fleet's bundle, which a member tells its hub. */
   readonly bundle?: (() => BundleFact | undefined) | undefined;
   /** Receives for what the start waits, once. */

@@ -1,15 +1,19 @@
 import { postgresStore } from "../../database/postgres-store.ts";
 import { type AdmissionOptions, createAdmission } from "../../pipeline/admission.ts";
+import { shareOf } from "../../pipeline/limits/capacity.ts";
 import { Rates } from "../../pipeline/limits/rates.ts";
 import { openRateTable } from "../../pipeline/limits/rates-postgres.ts";
 import { type RateTable, SharedRates } from "../../pipeline/limits/rates-shared.ts";
 import type { Config } from "../config/config.ts";
+import { tenantConfigs } from "../config/tenants.ts";
 import { indivisible, workerLimits } from "../config/workers.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
 import { storeUrl } from "./approvals.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 
-interface LimitParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError" | "rateTable"> {
+interface LimitParts
+  extends Pick<Capabilities, "clock" | "monotonic">,
+    Pick<Hooks, "logError" | "rateTable" | "capacity"> {
   readonly audit: Pick<AdmissionOptions, "auditReady" | "auditProblem">;
 }
 
@@ -19,10 +23,8 @@ type Loaded = Pick<LoadedTools, "tools" | "notRegistered">;
  * Reports limits that have no effect, such as a limit for a misspelt tool name. Names are not checked while a tool is not
  * registered because its target is missing: the name may be that tool's.
  */
-export function limitProblems(
-  { limits, approvals, server }: Config,
-  { tools, notRegistered }: Loaded,
-): readonly string[] {
+export function limitProblems(config: Config, { tools, notRegistered }: Loaded): readonly string[] {
+  const { limits, approvals, server } = config;
   const names = new Set(tools.map(({ name }) => name));
   const unknown = Object.keys(limits.rates.tools).filter((name) => !names.has(name) && notRegistered.length === 0);
   const alone = limits.shared && approvals.storeUrlFile === undefined;
@@ -32,9 +34,18 @@ export function limitProblems(
   );
   return [
     ...undivided,
+    ...shareProblems(config),
     ...unknown.map((name) => `limits.rates.tools.${name}: no tool of this name is registered`),
     ...(alone ? ["limits.shared: replicas count together in PostgreSQL: set approvals.storeUrlFile"] : []),
   ];
+}
+
+/** The service itself has a share of its own, next to those of its tenants. */
+function shareProblems(config: Config): readonly string[] {
+  const services = tenantConfigs(config).length + 1;
+  if (services === 1 || shareOf(config.limits.concurrentCallsMax, services) > 0) return [];
+  const who = `the service itself and its tenants, ${services} in all`;
+  return [`limits.concurrentCallsMax: half of it is divided among ${who}: write at least ${services * 2}`];
 }
 
 /** Returns undefined when the store is not PostgreSQL: other stores cannot count calls. */
@@ -52,7 +63,8 @@ function ownLimits({ limits, server, worker }: Config): Config["limits"] {
   return worker === undefined ? limits : workerLimits(limits, server.workers);
 }
 
-export function openLimits(config: Config, { clock, monotonic, audit, logError, rateTable }: LimitParts) {
+export function openLimits(config: Config, { clock, monotonic, audit, logError, ...hooks }: LimitParts) {
+  const { rateTable, capacity } = hooks;
   let limits = ownLimits(config);
   const url = postgresUrlOf(config);
   const isShared = (): boolean => limits.shared || rateTable !== undefined;
@@ -60,6 +72,7 @@ export function openLimits(config: Config, { clock, monotonic, audit, logError, 
   const admission = createAdmission({
     ...audit,
     rates,
+    capacity: capacity?.join(),
     get concurrentCallsMax() {
       return limits.concurrentCallsMax;
     },
@@ -97,6 +110,7 @@ export function openLimits(config: Config, { clock, monotonic, audit, logError, 
     change(next: Config, tools: LoadedTools["tools"]): void {
       const wasShared = limits.shared;
       limits = ownLimits(next);
+      if (next.tenant === undefined) capacity?.change(limits.concurrentCallsMax);
       rates.change({ rules: limits.rates, shared: isShared(), tools: new Set(tools.map(({ name }) => name)) });
       if (limits.shared === wasShared) return;
       // Errors are ignored: sharing was turned off.
