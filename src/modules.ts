@@ -2,6 +2,7 @@ import { riskPoint } from "./approvals/risk-point.ts";
 import { AUDIT_EXPORTERS } from "./audit/export/collectors.ts";
 import type { openConsole } from "./console/routes.ts";
 import type { FleetShown } from "./core/api/inventory.ts";
+import type { TenantShown } from "./core/api/tenants.ts";
 import type { ServerProcesses, ServerProcessOptions } from "./core/server-process.ts";
 import { postgresStore } from "./database/postgres-store.ts";
 import { sqliteStore } from "./database/sqlite.ts";
@@ -32,6 +33,8 @@ export interface ServedParts extends Omit<Service, "learning">, ServicePart {
   /** Returns the open listeners. */
   readonly listening: () => readonly ListenerState[];
   readonly fleet: () => FleetShown;
+  /** Returns the tenants; undefined in a service that has none, and in a tenant. */
+  readonly tenants: (() => readonly TenantShown[]) | undefined;
   readonly auditDir: string;
   /** Undefined while MCP is off. */
   readonly mcp: McpSettings | undefined;
@@ -128,8 +131,12 @@ export const MODULES = {
       ({ hub }) => hub && { hub },
     ),
     served(
+      () => import("./http/routes/tenants.ts"),
+      ({ tenants }) => tenants && { tenants },
+    ),
+    served(
       () => import("./http/routes/halts.ts"),
-      ({ halts, registry, detector }) => ({ halts, registry, detector }),
+      ({ halts, registry, detector, tenants }) => ({ halts, registry, detector, tenants }),
     ),
     served(
       () => import("./http/routes/explain.ts"),

@@ -283,6 +283,7 @@ function servedParts(config: Config, service: Service, { workers, bundle }: Stat
   });
   return {
     fleet,
+    tenants: undefined,
     auditDir: pathFrom(config, config.audit.dir),
     mcp: config.mcp.enabled
       ? { ...config.mcp, approvalPage: config.approvals.pageUrl, attaches: service.attaches }

@@ -22,6 +22,7 @@ const ROWS = {
   "audit:read": { opens: "`/audit` and below" },
   "metrics:read": { opens: "`/metrics`, `/systems`, and the details of `/readyz`" },
   "configuration:read": { opens: "`/configuration`: the settings in use, without secrets and paths" },
+  "tenants:read": { opens: "`/tenants`, for operators of a service that has tenants: `stc tenants`" },
   "tools:read": { opens: "`/catalog`: every tool with its policies, schemas and who may call it" },
   "tools:learn": { opens: "what a tool's answers look like, without their values: `stc learn`" },
   "quotas:read": { opens: "`GET /quotas`, who has used how much: `stc quotas list`" },

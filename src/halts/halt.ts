@@ -4,7 +4,7 @@ import type { CallerContext, Tool } from "../core/types.ts";
 import type { Row } from "../database/dialect.ts";
 import { integer, oneOf, optionalInteger, text } from "../database/rows.ts";
 
-/** Which calls a halt stops. `value`: a tool, a system, a subject or a session; empty for `all`. */
+/** Which calls a halt stops. `value`: a tool, a system, a subject, a session or a tenant; empty for `all`. */
 export interface HaltTarget {
   readonly kind: (typeof HALT_KINDS)[number];
   /** The issuer of a caller; empty for other kinds. */
@@ -32,6 +32,8 @@ export interface HaltableCall {
   readonly caller: CallerContext;
   /** The session that the agent named itself. */
   readonly session: string | undefined;
+  /** The tenant that is called, when the halts of the service judge the call. */
+  readonly tenant?: string | undefined;
 }
 
 export function toHalt(row: Row): CallHalt {
@@ -72,6 +74,7 @@ export class HaltIndex {
     tool: new Map<string, CallHalt[]>(),
     system: new Map<string, CallHalt[]>(),
     session: new Map<string, CallHalt[]>(),
+    tenant: new Map<string, CallHalt[]>(),
   };
   readonly #subjects = new Map<string, CallHalt[]>();
 
@@ -92,13 +95,14 @@ export class HaltIndex {
    * Returns the halts that stop the call. A halted caller is stopped as the token's own subject, and as any actor of its `act` chain,
    * by issuer and subject. An actor that names no issuer is stopped by its subject alone: it may be the halted one.
    */
-  matching({ tool, caller, session }: HaltableCall): readonly CallHalt[] {
+  matching({ tool, caller, session, tenant }: HaltableCall): readonly CallHalt[] {
     const { issuer, subject, actors, actorIssuers = [] } = caller;
     const found = [
       ...this.#all,
       ...(this.#by.tool.get(tool.name) ?? NONE),
       ...(this.#by.system.get(tool.target.system) ?? NONE),
       ...(this.#subjects.get(subject) ?? NONE).filter(({ target }) => target.issuer === issuer),
+      ...((tenant !== undefined && this.#by.tenant.get(tenant)) || NONE),
     ];
     for (const [at, actor] of actors.entries()) {
       const own = actorIssuers[at];
@@ -114,8 +118,15 @@ export class HaltIndex {
 
 const NONE: readonly CallHalt[] = [];
 
-/** Returns the refusal of a call that these halts stop. The agent learns that it is halted and until when, but not why. */
-export function haltedRefusal(halts: readonly CallHalt[], now: number): Refusal {
+/**
+ * Returns the refusal of a call that these halts stop. The agent learns that it is halted and until when, but not why. `ofService`:
+ * the call is a tenant's, and its operators cannot list the halt.
+ */
+export function haltedRefusal(
+  halts: readonly CallHalt[],
+  now: number,
+  { ofService = false }: { readonly ofService?: boolean } = {},
+): Refusal {
   const ends = halts.map(({ until }) => until ?? Number.POSITIVE_INFINITY);
   const until = Math.max(...ends);
   const isKnown = Number.isFinite(until);
@@ -123,7 +134,7 @@ export function haltedRefusal(halts: readonly CallHalt[], now: number): Refusal 
   const ending = at === undefined ? "Do not repeat it." : `Do not repeat it before ${at}.`;
   return new Refusal("HALTED", `The service's operators have halted this call. ${ending}`, {
     ...(at !== undefined && { details: { until: at }, retryAfterMs: Math.max(1, Math.ceil(until - now)) }),
-    findings: halts.map(({ id }) => finding(`halt ${id}`)),
+    findings: halts.map(({ id }) => finding(`halt ${id}${ofService ? " of the service" : ""}`)),
   });
 }
 

@@ -24,12 +24,20 @@ interface HaltsOptions {
   readonly monotonic: () => number;
   readonly log: (message: string, cause: unknown) => void;
   readonly whenUnknown: WhenUnknown;
+  /** The halts of the service in one of its tenants, which they stop besides the tenant's own. */
+  readonly serviceHalts?: ServiceHalts | undefined;
 }
+
+/** The halts of a service, as they judge calls of one of its tenants. */
+export type ServiceHalts = Pick<Halts, "refusalFor" | "listen" | "stopsAll">;
 
 export type NewHalt = Omit<HaltToSet, "id">;
 
-/** Gets the halts that are new, and those of them that end running calls, too. */
-type HaltListener = (added: HaltIndex, cancelling: HaltIndex) => void;
+/** Returns why halts stop a call; undefined when they do not. */
+type Halting = (call: HaltableCall) => Refusal | undefined;
+
+/** Gets what the new halts stop, and what those of them stop that end running calls, too. */
+type HaltListener = (added: Halting, cancelling: Halting) => void;
 
 /**
  * The halts in force, as a snapshot that is read without I/O. Every process reads them again twice a second, so that a halt takes
@@ -85,23 +93,46 @@ export class Halts {
   /** Calls `listener` when halts have come into force, before any call is judged by them. */
   listen(listener: HaltListener): void {
     this.#listeners.add(listener);
+    this.#options.serviceHalts?.listen(listener);
   }
 
   /** Returns why the call must not start: HALTED, or POLICY_STATE_UNAVAILABLE for a change. Without halts, looks at nothing. */
   refusalFor(call: HaltableCall): Refusal | undefined {
-    if (this.#isQuiet) return undefined;
-    const halted = this.refusalBy(this.#index, call);
+    const { serviceHalts } = this.#options;
+    if (this.#isQuiet) return serviceHalts?.refusalFor(call);
+    const halted = this.#refusalBy(this.#index, call) ?? serviceHalts?.refusalFor(call);
     if (halted !== undefined) return halted;
     return this.#refusesChanges && call.tool.classification !== "read" ? unknownRefusal(RETRY_MS) : undefined;
   }
 
+  /** Returns these halts for a tenant: those that name it or none. */
+  forTenant(tenant: string): ServiceHalts {
+    const within =
+      (halting: Halting): Halting =>
+      (call) =>
+        halting({ ...call, tenant });
+    const refusalFor = within((call) => this.refusalFor(call));
+    return {
+      refusalFor: (call) => (this.#isQuiet ? undefined : refusalFor(call)),
+      listen: (listener) => this.listen((added, cancelling) => listener(within(added), within(cancelling))),
+      stopsAll: () => this.stopsAll(tenant),
+    };
+  }
+
+  /** Returns whether a halt stops every call: of the tenant, or of the service itself. */
+  stopsAll(tenant?: string): boolean {
+    const stops = ({ target: { kind, value } }: CallHalt): boolean =>
+      kind === "all" || (kind === "tenant" && value === tenant);
+    return this.active.some(stops) || this.#options.serviceHalts?.stopsAll() === true;
+  }
+
   /** Returns the refusal of a call that one of these halts stops. */
-  refusalBy(index: HaltIndex, call: HaltableCall): Refusal | undefined {
+  #refusalBy(index: HaltIndex, call: HaltableCall): Refusal | undefined {
     const matching = index.matching(call);
     if (matching.length === 0) return undefined;
     const now = this.#now();
     const inForce = matching.filter(({ until }) => until === undefined || until > now);
-    return inForce.length === 0 ? undefined : haltedRefusal(inForce, now);
+    return inForce.length === 0 ? undefined : haltedRefusal(inForce, now, { ofService: call.tenant !== undefined });
   }
 
   /** The halts in force that this process knows. */
@@ -192,7 +223,12 @@ export class Halts {
     if (added.length > 0) {
       const cancelling = new HaltIndex(added.filter(({ cancelRunning }) => cancelRunning));
       const index = new HaltIndex(added);
-      for (const listener of this.#listeners) listener(index, cancelling);
+      for (const listener of this.#listeners) {
+        listener(
+          (call) => this.#refusalBy(index, call),
+          (call) => this.#refusalBy(cancelling, call),
+        );
+      }
     }
     if (!isSame || isFirst) this.#writeFile();
   }

@@ -58,6 +58,7 @@ interface MetricSources {
 export interface Metrics {
   readonly contentType: string;
   readonly load: LoadMetrics;
+  readonly register: Registry;
   text(): Promise<string>;
   /** Returns the values by metric, for a process that adds up those of several. */
   values(): ReturnType<Registry["getMetricsAsJSON"]>;
@@ -80,10 +81,18 @@ const SYNC_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025
 const HUB_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1];
 const BATCH_ENTRIES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
+interface MetricsOptions {
+  readonly register?: Registry;
+  /** The tenant whose metrics these are: they have its name as the label `tenant`, and none is of the process. */
+  readonly tenant?: string | undefined;
+}
+
 /** Creates the Prometheus metrics. Label values come from closed lists: all unknown tools share one. */
-export function createMetrics(register: Registry = new Registry()): Metrics {
+export function createMetrics({ register = new Registry(), tenant }: MetricsOptions = {}): Metrics {
   const registers = [register];
-  collectDefaultMetrics({ register });
+  const ofProcess = tenant === undefined ? registers : [];
+  if (tenant === undefined) collectDefaultMetrics({ register });
+  else register.setDefaultLabels({ tenant });
   /** Tool → decision and refusal code or OK → number of calls. */
   const calls = new Map<string, Map<string, { readonly decision: string; readonly code: string; count: number }>>();
   new Counter({
@@ -168,7 +177,8 @@ export function createMetrics(register: Registry = new Registry()): Metrics {
 
   return {
     contentType: register.contentType,
-    load: createLoadMetrics(registers),
+    load: createLoadMetrics(registers, ofProcess),
+    register,
     text: () => register.metrics(),
     values: () => register.getMetricsAsJSON(),
     observeCall({ tool, decision, request, protocol, error, stages: times = {}, count = 1 }) {
@@ -216,6 +226,25 @@ export function createMetrics(register: Registry = new Registry()): Metrics {
       register.registerMetric(pointTimes(sources));
     },
   };
+}
+
+/** Returns the metrics of a service, whose text holds those of its tenants, too. */
+export function withTenants(service: Metrics, tenants: () => Iterable<Metrics>): Metrics {
+  return { ...service, text: () => textOf([service, ...tenants()].map(({ register }) => register)) };
+}
+
+/** Returns one exposition, in which each metric occurs once, with the samples of all registers. */
+async function textOf(registers: readonly Registry[]): Promise<string> {
+  const names = new Set(registers.flatMap((register) => register.getMetricsAsArray().map(({ name }) => name)));
+  const metrics = await Promise.all(
+    [...names].map(async (name) => {
+      const having = registers.filter((register) => register.getSingleMetric(name) !== undefined);
+      const texts = await Promise.all(having.map((register) => register.getSingleMetricAsString(name)));
+      // The first two lines are HELP and TYPE.
+      return texts.flatMap((text, at) => text.split("\n").slice(at === 0 ? 0 : 2)).join("\n");
+    }),
+  );
+  return `${metrics.join("\n\n")}\n`;
 }
 
 function ofKey<Key, Value>(map: Map<Key, Value>, key: Key, make: () => Value): Value {

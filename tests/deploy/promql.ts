@@ -18,7 +18,7 @@ const VALUES: Readonly<Record<string, ReadonlySet<string>>> = {
 /** Returns the series that the service defines, with their labels, as a scraper stores them. */
 export function exposedSeries(): ReadonlyMap<string, Labels> {
   const register = new Registry();
-  const metrics = createMetrics(register);
+  const metrics = createMetrics({ register });
   metrics.watch({});
   metrics.load.watchConnections(() => 0);
   const defined = register.getMetricsAsArray() as unknown as readonly Defined[];

@@ -32,6 +32,7 @@ const parts = serverParts({
     inventory: unusedFunction,
     halts: unused,
     hub: unused,
+    tenants: unusedFunction,
     evaluate: unusedFunction,
     explain: unusedFunction,
     dataFlow: unusedFunction,
@@ -140,7 +141,15 @@ test("the listener for operators has probes and metrics only", () => {
 });
 
 test("what needs a part of the service that there is not does not exist", async () => {
-  const { approvals: _approvals, reload: _reload, resourceMetadata: _metadata, mcp: _mcp, hub: _hub, ...bare } = parts;
+  const {
+    approvals: _approvals,
+    reload: _reload,
+    resourceMetadata: _metadata,
+    mcp: _mcp,
+    hub: _hub,
+    tenants: _tenants,
+    ...bare
+  } = parts;
   const app = createServer(bare, await endpointsWith(bare));
   for (const endpoint of ENDPOINTS) {
     const answer = await app.inject({ method: endpoint.method, url: urlOf(endpoint) });

@@ -5,7 +5,7 @@ import { CALL, callHeaders, hubSection, issuers, startIdentityService } from "..
 import { ENDPOINTS } from "./server-parts.ts";
 
 /** Endpoints that this configuration does not have. */
-const ELSEWHERE = ["POST /reload"];
+const ELSEWHERE = ["POST /reload", "GET /tenants"];
 /** It asks for no token: what is sent there is signed. */
 const SIGNED = "POST /webhooks/:name/decisions";
 const SOME_ID = "01900000-0000-7000-8000-000000000000";

@@ -14,8 +14,8 @@ afterAll(() => world.end());
 
 const ALL = Object.keys(OPERATOR_PERMISSIONS);
 const ID = "01900000-0000-7000-8000-000000000000";
-/** Endpoints with special cases: `/readyz` answers without a token, with details for operators; `/reload` needs a file. */
-const OTHERS = ["/readyz", "/reload"];
+/** Endpoints with special cases: `/readyz` answers without a token, with details for operators; `/reload` needs a file, `/tenants` tenants. */
+const OTHERS = ["/readyz", "/reload", "/tenants"];
 const rows = ENDPOINTS.flatMap((endpoint) =>
   endpoint.permission === undefined || OTHERS.includes(endpoint.path)
     ? []

@@ -75,12 +75,13 @@ export interface LoadMetrics {
 
 const DELAY_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5];
 
-export function createLoadMetrics(registers: Registry[]): LoadMetrics {
+/** `ofProcess` gets what a process counts once, whatever tenants it has. */
+export function createLoadMetrics(registers: Registry[], ofProcess: Registry[]): LoadMetrics {
   const delay = new Histogram({
     name: "stc_event_loop_delay_seconds",
     help: "Delay of the event loop, measured 20 times a second",
     buckets: DELAY_SECONDS,
-    registers,
+    registers: ofProcess,
   });
   const shed = new Counter({
     name: "stc_shed_total",
@@ -92,7 +93,7 @@ export function createLoadMetrics(registers: Registry[]): LoadMetrics {
     name: "stc_connections_ended_total",
     help: "Connections that the service closed: too many (from one source or in all), too slow, or not sending a valid request",
     labelNames: ["reason"],
-    registers,
+    registers: ofProcess,
   });
   const unknown = new Counter({
     name: "stc_unknown_routes_total",
@@ -111,7 +112,7 @@ export function createLoadMetrics(registers: Registry[]): LoadMetrics {
       new Gauge({
         name: "stc_connections",
         help: "Open connections that have sent a request",
-        registers,
+        registers: ofProcess,
         collect() {
           this.set(counts.reduce((sum, each) => sum + each(), 0));
         },

@@ -23,6 +23,8 @@ export interface HaltsPart {
   readonly halts: Halts;
   readonly registry: Registry;
   readonly detector: () => Snapshot["detector"];
+  /** Returns the tenants, which halts may name; undefined in a service that has none, and in a tenant. */
+  readonly tenants: (() => readonly { readonly name: string }[]) | undefined;
 }
 
 const { endpoint } = endpointsWith<HaltsPart>();
@@ -62,13 +64,14 @@ const haltBody = z.discriminatedUnion("kind", [
     ...shared,
   }),
   z.strictObject({ kind: z.literal("session"), session: z.string().regex(/^[\x21-\x7e]{1,132}$/), ...shared }),
+  z.strictObject({ kind: z.literal("tenant"), tenant: nameOf(NAME_CHARACTERS_MAX), ...shared }),
 ]);
 
 type HaltBody = z.output<typeof haltBody>;
 
 const operators = { audience: "operators", recordsForgeries: true } as const;
 
-/** The kill switch: operators stop calls of a tool, a system, a caller or a session, or all of them. */
+/** The kill switch: operators stop calls of a tool, a system, a caller, a session or a tenant, or all of them. */
 export const endpoints: readonly Endpoint<HaltsPart>[] = [
   endpoint({
     method: "GET",
@@ -87,7 +90,7 @@ export const endpoints: readonly Endpoint<HaltsPart>[] = [
   endpoint({
     method: "POST",
     path: "/halts",
-    summary: "Halt calls: of a tool, a system, a caller or a session, or all of them.",
+    summary: "Halt calls: of a tool, a system, a caller, a session or a tenant, or all of them.",
     ...operators,
     permission: "halts:write",
     body: haltBody,
@@ -134,21 +137,32 @@ export const endpoints: readonly Endpoint<HaltsPart>[] = [
 ];
 
 /** An alias names its tool. */
-function targetOf(body: HaltBody, { registry }: HaltsPart): HaltTarget {
+function targetOf(body: HaltBody, { registry, tenants }: HaltsPart): HaltTarget {
   if (body.kind === "all") return { kind: "all", issuer: "", value: "" };
   if (body.kind === "caller") return { kind: "caller", issuer: body.issuer, value: body.subject };
   if (body.kind === "tool")
     return { kind: "tool", issuer: "", value: registry.find(body.tool).registered?.tool.name ?? body.tool };
-  return body.kind === "system"
-    ? { kind: "system", issuer: "", value: body.system }
-    : { kind: "session", issuer: "", value: body.session };
+  if (body.kind === "system") return { kind: "system", issuer: "", value: body.system };
+  if (body.kind === "session") return { kind: "session", issuer: "", value: body.session };
+  if (tenants === undefined)
+    throw new Refusal("MALFORMED_REQUEST", "kind: only operators of a service that has tenants can halt one.");
+  return { kind: "tenant", issuer: "", value: body.tenant };
 }
 
 /** A halt must work in an emergency, and another replica may know the name: an unknown one is a note. */
-function notesOn({ target: { kind, value } }: CallHalt, { registry }: HaltsPart): readonly string[] {
+function notesOn(
+  { target: { kind, value } }: CallHalt,
+  { registry, tenants = () => [] }: HaltsPart,
+): readonly string[] {
   const tools = registry.list().map(({ tool }) => tool);
-  const known = new Set(kind === "tool" ? tools.map(({ name }) => name) : tools.map(({ target }) => target.system));
-  if ((kind !== "tool" && kind !== "system") || known.has(value)) return [];
+  const names = {
+    tool: tools.map(({ name }) => name),
+    system: tools.map(({ target }) => target.system),
+    tenant: tenants().map(({ name }) => name),
+  };
+  if (kind !== "tool" && kind !== "system" && kind !== "tenant") return [];
+  const known = new Set(names[kind]);
+  if (known.has(value)) return [];
   return [`no ${kind} of this service is called ${value}${hint(value, known)}: the halt is in force all the same`];
 }
 

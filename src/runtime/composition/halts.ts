@@ -12,7 +12,7 @@ import { logDirOf } from "./instance.ts";
 /** In the folder of the log, which belongs to this process alone. */
 const FILE = "halts.json";
 
-interface HaltParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError"> {
+interface HaltParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError" | "serviceHalts"> {
   readonly state: StateOperations;
   readonly journal: AuditLog["journal"];
   readonly newId: () => string;
@@ -31,7 +31,7 @@ export function endHaltedCalls(
   { callRecords, waitingRoom }: { readonly callRecords: CallRecords; readonly waitingRoom: WaitingRoom },
 ): void {
   halts.listen((added, cancelling) => {
-    waitingRoom.halt((call) => halts.refusalBy(added, call));
-    callRecords.halt((call, isRunning) => halts.refusalBy(isRunning ? cancelling : added, call));
+    waitingRoom.halt(added);
+    callRecords.halt((call, isRunning) => (isRunning ? cancelling : added)(call));
   });
 }

@@ -2,6 +2,7 @@ import type { ApprovalCallback } from "../../approvals/callback.ts";
 import type { EntryDraft } from "../../audit/entry.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
 import type { CertificateEvent, UpstreamEvent } from "../../core/target-kind.ts";
+import type { ServiceHalts } from "../../halts/halts.ts";
 import type { BundleFact } from "../../hub/bundle-fact.ts";
 import type { HubOutcome } from "../../hub/server/listener.ts";
 import type { CallRecordLog } from "../../pipeline/call-record.ts";
@@ -40,6 +41,8 @@ export interface Hooks {
   readonly capacity?: Capacity | undefined;
   /** Returns the state of the fleet's bundle, which a member tells its hub. */
   readonly bundle?: (() => BundleFact | undefined) | undefined;
+  /** The halts of the service in one of its tenants, which they stop, too; undefined in the service itself. */
+  readonly serviceHalts?: ServiceHalts | undefined;
   /** Receives for what the start waits, once. */
   readonly onWait?: (message: string) => void;
   /** Receives each request of a hub's member: its method, how it ended, and its duration. */

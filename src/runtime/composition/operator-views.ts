@@ -1,5 +1,7 @@
 import type { AuditLog } from "../../audit/audit-log.ts";
+import type { TenantShown } from "../../core/api/tenants.ts";
 import type { EpochMs } from "../../core/types.ts";
+import type { Admission } from "../../pipeline/admission.ts";
 import type { AccessQuestion } from "../../pipeline/evaluation.ts";
 import type { Learning } from "../../pipeline/learning/learning.ts";
 import type { ObserverSlot } from "../../pipeline/output-filter.ts";
@@ -18,11 +20,30 @@ interface ViewedParts {
   readonly quotas: ReturnType<typeof openQuotas>["slot"];
   readonly ids: () => string;
   readonly clock: () => EpochMs;
+  readonly admission: Pick<Admission, "inFlight">;
 }
 
 /** Returns what operators and other programs may ask a service about itself. Each loads its code at the first use. */
-export function operatorViews({ snapshots, reloading, audit, halts, approvals, quotas, ids, clock }: ViewedParts) {
+export function operatorViews(parts: ViewedParts) {
+  const { snapshots, reloading, audit, halts, approvals, quotas, ids, clock, admission } = parts;
   return {
+    /** Returns what the operators of a service see of it as one of its tenants. */
+    summary(): Omit<TenantShown, "name"> {
+      const state = reloading.state();
+      return {
+        tools: snapshots.current().registry.list().length,
+        callsInFlight: admission.inFlight(),
+        audit: audit.health().status,
+        halted: halts.stopsAll(),
+        ...(state !== undefined && {
+          configuration: {
+            generation: state.generation,
+            since: state.since,
+            problems: state.lastRefused?.problems ?? 0,
+          },
+        }),
+      };
+    },
     /** Returns the tools, systems and settings in use, for operators; loads their code at the first use. */
     inventory: async () => {
       const { inventoryOf } = await import("../inventory/inventory.ts");

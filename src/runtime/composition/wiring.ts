@@ -273,6 +273,7 @@ function serviceOf(opened: Opened) {
       quotas: quotas.slot,
       ids: CAPABILITIES.ids,
       clock,
+      admission,
     }),
     reload: reloading.reload,
     listeners: parts.listeners,
