@@ -4,7 +4,7 @@ import type { OperatorPermission } from "../core/operator-permissions.ts";
 import type { CallerContext, EpochMs, Json } from "../core/types.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
 import type { Audience, CallerVerifier } from "../pipeline/caller-context.ts";
-import type { Shedding } from "../pipeline/limits/shedding.ts";
+import type { Shedder } from "../pipeline/limits/shedding.ts";
 import type { ConcurrencyLimitOptions, RequestRateLimiter } from "./connections/request-limits.ts";
 import type { ReceivedRequest } from "./messages.ts";
 import type { Metrics } from "./metrics.ts";
@@ -80,7 +80,7 @@ export interface ListenerParts extends BodyLimits, PeerLimits {
 
 /** What a listener lends its endpoints, in addition to the part of the service that each of them has. */
 export interface EndpointServices extends ListenerParts {
-  readonly shedding?: Shedding | undefined;
+  readonly shedding?: Shedder | undefined;
   /** Rate limit per caller for requests other than calls; without it, they are not rate-limited. */
   readonly requestRate?: RequestRateLimiter | undefined;
   readonly routes: readonly Route[];

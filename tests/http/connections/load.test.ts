@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from "bun:test";
-import { LOOP_MEASURE_EVERY_MS, Shedding } from "../../../src/pipeline/limits/shedding.ts";
+import { LOOP_MEASURE_EVERY_MS, type Shedder, Shedding } from "../../../src/pipeline/limits/shedding.ts";
 import { until } from "../../support/until.ts";
 import { AGENTS_SERVERS } from "../agents-servers.ts";
 import { type LoadStand, openLoadStand, Wire, wholeCall } from "../load-stand.ts";
@@ -159,18 +159,18 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
         shedding.measure();
       }
     };
-    /** Of a thousand calls that come one after another in the same turn, each of which takes so long. */
-    const taken = (callMs: number): number => {
+    /** Of so many calls that come one after another in the same turn, each of which takes so long. */
+    const taken = (callMs: number, shedder: Shedder = shedding, calls = 1_000): number => {
       let count = 0;
-      for (let made = 0; made < 1_000; made += 1) {
-        if (shedding.refuses()) continue;
+      for (let made = 0; made < calls; made += 1) {
+        if (shedder.refuses()) continue;
         count += 1;
         now += callMs;
       }
       return count;
     };
     measure(0);
-    return { measure, taken };
+    return { measure, taken, another: () => shedding.another() };
   }
 
   test("an overloaded loop takes what it has time for, until it has been on time for a while", () => {
@@ -208,5 +208,55 @@ describe.each(AGENTS_SERVERS)("with the HTTP server %s", (http) => {
     const { measure, taken } = loop();
     measure(10_000, 50);
     expect(taken(0)).toBe(1_000);
+  });
+
+  describe("services of one process", () => {
+    /** Two tenants and the service itself, on a loop that is overloaded. */
+    function overloaded() {
+      const { measure, taken, another } = loop();
+      const [noisy, quiet, third] = [another(), another(), another()];
+      measure(200, 5);
+      return { measure, taken, noisy, quiet, third };
+    }
+
+    test("a tenant that sends little is served, however much another sends and however late the loop is", () => {
+      const { measure, taken, noisy, quiet } = overloaded();
+      for (let round = 0; round < 100; round += 1) {
+        expect(taken(100, noisy)).toBe(32);
+        expect(taken(0, quiet, 16)).toBe(16);
+        expect(noisy.refuses()).toBe(true);
+        measure(3_000);
+      }
+    });
+
+    test("whoever comes late gets an equal share of what was accepted in time, and no more", () => {
+      const { measure, taken, noisy, quiet, third } = overloaded();
+      expect(taken(2, noisy)).toBe(125);
+      expect([taken(2, quiet), taken(2, third)]).toEqual([63, 42]);
+      expect([taken(2, noisy), taken(2, quiet)]).toEqual([0, 0]);
+      measure(200);
+      // Three are known to call: each has a third from the beginning.
+      expect(taken(2, noisy)).toBe(125);
+      expect([taken(2, quiet), taken(2, third), taken(2)]).toEqual([42, 42, 32]);
+    });
+
+    test("tenants whose calls come by turns are shed alike", () => {
+      const { taken, noisy, quiet } = overloaded();
+      let [first, second] = [0, 0];
+      for (let made = 0; made < 1_000; made += 1) {
+        first += taken(2, noisy, 1);
+        second += taken(2, quiet, 1);
+      }
+      expect([first, second]).toEqual([63, 63]);
+    });
+
+    test("a tenant alone is shed as a service without tenants", () => {
+      const { measure, taken, noisy } = overloaded();
+      expect(taken(2, noisy)).toBe(125);
+      measure(0, 19);
+      expect(taken(2, noisy)).toBe(125);
+      measure(0, 21);
+      expect(taken(2, noisy)).toBe(1_000);
+    });
   });
 });
