@@ -70,6 +70,7 @@ export function assertionSigner({ issuer, privateKey, now, newId }: AssertionOpt
     const act = actorChain(caller.actors);
     return new SignJWT({
       callerIssuer: caller.issuer,
+      ...(caller.tenant !== undefined && { tenant: caller.tenant }),
       ...(act !== undefined && { act }),
       tool,
       method,

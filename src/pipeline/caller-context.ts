@@ -25,6 +25,7 @@ import { assertTokenLength, bearerToken, type ReadToken, readToken } from "./ide
 import { authUnavailable, unauthenticated } from "./identity/refusal.ts";
 import { type Credential, credentialOf, type RevocationList } from "./identity/revocations.ts";
 import type { RoleBindings } from "./identity/roles.ts";
+import { selectedBy, speaksFor } from "./identity/tenants.ts";
 
 const DEFAULT_PERMISSIONS_CLAIM = "permissions";
 const DEFAULT_CACHE_ENTRIES_MAX = 10_000;
@@ -39,6 +40,8 @@ export type Audience = "agents" | "operators";
 
 export interface CallerVerifierOptions {
   readonly issuers: readonly IssuerProfile[];
+  /** The tenant whose callers are identified, and nobody else; undefined: the service itself, which has no tenant's callers. */
+  readonly tenant?: string | undefined;
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   readonly cacheEntriesMax?: number;
@@ -132,7 +135,8 @@ class TokenVerifier implements CallerVerifier {
   constructor(options: CallerVerifierOptions) {
     this.#options = options;
     this.#cache = new TokenCache(options.cacheEntriesMax ?? DEFAULT_CACHE_ENTRIES_MAX);
-    this.#certificateCallers = new CertificateCallers(options.certificateCallers ?? []);
+    const { certificateCallers = [], tenant } = options;
+    this.#certificateCallers = new CertificateCallers(certificateCallers.filter((caller) => caller.tenant === tenant));
     this.#issuers = this.#openIssuers(options.issuers, options.former);
   }
 
@@ -164,7 +168,7 @@ class TokenVerifier implements CallerVerifier {
   }
 
   assertOperator({ issuer, subject }: Pick<CallerContext, "issuer" | "subject">): void {
-    if (this.#issuers.get(issuer)?.some(({ operators }) => operators) !== true) {
+    if (this.#issuers.get(issuer)?.some((one) => one.operators && this.#isFor(one)) !== true) {
       throw unauthenticated("wrongAudience", "the person's issuer is not for operators");
     }
     const issuedAtMs = this.#options.clock();
@@ -181,7 +185,7 @@ class TokenVerifier implements CallerVerifier {
     readonly subject: string;
   }): CallerContext {
     const nowMs = this.#options.clock();
-    const agents = [...this.#issuers.values()].flat().filter(({ operators }) => !operators);
+    const agents = [...this.#issuers.values()].flat().filter((one) => !one.operators && this.#isFor(one));
     const name = issuer ?? (agents.length === 1 ? agents[0]?.issuer : undefined);
     const known = agents.find((one) => one.issuer === name);
     const certified = this.#certificateCallers.permissionsOf({ issuer: name, subject });
@@ -191,7 +195,16 @@ class TokenVerifier implements CallerVerifier {
     const problem = subjectProblem(subject);
     if (problem !== undefined) throw unauthenticated("invalid", `subject: ${problem}`);
     const permissions = [...(known?.subjectPermissions?.get(subject) ?? []), ...(certified ?? [])];
-    const agent = { issuer: name, subject, permissions, actors: [], session: undefined, expiresAt: nowMs / 1_000 };
+    const { tenant } = this.#options;
+    const agent = {
+      issuer: name,
+      subject,
+      permissions,
+      actors: [],
+      session: undefined,
+      expiresAt: nowMs / 1_000,
+      ...(tenant !== undefined && { tenant }),
+    };
     const credential = credentialOf(agent, { digests: [], jti: undefined, issuedAtMs: nowMs });
     this.#options.revocations?.().assertNotRevoked(credential);
     return this.#withRoles(agent, AGENT_WITHOUT_TOKEN, nowMs).caller;
@@ -211,6 +224,11 @@ class TokenVerifier implements CallerVerifier {
     this.#epoch += 1;
     this.#cache.clear();
     this.#inFlight = new Map();
+  }
+
+  /** Returns whether callers here can have tokens of the issuer. */
+  #isFor(issuer: Pick<IssuerProfile, "tenants">): boolean {
+    return speaksFor(issuer, this.#options.tenant);
   }
 
   #verifyCertificate(certificate: ClientCertificate): Verified | undefined {
@@ -318,15 +336,17 @@ class TokenVerifier implements CallerVerifier {
     former: CallerVerifierOptions["former"],
   ): ReadonlyMap<string, readonly Issuer[]> {
     const problems = [
-      ...profileProblems(profiles, (profile) => this.#options.bindings?.has(profile) === true),
+      ...profileProblems(profiles, (profile) => this.#options.bindings?.has(profile) === true || !this.#isFor(profile)),
       ...certificateCallerProblems(this.#options.certificateCallers ?? []),
     ];
     const issuers = new Map<string, readonly Issuer[]>();
     for (const [index, profile] of profiles.entries()) {
       const keys = this.#keysOf(profile, former);
       const { issuer } = profile;
-      if ("candidates" in keys) issuers.set(issuer, [...(issuers.get(issuer) ?? []), issuerOf(profile, keys)]);
-      else problems.push(...keys.map((problem) => `jwt.issuers[${index}].keys: ${problem}`));
+      if ("candidates" in keys) {
+        const { tenant } = this.#options;
+        issuers.set(issuer, [...(issuers.get(issuer) ?? []), { ...issuerOf(profile, keys), tenant }]);
+      } else problems.push(...keys.map((problem) => `jwt.issuers[${index}].keys: ${problem}`));
     }
     if (problems.length > 0) throw new StartupError(problems);
     return issuers;
@@ -354,14 +374,13 @@ const AGENT_WITHOUT_TOKEN = { claims: undefined, operators: false } as const;
  * @throws {Refusal} UNAUTHENTICATED for a token that is for both
  */
 function kindOf(kinds: readonly Issuer[], aud: unknown): Issuer | undefined {
-  const audiences: readonly unknown[] = Array.isArray(aud) ? aud : [aud];
-  const meant = kinds.filter(({ audience }) => [audience].flat().some((one) => audiences.includes(one)));
+  const meant = selectedBy(kinds, aud);
   if (meant.length > 1)
     throw unauthenticated("wrongAudience", "aud: names agents and operators, and is valid for none");
   return meant[0] ?? kinds[0];
 }
 
-function issuerOf(profile: IssuerProfile, keys: IssuerKeys): Issuer {
+function issuerOf(profile: IssuerProfile, keys: IssuerKeys): Omit<Issuer, "tenant"> {
   const kind = profile.profile ?? "generic";
   return {
     issuer: profile.issuer,
@@ -375,6 +394,7 @@ function issuerOf(profile: IssuerProfile, keys: IssuerKeys): Issuer {
     maxLifetimeSeconds: profile.maxLifetimeSeconds ?? PROFILE_RULES[kind].maxLifetimeSeconds,
     clockToleranceSeconds: profile.clockToleranceSeconds ?? CLOCK_TOLERANCE_SECONDS_DEFAULT,
     claims: profile.claims ?? [],
+    tenants: profile.tenants,
     keys,
     review: profile.review,
   };

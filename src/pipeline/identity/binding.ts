@@ -21,6 +21,8 @@ export interface CertificateCaller {
   readonly issuer: string;
   readonly subject: string;
   readonly permissions: readonly string[];
+  /** Tenant of the caller; undefined for a caller of the service itself. */
+  readonly tenant?: string | undefined;
 }
 
 /** Returns the problems, each with the field to fix. A certificate must represent a subject that a token could name. */
@@ -81,6 +83,7 @@ export class CertificateCallers {
       actors: [],
       session: undefined,
       expiresAt: Math.floor(certificate.notAfterMs / 1000),
+      ...(known.tenant !== undefined && { tenant: known.tenant }),
     });
   }
 }

@@ -4,6 +4,7 @@ import { PROFILE_RULES, type TokenProfile } from "./profiles.ts";
 import type { ReadToken } from "./reader.ts";
 import { unauthenticated } from "./refusal.ts";
 import type { TokenOrigin } from "./revocations.ts";
+import { type IssuerTenants, readTenant } from "./tenants.ts";
 
 export const CLOCK_TOLERANCE_SECONDS_DEFAULT = 5;
 const SUBJECT_CHARACTERS_MAX = 256;
@@ -46,6 +47,10 @@ export interface ClaimRules {
   readonly clockToleranceSeconds: number;
   /** Names of further claims to keep, for decision points. */
   readonly claims?: readonly string[] | undefined;
+  /** Tenants whose callers have the issuer's tokens. */
+  readonly tenants?: IssuerTenants | undefined;
+  /** The tenant whose callers are identified; undefined: the service itself. */
+  readonly tenant?: string | undefined;
 }
 
 /**
@@ -60,6 +65,7 @@ export function readCaller(token: ReadToken, rules: ClaimRules, nowSeconds: numb
   const expiresAt = assertTimes(claims, rules, nowSeconds);
   const subject = readSubject("sub", claims.get("sub"));
   PROFILE_RULES[rules.profile].check(claims);
+  const tenant = readTenant(claims, rules);
   const caller: CallerContext = {
     issuer: rules.issuer,
     subject,
@@ -71,6 +77,7 @@ export function readCaller(token: ReadToken, rules: ClaimRules, nowSeconds: numb
     ...readActors(claims),
     session: readSession(claims),
     expiresAt,
+    ...(tenant !== undefined && { tenant }),
     ...(rules.claims !== undefined && rules.claims.length > 0 && { claims: readFurther(claims, rules.claims) }),
   };
   return Object.freeze(caller);

@@ -1,6 +1,7 @@
 import { subjectProblem } from "./claims.ts";
 import { KEY_KINDS, type KeySource } from "./issuer-keys.ts";
 import { serviceAccountOf, type TokenProfile } from "./profiles.ts";
+import type { IssuerTenants } from "./tenants.ts";
 
 /** The rules for the tokens of one issuer: which are valid, and for which audience. */
 export interface IssuerProfile {
@@ -24,6 +25,8 @@ export interface IssuerProfile {
   readonly clockToleranceSeconds?: number | undefined;
   /** Names of further claims that decision points read. */
   readonly claims?: readonly string[] | undefined;
+  /** Tenants whose callers have the issuer's tokens; undefined: they are callers of the service itself. */
+  readonly tenants?: IssuerTenants | undefined;
   readonly keys: KeySource;
   /**
    * Asks whether a token whose signature and claims are valid is still accepted. Rejects with a Refusal when it is not. An answer
@@ -45,7 +48,7 @@ const SUBJECT_PERMISSIONS_MAX = 10_000;
  */
 export function profileProblems(
   profiles: readonly IssuerProfile[],
-  hasRoles: (profile: Pick<IssuerProfile, "issuer" | "operators">) => boolean = () => false,
+  hasRoles: (profile: Pick<IssuerProfile, "issuer" | "operators" | "tenants">) => boolean = () => false,
 ): readonly string[] {
   const seen = new Set<string>();
   return profiles.flatMap((profile, index) => {

@@ -152,7 +152,14 @@ async function readParts(
     issuers === undefined
       ? undefined
       : attempt(problems, () =>
-          createCallerVerifier({ issuers, clock: now, former, bindings: bound?.index, ...identity.callers }),
+          createCallerVerifier({
+            issuers,
+            tenant: config.tenant,
+            clock: now,
+            former,
+            bindings: bound?.index,
+            ...identity.callers,
+          }),
         );
   points.prepare(loaded.tools, problems);
   const identify = (tool: Tool): string => {

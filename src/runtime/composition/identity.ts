@@ -60,7 +60,7 @@ export function readIssuers(
     const keys = source?.open(issuer, { algorithms: issuer.algorithms, ...partsOf(at) });
     const review = reviewOf(issuer, partsOf(`${at}.tokenReview`), observer);
     const { issuer: name, audience, algorithms, operators, permissionsClaim, maxLifetimeSeconds } = issuer;
-    const { subjectPermissions, profile, clockToleranceSeconds } = issuer;
+    const { subjectPermissions, profile, clockToleranceSeconds, tenants } = issuer;
     const typ = issuer.typ ?? (signsIn(config, issuer) ? ACCESS_TOKEN_TYPE : undefined);
     const rules = {
       profile,
@@ -72,6 +72,7 @@ export function readIssuers(
       maxLifetimeSeconds,
       clockToleranceSeconds,
       claims,
+      tenants,
     };
     return keys && { ...rules, subjectPermissions, keys, ...review, ...(typ !== undefined && { typ }) };
   });
