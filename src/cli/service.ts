@@ -1,34 +1,33 @@
 import type { Logger } from "pino";
-import { ANY_LOG, verifierKeyOf } from "../audit/chain/signed-note.ts";
 import type { BundleMember } from "../bundles/member.ts";
-import type { FleetShown } from "../core/api/inventory.ts";
-import { classificationNotes } from "../core/manifest/change-words.ts";
 import { endedWithin } from "../core/time-limits.ts";
-import { DETECTOR } from "../detection/sensitive.ts";
 import { openListeners } from "../http/connections/listening.ts";
-import { endpointsOf, type ListenerState, type NotReady } from "../http/endpoint.ts";
-import { createMetrics, type Metrics } from "../http/metrics.ts";
+import type { ListenerState, NotReady } from "../http/endpoint.ts";
 import type { ServerOptions } from "../http/server-options.ts";
 import { type BuildModules, MODULES } from "../modules.ts";
-import type { CallRecordLog } from "../pipeline/call-record.ts";
-import { statesShown } from "../runtime/composition/decision-points.ts";
-import { type Hooks, type Service, wire } from "../runtime/composition/wiring.ts";
-import { type Config, checkpointKeyFileOf, pathFrom } from "../runtime/config/config.ts";
+import type { CallerVerifier } from "../pipeline/caller-context.ts";
+import type { Hooks, Service } from "../runtime/composition/wiring.ts";
+import type { Config } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
-import { causeText, openLog } from "../runtime/log/log.ts";
+import { tenantConfigs } from "../runtime/config/tenants.ts";
+import { causeText } from "../runtime/log/log.ts";
 import type { ReloadRequester } from "../runtime/reload/types.ts";
+import {
+  type Composition,
+  factOf,
+  lentParts,
+  logStart,
+  openEndpoints,
+  prepareComposition,
+  resourceOf,
+  stateOf,
+} from "./composition.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { print, reportChange } from "./output.ts";
 import { Shutdown } from "./shutdown.ts";
 import type { openParent, ParentParts } from "./workers.ts";
 
 export type RunningService = Awaited<ReturnType<typeof startService>>;
-
-const CERTIFICATE_LEVELS = {
-  "certificates.changed": "info",
-  "certificates.refused": "error",
-  "certificates.expired": "error",
-} as const;
 
 /** Time for calls to end after they were cut off. */
 const CUT_OFF_MS = 1_000;
@@ -57,20 +56,19 @@ export async function startService(
   readAgain?: Hooks["readAgain"],
   { modules = MODULES, isDevelopment = false, bundle }: ServiceOptions = {},
 ) {
-  let detector: Service["detector"] | undefined;
-  const output = openLog({ ...config.log, worker: config.worker, detector: () => detector?.() ?? DETECTOR });
-  const log = output.logger;
-  const metrics = createMetrics();
   const worker = config.worker === undefined ? undefined : await (await import("./workers.ts")).openWorker();
   let parent: Awaited<ReturnType<typeof openParent>> | undefined;
-  const hooks = hooksOf(log, metrics, () => parent?.roll("watch"));
-  const service = await wire(config, modules, {
-    ...hooks,
-    readAgain,
-    rateTable: worker?.rateTable,
-    bundle: bundle && (() => factOf(bundle)),
-  });
-  detector = service.detector;
+  const prepareOwn = (more: Hooks = {}) =>
+    prepareComposition(config, {
+      modules,
+      hooks: { readAgain, rateTable: worker?.rateTable, bundle: bundle && (() => factOf(bundle)), ...more },
+      onWatched: () => parent?.roll("watch"),
+    });
+  const { composition, tenants } =
+    tenantConfigs(config).length === 0
+      ? { composition: await (await prepareOwn()).open(), tenants: undefined }
+      : await (await import("./tenants.ts")).openWithTenants(config, { modules, readAgain, prepareOwn });
+  const { service, metrics, log, output } = composition;
   const isParent = worker === undefined && config.server.workers > 1;
   if (isParent) parent = await parentOf(config, { service, metrics, log });
   const processes = parent ?? worker;
@@ -80,17 +78,59 @@ export async function startService(
     step.catch(async (error: unknown) => {
       await opened?.console.close();
       await parent?.stop(0);
+      await tenants?.close(0);
       await service.close(0);
       throw error;
     });
-  if (worker === undefined) opened = await orClose(consoleOf(config, service, { modules, isDevelopment, log }));
-  metrics.watch({
-    ...service,
+  const listenerTenants = await orClose(Promise.resolve(tenants?.serve(() => shutdown.stage)));
+  const consoleParts = { modules, isDevelopment, log, callers: listenerTenants?.callers ?? service.callers };
+  if (worker === undefined) opened = await orClose(consoleOf(config, service, consoleParts));
+  let unfollow = (): void => {};
+  const shutdown = new Shutdown({
+    delayMs: config.server.shutdownDelayMs,
+    begin() {
+      log.info({ delayMs: config.server.shutdownDelayMs }, "shutting down");
+      unfollow();
+      service.announceEnd();
+      tenants?.announceEnd();
+      parent?.endLater();
+    },
+    drain: () => drain(),
+  });
+  // A tenant whose audit is unavailable does not count: the others would lose their service with it. Its own readiness says so.
+  const notReady = (): readonly NotReady[] => [
+    ...stateOf(composition, shutdown.stage),
+    ...(parent?.isReady === false ? (["workers_unavailable"] as const) : []),
+  ];
+  let listening: () => readonly ListenerState[] = () => [];
+  const shownMetrics =
+    tenants === undefined
+      ? metrics
+      : (await import("../http/metrics.ts")).withTenants(metrics, () => tenants.metrics());
+  const options: ServerOptions = {
+    ...listenerOptions(composition),
+    metrics: processes === undefined ? shownMetrics : { ...metrics, text: () => processes.metricsText(metrics) },
+    isEnding: () => shutdown.stage !== "serving",
+    listenerTenants,
+  };
+  if (worker === undefined) {
+    logStart(composition);
+    if (process.geteuid?.() === 0)
+      log.warn("the service runs as root: start it as an ordinary user, since no command that it runs needs more");
+  }
+  const { reload: reloadOwn } = service;
+  const reload = tenants && reloadOwn ? tenants.reload.bind(tenants) : reloadOwn;
+  const known = {
+    workers: parent?.states,
+    bundle,
+    tenants: tenants && (() => tenants.shown()),
+    reload: reload && processes ? (by: ReloadRequester) => processes.reload(reload, by) : reload,
+    learning: processes === undefined ? service.learning : undefined,
+    notReady,
+    listening: () => listening(),
+  };
+  const sources = {
     console: () => opened?.console.tally(),
-    callsInFlight: () => service.admission.inFlight(),
-    upstreams: () => service.targets().upstreams(),
-    certificates: () => service.targets().certificates(),
-    approvals: () => service.approvals,
     workers: () => parent?.counts(),
     bundle: () => bundle?.status(),
     listeners: () => listening(),
@@ -99,44 +139,9 @@ export async function startService(
       isReady: () => notReady().length === 0,
       backlog: () => service.approvals?.backlog(),
     }),
-    dropped: { traces: service.droppedSpans, logs: () => output.dropped() },
-  });
-  let unfollow = (): void => {};
-  const shutdown = new Shutdown({
-    delayMs: config.server.shutdownDelayMs,
-    begin() {
-      log.info({ delayMs: config.server.shutdownDelayMs }, "shutting down");
-      unfollow();
-      service.announceEnd();
-      parent?.endLater();
-    },
-    drain: () => drain(),
-  });
-  const notReady = (): readonly NotReady[] => {
-    const reasons: NotReady[] = [];
-    if (shutdown.stage !== "serving") reasons.push(shutdown.stage);
-    if (service.auditHealth().status !== "ok") reasons.push("audit_unavailable");
-    if (parent?.isReady === false) reasons.push("workers_unavailable");
-    return reasons;
+    dropped: { logs: () => output.dropped() },
   };
-  let listening: () => readonly ListenerState[] = () => [];
-  const options: ServerOptions = {
-    ...listenerOptions(config, service),
-    metrics: processes === undefined ? metrics : { ...metrics, text: () => processes.metricsText(metrics) },
-    isEnding: () => shutdown.stage !== "serving",
-    logError: (error: unknown) => log.error({ cause: causeText(error) }, "request failed"),
-  };
-  if (worker === undefined) logStart(config, service, log);
-  const { reload } = service;
-  const parts = {
-    ...service,
-    ...servedParts(config, service, { workers: parent?.states, bundle }),
-    reload: reload && processes ? (by: ReloadRequester) => processes.reload(reload, by) : reload,
-    learning: processes === undefined ? service.learning : undefined,
-    notReady,
-    listening: () => listening(),
-  };
-  const endpoints = await orClose(endpointsOf(modules.endpoints, parts));
+  const endpoints = await orClose(openEndpoints(composition, { modules, known, sources }));
   const { console: address, oidc: _, ...addresses } = service.listeners;
   const console = opened && address && { address, parts: opened.listener };
   const own = worker === undefined ? { isWithoutAgents: isParent } : worker.addresses(addresses);
@@ -149,6 +154,7 @@ export async function startService(
     log.info("draining");
     unfollow();
     service.drain();
+    tenants?.drain();
     const closed = listeners.close().finally(() => opened?.console.close());
     // Each worker takes the same time, and then cuts its calls off.
     const stopped = parent?.stop(config.server.drainTimeoutMs + WORKER_END_MS);
@@ -156,6 +162,7 @@ export async function startService(
     await stopped;
     // Nothing could be recorded of a request that came after the audit is closed.
     listeners.endIdle();
+    await tenants?.close(0);
     await service.close(0);
     await endedWithin(closed, CUT_OFF_MS);
     listeners.cutOff();
@@ -179,8 +186,8 @@ export async function startService(
     operatorUrl,
     /** URL at which members connect; undefined when the service is no hub. */
     hubUrl: service.hub?.url,
-    notRegistered: worker === undefined ? service.notRegistered : [],
-    reload: parts.reload,
+    notRegistered: worker === undefined ? [...service.notRegistered, ...(tenants?.notRegistered() ?? [])] : [],
+    reload: known.reload,
     /** Writes an uncaught error to the operators' log; the service keeps running. */
     logUncaught: (error: unknown): void => log.error({ cause: causeText(error) }, "uncaught error"),
     /** Serves for `shutdownDelayMs`, with the last answer of each connection, and then drains. May be called twice. */
@@ -212,26 +219,14 @@ function logListening(urls: Readonly<Record<string, string | undefined>>, servic
   log.info({ ...urls, tools: tools.length, ...service.targets().facts() }, "listening");
 }
 
-function logStart(config: Config, service: Service, log: Logger): void {
-  log.info(signingFacts(config, service.checkpointKey), "the audit is signed");
-  if (process.geteuid?.() === 0)
-    log.warn("the service runs as root: start it as an ordinary user, since no command that it runs needs more");
-  for (const { tool } of service.registry.list()) {
-    for (const { field, message } of classificationNotes(tool)) log.warn({ tool: tool.name }, `${field}: ${message}`);
-  }
-}
-
-/** Returns what the log says of the key that signs the audit. As `verifierKey`, it would count as a secret and be hidden. */
-export function signingFacts(config: Config, key: Service["checkpointKey"]) {
-  return { keyFile: pathFrom(config, checkpointKeyFileOf(config)), verifier: verifierKeyOf(ANY_LOG, key) };
-}
-
 interface ConsoleParts extends Required<Omit<ServiceOptions, "bundle">> {
   readonly log: Logger;
+  /** Verifies the operators of the service, and of its tenants. */
+  readonly callers: CallerVerifier;
 }
 
 /** Loads and opens the operators' console, if it is configured. */
-async function consoleOf(config: Config, service: Service, { modules, isDevelopment, log }: ConsoleParts) {
+async function consoleOf(config: Config, service: Service, { modules, isDevelopment, log, callers }: ConsoleParts) {
   const { console } = config.server;
   if (console === undefined) return undefined;
   const { host, tls, socket, publicUrl, allowedHosts } = console;
@@ -240,7 +235,7 @@ async function consoleOf(config: Config, service: Service, { modules, isDevelopm
     listener: { host, publicUrl, allowedHosts, hasTls: tls !== undefined, hasSocket: socket !== undefined },
     oidc: service.listeners.oidc,
     isDevelopment,
-    callers: service.callers,
+    callers,
     clock: service.clock,
     state: service.sharedState,
     journal: service.journal,
@@ -249,110 +244,14 @@ async function consoleOf(config: Config, service: Service, { modules, isDevelopm
   });
 }
 
-function listenerOptions(config: Config, { callers, clock, journal, limits }: Service) {
+function listenerOptions(composition: Composition) {
+  const { config } = composition;
   return {
     ...config.server,
     resource: resourceOf(config),
     allowedHosts: [...config.server.allowedHosts, ...ownNames(config.server.host)],
-    concurrentRequestsMax: () => limits.concurrentCallsMax * 2,
-    callers,
-    clock,
-    journal,
-    limits,
+    ...lentParts(composition),
   } satisfies Partial<ServerOptions>;
-}
-
-/** Returns the URL that the service publishes; undefined when it publishes none. */
-function resourceOf({ server, mcp }: Config): string | undefined {
-  return mcp.oauthMetadata === false ? undefined : server.resource;
-}
-
-/** Parts of the program whose states operators see. */
-interface StatedParts extends Pick<ServiceOptions, "bundle"> {
-  readonly workers: (() => readonly object[]) | undefined;
-}
-
-/** Returns what endpoints need in addition to the service itself. */
-function servedParts(config: Config, service: Service, { workers, bundle }: StatedParts) {
-  const { resourceScopes, tls } = config.server;
-  const resource = resourceOf(config);
-  const { hub } = service;
-  const fleet = (): FleetShown => ({
-    ...(hub !== undefined && { members: { connected: hub.connected(), bundles: byState(hub.bundles()) } }),
-    ...(bundle !== undefined && { bundle: bundle.status() }),
-  });
-  return {
-    fleet,
-    tenants: undefined,
-    auditDir: pathFrom(config, config.audit.dir),
-    mcp: config.mcp.enabled
-      ? { ...config.mcp, approvalPage: config.approvals.pageUrl, attaches: service.attaches }
-      : undefined,
-    resourceScopes,
-    resourceMetadata:
-      resource === undefined
-        ? undefined
-        : {
-            resource,
-            resourceScopes,
-            authorizationServers: service.authorizationServers,
-            bindsCertificates: tls?.clientCaFile !== undefined,
-            hasMcp: config.mcp.enabled,
-          },
-    readiness: async () => ({
-      systems: await service.targets().status(),
-      audit: service.auditHealth(),
-      configuration: service.configuration(),
-      confinement: service.targets().confinement(),
-      revocations: service.revocations(),
-      halts: service.halts.describe(),
-      decisionPoints: statesShown(service.decisionPoints()),
-      ...(service.member !== undefined && { hub: service.member.isConnected() ? "connected" : "away" }),
-      ...(workers !== undefined && { workers: workers() }),
-      ...fleet(),
-    }),
-  };
-}
-
-/** Leaves out the versions: a member can claim any number of them. */
-function byState(counts: ReturnType<NonNullable<Service["hub"]>["bundles"]>) {
-  return [...Map.groupBy(counts, ({ state }) => state)].map(([state, all]) => ({
-    state,
-    members: all.reduce((sum, { members }) => sum + members, 0),
-  }));
-}
-
-const UPSTREAM_LEVELS = { quarantined: "error", restored: "info", failed: "warn", output: "info" } as const;
-
-/** Returns the part of the bundle's status that a member tells its hub. */
-function factOf(bundle: BundleMember): ReturnType<NonNullable<Hooks["bundle"]>> {
-  const { version, digest, state, fault } = bundle.status();
-  return { version, digest, state, fault: fault ?? undefined };
-}
-
-/** `onWatched` is called when a change that the service has noticed itself was adopted. */
-function hooksOf(log: Logger, metrics: Metrics, onWatched: () => void): Hooks {
-  return {
-    observe: (entry) => metrics.observeCall(entry),
-    onBatch: (batch) => metrics.observeBatch(batch),
-    onTokenReview: (result) => metrics.observeTokenReview(result),
-    onHubRequest: (method, outcome, ms) => metrics.observeHubRequest(method, outcome, ms),
-    onSurvivors: (survivors) => {
-      metrics.observeSurvivors(survivors);
-      log.warn(survivors, "processes outlived their command and were killed");
-    },
-    onWait: (message) => log.warn(message),
-    logError: (message, cause) => log.error({ cause: causeText(cause) }, message),
-    onReload: ({ type, ...event }, inUse) => {
-      log[type === "configuration.refused" ? "error" : "info"](event, type);
-      log.level = inUse.log.level;
-      if (type === "configuration.changed" && event.by === "watch") onWatched();
-    },
-    onUpstream: ({ type, ...event }) => log[UPSTREAM_LEVELS[type]](event, `upstream.${type}`),
-    onRevocations: ({ type, ...event }) => log[type === "revocations.refused" ? "error" : "info"](event, type),
-    onCertificates: ({ type, ...event }) => log[CERTIFICATE_LEVELS[type]](event, type),
-    log: ({ level, cause, ...line }: CallRecordLog) => log[level]({ ...line, cause: causeText(cause) }, "call refused"),
-  };
 }
 
 /** Returns the host as an allowed name. A wildcard address is not a name: a web page can use it too. */

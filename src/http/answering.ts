@@ -5,6 +5,7 @@ import type { HttpExchange } from "./exchange.ts";
 import { Guard } from "./guard.ts";
 import type { ReceivedRequest } from "./messages.ts";
 import { checkPeerHeaders } from "./request-guard.ts";
+import type { TenantDispatch } from "./server-options.ts";
 import { segmentsOf } from "./target-path.ts";
 
 interface AnsweringOptions {
@@ -12,22 +13,27 @@ interface AnsweringOptions {
   readonly parts: Omit<EndpointServices, "routes" | "onClosing" | "onClose" | "listener">;
   /** The listener itself: what its requests share is kept for it. */
   readonly listener: object;
+  /** Passes requests to the tenants that they name; undefined in a service without tenants, and for a tenant itself. */
+  readonly tenants?: TenantDispatch | undefined;
 }
 
-type Answer = (exchange: HttpExchange) => Promise<EndpointAnswer>;
+export type Answer = (exchange: HttpExchange) => Promise<EndpointAnswer>;
 
 /** The endpoints of one listener and their common guard, whatever server receives the requests. */
 export class Answering {
   readonly #routes: readonly Route[];
   readonly #services: EndpointServices;
   readonly #guard: Guard;
+  readonly #tenants: TenantDispatch | undefined;
   readonly #endings: (() => void)[] = [];
   readonly #closings: (() => unknown)[] = [];
 
-  constructor({ routes, parts, listener }: AnsweringOptions) {
+  constructor({ routes, parts, listener, tenants }: AnsweringOptions) {
     this.#routes = routes;
+    this.#tenants = tenants;
     this.#services = {
       ...parts,
+      ...(tenants !== undefined && { sessions: tenants.sessions }),
       routes,
       onClosing: (work) => void this.#endings.push(work),
       onClose: (work) => void this.#closings.push(work),
@@ -60,11 +66,11 @@ export class Answering {
     return unknownAnswer(this.#routes, target);
   }
 
-  /** Sends what `answer` returns, or its refusal. Never rejects. */
+  /** Sends what `answer` returns, or what the request's tenant answers, or the refusal. Never rejects. */
   async serve(exchange: HttpExchange, answer: Answer): Promise<void> {
     const { logError } = this.#services;
     try {
-      const answered = await answer(exchange);
+      const answered = await (this.#tenants === undefined ? answer(exchange) : this.#tenants.answer(exchange, answer));
       if (answered.stream === undefined) exchange.send(answered);
       else await exchange.follow(answered);
     } catch (error) {
@@ -83,11 +89,13 @@ export class Answering {
   close(): void {
     this.#guard.close();
     for (const end of this.#endings) end();
+    this.#tenants?.close();
   }
 
   /** Runs what endpoints left for the end, after the last request. */
   async closed(): Promise<void> {
     for (const work of this.#closings) await work();
+    await this.#tenants?.closed();
   }
 }
 

@@ -23,6 +23,8 @@ export interface ExchangeListener<Request extends ReceivedRequest> {
 /** One request and its answer. */
 export class HttpExchange<Request extends ReceivedRequest = ReceivedRequest> implements Exchange {
   readonly raw: Request;
+  /** The values of the path's parameters. A tenant that answers the request sets those of its own route. */
+  params: Exchange["params"];
   readonly #request: RequestParts<Request>;
   readonly #response: ServerAnswer;
   readonly #listener: ExchangeListener<Request>;
@@ -32,13 +34,10 @@ export class HttpExchange<Request extends ReceivedRequest = ReceivedRequest> imp
 
   constructor(request: RequestParts<Request>, response: ServerAnswer, listener: ExchangeListener<Request>) {
     this.raw = request.raw;
+    this.params = request.params;
     this.#request = request;
     this.#response = response;
     this.#listener = listener;
-  }
-
-  get params() {
-    return this.#request.params;
   }
 
   get query() {

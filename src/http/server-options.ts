@@ -1,6 +1,16 @@
+import type { CallerVerifier } from "../pipeline/caller-context.ts";
 import type { Rate } from "../pipeline/limits/rate-limiter.ts";
+import type { Answer } from "./answering.ts";
 import type { LoadLimits } from "./connections/load.ts";
-import type { Endpoint, EndpointServices, ListenerParts, SessionSource } from "./endpoint.ts";
+import type {
+  Endpoint,
+  EndpointAnswer,
+  EndpointServices,
+  ListenerName,
+  ListenerParts,
+  SessionSource,
+} from "./endpoint.ts";
+import type { HttpExchange } from "./exchange.ts";
 import type { PeerLimits } from "./request-guard.ts";
 
 export interface ServerOptions extends ListenerParts {
@@ -11,6 +21,8 @@ export interface ServerOptions extends ListenerParts {
   readonly limits?: ListenerLoadLimits | undefined;
   /** The HTTP server of the agents' listener; default: the built-in one. */
   readonly http?: AgentsHttp | undefined;
+  /** The tenants of the service; undefined without any. */
+  readonly listenerTenants?: ListenerTenants | undefined;
 }
 
 /** HTTP servers of the agents' listener. */
@@ -27,7 +39,45 @@ export interface ConsoleListener extends Pick<PeerLimits, "allowedHosts" | "noLo
   readonly headers: Readonly<Record<string, string>>;
 }
 
-interface ListenerLoadLimits extends LoadLimits {
+/** A tenant as the listeners serve it: what its requests use instead of the service's own. */
+export interface ServedTenant
+  extends Pick<ListenerParts, "callers" | "metrics" | "journal" | "logError" | "concurrentRequestsMax"> {
+  readonly name: string;
+  readonly endpoints: readonly Endpoint[];
+  readonly limits: Pick<ListenerLoadLimits, "rates">;
+  /** Returns whether the name in a signed request is that of an integration of this tenant. */
+  readonly isIntegration: (name: string) => boolean;
+  /** Returns what decides whether calls of this tenant are shed at a listener; default: as the listener sheds all calls. */
+  readonly sheddingOf?: ((listener: EndpointServices["shedding"]) => EndpointServices["shedding"]) | undefined;
+}
+
+/** A listener, for the tenants that it serves. */
+export interface TenantListener {
+  readonly name: ListenerName;
+  readonly parts: ListenerOptions;
+  /** Endpoints of the listener itself, which each tenant has there, too. */
+  readonly own: readonly Endpoint[];
+}
+
+/** Passes the requests of one listener to the tenants that they name. */
+export interface TenantDispatch {
+  /** The listener's sessions, which the service itself must read through the dispatch. */
+  readonly sessions: SessionSource | undefined;
+  /** Answers with the tenant that the request names; with `own` when it names none. */
+  answer(exchange: HttpExchange, own: Answer): Promise<EndpointAnswer>;
+  /** Ends what waits. */
+  close(): void;
+  /** Runs what endpoints left for the end, after the last request. */
+  closed(): Promise<void>;
+}
+
+export interface ListenerTenants {
+  /** Verifies each token as the tenant that it names does. */
+  readonly callers: CallerVerifier;
+  on(listener: TenantListener): TenantDispatch;
+}
+
+export interface ListenerLoadLimits extends LoadLimits {
   readonly rates: { readonly requests: Rate | "off" };
 }
 

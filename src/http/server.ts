@@ -41,12 +41,13 @@ export function createConsoleServer(
   { endpoints: own, headers, ...console }: ConsoleListener,
 ): FastifyInstance {
   const parts = { ...options, ...console, allowedOrigins: [], resource: undefined };
-  return limitedListener("console", parts, { endpoints: [...own, ...endpoints], headers });
+  return limitedListener("console", parts, { endpoints, own, headers });
 }
 
 /** Creates a listener with load limits of its own: what agents send takes nothing from operators. */
 function limitedListener(name: ListenerName, options: ServerOptions, contents: ListenerContents): FastifyInstance {
-  const { limits, metrics, callers, clock } = options;
+  const { limits, metrics, clock, listenerTenants: tenants } = options;
+  const callers = tenants?.callers ?? options.callers;
   const load = limits && createLoadGuards({ limits, metrics: metrics.load, callers, clock });
   const requestRate = limits && new RequestRateLimiter(() => limits.rates.requests, clock);
   const app = listener(name, { ...options, ...load, requestRate }, { ...contents, load });
@@ -65,6 +66,8 @@ export function createOperatorServer(options: ServerOptions, endpoints: readonly
 
 interface ListenerContents {
   readonly endpoints: readonly Endpoint[];
+  /** Endpoints of the listener itself. */
+  readonly own?: readonly Endpoint[] | undefined;
   readonly load?: LoadGuards | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
@@ -77,10 +80,10 @@ function noCompiler(): never {
 function listener(
   name: ListenerName,
   options: ListenerOptions,
-  { endpoints, load, headers }: ListenerContents,
+  { endpoints, own = [], load, headers }: ListenerContents,
 ): FastifyInstance {
   const pending = new PendingAnswers();
-  const routes = routesOf(endpoints, name, options);
+  const routes = routesOf([...own, ...endpoints], name, options);
   const shared = { pending, load, headers, isEnding: options.isEnding, challenge: challenges(options.resource) };
   const { load: counted } = options.metrics;
   const app = fastify({
@@ -115,7 +118,8 @@ function listener(
     if (headers.upgrade !== undefined && isForwarded(socket)) exchange.closeConnection();
     return exchange;
   };
-  const answering = new Answering({ routes, parts: options, listener: app });
+  const tenants = options.listenerTenants?.on({ name, parts: options, own });
+  const answering = new Answering({ routes, parts: options, listener: app, tenants });
   app.server.headersTimeout = options.headersTimeoutMs;
   pending.watch(app.server);
   // The runtime would answer an unknown Expect header with an empty response: handle the request as an ordinary one. CONNECT is refused.

@@ -3,7 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import { readPublicKey } from "../../src/audit/chain/signed-note.ts";
-import { signingFacts } from "../../src/cli/service.ts";
+import { signingFacts } from "../../src/cli/composition.ts";
 import { createCheckpointKey, readCheckpointKey } from "../../src/runtime/composition/audit.ts";
 import { checkpointKeyFileOf } from "../../src/runtime/config/config.ts";
 import { ownPaths } from "../../src/runtime/config/own-paths.ts";

@@ -57,7 +57,8 @@ export class Front implements ListenerServer, ConnectionTaker, FrontParts {
   #sweeps = 0;
 
   constructor(parsers: ParserFactory, options: ServerOptions, endpoints: readonly Endpoint[]) {
-    const { limits, metrics, callers, clock } = options;
+    const { limits, metrics, clock, listenerTenants: tenants } = options;
+    const callers = tenants?.callers ?? options.callers;
     this.parsers = parsers;
     this.#options = options;
     this.headerBytesMax = options.headerBytesMax;
@@ -67,7 +68,11 @@ export class Front implements ListenerServer, ConnectionTaker, FrontParts {
     this.#load = limits && createLoadGuards({ limits, metrics: metrics.load, callers, clock });
     const requestRate = limits && new RequestRateLimiter(() => limits.rates.requests, clock);
     const routes = routesOf(endpoints, "agents", options);
-    this.#answering = new Answering({ routes, parts: { ...options, ...this.#load, requestRate }, listener: this });
+    const parts = { ...options, ...this.#load, requestRate };
+    this.#answering = new Answering({
+      ...{ routes, parts, listener: this },
+      tenants: tenants?.on({ name: "agents", parts, own: [] }),
+    });
     for (const route of routes) this.#routes.add(route, this.#answering.answerOf(route.endpoint));
     this.#shared = {
       load: this.#load,

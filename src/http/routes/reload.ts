@@ -41,10 +41,10 @@ export const endpoints: readonly Endpoint<ReloadPart>[] = [
       if (reloaded.outcome === "refused") {
         const problems = reloaded.problems.slice(0, PROBLEMS_MAX);
         const shown = problems.map((problem) => problem.slice(0, PROBLEM_CHARACTERS_MAX));
-        return json(422, { status: "refused", problems: shown });
+        return json(422, { status: "refused", problems: shown, ...reloaded.each });
       }
       const { generation, sha256, outcome } = reloaded;
-      return json(200, { status: outcome, generation, hash: sha256 });
+      return json(200, { status: outcome, generation, hash: sha256, ...reloaded.each });
     },
   }),
 ];

@@ -73,15 +73,36 @@ export type Service = Awaited<ReturnType<typeof wire>>;
  * @throws {StartupError} with all problems at once
  */
 export async function wire(config: Config, modules: Modules, hooks: Hooks = {}) {
-  return serviceOf(await open(config, modules, hooks));
+  return (await prepare(config, modules, hooks)).open();
 }
 
-/** Opens everything in order: what a part needs is there before it. */
-async function open(config: Config, modules: Modules, hooks: Hooks) {
+/**
+ * Reads everything that the configuration names, without opening the audit and the stores. What is returned is opened, or closed.
+ *
+ * @throws {StartupError} with all problems at once
+ */
+export async function prepare(config: Config, modules: Modules, hooks: Hooks = {}) {
   // Before the fingerprint, which covers the key's file.
   const problems = createCheckpointKey(config);
   const fingerprint = fingerprintOf(config);
   const parts = await assemble(config, modules, { ...hooks, problems });
+  return {
+    /** `later` are callbacks that did not exist while this was read. */
+    open: async (later: Hooks = {}) =>
+      serviceOf(await open(config, modules, { hooks: { ...hooks, ...later }, fingerprint, parts })),
+    close: () => parts.close(),
+  };
+}
+
+interface Read {
+  readonly hooks: Hooks;
+  /** Fingerprint of the files before they were read. */
+  readonly fingerprint: Fingerprint;
+  readonly parts: Parts;
+}
+
+/** Opens everything in order: what a part needs is there before it. */
+async function open(config: Config, modules: Modules, { hooks, fingerprint, parts }: Read) {
   const { hashKey } = parts;
   let inUse: Pick<LiveSnapshots<ReturnType<typeof joinSnapshot>>, "current"> | undefined;
   const { audit, stored, state, member } = await openStores(config, hooks, {

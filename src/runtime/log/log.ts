@@ -15,18 +15,27 @@ interface LogOptions {
   readonly level: string;
   /** Number of the worker that writes; in each of its lines. */
   readonly worker?: number | undefined;
+  /** Name of the tenant that the lines are about; in each of them. */
+  readonly tenant?: string | undefined;
   readonly sink?: Sink | undefined;
   /** Returns the detector in use. Default: the one with the built-in rules. */
   readonly detector?: (() => Detector) | undefined;
 }
 
 /** Opens the operational log: one JSON object per line. Secrets are removed from every text, and writing never blocks. */
-export function openLog({ level, worker, sink = standardOutput(), detector = () => DETECTOR }: LogOptions): Log {
+export function openLog({
+  level,
+  worker,
+  tenant,
+  sink = standardOutput(),
+  detector = () => DETECTOR,
+}: LogOptions): Log {
+  const own = { ...(worker !== undefined && { worker }), ...(tenant !== undefined && { tenant }) };
   const shown = (value: unknown): Json => loggable(value, detector());
   const logger = pino(
     {
       level,
-      base: worker === undefined ? null : { worker },
+      base: Object.keys(own).length === 0 ? null : own,
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ severity: label.toUpperCase() }) },
       hooks: {

@@ -18,11 +18,19 @@ export interface ReloadCandidate {
 }
 
 export type Reloaded =
-  | { readonly outcome: "changed" | "unchanged"; readonly generation: number; readonly sha256: string }
-  /** Nothing has changed; each problem names its file or field. */
-  | { readonly outcome: "refused"; readonly problems: readonly string[] }
+  | ({ readonly outcome: "changed" | "unchanged"; readonly generation: number; readonly sha256: string } & WithTenants)
+  /** Nothing has changed, except in the parts that `each` names; each problem names its file or field. */
+  | ({ readonly outcome: "refused"; readonly problems: readonly string[] } & WithTenants)
   /** Nothing was read or applied. */
   | { readonly outcome: "busy"; readonly reason: BusyReason; readonly retryAfterMs: number };
+
+/** In a service with tenants: how the reload of each part ended. Each adopts its configuration whole, or keeps the former one. */
+interface WithTenants {
+  readonly each?: {
+    readonly service: "changed" | "unchanged" | "refused";
+    readonly tenants: Readonly<Record<string, "changed" | "unchanged" | "refused" | "busy">>;
+  };
+}
 
 /**
  * `rate`: too many reloads per minute; `lingering`: too many replaced snapshots with running calls; `closing`: the service
