@@ -1,5 +1,6 @@
 import type { CallerVerifier } from "../pipeline/caller-context.ts";
 import type { Rate } from "../pipeline/limits/rate-limiter.ts";
+import type { Shedding } from "../pipeline/limits/shedding.ts";
 import type { Answer } from "./answering.ts";
 import type { LoadLimits } from "./connections/load.ts";
 import type {
@@ -28,7 +29,9 @@ export interface ServerOptions extends ListenerParts {
 /** HTTP servers of the agents' listener. */
 export type AgentsHttp = "built-in" | "fastify";
 
-export interface ListenerOptions extends ServerOptions, Pick<EndpointServices, "shedding" | "requestRate"> {}
+export interface ListenerOptions extends ServerOptions, Pick<EndpointServices, "requestRate"> {
+  readonly shedding?: Shedding | undefined;
+}
 
 /** Options that only the console's listener has. */
 export interface ConsoleListener extends Pick<PeerLimits, "allowedHosts" | "noLoopbackNames" | "isOwnOrigin"> {
@@ -47,8 +50,6 @@ export interface ServedTenant
   readonly limits: Pick<ListenerLoadLimits, "rates">;
   /** Returns whether the name in a signed request is that of an integration of this tenant. */
   readonly isIntegration: (name: string) => boolean;
-  /** Returns what decides whether calls of this tenant are shed at a listener; default: as the listener sheds all calls. */
-  readonly sheddingOf?: ((listener: EndpointServices["shedding"]) => EndpointServices["shedding"]) | undefined;
 }
 
 /** A listener, for the tenants that it serves. */

@@ -150,7 +150,7 @@ class TenantAnswering {
       parts: {
         ...parts,
         ...{ callers, metrics, journal, logError, concurrentRequestsMax },
-        shedding: tenant.sheddingOf?.(parts.shedding) ?? parts.shedding,
+        shedding: parts.shedding?.another(),
         requestRate: parts.requestRate && new RequestRateLimiter(() => limits.rates.requests, parts.clock),
       },
       listener: this,
